@@ -1,0 +1,72 @@
+# Thin targets over cargo; what a machine lacks, scripts/setup.sh installs. `make help` lists them.
+
+SERVER  ?= redis-server
+PORT    ?= 6379
+ARGS    ?=
+PROFILE ?= release
+
+# Where rustup puts cargo, also for a user whose shell does not know it yet.
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
+export SERVER
+
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+LIBRARY    := $(TARGET_DIR)/release/libbloom.$(if $(filter Darwin,$(shell uname -s)),dylib,so)
+VENV       := .build/venv
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test test-long lint fmt bench example clean
+
+help: ## List the targets (the default)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@echo
+	@echo 'Variables: SERVER=$(SERVER)  PORT=$(PORT)  PROFILE=$(PROFILE) (of the tests)  ARGS= (more for the server or the example)'
+
+# A running server has the old file mapped, so the new one takes its name instead of its bytes.
+build: ## Build ./libbloom.so, the module
+	@scripts/setup.sh build
+	cargo build --release --lib
+	@mkdir -p .build
+	@cp "$(LIBRARY)" .build/libbloom.so.$$$$ && mv -f .build/libbloom.so.$$$$ libbloom.so
+
+run: build ## Start the server with the module, redis.conf and its data in ./data, in the foreground
+	@scripts/setup.sh run
+	@mkdir -p data
+	exec $(SERVER) redis.conf --port $(PORT) $(ARGS)
+
+# Optimised, because the statistical tests are long; PROFILE=dev adds the overflow checks.
+# Benchmarks are no part of it: cargo tests the library, tests/ and the documentation's examples.
+test: export BLOOM_TEST_SERVER = $(SERVER)
+test: ## Run all tests: unit, integration (against a real server) and documentation
+	@scripts/setup.sh test
+	cargo test --profile $(PROFILE) --no-fail-fast
+
+test-long: export BLOOM_TEST_LONG = 1
+test-long: test ## The same tests with larger samples and the slow ones
+
+lint: ## Check format, clippy's lints and the documentation, warnings as errors
+	@scripts/setup.sh lint
+	cargo fmt --check
+	cargo clippy --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --document-private-items --locked
+
+fmt: ## Format the source
+	@scripts/setup.sh lint
+	cargo fmt
+
+bench: ## Measure the core, without a server
+	@scripts/setup.sh build
+	cargo bench --bench core
+
+example: build ## Run examples/crawl.py, with Python's packages in .build/venv and a server of its own
+	@scripts/setup.sh example
+	@$(MAKE) --no-print-directory $(VENV)/ready
+	$(VENV)/bin/python examples/crawl.py --server $(SERVER) --restart $(ARGS)
+
+$(VENV)/ready: examples/requirements.txt
+	@python3 -m venv --clear $(VENV)
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+clean: ## Remove what was built; ./data stays
+	cargo clean
+	rm -rf .build libbloom.so

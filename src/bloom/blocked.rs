@@ -1,0 +1,291 @@
+//! A blocked layer: each item has `g` lines of 64 bytes, one in each of `g` partitions, and sets `k` bits
+//! in each. See [`sizing`](super::sizing) for the rates, [`kernel`](super::kernel) for the bits of a line.
+//!
+//! With `(a, b)` the low and high half of the item's hash, line `j` is number
+//! `high half of ((a · LINE[j]) mod 2^64) · lines` of partition `j`, and its word of probes is
+//! `b · PROBES[j]` (mod 2^64). The multipliers are odd; `LINE[0]` is 1.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use super::batch::{self, Hasher};
+use super::bits::BitArray;
+use super::chain::{Plan, Rules};
+use super::error::Error;
+use super::hash::{ItemHash, Secret};
+use super::kernel::{Kernel, Line, prefetch};
+use super::params::{Capacity, ErrorRate, Growth, Seed};
+use super::sizing::{Geometry, MAX_LINES_PER_ITEM};
+
+/// For each line of an item: the multiplier that chooses the line, and the one that chooses its bits.
+///
+/// They are outputs 1 to 31 of SplitMix64 (Steele, Lea, Flood 2014) from state 0, made odd: nothing up the
+/// sleeve, and part of the format.
+const MULTIPLIERS: [(u64, u64); MAX_LINES_PER_ITEM as usize] = [
+    (1, 0xe220a8397b1dcdaf),
+    (0x6e789e6aa1b965f5, 0x06c45d188009454f),
+    (0xf88bb8a8724c81ed, 0x1b39896a51a8749b),
+    (0x53cb9f0c747ea2eb, 0x2c829abe1f4532e1),
+    (0xc584133ac916ab3d, 0x3ee5789041c98ac3),
+    (0xf3b8488c368cb0a7, 0x657eecdd3cb13d09),
+    (0xc2d326e0055bdef7, 0x8621a03fe0bbdb7b),
+    (0x8e1f7555983aa92f, 0xb54e0f1600cc4d19),
+    (0x84bb3f97971d80ab, 0x7d29825c75521255),
+    (0xc3cf17102b7f7f87, 0x3466e9a083914f65),
+    (0xd81a8d2b5a4485ad, 0xdb01602b100b9ed7),
+    (0xa9038a921825f10d, 0xedf5f1d90dca2f6b),
+    (0x54496ad67bd2634d, 0xdd7c01d4f5407269),
+    (0x935e82f1db4c4f7b, 0x69b82ebc92233301),
+    (0x40d29eb57de1d511, 0xa2f09dabb45c6317),
+    (0xee521d7a0f4d3873, 0xf16952ee72f3454f),
+];
+
+/// What a layer is made from, and what storage keeps of it besides its items and bits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape {
+    /// The shape of its bit array.
+    pub geometry: Geometry,
+    /// Items that it is made for.
+    pub capacity: u64,
+    /// The rate that it has once it counts that many.
+    pub rate: f64,
+}
+
+impl Shape {
+    /// The layer for `capacity` items at `rate` or less.
+    pub fn sized(capacity: u64, rate: f64) -> Self {
+        thread_local! {
+            /// The last answer. Sizing takes some 50 microseconds, and filters come in like kinds.
+            static LAST: Cell<Option<(u64, f64, Shape)>> = const { Cell::new(None) };
+        }
+        if let Some((last_capacity, last_rate, shape)) = LAST.get()
+            && last_capacity == capacity
+            && last_rate.to_bits() == rate.to_bits()
+        {
+            return shape;
+        }
+        let geometry = Geometry::for_layer(capacity, rate);
+        let shape = Self {
+            geometry,
+            capacity,
+            rate: geometry.rate(capacity),
+        };
+        LAST.set(Some((capacity, rate, shape)));
+        shape
+    }
+}
+
+impl Plan<Layer> for Shape {
+    fn bytes(&self) -> u64 {
+        self.geometry.bytes()
+    }
+
+    fn make(self) -> Result<Layer, Error> {
+        let Geometry {
+            lines_per_item,
+            probes,
+            lines,
+        } = self.geometry;
+        Ok(Layer {
+            bits: BitArray::zeroed(self.geometry.total_lines())?,
+            lines,
+            capacity: self.capacity,
+            items: 0,
+            rate: self.rate,
+            lines_per_item,
+            probes,
+        })
+    }
+}
+
+/// One layer of a blocked filter. Its struct fills one cache line.
+#[derive(Debug)]
+pub struct Layer {
+    bits: BitArray<Line>,
+    lines: u64,
+    capacity: u64,
+    items: u64,
+    rate: f64,
+    lines_per_item: u8,
+    probes: u8,
+}
+
+impl Layer {
+    /// What the layer was made from.
+    pub fn shape(&self) -> Shape {
+        Shape {
+            geometry: self.geometry(),
+            capacity: self.capacity,
+            rate: self.rate,
+        }
+    }
+
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            lines_per_item: self.lines_per_item,
+            probes: self.probes,
+            lines: self.lines,
+        }
+    }
+
+    /// Takes over the count of a stored layer.
+    pub(super) fn restore(&mut self, items: u64) {
+        self.items = items;
+    }
+
+    /// The bit array.
+    pub fn bits(&self) -> &BitArray<Line> {
+        &self.bits
+    }
+
+    /// The bit array, for loading.
+    pub(super) fn bits_mut(&mut self) -> &mut BitArray<Line> {
+        &mut self.bits
+    }
+
+    /// Where line `j` of an item is, and its word of probes.
+    #[inline(always)]
+    fn line(&self, hash: ItemHash, j: usize) -> (usize, u64) {
+        let (choose_line, choose_bits) = MULTIPLIERS[j];
+        let chosen = u128::from(hash.low.wrapping_mul(choose_line)) * u128::from(self.lines);
+        let partition = j as u64 * self.lines;
+        (
+            (partition + (chosen >> 64) as u64) as usize,
+            hash.high.wrapping_mul(choose_bits),
+        )
+    }
+
+    /// The lines of an item, as numbers below `MAX_LINES_PER_ITEM`.
+    #[inline(always)]
+    fn lines_of_item(&self) -> std::ops::Range<usize> {
+        0..usize::from(self.lines_per_item).min(MULTIPLIERS.len())
+    }
+}
+
+impl batch::Layer for Layer {
+    #[inline(always)]
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    #[inline(always)]
+    fn items(&self) -> u64 {
+        self.items
+    }
+
+    fn bytes(&self) -> u64 {
+        self.geometry().bytes()
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, hash: ItemHash) {
+        for j in self.lines_of_item() {
+            prefetch(&self.bits.units()[self.line(hash, j).0]);
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_first(&self, hash: ItemHash) {
+        prefetch(&self.bits.units()[self.line(hash, 0).0]);
+    }
+
+    #[inline(always)]
+    fn contains<K: Kernel>(&self, kernel: K, hash: ItemHash) -> bool {
+        self.lines_of_item().all(|j| {
+            let (line, word) = self.line(hash, j);
+            kernel.covers(&self.bits.units()[line], word, self.probes)
+        })
+    }
+
+    #[inline(always)]
+    fn insert<K: Kernel>(&mut self, kernel: K, hash: ItemHash) -> bool {
+        let mut newly_set = 0;
+        for j in self.lines_of_item() {
+            let (line, word) = self.line(hash, j);
+            // A page that is only read stays shared with a forked child that saves the filter.
+            if !kernel.covers(&self.bits.units()[line], word, self.probes) {
+                newly_set += kernel.set(self.bits.unit_mut(line), word, self.probes);
+            }
+        }
+        self.bits.count_set(newly_set);
+        self.items += u64::from(newly_set > 0);
+        newly_set > 0
+    }
+}
+
+/// The rules of blocked filters: one error rate for the whole chain, at any length.
+///
+/// A layer takes a share of what is left of the error budget (see [`Growth::share`]), and the rate that it
+/// then really has at its capacity, after rounding up to whole lines, is taken off the budget. The sum of
+/// the layers' rates, and so the rate of the chain, can never exceed what was asked for. (Almeida,
+/// Baquero, Preguiça, Hutchison, "Scalable Bloom Filters", 2007, shrink the rates geometrically instead,
+/// which takes more bits in every further layer.)
+#[derive(Debug)]
+pub struct Blocked {
+    secret: Arc<Secret>,
+    error_rate: ErrorRate,
+    growth: Growth,
+}
+
+impl Blocked {
+    /// Rules with the hash of `seed`.
+    pub fn new(error_rate: ErrorRate, growth: Growth, seed: Seed) -> Self {
+        Self {
+            secret: Secret::of(seed),
+            error_rate,
+            growth,
+        }
+    }
+
+    /// The first layer, for `capacity` items.
+    pub fn first(&self, capacity: Capacity) -> Shape {
+        self.nth(0, capacity.items(), self.error_rate.value())
+    }
+
+    /// The rate that the filter keeps.
+    pub fn error_rate(&self) -> ErrorRate {
+        self.error_rate
+    }
+
+    /// What the filter does when it is full.
+    pub fn growth(&self) -> Growth {
+        self.growth
+    }
+
+    /// The key of the hash.
+    pub fn secret(&self) -> &Arc<Secret> {
+        &self.secret
+    }
+
+    fn nth(&self, index: usize, capacity: u64, budget: f64) -> Shape {
+        Shape::sized(capacity, self.growth.share(index) * budget)
+    }
+}
+
+impl Rules for Blocked {
+    type Layer = Layer;
+    type Plan = Shape;
+    type Hasher = Secret;
+
+    #[inline(always)]
+    fn hasher(&self) -> &Secret {
+        &self.secret
+    }
+
+    fn next(&self, layers: &[Layer]) -> Result<Shape, Error> {
+        let full = layers.last().map_or(0, |layer| layer.capacity);
+        let expansion = self.growth.expansion().ok_or(Error::Full { capacity: full })?;
+        let capacity = full.saturating_mul(u64::from(expansion.factor()));
+        let budget = layers
+            .iter()
+            .fold(self.error_rate.value(), |budget, layer| budget - layer.rate);
+        Ok(self.nth(layers.len(), capacity, budget.max(0.0)))
+    }
+}
+
+impl Hasher for Secret {
+    #[inline(always)]
+    fn hash(&self, item: &[u8]) -> ItemHash {
+        Self::hash(self, item)
+    }
+}

@@ -1,0 +1,165 @@
+//! The scalable chain: layers that are added as a filter grows.
+//!
+//! What a layer is, how items are hashed and which layer comes next are the [`Rules`] of a layout; the
+//! walk over the layers is here and in [`batch`](super::batch), once for all layouts.
+
+use super::batch::{AddMany, AddOne, ContainsMany, ContainsOne, Hasher, Layer};
+use super::error::Error;
+use super::kernel;
+
+/// Asked, before anything is allocated, whether a filter may take that many bytes; if not, it gives the
+/// limit.
+pub type Allowance<'a> = &'a dyn Fn(u64) -> Result<(), u64>;
+
+/// No limit but the allocator's.
+pub const UNLIMITED: Allowance<'static> = &|_| Ok(());
+
+/// Up to this many layers the list of layers is exactly as long as needed: small filters are many.
+const EXACT_LAYERS: usize = 16;
+
+/// How the filters of a layout hash and grow.
+pub trait Rules {
+    /// A layer.
+    type Layer: Layer;
+    /// A layer to come.
+    type Plan: Plan<Self::Layer>;
+    /// The hash function.
+    type Hasher: Hasher;
+
+    /// The filter's hash function.
+    fn hasher(&self) -> &Self::Hasher;
+
+    /// The layer after `layers`.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when the filter may not grow.
+    fn next(&self, layers: &[Self::Layer]) -> Result<Self::Plan, Error>;
+}
+
+/// A layer that is still to be allocated.
+pub trait Plan<L> {
+    /// Bytes of its bit array.
+    fn bytes(&self) -> u64;
+
+    /// Allocates it.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], with nothing allocated.
+    fn make(self) -> Result<L, Error>;
+}
+
+/// A Bloom filter of one layout. It has at least one layer.
+#[derive(Debug)]
+pub struct Chain<R: Rules> {
+    layers: Vec<R::Layer>,
+    rules: R,
+}
+
+impl<R: Rules> Chain<R> {
+    /// A filter with `first` as its layer.
+    ///
+    /// # Errors
+    /// [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing is left behind.
+    pub fn new(rules: R, first: R::Plan, allowance: Allowance<'_>) -> Result<Self, Error> {
+        let mut layers = Vec::new();
+        append(&mut layers, first, allowance)?;
+        Ok(Self { layers, rules })
+    }
+
+    /// A stored filter. The caller has checked that there is a layer, and that the layers suit the rules.
+    pub(super) fn of_layers(rules: R, layers: Vec<R::Layer>) -> Self {
+        Self { layers, rules }
+    }
+
+    /// The layers, oldest first.
+    pub fn layers(&self) -> &[R::Layer] {
+        &self.layers
+    }
+
+    /// What the filter was made with.
+    pub fn rules(&self) -> &R {
+        &self.rules
+    }
+
+    /// Bytes of the list of layers and of their bit arrays.
+    pub fn heap_bytes(&self) -> u64 {
+        heap_bytes(&self.layers)
+    }
+
+    /// See [`Filter::contains`](super::Filter::contains).
+    pub fn contains(&self, item: &[u8]) -> bool {
+        kernel::run(ContainsOne {
+            layers: &self.layers,
+            hash: self.rules.hasher().hash(item),
+        })
+    }
+
+    /// See [`Filter::contains_all`](super::Filter::contains_all).
+    pub fn contains_all<'a>(&self, items: impl Iterator<Item = &'a [u8]>, found: impl FnMut(bool)) {
+        kernel::run(ContainsMany {
+            layers: &self.layers,
+            hasher: self.rules.hasher(),
+            items,
+            found,
+        });
+    }
+
+    /// See [`Filter::add`](super::Filter::add).
+    pub fn add(&mut self, item: &[u8], allowance: Allowance<'_>) -> Result<bool, Error> {
+        let Self { layers, rules } = self;
+        let hash = rules.hasher().hash(item);
+        let grow = |layers: &mut Vec<R::Layer>| grow(layers, rules, allowance);
+        kernel::run(AddOne { layers, hash, grow })
+    }
+
+    /// See [`Filter::add_all`](super::Filter::add_all).
+    pub fn add_all<'a>(
+        &mut self,
+        items: impl Iterator<Item = &'a [u8]>,
+        allowance: Allowance<'_>,
+        added: impl FnMut(bool),
+    ) -> Result<(), Error> {
+        let Self { layers, rules } = self;
+        let grow = |layers: &mut Vec<R::Layer>| grow(layers, rules, allowance);
+        kernel::run(AddMany {
+            layers,
+            hasher: rules.hasher(),
+            items,
+            added,
+            grow,
+        })
+    }
+}
+
+/// Appends the next layer. On an error the layers are as they were.
+#[cold]
+fn grow<R: Rules>(layers: &mut Vec<R::Layer>, rules: &R, allowance: Allowance<'_>) -> Result<(), Error> {
+    let plan = rules.next(layers)?;
+    append(layers, plan, allowance)
+}
+
+fn append<L: Layer>(layers: &mut Vec<L>, plan: impl Plan<L>, allowance: Allowance<'_>) -> Result<(), Error> {
+    let bytes = heap_bytes(layers)
+        .saturating_add(plan.bytes())
+        .saturating_add(size_of::<L>() as u64);
+    allowance(bytes).map_err(|limit| Error::OverLimit { bytes, limit })?;
+    let list = if layers.len() < EXACT_LAYERS {
+        layers.try_reserve_exact(1)
+    } else if layers.len() < layers.capacity() {
+        Ok(())
+    } else {
+        layers.try_reserve_exact(layers.len() / 8)
+    };
+    list.map_err(|_| Error::OutOfMemory {
+        bytes: size_of_val(&layers[..]) as u64,
+    })?;
+    layers.push(plan.make()?);
+    Ok(())
+}
+
+fn heap_bytes<L: Layer>(layers: &Vec<L>) -> u64 {
+    let list = (layers.capacity() * size_of::<L>()) as u64;
+    layers
+        .iter()
+        .fold(list, |bytes, layer| bytes.saturating_add(layer.bytes()))
+}

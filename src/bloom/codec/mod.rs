@@ -1,0 +1,64 @@
+//! Filters as stored bytes. All integers and floats are little-endian; whatever is read is hostile.
+
+pub mod native;
+pub mod stream;
+
+use super::chain::Allowance;
+use super::filter::Filter;
+use stream::{Sink, Source};
+
+/// The newest encoding version of the stored type, which every save has.
+pub const ENCODING_VERSION: i32 = 4;
+
+/// Why stored bytes are no filter. Nothing is left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    /// The bytes end early, or the stream failed.
+    Truncated,
+    /// The format or encoding version is not one that this version reads.
+    Version(u64),
+    /// That field contradicts the format or another field.
+    Field(&'static str),
+    /// The filter does not fit into memory.
+    OutOfMemory {
+        /// Bytes that were asked for.
+        bytes: u64,
+    },
+}
+
+/// Writes `filter` to an RDB stream.
+pub fn save(filter: &Filter, sink: &mut impl Sink) {
+    match filter {
+        Filter::Blocked(chain) => native::save(chain, sink),
+    }
+}
+
+/// Reads a filter from an RDB stream of that encoding version.
+///
+/// # Errors
+/// [`DecodeError`] unless the whole stream is one valid filter.
+pub fn load(
+    source: &mut impl Source,
+    encoding_version: i32,
+    allowance: Allowance<'_>,
+) -> Result<Filter, DecodeError> {
+    if encoding_version != ENCODING_VERSION {
+        return Err(DecodeError::Version(u64::from(encoding_version.unsigned_abs())));
+    }
+    let first = source.unsigned()?;
+    match source.unsigned()? {
+        0 => native::load(first, source, allowance).map(Filter::Blocked),
+        _ => Err(DecodeError::Field("layers")),
+    }
+}
+
+impl std::fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Truncated => write!(f, "the stream ends early"),
+            Self::Version(version) => write!(f, "format version {version} is not known"),
+            Self::Field(field) => write!(f, "bad field: {field}"),
+            Self::OutOfMemory { bytes } => write!(f, "{bytes} bytes do not fit into memory"),
+        }
+    }
+}

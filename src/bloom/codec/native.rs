@@ -1,0 +1,299 @@
+//! The format of blocked filters.
+//!
+//! # Header
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 8 | magic: `BLOOM`, two zero bytes, format version (1) |
+//! | 8 | 4 | 0 (where RedisBloom's chunk header has its number of layers, which is never 0) |
+//! | 12 | 4 | number of layers, 1 or more |
+//! | 16 | 8 | seed |
+//! | 24 | 8 | error rate, f64 in `1e-30..=0.25` |
+//! | 32 | 4 | growth: 0 fixed, 1 reserved, 2 growing |
+//! | 36 | 4 | expansion, `1..=32768`; 0 when fixed |
+//! | 40 | 48 each | the layers, oldest first |
+//!
+//! | offset | bytes | field of a layer |
+//! |---|---|---|
+//! | 0 | 8 | capacity, 1 or more |
+//! | 8 | 8 | items, at most the capacity |
+//! | 16 | 8 | set bits |
+//! | 24 | 8 | error rate at capacity, f64 in `0..1` |
+//! | 32 | 8 | lines in each partition, 1 or more |
+//! | 40 | 4 | lines per item, `1..=16` |
+//! | 44 | 4 | probes in each line, `2..=8` |
+//!
+//! # RDB stream
+//! Unsigned 1 (the format version), unsigned 0 (where RedisBloom has its number of layers), the header as a
+//! string, then the layers' bit arrays, each in pieces of 1 MiB (the last one of a layer may be shorter).
+//! A piece is a string of its bytes, or the empty string when all of them are zero.
+
+use super::super::batch::Layer as _;
+use super::super::blocked::{Blocked, Layer, Shape};
+use super::super::chain::{Allowance, Chain, Plan};
+use super::super::error::Error;
+use super::super::params::{ErrorRate, Expansion, Growth, Seed};
+use super::super::sizing::{Geometry, MAX_LINES_PER_ITEM, PROBES};
+use super::super::{bits, bits::BitArray};
+use super::DecodeError;
+use super::stream::{Sink, Source};
+
+/// The format version.
+const VERSION: u64 = 1;
+/// What a header starts with; its last byte is the format version.
+pub const MAGIC: [u8; 8] = *b"BLOOM\0\0\x01";
+/// Bytes of a header before its layers.
+const HEAD_BYTES: usize = 40;
+/// Bytes of a layer in a header.
+const LAYER_BYTES: usize = 48;
+/// Bytes of a bit array that are saved at once: the server compresses each string that it writes, and
+/// needs a buffer of its size.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Writes a filter to an RDB stream.
+pub fn save(chain: &Chain<Blocked>, sink: &mut impl Sink) {
+    sink.put_unsigned(VERSION);
+    sink.put_unsigned(0);
+    sink.put_string(&header(chain));
+    for layer in chain.layers() {
+        let bits = layer.bits();
+        for piece in bits.bytes().chunks(PIECE_BYTES) {
+            // An untouched array is not even read: its pages stay unmapped.
+            let zero = bits.ones() == 0 || bits::all_zero(piece);
+            sink.put_string(if zero { &[] } else { piece });
+        }
+    }
+}
+
+/// Reads a filter from an RDB stream whose two leading integers, `version` and 0, were read already.
+///
+/// # Errors
+/// [`DecodeError`] unless the whole stream is one valid filter.
+pub fn load(
+    version: u64,
+    source: &mut impl Source,
+    allowance: Allowance<'_>,
+) -> Result<Chain<Blocked>, DecodeError> {
+    if version != VERSION {
+        return Err(DecodeError::Version(version));
+    }
+    let header = source.string(Header::parse)??;
+    let (mut layers, rules) = header.allocate(allowance)?;
+    for (layer, stored) in layers.iter_mut().zip(&header.layers) {
+        load_bits(layer.bits_mut(), source)?;
+        if layer.bits().ones() != stored.bits_set {
+            return Err(DecodeError::Field("set bits"));
+        }
+    }
+    Ok(Chain::of_layers(rules, layers))
+}
+
+fn load_bits<U>(bits: &mut BitArray<U>, source: &mut impl Source) -> Result<(), DecodeError>
+where
+    U: bytemuck::Zeroable + bytemuck::NoUninit + bytemuck::AnyBitPattern,
+{
+    let length = bits.bytes().len();
+    for start in (0..length).step_by(PIECE_BYTES) {
+        let expected = PIECE_BYTES.min(length - start);
+        source.string(|piece| {
+            if piece.is_empty() {
+                return Ok(());
+            }
+            if piece.len() != expected {
+                return Err(DecodeError::Field("piece length"));
+            }
+            bits.write(start as u64, piece)
+                .map_err(|_| DecodeError::Field("piece length"))
+        })??;
+    }
+    Ok(())
+}
+
+/// The header of `chain`.
+pub fn header(chain: &Chain<Blocked>) -> Vec<u8> {
+    let rules = chain.rules();
+    let (growth, expansion) = match rules.growth() {
+        Growth::Fixed => (0, 0),
+        Growth::Reserved(expansion) => (1, expansion.factor()),
+        Growth::Growing(expansion) => (2, expansion.factor()),
+    };
+    let mut bytes = Vec::with_capacity(HEAD_BYTES + chain.layers().len() * LAYER_BYTES);
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&0u32.to_le_bytes());
+    bytes.extend_from_slice(&(chain.layers().len() as u32).to_le_bytes());
+    bytes.extend_from_slice(&rules.secret().seed().0.to_le_bytes());
+    bytes.extend_from_slice(&rules.error_rate().value().to_le_bytes());
+    bytes.extend_from_slice(&u32::to_le_bytes(growth));
+    bytes.extend_from_slice(&expansion.to_le_bytes());
+    for layer in chain.layers() {
+        let Shape {
+            geometry,
+            capacity,
+            rate,
+        } = layer.shape();
+        bytes.extend_from_slice(&capacity.to_le_bytes());
+        bytes.extend_from_slice(&layer.items().to_le_bytes());
+        bytes.extend_from_slice(&layer.bits().ones().to_le_bytes());
+        bytes.extend_from_slice(&rate.to_le_bytes());
+        bytes.extend_from_slice(&geometry.lines.to_le_bytes());
+        bytes.extend_from_slice(&u32::from(geometry.lines_per_item).to_le_bytes());
+        bytes.extend_from_slice(&u32::from(geometry.probes).to_le_bytes());
+    }
+    bytes
+}
+
+/// A checked header.
+#[derive(Debug)]
+pub struct Header {
+    seed: Seed,
+    error_rate: ErrorRate,
+    growth: Growth,
+    layers: Vec<StoredLayer>,
+}
+
+#[derive(Debug)]
+struct StoredLayer {
+    shape: Shape,
+    items: u64,
+    bits_set: u64,
+}
+
+impl Header {
+    /// Reads and checks a header.
+    ///
+    /// # Errors
+    /// [`DecodeError`]; no field can make what follows overflow or allocate unasked.
+    pub fn parse(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut fields = Fields(bytes);
+        if fields.take()? != MAGIC {
+            return Err(DecodeError::Field("magic"));
+        }
+        if fields.u32()? != 0 {
+            return Err(DecodeError::Field("zero"));
+        }
+        let layers = fields.u32()? as usize;
+        let seed = Seed(fields.u64()?);
+        let rate = fields.f64()?;
+        let error_rate = ErrorRate::new(rate).map_err(|_| DecodeError::Field("error rate"))?;
+        if error_rate.value() != rate {
+            return Err(DecodeError::Field("error rate"));
+        }
+        let (growth, factor) = (fields.u32()?, fields.u32()?);
+        let growth = match (growth, factor, Expansion::new(factor)) {
+            (0, 0, _) => Growth::Fixed,
+            (1, _, Ok(expansion)) => Growth::Reserved(expansion),
+            (2, _, Ok(expansion)) => Growth::Growing(expansion),
+            _ => return Err(DecodeError::Field("growth")),
+        };
+        if layers == 0 || (growth == Growth::Fixed && layers > 1) {
+            return Err(DecodeError::Field("layers"));
+        }
+        if fields.0.len() / LAYER_BYTES != layers || fields.0.len() % LAYER_BYTES != 0 {
+            return Err(DecodeError::Field("header length"));
+        }
+        let layers = (0..layers)
+            .map(|_| StoredLayer::parse(&mut fields))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            seed,
+            error_rate,
+            growth,
+            layers,
+        })
+    }
+
+    /// The filter with its items counted and all of its bits unset, as layers and rules.
+    fn allocate(&self, allowance: Allowance<'_>) -> Result<(Vec<Layer>, Blocked), DecodeError> {
+        let bytes = self
+            .layers
+            .iter()
+            .fold(0u64, |sum, layer| sum.saturating_add(layer.shape.bytes()));
+        allowance(bytes).map_err(|_| DecodeError::OutOfMemory { bytes })?;
+        let mut layers = Vec::new();
+        layers
+            .try_reserve_exact(self.layers.len())
+            .map_err(|_| DecodeError::OutOfMemory { bytes })?;
+        for stored in &self.layers {
+            let mut layer = stored.shape.make().map_err(DecodeError::from)?;
+            layer.restore(stored.items);
+            layers.push(layer);
+        }
+        Ok((layers, Blocked::new(self.error_rate, self.growth, self.seed)))
+    }
+}
+
+impl StoredLayer {
+    fn parse(fields: &mut Fields<'_>) -> Result<Self, DecodeError> {
+        let (capacity, items, bits_set) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        let (rate, lines) = (fields.f64()?, fields.u64()?);
+        let (lines_per_item, probes) = (fields.u32()?, fields.u32()?);
+        let geometry = Geometry {
+            lines_per_item: u8::try_from(lines_per_item).unwrap_or(0),
+            probes: u8::try_from(probes).unwrap_or(0),
+            lines,
+        };
+        if !(1..=MAX_LINES_PER_ITEM).contains(&geometry.lines_per_item) {
+            return Err(DecodeError::Field("lines per item"));
+        }
+        if !PROBES.contains(&geometry.probes) {
+            return Err(DecodeError::Field("probes"));
+        }
+        if lines == 0 || geometry.bytes() > isize::MAX as u64 {
+            return Err(DecodeError::Field("lines"));
+        }
+        if capacity == 0 || items > capacity {
+            return Err(DecodeError::Field("items"));
+        }
+        if !(0.0..1.0).contains(&rate) {
+            return Err(DecodeError::Field("layer error rate"));
+        }
+        if (bits_set == 0) != (items == 0) || bits_set / 8 > geometry.bytes() {
+            return Err(DecodeError::Field("set bits"));
+        }
+        Ok(Self {
+            shape: Shape {
+                geometry,
+                capacity,
+                rate,
+            },
+            items,
+            bits_set,
+        })
+    }
+}
+
+impl From<Error> for DecodeError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::OverLimit { bytes, .. } | Error::OutOfMemory { bytes } => Self::OutOfMemory { bytes },
+            Error::Full { .. } => Self::Field("capacity"),
+        }
+    }
+}
+
+/// Little-endian fields, one after another.
+pub(super) struct Fields<'a>(pub(super) &'a [u8]);
+
+impl Fields<'_> {
+    /// The next `N` bytes.
+    pub(super) fn take<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        let (field, rest) = self.0.split_first_chunk().ok_or(DecodeError::Truncated)?;
+        self.0 = rest;
+        Ok(*field)
+    }
+
+    /// The next 32-bit integer.
+    pub(super) fn u32(&mut self) -> Result<u32, DecodeError> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    /// The next 64-bit integer.
+    pub(super) fn u64(&mut self) -> Result<u64, DecodeError> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    /// The next double.
+    pub(super) fn f64(&mut self) -> Result<f64, DecodeError> {
+        self.take().map(f64::from_le_bytes)
+    }
+}

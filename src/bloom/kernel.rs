@@ -1,0 +1,271 @@
+//! The hot kernel: does a line cover an item's probes, and which bits are missing?
+//!
+//! Probe `t` of `k` sits in word `(w >> 61) + t` (mod 8) of the line, at bit `(w >> (13 + 6 t)) & 63`, where
+//! `w` is the line's word of probes. All probes fall into distinct words, so one vector compare tests them.
+//!
+//! This file holds the core's only unsafe code: vector instructions that the processor was asked for, and
+//! prefetching. [`Portable`] does the same on every processor and is the oracle for [`Avx2`].
+
+use super::sizing::LINE_WORDS;
+
+/// A line: 512 bits, on a cache line of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::Zeroable, bytemuck::Pod)]
+#[repr(C, align(64))]
+pub struct Line(pub [u64; LINE_WORDS]);
+
+/// A way to test and set an item's probes in a line. All ways agree on every bit.
+pub trait Kernel: Copy {
+    /// Whether `line` has every one of the `probes` bits of `word_of_probes` set.
+    fn covers(self, line: &Line, word_of_probes: u64, probes: u8) -> bool;
+
+    /// Sets those bits; how many were unset.
+    fn set(self, line: &mut Line, word_of_probes: u64, probes: u8) -> u32;
+}
+
+/// Work that is written once for every kernel, and compiled for each.
+pub trait Work {
+    /// What it gives.
+    type Output;
+
+    /// Does it. Implementations are `#[inline(always)]`, so that their loops are compiled with the
+    /// kernel's instructions.
+    fn run<K: Kernel>(self, kernel: K) -> Self::Output;
+}
+
+/// Runs `work` with the fastest kernel that this processor has: one branch a call.
+#[inline]
+pub fn run<W: Work>(work: W) -> W::Output {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(kernel) = Avx2::detected() {
+        return kernel.run(work);
+    }
+    work.run(Portable)
+}
+
+/// Asks the processor to fetch what `place` refers to, for reading soon.
+#[inline(always)]
+pub fn prefetch<T>(place: &T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch is a hint that never faults, and SSE is part of x86-64.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(place).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
+}
+
+/// The word that holds the first probe, and how the others follow it.
+#[inline(always)]
+fn start(word_of_probes: u64) -> usize {
+    (word_of_probes >> 61) as usize
+}
+
+/// The shift that brings probe `probe`'s bit number to the low end.
+const fn shift(probe: usize) -> u64 {
+    13 + 6 * probe as u64
+}
+
+/// Plain 64-bit words, for every processor.
+#[derive(Clone, Copy, Debug)]
+pub struct Portable;
+
+impl Portable {
+    /// Each probe's word in the line, and its bit as a mask.
+    #[inline(always)]
+    fn probes(word_of_probes: u64, probes: u8) -> impl Iterator<Item = (usize, u64)> {
+        (0..usize::from(probes)).map(move |probe| {
+            let word = (start(word_of_probes) + probe) % LINE_WORDS;
+            (word, 1 << (word_of_probes >> shift(probe) & 63))
+        })
+    }
+}
+
+impl Kernel for Portable {
+    #[inline(always)]
+    fn covers(self, line: &Line, word_of_probes: u64, probes: u8) -> bool {
+        let missing = Self::probes(word_of_probes, probes)
+            .fold(0, |missing, (word, mask)| missing | (!line.0[word] & mask));
+        missing == 0
+    }
+
+    #[inline(always)]
+    fn set(self, line: &mut Line, word_of_probes: u64, probes: u8) -> u32 {
+        let mut newly_set = 0;
+        for (word, mask) in Self::probes(word_of_probes, probes) {
+            newly_set += u32::from(line.0[word] & mask == 0);
+            line.0[word] |= mask;
+        }
+        newly_set
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub use avx2::Avx2;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use std::arch::x86_64::{
+        __m256i, _mm256_and_si256, _mm256_andnot_si256, _mm256_or_si256, _mm256_set1_epi64x,
+        _mm256_sllv_epi64, _mm256_srlv_epi64, _mm256_testz_si256,
+    };
+
+    use super::{Kernel, LINE_WORDS, Line, Work, shift, start};
+
+    /// Four words at a time.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Avx2(());
+
+    /// A value for each word of a line, as two vectors.
+    type Words = [u64; LINE_WORDS];
+
+    /// For each start word: the shift of the probe that falls into each word of the line.
+    static SHIFTS: [Words; LINE_WORDS] = {
+        let mut table = [[0; LINE_WORDS]; LINE_WORDS];
+        let mut i = 0;
+        while i < LINE_WORDS * LINE_WORDS {
+            let (start, word) = (i / LINE_WORDS, i % LINE_WORDS);
+            table[start][word] = shift((word + LINE_WORDS - start) % LINE_WORDS);
+            i += 1;
+        }
+        table
+    };
+
+    /// For each number of probes and start word: 1 in each word of the line that has a probe, else 0.
+    static USED: [[Words; LINE_WORDS]; LINE_WORDS + 1] = {
+        let mut table = [[[0; LINE_WORDS]; LINE_WORDS]; LINE_WORDS + 1];
+        let mut i = 0;
+        while i < (LINE_WORDS + 1) * LINE_WORDS * LINE_WORDS {
+            let (probes, start, word) = (
+                i / (LINE_WORDS * LINE_WORDS),
+                i / LINE_WORDS % LINE_WORDS,
+                i % LINE_WORDS,
+            );
+            table[probes][start][word] = ((word + LINE_WORDS - start) % LINE_WORDS < probes) as u64;
+            i += 1;
+        }
+        table
+    };
+
+    impl Avx2 {
+        /// The kernel, if the processor has AVX2 (and POPCNT, which came before it).
+        #[inline]
+        pub fn detected() -> Option<Self> {
+            (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt")).then_some(Self(()))
+        }
+
+        /// Runs `work` in a function that is compiled for AVX2.
+        #[inline]
+        pub(super) fn run<W: Work>(self, work: W) -> W::Output {
+            // SAFETY: an `Avx2` exists only where the processor has AVX2 and POPCNT.
+            unsafe { run_with_avx2(self, work) }
+        }
+    }
+
+    #[target_feature(enable = "avx2,popcnt")]
+    fn run_with_avx2<W: Work>(kernel: Avx2, work: W) -> W::Output {
+        work.run(kernel)
+    }
+
+    impl Kernel for Avx2 {
+        #[inline(always)]
+        fn covers(self, line: &Line, word_of_probes: u64, probes: u8) -> bool {
+            // SAFETY: an `Avx2` exists only where the processor has AVX2 and POPCNT.
+            unsafe { covers(line, word_of_probes, probes) }
+        }
+
+        #[inline(always)]
+        fn set(self, line: &mut Line, word_of_probes: u64, probes: u8) -> u32 {
+            // SAFETY: an `Avx2` exists only where the processor has AVX2 and POPCNT.
+            unsafe { set(line, word_of_probes, probes) }
+        }
+    }
+
+    /// Eight words as two vectors.
+    #[inline]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn vectors(words: &Words) -> [__m256i; 2] {
+        bytemuck::cast(*words)
+    }
+
+    /// The line that has just the probes set.
+    #[inline]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn mask(word_of_probes: u64, probes: u8) -> [__m256i; 2] {
+        let start = start(word_of_probes);
+        let shifts = vectors(&SHIFTS[start]);
+        let used = vectors(&USED[usize::from(probes).min(LINE_WORDS)][start]);
+        let word = _mm256_set1_epi64x(word_of_probes.cast_signed());
+        let six_bits = _mm256_set1_epi64x(63);
+        [0, 1].map(|half| {
+            let bit = _mm256_and_si256(_mm256_srlv_epi64(word, shifts[half]), six_bits);
+            _mm256_sllv_epi64(used[half], bit)
+        })
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn covers(line: &Line, word_of_probes: u64, probes: u8) -> bool {
+        let mask = mask(word_of_probes, probes);
+        let line = vectors(&line.0);
+        let missing = _mm256_or_si256(
+            _mm256_andnot_si256(line[0], mask[0]),
+            _mm256_andnot_si256(line[1], mask[1]),
+        );
+        _mm256_testz_si256(missing, missing) == 1
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn set(line: &mut Line, word_of_probes: u64, probes: u8) -> u32 {
+        let mask = mask(word_of_probes, probes);
+        let before = vectors(&line.0);
+        let missing = [0, 1].map(|half| _mm256_andnot_si256(before[half], mask[half]));
+        line.0 = bytemuck::cast([0, 1].map(|half| _mm256_or_si256(before[half], mask[half])));
+        let missing: Words = bytemuck::cast(missing);
+        missing.iter().map(|word| word.count_ones()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The line that the layout's description gives, bit by bit.
+    fn described(word_of_probes: u64, probes: u8) -> [u64; LINE_WORDS] {
+        let mut line = [0; LINE_WORDS];
+        for t in 0..u32::from(probes) {
+            let word = ((word_of_probes >> 61) as u32 + t) % 8;
+            line[word as usize] |= 1 << ((word_of_probes >> (13 + 6 * t)) & 63);
+        }
+        line
+    }
+
+    fn behaves_as_described(kernel: impl Kernel, line: Line, word: u64, probes: u8) {
+        let mask = described(word, probes);
+        let missing: u32 = (0..LINE_WORDS).map(|i| (mask[i] & !line.0[i]).count_ones()).sum();
+        assert_eq!(kernel.covers(&line, word, probes), missing == 0);
+        let mut after = line;
+        assert_eq!(kernel.set(&mut after, word, probes), missing);
+        assert_eq!(after.0, std::array::from_fn(|i| line.0[i] | mask[i]));
+        assert!(kernel.covers(&after, word, probes));
+    }
+
+    proptest! {
+        /// A filter that moved to another processor would otherwise forget items.
+        #[test]
+        fn kernels_agree_with_the_description(words: [u64; 8], fill in 0u32..4, word: u64, probes in 2u8..=8) {
+            // Each round of or-ing makes covered items likelier.
+            let line = Line(words.map(|w| (0..fill).fold(w, |w, turn| w | w.rotate_left(7 * turn + 3))));
+            behaves_as_described(Portable, line, word, probes);
+            behaves_as_described(Portable, Line([u64::MAX; 8]), word, probes);
+            #[cfg(target_arch = "x86_64")]
+            if let Some(avx2) = Avx2::detected() {
+                behaves_as_described(avx2, line, word, probes);
+                behaves_as_described(avx2, Line([u64::MAX; 8]), word, probes);
+            }
+        }
+    }
+}

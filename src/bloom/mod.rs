@@ -1,0 +1,25 @@
+//! The filter core. It knows no server, no configuration and no I/O.
+//!
+//! A [`Filter`] is a chain of layers. A *blocked* layer keeps each of an item's probes inside few cache
+//! lines; the theory and the sizes are in [`sizing`], the bits of a line in [`kernel`], the choice of lines
+//! and the error budget of a chain in [`blocked`]. [`hash`] makes an item into the 128 bits that all layers
+//! use, [`batch`] walks over layers for one item or many, and [`codec`] turns filters into bytes and back.
+//!
+//! Units, everywhere: capacities and counts in items, sizes in bytes or bits as named, rates as shares
+//! between 0 and 1.
+
+pub mod batch;
+pub mod bits;
+pub mod blocked;
+pub mod chain;
+pub mod codec;
+pub mod error;
+pub mod filter;
+pub mod hash;
+pub mod kernel;
+pub mod params;
+pub mod sizing;
+
+pub use chain::{Allowance, UNLIMITED};
+pub use error::Error;
+pub use filter::Filter;

@@ -1,0 +1,189 @@
+//! The parameters of a filter, as types that cannot hold a wrong value.
+
+use super::error::ParamError;
+
+/// A false positive rate: the share of items never added that the filter reports as present.
+///
+/// A rate above [`ErrorRate::HIGHEST_USED`] is used as that: a looser filter saves next to nothing.
+/// A rate below [`ErrorRate::LOWEST_USED`] is used as that: with the 128-bit hash, two different items
+/// among 10^9 share their whole hash with probability 10^-21 or so, and no layout can tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct ErrorRate(f64);
+
+impl ErrorRate {
+    /// The loosest rate that a filter is made with.
+    pub const HIGHEST_USED: f64 = 0.25;
+    /// The tightest rate that a filter is made with.
+    pub const LOWEST_USED: f64 = 1e-30;
+
+    /// `rate` as it is used.
+    ///
+    /// # Errors
+    /// [`ParamError::ErrorRate`] unless `0 < rate < 1`; NaN is refused.
+    pub fn new(rate: f64) -> Result<Self, ParamError> {
+        if rate > 0.0 && rate < 1.0 {
+            Ok(Self(rate.clamp(Self::LOWEST_USED, Self::HIGHEST_USED)))
+        } else {
+            Err(ParamError::ErrorRate)
+        }
+    }
+
+    /// The rate, in `LOWEST_USED..=HIGHEST_USED`.
+    pub fn value(self) -> f64 {
+        self.0
+    }
+}
+
+/// The number of items that a filter (or a layer) is made for, `1..=2^40`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Capacity(u64);
+
+impl Capacity {
+    /// The largest capacity that a filter can be made with.
+    pub const MAX: u64 = 1 << 40;
+
+    /// `items` as a capacity.
+    ///
+    /// # Errors
+    /// [`ParamError::Capacity`] unless `1 <= items <= MAX`.
+    pub fn new(items: u64) -> Result<Self, ParamError> {
+        if (1..=Self::MAX).contains(&items) {
+            Ok(Self(items))
+        } else {
+            Err(ParamError::Capacity)
+        }
+    }
+
+    /// The number of items.
+    pub fn items(self) -> u64 {
+        self.0
+    }
+}
+
+/// How many times the capacity of the newest layer the next layer has, `1..=32768`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expansion(u32);
+
+impl Expansion {
+    /// The largest expansion.
+    pub const MAX: u32 = 32_768;
+
+    /// `factor` as an expansion.
+    ///
+    /// # Errors
+    /// [`ParamError::Expansion`] unless `1 <= factor <= MAX`.
+    pub fn new(factor: u32) -> Result<Self, ParamError> {
+        if (1..=Self::MAX).contains(&factor) {
+            Ok(Self(factor))
+        } else {
+            Err(ParamError::Expansion)
+        }
+    }
+
+    /// The factor.
+    pub fn factor(self) -> u32 {
+        self.0
+    }
+}
+
+/// What a filter does when it is full, and so how it shares its error budget among its layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Growth {
+    /// It takes no further item: one layer with the whole budget (`NONSCALING`).
+    Fixed,
+    /// It grows, but was made with a capacity that it is expected to stay within: the first layer takes
+    /// most of the budget.
+    Reserved(Expansion),
+    /// It is meant to grow: the budget is shared evenly enough for a long chain (`GROWING`).
+    Growing(Expansion),
+}
+
+impl Growth {
+    /// The expansion, unless the filter cannot grow.
+    pub fn expansion(self) -> Option<Expansion> {
+        match self {
+            Self::Fixed => None,
+            Self::Reserved(expansion) | Self::Growing(expansion) => Some(expansion),
+        }
+    }
+
+    /// Layer `index`'s share of what is left of the error budget, in `(0, 1]`.
+    pub fn share(self, index: usize) -> f64 {
+        let i = index as f64;
+        match self {
+            Self::Fixed => 1.0,
+            Self::Reserved(_) if index == 0 => 0.8,
+            Self::Reserved(_) => 2.0 / (i + 3.0),
+            Self::Growing(_) => 1.0 / (i + 4.0),
+        }
+    }
+}
+
+/// What the hash of a filter is keyed with. Who does not know it cannot compute items that collide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Seed(pub u64);
+
+/// All that a blocked filter is made from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spec {
+    /// The compound false positive rate that the filter keeps at any length.
+    pub error_rate: ErrorRate,
+    /// The capacity of the first layer.
+    pub capacity: Capacity,
+    /// What happens beyond it.
+    pub growth: Growth,
+    /// The key of the hash.
+    pub seed: Seed,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_rates_outside_of_0_to_1_are_refused_and_extremes_are_clamped() {
+        for bad in [
+            0.0,
+            -0.0,
+            1.0,
+            -1.0,
+            2.0,
+            f64::NAN,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+        ] {
+            assert_eq!(ErrorRate::new(bad), Err(ParamError::ErrorRate), "{bad}");
+        }
+        let used = |rate| ErrorRate::new(rate).map(ErrorRate::value);
+        assert_eq!(used(0.01), Ok(0.01));
+        assert_eq!(used(0.9), Ok(0.25));
+        assert_eq!(used(1e-300), Ok(1e-30));
+        assert_eq!(used(f64::MIN_POSITIVE), Ok(1e-30));
+    }
+
+    #[test]
+    fn capacity_and_expansion_keep_their_bounds() {
+        assert_eq!(Capacity::new(0), Err(ParamError::Capacity));
+        assert_eq!(Capacity::new(1 << 40).map(Capacity::items), Ok(1 << 40));
+        assert_eq!(Capacity::new((1 << 40) + 1), Err(ParamError::Capacity));
+        assert_eq!(Expansion::new(0), Err(ParamError::Expansion));
+        assert_eq!(Expansion::new(32_768).map(Expansion::factor), Ok(32_768));
+        assert_eq!(Expansion::new(32_769), Err(ParamError::Expansion));
+    }
+
+    /// Without this, a filter that grows for years could leave its promised rate.
+    #[test]
+    fn shares_never_spend_more_than_the_budget() {
+        let two = Expansion(2);
+        for growth in [Growth::Reserved(two), Growth::Growing(two)] {
+            let mut left = 1.0;
+            for index in 0..10_000 {
+                let share = growth.share(index);
+                assert!(share > 0.0 && share < 1.0);
+                left -= share * left;
+                assert!(left > 0.0);
+            }
+        }
+        assert_eq!(Growth::Fixed.share(0), 1.0);
+    }
+}

@@ -1,0 +1,2 @@
+//! Bloom filters for Redis and Valkey.
+pub mod bloom;
