@@ -1,2 +1,26 @@
-//! Bloom filters for Redis and Valkey.
+//! Bloom filters for Redis and Valkey: a module with the `BF.*` commands on a native data type.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`bloom`] | the filter core, which knows no server |
+//! | [`commands`] | one file a command: request, outcome, reply |
+//! | [`datatype`] | the type `MBbloom--` and its callbacks |
+//! | [`keyspace`] | keys opened with their type checked |
+//! | [`config`], [`options`] | the module's options: their values, and their place in the server |
+//! | [`server`] | the server's calls, one safe function each |
+//! | [`alloc`] | the allocator |
+//! | `module` | the module's table, and what happens while it is loaded |
+//!
+//! A command's way: borrowed arguments, a request that parses itself, the key opened, the filter changed in
+//! the core, the change propagated and told once, the reply.
+
+pub mod alloc;
 pub mod bloom;
+pub mod commands;
+pub mod config;
+pub mod datatype;
+pub mod keyspace;
+pub mod options;
+pub mod server;
+
+mod module;

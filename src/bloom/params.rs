@@ -15,6 +15,8 @@ impl ErrorRate {
     pub const HIGHEST_USED: f64 = 0.25;
     /// The tightest rate that a filter is made with.
     pub const LOWEST_USED: f64 = 1e-30;
+    /// The usual choice.
+    pub const DEFAULT: Self = Self(0.01);
 
     /// `rate` as it is used.
     ///
@@ -29,7 +31,7 @@ impl ErrorRate {
     }
 
     /// The rate, in `LOWEST_USED..=HIGHEST_USED`.
-    pub fn value(self) -> f64 {
+    pub const fn value(self) -> f64 {
         self.0
     }
 }
@@ -41,6 +43,8 @@ pub struct Capacity(u64);
 impl Capacity {
     /// The largest capacity that a filter can be made with.
     pub const MAX: u64 = 1 << 40;
+    /// The usual choice for filters that grow.
+    pub const DEFAULT: Self = Self(100);
 
     /// `items` as a capacity.
     ///
@@ -67,6 +71,8 @@ pub struct Expansion(u32);
 impl Expansion {
     /// The largest expansion.
     pub const MAX: u32 = 32_768;
+    /// The usual choice.
+    pub const DEFAULT: Self = Self(2);
 
     /// `factor` as an expansion.
     ///
@@ -81,7 +87,7 @@ impl Expansion {
     }
 
     /// The factor.
-    pub fn factor(self) -> u32 {
+    pub const fn factor(self) -> u32 {
         self.0
     }
 }

@@ -1,0 +1,36 @@
+//! BF.ADD key item
+
+use std::ffi::CStr;
+
+use super::adding::Adding;
+use super::args::Cursor;
+use super::error::CommandError;
+use super::reply::Reply;
+use super::{Call, Command, creation};
+use crate::options;
+
+/// Adds an item; creates the filter, with the configured defaults, if the key is missing.
+pub struct Add;
+
+impl Command for Add {
+    const NAME: &'static CStr = c"bf.add";
+    const FLAGS: &'static CStr = c"write deny-oom";
+
+    fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
+        let mut cursor = Cursor::new(arguments);
+        let key = cursor.next()?;
+        let items = cursor.at_least_one()?;
+        cursor.next()?;
+        cursor.finish()?;
+        let adding = Adding {
+            ctx,
+            key,
+            items,
+            event: c"bf.add",
+            plain: true,
+        };
+        adding
+            .apply(|| creation::by_default(&options::config()))?
+            .reply_single(Reply(ctx))
+    }
+}

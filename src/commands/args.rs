@@ -1,0 +1,83 @@
+//! The arguments of a command, taken one by one.
+
+use super::error::CommandError;
+use crate::server::Arg;
+
+/// An argument: any bytes.
+pub trait Argument<'a>: Copy {
+    /// Its bytes.
+    fn bytes(self) -> &'a [u8];
+    /// As a double, by the server's own parser.
+    fn double(self) -> Option<f64>;
+}
+
+impl<'a> Argument<'a> for Arg<'a> {
+    fn bytes(self) -> &'a [u8] {
+        Arg::bytes(self)
+    }
+
+    fn double(self) -> Option<f64> {
+        Arg::double(self)
+    }
+}
+
+/// Arguments not taken yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Cursor<'a, A> {
+    rest: &'a [A],
+}
+
+impl<'a, A: Argument<'a>> Cursor<'a, A> {
+    /// All of `arguments`.
+    pub fn new(arguments: &'a [A]) -> Self {
+        Self { rest: arguments }
+    }
+
+    /// The next argument, if there is one.
+    pub fn next_if_any(&mut self) -> Option<A> {
+        let (first, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(*first)
+    }
+
+    /// The next argument.
+    ///
+    /// # Errors
+    /// [`CommandError::Arity`] when there is none.
+    pub fn next(&mut self) -> Result<A, CommandError> {
+        self.next_if_any().ok_or(CommandError::Arity)
+    }
+
+    /// All further arguments.
+    ///
+    /// # Errors
+    /// [`CommandError::Arity`] when there are none.
+    pub fn at_least_one(self) -> Result<&'a [A], CommandError> {
+        if self.rest.is_empty() {
+            Err(CommandError::Arity)
+        } else {
+            Ok(self.rest)
+        }
+    }
+
+    /// Nothing may be left over.
+    ///
+    /// # Errors
+    /// [`CommandError::Arity`] when something is.
+    pub fn finish(self) -> Result<(), CommandError> {
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(CommandError::Arity)
+        }
+    }
+}
+
+/// The 64-bit integer that `bytes` are the decimal form of: no plus sign, spaces or leading zeros.
+pub fn integer(bytes: &[u8]) -> Option<i64> {
+    let text = str::from_utf8(bytes).ok()?;
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let canonical =
+        digits.bytes().all(|byte| byte.is_ascii_digit()) && (!digits.starts_with('0') || text == "0");
+    if canonical { text.parse().ok() } else { None }
+}

@@ -1,0 +1,27 @@
+//! BF.CARD key
+
+use std::ffi::CStr;
+
+use super::args::Cursor;
+use super::error::CommandError;
+use super::reply::Reply;
+use super::{Call, Command};
+use crate::bloom::Filter;
+use crate::keyspace;
+
+/// How many items were new when they were added; a missing key is an empty filter.
+pub struct Card;
+
+impl Command for Card {
+    const NAME: &'static CStr = c"bf.card";
+    const FLAGS: &'static CStr = c"readonly fast";
+
+    fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
+        let mut cursor = Cursor::new(arguments);
+        let key = cursor.next()?;
+        cursor.finish()?;
+        let key = keyspace::read(ctx, key)?;
+        Reply(ctx).integer(key.filter().map_or(0, Filter::items));
+        Ok(())
+    }
+}

@@ -1,0 +1,213 @@
+//! Filters to be created: the options that describe one, and how its creation is propagated.
+
+use super::args::{Argument, Cursor, integer};
+use super::error::CommandError;
+use crate::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Seed, Spec};
+use crate::bloom::{Error, Filter};
+use crate::config::{Config, whole_number};
+use crate::options;
+use crate::server::{Arg, Ctx, Level, OwnedString};
+
+/// The errors that a command answers to options that it cannot take.
+#[derive(Clone, Debug)]
+pub struct Dialect {
+    /// EXPANSION without a value.
+    pub no_expansion: CommandError,
+    /// An expansion that is no number.
+    pub bad_expansion: CommandError,
+    /// An expansion out of its range.
+    pub expansion_range: CommandError,
+}
+
+/// Options that describe a filter, as far as they were given.
+#[derive(Clone, Debug, Default)]
+pub struct FilterOptions {
+    expansion: Option<u32>,
+    nonscaling: bool,
+    growing: bool,
+    seed: Option<Seed>,
+}
+
+impl FilterOptions {
+    /// Takes `word`, and its value from `cursor`, if it is one of these options.
+    ///
+    /// # Errors
+    /// What is wrong with the option.
+    pub fn take<'a, A: Argument<'a>>(
+        &mut self,
+        word: &[u8],
+        cursor: &mut Cursor<'a, A>,
+        dialect: &Dialect,
+    ) -> Result<bool, CommandError> {
+        if word.eq_ignore_ascii_case(b"EXPANSION") {
+            let value = cursor.next_if_any().ok_or_else(|| dialect.no_expansion.clone())?;
+            let factor = integer(value.bytes()).ok_or_else(|| dialect.bad_expansion.clone())?;
+            let factor = u32::try_from(factor)
+                .ok()
+                .filter(|&factor| factor <= Expansion::MAX);
+            once(
+                &mut self.expansion,
+                factor.ok_or_else(|| dialect.expansion_range.clone())?,
+                "EXPANSION",
+            )?;
+        } else if word.eq_ignore_ascii_case(b"NONSCALING") {
+            flag(&mut self.nonscaling, "NONSCALING")?;
+        } else if word.eq_ignore_ascii_case(b"GROWING") {
+            flag(&mut self.growing, "GROWING")?;
+        } else if word.eq_ignore_ascii_case(b"SEED") {
+            let value = cursor.next_if_any().ok_or(CommandError::NoValue("SEED"))?;
+            let seed = str::from_utf8(value.bytes()).ok().and_then(whole_number);
+            once(&mut self.seed, Seed(seed.ok_or(CommandError::BadSeed)?), "SEED")?;
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// The filter that these options, and the configuration for what they leave open, describe.
+    /// `within_capacity` says that the user gave a capacity to stay within.
+    ///
+    /// # Errors
+    /// Options that exclude each other.
+    pub fn resolve(
+        &self,
+        error_rate: ErrorRate,
+        capacity: Capacity,
+        within_capacity: bool,
+        config: &Config,
+    ) -> Result<Spec, CommandError> {
+        let expansion = match (self.nonscaling, self.expansion) {
+            (true, Some(1..)) => return Err(CommandError::NonScalingExpansion),
+            (true, _) => None,
+            (false, Some(factor)) => Expansion::new(factor).ok(),
+            (false, None) => config.expansion(),
+        };
+        let growth = match expansion {
+            None if self.growing => return Err(CommandError::NonScalingGrowing),
+            None => Growth::Fixed,
+            Some(expansion) if within_capacity && !self.growing => Growth::Reserved(expansion),
+            Some(expansion) => Growth::Growing(expansion),
+        };
+        Ok(Spec {
+            error_rate,
+            capacity,
+            growth,
+            seed: self.seed.unwrap_or(config.seed()),
+        })
+    }
+}
+
+/// Takes an option's value.
+///
+/// # Errors
+/// [`CommandError::Twice`] when it had one.
+pub fn once<T>(option: &mut Option<T>, value: T, name: &'static str) -> Result<(), CommandError> {
+    if option.replace(value).is_some() {
+        Err(CommandError::Twice(name))
+    } else {
+        Ok(())
+    }
+}
+
+/// Takes an option without a value.
+///
+/// # Errors
+/// [`CommandError::Twice`] when it was given before.
+pub fn flag(option: &mut bool, name: &'static str) -> Result<(), CommandError> {
+    if std::mem::replace(option, true) {
+        Err(CommandError::Twice(name))
+    } else {
+        Ok(())
+    }
+}
+
+/// An error rate as it was asked for, and as it is used.
+#[derive(Clone, Copy, Debug)]
+pub struct AskedRate {
+    /// As it was asked for.
+    pub asked: f64,
+    /// As it is used.
+    pub used: ErrorRate,
+}
+
+impl AskedRate {
+    /// Takes an error rate.
+    ///
+    /// # Errors
+    /// `bad` for what is no number, `range` for what is no rate.
+    pub fn take<'a>(
+        value: impl Argument<'a>,
+        bad: CommandError,
+        range: CommandError,
+    ) -> Result<Self, CommandError> {
+        let asked = value.double().filter(|rate| !rate.is_nan()).ok_or(bad)?;
+        let used = ErrorRate::new(asked).map_err(|_| range)?;
+        Ok(Self { asked, used })
+    }
+
+    /// Tells the log of a rate that is not used as it was asked for.
+    pub fn warn_if_limited(self, ctx: Ctx<'_>) {
+        if self.asked != self.used.value() {
+            let line = format!("error rate {} is used as {}", self.asked, self.used.value());
+            ctx.log(Level::Warning, &line);
+        }
+    }
+}
+
+/// Takes a capacity.
+///
+/// # Errors
+/// `bad` for what is no number, `range` for what is no capacity.
+pub fn capacity<'a>(
+    value: impl Argument<'a>,
+    bad: CommandError,
+    range: CommandError,
+) -> Result<Capacity, CommandError> {
+    let items = integer(value.bytes()).ok_or(bad)?;
+    u64::try_from(items)
+        .ok()
+        .and_then(|items| Capacity::new(items).ok())
+        .ok_or(range)
+}
+
+/// The filter that a BF.ADD makes of a missing key.
+pub fn by_default(config: &Config) -> Result<Spec, CommandError> {
+    FilterOptions::default().resolve(config.error_rate(), config.initial_size(), false, config)
+}
+
+/// Makes a filter, within what this command may take.
+///
+/// # Errors
+/// [`CommandError::NoMemoryToCreate`]; nothing is left behind.
+pub fn make(ctx: Ctx<'_>, spec: Spec) -> Result<Box<Filter>, CommandError> {
+    let filter = Filter::new(spec, &|bytes| options::allows(ctx, bytes));
+    filter
+        .map(Box::new)
+        .map_err(|error: Error| CommandError::of_creation(error))
+}
+
+/// Propagates the creation with everything resolved: the receiver's own configuration plays no part.
+pub fn replicate(ctx: Ctx<'_>, key: Arg<'_>, spec: Spec) {
+    let mut words = vec![
+        format!("{:e}", spec.error_rate.value()),
+        spec.capacity.items().to_string(),
+    ];
+    match spec.growth {
+        Growth::Fixed => words.push("NONSCALING".to_owned()),
+        Growth::Reserved(expansion) | Growth::Growing(expansion) => {
+            words.extend(["EXPANSION".to_owned(), expansion.factor().to_string()]);
+        }
+    }
+    if matches!(spec.growth, Growth::Growing(_)) {
+        words.push("GROWING".to_owned());
+    }
+    words.extend(["SEED".to_owned(), spec.seed.0.to_string()]);
+    let words: Vec<_> = words
+        .iter()
+        .map(|word| OwnedString::new(word.as_bytes()))
+        .collect();
+    let arguments: Vec<_> = std::iter::once(key)
+        .chain(words.iter().map(OwnedString::arg))
+        .collect();
+    ctx.replicate(c"BF.RESERVE", &arguments);
+}

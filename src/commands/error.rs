@@ -1,0 +1,132 @@
+//! What a command answers when it cannot do what was asked: every text on the wire, once.
+
+use std::fmt;
+
+use crate::bloom::Error;
+use crate::bloom::params::{Capacity, Expansion};
+use crate::keyspace::WrongType;
+
+/// Why a command was refused.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CommandError {
+    /// Too few or too many arguments; the server has the text.
+    Arity,
+    /// The key holds a value of another type.
+    WrongType,
+    /// There is no such key.
+    NotFound,
+    /// The key exists.
+    Exists,
+    /// The error rate is no number.
+    BadErrorRate,
+    /// The error rate is out of its range.
+    ErrorRateRange,
+    /// The capacity is no number.
+    BadCapacity,
+    /// The capacity is out of its range.
+    CapacityRange,
+    /// The word EXPANSION is the last one.
+    NoExpansion,
+    /// The expansion is no number.
+    BadExpansion,
+    /// The expansion is out of its range.
+    ExpansionRange,
+    /// BF.INSERT: the error rate is no number, or out of its range.
+    BadInsertErrorRate,
+    /// BF.INSERT: the capacity is no number, or out of its range.
+    BadInsertCapacity,
+    /// BF.INSERT: the expansion is no number, or out of its range.
+    BadInsertExpansion,
+    /// The seed is no number, or out of its range.
+    BadSeed,
+    /// An option that takes a value is the last word.
+    NoValue(&'static str),
+    /// NONSCALING with an expansion.
+    NonScalingExpansion,
+    /// NONSCALING with GROWING.
+    NonScalingGrowing,
+    /// NOCREATE with an option that describes a filter to create.
+    NoCreateWith(&'static str),
+    /// A word that is no option.
+    Unknown(String),
+    /// An option that was given before.
+    Twice(&'static str),
+    /// BF.INFO: no such field.
+    Information,
+    /// A filter that may not grow is full.
+    Full,
+    /// There is no room for a new filter.
+    NoMemoryToCreate,
+    /// There is no room for a further layer.
+    NoMemoryToGrow,
+    /// A bug, which the log tells about.
+    Internal,
+}
+
+impl CommandError {
+    /// An unknown word, made safe to show: it may be any bytes.
+    pub fn unknown(word: &[u8]) -> Self {
+        const SHOWN: usize = 64;
+        let shown = word.get(..SHOWN).unwrap_or(word).escape_ascii();
+        Self::Unknown(format!("{shown}{}", if word.len() > SHOWN { "..." } else { "" }))
+    }
+
+    /// Why a filter could not be made.
+    pub fn of_creation(_: Error) -> Self {
+        Self::NoMemoryToCreate
+    }
+
+    /// Why a filter could not take an item.
+    pub fn of_add(error: Error) -> Self {
+        match error {
+            Error::Full { .. } => Self::Full,
+            Error::OverLimit { .. } | Error::OutOfMemory { .. } => Self::NoMemoryToGrow,
+        }
+    }
+}
+
+impl From<WrongType> for CommandError {
+    fn from(_: WrongType) -> Self {
+        Self::WrongType
+    }
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Self::Arity => "ERR wrong number of arguments",
+            Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
+            Self::NotFound => "ERR not found",
+            Self::Exists => "ERR item exists",
+            Self::BadErrorRate => "ERR bad error rate",
+            Self::ErrorRateRange => "ERR error rate must be in the range (0.000000, 1.000000)",
+            Self::BadCapacity => "ERR bad capacity",
+            Self::CapacityRange => {
+                return write!(f, "ERR capacity must be in the range [1, {}]", Capacity::MAX);
+            }
+            Self::NoExpansion => "ERR no expansion",
+            Self::BadExpansion => "ERR bad expansion",
+            Self::ExpansionRange => {
+                return write!(f, "ERR expansion must be in the range [0, {}]", Expansion::MAX);
+            }
+            Self::BadInsertErrorRate => "Bad error rate",
+            Self::BadInsertCapacity => "Bad capacity",
+            Self::BadInsertExpansion => "Bad expansion",
+            Self::BadSeed => "ERR bad seed",
+            Self::NoValue(option) => return write!(f, "ERR no value for {option}"),
+            Self::NonScalingExpansion => "Nonscaling filters cannot expand",
+            Self::NonScalingGrowing => "ERR NONSCALING and GROWING exclude each other",
+            Self::NoCreateWith(option) => {
+                return write!(f, "ERR NOCREATE and {option} exclude each other");
+            }
+            Self::Unknown(word) => return write!(f, "Unknown argument received: {word}"),
+            Self::Twice(option) => return write!(f, "ERR {option} was given twice"),
+            Self::Information => "Invalid information value",
+            Self::Full => "ERR non scaling filter is full",
+            Self::NoMemoryToCreate => "ERR Insufficient memory to create filter",
+            Self::NoMemoryToGrow => "ERR Insufficient memory to grow filter",
+            Self::Internal => "ERR internal error, see the server's log",
+        };
+        f.write_str(text)
+    }
+}

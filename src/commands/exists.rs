@@ -1,0 +1,26 @@
+//! BF.EXISTS key item
+
+use std::ffi::CStr;
+
+use super::args::Cursor;
+use super::error::CommandError;
+use super::reply::Reply;
+use super::{Call, Command};
+use crate::keyspace;
+
+/// Whether an item is (probably) in a filter; a missing key is an empty filter.
+pub struct Exists;
+
+impl Command for Exists {
+    const NAME: &'static CStr = c"bf.exists";
+    const FLAGS: &'static CStr = c"readonly fast";
+
+    fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
+        let mut cursor = Cursor::new(arguments);
+        let (key, item) = (cursor.next()?, cursor.next()?);
+        cursor.finish()?;
+        let key = keyspace::read(ctx, key)?;
+        Reply(ctx).boolean(key.filter().is_some_and(|filter| filter.contains(item.bytes())));
+        Ok(())
+    }
+}

@@ -1,0 +1,173 @@
+//! BF.INFO key [CAPACITY | SIZE | FILTERS | ITEMS | EXPANSION | FULL]
+
+use std::ffi::CStr;
+
+use super::args::{Argument, Cursor};
+use super::error::CommandError;
+use super::reply::Reply;
+use super::{Call, Command};
+use crate::bloom::Filter;
+use crate::bloom::filter::{LayerStats, Totals};
+use crate::keyspace;
+
+/// The figures of a filter, all from counts that are kept: O(layers).
+pub struct Info;
+
+/// A figure that clients know. There must never be a sixth: typed clients refuse unknown names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    Capacity,
+    Size,
+    Filters,
+    Items,
+    Expansion,
+}
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Selection {
+    Five,
+    One(Field),
+    Full,
+}
+
+impl Field {
+    const ALL: [Self; 5] = [
+        Self::Capacity,
+        Self::Size,
+        Self::Filters,
+        Self::Items,
+        Self::Expansion,
+    ];
+
+    fn word(self) -> &'static [u8] {
+        match self {
+            Self::Capacity => b"CAPACITY",
+            Self::Size => b"SIZE",
+            Self::Filters => b"FILTERS",
+            Self::Items => b"ITEMS",
+            Self::Expansion => b"EXPANSION",
+        }
+    }
+
+    fn name(self) -> &'static [u8] {
+        match self {
+            Self::Capacity => b"Capacity",
+            Self::Size => b"Size",
+            Self::Filters => b"Number of filters",
+            Self::Items => b"Number of items inserted",
+            Self::Expansion => b"Expansion rate",
+        }
+    }
+
+    fn reply_value(self, reply: Reply<'_>, filter: &Filter, totals: &Totals) {
+        match self {
+            Self::Capacity => reply.integer(totals.capacity),
+            Self::Size => reply.integer(filter.bytes()),
+            Self::Filters => reply.integer(totals.layers as u64),
+            Self::Items => reply.integer(totals.items),
+            Self::Expansion => match filter.growth().expansion() {
+                Some(expansion) => reply.integer(expansion.factor().into()),
+                None => reply.null(),
+            },
+        }
+    }
+
+    fn reply_pair(self, reply: Reply<'_>, filter: &Filter, totals: &Totals) {
+        reply.bulk(self.name());
+        self.reply_value(reply, filter, totals);
+    }
+}
+
+impl Selection {
+    fn parse(word: &[u8]) -> Result<Self, CommandError> {
+        if word.eq_ignore_ascii_case(b"FULL") {
+            return Ok(Self::Full);
+        }
+        let field = Field::ALL
+            .into_iter()
+            .find(|field| word.eq_ignore_ascii_case(field.word()));
+        field.map(Self::One).ok_or(CommandError::Information)
+    }
+}
+
+impl Command for Info {
+    const NAME: &'static CStr = c"bf.info";
+    const FLAGS: &'static CStr = c"readonly fast";
+
+    fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
+        let mut cursor = Cursor::new(arguments);
+        let key = cursor.next()?;
+        let word = cursor.next_if_any();
+        cursor.finish()?;
+        let selection = word.map_or(Ok(Selection::Five), |word| {
+            Selection::parse(Argument::bytes(word))
+        })?;
+        let key = keyspace::read(ctx, key)?;
+        let filter = key.filter().ok_or(CommandError::NotFound)?;
+        let (reply, totals) = (Reply(ctx), filter.totals());
+        match selection {
+            Selection::One(field) => {
+                if reply.has_maps() {
+                    reply.map(1);
+                    field.reply_pair(reply, filter, &totals);
+                } else {
+                    reply.array(1);
+                    field.reply_value(reply, filter, &totals);
+                }
+            }
+            Selection::Five => {
+                reply.map(Field::ALL.len());
+                Field::ALL
+                    .into_iter()
+                    .for_each(|field| field.reply_pair(reply, filter, &totals));
+            }
+            Selection::Full => full(reply, filter, &totals),
+        }
+        Ok(())
+    }
+}
+
+/// The five, and what only this module has.
+fn full(reply: Reply<'_>, filter: &Filter, totals: &Totals) {
+    reply.map(Field::ALL.len() + 7);
+    Field::ALL
+        .into_iter()
+        .for_each(|field| field.reply_pair(reply, filter, totals));
+    reply.bulk(b"Error rate");
+    reply.double(filter.error_rate().value());
+    reply.bulk(b"Layout");
+    reply.bulk(b"blocked");
+    reply.bulk(b"Seed");
+    reply.bulk(filter.seed().0.to_string().as_bytes());
+    reply.bulk(b"Bits set");
+    reply.integer(totals.bits_set);
+    reply.bulk(b"Fill ratio");
+    reply.double(totals.bits_set as f64 / totals.bits as f64);
+    reply.bulk(b"Estimated error rate");
+    reply.double(totals.estimated_error_rate);
+    reply.bulk(b"Layers");
+    reply.array(totals.layers);
+    filter.layer_stats().for_each(|layer| full_layer(reply, &layer));
+}
+
+fn full_layer(reply: Reply<'_>, layer: &LayerStats) {
+    let geometry = layer.shape.geometry;
+    reply.map(8);
+    reply.bulk(b"Layout");
+    reply.bulk(b"blocked");
+    let integers = [
+        ("Capacity", layer.shape.capacity),
+        ("Items", layer.items),
+        ("Bytes", geometry.bytes()),
+        ("Bits set", layer.bits_set),
+        ("Probes", geometry.probes.into()),
+        ("Lines", geometry.lines_per_item.into()),
+    ];
+    for (name, value) in integers {
+        reply.bulk(name.as_bytes());
+        reply.integer(value);
+    }
+    reply.bulk(b"Error rate");
+    reply.double(layer.shape.rate);
+}

@@ -1,0 +1,35 @@
+//! BF.MADD key item [item ...]
+
+use std::ffi::CStr;
+
+use super::adding::Adding;
+use super::args::Cursor;
+use super::error::CommandError;
+use super::reply::Reply;
+use super::{Call, Command, creation};
+use crate::options;
+
+/// Adds items; creates the filter, with the configured defaults, if the key is missing.
+pub struct MAdd;
+
+impl Command for MAdd {
+    const NAME: &'static CStr = c"bf.madd";
+    const FLAGS: &'static CStr = c"write deny-oom";
+
+    fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
+        let mut cursor = Cursor::new(arguments);
+        let key = cursor.next()?;
+        let items = cursor.at_least_one()?;
+        let adding = Adding {
+            ctx,
+            key,
+            items,
+            event: c"bf.add",
+            plain: true,
+        };
+        adding
+            .apply(|| creation::by_default(&options::config()))?
+            .reply(Reply(ctx));
+        Ok(())
+    }
+}

@@ -1,0 +1,35 @@
+//! BF.MEXISTS key item [item ...]
+
+use std::ffi::CStr;
+
+use super::args::Cursor;
+use super::error::CommandError;
+use super::reply::Reply;
+use super::{Call, Command};
+use crate::keyspace;
+
+/// Whether each of some items is (probably) in a filter; a missing key is an empty filter.
+pub struct MExists;
+
+impl Command for MExists {
+    const NAME: &'static CStr = c"bf.mexists";
+    const FLAGS: &'static CStr = c"readonly";
+
+    fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
+        let mut cursor = Cursor::new(arguments);
+        let key = cursor.next()?;
+        let items = cursor.at_least_one()?;
+        let key = keyspace::read(ctx, key)?;
+        let reply = Reply(ctx);
+        reply.array(items.len());
+        match key.filter() {
+            Some(filter) => {
+                filter.contains_all(items.iter().map(|item| item.bytes()), |found| {
+                    reply.boolean(found)
+                });
+            }
+            None => items.iter().for_each(|_| reply.boolean(false)),
+        }
+        Ok(())
+    }
+}

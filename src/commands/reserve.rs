@@ -1,0 +1,79 @@
+//! BF.RESERVE key error_rate capacity [EXPANSION n] [NONSCALING] [GROWING] [SEED s]
+
+use std::ffi::CStr;
+
+use super::args::{Argument, Cursor};
+use super::creation::{self, AskedRate, Dialect, FilterOptions};
+use super::error::CommandError;
+use super::reply::Reply;
+use super::{Call, Command};
+use crate::bloom::params::{Capacity, Spec};
+use crate::config::Config;
+use crate::{keyspace, options};
+
+/// Creates an empty filter.
+pub struct Reserve;
+
+const DIALECT: Dialect = Dialect {
+    no_expansion: CommandError::NoExpansion,
+    bad_expansion: CommandError::BadExpansion,
+    expansion_range: CommandError::ExpansionRange,
+};
+
+/// What was asked for.
+#[derive(Clone, Debug)]
+pub struct Request<A> {
+    key: A,
+    rate: AskedRate,
+    capacity: Capacity,
+    options: FilterOptions,
+}
+
+impl<'a, A: Argument<'a>> Request<A> {
+    /// Reads the arguments after the command's name.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with them.
+    pub fn parse(arguments: &'a [A]) -> Result<Self, CommandError> {
+        let mut cursor = Cursor::new(arguments);
+        let (key, rate, items) = (cursor.next()?, cursor.next()?, cursor.next()?);
+        let rate = AskedRate::take(rate, CommandError::BadErrorRate, CommandError::ErrorRateRange)?;
+        let capacity = creation::capacity(items, CommandError::BadCapacity, CommandError::CapacityRange)?;
+        let mut options = FilterOptions::default();
+        while let Some(word) = cursor.next_if_any() {
+            if !options.take(word.bytes(), &mut cursor, &DIALECT)? {
+                return Err(CommandError::unknown(word.bytes()));
+            }
+        }
+        Ok(Self {
+            key,
+            rate,
+            capacity,
+            options,
+        })
+    }
+
+    fn spec(&self, config: &Config) -> Result<Spec, CommandError> {
+        self.options.resolve(self.rate.used, self.capacity, true, config)
+    }
+}
+
+impl Command for Reserve {
+    const NAME: &'static CStr = c"bf.reserve";
+    const FLAGS: &'static CStr = c"write deny-oom";
+
+    fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
+        let request = Request::parse(arguments)?;
+        let spec = request.spec(&options::config())?;
+        let mut key = keyspace::write(ctx, request.key)?;
+        if key.filter().is_some() {
+            return Err(CommandError::Exists);
+        }
+        key.set(creation::make(ctx, spec)?);
+        request.rate.warn_if_limited(ctx);
+        creation::replicate(ctx, request.key, spec);
+        key.changed(c"bf.reserve");
+        Reply(ctx).ok();
+        Ok(())
+    }
+}

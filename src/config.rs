@@ -1,0 +1,182 @@
+//! The module's options: names, bounds, defaults. Pure text and values; the server's side of it is in
+//! `options.rs`.
+
+use crate::bloom::params::{Capacity, ErrorRate, Expansion, Seed};
+
+/// The values of all options.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// As it was given; [`ErrorRate`] says how it is used.
+    error_rate: f64,
+    initial_size: Capacity,
+    /// 0 makes filters that do not grow.
+    expansion_factor: u32,
+    seed: Seed,
+    max_filter_bytes: u64,
+}
+
+/// An option that a user can set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfigOption {
+    /// The error rate of filters that are made without one.
+    ErrorRate,
+    /// The capacity of filters that are made without one.
+    InitialSize,
+    /// The expansion of filters that are made without one.
+    ExpansionFactor,
+    /// The seed of filters that are made without one.
+    Seed,
+    /// The most bytes that a client's command may make a filter take.
+    MaxFilterBytes,
+}
+
+/// A value that an option cannot have, as a sentence for the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid(pub String);
+
+impl ConfigOption {
+    /// All options.
+    pub const ALL: [Self; 5] = [
+        Self::ErrorRate,
+        Self::InitialSize,
+        Self::ExpansionFactor,
+        Self::Seed,
+        Self::MaxFilterBytes,
+    ];
+
+    /// Its name, without the module's prefix.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ErrorRate => "error-rate",
+            Self::InitialSize => "initial-size",
+            Self::ExpansionFactor => "expansion-factor",
+            Self::Seed => "seed",
+            Self::MaxFilterBytes => "max-filter-bytes",
+        }
+    }
+
+    /// The option that `name` means: in any case, with `_` for `-`, with or without `bf-` or `bf.`.
+    pub fn named(name: &str) -> Option<Self> {
+        let name = name.to_ascii_lowercase().replace('_', "-");
+        let name = name
+            .strip_prefix("bf-")
+            .or_else(|| name.strip_prefix("bf."))
+            .unwrap_or(&name);
+        Self::ALL.into_iter().find(|option| option.name() == name)
+    }
+}
+
+impl Config {
+    /// The defaults, with `seed` as the one that was drawn for this server.
+    pub fn new(seed: Seed) -> Self {
+        Self {
+            error_rate: ErrorRate::DEFAULT.value(),
+            initial_size: Capacity::DEFAULT,
+            expansion_factor: Expansion::DEFAULT.factor(),
+            seed,
+            max_filter_bytes: 0,
+        }
+    }
+
+    /// The value of `option` as [`Self::set`] takes it.
+    pub fn get(&self, option: ConfigOption) -> String {
+        match option {
+            ConfigOption::ErrorRate => self.error_rate.to_string(),
+            ConfigOption::InitialSize => self.initial_size.items().to_string(),
+            ConfigOption::ExpansionFactor => self.expansion_factor.to_string(),
+            ConfigOption::Seed => self.seed.0.to_string(),
+            ConfigOption::MaxFilterBytes => self.max_filter_bytes.to_string(),
+        }
+    }
+
+    /// Sets `option`.
+    ///
+    /// # Errors
+    /// [`Invalid`] with the range; the configuration is as it was.
+    pub fn set(&mut self, option: ConfigOption, value: &str) -> Result<(), Invalid> {
+        match option {
+            ConfigOption::ErrorRate => {
+                let rate = value.parse().ok().filter(|&rate| ErrorRate::new(rate).is_ok());
+                self.error_rate = rate.ok_or_else(|| out_of_range(option, "(0, 1)"))?;
+            }
+            ConfigOption::InitialSize => {
+                let size = whole_number(value).and_then(|items| Capacity::new(items).ok());
+                let range = format!("[1, {}]", Capacity::MAX);
+                self.initial_size = size.ok_or_else(|| out_of_range(option, &range))?;
+            }
+            ConfigOption::ExpansionFactor => {
+                let factor = whole_number(value).and_then(|factor| u32::try_from(factor).ok());
+                let factor = factor.filter(|&factor| factor <= Expansion::MAX);
+                let range = format!("[0, {}]", Expansion::MAX);
+                self.expansion_factor = factor.ok_or_else(|| out_of_range(option, &range))?;
+            }
+            ConfigOption::Seed => {
+                let range = format!("[0, {}]", u64::MAX);
+                self.seed = Seed(whole_number(value).ok_or_else(|| out_of_range(option, &range))?);
+            }
+            ConfigOption::MaxFilterBytes => {
+                let range = format!("[0, {}]", i64::MAX);
+                let bytes = byte_count(value).filter(|&bytes| bytes <= i64::MAX as u64);
+                self.max_filter_bytes = bytes.ok_or_else(|| out_of_range(option, &range))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The error rate of filters that are made without one.
+    pub fn error_rate(&self) -> ErrorRate {
+        ErrorRate::new(self.error_rate).unwrap_or(ErrorRate::DEFAULT)
+    }
+
+    /// Whether [`Self::error_rate`] is not the one that was asked for.
+    pub fn error_rate_is_limited(&self) -> bool {
+        self.error_rate > ErrorRate::HIGHEST_USED
+    }
+
+    /// The capacity of filters that are made without one.
+    pub fn initial_size(&self) -> Capacity {
+        self.initial_size
+    }
+
+    /// The expansion of filters that are made without one; `None` where they do not grow.
+    pub fn expansion(&self) -> Option<Expansion> {
+        Expansion::new(self.expansion_factor).ok()
+    }
+
+    /// The seed of filters that are made without one.
+    pub fn seed(&self) -> Seed {
+        self.seed
+    }
+
+    /// The most bytes that a client's command may make a filter take; `None`: what the server may use.
+    pub fn max_filter_bytes(&self) -> Option<u64> {
+        (self.max_filter_bytes > 0).then_some(self.max_filter_bytes)
+    }
+}
+
+fn out_of_range(option: ConfigOption, range: &str) -> Invalid {
+    Invalid(format!("{} must be in the range {range}", option.name()))
+}
+
+/// A decimal number, without signs, spaces or leading zeros.
+pub fn whole_number(text: &str) -> Option<u64> {
+    let plain = text == "0" || (text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0'));
+    if plain { text.parse().ok() } else { None }
+}
+
+/// A number of bytes, with the units of the server's own memory options (`k`, `kb`, `m`, `mb`, `g`, `gb`;
+/// with a `b` powers of 1024, without it powers of 1000).
+fn byte_count(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit: u64 = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    whole_number(digits)?.checked_mul(unit)
+}

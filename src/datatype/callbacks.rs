@@ -1,0 +1,58 @@
+//! The type's callbacks. No panic leaves them.
+
+use std::ffi::{c_int, c_void};
+
+use redis_module::raw;
+
+use super::io::Rdb;
+use crate::alloc::kernel_grants;
+use crate::bloom::{Filter, codec};
+use crate::server::{Level, guarded};
+
+/// Loads a filter; null tells the server that the payload is bad.
+pub unsafe extern "C" fn rdb_load(stream: *mut raw::RedisModuleIO, encoding_version: c_int) -> *mut c_void {
+    // SAFETY: the server calls this with a stream that lives until it returns.
+    let mut stream = unsafe { Rdb::of_callback(stream) };
+    let loaded = guarded("loading a filter", || {
+        // No limit of the configuration may keep a server from starting; what no machine has may.
+        let granted = |bytes: u64| match usize::try_from(bytes) {
+            Ok(bytes) if kernel_grants(bytes) => Ok(()),
+            _ => Err(0),
+        };
+        codec::load(&mut stream, encoding_version, &granted)
+    });
+    match loaded {
+        Some(Ok(filter)) => Box::into_raw(Box::new(filter)).cast(),
+        Some(Err(error)) => {
+            stream.log(Level::Warning, &format!("a Bloom filter was not loaded: {error}"));
+            std::ptr::null_mut()
+        }
+        None => std::ptr::null_mut(),
+    }
+}
+
+/// Saves a filter.
+pub unsafe extern "C" fn rdb_save(stream: *mut raw::RedisModuleIO, value: *mut c_void) {
+    // SAFETY: the server calls this with a stream that lives until it returns.
+    let mut stream = unsafe { Rdb::of_callback(stream) };
+    // SAFETY: and with a value of this type, which nothing changes meanwhile.
+    let filter = unsafe { &*value.cast::<Filter>() };
+    guarded("saving a filter", || codec::save(filter, &mut stream));
+}
+
+/// Bytes that a filter takes.
+pub unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
+    // SAFETY: the server calls this with a value of this type, which nothing changes meanwhile.
+    let filter = unsafe { &*value.cast::<Filter>() };
+    let bytes = guarded("measuring a filter", || {
+        filter.bytes().saturating_add(filter.unshared_bytes())
+    });
+    usize::try_from(bytes.unwrap_or(0)).unwrap_or(usize::MAX)
+}
+
+/// Frees a filter, on the main thread or a background one.
+pub unsafe extern "C" fn free(value: *mut c_void) {
+    // SAFETY: the server gives back a value of this type for the last time.
+    let filter = unsafe { Box::from_raw(value.cast::<Filter>()) };
+    guarded("freeing a filter", || drop(filter));
+}

@@ -1,0 +1,96 @@
+//! The server's RDB stream as the codec's [`Sink`] and [`Source`].
+
+use redis_module::raw;
+
+use crate::bloom::codec::DecodeError;
+use crate::bloom::codec::stream::{Sink, Source};
+use crate::server::{Level, call};
+
+/// An RDB stream of the server's, for the time of a callback.
+#[derive(Debug)]
+pub struct Rdb(*mut raw::RedisModuleIO);
+
+impl Rdb {
+    /// The stream of a running callback.
+    ///
+    /// # Safety
+    /// `raw` is what the server gave to a save or load callback, which runs as long as this value lives.
+    pub unsafe fn of_callback(raw: *mut raw::RedisModuleIO) -> Self {
+        Self(raw)
+    }
+
+    /// `value`, unless the stream failed: then the server gives zeros, which mean nothing.
+    fn checked<T>(&self, value: T) -> Result<T, DecodeError> {
+        // SAFETY (of the call): the stream is alive.
+        if call!(RedisModule_IsIOError(self.0)) == 0 {
+            Ok(value)
+        } else {
+            Err(DecodeError::Truncated)
+        }
+    }
+
+    /// Writes a line to the server's log.
+    pub fn log(&self, level: Level, line: &str) {
+        // SAFETY (of the call): the stream is alive.
+        let ctx = call!(RedisModule_GetContextFromIO(self.0));
+        crate::server::log(ctx, level, line);
+    }
+}
+
+impl Sink for Rdb {
+    fn put_unsigned(&mut self, value: u64) {
+        // SAFETY (of the call): the stream is alive.
+        call!(RedisModule_SaveUnsigned(self.0, value));
+    }
+
+    fn put_double(&mut self, value: f64) {
+        // SAFETY (of the call): the stream is alive.
+        call!(RedisModule_SaveDouble(self.0, value));
+    }
+
+    fn put_string(&mut self, bytes: &[u8]) {
+        // SAFETY (of the call): the stream is alive, and the server copies the bytes.
+        call!(RedisModule_SaveStringBuffer(
+            self.0,
+            bytes.as_ptr().cast(),
+            bytes.len()
+        ));
+    }
+}
+
+impl Source for Rdb {
+    fn unsigned(&mut self) -> Result<u64, DecodeError> {
+        // SAFETY (of the call): the stream is alive.
+        let value = call!(RedisModule_LoadUnsigned(self.0));
+        self.checked(value)
+    }
+
+    fn double(&mut self) -> Result<f64, DecodeError> {
+        // SAFETY (of the call): the stream is alive.
+        let value = call!(RedisModule_LoadDouble(self.0));
+        self.checked(value)
+    }
+
+    fn string<T>(&mut self, take: impl FnOnce(&[u8]) -> T) -> Result<T, DecodeError> {
+        let mut length = 0;
+        // SAFETY (of the call): the stream is alive, `length` takes the length.
+        let buffer = call!(RedisModule_LoadStringBuffer(self.0, &raw mut length));
+        if buffer.is_null() {
+            return Err(DecodeError::Truncated);
+        }
+        let _buffer = Buffer(buffer.cast());
+        self.checked(())?;
+        // SAFETY: the server gave `length` bytes, which are this function's until it frees them.
+        Ok(take(unsafe { std::slice::from_raw_parts(buffer.cast(), length) }))
+    }
+}
+
+/// Bytes that the server allocated for us.
+struct Buffer(*mut std::ffi::c_void);
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY (of the call): the buffer is the server's, and is not used again.
+        call!(RedisModule_Free(self.0));
+    }
+}

@@ -1,0 +1,44 @@
+//! The data type `MBbloom--`: the name that RedisBloom's files have, so that they load here.
+
+mod callbacks;
+mod io;
+
+use redis_module::native_types::RedisType;
+use redis_module::raw;
+
+use crate::bloom::codec::ENCODING_VERSION;
+
+/// The type as the server knows it.
+pub static FILTER: RedisType = RedisType::new(
+    "MBbloom--",
+    ENCODING_VERSION,
+    raw::RedisModuleTypeMethods {
+        version: raw::REDISMODULE_TYPE_METHOD_VERSION as u64,
+        rdb_load: Some(callbacks::rdb_load),
+        rdb_save: Some(callbacks::rdb_save),
+        aof_rewrite: None,
+        mem_usage: Some(callbacks::mem_usage),
+        digest: None,
+        free: Some(callbacks::free),
+        aux_load: None,
+        aux_save: None,
+        aux_save_triggers: 0,
+        free_effort: None,
+        unlink: None,
+        copy: None,
+        defrag: None,
+        mem_usage2: None,
+        free_effort2: None,
+        unlink2: None,
+        copy2: None,
+        aux_save2: None,
+    },
+);
+
+/// The server's handle of the type; null before the module is loaded.
+#[inline]
+pub fn raw_type() -> *mut raw::RedisModuleType {
+    // The cell is written once, while the module loads.
+    // SAFETY: nothing borrows it mutably after that.
+    unsafe { *FILTER.raw_type.as_ptr() }
+}

@@ -1,0 +1,116 @@
+//! Keys that hold filters: opened with their type checked, lent no longer than they are open.
+
+use std::ffi::{CStr, c_int};
+use std::ptr::NonNull;
+
+use redis_module::raw;
+
+use crate::bloom::Filter;
+use crate::datatype;
+use crate::server::{Arg, Ctx, call};
+
+/// The key holds a value of another type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrongType;
+
+/// An open key that is missing or holds a filter.
+#[derive(Debug)]
+pub struct Key<'a> {
+    ctx: Ctx<'a>,
+    name: Arg<'a>,
+    /// Null for a missing key that was opened for reading.
+    key: *mut raw::RedisModuleKey,
+    filter: Option<NonNull<Filter>>,
+}
+
+/// Opens `name` for reading.
+///
+/// # Errors
+/// [`WrongType`]; the key is closed again.
+pub fn read<'a>(ctx: Ctx<'a>, name: Arg<'a>) -> Result<Key<'a>, WrongType> {
+    open(ctx, name, raw::REDISMODULE_READ)
+}
+
+/// Opens `name` for changing the filter that it holds, or for creating one.
+///
+/// # Errors
+/// [`WrongType`]; the key is closed again.
+pub fn write<'a>(ctx: Ctx<'a>, name: Arg<'a>) -> Result<KeyMut<'a>, WrongType> {
+    open(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE).map(KeyMut)
+}
+
+fn open<'a>(ctx: Ctx<'a>, name: Arg<'a>, mode: u32) -> Result<Key<'a>, WrongType> {
+    // SAFETY (of the call): the context is that of a command, the name one of its arguments.
+    let key = call!(RedisModule_OpenKey(ctx.raw(), name.raw(), mode.cast_signed()));
+    let mut opened = Key {
+        ctx,
+        name,
+        key,
+        filter: None,
+    };
+    if key.is_null() {
+        return Ok(opened);
+    }
+    // SAFETY (of the call): the key is open.
+    let kind = call!(RedisModule_KeyType(key));
+    if kind == raw::REDISMODULE_KEYTYPE_EMPTY as c_int {
+        return Ok(opened);
+    }
+    // SAFETY (of the call): the key is open; for a value that is no module's the type is null.
+    if call!(RedisModule_ModuleTypeGetType(key)) != datatype::raw_type() {
+        return Err(WrongType);
+    }
+    // SAFETY (of the call): the key is open and holds a module's value.
+    opened.filter = NonNull::new(call!(RedisModule_ModuleTypeGetValue(key)).cast());
+    Ok(opened)
+}
+
+impl Key<'_> {
+    /// The filter, unless the key is missing.
+    #[inline]
+    pub fn filter(&self) -> Option<&Filter> {
+        // SAFETY: the value of a key of our type is a filter that only this module changes, and nothing
+        // else runs while the key is open.
+        self.filter.map(|filter| unsafe { filter.as_ref() })
+    }
+}
+
+impl Drop for Key<'_> {
+    fn drop(&mut self) {
+        if !self.key.is_null() {
+            // SAFETY (of the call): the key is open, and is not used again.
+            call!(RedisModule_CloseKey(self.key));
+        }
+    }
+}
+
+/// An open key whose filter may be changed or created.
+#[derive(Debug)]
+pub struct KeyMut<'a>(Key<'a>);
+
+impl KeyMut<'_> {
+    /// The filter, unless the key is missing.
+    #[inline]
+    pub fn filter(&mut self) -> Option<&mut Filter> {
+        // SAFETY: as for reading; the borrow of the open key is unique.
+        self.0.filter.map(|mut filter| unsafe { filter.as_mut() })
+    }
+
+    /// Puts `filter` into the key.
+    pub fn set(&mut self, filter: Box<Filter>) {
+        let filter = NonNull::from(Box::leak(filter));
+        // SAFETY (of the call): the key is open for writing, and the type's `free` takes such a pointer.
+        call!(RedisModule_ModuleTypeSetValue(
+            self.0.key,
+            datatype::raw_type(),
+            filter.as_ptr().cast()
+        ));
+        self.0.filter = Some(filter);
+    }
+
+    /// Tells those who watch that the key changed. Call it once for a command that changed it.
+    pub fn changed(&self, event: &CStr) {
+        self.0.ctx.signal_modified(self.0.name);
+        self.0.ctx.notify(event, self.0.name);
+    }
+}

@@ -1,0 +1,190 @@
+//! The module's options in the server: load arguments, CONFIG SET and GET, and the limits that follow.
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use redis_module::{RedisString, raw};
+
+use crate::bloom::hash::Secret;
+use crate::bloom::params::Seed;
+use crate::config::{Config, ConfigOption};
+use crate::server::{Arg, Ctx, Level, OwnedString, call, guarded, version};
+
+/// The first version of Redis whose module options have names without a prefix.
+const UNPREFIXED_FROM: u32 = 0x08_00_00;
+/// Filters up to this size are not held against the server's memory: `deny-oom` is enough for them.
+const SMALL: u64 = 1 << 20;
+
+struct Current {
+    config: Config,
+    /// Keeps the secret of new filters, so that each does not expand and hold its own.
+    secret: Arc<Secret>,
+    /// What CONFIG GET was given last; the server borrows it.
+    given: [Option<OwnedString>; ConfigOption::ALL.len()],
+}
+
+static CURRENT: LazyLock<Mutex<Current>> = LazyLock::new(|| {
+    let config = Config::new(random_seed());
+    let secret = Secret::of(config.seed());
+    Mutex::new(Current {
+        config,
+        secret,
+        given: Default::default(),
+    })
+});
+
+fn current() -> MutexGuard<'static, Current> {
+    CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A copy of the configuration.
+pub fn config() -> Config {
+    current().config.clone()
+}
+
+fn set(option: ConfigOption, value: &str) -> Result<(), String> {
+    let mut current = current();
+    current.config.set(option, value).map_err(|invalid| invalid.0)?;
+    if current.config.seed() != current.secret.seed() {
+        current.secret = Secret::of(current.config.seed());
+    }
+    Ok(())
+}
+
+fn random_seed() -> Seed {
+    let mut bytes = [0; 8];
+    // SAFETY (of the call): there is room for that many bytes.
+    call!(RedisModule_GetRandomBytes(bytes.as_mut_ptr(), bytes.len()));
+    Seed(u64::from_le_bytes(bytes))
+}
+
+/// Takes the module's load arguments: pairs of a name, in any of its forms, and a value.
+///
+/// # Errors
+/// A line for the log.
+pub fn load_arguments(arguments: &[RedisString]) -> Result<(), String> {
+    for pair in arguments.chunks(2) {
+        let texts: Vec<_> = pair
+            .iter()
+            .map(|text| String::from_utf8_lossy(text.as_slice()))
+            .collect();
+        let [name, rest @ ..] = &texts[..] else { break };
+        let option = ConfigOption::named(name).ok_or_else(|| format!("unknown load argument '{name}'"))?;
+        let [value] = rest else {
+            return Err(format!("load argument '{name}' has no value"));
+        };
+        set(option, value).map_err(|invalid| format!("load argument '{name}': {invalid}"))?;
+    }
+    Ok(())
+}
+
+/// Registers the options with the server, where it has options of modules (7.0 and later), and takes the
+/// values of its configuration file. Load arguments have become the defaults.
+///
+/// # Errors
+/// A line for the log.
+pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
+    // SAFETY: the table is filled once, before any callback of the module runs.
+    if unsafe { raw::RedisModule_RegisterStringConfig }.is_none() {
+        return Ok(());
+    }
+    let unprefixed = version() >= UNPREFIXED_FROM;
+    for (index, option) in ConfigOption::ALL.into_iter().enumerate() {
+        let name = if unprefixed {
+            format!("bf-{}", option.name())
+        } else {
+            option.name().to_owned()
+        };
+        let flags = if unprefixed {
+            raw::REDISMODULE_CONFIG_UNPREFIXED
+        } else {
+            raw::REDISMODULE_CONFIG_DEFAULT
+        };
+        let default = current().config.get(option);
+        let (Ok(c_name), Ok(default)) = (CString::new(name.clone()), CString::new(default)) else {
+            continue;
+        };
+        // SAFETY (of the call): the server copies the texts; the callbacks take the index as their data.
+        let status = call!(RedisModule_RegisterStringConfig(
+            ctx.raw(),
+            c_name.as_ptr(),
+            default.as_ptr(),
+            flags,
+            Some(get_option),
+            Some(set_option),
+            None,
+            std::ptr::without_provenance_mut(index)
+        ));
+        if status != raw::REDISMODULE_OK as c_int {
+            return Err(format!("the option {name} could not be registered"));
+        }
+    }
+    // SAFETY (of the call): the context is that of the module's loading.
+    if call!(RedisModule_LoadConfigs(ctx.raw())) != raw::REDISMODULE_OK as c_int {
+        return Err("the module's options in the configuration were refused".to_owned());
+    }
+    Ok(())
+}
+
+unsafe extern "C" fn get_option(_name: *const c_char, index: *mut c_void) -> *mut raw::RedisModuleString {
+    let value = guarded("reading an option", || {
+        let mut current = current();
+        let option = ConfigOption::ALL[index.addr()];
+        let value = OwnedString::new(current.config.get(option).as_bytes());
+        let given = value.arg().raw();
+        current.given[index.addr()] = Some(value);
+        given
+    });
+    value.unwrap_or(std::ptr::null_mut())
+}
+
+unsafe extern "C" fn set_option(
+    _name: *const c_char,
+    value: *mut raw::RedisModuleString,
+    index: *mut c_void,
+    error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    let mut value = value;
+    // SAFETY: the server lends one string for the time of the call: an argument list of length 1.
+    let value = unsafe { Arg::of_command(&raw mut value, 1) };
+    let refused = guarded("setting an option", || {
+        let option = ConfigOption::ALL[index.addr()];
+        let value = String::from_utf8_lossy(value[0].bytes());
+        set(option, &value).err()
+    });
+    let Some(invalid) = refused.unwrap_or_else(|| Some("internal error".to_owned())) else {
+        return raw::REDISMODULE_OK as c_int;
+    };
+    let text = OwnedString::new(invalid.as_bytes());
+    // SAFETY: the server gives a place for the text, which it frees.
+    unsafe { error.write(text.arg().raw()) };
+    std::mem::forget(text);
+    raw::REDISMODULE_ERR as c_int
+}
+
+/// Whether a filter may take `bytes` bytes for this command; if not, the limit. What a primary or a file
+/// says is obeyed without limits: else a server would not start, or differ from its primary.
+pub fn allows(ctx: Ctx<'_>, bytes: u64) -> Result<(), u64> {
+    if ctx.must_obey() {
+        return Ok(());
+    }
+    let limit = match current().config.max_filter_bytes() {
+        Some(limit) => limit,
+        None if bytes <= SMALL => return Ok(()),
+        None => server_limit(ctx),
+    };
+    if bytes <= limit {
+        return Ok(());
+    }
+    let line = format!("a Bloom filter of {bytes} bytes was refused: the limit is {limit} bytes");
+    ctx.log(Level::Warning, &line);
+    Err(limit)
+}
+
+/// The server's `maxmemory`, else the machine's memory.
+fn server_limit(ctx: Ctx<'_>) -> u64 {
+    let memory = |field| ctx.info_number(c"memory", field).filter(|&bytes| bytes > 0);
+    memory(c"maxmemory")
+        .or_else(|| memory(c"total_system_memory"))
+        .unwrap_or(u64::MAX)
+}

@@ -1,0 +1,311 @@
+//! The server's calls that the crate `redis_module` does not wrap, one safe function each.
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use redis_module::raw;
+
+/// Calls a function of the server's table.
+macro_rules! call {
+    ($name:ident($($argument:expr),*)) => {{
+        // SAFETY: the table is filled once, before any callback of the module runs.
+        let function = unsafe { raw::$name };
+        let Some(function) = function else { $crate::server::missing(stringify!($name)) };
+        // SAFETY: the arguments are what the server's header asks for, as the caller's comment shows.
+        unsafe { function($($argument),*) }
+    }};
+}
+pub(crate) use call;
+
+/// Panics; every callback catches it.
+#[cold]
+pub(crate) fn missing(name: &str) -> ! {
+    #[expect(
+        clippy::panic,
+        reason = "a server without a call that every supported version has; it is caught"
+    )]
+    {
+        panic!("this server has no {name}")
+    }
+}
+
+/// The context of a callback: valid while the callback runs, which is as long as it is lent.
+#[derive(Clone, Copy, Debug)]
+pub struct Ctx<'a> {
+    raw: NonNull<raw::RedisModuleCtx>,
+    callback: PhantomData<&'a ()>,
+}
+
+/// A string of the server's, borrowed: an argument of a command, or one that was made for a call.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct Arg<'a> {
+    raw: NonNull<raw::RedisModuleString>,
+    owner: PhantomData<&'a ()>,
+}
+
+/// A string that the module made and frees.
+#[derive(Debug)]
+pub struct OwnedString(NonNull<raw::RedisModuleString>);
+
+/// How loud a log line is.
+#[derive(Clone, Copy, Debug)]
+pub enum Level {
+    /// For operators, in every configuration.
+    Warning,
+    /// For operators who look.
+    Notice,
+}
+
+impl<'a> Arg<'a> {
+    /// The arguments of a command.
+    ///
+    /// # Safety
+    /// `argv` and `argc` are what the server gave to a callback that runs for all of `'a`.
+    pub unsafe fn of_command(argv: *mut *mut raw::RedisModuleString, argc: c_int) -> &'a [Self] {
+        let count = usize::try_from(argc).unwrap_or(0);
+        // SAFETY: the server lends `argc` pointers, none of them null, for the whole callback; `Self` is a
+        // transparent wrapper of such a pointer.
+        unsafe { std::slice::from_raw_parts(argv.cast::<Self>(), count) }
+    }
+
+    /// Its bytes.
+    #[inline(always)]
+    pub fn bytes(self) -> &'a [u8] {
+        let mut length = 0;
+        // SAFETY (of the call): the string is alive for `'a`.
+        let start = call!(RedisModule_StringPtrLen(self.raw.as_ptr(), &raw mut length));
+        // SAFETY: the server gives `length` bytes that live, unchanged, as long as the string does.
+        unsafe { std::slice::from_raw_parts(start.cast(), length) }
+    }
+
+    /// As a double, by the server's own parser.
+    pub fn double(self) -> Option<f64> {
+        let mut value = 0.0;
+        // SAFETY (of the call): the string is alive for `'a`.
+        let status = call!(RedisModule_StringToDouble(self.raw.as_ptr(), &raw mut value));
+        (status == raw::REDISMODULE_OK as c_int).then_some(value)
+    }
+
+    /// The server's pointer.
+    pub fn raw(self) -> *mut raw::RedisModuleString {
+        self.raw.as_ptr()
+    }
+}
+
+impl OwnedString {
+    /// A copy of `bytes`.
+    pub fn new(bytes: &[u8]) -> Self {
+        let no_context = std::ptr::null_mut();
+        // SAFETY (of the call): without a context the string is the caller's to free.
+        let string = call!(RedisModule_CreateString(
+            no_context,
+            bytes.as_ptr().cast(),
+            bytes.len()
+        ));
+        let Some(string) = NonNull::new(string) else {
+            missing("memory for a string")
+        };
+        Self(string)
+    }
+
+    /// A loan of it.
+    pub fn arg(&self) -> Arg<'_> {
+        Arg {
+            raw: self.0,
+            owner: PhantomData,
+        }
+    }
+}
+
+impl Drop for OwnedString {
+    fn drop(&mut self) {
+        // SAFETY (of the call): the string was made without a context, and is not used again.
+        call!(RedisModule_FreeString(std::ptr::null_mut(), self.0.as_ptr()));
+    }
+}
+
+// SAFETY: the string is this value's alone; the server's strings have no tie to a thread.
+unsafe impl Send for OwnedString {}
+
+impl<'a> Ctx<'a> {
+    /// The context of a running callback; `None` for a null pointer.
+    ///
+    /// # Safety
+    /// `raw` is null, or what the server gave to a callback that runs for all of `'a`.
+    pub unsafe fn of_callback(raw: *mut raw::RedisModuleCtx) -> Option<Self> {
+        NonNull::new(raw).map(|raw| Self {
+            raw,
+            callback: PhantomData,
+        })
+    }
+
+    /// The server's pointer.
+    pub fn raw(self) -> *mut raw::RedisModuleCtx {
+        self.raw.as_ptr()
+    }
+
+    /// Writes a line to the server's log.
+    pub fn log(self, level: Level, line: &str) {
+        log(self.raw(), level, line);
+    }
+
+    /// Flags of the context and its client (`REDISMODULE_CTX_FLAGS_*`).
+    fn has_flag(self, flags: u32) -> bool {
+        // SAFETY (of the call): the context is alive.
+        call!(RedisModule_GetContextFlags(self.raw())).cast_unsigned() & flags != 0
+    }
+
+    /// Whether the command comes from a primary or from a file that is being loaded: it must be obeyed.
+    pub fn must_obey(self) -> bool {
+        self.has_flag(raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING)
+    }
+
+    /// Whether the client speaks RESP3.
+    pub fn speaks_resp3(self) -> bool {
+        self.has_flag(raw::REDISMODULE_CTX_FLAGS_RESP3)
+    }
+
+    /// A number from an INFO section; `None` where the server does not say.
+    pub fn info_number(self, section: &CStr, field: &CStr) -> Option<u64> {
+        self.info(section, |info| {
+            let mut failed = 0;
+            // SAFETY (of the call): `info` is alive, `failed` takes the status.
+            let value = call!(RedisModule_ServerInfoGetFieldUnsigned(
+                info,
+                field.as_ptr(),
+                &raw mut failed
+            ));
+            (failed == 0).then_some(value)
+        })
+    }
+
+    /// A text from an INFO section; `None` where the server does not say.
+    pub fn info_text(self, section: &CStr, field: &CStr) -> Option<String> {
+        self.info(section, |info| {
+            // SAFETY (of the call): `info` is alive.
+            let text = call!(RedisModule_ServerInfoGetFieldC(info, field.as_ptr()));
+            if text.is_null() {
+                return None;
+            }
+            // SAFETY: the server gives a terminated string that lives as long as `info`.
+            let text = unsafe { CStr::from_ptr(text) };
+            Some(text.to_string_lossy().into_owned())
+        })
+    }
+
+    fn info<T>(self, section: &CStr, read: impl FnOnce(*mut raw::RedisModuleServerInfoData) -> T) -> T {
+        // SAFETY (of the call): the context is alive.
+        let info = call!(RedisModule_GetServerInfo(self.raw(), section.as_ptr()));
+        let value = read(info);
+        // SAFETY (of the call): `info` came from this context, and is not used again.
+        call!(RedisModule_FreeServerInfo(self.raw(), info));
+        value
+    }
+
+    /// Propagates a command to replicas and the AOF.
+    pub fn replicate(self, command: &CStr, arguments: &[Arg<'_>]) {
+        let (start, count) = (arguments.as_ptr(), arguments.len());
+        // SAFETY (of the call): format `v` takes an array of strings and its length; all are alive.
+        call!(RedisModule_Replicate(
+            self.raw(),
+            command.as_ptr(),
+            c"v".as_ptr(),
+            start,
+            count
+        ));
+    }
+
+    /// Propagates the running command as it came.
+    pub fn replicate_verbatim(self) {
+        // SAFETY (of the call): the context is that of a command.
+        call!(RedisModule_ReplicateVerbatim(self.raw()));
+    }
+
+    /// Tells WATCH and client-side caches that `key` changed.
+    pub fn signal_modified(self, key: Arg<'_>) {
+        // SAFETY (of the call): both are alive.
+        call!(RedisModule_SignalModifiedKey(self.raw(), key.raw()));
+    }
+
+    /// Publishes a keyspace event of the module's class.
+    pub fn notify(self, event: &CStr, key: Arg<'_>) {
+        // SAFETY (of the call): all are alive.
+        call!(RedisModule_NotifyKeyspaceEvent(
+            self.raw(),
+            raw::REDISMODULE_NOTIFY_MODULE,
+            event.as_ptr(),
+            key.raw()
+        ));
+    }
+
+    /// What the module can cope with (`REDISMODULE_OPTION(S)_*`).
+    pub fn set_module_options(self, options: u32) {
+        // SAFETY (of the call): the context is alive.
+        call!(RedisModule_SetModuleOptions(self.raw(), options.cast_signed()));
+    }
+
+    /// Registers a command whose first argument is its only key.
+    pub fn create_command(
+        self,
+        name: &CStr,
+        function: unsafe extern "C" fn(
+            *mut raw::RedisModuleCtx,
+            *mut *mut raw::RedisModuleString,
+            c_int,
+        ) -> c_int,
+        flags: &CStr,
+    ) -> bool {
+        // SAFETY (of the call): the context is that of the module's loading; the server copies the texts.
+        let status = call!(RedisModule_CreateCommand(
+            self.raw(),
+            name.as_ptr(),
+            Some(function),
+            flags.as_ptr(),
+            1,
+            1,
+            1
+        ));
+        status == raw::REDISMODULE_OK as c_int
+    }
+}
+
+/// Writes a line to the server's log; a null context will do.
+pub fn log(ctx: *mut raw::RedisModuleCtx, level: Level, line: &str) {
+    let level: &CStr = match level {
+        Level::Warning => c"warning",
+        Level::Notice => c"notice",
+    };
+    let line = CString::new(line.replace('\0', "\\0")).unwrap_or_default();
+    let format: *const c_char = c"%s".as_ptr();
+    // SAFETY (of the call): the format takes one terminated string.
+    call!(RedisModule_Log(ctx, level.as_ptr(), format, line.as_ptr()));
+}
+
+/// The server's version as `major << 16 | minor << 8 | patch`. Forks report the version of Redis that they
+/// are compatible with; a server before 6.2 does not say, and counts as 0.
+pub fn version() -> u32 {
+    // SAFETY: the table is filled once, before any callback of the module runs.
+    let function = unsafe { raw::RedisModule_GetServerVersion };
+    // SAFETY: it takes nothing.
+    function.map_or(0, |function| unsafe { function() }.cast_unsigned())
+}
+
+/// Runs a callback's body. A panic must not cross into C: it is logged, and gives `None`.
+pub fn guarded<T>(what: &str, body: impl FnOnce() -> T) -> Option<T> {
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+    result
+        .map_err(|panic| {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text
+                .or_else(|| panic.downcast_ref::<&str>().copied())
+                .unwrap_or("no message");
+            log(
+                std::ptr::null_mut(),
+                Level::Warning,
+                &format!("{what} failed inside the module: {text}"),
+            );
+        })
+        .ok()
+}
