@@ -8,10 +8,8 @@ use redis_module::{RedisString, raw};
 use crate::bloom::hash::Secret;
 use crate::bloom::params::Seed;
 use crate::config::{Config, ConfigOption};
-use crate::server::{Arg, Ctx, Level, OwnedString, call, guarded, version};
+use crate::server::{Arg, Ctx, Level, OwnedString, call, guarded};
 
-/// The first version of Redis whose module options have names without a prefix.
-const UNPREFIXED_FROM: u32 = 0x08_00_00;
 /// Filters up to this size are not held against the server's memory: `deny-oom` is enough for them.
 const SMALL: u64 = 1 << 20;
 
@@ -88,7 +86,7 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     if unsafe { raw::RedisModule_RegisterStringConfig }.is_none() {
         return Ok(());
     }
-    let unprefixed = version() >= UNPREFIXED_FROM;
+    let unprefixed = has_unprefixed_options(ctx);
     for (index, option) in ConfigOption::ALL.into_iter().enumerate() {
         let name = if unprefixed {
             format!("bf-{}", option.name())
@@ -124,6 +122,18 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
         return Err("the module's options in the configuration were refused".to_owned());
     }
     Ok(())
+}
+
+/// Whether options may have names of their own, without the module's name and a dot in front: Redis 8 and
+/// later. Valkey has no such options, and refuses or ignores the wish.
+fn has_unprefixed_options(ctx: Ctx<'_>) -> bool {
+    let version = ctx.info_text(c"server", c"redis_version").unwrap_or_default();
+    let major: u32 = version
+        .split('.')
+        .next()
+        .and_then(|major| major.parse().ok())
+        .unwrap_or(0);
+    major >= 8 && ctx.info_text(c"server", c"valkey_version").is_none()
 }
 
 unsafe extern "C" fn get_option(_name: *const c_char, index: *mut c_void) -> *mut raw::RedisModuleString {

@@ -283,15 +283,6 @@ pub fn log(ctx: *mut raw::RedisModuleCtx, level: Level, line: &str) {
     call!(RedisModule_Log(ctx, level.as_ptr(), format, line.as_ptr()));
 }
 
-/// The server's version as `major << 16 | minor << 8 | patch`. Forks report the version of Redis that they
-/// are compatible with; a server before 6.2 does not say, and counts as 0.
-pub fn version() -> u32 {
-    // SAFETY: the table is filled once, before any callback of the module runs.
-    let function = unsafe { raw::RedisModule_GetServerVersion };
-    // SAFETY: it takes nothing.
-    function.map_or(0, |function| unsafe { function() }.cast_unsigned())
-}
-
 /// Runs a callback's body. A panic must not cross into C: it is logged, and gives `None`.
 pub fn guarded<T>(what: &str, body: impl FnOnce() -> T) -> Option<T> {
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use redis_module::raw;
 
-use super::io::Rdb;
+use super::io::{Digest, Rdb};
 use crate::alloc::kernel_grants;
 use crate::bloom::{Filter, codec};
 use crate::server::{Level, guarded};
@@ -48,6 +48,27 @@ pub unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
         filter.bytes().saturating_add(filter.unshared_bytes())
     });
     usize::try_from(bytes.unwrap_or(0)).unwrap_or(usize::MAX)
+}
+
+/// How much work it is to free a filter: above 64 the server does it in the background. An array of up to
+/// 64 KiB is quickly freed, a larger one has pages to be given back to the kernel.
+pub unsafe extern "C" fn free_effort(_key: *mut raw::RedisModuleString, value: *const c_void) -> usize {
+    // SAFETY: the server calls this with a value of this type, which nothing changes meanwhile.
+    let filter = unsafe { &*value.cast::<Filter>() };
+    let bytes = guarded("measuring a filter", || filter.bytes());
+    usize::try_from(bytes.unwrap_or(0) >> 10).unwrap_or(usize::MAX)
+}
+
+/// Digests a filter: equal for two filters if and only if all of their bits and parameters are.
+pub unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
+    // SAFETY: the server calls this with a digest that lives until it returns.
+    let mut digest = unsafe { Digest::of_callback(digest) };
+    // SAFETY: and with a value of this type, which nothing changes meanwhile.
+    let filter = unsafe { &*value.cast::<Filter>() };
+    guarded("digesting a filter", || {
+        codec::save(filter, &mut digest);
+        digest.finish();
+    });
 }
 
 /// Frees a filter, on the main thread or a background one.
