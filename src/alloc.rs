@@ -48,46 +48,45 @@ pub fn kernel_grants(bytes: usize) -> bool {
 #[derive(Debug)]
 pub struct ModuleAllocator;
 
+/// An entry of the server's table of calls; `None` where the server lacks it, or where there is no server.
+macro_rules! server {
+    ($name:ident) => {{
+        // SAFETY: the table is written once, before any other code of the module runs.
+        unsafe { raw::$name }
+    }};
+}
+
 /// A block of memory before alignment: from the server when there is one.
 ///
 /// # Safety
 /// `layout` has a size above 0 and an alignment of at most [`MALLOC_ALIGN`].
 unsafe fn allocate(layout: Layout, zeroed: bool) -> *mut u8 {
     let bytes = layout.size();
-    // SAFETY: the server's table of calls is written once, before any other code of the module runs.
-    let (plain, fallible) = unsafe { (raw::RedisModule_Calloc, raw::RedisModule_TryCalloc) };
-    let Some(calloc) = plain else {
+    let (Some(alloc), Some(calloc)) = (server!(RedisModule_Alloc), server!(RedisModule_Calloc)) else {
         // SAFETY: the caller's.
-        return unsafe {
-            if zeroed {
-                System.alloc_zeroed(layout)
-            } else {
-                System.alloc(layout)
-            }
+        return if zeroed {
+            unsafe { System.alloc_zeroed(layout) }
+        } else {
+            unsafe { System.alloc(layout) }
         };
     };
-    if zeroed {
-        if let Some(try_calloc) = fallible {
-            // SAFETY: the server's calloc takes any size.
-            return unsafe { try_calloc(1, bytes) }.cast();
-        }
-        if bytes >= ASK_KERNEL_FROM && !kernel_grants(bytes) {
-            return std::ptr::null_mut();
-        }
-        // SAFETY: the server's calloc takes any size.
-        return unsafe { calloc(1, bytes) }.cast();
-    }
-    // SAFETY: as above.
-    let (plain, fallible) = unsafe { (raw::RedisModule_Alloc, raw::RedisModule_TryAlloc) };
-    match (plain, fallible) {
-        // SAFETY: the server's malloc takes any size.
-        (_, Some(try_alloc)) => unsafe { try_alloc(bytes) }.cast(),
-        (Some(alloc), None) if bytes < ASK_KERNEL_FROM || kernel_grants(bytes) => {
-            // SAFETY: the server's malloc takes any size.
-            unsafe { alloc(bytes) }.cast()
-        }
+    let granted = || bytes < ASK_KERNEL_FROM || kernel_grants(bytes);
+    let block = match (
+        zeroed,
+        server!(RedisModule_TryCalloc),
+        server!(RedisModule_TryAlloc),
+    ) {
+        // SAFETY: the server's allocator takes any size, in all of its forms.
+        (true, Some(try_calloc), _) => unsafe { try_calloc(1, bytes) },
+        // SAFETY: as above.
+        (true, None, _) if granted() => unsafe { calloc(1, bytes) },
+        // SAFETY: as above.
+        (false, _, Some(try_alloc)) => unsafe { try_alloc(bytes) },
+        // SAFETY: as above.
+        (false, _, None) if granted() => unsafe { alloc(bytes) },
         _ => std::ptr::null_mut(),
-    }
+    };
+    block.cast()
 }
 
 /// Gives back what [`allocate`] gave.
@@ -95,8 +94,7 @@ unsafe fn allocate(layout: Layout, zeroed: bool) -> *mut u8 {
 /// # Safety
 /// `block` came from [`allocate`] with `layout`.
 unsafe fn release(block: *mut u8, layout: Layout) {
-    // SAFETY: the server's table of calls is written once, before any other code of the module runs.
-    match unsafe { raw::RedisModule_Free } {
+    match server!(RedisModule_Free) {
         // SAFETY: the block is the server's.
         Some(free) => unsafe { free(block.cast::<c_void>()) },
         // SAFETY: without a server the block is the system's, of this layout.

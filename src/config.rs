@@ -55,13 +55,19 @@ impl ConfigOption {
         }
     }
 
-    /// The option that `name` means: in any case, with `_` for `-`, with or without `bf-` or `bf.`.
+    /// The option that `name` means: in any case, with `_` for `-`, with or without `bf-` or `bf.`; also
+    /// RedisBloom's `EXPANSION`.
     pub fn named(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase().replace('_', "-");
         let name = name
             .strip_prefix("bf-")
             .or_else(|| name.strip_prefix("bf."))
             .unwrap_or(&name);
+        let name = if name == "expansion" {
+            Self::ExpansionFactor.name()
+        } else {
+            name
+        };
         Self::ALL.into_iter().find(|option| option.name() == name)
     }
 }
@@ -179,4 +185,93 @@ fn byte_count(text: &str) -> Option<u64> {
         _ => return None,
     };
     whole_number(digits)?.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a configuration written for RedisBloom, or by CONFIG REWRITE, says must be understood.
+    #[test]
+    fn names_are_known_in_all_their_forms() {
+        for name in [
+            "ERROR_RATE",
+            "error-rate",
+            "bf-error-rate",
+            "bf.error-rate",
+            "BF_ERROR_RATE",
+        ] {
+            assert_eq!(ConfigOption::named(name), Some(ConfigOption::ErrorRate), "{name}");
+        }
+        assert_eq!(
+            ConfigOption::named("EXPANSION"),
+            Some(ConfigOption::ExpansionFactor)
+        );
+        for name in ["", "bf-", "rate", "error-rates", "cf-error-rate"] {
+            assert_eq!(ConfigOption::named(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn values_are_given_back_as_they_were_set() {
+        let mut config = Config::new(Seed(7));
+        let values = ["0.001", "12345", "0", "18446744073709551615", "4096"];
+        for (option, value) in ConfigOption::ALL.into_iter().zip(values) {
+            assert_eq!(config.set(option, value), Ok(()));
+            assert_eq!(config.get(option), value);
+        }
+        assert_eq!(config.expansion(), None);
+        assert_eq!(config.max_filter_bytes(), Some(4096));
+    }
+
+    #[test]
+    fn what_is_out_of_range_changes_nothing() {
+        let before = Config::new(Seed(7));
+        let bad: [(ConfigOption, &[&str]); 5] = [
+            (
+                ConfigOption::ErrorRate,
+                &["0", "1", "-0.1", "nan", "inf", "", "x"],
+            ),
+            (
+                ConfigOption::InitialSize,
+                &["0", "-1", "+1", "01", " 1", "", "1099511627777", "1e3"],
+            ),
+            (
+                ConfigOption::ExpansionFactor,
+                &["-1", "32769", "", "2.0", "4294967298"],
+            ),
+            (ConfigOption::Seed, &["-1", "18446744073709551616", "", "0x1"]),
+            (
+                ConfigOption::MaxFilterBytes,
+                &["-1", "9223372036854775808", "1tb", "gb", "18014398509481984kb"],
+            ),
+        ];
+        for (option, values) in bad {
+            for value in values {
+                let mut config = before.clone();
+                let refused = config.set(option, value).map_err(|invalid| invalid.0);
+                let start = format!("{} must be in the range ", option.name());
+                assert!(
+                    refused.is_err_and(|text| text.starts_with(&start)),
+                    "{option:?} {value:?}"
+                );
+                assert_eq!(config, before);
+            }
+        }
+    }
+
+    #[test]
+    fn byte_counts_have_the_server_s_units() {
+        let counts = [
+            ("0", 0),
+            ("1k", 1000),
+            ("1kb", 1024),
+            ("3M", 3_000_000),
+            ("3MB", 3 << 20),
+            ("2gb", 2 << 30),
+        ];
+        for (text, bytes) in counts {
+            assert_eq!(byte_count(text), Some(bytes), "{text}");
+        }
+    }
 }

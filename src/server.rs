@@ -148,7 +148,7 @@ impl<'a> Ctx<'a> {
 
     /// Writes a line to the server's log.
     pub fn log(self, level: Level, line: &str) {
-        log(self.raw(), level, line);
+        log(Some(self), level, line);
     }
 
     /// Flags of the context and its client (`REDISMODULE_CTX_FLAGS_*`).
@@ -271,15 +271,16 @@ impl<'a> Ctx<'a> {
     }
 }
 
-/// Writes a line to the server's log; a null context will do.
-pub fn log(ctx: *mut raw::RedisModuleCtx, level: Level, line: &str) {
+/// Writes a line to the server's log, without or with a context.
+pub fn log(ctx: Option<Ctx<'_>>, level: Level, line: &str) {
+    let ctx = ctx.map_or(std::ptr::null_mut(), Ctx::raw);
     let level: &CStr = match level {
         Level::Warning => c"warning",
         Level::Notice => c"notice",
     };
     let line = CString::new(line.replace('\0', "\\0")).unwrap_or_default();
     let format: *const c_char = c"%s".as_ptr();
-    // SAFETY (of the call): the format takes one terminated string.
+    // SAFETY (of the call): the format takes one terminated string; the context may be null.
     call!(RedisModule_Log(ctx, level.as_ptr(), format, line.as_ptr()));
 }
 
@@ -293,7 +294,7 @@ pub fn guarded<T>(what: &str, body: impl FnOnce() -> T) -> Option<T> {
                 .or_else(|| panic.downcast_ref::<&str>().copied())
                 .unwrap_or("no message");
             log(
-                std::ptr::null_mut(),
+                None,
                 Level::Warning,
                 &format!("{what} failed inside the module: {text}"),
             );

@@ -319,7 +319,11 @@ const fn terms(probes: usize) -> [Term; MAX_TERMS] {
             found += 1;
         }
         misses[at] = miss;
-        terms[at].count += if subset.count_ones() % 2 == 0 { 1.0 } else { -1.0 };
+        terms[at].count += if subset.count_ones().is_multiple_of(2) {
+            1.0
+        } else {
+            -1.0
+        };
         terms[at].hit = (ONE - miss) as f64 / ONE as f64;
         subset += 1;
     }

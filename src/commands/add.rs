@@ -1,4 +1,4 @@
-//! BF.ADD key item
+//! `BF.ADD key item`
 
 use std::ffi::CStr;
 
@@ -18,9 +18,9 @@ impl Command for Add {
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let mut cursor = Cursor::new(arguments);
-        let key = cursor.next()?;
+        let key = cursor.take()?;
         let items = cursor.at_least_one()?;
-        cursor.next()?;
+        cursor.take()?;
         cursor.finish()?;
         let adding = Adding {
             ctx,

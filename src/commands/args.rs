@@ -34,7 +34,7 @@ impl<'a, A: Argument<'a>> Cursor<'a, A> {
     }
 
     /// The next argument, if there is one.
-    pub fn next_if_any(&mut self) -> Option<A> {
+    pub fn take_if_any(&mut self) -> Option<A> {
         let (first, rest) = self.rest.split_first()?;
         self.rest = rest;
         Some(*first)
@@ -44,8 +44,8 @@ impl<'a, A: Argument<'a>> Cursor<'a, A> {
     ///
     /// # Errors
     /// [`CommandError::Arity`] when there is none.
-    pub fn next(&mut self) -> Result<A, CommandError> {
-        self.next_if_any().ok_or(CommandError::Arity)
+    pub fn take(&mut self) -> Result<A, CommandError> {
+        self.take_if_any().ok_or(CommandError::Arity)
     }
 
     /// All further arguments.

@@ -1,4 +1,4 @@
-//! BF.CARD key
+//! `BF.CARD key`
 
 use std::ffi::CStr;
 
@@ -18,7 +18,7 @@ impl Command for Card {
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let mut cursor = Cursor::new(arguments);
-        let key = cursor.next()?;
+        let key = cursor.take()?;
         cursor.finish()?;
         let key = keyspace::read(ctx, key)?;
         Reply(ctx).integer(key.filter().map_or(0, Filter::items));

@@ -40,7 +40,7 @@ impl FilterOptions {
         dialect: &Dialect,
     ) -> Result<bool, CommandError> {
         if word.eq_ignore_ascii_case(b"EXPANSION") {
-            let value = cursor.next_if_any().ok_or_else(|| dialect.no_expansion.clone())?;
+            let value = cursor.take_if_any().ok_or_else(|| dialect.no_expansion.clone())?;
             let factor = integer(value.bytes()).ok_or_else(|| dialect.bad_expansion.clone())?;
             let factor = u32::try_from(factor)
                 .ok()
@@ -55,7 +55,7 @@ impl FilterOptions {
         } else if word.eq_ignore_ascii_case(b"GROWING") {
             flag(&mut self.growing, "GROWING")?;
         } else if word.eq_ignore_ascii_case(b"SEED") {
-            let value = cursor.next_if_any().ok_or(CommandError::NoValue("SEED"))?;
+            let value = cursor.take_if_any().ok_or(CommandError::NoValue("SEED"))?;
             let seed = str::from_utf8(value.bytes()).ok().and_then(whole_number);
             once(&mut self.seed, Seed(seed.ok_or(CommandError::BadSeed)?), "SEED")?;
         } else {

@@ -1,4 +1,4 @@
-//! BF.EXISTS key item
+//! `BF.EXISTS key item`
 
 use std::ffi::CStr;
 
@@ -17,7 +17,7 @@ impl Command for Exists {
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let mut cursor = Cursor::new(arguments);
-        let (key, item) = (cursor.next()?, cursor.next()?);
+        let (key, item) = (cursor.take()?, cursor.take()?);
         cursor.finish()?;
         let key = keyspace::read(ctx, key)?;
         Reply(ctx).boolean(key.filter().is_some_and(|filter| filter.contains(item.bytes())));

@@ -1,4 +1,4 @@
-//! BF.INFO key [CAPACITY | SIZE | FILTERS | ITEMS | EXPANSION | FULL]
+//! `BF.INFO key [CAPACITY | SIZE | FILTERS | ITEMS | EXPANSION | FULL]`
 
 use std::ffi::CStr;
 
@@ -97,8 +97,8 @@ impl Command for Info {
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let mut cursor = Cursor::new(arguments);
-        let key = cursor.next()?;
-        let word = cursor.next_if_any();
+        let key = cursor.take()?;
+        let word = cursor.take_if_any();
         cursor.finish()?;
         let selection = word.map_or(Ok(Selection::Five), |word| {
             Selection::parse(Argument::bytes(word))

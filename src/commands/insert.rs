@@ -1,5 +1,5 @@
-//! BF.INSERT key [CAPACITY n] [ERROR e] [EXPANSION n] [NOCREATE] [NONSCALING] [GROWING] [SEED s]
-//! ITEMS item [item ...]
+//! `BF.INSERT key [CAPACITY n] [ERROR e] [EXPANSION n] [NOCREATE] [NONSCALING] [GROWING] [SEED s] ITEMS
+//! item [item ...]`
 
 use std::ffi::CStr;
 
@@ -40,26 +40,26 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
     /// The first thing that is wrong with them.
     pub fn parse(arguments: &'a [A]) -> Result<Self, CommandError> {
         let mut cursor = Cursor::new(arguments);
-        let key = cursor.next()?;
+        let key = cursor.take()?;
         let (mut capacity, mut rate, mut no_create) = (None, None, false);
         let mut options = FilterOptions::default();
         loop {
             // Without ITEMS there is nothing to insert: the words run out.
-            let word = cursor.next()?.bytes();
+            let word = cursor.take()?.bytes();
             if word.eq_ignore_ascii_case(b"ITEMS") {
                 break;
             } else if word.eq_ignore_ascii_case(b"CAPACITY") {
                 let bad = CommandError::BadInsertCapacity;
                 once(
                     &mut capacity,
-                    creation::capacity(cursor.next()?, bad.clone(), bad)?,
+                    creation::capacity(cursor.take()?, bad.clone(), bad)?,
                     "CAPACITY",
                 )?;
             } else if word.eq_ignore_ascii_case(b"ERROR") {
                 let bad = CommandError::BadInsertErrorRate;
                 once(
                     &mut rate,
-                    AskedRate::take(cursor.next()?, bad.clone(), bad)?,
+                    AskedRate::take(cursor.take()?, bad.clone(), bad)?,
                     "ERROR",
                 )?;
             } else if word.eq_ignore_ascii_case(b"NOCREATE") {

@@ -1,4 +1,4 @@
-//! BF.MADD key item [item ...]
+//! `BF.MADD key item [item ...]`
 
 use std::ffi::CStr;
 
@@ -18,7 +18,7 @@ impl Command for MAdd {
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let mut cursor = Cursor::new(arguments);
-        let key = cursor.next()?;
+        let key = cursor.take()?;
         let items = cursor.at_least_one()?;
         let adding = Adding {
             ctx,

@@ -1,4 +1,4 @@
-//! BF.MEXISTS key item [item ...]
+//! `BF.MEXISTS key item [item ...]`
 
 use std::ffi::CStr;
 
@@ -17,7 +17,7 @@ impl Command for MExists {
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let mut cursor = Cursor::new(arguments);
-        let key = cursor.next()?;
+        let key = cursor.take()?;
         let items = cursor.at_least_one()?;
         let key = keyspace::read(ctx, key)?;
         let reply = Reply(ctx);

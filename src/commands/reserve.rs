@@ -1,4 +1,4 @@
-//! BF.RESERVE key error_rate capacity [EXPANSION n] [NONSCALING] [GROWING] [SEED s]
+//! `BF.RESERVE key error_rate capacity [EXPANSION n] [NONSCALING] [GROWING] [SEED s]`
 
 use std::ffi::CStr;
 
@@ -36,11 +36,11 @@ impl<'a, A: Argument<'a>> Request<A> {
     /// The first thing that is wrong with them.
     pub fn parse(arguments: &'a [A]) -> Result<Self, CommandError> {
         let mut cursor = Cursor::new(arguments);
-        let (key, rate, items) = (cursor.next()?, cursor.next()?, cursor.next()?);
+        let (key, rate, items) = (cursor.take()?, cursor.take()?, cursor.take()?);
         let rate = AskedRate::take(rate, CommandError::BadErrorRate, CommandError::ErrorRateRange)?;
         let capacity = creation::capacity(items, CommandError::BadCapacity, CommandError::CapacityRange)?;
         let mut options = FilterOptions::default();
-        while let Some(word) = cursor.next_if_any() {
+        while let Some(word) = cursor.take_if_any() {
             if !options.take(word.bytes(), &mut cursor, &DIALECT)? {
                 return Err(CommandError::unknown(word.bytes()));
             }

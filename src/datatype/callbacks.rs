@@ -7,7 +7,7 @@ use redis_module::raw;
 use super::io::{Digest, Rdb};
 use crate::alloc::kernel_grants;
 use crate::bloom::{Filter, codec};
-use crate::server::{Level, guarded};
+use crate::server::{self, Level, guarded};
 
 /// Loads a filter; null tells the server that the payload is bad.
 pub unsafe extern "C" fn rdb_load(stream: *mut raw::RedisModuleIO, encoding_version: c_int) -> *mut c_void {
@@ -24,7 +24,11 @@ pub unsafe extern "C" fn rdb_load(stream: *mut raw::RedisModuleIO, encoding_vers
     match loaded {
         Some(Ok(filter)) => Box::into_raw(Box::new(filter)).cast(),
         Some(Err(error)) => {
-            stream.log(Level::Warning, &format!("a Bloom filter was not loaded: {error}"));
+            server::log(
+                None,
+                Level::Warning,
+                &format!("a Bloom filter was not loaded: {error}"),
+            );
             std::ptr::null_mut()
         }
         None => std::ptr::null_mut(),

@@ -4,7 +4,7 @@ use redis_module::raw;
 
 use crate::bloom::codec::DecodeError;
 use crate::bloom::codec::stream::{Sink, Source};
-use crate::server::{Level, call};
+use crate::server::call;
 
 /// An RDB stream of the server's, for the time of a callback.
 #[derive(Debug)]
@@ -27,13 +27,6 @@ impl Rdb {
         } else {
             Err(DecodeError::Truncated)
         }
-    }
-
-    /// Writes a line to the server's log.
-    pub fn log(&self, level: Level, line: &str) {
-        // SAFETY (of the call): the stream is alive.
-        let ctx = call!(RedisModule_GetContextFromIO(self.0));
-        crate::server::log(ctx, level, line);
     }
 }
 
