@@ -63,11 +63,11 @@ macro_rules! server {
 unsafe fn allocate(layout: Layout, zeroed: bool) -> *mut u8 {
     let bytes = layout.size();
     let (Some(alloc), Some(calloc)) = (server!(RedisModule_Alloc), server!(RedisModule_Calloc)) else {
-        // SAFETY: the caller's.
-        return if zeroed {
-            unsafe { System.alloc_zeroed(layout) }
-        } else {
-            unsafe { System.alloc(layout) }
+        return match zeroed {
+            // SAFETY: the caller's.
+            true => unsafe { System.alloc_zeroed(layout) },
+            // SAFETY: the caller's.
+            false => unsafe { System.alloc(layout) },
         };
     };
     let granted = || bytes < ASK_KERNEL_FROM || kernel_grants(bytes);
