@@ -19,6 +19,12 @@ pub mod hash;
 pub mod kernel;
 pub mod params;
 pub mod sizing;
+pub mod validate;
+
+#[cfg(test)]
+mod oracle;
+#[cfg(test)]
+mod proptests;
 
 pub use chain::{Allowance, UNLIMITED};
 pub use error::Error;
