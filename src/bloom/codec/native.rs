@@ -321,3 +321,6 @@ impl Fields<'_> {
         self.take().map(f64::from_le_bytes)
     }
 }
+
+#[cfg(test)]
+mod tests;
