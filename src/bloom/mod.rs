@@ -25,6 +25,8 @@ pub mod validate;
 mod oracle;
 #[cfg(test)]
 mod proptests;
+#[cfg(test)]
+mod statistics;
 
 pub use chain::{Allowance, UNLIMITED};
 pub use error::Error;
