@@ -19,6 +19,14 @@ pub mod hash;
 pub mod kernel;
 pub mod params;
 pub mod sizing;
+pub mod validate;
+
+#[cfg(test)]
+mod oracle;
+#[cfg(test)]
+mod proptests;
+#[cfg(test)]
+mod statistics;
 
 pub use chain::{Allowance, UNLIMITED};
 pub use error::Error;

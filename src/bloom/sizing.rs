@@ -59,8 +59,8 @@ impl Geometry {
     ///
     /// `capacity` may lie above what a filter can be made with: a grown layer's does.
     pub fn for_layer(capacity: u64, rate: f64) -> Self {
-        // Shares of a budget can be smaller than what a filter may ask for.
-        let rate = rate.max(ErrorRate::LOWEST_USED * 1e-3);
+        // Shares of a budget are smaller than what a filter may ask for; the 10,000th takes 1e-12 of it.
+        let rate = rate.max(ErrorRate::LOWEST_USED * 1e-15);
         let lines_per_item = usual_lines_per_item(rate);
         let probes = usual_probes(rate, lines_per_item);
         if capacity > SEARCH_ALL_UP_TO {

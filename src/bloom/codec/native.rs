@@ -15,10 +15,10 @@
 //!
 //! | offset | bytes | field of a layer |
 //! |---|---|---|
-//! | 0 | 8 | capacity, 1 or more |
-//! | 8 | 8 | items, at most the capacity |
-//! | 16 | 8 | set bits |
-//! | 24 | 8 | error rate at capacity, f64 in `0..1` |
+//! | 0 | 8 | capacity, 1 or more; after the first layer, that of the one before times the expansion |
+//! | 8 | 8 | items, at most the capacity; in all layers but the newest, the capacity |
+//! | 16 | 8 | set bits, at least one and at most all probes for each item |
+//! | 24 | 8 | error rate at capacity, f64 in `0..1`; of all layers together, at most the filter's |
 //! | 32 | 8 | lines in each partition, 1 or more |
 //! | 40 | 4 | lines per item, `1..=16` |
 //! | 44 | 4 | probes in each line, `2..=8` |
@@ -49,6 +49,8 @@ const LAYER_BYTES: usize = 48;
 /// Bytes of a bit array that are saved at once: the server compresses each string that it writes, and
 /// needs a buffer of its size.
 const PIECE_BYTES: usize = 1 << 20;
+/// How far, relatively, rounding may take the sum of the layers' rates above the filter's.
+const ROUNDING: f64 = 1e-9;
 
 /// Writes a filter to an RDB stream.
 pub fn save(chain: &Chain<Blocked>, sink: &mut impl Sink) {
@@ -194,12 +196,32 @@ impl Header {
         let layers = (0..layers)
             .map(|_| StoredLayer::parse(&mut fields))
             .collect::<Result<_, _>>()?;
-        Ok(Self {
+        let header = Self {
             seed,
             error_rate,
             growth,
             layers,
-        })
+        };
+        header.check_chain()?;
+        Ok(header)
+    }
+
+    /// Whether the layers follow from one another as they do in a filter that has grown.
+    fn check_chain(&self) -> Result<(), DecodeError> {
+        for (layer, next) in self.layers.iter().zip(&self.layers[1..]) {
+            let factor = self.growth.expansion().map_or(1, Expansion::factor);
+            if layer.items < layer.shape.capacity {
+                return Err(DecodeError::Field("items"));
+            }
+            if next.shape.capacity != layer.shape.capacity.saturating_mul(u64::from(factor)) {
+                return Err(DecodeError::Field("capacity"));
+            }
+        }
+        let sum: f64 = self.layers.iter().map(|layer| layer.shape.rate).sum();
+        if sum > self.error_rate.value() * (1.0 + ROUNDING) {
+            return Err(DecodeError::Field("layer error rate"));
+        }
+        Ok(())
     }
 
     /// The filter with its items counted and all of its bits unset, as layers and rules.
@@ -247,7 +269,9 @@ impl StoredLayer {
         if !(0.0..1.0).contains(&rate) {
             return Err(DecodeError::Field("layer error rate"));
         }
-        if (bits_set == 0) != (items == 0) || bits_set / 8 > geometry.bytes() {
+        // Each item set one bit or more, and none more than it has probes.
+        let most = items.saturating_mul(u64::from(lines_per_item * probes));
+        if !(items..=most).contains(&bits_set) || bits_set / 8 > geometry.bytes() {
             return Err(DecodeError::Field("set bits"));
         }
         Ok(Self {
@@ -297,3 +321,6 @@ impl Fields<'_> {
         self.take().map(f64::from_le_bytes)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! A naive filter, written bit by bit from the documentation of the layout: plainly right, and slow.
+
+use std::sync::Arc;
+
+use super::blocked::{Blocked, Layer, Shape};
+use super::chain::{Chain, UNLIMITED};
+use super::codec;
+use super::codec::stream::Memory;
+use super::hash::Secret;
+use super::params::{Capacity, ErrorRate, Expansion, Growth, Seed, Spec};
+use super::sizing::Geometry;
+use super::{Error, Filter};
+
+/// A chain of layers of single bits.
+pub struct Naive {
+    pub spec: Spec,
+    pub layers: Vec<NaiveLayer>,
+    secret: Arc<Secret>,
+}
+
+/// A layer of single bits.
+pub struct NaiveLayer {
+    pub shape: Shape,
+    pub items: u64,
+    pub bits: Vec<bool>,
+}
+
+impl Naive {
+    pub fn new(spec: Spec) -> Self {
+        let shape = planned(spec).next().unwrap();
+        Self {
+            spec,
+            layers: vec![NaiveLayer::new(shape)],
+            secret: Secret::of(spec.seed),
+        }
+    }
+
+    pub fn contains(&self, item: &[u8]) -> bool {
+        self.layers.iter().any(|layer| layer.contains(&self.secret, item))
+    }
+
+    /// Whether the item is new; nothing if it is, and there is no room for it.
+    pub fn add(&mut self, item: &[u8]) -> Option<bool> {
+        if self.contains(item) {
+            return Some(false);
+        }
+        let newest = self.layers.last().unwrap();
+        if newest.items == newest.shape.capacity {
+            let shape = planned(self.spec).nth(self.layers.len())?;
+            self.layers.push(NaiveLayer::new(shape));
+        }
+        self.layers.last_mut().unwrap().add(&self.secret, item);
+        Some(true)
+    }
+
+    pub fn items(&self) -> u64 {
+        self.layers.iter().map(|layer| layer.items).sum()
+    }
+}
+
+impl NaiveLayer {
+    fn new(shape: Shape) -> Self {
+        Self {
+            shape,
+            items: 0,
+            bits: vec![false; shape.geometry.bytes() as usize * 8],
+        }
+    }
+
+    fn contains(&self, secret: &Secret, item: &[u8]) -> bool {
+        positions(self.shape.geometry, secret, item)
+            .into_iter()
+            .all(|at| self.bits[at])
+    }
+
+    fn add(&mut self, secret: &Secret, item: &[u8]) {
+        for at in positions(self.shape.geometry, secret, item) {
+            self.bits[at] = true;
+        }
+        self.items += 1;
+    }
+
+    /// Whether `layer` holds just these bits and counts.
+    pub fn equals(&self, layer: &Layer) -> bool {
+        use super::batch::Layer as _;
+        self.shape == layer.shape()
+            && self.items == layer.items()
+            && self
+                .bits
+                .iter()
+                .eq(layer.bits().bits().iter().by_vals().collect::<Vec<_>>().iter())
+    }
+}
+
+/// The bits of an item in a layer.
+fn positions(geometry: Geometry, secret: &Secret, item: &[u8]) -> Vec<usize> {
+    let (a, b) = (secret.hash(item).low, secret.hash(item).high);
+    let mut positions = Vec::new();
+    let mut multipliers = SplitMix64(0);
+    for j in 0..u64::from(geometry.lines_per_item) {
+        let choose_line = if j == 0 { 1 } else { multipliers.next_odd() };
+        let choose_bits = multipliers.next_odd();
+        let line = (u128::from(a.wrapping_mul(choose_line)) * u128::from(geometry.lines)) >> 64;
+        let line = j * geometry.lines + line as u64;
+        let w = b.wrapping_mul(choose_bits);
+        for t in 0..u64::from(geometry.probes) {
+            let word = ((w >> 61) + t) % 8;
+            let bit = (w >> (13 + 6 * t)) % 64;
+            positions.push((line * 512 + word * 64 + bit) as usize);
+        }
+    }
+    positions
+}
+
+/// Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", 2014.
+struct SplitMix64(u64);
+
+impl SplitMix64 {
+    fn next_odd(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) | 1
+    }
+}
+
+/// The shapes of a filter's layers as it grows, without the layers.
+pub fn planned(spec: Spec) -> impl Iterator<Item = Shape> {
+    let (mut left, mut capacity) = (spec.error_rate.value(), spec.capacity.items());
+    let longest = if spec.growth == Growth::Fixed {
+        1
+    } else {
+        usize::MAX
+    };
+    (0..longest).map(move |index| {
+        let shape = Shape::sized(capacity, spec.growth.share(index) * left);
+        left = (left - shape.rate).max(0.0);
+        let expansion = spec.growth.expansion().map_or(1, Expansion::factor);
+        capacity = capacity.saturating_mul(u64::from(expansion));
+        shape
+    })
+}
+
+/// A spec of plain numbers.
+pub fn spec(capacity: u64, error_rate: f64, growth: Growth, seed: u64) -> Spec {
+    Spec {
+        error_rate: ErrorRate::new(error_rate).unwrap(),
+        capacity: Capacity::new(capacity).unwrap(),
+        growth,
+        seed: Seed(seed),
+    }
+}
+
+/// A reserved filter's growth.
+pub fn reserved(expansion: u32) -> Growth {
+    Growth::Reserved(Expansion::new(expansion).unwrap())
+}
+
+/// A growing filter's growth.
+pub fn growing(expansion: u32) -> Growth {
+    Growth::Growing(Expansion::new(expansion).unwrap())
+}
+
+/// An empty filter.
+pub fn filter(spec: Spec) -> Filter {
+    Filter::new(spec, UNLIMITED).unwrap()
+}
+
+/// The chain of a blocked filter.
+pub fn chain(filter: &Filter) -> &Chain<Blocked> {
+    match filter {
+        Filter::Blocked(chain) => chain,
+    }
+}
+
+/// The filter as it is stored.
+pub fn stored(filter: &Filter) -> Memory {
+    let mut memory = Memory::default();
+    codec::save(filter, &mut memory);
+    memory
+}
+
+/// Adds all `items` as one batch; the answers, and what ended it.
+pub fn add_batch<I: AsRef<[u8]>>(filter: &mut Filter, items: &[I]) -> (Vec<bool>, Result<(), Error>) {
+    let mut answers = Vec::new();
+    let end = filter.add_all(items.iter().map(AsRef::as_ref), UNLIMITED, |new| {
+        answers.push(new)
+    });
+    (answers, end)
+}
+
+/// Whether the filter contains each of `items`, asked as one batch.
+pub fn contains_batch<I: AsRef<[u8]>>(filter: &Filter, items: &[I]) -> Vec<bool> {
+    let mut answers = Vec::new();
+    filter.contains_all(items.iter().map(AsRef::as_ref), |found| answers.push(found));
+    answers
+}
+
+/// Item number `id`: all different, of many lengths; item 0 is empty.
+pub fn item(id: u32) -> Vec<u8> {
+    let mut bytes = id.to_le_bytes().to_vec();
+    bytes.resize(if id == 0 { 0 } else { 4 + id as usize % 300 }, 0x5a);
+    bytes
+}

@@ -1,0 +1,128 @@
+//! The invariants of a filter, checked from scratch: for tests and fuzzing.
+
+use super::Filter;
+use super::batch::Layer as _;
+use super::blocked::{Blocked, Layer};
+use super::chain::Chain;
+use super::params::Growth;
+use super::sizing::{MAX_LINES_PER_ITEM, PROBES};
+
+/// How far, relatively, rounding may take the sum of the layers' rates above the promise.
+const ROUNDING: f64 = 1e-9;
+
+/// An invariant that a filter breaks; `layer` counts from the oldest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Invalid {
+    /// There is no layer.
+    NoLayer,
+    /// A filter that may not grow has more than one layer.
+    GrownFixed,
+    /// The geometry is none that an item can be put into, or the bit array has another size.
+    Geometry {
+        /// Which layer.
+        layer: usize,
+    },
+    /// The layer counts more items than it is made for.
+    Items {
+        /// Which layer.
+        layer: usize,
+    },
+    /// A newer layer exists, although this one had room.
+    NotFull {
+        /// Which layer.
+        layer: usize,
+    },
+    /// The capacity is not that of the layer before it times the expansion.
+    Capacity {
+        /// Which layer.
+        layer: usize,
+    },
+    /// The set bits were miscounted.
+    BitsSet {
+        /// Which layer.
+        layer: usize,
+        /// The layer's own count.
+        counted: u64,
+        /// The bits that are set.
+        recounted: u64,
+    },
+    /// So many items cannot set that number of bits: each sets one or more, and each of its probes one.
+    Fill {
+        /// Which layer.
+        layer: usize,
+    },
+    /// The layers' rates add up to more than the filter's.
+    Budget {
+        /// Their sum.
+        sum: f64,
+    },
+}
+
+impl Filter {
+    /// Checks every invariant, reading all bits.
+    ///
+    /// # Errors
+    /// The first [`Invalid`] found.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        match self {
+            Self::Blocked(chain) => blocked(chain),
+        }
+    }
+}
+
+fn blocked(chain: &Chain<Blocked>) -> Result<(), Invalid> {
+    let (layers, growth) = (chain.layers(), chain.rules().growth());
+    if layers.is_empty() {
+        return Err(Invalid::NoLayer);
+    }
+    if growth == Growth::Fixed && layers.len() > 1 {
+        return Err(Invalid::GrownFixed);
+    }
+    for (index, layer) in layers.iter().enumerate() {
+        alone(index, layer)?;
+    }
+    if let Some(expansion) = growth.expansion() {
+        for (index, pair) in layers.windows(2).enumerate() {
+            if pair[0].items() < pair[0].capacity() {
+                return Err(Invalid::NotFull { layer: index });
+            }
+            if pair[1].capacity() != pair[0].capacity().saturating_mul(u64::from(expansion.factor())) {
+                return Err(Invalid::Capacity { layer: index + 1 });
+            }
+        }
+    }
+    let sum: f64 = layers.iter().map(|layer| layer.shape().rate).sum();
+    if (0.0..=chain.rules().error_rate().value() * (1.0 + ROUNDING)).contains(&sum) {
+        Ok(())
+    } else {
+        Err(Invalid::Budget { sum })
+    }
+}
+
+/// What holds for a layer whatever the others are.
+fn alone(index: usize, layer: &Layer) -> Result<(), Invalid> {
+    let (bits, geometry, items) = (layer.bits(), layer.shape().geometry, layer.items());
+    if !(1..=MAX_LINES_PER_ITEM).contains(&geometry.lines_per_item)
+        || !PROBES.contains(&geometry.probes)
+        || geometry.lines == 0
+        || bits.bytes().len() as u64 != geometry.bytes()
+    {
+        return Err(Invalid::Geometry { layer: index });
+    }
+    if layer.capacity() == 0 || items > layer.capacity() {
+        return Err(Invalid::Items { layer: index });
+    }
+    let (counted, recounted) = (bits.ones(), bits.bits().count_ones() as u64);
+    if counted != recounted {
+        return Err(Invalid::BitsSet {
+            layer: index,
+            counted,
+            recounted,
+        });
+    }
+    let probes = u64::from(geometry.probes) * u64::from(geometry.lines_per_item);
+    if !(items..=items.saturating_mul(probes)).contains(&recounted) {
+        return Err(Invalid::Fill { layer: index });
+    }
+    Ok(())
+}
