@@ -17,6 +17,9 @@ pub mod error;
 pub mod filter;
 pub mod hash;
 pub mod kernel;
+pub mod ln;
+pub mod modulus;
+pub mod murmur;
 pub mod params;
 pub mod sizing;
 
