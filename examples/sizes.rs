@@ -5,7 +5,9 @@ use bloom::bloom::params::{Expansion, Growth};
 use bloom::bloom::sizing::Geometry;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let capacity: u64 = std::env::args().nth(1).map_or(Ok(1_000_000), |text| text.parse())?;
+    let capacity: u64 = std::env::args()
+        .nth(1)
+        .map_or(Ok(1_000_000), |text| text.parse())?;
     let reserved = Growth::Reserved(Expansion::DEFAULT);
     println!("| error rate | lines an item | probes a line | BF.RESERVE | NONSCALING | bytes, BF.RESERVE |");
     println!("|---|---|---|---|---|---|");

@@ -1,7 +1,7 @@
 //! The module's options: names, bounds, defaults. Pure text and values; the server's side of it is in
 //! `options.rs`.
 
-use crate::bloom::params::{Capacity, ErrorRate, Expansion, Seed};
+use crate::bloom::params::{Capacity, ErrorRate, Expansion, Layout, Seed};
 
 /// The values of all options.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,8 +11,44 @@ pub struct Config {
     initial_size: Capacity,
     /// 0 makes filters that do not grow.
     expansion_factor: u32,
+    layout: LayoutName,
     seed: Seed,
     max_filter_bytes: u64,
+}
+
+/// A layout as users name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayoutName {
+    /// This module's own.
+    Blocked,
+    /// RedisBloom's.
+    Classic,
+}
+
+impl LayoutName {
+    /// The layout's name, in small letters.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Blocked => "blocked",
+            Self::Classic => "classic",
+        }
+    }
+
+    /// The layout that `word` means, in any case.
+    pub fn named(word: &[u8]) -> Option<Self> {
+        let all = [Self::Blocked, Self::Classic];
+        all.into_iter()
+            .find(|layout| word.eq_ignore_ascii_case(layout.name().as_bytes()))
+    }
+}
+
+impl From<Layout> for LayoutName {
+    fn from(layout: Layout) -> Self {
+        match layout {
+            Layout::Blocked { .. } => Self::Blocked,
+            Layout::Classic => Self::Classic,
+        }
+    }
 }
 
 /// An option that a user can set.
@@ -24,6 +60,8 @@ pub enum ConfigOption {
     InitialSize,
     /// The expansion of filters that are made without one.
     ExpansionFactor,
+    /// The layout of filters that are made without one.
+    Layout,
     /// The seed of filters that are made without one.
     Seed,
     /// The most bytes that a client's command may make a filter take.
@@ -36,10 +74,11 @@ pub struct Invalid(pub String);
 
 impl ConfigOption {
     /// All options.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::ErrorRate,
         Self::InitialSize,
         Self::ExpansionFactor,
+        Self::Layout,
         Self::Seed,
         Self::MaxFilterBytes,
     ];
@@ -50,6 +89,7 @@ impl ConfigOption {
             Self::ErrorRate => "error-rate",
             Self::InitialSize => "initial-size",
             Self::ExpansionFactor => "expansion-factor",
+            Self::Layout => "layout",
             Self::Seed => "seed",
             Self::MaxFilterBytes => "max-filter-bytes",
         }
@@ -79,6 +119,7 @@ impl Config {
             error_rate: ErrorRate::DEFAULT.value(),
             initial_size: Capacity::DEFAULT,
             expansion_factor: Expansion::DEFAULT.factor(),
+            layout: LayoutName::Blocked,
             seed,
             max_filter_bytes: 0,
         }
@@ -90,6 +131,7 @@ impl Config {
             ConfigOption::ErrorRate => self.error_rate.to_string(),
             ConfigOption::InitialSize => self.initial_size.items().to_string(),
             ConfigOption::ExpansionFactor => self.expansion_factor.to_string(),
+            ConfigOption::Layout => self.layout.name().to_owned(),
             ConfigOption::Seed => self.seed.0.to_string(),
             ConfigOption::MaxFilterBytes => self.max_filter_bytes.to_string(),
         }
@@ -115,6 +157,10 @@ impl Config {
                 let factor = factor.filter(|&factor| factor <= Expansion::MAX);
                 let range = format!("[0, {}]", Expansion::MAX);
                 self.expansion_factor = factor.ok_or_else(|| out_of_range(option, &range))?;
+            }
+            ConfigOption::Layout => {
+                let layout = LayoutName::named(value.as_bytes());
+                self.layout = layout.ok_or_else(|| out_of_range(option, "[blocked, classic]"))?;
             }
             ConfigOption::Seed => {
                 let range = format!("[0, {}]", u64::MAX);
@@ -147,6 +193,11 @@ impl Config {
     /// The expansion of filters that are made without one; `None` where they do not grow.
     pub fn expansion(&self) -> Option<Expansion> {
         Expansion::new(self.expansion_factor).ok()
+    }
+
+    /// The layout of filters that are made without one.
+    pub fn layout(&self) -> LayoutName {
+        self.layout
     }
 
     /// The seed of filters that are made without one.
@@ -215,7 +266,7 @@ mod tests {
     #[test]
     fn values_are_given_back_as_they_were_set() {
         let mut config = Config::new(Seed(7));
-        let values = ["0.001", "12345", "0", "18446744073709551615", "4096"];
+        let values = ["0.001", "12345", "0", "classic", "18446744073709551615", "4096"];
         for (option, value) in ConfigOption::ALL.into_iter().zip(values) {
             assert_eq!(config.set(option, value), Ok(()));
             assert_eq!(config.get(option), value);
@@ -227,7 +278,7 @@ mod tests {
     #[test]
     fn what_is_out_of_range_changes_nothing() {
         let before = Config::new(Seed(7));
-        let bad: [(ConfigOption, &[&str]); 5] = [
+        let bad: [(ConfigOption, &[&str]); 6] = [
             (
                 ConfigOption::ErrorRate,
                 &["0", "1", "-0.1", "nan", "inf", "", "x"],
@@ -240,6 +291,7 @@ mod tests {
                 ConfigOption::ExpansionFactor,
                 &["-1", "32769", "", "2.0", "4294967298"],
             ),
+            (ConfigOption::Layout, &["", "block", "blocked "]),
             (ConfigOption::Seed, &["-1", "18446744073709551616", "", "0x1"]),
             (
                 ConfigOption::MaxFilterBytes,

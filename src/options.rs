@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use redis_module::{RedisString, raw};
 
+use crate::alloc::kernel_grants;
 use crate::bloom::hash::Secret;
 use crate::bloom::params::Seed;
 use crate::config::{Config, ConfigOption};
@@ -176,7 +177,7 @@ unsafe extern "C" fn set_option(
 /// says is obeyed without limits: else a server would not start, or differ from its primary.
 pub fn allows(ctx: Ctx<'_>, bytes: u64) -> Result<(), u64> {
     if ctx.must_obey() {
-        return Ok(());
+        return machine_allows(bytes);
     }
     let limit = match current().config.max_filter_bytes() {
         Some(limit) => limit,
@@ -189,6 +190,12 @@ pub fn allows(ctx: Ctx<'_>, bytes: u64) -> Result<(), u64> {
     let line = format!("a Bloom filter of {bytes} bytes was refused: the limit is {limit} bytes");
     ctx.log(Level::Warning, &line);
     Err(limit)
+}
+
+/// Whether the machine has `bytes` bytes for a filter that must be loaded; if not, 0 for want of a limit.
+pub fn machine_allows(bytes: u64) -> Result<(), u64> {
+    let granted = bytes <= SMALL || usize::try_from(bytes).is_ok_and(kernel_grants);
+    if granted { Ok(()) } else { Err(0) }
 }
 
 /// The server's `maxmemory`, else the machine's memory.

@@ -76,6 +76,11 @@ impl<R: Rules> Chain<R> {
         &self.layers
     }
 
+    /// The layers, for loading.
+    pub(super) fn layers_mut(&mut self) -> &mut [R::Layer] {
+        &mut self.layers
+    }
+
     /// What the filter was made with.
     pub fn rules(&self) -> &R {
         &self.rules
@@ -143,6 +148,14 @@ fn append<L: Layer>(layers: &mut Vec<L>, plan: impl Plan<L>, allowance: Allowanc
         .saturating_add(plan.bytes())
         .saturating_add(size_of::<L>() as u64);
     allowance(bytes).map_err(|limit| Error::OverLimit { bytes, limit })?;
+    reserve_one(layers)?;
+    layers.push(plan.make()?);
+    Ok(())
+}
+
+/// Makes room for a layer more. The list grows by parts of its length when it is long, so that a long
+/// chain is not copied for every layer.
+pub(super) fn reserve_one<L>(layers: &mut Vec<L>) -> Result<(), Error> {
     let list = if layers.len() < EXACT_LAYERS {
         layers.try_reserve_exact(1)
     } else if layers.len() < layers.capacity() {
@@ -152,9 +165,7 @@ fn append<L: Layer>(layers: &mut Vec<L>, plan: impl Plan<L>, allowance: Allowanc
     };
     list.map_err(|_| Error::OutOfMemory {
         bytes: size_of_val(&layers[..]) as u64,
-    })?;
-    layers.push(plan.make()?);
-    Ok(())
+    })
 }
 
 fn heap_bytes<L: Layer>(layers: &Vec<L>) -> u64 {

@@ -3,17 +3,29 @@
 use std::sync::Arc;
 
 use super::batch::Layer as _;
-use super::blocked::{Blocked, Shape};
+use super::blocked::{self, Blocked};
 use super::chain::{Allowance, Chain};
+use super::classic::{self, Classic};
 use super::error::Error;
-use super::params::{ErrorRate, Growth, Seed, Spec};
+use super::params::{Growth, Layout, Seed, Spec};
+use super::sizing::power;
 
 /// A Bloom filter: a chain of layers of one layout.
 #[derive(Debug)]
 pub enum Filter {
     /// Lines of 64 bytes; see [`blocked`](super::blocked).
     Blocked(Chain<Blocked>),
+    /// RedisBloom's bits; see [`classic`](super::classic).
+    Classic(Chain<Classic>),
 }
+
+// Small filters are many; which variant it is must hide in a value that the other never has.
+const _: () = assert!(size_of::<Filter>() == 48);
+
+/// What RedisBloom says that a classic filter without layers takes, in bytes.
+const CLASSIC_BYTES: u64 = 32;
+/// What RedisBloom says that a classic layer takes besides its bit array, in bytes.
+const CLASSIC_LAYER_BYTES: u64 = 64;
 
 /// What a filter holds, over all of its layers.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,15 +44,29 @@ pub struct Totals {
     pub estimated_error_rate: f64,
 }
 
-/// What one blocked layer holds.
+/// What one layer holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerStats {
     /// What it was made from.
-    pub shape: Shape,
+    pub shape: LayerShape,
     /// Items that changed it.
     pub items: u64,
     /// Set bits.
     pub bits_set: u64,
+}
+
+/// What a layer was made from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LayerShape {
+    /// A blocked layer.
+    Blocked(blocked::Shape),
+    /// A classic layer.
+    Classic {
+        /// What it was made from.
+        shape: classic::Shape,
+        /// Bits of each of an item's two hashes: 64, or 32 in filters of early versions.
+        hash_width: u32,
+    },
 }
 
 impl Filter {
@@ -49,11 +75,20 @@ impl Filter {
     /// # Errors
     /// [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing is left behind.
     pub fn new(spec: Spec, allowance: Allowance<'_>) -> Result<Self, Error> {
-        let rules = Blocked::new(spec.error_rate, spec.growth, spec.seed);
-        let first = rules.first(spec.capacity);
         let own = size_of::<Self>() as u64;
         let allowance: Allowance<'_> = &|bytes| allowance(bytes.saturating_add(own));
-        Chain::new(rules, first, allowance).map(Self::Blocked)
+        match spec.layout {
+            Layout::Blocked { seed } => {
+                let rules = Blocked::new(spec.error_rate, spec.growth, seed);
+                let first = rules.first(spec.capacity);
+                Chain::new(rules, first, allowance).map(Self::Blocked)
+            }
+            Layout::Classic => {
+                let rules = Classic::new(spec.growth);
+                let first = rules.first(spec.capacity, spec.error_rate);
+                Chain::new(rules, first, allowance).map(Self::Classic)
+            }
+        }
     }
 
     /// Whether `item` is (probably) in the filter. Never false for an item that was added.
@@ -61,6 +96,7 @@ impl Filter {
     pub fn contains(&self, item: &[u8]) -> bool {
         match self {
             Self::Blocked(chain) => chain.contains(item),
+            Self::Classic(chain) => chain.contains(item),
         }
     }
 
@@ -69,6 +105,7 @@ impl Filter {
     pub fn contains_all<'a>(&self, items: impl Iterator<Item = &'a [u8]>, found: impl FnMut(bool)) {
         match self {
             Self::Blocked(chain) => chain.contains_all(items, found),
+            Self::Classic(chain) => chain.contains_all(items, found),
         }
     }
 
@@ -80,6 +117,7 @@ impl Filter {
     pub fn add(&mut self, item: &[u8], allowance: Allowance<'_>) -> Result<bool, Error> {
         match self {
             Self::Blocked(chain) => chain.add(item, allowance),
+            Self::Classic(chain) => chain.add(item, allowance),
         }
     }
 
@@ -96,25 +134,27 @@ impl Filter {
     ) -> Result<(), Error> {
         match self {
             Self::Blocked(chain) => chain.add_all(items, allowance, added),
+            Self::Classic(chain) => chain.add_all(items, allowance, added),
         }
     }
 
     /// Items that were new when they were added.
     pub fn items(&self) -> u64 {
-        match self {
-            Self::Blocked(chain) => chain
-                .layers()
-                .iter()
-                .fold(0, |items: u64, layer| items.saturating_add(layer.items())),
-        }
+        self.layer_stats()
+            .fold(0, |items, layer| items.saturating_add(layer.items))
     }
 
-    /// Bytes of the filter: its structs and its bit arrays, without what other filters share.
+    /// Bytes of the filter: its structs and its bit arrays, without what other filters share. For a classic
+    /// filter, what RedisBloom would say.
     pub fn bytes(&self) -> u64 {
-        let heap = match self {
-            Self::Blocked(chain) => chain.heap_bytes(),
-        };
-        heap.saturating_add(size_of::<Self>() as u64)
+        match self {
+            Self::Blocked(_) => self.own_bytes(),
+            Self::Classic(chain) => chain.layers().iter().fold(CLASSIC_BYTES, |bytes, layer| {
+                bytes
+                    .saturating_add(CLASSIC_LAYER_BYTES)
+                    .saturating_add(layer.bytes())
+            }),
+        }
     }
 
     /// Bytes that the filter keeps alive and no other filter uses, besides [`Self::bytes`].
@@ -128,7 +168,16 @@ impl Filter {
                     0
                 }
             }
+            Self::Classic(_) => self.own_bytes().saturating_sub(self.bytes()),
         }
+    }
+
+    fn own_bytes(&self) -> u64 {
+        let heap = match self {
+            Self::Blocked(chain) => chain.heap_bytes(),
+            Self::Classic(chain) => chain.heap_bytes(),
+        };
+        heap.saturating_add(size_of::<Self>() as u64)
     }
 
     /// The figures of the whole filter, in O(layers).
@@ -144,7 +193,7 @@ impl Filter {
         let mut all_miss = 1.0;
         for layer in self.layer_stats() {
             totals.layers += 1;
-            totals.capacity = totals.capacity.saturating_add(layer.shape.capacity);
+            totals.capacity = totals.capacity.saturating_add(layer.capacity());
             totals.items = totals.items.saturating_add(layer.items);
             totals.bits = totals.bits.saturating_add(layer.bits());
             totals.bits_set += layer.bits_set;
@@ -156,44 +205,135 @@ impl Filter {
 
     /// The figures of each layer, oldest first.
     pub fn layer_stats(&self) -> impl Iterator<Item = LayerStats> {
-        let Self::Blocked(chain) = self;
-        chain.layers().iter().map(|layer| LayerStats {
-            shape: layer.shape(),
-            items: layer.items(),
-            bits_set: layer.bits().ones(),
+        let layers = match self {
+            Self::Blocked(chain) => chain.layers().len(),
+            Self::Classic(chain) => chain.layers().len(),
+        };
+        (0..layers).map(|index| match self {
+            Self::Blocked(chain) => {
+                let layer = &chain.layers()[index];
+                LayerStats {
+                    shape: LayerShape::Blocked(layer.shape()),
+                    items: layer.items(),
+                    bits_set: layer.bits().ones(),
+                }
+            }
+            Self::Classic(chain) => {
+                let layer = &chain.layers()[index];
+                LayerStats {
+                    shape: LayerShape::Classic {
+                        shape: layer.shape(),
+                        hash_width: chain.rules().options().hash_width(),
+                    },
+                    items: layer.items(),
+                    bits_set: layer.bits().ones(),
+                }
+            }
         })
     }
 
-    /// The false positive rate that the filter keeps.
-    pub fn error_rate(&self) -> ErrorRate {
+    /// The false positive rate that the filter was made for: a blocked filter keeps it, a classic one as
+    /// well as double hashing can.
+    pub fn error_rate(&self) -> f64 {
         match self {
-            Self::Blocked(chain) => chain.rules().error_rate(),
+            Self::Blocked(chain) => chain.rules().error_rate().value(),
+            Self::Classic(chain) => {
+                let first = chain
+                    .layers()
+                    .first()
+                    .map_or(0.0, |layer| layer.shape().error_rate);
+                (first / chain.rules().first_share()).min(1.0)
+            }
         }
     }
 
-    /// What the filter does when it is full.
-    pub fn growth(&self) -> Growth {
+    /// How many times the newest layer's capacity the next one has, unless the filter does not grow.
+    pub fn expansion(&self) -> Option<u32> {
         match self {
-            Self::Blocked(chain) => chain.rules().growth(),
+            Self::Blocked(chain) => Some(chain.rules().growth().expansion()?.factor()),
+            Self::Classic(chain) => chain.rules().scales().then_some(chain.rules().expansion()),
         }
     }
 
-    /// The key of its hash.
-    pub fn seed(&self) -> Seed {
+    /// What a blocked filter does when it is full. A classic one grows, or does not, as
+    /// [`Self::expansion`] says.
+    pub fn growth(&self) -> Option<Growth> {
         match self {
-            Self::Blocked(chain) => chain.rules().secret().seed(),
+            Self::Blocked(chain) => Some(chain.rules().growth()),
+            Self::Classic(_) => None,
+        }
+    }
+
+    /// The layout, and what only that layout has.
+    pub fn layout(&self) -> Layout {
+        match self {
+            Self::Blocked(chain) => Layout::Blocked {
+                seed: chain.rules().secret().seed(),
+            },
+            Self::Classic(_) => Layout::Classic,
+        }
+    }
+
+    /// The key of its hash, if that has one.
+    pub fn seed(&self) -> Option<Seed> {
+        match self.layout() {
+            Layout::Blocked { seed } => Some(seed),
+            Layout::Classic => None,
         }
     }
 }
 
 impl LayerStats {
-    /// Bits of its bit array.
-    pub fn bits(&self) -> u64 {
-        self.shape.geometry.bytes().saturating_mul(8)
+    /// Items that the layer is made for.
+    pub fn capacity(&self) -> u64 {
+        match self.shape {
+            LayerShape::Blocked(shape) => shape.capacity,
+            LayerShape::Classic { shape, .. } => shape.capacity,
+        }
     }
 
-    /// The rate that the layer has with the items that it holds now.
+    /// Bytes of its bit array.
+    pub fn bytes(&self) -> u64 {
+        match self.shape {
+            LayerShape::Blocked(shape) => shape.geometry.bytes(),
+            LayerShape::Classic { shape, .. } => shape.bytes,
+        }
+    }
+
+    /// Bits of its bit array.
+    pub fn bits(&self) -> u64 {
+        match self.shape {
+            LayerShape::Blocked(shape) => shape.geometry.bytes().saturating_mul(8),
+            LayerShape::Classic { shape, .. } => shape.bits,
+        }
+    }
+
+    /// Bits that an item sets, if they are all different.
+    pub fn probes(&self) -> u32 {
+        match self.shape {
+            LayerShape::Blocked(shape) => {
+                u32::from(shape.geometry.lines_per_item) * u32::from(shape.geometry.probes)
+            }
+            LayerShape::Classic { shape, .. } => shape.hashes,
+        }
+    }
+
+    /// The rate that the layer is made for.
+    pub fn error_rate(&self) -> f64 {
+        match self.shape {
+            LayerShape::Blocked(shape) => shape.rate,
+            LayerShape::Classic { shape, .. } => shape.error_rate,
+        }
+    }
+
+    /// The rate that the layer has with what it holds now.
     pub fn estimated_error_rate(&self) -> f64 {
-        self.shape.geometry.rate(self.items)
+        match self.shape {
+            LayerShape::Blocked(shape) => shape.geometry.rate(self.items),
+            LayerShape::Classic { shape, .. } => {
+                let fill = self.bits_set as f64 / shape.modulus() as f64;
+                power(fill.min(1.0), u64::from(shape.hashes))
+            }
+        }
     }
 }

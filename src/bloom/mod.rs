@@ -2,8 +2,9 @@
 //!
 //! A [`Filter`] is a chain of layers. A *blocked* layer keeps each of an item's probes inside few cache
 //! lines; the theory and the sizes are in [`sizing`], the bits of a line in [`kernel`], the choice of lines
-//! and the error budget of a chain in [`blocked`]. [`hash`] makes an item into the 128 bits that all layers
-//! use, [`batch`] walks over layers for one item or many, and [`codec`] turns filters into bytes and back.
+//! and the error budget of a chain in [`blocked`]. A [`classic`] layer has RedisBloom's bits, exactly.
+//! [`hash`] makes an item into the 128 bits that all blocked layers use ([`murmur`] does it for classic
+//! ones), [`batch`] walks over layers for one item or many, and [`codec`] turns filters into bytes and back.
 //!
 //! Units, everywhere: capacities and counts in items, sizes in bytes or bits as named, rates as shares
 //! between 0 and 1.
@@ -12,11 +13,15 @@ pub mod batch;
 pub mod bits;
 pub mod blocked;
 pub mod chain;
+pub mod classic;
 pub mod codec;
 pub mod error;
 pub mod filter;
 pub mod hash;
 pub mod kernel;
+pub mod ln;
+pub mod modulus;
+pub mod murmur;
 pub mod params;
 pub mod sizing;
 pub mod validate;

@@ -7,7 +7,7 @@ use super::chain::{Chain, UNLIMITED};
 use super::codec;
 use super::codec::stream::Memory;
 use super::hash::Secret;
-use super::params::{Capacity, ErrorRate, Expansion, Growth, Seed, Spec};
+use super::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
 use super::sizing::Geometry;
 use super::{Error, Filter};
 
@@ -31,7 +31,7 @@ impl Naive {
         Self {
             spec,
             layers: vec![NaiveLayer::new(shape)],
-            secret: Secret::of(spec.seed),
+            secret: Secret::of(seed(spec)),
         }
     }
 
@@ -147,7 +147,15 @@ pub fn spec(capacity: u64, error_rate: f64, growth: Growth, seed: u64) -> Spec {
         error_rate: ErrorRate::new(error_rate).unwrap(),
         capacity: Capacity::new(capacity).unwrap(),
         growth,
-        seed: Seed(seed),
+        layout: Layout::Blocked { seed: Seed(seed) },
+    }
+}
+
+/// The seed of a blocked filter's spec.
+pub fn seed(spec: Spec) -> Seed {
+    match spec.layout {
+        Layout::Blocked { seed } => seed,
+        Layout::Classic => panic!("the filter is classic"),
     }
 }
 
@@ -170,6 +178,7 @@ pub fn filter(spec: Spec) -> Filter {
 pub fn chain(filter: &Filter) -> &Chain<Blocked> {
     match filter {
         Filter::Blocked(chain) => chain,
+        Filter::Classic(_) => panic!("the filter is classic"),
     }
 }
 

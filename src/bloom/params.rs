@@ -129,17 +129,29 @@ impl Growth {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seed(pub u64);
 
-/// All that a blocked filter is made from.
+/// The layout of a filter, with what only that layout has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Each of an item's probes inside few cache lines; see [`blocked`](super::blocked).
+    Blocked {
+        /// The key of the hash.
+        seed: Seed,
+    },
+    /// RedisBloom's; see [`classic`](super::classic). Its hash has no key.
+    Classic,
+}
+
+/// All that a filter is made from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spec {
     /// The compound false positive rate that the filter keeps at any length.
     pub error_rate: ErrorRate,
     /// The capacity of the first layer.
     pub capacity: Capacity,
-    /// What happens beyond it.
+    /// What happens beyond it. The classic layout has one way to grow: reserved and growing are alike.
     pub growth: Growth,
-    /// The key of the hash.
-    pub seed: Seed,
+    /// The layout of its layers.
+    pub layout: Layout,
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ fn histories() -> impl Strategy<Value = (Spec, Vec<Step>)> {
 
 /// The layers that a kernel makes of a history, driven without the choice of the fastest kernel.
 fn layers_by<K: Kernel>(kernel: K, spec: Spec, steps: &[Step]) -> Vec<Layer> {
-    let rules = Blocked::new(spec.error_rate, spec.growth, spec.seed);
+    let rules = Blocked::new(spec.error_rate, spec.growth, seed(spec));
     let mut layers = vec![rules.first(spec.capacity).make().unwrap()];
     let mut grow = |layers: &mut Vec<Layer>| {
         layers.push(rules.next(layers)?.make()?);

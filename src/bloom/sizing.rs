@@ -331,7 +331,7 @@ const fn terms(probes: usize) -> [Term; MAX_TERMS] {
 }
 
 /// `base^exponent` by repeated squaring.
-fn power(base: f64, mut exponent: u64) -> f64 {
+pub(super) fn power(base: f64, mut exponent: u64) -> f64 {
     let (mut square, mut product) = (base, 1.0);
     while exponent > 0 {
         if exponent & 1 == 1 {

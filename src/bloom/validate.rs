@@ -4,6 +4,7 @@ use super::Filter;
 use super::batch::Layer as _;
 use super::blocked::{Blocked, Layer};
 use super::chain::Chain;
+use super::classic::Classic;
 use super::params::Growth;
 use super::sizing::{MAX_LINES_PER_ITEM, PROBES};
 
@@ -66,6 +67,7 @@ impl Filter {
     pub fn validate(&self) -> Result<(), Invalid> {
         match self {
             Self::Blocked(chain) => blocked(chain),
+            Self::Classic(chain) => classic(chain),
         }
     }
 }
@@ -97,6 +99,34 @@ fn blocked(chain: &Chain<Blocked>) -> Result<(), Invalid> {
     } else {
         Err(Invalid::Budget { sum })
     }
+}
+
+fn classic(chain: &Chain<Classic>) -> Result<(), Invalid> {
+    let layers = chain.layers();
+    if layers.is_empty() {
+        return Err(Invalid::NoLayer);
+    }
+    if !chain.rules().scales() && layers.len() > 1 {
+        return Err(Invalid::GrownFixed);
+    }
+    for (index, layer) in layers.iter().enumerate() {
+        let (shape, bits, items) = (layer.shape(), layer.bits(), layer.items());
+        if shape.check(chain.rules().options()).is_err() || layer.array().len() as u64 != shape.bytes {
+            return Err(Invalid::Geometry { layer: index });
+        }
+        if items > shape.capacity {
+            return Err(Invalid::Items { layer: index });
+        }
+        let (counted, recounted) = (bits.ones(), bits.bits().count_ones() as u64);
+        if counted != recounted {
+            return Err(Invalid::BitsSet {
+                layer: index,
+                counted,
+                recounted,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// What holds for a layer whatever the others are.

@@ -2,9 +2,9 @@
 
 use super::args::{Argument, Cursor, integer};
 use super::error::CommandError;
-use crate::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Seed, Spec};
+use crate::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
 use crate::bloom::{Error, Filter};
-use crate::config::{Config, whole_number};
+use crate::config::{Config, LayoutName, whole_number};
 use crate::options;
 use crate::server::{Arg, Ctx, Level, OwnedString};
 
@@ -26,6 +26,7 @@ pub struct FilterOptions {
     nonscaling: bool,
     growing: bool,
     seed: Option<Seed>,
+    layout: Option<LayoutName>,
 }
 
 impl FilterOptions {
@@ -58,6 +59,10 @@ impl FilterOptions {
             let value = cursor.take_if_any().ok_or(CommandError::NoValue("SEED"))?;
             let seed = str::from_utf8(value.bytes()).ok().and_then(whole_number);
             once(&mut self.seed, Seed(seed.ok_or(CommandError::BadSeed)?), "SEED")?;
+        } else if word.eq_ignore_ascii_case(b"LAYOUT") {
+            let value = cursor.take_if_any().ok_or(CommandError::NoValue("LAYOUT"))?;
+            let layout = LayoutName::named(value.bytes()).ok_or(CommandError::BadLayout)?;
+            once(&mut self.layout, layout, "LAYOUT")?;
         } else {
             return Ok(false);
         }
@@ -82,17 +87,28 @@ impl FilterOptions {
             (false, Some(factor)) => Expansion::new(factor).ok(),
             (false, None) => config.expansion(),
         };
+        let (layout, growing) = match (self.layout.unwrap_or(config.layout()), self.seed) {
+            (LayoutName::Classic, Some(_)) => return Err(CommandError::OnlyBlocked("SEED")),
+            (LayoutName::Classic, None) if self.growing => return Err(CommandError::OnlyBlocked("GROWING")),
+            (LayoutName::Classic, None) => (Layout::Classic, false),
+            (LayoutName::Blocked, seed) => (
+                Layout::Blocked {
+                    seed: seed.unwrap_or(config.seed()),
+                },
+                self.growing || !within_capacity,
+            ),
+        };
         let growth = match expansion {
             None if self.growing => return Err(CommandError::NonScalingGrowing),
             None => Growth::Fixed,
-            Some(expansion) if within_capacity && !self.growing => Growth::Reserved(expansion),
-            Some(expansion) => Growth::Growing(expansion),
+            Some(expansion) if growing => Growth::Growing(expansion),
+            Some(expansion) => Growth::Reserved(expansion),
         };
         Ok(Spec {
             error_rate,
             capacity,
             growth,
-            seed: self.seed.unwrap_or(config.seed()),
+            layout,
         })
     }
 }
@@ -201,7 +217,13 @@ pub fn replicate(ctx: Ctx<'_>, key: Arg<'_>, spec: Spec) {
     if matches!(spec.growth, Growth::Growing(_)) {
         words.push("GROWING".to_owned());
     }
-    words.extend(["SEED".to_owned(), spec.seed.0.to_string()]);
+    words.extend([
+        "LAYOUT".to_owned(),
+        LayoutName::from(spec.layout).name().to_ascii_uppercase(),
+    ]);
+    if let Layout::Blocked { seed } = spec.layout {
+        words.extend(["SEED".to_owned(), seed.0.to_string()]);
+    }
     let words: Vec<_> = words
         .iter()
         .map(|word| OwnedString::new(word.as_bytes()))

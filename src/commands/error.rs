@@ -39,6 +39,10 @@ pub enum CommandError {
     BadInsertExpansion,
     /// The seed is no number, or out of its range.
     BadSeed,
+    /// The layout is none.
+    BadLayout,
+    /// An option of blocked filters, for a classic one.
+    OnlyBlocked(&'static str),
     /// An option that takes a value is the last word.
     NoValue(&'static str),
     /// NONSCALING with an expansion.
@@ -53,6 +57,16 @@ pub enum CommandError {
     Twice(&'static str),
     /// BF.INFO: no such field.
     Information,
+    /// BF.SCANDUMP: the iterator is no number.
+    ScanIterator,
+    /// BF.LOADCHUNK: the iterator is no number.
+    LoadIterator,
+    /// BF.LOADCHUNK: the header is none.
+    BadHeader,
+    /// BF.LOADCHUNK: the chunk starts in no layer.
+    ChunkOffset,
+    /// BF.LOADCHUNK: the chunk ends beyond its layer.
+    ChunkLength,
     /// A filter that may not grow is full.
     Full,
     /// There is no room for a new filter.
@@ -113,6 +127,8 @@ impl fmt::Display for CommandError {
             Self::BadInsertCapacity => "Bad capacity",
             Self::BadInsertExpansion => "Bad expansion",
             Self::BadSeed => "ERR bad seed",
+            Self::BadLayout => "ERR bad layout: it is BLOCKED or CLASSIC",
+            Self::OnlyBlocked(option) => return write!(f, "ERR {option} is for LAYOUT BLOCKED only"),
             Self::NoValue(option) => return write!(f, "ERR no value for {option}"),
             Self::NonScalingExpansion => "Nonscaling filters cannot expand",
             Self::NonScalingGrowing => "ERR NONSCALING and GROWING exclude each other",
@@ -122,6 +138,11 @@ impl fmt::Display for CommandError {
             Self::Unknown(word) => return write!(f, "Unknown argument received: {word}"),
             Self::Twice(option) => return write!(f, "ERR {option} was given twice"),
             Self::Information => "Invalid information value",
+            Self::ScanIterator => "Second argument must be numeric",
+            Self::LoadIterator => "ERR Second argument must be numeric",
+            Self::BadHeader => "ERR received bad data",
+            Self::ChunkOffset => "ERR invalid offset - no link found",
+            Self::ChunkLength => "ERR invalid chunk - Too big for current filter",
             Self::Full => "ERR non scaling filter is full",
             Self::NoMemoryToCreate => "ERR Insufficient memory to create filter",
             Self::NoMemoryToGrow => "ERR Insufficient memory to grow filter",

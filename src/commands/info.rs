@@ -7,7 +7,8 @@ use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
 use crate::bloom::Filter;
-use crate::bloom::filter::{LayerStats, Totals};
+use crate::bloom::filter::{LayerShape, LayerStats, Totals};
+use crate::config::LayoutName;
 use crate::keyspace;
 
 /// The figures of a filter, all from counts that are kept: O(layers).
@@ -66,8 +67,8 @@ impl Field {
             Self::Size => reply.integer(filter.bytes()),
             Self::Filters => reply.integer(totals.layers as u64),
             Self::Items => reply.integer(totals.items),
-            Self::Expansion => match filter.growth().expansion() {
-                Some(expansion) => reply.integer(expansion.factor().into()),
+            Self::Expansion => match filter.expansion() {
+                Some(factor) => reply.integer(factor.into()),
                 None => reply.null(),
             },
         }
@@ -135,11 +136,15 @@ fn full(reply: Reply<'_>, filter: &Filter, totals: &Totals) {
         .into_iter()
         .for_each(|field| field.reply_pair(reply, filter, totals));
     reply.bulk(b"Error rate");
-    reply.double(filter.error_rate().value());
+    reply.double(filter.error_rate());
+    let layout = LayoutName::from(filter.layout());
     reply.bulk(b"Layout");
-    reply.bulk(b"blocked");
+    reply.bulk(layout.name().as_bytes());
     reply.bulk(b"Seed");
-    reply.bulk(filter.seed().0.to_string().as_bytes());
+    match filter.seed() {
+        Some(seed) => reply.bulk(seed.0.to_string().as_bytes()),
+        None => reply.null(),
+    }
     reply.bulk(b"Bits set");
     reply.integer(totals.bits_set);
     reply.bulk(b"Fill ratio");
@@ -148,26 +153,36 @@ fn full(reply: Reply<'_>, filter: &Filter, totals: &Totals) {
     reply.double(totals.estimated_error_rate);
     reply.bulk(b"Layers");
     reply.array(totals.layers);
-    filter.layer_stats().for_each(|layer| full_layer(reply, &layer));
+    filter
+        .layer_stats()
+        .for_each(|layer| full_layer(reply, layout, &layer));
 }
 
-fn full_layer(reply: Reply<'_>, layer: &LayerStats) {
-    let geometry = layer.shape.geometry;
+fn full_layer(reply: Reply<'_>, layout: LayoutName, layer: &LayerStats) {
+    let (probes, lines) = match layer.shape {
+        LayerShape::Blocked(shape) => (
+            shape.geometry.probes.into(),
+            Some(shape.geometry.lines_per_item.into()),
+        ),
+        LayerShape::Classic { shape, .. } => (shape.hashes.into(), None),
+    };
     reply.map(8);
     reply.bulk(b"Layout");
-    reply.bulk(b"blocked");
+    reply.bulk(layout.name().as_bytes());
     let integers = [
-        ("Capacity", layer.shape.capacity),
+        ("Capacity", layer.capacity()),
         ("Items", layer.items),
-        ("Bytes", geometry.bytes()),
+        ("Bytes", layer.bytes()),
         ("Bits set", layer.bits_set),
-        ("Probes", geometry.probes.into()),
-        ("Lines", geometry.lines_per_item.into()),
+        ("Probes", probes),
     ];
     for (name, value) in integers {
         reply.bulk(name.as_bytes());
         reply.integer(value);
     }
+    // How many lines an item has is a figure of the blocked layout.
+    reply.bulk(b"Lines");
+    lines.map_or_else(|| reply.null(), |lines| reply.integer(lines));
     reply.bulk(b"Error rate");
-    reply.double(layer.shape.rate);
+    reply.double(layer.error_rate());
 }

@@ -1,5 +1,5 @@
-//! `BF.INSERT key [CAPACITY n] [ERROR e] [EXPANSION n] [NOCREATE] [NONSCALING] [GROWING] [SEED s] ITEMS
-//! item [item ...]`
+//! `BF.INSERT key [CAPACITY n] [ERROR e] [EXPANSION n] [NOCREATE] [NONSCALING] [GROWING] [SEED s]
+//! [LAYOUT l] ITEMS item [item ...]`
 
 use std::ffi::CStr;
 

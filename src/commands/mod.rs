@@ -11,12 +11,15 @@ mod add;
 mod adding;
 mod card;
 mod creation;
+mod debug;
 mod exists;
 mod info;
 mod insert;
+mod loadchunk;
 mod madd;
 mod mexists;
 mod reserve;
+mod scandump;
 
 use std::ffi::{CStr, c_int};
 
@@ -61,7 +64,10 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     one::<exists::Exists>(ctx)?;
     one::<mexists::MExists>(ctx)?;
     one::<info::Info>(ctx)?;
-    one::<card::Card>(ctx)
+    one::<card::Card>(ctx)?;
+    one::<scandump::ScanDump>(ctx)?;
+    one::<loadchunk::LoadChunk>(ctx)?;
+    one::<debug::Debug>(ctx)
 }
 
 fn one<C: Command>(ctx: Ctx<'_>) -> Result<(), String> {

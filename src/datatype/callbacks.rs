@@ -5,9 +5,10 @@ use std::ffi::{c_int, c_void};
 use redis_module::raw;
 
 use super::io::{Digest, Rdb};
-use crate::alloc::kernel_grants;
-use crate::bloom::{Filter, codec};
-use crate::server::{self, Level, guarded};
+use crate::bloom::Filter;
+use crate::bloom::codec::{self, chunks};
+use crate::options;
+use crate::server::{self, Level, call, guarded};
 
 /// Loads a filter; null tells the server that the payload is bad.
 pub unsafe extern "C" fn rdb_load(stream: *mut raw::RedisModuleIO, encoding_version: c_int) -> *mut c_void {
@@ -15,11 +16,7 @@ pub unsafe extern "C" fn rdb_load(stream: *mut raw::RedisModuleIO, encoding_vers
     let mut stream = unsafe { Rdb::of_callback(stream) };
     let loaded = guarded("loading a filter", || {
         // No limit of the configuration may keep a server from starting; what no machine has may.
-        let granted = |bytes: u64| match usize::try_from(bytes) {
-            Ok(bytes) if kernel_grants(bytes) => Ok(()),
-            _ => Err(0),
-        };
-        codec::load(&mut stream, encoding_version, &granted)
+        codec::load(&mut stream, encoding_version, &options::machine_allows)
     });
     match loaded {
         Some(Ok(filter)) => Box::into_raw(Box::new(filter)).cast(),
@@ -42,6 +39,57 @@ pub unsafe extern "C" fn rdb_save(stream: *mut raw::RedisModuleIO, value: *mut c
     // SAFETY: and with a value of this type, which nothing changes meanwhile.
     let filter = unsafe { &*value.cast::<Filter>() };
     guarded("saving a filter", || codec::save(filter, &mut stream));
+}
+
+/// Writes the commands that load a filter: its header and every chunk that is not all zero.
+pub unsafe extern "C" fn aof_rewrite(
+    stream: *mut raw::RedisModuleIO,
+    key: *mut raw::RedisModuleString,
+    value: *mut c_void,
+) {
+    // SAFETY: the server calls this with a value of this type, which nothing changes meanwhile.
+    let filter = unsafe { &*value.cast::<Filter>() };
+    guarded("rewriting a filter", || {
+        for chunk in chunks::chunks(filter) {
+            let (command, format) = (c"BF.LOADCHUNK".as_ptr(), c"slb".as_ptr());
+            let (start, length) = (chunk.bytes.as_ptr(), chunk.bytes.len());
+            // SAFETY (of the call): the stream and the key are alive until this callback returns; the
+            // format takes a string, a long long, and bytes with their length.
+            call!(RedisModule_EmitAOF(
+                stream,
+                command,
+                format,
+                key,
+                chunk.iterator,
+                start,
+                length
+            ));
+        }
+    });
+}
+
+/// Copies a filter; null tells the server that there is no memory for it.
+pub unsafe extern "C" fn copy(
+    _from: *mut raw::RedisModuleString,
+    _to: *mut raw::RedisModuleString,
+    value: *const c_void,
+) -> *mut c_void {
+    // SAFETY: the server calls this with a value of this type, which nothing changes meanwhile.
+    let filter = unsafe { &*value.cast::<Filter>() };
+    match guarded("copying a filter", || {
+        chunks::copy(filter, &options::machine_allows)
+    }) {
+        Some(Ok(copy)) => Box::into_raw(Box::new(copy)).cast(),
+        Some(Err(error)) => {
+            server::log(
+                None,
+                Level::Warning,
+                &format!("a Bloom filter was not copied: {error}"),
+            );
+            std::ptr::null_mut()
+        }
+        None => std::ptr::null_mut(),
+    }
 }
 
 /// Bytes that a filter takes.

@@ -1,6 +1,10 @@
 //! Filters as stored bytes. All integers and floats are little-endian; whatever is read is hostile.
 
+pub mod chunks;
 pub mod native;
+pub mod redisbloom;
+#[cfg(test)]
+pub(crate) mod stored;
 pub mod stream;
 
 use super::chain::Allowance;
@@ -30,6 +34,7 @@ pub enum DecodeError {
 pub fn save(filter: &Filter, sink: &mut impl Sink) {
     match filter {
         Filter::Blocked(chain) => native::save(chain, sink),
+        Filter::Classic(chain) => redisbloom::save(chain, sink),
     }
 }
 
@@ -42,13 +47,17 @@ pub fn load(
     encoding_version: i32,
     allowance: Allowance<'_>,
 ) -> Result<Filter, DecodeError> {
-    if encoding_version != ENCODING_VERSION {
-        return Err(DecodeError::Version(u64::from(encoding_version.unsigned_abs())));
+    let unknown = DecodeError::Version(u64::from(encoding_version.unsigned_abs()));
+    let encoding_version = u8::try_from(encoding_version).map_err(|_| unknown)?;
+    if encoding_version > ENCODING_VERSION as u8 {
+        return Err(unknown);
     }
     let first = source.unsigned()?;
     match source.unsigned()? {
-        0 => native::load(first, source, allowance).map(Filter::Blocked),
-        _ => Err(DecodeError::Field("layers")),
+        0 if i32::from(encoding_version) == ENCODING_VERSION => {
+            native::load(first, source, allowance).map(Filter::Blocked)
+        }
+        layers => redisbloom::load(first, layers, source, encoding_version, allowance).map(Filter::Classic),
     }
 }
 

@@ -90,6 +90,15 @@ pub fn load(
     Ok(Chain::of_layers(rules, layers))
 }
 
+/// The filter that a header describes, with its items counted and all of its bits unset.
+///
+/// # Errors
+/// [`DecodeError`]; nothing is left behind.
+pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Blocked>, DecodeError> {
+    let (layers, rules) = Header::parse(bytes)?.allocate(allowance)?;
+    Ok(Chain::of_layers(rules, layers))
+}
+
 fn load_bits<U>(bits: &mut BitArray<U>, source: &mut impl Source) -> Result<(), DecodeError>
 where
     U: bytemuck::Zeroable + bytemuck::NoUninit + bytemuck::AnyBitPattern,
@@ -269,9 +278,8 @@ impl StoredLayer {
         if !(0.0..1.0).contains(&rate) {
             return Err(DecodeError::Field("layer error rate"));
         }
-        // Each item set one bit or more, and none more than it has probes.
-        let most = items.saturating_mul(u64::from(lines_per_item * probes));
-        if !(items..=most).contains(&bits_set) || bits_set / 8 > geometry.bytes() {
+        // No more is asked: a filter whose chunks are still to be loaded, or were bad, is saved and loads.
+        if bits_set / 8 > geometry.bytes() {
             return Err(DecodeError::Field("set bits"));
         }
         Ok(Self {
@@ -304,6 +312,11 @@ impl Fields<'_> {
         let (field, rest) = self.0.split_first_chunk().ok_or(DecodeError::Truncated)?;
         self.0 = rest;
         Ok(*field)
+    }
+
+    /// The next byte.
+    pub(super) fn u8(&mut self) -> Result<u8, DecodeError> {
+        self.take().map(u8::from_le_bytes)
     }
 
     /// The next 32-bit integer.

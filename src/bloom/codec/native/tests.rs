@@ -183,9 +183,8 @@ fn each_field_is_refused_outside_of_its_range() {
             Field("capacity"),
         ),
         ("items", layer(0, 8), u64s(&[11, u64::MAX]), Field("items")),
-        ("items", layer(0, 8), u64s(&[1, 9]), Field("set bits")),
+        ("items", layer(0, 8), u64s(&[1, 9]), Field("items")),
         ("items", layer(3, 8), u64s(&[81, u64::MAX]), Field("items")),
-        ("items", layer(3, 8), u64s(&[0]), Field("set bits")),
         (
             "set bits",
             layer(0, 16),
@@ -359,11 +358,12 @@ fn a_piece_of_another_length_is_refused() {
 #[test]
 fn other_versions_are_refused() {
     let mut stream = stored(&four_layers());
-    for encoding in [0, 3, 5, i32::MAX, -4] {
+    for encoding in [5, 300, i32::MAX, -1, -4] {
         let expected = DecodeError::Version(u64::from(encoding.unsigned_abs()));
         let end = super::super::load(&mut stream.clone(), encoding, UNLIMITED).map(|_| ());
         assert_eq!(end, Err(expected));
     }
+
     for version in [0, 2, u64::MAX] {
         stream.values[0] = Value::Unsigned(version);
         assert_eq!(load(&stream).map(|_| ()), Err(DecodeError::Version(version)));

@@ -1,0 +1,417 @@
+//! A filter as a header and chunks: BF.SCANDUMP, BF.LOADCHUNK, and the rewriting of an append-only file.
+//!
+//! The bit arrays of a filter's layers, oldest first and end to end, are cut into chunks of at most
+//! [`CHUNK_BYTES`], none of which spans two layers. A chunk travels with its *iterator*: 1 + the offset of
+//! its end. The header has the iterator 1. What the header looks like depends on the layout, see
+//! [`native`] and [`redisbloom`]; all the rest is the same for both, and RedisBloom's.
+//!
+//! Chunks can be loaded in any order, and a missing chunk is one of zeros. A chunk is loaded whole or not
+//! at all.
+
+use std::borrow::Cow;
+
+use super::super::bits::all_zero;
+use super::super::chain::Allowance;
+use super::super::filter::Filter;
+use super::{DecodeError, native, redisbloom};
+
+/// The most bytes of a chunk that is no header.
+pub const CHUNK_BYTES: usize = 16 << 20;
+/// The iterator of a header.
+pub const HEADER: i64 = 1;
+
+/// A part of a dumped filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk<'a> {
+    /// Loads the chunk, and asks for the next one.
+    pub iterator: i64,
+    /// The header, or bytes of a bit array.
+    pub bytes: Cow<'a, [u8]>,
+}
+
+/// Why a chunk is not loaded. Nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChunkError {
+    /// The chunk starts in none of the filter's layers.
+    NoLayer,
+    /// The chunk goes beyond the end of the layer that it starts in.
+    TooLong {
+        /// Bytes of the layer from the chunk's start on.
+        room: u64,
+    },
+}
+
+/// The chunk after the one with `iterator`; the header for 0, and none after the last one, or for an
+/// iterator that is no place in the filter.
+pub fn dump(filter: &Filter, iterator: i64) -> Option<Chunk<'_>> {
+    if iterator == 0 {
+        return Some(Chunk {
+            iterator: HEADER,
+            bytes: Cow::Owned(header(filter)),
+        });
+    }
+    let place = Place::of(filter, u64::try_from(iterator.checked_sub(1)?).ok()?)?;
+    let rest = array(filter, place.layer).get(usize::try_from(place.offset).ok()?..)?;
+    let bytes = &rest[..rest.len().min(CHUNK_BYTES)];
+    Some(Chunk {
+        iterator: iterator.checked_add_unsigned(bytes.len() as u64)?,
+        bytes: Cow::Borrowed(bytes),
+    })
+}
+
+/// The header, then every chunk that is not all zero: what is needed to load the filter. Layers without a
+/// set bit are not read.
+pub fn chunks(filter: &Filter) -> impl Iterator<Item = Chunk<'_>> {
+    let mut iterator = 0;
+    std::iter::from_fn(move || {
+        while let Some(chunk) = dump_or_skip(filter, iterator) {
+            iterator = chunk.iterator;
+            if !chunk.bytes.is_empty() {
+                return Some(chunk);
+            }
+        }
+        None
+    })
+}
+
+/// As [`dump`], but what is all zero comes without its bytes, an untouched layer at once.
+fn dump_or_skip(filter: &Filter, iterator: i64) -> Option<Chunk<'_>> {
+    let skip_to = |iterator| Chunk {
+        iterator,
+        bytes: Cow::Borrowed(&[]),
+    };
+    if iterator >= HEADER {
+        let place = Place::of(filter, u64::try_from(iterator - HEADER).ok()?)?;
+        if ones(filter, place.layer) == 0 {
+            return Some(skip_to(iterator.checked_add_unsigned(place.room)?));
+        }
+    }
+    let chunk = dump(filter, iterator)?;
+    Some(if all_zero(&chunk.bytes) {
+        skip_to(chunk.iterator)
+    } else {
+        chunk
+    })
+}
+
+/// The filter that a header describes: its items are counted, and all of its bits are unset.
+///
+/// # Errors
+/// [`DecodeError`]; nothing is left behind.
+pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
+    if bytes.starts_with(&native::MAGIC) {
+        native::load_header(bytes, allowance).map(Filter::Blocked)
+    } else {
+        redisbloom::load_header(bytes, allowance).map(Filter::Classic)
+    }
+}
+
+/// Puts a chunk that is no header in its place.
+///
+/// # Errors
+/// [`ChunkError`]; nothing changed.
+pub fn load_chunk(filter: &mut Filter, iterator: i64, bytes: &[u8]) -> Result<(), ChunkError> {
+    let length = i64::try_from(bytes.len()).map_err(|_| ChunkError::NoLayer)?;
+    let start = iterator
+        .checked_sub(HEADER)
+        .and_then(|end| end.checked_sub(length));
+    let start = start.and_then(|start| u64::try_from(start).ok());
+    let place = start
+        .and_then(|start| Place::of(filter, start))
+        .ok_or(ChunkError::NoLayer)?;
+    let too_long = ChunkError::TooLong { room: place.room };
+    match filter {
+        Filter::Blocked(chain) => chain.layers_mut()[place.layer]
+            .bits_mut()
+            .write(place.offset, bytes),
+        Filter::Classic(chain) => chain.layers_mut()[place.layer].write(place.offset, bytes),
+    }
+    .map_err(|_| too_long)
+}
+
+/// An equal filter with memory of its own. Memory that was never written to stays so in the copy.
+///
+/// # Errors
+/// [`DecodeError::OutOfMemory`]; nothing is left behind.
+pub fn copy(filter: &Filter, allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
+    let mut copy = load_header(&header(filter), allowance)?;
+    for chunk in chunks(filter).skip(1) {
+        load_chunk(&mut copy, chunk.iterator, &chunk.bytes).map_err(|_| DecodeError::Field("chunk"))?;
+    }
+    Ok(copy)
+}
+
+/// What a filter was made from and how many items it counts, as the first chunk of a dump.
+pub fn header(filter: &Filter) -> Vec<u8> {
+    match filter {
+        Filter::Blocked(chain) => native::header(chain),
+        Filter::Classic(chain) => redisbloom::header(chain),
+    }
+}
+
+/// A byte of a filter's bit arrays.
+struct Place {
+    layer: usize,
+    /// Bytes of the layer before it.
+    offset: u64,
+    /// Bytes of the layer from it on.
+    room: u64,
+}
+
+impl Place {
+    /// The byte with that offset over all layers, if there is one.
+    fn of(filter: &Filter, mut offset: u64) -> Option<Self> {
+        for (layer, stats) in filter.layer_stats().enumerate() {
+            match stats.bytes().checked_sub(offset) {
+                Some(room) if room > 0 => return Some(Self { layer, offset, room }),
+                _ => offset -= stats.bytes(),
+            }
+        }
+        None
+    }
+}
+
+/// The bit array of a layer.
+fn array(filter: &Filter, layer: usize) -> &[u8] {
+    match filter {
+        Filter::Blocked(chain) => chain.layers()[layer].bits().bytes(),
+        Filter::Classic(chain) => chain.layers()[layer].array(),
+    }
+}
+
+/// Set bits of a layer.
+fn ones(filter: &Filter, layer: usize) -> u64 {
+    match filter {
+        Filter::Blocked(chain) => chain.layers()[layer].bits().ones(),
+        Filter::Classic(chain) => chain.layers()[layer].bits().ones(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::super::chain::UNLIMITED;
+    use super::super::super::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
+    use super::super::stored;
+    use super::super::stream::Memory;
+    use super::*;
+
+    const LAYOUTS: [Layout; 2] = [Layout::Classic, Layout::Blocked { seed: Seed(7) }];
+
+    fn filter(layout: Layout, capacity: u64, items: u32) -> Filter {
+        let spec = Spec {
+            error_rate: ErrorRate::new(0.01).unwrap(),
+            capacity: Capacity::new(capacity).unwrap(),
+            growth: Growth::Growing(Expansion::new(2).unwrap()),
+            layout,
+        };
+        let mut filter = Filter::new(spec, UNLIMITED).unwrap();
+        add(&mut filter, items);
+        filter
+    }
+
+    fn add(filter: &mut Filter, items: u32) {
+        for item in 0..items {
+            filter.add(&item.to_le_bytes(), UNLIMITED).unwrap();
+        }
+    }
+
+    fn save(filter: &Filter) -> Memory {
+        let mut stream = Memory::default();
+        super::super::save(filter, &mut stream);
+        stream
+    }
+
+    /// What a client gets that asks until nothing is left.
+    fn dumped(filter: &Filter) -> Vec<Chunk<'_>> {
+        let first = dump(filter, 0);
+        std::iter::successors(first, |last| dump(filter, last.iterator)).collect()
+    }
+
+    fn loaded<'a>(header: &[u8], chunks: impl IntoIterator<Item = &'a Chunk<'a>>) -> Filter {
+        let mut filter = load_header(header, UNLIMITED).unwrap();
+        for chunk in chunks {
+            load_chunk(&mut filter, chunk.iterator, &chunk.bytes).unwrap();
+        }
+        filter
+    }
+
+    /// Tools that copy filters with SCANDUMP and LOADCHUNK, from or to RedisBloom, would corrupt them.
+    #[test]
+    fn chunks_are_redisbloom_s() {
+        for stored in stored::filters() {
+            let filter = super::super::load(&mut stored.stream.clone(), 4, UNLIMITED).unwrap();
+            let chunks = dumped(&filter);
+            let pairs: Vec<_> = chunks
+                .iter()
+                .map(|chunk| (chunk.iterator, chunk.bytes.to_vec()))
+                .collect();
+            if !stored.chunks.is_empty() {
+                assert_eq!(pairs, stored.chunks, "{}", stored.name);
+            }
+            let copy = loaded(&chunks[0].bytes, &chunks[1..]);
+            assert_eq!(save(&copy), stored.stream, "{}", stored.name);
+            let reversed = loaded(&chunks[0].bytes, chunks[1..].iter().rev());
+            assert_eq!(save(&reversed), stored.stream, "{}", stored.name);
+        }
+    }
+
+    /// A filter copied or rewritten to the append-only file would lose items, in either layout.
+    #[test]
+    fn chunks_give_the_same_filter_back() {
+        for layout in LAYOUTS {
+            for (capacity, items) in [(1, 0), (1, 1), (100, 60), (10, 5000)] {
+                let filter = filter(layout, capacity, items);
+                let chunks = dumped(&filter);
+                assert_eq!(save(&loaded(&chunks[0].bytes, &chunks[1..])), save(&filter));
+                let written: Vec<_> = super::chunks(&filter).collect();
+                assert_eq!(written[0], chunks[0]);
+                assert_eq!(save(&loaded(&written[0].bytes, &written[1..])), save(&filter));
+            }
+        }
+    }
+
+    /// Chunks above 16 MiB would not fit where RedisBloom and its tools expect them.
+    #[test]
+    fn large_layers_are_cut_and_zeros_left_out() {
+        for layout in LAYOUTS {
+            let mut filter = filter(layout, 40_000_000, 0);
+            assert_eq!(chunks(&filter).count(), 1, "an empty filter is its header");
+            filter.add(b"one item", UNLIMITED).unwrap();
+            let all = dumped(&filter);
+            let bytes = filter.layer_stats().next().unwrap().bytes();
+            assert_eq!(all.len() as u64, 1 + bytes.div_ceil(CHUNK_BYTES as u64));
+            let mut end = 1;
+            for (at, chunk) in all.iter().enumerate().skip(1) {
+                end += chunk.bytes.len() as i64;
+                assert_eq!(chunk.iterator, end);
+                assert_eq!(chunk.bytes.len() == CHUNK_BYTES, at + 1 < all.len());
+            }
+            let written: Vec<_> = chunks(&filter).collect();
+            let nonzero = |chunk: &&Chunk<'_>| !all_zero(&chunk.bytes);
+            assert!(written.iter().eq(all.iter().filter(nonzero)));
+            assert!(loaded(&written[0].bytes, &written[1..]).contains(b"one item"));
+        }
+    }
+
+    /// An iterator is any number that a client sends.
+    #[test]
+    fn any_iterator_is_safe() {
+        for layout in LAYOUTS {
+            let filter = filter(layout, 10, 100);
+            let arrays: Vec<u8> = (0..filter.totals().layers)
+                .flat_map(|layer| array(&filter, layer).to_vec())
+                .collect();
+            let end = arrays.len() as i64 + 1;
+            for iterator in 1..end {
+                let chunk = dump(&filter, iterator).unwrap();
+                let range = iterator as usize - 1..chunk.iterator as usize - 1;
+                assert_eq!(chunk.bytes[..], arrays[range]);
+            }
+            for iterator in [
+                end,
+                end + 1,
+                i64::MAX - 1,
+                i64::MAX,
+                -1,
+                -2,
+                i64::MIN,
+                i64::MIN + 1,
+            ] {
+                assert_eq!(dump(&filter, iterator), None, "{iterator}");
+            }
+        }
+    }
+
+    /// Chunks come from clients: in any order, twice, overlapping, beyond the end. Each is put where its
+    /// iterator says, or refused with nothing changed.
+    #[test]
+    fn chunks_are_loaded_whole_or_refused() {
+        for layout in LAYOUTS {
+            let source = filter(layout, 10, 100);
+            let lengths: Vec<_> = source.layer_stats().map(|layer| layer.bytes() as i64).collect();
+            let end: i64 = lengths.iter().sum();
+            let mut target = load_header(&header(&source), UNLIMITED).unwrap();
+            let mut naive = vec![0; end as usize];
+            let places = (-3..end + 3).chain([i64::MIN, i64::MIN + 1, i64::MAX - 300, i64::MAX]);
+            for (turn, start) in places.enumerate() {
+                for length in [0, 1, 7, 8, 64, 100] {
+                    let Some(iterator) = start.checked_add(length).and_then(|end| end.checked_add(1)) else {
+                        continue;
+                    };
+                    let bytes = vec![(turn * 31) as u8; length as usize];
+                    let mut from = start;
+                    let layer = lengths.iter().find(|&&layer| {
+                        let inside = from < layer;
+                        from -= if inside { 0 } else { layer };
+                        inside
+                    });
+                    let expected = match layer {
+                        Some(layer) if start >= 0 && from + length <= *layer => Ok(()),
+                        Some(layer) if start >= 0 => Err(ChunkError::TooLong {
+                            room: (layer - from) as u64,
+                        }),
+                        _ => Err(ChunkError::NoLayer),
+                    };
+                    let result = load_chunk(&mut target, iterator, &bytes);
+                    assert_eq!(result, expected, "{length} bytes to {iterator}");
+                    if result.is_ok() {
+                        naive[start as usize..][..length as usize].copy_from_slice(&bytes);
+                    }
+                }
+            }
+            let arrays: Vec<u8> = (0..lengths.len())
+                .flat_map(|layer| array(&target, layer).to_vec())
+                .collect();
+            assert_eq!(arrays, naive);
+            let set: u32 = naive.iter().map(|byte| byte.count_ones()).sum();
+            assert_eq!(target.totals().bits_set, u64::from(set));
+        }
+    }
+
+    /// A client may add to a filter whose chunks are still to come, and the server may save it then: a file
+    /// that does not load would keep the server from starting.
+    #[test]
+    fn half_loaded_filters_take_items_and_are_saved() {
+        for layout in LAYOUTS {
+            let source = filter(layout, 10, 1000);
+            let chunks = dumped(&source);
+            for count in 1..=chunks.len() {
+                let mut half = loaded(&chunks[0].bytes, &chunks[1..count]);
+                let stream = save(&half);
+                let copy = super::super::load(&mut stream.clone(), 4, UNLIMITED).unwrap();
+                assert_eq!(save(&copy), stream);
+                add(&mut half, 2000);
+                assert!((0..2000u32).all(|item| half.contains(&item.to_le_bytes())));
+                for chunk in &chunks[count..] {
+                    load_chunk(&mut half, chunk.iterator, &chunk.bytes).unwrap();
+                }
+                assert!((0..1000u32).all(|item| half.contains(&item.to_le_bytes())));
+                let stream = save(&half);
+                let copy = super::super::load(&mut stream.clone(), 4, UNLIMITED).unwrap();
+                assert_eq!(save(&copy), stream);
+            }
+        }
+    }
+
+    /// RedisBloom must refuse a blocked filter's header, not misread it: it takes bytes 8 to 11 for the
+    /// number of layers, and wants 20 bytes and 53 for each.
+    #[test]
+    fn blocked_headers_are_none_of_redisbloom_s() {
+        let header = header(&filter(LAYOUTS[1], 10, 100));
+        assert_eq!(header[8..12], [0; 4]);
+        assert_ne!(header.len(), 20);
+        assert!(redisbloom::load_header(&header, UNLIMITED).is_err());
+    }
+
+    proptest! {
+        /// Any bytes that a client sends as a header are answered.
+        #[test]
+        fn headers_of_any_bytes_are_answered(bytes: Vec<u8>, native: bool) {
+            let start: &[u8] = if native { &native::MAGIC } else { &[] };
+            let limit: Allowance<'_> = &|bytes| if bytes < 1 << 24 { Ok(()) } else { Err(1 << 24) };
+            let _ = load_header(&[start, &bytes].concat(), limit);
+        }
+    }
+}

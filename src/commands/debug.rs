@@ -1,0 +1,98 @@
+//! `BF.DEBUG key`
+
+use std::ffi::CStr;
+
+use super::args::Cursor;
+use super::error::CommandError;
+use super::reply::Reply;
+use super::{Call, Command};
+use crate::bloom::filter::{LayerShape, LayerStats};
+use crate::keyspace;
+
+/// A line of figures for the filter, and one for each layer.
+pub struct Debug;
+
+impl Command for Debug {
+    const NAME: &'static CStr = c"bf.debug";
+    const FLAGS: &'static CStr = c"readonly";
+
+    fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
+        let mut cursor = Cursor::new(arguments);
+        let key = cursor.take()?;
+        cursor.finish()?;
+        let key = keyspace::read(ctx, key)?;
+        let filter = key.filter().ok_or(CommandError::NotFound)?;
+        let reply = Reply(ctx);
+        reply.array(1 + filter.totals().layers);
+        reply.bulk(format!("size:{}", filter.items()).as_bytes());
+        filter
+            .layer_stats()
+            .for_each(|layer| reply.bulk(line(&layer).as_bytes()));
+        Ok(())
+    }
+}
+
+fn line(layer: &LayerStats) -> String {
+    let (bytes, bits, set) = (layer.bytes(), layer.bits(), layer.bits_set);
+    let (capacity, size, ratio) = (layer.capacity(), layer.items, short(layer.error_rate()));
+    match layer.shape {
+        LayerShape::Blocked(shape) => {
+            let (lines, probes) = (shape.geometry.lines_per_item, shape.geometry.probes);
+            format!(
+                "layout:blocked bytes:{bytes} bits:{bits} set:{set} lines:{lines} probes:{probes} \
+                 capacity:{capacity} size:{size} ratio:{ratio}"
+            )
+        }
+        LayerShape::Classic { shape, hash_width } => {
+            let hashes = shape.hashes;
+            format!(
+                "bytes:{bytes} bits:{bits} hashes:{hashes} hashwidth:{hash_width} capacity:{capacity} \
+                 size:{size} ratio:{ratio}"
+            )
+        }
+    }
+}
+
+/// A number between 0 and 1 as C's `%g` writes it: six significant digits, without trailing zeros.
+fn short(value: f64) -> String {
+    let scientific = format!("{value:.5e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let trimmed = |text: &str| text.trim_end_matches('0').trim_end_matches('.').to_owned();
+    if (-4..6).contains(&exponent) {
+        let decimals = usize::try_from(5 - exponent).unwrap_or(0);
+        let text = format!("{value:.decimals$}");
+        if text.contains('.') { trimmed(&text) } else { text }
+    } else {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        format!("{}e{sign}{:02}", trimmed(digits), exponent.abs())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scripts that parse RedisBloom's lines would otherwise fail on ours.
+    #[test]
+    fn ratios_are_written_as_c_does() {
+        let written = [
+            (0.005, "0.005"),
+            (5e-8, "5e-08"),
+            (0.02, "0.02"),
+            (0.0001, "0.0001"),
+            (0.00001, "1e-05"),
+            (0.00078125, "0.00078125"),
+            (0.0000390625, "3.90625e-05"),
+            (0.000123456789, "0.000123457"),
+            (0.25, "0.25"),
+            (0.0, "0"),
+            (1.0, "1"),
+            (1e-100, "1e-100"),
+            (0.9999999, "1"),
+        ];
+        for (value, text) in written {
+            assert_eq!(short(value), text, "{value:e}");
+        }
+    }
+}

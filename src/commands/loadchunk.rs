@@ -1,0 +1,57 @@
+//! `BF.LOADCHUNK key iterator data`
+
+use std::ffi::CStr;
+
+use super::args::{Cursor, integer};
+use super::error::CommandError;
+use super::reply::Reply;
+use super::{Call, Command};
+use crate::bloom::codec::DecodeError;
+use crate::bloom::codec::chunks::{self, ChunkError};
+use crate::{keyspace, options};
+
+/// Creates a filter from a header, or puts a chunk into it.
+pub struct LoadChunk;
+
+impl Command for LoadChunk {
+    const NAME: &'static CStr = c"bf.loadchunk";
+    const FLAGS: &'static CStr = c"write deny-oom";
+
+    fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
+        let mut cursor = Cursor::new(arguments);
+        let (name, iterator, data) = (cursor.take()?, cursor.take()?, cursor.take()?.bytes());
+        cursor.finish()?;
+        let iterator = integer(iterator.bytes()).ok_or(CommandError::LoadIterator)?;
+        let mut key = keyspace::write(ctx, name)?;
+        match key.filter() {
+            Some(filter) => chunks::load_chunk(filter, iterator, data)?,
+            None if iterator == chunks::HEADER => {
+                let filter = chunks::load_header(data, &|bytes| options::allows(ctx, bytes))?;
+                key.set(Box::new(filter));
+            }
+            None => return Err(CommandError::NotFound),
+        }
+        ctx.replicate_verbatim();
+        key.changed(c"bf.loadchunk");
+        Reply(ctx).ok();
+        Ok(())
+    }
+}
+
+impl From<DecodeError> for CommandError {
+    fn from(error: DecodeError) -> Self {
+        match error {
+            DecodeError::OutOfMemory { .. } => Self::NoMemoryToCreate,
+            DecodeError::Truncated | DecodeError::Version(_) | DecodeError::Field(_) => Self::BadHeader,
+        }
+    }
+}
+
+impl From<ChunkError> for CommandError {
+    fn from(error: ChunkError) -> Self {
+        match error {
+            ChunkError::NoLayer => Self::ChunkOffset,
+            ChunkError::TooLong { .. } => Self::ChunkLength,
+        }
+    }
+}

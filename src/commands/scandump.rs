@@ -1,0 +1,40 @@
+//! `BF.SCANDUMP key iterator`
+
+use std::ffi::CStr;
+
+use super::args::{Cursor, integer};
+use super::error::CommandError;
+use super::reply::Reply;
+use super::{Call, Command};
+use crate::bloom::codec::chunks;
+use crate::keyspace;
+
+/// The next chunk of a filter, and the iterator that goes with it; 0 and nothing after the last one.
+pub struct ScanDump;
+
+impl Command for ScanDump {
+    const NAME: &'static CStr = c"bf.scandump";
+    const FLAGS: &'static CStr = c"readonly";
+
+    fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
+        let mut cursor = Cursor::new(arguments);
+        let (key, iterator) = (cursor.take()?, cursor.take()?);
+        cursor.finish()?;
+        let iterator = integer(iterator.bytes()).ok_or(CommandError::ScanIterator)?;
+        let key = keyspace::read(ctx, key)?;
+        let filter = key.filter().ok_or(CommandError::NotFound)?;
+        let reply = Reply(ctx);
+        reply.array(2);
+        match chunks::dump(filter, iterator) {
+            Some(chunk) => {
+                reply.integer(chunk.iterator.unsigned_abs());
+                reply.bulk(&chunk.bytes);
+            }
+            None => {
+                reply.integer(0);
+                reply.bulk(b"");
+            }
+        }
+        Ok(())
+    }
+}
