@@ -42,7 +42,7 @@ impl Modulus {
         match self {
             Self::PowerOfTwo { mask } => x & mask,
             Self::Other { divisor, reciprocal } => {
-                let quotient = (u128::from(x) * u128::from(reciprocal) >> 64) as u64;
+                let quotient = ((u128::from(x) * u128::from(reciprocal)) >> 64) as u64;
                 let remainder = x.wrapping_sub(quotient.wrapping_mul(divisor));
                 // Without the correction due, the subtraction wraps to a larger number.
                 remainder.min(remainder.wrapping_sub(divisor))
