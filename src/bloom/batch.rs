@@ -24,6 +24,14 @@ pub trait Layer {
     fn prefetch(&self, hash: ItemHash);
     /// Asks for the memory that [`Self::contains`] reads first.
     fn prefetch_first(&self, hash: ItemHash);
+    /// Whether that memory leaves it open that the layer contains the item. A layout whose items take many
+    /// lines says so, and the rest of its lines is asked for only then.
+    fn may_contain(&self, hash: ItemHash) -> bool {
+        let _ = hash;
+        true
+    }
+    /// Whether [`Self::may_contain`] is worth a pass over a block of items.
+    const STAGED: bool = false;
     /// Whether the item is (probably) in the layer.
     fn contains<K: Kernel>(&self, kernel: K, hash: ItemHash) -> bool;
     /// Puts the item in; counts it and gives true if that changed the layer.
@@ -186,16 +194,25 @@ fn contains_block<K: Kernel, L: Layer>(kernel: K, layers: &[L], hashes: &[ItemHa
     let mut found = 0;
     let all = u64::MAX >> (BLOCK - hashes.len());
     for (age, layer) in layers.iter().rev().enumerate() {
-        let pending = all & !found;
+        let mut pending = all & !found;
         if pending == 0 {
             break;
         }
         for at in ones(pending) {
             // An old layer rarely holds the item, and its first line mostly says so.
-            if age < 2 {
+            if age < 2 && !L::STAGED {
                 layer.prefetch(hashes[at])
             } else {
                 layer.prefetch_first(hashes[at])
+            }
+        }
+        if L::STAGED {
+            for at in ones(pending) {
+                if layer.may_contain(hashes[at]) {
+                    layer.prefetch(hashes[at]);
+                } else {
+                    pending &= !(1 << at);
+                }
             }
         }
         for at in ones(pending) {

@@ -33,6 +33,10 @@ use super::params::{Capacity, ErrorRate, Growth};
 /// `ln² 2` as RedisBloom has it: its sizes depend on where it was cut off.
 const LN_2_SQUARED: f64 = 0.480_453_013_918_201;
 /// `ln 2` as RedisBloom has it.
+#[expect(
+    clippy::approx_constant,
+    reason = "cut off like RedisBloom's, and not the nearest double"
+)]
 const LN_2: f64 = 0.693_147_180_559_945;
 /// What the next layer's rate is to the newest one's.
 const TIGHTENING: f64 = 0.5;
@@ -40,6 +44,9 @@ const TIGHTENING: f64 = 0.5;
 const UNUSED_EXPANSION: u32 = 2;
 /// How far apart, relatively, the logarithms of a rate may be: one libm's last bits differ from another's.
 const LOGARITHM_TOLERANCE: f64 = 1e-12;
+/// The probes that tell most absent items: half of the bits of a full layer are set, so an eighth of them
+/// has more to read.
+const FIRST: usize = 3;
 /// The most probes of an item that are fetched ahead; rates tighter than 1e-4 have more.
 const PREFETCHED: usize = 16;
 
@@ -161,8 +168,8 @@ impl Shape {
         if !(error_rate > 0.0 && error_rate < 1.0) {
             return Err("error rate");
         }
-        let off = per_item / bits_per_item(error_rate) - 1.0;
-        if !(off.abs() <= LOGARITHM_TOLERANCE) {
+        let off = (per_item / bits_per_item(error_rate) - 1.0).abs();
+        if off.is_nan() || off > LOGARITHM_TOLERANCE {
             return Err("bits per item");
         }
         if probes != hashes(per_item) {
@@ -321,11 +328,19 @@ impl batch::Layer for Layer {
 
     #[inline(always)]
     fn prefetch_first(&self, hash: ItemHash) {
-        // Half of the bits of a full layer are set: the second probe is needed every other time.
-        for (word, _) in self.probes(hash).take(2) {
+        for (word, _) in self.probes(hash).take(FIRST) {
             prefetch(&self.bits.units()[word]);
         }
     }
+
+    #[inline(always)]
+    fn may_contain(&self, hash: ItemHash) -> bool {
+        self.probes(hash)
+            .take(FIRST)
+            .all(|(word, mask)| self.bits.units()[word] & mask != 0)
+    }
+
+    const STAGED: bool = true;
 
     #[inline(always)]
     fn contains<K: Kernel>(&self, _: K, hash: ItemHash) -> bool {

@@ -13,9 +13,9 @@ use super::sizing::power;
 /// A Bloom filter: a chain of layers of one layout.
 #[derive(Debug)]
 pub enum Filter {
-    /// Lines of 64 bytes; see [`blocked`](super::blocked).
+    /// Lines of 64 bytes; see [`blocked`].
     Blocked(Chain<Blocked>),
-    /// RedisBloom's bits; see [`classic`](super::classic).
+    /// RedisBloom's bits; see [`classic`].
     Classic(Chain<Classic>),
 }
 
