@@ -72,20 +72,32 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
         bytemuck::cast_slice(&self.units)
     }
 
-    /// Replaces the bytes from `offset` on.
+    /// Sets, from byte `offset` on, the bits that are set in `bytes`; none is ever unset. Places where
+    /// `bytes` are zero are not written to: their pages stay untouched.
     ///
     /// # Errors
     /// [`OutOfRange`] when they do not fit; nothing changed.
-    pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
+    pub fn merge(&mut self, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
         let all: &mut [u8] = bytemuck::cast_slice_mut(&mut self.units);
         let start = usize::try_from(offset).map_err(|_| OutOfRange)?;
         let end = start.checked_add(bytes.len()).ok_or(OutOfRange)?;
         let place = all.get_mut(start..end).ok_or(OutOfRange)?;
-        self.ones = self.ones - count_ones(place) + count_ones(bytes);
-        place.copy_from_slice(bytes);
+        for (place, bytes) in place.chunks_mut(MERGED_AT_ONCE).zip(bytes.chunks(MERGED_AT_ONCE)) {
+            if !all_zero(bytes) {
+                self.ones -= count_ones(place);
+                place
+                    .iter_mut()
+                    .zip(bytes)
+                    .for_each(|(place, byte)| *place |= byte);
+                self.ones += count_ones(place);
+            }
+        }
         Ok(())
     }
 }
+
+/// Bytes that are left untouched together when there is nothing to set in them.
+const MERGED_AT_ONCE: usize = 4096;
 
 /// Bytes that lie beyond the end of a bit array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,15 +154,17 @@ mod tests {
     }
 
     #[test]
-    fn writing_keeps_the_count_and_refuses_what_does_not_fit() -> Result<(), Error> {
+    fn merging_keeps_the_count_and_refuses_what_does_not_fit() -> Result<(), Error> {
         let mut array = BitArray::<u64>::zeroed(2)?;
-        assert_eq!(array.write(3, &[0xff; 9]), Ok(()));
-        assert_eq!(array.ones(), 72);
-        assert_eq!(array.write(4, &[0x01; 3]), Ok(()));
-        assert_eq!(array.ones(), 72 - 24 + 3);
+        assert_eq!(array.merge(3, &[0x0f; 9]), Ok(()));
+        assert_eq!(array.ones(), 36);
+        assert_eq!(array.merge(4, &[0x11; 3]), Ok(()));
+        assert_eq!(array.ones(), 36 + 3);
+        assert_eq!(array.merge(0, &[0; 16]), Ok(()), "merging zeros unsets nothing");
+        assert_eq!(array.ones(), 36 + 3);
         for (offset, length) in [(0, 17), (16, 1), (15, 2), (u64::MAX, 1), (1 << 40, 0)] {
             assert_eq!(
-                array.write(offset, &vec![0xff; length]),
+                array.merge(offset, &vec![0xff; length]),
                 Err(OutOfRange),
                 "{offset} + {length}"
             );

@@ -275,16 +275,16 @@ impl Layer {
         &self.bits.bytes()[..self.shape.bytes as usize]
     }
 
-    /// Replaces the bytes of the bit array from `offset` on.
+    /// Sets, from byte `offset` on, the bits that are set in `bytes`.
     ///
     /// # Errors
     /// [`OutOfRange`] when they do not fit; nothing changed.
-    pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
+    pub(super) fn merge(&mut self, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
         let end = offset.checked_add(bytes.len() as u64).ok_or(OutOfRange)?;
         if end > self.shape.bytes {
             return Err(OutOfRange);
         }
-        self.bits.write(offset, bytes)
+        self.bits.merge(offset, bytes)
     }
 
     /// Takes over the count of a stored layer.

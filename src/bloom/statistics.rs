@@ -214,10 +214,10 @@ fn keeps_its_promise(spec_of: impl Fn(u64) -> Spec, items: u64, filters: u64, pr
 /// Filters and probes in each for a filter of `items` at `rate`.
 fn sample(items: u64, rate: f64) -> (u64, u64) {
     let filters = match items {
-        ..=100 => 3000,
-        ..=1000 => 600,
-        ..=10_000 => 100,
-        ..=102_300 => 40,
+        0..=100 => 3000,
+        101..=1000 => 600,
+        1001..=10_000 => 100,
+        10_001..=102_300 => 40,
         _ => 8,
     };
     let filters = ((filters as f64 * scale().min(4.0)) as u64).max(8);

@@ -106,7 +106,8 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, Dec
     }
 }
 
-/// Puts a chunk that is no header in its place.
+/// Sets the bits of a chunk that is no header in their place. Bits are only ever set, so that an item that
+/// was added while chunks were still to come is not forgotten.
 ///
 /// # Errors
 /// [`ChunkError`]; nothing changed.
@@ -123,8 +124,8 @@ pub fn load_chunk(filter: &mut Filter, iterator: i64, bytes: &[u8]) -> Result<()
     match filter {
         Filter::Blocked(chain) => chain.layers_mut()[place.layer]
             .bits_mut()
-            .write(place.offset, bytes),
-        Filter::Classic(chain) => chain.layers_mut()[place.layer].write(place.offset, bytes),
+            .merge(place.offset, bytes),
+        Filter::Classic(chain) => chain.layers_mut()[place.layer].merge(place.offset, bytes),
     }
     .map_err(|_| too_long)
 }
@@ -340,7 +341,8 @@ mod tests {
                     let Some(iterator) = start.checked_add(length).and_then(|end| end.checked_add(1)) else {
                         continue;
                     };
-                    let bytes = vec![(turn * 31) as u8; length as usize];
+                    // Few bits at a time, so that a bit in a wrong place shows.
+                    let bytes = vec![if turn % 61 == 0 { 1 << (turn % 8) } else { 0 }; length as usize];
                     let mut from = start;
                     let layer = lengths.iter().find(|&&layer| {
                         let inside = from < layer;
@@ -357,7 +359,11 @@ mod tests {
                     let result = load_chunk(&mut target, iterator, &bytes);
                     assert_eq!(result, expected, "{length} bytes to {iterator}");
                     if result.is_ok() {
-                        naive[start as usize..][..length as usize].copy_from_slice(&bytes);
+                        let place = &mut naive[start as usize..][..length as usize];
+                        place
+                            .iter_mut()
+                            .zip(&bytes)
+                            .for_each(|(place, byte)| *place |= byte);
                     }
                 }
             }

@@ -113,7 +113,7 @@ where
             if piece.len() != expected {
                 return Err(DecodeError::Field("piece length"));
             }
-            bits.write(start as u64, piece)
+            bits.merge(start as u64, piece)
                 .map_err(|_| DecodeError::Field("piece length"))
         })??;
     }

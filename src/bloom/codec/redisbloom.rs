@@ -113,7 +113,7 @@ pub fn load(
             let bytes = array.len() as u64;
             let layer = builder.append(Shape { bytes, ..shape }, allowance)?;
             layer
-                .write(0, array)
+                .merge(0, array)
                 .map_err(|_| DecodeError::Field("bit array length"))
         })??;
         builder.count(source.unsigned()?)?;
