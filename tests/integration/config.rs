@@ -1,0 +1,233 @@
+//! The options: as load arguments, and by CONFIG where the server has configurations of modules.
+
+use crate::client::{Client, Reply, array, error, ok};
+use crate::server::{Server, skip};
+
+/// The options with their defaults, but for the seed.
+const DEFAULTS: [(&str, &str); 5] = [
+    ("error-rate", "0.01"),
+    ("initial-size", "100"),
+    ("expansion-factor", "2"),
+    ("layout", "blocked"),
+    ("max-filter-bytes", "0"),
+];
+
+/// Rate, capacity and expansion of a filter that is made by default.
+fn made_by_default(client: &mut Client) -> (f64, i64, Reply) {
+    client.run("DEL new");
+    client.run("BF.ADD new item");
+    let info = client.run("BF.INFO new FULL");
+    (
+        info.field("Error rate").number(),
+        info.field("Capacity").int(),
+        info.field("Expansion rate"),
+    )
+}
+
+fn seed(server: &Server, key: &str) -> String {
+    let mut client = server.client();
+    client.call(&["BF.ADD", key, "item"]);
+    client.call(&["BF.INFO", key, "FULL"]).field("Seed").text()
+}
+
+fn get(client: &mut Client, name: &str) -> String {
+    let reply = client.call(&["CONFIG", "GET", &Server::option(name)]);
+    assert_eq!(reply.elements().len(), 2, "{name}: {reply:?}");
+    reply.elements()[1].text()
+}
+
+/// A configuration file that works with other modules of this kind would be refused, or ignored.
+#[test]
+fn load_arguments_in_every_form_decide_what_a_new_filter_is() {
+    for (line, rate, capacity, expansion) in [
+        ("", 0.01, 100, 2.into()),
+        ("ERROR_RATE 0.02 INITIAL_SIZE 200", 0.02, 200, 2.into()),
+        ("error_rate 0.02 initial_size 200", 0.02, 200, 2.into()),
+        ("bf.error-rate 0.02 EXPANSION 4", 0.02, 100, 4.into()),
+        (
+            "bf-error-rate 0.02 bf-initial-size 200 bf-expansion-factor 4",
+            0.02,
+            200,
+            4.into(),
+        ),
+        ("BF-EXPANSION-FACTOR 1 Bf-Initial-Size 1", 0.01, 1, 1.into()),
+        ("bf-expansion-factor 0", 0.01, 100, Reply::Null),
+        ("bf-error-rate 0.5", 0.25, 100, 2.into()),
+        ("bf-layout CLASSIC bf-error-rate 0.03", 0.03, 100, 2.into()),
+        (
+            "bf-layout blocked bf-max-filter-bytes 1000000 bf-seed 3",
+            0.01,
+            100,
+            2.into(),
+        ),
+    ] {
+        let server = Server::with().module_args(line).start();
+        assert_eq!(
+            made_by_default(&mut server.client()),
+            (rate, capacity, expansion),
+            "{line}"
+        );
+    }
+}
+
+/// The module could only be tried out by restarting a server in use.
+#[test]
+fn loads_into_a_running_server() {
+    let server = Server::with().without_module().start();
+    let mut client = server.client();
+    let path = Server::module().to_str().unwrap();
+    assert_eq!(
+        client.call(&["MODULE", "LOAD", path, "INITIAL_SIZE", "200"]),
+        ok()
+    );
+    assert_eq!(made_by_default(&mut client), (0.01, 200, 2.into()));
+    assert_eq!(client.run("MODULE LIST").elements()[0].field("name").text(), "bf");
+    assert!(server.is_alive());
+}
+
+/// A typing error in the configuration would leave a server running with another one.
+#[test]
+fn bad_load_arguments_stop_the_start_and_say_why() {
+    for (line, words) in [
+        ("bf-error-rate 0", "must be in the range"),
+        ("bf-error-rate 1", "must be in the range"),
+        ("ERROR_RATE 1.5", "must be in the range"),
+        ("bf-initial-size 0", "must be in the range"),
+        ("INITIAL_SIZE 1099511627777", "must be in the range"),
+        ("bf-expansion-factor 32769", "must be in the range"),
+        ("bf-expansion-factor -1", "must be in the range"),
+        (
+            "bf-layout round",
+            "layout must be in the range [blocked, classic]",
+        ),
+        ("bf-no-such-option 1", "unknown load argument 'bf-no-such-option'"),
+        ("0.02 100", "unknown load argument '0.02'"),
+        ("bf-error-rate", "'bf-error-rate' has no value"),
+        ("bf-error-rate many", "error-rate must be in the range (0, 1)"),
+        (
+            "bf-seed 18446744073709551616",
+            "seed must be in the range [0, 18446744073709551615]",
+        ),
+    ] {
+        let log = Server::with().module_args(line).try_start().err();
+        let log = log.unwrap_or_else(|| panic!("the server starts with {line}"));
+        assert!(log.contains(words), "{line}: {log}");
+    }
+}
+
+/// The people who run the server could not see what it does.
+#[test]
+fn config_get_shows_defaults_and_load_arguments() {
+    if !Server::version().at_least(7, 0) {
+        skip!("this server has no configurations of modules");
+    }
+    let server = Server::start();
+    let mut client = server.client();
+    for (name, default) in DEFAULTS {
+        assert_eq!(get(&mut client, name), default, "{name}");
+    }
+    assert_eq!(get(&mut client, "seed"), seed(&server, "key"));
+
+    let server = Server::with()
+        .module_args("ERROR_RATE 0.02 bf-initial-size 200 bf-seed 7")
+        .start();
+    let mut client = server.client();
+    for (name, value) in [
+        ("error-rate", "0.02"),
+        ("initial-size", "200"),
+        ("seed", "7"),
+        ("expansion-factor", "2"),
+    ] {
+        assert_eq!(get(&mut client, name), value, "{name}");
+    }
+}
+
+/// A setting could only be changed by a restart, or would be lost by the next one.
+#[test]
+fn config_set_works_at_once_and_config_rewrite_keeps_it() {
+    if !Server::version().at_least(7, 0) {
+        skip!("this server has no configurations of modules");
+    }
+    let mut server = Server::start();
+    let mut client = server.client();
+    client.run("BF.ADD old item");
+    let old = client.dump("old");
+    let values = [
+        ("error-rate", "0.125"),
+        ("initial-size", "1099511627776"),
+        ("initial-size", "300"),
+        ("expansion-factor", "5"),
+        ("seed", "18446744073709551615"),
+        ("seed", "9"),
+        ("layout", "classic"),
+        ("layout", "blocked"),
+        ("max-filter-bytes", "5000"),
+    ];
+    for (name, value) in values {
+        client.answers(&[(&format!("CONFIG SET {} {value}", Server::option(name)), ok())]);
+        assert_eq!(get(&mut client, name), value, "{name}");
+    }
+    assert_eq!(made_by_default(&mut client), (0.125, 300, 5.into()));
+    assert_eq!(
+        client.dump("old"),
+        old,
+        "a filter in use keeps what it was made with"
+    );
+    let made = client.dump("new");
+    let kept = values.map(|(name, _)| get(&mut client, name));
+    client.answers(&[("CONFIG REWRITE", ok())]);
+    server.restart();
+    let mut client = server.client();
+    assert_eq!(made_by_default(&mut client), (0.125, 300, 5.into()));
+    assert_eq!(client.dump("new"), made);
+    assert_eq!(values.map(|(name, _)| get(&mut client, name)), kept);
+}
+
+/// A bad value would be taken, and the next filter be made with it.
+#[test]
+fn config_set_refuses_what_is_out_of_range() {
+    if !Server::version().at_least(7, 0) {
+        skip!("this server has no configurations of modules");
+    }
+    let server = Server::start();
+    let mut client = server.client();
+    for (name, bad, range) in [
+        ("error-rate", "0", "(0, 1)"),
+        ("error-rate", "1", "(0, 1)"),
+        ("error-rate", "nan", "(0, 1)"),
+        ("error-rate", "many", "(0, 1)"),
+        ("initial-size", "0", "[1, 1099511627776]"),
+        ("initial-size", "1099511627777", "[1, 1099511627776]"),
+        ("expansion-factor", "-1", "[0, 32768]"),
+        ("expansion-factor", "32769", "[0, 32768]"),
+        ("seed", "-1", "[0, 18446744073709551615]"),
+        ("seed", "18446744073709551616", "[0, 18446744073709551615]"),
+        ("layout", "round", "[blocked, classic]"),
+        ("max-filter-bytes", "-1", "[0, 9223372036854775807]"),
+    ] {
+        let before = get(&mut client, name);
+        let option = Server::option(name);
+        let text = format!(
+            "ERR CONFIG SET failed (possibly related to argument '{option}') - {name} must be in the range {range}"
+        );
+        assert_eq!(client.call(&["CONFIG", "SET", &option, bad]), error(&text));
+        assert_eq!(get(&mut client, name), before, "{name} {bad}");
+    }
+}
+
+/// A chosen seed would not make equal filters on two servers, or all servers would share a known one.
+#[test]
+fn the_seed_is_random_unless_it_is_chosen() {
+    let (one, other) = (Server::start(), Server::start());
+    assert_ne!(seed(&one, "key"), seed(&other, "key"));
+    assert_eq!(seed(&one, "key"), seed(&one, "another"));
+    let chosen = Server::with().module_args("bf-seed 12345").start();
+    assert_eq!(seed(&chosen, "key"), "12345");
+    let mut client = chosen.client();
+    client.answers(&[
+        ("BF.INSERT own SEED 6 ITEMS item", array([1])),
+        ("BF.RESERVE reserved 0.01 100", ok()),
+    ]);
+    assert_eq!(client.run("BF.INFO own FULL").field("Seed").text(), "6");
+    assert_eq!(client.run("BF.INFO reserved FULL").field("Seed").text(), "12345");
+}

@@ -1,0 +1,63 @@
+//! A set of filters of every kind, for what must keep all of them.
+
+use crate::client::{Client, Reply};
+
+/// How each is made, and how many items go into it.
+const KINDS: [(&str, &str, usize); 10] = [
+    ("default", "", 60),
+    ("chain", "", 4000),
+    ("empty", "BF.RESERVE empty 0.01 1000", 0),
+    ("reserved", "BF.RESERVE reserved 0.001 1000", 700),
+    ("nonscaling", "BF.RESERVE nonscaling 0.01 200 NONSCALING", 200),
+    ("expansion", "BF.RESERVE expansion 0.05 50 EXPANSION 7", 1500),
+    (
+        "tight",
+        "BF.RESERVE tight 1e-12 500 SEED 18446744073709551615 GROWING",
+        900,
+    ),
+    ("classic", "BF.RESERVE classic 0.01 100 LAYOUT CLASSIC", 3000),
+    (
+        "fixed-classic",
+        "BF.RESERVE fixed-classic 0.001 300 NONSCALING LAYOUT CLASSIC",
+        300,
+    ),
+    ("loose", "BF.RESERVE loose 0.25 10000 SEED 0", 5000),
+];
+
+/// The keys.
+pub fn keys() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().map(|(key, ..)| *key)
+}
+
+/// Makes them.
+pub fn make(client: &mut Client) {
+    for (key, reserve, items) in KINDS {
+        if !reserve.is_empty() {
+            client.run(reserve);
+        }
+        fill(client, key, 0, items);
+    }
+}
+
+/// Adds a range of the numbered items of a key.
+pub fn fill(client: &mut Client, key: &str, from: usize, to: usize) {
+    let items: Vec<_> = (from..to).map(|i| format!("{key}:{i}")).collect();
+    for batch in items.chunks(500) {
+        client.over(&format!("BF.MADD {key}"), batch);
+    }
+}
+
+/// Everything that a client can learn about them: their bits, and what they say.
+pub fn snapshot(client: &mut Client) -> Vec<(&'static str, Reply)> {
+    let probes: Vec<_> = keys()
+        .flat_map(|key| (0..200).map(move |i| format!("{key}:{}", i * 25)))
+        .collect();
+    let mut replies = Vec::new();
+    for key in keys() {
+        replies.push((key, client.dump(key)));
+        replies.push((key, client.call(&["DEBUG", "DIGEST-VALUE", key])));
+        replies.push((key, client.call(&["BF.INFO", key, "FULL"])));
+        replies.push((key, client.over(&format!("BF.MEXISTS {key}"), &probes)));
+    }
+    replies
+}

@@ -1,0 +1,190 @@
+//! BF.INFO.
+
+use crate::client::{Reply, WRONG_TYPE, arity, error, ok};
+use crate::filters;
+use crate::server::Server;
+
+const FIELDS: [&str; 5] = [
+    "Capacity",
+    "Size",
+    "Number of filters",
+    "Number of items inserted",
+    "Expansion rate",
+];
+
+/// Typed clients, which refuse a field that they do not know or find in another place, would fail.
+#[test]
+fn says_exactly_five_things() {
+    let server = Server::start();
+    let (mut client, mut client3) = (server.client(), server.client3());
+    client.answers(&[
+        ("BF.RESERVE key 1e-9 100 EXPANSION 3 SEED 1", ok()),
+        ("BF.RESERVE fixed 0.01 700 NONSCALING", ok()),
+    ]);
+    filters::fill(&mut client, "key", 0, 150);
+    for (key, capacity, layers, items, expansion) in
+        [("key", 400, 2, 150, 3.into()), ("fixed", 700, 1, 0, Reply::Null)]
+    {
+        let Reply::Array(flat) = client.call(&["BF.INFO", key]) else {
+            panic!("no array in RESP2")
+        };
+        let map = client3.call(&["BF.INFO", key]);
+        assert!(matches!(map, Reply::Map(_)), "no map in RESP3: {map:?}");
+        assert_eq!(Reply::Array(flat.clone()).fields(), map.fields());
+        let size = flat[3].int();
+        let expected = [
+            capacity.into(),
+            size.into(),
+            layers.into(),
+            items.into(),
+            expansion,
+        ];
+        let expected: Vec<_> = FIELDS
+            .iter()
+            .map(|name| (*name).to_owned())
+            .zip(expected)
+            .collect();
+        assert_eq!(map.fields(), expected);
+        assert!(size > 0);
+    }
+}
+
+/// A client that asks for one figure would get another, or another form.
+#[test]
+fn says_one_thing_when_asked_for_it() {
+    let server = Server::start();
+    let (mut client, mut client3) = (server.client(), server.client3());
+    client.run("BF.RESERVE key 0.01 100 NONSCALING");
+    client.run("BF.ADD key item");
+    let all = client3.run("BF.INFO key");
+    for (option, field) in ["CAPACITY", "SIZE", "FILTERS", "ITEMS", "EXPANSION"]
+        .into_iter()
+        .zip(FIELDS)
+    {
+        let value = all.field(field);
+        for option in [option.to_owned(), option.to_lowercase()] {
+            let line = format!("BF.INFO key {option}");
+            assert_eq!(client.run(&line), Reply::Array(vec![value.clone()]), "{line}");
+            assert_eq!(
+                client3.run(&line).fields(),
+                [(field.to_owned(), value.clone())],
+                "{line}"
+            );
+        }
+    }
+}
+
+/// A wrong question would get an answer to another one.
+#[test]
+fn mistakes_are_errors() {
+    let server = Server::start();
+    let mut client = server.client();
+    let (arity, invalid) = (arity("bf.info"), "Invalid information value");
+    client.run("BF.ADD key item");
+    client.run("SET text value");
+    client.refuses(
+        "key",
+        &[
+            ("BF.INFO", &arity),
+            ("BF.INFO key SIZE ITEMS", &arity),
+            ("BF.INFO key BYTES", invalid),
+            ("BF.INFO key CAP", invalid),
+            ("BF.INFO key ''", invalid),
+        ],
+    );
+    client.refuses(
+        "text",
+        &[("BF.INFO text", WRONG_TYPE), ("BF.INFO text SIZE", WRONG_TYPE)],
+    );
+    client.refuses(
+        "missing",
+        &[
+            ("BF.INFO missing", "ERR not found"),
+            ("BF.INFO missing SIZE", "ERR not found"),
+            ("BF.INFO missing FULL", "ERR not found"),
+        ],
+    );
+    assert_eq!(server.client3().run("BF.INFO missing"), error("ERR not found"));
+}
+
+/// Who runs the server could not see whether a filter keeps its promise, nor what its layers cost.
+#[test]
+fn full_explains_the_filter() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.run("BF.RESERVE key 0.001 100 EXPANSION 2 SEED 18446744073709551615");
+    filters::fill(&mut client, "key", 0, 250);
+    let short = client.run("BF.INFO key").fields();
+    let full = client.run("BF.INFO key FULL");
+    let names: Vec<_> = full.fields().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(full.fields()[..5], short);
+    assert_eq!(
+        names[5..],
+        [
+            "Error rate",
+            "Layout",
+            "Seed",
+            "Bits set",
+            "Fill ratio",
+            "Estimated error rate",
+            "Layers"
+        ]
+    );
+    assert_eq!(full.field("Error rate").number(), 0.001);
+    assert_eq!(full.field("Layout").text(), "blocked");
+    assert_eq!(full.field("Seed").text(), "18446744073709551615");
+
+    let layers = full.field("Layers");
+    let sum = |field| {
+        layers
+            .elements()
+            .iter()
+            .map(|layer| layer.field(field).int())
+            .sum::<i64>()
+    };
+    assert_eq!(layers.elements().len(), 2);
+    assert_eq!(sum("Capacity"), full.field("Capacity").int());
+    assert_eq!(sum("Items"), full.field("Number of items inserted").int());
+    assert_eq!(sum("Bits set"), full.field("Bits set").int());
+    let fill = full.field("Bits set").number() / (8.0 * sum("Bytes") as f64);
+    assert!(
+        (full.field("Fill ratio").number() / fill - 1.0).abs() < 1e-3,
+        "{full:?}"
+    );
+    assert!(sum("Bytes") < full.field("Size").int(), "{full:?}");
+    let estimate = full.field("Estimated error rate").number();
+    assert!(estimate > 0.0 && estimate < 0.001, "{full:?}");
+    for layer in layers.elements() {
+        assert_eq!(layer.field("Layout").text(), "blocked");
+        assert_eq!(
+            layer.field("Bytes").int() % (64 * layer.field("Lines").int()),
+            0,
+            "{layer:?}"
+        );
+        assert!((2..=8).contains(&layer.field("Probes").int()), "{layer:?}");
+        assert!(
+            (0.0..0.001).contains(&layer.field("Error rate").number()),
+            "{layer:?}"
+        );
+    }
+    let full3 = server.client3().run("BF.INFO key FULL");
+    assert!(
+        matches!(full3.field("Layers").elements()[0], Reply::Map(_)),
+        "{full3:?}"
+    );
+    assert!(matches!(full3.field("Error rate"), Reply::Double(_)), "{full3:?}");
+    assert_eq!(full3.field("Bits set"), full.field("Bits set"));
+}
+
+/// The server would count a large filter as nothing, and evict everything else first.
+#[test]
+fn the_server_knows_the_size_too() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.run("BF.RESERVE key 0.01 100000");
+    let (size, used) = (client.info("key", "Size"), client.run("MEMORY USAGE key").int());
+    assert!(
+        size > 100_000 && (size..size + 1000).contains(&used),
+        "size {size}, memory usage {used}"
+    );
+}

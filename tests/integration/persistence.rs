@@ -1,0 +1,222 @@
+//! What is stored comes back bit for bit, and what was not stored by the module is refused.
+
+use std::fs;
+
+use crate::client::{Client, array, error, ok};
+use crate::filters;
+use crate::server::{Server, until};
+
+const BAD_FORMAT: &str = "ERR Bad data format";
+
+/// A restart, a crash or an upgrade of the server would lose items, or bring them back altered.
+#[track_caller]
+fn survives(server: &mut Server, loss: fn(&mut Server)) {
+    filters::make(&mut server.client());
+    let before = filters::snapshot(&mut server.client());
+    loss(server);
+    let mut client = server.client();
+    assert_eq!(filters::snapshot(&mut client), before);
+    client.answers(&[("BF.ADD tight one-more", 1.into())]);
+}
+
+/// Every filter would be gone after a planned restart.
+#[test]
+fn a_save_and_a_restart() {
+    survives(&mut Server::start(), |server| {
+        server.client().answers(&[("SAVE", ok())]);
+        server.restart();
+    });
+}
+
+/// A crash would lose what the last background save had stored.
+#[test]
+fn a_background_save_and_a_crash() {
+    survives(&mut Server::start(), |server| {
+        let mut client = server.client();
+        client.run("BGSAVE");
+        until("the save ends", || {
+            client.stat("persistence", "rdb_bgsave_in_progress") == "0"
+        });
+        assert_eq!(client.stat("persistence", "rdb_last_bgsave_status"), "ok");
+        server.kill9();
+        server.revive();
+    });
+}
+
+/// A crash would lose items whose adding was already confirmed.
+#[test]
+fn an_append_only_file_and_a_crash() {
+    survives(&mut Server::with().append_only().start(), |server| {
+        server.kill9();
+        server.revive();
+    });
+}
+
+/// Compacting the append-only file would lose filters.
+#[test]
+fn a_rewritten_append_only_file() {
+    for preamble in ["yes", "no"] {
+        let setup = Server::with()
+            .append_only()
+            .config("aof-use-rdb-preamble", preamble);
+        survives(&mut setup.start(), |server| {
+            let mut client = server.client();
+            client.run("BGREWRITEAOF");
+            until("the rewrite ends", || {
+                client.stat("persistence", "aof_rewrite_in_progress") == "0"
+                    && client.stat("persistence", "aof_rewrite_scheduled") == "0"
+            });
+            assert_eq!(client.stat("persistence", "aof_last_bgrewrite_status"), "ok");
+            server.kill9();
+            server.revive();
+        });
+    }
+}
+
+/// Moving or copying a key, as MIGRATE and cluster resharding do, would alter the filter.
+#[test]
+fn dump_and_restore() {
+    let (here, there) = (Server::start(), Server::start());
+    let (mut client, mut other) = (here.client(), there.client());
+    filters::make(&mut client);
+    for key in filters::keys() {
+        let payload = client.dump(key);
+        let restore = |client: &mut Client, name: &str, replace: &[&[u8]]| {
+            client.call(&[&[b"RESTORE", name.as_bytes(), b"0", payload.bytes()], replace].concat())
+        };
+        assert_eq!(restore(&mut client, "copy", &[b"REPLACE"]), ok());
+        assert_eq!(client.dump("copy"), payload, "{key}");
+        assert_eq!(
+            restore(&mut client, "copy", &[]),
+            error("BUSYKEY Target key name already exists.")
+        );
+        assert_eq!(client.run("DEL copy"), 1.into());
+        assert_eq!(client.call(&["COPY", key, "copy"]), 1.into());
+        assert_eq!(client.dump("copy"), payload, "{key}");
+        assert_eq!(restore(&mut other, key, &[]), ok());
+        assert_eq!(other.dump(key), payload, "{key}");
+    }
+    let snapshot = filters::snapshot(&mut client);
+    assert_eq!(filters::snapshot(&mut other), snapshot);
+    for client in [&mut client, &mut other] {
+        filters::fill(client, "chain", 4000, 9000);
+    }
+    assert_eq!(client.dump("chain"), other.dump("chain"), "the two grow alike");
+}
+
+/// A filter made for the years to come would fill the disk with zeros, and take minutes to save and load.
+#[test]
+fn a_fresh_huge_filter_is_a_small_file() {
+    let mut server = Server::start();
+    let mut client = server.client();
+    client.answers(&[
+        ("BF.RESERVE key 0.01 1000000000", ok()),
+        ("BF.ADD key item", 1.into()),
+        ("SAVE", ok()),
+    ]);
+    let info = client.run("BF.INFO key FULL");
+    let payload = client.dump("key");
+    let stored = fs::metadata(server.dir().join("dump.rdb")).unwrap().len();
+    assert!(stored < 100_000, "{stored} bytes in the file");
+    server.restart();
+    let mut client = server.client();
+    assert_eq!(client.run("BF.INFO key FULL"), info);
+    assert_eq!(client.dump("key"), payload);
+    client.answers(&[("BF.MADD key item other", array([0, 1]))]);
+    assert!(
+        server.resident() < 50_000_000,
+        "{} bytes are resident after the load",
+        server.resident()
+    );
+}
+
+/// A damaged or forged payload would crash the server, or leave a filter that crashes it later.
+#[test]
+fn payloads_that_the_module_did_not_make() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.run("BF.RESERVE small 0.01 4 EXPANSION 1 SEED 1");
+    filters::fill(&mut client, "small", 0, 10);
+    client.run("BF.RESERVE fixed 0.2 20 NONSCALING");
+    client.run("BF.RESERVE old 0.1 4 EXPANSION 1 LAYOUT CLASSIC");
+    filters::fill(&mut client, "old", 0, 10);
+    filters::make(&mut client);
+    let intact = filters::snapshot(&mut client);
+    for key in ["small", "fixed", "old"] {
+        let payload = client.dump(key);
+        let (body, footer) = payload.bytes().split_at(payload.bytes().len() - 10);
+        let mut try_body = |body: &[u8]| restore_forged(&mut client, body, &footer[..2]);
+        assert!(try_body(body), "the forger is no good");
+        for length in 0..body.len() {
+            assert!(
+                !try_body(&body[..length]),
+                "{key} is taken after {length} of {} bytes",
+                body.len()
+            );
+        }
+        // Byte 0 tells the server the kind of value: the others are not the module's.
+        for at in 1..body.len() {
+            for byte in [0, 1, 0x7f, 0x80, 0x81, 0xff] {
+                try_body(&[&body[..at], &[byte], &body[at + 1..]].concat());
+                try_body(&[&body[..at], &[byte], &body[at..]].concat());
+            }
+            try_body(&[&body[..at], &body[at + 1..]].concat());
+        }
+    }
+    assert_eq!(filters::snapshot(&mut client), intact);
+    assert!(server.is_alive());
+}
+
+/// Restores a body under a right checksum. When it is taken, the filter must be sound.
+fn restore_forged(client: &mut Client, body: &[u8], version: &[u8]) -> bool {
+    let payload = [body, version].concat();
+    let payload = [&payload[..], &crc64(&payload).to_le_bytes()].concat();
+    let reply = client.call(&[&b"RESTORE"[..], b"forged", b"0", &payload, b"REPLACE"]);
+    let taken = reply == ok();
+    if taken {
+        let stored = client.dump("forged");
+        let again = client.call(&[&b"RESTORE"[..], b"again", b"0", stored.bytes(), b"REPLACE"]);
+        assert_eq!(
+            again,
+            ok(),
+            "a filter that was taken cannot be moved: {:?}",
+            body.escape_ascii()
+        );
+        assert_eq!(client.dump("again"), stored);
+        assert!(client.run("BF.INFO forged FULL").fields().len() > 5);
+        let items: Vec<_> = (0..20).map(|i| i.to_string()).collect();
+        let added = client.over("BF.MADD forged", &items).elements().len();
+        let found = client.over("BF.MEXISTS forged", &items);
+        let lost = found
+            .elements()
+            .iter()
+            .take(added - 1)
+            .filter(|&found| *found == 0.into())
+            .count();
+        assert_eq!(
+            lost,
+            0,
+            "a filter that was taken loses items: {:?}",
+            body.escape_ascii()
+        );
+    } else {
+        assert_eq!(reply, error(BAD_FORMAT), "{:?}", body.escape_ascii());
+    }
+    assert_eq!(client.run("DEL forged again"), if taken { 2 } else { 0 }.into());
+    taken
+}
+
+/// The checksum of DUMP payloads: CRC-64 with Jones' polynomial, reflected.
+fn crc64(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |crc, byte| {
+        (0..8).fold(crc ^ u64::from(*byte), |crc, _| {
+            (crc >> 1) ^ if crc & 1 == 1 { 0x95ac_9329_ac4b_c9b5 } else { 0 }
+        })
+    })
+}
+
+/// The tests of forged payloads would only test the server's checksum.
+#[test]
+fn the_checksum_is_the_servers() {
+    assert_eq!(crc64(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
+}

@@ -1,0 +1,336 @@
+//! What travels to replicas, to the append-only file and to those who watch a key: what changed, and no more.
+
+use std::fs::{self, File};
+use std::io::BufReader;
+
+use crate::client::{Reply, array, error, ok};
+use crate::filters;
+use crate::server::{Server, until};
+
+/// Settings that nobody has by chance.
+const UNUSUAL: &str = "bf-error-rate 0.0123456789 bf-initial-size 50 bf-expansion-factor 3 bf-seed 77";
+
+/// Commands on one key, in this order, and the event of those that change it.
+const CHANGES: [(&str, Option<&str>); 15] = [
+    ("BF.EXISTS key a", None),
+    ("BF.INSERT key NOCREATE ITEMS a", None),
+    ("BF.RESERVE key 2 100", None),
+    ("BF.RESERVE key 1e-9 100 SEED 1", Some("bf.reserve")),
+    ("BF.RESERVE key 1e-9 100", None),
+    ("BF.ADD key a", Some("bf.add")),
+    ("BF.ADD key a", None),
+    ("BF.MADD key a b c", Some("bf.add")),
+    ("BF.MADD key a b c", None),
+    ("BF.INSERT key ITEMS a d", Some("bf.insert")),
+    ("BF.INSERT key ITEMS a d", None),
+    ("BF.EXISTS key a", None),
+    ("BF.MEXISTS key a x", None),
+    ("BF.INFO key FULL", None),
+    ("BF.CARD key", None),
+];
+
+/// The commands of the module in the append-only file.
+fn propagated(server: &Server) -> Vec<Vec<String>> {
+    let dir = server.dir();
+    let files = fs::read_dir(dir.join("appendonlydir"))
+        .or_else(|_| fs::read_dir(dir))
+        .unwrap();
+    let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    files.retain(|path| {
+        let name = path.to_string_lossy();
+        name.ends_with(".incr.aof") || name.ends_with("/appendonly.aof")
+    });
+    assert_eq!(files.len(), 1, "{files:?}");
+    let mut stream = BufReader::new(File::open(&files[0]).unwrap());
+    let commands = std::iter::from_fn(|| Reply::read(&mut stream).unwrap());
+    let words = commands.map(|command| command.elements().iter().map(Reply::text).collect::<Vec<_>>());
+    words
+        .filter(|command| command[0].to_uppercase().starts_with("BF."))
+        .collect()
+}
+
+/// The items that propagated commands add to filters, with their keys.
+fn added(commands: &[Vec<String>]) -> Vec<(&str, &str)> {
+    let mut added = Vec::new();
+    for command in commands {
+        let items = match &*command[0] {
+            "BF.ADD" | "BF.MADD" => 2,
+            "BF.INSERT" => command.iter().position(|word| word == "ITEMS").unwrap() + 1,
+            _ => continue,
+        };
+        added.extend(command[items..].iter().map(|item| (&*command[1], &**item)));
+    }
+    added
+}
+
+/// Waits until the replica has everything that the primary has.
+fn in_step(primary: &Server, replica: &Server) {
+    let offset = |server: &Server| server.client().stat("replication", "master_repl_offset");
+    until("the replica follows", || {
+        replica.client().stat("replication", "master_link_status") == "up"
+            && offset(primary) == offset(replica)
+    });
+}
+
+/// A replica with another configuration, or a later start, would make another filter out of the same adds.
+#[test]
+fn a_creation_says_everything_that_the_configuration_decided() {
+    let server = Server::with().module_args(UNUSUAL).append_only().start();
+    let mut client = server.client();
+    client.run("BF.ADD added item");
+    client.run("BF.INSERT inserted CAPACITY 70 ITEMS item");
+    client.run("BF.INSERT fixed EXPANSION 0 ERROR 0.5 ITEMS item");
+    client.run("BF.RESERVE classic 0.1 90 LAYOUT CLASSIC");
+    client.run("BF.RESERVE reserved 0.1 90 SEED 5");
+    let commands = propagated(&server);
+    let created: Vec<_> = commands
+        .iter()
+        .filter(|command| command[0] == "BF.RESERVE")
+        .collect();
+    for (command, (key, rate, capacity, options)) in created.iter().zip([
+        (
+            "added",
+            0.0123456789,
+            "50",
+            "EXPANSION 3 GROWING LAYOUT BLOCKED SEED 77",
+        ),
+        (
+            "inserted",
+            0.0123456789,
+            "70",
+            "EXPANSION 3 LAYOUT BLOCKED SEED 77",
+        ),
+        ("fixed", 0.25, "50", "NONSCALING LAYOUT BLOCKED SEED 77"),
+        ("classic", 0.1, "90", "EXPANSION 3 LAYOUT CLASSIC"),
+        ("reserved", 0.1, "90", "EXPANSION 3 LAYOUT BLOCKED SEED 5"),
+    ]) {
+        assert_eq!((&*command[1], &*command[3]), (key, capacity));
+        assert_eq!(command[2].parse(), Ok(rate), "to the last bit");
+        assert_eq!(command[4..].join(" "), options, "{command:?}");
+    }
+    assert_eq!(created.len(), 5);
+    assert_eq!(
+        added(&commands),
+        [("added", "item"), ("inserted", "item"), ("fixed", "item")]
+    );
+}
+
+/// A stream that repeats itself, which is what filters are for, would fill the disk and the replicas' links.
+#[test]
+fn only_what_changed_is_propagated() {
+    let server = Server::with().append_only().start();
+    let mut client = server.client();
+    client.answers(&[
+        ("SET text value", ok()),
+        ("BF.RESERVE key 1e-9 6 NONSCALING SEED 1", ok()),
+        ("BF.MADD key a b a", array([1, 1, 0])),
+        ("BF.MADD key b c a d", array([0, 1, 0, 1])),
+        ("BF.INSERT key ITEMS d e b", array([0, 1, 0])),
+    ]);
+    let commands = propagated(&server);
+    assert_eq!(
+        added(&commands),
+        ["a", "b", "c", "d", "e"].map(|item| ("key", item))
+    );
+
+    let dirty = client.stat("persistence", "rdb_changes_since_last_save");
+    for line in [
+        "BF.ADD key a",
+        "BF.MADD key a b c",
+        "BF.INSERT key ITEMS e d",
+        "BF.INSERT key CAPACITY 5000 ITEMS a",
+        "BF.EXISTS key x",
+        "BF.MEXISTS key a x",
+        "BF.CARD key",
+        "BF.INFO key FULL",
+        "BF.RESERVE key 0.01 100",
+        "BF.RESERVE new 2 100",
+        "BF.INSERT new NOCREATE ITEMS a",
+        "BF.ADD text a",
+    ] {
+        client.run(line);
+        assert_eq!(
+            client.stat("persistence", "rdb_changes_since_last_save"),
+            dirty,
+            "{line}"
+        );
+    }
+    assert_eq!(propagated(&server), commands);
+
+    let full = error("ERR non scaling filter is full");
+    client.answers(&[
+        (
+            "BF.MADD key a f g h",
+            Reply::Array(vec![0.into(), 1.into(), full.clone()]),
+        ),
+        ("BF.ADD key g", full.clone()),
+        ("BF.MADD key a g", Reply::Array(vec![0.into(), full])),
+    ]);
+    assert_eq!(added(&propagated(&server)[commands.len()..]), [("key", "f")]);
+}
+
+/// A replica would answer differently after a failover: false negatives included.
+#[test]
+fn replicas_are_bit_identical() {
+    let primary = Server::with().module_args(UNUSUAL).start();
+    let other = || Server::with().module_args("bf-initial-size 999 bf-seed 5 bf-max-filter-bytes 300");
+    let early = other().replica_of(&primary).start();
+    in_step(&primary, &early);
+    let mut client = primary.client();
+    filters::make(&mut client);
+    client.answers(&[
+        (
+            "EVAL return{redis.call('BF.ADD',KEYS[1],'a'),redis.call('BF.ADD',KEYS[1],'a')} 1 script",
+            array([1, 0]),
+        ),
+        ("MULTI", ok()),
+        ("BF.MADD multi a b", Reply::Simple("QUEUED".into())),
+        ("BF.ADD multi a", Reply::Simple("QUEUED".into())),
+        ("EXEC", Reply::Array(vec![array([1, 1]), 0.into()])),
+    ]);
+    let late = other().replica_of(&primary).start();
+    filters::fill(&mut client, "chain", 4000, 6000);
+    let snapshot = filters::snapshot(&mut client);
+    for replica in [&early, &late] {
+        in_step(&primary, replica);
+        let mut replica = replica.client();
+        assert_eq!(filters::snapshot(&mut replica), snapshot);
+        for key in ["script", "multi"] {
+            assert_eq!(replica.dump(key), client.dump(key), "{key}");
+        }
+    }
+}
+
+/// Tools that compare a replica with its primary would find differences where none are, or none at all.
+#[test]
+fn digests_tell_filters_apart() {
+    let server = Server::start();
+    let mut client = server.client();
+    let digests: Vec<_> = [
+        "SEED 1",
+        "SEED 1",
+        "SEED 2",
+        "SEED 1 EXPANSION 3",
+        "SEED 1 GROWING",
+    ]
+    .iter()
+    .enumerate()
+    .map(|(key, options)| {
+        let key = key.to_string();
+        client.run(&format!("BF.RESERVE {key} 0.01 100 {options}"));
+        client.run(&format!("BF.MADD {key} a b"));
+        client.call(&["DEBUG", "DIGEST-VALUE", &key])
+    })
+    .collect();
+    assert_eq!(digests[0], digests[1]);
+    for (at, digest) in digests.iter().enumerate().skip(1) {
+        assert_eq!(
+            digests[at + 1..].iter().filter(|&other| other == digest).count(),
+            0,
+            "{digests:?}"
+        );
+    }
+    client.run("BF.ADD 0 c");
+    assert_ne!(client.run("DEBUG DIGEST-VALUE 0"), digests[0]);
+}
+
+/// A replica would refuse the questions it is there for, or take writes that its primary does not know.
+#[test]
+fn replicas_answer_and_take_no_writes() {
+    let primary = Server::start();
+    let replica = Server::with().replica_of(&primary).start();
+    primary.client().answers(&[("BF.ADD key item", 1.into())]);
+    in_step(&primary, &replica);
+    let read_only = "READONLY You can't write against a read only replica.";
+    let mut client = replica.client();
+    client.answers(&[
+        ("BF.EXISTS key item", 1.into()),
+        ("BF.MEXISTS key item other", array([1, 0])),
+        ("BF.CARD key", 1.into()),
+    ]);
+    assert_eq!(client.info("key", "Capacity"), 100);
+    client.refuses(
+        "key",
+        &[
+            ("BF.RESERVE other 0.01 100", read_only),
+            ("BF.ADD key item", read_only),
+            ("BF.MADD key other", read_only),
+            ("BF.INSERT key ITEMS other", read_only),
+        ],
+    );
+}
+
+/// A limit that is lower on the replica, or was lowered before a restart, would lose filters.
+#[test]
+fn limits_are_for_clients_only() {
+    let mut server = Server::with().append_only().start();
+    filters::make(&mut server.client());
+    let snapshot = filters::snapshot(&mut server.client());
+    server.kill9();
+    for (setup, source) in [
+        (Server::with().append_only(), "append-only"),
+        (Server::with(), "RDB"),
+    ] {
+        let lowered = setup
+            .module_args("bf-max-filter-bytes 300")
+            .dir(server.dir())
+            .start();
+        assert_eq!(
+            filters::snapshot(&mut lowered.client()),
+            snapshot,
+            "from the {source} file"
+        );
+        lowered.client().answers(&[("SAVE", ok())]);
+    }
+}
+
+/// Programs that act when a filter changes would miss it, or be woken for nothing.
+#[test]
+fn events_tell_of_changes_only() {
+    let server = Server::with().config("notify-keyspace-events", "KEAd").start();
+    let (mut client, mut listener) = (server.client(), server.client());
+    listener.run("PSUBSCRIBE __keyevent@0__:bf.*");
+    for (line, event) in CHANGES {
+        client.run(line);
+        client.run("PUBLISH __keyevent@0__:bf.end end");
+        let mut heard = Vec::new();
+        loop {
+            let message = listener.receive().unwrap();
+            let [channel, key] = [2, 3].map(|at| message.elements()[at].text());
+            let name = channel.trim_start_matches("__keyevent@0__:").to_owned();
+            if name == "bf.end" {
+                break;
+            }
+            heard.push((name, key));
+        }
+        let expected: Vec<_> = event
+            .map(|name| (name.to_owned(), "key".to_owned()))
+            .into_iter()
+            .collect();
+        assert_eq!(heard, expected, "{line}");
+    }
+}
+
+/// What a transaction or a caching client does when `line` runs between its read of `key` and its use of it.
+fn notices(server: &Server, line: &str) -> (bool, bool) {
+    let (mut client, mut watcher, mut cache) = (server.client(), server.client(), server.client3());
+    watcher.answers(&[("WATCH key", ok()), ("MULTI", ok())]);
+    cache.answers(&[("CLIENT TRACKING ON", ok())]);
+    cache.run("BF.CARD key");
+    client.run(line);
+    watcher.run("PING");
+    let broken = watcher.run("EXEC") == Reply::Null;
+    let invalidated = matches!(cache.run("PING"), Reply::Push(_));
+    (broken, invalidated)
+}
+
+/// Transactions would fail for nothing, or miss a change; clients would cache what is no longer true.
+#[test]
+fn watch_and_client_caching_see_changes_only() {
+    let server = Server::start();
+    for (line, event) in CHANGES {
+        let changes = event.is_some();
+        assert_eq!(notices(&server, line), (changes, changes), "{line}");
+    }
+    server.client().answers(&[("BF.CARD key", 4.into())]);
+}

@@ -1,0 +1,381 @@
+//! BF.RESERVE.
+
+use crate::client::{Client, Reply, WRONG_TYPE, arity, error, ok};
+use crate::server::{Server, until};
+
+const BAD_RATE: &str = "ERR bad error rate";
+const RATE_RANGE: &str = "ERR error rate must be in the range (0.000000, 1.000000)";
+const BAD_CAPACITY: &str = "ERR bad capacity";
+const CAPACITY_RANGE: &str = "ERR capacity must be in the range [1, 1099511627776]";
+const BAD_EXPANSION: &str = "ERR bad expansion";
+const EXPANSION_RANGE: &str = "ERR expansion must be in the range [0, 32768]";
+const NONSCALING: &str = "Nonscaling filters cannot expand";
+const EXCLUDE: &str = "ERR NONSCALING and GROWING exclude each other";
+const MEMORY: &str = "ERR Insufficient memory to create filter";
+const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
+/// Nobody could make a filter of the size that they need.
+#[test]
+fn makes_an_empty_filter_of_the_wanted_size() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.answers(&[
+        ("BF.RESERVE key 0.001 5000", ok()),
+        ("TYPE key", Reply::Simple("MBbloom--".into())),
+        ("BF.CARD key", 0.into()),
+        ("BF.EXISTS key item", 0.into()),
+    ]);
+    assert_eq!(client.info("key", "Capacity"), 5000);
+    assert_eq!(client.info("key", "Number of filters"), 1);
+    assert_eq!(client.info("key", "Expansion rate"), 2);
+}
+
+/// A program that writes its options in another order or case would be refused, or get another filter.
+#[test]
+fn options_come_in_any_order_and_case() {
+    let server = Server::start();
+    let mut client = server.client();
+    let null = Reply::Null;
+    for (line, expansion) in [
+        ("bf.reserve key 0.01 100", 2.into()),
+        ("Bf.Reserve key 0.01 100 expansion 4", 4.into()),
+        ("BF.RESERVE key 0.01 100 EXPANSION 1", 1.into()),
+        ("BF.RESERVE key 0.01 100 EXPANSION 32768", 32768.into()),
+        ("BF.RESERVE key 0.01 100 nonScaling", null.clone()),
+        ("BF.RESERVE key 0.01 100 EXPANSION 0", null.clone()),
+        ("BF.RESERVE key 0.01 100 EXPANSION 0 NONSCALING", null.clone()),
+        ("BF.RESERVE key 0.01 100 NONSCALING EXPANSION 0", null.clone()),
+        ("BF.RESERVE key 0.01 100 growing", 2.into()),
+        (
+            "BF.RESERVE key 0.01 100 SEED 0 GROWING LAYOUT BLOCKED EXPANSION 3",
+            3.into(),
+        ),
+        (
+            "BF.RESERVE key 0.01 100 layout blocked Expansion 3 seed 18446744073709551615",
+            3.into(),
+        ),
+        ("BF.RESERVE key 0.01 100 NONSCALING LAYOUT Classic", null),
+    ] {
+        assert_eq!(client.run(line), ok(), "{line}");
+        assert_eq!(
+            client.run("BF.INFO key").field("Expansion rate"),
+            expansion,
+            "{line}"
+        );
+        client.run("DEL key");
+    }
+}
+
+/// A typing error in a number would make a filter that keeps another promise than its owner believes.
+#[test]
+fn bad_numbers_are_refused_in_words_and_make_nothing() {
+    let server = Server::start();
+    server.client().refuses(
+        "key",
+        &[
+            ("BF.RESERVE key nan 100", BAD_RATE),
+            ("BF.RESERVE key -nan 100", BAD_RATE),
+            ("BF.RESERVE key '' 100", BAD_RATE),
+            ("BF.RESERVE key rate 100", BAD_RATE),
+            ("BF.RESERVE key 0,01 100", BAD_RATE),
+            ("BF.RESERVE key 0.01% 100", BAD_RATE),
+            ("BF.RESERVE key inf 100", RATE_RANGE),
+            ("BF.RESERVE key 0 100", RATE_RANGE),
+            ("BF.RESERVE key -0 100", RATE_RANGE),
+            ("BF.RESERVE key 1 100", RATE_RANGE),
+            ("BF.RESERVE key -1 100", RATE_RANGE),
+            ("BF.RESERVE key 1e300 100", RATE_RANGE),
+            ("BF.RESERVE key 0.01 ''", BAD_CAPACITY),
+            ("BF.RESERVE key 0.01 +5", BAD_CAPACITY),
+            ("BF.RESERVE key 0.01 1e3", BAD_CAPACITY),
+            ("BF.RESERVE key 0.01 5.0", BAD_CAPACITY),
+            ("BF.RESERVE key 0.01 0x10", BAD_CAPACITY),
+            ("BF.RESERVE key 0.01 many", BAD_CAPACITY),
+            ("BF.RESERVE key 0.01 99999999999999999999999", BAD_CAPACITY),
+            ("BF.RESERVE key 0.01 0", CAPACITY_RANGE),
+            ("BF.RESERVE key 0.01 -1", CAPACITY_RANGE),
+            ("BF.RESERVE key 0.01 1099511627777", CAPACITY_RANGE),
+            ("BF.RESERVE key 0.01 9223372036854775807", CAPACITY_RANGE),
+            ("BF.RESERVE key 0.01 9223372036854775808", BAD_CAPACITY),
+            ("BF.RESERVE key 0.01 100 EXPANSION", "ERR no expansion"),
+            ("BF.RESERVE key 0.01 100 NONSCALING EXPANSION", "ERR no expansion"),
+            ("BF.RESERVE key 0.01 100 EXPANSION ''", BAD_EXPANSION),
+            ("BF.RESERVE key 0.01 100 EXPANSION two", BAD_EXPANSION),
+            ("BF.RESERVE key 0.01 100 EXPANSION 2.0", BAD_EXPANSION),
+            ("BF.RESERVE key 0.01 100 EXPANSION NONSCALING", BAD_EXPANSION),
+            ("BF.RESERVE key 0.01 100 EXPANSION -1", EXPANSION_RANGE),
+            ("BF.RESERVE key 0.01 100 EXPANSION 32769", EXPANSION_RANGE),
+            (
+                "BF.RESERVE key 0.01 100 EXPANSION 9223372036854775807",
+                EXPANSION_RANGE,
+            ),
+        ],
+    );
+    let mut client = server.client();
+    for (rate, capacity, text) in [
+        ("0.01 ", "100", BAD_RATE),
+        (" 0.01", "100", BAD_RATE),
+        ("0.01", " 5", BAD_CAPACITY),
+        ("0.01", "5 ", BAD_CAPACITY),
+    ] {
+        assert_eq!(
+            client.call(&["BF.RESERVE", "key", rate, capacity]),
+            error(text),
+            "{rate:?} {capacity:?}"
+        );
+    }
+    assert_eq!(client.run("EXISTS key"), 0.into());
+}
+
+/// A misspelt, repeated or contradicting option would be taken for something that its author did not mean.
+#[test]
+fn options_are_whole_words_and_come_once() {
+    let server = Server::start();
+    let arity = &*arity("bf.reserve");
+    server.client().refuses(
+        "key",
+        &[
+            ("BF.RESERVE", arity),
+            ("BF.RESERVE key", arity),
+            ("BF.RESERVE key 0.01", arity),
+            ("BF.RESERVE key 0.01 100 NONSCALING EXPANSION 2", NONSCALING),
+            ("BF.RESERVE key 0.01 100 EXPANSION 2 NONSCALING", NONSCALING),
+            ("BF.RESERVE key 0.01 100 NONSCALING GROWING", EXCLUDE),
+            ("BF.RESERVE key 0.01 100 GROWING EXPANSION 0", EXCLUDE),
+            ("BF.RESERVE key 0.01 100 SEED", "ERR no value for SEED"),
+            ("BF.RESERVE key 0.01 100 SEED -1", "ERR bad seed"),
+            (
+                "BF.RESERVE key 0.01 100 SEED 18446744073709551616",
+                "ERR bad seed",
+            ),
+            ("BF.RESERVE key 0.01 100 SEED GROWING", "ERR bad seed"),
+            ("BF.RESERVE key 0.01 100 LAYOUT", "ERR no value for LAYOUT"),
+            (
+                "BF.RESERVE key 0.01 100 LAYOUT BLOCK",
+                "ERR bad layout: it is BLOCKED or CLASSIC",
+            ),
+            (
+                "BF.RESERVE key 0.01 100 LAYOUT ''",
+                "ERR bad layout: it is BLOCKED or CLASSIC",
+            ),
+            (
+                "BF.RESERVE key 0.01 100 LAYOUT CLASSIC SEED 1",
+                "ERR SEED is for LAYOUT BLOCKED only",
+            ),
+            (
+                "BF.RESERVE key 0.01 100 GROWING LAYOUT CLASSIC",
+                "ERR GROWING is for LAYOUT BLOCKED only",
+            ),
+            (
+                "BF.RESERVE key 0.01 100 LAYOUT BLOCKED LAYOUT BLOCKED",
+                "ERR LAYOUT was given twice",
+            ),
+            (
+                "BF.RESERVE key 0.01 100 EXPANSION 2 EXPANSION 2",
+                "ERR EXPANSION was given twice",
+            ),
+            (
+                "BF.RESERVE key 0.01 100 NONSCALING nonscaling",
+                "ERR NONSCALING was given twice",
+            ),
+            (
+                "BF.RESERVE key 0.01 100 GROWING GROWING",
+                "ERR GROWING was given twice",
+            ),
+            (
+                "BF.RESERVE key 0.01 100 SEED 1 NONSCALING SEED 1",
+                "ERR SEED was given twice",
+            ),
+            (
+                "BF.RESERVE key 0.01 100 EXPAND 2",
+                "Unknown argument received: EXPAND",
+            ),
+            ("BF.RESERVE key 0.01 100 EXP 2", "Unknown argument received: EXP"),
+            (
+                "BF.RESERVE key 0.01 100 NONSCALINGS",
+                "Unknown argument received: NONSCALINGS",
+            ),
+            (
+                "BF.RESERVE key 0.01 100 NONSCALING 5",
+                "Unknown argument received: 5",
+            ),
+            (
+                "BF.RESERVE key 0.01 100 CAPACITY 5",
+                "Unknown argument received: CAPACITY",
+            ),
+            ("BF.RESERVE key 0.01 100 ''", "Unknown argument received: "),
+            (
+                "BF.RESERVE key 0.01 100 a\0\r\n",
+                "Unknown argument received: a\\x00\\r\\n",
+            ),
+        ],
+    );
+}
+
+/// A filter in use would be emptied, or a script that reserves at every start would not learn that it exists.
+#[test]
+fn a_key_in_use_is_left_alone() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.run("BF.RESERVE key 0.01 100");
+    client.run("BF.ADD key item");
+    client.run("SET text value");
+    client.refuses(
+        "key",
+        &[
+            ("BF.RESERVE key 0.01 100", "ERR item exists"),
+            ("BF.RESERVE key 0.5 7 NONSCALING", "ERR item exists"),
+            ("BF.RESERVE key 2 100", RATE_RANGE),
+        ],
+    );
+    client.refuses("text", &[("BF.RESERVE text 0.01 100", WRONG_TYPE)]);
+}
+
+/// Names with a NUL, a line end or no byte at all would hit another key, or none.
+#[test]
+fn keys_are_any_bytes() {
+    let server = Server::start();
+    let mut client = server.client();
+    let keys: [&[u8]; 6] = [b"", b"\0", b"\0\0", b"a\r\nb", b"\xff\xfe", "ü€".as_bytes()];
+    for (made, key) in (1..).zip(keys) {
+        assert_eq!(client.call(&[b"BF.RESERVE", key, b"0.01", b"100"]), ok());
+        assert_eq!(client.call(&[b"BF.ADD", key, key]), 1.into());
+        assert_eq!(client.call(&[b"BF.EXISTS", key, key]), 1.into());
+        assert_eq!(client.run("DBSIZE"), made.into());
+    }
+}
+
+/// A rate that every other command takes would be refused here, or the other way round.
+#[test]
+fn rates_are_spelt_as_the_server_spells_numbers() {
+    let server = Server::start();
+    let mut client = server.client();
+    for rate in [
+        "0.01",
+        ".01",
+        "1e-2",
+        "1E-2",
+        "+0.01",
+        "0x1p-3",
+        "1e-300",
+        "0.010000000000000000000000000",
+        "1e-2f",
+    ] {
+        let expected = if client.call(&["ZADD", "set", rate, "x"]) == 1.into() {
+            ok()
+        } else {
+            error(BAD_RATE)
+        };
+        assert_eq!(
+            client.call(&["BF.RESERVE", "key", rate, "100"]),
+            expected,
+            "{rate}"
+        );
+        client.run("DEL set key");
+    }
+}
+
+/// A rate that is too loose to save memory would be refused where it always worked, or taken in silence.
+#[test]
+fn rates_above_a_quarter_are_used_as_a_quarter_and_logged() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.answers(&[("BF.RESERVE quarter 0.25 1000 SEED 1", ok())]);
+    assert!(!server.log().contains("0.25"), "{}", server.log());
+    client.answers(&[
+        ("BF.RESERVE half 0.5 1000 SEED 1", ok()),
+        ("BF.RESERVE loose 0.999 1000 SEED 1", ok()),
+    ]);
+    assert!(server.log().contains("0.25"), "{}", server.log());
+    let quarter = client.dump("quarter");
+    assert_eq!(client.dump("half"), quarter);
+    assert_eq!(client.dump("loose"), quarter);
+}
+
+/// A filter that cannot be would take the server down, or leave half of itself behind.
+#[test]
+fn what_does_not_fit_is_refused_before_anything_is_touched() {
+    let server = Server::with().module_args("bf-max-filter-bytes 1000000").start();
+    let mut client = server.client();
+    client.refuses(
+        "key",
+        &[
+            ("BF.RESERVE key 0.01 10000000", MEMORY),
+            ("BF.RESERVE key 0.01 10000000 NONSCALING", MEMORY),
+            ("BF.RESERVE key 0.01 1099511627776", MEMORY),
+            ("BF.RESERVE key 1e-300 1000000", MEMORY),
+        ],
+    );
+    client.answers(&[("EXISTS key", 0.into()), ("BF.RESERVE key 0.01 500000", ok())]);
+    assert!(client.info("key", "Size") <= 1_000_000);
+}
+
+/// One command could eat all of the memory that the server's owner set aside.
+#[test]
+fn maxmemory_is_a_limit_too() {
+    let server = Server::with().config("maxmemory", "100mb").start();
+    let mut client = server.client();
+    client.refuses("key", &[("BF.RESERVE key 0.01 1000000000", MEMORY)]);
+    client.answers(&[
+        ("BF.RESERVE key 0.01 1000", ok()),
+        ("CONFIG SET maxmemory 1", ok()),
+        ("BF.RESERVE other 0.01 100", error(OOM)),
+        ("BF.ADD key item", error(OOM)),
+        ("BF.MADD key item", error(OOM)),
+        ("BF.INSERT key ITEMS item", error(OOM)),
+        ("BF.EXISTS key item", 0.into()),
+        ("BF.CARD key", 0.into()),
+    ]);
+}
+
+/// A filter that no machine has the memory for would end the server, where its owner set no limit.
+#[test]
+fn what_the_machine_lacks_does_not_end_the_server() {
+    let server = Server::with()
+        .module_args("bf-max-filter-bytes 9223372036854775807")
+        .start();
+    let mut client = server.client();
+    for line in [
+        "BF.RESERVE key 0.01 1099511627776",
+        "BF.RESERVE key 1e-30 1099511627776 NONSCALING",
+    ] {
+        let reply = client.run(line);
+        // A kernel that promises memory without end says yes, and nothing is touched.
+        assert!(reply == ok() || reply == error(MEMORY), "{line}: {reply:?}");
+        assert_eq!(client.run("DEL key"), i64::from(reply == ok()).into(), "{line}");
+    }
+    client.answers(&[("BF.ADD key item", 1.into())]);
+    assert!(server.is_alive());
+}
+
+/// A filter for years of growth would cost its whole size on the first day, or for ever.
+#[test]
+fn a_large_filter_costs_what_is_touched_and_is_given_back() {
+    let server = Server::start();
+    let mut client = server.client();
+    let used = |client: &mut Client| client.stat("memory", "used_memory").parse::<i64>().unwrap();
+    let (resident, before) = (server.resident(), used(&mut client));
+    client.answers(&[
+        ("BF.RESERVE key 0.01 1000000000", ok()),
+        ("BF.ADD key item", 1.into()),
+    ]);
+    let size = client.info("key", "Size");
+    let grown = server.resident().saturating_sub(resident);
+    assert!(grown < 50_000_000, "{grown} bytes more are resident");
+    assert!(
+        size > 1_000_000_000 && used(&mut client) - before >= size,
+        "the server does not count it"
+    );
+    client.answers(&[("DEL key", 1.into())]);
+    client.answers(&[("BF.RESERVE key 0.01 1000000000", ok()), ("UNLINK key", 1.into())]);
+    until("the server frees it", || {
+        used(&mut client) - before < 1_000_000_000
+    });
+    assert_eq!(
+        client.stat("memory", "lazyfreed_objects"),
+        "1",
+        "UNLINK blocks the server"
+    );
+    let kept = used(&mut client) - before;
+    assert!(kept < 1_000_000, "{kept} bytes are not given back");
+}

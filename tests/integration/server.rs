@@ -1,0 +1,367 @@
+//! A real server for each test, on a free port of the loopback interface and in a directory of its own. It is
+//! stopped when the value goes, also when the test panics.
+//!
+//! `BLOOM_TEST_SERVER` names another server to run (`valkey-server`), `BLOOM_TEST_MODULE` a module to load
+//! instead of the one that is built here.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::client::Client;
+
+/// How often a port that another process took in between is replaced by another.
+const PORTS: usize = 10;
+
+/// How long something that must happen may take before a test gives up. Nothing is measured by it.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Ends a test that this server cannot run, and says why.
+macro_rules! skip {
+    ($($why:tt)*) => {{
+        eprintln!("skipped: {}", format_args!($($why)*));
+        return;
+    }};
+}
+pub(crate) use skip;
+
+/// The server program.
+static PROGRAM: LazyLock<OsString> =
+    LazyLock::new(|| std::env::var_os("BLOOM_TEST_SERVER").unwrap_or_else(|| "redis-server".into()));
+
+/// The module. `cargo test` leaves none that a server could load, so it is built once per process.
+static MODULE: LazyLock<PathBuf> = LazyLock::new(|| {
+    std::env::var_os("BLOOM_TEST_MODULE").map_or_else(build, |path| {
+        fs::canonicalize(&path).unwrap_or_else(|why| panic!("BLOOM_TEST_MODULE {}: {why}", path.display()))
+    })
+});
+
+/// What the server is, from its own mouth: `Redis server v=7.0.15 …`, `Valkey server v=8.0.1 …`.
+static VERSION: LazyLock<Version> = LazyLock::new(|| {
+    let output = Command::new(&*PROGRAM).arg("--version").output();
+    let output = output.unwrap_or_else(|why| panic!("{}: {why}", PROGRAM.display()));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let number = text
+        .split_once("v=")
+        .map(|(_, rest)| rest.split('.').map_while(|part| part.parse().ok()));
+    let number: Vec<u32> = number.map(Iterator::collect).unwrap_or_default();
+    assert!(number.len() >= 2, "no version in {text:?}");
+    Version {
+        valkey: !text.starts_with("Redis"),
+        major: number[0],
+        minor: number[1],
+    }
+});
+
+fn build() -> PathBuf {
+    let output = Command::new(env!("CARGO"))
+        .args([
+            "build",
+            "--release",
+            "--lib",
+            "--message-format=json-render-diagnostics",
+        ])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "the module does not build");
+    let name = format!(
+        "{}bloom{}",
+        std::env::consts::DLL_PREFIX,
+        std::env::consts::DLL_SUFFIX
+    );
+    let messages = String::from_utf8(output.stdout).unwrap();
+    let path = messages
+        .split('"')
+        .find(|text| Path::new(text).file_name().is_some_and(|file| *file == *name));
+    path.unwrap_or_else(|| panic!("cargo names no {name}")).into()
+}
+
+/// A server's family and version.
+#[derive(Clone, Copy, Debug)]
+pub struct Version {
+    pub valkey: bool,
+    pub major: u32,
+    pub minor: u32,
+}
+
+impl Version {
+    /// Whether it can do what Redis can from this version on. Every Valkey can do what Redis 7.2 does.
+    pub fn at_least(self, major: u32, minor: u32) -> bool {
+        (self.major, self.minor) >= (major, minor) && (!self.valkey || (major, minor) <= (7, 2))
+    }
+}
+
+/// How a server is to be started.
+#[derive(Clone, Default)]
+pub struct Setup {
+    config: String,
+    module_args: Vec<String>,
+    without_module: bool,
+    dir: Option<PathBuf>,
+}
+
+impl Setup {
+    /// A line of the configuration file.
+    pub fn config(mut self, name: &str, value: impl ToString) -> Self {
+        writeln!(self.config, "{name} {}", value.to_string()).unwrap();
+        self
+    }
+
+    /// The arguments that the module is loaded with, as a line.
+    pub fn module_args(mut self, line: &str) -> Self {
+        self.module_args = line.split_whitespace().map(str::to_owned).collect();
+        self
+    }
+
+    /// Runs in a directory that another server left.
+    pub fn dir(mut self, path: &Path) -> Self {
+        self.dir = Some(path.into());
+        self
+    }
+
+    /// Loads no module.
+    pub fn without_module(mut self) -> Self {
+        self.without_module = true;
+        self
+    }
+
+    /// Every write goes to the AOF, and to the disk, before it is answered.
+    pub fn append_only(self) -> Self {
+        self.config("appendonly", "yes").config("appendfsync", "always")
+    }
+
+    /// Follows a primary.
+    pub fn replica_of(self, primary: &Server) -> Self {
+        self.config("replicaof", format!("127.0.0.1 {}", primary.port))
+    }
+
+    /// The server, which must start.
+    pub fn start(self) -> Server {
+        self.try_start()
+            .unwrap_or_else(|log| panic!("the server does not start:\n{log}"))
+    }
+
+    /// The server, or the log of one that does not start.
+    pub fn try_start(self) -> Result<Server, String> {
+        let (home, own) = match &self.dir {
+            Some(path) => (path.clone(), None),
+            None => {
+                let own = TempDir::new().unwrap();
+                (own.path().to_owned(), Some(own))
+            }
+        };
+        let mut server = Server {
+            process: None,
+            port: 0,
+            home,
+            _own: own,
+        };
+        server.write_config(&self);
+        server.launch().map(|()| server)
+    }
+}
+
+/// A running server.
+pub struct Server {
+    process: Option<Child>,
+    port: u16,
+    home: PathBuf,
+    _own: Option<TempDir>,
+}
+
+impl Server {
+    /// A server with the module and no further settings.
+    pub fn start() -> Self {
+        Self::with().start()
+    }
+
+    /// A server to be set up.
+    pub fn with() -> Setup {
+        Setup::default()
+    }
+
+    /// The file that MODULE LOAD takes.
+    pub fn module() -> &'static Path {
+        &MODULE
+    }
+
+    /// What all servers of this run are.
+    pub fn version() -> Version {
+        *VERSION
+    }
+
+    /// The name under which CONFIG knows an option of the module: Redis 8 has names without a prefix.
+    pub fn option(name: &str) -> String {
+        if Self::version().at_least(8, 0) {
+            format!("bf-{name}")
+        } else {
+            format!("bf.{name}")
+        }
+    }
+
+    /// The directory that it runs in.
+    pub fn dir(&self) -> &Path {
+        &self.home
+    }
+
+    /// A connection that speaks RESP2.
+    pub fn client(&self) -> Client {
+        Client::connect(self.port).unwrap()
+    }
+
+    /// A connection that speaks RESP3.
+    pub fn client3(&self) -> Client {
+        let mut client = self.client();
+        client.run("HELLO 3").field("server");
+        client
+    }
+
+    /// The address for a client library.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    /// Everything it has logged, since its directory is new.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.home.join("server.log")).unwrap_or_default()
+    }
+
+    /// A clean stop, and a start on what that left.
+    pub fn restart(&mut self) {
+        let _closed = self.client().send(&["SHUTDOWN"]);
+        self.process.as_mut().unwrap().wait().unwrap();
+        self.revive();
+    }
+
+    /// Bytes of memory that the process really holds, as Linux tells; elsewhere 0.
+    pub fn resident(&self) -> u64 {
+        let id = self.process.as_ref().unwrap().id();
+        let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+        let kilobytes = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:")?.strip_suffix("kB"));
+        kilobytes.map_or(0, |number| 1024 * number.trim().parse::<u64>().unwrap())
+    }
+
+    /// Ends the process without a warning.
+    pub fn kill9(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+    }
+
+    /// Starts again on what the last process left.
+    pub fn revive(&mut self) {
+        self.launch()
+            .unwrap_or_else(|log| panic!("the server does not start again:\n{log}"));
+    }
+
+    /// The process is still the one that was started, it has its data, and it answers.
+    pub fn is_alive(&self) -> bool {
+        self.introduction().is_ok_and(|text| {
+            let id = self
+                .process
+                .as_ref()
+                .map(|process| format!("process_id:{}\r\n", process.id()));
+            id.is_some_and(|id| text.contains(&id)) && text.contains("\nloading:0\r\n")
+        })
+    }
+
+    fn introduction(&self) -> io::Result<String> {
+        let mut client = Client::connect(self.port)?;
+        client.send(&["INFO"])?;
+        client.receive().map(|reply| reply.text())
+    }
+
+    fn write_config(&self, setup: &Setup) {
+        let mut config = "bind 127.0.0.1\nsave \"\"\nrepl-diskless-sync-delay 0\n".to_owned();
+        if Self::version().at_least(7, 0) {
+            config += "enable-module-command yes\nenable-debug-command yes\n";
+        }
+        if !setup.without_module {
+            write!(config, "loadmodule \"{}\"", MODULE.display()).unwrap();
+            setup
+                .module_args
+                .iter()
+                .for_each(|word| write!(config, " \"{word}\"").unwrap());
+        }
+        fs::write(self.home.join("server.conf"), config + "\n" + &setup.config).unwrap();
+    }
+
+    /// Starts the process, on another port when somebody took the first; the log when it ends at once.
+    fn launch(&mut self) -> Result<(), String> {
+        for _ in 0..PORTS {
+            self.port = TcpListener::bind("127.0.0.1:0")
+                .unwrap()
+                .local_addr()
+                .unwrap()
+                .port();
+            let earlier = self.log().len();
+            let log = File::options()
+                .create(true)
+                .append(true)
+                .open(self.home.join("server.log"))
+                .unwrap();
+            let process = Command::new(&*PROGRAM)
+                .args(["server.conf", "--port", &self.port.to_string(), "--dir", "."])
+                .current_dir(&self.home)
+                .stdin(Stdio::null())
+                .stderr(log.try_clone().unwrap())
+                .stdout(log)
+                .spawn();
+            self.process = Some(process.unwrap_or_else(|why| panic!("{}: {why}", PROGRAM.display())));
+            let mut ended = false;
+            until("the server answers or ends", || {
+                ended = self.process.as_mut().unwrap().try_wait().unwrap().is_some();
+                ended || self.is_alive()
+            });
+            if !ended {
+                return Ok(());
+            }
+            let log = self.log().split_off(earlier);
+            if !log.contains("Address already in use") {
+                return Err(log);
+            }
+        }
+        Err(format!("no free port in {PORTS} attempts"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill9();
+        if thread::panicking() {
+            eprintln!("the log of the server:\n{}", self.log());
+        }
+    }
+}
+
+/// The size of a sample: ten times `usual` in a long run, which `BLOOM_TEST_LONG` asks for.
+pub fn sample(usual: usize) -> usize {
+    if std::env::var_os("BLOOM_TEST_LONG").is_some() {
+        10 * usual
+    } else {
+        usual
+    }
+}
+
+/// Waits until something happens.
+pub fn until(what: &str, mut happens: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !happens() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
