@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use bloom::bloom::bits::BitArray;
 use bloom::bloom::hash::{ItemHash, Secret};
 use bloom::bloom::kernel::{Line, prefetch};
-use bloom::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Seed, Spec};
+use bloom::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
 use bloom::bloom::{Filter, UNLIMITED};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
@@ -321,7 +321,7 @@ fn filter(capacity: u64, rate: f64, growth: Growth) -> Filter {
         error_rate: ErrorRate::new(rate).expect("a rate"),
         capacity: Capacity::new(capacity).expect("a capacity"),
         growth,
-        seed: Seed(0x5eed),
+        layout: Layout::Blocked { seed: Seed(0x5eed) },
     };
     Filter::new(spec, UNLIMITED).expect("memory")
 }
