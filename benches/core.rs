@@ -10,7 +10,6 @@
 //!
 //! `cargo bench --bench core -- 'items at 0.01'` runs the lines whose names match.
 
-#![expect(missing_docs, reason = "criterion's macros make public functions")]
 #![expect(clippy::expect_used, reason = "a benchmark may fail")]
 
 use std::hint::black_box;
