@@ -16,9 +16,11 @@ redis_module::redis_module! {
 }
 
 /// What the module copes with: payloads that end early are errors, not aborts; keys are signalled by the
-/// commands that change them, not by every open for writing.
-const OPTIONS: u32 =
-    raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
+/// commands that change them, not by every open for writing; and a replica may load its primary's data
+/// while it still serves its own, since no filter depends on anything outside of itself.
+const OPTIONS: u32 = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
+    | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
+    | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
 
 /// Takes the load arguments, then registers options and commands.
 fn load(context: &Context, arguments: &[RedisString]) -> Status {
