@@ -2,8 +2,8 @@
 //!
 //! A probe of a large filter waits for memory. Items of a batch are taken in blocks of [`BLOCK`]: hashed,
 //! their lines prefetched, then probed, so that the waits of a block overlap. Lookups go from the newest
-//! layer to the oldest, because most items sit in the newest; a block goes layer by layer with the items
-//! that were not found yet.
+//! layer to the oldest, because most items sit in the newest: a block goes through the newest few layer by
+//! layer, and with each item that was not found there through all of the others.
 
 use super::error::Error;
 use super::hash::ItemHash;
@@ -11,6 +11,12 @@ use super::kernel::{Kernel, Work};
 
 /// Items that are hashed and prefetched together: as many as a word has bits, one for each in a mask.
 pub const BLOCK: usize = u64::BITS as usize;
+/// Layers that a block goes through one by one: they hold most items, so that few are left for the others.
+const NEWEST: usize = 3;
+/// Items whose lines in the older layers are prefetched together.
+const GROUP: usize = 16;
+/// Bytes from which on a layer's lines are prefetched: smaller ones stay in a near cache.
+const PREFETCH_FROM: u64 = 128 << 10;
 
 /// What a chain asks of its layers.
 pub trait Layer {
@@ -34,6 +40,14 @@ pub trait Layer {
     const STAGED: bool = false;
     /// Whether the item is (probably) in the layer.
     fn contains<K: Kernel>(&self, kernel: K, hash: ItemHash) -> bool;
+    /// Whether any of `layers`, oldest first, contains the item.
+    #[inline(always)]
+    fn any_contains<K: Kernel>(layers: &[Self], kernel: K, hash: ItemHash) -> bool
+    where
+        Self: Sized,
+    {
+        layers.iter().rev().any(|layer| layer.contains(kernel, hash))
+    }
     /// Puts the item in; counts it and gives true if that changed the layer.
     fn insert<K: Kernel>(&mut self, kernel: K, hash: ItemHash) -> bool;
 }
@@ -57,7 +71,12 @@ impl<L: Layer> Work for ContainsOne<'_, L> {
 
     #[inline(always)]
     fn run<K: Kernel>(self, kernel: K) -> bool {
-        contains_one(kernel, self.layers, self.hash)
+        if L::STAGED {
+            for layer in self.layers.iter().rev().take(4) {
+                layer.prefetch_first(self.hash);
+            }
+        }
+        L::any_contains(self.layers, kernel, self.hash)
     }
 }
 
@@ -191,19 +210,17 @@ impl Block {
 /// For each of up to [`BLOCK`] hashes, whether any of `layers` contains it: bit `i` for hash `i`.
 #[inline(always)]
 fn contains_block<K: Kernel, L: Layer>(kernel: K, layers: &[L], hashes: &[ItemHash]) -> u64 {
-    let mut found = 0;
-    let all = u64::MAX >> (BLOCK - hashes.len());
-    for (age, layer) in layers.iter().rev().enumerate() {
-        let mut pending = all & !found;
-        if pending == 0 {
-            break;
-        }
+    let (mut found, mut pending) = (0, u64::MAX >> (BLOCK - hashes.len()));
+    let one_by_one = if L::STAGED { layers.len() } else { NEWEST };
+    let (older, newest) = layers.split_at(layers.len().saturating_sub(one_by_one));
+    for (age, layer) in newest.iter().rev().enumerate() {
+        let mut possible = pending;
         for at in ones(pending) {
-            // An old layer rarely holds the item, and its first line mostly says so.
+            // A layer that does not hold an item mostly says so with the first line.
             if age < 2 && !L::STAGED {
-                layer.prefetch(hashes[at])
+                layer.prefetch(hashes[at]);
             } else {
-                layer.prefetch_first(hashes[at])
+                layer.prefetch_first(hashes[at]);
             }
         }
         if L::STAGED {
@@ -211,15 +228,42 @@ fn contains_block<K: Kernel, L: Layer>(kernel: K, layers: &[L], hashes: &[ItemHa
                 if layer.may_contain(hashes[at]) {
                     layer.prefetch(hashes[at]);
                 } else {
-                    pending &= !(1 << at);
+                    possible &= !(1 << at);
                 }
             }
         }
-        for at in ones(pending) {
+        for at in ones(possible) {
             found |= u64::from(layer.contains(kernel, hashes[at])) << at;
         }
+        pending &= !found;
+        if pending == 0 {
+            break;
+        }
+    }
+    if older.is_empty() {
+        return found;
+    }
+    while pending != 0 {
+        let group = lowest(GROUP, pending);
+        for layer in older.iter().rev() {
+            if layer.bytes() >= PREFETCH_FROM {
+                for at in ones(group) {
+                    layer.prefetch_first(hashes[at]);
+                }
+            }
+        }
+        for at in ones(group) {
+            found |= u64::from(L::any_contains(older, kernel, hashes[at])) << at;
+        }
+        pending &= !group;
     }
     found
+}
+
+/// The lowest `count` set bits of `mask`, or all.
+#[inline(always)]
+fn lowest(count: usize, mask: u64) -> u64 {
+    mask & !(0..count).fold(mask, |rest, _| rest & rest.wrapping_sub(1))
 }
 
 /// The positions of the set bits of `mask`.
@@ -232,14 +276,6 @@ fn ones(mut mask: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-#[inline(always)]
-fn contains_one<K: Kernel, L: Layer>(kernel: K, layers: &[L], hash: ItemHash) -> bool {
-    for layer in layers.iter().rev().take(4) {
-        layer.prefetch_first(hash);
-    }
-    layers.iter().rev().any(|layer| layer.contains(kernel, hash))
-}
-
 /// Adds an item that none of the layers before `unknown` contains; true if it is new.
 #[inline(always)]
 fn add_one<K: Kernel, L: Layer>(
@@ -250,11 +286,7 @@ fn add_one<K: Kernel, L: Layer>(
     grow: &mut impl FnMut(&mut Vec<L>) -> Result<(), Error>,
 ) -> Result<bool, Error> {
     let older = layers.len() - 1;
-    if layers[unknown..older]
-        .iter()
-        .rev()
-        .any(|layer| layer.contains(kernel, hash))
-    {
+    if L::any_contains(&layers[unknown..older], kernel, hash) {
         return Ok(false);
     }
     let newest = &mut layers[older];

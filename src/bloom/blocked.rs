@@ -160,6 +160,15 @@ impl Layer {
     fn lines_of_item(&self) -> std::ops::Range<usize> {
         0..usize::from(self.lines_per_item).min(MULTIPLIERS.len())
     }
+
+    /// Whether the item's lines from number `first` on cover it.
+    #[inline(always)]
+    fn covers_from<K: Kernel>(&self, first: usize, kernel: K, hash: ItemHash) -> bool {
+        self.lines_of_item().skip(first).all(|j| {
+            let (line, word) = self.line(hash, j);
+            kernel.covers(&self.bits.units()[line], kernel.mask(word, self.probes))
+        })
+    }
 }
 
 impl batch::Layer for Layer {
@@ -191,10 +200,27 @@ impl batch::Layer for Layer {
 
     #[inline(always)]
     fn contains<K: Kernel>(&self, kernel: K, hash: ItemHash) -> bool {
-        self.lines_of_item().all(|j| {
-            let (line, word) = self.line(hash, j);
-            kernel.covers(&self.bits.units()[line], word, self.probes)
-        })
+        self.covers_from(0, kernel, hash)
+    }
+
+    #[inline(always)]
+    fn any_contains<K: Kernel>(layers: &[Self], kernel: K, hash: ItemHash) -> bool {
+        // An item's first line has the same bits in every layer of as many probes, and in most layers it
+        // is the only one that is looked at.
+        let word = hash.high.wrapping_mul(MULTIPLIERS[0].1);
+        let (mut probes, mut mask) = (0, kernel.mask(word, 0));
+        // No closure: one is compiled without the kernel's instructions if it is not inlined.
+        for layer in layers.iter().rev() {
+            if layer.probes != probes {
+                probes = layer.probes;
+                mask = kernel.mask(word, probes);
+            }
+            let (line, _) = layer.line(hash, 0);
+            if kernel.covers(&layer.bits.units()[line], mask) && layer.covers_from(1, kernel, hash) {
+                return true;
+            }
+        }
+        false
     }
 
     #[inline(always)]
@@ -202,9 +228,10 @@ impl batch::Layer for Layer {
         let mut newly_set = 0;
         for j in self.lines_of_item() {
             let (line, word) = self.line(hash, j);
+            let mask = kernel.mask(word, self.probes);
             // A page that is only read stays shared with a forked child that saves the filter.
-            if !kernel.covers(&self.bits.units()[line], word, self.probes) {
-                newly_set += kernel.set(self.bits.unit_mut(line), word, self.probes);
+            if !kernel.covers(&self.bits.units()[line], mask) {
+                newly_set += kernel.set(self.bits.unit_mut(line), mask);
             }
         }
         self.bits.count_set(newly_set);
