@@ -166,7 +166,8 @@ unsafe fn release_aligned(aligned: *mut u8, layout: Layout) {
 
 // SAFETY: blocks come from the server's or the system's allocator, which keep the contract for alignments
 // up to MALLOC_ALIGN; larger alignments are made above. Which of the two is in use never changes once
-// anything was allocated, because the server's table of calls is filled first.
+// anything was allocated: the server's table of calls is the first thing that is filled when a module is
+// loaded, from a buffer on the stack. Whether lines need padding is decided before the first filter.
 unsafe impl GlobalAlloc for ModuleAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.align() <= MALLOC_ALIGN {

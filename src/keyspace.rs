@@ -108,9 +108,12 @@ impl KeyMut<'_> {
         self.0.filter = Some(filter);
     }
 
-    /// Tells those who watch that the key changed. Call it once for a command that changed it.
-    pub fn changed(&self, event: &CStr) {
-        self.0.ctx.signal_modified(self.0.name);
-        self.0.ctx.notify(event, self.0.name);
+    /// Closes the key, then tells those who watch that it changed: they may delete it. Call it once for a
+    /// command that changed it.
+    pub fn changed(self, event: &CStr) {
+        let Key { ctx, name, .. } = self.0;
+        drop(self);
+        ctx.signal_modified(name);
+        ctx.notify(event, name);
     }
 }

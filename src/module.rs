@@ -4,7 +4,7 @@ use redis_module::{Context, RedisString, Status, raw};
 
 use crate::alloc::ModuleAllocator;
 use crate::datatype::FILTER;
-use crate::server::{Ctx, Level, guarded};
+use crate::server::{Ctx, guarded};
 use crate::{alloc, commands, options};
 
 redis_module::redis_module! {
@@ -43,7 +43,7 @@ fn load(context: &Context, arguments: &[RedisString]) -> Status {
     match loaded {
         Some(Ok(())) => Status::Ok,
         Some(Err(line)) => {
-            ctx.log(Level::Warning, &line);
+            ctx.warn(&line);
             Status::Err
         }
         None => Status::Err,

@@ -5,11 +5,11 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use redis_module::{RedisString, raw};
 
-use crate::alloc::kernel_grants;
+use crate::bloom::Demand;
 use crate::bloom::hash::Secret;
 use crate::bloom::params::Seed;
 use crate::config::{Config, ConfigOption};
-use crate::server::{Arg, Ctx, Level, OwnedString, call, guarded};
+use crate::server::{Arg, Ctx, OwnedString, call, guarded, warn};
 
 /// Filters up to this size are not held against the server's memory: `deny-oom` is enough for them.
 const SMALL: u64 = 1 << 20;
@@ -44,6 +44,10 @@ pub fn config() -> Config {
 fn set(option: ConfigOption, value: &str) -> Result<(), String> {
     let mut current = current();
     current.config.set(option, value).map_err(|invalid| invalid.0)?;
+    if option == ConfigOption::ErrorRate && current.config.error_rate_is_limited() {
+        let used = current.config.error_rate().value();
+        warn(None, &format!("{} {value} is used as {used}", option.name()));
+    }
     if current.config.seed() != current.secret.seed() {
         current.secret = Secret::of(current.config.seed());
     }
@@ -173,35 +177,55 @@ unsafe extern "C" fn set_option(
     raw::REDISMODULE_ERR as c_int
 }
 
-/// Whether a filter may take `bytes` bytes for this command; if not, the limit. What a primary or a file
-/// says is obeyed without limits: else a server would not start, or differ from its primary.
-pub fn allows(ctx: Ctx<'_>, bytes: u64) -> Result<(), u64> {
+/// Whether this command may have memory for a filter; if not, the limit. What a primary or a file says is
+/// obeyed without limits: else a server would not start, or differ from its primary.
+pub fn allows(ctx: Ctx<'_>, Demand { new, total }: Demand) -> Result<(), u64> {
     if ctx.must_obey() {
-        return machine_allows(bytes);
+        return Ok(());
     }
-    let limit = match current().config.max_filter_bytes() {
-        Some(limit) => limit,
-        None if bytes <= SMALL => return Ok(()),
-        None => server_limit(ctx),
+    let (bytes, limit) = match current().config.max_filter_bytes() {
+        Some(limit) => (total, limit),
+        None if new <= SMALL => return Ok(()),
+        None => server_limit(ctx).hold_against(new, total),
     };
     if bytes <= limit {
         return Ok(());
     }
-    let line = format!("a Bloom filter of {bytes} bytes was refused: the limit is {limit} bytes");
-    ctx.log(Level::Warning, &line);
+    let line = format!("a Bloom filter that needs {bytes} bytes was refused: it may have {limit} bytes");
+    ctx.warn(&line);
     Err(limit)
 }
 
-/// Whether the machine has `bytes` bytes for a filter that must be loaded; if not, 0 for want of a limit.
-pub fn machine_allows(bytes: u64) -> Result<(), u64> {
-    let granted = bytes <= SMALL || usize::try_from(bytes).is_ok_and(kernel_grants);
-    if granted { Ok(()) } else { Err(0) }
+/// What the server can give.
+enum ServerLimit {
+    /// So much for a filter as a whole.
+    Filter(u64),
+    /// So much more than it has given.
+    More(u64),
 }
 
-/// The server's `maxmemory`, else the machine's memory.
-fn server_limit(ctx: Ctx<'_>) -> u64 {
+impl ServerLimit {
+    /// The bytes that count, and how many they may be.
+    fn hold_against(self, new: u64, total: u64) -> (u64, u64) {
+        match self {
+            Self::Filter(limit) => (total, limit),
+            Self::More(limit) => (new, limit),
+        }
+    }
+}
+
+/// What is left of `maxmemory`; all of it where the server makes room by evicting keys; where it has none,
+/// the machine's memory.
+fn server_limit(ctx: Ctx<'_>) -> ServerLimit {
     let memory = |field| ctx.info_number(c"memory", field).filter(|&bytes| bytes > 0);
-    memory(c"maxmemory")
-        .or_else(|| memory(c"total_system_memory"))
-        .unwrap_or(u64::MAX)
+    let Some(maximum) = memory(c"maxmemory") else {
+        return ServerLimit::Filter(memory(c"total_system_memory").unwrap_or(u64::MAX));
+    };
+    if ctx
+        .info_text(c"memory", c"maxmemory_policy")
+        .is_some_and(|policy| policy != "noeviction")
+    {
+        return ServerLimit::Filter(maximum);
+    }
+    ServerLimit::More(maximum.saturating_sub(memory(c"used_memory").unwrap_or(0)))
 }

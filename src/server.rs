@@ -49,15 +49,6 @@ pub struct Arg<'a> {
 #[derive(Debug)]
 pub struct OwnedString(NonNull<raw::RedisModuleString>);
 
-/// How loud a log line is.
-#[derive(Clone, Copy, Debug)]
-pub enum Level {
-    /// For operators, in every configuration.
-    Warning,
-    /// For operators who look.
-    Notice,
-}
-
 impl<'a> Arg<'a> {
     /// The arguments of a command.
     ///
@@ -146,9 +137,9 @@ impl<'a> Ctx<'a> {
         self.raw.as_ptr()
     }
 
-    /// Writes a line to the server's log.
-    pub fn log(self, level: Level, line: &str) {
-        log(Some(self), level, line);
+    /// Writes a warning to the server's log.
+    pub fn warn(self, line: &str) {
+        warn(Some(self), line);
     }
 
     /// Flags of the context and its client (`REDISMODULE_CTX_FLAGS_*`).
@@ -160,6 +151,15 @@ impl<'a> Ctx<'a> {
     /// Whether the command comes from a primary or from a file that is being loaded: it must be obeyed.
     pub fn must_obey(self) -> bool {
         self.has_flag(raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING)
+    }
+
+    /// Whether the server loads its own data, or is a replica.
+    pub fn loads_or_follows(self) -> bool {
+        self.has_flag(
+            raw::REDISMODULE_CTX_FLAGS_LOADING
+                | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING
+                | raw::REDISMODULE_CTX_FLAGS_SLAVE,
+        )
     }
 
     /// Whether the client speaks RESP3.
@@ -271,17 +271,13 @@ impl<'a> Ctx<'a> {
     }
 }
 
-/// Writes a line to the server's log, without or with a context.
-pub fn log(ctx: Option<Ctx<'_>>, level: Level, line: &str) {
+/// Writes a warning to the server's log, without or with a context.
+pub fn warn(ctx: Option<Ctx<'_>>, line: &str) {
     let ctx = ctx.map_or(std::ptr::null_mut(), Ctx::raw);
-    let level: &CStr = match level {
-        Level::Warning => c"warning",
-        Level::Notice => c"notice",
-    };
     let line = CString::new(line.replace('\0', "\\0")).unwrap_or_default();
     let format: *const c_char = c"%s".as_ptr();
     // SAFETY (of the call): the format takes one terminated string; the context may be null.
-    call!(RedisModule_Log(ctx, level.as_ptr(), format, line.as_ptr()));
+    call!(RedisModule_Log(ctx, c"warning".as_ptr(), format, line.as_ptr()));
 }
 
 /// Runs a callback's body. A panic must not cross into C: it is logged, and gives `None`.
@@ -293,11 +289,7 @@ pub fn guarded<T>(what: &str, body: impl FnOnce() -> T) -> Option<T> {
             let text = text
                 .or_else(|| panic.downcast_ref::<&str>().copied())
                 .unwrap_or("no message");
-            log(
-                None,
-                Level::Warning,
-                &format!("{what} failed inside the module: {text}"),
-            );
+            warn(None, &format!("{what} failed inside the module: {text}"));
         })
         .ok()
 }

@@ -3,16 +3,31 @@
 //! What a layer is, how items are hashed and which layer comes next are the [`Rules`] of a layout; the
 //! walk over the layers is here and in [`batch`](super::batch), once for all layouts.
 
+use super::Filter;
 use super::batch::{AddMany, AddOne, ContainsMany, ContainsOne, Hasher, Layer};
 use super::error::Error;
 use super::kernel;
 
-/// Asked, before anything is allocated, whether a filter may take that many bytes; if not, it gives the
-/// limit.
-pub type Allowance<'a> = &'a dyn Fn(u64) -> Result<(), u64>;
+/// The memory that a filter asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// Bytes that are to be allocated now.
+    pub new: u64,
+    /// Bytes that the filter then takes, the new ones included.
+    pub total: u64,
+}
+
+/// Asked, before anything is allocated, whether a filter may have that memory; if not, it gives the limit
+/// in bytes.
+pub type Allowance<'a> = &'a dyn Fn(Demand) -> Result<(), u64>;
 
 /// No limit but the allocator's.
 pub const UNLIMITED: Allowance<'static> = &|_| Ok(());
+
+/// At most `limit` bytes for a filter as a whole.
+pub fn at_most(limit: u64) -> impl Fn(Demand) -> Result<(), u64> {
+    move |demand| if demand.total <= limit { Ok(()) } else { Err(limit) }
+}
 
 /// Up to this many layers the list of layers is exactly as long as needed: small filters are many.
 const EXACT_LAYERS: usize = 16;
@@ -86,9 +101,9 @@ impl<R: Rules> Chain<R> {
         &self.rules
     }
 
-    /// Bytes of the list of layers and of their bit arrays.
-    pub fn heap_bytes(&self) -> u64 {
-        heap_bytes(&self.layers)
+    /// Bytes of the filter that the chain is: its structs and its bit arrays.
+    pub fn bytes(&self) -> u64 {
+        bytes(&self.layers)
     }
 
     /// See [`Filter::contains`](super::Filter::contains).
@@ -144,12 +159,12 @@ fn grow<R: Rules>(layers: &mut Vec<R::Layer>, rules: &R, allowance: Allowance<'_
 }
 
 fn append<L: Layer>(layers: &mut Vec<L>, plan: impl Plan<L>, allowance: Allowance<'_>) -> Result<(), Error> {
-    let bytes = heap_bytes(layers)
-        .saturating_add(plan.bytes())
-        .saturating_add(size_of::<L>() as u64);
-    allowance(bytes).map_err(|limit| Error::OverLimit { bytes, limit })?;
+    let new = plan.bytes().saturating_add(size_of::<L>() as u64);
+    let total = bytes(layers).saturating_add(new);
+    allowance(Demand { new, total }).map_err(|limit| Error::OverLimit { bytes: total, limit })?;
+    let layer = plan.make()?;
     reserve_one(layers)?;
-    layers.push(plan.make()?);
+    layers.push(layer);
     Ok(())
 }
 
@@ -168,9 +183,12 @@ pub(super) fn reserve_one<L>(layers: &mut Vec<L>) -> Result<(), Error> {
     })
 }
 
-fn heap_bytes<L: Layer>(layers: &Vec<L>) -> u64 {
-    let list = (layers.capacity() * size_of::<L>()) as u64;
+/// Bytes of a filter with these layers. Of a list of more than [`EXACT_LAYERS`] layers the room to spare,
+/// an eighth at most, is not counted: a filter is as large as the same one on a replica, whose list may
+/// have grown in other steps.
+fn bytes<L: Layer>(layers: &[L]) -> u64 {
+    let structs = (size_of::<Filter>() + size_of_val(layers)) as u64;
     layers
         .iter()
-        .fold(list, |bytes, layer| bytes.saturating_add(layer.bytes()))
+        .fold(structs, |bytes, layer| bytes.saturating_add(layer.bytes()))
 }

@@ -450,7 +450,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::batch::Layer as _;
-    use super::super::chain::{Chain, UNLIMITED};
+    use super::super::chain::{Chain, UNLIMITED, at_most};
     use super::super::codec::stored::{naive_array, naive_probes};
     use super::super::kernel::Portable;
     use super::super::params::Expansion;
@@ -506,7 +506,7 @@ mod tests {
         }
         let steep = Classic::stored(MODERN, u32::MAX);
         let mut chain = Chain::new(steep, Shape::sized(1, 1e-3, MODERN), UNLIMITED).unwrap();
-        let limit = &|bytes| if bytes < 1 << 20 { Ok(()) } else { Err(1 << 20) };
+        let limit = &at_most((1 << 20) - 1);
         chain.add(b"a", limit).unwrap();
         assert!(matches!(chain.add(b"b", limit), Err(Error::OverLimit { .. })));
         assert_eq!(chain.add(b"a", limit), Ok(false));

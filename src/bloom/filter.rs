@@ -40,8 +40,6 @@ pub struct Totals {
     pub bits: u64,
     /// Set bits.
     pub bits_set: u64,
-    /// The false positive rate that the filter has now: a bound from the layers' rates.
-    pub estimated_error_rate: f64,
 }
 
 /// What one layer holds.
@@ -75,8 +73,6 @@ impl Filter {
     /// # Errors
     /// [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing is left behind.
     pub fn new(spec: Spec, allowance: Allowance<'_>) -> Result<Self, Error> {
-        let own = size_of::<Self>() as u64;
-        let allowance: Allowance<'_> = &|bytes| allowance(bytes.saturating_add(own));
         match spec.layout {
             Layout::Blocked { seed } => {
                 let rules = Blocked::new(spec.error_rate, spec.growth, seed);
@@ -173,11 +169,10 @@ impl Filter {
     }
 
     fn own_bytes(&self) -> u64 {
-        let heap = match self {
-            Self::Blocked(chain) => chain.heap_bytes(),
-            Self::Classic(chain) => chain.heap_bytes(),
-        };
-        heap.saturating_add(size_of::<Self>() as u64)
+        match self {
+            Self::Blocked(chain) => chain.bytes(),
+            Self::Classic(chain) => chain.bytes(),
+        }
     }
 
     /// The figures of the whole filter, in O(layers).
@@ -188,28 +183,37 @@ impl Filter {
             items: 0,
             bits: 0,
             bits_set: 0,
-            estimated_error_rate: 0.0,
         };
-        let mut all_miss = 1.0;
         for layer in self.layer_stats() {
             totals.layers += 1;
             totals.capacity = totals.capacity.saturating_add(layer.capacity());
             totals.items = totals.items.saturating_add(layer.items);
             totals.bits = totals.bits.saturating_add(layer.bits());
             totals.bits_set += layer.bits_set;
-            all_miss *= 1.0 - layer.estimated_error_rate();
         }
-        totals.estimated_error_rate = 1.0 - all_miss;
         totals
+    }
+
+    /// The false positive rate that the filter has now, from its layers' rates. This takes some
+    /// microseconds a layer.
+    pub fn estimated_error_rate(&self) -> f64 {
+        // What one layer lets through the next one adds to: exact for rates far below rounding of 1.
+        self.layer_stats().fold(0.0, |rate, layer| {
+            rate + layer.estimated_error_rate() * (1.0 - rate)
+        })
+    }
+
+    /// Number of layers.
+    pub fn layers(&self) -> usize {
+        match self {
+            Self::Blocked(chain) => chain.layers().len(),
+            Self::Classic(chain) => chain.layers().len(),
+        }
     }
 
     /// The figures of each layer, oldest first.
     pub fn layer_stats(&self) -> impl Iterator<Item = LayerStats> {
-        let layers = match self {
-            Self::Blocked(chain) => chain.layers().len(),
-            Self::Classic(chain) => chain.layers().len(),
-        };
-        (0..layers).map(|index| match self {
+        (0..self.layers()).map(|index| match self {
             Self::Blocked(chain) => {
                 let layer = &chain.layers()[index];
                 LayerStats {
@@ -305,16 +309,6 @@ impl LayerStats {
         match self.shape {
             LayerShape::Blocked(shape) => shape.geometry.bytes().saturating_mul(8),
             LayerShape::Classic { shape, .. } => shape.bits,
-        }
-    }
-
-    /// Bits that an item sets, if they are all different.
-    pub fn probes(&self) -> u32 {
-        match self.shape {
-            LayerShape::Blocked(shape) => {
-                u32::from(shape.geometry.lines_per_item) * u32::from(shape.geometry.probes)
-            }
-            LayerShape::Classic { shape, .. } => shape.hashes,
         }
     }
 

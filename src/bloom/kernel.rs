@@ -1,6 +1,6 @@
 //! The hot kernel: does a line cover an item's probes, and which bits are missing?
 //!
-//! Probe `t` of `k` sits in word `(w >> 61) + t` (mod 8) of the line, at bit `(w >> (13 + 6 t)) & 63`, where
+//! Probe `t` of `k` sits in word `(w >> 61) + t` (mod 8) of the line, at bit `(w >> (55 - 6 t)) & 63`, where
 //! `w` is the line's word of probes. All probes fall into distinct words, so one vector compare tests them.
 //!
 //! This file holds the core's only unsafe code: vector instructions that the processor was asked for, and
@@ -69,7 +69,7 @@ fn start(word_of_probes: u64) -> usize {
 
 /// The shift that brings probe `probe`'s bit number to the low end.
 const fn shift(probe: usize) -> u64 {
-    13 + 6 * probe as u64
+    55 - 6 * probe as u64
 }
 
 /// Plain 64-bit words, for every processor.
@@ -275,7 +275,7 @@ mod tests {
         let mut line = [0; LINE_WORDS];
         for t in 0..u32::from(probes) {
             let word = ((word_of_probes >> 61) as u32 + t) % 8;
-            line[word as usize] |= 1 << ((word_of_probes >> (13 + 6 * t)) & 63);
+            line[word as usize] |= 1 << ((word_of_probes >> (55 - 6 * t)) & 63);
         }
         line
     }

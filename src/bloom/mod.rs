@@ -33,6 +33,6 @@ mod proptests;
 #[cfg(test)]
 mod statistics;
 
-pub use chain::{Allowance, UNLIMITED};
+pub use chain::{Allowance, Demand, UNLIMITED};
 pub use error::Error;
 pub use filter::Filter;

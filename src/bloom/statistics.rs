@@ -175,7 +175,7 @@ fn keeps_its_promise(spec_of: impl Fn(u64) -> Spec, items: u64, filters: u64, pr
         from_bits.push(least);
         above_least.push(rate - least);
         below_most.push(most - rate);
-        estimated = filter.totals().estimated_error_rate;
+        estimated = filter.estimated_error_rate();
         bits = filter.totals().bits as f64;
     }
     let spec = spec_of(0);

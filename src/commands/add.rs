@@ -20,7 +20,7 @@ impl Command for Add {
         let mut cursor = Cursor::new(arguments);
         let key = cursor.take()?;
         let items = cursor.at_least_one()?;
-        cursor.take()?;
+        let item = cursor.take()?;
         cursor.finish()?;
         let adding = Adding {
             ctx,
@@ -29,8 +29,8 @@ impl Command for Add {
             event: c"bf.add",
             plain: true,
         };
-        adding
-            .apply(|| creation::by_default(&options::config()))?
-            .reply_single(Reply(ctx))
+        let new = adding.apply_one(item, || creation::by_default(&options::config()))?;
+        Reply(ctx).boolean(new);
+        Ok(())
     }
 }

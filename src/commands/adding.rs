@@ -5,8 +5,8 @@ use std::ffi::CStr;
 use super::creation;
 use super::error::CommandError;
 use super::reply::Reply;
-use crate::bloom::Filter;
 use crate::bloom::params::Spec;
+use crate::bloom::{Error, Filter};
 use crate::keyspace::{self, KeyMut};
 use crate::options;
 use crate::server::{Arg, Ctx};
@@ -46,20 +46,6 @@ impl Added {
             reply.error(error);
         }
     }
-
-    /// The reply to a single item.
-    ///
-    /// # Errors
-    /// Why it was not taken.
-    pub fn reply_single(self, reply: Reply<'_>) -> Result<(), CommandError> {
-        match (self.stopped, self.new.first()) {
-            (Some(error), _) => Err(error),
-            (None, new) => {
-                reply.boolean(new.is_some_and(|&new| new));
-                Ok(())
-            }
-        }
-    }
 }
 
 impl Adding<'_> {
@@ -69,18 +55,41 @@ impl Adding<'_> {
     /// The key's type, or why there is no filter to add to. Nothing changed.
     pub fn apply(self, spec: impl FnOnce() -> Result<Spec, CommandError>) -> Result<Added, CommandError> {
         let mut key = keyspace::write(self.ctx, self.key)?;
-        if let Some(filter) = key.filter() {
-            let added = self.add_to(filter)?;
-            if added.new.contains(&true) {
-                self.propagate(&added);
-                key.changed(self.event);
-            }
-            return Ok(added);
+        let Some(filter) = key.filter() else {
+            return self.create(key, spec()?);
+        };
+        let added = self.add_to(filter)?;
+        if added.new.contains(&true) {
+            self.propagate(&added);
+            key.changed(self.event);
         }
-        self.create(&mut key, spec()?)
+        Ok(added)
     }
 
-    fn create(self, key: &mut KeyMut<'_>, spec: Spec) -> Result<Added, CommandError> {
+    /// [`Self::apply`] for one item, on the shortest way; whether it is new.
+    ///
+    /// # Errors
+    /// Those of [`Self::apply`], and why the item was not taken.
+    pub fn apply_one(
+        self,
+        item: Arg<'_>,
+        spec: impl FnOnce() -> Result<Spec, CommandError>,
+    ) -> Result<bool, CommandError> {
+        let mut key = keyspace::write(self.ctx, self.key)?;
+        let Some(filter) = key.filter() else {
+            let added = self.create(key, spec()?)?;
+            return added.stopped.map_or(Ok(added.new.contains(&true)), Err);
+        };
+        let new = filter.add(item.bytes(), &|demand| options::allows(self.ctx, demand));
+        let new = new.map_err(|error| self.refused(error))?;
+        if new {
+            self.ctx.replicate_verbatim();
+            key.changed(self.event);
+        }
+        Ok(new)
+    }
+
+    fn create(self, mut key: KeyMut<'_>, spec: Spec) -> Result<Added, CommandError> {
         let mut filter = creation::make(self.ctx, spec)?;
         let added = self.add_to(&mut filter)?;
         key.set(filter);
@@ -91,23 +100,29 @@ impl Adding<'_> {
     }
 
     fn add_to(self, filter: &mut Filter) -> Result<Added, CommandError> {
-        let allowance = |bytes| options::allows(self.ctx, bytes);
         let mut new = Vec::new();
         new.try_reserve_exact(self.items.len())
             .map_err(|_| CommandError::NoMemoryToGrow)?;
-        let outcome = match self.items {
-            [item] => filter
-                .add(item.bytes(), &allowance)
-                .map(|is_new| new.push(is_new)),
-            items => {
-                let items = items.iter().map(|item| item.bytes());
-                filter.add_all(items, &allowance, |is_new| new.push(is_new))
-            }
-        };
+        let items = self.items.iter().map(|item| item.bytes());
+        let end = filter.add_all(items, &|demand| options::allows(self.ctx, demand), |is_new| {
+            new.push(is_new)
+        });
         Ok(Added {
             new,
-            stopped: outcome.err().map(CommandError::of_add),
+            stopped: end.err().map(|error| self.refused(error)),
         })
+    }
+
+    /// What to reply to an item that was not taken. A replica that cannot do what its primary did is no
+    /// replica any more, and its operator must hear of it.
+    fn refused(self, error: Error) -> CommandError {
+        if self.ctx.must_obey() {
+            let key = self.key.bytes().escape_ascii();
+            let line =
+                format!("an item that is in the original of key '{key}' was not added here: {error:?}");
+            self.ctx.warn(&line);
+        }
+        CommandError::of_add(error)
     }
 
     /// Propagates the items that changed an existing filter, as the command itself if that is all of it.

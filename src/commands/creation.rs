@@ -6,7 +6,7 @@ use crate::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed,
 use crate::bloom::{Error, Filter};
 use crate::config::{Config, LayoutName, whole_number};
 use crate::options;
-use crate::server::{Arg, Ctx, Level, OwnedString};
+use crate::server::{Arg, Ctx, OwnedString};
 
 /// The errors that a command answers to options that it cannot take.
 #[derive(Clone, Debug)]
@@ -165,7 +165,7 @@ impl AskedRate {
     pub fn warn_if_limited(self, ctx: Ctx<'_>) {
         if self.asked != self.used.value() {
             let line = format!("error rate {} is used as {}", self.asked, self.used.value());
-            ctx.log(Level::Warning, &line);
+            ctx.warn(&line);
         }
     }
 }
@@ -196,7 +196,7 @@ pub fn by_default(config: &Config) -> Result<Spec, CommandError> {
 /// # Errors
 /// [`CommandError::NoMemoryToCreate`]; nothing is left behind.
 pub fn make(ctx: Ctx<'_>, spec: Spec) -> Result<Box<Filter>, CommandError> {
-    let filter = Filter::new(spec, &|bytes| options::allows(ctx, bytes));
+    let filter = Filter::new(spec, &|demand| options::allows(ctx, demand));
     filter
         .map(Box::new)
         .map_err(|error: Error| CommandError::of_creation(error))

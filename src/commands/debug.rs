@@ -23,7 +23,7 @@ impl Command for Debug {
         let key = keyspace::read(ctx, key)?;
         let filter = key.filter().ok_or(CommandError::NotFound)?;
         let reply = Reply(ctx);
-        reply.array(1 + filter.totals().layers);
+        reply.array(1 + filter.layers());
         reply.bulk(format!("size:{}", filter.items()).as_bytes());
         filter
             .layer_stats()

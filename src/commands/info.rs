@@ -150,7 +150,7 @@ fn full(reply: Reply<'_>, filter: &Filter, totals: &Totals) {
     reply.bulk(b"Fill ratio");
     reply.double(totals.bits_set as f64 / totals.bits as f64);
     reply.bulk(b"Estimated error rate");
-    reply.double(totals.estimated_error_rate);
+    reply.double(filter.estimated_error_rate());
     reply.bulk(b"Layers");
     reply.array(totals.layers);
     filter

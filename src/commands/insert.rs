@@ -69,12 +69,6 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
             }
         }
         let items = cursor.at_least_one()?;
-        if no_create && capacity.is_some() {
-            return Err(CommandError::NoCreateWith("CAPACITY"));
-        }
-        if no_create && rate.is_some() {
-            return Err(CommandError::NoCreateWith("ERROR"));
-        }
         Ok(Self {
             key,
             capacity,
@@ -83,6 +77,18 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
             options,
             items,
         })
+    }
+
+    /// RedisBloom takes NOCREATE with options of a filter to create; from a client it is a mistake.
+    ///
+    /// # Errors
+    /// The option that NOCREATE excludes.
+    fn check_no_create(&self) -> Result<(), CommandError> {
+        match (self.no_create, self.capacity, self.rate) {
+            (true, Some(_), _) => Err(CommandError::NoCreateWith("CAPACITY")),
+            (true, None, Some(_)) => Err(CommandError::NoCreateWith("ERROR")),
+            _ => Ok(()),
+        }
     }
 
     fn spec(&self, config: &Config) -> Result<Spec, CommandError> {
@@ -99,6 +105,9 @@ impl Command for Insert {
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let request = Request::parse(arguments)?;
+        if !ctx.must_obey() {
+            request.check_no_create()?;
+        }
         // Options that exclude each other are an error on a key that exists, too.
         let spec = request.spec(&options::config())?;
         let adding = Adding {

@@ -24,9 +24,14 @@ impl Command for LoadChunk {
         let iterator = integer(iterator.bytes()).ok_or(CommandError::LoadIterator)?;
         let mut key = keyspace::write(ctx, name)?;
         match key.filter() {
-            Some(filter) => chunks::load_chunk(filter, iterator, data)?,
+            Some(filter) => {
+                if !chunks::load_chunk(filter, iterator, data)? {
+                    Reply(ctx).ok();
+                    return Ok(());
+                }
+            }
             None if iterator == chunks::HEADER => {
-                let filter = chunks::load_header(data, &|bytes| options::allows(ctx, bytes))?;
+                let filter = chunks::load_header(data, &|demand| options::allows(ctx, demand))?;
                 key.set(Box::new(filter));
             }
             None => return Err(CommandError::NotFound),

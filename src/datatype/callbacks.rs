@@ -5,27 +5,28 @@ use std::ffi::{c_int, c_void};
 use redis_module::raw;
 
 use super::io::{Digest, Rdb};
-use crate::bloom::Filter;
 use crate::bloom::codec::{self, chunks};
+use crate::bloom::{Filter, UNLIMITED};
 use crate::options;
-use crate::server::{self, Level, call, guarded};
+use crate::server::{self, call, guarded};
 
 /// Loads a filter; null tells the server that the payload is bad.
 pub unsafe extern "C" fn rdb_load(stream: *mut raw::RedisModuleIO, encoding_version: c_int) -> *mut c_void {
     // SAFETY: the server calls this with a stream that lives until it returns.
     let mut stream = unsafe { Rdb::of_callback(stream) };
+    let ctx = stream.context();
     let loaded = guarded("loading a filter", || {
-        // No limit of the configuration may keep a server from starting; what no machine has may.
-        codec::load(&mut stream, encoding_version, &options::machine_allows)
+        // A client's RESTORE has the limits of a client; no limit may keep a server from starting, or make
+        // it differ from its primary.
+        codec::load(&mut stream, encoding_version, &|demand| match ctx {
+            Some(ctx) if !ctx.loads_or_follows() => options::allows(ctx, demand),
+            _ => Ok(()),
+        })
     });
     match loaded {
         Some(Ok(filter)) => Box::into_raw(Box::new(filter)).cast(),
         Some(Err(error)) => {
-            server::log(
-                None,
-                Level::Warning,
-                &format!("a Bloom filter was not loaded: {error}"),
-            );
+            server::warn(None, &format!("a Bloom filter was not loaded: {error}"));
             std::ptr::null_mut()
         }
         None => std::ptr::null_mut(),
@@ -76,16 +77,10 @@ pub unsafe extern "C" fn copy(
 ) -> *mut c_void {
     // SAFETY: the server calls this with a value of this type, which nothing changes meanwhile.
     let filter = unsafe { &*value.cast::<Filter>() };
-    match guarded("copying a filter", || {
-        chunks::copy(filter, &options::machine_allows)
-    }) {
+    match guarded("copying a filter", || chunks::copy(filter, UNLIMITED)) {
         Some(Ok(copy)) => Box::into_raw(Box::new(copy)).cast(),
         Some(Err(error)) => {
-            server::log(
-                None,
-                Level::Warning,
-                &format!("a Bloom filter was not copied: {error}"),
-            );
+            server::warn(None, &format!("a Bloom filter was not copied: {error}"));
             std::ptr::null_mut()
         }
         None => std::ptr::null_mut(),

@@ -1,28 +1,44 @@
 //! The server's RDB stream as the codec's [`Sink`] and [`Source`].
 
+use std::marker::PhantomData;
+
 use redis_module::raw;
 
 use crate::bloom::codec::DecodeError;
 use crate::bloom::codec::stream::{Sink, Source};
-use crate::server::call;
+use crate::server::{Ctx, call};
 
 /// An RDB stream of the server's, for the time of a callback.
 #[derive(Debug)]
-pub struct Rdb(*mut raw::RedisModuleIO);
+pub struct Rdb<'a> {
+    stream: *mut raw::RedisModuleIO,
+    callback: PhantomData<&'a ()>,
+}
 
-impl Rdb {
+impl<'a> Rdb<'a> {
     /// The stream of a running callback.
     ///
     /// # Safety
-    /// `raw` is what the server gave to a save or load callback, which runs as long as this value lives.
+    /// `raw` is what the server gave to a save or load callback, which runs for all of `'a`.
     pub unsafe fn of_callback(raw: *mut raw::RedisModuleIO) -> Self {
-        Self(raw)
+        Self {
+            stream: raw,
+            callback: PhantomData,
+        }
+    }
+
+    /// The context of the callback.
+    pub fn context(&self) -> Option<Ctx<'a>> {
+        // SAFETY (of the call): the stream is alive.
+        let ctx = call!(RedisModule_GetContextFromIO(self.stream));
+        // SAFETY: the server keeps the context as long as the stream.
+        unsafe { Ctx::of_callback(ctx) }
     }
 
     /// `value`, unless the stream failed: then the server gives zeros, which mean nothing.
     fn checked<T>(&self, value: T) -> Result<T, DecodeError> {
         // SAFETY (of the call): the stream is alive.
-        if call!(RedisModule_IsIOError(self.0)) == 0 {
+        if call!(RedisModule_IsIOError(self.stream)) == 0 {
             Ok(value)
         } else {
             Err(DecodeError::Truncated)
@@ -30,15 +46,15 @@ impl Rdb {
     }
 }
 
-impl Sink for Rdb {
+impl Sink for Rdb<'_> {
     fn put_unsigned(&mut self, value: u64) {
         // SAFETY (of the call): the stream is alive.
-        call!(RedisModule_SaveUnsigned(self.0, value));
+        call!(RedisModule_SaveUnsigned(self.stream, value));
     }
 
     fn put_double(&mut self, value: f64) {
         // SAFETY (of the call): the stream is alive.
-        call!(RedisModule_SaveDouble(self.0, value));
+        call!(RedisModule_SaveDouble(self.stream, value));
     }
 
     fn put_string(&mut self, bytes: &[u8]) {
@@ -50,30 +66,30 @@ impl Sink for Rdb {
         };
         // SAFETY (of the call): the stream is alive, and the server copies the bytes.
         call!(RedisModule_SaveStringBuffer(
-            self.0,
+            self.stream,
             bytes.as_ptr().cast(),
             bytes.len()
         ));
     }
 }
 
-impl Source for Rdb {
+impl Source for Rdb<'_> {
     fn unsigned(&mut self) -> Result<u64, DecodeError> {
         // SAFETY (of the call): the stream is alive.
-        let value = call!(RedisModule_LoadUnsigned(self.0));
+        let value = call!(RedisModule_LoadUnsigned(self.stream));
         self.checked(value)
     }
 
     fn double(&mut self) -> Result<f64, DecodeError> {
         // SAFETY (of the call): the stream is alive.
-        let value = call!(RedisModule_LoadDouble(self.0));
+        let value = call!(RedisModule_LoadDouble(self.stream));
         self.checked(value)
     }
 
     fn string<T>(&mut self, take: impl FnOnce(&[u8]) -> T) -> Result<T, DecodeError> {
         let mut length = 0;
         // SAFETY (of the call): the stream is alive, `length` takes the length.
-        let buffer = call!(RedisModule_LoadStringBuffer(self.0, &raw mut length));
+        let buffer = call!(RedisModule_LoadStringBuffer(self.stream, &raw mut length));
         if buffer.is_null() {
             return Err(DecodeError::Truncated);
         }

@@ -10,7 +10,7 @@
 
 use std::borrow::Cow;
 
-use super::super::bits::all_zero;
+use super::super::bits::{OutOfRange, all_zero};
 use super::super::chain::Allowance;
 use super::super::filter::Filter;
 use super::{DecodeError, native, redisbloom};
@@ -62,36 +62,25 @@ pub fn dump(filter: &Filter, iterator: i64) -> Option<Chunk<'_>> {
 /// The header, then every chunk that is not all zero: what is needed to load the filter. Layers without a
 /// set bit are not read.
 pub fn chunks(filter: &Filter) -> impl Iterator<Item = Chunk<'_>> {
-    let mut iterator = 0;
-    std::iter::from_fn(move || {
-        while let Some(chunk) = dump_or_skip(filter, iterator) {
-            iterator = chunk.iterator;
-            if !chunk.bytes.is_empty() {
-                return Some(chunk);
-            }
-        }
-        None
+    let mut end_of_layers = HEADER;
+    let arrays = (0..filter.layers()).flat_map(move |layer| {
+        let array = array(filter, layer);
+        let start = end_of_layers;
+        end_of_layers += array.len() as i64;
+        let touched = ones(filter, layer) > 0;
+        let pieces = array.chunks(CHUNK_BYTES).enumerate();
+        pieces
+            .filter(move |(_, piece)| touched && !all_zero(piece))
+            .map(move |(index, piece)| Chunk {
+                iterator: start + (index * CHUNK_BYTES + piece.len()) as i64,
+                bytes: Cow::Borrowed(piece),
+            })
+    });
+    std::iter::once(Chunk {
+        iterator: HEADER,
+        bytes: Cow::Owned(header(filter)),
     })
-}
-
-/// As [`dump`], but what is all zero comes without its bytes, an untouched layer at once.
-fn dump_or_skip(filter: &Filter, iterator: i64) -> Option<Chunk<'_>> {
-    let skip_to = |iterator| Chunk {
-        iterator,
-        bytes: Cow::Borrowed(&[]),
-    };
-    if iterator >= HEADER {
-        let place = Place::of(filter, u64::try_from(iterator - HEADER).ok()?)?;
-        if ones(filter, place.layer) == 0 {
-            return Some(skip_to(iterator.checked_add_unsigned(place.room)?));
-        }
-    }
-    let chunk = dump(filter, iterator)?;
-    Some(if all_zero(&chunk.bytes) {
-        skip_to(chunk.iterator)
-    } else {
-        chunk
-    })
+    .chain(arrays)
 }
 
 /// The filter that a header describes: its items are counted, and all of its bits are unset.
@@ -106,12 +95,12 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, Dec
     }
 }
 
-/// Sets the bits of a chunk that is no header in their place. Bits are only ever set, so that an item that
-/// was added while chunks were still to come is not forgotten.
+/// Sets the bits of a chunk that is no header in their place, and tells whether that changed any. Bits are
+/// only ever set, so that an item that was added while chunks were still to come is not forgotten.
 ///
 /// # Errors
 /// [`ChunkError`]; nothing changed.
-pub fn load_chunk(filter: &mut Filter, iterator: i64, bytes: &[u8]) -> Result<(), ChunkError> {
+pub fn load_chunk(filter: &mut Filter, iterator: i64, bytes: &[u8]) -> Result<bool, ChunkError> {
     let length = i64::try_from(bytes.len()).map_err(|_| ChunkError::NoLayer)?;
     let start = iterator
         .checked_sub(HEADER)
@@ -120,14 +109,17 @@ pub fn load_chunk(filter: &mut Filter, iterator: i64, bytes: &[u8]) -> Result<()
     let place = start
         .and_then(|start| Place::of(filter, start))
         .ok_or(ChunkError::NoLayer)?;
-    let too_long = ChunkError::TooLong { room: place.room };
+    let before = ones(filter, place.layer);
+    merge(filter, place.layer, place.offset, bytes).map_err(|_| ChunkError::TooLong { room: place.room })?;
+    Ok(ones(filter, place.layer) > before)
+}
+
+/// Sets the bits of `bytes` in a layer from byte `offset` on.
+fn merge(filter: &mut Filter, layer: usize, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
     match filter {
-        Filter::Blocked(chain) => chain.layers_mut()[place.layer]
-            .bits_mut()
-            .merge(place.offset, bytes),
-        Filter::Classic(chain) => chain.layers_mut()[place.layer].merge(place.offset, bytes),
+        Filter::Blocked(chain) => chain.layers_mut()[layer].bits_mut().merge(offset, bytes),
+        Filter::Classic(chain) => chain.layers_mut()[layer].merge(offset, bytes),
     }
-    .map_err(|_| too_long)
 }
 
 /// An equal filter with memory of its own. Memory that was never written to stays so in the copy.
@@ -136,8 +128,8 @@ pub fn load_chunk(filter: &mut Filter, iterator: i64, bytes: &[u8]) -> Result<()
 /// [`DecodeError::OutOfMemory`]; nothing is left behind.
 pub fn copy(filter: &Filter, allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
     let mut copy = load_header(&header(filter), allowance)?;
-    for chunk in chunks(filter).skip(1) {
-        load_chunk(&mut copy, chunk.iterator, &chunk.bytes).map_err(|_| DecodeError::Field("chunk"))?;
+    for layer in (0..filter.layers()).filter(|&layer| ones(filter, layer) > 0) {
+        merge(&mut copy, layer, 0, array(filter, layer)).map_err(|_| DecodeError::Field("lines"))?;
     }
     Ok(copy)
 }
@@ -192,7 +184,7 @@ fn ones(filter: &Filter, layer: usize) -> u64 {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::super::chain::UNLIMITED;
+    use super::super::super::chain::{UNLIMITED, at_most};
     use super::super::super::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
     use super::super::stored;
     use super::super::stream::Memory;
@@ -350,7 +342,10 @@ mod tests {
                         inside
                     });
                     let expected = match layer {
-                        Some(layer) if start >= 0 && from + length <= *layer => Ok(()),
+                        Some(layer) if start >= 0 && from + length <= *layer => {
+                            let place = &naive[start as usize..][..length as usize];
+                            Ok(place.iter().zip(&bytes).any(|(place, byte)| byte & !place > 0))
+                        }
                         Some(layer) if start >= 0 => Err(ChunkError::TooLong {
                             room: (layer - from) as u64,
                         }),
@@ -416,7 +411,7 @@ mod tests {
         #[test]
         fn headers_of_any_bytes_are_answered(bytes: Vec<u8>, native: bool) {
             let start: &[u8] = if native { &native::MAGIC } else { &[] };
-            let limit: Allowance<'_> = &|bytes| if bytes < 1 << 24 { Ok(()) } else { Err(1 << 24) };
+            let limit: Allowance<'_> = &at_most((1 << 24) - 1);
             let _ = load_header(&[start, &bytes].concat(), limit);
         }
     }

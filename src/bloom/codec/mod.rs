@@ -7,7 +7,7 @@ pub mod redisbloom;
 pub(crate) mod stored;
 pub mod stream;
 
-use super::chain::Allowance;
+use super::chain::{Allowance, Demand};
 use super::filter::Filter;
 use stream::{Sink, Source};
 
@@ -59,6 +59,20 @@ pub fn load(
         }
         layers => redisbloom::load(first, layers, source, encoding_version, allowance).map(Filter::Classic),
     }
+}
+
+/// Asks for a stored filter with bit arrays of these sizes, and gives the bytes that it will take.
+fn ask_for<L>(arrays: impl Iterator<Item = u64>, allowance: Allowance<'_>) -> Result<u64, DecodeError> {
+    let own = size_of::<Filter>() as u64;
+    let bytes = arrays.fold(own, |sum, array| {
+        sum.saturating_add(array).saturating_add(size_of::<L>() as u64)
+    });
+    let demand = Demand {
+        new: bytes,
+        total: bytes,
+    };
+    allowance(demand).map_err(|_| DecodeError::OutOfMemory { bytes })?;
+    Ok(bytes)
 }
 
 impl std::fmt::Display for DecodeError {

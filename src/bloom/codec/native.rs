@@ -17,7 +17,7 @@
 //! |---|---|---|
 //! | 0 | 8 | capacity, 1 or more; after the first layer, that of the one before times the expansion |
 //! | 8 | 8 | items, at most the capacity; in all layers but the newest, the capacity |
-//! | 16 | 8 | set bits, at least one and at most all probes for each item |
+//! | 16 | 8 | set bits, at most those of the bit array |
 //! | 24 | 8 | error rate at capacity, f64 in `0..1`; of all layers together, at most the filter's |
 //! | 32 | 8 | lines in each partition, 1 or more |
 //! | 40 | 4 | lines per item, `1..=16` |
@@ -35,8 +35,8 @@ use super::super::error::Error;
 use super::super::params::{ErrorRate, Expansion, Growth, Seed};
 use super::super::sizing::{Geometry, MAX_LINES_PER_ITEM, PROBES};
 use super::super::{bits, bits::BitArray};
-use super::DecodeError;
 use super::stream::{Sink, Source};
+use super::{DecodeError, ask_for};
 
 /// The format version.
 const VERSION: u64 = 1;
@@ -235,11 +235,8 @@ impl Header {
 
     /// The filter with its items counted and all of its bits unset, as layers and rules.
     fn allocate(&self, allowance: Allowance<'_>) -> Result<(Vec<Layer>, Blocked), DecodeError> {
-        let bytes = self
-            .layers
-            .iter()
-            .fold(0u64, |sum, layer| sum.saturating_add(layer.shape.bytes()));
-        allowance(bytes).map_err(|_| DecodeError::OutOfMemory { bytes })?;
+        let arrays = self.layers.iter().map(|layer| layer.shape.bytes());
+        let bytes = ask_for::<Layer>(arrays, allowance)?;
         let mut layers = Vec::new();
         layers
             .try_reserve_exact(self.layers.len())

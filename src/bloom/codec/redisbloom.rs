@@ -33,12 +33,13 @@
 //! What the fields mean, and which follow from others, is in [`classic`](super::super::classic). All that
 //! follows is checked: a filter whose fields disagree would look in the wrong places for its items.
 
+use super::super::Filter;
 use super::super::batch::Layer as _;
-use super::super::chain::{Allowance, Chain, Plan, reserve_one};
+use super::super::chain::{Allowance, Chain, Demand, Plan, UNLIMITED, reserve_one};
 use super::super::classic::{Classic, Layer, Options, Shape};
-use super::DecodeError;
 use super::native::Fields;
 use super::stream::{Sink, Source};
+use super::{DecodeError, ask_for};
 
 /// Bytes of a chunk header before its layers.
 const HEAD_BYTES: usize = 20;
@@ -175,12 +176,9 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Class
         shape.check(builder.rules.options()).map_err(DecodeError::Field)?;
         stored.push((shape, items));
     }
-    let bytes = stored
-        .iter()
-        .fold(0u64, |sum, (shape, _)| sum.saturating_add(shape.bytes));
-    allowance(bytes).map_err(|_| DecodeError::OutOfMemory { bytes })?;
+    ask_for::<Layer>(stored.iter().map(|(shape, _)| shape.bytes), allowance)?;
     for (shape, items) in stored {
-        builder.append(shape, allowance)?;
+        builder.append(shape, UNLIMITED)?;
         builder.count(items)?;
     }
     builder.finish()
@@ -211,7 +209,7 @@ impl Builder {
         Ok(Self {
             rules: Classic::stored(options, expansion),
             layers: Vec::new(),
-            bytes: 0,
+            bytes: size_of::<Filter>() as u64,
             items_to_come: items,
         })
     }
@@ -219,12 +217,13 @@ impl Builder {
     /// Allocates the next layer.
     fn append(&mut self, shape: Shape, allowance: Allowance<'_>) -> Result<&mut Layer, DecodeError> {
         shape.check(self.rules.options()).map_err(DecodeError::Field)?;
-        let bytes = self.bytes.saturating_add(shape.bytes);
-        let out_of_memory = DecodeError::OutOfMemory { bytes };
-        allowance(bytes).map_err(|_| out_of_memory)?;
+        let new = shape.bytes.saturating_add(size_of::<Layer>() as u64);
+        let total = self.bytes.saturating_add(new);
+        let out_of_memory = DecodeError::OutOfMemory { bytes: total };
+        allowance(Demand { new, total }).map_err(|_| out_of_memory)?;
         reserve_one(&mut self.layers)?;
         self.layers.push(shape.make()?);
-        self.bytes = bytes;
+        self.bytes = total;
         self.layers.last_mut().ok_or(out_of_memory)
     }
 
@@ -252,7 +251,7 @@ impl Builder {
 mod tests {
     use std::cell::Cell;
 
-    use super::super::super::chain::UNLIMITED;
+    use super::super::super::chain::{UNLIMITED, at_most};
     use super::super::super::filter::{Filter, LayerShape};
     use super::super::super::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Spec};
     use super::super::stored::{self, Stored, naive_array};
@@ -597,7 +596,7 @@ mod tests {
     /// A filter that was accepted must find its items, take more, and be saved and loaded again.
     fn works(mut filter: Filter, items: &[Vec<u8>], context: &str) {
         assert!(contains_all(&filter, items), "{context}");
-        let limit: Allowance<'_> = &|bytes| if bytes < 1 << 24 { Ok(()) } else { Err(1 << 24) };
+        let limit: Allowance<'_> = &at_most((1 << 24) - 1);
         for i in 0..2000u32 {
             let item = i.to_be_bytes();
             match filter.add(&item, limit) {
@@ -691,12 +690,14 @@ mod tests {
     #[test]
     fn the_allowance_is_asked_before_anything_is_allocated() {
         for stored in stored::filters() {
-            let arrays: u64 = filter_bytes(&load(&stored.stream).unwrap());
+            let filter = load(&stored.stream).unwrap();
+            let own = size_of::<Filter>() + filter.layers() * size_of::<Layer>();
+            let arrays = filter_bytes(&filter) + own as u64;
             let asked = Cell::new(0);
             let limit = arrays - 1;
-            let allowance: Allowance<'_> = &|bytes| {
-                asked.set(asked.get().max(bytes));
-                if bytes <= limit { Ok(()) } else { Err(limit) }
+            let allowance: Allowance<'_> = &|demand| {
+                asked.set(asked.get().max(demand.total));
+                at_most(limit)(demand)
             };
             let refused = Some(DecodeError::OutOfMemory { bytes: arrays });
             assert_eq!(
@@ -723,9 +724,14 @@ mod tests {
         header.extend_from_slice(&shape.hashes.to_le_bytes());
         header.extend_from_slice(&shape.capacity.to_le_bytes());
         header.push(0);
-        let refused = Some(DecodeError::OutOfMemory { bytes: shape.bytes });
-        assert_eq!(chunks::load_header(&header, UNLIMITED).err(), refused);
+        // The allowance is asked for the structs too; the allocator, by which time they are there.
+        let bytes = shape.bytes + (size_of::<Filter>() + size_of::<Layer>()) as u64;
+        let refused = Some(DecodeError::OutOfMemory { bytes });
         assert_eq!(chunks::load_header(&header, &|_| Err(1 << 40)).err(), refused);
+        assert!(matches!(
+            chunks::load_header(&header, UNLIMITED),
+            Err(DecodeError::OutOfMemory { .. })
+        ));
     }
 
     fn filter_bytes(filter: &Filter) -> u64 {
@@ -751,7 +757,7 @@ mod tests {
                     if at == 12 && u32::from(byte) & Options::FORCE64 == 0 {
                         continue;
                     }
-                    let limit: Allowance<'_> = &|bytes| if bytes < 1 << 24 { Ok(()) } else { Err(1 << 24) };
+                    let limit: Allowance<'_> = &at_most((1 << 24) - 1);
                     if let Ok(mut filter) = chunks::load_header(&damaged, limit) {
                         for (iterator, bytes) in &stored.chunks[1..] {
                             chunks::load_chunk(&mut filter, *iterator, bytes).unwrap();

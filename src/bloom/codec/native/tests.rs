@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 
-use super::super::super::chain::UNLIMITED;
+use super::super::super::chain::{Demand, UNLIMITED, at_most};
 use super::super::super::oracle::*;
 use super::super::super::params::Spec;
 use super::super::super::{Allowance, Filter};
@@ -108,7 +108,7 @@ proptest! {
         if length % 8 == 0 {
             header.truncate(length);
         }
-        let small: Allowance<'_> = &|bytes| if bytes > 1 << 24 { Err(1 << 24) } else { Ok(()) };
+        let small: Allowance<'_> = &at_most(1 << 24);
         if let Ok(filter) = load_with(&stream, small) {
             prop_assert_eq!(filter.validate(), Ok(()));
         }
@@ -383,10 +383,10 @@ fn a_header_of_gigantic_layers_is_refused_before_anything_is_allocated() {
     let sum: u64 = (0..3)
         .map(|index| u64::from(geometry(index).lines_per_item) << 56)
         .sum();
-    let sum = sum + geometry(3).bytes();
+    let sum = sum + geometry(3).bytes() + (size_of::<Filter>() + 4 * size_of::<Layer>()) as u64;
     let asked = Cell::new(0);
-    let refuse = |bytes| {
-        asked.set(bytes);
+    let refuse = |demand: Demand| {
+        asked.set(demand.total);
         Err(1 << 30)
     };
     let end = load_with(&gigantic, &refuse).map(|_| ());
