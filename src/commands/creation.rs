@@ -69,11 +69,36 @@ impl FilterOptions {
         Ok(true)
     }
 
+    /// Whether the options can describe a filter, whatever the configuration says.
+    ///
+    /// # Errors
+    /// Options that exclude each other.
+    pub fn check(&self) -> Result<(), CommandError> {
+        match self.expansion {
+            Some(1..) if self.nonscaling => return Err(CommandError::NonScalingExpansion),
+            Some(0) if self.growing => return Err(CommandError::NonScalingGrowing),
+            _ if self.nonscaling && self.growing => return Err(CommandError::NonScalingGrowing),
+            _ => {}
+        }
+        match self.layout {
+            Some(LayoutName::Classic) => self.check_classic(),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_classic(&self) -> Result<(), CommandError> {
+        match (self.seed, self.growing) {
+            (Some(_), _) => Err(CommandError::OnlyBlocked("SEED")),
+            (None, true) => Err(CommandError::OnlyBlocked("GROWING")),
+            (None, false) => Ok(()),
+        }
+    }
+
     /// The filter that these options, and the configuration for what they leave open, describe.
     /// `within_capacity` says that the user gave a capacity to stay within.
     ///
     /// # Errors
-    /// Options that exclude each other.
+    /// Options that the configuration excludes.
     pub fn resolve(
         &self,
         error_rate: ErrorRate,
@@ -82,21 +107,19 @@ impl FilterOptions {
         config: &Config,
     ) -> Result<Spec, CommandError> {
         let expansion = match (self.nonscaling, self.expansion) {
-            (true, Some(1..)) => return Err(CommandError::NonScalingExpansion),
             (true, _) => None,
             (false, Some(factor)) => Expansion::new(factor).ok(),
             (false, None) => config.expansion(),
         };
-        let (layout, growing) = match (self.layout.unwrap_or(config.layout()), self.seed) {
-            (LayoutName::Classic, Some(_)) => return Err(CommandError::OnlyBlocked("SEED")),
-            (LayoutName::Classic, None) if self.growing => return Err(CommandError::OnlyBlocked("GROWING")),
-            (LayoutName::Classic, None) => (Layout::Classic, false),
-            (LayoutName::Blocked, seed) => (
-                Layout::Blocked {
-                    seed: seed.unwrap_or(config.seed()),
-                },
-                self.growing || !within_capacity,
-            ),
+        let (layout, growing) = match self.layout.unwrap_or(config.layout()) {
+            LayoutName::Classic => {
+                self.check_classic()?;
+                (Layout::Classic, false)
+            }
+            LayoutName::Blocked => {
+                let seed = self.seed.unwrap_or(config.seed());
+                (Layout::Blocked { seed }, self.growing || !within_capacity)
+            }
         };
         let growth = match expansion {
             None if self.growing => return Err(CommandError::NonScalingGrowing),

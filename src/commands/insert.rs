@@ -69,6 +69,7 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
             }
         }
         let items = cursor.at_least_one()?;
+        options.check()?;
         Ok(Self {
             key,
             capacity,
@@ -108,8 +109,6 @@ impl Command for Insert {
         if !ctx.must_obey() {
             request.check_no_create()?;
         }
-        // Options that exclude each other are an error on a key that exists, too.
-        let spec = request.spec(&options::config())?;
         let adding = Adding {
             ctx,
             key: request.key,
@@ -124,7 +123,7 @@ impl Command for Insert {
             if let Some(rate) = request.rate {
                 rate.warn_if_limited(ctx);
             }
-            Ok(spec)
+            request.spec(&options::config())
         })?;
         added.reply(Reply(ctx));
         Ok(())

@@ -45,6 +45,7 @@ impl<'a, A: Argument<'a>> Request<A> {
                 return Err(CommandError::unknown(word.bytes()));
             }
         }
+        options.check()?;
         Ok(Self {
             key,
             rate,
