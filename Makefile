@@ -14,10 +14,10 @@ LIBRARY    := $(TARGET_DIR)/release/libbloom.$(if $(filter Darwin,$(shell uname 
 VENV       := .build/venv
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long lint fmt bench example clean
+.PHONY: help build run test test-long test-matrix lint fmt bench example clean
 
 help: ## List the targets (the default)
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo 'Variables: SERVER=$(SERVER)  PORT=$(PORT)  PROFILE=$(PROFILE) (of the tests)  ARGS= (more for the server or the example)'
 
@@ -42,6 +42,9 @@ test: ## Run all tests: unit, integration (against a real server) and documentat
 
 test-long: export BLOOM_TEST_LONG = 1
 test-long: test ## The same tests with larger samples and the slow ones
+
+test-matrix: ## Run the integration tests on every server; ARGS= names some of them (scripts/servers.sh)
+	@PROFILE=$(PROFILE) scripts/servers.sh $(ARGS)
 
 lint: ## Check format, clippy's lints and the documentation, warnings as errors
 	@scripts/setup.sh lint

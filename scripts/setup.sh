@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, run, test or lint the module, and says nothing when nothing is.
 #
-# usage: scripts/setup.sh [build] [run] [test] [lint] [example]
+# usage: scripts/setup.sh [build] [run] [test] [lint] [example] [python]
 #
 #   build    a C compiler, libclang (bindgen reads the server's C header with it), Rust
 #   run      what build needs, and the server: $SERVER, by default redis-server
 #   test     what run needs
 #   lint     what build needs, rustfmt and clippy
 #   example  what run needs, and Python with venv and pip
+#   python   what build needs, and Python with venv and pip
 #
 # It writes for bash 3.2 too, the one that macOS ships.
 set -euo pipefail
@@ -26,7 +27,8 @@ main() {
             run | test) want_server=yes ;;
             lint) want_lint=yes ;;
             example) want_server=yes want_python=yes ;;
-            *) die "unknown goal '$goal'; the goals are build, run, test, lint and example" ;;
+            python) want_python=yes ;;
+            *) die "unknown goal '$goal'; the goals are build, run, test, lint, example and python" ;;
         esac
     done
 

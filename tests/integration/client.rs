@@ -5,6 +5,8 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use crate::server::Server;
+
 /// How long a server may stay silent before a test takes it for hung. Nothing is measured by it.
 const SILENCE: Duration = Duration::from_secs(120);
 
@@ -26,8 +28,14 @@ pub enum Reply {
 /// The error for a key that holds something else.
 pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
-/// The error for too few or too many arguments of a command.
+/// The error for too few or too many arguments of a command, which is typed in capitals: Redis 6.2 gives its name
+/// as it was typed, later servers give it as it was registered.
 pub fn arity(command: &str) -> String {
+    let command = if Server::version().at_least(7, 0) {
+        command.to_lowercase()
+    } else {
+        command.to_uppercase()
+    };
     format!("ERR wrong number of arguments for '{command}' command")
 }
 
@@ -52,9 +60,14 @@ impl From<i64> for Reply {
     }
 }
 
+/// The truth value of a module in RESP3; the integer of RESP2 where modules have no booleans.
 impl From<bool> for Reply {
     fn from(value: bool) -> Self {
-        Self::Bool(value)
+        if Server::version().modules_have_resp3() {
+            Self::Bool(value)
+        } else {
+            Self::Int(value.into())
+        }
     }
 }
 
@@ -119,6 +132,15 @@ impl Reply {
                     .collect()
             }
             other => panic!("not a map: {other:?}"),
+        }
+    }
+
+    /// Whether it has the form of a module's map in RESP3: that of RESP2 where modules have no maps.
+    pub fn is_map(&self) -> bool {
+        if Server::version().modules_have_resp3() {
+            matches!(self, Self::Map(_))
+        } else {
+            matches!(self, Self::Array(_))
         }
     }
 

@@ -23,7 +23,12 @@ fn the_server_knows_keys_and_flags_of_every_command() {
         let info = client.call(&["COMMAND", "INFO", name]).elements()[0].clone();
         let given: Vec<_> = info.elements()[2].elements().iter().map(Reply::text).collect();
         for flag in all {
-            let expected = flag == "module" || flags.contains(&flag);
+            let expected = if flag == "module" {
+                // Redis 6.2 marks no commands of modules.
+                Server::version().at_least(7, 0)
+            } else {
+                flags.contains(&flag)
+            };
             assert_eq!(
                 given.iter().any(|given| given == flag),
                 expected,

@@ -81,7 +81,13 @@ fn loads_into_a_running_server() {
         ok()
     );
     assert_eq!(made_by_default(&mut client), (0.01, 200, 2.into()));
-    assert_eq!(client.run("MODULE LIST").elements()[0].field("name").text(), "bf");
+    // Valkey 9 lists a module of its own beside it.
+    let modules = client.run("MODULE LIST");
+    let names = modules
+        .elements()
+        .iter()
+        .map(|module| module.field("name").text());
+    assert_eq!(names.filter(|name| name == "bf").count(), 1, "{modules:?}");
     assert!(server.is_alive());
 }
 

@@ -29,7 +29,7 @@ fn says_exactly_five_things() {
             panic!("no array in RESP2")
         };
         let map = client3.call(&["BF.INFO", key]);
-        assert!(matches!(map, Reply::Map(_)), "no map in RESP3: {map:?}");
+        assert!(map.is_map(), "no map in RESP3: {map:?}");
         assert_eq!(Reply::Array(flat.clone()).fields(), map.fields());
         let size = flat[3].int();
         let expected = [
@@ -65,11 +65,13 @@ fn says_one_thing_when_asked_for_it() {
         for option in [option.to_owned(), option.to_lowercase()] {
             let line = format!("BF.INFO key {option}");
             assert_eq!(client.run(&line), Reply::Array(vec![value.clone()]), "{line}");
-            assert_eq!(
-                client3.run(&line).fields(),
-                [(field.to_owned(), value.clone())],
-                "{line}"
-            );
+            let one = client3.run(&line);
+            if Server::version().modules_have_resp3() {
+                assert!(one.is_map(), "no map in RESP3: {one:?}");
+                assert_eq!(one.fields(), [(field.to_owned(), value.clone())], "{line}");
+            } else {
+                assert_eq!(one, Reply::Array(vec![value.clone()]), "{line}");
+            }
         }
     }
 }
@@ -168,10 +170,8 @@ fn full_explains_the_filter() {
         );
     }
     let full3 = server.client3().run("BF.INFO key FULL");
-    assert!(
-        matches!(full3.field("Layers").elements()[0], Reply::Map(_)),
-        "{full3:?}"
-    );
+    assert!(full3.is_map(), "{full3:?}");
+    assert!(full3.field("Layers").elements()[0].is_map(), "{full3:?}");
     assert!(matches!(full3.field("Error rate"), Reply::Double(_)), "{full3:?}");
     assert_eq!(full3.field("Bits set"), full.field("Bits set"));
 }

@@ -2,6 +2,10 @@
 //!
 //! One file for each subject; [`server`] starts the servers, [`client`] reads replies byte by byte, and
 //! [`filters`] makes filters of every kind. Every test says what its failure would cost a user.
+//!
+//! Tests that ask for gigabytes, or measure what is resident, are `#[serial(memory)]`: one at a time, because a
+//! kernel that keeps count of the memory it promises would refuse their sum, and one that runs short would push
+//! out pages that they count.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -9,7 +13,9 @@
 )]
 
 mod add;
+mod aof;
 mod card;
+mod chunks;
 mod client;
 mod commands;
 mod config;
@@ -18,7 +24,9 @@ mod filters;
 mod hostile;
 mod info;
 mod insert;
+mod layout;
 mod persistence;
+mod redisbloom;
 mod replication;
 mod reserve;
 mod server;

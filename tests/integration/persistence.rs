@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serial_test::serial;
+
 use crate::client::{Client, array, error, ok};
 use crate::filters;
 use crate::server::{Server, until};
@@ -106,6 +108,7 @@ fn dump_and_restore() {
 
 /// A filter made for the years to come would fill the disk with zeros, and take minutes to save and load.
 #[test]
+#[serial(memory)]
 fn a_fresh_huge_filter_is_a_small_file() {
     let mut server = Server::start();
     let mut client = server.client();

@@ -100,6 +100,12 @@ impl Version {
     pub fn at_least(self, major: u32, minor: u32) -> bool {
         (self.major, self.minor) >= (major, minor) && (!self.valkey || (major, minor) <= (7, 2))
     }
+
+    /// Whether modules can answer with booleans and maps. Redis 6.2 speaks RESP3 and has no calls for them, so
+    /// there a client gets the forms of RESP2 in either protocol.
+    pub fn modules_have_resp3(self) -> bool {
+        self.at_least(7, 0)
+    }
 }
 
 /// How a server is to be started.
