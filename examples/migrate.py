@@ -560,7 +560,8 @@ class Place:
     With the checksum of these lines, so that another input is noticed.
     """
 
-    INTERVAL = 1.0
+    # Seconds between two notes of the place.
+    INTERVAL = 0.2
 
     def __init__(self, options, target, separator):
         self.path = options.state
