@@ -7,16 +7,14 @@
 
 The source of a copy may be a server with RedisBloom or with this module, and it goes on answering. Each
 filter is put together under a temporary name, checked, and renamed when it is whole, so that nobody meets
-a half of it. The temporary name is the filter's own in braces, or with its own braces, followed by
-:bloom-migrate, and stays in the filter's cluster slot. What an interrupted run leaves under such a name is
-removed when the key is copied again.
+a half of it. The temporary name is the filter's own, in braces if it has none, and :bloom-migrate; that is
+in the same cluster slot. What a killed run leaves under such a name is removed when it is started again.
 
 With --state FILE an interrupted run goes on where it stopped when it is started again in the same way. For
 a copy the file also remembers what each filter looked like: a later run with --replace copies those that
 have changed since, and only those. So: copy while everything runs; stop the writers; copy again; switch.
 
-Keys and items are bytes; nothing is decoded. Keys are shown, and kept in the state file, with each byte as
-the character of that number.
+Keys and items are bytes; nothing is decoded. Messages show unusual bytes of a key as \\xNN.
 
 exit codes: 0  everything was done
             1  some filters were not copied, or an item did not fit; each is named with the reason
@@ -274,13 +272,14 @@ class Copier:
     def transfer(self, key, temporary):
         """Copies once, checked, under the temporary name; gives the header that was copied."""
         self.target.call("UNLINK", temporary)
-        chunks = Chunks()
+        chunks = Chunks() if self.options.verify and self.copied % self.options.verify == 0 else None
         header = None
         for following, data in self.source.chunks(key):
             if header is None:
                 header = data
             self.put(key, temporary, header, following, data)
-            chunks.add(following, data)
+            if chunks is not None:
+                chunks.add(following, data)
             self.bytes += len(data)
             self.bar.update(len(data))
         if header is None:
@@ -292,7 +291,7 @@ class Copier:
         for name in expected.keys() & found.keys():
             if expected[name] != found[name]:
                 raise NotCopied(f"the copy's {name} is {found[name]}, the source's {expected[name]}")
-        if self.options.verify and self.copied % self.options.verify == 0:
+        if chunks is not None:
             self.read_back(temporary, chunks)
         return header
 
@@ -435,7 +434,7 @@ class Finished:
     def note(self, key, header):
         self.headers[key] = header
         if self.file is not None:
-            self.write({"key": shown(key), "header": header})
+            self.write({"key": key.decode("latin-1"), "header": header})
 
 
 def temporary_name(key):
@@ -566,7 +565,7 @@ class Place:
     def __init__(self, options, target, separator):
         self.path = options.state
         self.separator = separator
-        self.what = {"target": str(target.address), "key": shown(options.key), "null": options.null}
+        self.what = {"target": str(target.address), "key": options.key.decode("latin-1"), "null": options.null}
         self.lines = 0
         self.checksum = hashlib.sha256()
         self.saved = time.monotonic()
@@ -666,7 +665,7 @@ class Side:
     def identity(self):
         """What tells one database from another, where the user may ask."""
         if isinstance(self.client, RedisCluster):
-            return None
+            return sorted(node.name for node in self.client.get_nodes())
         try:
             with self.reachable():
                 return self.client.info("server").get("run_id"), self.address.rpartition("/")[2]
@@ -687,7 +686,10 @@ class Side:
 
     def call(self, *words):
         with self.reachable():
-            return self.client.execute_command(*words)
+            try:
+                return self.client.execute_command(*words)
+            except redis.ReadOnlyError as error:
+                raise Trouble(f"{self}: {error}") from error
 
     def pipeline(self, commands):
         """The answers of several commands; an error is an answer."""
@@ -799,7 +801,8 @@ def batches(items, size):
 
 
 def shown(key):
-    return key.decode("latin-1")
+    """For messages: printable on any terminal."""
+    return "".join(chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}" for byte in key) or '""'
 
 
 if __name__ == "__main__":

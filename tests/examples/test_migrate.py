@@ -427,7 +427,8 @@ class LoadTest(Case):
             self.load(layout, *shape, "--layout", layout, input=b"a\n")
             lines = self.client.execute_command("BF.DEBUG", layout)
             self.assertEqual(lines[1].startswith(b"layout:blocked"), layout == "blocked")
-            self.assertEqual(self.client.execute_command("BF.INFO", layout, "EXPANSION"), [4])
+            info = migrate.pairs(self.client.execute_command("BF.INFO", layout))
+            self.assertEqual(info["Expansion rate"], 4)
 
     def test_what_cannot_run_says_why(self):
         self.client.set("text", "x")
