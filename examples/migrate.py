@@ -234,6 +234,7 @@ class Copier:
     def copy(self, key):
         self.refuse_existing(key)
         temporary = temporary_name(key)
+        is_noted = False
         try:
             for attempt in itertools.count(1):
                 try:
@@ -247,9 +248,12 @@ class Copier:
                     self.say(f"again: {shown(key)}: {change} (attempt {attempt} of {self.options.attempts})")
             # Noted before it gets its name, so that the next run does not take it for a stranger's filter.
             self.finished.add(key, header)
+            is_noted = True
             self.publish(key, temporary)
         except Trouble:
-            # What the target did is unknown; the next run looks.
+            # Whether it got its name is unknown; the next run looks.
+            if not is_noted:
+                self.clear(temporary)
             raise
         except BaseException:
             self.finished.drop(key)
