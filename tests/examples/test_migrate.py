@@ -13,7 +13,6 @@ import gzip
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -352,7 +351,7 @@ class CopyTest(Case):
         says("is no state file of a copy", source.url, target.url, "--state", self.state)
 
     def test_temporary_names_stay_in_their_slot(self):
-        names = [b"", b"a", b"{a}b", b"a{b}c", b"{", b"}", b"{}", b"{}a", b"a}b", b"a{b", b"}{", b"{{a}}", b"\xff\0{"]
+        names = [b"", b"a", b"{a}b", b"a{b}c", b"{", b"}", b"{}", b"{}a", b"a}b", b"a{b", b"}{", b"{{a}}", b"\xff{"]
         for name in names:
             temporary = migrate.temporary_name(name)
             self.assertEqual(key_slot(temporary), key_slot(name), name)
