@@ -14,10 +14,10 @@ LIBRARY    := $(TARGET_DIR)/release/libbloom.$(if $(filter Darwin,$(shell uname 
 VENV       := .build/venv
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long test-matrix lint fmt bench example clean
+.PHONY: help build run test test-long test-examples test-matrix lint fmt bench example clean
 
 help: ## List the targets (the default)
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo 'Variables: SERVER=$(SERVER)  PORT=$(PORT)  PROFILE=$(PROFILE) (of the tests)  ARGS= (more for the server or the example)'
 
@@ -36,15 +36,22 @@ run: build ## Start the server with the module, redis.conf and its data in ./dat
 # Optimised, because the statistical tests are long; PROFILE=dev adds the overflow checks.
 # Benchmarks are no part of it: cargo tests the library, tests/ and the documentation's examples.
 test: export BLOOM_TEST_SERVER = $(SERVER)
-test: ## Run all tests: unit, integration (against a real server) and documentation
+test: ## Run all tests: unit, integration (against a real server), documentation and examples
 	@scripts/setup.sh test
 	cargo test --profile $(PROFILE) --no-fail-fast
+	@$(MAKE) --no-print-directory test-examples
 
 test-long: export BLOOM_TEST_LONG = 1
 test-long: test ## The same tests with larger samples and the slow ones
 
 test-matrix: ## Run the integration tests on every server; ARGS= names some of them (scripts/servers.sh)
 	@PROFILE=$(PROFILE) scripts/servers.sh $(ARGS)
+
+test-examples: export BLOOM_TEST_SERVER = $(SERVER)
+test-examples: build ## Test examples/migrate.py, with Python's packages in .build/venv and servers of its own
+	@scripts/setup.sh example
+	@$(MAKE) --no-print-directory $(VENV)/ready
+	$(VENV)/bin/python -m unittest discover -s tests/examples
 
 lint: ## Check format, clippy's lints and the documentation, warnings as errors
 	@scripts/setup.sh lint
