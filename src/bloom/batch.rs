@@ -8,6 +8,7 @@
 use super::error::Error;
 use super::hash::ItemHash;
 use super::kernel::{Kernel, Work};
+use super::memory::{Allocation, Mover};
 
 /// Items that are hashed and prefetched together: as many as a word has bits, one for each in a mask.
 pub const BLOCK: usize = u64::BITS as usize;
@@ -26,6 +27,10 @@ pub trait Layer {
     fn items(&self) -> u64;
     /// Bytes of the layer's bit array.
     fn bytes(&self) -> u64;
+    /// The memory of the layer's bit array.
+    fn allocation(&self) -> Option<Allocation>;
+    /// Lets `mover` choose another place for the bit array.
+    fn relocate(&mut self, mover: &mut impl Mover);
     /// Asks for all memory that [`Self::contains`] and [`Self::insert`] will read.
     fn prefetch(&self, hash: ItemHash);
     /// Asks for the memory that [`Self::contains`] reads first.

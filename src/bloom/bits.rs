@@ -9,6 +9,7 @@ use bitvec::slice::BitSlice;
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 
 use super::error::Error;
+use super::memory::{Allocation, Mover};
 
 #[cfg(target_endian = "big")]
 compile_error!(
@@ -70,6 +71,16 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
     /// The array's bytes.
     pub fn bytes(&self) -> &[u8] {
         bytemuck::cast_slice(&self.units)
+    }
+
+    /// The array's memory.
+    pub fn allocation(&self) -> Option<Allocation> {
+        Allocation::of_array(&self.units)
+    }
+
+    /// Lets `mover` choose another place for the array.
+    pub fn relocate(&mut self, mover: &mut impl Mover) {
+        self.units = mover.array(std::mem::take(&mut self.units));
     }
 
     /// Sets, from byte `offset` on, the bits that are set in `bytes`; none is ever unset. Places where

@@ -19,6 +19,7 @@ use super::chain::{Plan, Rules};
 use super::error::Error;
 use super::hash::{ItemHash, Secret};
 use super::kernel::{Kernel, Line, prefetch};
+use super::memory::{Allocation, Mover};
 use super::params::{Capacity, ErrorRate, Growth, Seed};
 use super::sizing::{Geometry, MAX_LINES_PER_ITEM};
 
@@ -188,6 +189,14 @@ impl batch::Layer for Layer {
 
     fn bytes(&self) -> u64 {
         self.geometry().bytes()
+    }
+
+    fn allocation(&self) -> Option<Allocation> {
+        self.bits.allocation()
+    }
+
+    fn relocate(&mut self, mover: &mut impl Mover) {
+        self.bits.relocate(mover);
     }
 
     #[inline(always)]

@@ -7,6 +7,7 @@ use super::Filter;
 use super::batch::{AddMany, AddOne, ContainsMany, ContainsOne, Hasher, Layer};
 use super::error::Error;
 use super::kernel;
+use super::memory::{Allocation, Mover};
 
 /// The memory that a filter asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +105,27 @@ impl<R: Rules> Chain<R> {
     /// Bytes of the filter that the chain is: its structs and its bit arrays.
     pub fn bytes(&self) -> u64 {
         bytes(&self.layers)
+    }
+
+    /// See [`Filter::each_allocation`](super::Filter::each_block).
+    pub fn each_allocation(&self, visit: impl FnMut(Allocation)) {
+        let list = Allocation::of_list(&self.layers);
+        let arrays = self.layers.iter().filter_map(Layer::allocation);
+        list.into_iter().chain(arrays).for_each(visit);
+    }
+
+    /// See [`Filter::relocate`](super::Filter::relocate).
+    pub fn relocate(&mut self, first: usize, mover: &mut impl Mover) -> Option<usize> {
+        if first == 0 {
+            self.layers = mover.list(std::mem::take(&mut self.layers));
+        }
+        for (index, layer) in self.layers.iter_mut().enumerate().skip(first) {
+            if index > first && mover.must_pause() {
+                return Some(index);
+            }
+            layer.relocate(mover);
+        }
+        None
     }
 
     /// See [`Filter::contains`](super::Filter::contains).

@@ -26,6 +26,7 @@ use super::error::Error;
 use super::hash::ItemHash;
 use super::kernel::{Kernel, prefetch};
 use super::ln::ln;
+use super::memory::{Allocation, Mover};
 use super::modulus::Modulus;
 use super::murmur;
 use super::params::{Capacity, ErrorRate, Growth};
@@ -317,6 +318,14 @@ impl batch::Layer for Layer {
 
     fn bytes(&self) -> u64 {
         self.shape.bytes
+    }
+
+    fn allocation(&self) -> Option<Allocation> {
+        self.bits.allocation()
+    }
+
+    fn relocate(&mut self, mover: &mut impl Mover) {
+        self.bits.relocate(mover);
     }
 
     #[inline(always)]

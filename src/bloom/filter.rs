@@ -7,6 +7,7 @@ use super::blocked::{self, Blocked};
 use super::chain::{Allowance, Chain};
 use super::classic::{self, Classic};
 use super::error::Error;
+use super::memory::{Allocation, Mover};
 use super::params::{Growth, Layout, Seed, Spec};
 use super::sizing::power;
 
@@ -144,7 +145,7 @@ impl Filter {
     /// filter, what RedisBloom would say.
     pub fn bytes(&self) -> u64 {
         match self {
-            Self::Blocked(_) => self.own_bytes(),
+            Self::Blocked(chain) => chain.bytes(),
             Self::Classic(chain) => chain.layers().iter().fold(CLASSIC_BYTES, |bytes, layer| {
                 bytes
                     .saturating_add(CLASSIC_LAYER_BYTES)
@@ -153,25 +154,32 @@ impl Filter {
         }
     }
 
-    /// Bytes that the filter keeps alive and no other filter uses, besides [`Self::bytes`].
-    pub fn unshared_bytes(&self) -> u64 {
+    /// Bytes that the filter keeps alive and no other filter uses, besides its own blocks.
+    pub fn unshared_bytes(&self) -> usize {
         match self {
-            Self::Blocked(chain) => {
-                let secret = chain.rules().secret();
-                if Arc::strong_count(secret) == 1 {
-                    size_of_val(&**secret) as u64
-                } else {
-                    0
-                }
+            Self::Blocked(chain) if Arc::strong_count(chain.rules().secret()) == 1 => {
+                size_of_val(&**chain.rules().secret())
             }
-            Self::Classic(_) => self.own_bytes().saturating_sub(self.bytes()),
+            Self::Blocked(_) | Self::Classic(_) => 0,
         }
     }
 
-    fn own_bytes(&self) -> u64 {
+    /// Hands every block of memory of the filter to `visit`, in O(layers). The filter's own struct is its
+    /// owner's.
+    pub fn each_allocation(&self, visit: impl FnMut(Allocation)) {
         match self {
-            Self::Blocked(chain) => chain.bytes(),
-            Self::Classic(chain) => chain.bytes(),
+            Self::Blocked(chain) => chain.each_allocation(visit),
+            Self::Classic(chain) => chain.each_allocation(visit),
+        }
+    }
+
+    /// Lets `mover`, which must not panic, choose other places for the filter's memory, from layer `first`
+    /// on, and with `first` = 0 for the list of layers too. When it wants to pause, the layer to go on with;
+    /// each call moves one at least. Between calls the filter may change in any way.
+    pub fn relocate(&mut self, first: usize, mover: &mut impl Mover) -> Option<usize> {
+        match self {
+            Self::Blocked(chain) => chain.relocate(first, mover),
+            Self::Classic(chain) => chain.relocate(first, mover),
         }
     }
 

@@ -20,6 +20,7 @@ pub mod filter;
 pub mod hash;
 pub mod kernel;
 pub mod ln;
+pub mod memory;
 pub mod modulus;
 pub mod murmur;
 pub mod params;
@@ -30,6 +31,8 @@ pub mod validate;
 mod oracle;
 #[cfg(test)]
 mod proptests;
+#[cfg(test)]
+mod scarcity;
 #[cfg(test)]
 mod statistics;
 

@@ -1,5 +1,6 @@
 //! The type's callbacks. No panic leaves them.
 
+use std::alloc::Layout;
 use std::ffi::{c_int, c_void};
 
 use redis_module::raw;
@@ -7,8 +8,12 @@ use redis_module::raw;
 use super::io::{Digest, Rdb};
 use crate::bloom::codec::{self, chunks};
 use crate::bloom::{Filter, UNLIMITED};
-use crate::options;
 use crate::server::{self, call, guarded};
+use crate::{alloc, options};
+
+/// Bytes that the server keeps for each value of a module, and leaves out when it counts: an object, and a
+/// pair of pointers to the type and the value.
+const SERVER_HEADERS: usize = 2 * 16;
 
 /// Loads a filter; null tells the server that the payload is bad.
 pub unsafe extern "C" fn rdb_load(stream: *mut raw::RedisModuleIO, encoding_version: c_int) -> *mut c_void {
@@ -87,14 +92,21 @@ pub unsafe extern "C" fn copy(
     }
 }
 
-/// Bytes that a filter takes.
+/// Bytes that the allocator holds for a filter, and what the server does not count for a value of a module.
 pub unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     // SAFETY: the server calls this with a value of this type, which nothing changes meanwhile.
     let filter = unsafe { &*value.cast::<Filter>() };
     let bytes = guarded("measuring a filter", || {
-        filter.bytes().saturating_add(filter.unshared_bytes())
+        // SAFETY: a filter was boxed when it was made, loaded or copied.
+        let own = unsafe { alloc::held(value.cast(), Layout::for_value(filter)) };
+        let mut bytes = SERVER_HEADERS + own + filter.unshared_bytes();
+        filter.each_allocation(|allocation| {
+            // SAFETY: the filter holds that block.
+            bytes = bytes.saturating_add(unsafe { alloc::held(allocation.address, allocation.layout) });
+        });
+        bytes
     });
-    usize::try_from(bytes.unwrap_or(0)).unwrap_or(usize::MAX)
+    bytes.unwrap_or(0)
 }
 
 /// How much work it is to free a filter: above 64 the server does it in the background. An array of up to
@@ -103,7 +115,10 @@ pub unsafe extern "C" fn free_effort(_key: *mut raw::RedisModuleString, value: *
     // SAFETY: the server calls this with a value of this type, which nothing changes meanwhile.
     let filter = unsafe { &*value.cast::<Filter>() };
     let bytes = guarded("measuring a filter", || filter.bytes());
-    usize::try_from(bytes.unwrap_or(0) >> 10).unwrap_or(usize::MAX)
+    // An effort of 0 would say that it is not known, and the server would take it for the highest.
+    usize::try_from(bytes.unwrap_or(0) >> 10)
+        .unwrap_or(usize::MAX)
+        .max(1)
 }
 
 /// Digests a filter: equal for two filters if and only if all of their bits and parameters are.

@@ -1,6 +1,7 @@
 //! The data type `MBbloom--`: the name that RedisBloom's files have, so that they load here.
 
 mod callbacks;
+mod defrag;
 mod io;
 
 use redis_module::native_types::RedisType;
@@ -26,7 +27,7 @@ pub static FILTER: RedisType = RedisType::new(
         free_effort: Some(callbacks::free_effort),
         unlink: None,
         copy: Some(callbacks::copy),
-        defrag: None,
+        defrag: Some(defrag::defrag),
         mem_usage2: None,
         free_effort2: None,
         unlink2: None,

@@ -14,6 +14,7 @@
 
 mod add;
 mod aof;
+mod callbacks;
 mod card;
 mod chunks;
 mod client;

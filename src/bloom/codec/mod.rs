@@ -61,8 +61,8 @@ pub fn load(
     }
 }
 
-/// Asks for a stored filter with bit arrays of these sizes, and gives the bytes that it will take.
-fn ask_for<L>(arrays: impl Iterator<Item = u64>, allowance: Allowance<'_>) -> Result<u64, DecodeError> {
+/// Asks for a stored filter with bit arrays of these sizes.
+fn ask_for<L>(arrays: impl Iterator<Item = u64>, allowance: Allowance<'_>) -> Result<(), DecodeError> {
     let own = size_of::<Filter>() as u64;
     let bytes = arrays.fold(own, |sum, array| {
         sum.saturating_add(array).saturating_add(size_of::<L>() as u64)
@@ -71,8 +71,16 @@ fn ask_for<L>(arrays: impl Iterator<Item = u64>, allowance: Allowance<'_>) -> Re
         new: bytes,
         total: bytes,
     };
-    allowance(demand).map_err(|_| DecodeError::OutOfMemory { bytes })?;
-    Ok(bytes)
+    allowance(demand).map_err(|_| DecodeError::OutOfMemory { bytes })
+}
+
+/// An empty list with room for `length` values, which the stored bytes call for.
+fn list_for<T>(length: usize) -> Result<Vec<T>, DecodeError> {
+    let mut list = Vec::new();
+    let bytes = length.saturating_mul(size_of::<T>()) as u64;
+    list.try_reserve_exact(length)
+        .map_err(|_| DecodeError::OutOfMemory { bytes })?;
+    Ok(list)
 }
 
 impl std::fmt::Display for DecodeError {

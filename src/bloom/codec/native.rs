@@ -36,7 +36,7 @@ use super::super::params::{ErrorRate, Expansion, Growth, Seed};
 use super::super::sizing::{Geometry, MAX_LINES_PER_ITEM, PROBES};
 use super::super::{bits, bits::BitArray};
 use super::stream::{Sink, Source};
-use super::{DecodeError, ask_for};
+use super::{DecodeError, ask_for, list_for};
 
 /// The format version.
 const VERSION: u64 = 1;
@@ -202,15 +202,15 @@ impl Header {
         if fields.0.len() / LAYER_BYTES != layers || fields.0.len() % LAYER_BYTES != 0 {
             return Err(DecodeError::Field("header length"));
         }
-        let layers = (0..layers)
-            .map(|_| StoredLayer::parse(&mut fields))
-            .collect::<Result<_, _>>()?;
-        let header = Self {
+        let mut header = Self {
             seed,
             error_rate,
             growth,
-            layers,
+            layers: list_for(layers)?,
         };
+        for _ in 0..layers {
+            header.layers.push(StoredLayer::parse(&mut fields)?);
+        }
         header.check_chain()?;
         Ok(header)
     }
@@ -236,11 +236,8 @@ impl Header {
     /// The filter with its items counted and all of its bits unset, as layers and rules.
     fn allocate(&self, allowance: Allowance<'_>) -> Result<(Vec<Layer>, Blocked), DecodeError> {
         let arrays = self.layers.iter().map(|layer| layer.shape.bytes());
-        let bytes = ask_for::<Layer>(arrays, allowance)?;
-        let mut layers = Vec::new();
-        layers
-            .try_reserve_exact(self.layers.len())
-            .map_err(|_| DecodeError::OutOfMemory { bytes })?;
+        ask_for::<Layer>(arrays, allowance)?;
+        let mut layers = list_for(self.layers.len())?;
         for stored in &self.layers {
             let mut layer = stored.shape.make().map_err(DecodeError::from)?;
             layer.restore(stored.items);

@@ -39,7 +39,7 @@ use super::super::chain::{Allowance, Chain, Demand, Plan, UNLIMITED, reserve_one
 use super::super::classic::{Classic, Layer, Options, Shape};
 use super::native::Fields;
 use super::stream::{Sink, Source};
-use super::{DecodeError, ask_for};
+use super::{DecodeError, ask_for, list_for};
 
 /// Bytes of a chunk header before its layers.
 const HEAD_BYTES: usize = 20;
@@ -159,7 +159,7 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Class
     }
     let mut builder = Builder::new(items, u64::from(layers), options, expansion)?;
     // Nothing is allocated before the last field was found valid and the sum allowed.
-    let mut stored = Vec::with_capacity(layers as usize);
+    let mut stored = list_for(layers as usize)?;
     for _ in 0..layers {
         let (bytes, bits, items) = (fields.u64()?, fields.u64()?, fields.u64()?);
         let (error_rate, bits_per_item) = (fields.f64()?, fields.f64()?);

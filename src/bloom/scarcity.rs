@@ -1,0 +1,135 @@
+//! Filters when memory runs out: at every single allocation, nothing may be lost and nothing half done.
+
+use super::codec::stream::Memory;
+use super::codec::{self, DecodeError, chunks};
+use super::params::{Expansion, Growth, Layout, Seed, Spec};
+use super::{Error, Filter, UNLIMITED, oracle};
+use crate::alloc::failing;
+
+/// More allocations than any of the operations below makes.
+const ENOUGH: u32 = 100;
+
+/// A filter that fills a layer every few items.
+fn specs() -> impl Iterator<Item = Spec> {
+    let growing = Growth::Growing(Expansion::new(1).unwrap());
+    [Layout::Blocked { seed: Seed(5) }, Layout::Classic]
+        .map(|layout| Spec {
+            layout,
+            ..oracle::spec(20, 0.01, growing, 5)
+        })
+        .into_iter()
+}
+
+fn items(numbers: std::ops::Range<u32>) -> Vec<Vec<u8>> {
+    numbers.map(oracle::item).collect()
+}
+
+fn stored(filter: &Filter) -> Memory {
+    let mut stream = Memory::default();
+    codec::save(filter, &mut stream);
+    stream
+}
+
+/// Runs `work` with 0, 1, 2 … good allocations until it succeeds, which takes `at_least` of them; gives what
+/// it then made.
+fn until_it_succeeds<T, E>(
+    at_least: u32,
+    work: impl Fn(u32) -> Result<T, E>,
+    is_out_of_memory: impl Fn(&E) -> bool,
+) -> T {
+    for good in 0..ENOUGH {
+        match work(good) {
+            Ok(made) => {
+                assert!(good >= at_least, "{good} allocations were enough");
+                return made;
+            }
+            Err(error) => assert!(is_out_of_memory(&error), "{good} good allocations"),
+        }
+    }
+    panic!("{ENOUGH} allocations are not enough");
+}
+
+fn no_memory(error: &Error) -> bool {
+    matches!(error, Error::OutOfMemory { .. })
+}
+
+fn no_room(error: &DecodeError) -> bool {
+    matches!(error, DecodeError::OutOfMemory { .. })
+}
+
+/// A server that is short of memory would end, or keep a filter that is none.
+#[test]
+fn a_filter_is_made_whole_or_not_at_all() {
+    for spec in specs() {
+        // As in a server, whose secret is there before any filter.
+        let _keeps_the_secret = Filter::new(spec, UNLIMITED).unwrap();
+        let make = |good| failing::after(good, || Filter::new(spec, UNLIMITED));
+        let filter = until_it_succeeds(2, make, no_memory);
+        assert_eq!(filter.validate(), Ok(()));
+        assert_eq!(filter.items(), 0);
+    }
+}
+
+/// An item that was acknowledged would be gone, or the filter would be broken for ever.
+#[test]
+fn a_filter_that_cannot_grow_stays_as_it_is_and_grows_later() {
+    for spec in specs() {
+        for good in 0..40 {
+            let mut filter = Filter::new(spec, UNLIMITED).unwrap();
+            let (all, mut answered) = (items(0..1000), 0);
+            let batch = || {
+                let all = all.iter().map(Vec::as_slice);
+                filter.add_all(all, UNLIMITED, |_| answered += 1)
+            };
+            let end = failing::after(good, batch);
+            assert!(
+                end.is_err_and(|error| no_memory(&error)),
+                "{good} good allocations"
+            );
+            assert_eq!(filter.validate(), Ok(()), "{good} good allocations");
+            assert!(all[..answered].iter().all(|item| filter.contains(item)));
+
+            let before = stored(&filter);
+            let single = failing::after(0, || filter.add(&all[answered], UNLIMITED));
+            assert!(single.is_err_and(|error| no_memory(&error)));
+            assert_eq!(stored(&filter), before, "a refused item left a trace");
+
+            let mut whole = Filter::new(spec, UNLIMITED).unwrap();
+            for filter in [&mut filter, &mut whole] {
+                let all = all.iter().map(Vec::as_slice);
+                filter.add_all(all, UNLIMITED, |_| ()).unwrap();
+            }
+            assert_eq!(stored(&filter), stored(&whole), "not what it would have been");
+        }
+    }
+}
+
+/// A restart, a failover or a RESTORE would leave a filter with holes, or end the server.
+#[test]
+fn a_filter_is_loaded_whole_or_not_at_all() {
+    for spec in specs() {
+        let mut filter = Filter::new(spec, UNLIMITED).unwrap();
+        let all = items(0..500);
+        filter
+            .add_all(all.iter().map(Vec::as_slice), UNLIMITED, |_| ())
+            .unwrap();
+        let layers = filter.layers() as u32;
+        let (stream, header) = (stored(&filter), chunks::header(&filter));
+
+        let load = |good| {
+            let mut stream = stream.clone();
+            failing::after(good, || {
+                codec::load(&mut stream, codec::ENCODING_VERSION, UNLIMITED)
+            })
+        };
+        assert_eq!(stored(&until_it_succeeds(layers, load, no_room)), stream);
+
+        let load = |good| failing::after(good, || chunks::load_header(&header, UNLIMITED));
+        let empty = until_it_succeeds(layers, load, no_room);
+        assert_eq!((empty.items(), empty.totals().bits_set), (filter.items(), 0));
+
+        // The first allocation is the header's, of some bytes a layer.
+        let copy = |good| failing::after(1 + good, || chunks::copy(&filter, UNLIMITED));
+        assert_eq!(stored(&until_it_succeeds(layers, copy, no_room)), stream);
+    }
+}

@@ -1,0 +1,200 @@
+//! What the server asks of the data type: how much memory a filter holds, to free it, and to move it.
+
+use serial_test::serial;
+
+use crate::client::{Client, array, ok};
+use crate::filters;
+use crate::server::{Server, sample, skip, until};
+
+/// Chunks of BF.SCANDUMP and BF.LOADCHUNK have this many bytes at most.
+const CHUNK: usize = 16 << 20;
+
+fn used(client: &mut Client) -> i64 {
+    client.stat("memory", "used_memory").parse().unwrap()
+}
+
+fn freed_in_background(client: &mut Client) -> i64 {
+    client.stat("memory", "lazyfreed_objects").parse().unwrap()
+}
+
+fn keys(count: usize) -> impl Iterator<Item = String> {
+    (0..count).map(|number| format!("key:{number:06}"))
+}
+
+/// What `count` keys take, as the server's allocator tells, and as MEMORY USAGE does.
+fn weigh(client: &mut Client, count: usize, make: impl Fn(&mut Client, &str)) -> (i64, i64) {
+    client.answers(&[("FLUSHALL SYNC", ok())]);
+    let before = used(client);
+    keys(count).for_each(|key| make(client, &key));
+    let held = used(client) - before;
+    let told = keys(count).map(|key| client.run(&format!("MEMORY USAGE {key}")).int());
+    (held, told.sum())
+}
+
+/// Whoever looks for what fills the memory would be sent after the wrong keys.
+#[test]
+fn memory_usage_is_what_the_allocator_holds() {
+    let server = Server::start();
+    let mut client = server.client();
+    for (count, options) in [
+        (8192, "0.01 10"),
+        (8192, "0.01 100 GROWING"),
+        (8192, "0.001 100 LAYOUT CLASSIC"),
+        (2048, "1e-4 2000"),
+        (256, "0.01 100000"),
+        (256, "0.01 77777 LAYOUT CLASSIC"),
+        (4, "1e-9 10000000"),
+    ] {
+        // What the server needs for keys of these names besides the values, it needs for strings too.
+        let (held, told) = weigh(&mut client, count, |client, key| {
+            client.call(&["SET", key, "a short string"]);
+        });
+        let keys = held - told;
+        let (held, told) = weigh(&mut client, count, |client, key| {
+            client.run(&format!("BF.RESERVE {key} {options}"));
+        });
+        let (held, count) = (held - keys, count as i64);
+        // Of a value's two headers the server may use some bytes more than they have.
+        let off = (told - held).abs() - 16 * count;
+        assert!(off <= held / 50, "{options}: {told} told, {held} held");
+    }
+}
+
+/// Makes a filter of `bytes` bytes, all of which were written to.
+fn touched(client: &mut Client, key: &str, bytes: usize) {
+    let capacity = bytes / 2;
+    client.answers(&[(&format!("BF.RESERVE {key} 0.0001 {capacity} NONSCALING"), ok())]);
+    let size = client.info(key, "Size").unsigned_abs() as usize;
+    let chunk = vec![0x11; CHUNK];
+    let mut at = 1;
+    // A few bytes are not of the bit array.
+    while at + CHUNK < size {
+        at += CHUNK;
+        let loaded = client.call(&[b"BF.LOADCHUNK", key.as_bytes(), at.to_string().as_bytes(), &chunk]);
+        assert_eq!(loaded, ok());
+    }
+}
+
+/// Microseconds that the server has spent in a command.
+fn spent(client: &mut Client, command: &str) -> f64 {
+    let line = client.stat("commandstats", &format!("cmdstat_{command}"));
+    let field = line.split(',').find_map(|field| field.strip_prefix("usec="));
+    field.unwrap().parse().unwrap()
+}
+
+/// A gigabyte given back to the kernel at once would stop the server for all of its clients.
+#[test]
+#[serial(memory)]
+fn large_filters_are_freed_in_the_background() {
+    // In Valkey DEL is an UNLINK unless told otherwise.
+    let server = Server::with().config("lazyfree-lazy-user-del", "no").start();
+    let mut client = server.client();
+    let (bytes, before) = (sample(107) << 20, used(&mut client));
+    touched(&mut client, "deleted", bytes);
+    client.answers(&[("DEL deleted", 1.into())]);
+    assert_eq!(freed_in_background(&mut client), 0);
+    for (number, free) in ["UNLINK large", "FLUSHALL ASYNC", "FLUSHDB ASYNC"]
+        .iter()
+        .enumerate()
+    {
+        touched(&mut client, "large", bytes);
+        client.run(free);
+        let freed = number as i64 + 1;
+        until("it is freed", || freed_in_background(&mut client) == freed);
+        assert_eq!(client.stat("memory", "lazyfree_pending_objects"), "0");
+    }
+    client.run("BF.ADD small item");
+    client.answers(&[("UNLINK small", 1.into())]);
+    assert_eq!(
+        freed_in_background(&mut client),
+        3,
+        "small ones are not worth a thread"
+    );
+    until("all memory is given back", || {
+        used(&mut client) - before < 1 << 20
+    });
+    let (del, unlink) = (spent(&mut client, "del"), spent(&mut client, "unlink") / 2.0);
+    eprintln!("{bytes} bytes: DEL {del} us, UNLINK {unlink} us");
+}
+
+/// An evicted filter would stop the server in the middle of somebody else's command.
+#[test]
+#[serial(memory)]
+fn large_filters_are_evicted_in_the_background() {
+    let server = Server::with()
+        .config("lazyfree-lazy-eviction", "yes")
+        .config("maxmemory-policy", "allkeys-lru")
+        .config("lazyfree-lazy-user-del", "no")
+        .start();
+    let mut client = server.client();
+    touched(&mut client, "large", 64 << 20);
+    let limit = used(&mut client) - (1 << 20);
+    client.answers(&[
+        (&format!("CONFIG SET maxmemory {limit}"), ok()),
+        ("SET key value", ok()),
+    ]);
+    until("it is evicted", || client.stat("stats", "evicted_keys") != "0");
+    until("it is freed", || freed_in_background(&mut client) == 1);
+    client.answers(&[("EXISTS large", 0.into()), ("EXISTS key", 1.into())]);
+}
+
+/// After months of keys that come and go, the process would hold a multiple of what its filters need.
+#[test]
+fn defragmentation_moves_filters_and_loses_nothing() {
+    let server = Server::start();
+    let mut client = server.client();
+    let enabled = client.run("CONFIG SET activedefrag yes");
+    if enabled != ok() {
+        skip!("this server has no active defragmentation: {enabled:?}");
+    }
+    client.run("CONFIG SET activedefrag no");
+    filters::make(&mut client);
+    let expected = filters::snapshot(&mut client);
+    // Filters of one and of several layers, most of which then go: their neighbours stay, with holes around.
+    let count = 20_000;
+    for (number, key) in keys(count).enumerate() {
+        let capacity = 50 + number % 7 * 100;
+        client.run(&format!("BF.INSERT {key} CAPACITY {capacity} ITEMS first {key}"));
+        if number % 10 == 0 {
+            filters::fill(&mut client, &key, 0, 2 * capacity);
+        }
+    }
+    for (_, key) in keys(count).enumerate().filter(|(number, _)| number % 10 != 0) {
+        client.answers(&[(&format!("DEL {key}"), 1.into())]);
+    }
+    let wasted = |client: &mut Client| -> i64 {
+        let bytes = client.stat("memory", "allocator_frag_bytes");
+        bytes.parse().unwrap()
+    };
+    until("the server has counted", || wasted(&mut client) > 10 << 20);
+    let dump = |client: &mut Client| {
+        let kept = keys(count).step_by(10);
+        kept.map(|key| client.dump(&key)).collect::<Vec<_>>()
+    };
+    let dumps = dump(&mut client);
+    for line in [
+        "CONFIG SET active-defrag-ignore-bytes 1",
+        "CONFIG SET active-defrag-threshold-lower 1",
+        "CONFIG SET active-defrag-cycle-max 75",
+        // Nearly every filter is then worth more than one step.
+        "CONFIG SET active-defrag-max-scan-fields 10",
+        "CONFIG SET activedefrag yes",
+    ] {
+        client.answers(&[(line, ok())]);
+    }
+    until("memory is in better order", || wasted(&mut client) < 7 << 20);
+    // Of what is left, a key has two or three blocks besides the filter's own, of which half may stay.
+    until("blocks of all kinds are moved", || {
+        let moved: usize = client.stat("stats", "active_defrag_hits").parse().unwrap();
+        moved > 3 * count / 10
+    });
+    assert_eq!(dump(&mut client), dumps);
+    assert_eq!(filters::snapshot(&mut client), expected);
+    for key in keys(count).step_by(10) {
+        client.answers(&[
+            (&format!("BF.MADD {key} first {key} {key}:0"), array([0, 0, 0])),
+            (&format!("DEL {key}"), 1.into()),
+        ]);
+    }
+    assert!(server.is_alive());
+}
