@@ -12,8 +12,8 @@ use super::memory::{Allocation, Mover};
 
 /// Items that are hashed and prefetched together: as many as a word has bits, one for each in a mask.
 pub const BLOCK: usize = u64::BITS as usize;
-/// Layers that a block goes through one by one: they hold most items, so that few are left for the others.
-const NEWEST: usize = 3;
+/// The newest layers, of which an item is likely to be in one.
+const LIKELY: usize = 2;
 /// Items whose lines in the older layers are prefetched together.
 const GROUP: usize = 16;
 /// Bytes from which on a layer's lines are prefetched: smaller ones stay in a near cache.
@@ -31,30 +31,114 @@ pub trait Layer {
     fn allocation(&self) -> Option<Allocation>;
     /// Lets `mover` choose another place for the bit array.
     fn relocate(&mut self, mover: &mut impl Mover);
+    /// Layers, newest first, that a block of items goes through one by one: they hold most items, so that few
+    /// are left for the others.
+    const ONE_BY_ONE: usize;
     /// Asks for all memory that [`Self::contains`] and [`Self::insert`] will read.
     fn prefetch(&self, hash: ItemHash);
     /// Asks for the memory that [`Self::contains`] reads first.
     fn prefetch_first(&self, hash: ItemHash);
-    /// Whether that memory leaves it open that the layer contains the item. A layout whose items take many
-    /// lines says so, and the rest of its lines is asked for only then.
-    fn may_contain(&self, hash: ItemHash) -> bool {
-        let _ = hash;
-        true
+    /// [`Self::prefetch`] for the items of a block.
+    #[inline(always)]
+    fn prefetch_block(&self, hashes: &Hashes, items: Items) {
+        for at in items {
+            self.prefetch(hashes[at]);
+        }
     }
-    /// Whether [`Self::may_contain`] is worth a pass over a block of items.
-    const STAGED: bool = false;
     /// Whether the item is (probably) in the layer.
     fn contains<K: Kernel>(&self, kernel: K, hash: ItemHash) -> bool;
+    /// Those of a block's items that are (probably) in the layer; `likely` when many of them may be.
+    fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Items, likely: bool) -> Items;
     /// Whether any of `layers`, oldest first, contains the item.
-    #[inline(always)]
     fn any_contains<K: Kernel>(layers: &[Self], kernel: K, hash: ItemHash) -> bool
     where
-        Self: Sized,
-    {
-        layers.iter().rev().any(|layer| layer.contains(kernel, hash))
-    }
+        Self: Sized;
     /// Puts the item in; counts it and gives true if that changed the layer.
     fn insert<K: Kernel>(&mut self, kernel: K, hash: ItemHash) -> bool;
+    /// Puts a block's items in, in their order; counts and gives those that changed the layer.
+    #[inline(always)]
+    fn insert_block<K: Kernel>(&mut self, kernel: K, hashes: &Hashes, items: Items) -> Items {
+        let mut new = Items::NONE;
+        for at in items {
+            if self.insert(kernel, hashes[at]) {
+                new.put(at);
+            }
+        }
+        new
+    }
+}
+
+/// The hashes of a block's items; what lies behind the last item is of no meaning.
+pub type Hashes = [ItemHash; BLOCK];
+
+/// Some of a block's items: a bit for each. As an iterator it gives their positions, all below [`BLOCK`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Items(u64);
+
+impl Items {
+    /// No item.
+    pub const NONE: Self = Self(0);
+
+    /// The first `count`, at most [`BLOCK`].
+    #[inline(always)]
+    pub fn first(count: usize) -> Self {
+        Self(u64::MAX.unbounded_shr(u64::BITS.saturating_sub(count as u32)))
+    }
+
+    /// Takes one in.
+    #[inline(always)]
+    pub fn put(&mut self, at: usize) {
+        self.0 |= 1 << at;
+    }
+
+    /// Takes all of `others` in.
+    #[inline(always)]
+    fn put_all(&mut self, others: Self) {
+        self.0 |= others.0;
+    }
+
+    /// These without `others`.
+    #[inline(always)]
+    fn without(self, others: Self) -> Self {
+        Self(self.0 & !others.0)
+    }
+
+    #[inline(always)]
+    fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// How many they are.
+    #[inline(always)]
+    pub fn count_ones(self) -> u64 {
+        u64::from(self.0.count_ones())
+    }
+
+    #[inline(always)]
+    fn has(self, at: usize) -> bool {
+        self.0 >> at & 1 == 1
+    }
+
+    /// The lowest `count`, or all.
+    #[inline(always)]
+    fn lowest(self, count: usize) -> Self {
+        let rest = (0..count).fold(self.0, |rest, _| rest & rest.wrapping_sub(1));
+        Self(self.0 & !rest)
+    }
+}
+
+impl Iterator for Items {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        if self.0 == 0 {
+            return None;
+        }
+        let at = self.0.trailing_zeros() as usize % BLOCK;
+        self.0 &= self.0 - 1;
+        Some(at)
+    }
 }
 
 /// The hash function of a chain.
@@ -76,11 +160,6 @@ impl<L: Layer> Work for ContainsOne<'_, L> {
 
     #[inline(always)]
     fn run<K: Kernel>(self, kernel: K) -> bool {
-        if L::STAGED {
-            for layer in self.layers.iter().rev().take(4) {
-                layer.prefetch_first(self.hash);
-            }
-        }
         L::any_contains(self.layers, kernel, self.hash)
     }
 }
@@ -106,9 +185,9 @@ impl<'a, L: Layer, H: Hasher, I: Iterator<Item = &'a [u8]>, F: FnMut(bool)> Work
     fn run<K: Kernel>(mut self, kernel: K) {
         let mut block = Block::new();
         while block.fill(self.hasher, &mut self.items) {
-            let found = contains_block(kernel, self.layers, block.hashes());
+            let found = contains_block(kernel, self.layers, &block.hashes, block.items());
             for at in 0..block.count {
-                (self.found)(found >> at & 1 == 1);
+                (self.found)(found.has(at));
             }
         }
     }
@@ -167,12 +246,20 @@ where
         while block.fill(self.hasher, &mut self.items) {
             // Only the newest layer changes, so the block's answers for the older ones can come first.
             let older = self.layers.len() - 1;
-            for &hash in block.hashes() {
-                self.layers[older].prefetch(hash);
+            let (hashes, items) = (&block.hashes, block.items());
+            self.layers[older].prefetch_block(hashes, items);
+            let known = contains_block(kernel, &self.layers[..older], hashes, items);
+            let unknown = items.without(known);
+            let newest = &mut self.layers[older];
+            if newest.items().saturating_add(unknown.count_ones()) <= newest.capacity() {
+                let new = newest.insert_block(kernel, hashes, unknown);
+                for at in 0..block.count {
+                    (self.added)(new.has(at));
+                }
+                continue;
             }
-            let known = contains_block(kernel, &self.layers[..older], block.hashes());
-            for (at, &hash) in block.hashes().iter().enumerate() {
-                let new = known >> at & 1 == 0 && add_one(kernel, self.layers, older, hash, &mut self.grow)?;
+            for (at, &hash) in hashes.iter().enumerate().take(block.count) {
+                let new = unknown.has(at) && add_one(kernel, self.layers, older, hash, &mut self.grow)?;
                 (self.added)(new);
             }
         }
@@ -182,7 +269,7 @@ where
 
 /// The hashes of up to [`BLOCK`] items.
 struct Block {
-    hashes: [ItemHash; BLOCK],
+    hashes: Hashes,
     count: usize,
 }
 
@@ -207,78 +294,40 @@ impl Block {
     }
 
     #[inline(always)]
-    fn hashes(&self) -> &[ItemHash] {
-        &self.hashes[..self.count]
+    fn items(&self) -> Items {
+        Items::first(self.count)
     }
 }
 
-/// For each of up to [`BLOCK`] hashes, whether any of `layers` contains it: bit `i` for hash `i`.
+/// Those of a block's items that any of `layers` contains.
 #[inline(always)]
-fn contains_block<K: Kernel, L: Layer>(kernel: K, layers: &[L], hashes: &[ItemHash]) -> u64 {
-    let (mut found, mut pending) = (0, u64::MAX >> (BLOCK - hashes.len()));
-    let one_by_one = if L::STAGED { layers.len() } else { NEWEST };
-    let (older, newest) = layers.split_at(layers.len().saturating_sub(one_by_one));
+fn contains_block<K: Kernel, L: Layer>(kernel: K, layers: &[L], hashes: &Hashes, items: Items) -> Items {
+    let (mut found, mut pending) = (Items::NONE, items);
+    let (older, newest) = layers.split_at(layers.len().saturating_sub(L::ONE_BY_ONE));
     for (age, layer) in newest.iter().rev().enumerate() {
-        let mut possible = pending;
-        for at in ones(pending) {
-            // A layer that does not hold an item mostly says so with the first line.
-            if age < 2 && !L::STAGED {
-                layer.prefetch(hashes[at]);
-            } else {
-                layer.prefetch_first(hashes[at]);
-            }
-        }
-        if L::STAGED {
-            for at in ones(pending) {
-                if layer.may_contain(hashes[at]) {
-                    layer.prefetch(hashes[at]);
-                } else {
-                    possible &= !(1 << at);
-                }
-            }
-        }
-        for at in ones(possible) {
-            found |= u64::from(layer.contains(kernel, hashes[at])) << at;
-        }
-        pending &= !found;
-        if pending == 0 {
-            break;
+        found.put_all(layer.contains_block(kernel, hashes, pending, age < LIKELY));
+        pending = items.without(found);
+        if pending.is_empty() {
+            return found;
         }
     }
-    if older.is_empty() {
-        return found;
-    }
-    while pending != 0 {
-        let group = lowest(GROUP, pending);
+    while !older.is_empty() && !pending.is_empty() {
+        let group = pending.lowest(GROUP);
         for layer in older.iter().rev() {
             if layer.bytes() >= PREFETCH_FROM {
-                for at in ones(group) {
+                for at in group {
                     layer.prefetch_first(hashes[at]);
                 }
             }
         }
-        for at in ones(group) {
-            found |= u64::from(L::any_contains(older, kernel, hashes[at])) << at;
+        for at in group {
+            if L::any_contains(older, kernel, hashes[at]) {
+                found.put(at);
+            }
         }
-        pending &= !group;
+        pending = pending.without(group);
     }
     found
-}
-
-/// The lowest `count` set bits of `mask`, or all.
-#[inline(always)]
-fn lowest(count: usize, mask: u64) -> u64 {
-    mask & !(0..count).fold(mask, |rest, _| rest & rest.wrapping_sub(1))
-}
-
-/// The positions of the set bits of `mask`.
-#[inline(always)]
-fn ones(mut mask: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let at = mask.trailing_zeros() as usize;
-        mask &= mask.wrapping_sub(1);
-        (at < BLOCK).then_some(at)
-    })
 }
 
 /// Adds an item that none of the layers before `unknown` contains; true if it is new.

@@ -46,10 +46,10 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
         &self.units
     }
 
-    /// Unit `index`, for setting bits; tell [`Self::count_set`] how many.
+    /// The units, for setting bits; tell [`Self::count_set`] how many.
     #[inline]
-    pub fn unit_mut(&mut self, index: usize) -> &mut U {
-        &mut self.units[index]
+    pub fn units_mut(&mut self) -> &mut [U] {
+        &mut self.units
     }
 
     /// Takes note of `bits` bits that were unset and are now set.
@@ -152,7 +152,7 @@ mod tests {
     fn bits_bytes_and_words_are_one_layout() -> Result<(), Error> {
         let mut array = BitArray::<u64>::zeroed(4)?;
         for bit in [0, 7, 8, 63, 64, 130, 255] {
-            *array.unit_mut(bit / 64) |= 1 << (bit % 64);
+            array.units_mut()[bit / 64] |= 1 << (bit % 64);
             array.count_set(1);
             assert_eq!(array.bytes()[bit / 8] >> (bit % 8) & 1, 1, "bit {bit}");
         }

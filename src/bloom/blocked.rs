@@ -13,7 +13,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use super::batch::{self, Hasher};
+use super::batch::{self, Hasher, Hashes, Items};
 use super::bits::BitArray;
 use super::chain::{Plan, Rules};
 use super::error::Error;
@@ -149,9 +149,35 @@ impl Layer {
         &mut self.bits
     }
 
+    /// What probing needs.
+    #[inline(always)]
+    fn places(&self) -> Places {
+        Places {
+            lines: self.lines,
+            lines_per_item: usize::from(self.lines_per_item).min(MULTIPLIERS.len()),
+        }
+    }
+
+    /// Whether the item's lines from number `first` on cover it.
+    #[inline(always)]
+    fn covers_from<K: Kernel>(&self, first: usize, kernel: K, hash: ItemHash) -> bool {
+        let (units, probes) = (self.bits.units(), kernel.count(self.probes));
+        covers_from(units, self.places(), first, kernel, probes, hash)
+    }
+}
+
+/// Where a layer's items are. A copy of it stays in registers while a block is probed; lines per item, when they
+/// are known to be 1, as they are down to a rate of 0.004, leave no loop over them.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    lines: u64,
+    lines_per_item: usize,
+}
+
+impl Places {
     /// Where line `j` of an item is, and its word of probes.
     #[inline(always)]
-    fn line(&self, hash: ItemHash, j: usize) -> (usize, u64) {
+    fn line(self, hash: ItemHash, j: usize) -> (usize, u64) {
         let (choose_line, choose_bits) = MULTIPLIERS[j];
         let choice = hash.low.wrapping_mul(choose_line);
         let chosen = (u128::from(choice) * u128::from(self.lines)) >> 64;
@@ -160,20 +186,105 @@ impl Layer {
         ((partition + chosen as u64) as usize, word)
     }
 
-    /// The lines of an item, as numbers below `MAX_LINES_PER_ITEM`.
+    /// As many lines as `count` of an item.
     #[inline(always)]
-    fn lines_of_item(&self) -> std::ops::Range<usize> {
-        0..usize::from(self.lines_per_item).min(MULTIPLIERS.len())
+    fn only(self, count: usize) -> Self {
+        Self {
+            lines_per_item: count,
+            ..self
+        }
     }
+}
 
-    /// Whether the item's lines from number `first` on cover it.
-    #[inline(always)]
-    fn covers_from<K: Kernel>(&self, first: usize, kernel: K, hash: ItemHash) -> bool {
-        self.lines_of_item().skip(first).all(|j| {
-            let (line, word) = self.line(hash, j);
-            kernel.covers(&self.bits.units()[line], kernel.mask(word, self.probes))
-        })
+/// Asks for lines `0..places.lines_per_item` of each item.
+#[inline(always)]
+fn prefetch_lines(units: &[Line], places: Places, hashes: &Hashes, items: Items) {
+    for at in items {
+        for j in 0..places.lines_per_item {
+            prefetch(&units[places.line(hashes[at], j).0]);
+        }
     }
+}
+
+/// Whether the item's lines from number `first` on cover it.
+#[inline(always)]
+fn covers_from<K: Kernel>(
+    units: &[Line],
+    places: Places,
+    first: usize,
+    kernel: K,
+    probes: K::Count,
+    hash: ItemHash,
+) -> bool {
+    // No closure: one is compiled without the kernel's instructions if it is not inlined.
+    for j in first..places.lines_per_item {
+        let (line, word) = places.line(hash, j);
+        if !kernel.covers(&units[line], kernel.mask(word, probes)) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Those of a block's items whose lines cover them.
+#[inline(always)]
+fn covered<K: Kernel>(
+    units: &[Line],
+    places: Places,
+    kernel: K,
+    probes: K::Count,
+    hashes: &Hashes,
+    items: Items,
+) -> Items {
+    let mut covered = Items::NONE;
+    for at in items {
+        if covers_from(units, places, 0, kernel, probes, hashes[at]) {
+            covered.put(at);
+        }
+    }
+    covered
+}
+
+/// Sets the bits of an item's lines; how many were unset.
+#[inline(always)]
+fn set_lines<K: Kernel>(
+    units: &mut [Line],
+    places: Places,
+    kernel: K,
+    probes: K::Count,
+    hash: ItemHash,
+) -> u32 {
+    let mut newly_set = 0;
+    for j in 0..places.lines_per_item {
+        let (line, word) = places.line(hash, j);
+        let (line, mask) = (&mut units[line], kernel.mask(word, probes));
+        // A page that is only read stays shared with a forked child that saves the filter.
+        if !kernel.covers(line, mask) {
+            newly_set += kernel.set(line, mask);
+        }
+    }
+    newly_set
+}
+
+/// Sets the bits of each item's lines; gives the items that changed one, and how many bits were unset.
+#[inline(always)]
+fn set_all<K: Kernel>(
+    units: &mut [Line],
+    places: Places,
+    kernel: K,
+    probes: K::Count,
+    hashes: &Hashes,
+    items: Items,
+) -> (Items, u32) {
+    let (mut changed, mut all_set) = (Items::NONE, 0);
+    for at in items {
+        let newly_set = set_lines(units, places, kernel, probes, hashes[at]);
+        if newly_set > 0 {
+            changed.put(at);
+        }
+        all_set += newly_set;
+    }
+    (changed, all_set)
 }
 
 impl batch::Layer for Layer {
@@ -199,16 +310,29 @@ impl batch::Layer for Layer {
         self.bits.relocate(mover);
     }
 
+    const ONE_BY_ONE: usize = 3;
+
     #[inline(always)]
     fn prefetch(&self, hash: ItemHash) {
-        for j in self.lines_of_item() {
-            prefetch(&self.bits.units()[self.line(hash, j).0]);
+        let places = self.places();
+        for j in 0..places.lines_per_item {
+            prefetch(&self.bits.units()[places.line(hash, j).0]);
         }
     }
 
     #[inline(always)]
     fn prefetch_first(&self, hash: ItemHash) {
-        prefetch(&self.bits.units()[self.line(hash, 0).0]);
+        prefetch(&self.bits.units()[self.places().line(hash, 0).0]);
+    }
+
+    #[inline(always)]
+    fn prefetch_block(&self, hashes: &Hashes, items: Items) {
+        let (units, places) = (self.bits.units(), self.places());
+        if places.lines_per_item == 1 {
+            prefetch_lines(units, places.only(1), hashes, items);
+        } else {
+            prefetch_lines(units, places, hashes, items);
+        }
     }
 
     #[inline(always)]
@@ -217,18 +341,31 @@ impl batch::Layer for Layer {
     }
 
     #[inline(always)]
+    fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Items, likely: bool) -> Items {
+        let (units, places, probes) = (self.bits.units(), self.places(), kernel.count(self.probes));
+        if places.lines_per_item == 1 {
+            prefetch_lines(units, places.only(1), hashes, items);
+            return covered(units, places.only(1), kernel, probes, hashes, items);
+        }
+        // A layer that does not hold an item mostly says so with the first line.
+        let asked_for = if likely { places } else { places.only(1) };
+        prefetch_lines(units, asked_for, hashes, items);
+        covered(units, places, kernel, probes, hashes, items)
+    }
+
+    #[inline(always)]
     fn any_contains<K: Kernel>(layers: &[Self], kernel: K, hash: ItemHash) -> bool {
         // An item's first line has the same bits in every layer of as many probes, and in most layers it
         // is the only one that is looked at.
         let word = hash.low.wrapping_add(hash.high).wrapping_mul(MULTIPLIERS[0].1);
-        let (mut probes, mut mask) = (0, kernel.mask(word, 0));
+        let (mut probes, mut mask) = (0, kernel.mask(word, kernel.count(0)));
         // No closure: one is compiled without the kernel's instructions if it is not inlined.
         for layer in layers.iter().rev() {
             if layer.probes != probes {
                 probes = layer.probes;
-                mask = kernel.mask(word, probes);
+                mask = kernel.mask(word, kernel.count(probes));
             }
-            let (line, _) = layer.line(hash, 0);
+            let (line, _) = layer.places().line(hash, 0);
             if kernel.covers(&layer.bits.units()[line], mask) && layer.covers_from(1, kernel, hash) {
                 return true;
             }
@@ -238,18 +375,25 @@ impl batch::Layer for Layer {
 
     #[inline(always)]
     fn insert<K: Kernel>(&mut self, kernel: K, hash: ItemHash) -> bool {
-        let mut newly_set = 0;
-        for j in self.lines_of_item() {
-            let (line, word) = self.line(hash, j);
-            let mask = kernel.mask(word, self.probes);
-            // A page that is only read stays shared with a forked child that saves the filter.
-            if !kernel.covers(&self.bits.units()[line], mask) {
-                newly_set += kernel.set(self.bits.unit_mut(line), mask);
-            }
-        }
+        let (places, probes) = (self.places(), kernel.count(self.probes));
+        let newly_set = set_lines(self.bits.units_mut(), places, kernel, probes, hash);
         self.bits.count_set(newly_set);
         self.items += u64::from(newly_set > 0);
         newly_set > 0
+    }
+
+    #[inline(always)]
+    fn insert_block<K: Kernel>(&mut self, kernel: K, hashes: &Hashes, items: Items) -> Items {
+        let (places, probes) = (self.places(), kernel.count(self.probes));
+        let units = self.bits.units_mut();
+        let (changed, newly_set) = if places.lines_per_item == 1 {
+            set_all(units, places.only(1), kernel, probes, hashes, items)
+        } else {
+            set_all(units, places, kernel, probes, hashes, items)
+        };
+        self.bits.count_set(newly_set);
+        self.items += changed.count_ones();
+        changed
     }
 }
 

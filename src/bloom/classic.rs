@@ -19,7 +19,7 @@
 //! for (all of it, if it stays the only one), and each further layer half of the rate before it: the sum
 //! stays below what was asked for.
 
-use super::batch::{self, Hasher};
+use super::batch::{self, Hasher, Hashes, Items};
 use super::bits::{BitArray, OutOfRange};
 use super::chain::{Plan, Rules};
 use super::error::Error;
@@ -48,6 +48,8 @@ const LOGARITHM_TOLERANCE: f64 = 1e-12;
 /// The probes that tell most absent items: half of the bits of a full layer are set, so an eighth of them
 /// has more to read.
 const FIRST: usize = 3;
+/// The newest layers whose first words are fetched ahead for one item.
+const PREFETCHED_LAYERS: usize = 4;
 /// The most probes of an item that are fetched ahead; rates tighter than 1e-4 have more.
 const PREFETCHED: usize = 16;
 
@@ -293,6 +295,14 @@ impl Layer {
         self.items = items;
     }
 
+    /// Whether the first words of an item leave it open that the layer contains it.
+    #[inline(always)]
+    fn may_contain(&self, hash: ItemHash) -> bool {
+        self.probes(hash)
+            .take(FIRST)
+            .all(|(word, mask)| self.bits.units()[word] & mask != 0)
+    }
+
     /// The item's probes: the index of a word, and a mask of one bit.
     #[inline(always)]
     fn probes(&self, hash: ItemHash) -> impl Iterator<Item = (usize, u64)> + use<> {
@@ -328,6 +338,8 @@ impl batch::Layer for Layer {
         self.bits.relocate(mover);
     }
 
+    const ONE_BY_ONE: usize = usize::MAX;
+
     #[inline(always)]
     fn prefetch(&self, hash: ItemHash) {
         for (word, _) in self.probes(hash).take(PREFETCHED) {
@@ -343,18 +355,38 @@ impl batch::Layer for Layer {
     }
 
     #[inline(always)]
-    fn may_contain(&self, hash: ItemHash) -> bool {
-        self.probes(hash)
-            .take(FIRST)
-            .all(|(word, mask)| self.bits.units()[word] & mask != 0)
-    }
-
-    const STAGED: bool = true;
-
-    #[inline(always)]
     fn contains<K: Kernel>(&self, _: K, hash: ItemHash) -> bool {
         self.probes(hash)
             .all(|(word, mask)| self.bits.units()[word] & mask != 0)
+    }
+
+    #[inline(always)]
+    fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Items, _likely: bool) -> Items {
+        // The rest of an item's many words is asked for only where the first ones leave it open.
+        for at in items {
+            self.prefetch_first(hashes[at]);
+        }
+        let (mut possible, mut found) = (Items::NONE, Items::NONE);
+        for at in items {
+            if self.may_contain(hashes[at]) {
+                self.prefetch(hashes[at]);
+                possible.put(at);
+            }
+        }
+        for at in possible {
+            if self.contains(kernel, hashes[at]) {
+                found.put(at);
+            }
+        }
+        found
+    }
+
+    #[inline(always)]
+    fn any_contains<K: Kernel>(layers: &[Self], kernel: K, hash: ItemHash) -> bool {
+        for layer in layers.iter().rev().take(PREFETCHED_LAYERS) {
+            layer.prefetch_first(hash);
+        }
+        layers.iter().rev().any(|layer| layer.contains(kernel, hash))
     }
 
     #[inline(always)]
@@ -363,7 +395,7 @@ impl batch::Layer for Layer {
         for (word, mask) in self.probes(hash) {
             // A page that is only read stays shared with a forked child that saves the filter.
             if self.bits.units()[word] & mask == 0 {
-                *self.bits.unit_mut(word) |= mask;
+                self.bits.units_mut()[word] |= mask;
                 newly_set += 1;
             }
         }

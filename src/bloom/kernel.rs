@@ -15,11 +15,16 @@ pub struct Line(pub [u64; LINE_WORDS]);
 
 /// A way to test and set an item's probes in a line. All ways agree on every bit.
 pub trait Kernel: Copy {
+    /// A number of probes, made ready for [`Self::mask`].
+    type Count: Copy;
     /// The bits that an item sets in a line.
     type Mask: Copy;
 
-    /// The `probes` bits of `word_of_probes`.
-    fn mask(self, word_of_probes: u64, probes: u8) -> Self::Mask;
+    /// Makes a number of probes ready; more than 8 are 8.
+    fn count(self, probes: u8) -> Self::Count;
+
+    /// The first `count` probes of `word_of_probes`.
+    fn mask(self, word_of_probes: u64, count: Self::Count) -> Self::Mask;
 
     /// Whether `line` has every bit of `mask` set.
     fn covers(self, line: &Line, mask: Self::Mask) -> bool;
@@ -95,13 +100,19 @@ impl Probes {
 }
 
 impl Kernel for Portable {
+    type Count = u8;
     type Mask = Probes;
 
     #[inline(always)]
-    fn mask(self, word_of_probes: u64, probes: u8) -> Probes {
+    fn count(self, probes: u8) -> u8 {
+        probes.min(LINE_WORDS as u8)
+    }
+
+    #[inline(always)]
+    fn mask(self, word_of_probes: u64, count: u8) -> Probes {
         Probes {
             word: word_of_probes,
-            count: probes,
+            count,
         }
     }
 
@@ -193,12 +204,18 @@ mod avx2 {
     }
 
     impl Kernel for Avx2 {
+        type Count = &'static [Words; LINE_WORDS];
         type Mask = [__m256i; 2];
 
         #[inline(always)]
-        fn mask(self, word_of_probes: u64, probes: u8) -> [__m256i; 2] {
+        fn count(self, probes: u8) -> Self::Count {
+            &USED[usize::from(probes).min(LINE_WORDS)]
+        }
+
+        #[inline(always)]
+        fn mask(self, word_of_probes: u64, count: Self::Count) -> [__m256i; 2] {
             // SAFETY: an `Avx2` exists only where the processor has AVX2 and POPCNT.
-            unsafe { mask(word_of_probes, probes) }
+            unsafe { mask(word_of_probes, count) }
         }
 
         #[inline(always)]
@@ -224,10 +241,9 @@ mod avx2 {
     /// The line that has just the probes set.
     #[inline]
     #[target_feature(enable = "avx2,popcnt")]
-    fn mask(word_of_probes: u64, probes: u8) -> [__m256i; 2] {
+    fn mask(word_of_probes: u64, count: &[Words; LINE_WORDS]) -> [__m256i; 2] {
         let start = start(word_of_probes);
-        let shifts = vectors(&SHIFTS[start]);
-        let used = vectors(&USED[usize::from(probes).min(LINE_WORDS)][start]);
+        let (shifts, used) = (vectors(&SHIFTS[start]), vectors(&count[start]));
         let word = _mm256_set1_epi64x(word_of_probes.cast_signed());
         let six_bits = _mm256_set1_epi64x(63);
         [0, 1].map(|half| {
@@ -281,7 +297,7 @@ mod tests {
     }
 
     fn behaves_as_described(kernel: impl Kernel, line: Line, word: u64, probes: u8) {
-        let (mask, bits) = (described(word, probes), kernel.mask(word, probes));
+        let (mask, bits) = (described(word, probes), kernel.mask(word, kernel.count(probes)));
         let missing: u32 = (0..LINE_WORDS).map(|i| (mask[i] & !line.0[i]).count_ones()).sum();
         assert_eq!(kernel.covers(&line, bits), missing == 0);
         let mut after = line;

@@ -109,14 +109,15 @@ pub unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     bytes.unwrap_or(0)
 }
 
-/// How much work it is to free a filter: above 64 the server does it in the background. An array of up to
-/// 64 KiB is quickly freed, a larger one has pages to be given back to the kernel.
+/// How much work it is to free a filter, in units of 16 KiB: above 64 the server does it in the background. Up to
+/// 1 MiB are freed in some 0.1 ms; and while a server evicts keys, what is freed in the background counts as
+/// memory still in use, so that it evicts more than it needs to.
 pub unsafe extern "C" fn free_effort(_key: *mut raw::RedisModuleString, value: *const c_void) -> usize {
     // SAFETY: the server calls this with a value of this type, which nothing changes meanwhile.
     let filter = unsafe { &*value.cast::<Filter>() };
     let bytes = guarded("measuring a filter", || filter.bytes());
     // An effort of 0 would say that it is not known, and the server would take it for the highest.
-    usize::try_from(bytes.unwrap_or(0) >> 10)
+    usize::try_from(bytes.unwrap_or(0) >> 14)
         .unwrap_or(usize::MAX)
         .max(1)
 }
