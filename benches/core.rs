@@ -131,7 +131,7 @@ impl Floor {
 
     fn write(&mut self, hash: ItemHash) {
         let place = self.place(hash);
-        self.lines.unit_mut(place).0[(hash.high >> 61) as usize] |= 1 << (hash.high & 63);
+        self.lines.units_mut()[place].0[(hash.high >> 61) as usize] |= 1 << (hash.high & 63);
     }
 }
 

@@ -1,0 +1,379 @@
+#!/usr/bin/env python3
+"""Measures modules side by side: the same server program, the same load, in turn, again and again.
+
+    measure.py [--server redis-server] [--out results.json] [--items N] [--only NAME] ... name=path[,argument...] ...
+
+The first module is the one that the others are compared with. What is measured, each under its own name:
+
+    commands     one filter of --items items: single and multi-item commands, pipelined and not
+    chain        the same of a filter that grew from the default to --chain items, and its memory
+    batches      items a second by the number of items in a command
+    sizes        items a second by the size of the filter
+    errors       the false positive rate by how full the filter is, beyond its capacity too
+    growth       bits per item of a filter that grows from the default
+    persistence  huge filters, copy-on-write, saving, loading, the append-only file, freeing
+
+Figures are medians over --rounds rounds in which the modules take turns. The load is redis-benchmark's, whose
+own work is most of what a request costs; the server's processor time per item is the figure to compare. Nothing
+is asserted: this measures.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import redis
+
+ITEM = "http://example.com/p/__rand_int__"  # redis-benchmark replaces the word by 12 digits
+KEY = "filter"
+ERROR_RATE = 0.01
+
+# name, command, items a command, pipelined commands, clients
+WORKLOADS = [
+    ("BF.EXISTS, one by one", "bf.exists", 1, 1, 50),
+    ("BF.ADD, one by one", "bf.add", 1, 1, 50),
+    ("BF.EXISTS, 64 pipelined", "bf.exists", 1, 64, 20),
+    ("BF.ADD, 64 pipelined", "bf.add", 1, 64, 20),
+    ("BF.MEXISTS of 100", "bf.mexists", 100, 4, 10),
+    ("BF.MADD of 100", "bf.madd", 100, 4, 10),
+    ("BF.MEXISTS of 1000", "bf.mexists", 1000, 1, 4),
+    ("BF.MADD of 1000", "bf.madd", 1000, 1, 4),
+]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--server", default="redis-server")
+    parser.add_argument("--benchmark", default="redis-benchmark")
+    parser.add_argument("--out", type=Path, default=Path("results.json"))
+    parser.add_argument("--items", type=int, default=20_000_000, help="of the filter of `commands`")
+    parser.add_argument("--chain", type=int, default=12_000_000, help="items of the filter of `chain`")
+    parser.add_argument("--stored", type=int, default=100_000_000, help="items of the filter of `persistence`")
+    parser.add_argument("--requests", type=int, default=400_000, help="items of a measurement")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", action="append", choices=MEASUREMENTS, help="again for more")
+    parser.add_argument("modules", nargs="+", metavar="name=path[,argument...]")
+    options = parser.parse_args()
+    modules = dict(module.split("=", 1) for module in options.modules)
+
+    results = json.loads(options.out.read_text()) if options.out.exists() else {}
+    results["machine"] = machine(options.server)
+    print(f"# {results['machine']}", flush=True)
+    for name in options.only or MEASUREMENTS:
+        print(f"\n## {name}", flush=True)
+        results[name] = MEASUREMENTS[name](options, modules)
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def machine(server):
+    """What the figures were measured on."""
+    version = subprocess.run([server, "--version"], capture_output=True, text=True, check=True).stdout
+    processors = Path("/proc/cpuinfo")
+    models = [line for line in processors.read_text().splitlines() if "model name" in line] if processors.exists() else []
+    model = models[0].split(":")[1].strip() if models else platform.processor()
+    return {
+        "server": " ".join(version.split()[:3]),
+        "processor": f"{os.cpu_count()} x {model}",
+        "system": f"{platform.system()} {platform.release()}",
+    }
+
+
+class Server:
+    """A server of a module's, in a directory of its own."""
+
+    def __init__(self, options, module, *settings):
+        self.options, self.settings = options, settings
+        self.module = module.split(",")
+        self.dir = Path(tempfile.mkdtemp(prefix="measure-"))
+        self.start()
+
+    def start(self):
+        """Starts it; gives the seconds until it answers."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        path, *arguments = self.module
+        begin = time.perf_counter()
+        self.process = subprocess.Popen(
+            [self.options.server, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.dir)]
+            + ["--save", "", "--appendonly", "no", *self.settings]
+            + ["--loadmodule", os.path.abspath(path), *arguments],
+            stdout=(self.dir / "log").open("w"),
+            stderr=subprocess.STDOUT,
+        )
+        self.client = redis.Redis(port=self.port, socket_timeout=600)
+        while True:
+            try:
+                self.client.ping()
+                return time.perf_counter() - begin
+            except (redis.ConnectionError, redis.BusyLoadingError):
+                if self.process.poll() is not None:
+                    sys.exit((self.dir / "log").read_text())
+                time.sleep(0.005)
+
+    def __call__(self, *command):
+        return self.client.execute_command(*command)
+
+    def seconds(self, *command):
+        """How long a command takes, and its reply."""
+        begin = time.perf_counter()
+        reply = self(*command)
+        return time.perf_counter() - begin, reply
+
+    def info(self, section, name):
+        return self.client.info(section)[name]
+
+    def processor_seconds(self):
+        cpu = self.client.info("cpu")
+        return cpu["used_cpu_user"] + cpu["used_cpu_sys"]
+
+    def load(self, command, items, width=1, pipeline=1, clients=2, distinct=None, wait=True):
+        """Sends `items` items, each drawn from `distinct`; gives items a second."""
+        requests = max(items // width, 1)
+        benchmark = subprocess.Popen(
+            [self.options.benchmark, "-p", str(self.port), "-n", str(requests), "-r", str(distinct or items)]
+            + ["-P", str(pipeline), "-c", str(clients), "--csv", command, KEY, *[ITEM] * width],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        if not wait:
+            return benchmark
+        lines = benchmark.communicate()[0].splitlines()
+        figures = [line for line in lines if line.startswith('"') and not line.startswith('"test"')]
+        return float(figures[-1].split('","')[1]) * width
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+    def remove(self):
+        self.stop()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+class Together:
+    """A server for each module."""
+
+    def __init__(self, options, modules, *settings):
+        self.servers = {name: Server(options, module, *settings) for name, module in modules.items()}
+
+    def __enter__(self):
+        return self.servers
+
+    def __exit__(self, *_):
+        for server in self.servers.values():
+            server.remove()
+
+
+def taking_turns(servers, rounds, measure):
+    """The median over the rounds of each of the figures that `measure` gives for a server."""
+    figures = {name: [] for name in servers}
+    for _ in range(rounds):
+        for name, server in servers.items():
+            figures[name].append(measure(server))
+    return {
+        name: {figure: statistics.median(one[figure] for one in of_server) for figure in of_server[0]}
+        for name, of_server in figures.items()
+    }
+
+
+def throughput(options, servers, distinct, workloads=None):
+    """Each workload on each server."""
+    results = {}
+    head = f"{'':<26}{'module':<12}{'items/s':>12}{'ratio':>7}{'cpu us/item':>13}{'ratio':>7}"
+    print(head)
+    for name, command, width, pipeline, clients in workloads or WORKLOADS:
+        items = options.requests * (1 if width * pipeline == 1 else 4)
+
+        def measure(server):
+            before = server.processor_seconds()
+            rate = server.load(command, items, width, pipeline, clients, distinct)
+            spent = server.processor_seconds() - before
+            return {"items/s": rate, "cpu us/item": spent / items * 1e6}
+
+        results[name] = taking_turns(servers, options.rounds, measure)
+        first = next(iter(results[name].values()))
+        for module, figures in results[name].items():
+            rate, spent = figures["items/s"], figures["cpu us/item"]
+            print(
+                f"{name:<26}{module:<12}{rate:>12.0f}{rate / first['items/s']:>7.2f}"
+                f"{spent:>13.4f}{spent / first['cpu us/item']:>7.2f}",
+                flush=True,
+            )
+    return results
+
+
+def commands(options, modules):
+    with Together(options, modules) as servers:
+        for server in servers.values():
+            server("BF.RESERVE", KEY, ERROR_RATE, options.items)
+            server.load("bf.madd", options.items, 1000)
+        # About a third of what is asked for was added.
+        return throughput(options, servers, 2 * options.items)
+
+
+def chain(options, modules):
+    with Together(options, modules) as servers:
+        memory = {}
+        for name, server in servers.items():
+            rate = server.load("bf.madd", options.chain * 2, 1000, distinct=options.chain)
+            memory[name] = server("MEMORY", "USAGE", KEY)
+            print(f"{name}: {memory[name]} bytes, grown at {rate:.0f} items/s", flush=True)
+        workloads = [workload for workload in WORKLOADS if workload[2] * workload[3] > 1]
+        return {"memory": memory, "commands": throughput(options, servers, 2 * options.chain, workloads)}
+
+
+def batches(options, modules):
+    widths = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
+    workloads = [(f"BF.MEXISTS of {width}", "bf.mexists", width, max(1, 100 // width), 4) for width in widths]
+    with Together(options, modules) as servers:
+        for server in servers.values():
+            server("BF.RESERVE", KEY, ERROR_RATE, options.items)
+            server.load("bf.madd", options.items, 1000)
+        found = throughput(options, servers, 2 * options.items, workloads)
+    return dict(zip(map(str, widths), found.values()))
+
+
+def sizes(options, modules):
+    results = {}
+    for items in [10_000, 100_000, 1_000_000, 10_000_000, 100_000_000]:
+        with Together(options, modules) as servers:
+            for server in servers.values():
+                server("BF.RESERVE", KEY, ERROR_RATE, items)
+                server.load("bf.madd", items, 1000)
+            workload = (f"{items:.0e} items", "bf.mexists", 100, 4, 10)
+            results[str(items)] = throughput(options, servers, 2 * items, [workload])[workload[0]]
+    return results
+
+
+def with_filters(modules):
+    """Without the modules that have no filter."""
+    return {name: module for name, module in modules.items() if not module.endswith(",floor")}
+
+
+def in_batches(server, command, items):
+    """How many of the items are answered with 1."""
+    ones, batch = 0, []
+    for item in items:
+        batch.append(item)
+        if len(batch) == 1000:
+            ones += sum(server(command, KEY, *batch))
+            batch.clear()
+    return ones + (sum(server(command, KEY, *batch)) if batch else 0)
+
+
+def errors(options, modules):
+    capacity, probes, results = 100_000, 200_000, {}
+    with Together(options, with_filters(modules)) as servers:
+        for name, server in servers.items():
+            server("BF.RESERVE", KEY, ERROR_RATE, capacity)
+            results[name] = []
+            for step in range(1, 41):
+                in_batches(server, "BF.MADD", (f"in:{i}" for i in range((step - 1) * capacity // 10, step * capacity // 10)))
+                found = in_batches(server, "BF.MEXISTS", (f"out:{i}" for i in range(probes)))
+                results[name].append([step / 10, found / probes])
+            at_capacity, at_end = results[name][9][1], results[name][-1][1]
+            print(f"{name}: {at_capacity:.5f} at capacity, {at_end:.5f} at 4 times that", flush=True)
+    return results
+
+
+def growth(options, modules):
+    results = {}
+    with Together(options, with_filters(modules)) as servers:
+        for name, server in servers.items():
+            results[name], added = [], 0
+            for exponent in range(14, 46):
+                target = int(10 ** (exponent / 7))
+                in_batches(server, "BF.MADD", (str(i) for i in range(added, target)))
+                added = target
+                results[name].append([added, server("MEMORY", "USAGE", KEY) * 8 / added])
+            print(f"{name}: {results[name][-1][1]:.2f} bits per item at {added} items", flush=True)
+    return results
+
+
+def private_bytes(pid):
+    """Memory of a process that it shares with no other."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Private_"))
+
+
+def saved_in_background(server):
+    """Saves in a child; gives the most memory that it had of its own while it did."""
+    server("BGSAVE")
+    children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
+    own = 0
+    while server.info("persistence", "rdb_bgsave_in_progress"):
+        try:
+            own = max([own, *(private_bytes(child) for child in children.read_text().split())])
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # it has just ended
+        time.sleep(0.01)
+    return own
+
+
+def persistence(options, modules):
+    results = {}
+    stored = {name: module for name, module in modules.items() if "baseline" not in module}
+    for name, module in stored.items():
+        results[name] = of = {}
+        server = Server(options, module)
+        try:
+            resident = server.info("memory", "used_memory_rss")
+            usual = min(server.seconds("PING")[0] for _ in range(20))
+            seconds, _ = server.seconds("BF.RESERVE", "huge", 0.0001, 10**10)
+            of["BF.RESERVE of 1e10 items at 1e-4, ms beyond a PING"] = (seconds - usual) * 1e3
+            of["resident bytes that it takes"] = server.info("memory", "used_memory_rss") - resident
+            server("UNLINK", "huge")
+
+            server("BF.RESERVE", KEY, ERROR_RATE, options.stored)
+            server.load("bf.madd", options.stored, 1000)
+            used = server("MEMORY", "USAGE", KEY)
+            of["filter, bytes"] = used
+            for compression in ["yes", "no"]:
+                server("CONFIG", "SET", "rdbcompression", compression)
+                of[f"SAVE with compression {compression}, s"] = server.seconds("SAVE")[0]
+                of[f"file with compression {compression}, bytes"] = (server.dir / "dump.rdb").stat().st_size
+                server.stop()
+                of[f"start with compression {compression}, s"] = server.start()
+
+            server("CONFIG", "SET", "rdbcompression", "yes")
+            of["memory of a saving child's own, bytes"] = saved_in_background(server)
+            writer = server.load("bf.madd", 100_000, 50, distinct=10**12, wait=False)
+            saved_in_background(server)
+            writer.wait()
+            copied = server.info("persistence", "rdb_last_cow_size")
+            of["copy-on-write of 100,000 new items, share of the filter"] = copied / used
+            of["DEL, ms"] = server.seconds("DEL", KEY)[0] * 1e3
+        finally:
+            server.remove()
+
+        log = Server(options, module, "--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0")
+        try:
+            log("BF.RESERVE", KEY, ERROR_RATE, 1_000_000)
+            log.load("bf.madd", 1_000_000, 100, distinct=10_000)
+            files = [path for path in log.dir.rglob("*") if "aof" in path.name and path.is_file()]
+            of["AOF of 1,000,000 adds of 10,000 items, bytes"] = sum(path.stat().st_size for path in files)
+        finally:
+            log.remove()
+        for figure, value in of.items():
+            print(f"{name:<12}{figure:<60}{value:>16.3f}", flush=True)
+    return results
+
+
+MEASUREMENTS = {
+    function.__name__: function for function in [commands, chain, batches, sizes, errors, growth, persistence]
+}
+
+if __name__ == "__main__":
+    main()
