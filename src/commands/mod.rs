@@ -25,6 +25,7 @@ use std::ffi::{CStr, c_int};
 
 use redis_module::raw;
 
+use crate::module;
 use crate::server::{Arg, Ctx, guarded};
 use error::CommandError;
 use reply::Reply;
@@ -71,13 +72,14 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
 }
 
 fn one<C: Command>(ctx: Ctx<'_>) -> Result<(), String> {
-    if ctx.create_command(C::NAME, entry::<C>, C::FLAGS) {
-        return Ok(());
+    if !ctx.create_command(C::NAME, entry::<C>, C::FLAGS) {
+        let name = C::NAME.to_string_lossy().to_uppercase();
+        return Err(format!(
+            "another module has the command {name}: {}",
+            module::ALREADY
+        ));
     }
-    let name = C::NAME.to_string_lossy();
-    Err(format!(
-        "the command {name} could not be registered: does another module have commands of this name?"
-    ))
+    Ok(())
 }
 
 /// What the server calls: borrows the arguments, keeps panics in, sends errors.
