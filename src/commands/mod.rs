@@ -21,7 +21,7 @@ mod mexists;
 mod reserve;
 mod scandump;
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, CString, c_int};
 
 use redis_module::raw;
 
@@ -53,31 +53,50 @@ pub trait Command {
     fn run(call: Call<'_>) -> Result<(), CommandError>;
 }
 
+/// The ACL category of exactly these commands.
+const CATEGORY: &CStr = c"bloom";
+
 /// Registers every command.
 ///
 /// # Errors
 /// A line for the log.
 pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
-    one::<reserve::Reserve>(ctx)?;
-    one::<add::Add>(ctx)?;
-    one::<madd::MAdd>(ctx)?;
-    one::<insert::Insert>(ctx)?;
-    one::<exists::Exists>(ctx)?;
-    one::<mexists::MExists>(ctx)?;
-    one::<info::Info>(ctx)?;
-    one::<card::Card>(ctx)?;
-    one::<scandump::ScanDump>(ctx)?;
-    one::<loadchunk::LoadChunk>(ctx)?;
-    one::<debug::Debug>(ctx)
+    let category = ctx.add_acl_category(CATEGORY).then_some(CATEGORY);
+    one::<reserve::Reserve>(ctx, category)?;
+    one::<add::Add>(ctx, category)?;
+    one::<madd::MAdd>(ctx, category)?;
+    one::<insert::Insert>(ctx, category)?;
+    one::<exists::Exists>(ctx, category)?;
+    one::<mexists::MExists>(ctx, category)?;
+    one::<info::Info>(ctx, category)?;
+    one::<card::Card>(ctx, category)?;
+    one::<scandump::ScanDump>(ctx, category)?;
+    one::<loadchunk::LoadChunk>(ctx, category)?;
+    one::<debug::Debug>(ctx, category)
 }
 
-fn one<C: Command>(ctx: Ctx<'_>) -> Result<(), String> {
+fn one<C: Command>(ctx: Ctx<'_>, category: Option<&CStr>) -> Result<(), String> {
+    let name = C::NAME.to_string_lossy().to_uppercase();
     if !ctx.create_command(C::NAME, entry::<C>, C::FLAGS) {
-        let name = C::NAME.to_string_lossy().to_uppercase();
         return Err(format!(
             "another module has the command {name}: {}",
             module::ALREADY
         ));
+    }
+    let flags = C::FLAGS.to_string_lossy();
+    let reads = flags.contains("readonly");
+    let mut categories = vec![
+        if reads { "read" } else { "write" },
+        if flags.contains("fast") { "fast" } else { "slow" },
+    ];
+    let category = category.map(CStr::to_string_lossy);
+    categories.extend(category.as_deref());
+    let categories = CString::new(categories.join(" ")).unwrap_or_default();
+    if !ctx.set_acl_categories(C::NAME, &categories) {
+        return Err(format!("{name} could not be put into its ACL categories"));
+    }
+    if reads && !ctx.set_key_read_only(C::NAME) {
+        return Err(format!("the server does not take that {name} only reads its key"));
     }
     Ok(())
 }
