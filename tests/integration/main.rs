@@ -12,6 +12,7 @@
     reason = "a test fails by panicking, and so do its helpers"
 )]
 
+mod acl;
 mod add;
 mod aof;
 mod card;
@@ -24,7 +25,10 @@ mod filters;
 mod hostile;
 mod info;
 mod insert;
+mod keys;
 mod layout;
+mod loading;
+mod memory;
 mod persistence;
 mod redisbloom;
 mod replication;
@@ -32,3 +36,4 @@ mod reserve;
 mod server;
 mod statistics;
 mod urls;
+mod watching;
