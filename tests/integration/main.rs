@@ -27,6 +27,7 @@ mod info;
 mod insert;
 mod keys;
 mod layout;
+mod load;
 mod loading;
 mod memory;
 mod persistence;
