@@ -45,6 +45,8 @@ pub trait Command {
     const NAME: &'static CStr;
     /// Its flags, as the server's command table has them.
     const FLAGS: &'static CStr;
+    /// Its ACL categories, besides the one of this module.
+    const CATEGORIES: &'static CStr;
 
     /// Does what was asked, and replies.
     ///
@@ -83,18 +85,12 @@ fn one<C: Command>(ctx: Ctx<'_>, category: Option<&CStr>) -> Result<(), String> 
             module::ALREADY
         ));
     }
-    let flags = C::FLAGS.to_string_lossy();
-    let reads = flags.contains("readonly");
-    let mut categories = vec![
-        if reads { "read" } else { "write" },
-        if flags.contains("fast") { "fast" } else { "slow" },
-    ];
-    let category = category.map(CStr::to_string_lossy);
-    categories.extend(category.as_deref());
-    let categories = CString::new(categories.join(" ")).unwrap_or_default();
+    let categories = [Some(C::CATEGORIES), category].map(|names| names.unwrap_or_default().to_bytes());
+    let categories = CString::new(categories.join(&b' ')).unwrap_or_default();
     if !ctx.set_acl_categories(C::NAME, &categories) {
         return Err(format!("{name} could not be put into its ACL categories"));
     }
+    let reads = C::FLAGS.to_string_lossy().contains("readonly");
     if reads && !ctx.set_key_read_only(C::NAME) {
         return Err(format!("the server does not take that {name} only reads its key"));
     }

@@ -15,7 +15,7 @@ use crate::server::{Server, sample, until};
 
 const CLIENTS: usize = 50;
 /// Commands of each client. A long run, with ten times as many, takes about a minute.
-const COMMANDS: usize = 600;
+const COMMANDS: usize = 1500;
 /// A batch of so many items is the largest that a client sends here.
 const BATCH: usize = 40;
 /// Items that several clients add come from so many.

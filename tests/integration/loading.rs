@@ -6,25 +6,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::client::{Client, Reply, array, error, ok};
+use crate::commands::{READING, WRITING};
 use crate::server::{Server, skip};
 
 const REFUSED: &str = "ERR Error loading the extension. Please check the server logs.";
 const WHAT_TO_DO: &str = "is a module for Bloom filters loaded already? MODULE LIST names all modules";
 const SQUATTER: &str = include_str!("../fixtures/modules/squatter.c");
 
-const COMMANDS: [&str; 11] = [
-    "BF.RESERVE",
-    "BF.ADD",
-    "BF.MADD",
-    "BF.INSERT",
-    "BF.EXISTS",
-    "BF.MEXISTS",
-    "BF.INFO",
-    "BF.CARD",
-    "BF.SCANDUMP",
-    "BF.LOADCHUNK",
-    "BF.DEBUG",
-];
+/// Every command of the module.
+fn commands() -> impl Iterator<Item = &'static str> {
+    WRITING.into_iter().chain(READING)
+}
 
 /// Compiles the other module into `dir`; `None` on a machine without a C compiler.
 fn squatter(dir: &Path) -> Option<PathBuf> {
@@ -128,14 +120,14 @@ fn a_command_that_another_module_has_stops_the_load_and_is_named() {
     let Some(squatter) = squatter(server.dir()) else {
         skip!("this machine has no C compiler")
     };
-    for name in COMMANDS {
+    for name in commands() {
         assert_eq!(
             load(&mut client, &squatter, &["command", &name.to_lowercase()]),
             ok(),
             "{name}"
         );
         is_refused(&server, Server::module(), &format!("the command {name}"));
-        for other in COMMANDS {
+        for other in commands() {
             let reply = client.call(&[other]);
             if other == name {
                 assert_eq!(reply, Reply::Simple("squatter".into()));
@@ -184,7 +176,7 @@ fn what_this_module_has_no_other_module_gets() {
         skip!("this machine has no C compiler")
     };
     works(&mut client, "before");
-    for name in COMMANDS {
+    for name in commands() {
         let name = name.to_lowercase();
         assert_eq!(load(&mut client, &squatter, &["command", &name]), error(REFUSED));
     }
