@@ -3,6 +3,7 @@
 use crate::client::Reply;
 use crate::server::Server;
 
+/// The commands that change nothing.
 pub const READING: [&str; 6] = [
     "BF.EXISTS",
     "BF.MEXISTS",
@@ -11,7 +12,9 @@ pub const READING: [&str; 6] = [
     "BF.SCANDUMP",
     "BF.DEBUG",
 ];
+/// Those that may change a key.
 pub const WRITING: [&str; 5] = ["BF.RESERVE", "BF.ADD", "BF.MADD", "BF.INSERT", "BF.LOADCHUNK"];
+/// Those whose time does not depend on how much they are asked.
 pub const FAST: [&str; 3] = ["BF.EXISTS", "BF.INFO", "BF.CARD"];
 
 /// A command that would be answered without an error for `key`, if that is a filter; a reservation makes one.

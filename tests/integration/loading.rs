@@ -10,6 +10,8 @@ use crate::commands::{READING, WRITING};
 use crate::server::{Server, skip};
 
 const REFUSED: &str = "ERR Error loading the extension. Please check the server logs.";
+const STAYS: &str =
+    "ERR Error unloading module: the module exports one or more module-side data types, can't unload";
 const WHAT_TO_DO: &str = "is a module for Bloom filters loaded already? MODULE LIST names all modules";
 const SQUATTER: &str = include_str!("../fixtures/modules/squatter.c");
 
@@ -96,6 +98,8 @@ fn a_second_copy_is_refused_and_the_first_goes_on() {
         assert_eq!(modules(&mut client), ["bf"]);
     }
     client.answers(&[("BF.MEXISTS before a b c", array([1, 1, 0]))]);
+    // Nobody could read the filters after an unload, so the server refuses one.
+    client.answers(&[("MODULE UNLOAD bf", error(STAYS))]);
     works(&mut client, "after");
     assert!(server.is_alive());
 }
