@@ -9,7 +9,7 @@
 //! | [`config`], [`options`] | the module's options: their values, and their place in the server |
 //! | [`server`] | the server's calls, one safe function each |
 //! | [`alloc`] | the allocator |
-//! | `module` | the module's table, and what happens while it is loaded |
+//! | `module` | what happens while the server loads the module |
 //!
 //! A command's way: borrowed arguments, a request that parses itself, the key opened, the filter changed in
 //! the core, the change propagated and told once, the reply.

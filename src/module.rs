@@ -1,19 +1,23 @@
-//! The module's table, and what happens while the server loads it.
+//! What happens while the server loads the module.
 
-use redis_module::{Context, RedisString, Status, raw};
+use std::ffi::{CStr, c_int};
+
+use redis_module::raw;
 
 use crate::alloc::ModuleAllocator;
-use crate::datatype::FILTER;
-use crate::server::{Ctx, guarded};
-use crate::{alloc, commands, options};
+use crate::server::{Arg, Ctx, guarded, warn};
+use crate::{alloc, commands, datatype, options};
 
-redis_module::redis_module! {
-    name: "bf",
-    version: 1,
-    allocator: (ModuleAllocator, ModuleAllocator),
-    data_types: [FILTER],
-    init: load,
-}
+/// The name that tools look for.
+const NAME: &CStr = c"bf";
+const VERSION: c_int = 1;
+
+/// What to do about a server that has a part of this module already.
+pub(crate) const ALREADY: &str =
+    "is a module for Bloom filters loaded already? MODULE LIST names all modules";
+
+#[global_allocator]
+static ALLOCATOR: ModuleAllocator = ModuleAllocator;
 
 /// What the module copes with: payloads that end early are errors, not aborts; keys are signalled by the
 /// commands that change them, not by every open for writing; and a replica may load its primary's data
@@ -22,30 +26,58 @@ const OPTIONS: u32 = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
     | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
     | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
 
-/// Takes the load arguments, then registers options and commands.
-fn load(context: &Context, arguments: &[RedisString]) -> Status {
-    // SAFETY: the context is that of the module's loading, which runs until this returns.
-    let Some(ctx) = (unsafe { Ctx::of_callback(context.ctx) }) else {
-        return Status::Err;
-    };
+/// What the server calls to load the module. Nothing may be allocated before the server's table of calls is
+/// there, which is the first thing that registering the name does.
+///
+/// # Safety
+/// The server calls it, with a context and `argc` arguments that live until it returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn RedisModule_OnLoad(
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    let api = raw::REDISMODULE_APIVER_1 as c_int;
+    // SAFETY: the context is that of the module's loading, and the name is terminated.
+    let status = unsafe { raw::Export_RedisModule_Init(ctx, NAME.as_ptr(), VERSION, api) };
     let loaded = guarded("loading the module", || {
-        if ctx
-            .info_text(c"memory", c"mem_allocator")
-            .is_some_and(|name| name.starts_with("jemalloc"))
-        {
-            alloc::server_uses_jemalloc();
+        if status != raw::REDISMODULE_OK as c_int {
+            let name = NAME.to_string_lossy();
+            return Err(format!("another module has the name '{name}': {ALREADY}"));
         }
-        ctx.set_module_options(OPTIONS);
-        options::load_arguments(arguments)?;
-        commands::register(ctx)?;
-        options::register(ctx)
+        // SAFETY: the context is that of the module's loading, which runs until this returns.
+        let ctx = unsafe { Ctx::of_callback(ctx) }.ok_or("the server gave no context")?;
+        // SAFETY: as for the context.
+        load(ctx, unsafe { Arg::of_command(argv, argc) })
     });
-    match loaded {
-        Some(Ok(())) => Status::Ok,
+    let status = match loaded {
+        Some(Ok(())) => raw::REDISMODULE_OK,
         Some(Err(line)) => {
-            ctx.warn(&line);
-            Status::Err
+            warn(
+                None,
+                &format!("the module for Bloom filters is not loaded: {line}"),
+            );
+            raw::REDISMODULE_ERR
         }
-        None => Status::Err,
+        None => raw::REDISMODULE_ERR,
+    };
+    status as c_int
+}
+
+/// Takes the load arguments, then registers the data type, options and commands.
+///
+/// # Errors
+/// A line for the log.
+fn load(ctx: Ctx<'_>, arguments: &[Arg<'_>]) -> Result<(), String> {
+    if ctx
+        .info_text(c"memory", c"mem_allocator")
+        .is_some_and(|name| name.starts_with("jemalloc"))
+    {
+        alloc::server_uses_jemalloc();
     }
+    ctx.set_module_options(OPTIONS);
+    options::load_arguments(arguments)?;
+    datatype::register(ctx)?;
+    commands::register(ctx)?;
+    options::register(ctx)
 }

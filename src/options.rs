@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use redis_module::{RedisString, raw};
+use redis_module::raw;
 
 use crate::bloom::Demand;
 use crate::bloom::hash::Secret;
@@ -65,11 +65,11 @@ fn random_seed() -> Seed {
 ///
 /// # Errors
 /// A line for the log.
-pub fn load_arguments(arguments: &[RedisString]) -> Result<(), String> {
+pub fn load_arguments(arguments: &[Arg<'_>]) -> Result<(), String> {
     for pair in arguments.chunks(2) {
         let texts: Vec<_> = pair
             .iter()
-            .map(|text| String::from_utf8_lossy(text.as_slice()))
+            .map(|text| String::from_utf8_lossy(text.bytes()))
             .collect();
         let [name, rest @ ..] = &texts[..] else { break };
         let option = ConfigOption::named(name).ok_or_else(|| format!("unknown load argument '{name}'"))?;

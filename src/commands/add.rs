@@ -15,6 +15,7 @@ pub struct Add;
 impl Command for Add {
     const NAME: &'static CStr = c"bf.add";
     const FLAGS: &'static CStr = c"write deny-oom";
+    const CATEGORIES: &'static CStr = c"write";
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let mut cursor = Cursor::new(arguments);

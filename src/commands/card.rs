@@ -15,6 +15,7 @@ pub struct Card;
 impl Command for Card {
     const NAME: &'static CStr = c"bf.card";
     const FLAGS: &'static CStr = c"readonly fast";
+    const CATEGORIES: &'static CStr = c"read fast";
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let mut cursor = Cursor::new(arguments);

@@ -15,6 +15,7 @@ pub struct Debug;
 impl Command for Debug {
     const NAME: &'static CStr = c"bf.debug";
     const FLAGS: &'static CStr = c"readonly";
+    const CATEGORIES: &'static CStr = c"read";
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let mut cursor = Cursor::new(arguments);

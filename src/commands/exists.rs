@@ -14,6 +14,7 @@ pub struct Exists;
 impl Command for Exists {
     const NAME: &'static CStr = c"bf.exists";
     const FLAGS: &'static CStr = c"readonly fast";
+    const CATEGORIES: &'static CStr = c"read fast";
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let mut cursor = Cursor::new(arguments);

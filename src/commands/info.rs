@@ -95,6 +95,7 @@ impl Selection {
 impl Command for Info {
     const NAME: &'static CStr = c"bf.info";
     const FLAGS: &'static CStr = c"readonly fast";
+    const CATEGORIES: &'static CStr = c"read fast";
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let mut cursor = Cursor::new(arguments);

@@ -103,6 +103,7 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
 impl Command for Insert {
     const NAME: &'static CStr = c"bf.insert";
     const FLAGS: &'static CStr = c"write deny-oom";
+    const CATEGORIES: &'static CStr = c"write";
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let request = Request::parse(arguments)?;

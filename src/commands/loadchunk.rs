@@ -16,6 +16,7 @@ pub struct LoadChunk;
 impl Command for LoadChunk {
     const NAME: &'static CStr = c"bf.loadchunk";
     const FLAGS: &'static CStr = c"write deny-oom";
+    const CATEGORIES: &'static CStr = c"write";
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let mut cursor = Cursor::new(arguments);

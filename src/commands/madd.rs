@@ -15,6 +15,7 @@ pub struct MAdd;
 impl Command for MAdd {
     const NAME: &'static CStr = c"bf.madd";
     const FLAGS: &'static CStr = c"write deny-oom";
+    const CATEGORIES: &'static CStr = c"write";
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let mut cursor = Cursor::new(arguments);

@@ -14,6 +14,7 @@ pub struct MExists;
 impl Command for MExists {
     const NAME: &'static CStr = c"bf.mexists";
     const FLAGS: &'static CStr = c"readonly";
+    const CATEGORIES: &'static CStr = c"read";
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let mut cursor = Cursor::new(arguments);

@@ -21,10 +21,11 @@ mod mexists;
 mod reserve;
 mod scandump;
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, CString, c_int};
 
 use redis_module::raw;
 
+use crate::module;
 use crate::server::{Arg, Ctx, guarded};
 use error::CommandError;
 use reply::Reply;
@@ -44,6 +45,8 @@ pub trait Command {
     const NAME: &'static CStr;
     /// Its flags, as the server's command table has them.
     const FLAGS: &'static CStr;
+    /// Its ACL categories, besides the one of this module.
+    const CATEGORIES: &'static CStr;
 
     /// Does what was asked, and replies.
     ///
@@ -52,32 +55,46 @@ pub trait Command {
     fn run(call: Call<'_>) -> Result<(), CommandError>;
 }
 
+/// The ACL category of exactly these commands.
+const CATEGORY: &CStr = c"bloom";
+
 /// Registers every command.
 ///
 /// # Errors
 /// A line for the log.
 pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
-    one::<reserve::Reserve>(ctx)?;
-    one::<add::Add>(ctx)?;
-    one::<madd::MAdd>(ctx)?;
-    one::<insert::Insert>(ctx)?;
-    one::<exists::Exists>(ctx)?;
-    one::<mexists::MExists>(ctx)?;
-    one::<info::Info>(ctx)?;
-    one::<card::Card>(ctx)?;
-    one::<scandump::ScanDump>(ctx)?;
-    one::<loadchunk::LoadChunk>(ctx)?;
-    one::<debug::Debug>(ctx)
+    let category = ctx.add_acl_category(CATEGORY).then_some(CATEGORY);
+    one::<reserve::Reserve>(ctx, category)?;
+    one::<add::Add>(ctx, category)?;
+    one::<madd::MAdd>(ctx, category)?;
+    one::<insert::Insert>(ctx, category)?;
+    one::<exists::Exists>(ctx, category)?;
+    one::<mexists::MExists>(ctx, category)?;
+    one::<info::Info>(ctx, category)?;
+    one::<card::Card>(ctx, category)?;
+    one::<scandump::ScanDump>(ctx, category)?;
+    one::<loadchunk::LoadChunk>(ctx, category)?;
+    one::<debug::Debug>(ctx, category)
 }
 
-fn one<C: Command>(ctx: Ctx<'_>) -> Result<(), String> {
-    if ctx.create_command(C::NAME, entry::<C>, C::FLAGS) {
-        return Ok(());
+fn one<C: Command>(ctx: Ctx<'_>, category: Option<&CStr>) -> Result<(), String> {
+    let name = C::NAME.to_string_lossy().to_uppercase();
+    if !ctx.create_command(C::NAME, entry::<C>, C::FLAGS) {
+        return Err(format!(
+            "another module has the command {name}: {}",
+            module::ALREADY
+        ));
     }
-    let name = C::NAME.to_string_lossy();
-    Err(format!(
-        "the command {name} could not be registered: does another module have commands of this name?"
-    ))
+    let categories = [Some(C::CATEGORIES), category].map(|names| names.unwrap_or_default().to_bytes());
+    let categories = CString::new(categories.join(&b' ')).unwrap_or_default();
+    if !ctx.set_acl_categories(C::NAME, &categories) {
+        return Err(format!("{name} could not be put into its ACL categories"));
+    }
+    let reads = C::FLAGS.to_string_lossy().contains("readonly");
+    if reads && !ctx.set_key_read_only(C::NAME) {
+        return Err(format!("the server does not take that {name} only reads its key"));
+    }
+    Ok(())
 }
 
 /// What the server calls: borrows the arguments, keeps panics in, sends errors.

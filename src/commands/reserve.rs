@@ -62,6 +62,7 @@ impl<'a, A: Argument<'a>> Request<A> {
 impl Command for Reserve {
     const NAME: &'static CStr = c"bf.reserve";
     const FLAGS: &'static CStr = c"write deny-oom";
+    const CATEGORIES: &'static CStr = c"write fast";
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let request = Request::parse(arguments)?;

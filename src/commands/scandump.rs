@@ -15,6 +15,7 @@ pub struct ScanDump;
 impl Command for ScanDump {
     const NAME: &'static CStr = c"bf.scandump";
     const FLAGS: &'static CStr = c"readonly";
+    const CATEGORIES: &'static CStr = c"read";
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let mut cursor = Cursor::new(arguments);

@@ -8,10 +8,14 @@ use redis_module::native_types::RedisType;
 use redis_module::raw;
 
 use crate::bloom::codec::ENCODING_VERSION;
+use crate::module;
+use crate::server::Ctx;
+
+const NAME: &str = "MBbloom--";
 
 /// The type as the server knows it.
 pub static FILTER: RedisType = RedisType::new(
-    "MBbloom--",
+    NAME,
     ENCODING_VERSION,
     raw::RedisModuleTypeMethods {
         version: raw::REDISMODULE_TYPE_METHOD_VERSION as u64,
@@ -35,6 +39,16 @@ pub static FILTER: RedisType = RedisType::new(
         aux_save2: None,
     },
 );
+
+/// Registers the type.
+///
+/// # Errors
+/// A line for the log.
+pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
+    FILTER
+        .create_data_type(ctx.raw())
+        .map_err(|_| format!("another module has the data type '{NAME}': {}", module::ALREADY))
+}
 
 /// The server's handle of the type; null before the module is loaded.
 #[inline]

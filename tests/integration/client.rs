@@ -222,14 +222,12 @@ impl Client {
 
     /// Sends a command without waiting for its reply.
     pub fn send<A: AsRef<[u8]>>(&mut self, command: &[A]) -> io::Result<()> {
-        let mut wire = format!("*{}\r\n", command.len()).into_bytes();
-        for argument in command {
-            let argument = argument.as_ref();
-            wire.extend_from_slice(format!("${}\r\n", argument.len()).as_bytes());
-            wire.extend_from_slice(argument);
-            wire.extend_from_slice(b"\r\n");
-        }
-        self.stream.get_mut().write_all(&wire)
+        self.send_bytes(&wire(command))
+    }
+
+    /// Sends bytes that need not be a whole command.
+    pub fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.get_mut().write_all(bytes)
     }
 
     /// Waits for the next reply.
@@ -298,6 +296,18 @@ impl Client {
             assert_eq!(self.dump(key), before, "the key changed: {line}");
         }
     }
+}
+
+/// A command as it is sent.
+pub fn wire<A: AsRef<[u8]>>(command: &[A]) -> Vec<u8> {
+    let mut wire = format!("*{}\r\n", command.len()).into_bytes();
+    for argument in command {
+        let argument = argument.as_ref();
+        wire.extend_from_slice(format!("${}\r\n", argument.len()).as_bytes());
+        wire.extend_from_slice(argument);
+        wire.extend_from_slice(b"\r\n");
+    }
+    wire
 }
 
 fn words(line: &str) -> Vec<&str> {

@@ -3,39 +3,86 @@
 use crate::client::Reply;
 use crate::server::Server;
 
-/// Cluster clients would send a command to the wrong node, replicas would refuse questions, and a server short
-/// of memory would go on filling itself.
+/// The commands that change nothing.
+pub const READING: [&str; 6] = [
+    "BF.EXISTS",
+    "BF.MEXISTS",
+    "BF.INFO",
+    "BF.CARD",
+    "BF.SCANDUMP",
+    "BF.DEBUG",
+];
+/// Those that may change a key.
+pub const WRITING: [&str; 5] = ["BF.RESERVE", "BF.ADD", "BF.MADD", "BF.INSERT", "BF.LOADCHUNK"];
+/// Those whose time does not depend on how much they are asked.
+pub const FAST: [&str; 3] = ["BF.EXISTS", "BF.INFO", "BF.CARD"];
+
+/// A command that would be answered without an error for `key`, if that is a filter; a reservation makes one.
+pub fn typical(command: &str, key: &str) -> Vec<String> {
+    let rest: &[&str] = match command {
+        "BF.RESERVE" => &["0.01", "100"],
+        "BF.INSERT" => &["ITEMS", "item"],
+        "BF.INFO" | "BF.CARD" | "BF.DEBUG" => &[],
+        "BF.SCANDUMP" => &["0"],
+        "BF.LOADCHUNK" => &["1", "nonsense"],
+        _ => &["item"],
+    };
+    let words = [command, key].into_iter().chain(rest.iter().copied());
+    words.map(str::to_owned).collect()
+}
+
+/// A cluster client or a proxy would send a command to the wrong place, or to a replica that refuses it; a
+/// server would not know which commands change a key.
 #[test]
-fn the_server_knows_keys_and_flags_of_every_command() {
+fn the_server_knows_the_key_of_every_command_and_what_happens_to_it() {
     let server = Server::start();
     let mut client = server.client();
-    let all = ["write", "readonly", "denyoom", "fast", "module"];
-    for (name, flags) in [
-        ("bf.reserve", &["write", "denyoom"][..]),
-        ("bf.add", &["write", "denyoom"]),
-        ("bf.madd", &["write", "denyoom"]),
-        ("bf.insert", &["write", "denyoom"]),
-        ("bf.exists", &["readonly", "fast"]),
-        ("bf.mexists", &["readonly"]),
-        ("bf.info", &["readonly", "fast"]),
-        ("bf.card", &["readonly", "fast"]),
-    ] {
-        let info = client.call(&["COMMAND", "INFO", name]).elements()[0].clone();
-        let given: Vec<_> = info.elements()[2].elements().iter().map(Reply::text).collect();
-        for flag in all {
-            let expected = if flag == "module" {
-                // Redis 6.2 marks no commands of modules.
-                Server::version().at_least(7, 0)
-            } else {
-                flags.contains(&flag)
-            };
+    for command in READING.iter().chain(&WRITING) {
+        let words = typical(command, "the key");
+        let get_keys: Vec<_> = ["COMMAND", "GETKEYS"]
+            .into_iter()
+            .chain(words.iter().map(String::as_str))
+            .collect();
+        assert_eq!(
+            client.call(&get_keys),
+            Reply::Array(vec![Reply::Bulk(b"the key".to_vec())])
+        );
+        let info = client.call(&["COMMAND", "INFO", command]).elements()[0].clone();
+        let (reads, fast) = (READING.contains(command), FAST.contains(command));
+        let flags: Vec<_> = info.elements()[2].elements().iter().map(Reply::text).collect();
+        for (flag, expected) in [
+            ("readonly", reads),
+            ("write", !reads),
+            ("denyoom", !reads),
+            ("fast", fast),
+        ] {
             assert_eq!(
-                given.iter().any(|given| given == flag),
+                flags.iter().any(|given| given == flag),
                 expected,
-                "{name} {flag}: {given:?}"
+                "{command} {flag}: {flags:?}"
             );
         }
-        let keys: Vec<_> = info.elements()[3..6].iter().map(Reply::int).collect();
-        assert_eq!(keys, [1, 1, 1], "first, last and step of the keys of {name}");
+        let positions: Vec<_> = info.elements()[3..6].iter().map(Reply::int).collect();
+        assert_eq!(positions, [1, 1, 1], "{command}");
+        if Server::version().at_least(7, 0) {
+            let specs = &info.elements()[8];
+            assert_eq!(specs.elements().len(), 1, "{command}: {specs:?}");
+            let spec = &specs.elements()[0];
+            let flags: Vec<_> = spec.field("flags").elements().iter().map(Reply::text).collect();
+            let expected = if reads {
+                &["RO", "access"][..]
+            } else {
+                &["RW", "access", "update"]
+            };
+            assert_eq!(flags, expected, "{command}");
+            let begin = spec.field("begin_search");
+            assert_eq!(begin.field("type").text(), "index", "{command}");
+            assert_eq!(begin.field("spec").field("index"), 1.into(), "{command}");
+            let find = spec.field("find_keys");
+            assert_eq!(find.field("type").text(), "range", "{command}");
+            for (field, value) in [("lastkey", 0), ("keystep", 1), ("limit", 0)] {
+                assert_eq!(find.field("spec").field(field), value.into(), "{command} {field}");
+            }
+        }
     }
 }

@@ -12,6 +12,7 @@
     reason = "a test fails by panicking, and so do its helpers"
 )]
 
+mod acl;
 mod add;
 mod aof;
 mod callbacks;
@@ -25,7 +26,11 @@ mod filters;
 mod hostile;
 mod info;
 mod insert;
+mod keys;
 mod layout;
+mod load;
+mod loading;
+mod memory;
 mod persistence;
 mod redisbloom;
 mod replication;
@@ -33,3 +38,4 @@ mod reserve;
 mod server;
 mod statistics;
 mod urls;
+mod watching;

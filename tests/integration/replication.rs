@@ -1,4 +1,4 @@
-//! What travels to replicas, to the append-only file and to those who watch a key: what changed, and no more.
+//! What travels to replicas and to the append-only file: what changed, and no more.
 
 use std::fs::{self, File};
 use std::io::BufReader;
@@ -9,25 +9,6 @@ use crate::server::{Server, until};
 
 /// Settings that nobody has by chance.
 const UNUSUAL: &str = "bf-error-rate 0.0123456789 bf-initial-size 50 bf-expansion-factor 3 bf-seed 77";
-
-/// Commands on one key, in this order, and the event of those that change it.
-const CHANGES: [(&str, Option<&str>); 15] = [
-    ("BF.EXISTS key a", None),
-    ("BF.INSERT key NOCREATE ITEMS a", None),
-    ("BF.RESERVE key 2 100", None),
-    ("BF.RESERVE key 1e-9 100 SEED 1", Some("bf.reserve")),
-    ("BF.RESERVE key 1e-9 100", None),
-    ("BF.ADD key a", Some("bf.add")),
-    ("BF.ADD key a", None),
-    ("BF.MADD key a b c", Some("bf.add")),
-    ("BF.MADD key a b c", None),
-    ("BF.INSERT key ITEMS a d", Some("bf.insert")),
-    ("BF.INSERT key ITEMS a d", None),
-    ("BF.EXISTS key a", None),
-    ("BF.MEXISTS key a x", None),
-    ("BF.INFO key FULL", None),
-    ("BF.CARD key", None),
-];
 
 /// The commands of the module in the append-only file.
 fn propagated(server: &Server) -> Vec<Vec<String>> {
@@ -64,7 +45,7 @@ fn added(commands: &[Vec<String>]) -> Vec<(&str, &str)> {
 }
 
 /// Waits until the replica has everything that the primary has.
-fn in_step(primary: &Server, replica: &Server) {
+pub fn in_step(primary: &Server, replica: &Server) {
     let offset = |server: &Server| server.client().stat("replication", "master_repl_offset");
     until("the replica follows", || {
         replica.client().stat("replication", "master_link_status") == "up"
@@ -282,55 +263,4 @@ fn limits_are_for_clients_only() {
         );
         lowered.client().answers(&[("SAVE", ok())]);
     }
-}
-
-/// Programs that act when a filter changes would miss it, or be woken for nothing.
-#[test]
-fn events_tell_of_changes_only() {
-    let server = Server::with().config("notify-keyspace-events", "KEAd").start();
-    let (mut client, mut listener) = (server.client(), server.client());
-    listener.run("PSUBSCRIBE __keyevent@0__:bf.*");
-    for (line, event) in CHANGES {
-        client.run(line);
-        client.run("PUBLISH __keyevent@0__:bf.end end");
-        let mut heard = Vec::new();
-        loop {
-            let message = listener.receive().unwrap();
-            let [channel, key] = [2, 3].map(|at| message.elements()[at].text());
-            let name = channel.trim_start_matches("__keyevent@0__:").to_owned();
-            if name == "bf.end" {
-                break;
-            }
-            heard.push((name, key));
-        }
-        let expected: Vec<_> = event
-            .map(|name| (name.to_owned(), "key".to_owned()))
-            .into_iter()
-            .collect();
-        assert_eq!(heard, expected, "{line}");
-    }
-}
-
-/// What a transaction or a caching client does when `line` runs between its read of `key` and its use of it.
-fn notices(server: &Server, line: &str) -> (bool, bool) {
-    let (mut client, mut watcher, mut cache) = (server.client(), server.client(), server.client3());
-    watcher.answers(&[("WATCH key", ok()), ("MULTI", ok())]);
-    cache.answers(&[("CLIENT TRACKING ON", ok())]);
-    cache.run("BF.CARD key");
-    client.run(line);
-    watcher.run("PING");
-    let broken = watcher.run("EXEC") == Reply::Null;
-    let invalidated = matches!(cache.run("PING"), Reply::Push(_));
-    (broken, invalidated)
-}
-
-/// Transactions would fail for nothing, or miss a change; clients would cache what is no longer true.
-#[test]
-fn watch_and_client_caching_see_changes_only() {
-    let server = Server::start();
-    for (line, event) in CHANGES {
-        let changes = event.is_some();
-        assert_eq!(notices(&server, line), (changes, changes), "{line}");
-    }
-    server.client().answers(&[("BF.CARD key", 4.into())]);
 }

@@ -1,0 +1,198 @@
+//! Loading the module where another one has what it needs: a module that takes it is compiled for the test.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::client::{Client, Reply, array, error, ok};
+use crate::commands::{READING, WRITING};
+use crate::server::{Server, skip};
+
+const REFUSED: &str = "ERR Error loading the extension. Please check the server logs.";
+const STAYS: &str =
+    "ERR Error unloading module: the module exports one or more module-side data types, can't unload";
+const WHAT_TO_DO: &str = "is a module for Bloom filters loaded already? MODULE LIST names all modules";
+const SQUATTER: &str = include_str!("../fixtures/modules/squatter.c");
+
+/// Every command of the module.
+fn commands() -> impl Iterator<Item = &'static str> {
+    WRITING.into_iter().chain(READING)
+}
+
+/// Compiles the other module into `dir`; `None` on a machine without a C compiler.
+fn squatter(dir: &Path) -> Option<PathBuf> {
+    let (source, library) = (dir.join("squatter.c"), dir.join("squatter.so"));
+    fs::write(&source, SQUATTER).unwrap();
+    let compiler = env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let output = Command::new(compiler)
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&library, &source])
+        .output()
+        .ok()?;
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Some(library)
+}
+
+fn load(client: &mut Client, path: &Path, arguments: &[&str]) -> Reply {
+    let mut command = vec!["MODULE", "LOAD", path.to_str().unwrap()];
+    command.extend(arguments);
+    client.call(&command)
+}
+
+/// The names of the loaded modules that a test knows; Valkey 9 has one of its own.
+fn modules(client: &mut Client) -> Vec<String> {
+    let list = client.run("MODULE LIST");
+    let names = list.elements().iter().map(|module| module.field("name").text());
+    let mut names: Vec<_> = names
+        .filter(|name| ["bf", "squatter"].contains(&&**name))
+        .collect();
+    names.sort();
+    names
+}
+
+/// The module is refused, and the log says `why` in a line of its own that nobody has to guess from.
+fn is_refused(server: &Server, path: &Path, why: &str) {
+    let earlier = server.log().len();
+    assert_eq!(load(&mut server.client(), path, &[]), error(REFUSED), "{why}");
+    let log = server.log().split_off(earlier);
+    let line =
+        format!("the module for Bloom filters is not loaded: another module has {why}: {WHAT_TO_DO}\n");
+    assert_eq!(log.matches(&line).count(), 1, "no line {line:?} in:\n{log}");
+}
+
+/// The module that is loaded works, and the server saves and loads what it has.
+fn works(client: &mut Client, key: &str) {
+    client.answers(&[
+        (&format!("BF.RESERVE {key} 1e-9 100 SEED 1"), ok()),
+        (&format!("BF.MADD {key} a b a"), array([1, 1, 0])),
+        ("DEBUG RELOAD", ok()),
+        (&format!("BF.MEXISTS {key} a b c"), array([1, 1, 0])),
+        (&format!("BF.CARD {key}"), 2.into()),
+    ]);
+    let (header, data) = match client.call(&["BF.SCANDUMP", key, "0"]).elements() {
+        [header, data] => (header.int(), data.clone()),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(header, 1);
+    let loadchunk = [&b"BF.LOADCHUNK"[..], b"loaded", b"1", data.bytes()];
+    assert_eq!(client.call(&loadchunk), ok());
+    client.answers(&[("BF.CARD loaded", 2.into()), ("DEL loaded", 1.into())]);
+}
+
+/// A configuration that names the module twice would leave a server in an unknown state, and its operator
+/// with a log that says only that something failed.
+#[test]
+fn a_second_copy_is_refused_and_the_first_goes_on() {
+    let server = Server::start();
+    let mut client = server.client();
+    works(&mut client, "before");
+    let copy = server.dir().join("copy.so");
+    fs::copy(Server::module(), &copy).unwrap();
+    for path in [Server::module(), &copy, Server::module()] {
+        is_refused(&server, path, "the name 'bf'");
+        assert_eq!(modules(&mut client), ["bf"]);
+    }
+    client.answers(&[("BF.MEXISTS before a b c", array([1, 1, 0]))]);
+    // Nobody could read the filters after an unload, so the server refuses one.
+    client.answers(&[("MODULE UNLOAD bf", error(STAYS))]);
+    works(&mut client, "after");
+    assert!(server.is_alive());
+}
+
+/// A server would start with half of what its configuration asks for, or end without a reason.
+#[test]
+fn a_configuration_with_two_copies_does_not_start_and_the_log_says_why() {
+    let log = Server::with()
+        .config("loadmodule", Server::module().display())
+        .try_start()
+        .err();
+    let log = log.unwrap_or_else(|| panic!("the server starts with two copies"));
+    let line = format!("another module has the name 'bf': {WHAT_TO_DO}\n");
+    assert_eq!(log.matches(&line).count(), 1, "{log}");
+}
+
+/// Beside a module with commands of the same names, some would be served by one and some by the other.
+#[test]
+fn a_command_that_another_module_has_stops_the_load_and_is_named() {
+    let server = Server::with().without_module().start();
+    let mut client = server.client();
+    let Some(squatter) = squatter(server.dir()) else {
+        skip!("this machine has no C compiler")
+    };
+    for name in commands() {
+        assert_eq!(
+            load(&mut client, &squatter, &["command", &name.to_lowercase()]),
+            ok(),
+            "{name}"
+        );
+        is_refused(&server, Server::module(), &format!("the command {name}"));
+        for other in commands() {
+            let reply = client.call(&[other]);
+            if other == name {
+                assert_eq!(reply, Reply::Simple("squatter".into()));
+            } else {
+                assert!(
+                    matches!(&reply, Reply::Error(text) if text.to_lowercase().starts_with("err unknown command")),
+                    "{other} is left over: {reply:?}"
+                );
+            }
+        }
+        assert_eq!(modules(&mut client), ["squatter"]);
+        client.answers(&[("MODULE UNLOAD squatter", ok())]);
+    }
+    assert_eq!(load(&mut client, Server::module(), &[]), ok());
+    assert_eq!(modules(&mut client), ["bf"]);
+    works(&mut client, "key");
+}
+
+/// Two modules would write values under one name in a file, and neither could read the other's.
+#[test]
+fn a_data_type_or_a_name_that_another_module_has_stops_the_load_and_is_named() {
+    for (kind, name, why) in [
+        ("type", "MBbloom--", "the data type 'MBbloom--'"),
+        ("name", "bf", "the name 'bf'"),
+    ] {
+        let server = Server::with().without_module().start();
+        let mut client = server.client();
+        let Some(squatter) = squatter(server.dir()) else {
+            skip!("this machine has no C compiler")
+        };
+        assert_eq!(load(&mut client, &squatter, &[kind, name]), ok());
+        for _ in 0..2 {
+            is_refused(&server, Server::module(), why);
+        }
+        assert_eq!(modules(&mut client).len(), 1);
+        assert!(server.is_alive());
+    }
+}
+
+/// Another module could take over a command or the data type of filters that are in use.
+#[test]
+fn what_this_module_has_no_other_module_gets() {
+    let server = Server::start();
+    let mut client = server.client();
+    let Some(squatter) = squatter(server.dir()) else {
+        skip!("this machine has no C compiler")
+    };
+    works(&mut client, "before");
+    for name in commands() {
+        let name = name.to_lowercase();
+        assert_eq!(load(&mut client, &squatter, &["command", &name]), error(REFUSED));
+    }
+    assert_eq!(
+        load(&mut client, &squatter, &["type", "MBbloom--"]),
+        error(REFUSED)
+    );
+    assert_eq!(modules(&mut client), ["bf"]);
+    works(&mut client, "after");
+    assert_eq!(load(&mut client, &squatter, &["command", "bf.other"]), ok());
+    client.answers(&[
+        ("BF.OTHER", Reply::Simple("squatter".into())),
+        ("BF.CARD before", 2.into()),
+    ]);
+}
