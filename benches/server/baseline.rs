@@ -83,7 +83,7 @@ fn hash(item: &[u8]) -> (u64, u64) {
 struct Filter(UnsafeCell<Vec<Layer>>);
 
 impl Filter {
-    fn new(capacity: u64, rate: f64) -> *mut c_void {
+    fn boxed(capacity: u64, rate: f64) -> *mut c_void {
         let layers = vec![Layer::new(capacity, rate / 2.0)];
         Box::into_raw(Box::new(Self(UnsafeCell::new(layers)))).cast()
     }
@@ -116,11 +116,17 @@ impl Filter {
 
 type Arguments = *mut *mut raw::RedisModuleString;
 
+/// Argument `index` of a command, as the server's string.
+fn string(argv: Arguments, index: c_int) -> *mut raw::RedisModuleString {
+    let place = argv.wrapping_add(index as usize);
+    // SAFETY: the index is below the number of arguments.
+    unsafe { *place }
+}
+
 /// Argument `index` of a command.
 fn argument<'a>(argv: Arguments, index: c_int) -> &'a [u8] {
     let mut length = 0;
-    // SAFETY: the index is below the number of arguments.
-    let string = unsafe { *argv.add(index as usize) };
+    let string = string(argv, index);
     let start = call!(RedisModule_StringPtrLen(string, &raw mut length));
     // SAFETY: the server lends that many bytes until the command ends.
     unsafe { std::slice::from_raw_parts(start.cast(), length) }
@@ -137,8 +143,7 @@ fn run(ctx: *mut raw::RedisModuleCtx, argv: Arguments, argc: c_int, adds: bool) 
         return call!(RedisModule_WrongArity(ctx));
     }
     let mode = raw::REDISMODULE_READ | if adds { raw::REDISMODULE_WRITE } else { 0 };
-    // SAFETY: there are three arguments or more.
-    let name = unsafe { *argv.add(1) };
+    let name = string(argv, 1);
     let key: *mut raw::RedisModuleKey = call!(RedisModule_OpenKey(ctx, name, mode as c_int)).cast();
     if adds && call!(RedisModule_KeyType(key)) == raw::REDISMODULE_KEYTYPE_EMPTY as c_int {
         set(key, 100, 0.01);
@@ -175,7 +180,7 @@ fn run(ctx: *mut raw::RedisModuleCtx, argv: Arguments, argc: c_int, adds: bool) 
 }
 
 fn set(key: *mut raw::RedisModuleKey, capacity: u64, rate: f64) {
-    let filter = Filter::new(capacity, rate);
+    let filter = Filter::boxed(capacity, rate);
     call!(RedisModule_ModuleTypeSetValue(
         key,
         TYPE.load(Ordering::Relaxed),
@@ -195,8 +200,7 @@ unsafe extern "C" fn reserve(ctx: *mut raw::RedisModuleCtx, argv: Arguments, arg
     if argc < 4 {
         return call!(RedisModule_WrongArity(ctx));
     }
-    // SAFETY: there are four arguments or more.
-    let name = unsafe { *argv.add(1) };
+    let name = string(argv, 1);
     let mode = raw::REDISMODULE_READ | raw::REDISMODULE_WRITE;
     let key: *mut raw::RedisModuleKey = call!(RedisModule_OpenKey(ctx, name, mode as c_int)).cast();
     set(key, number(argv, 3), number(argv, 2));
