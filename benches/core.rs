@@ -1,6 +1,6 @@
 //! The filter core without a server, at 10^6 and 10^8 items of 32 bytes.
 //!
-//! Each line is the time of one item. `bloom` is this crate. `floor` is what no filter can do without: the
+//! Each line is the time of one item. `bloom` is this crate, `classic` its layout of RedisBloom's bits. `floor` is what no filter can do without: the
 //! same hash and one random line of an array of the same size, read, or read and written for an add.
 //! `fastbloom` and `bloomfilter` are crates for the same items and rate, which have no batches.
 //!
@@ -28,6 +28,8 @@ type Item = [u8; 32];
 const BATCH: usize = 64;
 /// Items that are made, then measured: few enough to stay in the first cache.
 const CHUNK: u64 = 1024;
+/// This crate's own layout.
+const BLOCKED: Layout = Layout::Blocked { seed: Seed(0x5eed) };
 /// The first item that is never added.
 const ABSENT: u64 = 1 << 40;
 
@@ -315,12 +317,12 @@ fn measure<S: Subject>(criterion: &mut Criterion, group: &str, name: &str, items
     }
 }
 
-fn filter(capacity: u64, rate: f64, growth: Growth) -> Filter {
+fn filter(capacity: u64, rate: f64, growth: Growth, layout: Layout) -> Filter {
     let spec = Spec {
         error_rate: ErrorRate::new(rate).expect("a rate"),
         capacity: Capacity::new(capacity).expect("a capacity"),
         growth,
-        layout: Layout::Blocked { seed: Seed(0x5eed) },
+        layout,
     };
     Filter::new(spec, UNLIMITED).expect("memory")
 }
@@ -337,10 +339,11 @@ fn one_layer(criterion: &mut Criterion) {
     for items in [1_000_000, 100_000_000] {
         for rate in [0.01, 1e-4, 1e-6] {
             let group = format!("{items:e} items at {rate}");
-            let new = || filter(items, rate, Growth::Fixed);
-            let bytes = new().bytes();
+            let new = |layout| filter(items, rate, Growth::Fixed, layout);
+            let bytes = new(BLOCKED).bytes();
             measure(criterion, &group, "floor", items, || floor(bytes));
-            measure(criterion, &group, "bloom", items, new);
+            measure(criterion, &group, "bloom", items, || new(BLOCKED));
+            measure(criterion, &group, "classic", items, || new(Layout::Classic));
             if rate == 0.01 {
                 measure(criterion, &group, "fastbloom", items, || {
                     fastbloom::BloomFilter::with_false_pos(rate).expected_items(items as usize)
@@ -358,7 +361,11 @@ fn grown(criterion: &mut Criterion) {
     let growth = Growth::Growing(Expansion::new(2).expect("an expansion"));
     let items = 12_000_000;
     let group = format!("{items:e} items at 0.01, grown");
-    measure(criterion, &group, "bloom", items, || filter(100, 0.01, growth));
+    for (name, layout) in [("bloom", BLOCKED), ("classic", Layout::Classic)] {
+        measure(criterion, &group, name, items, || {
+            filter(100, 0.01, growth, layout)
+        });
+    }
 }
 
 criterion_group! {
