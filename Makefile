@@ -4,6 +4,7 @@ SERVER  ?= redis-server
 PORT    ?= 6379
 ARGS    ?=
 PROFILE ?= release
+TIME    ?= 600
 
 # Where rustup puts cargo, also for a user whose shell does not know it yet.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -14,12 +15,13 @@ LIBRARY    := $(TARGET_DIR)/release/libbloom.$(if $(filter Darwin,$(shell uname 
 VENV       := .build/venv
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long test-examples test-matrix lint fmt bench example clean
+.PHONY: help build run test test-long test-examples test-matrix fuzz asan lint fmt bench example clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 	@echo
-	@echo 'Variables: SERVER=$(SERVER)  PORT=$(PORT)  PROFILE=$(PROFILE) (of the tests)  ARGS= (more for the server or the example)'
+	@echo 'Variables: SERVER=$(SERVER)  PORT=$(PORT)  PROFILE=$(PROFILE) (of the tests)  TIME=$(TIME) (seconds a'
+	@echo 'fuzz target)  ARGS= (more for the server or the example; names of servers or fuzz targets)'
 
 # A running server has the old file mapped, so the new one takes its name instead of its bytes.
 build: ## Build ./libbloom.so, the module
@@ -46,6 +48,17 @@ test-long: test ## The same tests with larger samples and the slow ones
 
 test-matrix: ## Run the integration tests on every server; ARGS= names some of them (scripts/servers.sh)
 	@PROFILE=$(PROFILE) scripts/servers.sh $(ARGS)
+
+fuzz: ## Fuzz what reads foreign bytes, TIME seconds a target; ARGS= names some of them (scripts/fuzz.sh)
+	@TIME=$(TIME) scripts/fuzz.sh $(ARGS)
+
+# Without the statistical tests: they take minutes, and touch no memory that the others do not.
+asan: export RUSTFLAGS = -Zsanitizer=address
+asan: export ASAN_OPTIONS = allocator_may_return_null=1
+asan: ## Run the core's unit tests under AddressSanitizer
+	@scripts/setup.sh nightly
+	cargo +nightly test --lib --target-dir $(TARGET_DIR)/asan \
+		--target "$$(rustc +nightly -vV | sed -n 's/^host: //p')" -- --skip bloom::statistics
 
 test-examples: export BLOOM_TEST_SERVER = $(SERVER)
 test-examples: build ## Test examples/migrate.py, with Python's packages in .build/venv and servers of its own
