@@ -34,11 +34,7 @@ pub fn reserve(arguments: &[Word<'_>], config: &Config) -> Result<Spec, CommandE
 /// What BF.INSERT of these arguments adds, and the filter that it makes of a missing key.
 ///
 /// # Errors
-/// What the command answers.
-#[expect(
-    clippy::type_complexity,
-    reason = "the outer error is of any key, the inner one of a missing key only"
-)]
+/// What the command answers for any key; the inner error is for a missing one only.
 pub fn insert<'a>(
     arguments: &'a [Word<'a>],
     config: &Config,
