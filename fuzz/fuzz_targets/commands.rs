@@ -24,10 +24,10 @@ fuzz_target!(|bytes: &[u8]| {
         0 => answer(requests::reserve(&words, &config).map(|spec| makes(spec, &words, &config))),
         1 => answer(requests::insert(&words, &config).map(|(items, spec)| {
             assert!(
-                !items.is_empty() && words.ends_with_items(items),
+                !items.is_empty() && follow_their_word(items, &words),
                 "other items than were given"
             );
-            answer(spec.map(|spec| makes_one(spec)));
+            answer(spec.map(makes_one));
         })),
         2 => words.iter().for_each(|word| {
             answer(requests::info(word.0));
@@ -45,20 +45,14 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-trait EndsWith {
-    fn ends_with_items(&self, items: &[Word<'_>]) -> bool;
-}
-
-impl EndsWith for [Word<'_>] {
-    fn ends_with_items(&self, items: &[Word<'_>]) -> bool {
-        let Some(before) = self.len().checked_sub(items.len()) else {
-            return false;
-        };
-        let same = self[before..].iter().zip(items).all(|(a, b)| a.0 == b.0);
-        same && self[..before]
-            .last()
-            .is_some_and(|word| word.0.eq_ignore_ascii_case(b"ITEMS"))
-    }
+/// Whether `items` are what comes after some word ITEMS.
+fn follow_their_word(items: &[Word<'_>], words: &[Word<'_>]) -> bool {
+    let Some(before) = words.len().checked_sub(items.len()) else {
+        return false;
+    };
+    let same = words[before..].iter().zip(items).all(|(a, b)| a.0 == b.0);
+    let word = words[..before].last();
+    same && word.is_some_and(|word| word.0.eq_ignore_ascii_case(b"ITEMS"))
 }
 
 /// One of some configurations.
