@@ -71,7 +71,15 @@ fn main() -> Result<(), Box<dyn Error>> {
             &stream::encode(ENCODING_VERSION as u8 | count, &saved),
         )?;
         seeds.write("chunks", name, &in_chunks(filter))?;
-        if !blocked {
+        if blocked {
+            // The first layer is said to have one line in each partition.
+            let forced = [
+                &stream::encode(ENCODING_VERSION as u8 | count, &saved)[..],
+                &[6, 18, 0, 1],
+            ]
+            .concat();
+            seeds.write("stream", &format!("{name}-forced"), &forced)?;
+        } else {
             for version in 0..4 {
                 let earlier = earlier(&saved, version);
                 seeds.write(

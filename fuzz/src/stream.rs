@@ -6,8 +6,9 @@
 //! | 1 | an unsigned integer, in 1 byte |
 //! | 2 | a double |
 //! | 3 | a string, after its length in 2 bytes |
-//! | 4 | a string of zeros: its length in 3 bytes |
+//! | 4 | a string of zeros: its length in 3 bytes; all of them together have a limit |
 //! | 5 | a layer of a classic filter: capacity in 2 bytes, error rate as n in 2^-(n/8), items and a pattern of bits in 1 byte each |
+//! | 6 | no value, but another number in a field of the header before: where, in units of 4 bytes; bits that say whether it is a power of two, and whether it has 4 or 8 bytes; the number, in 1 byte |
 //!
 //! The highest bit of the encoding version asks for a blocked filter's set bits to be counted and written into
 //! its header: no fuzzer would guess them.
@@ -20,8 +21,8 @@ use crate::tape::Tape;
 /// The version bit that asks for set bits to be counted.
 pub const COUNT: u8 = 0x80;
 
-/// The most zeros in a string.
-const ZEROS: u32 = 1 << 20;
+/// The most zeros in all strings of them: they cost the fuzzer nothing, and take time to read.
+const ZEROS: u32 = (1 << 20) + (1 << 16);
 /// Bytes of a piece of a blocked layer.
 const PIECE: u64 = 1 << 20;
 
@@ -30,17 +31,21 @@ pub fn decode(bytes: &[u8]) -> (i32, Memory) {
     let mut tape = Tape(bytes);
     let version = tape.u8();
     let mut stream = Memory::default();
+    let mut zeros = ZEROS;
     while !tape.is_over() {
-        match tape.u8() % 6 {
+        match tape.u8() % 7 {
             0 => stream.put_unsigned(tape.u64()),
             1 => stream.put_unsigned(tape.u8().into()),
             2 => stream.put_double(f64::from_bits(tape.u64())),
             3 => stream.put_string(tape.long()),
             4 => {
                 let length = u32::from(tape.u16()) | u32::from(tape.u8()) << 16;
-                stream.put_string(&vec![0; length.min(ZEROS) as usize]);
+                let length = length.min(zeros);
+                zeros -= length;
+                stream.put_string(&vec![0; length as usize]);
             }
-            _ => classic_layer(&mut tape, &mut stream),
+            5 => classic_layer(&mut tape, &mut stream),
+            _ => force_field(&mut tape, &mut stream),
         }
     }
     if version & COUNT != 0 {
@@ -82,6 +87,21 @@ pub fn encode(version: u8, stream: &Memory) -> Vec<u8> {
         }
     }
     bytes
+}
+
+/// Puts a number that a fuzzer would not meet by chance into a blocked filter's header.
+fn force_field(tape: &mut Tape<'_>, stream: &mut Memory) {
+    let (at, kind, number) = (usize::from(tape.u8()) * 4, tape.u8(), tape.u8());
+    let number = match kind & 1 {
+        0 => u64::from(number),
+        _ => 1 << (number % 64),
+    };
+    let width = if kind & 2 == 0 { 8 } else { 4 };
+    if let Some(Value::String(header)) = stream.values.get_mut(2)
+        && let Some(field) = header.get_mut(at..at + width)
+    {
+        field.copy_from_slice(&number.to_le_bytes()[..width]);
+    }
 }
 
 /// A layer whose fields agree, as encoding versions from 1 on have it.
