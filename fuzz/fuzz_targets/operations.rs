@@ -13,7 +13,7 @@ use bloom_fuzz::tape::Tape;
 use libfuzzer_sys::fuzz_target;
 
 /// The most bytes that a filter may take: chains of some layers, and quick to compare.
-const LIMIT: u64 = 1 << 17;
+const LIMIT: u64 = 1 << 15;
 
 /// A filter, what is in it, and how often something was new.
 struct Tried {
