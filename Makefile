@@ -4,6 +4,8 @@ SERVER  ?= redis-server
 PORT    ?= 6379
 ARGS    ?=
 PROFILE ?= release
+TIME    ?= 600
+JOBS    ?= 1
 
 # Where rustup puts cargo, also for a user whose shell does not know it yet.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -14,12 +16,14 @@ LIBRARY    := $(TARGET_DIR)/release/libbloom.$(if $(filter Darwin,$(shell uname 
 VENV       := .build/venv
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long test-examples test-matrix lint fmt bench example clean
+.PHONY: help build run test test-long test-examples test-matrix fuzz asan lint fmt bench example clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 	@echo
-	@echo 'Variables: SERVER=$(SERVER)  PORT=$(PORT)  PROFILE=$(PROFILE) (of the tests)  ARGS= (more for the server or the example)'
+	@echo 'Variables: SERVER=$(SERVER)  PORT=$(PORT)  PROFILE=$(PROFILE) (of the tests)'
+	@echo '           TIME=$(TIME) (seconds a fuzz target)  JOBS=$(JOBS) (fuzz targets at once)'
+	@echo '           ARGS= (more for the server or the example; names of servers or fuzz targets)'
 
 # A running server has the old file mapped, so the new one takes its name instead of its bytes.
 build: ## Build ./libbloom.so, the module
@@ -47,6 +51,17 @@ test-long: test ## The same tests with larger samples and the slow ones
 test-matrix: ## Run the integration tests on every server; ARGS= names some of them (scripts/servers.sh)
 	@PROFILE=$(PROFILE) scripts/servers.sh $(ARGS)
 
+fuzz: ## Fuzz what reads foreign bytes, TIME seconds a target; ARGS= names some of them (scripts/fuzz.sh)
+	@TIME=$(TIME) JOBS=$(JOBS) scripts/fuzz.sh $(ARGS)
+
+# Without the statistical tests: they take minutes, and touch no memory that the others do not.
+asan: export RUSTFLAGS = -Zsanitizer=address
+asan: export ASAN_OPTIONS = allocator_may_return_null=1
+asan: ## Run the core's unit tests under AddressSanitizer
+	@scripts/setup.sh nightly
+	cargo +nightly test --lib --target-dir $(TARGET_DIR)/asan \
+		--target "$$(rustc +nightly -vV | sed -n 's/^host: //p')" -- --skip bloom::statistics
+
 test-examples: export BLOOM_TEST_SERVER = $(SERVER)
 test-examples: build ## Test examples/migrate.py, with Python's packages in .build/venv and servers of its own
 	@scripts/setup.sh example
@@ -56,12 +71,14 @@ test-examples: build ## Test examples/migrate.py, with Python's packages in .bui
 lint: ## Check format, clippy's lints and the documentation, warnings as errors
 	@scripts/setup.sh lint
 	cargo fmt --check
+	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --document-private-items --locked
 
 fmt: ## Format the source
 	@scripts/setup.sh lint
 	cargo fmt
+	cargo fmt --manifest-path fuzz/Cargo.toml
 
 bench: ## Measure the core, without a server
 	@scripts/setup.sh build
@@ -79,4 +96,4 @@ $(VENV)/ready: examples/requirements.txt
 
 clean: ## Remove what was built; ./data stays
 	cargo clean
-	rm -rf .build libbloom.so
+	rm -rf .build libbloom.so fuzz/target fuzz/artifacts

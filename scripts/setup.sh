@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, run, test or lint the module, and says nothing when nothing is.
 #
-# usage: scripts/setup.sh [build] [run] [test] [lint] [example] [python]
+# usage: scripts/setup.sh [build] [run] [test] [lint] [example] [python] [nightly] [fuzz]
 #
 #   build    a C compiler, libclang (bindgen reads the server's C header with it), Rust
 #   run      what build needs, and the server: $SERVER, by default redis-server
@@ -9,6 +9,8 @@
 #   lint     what build needs, rustfmt and clippy
 #   example  what run needs, and Python with venv and pip
 #   python   what build needs, and Python with venv and pip
+#   nightly  what build needs, and Rust's nightly toolchain
+#   fuzz     what nightly needs, a C++ compiler (libFuzzer is written in it), and cargo-fuzz
 #
 # It writes for bash 3.2 too, the one that macOS ships.
 set -euo pipefail
@@ -19,7 +21,7 @@ cargo_bin=${CARGO_HOME:-$HOME/.cargo}/bin
 export PATH="$cargo_bin:$PATH" # where rustup puts cargo, whether or not the user's shell knows
 
 main() {
-    local want_server='' want_lint='' want_python='' goal
+    local want_server='' want_lint='' want_python='' want_nightly='' want_fuzz='' goal
     [ $# -gt 0 ] || set -- build
     for goal in "$@"; do
         case $goal in
@@ -28,7 +30,9 @@ main() {
             lint) want_lint=yes ;;
             example) want_server=yes want_python=yes ;;
             python) want_python=yes ;;
-            *) die "unknown goal '$goal'; the goals are build, run, test, lint, example and python" ;;
+            nightly) want_nightly=yes ;;
+            fuzz) want_nightly=yes want_fuzz=yes ;;
+            *) die "unknown goal '$goal'; the goals are build, run, test, lint, example, python, nightly and fuzz" ;;
         esac
     done
 
@@ -37,6 +41,7 @@ main() {
     has_libclang || missing="$missing libclang"
     if [ -n "$want_server" ] && ! has_server; then missing="$missing server"; fi
     if [ -n "$want_python" ] && ! has_python; then missing="$missing python"; fi
+    if [ -n "$want_fuzz" ] && ! has_cxx; then missing="$missing cxx"; fi
     if ! has_cargo && ! has rustup && ! has curl; then missing="$missing curl"; fi
     # Unquoted on purpose: a list of words.
     # shellcheck disable=SC2086
@@ -44,6 +49,8 @@ main() {
 
     has_cargo || install_rust
     if [ -n "$want_lint" ]; then install_lint_tools; fi
+    if [ -n "$want_nightly" ]; then install_nightly; fi
+    if [ -n "$want_fuzz" ]; then install_cargo_fuzz; fi
 }
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -62,6 +69,9 @@ has_cc() {
     if is_macos; then xcode-select -p >/dev/null 2>&1 || return 1; fi
     has cc && printf '#include <stdio.h>\n' | cc -x c -fsyntax-only - 2>/dev/null
 }
+
+# The one that cargo's build scripts call.
+has_cxx() { has "${CXX:-c++}" && printf '#include <vector>\n' | "${CXX:-c++}" -x c++ -fsyntax-only - 2>/dev/null; }
 
 # Looks where the crate clang-sys looks: nowhere but in $LIBCLANG_PATH when that is set, else in
 # llvm-config's prefix, the library paths and the system's folders. The library alone is not enough:
@@ -185,6 +195,7 @@ has_curl() { has curl; }
 describe() {
     case $1 in
         cc) echo 'a C compiler with the C library headers (cc)' ;;
+        cxx) echo 'a C++ compiler with the C++ library headers (c++)' ;;
         libclang) echo 'libclang (if it is in an unusual place, set LIBCLANG_PATH to its folder)' ;;
         server) echo "$server (if the distribution has the other one, set SERVER=valkey-server or SERVER=redis-server)" ;;
         python) echo 'python3 with venv' ;;
@@ -196,6 +207,8 @@ describe() {
 package() {
     case $1:$2 in
         apt-get:cc) echo gcc libc6-dev ;;
+        apt-get:cxx | apk:cxx) echo g++ ;;
+        dnf:cxx | yum:cxx | zypper:cxx) echo gcc-c++ ;;
         apt-get:libclang) echo libclang-dev ;;
         apt-get:server) echo "$server" ;;
         apt-get:python) echo python3 python3-venv ;;
@@ -206,7 +219,7 @@ package() {
         pacman:libclang) echo clang ;;
         pacman:server) echo valkey ;; # brings redis-server as another name of itself
         brew:libclang) echo llvm ;;
-        *:cc) echo gcc ;;
+        *:cc | *:cxx) echo gcc ;;
         *:server) echo "${server%-server}" ;;
         *:python) echo python3 ;;
         *:*) echo "$2" ;;
@@ -302,6 +315,22 @@ install_lint_tools() {
     # Unquoted on purpose: a list of words.
     # shellcheck disable=SC2086
     rustup component add $missing </dev/null >&2 || die "rustup could not add: $missing"
+}
+
+# Sanitizers, and the fuzzer's eyes in the code, are in the nightly compiler only.
+install_nightly() {
+    if cargo +nightly --version >/dev/null 2>&1; then return 0; fi
+    has rustup || die "the nightly toolchain is needed, and this cargo is not rustup's (https://rustup.rs)"
+    say 'installing the nightly Rust toolchain'
+    rustup toolchain install nightly --profile minimal --no-self-update </dev/null >&2 ||
+        die 'rustup could not install the nightly toolchain'
+}
+
+install_cargo_fuzz() {
+    if cargo fuzz --version >/dev/null 2>&1; then return 0; fi
+    say 'installing cargo-fuzz'
+    cargo install cargo-fuzz --locked --quiet </dev/null >&2 || die 'cargo could not install cargo-fuzz'
+    hash -r
 }
 
 main "$@"

@@ -47,7 +47,9 @@ pub enum Invalid {
         /// The bits that are set.
         recounted: u64,
     },
-    /// So many items cannot set that number of bits: each sets one or more, and each of its probes one.
+    /// So many items cannot set that number of bits: each sets one or more, and each of its probes one. All
+    /// else is in order: a filter whose chunks are still to be loaded has fewer, and one that was loaded
+    /// from foreign bytes may have any number.
     Fill {
         /// Which layer.
         layer: usize,
@@ -94,11 +96,11 @@ fn blocked(chain: &Chain<Blocked>) -> Result<(), Invalid> {
         }
     }
     let sum: f64 = layers.iter().map(|layer| layer.shape().rate).sum();
-    if (0.0..=chain.rules().error_rate().value() * (1.0 + ROUNDING)).contains(&sum) {
-        Ok(())
-    } else {
-        Err(Invalid::Budget { sum })
+    if !(0.0..=chain.rules().error_rate().value() * (1.0 + ROUNDING)).contains(&sum) {
+        return Err(Invalid::Budget { sum });
     }
+    let wrong = layers.iter().position(|layer| !is_filled_by_its_items(layer));
+    wrong.map_or(Ok(()), |layer| Err(Invalid::Fill { layer }))
 }
 
 fn classic(chain: &Chain<Classic>) -> Result<(), Invalid> {
@@ -150,9 +152,11 @@ fn alone(index: usize, layer: &Layer) -> Result<(), Invalid> {
             recounted,
         });
     }
-    let probes = u64::from(geometry.probes) * u64::from(geometry.lines_per_item);
-    if !(items..=items.saturating_mul(probes)).contains(&recounted) {
-        return Err(Invalid::Fill { layer: index });
-    }
     Ok(())
+}
+
+fn is_filled_by_its_items(layer: &Layer) -> bool {
+    let (geometry, items) = (layer.shape().geometry, layer.items());
+    let probes = u64::from(geometry.probes) * u64::from(geometry.lines_per_item);
+    (items..=items.saturating_mul(probes)).contains(&layer.bits().ones())
 }

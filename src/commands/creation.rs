@@ -227,6 +227,18 @@ pub fn make(ctx: Ctx<'_>, spec: Spec) -> Result<Box<Filter>, CommandError> {
 
 /// Propagates the creation with everything resolved: the receiver's own configuration plays no part.
 pub fn replicate(ctx: Ctx<'_>, key: Arg<'_>, spec: Spec) {
+    let words: Vec<_> = words(spec)
+        .iter()
+        .map(|word| OwnedString::new(word.as_bytes()))
+        .collect();
+    let arguments: Vec<_> = std::iter::once(key)
+        .chain(words.iter().map(OwnedString::arg))
+        .collect();
+    ctx.replicate(c"BF.RESERVE", &arguments);
+}
+
+/// What follows the key in the BF.RESERVE that makes exactly this filter.
+pub fn words(spec: Spec) -> Vec<String> {
     let mut words = vec![
         format!("{:e}", spec.error_rate.value()),
         spec.capacity.items().to_string(),
@@ -247,12 +259,5 @@ pub fn replicate(ctx: Ctx<'_>, key: Arg<'_>, spec: Spec) {
     if let Layout::Blocked { seed } = spec.layout {
         words.extend(["SEED".to_owned(), seed.0.to_string()]);
     }
-    let words: Vec<_> = words
-        .iter()
-        .map(|word| OwnedString::new(word.as_bytes()))
-        .collect();
-    let arguments: Vec<_> = std::iter::once(key)
-        .chain(words.iter().map(OwnedString::arg))
-        .collect();
-    ctx.replicate(c"BF.RESERVE", &arguments);
+    words
 }

@@ -16,7 +16,7 @@ pub struct Info;
 
 /// A figure that clients know. There must never be a sixth: typed clients refuse unknown names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
+pub(super) enum Field {
     Capacity,
     Size,
     Filters,
@@ -26,7 +26,7 @@ enum Field {
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Selection {
+pub(super) enum Selection {
     Five,
     One(Field),
     Full,
@@ -81,7 +81,7 @@ impl Field {
 }
 
 impl Selection {
-    fn parse(word: &[u8]) -> Result<Self, CommandError> {
+    pub(super) fn parse(word: &[u8]) -> Result<Self, CommandError> {
         if word.eq_ignore_ascii_case(b"FULL") {
             return Ok(Self::Full);
         }

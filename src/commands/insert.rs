@@ -80,6 +80,11 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
         })
     }
 
+    /// The items to be added.
+    pub fn items(&self) -> &'a [A] {
+        self.items
+    }
+
     /// RedisBloom takes NOCREATE with options of a filter to create; from a client it is a mistake.
     ///
     /// # Errors
@@ -92,7 +97,11 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
         }
     }
 
-    fn spec(&self, config: &Config) -> Result<Spec, CommandError> {
+    /// The filter to be made, if the key is missing.
+    ///
+    /// # Errors
+    /// Options that the configuration excludes.
+    pub fn spec(&self, config: &Config) -> Result<Spec, CommandError> {
         let rate = self.rate.map_or(config.error_rate(), |rate| rate.used);
         let capacity = self.capacity.unwrap_or(config.initial_size());
         self.options
@@ -113,7 +122,7 @@ impl Command for Insert {
         let adding = Adding {
             ctx,
             key: request.key,
-            items: request.items,
+            items: request.items(),
             event: c"bf.insert",
             plain: false,
         };

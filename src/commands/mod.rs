@@ -6,6 +6,8 @@
 pub mod args;
 pub mod error;
 pub mod reply;
+#[cfg(any(test, fuzzing))]
+pub mod requests;
 
 mod add;
 mod adding;

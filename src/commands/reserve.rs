@@ -54,7 +54,11 @@ impl<'a, A: Argument<'a>> Request<A> {
         })
     }
 
-    fn spec(&self, config: &Config) -> Result<Spec, CommandError> {
+    /// The filter that was asked for.
+    ///
+    /// # Errors
+    /// Options that the configuration excludes.
+    pub fn spec(&self, config: &Config) -> Result<Spec, CommandError> {
         self.options.resolve(self.rate.used, self.capacity, true, config)
     }
 }

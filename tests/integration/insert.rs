@@ -86,6 +86,23 @@ fn options_change_nothing_of_a_filter_in_use() {
     assert_eq!(client.info("key", "Expansion rate"), 2);
 }
 
+/// Adds with options that worked for years would be refused as soon as the configuration was changed.
+#[test]
+fn the_configuration_has_no_say_about_a_key_that_exists() {
+    let server = Server::with().module_args("bf-layout classic").start();
+    let mut client = server.client();
+    client.answers(&[
+        ("BF.RESERVE blocked 0.01 100 LAYOUT BLOCKED SEED 7", ok()),
+        ("BF.RESERVE classic 0.01 100", ok()),
+        ("BF.INSERT blocked SEED 7 ITEMS a", array([1])),
+        ("BF.INSERT blocked SEED 8 GROWING ITEMS b", array([1])),
+        ("BF.INSERT classic SEED 7 ITEMS a", array([1])),
+        ("BF.INSERT classic GROWING ITEMS a b", array([0, 1])),
+    ]);
+    let missing = "ERR SEED is for LAYOUT BLOCKED only";
+    client.refuses("missing", &[("BF.INSERT missing SEED 7 ITEMS a", missing)]);
+}
+
 /// A program that must not make filters by mistake could not say so.
 #[test]
 fn nocreate_adds_to_what_is_there_only() {

@@ -23,6 +23,7 @@ mod commands;
 mod config;
 mod exists;
 mod filters;
+mod forged;
 mod hostile;
 mod info;
 mod insert;

@@ -8,7 +8,7 @@ use crate::client::{Client, array, error, ok};
 use crate::filters;
 use crate::server::{Server, until};
 
-const BAD_FORMAT: &str = "ERR Bad data format";
+pub const BAD_FORMAT: &str = "ERR Bad data format";
 
 /// A restart, a crash or an upgrade of the server would lose items, or bring them back altered.
 #[track_caller]
@@ -172,8 +172,7 @@ fn payloads_that_the_module_did_not_make() {
 
 /// Restores a body under a right checksum. When it is taken, the filter must be sound.
 fn restore_forged(client: &mut Client, body: &[u8], version: &[u8]) -> bool {
-    let payload = [body, version].concat();
-    let payload = [&payload[..], &crc64(&payload).to_le_bytes()].concat();
+    let payload = sealed(body, version);
     let reply = client.call(&[&b"RESTORE"[..], b"forged", b"0", &payload, b"REPLACE"]);
     let taken = reply == ok();
     if taken {
@@ -207,6 +206,13 @@ fn restore_forged(client: &mut Client, body: &[u8], version: &[u8]) -> bool {
     }
     assert_eq!(client.run("DEL forged again"), if taken { 2 } else { 0 }.into());
     taken
+}
+
+/// A DUMP payload with a right checksum.
+pub fn sealed(body: &[u8], version: &[u8]) -> Vec<u8> {
+    let mut payload = [body, version].concat();
+    payload.extend(crc64(&payload).to_le_bytes());
+    payload
 }
 
 /// The checksum of DUMP payloads: CRC-64 with Jones' polynomial, reflected.

@@ -38,7 +38,7 @@ pub struct Stored {
     /// The probes that are present, though none was added.
     false_positives: Vec<usize>,
     /// What DUMP gives, without its footer.
-    body: Vec<u8>,
+    pub body: Vec<u8>,
     /// The whole of it.
     payload: Vec<u8>,
 }
@@ -226,7 +226,7 @@ fn add_one_by_one(client: &mut Client, key: &str, items: &[Vec<u8>]) -> i64 {
 }
 
 /// A DUMP payload without what is the server's.
-fn body(payload: &Reply) -> &[u8] {
+pub fn body(payload: &Reply) -> &[u8] {
     let payload = payload.bytes();
     &payload[..payload.len() - FOOTER]
 }
@@ -473,7 +473,7 @@ fn redisbloom_refuses_blocked_filters() {
 }
 
 /// A length as an RDB file has it.
-fn put_length(file: &mut Vec<u8>, length: u64) {
+pub fn put_length(file: &mut Vec<u8>, length: u64) {
     if length < 64 {
         file.push(length as u8);
     } else {

@@ -1,0 +1,230 @@
+//! Makes the seeds in `fuzz/corpus` from the stored filters in `tests/fixtures`: `cargo run --example seeds`.
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bloom::bloom::codec::stream::{Memory, Sink as _, Value};
+use bloom::bloom::codec::{self, ENCODING_VERSION, chunks};
+use bloom::bloom::{Filter, UNLIMITED};
+use bloom_fuzz::{check, commands, stream};
+
+/// Larger filters teach a fuzzer nothing, and slow it down.
+const LARGEST: usize = 2600;
+
+const COMMANDS: [(u8, &str); 10] = [
+    (0, "key 0.01 100"),
+    (0, "key 0.5 1000 EXPANSION 2 SEED 18446744073709551615"),
+    (0, "key 1e-9 1 NONSCALING LAYOUT CLASSIC"),
+    (0, "key 0.01 1099511627776 GROWING LAYOUT BLOCKED"),
+    (1, "key ITEMS 1 2"),
+    (
+        1,
+        "key CAPACITY 1000 ERROR 0.01 EXPANSION 2 NOCREATE ITEMS items 0",
+    ),
+    (1, "key LAYOUT CLASSIC NONSCALING ITEMS 1"),
+    (2, "FULL SIZE 9223372036854775807 -9223372036854775808 -1 0"),
+    (3, "max-filter-bytes 1gb error_rate 0.5 LAYOUT CLASSIC SEED 0"),
+    (3, "EXPANSION 32768 bf-initial-size 100"),
+];
+
+/// Of the operations: shape, expansion, capacity, rate and seed of the filter, then the steps.
+const OPERATIONS: [(&str, &[u8]); 4] = [
+    (
+        "grown",
+        &[
+            2, 1, 0, 10, 13, 7, 1, 0, 0, 60, 4, 3, 0, 0, 90, 5, 7, 3, 1, 2, b'a', b'b', 4, 6, 8, 1, b'c', 4,
+        ],
+    ),
+    ("fixed", &[0, 0, 0, 50, 20, 1, 1, 0, 0, 30, 0, 3, 1, 2, 3, 4, 5]),
+    (
+        "classic",
+        &[
+            6, 1, 0, 10, 13, 1, 0, 0, 60, 4, 7, 1, 2, 0, 5, 2, 3, 20, 1, 20, 2, 1, b'z', 4, 3, 0, 0, 90,
+        ],
+    ),
+    (
+        "reserved",
+        &[
+            1, 3, 0, 200, 40, 9, 1, 5, 0, 255, 1, 0, 0, 255, 5, 6, 7, 0, 0, 99, 99, 4,
+        ],
+    ),
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let fixtures = root.join("../tests/fixtures");
+    let mut filters = native(&fixtures.join("native"))?;
+    filters.extend(redisbloom(&fixtures.join("redisbloom/redisbloom-2.8.json"))?);
+    filters.retain(|(_, filter)| check::saved(filter).values.iter().map(size).sum::<usize>() < LARGEST);
+
+    let seeds = Seeds(root.join("corpus"));
+    for (name, filter) in &filters {
+        let saved = check::saved(filter);
+        let blocked = matches!(filter, Filter::Blocked(_));
+        let count = if blocked { stream::COUNT } else { 0 };
+        seeds.write(
+            "stream",
+            name,
+            &stream::encode(ENCODING_VERSION as u8 | count, &saved),
+        )?;
+        seeds.write("chunks", name, &in_chunks(filter))?;
+        if blocked {
+            // The first layer is said to have one line in each partition.
+            let forced = [
+                &stream::encode(ENCODING_VERSION as u8 | count, &saved)[..],
+                &[6, 18, 0, 1],
+            ]
+            .concat();
+            seeds.write("stream", &format!("{name}-forced"), &forced)?;
+        } else {
+            for version in 0..4 {
+                let earlier = earlier(&saved, version);
+                seeds.write(
+                    "stream",
+                    &format!("{name}-{version}"),
+                    &stream::encode(version, &earlier),
+                )?;
+            }
+        }
+    }
+    // A chain of two layers, of a filter that grows and of one that rounds its bits to powers of two.
+    seeds.write(
+        "stream",
+        "layers",
+        &[
+            4, 1, 0, 1, 2, 1, 5, 1, 2, 5, 50, 0, 60, 255, 3, 5, 100, 0, 68, 9, 1,
+        ],
+    )?;
+    seeds.write(
+        "stream",
+        "powers",
+        &[
+            3, 1, 0, 1, 2, 1, 4, 1, 2, 5, 50, 0, 60, 255, 3, 5, 100, 0, 68, 9, 1,
+        ],
+    )?;
+    for (number, (kind, line)) in COMMANDS.iter().enumerate() {
+        seeds.write(
+            "commands",
+            &number.to_string(),
+            &[&[*kind, 0], &commands::encode(line)[..]].concat(),
+        )?;
+    }
+    OPERATIONS
+        .iter()
+        .try_for_each(|(name, bytes)| seeds.write("operations", name, bytes))
+}
+
+/// Where the seeds of each target are.
+struct Seeds(std::path::PathBuf);
+
+impl Seeds {
+    fn write(&self, target: &str, name: &str, bytes: &[u8]) -> Result<(), Box<dyn Error>> {
+        let directory = self.0.join(target);
+        fs::create_dir_all(&directory)?;
+        Ok(fs::write(directory.join(name), bytes)?)
+    }
+}
+
+fn size(value: &Value) -> usize {
+    match value {
+        Value::String(bytes) => bytes.len(),
+        _ => 8,
+    }
+}
+
+/// The stored streams of blocked filters: of each value a letter, then 8 bytes, which are the number or the
+/// string's length.
+fn native(directory: &Path) -> Result<Vec<(String, Filter)>, Box<dyn Error>> {
+    let mut filters = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let file = fs::read(&path)?;
+        let (mut rest, mut stream) = (&file[..], Memory::default());
+        while let Some((letter, after)) = rest.split_first() {
+            let (number, after) = after.split_first_chunk().ok_or("a number")?;
+            let number = u64::from_le_bytes(*number);
+            rest = after;
+            match letter {
+                b'u' => stream.put_unsigned(number),
+                b'd' => stream.put_double(f64::from_bits(number)),
+                _ => {
+                    let (text, after) = rest.split_at_checked(number as usize).ok_or("a string")?;
+                    stream.put_string(text);
+                    rest = after;
+                }
+            }
+        }
+        let name = path.file_stem().ok_or("a name")?.to_string_lossy().into_owned();
+        let filter = codec::load(&mut stream, ENCODING_VERSION, UNLIMITED);
+        filters.push((name, filter.map_err(|error| error.to_string())?));
+    }
+    Ok(filters)
+}
+
+/// The filters that RedisBloom dumped in chunks.
+fn redisbloom(file: &Path) -> Result<Vec<(String, Filter)>, Box<dyn Error>> {
+    let json: serde_json::Value = serde_json::from_slice(&fs::read(file)?)?;
+    let mut filters = Vec::new();
+    for (name, filter) in json["filters"].as_object().ok_or("filters")? {
+        let dumped = filter["scandump_base64"]
+            .as_array()
+            .map_or(&[][..], Vec::as_slice);
+        let mut loaded = None;
+        for chunk in dumped {
+            let bytes = BASE64_STANDARD.decode(chunk[1].as_str().ok_or("a chunk")?)?;
+            match &mut loaded {
+                None => {
+                    loaded = Some(chunks::load_header(&bytes, UNLIMITED).map_err(|error| error.to_string())?)
+                }
+                Some(filter) => {
+                    let iterator = chunk[0].as_i64().ok_or("an iterator")?;
+                    chunks::load_chunk(filter, iterator, &bytes).map_err(|error| format!("{error:?}"))?;
+                }
+            }
+        }
+        filters.extend(loaded.map(|filter| (name.replace(':', "-"), filter)));
+    }
+    Ok(filters)
+}
+
+/// A classic stream of the newest encoding version as an earlier one has it.
+fn earlier(saved: &Memory, version: u8) -> Memory {
+    let head = if version >= 3 {
+        4
+    } else if version == 2 {
+        3
+    } else {
+        2
+    };
+    let layers: Vec<_> = saved.values.iter().skip(4).cloned().collect();
+    let layers = layers.chunks(8).flat_map(|layer| {
+        // In version 0 there are neither bits nor n2.
+        layer
+            .iter()
+            .enumerate()
+            .filter(|(field, _)| version > 0 || ![4, 5].contains(field))
+            .map(|(_, value)| value)
+    });
+    Memory {
+        values: saved.values.iter().take(head).chain(layers).cloned().collect(),
+    }
+}
+
+/// Header, then every chunk by its iterator, and an item.
+fn in_chunks(filter: &Filter) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for chunk in chunks::chunks(filter) {
+        if chunk.iterator != chunks::HEADER {
+            bytes.push(0);
+            bytes.extend(chunk.iterator.to_le_bytes());
+        }
+        bytes.extend((chunk.bytes.len() as u16).to_le_bytes());
+        bytes.extend(chunk.bytes.iter());
+    }
+    bytes.extend([2, 4]);
+    bytes.extend(b"item");
+    bytes
+}

@@ -1,0 +1,135 @@
+//! Arguments of commands and values of options: what is taken means the same when it is said again, and what is
+//! refused is refused in one line.
+#![no_main]
+
+use bloom::bloom::chain::at_most;
+use bloom::bloom::params::{Layout, Seed, Spec};
+use bloom::bloom::{Error, Filter};
+use bloom::commands::error::CommandError;
+use bloom::commands::requests::{self, Word};
+use bloom::config::{Config, ConfigOption};
+use bloom_fuzz::commands;
+use bloom_fuzz::tape::Tape;
+use libfuzzer_sys::fuzz_target;
+
+/// Small: most specs are only asked for.
+const LIMIT: u64 = 1 << 16;
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut tape = Tape(bytes);
+    let (kind, config) = (tape.u8(), tape.u8());
+    let words = commands::decode(&mut tape);
+    let config = configuration(config);
+    match kind % 4 {
+        0 => answer(requests::reserve(&words, &config).map(|spec| makes(spec, &words, &config))),
+        1 => answer(requests::insert(&words, &config).map(|(items, spec)| {
+            assert!(
+                !items.is_empty() && follow_their_word(items, &words),
+                "other items than were given"
+            );
+            answer(spec.map(makes_one));
+        })),
+        2 => words.iter().for_each(|word| {
+            answer(requests::info(word.0));
+            if let Some(number) = requests::iterator(word.0) {
+                assert_eq!(
+                    number.to_string().as_bytes(),
+                    word.0,
+                    "another number than was given"
+                );
+            }
+        }),
+        _ => words
+            .chunks_exact(2)
+            .for_each(|pair| set(&config, pair[0].0, pair[1].0)),
+    }
+});
+
+/// Whether `items` are what comes after some word ITEMS.
+fn follow_their_word(items: &[Word<'_>], words: &[Word<'_>]) -> bool {
+    let Some(before) = words.len().checked_sub(items.len()) else {
+        return false;
+    };
+    let same = words[before..].iter().zip(items).all(|(a, b)| a.0 == b.0);
+    let word = words[..before].last();
+    same && word.is_some_and(|word| word.0.eq_ignore_ascii_case(b"ITEMS"))
+}
+
+/// One of some configurations.
+fn configuration(byte: u8) -> Config {
+    let mut config = Config::new(Seed(byte.into()));
+    if byte & 1 != 0 {
+        config.set(ConfigOption::Layout, "classic").unwrap();
+    }
+    if byte & 2 != 0 {
+        config.set(ConfigOption::ExpansionFactor, "0").unwrap();
+    }
+    if byte & 4 != 0 {
+        config.set(ConfigOption::ErrorRate, "0.9").unwrap();
+        config.set(ConfigOption::InitialSize, "1099511627776").unwrap();
+    }
+    config
+}
+
+/// What is refused is one line that a client can read.
+fn answer(outcome: Result<(), CommandError>) {
+    if let Err(error) = outcome {
+        let text = error.to_string();
+        assert!(!text.is_empty() && text.len() < 400, "{text}");
+        assert!(text.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{text:?}");
+    }
+}
+
+/// The spec makes a filter within the limit or none, and a replica makes the same one from what it is told.
+fn makes(spec: Spec, words: &[Word<'_>], config: &Config) {
+    makes_one(spec);
+    // The words of options may be in any case.
+    let lower: Vec<_> = words.iter().map(|word| word.0.to_ascii_lowercase()).collect();
+    let lower: Vec<_> = lower.iter().map(|word| Word(word)).collect();
+    assert_eq!(requests::reserve(&lower, config), Ok(spec));
+}
+
+fn makes_one(spec: Spec) {
+    let replicated = requests::replicated(spec);
+    let words = std::iter::once("key").chain(replicated.iter().map(String::as_str));
+    let words: Vec<_> = words.map(|word| Word(word.as_bytes())).collect();
+    for byte in 0..8 {
+        assert_eq!(
+            requests::reserve(&words, &configuration(byte)),
+            Ok(spec),
+            "a replica makes another one"
+        );
+    }
+    match Filter::new(spec, &at_most(LIMIT)) {
+        Ok(filter) => {
+            assert_eq!(filter.validate(), Ok(()));
+            assert!(filter.totals().capacity >= spec.capacity.items());
+            assert!(filter.bytes() <= LIMIT);
+            if let Layout::Blocked { seed } = spec.layout {
+                assert_eq!((filter.seed(), filter.growth()), (Some(seed), Some(spec.growth)));
+            }
+        }
+        Err(error) => assert!(matches!(error, Error::OverLimit { .. }), "{error:?}"),
+    }
+}
+
+/// An option keeps what it was set to, and a refused value changes nothing.
+fn set(before: &Config, name: &[u8], value: &[u8]) {
+    let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+    let options = ConfigOption::named(&name).map_or(ConfigOption::ALL.to_vec(), |option| vec![option]);
+    for option in options {
+        let mut config = before.clone();
+        if config.set(option, &value).is_err() {
+            assert_eq!(&config, before);
+            continue;
+        }
+        let mut again = before.clone();
+        assert_eq!(
+            again.set(option, &config.get(option)),
+            Ok(()),
+            "CONFIG REWRITE writes what is refused"
+        );
+        assert_eq!(again, config);
+        let _ = (config.error_rate(), config.expansion(), config.max_filter_bytes());
+    }
+}

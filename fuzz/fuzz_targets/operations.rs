@@ -1,0 +1,228 @@
+//! What clients do to a filter, in any order, compared with a set: an item that was added is found, for ever.
+#![no_main]
+
+use std::collections::HashSet;
+
+use bloom::bloom::Filter;
+use bloom::bloom::chain::at_most;
+use bloom::bloom::codec::{self, ENCODING_VERSION, chunks};
+use bloom::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
+use bloom::bloom::validate::Invalid;
+use bloom_fuzz::check;
+use bloom_fuzz::tape::Tape;
+use libfuzzer_sys::fuzz_target;
+
+/// The most bytes that a filter may take: chains of some layers, and quick to compare.
+const LIMIT: u64 = 1 << 15;
+
+/// A filter, what is in it, and how often something was new.
+struct Tried {
+    filter: Filter,
+    added: HashSet<Vec<u8>>,
+    new: u64,
+    /// Whether an item was added before all chunks were there: it may have set bits that were on their way.
+    mixed: bool,
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut tape = Tape(bytes);
+    let Some(spec) = spec(&mut tape) else { return };
+    let Ok(filter) = Filter::new(spec, &at_most(LIMIT)) else {
+        return;
+    };
+    let mut tried = Tried {
+        filter,
+        added: HashSet::new(),
+        new: 0,
+        mixed: false,
+    };
+    while !tape.is_over() {
+        tried.step(&mut tape);
+    }
+    tried.holds();
+    check::is_moved_as_it_is(&tried.filter);
+    check::has_figures(&tried.filter);
+    let rate = tried.filter.estimated_error_rate();
+    if matches!(spec.layout, Layout::Blocked { .. }) {
+        assert!(
+            rate <= spec.error_rate.value() * (1.0 + 1e-9),
+            "an estimate of {rate}"
+        );
+    }
+});
+
+fn spec(tape: &mut Tape<'_>) -> Option<Spec> {
+    let shape = tape.u8();
+    let expansion = Expansion::new(u32::from(tape.u16() & 0x7fff) + 1).ok()?;
+    let capacity = match shape >> 6 {
+        3 => u64::from(tape.u32()),
+        _ => u64::from(tape.u8()) + 1,
+    };
+    Some(Spec {
+        error_rate: ErrorRate::new((-f64::from(tape.u8()) / 2.0).exp2()).ok()?,
+        capacity: Capacity::new(capacity).ok()?,
+        growth: match shape & 3 {
+            0 => Growth::Fixed,
+            1 => Growth::Reserved(expansion),
+            _ => Growth::Growing(expansion),
+        },
+        layout: if shape & 4 == 0 {
+            Layout::Blocked {
+                seed: Seed(tape.u8().into()),
+            }
+        } else {
+            Layout::Classic
+        },
+    })
+}
+
+/// One of the items that come again and again, or any bytes.
+fn item(tape: &mut Tape<'_>) -> Vec<u8> {
+    match tape.u8() {
+        length @ 0..16 => tape.bytes(length.into()).to_vec(),
+        number => vec![b'i', number, tape.u8()],
+    }
+}
+
+/// Consecutive numbers, up to 255 of them.
+fn many(tape: &mut Tape<'_>) -> Vec<Vec<u8>> {
+    let (from, count) = (u32::from(tape.u16()), u32::from(tape.u8()));
+    (from..from + count)
+        .map(|number| number.to_string().into_bytes())
+        .collect()
+}
+
+impl Tried {
+    fn step(&mut self, tape: &mut Tape<'_>) {
+        match tape.u8() % 9 {
+            0 => self.add(item(tape)),
+            1 => self.add_many(&many(tape)),
+            2 => {
+                let items: Vec<_> = (0..tape.u8() % 70).map(|_| item(tape)).collect();
+                self.add_many(&items);
+            }
+            3 => self.ask(&many(tape)),
+            4 => self.holds(),
+            5 => self.restart(),
+            6 => self.filter = chunks::copy(&self.filter, &at_most(LIMIT)).expect("a copy"),
+            7 => self.copy_in_pieces(tape),
+            _ => self.refuse(item(tape)),
+        }
+    }
+
+    fn add(&mut self, item: Vec<u8>) {
+        let (there, items) = (self.filter.contains(&item), self.filter.items());
+        if let Ok(new) = self.filter.add(&item, &at_most(LIMIT)) {
+            assert_eq!(new, !there, "an add and a question disagree");
+            assert!(self.filter.contains(&item));
+            self.new += u64::from(new);
+            self.added.insert(item);
+        } else {
+            assert!(!there, "an item that is there needs no room");
+        }
+        assert!(self.filter.items() - items <= 1);
+    }
+
+    /// A batch does what single adds do, to the bit.
+    fn add_many(&mut self, items: &[Vec<u8>]) {
+        let mut singly = chunks::copy(&self.filter, &|_| Ok(())).expect("a copy");
+        let mut answers = Vec::new();
+        let allowance = at_most(LIMIT);
+        let end = self
+            .filter
+            .add_all(items.iter().map(Vec::as_slice), &allowance, |new| {
+                answers.push(new)
+            });
+        let mut expected = Vec::new();
+        let mut expected_end = Ok(());
+        for item in items {
+            match singly.add(item, &allowance) {
+                Ok(new) => expected.push(new),
+                Err(error) => {
+                    expected_end = Err(error);
+                    break;
+                }
+            }
+        }
+        assert_eq!((&answers, end), (&expected, expected_end));
+        assert!(
+            check::saved(&self.filter) == check::saved(&singly),
+            "a batch leaves other bits"
+        );
+        self.new += answers.iter().filter(|new| **new).count() as u64;
+        self.added.extend(items[..answers.len()].iter().cloned());
+    }
+
+    fn ask(&self, items: &[Vec<u8>]) {
+        let mut answers = Vec::new();
+        self.filter
+            .contains_all(items.iter().map(Vec::as_slice), |found| answers.push(found));
+        assert_eq!(answers.len(), items.len());
+        for (item, found) in items.iter().zip(answers) {
+            assert_eq!(self.filter.contains(item), found);
+            assert!(found || !self.added.contains(item), "an added item is lost");
+        }
+    }
+
+    fn holds(&self) {
+        match self.filter.validate() {
+            Ok(()) => {}
+            Err(Invalid::Fill { .. }) if self.mixed => {}
+            Err(invalid) => panic!("{invalid:?}"),
+        }
+        assert_eq!(self.filter.items(), self.new);
+        let added: Vec<_> = self.added.iter().cloned().collect();
+        self.ask(&added);
+        assert!(added.iter().all(|item| self.filter.contains(item)));
+    }
+
+    fn restart(&mut self) {
+        let stored = check::saved(&self.filter);
+        self.filter = codec::load(&mut stored.clone(), ENCODING_VERSION, &at_most(LIMIT))
+            .expect("what was saved loads");
+        assert!(check::saved(&self.filter) == stored);
+    }
+
+    /// A copy that is already used while its chunks come in: cut anywhere, in any order.
+    fn copy_in_pieces(&mut self, tape: &mut Tape<'_>) {
+        let (cut, turn, item) = (usize::from(tape.u8()) + 1, usize::from(tape.u8()), item(tape));
+        let mut pieces = Vec::new();
+        for chunk in chunks::chunks(&self.filter).skip(1) {
+            let start = chunk.iterator - chunk.bytes.len() as i64;
+            for (number, piece) in chunk.bytes.chunks(cut * 16).enumerate() {
+                let end = start + (number * cut * 16 + piece.len()) as i64;
+                pieces.push((end, piece.to_vec()));
+            }
+        }
+        if !pieces.is_empty() {
+            let turn = turn % pieces.len();
+            pieces.rotate_left(turn);
+        }
+        let mut copy = chunks::load_header(&chunks::header(&self.filter), &at_most(LIMIT)).expect("a header");
+        // In a copy without its chunks hardly anything is found, so most items are new to it.
+        let half = pieces.len() / 2;
+        for (number, (iterator, bytes)) in pieces.iter().enumerate() {
+            if number == half && copy.add(&item, &at_most(LIMIT)).is_ok_and(|new| new) {
+                self.new += 1;
+                self.added.insert(item.clone());
+                self.mixed = true;
+            }
+            chunks::load_chunk(&mut copy, *iterator, bytes).expect("its own chunk");
+        }
+        self.filter = copy;
+    }
+
+    /// Without memory, nothing changes, and everything is answered as before.
+    fn refuse(&mut self, item: Vec<u8>) {
+        let stored = check::saved(&self.filter);
+        if self.filter.add(&item, &|_| Err(0)).is_err() {
+            assert!(
+                check::saved(&self.filter) == stored,
+                "a refused item changed the filter"
+            );
+        } else {
+            self.new = self.filter.items();
+            self.added.insert(item);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What must hold for a filter, wherever it came from.
+
+use bloom::bloom::chain::at_most;
+use bloom::bloom::codec::stream::Memory;
+use bloom::bloom::codec::{self, ENCODING_VERSION, chunks};
+use bloom::bloom::validate::Invalid;
+use bloom::bloom::{Error, Filter};
+
+use crate::LIMIT;
+
+/// Uses a filter that was made of foreign bytes in every way that a client can.
+pub fn works(mut filter: Filter) {
+    is_sound(&filter);
+    is_moved_as_it_is(&filter);
+    has_figures(&filter);
+    let items: Vec<_> = (0..40_u32).map(|number| number.to_le_bytes()).collect();
+    takes_items(&mut filter, items.iter().map(|item| &item[..]));
+    is_sound(&filter);
+    is_moved_as_it_is(&filter);
+    has_figures(&filter);
+}
+
+/// Every invariant holds. How many bits the items of a blocked filter set nobody can tell from foreign bytes.
+pub fn is_sound(filter: &Filter) {
+    match filter.validate() {
+        Ok(()) | Err(Invalid::Fill { .. }) => {}
+        Err(invalid) => panic!("{invalid:?}"),
+    }
+    assert!(
+        filter.bytes() <= LIMIT + 1024 * filter.layers() as u64,
+        "larger than allowed"
+    );
+}
+
+/// Adds items: what was answered is found, one by one and together, and a refusal changes nothing.
+pub fn takes_items<'a>(filter: &mut Filter, items: impl Iterator<Item = &'a [u8]> + Clone) {
+    let count = items.clone().count();
+    let mut before = Vec::new();
+    filter.contains_all(items.clone(), |found| before.push(found));
+    let singly: Vec<_> = items.clone().map(|item| filter.contains(item)).collect();
+    assert_eq!(before, singly, "a batch answers otherwise than single questions");
+
+    let mut answers = Vec::new();
+    let end = filter.add_all(items.clone(), &at_most(LIMIT), |new| answers.push(new));
+    assert_eq!(end.is_ok(), answers.len() == count);
+    for (item, (new, before)) in items.clone().zip(answers.iter().zip(before)) {
+        assert!(filter.contains(item), "an added item is lost");
+        assert!(!(*new && before), "an item was new that had been there");
+    }
+    if let Err(error) = end {
+        assert!(
+            matches!(error, Error::Full { .. } | Error::OverLimit { .. }),
+            "{error:?}"
+        );
+        let refused = items
+            .clone()
+            .nth(answers.len())
+            .map(<[u8]>::to_vec)
+            .unwrap_or_default();
+        let stored = saved(filter);
+        assert_eq!(filter.add(&refused, &at_most(LIMIT)), Err(error));
+        assert!(saved(filter) == stored, "a refused item changed the filter");
+    }
+}
+
+/// What is said of a filter can be said, and rates are rates.
+pub fn has_figures(filter: &Filter) {
+    let totals = filter.totals();
+    assert_eq!(totals.layers, filter.layers());
+    assert_eq!(totals.items, filter.items());
+    // The last byte of an early classic array may have bits that no probe falls into.
+    let bytes: u64 = filter.layer_stats().map(|layer| layer.bytes()).sum();
+    assert!(totals.bits_set <= 8 * bytes);
+    let rate = filter.estimated_error_rate();
+    assert!((0.0..=1.0).contains(&rate), "an estimate of {rate}");
+    assert!(filter.error_rate() > 0.0 && filter.error_rate() <= 1.0);
+    let _ = (
+        filter.expansion(),
+        filter.growth(),
+        filter.seed(),
+        filter.unshared_bytes(),
+    );
+    for layer in filter.layer_stats() {
+        let _ = (layer.capacity(), layer.bytes(), layer.bits(), layer.error_rate());
+    }
+}
+
+/// Saved and loaded, copied, dumped and put together again, it is the same to the bit.
+pub fn is_moved_as_it_is(filter: &Filter) {
+    let stored = saved(filter);
+    let loaded = codec::load(&mut stored.clone(), ENCODING_VERSION, &|_| Ok(()));
+    assert!(
+        saved(&loaded.expect("what was saved loads")) == stored,
+        "a load changes it"
+    );
+
+    let copied = chunks::copy(filter, &|_| Ok(())).expect("a copy");
+    assert!(saved(&copied) == stored, "a copy differs");
+
+    let header = chunks::header(filter);
+    let mut asked = chunks::load_header(&header, &|_| Ok(())).expect("its own header");
+    let mut rewritten = chunks::load_header(&header, &|_| Ok(())).expect("its own header");
+    let first = chunks::dump(filter, 0);
+    for chunk in std::iter::successors(first, |last| chunks::dump(filter, last.iterator)).skip(1) {
+        chunks::load_chunk(&mut asked, chunk.iterator, &chunk.bytes).expect("its own chunk");
+    }
+    for chunk in chunks::chunks(filter).skip(1) {
+        chunks::load_chunk(&mut rewritten, chunk.iterator, &chunk.bytes).expect("its own chunk");
+    }
+    assert!(
+        saved(&asked) == stored,
+        "the chunks of a dump make another filter"
+    );
+    assert!(
+        saved(&rewritten) == stored,
+        "the chunks of an append-only file make another filter"
+    );
+}
+
+/// What an RDB file would have of it.
+pub fn saved(filter: &Filter) -> Memory {
+    let mut stream = Memory::default();
+    codec::save(filter, &mut stream);
+    stream
+}
