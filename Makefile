@@ -13,13 +13,16 @@ export SERVER
 
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 LIBRARY    := $(TARGET_DIR)/release/libbloom.$(if $(filter Darwin,$(shell uname -s)),dylib,so)
+BASELINE   := $(TARGET_DIR)/release/examples/libbaseline.$(if $(filter Darwin,$(shell uname -s)),dylib,so)
 VENV       := .build/venv
+BENCH_VENV := .build/bench-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long test-examples test-matrix fuzz asan lint fmt bench example clean
+.PHONY: help build run test test-long test-examples test-matrix fuzz asan lint fmt bench bench-instructions bench-server example \
+	clean
 
 help: ## List the targets (the default)
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo 'Variables: SERVER=$(SERVER)  PORT=$(PORT)  PROFILE=$(PROFILE) (of the tests)'
 	@echo '           TIME=$(TIME) (seconds a fuzz target)  JOBS=$(JOBS) (fuzz targets at once)'
@@ -82,7 +85,21 @@ fmt: ## Format the source
 
 bench: ## Measure the core, without a server
 	@scripts/setup.sh build
-	cargo bench --bench core
+	cargo bench --bench core $(if $(ARGS),-- $(ARGS))
+
+bench-instructions: ## Count the hot paths' instructions; fails where one rose by over 5 %. ARGS=--keep keeps the counts
+	@scripts/setup.sh valgrind
+	cargo bench --bench instructions $(if $(ARGS),-- $(ARGS))
+
+# The first module is the one that the others are compared with.
+bench-server: build ## Measure modules side by side in $SERVER; MODULES= adds name=path.so, ARGS= as measure.py says
+	@scripts/setup.sh example
+	@$(MAKE) --no-print-directory $(BENCH_VENV)/ready
+	cargo build --release --example baseline
+	$(BENCH_VENV)/bin/python benches/server/measure.py --server $(SERVER) --out .build/bench/results.json $(ARGS) \
+		floor=$(BASELINE),floor plain=$(BASELINE),plain bloom=libbloom.so classic=libbloom.so,bf-layout,classic $(MODULES)
+	$(BENCH_VENV)/bin/python benches/server/plot.py .build/bench/results.json .build/bench
+	@echo 'tables and plots: .build/bench'
 
 example: build ## Run examples/crawl.py, with Python's packages in .build/venv and a server of its own
 	@scripts/setup.sh example
@@ -90,8 +107,10 @@ example: build ## Run examples/crawl.py, with Python's packages in .build/venv a
 	$(VENV)/bin/python examples/crawl.py --server $(SERVER) --restart $(ARGS)
 
 $(VENV)/ready: examples/requirements.txt
-	@python3 -m venv --clear $(VENV)
-	@$(VENV)/bin/pip install --quiet --disable-pip-version-check -r $<
+$(BENCH_VENV)/ready: benches/server/requirements.txt
+$(VENV)/ready $(BENCH_VENV)/ready:
+	@python3 -m venv --clear $(@D)
+	@$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
 clean: ## Remove what was built; ./data stays

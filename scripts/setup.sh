@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, run, test or lint the module, and says nothing when nothing is.
 #
-# usage: scripts/setup.sh [build] [run] [test] [lint] [example] [python] [nightly] [fuzz]
+# usage: scripts/setup.sh [build] [run] [test] [lint] [example] [python] [nightly] [fuzz] [valgrind]
 #
 #   build    a C compiler, libclang (bindgen reads the server's C header with it), Rust
 #   run      what build needs, and the server: $SERVER, by default redis-server
@@ -10,6 +10,7 @@
 #   example  what run needs, and Python with venv and pip
 #   python   what build needs, and Python with venv and pip
 #   nightly  what build needs, and Rust's nightly toolchain
+#   valgrind what build needs, and valgrind
 #   fuzz     what nightly needs, a C++ compiler (libFuzzer is written in it), and cargo-fuzz
 #
 # It writes for bash 3.2 too, the one that macOS ships.
@@ -21,7 +22,7 @@ cargo_bin=${CARGO_HOME:-$HOME/.cargo}/bin
 export PATH="$cargo_bin:$PATH" # where rustup puts cargo, whether or not the user's shell knows
 
 main() {
-    local want_server='' want_lint='' want_python='' want_nightly='' want_fuzz='' goal
+    local want_server='' want_lint='' want_python='' want_nightly='' want_fuzz='' want_valgrind='' goal
     [ $# -gt 0 ] || set -- build
     for goal in "$@"; do
         case $goal in
@@ -32,7 +33,8 @@ main() {
             python) want_python=yes ;;
             nightly) want_nightly=yes ;;
             fuzz) want_nightly=yes want_fuzz=yes ;;
-            *) die "unknown goal '$goal'; the goals are build, run, test, lint, example, python, nightly and fuzz" ;;
+            valgrind) want_valgrind=yes ;;
+            *) die "unknown goal '$goal'; scripts/setup.sh names the goals at its top" ;;
         esac
     done
 
@@ -42,6 +44,7 @@ main() {
     if [ -n "$want_server" ] && ! has_server; then missing="$missing server"; fi
     if [ -n "$want_python" ] && ! has_python; then missing="$missing python"; fi
     if [ -n "$want_fuzz" ] && ! has_cxx; then missing="$missing cxx"; fi
+    if [ -n "$want_valgrind" ] && ! has_valgrind; then missing="$missing valgrind"; fi
     if ! has_cargo && ! has rustup && ! has curl; then missing="$missing curl"; fi
     # Unquoted on purpose: a list of words.
     # shellcheck disable=SC2086
@@ -191,6 +194,7 @@ find_manager() {
 }
 
 has_curl() { has curl; }
+has_valgrind() { has valgrind; }
 
 describe() {
     case $1 in
