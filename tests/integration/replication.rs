@@ -64,7 +64,7 @@ fn added(commands: &[Vec<String>]) -> Vec<(&str, &str)> {
 }
 
 /// Waits until the replica has everything that the primary has.
-fn in_step(primary: &Server, replica: &Server) {
+pub fn in_step(primary: &Server, replica: &Server) {
     let offset = |server: &Server| server.client().stat("replication", "master_repl_offset");
     until("the replica follows", || {
         replica.client().stat("replication", "master_link_status") == "up"
