@@ -17,6 +17,7 @@ mod aof;
 mod card;
 mod chunks;
 mod client;
+mod cluster;
 mod commands;
 mod config;
 mod crash;
