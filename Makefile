@@ -48,7 +48,7 @@ test-matrix: ## Run the integration tests on every server; ARGS= names some of t
 	@PROFILE=$(PROFILE) scripts/servers.sh $(ARGS)
 
 test-examples: export BLOOM_TEST_SERVER = $(SERVER)
-test-examples: build ## Test examples/migrate.py, with Python's packages in .build/venv and servers of its own
+test-examples: build ## Test the examples, with Python's packages in .build/venv and servers of its own
 	@scripts/setup.sh example
 	@$(MAKE) --no-print-directory $(VENV)/ready
 	$(VENV)/bin/python -m unittest discover -s tests/examples
