@@ -225,18 +225,52 @@ pub fn make(ctx: Ctx<'_>, spec: Spec) -> Result<Box<Filter>, CommandError> {
         .map_err(|error: Error| CommandError::of_creation(error))
 }
 
-/// Propagates the creation with everything resolved: the receiver's own configuration plays no part.
+/// Propagates the creation of an empty filter with everything resolved: the receiver's own configuration plays
+/// no part.
 pub fn replicate(ctx: Ctx<'_>, key: Arg<'_>, spec: Spec) {
-    let mut words = vec![
+    let [rate, capacity] = size(spec);
+    let words = owned([rate, capacity].into_iter().chain(options(spec)));
+    let arguments: Vec<_> = std::iter::once(key)
+        .chain(words.iter().map(OwnedString::arg))
+        .collect();
+    ctx.replicate(c"BF.RESERVE", &arguments);
+}
+
+/// The same of a filter that was created with `items` in it. It is one command, because two would make a
+/// transaction, and servers up to Redis 7.0 and Valkey 8 that find the end of one cut off from their append-only
+/// file lose with it what is written there later.
+pub fn replicate_with(ctx: Ctx<'_>, key: Arg<'_>, spec: Spec, items: &[Arg<'_>]) {
+    let [rate, capacity] = size(spec);
+    let sized = ["ERROR".to_owned(), rate, "CAPACITY".to_owned(), capacity];
+    let words = sized.into_iter().chain(options(spec));
+    let words = owned(words.chain(std::iter::once("ITEMS".to_owned())));
+    let arguments: Vec<_> = std::iter::once(key)
+        .chain(words.iter().map(OwnedString::arg))
+        .chain(items.iter().copied())
+        .collect();
+    ctx.replicate(c"BF.INSERT", &arguments);
+}
+
+fn owned(words: impl Iterator<Item = String>) -> Vec<OwnedString> {
+    words.map(|word| OwnedString::new(word.as_bytes())).collect()
+}
+
+/// The error rate and the capacity as they are typed.
+fn size(spec: Spec) -> [String; 2] {
+    [
         format!("{:e}", spec.error_rate.value()),
         spec.capacity.items().to_string(),
-    ];
-    match spec.growth {
-        Growth::Fixed => words.push("NONSCALING".to_owned()),
+    ]
+}
+
+/// The options that leave nothing to a configuration.
+fn options(spec: Spec) -> Vec<String> {
+    let mut words = match spec.growth {
+        Growth::Fixed => vec!["NONSCALING".to_owned()],
         Growth::Reserved(expansion) | Growth::Growing(expansion) => {
-            words.extend(["EXPANSION".to_owned(), expansion.factor().to_string()]);
+            vec!["EXPANSION".to_owned(), expansion.factor().to_string()]
         }
-    }
+    };
     if matches!(spec.growth, Growth::Growing(_)) {
         words.push("GROWING".to_owned());
     }
@@ -247,12 +281,5 @@ pub fn replicate(ctx: Ctx<'_>, key: Arg<'_>, spec: Spec) {
     if let Layout::Blocked { seed } = spec.layout {
         words.extend(["SEED".to_owned(), seed.0.to_string()]);
     }
-    let words: Vec<_> = words
-        .iter()
-        .map(|word| OwnedString::new(word.as_bytes()))
-        .collect();
-    let arguments: Vec<_> = std::iter::once(key)
-        .chain(words.iter().map(OwnedString::arg))
-        .collect();
-    ctx.replicate(c"BF.RESERVE", &arguments);
+    words
 }
