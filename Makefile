@@ -66,7 +66,7 @@ asan: ## Run the core's unit tests under AddressSanitizer
 		--target "$$(rustc +nightly -vV | sed -n 's/^host: //p')" -- --skip bloom::statistics
 
 test-examples: export BLOOM_TEST_SERVER = $(SERVER)
-test-examples: build ## Test examples/migrate.py, with Python's packages in .build/venv and servers of its own
+test-examples: build ## Test the examples, with Python's packages in .build/venv and servers of its own
 	@scripts/setup.sh example
 	@$(MAKE) --no-print-directory $(VENV)/ready
 	$(VENV)/bin/python -m unittest discover -s tests/examples

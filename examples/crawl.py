@@ -228,6 +228,8 @@ class Server:
 
     ATTEMPTS = 5
     PATIENCE = 30.0
+    # What else the server is started with.
+    ARGUMENTS = ()
 
     def __init__(self, program, module):
         if not module.exists():
@@ -277,6 +279,7 @@ class Server:
         """Whether the server runs and has loaded its data."""
         command = [self.program, "--bind", "127.0.0.1", "--port", str(port), "--dir", str(self.home)]
         command += ["--save", "", "--appendonly", "no", "--loadmodule", str(self.module)]
+        command += self.ARGUMENTS
         with open(self.home / "log", "wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + self.PATIENCE

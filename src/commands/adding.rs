@@ -48,7 +48,7 @@ impl Added {
     }
 }
 
-impl Adding<'_> {
+impl<'a> Adding<'a> {
     /// Adds the items to the key's filter, or to a new one as `spec` says.
     ///
     /// # Errors
@@ -93,10 +93,15 @@ impl Adding<'_> {
         let mut filter = creation::make(self.ctx, spec)?;
         let added = self.add_to(&mut filter)?;
         key.set(filter);
-        creation::replicate(self.ctx, self.key, spec);
-        self.propagate_new(&added);
+        creation::replicate_with(self.ctx, self.key, spec, &self.new_items(&added));
         key.changed(self.event);
         Ok(added)
+    }
+
+    /// The items that changed the filter.
+    fn new_items(self, added: &Added) -> Vec<Arg<'a>> {
+        let items = self.items.iter().zip(&added.new);
+        items.filter(|(_, new)| **new).map(|(item, _)| *item).collect()
     }
 
     fn add_to(self, filter: &mut Filter) -> Result<Added, CommandError> {
@@ -131,19 +136,7 @@ impl Adding<'_> {
         if self.plain && all_new {
             self.ctx.replicate_verbatim();
         } else {
-            self.propagate_new(added);
-        }
-    }
-
-    fn propagate_new(self, added: &Added) {
-        let new = self
-            .items
-            .iter()
-            .zip(&added.new)
-            .filter(|(_, new)| **new)
-            .map(|(item, _)| *item);
-        let arguments: Vec<_> = std::iter::once(self.key).chain(new).collect();
-        if arguments.len() > 1 {
+            let arguments = [&[self.key], &self.new_items(added)[..]].concat();
             self.ctx.replicate(c"BF.MADD", &arguments);
         }
     }

@@ -1,5 +1,7 @@
 //! Filters to be created: the options that describe one, and how its creation is propagated.
 
+use std::ffi::CStr;
+
 use super::args::{Argument, Cursor, integer};
 use super::error::CommandError;
 use crate::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
@@ -225,30 +227,59 @@ pub fn make(ctx: Ctx<'_>, spec: Spec) -> Result<Box<Filter>, CommandError> {
         .map_err(|error: Error| CommandError::of_creation(error))
 }
 
-/// Propagates the creation with everything resolved: the receiver's own configuration plays no part.
+/// Propagates the creation of an empty filter with everything resolved: the receiver's own configuration plays
+/// no part.
 pub fn replicate(ctx: Ctx<'_>, key: Arg<'_>, spec: Spec) {
-    let words: Vec<_> = words(spec)
+    propagate(ctx, c"BF.RESERVE", key, &reserve_words(spec), &[]);
+}
+
+/// The same of a filter that was created with `items` in it. It is one command, because two would make a
+/// transaction, and servers up to Redis 7.0 and Valkey 8 that find the end of one cut off from their append-only
+/// file lose with it what is written there later.
+pub fn replicate_with(ctx: Ctx<'_>, key: Arg<'_>, spec: Spec, items: &[Arg<'_>]) {
+    propagate(ctx, c"BF.INSERT", key, &insert_words(spec), items);
+}
+
+/// What follows the key in the BF.RESERVE that makes exactly this filter.
+pub fn reserve_words(spec: Spec) -> Vec<String> {
+    [&size(spec)[..], &options(spec)].concat()
+}
+
+/// What stands between the key and the items in the BF.INSERT that makes exactly this filter.
+pub fn insert_words(spec: Spec) -> Vec<String> {
+    let [rate, capacity] = size(spec);
+    let sized = ["ERROR".to_owned(), rate, "CAPACITY".to_owned(), capacity];
+    [&sized, &options(spec)[..], &["ITEMS".to_owned()]].concat()
+}
+
+fn propagate(ctx: Ctx<'_>, command: &CStr, key: Arg<'_>, words: &[String], items: &[Arg<'_>]) {
+    let words: Vec<_> = words
         .iter()
         .map(|word| OwnedString::new(word.as_bytes()))
         .collect();
     let arguments: Vec<_> = std::iter::once(key)
         .chain(words.iter().map(OwnedString::arg))
+        .chain(items.iter().copied())
         .collect();
-    ctx.replicate(c"BF.RESERVE", &arguments);
+    ctx.replicate(command, &arguments);
 }
 
-/// What follows the key in the BF.RESERVE that makes exactly this filter.
-pub fn words(spec: Spec) -> Vec<String> {
-    let mut words = vec![
+/// The error rate and the capacity as they are typed.
+fn size(spec: Spec) -> [String; 2] {
+    [
         format!("{:e}", spec.error_rate.value()),
         spec.capacity.items().to_string(),
-    ];
-    match spec.growth {
-        Growth::Fixed => words.push("NONSCALING".to_owned()),
+    ]
+}
+
+/// The options that leave nothing to a configuration.
+fn options(spec: Spec) -> Vec<String> {
+    let mut words = match spec.growth {
+        Growth::Fixed => vec!["NONSCALING".to_owned()],
         Growth::Reserved(expansion) | Growth::Growing(expansion) => {
-            words.extend(["EXPANSION".to_owned(), expansion.factor().to_string()]);
+            vec!["EXPANSION".to_owned(), expansion.factor().to_string()]
         }
-    }
+    };
     if matches!(spec.growth, Growth::Growing(_)) {
         words.push("GROWING".to_owned());
     }

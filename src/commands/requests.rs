@@ -58,7 +58,13 @@ pub fn iterator(word: &[u8]) -> Option<i64> {
 
 /// The words after the key in the BF.RESERVE that a primary sends for this filter.
 pub fn replicated(spec: Spec) -> Vec<String> {
-    creation::words(spec)
+    creation::reserve_words(spec)
+}
+
+/// The words between the key and the items in the BF.INSERT that a primary sends for this filter when it was
+/// created with items.
+pub fn replicated_with_items(spec: Spec) -> Vec<String> {
+    creation::insert_words(spec)
 }
 
 #[cfg(test)]
@@ -88,6 +94,11 @@ mod tests {
             let spec = reserve(&words(line), &here).unwrap();
             let replicated = format!("key {}", replicated(spec).join(" "));
             assert_eq!(reserve(&words(&replicated), &there), Ok(spec), "{line}");
+            let replicated = format!("key {} a b", replicated_with_items(spec).join(" "));
+            let arguments = words(&replicated);
+            let (items, inserted) = insert(&arguments, &there).unwrap();
+            assert_eq!(items.iter().map(|item| item.0).collect::<Vec<_>>(), [b"a", b"b"]);
+            assert_eq!(inserted, Ok(spec), "{line}");
         }
     }
 }

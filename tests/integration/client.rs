@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use crate::server::Server;
@@ -37,6 +37,11 @@ pub fn arity(command: &str) -> String {
         command.to_uppercase()
     };
     format!("ERR wrong number of arguments for '{command}' command")
+}
+
+/// Ends a connection, which the other side may have done already.
+pub fn end(line: &TcpStream) {
+    let _already_ended = line.shutdown(Shutdown::Both);
 }
 
 /// The reply `+OK`.
@@ -218,6 +223,11 @@ impl Client {
         Ok(Self {
             stream: BufReader::new(stream),
         })
+    }
+
+    /// The same connection, for a thread that ends it while another one waits for a reply.
+    pub fn line(&self) -> TcpStream {
+        self.stream.get_ref().try_clone().unwrap()
     }
 
     /// Sends a command without waiting for its reply.

@@ -6,7 +6,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::client::{Reply, array};
 use crate::filters;
-use crate::server::{Server, sample};
+use crate::server::{Server, sample, seed};
 
 /// How many commands are tried. `BLOOM_TEST_SEED` repeats those of a run that failed.
 const COMMANDS: usize = 20_000;
@@ -106,8 +106,7 @@ fn command(random: &mut StdRng) -> Vec<Vec<u8>> {
 /// Anyone who may send commands could take the server down, with all that it holds.
 #[test]
 fn random_commands_are_answered_and_harm_nothing() {
-    let seed = std::env::var("BLOOM_TEST_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
-    eprintln!("BLOOM_TEST_SEED={seed}");
+    let seed = seed();
     let mut random = StdRng::seed_from_u64(seed);
     let server = Server::with().module_args("bf-max-filter-bytes 10000000").start();
     let mut clients = [server.client(), server.client3()];

@@ -241,15 +241,11 @@ fn classic_filters_travel_with_everything_resolved() {
     ]);
     let commands = replicated(&mut monitor);
     let expected = [
-        "BF.RESERVE added 3e-2 50 EXPANSION 3 LAYOUT CLASSIC",
-        "BF.MADD added a",
-        "BF.RESERVE many 3e-2 50 EXPANSION 3 LAYOUT CLASSIC",
-        "BF.MADD many a b",
-        "BF.RESERVE inserted 3e-2 70 EXPANSION 3 LAYOUT CLASSIC",
-        "BF.MADD inserted a b",
+        "BF.INSERT added ERROR 3e-2 CAPACITY 50 EXPANSION 3 LAYOUT CLASSIC ITEMS a",
+        "BF.INSERT many ERROR 3e-2 CAPACITY 50 EXPANSION 3 LAYOUT CLASSIC ITEMS a b",
+        "BF.INSERT inserted ERROR 3e-2 CAPACITY 70 EXPANSION 3 LAYOUT CLASSIC ITEMS a b",
         "BF.MADD inserted c",
-        "BF.RESERVE fixed 2.5e-1 50 NONSCALING LAYOUT CLASSIC",
-        "BF.MADD fixed a",
+        "BF.INSERT fixed ERROR 2.5e-1 CAPACITY 50 NONSCALING LAYOUT CLASSIC ITEMS a",
         "BF.RESERVE reserved 1e-1 90 EXPANSION 1 LAYOUT CLASSIC",
         "BF.RESERVE other 1e-1 90 EXPANSION 3 LAYOUT BLOCKED SEED 4",
     ];

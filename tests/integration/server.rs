@@ -115,6 +115,7 @@ pub struct Setup {
     module_args: Vec<String>,
     without_module: bool,
     dir: Option<PathBuf>,
+    cluster_node: bool,
 }
 
 impl Setup {
@@ -152,6 +153,12 @@ impl Setup {
         self.config("replicaof", format!("127.0.0.1 {}", primary.port))
     }
 
+    /// Can be part of a cluster.
+    pub fn cluster_node(mut self) -> Self {
+        self.cluster_node = true;
+        self.config("cluster-enabled", "yes")
+    }
+
     /// The server, which must start.
     pub fn start(self) -> Server {
         self.try_start()
@@ -170,6 +177,7 @@ impl Setup {
         let mut server = Server {
             process: None,
             port: 0,
+            has_bus: self.cluster_node,
             home,
             _own: own,
         };
@@ -182,6 +190,7 @@ impl Setup {
 pub struct Server {
     process: Option<Child>,
     port: u16,
+    has_bus: bool,
     home: PathBuf,
     _own: Option<TempDir>,
 }
@@ -231,6 +240,11 @@ impl Server {
         let mut client = self.client();
         client.run("HELLO 3").field("server");
         client
+    }
+
+    /// The port that it listens on, until it is started again.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// The address for a client library.
@@ -309,11 +323,7 @@ impl Server {
     /// Starts the process, on another port when somebody took the first; the log when it ends at once.
     fn launch(&mut self) -> Result<(), String> {
         for _ in 0..PORTS {
-            self.port = TcpListener::bind("127.0.0.1:0")
-                .unwrap()
-                .local_addr()
-                .unwrap()
-                .port();
+            self.port = free_port(self.has_bus);
             let earlier = self.log().len();
             let log = File::options()
                 .create(true)
@@ -352,6 +362,30 @@ impl Drop for Server {
             eprintln!("the log of the server:\n{}", self.log());
         }
     }
+}
+
+/// A port that nobody listens on. The nodes of a cluster talk to each other on another port, 10000 above.
+fn free_port(with_bus: bool) -> u16 {
+    loop {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let bus = || {
+            port.checked_add(10_000)
+                .map(|bus| TcpListener::bind(("127.0.0.1", bus)))
+        };
+        if !with_bus || bus().is_some_and(|bound| bound.is_ok()) {
+            return port;
+        }
+    }
+}
+
+/// The seed of this run's randomness, which a test prints: `BLOOM_TEST_SEED` repeats a run that failed.
+pub fn seed() -> u64 {
+    static SEED: LazyLock<u64> = LazyLock::new(|| {
+        std::env::var("BLOOM_TEST_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap())
+    });
+    eprintln!("BLOOM_TEST_SEED={}", *SEED);
+    *SEED
 }
 
 /// The size of a sample: ten times `usual` in a long run, which `BLOOM_TEST_LONG` asks for.
