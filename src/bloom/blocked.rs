@@ -238,9 +238,7 @@ fn covered<K: Kernel>(
 ) -> Items {
     let mut covered = Items::NONE;
     for at in items {
-        if covers_from(units, places, 0, kernel, probes, hashes[at]) {
-            covered.put(at);
-        }
+        covered.put_if(at, covers_from(units, places, 0, kernel, probes, hashes[at]));
     }
     covered
 }
@@ -276,12 +274,18 @@ fn set_all<K: Kernel>(
     hashes: &Hashes,
     items: Items,
 ) -> (Items, u32) {
+    // Which items are new cannot be predicted, so all of them are asked first.
+    let missing = items.without(covered(units, places, kernel, probes, hashes, items));
     let (mut changed, mut all_set) = (Items::NONE, 0);
-    for at in items {
-        let newly_set = set_lines(units, places, kernel, probes, hashes[at]);
-        if newly_set > 0 {
-            changed.put(at);
-        }
+    for at in missing {
+        let newly_set = if places.lines_per_item == 1 {
+            // Covered by now it is only by an item of the same block, which has written to the line.
+            let (line, word) = places.line(hashes[at], 0);
+            kernel.set(&mut units[line], kernel.mask(word, probes))
+        } else {
+            set_lines(units, places, kernel, probes, hashes[at])
+        };
+        changed.put_if(at, newly_set > 0);
         all_set += newly_set;
     }
     (changed, all_set)

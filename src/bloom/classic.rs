@@ -368,15 +368,14 @@ impl batch::Layer for Layer {
         }
         let (mut possible, mut found) = (Items::NONE, Items::NONE);
         for at in items {
-            if self.may_contain(hashes[at]) {
+            let is_possible = self.may_contain(hashes[at]);
+            if is_possible {
                 self.prefetch(hashes[at]);
-                possible.put(at);
             }
+            possible.put_if(at, is_possible);
         }
         for at in possible {
-            if self.contains(kernel, hashes[at]) {
-                found.put(at);
-            }
+            found.put_if(at, self.contains(kernel, hashes[at]));
         }
         found
     }
