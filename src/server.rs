@@ -56,6 +56,10 @@ impl<'a> Arg<'a> {
     /// `argv` and `argc` are what the server gave to a callback that runs for all of `'a`.
     pub unsafe fn of_command(argv: *mut *mut raw::RedisModuleString, argc: c_int) -> &'a [Self] {
         let count = usize::try_from(argc).unwrap_or(0);
+        if argv.is_null() || count == 0 {
+            // A module that is loaded without arguments gets no list of them.
+            return &[];
+        }
         // SAFETY: the server lends `argc` pointers, none of them null, for the whole callback; `Self` is a
         // transparent wrapper of such a pointer.
         unsafe { std::slice::from_raw_parts(argv.cast::<Self>(), count) }

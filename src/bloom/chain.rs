@@ -107,7 +107,7 @@ impl<R: Rules> Chain<R> {
         bytes(&self.layers)
     }
 
-    /// See [`Filter::each_allocation`](super::Filter::each_block).
+    /// See [`Filter::each_allocation`](super::Filter::each_allocation).
     pub fn each_allocation(&self, visit: impl FnMut(Allocation)) {
         let list = Allocation::of_list(&self.layers);
         let arrays = self.layers.iter().filter_map(Layer::allocation);
