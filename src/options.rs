@@ -183,11 +183,19 @@ pub fn allows(ctx: Ctx<'_>, Demand { new, total }: Demand) -> Result<(), u64> {
     if ctx.must_obey() {
         return Ok(());
     }
-    let (bytes, limit) = match current().config.max_filter_bytes() {
-        Some(limit) => (total, limit),
-        None if new <= SMALL => return Ok(()),
-        None => server_limit(ctx).hold_against(new, total),
-    };
+    let own_limit = current().config.max_filter_bytes();
+    own_limit.map_or(Ok(()), |limit| within(ctx, total, limit))?;
+    if new <= SMALL {
+        return Ok(());
+    }
+    match server_limit(ctx) {
+        ServerLimit::Filter(limit) => within(ctx, total, limit),
+        ServerLimit::More(limit) => within(ctx, new, limit),
+    }
+}
+
+/// The limit, with a line in the log, unless the bytes are within it.
+fn within(ctx: Ctx<'_>, bytes: u64, limit: u64) -> Result<(), u64> {
     if bytes <= limit {
         return Ok(());
     }
@@ -204,28 +212,20 @@ enum ServerLimit {
     More(u64),
 }
 
-impl ServerLimit {
-    /// The bytes that count, and how many they may be.
-    fn hold_against(self, new: u64, total: u64) -> (u64, u64) {
-        match self {
-            Self::Filter(limit) => (total, limit),
-            Self::More(limit) => (new, limit),
-        }
-    }
-}
-
-/// What is left of `maxmemory`; all of it where the server makes room by evicting keys; where it has none,
-/// the machine's memory.
+/// What is left of `maxmemory`; all of it where the server makes room by evicting keys; where it has none, what
+/// is left of the machine's memory.
 fn server_limit(ctx: Ctx<'_>) -> ServerLimit {
     let memory = |field| ctx.info_number(c"memory", field).filter(|&bytes| bytes > 0);
-    let Some(maximum) = memory(c"maxmemory") else {
-        return ServerLimit::Filter(memory(c"total_system_memory").unwrap_or(u64::MAX));
+    let set = memory(c"maxmemory");
+    let evicts = || {
+        let policy = ctx.info_text(c"memory", c"maxmemory_policy");
+        policy.is_some_and(|policy| policy != "noeviction")
     };
-    if ctx
-        .info_text(c"memory", c"maxmemory_policy")
-        .is_some_and(|policy| policy != "noeviction")
-    {
-        return ServerLimit::Filter(maximum);
+    match set {
+        Some(maximum) if evicts() => ServerLimit::Filter(maximum),
+        _ => {
+            let maximum = set.or_else(|| memory(c"total_system_memory")).unwrap_or(u64::MAX);
+            ServerLimit::More(maximum.saturating_sub(memory(c"used_memory").unwrap_or(0)))
+        }
     }
-    ServerLimit::More(maximum.saturating_sub(memory(c"used_memory").unwrap_or(0)))
 }

@@ -90,9 +90,18 @@ impl<'a> Adding<'a> {
     }
 
     fn create(self, mut key: KeyMut<'_>, spec: Spec) -> Result<Added, CommandError> {
+        if self.ctx.follows() && self.plain {
+            // A primary with this module says how a filter is made before it sends items for it.
+            let key = self.key.bytes().escape_ascii();
+            let line = format!(
+                "key '{key}' was missing when its primary added to it: it is made with this server's options"
+            );
+            self.ctx.warn(&line);
+        }
         let mut filter = creation::make(self.ctx, spec)?;
         let added = self.add_to(&mut filter)?;
         key.set(filter);
+        // There are new items: the first one of an empty filter always is.
         creation::replicate_with(self.ctx, self.key, spec, &self.key_and_new_items(&added)[1..]);
         key.changed(self.event);
         Ok(added)

@@ -7,13 +7,22 @@ use redis_module::raw;
 
 use super::io::{Digest, Rdb};
 use crate::bloom::codec::{self, chunks};
-use crate::bloom::{Filter, UNLIMITED};
-use crate::server::{self, call, guarded};
+use crate::bloom::{Demand, Filter};
+use crate::server::{self, Ctx, OwnedCtx, call, guarded};
 use crate::{alloc, options};
 
 /// Bytes that the server keeps for each value of a module, and leaves out when it counts: an object, and a
 /// pair of pointers to the type and the value.
 const SERVER_HEADERS: usize = 2 * 16;
+
+/// A client's RESTORE or COPY has the limits of a client; no limit may keep a server from starting, or make it
+/// differ from its primary.
+fn client_allows(ctx: Ctx<'_>, demand: Demand) -> Result<(), u64> {
+    if ctx.loads_or_follows() {
+        return Ok(());
+    }
+    options::allows(ctx, demand)
+}
 
 /// Loads a filter; null tells the server that the payload is bad.
 pub unsafe extern "C" fn rdb_load(stream: *mut raw::RedisModuleIO, encoding_version: c_int) -> *mut c_void {
@@ -21,11 +30,9 @@ pub unsafe extern "C" fn rdb_load(stream: *mut raw::RedisModuleIO, encoding_vers
     let mut stream = unsafe { Rdb::of_callback(stream) };
     let ctx = stream.context();
     let loaded = guarded("loading a filter", || {
-        // A client's RESTORE has the limits of a client; no limit may keep a server from starting, or make
-        // it differ from its primary.
         codec::load(&mut stream, encoding_version, &|demand| match ctx {
-            Some(ctx) if !ctx.loads_or_follows() => options::allows(ctx, demand),
-            _ => Ok(()),
+            Some(ctx) => client_allows(ctx, demand),
+            None => Ok(()),
         })
     });
     match loaded {
@@ -74,7 +81,7 @@ pub unsafe extern "C" fn aof_rewrite(
     });
 }
 
-/// Copies a filter; null tells the server that there is no memory for it.
+/// Copies a filter; null tells the server that there is no memory for it, or that it may have none.
 pub unsafe extern "C" fn copy(
     _from: *mut raw::RedisModuleString,
     _to: *mut raw::RedisModuleString,
@@ -82,7 +89,10 @@ pub unsafe extern "C" fn copy(
 ) -> *mut c_void {
     // SAFETY: the server calls this with a value of this type, which nothing changes meanwhile.
     let filter = unsafe { &*value.cast::<Filter>() };
-    match guarded("copying a filter", || chunks::copy(filter, UNLIMITED)) {
+    match guarded("copying a filter", || {
+        let server = OwnedCtx::of_server();
+        chunks::copy(filter, &|demand| client_allows(server.ctx(), demand))
+    }) {
         Some(Ok(copy)) => Box::into_raw(Box::new(copy)).cast(),
         Some(Err(error)) => {
             server::warn(None, &format!("a Bloom filter was not copied: {error}"));
