@@ -135,8 +135,8 @@ has_python() { has python3 && python3 -c 'import ensurepip, venv' 2>/dev/null; }
 
 has_node() { has node && has npm; }
 
-# On macOS /usr/bin/javac exists without Java.
-has_java() { has javac && javac -version >/dev/null 2>&1; }
+# Homebrew's Java stays off the PATH, so on macOS it is left to the user.
+has_java() { is_macos || has javac; }
 
 has_maven() { has mvn; }
 
@@ -238,7 +238,6 @@ package() {
         apk:java) echo openjdk17-jdk ;;
         pacman:java) echo jdk-openjdk ;;
         zypper:java) echo java-17-openjdk-devel ;;
-        brew:java) echo openjdk ;;
         apt-get:curl) echo curl ca-certificates ;;
         dnf:libclang | yum:libclang | zypper:libclang) echo clang-devel ;;
         apk:cc) echo gcc musl-dev ;;

@@ -1,4 +1,4 @@
-"""redis-py: every method of `bf()`, synchronous and asynchronous, in each protocol."""
+"""redis-py: every method of `bf()`, synchronous and asynchronous, in each protocol, with and without hiredis."""
 
 import asyncio
 import inspect
@@ -7,6 +7,7 @@ import unittest
 import redis
 import redis.asyncio
 from common import Case
+from redis._parsers import _AsyncRESP2Parser, _RESP2Parser
 
 # Bytes of a filter for 1,000 items at 0.001, and of a fixed one for 3 at 0.01.
 WIDE, FIXED = 2032, 176
@@ -28,9 +29,10 @@ async def value(answer):
 class Session:
     """A client, and what its library makes of the replies."""
 
-    def __init__(self, case, library, protocol):
-        options = {} if protocol is None else {"protocol": protocol}
-        self.client = library.Redis(port=case.server.port, **options)
+    def __init__(self, case, library, options):
+        pool = library.ConnectionPool(port=case.server.port, **options)
+        protocol = options.get("protocol")
+        self.client = library.Redis.from_pool(pool)
         self.bloom = self.client.bf()
         self.case = case
         # Without a protocol redis-py 8 asks for RESP3, and gives most of it the forms of RESP2.
@@ -120,25 +122,27 @@ class Session:
 
 
 class RedisPyTest(Case):
-    def protocol_choices(self):
-        return [None, *self.protocols()]
+    def choices(self, parser):
+        """Options of a client; without hiredis redis-py has a parser of its own."""
+        for protocol in [{}, *({"protocol": protocol} for protocol in self.protocols())]:
+            yield from (protocol, {**protocol, "parser_class": parser})
 
     def test_the_synchronous_client(self):
-        for protocol in self.protocol_choices():
-            with self.subTest(protocol=protocol):
-                session = Session(self, redis, protocol)
-                self.addCleanup(session.client.close)
+        for options in self.choices(_RESP2Parser):
+            with self.subTest(**options):
+                session = Session(self, redis, options)
                 asyncio.run(session.uses_everything())
+                session.client.close()
 
     def test_the_asynchronous_client(self):
-        async def run(protocol):
-            session = Session(self, redis.asyncio, protocol)
+        async def run(options):
+            session = Session(self, redis.asyncio, options)
             async with session.client:
                 await session.uses_everything()
 
-        for protocol in self.protocol_choices():
-            with self.subTest(protocol=protocol):
-                asyncio.run(run(protocol))
+        for options in self.choices(_AsyncRESP2Parser):
+            with self.subTest(**options):
+                asyncio.run(run(options))
 
 
 if __name__ == "__main__":

@@ -40,8 +40,9 @@ def promised_output(program):
 
 def errors(page):
     """The rows of the tables of errors of a page: the text, and the example or nothing."""
+    head = r"^\| error \| when \| example \|\n\|[-|]+\n"
     rows = []
-    for table in re.findall(r"^\| error \| when \| example \|\n\|[-|]+\n((?:\|.*\n?)+)", page.read_text(), re.MULTILINE):
+    for table in re.findall(head + r"((?:\|.*\n?)+)", page.read_text(), re.MULTILINE):
         for row in table.splitlines():
             text, _when, example = (cell.strip() for cell in row.strip("|").split(" |"))
             rows.append((text.strip("`"), example.strip("`")))

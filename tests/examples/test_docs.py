@@ -19,6 +19,7 @@ from test_migrate import PATIENCE, Server
 SESSION = "no client of this language here; `make test-clients` runs it"
 MIGRATION = "tests/examples/test_migrate.py runs such commands"
 SHARDED = "needs a cluster; tests/examples/test_sharded.py runs such commands"
+# Blocks that are not run, by their pages and first lines, with the reason.
 NOT_RUN = {
     "README.md: redis-server --loadmodule ./libbloom.so": "takes port 6379; every test loads the module so",
     "README.md: import { createClient } from \"redis\";": SESSION,
@@ -114,7 +115,8 @@ class SessionTest(unittest.TestCase):
                 if self.is_old:
                     self.skipTest("here modules answer clients of RESP3 with 1 and 0, and programs print booleans")
                 program = block.text.replace("redis.Redis()", f"redis.Redis(port={server.port})")
-                done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
+                words = [sys.executable, "-c", program]
+                done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
                 self.assertEqual(done.stderr, "")
                 self.assertEqual(done.stdout, promised_output(block.text))
 
@@ -133,17 +135,24 @@ class SessionTest(unittest.TestCase):
 
 class ListTest(unittest.TestCase):
     def test_whatever_is_not_run_has_a_reason(self):
-        targets = set(re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
-        listed = set()
+        left = set()
         for block in (block for page in PAGES for block in blocks(page)):
-            lines = block.text.splitlines()
-            named = [line.split()[1] for line in lines if line.startswith("make ")]
-            self.assertLessEqual(set(named), targets, block.name)
             is_syntax = block.language == "text" and block.page in COMMANDS
-            if block.is_session or block.language == "python" or is_syntax or len(named) == len(lines):
-                continue
-            listed.add(block.name)
-        self.assertEqual(listed, set(NOT_RUN))
+            is_make = all(line.startswith("make ") for line in block.text.splitlines())
+            if not (block.is_session or block.language == "python" or is_syntax or is_make):
+                left.add(block.name)
+        self.assertEqual(left, set(NOT_RUN))
+
+    def test_what_make_is_told_to_make_is_there(self):
+        targets = set(re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
+        for page in [*PAGES, *PROJECT.glob("*.md"), *PROJECT.glob("examples/*.md")]:
+            named = re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.MULTILINE)
+            self.assertLessEqual(set(named), targets, page.name)
+
+    def test_linked_files_are_there(self):
+        for page in [*PAGES, *PROJECT.glob("*.md"), *PROJECT.glob("examples/*.md")]:
+            for link in re.findall(r"\]\(((?!https?:)[^)#]+)", page.read_text()):
+                self.assertTrue((page.parent / link).exists(), f"{page.name}: {link}")
 
     def test_every_command_has_a_page_that_is_linked(self):
         sources = (PROJECT / "src/commands").glob("*.rs")
