@@ -14,13 +14,13 @@ export SERVER
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 LIBRARY    := $(TARGET_DIR)/release/libbloom.$(if $(filter Darwin,$(shell uname -s)),dylib,so)
 BASELINE   := $(TARGET_DIR)/release/examples/libbaseline.$(if $(filter Darwin,$(shell uname -s)),dylib,so)
+CLIENTS    := .build/clients
 VENV       := .build/venv
 BENCH_VENV := .build/bench-venv
-CLIENTS    := .build/clients
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long test-examples test-clients test-matrix fuzz asan lint fmt bench bench-instructions bench-server \
-	example clean
+.PHONY: help build run test test-long test-examples test-matrix fuzz asan lint fmt bench bench-instructions bench-server example \
+	clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -72,12 +72,22 @@ test-examples: build ## Test the examples, with Python's packages in .build/venv
 	@$(MAKE) --no-print-directory $(VENV)/ready
 	$(VENV)/bin/python -m unittest discover -s tests/examples
 
+.PHONY: test-clients
 # Libraries of fixed versions, in $(CLIENTS); what a machine cannot have is skipped with the reason.
 test-clients: export BLOOM_TEST_SERVER = $(SERVER)
 test-clients: build ## Drive the module through client libraries: redis-py, node-redis, ioredis, Jedis, go-redis
 	@scripts/setup.sh clients
 	@$(MAKE) --no-print-directory $(CLIENTS)/venv/ready $(CLIENTS)/node/ready
 	$(CLIENTS)/venv/bin/python -m unittest discover --verbose -s tests/clients
+
+$(CLIENTS)/venv/ready: tests/clients/requirements.txt
+
+# The tests go where their libraries are, since that is where Node.js looks for them.
+$(CLIENTS)/node/ready: $(wildcard tests/clients/node/*)
+	@mkdir -p $(@D)
+	@cp $^ $(@D)
+	@cd $(@D) && npm ci --silent --no-audit --no-fund
+	@touch $@
 
 lint: ## Check format, clippy's lints and the documentation, warnings as errors
 	@scripts/setup.sh lint
@@ -116,17 +126,9 @@ example: build ## Run examples/crawl.py, with Python's packages in .build/venv a
 
 $(VENV)/ready: examples/requirements.txt
 $(BENCH_VENV)/ready: benches/server/requirements.txt
-$(CLIENTS)/venv/ready: tests/clients/requirements.txt
 $(VENV)/ready $(BENCH_VENV)/ready $(CLIENTS)/venv/ready:
 	@python3 -m venv --clear $(@D)
 	@$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<
-	@touch $@
-
-# The tests go where their libraries are, since that is where Node.js looks for them.
-$(CLIENTS)/node/ready: $(wildcard tests/clients/node/*)
-	@mkdir -p $(@D)
-	@cp $^ $(@D)
-	@cd $(@D) && npm ci --silent --no-audit --no-fund
 	@touch $@
 
 clean: ## Remove what was built; ./data stays
