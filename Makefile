@@ -14,7 +14,6 @@ export SERVER
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 LIBRARY    := $(TARGET_DIR)/release/libbloom.$(if $(filter Darwin,$(shell uname -s)),dylib,so)
 BASELINE   := $(TARGET_DIR)/release/examples/libbaseline.$(if $(filter Darwin,$(shell uname -s)),dylib,so)
-CLIENTS    := .build/clients
 VENV       := .build/venv
 BENCH_VENV := .build/bench-venv
 
@@ -71,6 +70,8 @@ test-examples: build ## Test the examples, with Python's packages in .build/venv
 	@scripts/setup.sh example
 	@$(MAKE) --no-print-directory $(VENV)/ready
 	$(VENV)/bin/python -m unittest discover -s tests/examples
+
+CLIENTS := .build/clients
 
 .PHONY: test-clients
 # Libraries of fixed versions, in $(CLIENTS); what a machine cannot have is skipped with the reason.
