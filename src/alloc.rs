@@ -242,20 +242,33 @@ unsafe impl GlobalAlloc for ModuleAllocator {
 pub mod failing {
     use std::cell::Cell;
 
+    /// Which allocations fail.
+    #[derive(Clone, Copy, Debug)]
+    pub enum Shortage {
+        /// All of them, from one on.
+        Lasting,
+        /// A single one.
+        Passing,
+    }
+
     thread_local! {
-        /// Allocations that this thread may still make, unless they are not counted.
-        static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
+        /// Allocations of this thread that succeed before one fails, and what comes after it; `None` when none
+        /// fails.
+        static LEFT: Cell<Option<(u32, Shortage)>> = const { Cell::new(None) };
     }
 
     /// Whether the allocation that is asked for now fails.
     pub fn now() -> bool {
         let left = LEFT.get();
-        LEFT.set(left.map(|left| left.saturating_sub(1)));
-        left == Some(0)
+        LEFT.set(match left {
+            Some((0, Shortage::Passing)) => None,
+            left => left.map(|(good, shortage)| (good.saturating_sub(1), shortage)),
+        });
+        matches!(left, Some((0, _)))
     }
 
-    /// What `work` gives when, of the allocations of this thread, `good` succeed and all after them fail.
-    pub fn after<T>(good: u32, work: impl FnOnce() -> T) -> T {
+    /// What `work` gives when, of the allocations of this thread, `good` succeed before the shortage.
+    pub fn after<T>(good: u32, shortage: Shortage, work: impl FnOnce() -> T) -> T {
         /// Counts no more, also after a panic, which allocates.
         struct Reset;
         impl Drop for Reset {
@@ -264,7 +277,7 @@ pub mod failing {
             }
         }
         let _reset = Reset;
-        LEFT.set(Some(good));
+        LEFT.set(Some((good, shortage)));
         work()
     }
 }

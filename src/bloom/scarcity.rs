@@ -4,20 +4,22 @@ use super::codec::stream::Memory;
 use super::codec::{self, DecodeError, chunks};
 use super::params::{Expansion, Growth, Layout, Seed, Spec};
 use super::{Error, Filter, UNLIMITED, oracle};
-use crate::alloc::failing;
+use crate::alloc::failing::{self, Shortage};
 
 /// More allocations than any of the operations below makes.
 const ENOUGH: u32 = 100;
 
-/// A filter that fills a layer every few items.
-fn specs() -> impl Iterator<Item = Spec> {
+/// Filters that fill a layer every few items, each with either kind of shortage.
+fn cases() -> impl Iterator<Item = (Spec, Shortage)> {
     let growing = Growth::Growing(Expansion::new(1).unwrap());
-    [Layout::Blocked { seed: Seed(5) }, Layout::Classic]
-        .map(|layout| Spec {
+    let layouts = [Layout::Blocked { seed: Seed(5) }, Layout::Classic];
+    layouts.into_iter().flat_map(move |layout| {
+        let spec = Spec {
             layout,
             ..oracle::spec(20, 0.01, growing, 5)
-        })
-        .into_iter()
+        };
+        [Shortage::Lasting, Shortage::Passing].map(|shortage| (spec, shortage))
+    })
 }
 
 fn items(numbers: std::ops::Range<u32>) -> Vec<Vec<u8>> {
@@ -30,8 +32,8 @@ fn stored(filter: &Filter) -> Memory {
     stream
 }
 
-/// Runs `work` with 0, 1, 2 … good allocations until it succeeds, which takes `at_least` of them; gives what
-/// it then made.
+/// Runs `work` with 0, 1, 2 … good allocations before the shortage until it succeeds, which takes `at_least` of
+/// them; gives what it then made.
 fn until_it_succeeds<T, E>(
     at_least: u32,
     work: impl Fn(u32) -> Result<T, E>,
@@ -60,10 +62,10 @@ fn no_room(error: &DecodeError) -> bool {
 /// A server that is short of memory would end, or keep a filter that is none.
 #[test]
 fn a_filter_is_made_whole_or_not_at_all() {
-    for spec in specs() {
+    for (spec, shortage) in cases() {
         // As in a server, whose secret is there before any filter.
         let _keeps_the_secret = Filter::new(spec, UNLIMITED).unwrap();
-        let make = |good| failing::after(good, || Filter::new(spec, UNLIMITED));
+        let make = |good| failing::after(good, shortage, || Filter::new(spec, UNLIMITED));
         let filter = until_it_succeeds(2, make, no_memory);
         assert_eq!(filter.validate(), Ok(()));
         assert_eq!(filter.items(), 0);
@@ -73,7 +75,7 @@ fn a_filter_is_made_whole_or_not_at_all() {
 /// An item that was acknowledged would be gone, or the filter would be broken for ever.
 #[test]
 fn a_filter_that_cannot_grow_stays_as_it_is_and_grows_later() {
-    for spec in specs() {
+    for (spec, shortage) in cases() {
         for good in 0..40 {
             let mut filter = Filter::new(spec, UNLIMITED).unwrap();
             let (all, mut answered) = (items(0..1000), 0);
@@ -81,7 +83,7 @@ fn a_filter_that_cannot_grow_stays_as_it_is_and_grows_later() {
                 let all = all.iter().map(Vec::as_slice);
                 filter.add_all(all, UNLIMITED, |_| answered += 1)
             };
-            let end = failing::after(good, batch);
+            let end = failing::after(good, shortage, batch);
             assert!(
                 end.is_err_and(|error| no_memory(&error)),
                 "{good} good allocations"
@@ -90,7 +92,7 @@ fn a_filter_that_cannot_grow_stays_as_it_is_and_grows_later() {
             assert!(all[..answered].iter().all(|item| filter.contains(item)));
 
             let before = stored(&filter);
-            let single = failing::after(0, || filter.add(&all[answered], UNLIMITED));
+            let single = failing::after(0, shortage, || filter.add(&all[answered], UNLIMITED));
             assert!(single.is_err_and(|error| no_memory(&error)));
             assert_eq!(stored(&filter), before, "a refused item left a trace");
 
@@ -107,7 +109,7 @@ fn a_filter_that_cannot_grow_stays_as_it_is_and_grows_later() {
 /// A restart, a failover or a RESTORE would leave a filter with holes, or end the server.
 #[test]
 fn a_filter_is_loaded_whole_or_not_at_all() {
-    for spec in specs() {
+    for (spec, shortage) in cases() {
         let mut filter = Filter::new(spec, UNLIMITED).unwrap();
         let all = items(0..500);
         filter
@@ -118,18 +120,18 @@ fn a_filter_is_loaded_whole_or_not_at_all() {
 
         let load = |good| {
             let mut stream = stream.clone();
-            failing::after(good, || {
+            failing::after(good, shortage, || {
                 codec::load(&mut stream, codec::ENCODING_VERSION, UNLIMITED)
             })
         };
         assert_eq!(stored(&until_it_succeeds(layers, load, no_room)), stream);
 
-        let load = |good| failing::after(good, || chunks::load_header(&header, UNLIMITED));
+        let load = |good| failing::after(good, shortage, || chunks::load_header(&header, UNLIMITED));
         let empty = until_it_succeeds(layers, load, no_room);
         assert_eq!((empty.items(), empty.totals().bits_set), (filter.items(), 0));
 
         // The first allocation is the header's, of some bytes a layer.
-        let copy = |good| failing::after(1 + good, || chunks::copy(&filter, UNLIMITED));
+        let copy = |good| failing::after(1 + good, shortage, || chunks::copy(&filter, UNLIMITED));
         assert_eq!(stored(&until_it_succeeds(layers, copy, no_room)), stream);
     }
 }
