@@ -246,7 +246,7 @@ impl<'a> Ctx<'a> {
         call!(RedisModule_SetModuleOptions(self.raw(), options.cast_signed()));
     }
 
-    /// Registers a command whose first argument is its only key.
+    /// Registers a command whose first argument is its only key, or that has none.
     pub fn create_command(
         self,
         name: &CStr,
@@ -263,11 +263,13 @@ impl<'a> Ctx<'a> {
             name.as_ptr(),
             Some(function),
             flags.as_ptr(),
-            1,
-            1,
-            1
+            first,
+            last,
+            step
         ));
+        has_key: bool,
         status == raw::REDISMODULE_OK as c_int
+        let (first, last, step) = if has_key { (1, 1, 1) } else { (0, 0, 0) };
     }
 
     /// Makes an ACL category. `false` where the server knows none of modules, or has one of this name.
@@ -292,41 +294,6 @@ impl<'a> Ctx<'a> {
         let command = call!(RedisModule_GetCommand(self.raw(), command.as_ptr()));
         // SAFETY: the command is null or alive; the server copies the text.
         !command.is_null() && unsafe { set(command, categories.as_ptr()) } == raw::REDISMODULE_OK as c_int
-    }
-
-    /// Says that a command of this module only reads its key, the first argument: a registration alone says
-    /// that it may change it. Servers before 7.0 make no difference.
-    pub fn set_key_read_only(self, command: &CStr) -> bool {
-        // SAFETY: the table is filled once, before any callback of the module runs.
-        let Some(set) = (unsafe { raw::RedisModule_SetCommandInfo }) else {
-            return true;
-        };
-        // SAFETY (of the call): the context is that of the module's loading; the name is terminated.
-        let command = call!(RedisModule_GetCommand(self.raw(), command.as_ptr()));
-        if command.is_null() {
-            return false;
-        }
-        // SAFETY: plain C structures of numbers and pointers, for which all zeros mean "not given".
-        let mut key: raw::RedisModuleCommandKeySpec = unsafe { std::mem::zeroed() };
-        key.flags = u64::from(raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS);
-        key.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
-        key.bs.index.pos = 1;
-        key.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
-        key.fk.range.keystep = 1;
-        // SAFETY: as above; an entry of zeros ends the list.
-        let mut keys = [key, unsafe { std::mem::zeroed() }];
-        let version = raw::RedisModuleCommandInfoVersion {
-            version: 1,
-            sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
-            sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
-            sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
-        };
-        // SAFETY: as above.
-        let mut info: raw::RedisModuleCommandInfo = unsafe { std::mem::zeroed() };
-        info.version = &raw const version;
-        info.key_specs = keys.as_mut_ptr();
-        // SAFETY: the command is alive; the server copies what it is told.
-        unsafe { set(command, &raw const info) == raw::REDISMODULE_OK as c_int }
     }
 }
 

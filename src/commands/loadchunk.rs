@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 
 use super::args::{Cursor, integer};
+use super::docs::{Docs, KEY, Kind, Parameter};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
@@ -18,6 +19,16 @@ impl Command for LoadChunk {
     const FLAGS: &'static CStr = c"write deny-oom";
     const CATEGORIES: &'static CStr = c"write";
 
+    const DOCS: Docs = Docs {
+        summary: c"Restores a filter previously saved using SCANDUMP",
+        complexity: c"O(n), where n is the capacity",
+        since: c"1.0.0",
+        parameters: &[
+            KEY,
+            Parameter::new(c"iterator", Kind::Integer),
+            Parameter::new(c"data", Kind::Text),
+        ],
+    };
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let mut cursor = Cursor::new(arguments);
         let (name, iterator, data) = (cursor.take()?, cursor.take()?, cursor.take()?.bytes());
