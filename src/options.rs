@@ -9,6 +9,7 @@ use crate::bloom::Demand;
 use crate::bloom::hash::Secret;
 use crate::bloom::params::Seed;
 use crate::config::{Config, ConfigOption};
+use crate::log;
 use crate::server::{Arg, Ctx, OwnedString, call, guarded, warn};
 
 /// Filters up to this size are not held against the server's memory: `deny-oom` is enough for them.
@@ -179,53 +180,72 @@ unsafe extern "C" fn set_option(
 
 /// Whether this command may have memory for a filter; if not, the limit. What a primary or a file says is
 /// obeyed without limits: else a server would not start, or differ from its primary.
-pub fn allows(ctx: Ctx<'_>, Demand { new, total }: Demand) -> Result<(), u64> {
+pub fn allows(ctx: Ctx<'_>, key: &[u8], demand: Demand) -> Result<(), u64> {
     if ctx.must_obey() {
         return Ok(());
     }
-    let (bytes, limit) = match current().config.max_filter_bytes() {
-        Some(limit) => (total, limit),
-        None if new <= SMALL => return Ok(()),
-        None => server_limit(ctx).hold_against(new, total),
+    let limit = match current().config.max_filter_bytes() {
+        Some(limit) => Limit::Option(limit),
+        None if demand.new <= SMALL => return Ok(()),
+        None => server_limit(ctx),
     };
-    if bytes <= limit {
+    let (bytes, most) = limit.hold_against(demand);
+    if bytes <= most {
         return Ok(());
     }
-    let line = format!("a Bloom filter that needs {bytes} bytes was refused: it may have {limit} bytes");
-    ctx.warn(&line);
-    Err(limit)
+    log::REFUSAL.warn(ctx, key, || limit.refusal(demand));
+    Err(most)
 }
 
-/// What the server can give.
-enum ServerLimit {
-    /// So much for a filter as a whole.
-    Filter(u64),
-    /// So much more than it has given.
-    More(u64),
+/// What a filter may take, in bytes.
+#[derive(Clone, Copy)]
+enum Limit {
+    /// As a whole, by the module's option.
+    Option(u64),
+    /// As a whole, of a `maxmemory` that keys are evicted for.
+    Maxmemory(u64),
+    /// As a whole, of the machine's memory.
+    Machine(u64),
+    /// More than it has, of what is left of `maxmemory`.
+    Left(u64),
 }
 
-impl ServerLimit {
+impl Limit {
     /// The bytes that count, and how many they may be.
-    fn hold_against(self, new: u64, total: u64) -> (u64, u64) {
+    fn hold_against(self, Demand { new, total }: Demand) -> (u64, u64) {
         match self {
-            Self::Filter(limit) => (total, limit),
-            Self::More(limit) => (new, limit),
+            Self::Option(limit) | Self::Maxmemory(limit) | Self::Machine(limit) => (total, limit),
+            Self::Left(limit) => (new, limit),
+        }
+    }
+
+    /// What to tell an operator.
+    fn refusal(self, Demand { new, total }: Demand) -> String {
+        const ADVICE: &str = "the option bf-max-filter-bytes sets another limit";
+        let refused = format!("a Bloom filter of {total} bytes was refused");
+        match self {
+            Self::Option(limit) => format!("{refused}: bf-max-filter-bytes is {limit}"),
+            Self::Maxmemory(limit) => format!("{refused}: maxmemory is {limit}; {ADVICE}"),
+            Self::Machine(limit) => format!("{refused}: the machine has {limit} bytes; {ADVICE}"),
+            Self::Left(limit) => {
+                format!("{refused}: {new} of them are new, and maxmemory leaves {limit}; {ADVICE}")
+            }
         }
     }
 }
 
 /// What is left of `maxmemory`; all of it where the server makes room by evicting keys; where it has none,
 /// the machine's memory.
-fn server_limit(ctx: Ctx<'_>) -> ServerLimit {
+fn server_limit(ctx: Ctx<'_>) -> Limit {
     let memory = |field| ctx.info_number(c"memory", field).filter(|&bytes| bytes > 0);
     let Some(maximum) = memory(c"maxmemory") else {
-        return ServerLimit::Filter(memory(c"total_system_memory").unwrap_or(u64::MAX));
+        return Limit::Machine(memory(c"total_system_memory").unwrap_or(u64::MAX));
     };
     if ctx
         .info_text(c"memory", c"maxmemory_policy")
         .is_some_and(|policy| policy != "noeviction")
     {
-        return ServerLimit::Filter(maximum);
+        return Limit::Maxmemory(maximum);
     }
-    ServerLimit::More(maximum.saturating_sub(memory(c"used_memory").unwrap_or(0)))
+    Limit::Left(maximum.saturating_sub(memory(c"used_memory").unwrap_or(0)))
 }

@@ -50,6 +50,17 @@ pub struct Arg<'a> {
 pub struct OwnedString(NonNull<raw::RedisModuleString>);
 
 impl<'a> Arg<'a> {
+    /// A string that the server lends; `None` for a null pointer.
+    ///
+    /// # Safety
+    /// `raw` is null, or a string that lives for all of `'a`.
+    pub unsafe fn of_callback(raw: *const raw::RedisModuleString) -> Option<Self> {
+        NonNull::new(raw.cast_mut()).map(|raw| Self {
+            raw,
+            owner: PhantomData,
+        })
+    }
+
     /// The arguments of a command.
     ///
     /// # Safety
@@ -256,7 +267,9 @@ impl<'a> Ctx<'a> {
             c_int,
         ) -> c_int,
         flags: &CStr,
+        has_key: bool,
     ) -> bool {
+        let (first, last, step) = if has_key { (1, 1, 1) } else { (0, 0, 0) };
         // SAFETY (of the call): the context is that of the module's loading; the server copies the texts.
         let status = call!(RedisModule_CreateCommand(
             self.raw(),
@@ -267,9 +280,7 @@ impl<'a> Ctx<'a> {
             last,
             step
         ));
-        has_key: bool,
         status == raw::REDISMODULE_OK as c_int
-        let (first, last, step) = if has_key { (1, 1, 1) } else { (0, 0, 0) };
     }
 
     /// Makes an ACL category. `false` where the server knows none of modules, or has one of this name.
@@ -299,11 +310,25 @@ impl<'a> Ctx<'a> {
 
 /// Writes a warning to the server's log, without or with a context.
 pub fn warn(ctx: Option<Ctx<'_>>, line: &str) {
+    log(ctx, c"warning", line);
+}
+
+/// Writes a line to the server's log that is no warning.
+pub fn note(ctx: Option<Ctx<'_>>, line: &str) {
+    log(ctx, c"notice", line);
+}
+
+fn log(ctx: Option<Ctx<'_>>, level: &CStr, line: &str) {
     let ctx = ctx.map_or(std::ptr::null_mut(), Ctx::raw);
     let line = CString::new(line.replace('\0', "\\0")).unwrap_or_default();
     let format: *const c_char = c"%s".as_ptr();
     // SAFETY (of the call): the format takes one terminated string; the context may be null.
-    call!(RedisModule_Log(ctx, c"warning".as_ptr(), format, line.as_ptr()));
+    call!(RedisModule_Log(ctx, level.as_ptr(), format, line.as_ptr()));
+}
+
+/// The time of the server's clock.
+pub fn milliseconds() -> i64 {
+    call!(RedisModule_Milliseconds())
 }
 
 /// Runs a callback's body. A panic must not cross into C: it is logged, and gives `None`.

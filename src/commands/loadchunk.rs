@@ -9,6 +9,7 @@ use super::reply::Reply;
 use super::{Call, Command};
 use crate::bloom::codec::DecodeError;
 use crate::bloom::codec::chunks::{self, ChunkError};
+use crate::stats::{self, Counted};
 use crate::{keyspace, options};
 
 /// Creates a filter from a header, or puts a chunk into it.
@@ -18,7 +19,6 @@ impl Command for LoadChunk {
     const NAME: &'static CStr = c"bf.loadchunk";
     const FLAGS: &'static CStr = c"write deny-oom";
     const CATEGORIES: &'static CStr = c"write";
-
     const DOCS: Docs = Docs {
         summary: c"Restores a filter previously saved using SCANDUMP",
         complexity: c"O(n), where n is the capacity",
@@ -29,6 +29,7 @@ impl Command for LoadChunk {
             Parameter::new(c"data", Kind::Text),
         ],
     };
+
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let mut cursor = Cursor::new(arguments);
         let (name, iterator, data) = (cursor.take()?, cursor.take()?, cursor.take()?.bytes());
@@ -43,8 +44,14 @@ impl Command for LoadChunk {
                 }
             }
             None if iterator == chunks::HEADER => {
-                let filter = chunks::load_header(data, &|demand| options::allows(ctx, demand))?;
-                key.set(Box::new(filter));
+                let filter = chunks::load_header(data, &|demand| options::allows(ctx, name.bytes(), demand));
+                let filter = filter.inspect_err(|error| {
+                    if matches!(error, DecodeError::OutOfMemory { .. }) {
+                        stats::refused_creation();
+                    }
+                })?;
+                stats::loaded(&filter);
+                key.set(Counted::new(filter));
             }
             None => return Err(CommandError::NotFound),
         }

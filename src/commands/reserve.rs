@@ -116,7 +116,7 @@ impl Command for Reserve {
         if key.filter().is_some() {
             return Err(CommandError::Exists);
         }
-        key.set(creation::make(ctx, spec)?);
+        key.set(creation::make(ctx, request.key, spec)?);
         request.filter.rate.warn_if_limited(ctx);
         creation::replicate(ctx, request.key, spec);
         key.changed(c"bf.reserve");

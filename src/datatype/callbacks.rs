@@ -8,7 +8,8 @@ use redis_module::raw;
 use super::io::{Digest, Rdb};
 use crate::bloom::codec::{self, chunks};
 use crate::bloom::{Filter, UNLIMITED};
-use crate::server::{self, call, guarded};
+use crate::server::{self, Arg, call, guarded};
+use crate::stats::{self, Counted};
 use crate::{alloc, options};
 
 /// Bytes that the server keeps for each value of a module, and leaves out when it counts: an object, and a
@@ -19,18 +20,22 @@ const SERVER_HEADERS: usize = 2 * 16;
 pub unsafe extern "C" fn rdb_load(stream: *mut raw::RedisModuleIO, encoding_version: c_int) -> *mut c_void {
     // SAFETY: the server calls this with a stream that lives until it returns.
     let mut stream = unsafe { Rdb::of_callback(stream) };
-    let ctx = stream.context();
+    let (ctx, key) = (stream.context(), stream.key());
     let loaded = guarded("loading a filter", || {
         // A client's RESTORE has the limits of a client; no limit may keep a server from starting, or make
         // it differ from its primary.
         codec::load(&mut stream, encoding_version, &|demand| match ctx {
-            Some(ctx) if !ctx.loads_or_follows() => options::allows(ctx, demand),
+            Some(ctx) if !ctx.loads_or_follows() => options::allows(ctx, key.map_or(b"", Arg::bytes), demand),
             _ => Ok(()),
         })
     });
     match loaded {
-        Some(Ok(filter)) => Box::into_raw(Box::new(filter)).cast(),
+        Some(Ok(filter)) => {
+            stats::loaded(&filter);
+            Box::into_raw(Counted::new(filter)).cast()
+        }
         Some(Err(error)) => {
+            stats::failed_load();
             server::warn(None, &format!("a Bloom filter was not loaded: {error}"));
             std::ptr::null_mut()
         }
@@ -83,7 +88,7 @@ pub unsafe extern "C" fn copy(
     // SAFETY: the server calls this with a value of this type, which nothing changes meanwhile.
     let filter = unsafe { &*value.cast::<Filter>() };
     match guarded("copying a filter", || chunks::copy(filter, UNLIMITED)) {
-        Some(Ok(copy)) => Box::into_raw(Box::new(copy)).cast(),
+        Some(Ok(copy)) => Box::into_raw(Counted::new(copy)).cast(),
         Some(Err(error)) => {
             server::warn(None, &format!("a Bloom filter was not copied: {error}"));
             std::ptr::null_mut()
@@ -137,6 +142,6 @@ pub unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut
 /// Frees a filter, on the main thread or a background one.
 pub unsafe extern "C" fn free(value: *mut c_void) {
     // SAFETY: the server gives back a value of this type for the last time.
-    let filter = unsafe { Box::from_raw(value.cast::<Filter>()) };
+    let filter = unsafe { Box::from_raw(value.cast::<Counted>()) };
     guarded("freeing a filter", || drop(filter));
 }
