@@ -22,6 +22,14 @@ pub struct Kind {
 pub static REFUSAL: Kind = Kind::new();
 /// Filters that became long chains.
 pub static GROWTH: Kind = Kind::new();
+/// Error rates that are not used as they were asked for.
+pub static RATE: Kind = Kind::new();
+/// Stored filters that are none.
+pub static LOAD: Kind = Kind::new();
+/// Filters that there was no memory to copy.
+pub static COPY: Kind = Kind::new();
+/// Replicas that cannot do what their primary did.
+pub static DIVERGENCE: Kind = Kind::new();
 
 impl Kind {
     const fn new() -> Self {
@@ -32,7 +40,7 @@ impl Kind {
     }
 
     /// Warns of something that happens to `key`, unless too many lines of this kind were written lately.
-    pub fn warn(&self, ctx: Ctx<'_>, key: &[u8], what: impl FnOnce() -> String) {
+    pub fn warn<'a>(&self, ctx: impl Into<Option<Ctx<'a>>>, key: &[u8], what: impl FnOnce() -> String) {
         let line = self.count(server::milliseconds());
         if line > LINES {
             return;
@@ -42,7 +50,8 @@ impl Kind {
         } else {
             ""
         };
-        ctx.warn(&format!("key '{}': {}{end}", key.escape_ascii(), what()));
+        let line = format!("key '{}': {}{end}", key.escape_ascii(), what());
+        server::warn(ctx.into(), &line);
     }
 
     /// Which line of its minute this is, from 1 on.

@@ -148,11 +148,6 @@ impl<'a> Ctx<'a> {
         self.raw.as_ptr()
     }
 
-    /// Writes a warning to the server's log.
-    pub fn warn(self, line: &str) {
-        warn(Some(self), line);
-    }
-
     /// Flags of the context and its client (`REDISMODULE_CTX_FLAGS_*`).
     fn has_flag(self, flags: u32) -> bool {
         // SAFETY (of the call): the context is alive.

@@ -157,10 +157,9 @@ impl<'a> Adding<'a> {
     /// replica any more, and its operator must hear of it.
     fn refused(self, error: Error) -> CommandError {
         if self.ctx.must_obey() {
-            let key = self.key.bytes().escape_ascii();
-            let line =
-                format!("an item that is in the original of key '{key}' was not added here: {error:?}");
-            self.ctx.warn(&line);
+            log::DIVERGENCE.warn(self.ctx, self.key.bytes(), || {
+                format!("an item that is in the original was not added here: {error:?}")
+            });
         } else {
             creation::tell_of_lack(self.ctx, self.key, error);
         }

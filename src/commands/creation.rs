@@ -188,10 +188,12 @@ impl AskedRate {
     }
 
     /// Tells the log of a rate that is not used as it was asked for.
-    pub fn warn_if_limited(self, ctx: Ctx<'_>) {
-        if self.asked != self.used.value() {
-            let line = format!("error rate {} is used as {}", self.asked, self.used.value());
-            ctx.warn(&line);
+    pub fn warn_if_limited(self, ctx: Ctx<'_>, key: Arg<'_>) {
+        let (asked, used) = (self.asked, self.used.value());
+        if asked != used {
+            log::RATE.warn(ctx, key.bytes(), || {
+                format!("error rate {asked} is used as {used}")
+            });
         }
     }
 }

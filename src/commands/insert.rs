@@ -149,7 +149,7 @@ impl Command for Insert {
                 return Err(CommandError::NotFound);
             }
             if let Some(rate) = request.rate {
-                rate.warn_if_limited(ctx);
+                rate.warn_if_limited(ctx, request.key);
             }
             request.spec(&options::config())
         })?;

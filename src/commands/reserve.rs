@@ -117,7 +117,7 @@ impl Command for Reserve {
             return Err(CommandError::Exists);
         }
         key.set(creation::make(ctx, request.key, spec)?);
-        request.filter.rate.warn_if_limited(ctx);
+        request.filter.rate.warn_if_limited(ctx, request.key);
         creation::replicate(ctx, request.key, spec);
         key.changed(c"bf.reserve");
         Reply(ctx).ok();

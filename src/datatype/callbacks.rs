@@ -8,9 +8,9 @@ use redis_module::raw;
 use super::io::{Digest, Rdb};
 use crate::bloom::codec::{self, chunks};
 use crate::bloom::{Filter, UNLIMITED};
-use crate::server::{self, Arg, call, guarded};
+use crate::server::{Arg, call, guarded};
 use crate::stats::{self, Counted};
-use crate::{alloc, options};
+use crate::{alloc, log, options};
 
 /// Bytes that the server keeps for each value of a module, and leaves out when it counts: an object, and a
 /// pair of pointers to the type and the value.
@@ -36,7 +36,9 @@ pub unsafe extern "C" fn rdb_load(stream: *mut raw::RedisModuleIO, encoding_vers
         }
         Some(Err(error)) => {
             stats::failed_load();
-            server::warn(None, &format!("a Bloom filter was not loaded: {error}"));
+            log::LOAD.warn(ctx, key.map_or(b"", Arg::bytes), || {
+                format!("a Bloom filter was not loaded: {error}")
+            });
             std::ptr::null_mut()
         }
         None => std::ptr::null_mut(),
@@ -82,7 +84,7 @@ pub unsafe extern "C" fn aof_rewrite(
 /// Copies a filter; null tells the server that there is no memory for it.
 pub unsafe extern "C" fn copy(
     _from: *mut raw::RedisModuleString,
-    _to: *mut raw::RedisModuleString,
+    to: *mut raw::RedisModuleString,
     value: *const c_void,
 ) -> *mut c_void {
     // SAFETY: the server calls this with a value of this type, which nothing changes meanwhile.
@@ -90,7 +92,11 @@ pub unsafe extern "C" fn copy(
     match guarded("copying a filter", || chunks::copy(filter, UNLIMITED)) {
         Some(Ok(copy)) => Box::into_raw(Counted::new(copy)).cast(),
         Some(Err(error)) => {
-            server::warn(None, &format!("a Bloom filter was not copied: {error}"));
+            // SAFETY: the server lends the name of the new key for the time of this call.
+            let key = unsafe { Arg::of_callback(to) };
+            log::COPY.warn(None, key.map_or(b"", Arg::bytes), || {
+                format!("a Bloom filter was not copied: {error}")
+            });
             std::ptr::null_mut()
         }
         None => std::ptr::null_mut(),

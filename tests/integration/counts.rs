@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::client::{Client, Reply, array, error, ok};
 use crate::filters;
+use crate::persistence::sealed;
 use crate::server::{Server, until};
 
 const MEMORY: &str = "ERR Insufficient memory to create filter";
@@ -62,6 +63,12 @@ fn lines(server: &Server, part: &str) -> Vec<String> {
         .filter(|line| line.contains(part))
         .map(|line| line[line.find("<bf> ").unwrap() + 5..].to_owned())
         .collect()
+}
+
+/// A payload that ends within its filter, under a right checksum.
+fn cut_off(dump: &[u8]) -> Vec<u8> {
+    let (body, footer) = dump.split_at(dump.len() - 10);
+    sealed(&body[..body.len() - 20], &footer[..2])
 }
 
 /// Who watches a server would be told of filters that are gone, or of fewer than there are.
@@ -251,13 +258,18 @@ fn events_are_counted() {
         Reply::Simple("PONG".into()),
         [0, 0, 0, 0, 0, 2, 0],
     );
-    // A payload of another type's version is none.
-    client.run("CONFIG SET sanitize-dump-payload no");
-    let length = dump.len();
-    dump.truncate(length - 10);
-    let refused = client.call(&[b"RESTORE", &b"broken"[..], b"0", &dump]);
-    assert!(matches!(refused, Reply::Error(_)), "{refused:?}");
-    then(client, "PING", Reply::Simple("PONG".into()), [0; 7]);
+    // One with a wrong checksum never gets to the module.
+    *dump.last_mut().unwrap() ^= 1;
+    for (payload, failed) in [(dump.clone(), 0), (cut_off(&dump), 1)] {
+        let refused = client.call(&[b"RESTORE", &b"broken"[..], b"0", &payload]);
+        assert!(matches!(refused, Reply::Error(_)), "{refused:?}");
+        then(
+            client,
+            "PING",
+            Reply::Simple("PONG".into()),
+            [0, 0, 0, 0, 0, 0, failed],
+        );
+    }
 }
 
 /// A dashboard that asks for all sections would not show this one, or one that asks for the usual ones would.
@@ -393,6 +405,31 @@ fn refusals_are_told_with_their_limit() {
         told[9].ends_with(" (no more such lines for a minute)"),
         "{told:?}"
     );
+}
+
+/// A client could fill the disk with the log by payloads that are refused, or by rates that are too loose.
+#[test]
+fn no_client_can_fill_the_log() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.run("BF.ADD source item");
+    let dump = client.dump("source").bytes().to_vec();
+    let broken = cut_off(&dump);
+    for number in 0..30 {
+        client.answers(&[(&format!("BF.RESERVE {number} 0.5 100"), ok())]);
+        let refused = client.call(&[&b"RESTORE"[..], b"a\nkey", b"0", &broken]);
+        assert!(matches!(refused, Reply::Error(_)), "{refused:?}");
+    }
+    let told = lines(&server, "is used as");
+    assert_eq!(told.len(), 10);
+    assert_eq!(told[0], "key '0': error rate 0.5 is used as 0.25");
+    let told = lines(&server, "was not loaded");
+    assert_eq!(told.len(), 10);
+    assert!(
+        told[0].starts_with("key 'a\\nkey': a Bloom filter was not loaded: "),
+        "{told:?}"
+    );
+    assert_eq!(figures(&mut client, ["failed_loads"]), [30]);
 }
 
 /// Who moves from RedisBloom would not see that the old layout is still in use, or see a line for each key.
