@@ -113,7 +113,7 @@ impl<R: Rules> Chain<R> {
         bytes::<R::Layer>(self.layers.iter().map(Layer::bytes))
     }
 
-    /// See [`Filter::each_allocation`](super::Filter::each_block).
+    /// See [`Filter::each_allocation`](super::Filter::each_allocation).
     pub fn each_allocation(&self, visit: impl FnMut(Allocation)) {
         let list = Allocation::of_list(&self.layers);
         let arrays = self.layers.iter().filter_map(Layer::allocation);
