@@ -324,6 +324,7 @@ fn long_chains_are_told_of() {
     server.restart();
     let mut client = server.client();
     assert_eq!(client.info("batch", "Number of filters"), 20);
+    in_step(&mut client, "a restart on an append-only file");
     assert_eq!(lines(&server, "has grown"), expected);
     // Many of them are too many.
     for key in 0..30 {

@@ -241,3 +241,58 @@ fn the_server_counts_arguments() {
         client.answers(&[("EXISTS before", 0.into())]);
     }
 }
+
+/// redis-cli would hint at an option that the command refuses.
+#[test]
+fn every_described_option_is_taken() {
+    if !Server::version().at_least(7, 0) {
+        skip!("this server keeps no descriptions of commands");
+    }
+    let server = Server::start();
+    let mut client = server.client();
+    let mut tried = 0;
+    for (command, before, after) in [
+        ("BF.RESERVE", "new 0.01 100", ""),
+        ("BF.PLAN", "0.01 100", ""),
+        ("BF.INSERT", "key", " ITEMS item"),
+        ("BF.INFO", "key", ""),
+    ] {
+        let docs = docs(&mut client, command).field("arguments");
+        for argument in docs.elements() {
+            if !is_optional(argument) {
+                continue;
+            }
+            let token = argument.fields().into_iter().find(|(name, _)| name == "token");
+            let token = token.map_or(String::new(), |(_, token)| token.text());
+            let values = match argument.field("type").text().as_str() {
+                "pure-token" => vec![String::new()],
+                "integer" => vec!["2".to_owned()],
+                "double" => vec!["0.01".to_owned()],
+                "oneof" => {
+                    let choices = argument.field("arguments");
+                    choices
+                        .elements()
+                        .iter()
+                        .map(|choice| choice.field("token").text())
+                        .collect()
+                }
+                other => panic!("{other}: {argument:?}"),
+            };
+            for value in values {
+                client.run("DEL key new");
+                client.run("BF.ADD key item");
+                let line = format!("{command} {before} {token} {value}{after}");
+                let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+                let reply = client.run(&line);
+                assert!(!matches!(reply, Reply::Error(_)), "{line}: {reply:?}");
+                tried += 1;
+            }
+        }
+    }
+    assert_eq!(tried, 6 + 6 + 9 + 6);
+}
+
+fn is_optional(argument: &Reply) -> bool {
+    let flags = argument.fields().into_iter().find(|(name, _)| name == "flags");
+    flags.is_some_and(|(_, flags)| flags.elements().iter().any(|flag| flag.text() == "optional"))
+}
