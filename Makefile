@@ -71,6 +71,25 @@ test-examples: build ## Test the examples, with Python's packages in .build/venv
 	@$(MAKE) --no-print-directory $(VENV)/ready
 	$(VENV)/bin/python -m unittest discover -s tests/examples
 
+CLIENTS := .build/clients
+
+.PHONY: test-clients
+# Libraries of fixed versions, in $(CLIENTS); what a machine cannot have is skipped with the reason.
+test-clients: export BLOOM_TEST_SERVER = $(SERVER)
+test-clients: build ## Drive the module through client libraries: redis-py, node-redis, ioredis, Jedis, go-redis
+	@scripts/setup.sh clients
+	@$(MAKE) --no-print-directory $(CLIENTS)/venv/ready $(CLIENTS)/node/ready
+	$(CLIENTS)/venv/bin/python -m unittest discover --verbose -s tests/clients
+
+$(CLIENTS)/venv/ready: tests/clients/requirements.txt
+
+# The tests go where their libraries are, since that is where Node.js looks for them.
+$(CLIENTS)/node/ready: $(wildcard tests/clients/node/*)
+	@mkdir -p $(@D)
+	@cp $^ $(@D)
+	@cd $(@D) && npm ci --silent --no-audit --no-fund
+	@touch $@
+
 lint: ## Check format, clippy's lints and the documentation, warnings as errors
 	@scripts/setup.sh lint
 	cargo fmt --check
@@ -108,7 +127,7 @@ example: build ## Run examples/crawl.py, with Python's packages in .build/venv a
 
 $(VENV)/ready: examples/requirements.txt
 $(BENCH_VENV)/ready: benches/server/requirements.txt
-$(VENV)/ready $(BENCH_VENV)/ready:
+$(VENV)/ready $(BENCH_VENV)/ready $(CLIENTS)/venv/ready:
 	@python3 -m venv --clear $(@D)
 	@$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<
 	@touch $@

@@ -104,17 +104,12 @@ fn filter(grown: bool) -> Filter {
     filter
 }
 
-/// Runs a path over `count` items, half of them present where it asks for items.
+/// Runs a path over `count` items, half of them present.
 fn run((name, path): HotPath, count: u64) {
     let mut filter = filter(name.contains("grown"));
-    let items = if name.starts_with("add") {
-        items(ABSENT..ABSENT + count)
-    } else {
-        (0..count / 2)
-            .flat_map(|id| [item(id), item(ABSENT + id)])
-            .collect()
-    };
-    path(&mut filter, &items);
+    // Which are present has no pattern.
+    let ids = (0..count).map(|id| if item(id)[15] & 1 == 0 { id } else { ABSENT + id });
+    path(&mut filter, &ids.map(item).collect::<Vec<_>>());
 }
 
 /// All instructions of this program when it runs path `index` over `count` items.
@@ -133,12 +128,18 @@ fn instructions(index: usize, count: u64) -> u64 {
     number.trim().parse().expect("a number")
 }
 
-/// The counts that were kept, by path.
-fn kept(file: &Path) -> BTreeMap<String, f64> {
+/// The compiler, which the counts depend on.
+fn compiler() -> String {
+    let output = Command::new("rustc").arg("--version").output().expect("rustc");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// The counts that were kept, by path, and the compiler under its own name.
+fn kept(file: &Path) -> BTreeMap<String, String> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let lines = text.lines().filter_map(|line| line.split_once(": "));
     lines
-        .map(|(name, count)| (name.to_owned(), count.parse().expect("a count")))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect()
 }
 
@@ -167,12 +168,18 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/instructions.txt");
-    let (kept, mut counts, mut risen) = (kept(&file), String::new(), false);
+    let (kept, keep) = (kept(&file), arguments.iter().any(|argument| argument == "--keep"));
+    let compiler = compiler();
+    if !keep && kept.get("compiler") != Some(&compiler) {
+        println!("skipped: the counts that were kept are another compiler's than {compiler}");
+        return ExitCode::SUCCESS;
+    }
+    let (mut counts, mut risen) = (format!("compiler: {compiler}\n"), false);
     for (index, (name, _)) in PATHS.iter().enumerate() {
         // What comes before the items is the same in both.
         let more = instructions(index, 2 * ITEMS) - instructions(index, ITEMS);
         let count = more as f64 / ITEMS as f64;
-        let before = kept.get(*name);
+        let before: Option<f64> = kept.get(*name).map(|count| count.parse().expect("a count"));
         let change = before.map_or(0.0, |before| count / before - 1.0);
         risen |= before.is_none() || change > TOLERANCE;
         println!(
@@ -181,7 +188,7 @@ fn main() -> ExitCode {
         );
         writeln!(counts, "{name}: {count:.1}").expect("a string takes all");
     }
-    if arguments.iter().any(|argument| argument == "--keep") {
+    if keep {
         std::fs::write(&file, counts).expect("the file can be written");
     } else if risen {
         eprintln!("A path takes over {} % more than was kept.", 100.0 * TOLERANCE);

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, run, test or lint the module, and says nothing when nothing is.
 #
-# usage: scripts/setup.sh [build] [run] [test] [lint] [example] [python] [nightly] [fuzz] [valgrind]
+# usage: scripts/setup.sh [build] [run] [test] [lint] [example] [clients] [python] [nightly] [fuzz] [valgrind]
 #
 #   build    a C compiler, libclang (bindgen reads the server's C header with it), Rust
 #   run      what build needs, and the server: $SERVER, by default redis-server
 #   test     what run needs
 #   lint     what build needs, rustfmt and clippy
 #   example  what run needs, and Python with venv and pip
+#   clients  what example needs, Node.js with npm, and Java with Maven
 #   python   what build needs, and Python with venv and pip
 #   nightly  what build needs, and Rust's nightly toolchain
 #   valgrind what build needs, and valgrind
@@ -22,7 +23,7 @@ cargo_bin=${CARGO_HOME:-$HOME/.cargo}/bin
 export PATH="$cargo_bin:$PATH" # where rustup puts cargo, whether or not the user's shell knows
 
 main() {
-    local want_server='' want_lint='' want_python='' want_nightly='' want_fuzz='' want_valgrind='' goal
+    local want_server='' want_lint='' want_python='' want_nightly='' want_fuzz='' want_valgrind='' want_clients='' goal
     [ $# -gt 0 ] || set -- build
     for goal in "$@"; do
         case $goal in
@@ -30,6 +31,7 @@ main() {
             run | test) want_server=yes ;;
             lint) want_lint=yes ;;
             example) want_server=yes want_python=yes ;;
+            clients) want_server=yes want_python=yes want_clients=yes ;;
             python) want_python=yes ;;
             nightly) want_nightly=yes ;;
             fuzz) want_nightly=yes want_fuzz=yes ;;
@@ -43,6 +45,9 @@ main() {
     has_libclang || missing="$missing libclang"
     if [ -n "$want_server" ] && ! has_server; then missing="$missing server"; fi
     if [ -n "$want_python" ] && ! has_python; then missing="$missing python"; fi
+    if [ -n "$want_clients" ] && ! has_node; then missing="$missing node"; fi
+    if [ -n "$want_clients" ] && ! has_java; then missing="$missing java"; fi
+    if [ -n "$want_clients" ] && ! has_maven; then missing="$missing maven"; fi
     if [ -n "$want_fuzz" ] && ! has_cxx; then missing="$missing cxx"; fi
     if [ -n "$want_valgrind" ] && ! has_valgrind; then missing="$missing valgrind"; fi
     if ! has_cargo && ! has rustup && ! has curl; then missing="$missing curl"; fi
@@ -128,6 +133,13 @@ has_server() { has "$server"; }
 # Debian splits ensurepip, which venv needs, from Python.
 has_python() { has python3 && python3 -c 'import ensurepip, venv' 2>/dev/null; }
 
+has_node() { has node && has npm; }
+
+# Homebrew's Java stays off the PATH, so on macOS it is left to the user.
+has_java() { is_macos || has javac; }
+
+has_maven() { has mvn; }
+
 # A cargo that is too old to read Cargo.toml is as good as none.
 has_cargo() {
     local version
@@ -203,6 +215,9 @@ describe() {
         libclang) echo 'libclang (if it is in an unusual place, set LIBCLANG_PATH to its folder)' ;;
         server) echo "$server (if the distribution has the other one, set SERVER=valkey-server or SERVER=redis-server)" ;;
         python) echo 'python3 with venv' ;;
+        node) echo 'Node.js with npm' ;;
+        java) echo 'a Java development kit (javac)' ;;
+        maven) echo 'Maven (mvn)' ;;
         *) echo "$1" ;;
     esac
 }
@@ -216,6 +231,13 @@ package() {
         apt-get:libclang) echo libclang-dev ;;
         apt-get:server) echo "$server" ;;
         apt-get:python) echo python3 python3-venv ;;
+        brew:node) echo node ;;
+        *:node) echo nodejs npm ;;
+        apt-get:java) echo default-jdk-headless ;;
+        dnf:java | yum:java) echo java-latest-openjdk-devel ;;
+        apk:java) echo openjdk17-jdk ;;
+        pacman:java) echo jdk-openjdk ;;
+        zypper:java) echo java-17-openjdk-devel ;;
         apt-get:curl) echo curl ca-certificates ;;
         dnf:libclang | yum:libclang | zypper:libclang) echo clang-devel ;;
         apk:cc) echo gcc musl-dev ;;

@@ -26,6 +26,19 @@ const OPTIONS: u32 = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
     | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
     | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
 
+/// Of Valkey 9 and later: filters may move in an atomic slot migration, which sends them as the rewriting of an
+/// append-only file does. The header of the crate redis-module, which is of Redis, does not name it.
+const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
+
+fn options_of_valkey(ctx: Ctx<'_>) -> u32 {
+    let is_valkey = ctx.info_text(c"server", c"valkey_version").is_some();
+    if is_valkey {
+        HANDLE_ATOMIC_SLOT_MIGRATION
+    } else {
+        0
+    }
+}
+
 /// What the server calls to load the module. Nothing may be allocated before the server's table of calls is
 /// there, which is the first thing that registering the name does.
 ///
@@ -75,7 +88,7 @@ fn load(ctx: Ctx<'_>, arguments: &[Arg<'_>]) -> Result<(), String> {
     {
         alloc::server_uses_jemalloc();
     }
-    ctx.set_module_options(OPTIONS);
+    ctx.set_module_options(OPTIONS | options_of_valkey(ctx));
     options::load_arguments(arguments)?;
     datatype::register(ctx)?;
     commands::register(ctx)?;

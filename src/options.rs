@@ -184,17 +184,12 @@ pub fn allows(ctx: Ctx<'_>, key: &[u8], demand: Demand) -> Result<(), u64> {
     if ctx.must_obey() {
         return Ok(());
     }
-    let limit = match current().config.max_filter_bytes() {
-        Some(limit) => Limit::Option(limit),
-        None if demand.new <= SMALL => return Ok(()),
-        None => server_limit(ctx),
-    };
-    let (bytes, most) = limit.hold_against(demand);
-    if bytes <= most {
+    let own = current().config.max_filter_bytes().map(Limit::Option);
+    own.map_or(Ok(()), |limit| limit.allows(ctx, key, demand))?;
+    if demand.new <= SMALL {
         return Ok(());
     }
-    log::REFUSAL.warn(ctx, key, || limit.refusal(demand));
-    Err(most)
+    server_limit(ctx).allows(ctx, key, demand)
 }
 
 /// What a filter may take, in bytes.
@@ -204,48 +199,51 @@ enum Limit {
     Option(u64),
     /// As a whole, of a `maxmemory` that keys are evicted for.
     Maxmemory(u64),
-    /// As a whole, of the machine's memory.
-    Machine(u64),
     /// More than it has, of what is left of `maxmemory`.
-    Left(u64),
+    LeftOfMaxmemory(u64),
+    /// The same of the machine's memory.
+    LeftOfMachine(u64),
 }
 
 impl Limit {
-    /// The bytes that count, and how many they may be.
-    fn hold_against(self, Demand { new, total }: Demand) -> (u64, u64) {
-        match self {
-            Self::Option(limit) | Self::Maxmemory(limit) | Self::Machine(limit) => (total, limit),
-            Self::Left(limit) => (new, limit),
+    /// The limit, with a line in the log, unless the filter stays within it.
+    fn allows(self, ctx: Ctx<'_>, key: &[u8], demand: Demand) -> Result<(), u64> {
+        let (bytes, limit) = match self {
+            Self::Option(limit) | Self::Maxmemory(limit) => (demand.total, limit),
+            Self::LeftOfMaxmemory(limit) | Self::LeftOfMachine(limit) => (demand.new, limit),
+        };
+        if bytes <= limit {
+            return Ok(());
         }
+        log::REFUSAL.warn(ctx, key, || self.refusal(demand));
+        Err(limit)
     }
 
     /// What to tell an operator.
     fn refusal(self, Demand { new, total }: Demand) -> String {
-        const ADVICE: &str = "the option bf-max-filter-bytes sets another limit";
         let refused = format!("a Bloom filter of {total} bytes was refused");
+        let more = format!("{refused}: {new} of them are new");
         match self {
             Self::Option(limit) => format!("{refused}: bf-max-filter-bytes is {limit}"),
-            Self::Maxmemory(limit) => format!("{refused}: maxmemory is {limit}; {ADVICE}"),
-            Self::Machine(limit) => format!("{refused}: the machine has {limit} bytes; {ADVICE}"),
-            Self::Left(limit) => {
-                format!("{refused}: {new} of them are new, and maxmemory leaves {limit}; {ADVICE}")
-            }
+            Self::Maxmemory(limit) => format!("{refused}: maxmemory is {limit}"),
+            Self::LeftOfMaxmemory(limit) => format!("{more}, and {limit} are left of maxmemory"),
+            Self::LeftOfMachine(limit) => format!("{more}, and {limit} are left of the machine's memory"),
         }
     }
 }
 
-/// What is left of `maxmemory`; all of it where the server makes room by evicting keys; where it has none,
-/// the machine's memory.
+/// What is left of `maxmemory`; all of it where the server makes room by evicting keys; where it has none, what
+/// is left of the machine's memory.
 fn server_limit(ctx: Ctx<'_>) -> Limit {
     let memory = |field| ctx.info_number(c"memory", field).filter(|&bytes| bytes > 0);
-    let Some(maximum) = memory(c"maxmemory") else {
-        return Limit::Machine(memory(c"total_system_memory").unwrap_or(u64::MAX));
+    let left = |of: u64| of.saturating_sub(memory(c"used_memory").unwrap_or(0));
+    let evicts = || {
+        let policy = ctx.info_text(c"memory", c"maxmemory_policy");
+        policy.is_some_and(|policy| policy != "noeviction")
     };
-    if ctx
-        .info_text(c"memory", c"maxmemory_policy")
-        .is_some_and(|policy| policy != "noeviction")
-    {
-        return Limit::Maxmemory(maximum);
+    match memory(c"maxmemory") {
+        Some(maximum) if evicts() => Limit::Maxmemory(maximum),
+        Some(maximum) => Limit::LeftOfMaxmemory(left(maximum)),
+        None => Limit::LeftOfMachine(left(memory(c"total_system_memory").unwrap_or(u64::MAX))),
     }
-    Limit::Left(maximum.saturating_sub(memory(c"used_memory").unwrap_or(0)))
 }

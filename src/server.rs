@@ -67,6 +67,10 @@ impl<'a> Arg<'a> {
     /// `argv` and `argc` are what the server gave to a callback that runs for all of `'a`.
     pub unsafe fn of_command(argv: *mut *mut raw::RedisModuleString, argc: c_int) -> &'a [Self] {
         let count = usize::try_from(argc).unwrap_or(0);
+        if argv.is_null() || count == 0 {
+            // A module that is loaded without arguments gets no list of them.
+            return &[];
+        }
         // SAFETY: the server lends `argc` pointers, none of them null, for the whole callback; `Self` is a
         // transparent wrapper of such a pointer.
         unsafe { std::slice::from_raw_parts(argv.cast::<Self>(), count) }
@@ -131,6 +135,37 @@ impl Drop for OwnedString {
 // SAFETY: the string is this value's alone; the server's strings have no tie to a thread.
 unsafe impl Send for OwnedString {}
 
+/// A context of the server's for a callback that is given none; it tells of the server, not of a client.
+#[derive(Debug)]
+pub struct OwnedCtx(NonNull<raw::RedisModuleCtx>);
+
+impl OwnedCtx {
+    /// A new one, of no client.
+    pub fn of_server() -> Self {
+        // SAFETY (of the call): without a blocked client the context is of no client, and is the caller's to free.
+        let raw = call!(RedisModule_GetThreadSafeContext(std::ptr::null_mut()));
+        let Some(raw) = NonNull::new(raw) else {
+            missing("memory for a context")
+        };
+        Self(raw)
+    }
+
+    /// A loan of it.
+    pub fn ctx(&self) -> Ctx<'_> {
+        Ctx {
+            raw: self.0,
+            callback: PhantomData,
+        }
+    }
+}
+
+impl Drop for OwnedCtx {
+    fn drop(&mut self) {
+        // SAFETY (of the call): the context is this value's own.
+        call!(RedisModule_FreeThreadSafeContext(self.0.as_ptr()));
+    }
+}
+
 impl<'a> Ctx<'a> {
     /// The context of a running callback; `None` for a null pointer.
     ///
@@ -157,6 +192,12 @@ impl<'a> Ctx<'a> {
     /// Whether the command comes from a primary or from a file that is being loaded: it must be obeyed.
     pub fn must_obey(self) -> bool {
         self.has_flag(raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING)
+    }
+
+    /// Whether the command comes from a primary.
+    pub fn follows(self) -> bool {
+        self.has_flag(raw::REDISMODULE_CTX_FLAGS_REPLICATED)
+            && !self.has_flag(raw::REDISMODULE_CTX_FLAGS_LOADING)
     }
 
     /// Whether the server loads its own data, or is a replica.

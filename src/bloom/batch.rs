@@ -12,8 +12,6 @@ use super::memory::{Allocation, Mover};
 
 /// Items that are hashed and prefetched together: as many as a word has bits, one for each in a mask.
 pub const BLOCK: usize = u64::BITS as usize;
-/// The newest layers, of which an item is likely to be in one.
-const LIKELY: usize = 2;
 /// Items whose lines in the older layers are prefetched together.
 const GROUP: usize = 16;
 /// Bytes from which on a layer's lines are prefetched: smaller ones stay in a near cache.
@@ -31,24 +29,23 @@ pub trait Layer {
     fn allocation(&self) -> Option<Allocation>;
     /// Lets `mover` choose another place for the bit array.
     fn relocate(&mut self, mover: &mut impl Mover);
-    /// Layers, newest first, that a block of items goes through one by one: they hold most items, so that few
+    /// Layers after the newest that a block of items goes through one by one: they hold most items, so that few
     /// are left for the others.
     const ONE_BY_ONE: usize;
-    /// Asks for all memory that [`Self::contains`] and [`Self::insert`] will read.
-    fn prefetch(&self, hash: ItemHash);
+    /// What asks for all memory that [`Self::contains`] and [`Self::insert`] will read. It holds what it needs,
+    /// so that a loop keeps it in registers.
+    fn prefetcher(&self) -> impl Fn(ItemHash);
     /// Asks for the memory that [`Self::contains`] reads first.
     fn prefetch_first(&self, hash: ItemHash);
-    /// [`Self::prefetch`] for the items of a block.
+    /// What asks for the memory that [`Self::contains_block`] then takes as [`Memory::AskedFor`].
     #[inline(always)]
-    fn prefetch_block(&self, hashes: &Hashes, items: Items) {
-        for at in items {
-            self.prefetch(hashes[at]);
-        }
+    fn prefetcher_to_ask(&self) -> impl Fn(ItemHash) {
+        self.prefetcher()
     }
     /// Whether the item is (probably) in the layer.
     fn contains<K: Kernel>(&self, kernel: K, hash: ItemHash) -> bool;
-    /// Those of a block's items that are (probably) in the layer; `likely` when many of them may be.
-    fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Items, likely: bool) -> Items;
+    /// Those of a block's items that are (probably) in the layer.
+    fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Items, memory: Memory) -> Items;
     /// Whether any of `layers`, oldest first, contains the item.
     fn any_contains<K: Kernel>(layers: &[Self], kernel: K, hash: ItemHash) -> bool
     where
@@ -60,12 +57,21 @@ pub trait Layer {
     fn insert_block<K: Kernel>(&mut self, kernel: K, hashes: &Hashes, items: Items) -> Items {
         let mut new = Items::NONE;
         for at in items {
-            if self.insert(kernel, hashes[at]) {
-                new.put(at);
-            }
+            new.put_if(at, self.insert(kernel, hashes[at]));
         }
         new
     }
+}
+
+/// What is known of the memory that a block of items will read in a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// It was asked for with [`Layer::prefetcher_to_ask`].
+    AskedFor,
+    /// Most of it will be read.
+    Likely,
+    /// Of most items only the first of it will be read.
+    Unlikely,
 }
 
 /// The hashes of a block's items; what lies behind the last item is of no meaning.
@@ -85,10 +91,10 @@ impl Items {
         Self(u64::MAX.unbounded_shr(u64::BITS.saturating_sub(count as u32)))
     }
 
-    /// Takes one in.
+    /// Takes one in if it `belongs`; no branch, for what a processor cannot predict.
     #[inline(always)]
-    pub fn put(&mut self, at: usize) {
-        self.0 |= 1 << at;
+    pub fn put_if(&mut self, at: usize, belongs: bool) {
+        self.0 |= u64::from(belongs) << at;
     }
 
     /// Takes all of `others` in.
@@ -99,7 +105,7 @@ impl Items {
 
     /// These without `others`.
     #[inline(always)]
-    fn without(self, others: Self) -> Self {
+    pub fn without(self, others: Self) -> Self {
         Self(self.0 & !others.0)
     }
 
@@ -184,8 +190,11 @@ impl<'a, L: Layer, H: Hasher, I: Iterator<Item = &'a [u8]>, F: FnMut(bool)> Work
     #[inline(always)]
     fn run<K: Kernel>(mut self, kernel: K) {
         let mut block = Block::new();
-        while block.fill(self.hasher, &mut self.items) {
-            let found = contains_block(kernel, self.layers, &block.hashes, block.items());
+        let [older @ .., newest] = self.layers else { return };
+        while block.fill(self.hasher, &mut self.items, newest.prefetcher_to_ask()) {
+            let (hashes, items) = (&block.hashes, block.items());
+            let mut found = newest.contains_block(kernel, hashes, items, Memory::AskedFor);
+            found.put_all(contains_block(kernel, older, hashes, items.without(found)));
             for at in 0..block.count {
                 (self.found)(found.has(at));
             }
@@ -209,7 +218,7 @@ impl<L: Layer, G: FnMut(&mut Vec<L>) -> Result<(), Error>> Work for AddOne<'_, L
     #[inline(always)]
     fn run<K: Kernel>(mut self, kernel: K) -> Result<bool, Error> {
         if let [.., newest] = &self.layers[..] {
-            newest.prefetch(self.hash);
+            newest.prefetcher()(self.hash);
         }
         add_one(kernel, self.layers, 0, self.hash, &mut self.grow)
     }
@@ -243,11 +252,13 @@ where
     #[inline(always)]
     fn run<K: Kernel>(mut self, kernel: K) -> Result<(), Error> {
         let mut block = Block::new();
-        while block.fill(self.hasher, &mut self.items) {
-            // Only the newest layer changes, so the block's answers for the older ones can come first.
+        loop {
             let older = self.layers.len() - 1;
+            if !block.fill(self.hasher, &mut self.items, self.layers[older].prefetcher()) {
+                return Ok(());
+            }
+            // Only the newest layer changes, so the block's answers for the older ones can come first.
             let (hashes, items) = (&block.hashes, block.items());
-            self.layers[older].prefetch_block(hashes, items);
             let known = contains_block(kernel, &self.layers[..older], hashes, items);
             let unknown = items.without(known);
             let newest = &mut self.layers[older];
@@ -263,7 +274,6 @@ where
                 (self.added)(new);
             }
         }
-        Ok(())
     }
 }
 
@@ -282,14 +292,21 @@ impl Block {
         }
     }
 
-    /// Takes the next items; false when there are none.
+    /// Takes the next items, and asks with `prefetch` for what each will read; false when there are none.
     #[inline(always)]
-    fn fill<'a>(&mut self, hasher: &impl Hasher, items: &mut impl Iterator<Item = &'a [u8]>) -> bool {
-        self.count = 0;
+    fn fill<'a>(
+        &mut self,
+        hasher: &impl Hasher,
+        items: &mut impl Iterator<Item = &'a [u8]>,
+        prefetch: impl Fn(ItemHash),
+    ) -> bool {
+        let mut count = 0;
         for (hash, item) in self.hashes.iter_mut().zip(items) {
             *hash = hasher.hash(item);
-            self.count += 1;
+            prefetch(*hash);
+            count += 1;
         }
+        self.count = count;
         self.count > 0
     }
 
@@ -304,12 +321,13 @@ impl Block {
 fn contains_block<K: Kernel, L: Layer>(kernel: K, layers: &[L], hashes: &Hashes, items: Items) -> Items {
     let (mut found, mut pending) = (Items::NONE, items);
     let (older, newest) = layers.split_at(layers.len().saturating_sub(L::ONE_BY_ONE));
-    for (age, layer) in newest.iter().rev().enumerate() {
-        found.put_all(layer.contains_block(kernel, hashes, pending, age < LIKELY));
-        pending = items.without(found);
+    let memory = std::iter::once(Memory::Likely).chain(std::iter::repeat(Memory::Unlikely));
+    for (layer, memory) in newest.iter().rev().zip(memory) {
         if pending.is_empty() {
             return found;
         }
+        found.put_all(layer.contains_block(kernel, hashes, pending, memory));
+        pending = items.without(found);
     }
     while !older.is_empty() && !pending.is_empty() {
         let group = pending.lowest(GROUP);
@@ -321,9 +339,7 @@ fn contains_block<K: Kernel, L: Layer>(kernel: K, layers: &[L], hashes: &Hashes,
             }
         }
         for at in group {
-            if L::any_contains(older, kernel, hashes[at]) {
-                found.put(at);
-            }
+            found.put_if(at, L::any_contains(older, kernel, hashes[at]));
         }
         pending = pending.without(group);
     }

@@ -13,7 +13,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use super::batch::{self, Hasher, Hashes, Items};
+use super::batch::{self, BLOCK, Hasher, Hashes, Items, Memory};
 use super::bits::BitArray;
 use super::chain::{Plan, Rules};
 use super::error::Error;
@@ -242,9 +242,7 @@ fn covered<K: Kernel>(
 ) -> Items {
     let mut covered = Items::NONE;
     for at in items {
-        if covers_from(units, places, 0, kernel, probes, hashes[at]) {
-            covered.put(at);
-        }
+        covered.put_if(at, covers_from(units, places, 0, kernel, probes, hashes[at]));
     }
     covered
 }
@@ -283,9 +281,34 @@ fn set_all<K: Kernel>(
     let (mut changed, mut all_set) = (Items::NONE, 0);
     for at in items {
         let newly_set = set_lines(units, places, kernel, probes, hashes[at]);
-        if newly_set > 0 {
-            changed.put(at);
-        }
+        changed.put_if(at, newly_set > 0);
+        all_set += newly_set;
+    }
+    (changed, all_set)
+}
+
+/// [`set_all`] for items of one line. Which items are new cannot be predicted, so all of them are asked first.
+#[inline(always)]
+fn set_one_line<K: Kernel>(
+    units: &mut [Line],
+    places: Places,
+    kernel: K,
+    probes: K::Count,
+    hashes: &Hashes,
+    items: Items,
+) -> (Items, u32) {
+    let (mut lines, mut words) = ([0; BLOCK], [0; BLOCK]);
+    let mut missing = Items::NONE;
+    for at in items {
+        let (line, word) = places.line(hashes[at], 0);
+        (lines[at], words[at]) = (line, word);
+        missing.put_if(at, !kernel.covers(&units[line], kernel.mask(word, probes)));
+    }
+    let (mut changed, mut all_set) = (Items::NONE, 0);
+    for at in missing {
+        // Covered by now it is only by an item of the same block, which has written to the line.
+        let newly_set = kernel.set(&mut units[lines[at]], kernel.mask(words[at], probes));
+        changed.put_if(at, newly_set > 0);
         all_set += newly_set;
     }
     (changed, all_set)
@@ -314,13 +337,15 @@ impl batch::Layer for Layer {
         self.bits.relocate(mover);
     }
 
-    const ONE_BY_ONE: usize = 3;
+    const ONE_BY_ONE: usize = 2;
 
     #[inline(always)]
-    fn prefetch(&self, hash: ItemHash) {
-        let places = self.places();
-        for j in 0..places.lines_per_item {
-            prefetch(&self.bits.units()[places.line(hash, j).0]);
+    fn prefetcher(&self) -> impl Fn(ItemHash) {
+        let (units, places) = (self.bits.units(), self.places());
+        move |hash| {
+            for j in 0..places.lines_per_item {
+                prefetch(&units[places.line(hash, j).0]);
+            }
         }
     }
 
@@ -330,31 +355,24 @@ impl batch::Layer for Layer {
     }
 
     #[inline(always)]
-    fn prefetch_block(&self, hashes: &Hashes, items: Items) {
-        let (units, places) = (self.bits.units(), self.places());
-        if places.lines_per_item == 1 {
-            prefetch_lines(units, places.only(1), hashes, items);
-        } else {
-            prefetch_lines(units, places, hashes, items);
-        }
-    }
-
-    #[inline(always)]
     fn contains<K: Kernel>(&self, kernel: K, hash: ItemHash) -> bool {
         self.covers_from(0, kernel, hash)
     }
 
     #[inline(always)]
-    fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Items, likely: bool) -> Items {
+    fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Items, memory: Memory) -> Items {
         let (units, places, probes) = (self.bits.units(), self.places(), kernel.count(self.probes));
-        if places.lines_per_item == 1 {
-            prefetch_lines(units, places.only(1), hashes, items);
-            return covered(units, places.only(1), kernel, probes, hashes, items);
+        match memory {
+            Memory::AskedFor => (),
+            Memory::Likely => prefetch_lines(units, places, hashes, items),
+            // A layer that does not hold an item mostly says so with the first line.
+            Memory::Unlikely => prefetch_lines(units, places.only(1), hashes, items),
         }
-        // A layer that does not hold an item mostly says so with the first line.
-        let asked_for = if likely { places } else { places.only(1) };
-        prefetch_lines(units, asked_for, hashes, items);
-        covered(units, places, kernel, probes, hashes, items)
+        if places.lines_per_item == 1 {
+            covered(units, places.only(1), kernel, probes, hashes, items)
+        } else {
+            covered(units, places, kernel, probes, hashes, items)
+        }
     }
 
     #[inline(always)]
@@ -391,7 +409,7 @@ impl batch::Layer for Layer {
         let (places, probes) = (self.places(), kernel.count(self.probes));
         let units = self.bits.units_mut();
         let (changed, newly_set) = if places.lines_per_item == 1 {
-            set_all(units, places.only(1), kernel, probes, hashes, items)
+            set_one_line(units, places, kernel, probes, hashes, items)
         } else {
             set_all(units, places, kernel, probes, hashes, items)
         };

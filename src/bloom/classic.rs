@@ -19,7 +19,7 @@
 //! for (all of it, if it stays the only one), and each further layer half of the rate before it: the sum
 //! stays below what was asked for.
 
-use super::batch::{self, Hasher, Hashes, Items};
+use super::batch::{self, Hasher, Hashes, Items, Memory};
 use super::bits::{BitArray, OutOfRange};
 use super::chain::{Plan, Rules};
 use super::error::Error;
@@ -345,9 +345,11 @@ impl batch::Layer for Layer {
     const ONE_BY_ONE: usize = usize::MAX;
 
     #[inline(always)]
-    fn prefetch(&self, hash: ItemHash) {
-        for (word, _) in self.probes(hash).take(PREFETCHED) {
-            prefetch(&self.bits.units()[word]);
+    fn prefetcher(&self) -> impl Fn(ItemHash) {
+        |hash| {
+            for (word, _) in self.probes(hash).take(PREFETCHED) {
+                prefetch(&self.bits.units()[word]);
+            }
         }
     }
 
@@ -359,28 +361,34 @@ impl batch::Layer for Layer {
     }
 
     #[inline(always)]
+    fn prefetcher_to_ask(&self) -> impl Fn(ItemHash) {
+        |hash| self.prefetch_first(hash)
+    }
+
+    #[inline(always)]
     fn contains<K: Kernel>(&self, _: K, hash: ItemHash) -> bool {
         self.probes(hash)
             .all(|(word, mask)| self.bits.units()[word] & mask != 0)
     }
 
     #[inline(always)]
-    fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Items, _likely: bool) -> Items {
+    fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Items, memory: Memory) -> Items {
         // The rest of an item's many words is asked for only where the first ones leave it open.
-        for at in items {
-            self.prefetch_first(hashes[at]);
+        if memory != Memory::AskedFor {
+            for at in items {
+                self.prefetch_first(hashes[at]);
+            }
         }
         let (mut possible, mut found) = (Items::NONE, Items::NONE);
         for at in items {
-            if self.may_contain(hashes[at]) {
-                self.prefetch(hashes[at]);
-                possible.put(at);
+            let is_possible = self.may_contain(hashes[at]);
+            if is_possible {
+                self.prefetcher()(hashes[at]);
             }
+            possible.put_if(at, is_possible);
         }
         for at in possible {
-            if self.contains(kernel, hashes[at]) {
-                found.put(at);
-            }
+            found.put_if(at, self.contains(kernel, hashes[at]));
         }
         found
     }

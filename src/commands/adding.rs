@@ -93,18 +93,33 @@ impl<'a> Adding<'a> {
     }
 
     fn create(self, mut key: KeyMut<'_>, spec: Spec) -> Result<Added, CommandError> {
+        if self.ctx.follows() && self.plain {
+            // A primary with this module says how a filter is made before it sends items for it.
+            log::DIVERGENCE.warn(self.ctx, self.key.bytes(), || {
+                "it was missing when its primary added to it: it is made with this server's options"
+                    .to_owned()
+            });
+        }
         let mut filter = creation::make(self.ctx, self.key, spec)?;
         let added = self.add_to(&mut filter)?;
         key.set(filter);
-        creation::replicate_with(self.ctx, self.key, spec, &self.new_items(&added));
+        // There are new items: the first one of an empty filter always is.
+        creation::replicate_with(self.ctx, self.key, spec, &self.key_and_new_items(&added)[1..]);
         key.changed(self.event);
         Ok(added)
     }
 
-    /// The items that changed the filter.
-    fn new_items(self, added: &Added) -> Vec<Arg<'a>> {
-        let items = self.items.iter().zip(&added.new);
-        items.filter(|(_, new)| **new).map(|(item, _)| *item).collect()
+    /// The key, and the items that changed the filter.
+    fn key_and_new_items(self, added: &Added) -> Vec<Arg<'a>> {
+        let mut kept = vec![self.key; 1 + added.new.len()];
+        let mut count = 1;
+        for (&item, &new) in self.items.iter().zip(&added.new) {
+            // No branch: which items are new cannot be predicted.
+            kept[count] = item;
+            count += usize::from(new);
+        }
+        kept.truncate(count);
+        kept
     }
 
     fn add_to(self, filter: &mut Filter) -> Result<Added, CommandError> {
@@ -175,8 +190,7 @@ impl<'a> Adding<'a> {
         if self.plain && all_new {
             self.ctx.replicate_verbatim();
         } else {
-            let arguments = [&[self.key], &self.new_items(added)[..]].concat();
-            self.ctx.replicate(c"BF.MADD", &arguments);
+            self.ctx.replicate(c"BF.MADD", &self.key_and_new_items(added));
         }
     }
 }

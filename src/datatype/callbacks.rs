@@ -7,8 +7,8 @@ use redis_module::raw;
 
 use super::io::{Digest, Rdb};
 use crate::bloom::codec::{self, chunks};
-use crate::bloom::{Filter, UNLIMITED};
-use crate::server::{Arg, call, guarded};
+use crate::bloom::{Demand, Filter};
+use crate::server::{Arg, Ctx, OwnedCtx, call, guarded};
 use crate::stats::{self, Counted};
 use crate::{alloc, log, options};
 
@@ -16,17 +16,24 @@ use crate::{alloc, log, options};
 /// pair of pointers to the type and the value.
 const SERVER_HEADERS: usize = 2 * 16;
 
+/// A client's RESTORE or COPY has the limits of a client; no limit may keep a server from starting, or make it
+/// differ from its primary.
+fn client_allows(ctx: Ctx<'_>, key: Option<Arg<'_>>, demand: Demand) -> Result<(), u64> {
+    if ctx.loads_or_follows() {
+        return Ok(());
+    }
+    options::allows(ctx, key.map_or(b"", Arg::bytes), demand)
+}
+
 /// Loads a filter; null tells the server that the payload is bad.
 pub unsafe extern "C" fn rdb_load(stream: *mut raw::RedisModuleIO, encoding_version: c_int) -> *mut c_void {
     // SAFETY: the server calls this with a stream that lives until it returns.
     let mut stream = unsafe { Rdb::of_callback(stream) };
     let (ctx, key) = (stream.context(), stream.key());
     let loaded = guarded("loading a filter", || {
-        // A client's RESTORE has the limits of a client; no limit may keep a server from starting, or make
-        // it differ from its primary.
         codec::load(&mut stream, encoding_version, &|demand| match ctx {
-            Some(ctx) if !ctx.loads_or_follows() => options::allows(ctx, key.map_or(b"", Arg::bytes), demand),
-            _ => Ok(()),
+            Some(ctx) => client_allows(ctx, key, demand),
+            None => Ok(()),
         })
     });
     match loaded {
@@ -81,7 +88,7 @@ pub unsafe extern "C" fn aof_rewrite(
     });
 }
 
-/// Copies a filter; null tells the server that there is no memory for it.
+/// Copies a filter; null tells the server that there is no memory for it, or that it may have none.
 pub unsafe extern "C" fn copy(
     _from: *mut raw::RedisModuleString,
     to: *mut raw::RedisModuleString,
@@ -89,11 +96,14 @@ pub unsafe extern "C" fn copy(
 ) -> *mut c_void {
     // SAFETY: the server calls this with a value of this type, which nothing changes meanwhile.
     let filter = unsafe { &*value.cast::<Filter>() };
-    match guarded("copying a filter", || chunks::copy(filter, UNLIMITED)) {
+    // SAFETY: the server lends the name of the new key for the time of this call.
+    let key = unsafe { Arg::of_callback(to) };
+    match guarded("copying a filter", || {
+        let server = OwnedCtx::of_server();
+        chunks::copy(filter, &|demand| client_allows(server.ctx(), key, demand))
+    }) {
         Some(Ok(copy)) => Box::into_raw(Counted::new(copy)).cast(),
         Some(Err(error)) => {
-            // SAFETY: the server lends the name of the new key for the time of this call.
-            let key = unsafe { Arg::of_callback(to) };
             log::COPY.warn(None, key.map_or(b"", Arg::bytes), || {
                 format!("a Bloom filter was not copied: {error}")
             });

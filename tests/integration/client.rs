@@ -263,6 +263,18 @@ impl Client {
         self.call(&words(line))
     }
 
+    /// Runs many commands, some hundred of them in one go.
+    pub fn pipeline(&mut self, lines: impl IntoIterator<Item = String>) -> Vec<Reply> {
+        let lines: Vec<_> = lines.into_iter().collect();
+        let mut replies = Vec::with_capacity(lines.len());
+        for some in lines.chunks(500) {
+            let bytes: Vec<_> = some.iter().flat_map(|line| wire(&words(line))).collect();
+            self.send_bytes(&bytes).unwrap();
+            replies.extend(some.iter().map(|_| self.receive().unwrap()));
+        }
+        replies
+    }
+
     /// Runs a command over many items: `head`, then the items.
     pub fn over<A: AsRef<[u8]>>(&mut self, head: &str, items: &[A]) -> Reply {
         let head = words(head);

@@ -367,34 +367,33 @@ fn refusals_are_told_with_their_limit() {
             ("BF.RESERVE key 0.01 1000000000", error(MEMORY)),
         ]);
         let large = size(&mut client, "0.01 1000000000");
-        let advice = "the option bf-max-filter-bytes sets another limit";
         assert_eq!(
             lines(&server, "key 'key'"),
             [format!(
-                "key 'key': a Bloom filter of {large} bytes was refused: maxmemory is 104857600; {advice}"
+                "key 'key': a Bloom filter of {large} bytes was refused: maxmemory is 104857600"
             )]
         );
-        client.answers(&[
-            ("CONFIG SET maxmemory-policy noeviction", ok()),
-            ("BF.RESERVE left 0.01 1000000000", error(MEMORY)),
-        ]);
-        let told = lines(&server, "key 'left'");
-        let start = format!("key 'left': a Bloom filter of {large} bytes was refused: ");
-        assert!(told.len() == 1 && told[0].starts_with(&start), "{told:?}");
-        assert!(
-            told[0].contains(" of them are new, and maxmemory leaves ") && told[0].ends_with(advice),
-            "{told:?}"
-        );
-        client.answers(&[
-            ("CONFIG SET maxmemory 0", ok()),
-            ("BF.RESERVE machine 1e-30 1099511627776", error(MEMORY)),
-        ]);
-        let told = lines(&server, "key 'machine'");
-        assert!(
-            told.len() == 1
-                && told[0].contains(" was refused: the machine has ")
-                && told[0].ends_with(advice),
-            "{told:?}"
+        let refused = |client: &mut Client, key: &str, words: &str, end: &str| {
+            client.answers(&[(&format!("BF.RESERVE {key} {words}"), error(MEMORY))]);
+            let told = lines(&server, &format!("key '{key}'"));
+            let start = format!(
+                "key '{key}': a Bloom filter of {} bytes was refused: ",
+                size(client, words)
+            );
+            assert!(told.len() == 1 && told[0].starts_with(&start), "{told:?}");
+            assert!(
+                told[0].contains(" of them are new, and ") && told[0].ends_with(end),
+                "{told:?}"
+            );
+        };
+        client.answers(&[("CONFIG SET maxmemory-policy noeviction", ok())]);
+        refused(&mut client, "left", "0.01 1000000000", " are left of maxmemory");
+        client.answers(&[("CONFIG SET maxmemory 0", ok())]);
+        refused(
+            &mut client,
+            "machine",
+            "1e-30 1099511627776",
+            " are left of the machine's memory",
         );
     }
     for _ in 0..30 {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::net::TcpStream;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
 use crate::aof;
@@ -128,12 +130,100 @@ impl Writer {
     }
 }
 
-/// Rewrites the append-only file and saves, again and again, until the server is gone.
-fn save_until_it_ends(client: &mut Client) {
-    let mut run = |line: &str| client.send(&[line]).and_then(|()| client.receive());
-    // A server refuses what it is busy with: that is no concern of this test.
-    while run("BGREWRITEAOF").and_then(|_| run("BGSAVE")).is_ok() {
-        thread::sleep(Duration::from_millis(2));
+/// What the server is doing besides when it is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Moment {
+    Idle,
+    Within(Task),
+    After(Task),
+}
+
+/// What a second process does, with the filters as they were when it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Task {
+    Save,
+    Rewrite,
+}
+
+/// The moments of ten rounds, whose order is left to chance.
+const MOMENTS: [Moment; 10] = [
+    Moment::Idle,
+    Moment::Within(Task::Save),
+    Moment::Within(Task::Save),
+    Moment::Within(Task::Save),
+    Moment::Within(Task::Rewrite),
+    Moment::Within(Task::Rewrite),
+    Moment::Within(Task::Rewrite),
+    Moment::After(Task::Save),
+    Moment::After(Task::Rewrite),
+    Moment::After(Task::Rewrite),
+];
+
+/// Milliseconds that a task takes at least when it is not to be done before the kill.
+const SLOW: u64 = 400;
+
+impl Task {
+    fn start(self, client: &mut Client) {
+        let (line, answer) = match self {
+            Self::Save => ("BGSAVE", "Background saving started"),
+            Self::Rewrite => ("BGREWRITEAOF", "Background append only file rewriting started"),
+        };
+        client.answers(&[(line, Reply::Simple(answer.into()))]);
+    }
+
+    fn is_running(self, client: &mut Client) -> bool {
+        let name = match self {
+            Self::Save => "rdb_bgsave_in_progress",
+            Self::Rewrite => "aof_rewrite_in_progress",
+        };
+        client.stat("persistence", name) == "1"
+    }
+
+    /// Whether this process of the server has done it, and well.
+    fn is_done(self, client: &mut Client) -> bool {
+        let (status, seconds) = match self {
+            Self::Save => ("rdb_last_bgsave_status", "rdb_last_bgsave_time_sec"),
+            Self::Rewrite => ("aof_last_bgrewrite_status", "aof_last_rewrite_time_sec"),
+        };
+        !self.is_running(client)
+            && client.stat("persistence", status) == "ok"
+            && client.stat("persistence", seconds) != "-1"
+    }
+}
+
+impl Moment {
+    /// Brings the server there, and tells where it is then: on a busy machine a task may be done too early.
+    fn reach(self, client: &mut Client, random: &mut StdRng) -> Self {
+        match self {
+            Self::Idle => self,
+            Self::Within(task) => {
+                // The server can be told to take its time over each key.
+                let keys = client.run("DBSIZE").int().unsigned_abs();
+                let delay = SLOW * 1000 / keys + 1;
+                client.answers(&[(&format!("CONFIG SET rdb-key-save-delay {delay}"), ok())]);
+                task.start(client);
+                thread::sleep(Duration::from_millis(random.random_range(0..SLOW / 4)));
+                if task.is_running(client) {
+                    self
+                } else {
+                    Self::After(task)
+                }
+            }
+            Self::After(task) => {
+                task.start(client);
+                until("it is written", || task.is_done(client));
+                self
+            }
+        }
+    }
+}
+
+/// Connections of other threads. They end with this value, so that no thread waits for an answer any more.
+struct Lines(Vec<TcpStream>);
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        self.0.iter().for_each(end);
     }
 }
 
@@ -148,37 +238,52 @@ fn nothing_answered_is_lost_when_the_process_is_killed() {
     for writer in &writers {
         writer.reserve(&mut server.client());
     }
+    let mut moments = Vec::new();
+    let mut observed = BTreeMap::<_, usize>::new();
     for round in 0..sample(ROUNDS) {
-        let preamble = if round % 2 == 0 { "yes" } else { "no" };
+        let wanted = moments.pop().unwrap_or_else(|| {
+            moments = MOMENTS.to_vec();
+            moments.shuffle(&mut random);
+            moments.remove(0)
+        });
+        let preamble = if random.random() { "yes" } else { "no" };
         let setting = format!("CONFIG SET aof-use-rdb-preamble {preamble}");
         server.client().answers(&[(&setting, ok())]);
         let progress = AtomicUsize::new(0);
         let (least, pause) = (random.random_range(1..50), random.random_range(0..40));
-        thread::scope(|scope| {
-            let mut lines = Vec::new();
+        let moment = thread::scope(|scope| {
+            // A process that was saving has inherited the connections, and keeps them open for some time.
+            let mut lines = Lines(Vec::new());
             for writer in &mut writers {
                 let (mut client, progress) = (server.client(), &progress);
-                lines.push(client.line());
+                lines.0.push(client.line());
                 scope.spawn(move || writer.add_until_it_ends(&mut client, progress));
             }
-            let mut client = server.client();
-            lines.push(client.line());
-            scope.spawn(move || save_until_it_ends(&mut client));
             until("something is answered", || {
                 progress.load(Ordering::Relaxed) >= least
             });
             thread::sleep(Duration::from_millis(pause));
+            let moment = wanted.reach(&mut server.client(), &mut random);
             server.kill9();
-            // A process that was saving has inherited the connections, and keeps them open for some time.
-            lines.iter().for_each(end);
+            moment
         });
+        *observed.entry(moment).or_default() += 1;
         server.revive();
         for writer in &writers {
             writer.check(
                 &mut server.client(),
-                &format!("after round {round}, preamble {preamble}"),
+                &format!("after round {round}, killed {moment:?}, preamble {preamble}"),
             );
         }
+    }
+    eprintln!("killed: {observed:?}");
+    for (moment, least) in [
+        (Moment::Within(Task::Save), 3),
+        (Moment::Within(Task::Rewrite), 3),
+        (Moment::After(Task::Rewrite), 3),
+    ] {
+        let times = observed.get(&moment).copied().unwrap_or_default();
+        assert!(times >= least, "killed {moment:?} {times} times only");
     }
 }
 

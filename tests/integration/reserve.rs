@@ -301,9 +301,7 @@ fn maxmemory_is_a_limit_too() {
 #[test]
 #[serial(memory)]
 fn what_the_machine_lacks_does_not_end_the_server() {
-    let server = Server::with()
-        .module_args("bf-max-filter-bytes 9223372036854775807")
-        .start();
+    let server = Server::with().config("maxmemory", i64::MAX).start();
     let mut client = server.client();
     for line in [
         "BF.RESERVE key 0.01 1099511627776",

@@ -62,14 +62,12 @@ static VERSION: LazyLock<Version> = LazyLock::new(|| {
     }
 });
 
+/// Builds it as the tests are built: with the same checks, or as it is shipped.
 fn build() -> PathBuf {
+    let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
     let output = Command::new(env!("CARGO"))
-        .args([
-            "build",
-            "--release",
-            "--lib",
-            "--message-format=json-render-diagnostics",
-        ])
+        .args(["build", "--profile", profile, "--lib"])
+        .arg("--message-format=json-render-diagnostics")
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .stderr(Stdio::inherit())
         .output()

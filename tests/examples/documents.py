@@ -1,0 +1,54 @@
+"""What the documentation shows, taken out of its pages."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parent.parent.parent
+PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]
+PROMPT = "127.0.0.1:6379> "
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page."""
+
+    page: Path
+    language: str
+    text: str
+
+    @property
+    def name(self):
+        """The page and the block's first line."""
+        return f"{self.page.relative_to(PROJECT)}: {self.text.splitlines()[0].split(' #')[0].strip()}"
+
+    @property
+    def is_session(self):
+        return PROMPT in self.text
+
+
+def blocks(page):
+    """The fenced blocks of a page, in their order."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    return [Block(page, language, text) for language, text in found]
+
+
+def promised_output(program):
+    """What the comments `prints: …` of a program say that it prints."""
+    return "".join(line + "\n" for line in re.findall(r"(?:#|//) prints: (.*)", program))
+
+
+def errors(page):
+    """The rows of the tables of errors of a page: the text, and the example or nothing."""
+    head = r"^\| error \| when \| example \|\n\|[-|]+\n"
+    rows = []
+    for table in re.findall(head + r"((?:\|.*\n?)+)", page.read_text(), re.MULTILINE):
+        for row in table.splitlines():
+            text, _when, example = (cell.strip() for cell in row.strip("|").split(" |"))
+            rows.append((text.strip("`"), example.strip("`")))
+    return rows
+
+
+def facts(page):
+    """The first table of a command's page: names and values."""
+    return dict(re.findall(r"^\| ([a-zA-Z ]+) \| (.*) \|$", page.read_text(), re.MULTILINE))

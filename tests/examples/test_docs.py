@@ -1,0 +1,163 @@
+"""What the documentation shows is what happens: every session, program and command in README.md and docs.
+
+Sessions of redis-cli are typed into it, a page's sessions one after the other into the same server, which is
+empty at first; `...` in a reply stands for any text in a line, and `…` for any lines. Programs in Python are
+run, and print what their comments `prints:` say. Of commands of the shell, those for make name a target. Whatever
+else stands in a block is listed here, with the reason why it is not run.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+import redis
+from documents import PAGES, PROJECT, PROMPT, blocks, errors, facts, promised_output
+from test_migrate import PATIENCE, Server
+
+SESSION = "no client of this language here; `make test-clients` runs it"
+MIGRATION = "tests/examples/test_migrate.py runs such commands"
+SHARDED = "needs a cluster; tests/examples/test_sharded.py runs such commands"
+# Blocks that are not run, by their pages and first lines, with the reason.
+NOT_RUN = {
+    "README.md: redis-server --loadmodule ./libbloom.so": "takes port 6379; every test loads the module so",
+    "README.md: import { createClient } from \"redis\";": SESSION,
+    "README.md: import redis.clients.jedis.JedisPooled;": SESSION,
+    "README.md: package main": SESSION,
+    "docs/migration.md: zcat urls.gz | .build/venv/bin/python examples/migrate.py load "
+    "redis://localhost urls:new --error 0.01 --capacity 40000 --layout blocked": MIGRATION,
+    "docs/migration.md: cp redis-old/dump.rdb data/dump.rdb": MIGRATION,
+    "docs/migration.md: make build": MIGRATION,
+    "docs/migration.md: psql --no-psqlrc -Atc 'SELECT url FROM pages' mydb |": "needs a database; " + MIGRATION,
+    "docs/sharding.md: redis-py                                      cluster": "a picture",
+    "docs/sharding.md: $ sharded.py --url redis://127.0.0.1:7000 plan seen --items 1e11 --error 0.001 "
+    "--shards 4096": SHARDED,
+}
+# Errors without an example.
+NOT_SHOWN = {
+    "ERR Insufficient memory to create filter": "depends on the configuration or on the machine",
+    "ERR Insufficient memory to grow filter": "depends on the configuration or on the machine",
+}
+COMMANDS = [page for page in PAGES if page.match("docs/commands/bf.*.md")]
+
+
+def cli():
+    """The client that sessions are shown with, Redis' or Valkey's."""
+    return shutil.which("redis-cli") or shutil.which("valkey-cli")
+
+
+def type_in(server, commands, *options):
+    """What the client prints when these commands are typed in."""
+    words = [cli(), "-p", str(server.port), "--no-raw", *options]
+    text = "".join(command + "\n" for command in commands)
+    done = subprocess.run(words, input=text, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    return done.stdout
+
+
+class SeededServer(Server):
+    """One whose filters have the same false positives in every run: a filter for two items has them soon."""
+
+    ARGUMENTS = ("bf-seed", "42")
+
+
+class SessionTest(unittest.TestCase):
+    maxDiff = None
+
+    def start(self):
+        server = SeededServer()
+        server.__enter__()
+        self.addCleanup(server.__exit__)
+        with server.client() as client:
+            self.is_old = client.info("server")["redis_version"].startswith("6.")
+        return server
+
+    def test_sessions_and_errors(self):
+        if cli() is None:
+            self.skipTest("there is no redis-cli")
+        for page in PAGES:
+            sessions = [block for block in blocks(page) if block.is_session]
+            if not sessions and not errors(page):
+                continue
+            server = self.start()
+            for session in sessions:
+                with self.subTest(session.name):
+                    self.check_session(server, session.text.splitlines())
+            for text, example in errors(page):
+                with self.subTest(page=page.name, error=text):
+                    if example:
+                        self.assertEqual(type_in(server, [example]).strip(), f"(error) {text}")
+                    else:
+                        self.assertIn(text, NOT_SHOWN)
+
+    def check_session(self, server, lines):
+        options = []
+        if lines[0].startswith("$ redis-cli"):
+            options = lines.pop(0).split()[2:]
+        if "-3" in options and self.is_old:
+            return  # Modules have no RESP3 on Redis 6.2.
+        commands = [line.removeprefix(PROMPT) for line in lines if line.startswith(PROMPT)]
+        shown = "\n".join(line for line in lines if not line.startswith(PROMPT))
+        printed = "\n".join(line for line in type_in(server, commands, *options).splitlines() if line)
+        pattern = re.escape(shown).replace(r"\.\.\.", ".*").replace("…", r"(?s:.*)")
+        if not re.fullmatch(pattern, printed):
+            self.assertEqual(printed, shown)
+
+    def test_programs(self):
+        for block in (block for page in PAGES for block in blocks(page) if block.language == "python"):
+            with self.subTest(block.name):
+                self.assertIn("redis.Redis()", block.text)
+                server = self.start()
+                if self.is_old:
+                    self.skipTest("here modules answer clients of RESP3 with 1 and 0, and programs print booleans")
+                program = block.text.replace("redis.Redis()", f"redis.Redis(port={server.port})")
+                words = [sys.executable, "-c", program]
+                done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
+                self.assertEqual(done.stderr, "")
+                self.assertEqual(done.stdout, promised_output(block.text))
+
+    def test_flags_and_categories(self):
+        with redis.Redis(port=self.start().port, protocol=2) as client:
+            client.response_callbacks.clear()
+            for page in COMMANDS:
+                [info] = client.execute_command("COMMAND", "INFO", page.stem)
+                flags, categories = ({word.decode() for word in info[index]} for index in (2, 6))
+                shown = {name: set(words.strip("`").split()) for name, words in facts(page).items()}
+                with self.subTest(page.name):
+                    self.assertEqual(shown["flags"], flags - {"module"})
+                    if categories:
+                        self.assertEqual(shown["ACL categories"], categories)
+
+
+class ListTest(unittest.TestCase):
+    def test_whatever_is_not_run_has_a_reason(self):
+        left = set()
+        for block in (block for page in PAGES for block in blocks(page)):
+            is_syntax = block.language == "text" and block.page in COMMANDS
+            is_make = all(line.startswith("make ") for line in block.text.splitlines())
+            if not (block.is_session or block.language == "python" or is_syntax or is_make):
+                left.add(block.name)
+        self.assertEqual(left, set(NOT_RUN))
+
+    def test_what_make_is_told_to_make_is_there(self):
+        targets = set(re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
+        for page in [*PAGES, *PROJECT.glob("*.md"), *PROJECT.glob("examples/*.md")]:
+            named = re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.MULTILINE)
+            self.assertLessEqual(set(named), targets, page.name)
+
+    def test_linked_files_are_there(self):
+        for page in [*PAGES, *PROJECT.glob("*.md"), *PROJECT.glob("examples/*.md")]:
+            for link in re.findall(r"\]\(((?!https?:)[^)#]+)", page.read_text()):
+                self.assertTrue((page.parent / link).exists(), f"{page.name}: {link}")
+
+    def test_every_command_has_a_page_that_is_linked(self):
+        sources = (PROJECT / "src/commands").glob("*.rs")
+        names = [re.search(r'NAME: &\'static CStr = c"(.*)"', source.read_text()) for source in sources]
+        commands = {found[1] for found in names if found}
+        self.assertEqual({page.stem for page in COMMANDS}, commands)
+        index = (PROJECT / "docs/commands/README.md").read_text()
+        self.assertEqual(set(re.findall(r"^\| \[[A-Z.]+\]\((.*)\.md\)", index, re.MULTILINE)), commands)
+
+
+if __name__ == "__main__":
+    unittest.main()
