@@ -8,6 +8,7 @@ use redis_module::raw;
 use crate::bloom::Filter;
 use crate::datatype;
 use crate::server::{Arg, Ctx, call};
+use crate::stats::Counted;
 
 /// The key holds a value of another type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub struct Key<'a> {
     name: Arg<'a>,
     /// Null for a missing key that was opened for reading.
     key: *mut raw::RedisModuleKey,
-    filter: Option<NonNull<Filter>>,
+    filter: Option<NonNull<Counted>>,
 }
 
 /// Opens `name` for reading.
@@ -71,7 +72,7 @@ impl Key<'_> {
     pub fn filter(&self) -> Option<&Filter> {
         // SAFETY: the value of a key of our type is a filter that only this module changes, and nothing
         // else runs while the key is open.
-        self.filter.map(|filter| unsafe { filter.as_ref() })
+        self.filter.map(|filter| unsafe { &**filter.as_ref() })
     }
 }
 
@@ -93,11 +94,11 @@ impl KeyMut<'_> {
     #[inline]
     pub fn filter(&mut self) -> Option<&mut Filter> {
         // SAFETY: as for reading; the borrow of the open key is unique.
-        self.0.filter.map(|mut filter| unsafe { filter.as_mut() })
+        self.0.filter.map(|mut filter| unsafe { &mut **filter.as_mut() })
     }
 
     /// Puts `filter` into the key.
-    pub fn set(&mut self, filter: Box<Filter>) {
+    pub fn set(&mut self, filter: Box<Counted>) {
         let filter = NonNull::from(Box::leak(filter));
         // SAFETY (of the call): the key is open for writing, and the type's `free` takes such a pointer.
         call!(RedisModule_ModuleTypeSetValue(

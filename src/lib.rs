@@ -7,6 +7,8 @@
 //! | [`datatype`] | the type `MBbloom--` and its callbacks |
 //! | [`keyspace`] | keys opened with their type checked |
 //! | [`config`], [`options`] | the module's options: their values, and their place in the server |
+//! | [`stats`] | the module's figures in INFO |
+//! | [`log`] | lines for the operator, a few a minute |
 //! | [`server`] | the server's calls, one safe function each |
 //! | [`alloc`] | the allocator |
 //! | `module` | what happens while the server loads the module |
@@ -20,7 +22,9 @@ pub mod commands;
 pub mod config;
 pub mod datatype;
 pub mod keyspace;
+pub mod log;
 pub mod options;
 pub mod server;
+pub mod stats;
 
 mod module;

@@ -6,7 +6,7 @@ use redis_module::raw;
 
 use crate::alloc::ModuleAllocator;
 use crate::server::{Arg, Ctx, guarded, warn};
-use crate::{alloc, commands, datatype, options};
+use crate::{alloc, commands, datatype, options, stats};
 
 /// The name that tools look for.
 const NAME: &CStr = c"bf";
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     status as c_int
 }
 
-/// Takes the load arguments, then registers the data type, options and commands.
+/// Takes the load arguments, then registers the data type, commands, figures and options.
 ///
 /// # Errors
 /// A line for the log.
@@ -92,5 +92,6 @@ fn load(ctx: Ctx<'_>, arguments: &[Arg<'_>]) -> Result<(), String> {
     options::load_arguments(arguments)?;
     datatype::register(ctx)?;
     commands::register(ctx)?;
+    stats::register(ctx)?;
     options::register(ctx)
 }

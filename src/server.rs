@@ -50,6 +50,17 @@ pub struct Arg<'a> {
 pub struct OwnedString(NonNull<raw::RedisModuleString>);
 
 impl<'a> Arg<'a> {
+    /// A string that the server lends; `None` for a null pointer.
+    ///
+    /// # Safety
+    /// `raw` is null, or a string that lives for all of `'a`.
+    pub unsafe fn of_callback(raw: *const raw::RedisModuleString) -> Option<Self> {
+        NonNull::new(raw.cast_mut()).map(|raw| Self {
+            raw,
+            owner: PhantomData,
+        })
+    }
+
     /// The arguments of a command.
     ///
     /// # Safety
@@ -172,11 +183,6 @@ impl<'a> Ctx<'a> {
         self.raw.as_ptr()
     }
 
-    /// Writes a warning to the server's log.
-    pub fn warn(self, line: &str) {
-        warn(Some(self), line);
-    }
-
     /// Flags of the context and its client (`REDISMODULE_CTX_FLAGS_*`).
     fn has_flag(self, flags: u32) -> bool {
         // SAFETY (of the call): the context is alive.
@@ -287,7 +293,7 @@ impl<'a> Ctx<'a> {
         call!(RedisModule_SetModuleOptions(self.raw(), options.cast_signed()));
     }
 
-    /// Registers a command whose first argument is its only key.
+    /// Registers a command whose first argument is its only key, or that has none.
     pub fn create_command(
         self,
         name: &CStr,
@@ -297,16 +303,18 @@ impl<'a> Ctx<'a> {
             c_int,
         ) -> c_int,
         flags: &CStr,
+        has_key: bool,
     ) -> bool {
+        let (first, last, step) = if has_key { (1, 1, 1) } else { (0, 0, 0) };
         // SAFETY (of the call): the context is that of the module's loading; the server copies the texts.
         let status = call!(RedisModule_CreateCommand(
             self.raw(),
             name.as_ptr(),
             Some(function),
             flags.as_ptr(),
-            1,
-            1,
-            1
+            first,
+            last,
+            step
         ));
         status == raw::REDISMODULE_OK as c_int
     }
@@ -334,50 +342,29 @@ impl<'a> Ctx<'a> {
         // SAFETY: the command is null or alive; the server copies the text.
         !command.is_null() && unsafe { set(command, categories.as_ptr()) } == raw::REDISMODULE_OK as c_int
     }
-
-    /// Says that a command of this module only reads its key, the first argument: a registration alone says
-    /// that it may change it. Servers before 7.0 make no difference.
-    pub fn set_key_read_only(self, command: &CStr) -> bool {
-        // SAFETY: the table is filled once, before any callback of the module runs.
-        let Some(set) = (unsafe { raw::RedisModule_SetCommandInfo }) else {
-            return true;
-        };
-        // SAFETY (of the call): the context is that of the module's loading; the name is terminated.
-        let command = call!(RedisModule_GetCommand(self.raw(), command.as_ptr()));
-        if command.is_null() {
-            return false;
-        }
-        // SAFETY: plain C structures of numbers and pointers, for which all zeros mean "not given".
-        let mut key: raw::RedisModuleCommandKeySpec = unsafe { std::mem::zeroed() };
-        key.flags = u64::from(raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS);
-        key.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
-        key.bs.index.pos = 1;
-        key.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
-        key.fk.range.keystep = 1;
-        // SAFETY: as above; an entry of zeros ends the list.
-        let mut keys = [key, unsafe { std::mem::zeroed() }];
-        let version = raw::RedisModuleCommandInfoVersion {
-            version: 1,
-            sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
-            sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
-            sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
-        };
-        // SAFETY: as above.
-        let mut info: raw::RedisModuleCommandInfo = unsafe { std::mem::zeroed() };
-        info.version = &raw const version;
-        info.key_specs = keys.as_mut_ptr();
-        // SAFETY: the command is alive; the server copies what it is told.
-        unsafe { set(command, &raw const info) == raw::REDISMODULE_OK as c_int }
-    }
 }
 
 /// Writes a warning to the server's log, without or with a context.
 pub fn warn(ctx: Option<Ctx<'_>>, line: &str) {
+    log(ctx, c"warning", line);
+}
+
+/// Writes a line to the server's log that is no warning.
+pub fn note(ctx: Option<Ctx<'_>>, line: &str) {
+    log(ctx, c"notice", line);
+}
+
+fn log(ctx: Option<Ctx<'_>>, level: &CStr, line: &str) {
     let ctx = ctx.map_or(std::ptr::null_mut(), Ctx::raw);
     let line = CString::new(line.replace('\0', "\\0")).unwrap_or_default();
     let format: *const c_char = c"%s".as_ptr();
     // SAFETY (of the call): the format takes one terminated string; the context may be null.
-    call!(RedisModule_Log(ctx, c"warning".as_ptr(), format, line.as_ptr()));
+    call!(RedisModule_Log(ctx, level.as_ptr(), format, line.as_ptr()));
+}
+
+/// The time of the server's clock.
+pub fn milliseconds() -> i64 {
+    call!(RedisModule_Milliseconds())
 }
 
 /// Runs a callback's body. A panic must not cross into C: it is logged, and gives `None`.

@@ -82,6 +82,10 @@ impl Shape {
 }
 
 impl Plan<Layer> for Shape {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
     fn bytes(&self) -> u64 {
         self.geometry.bytes()
     }
@@ -474,14 +478,18 @@ impl Rules for Blocked {
         &self.secret
     }
 
-    fn next(&self, layers: &[Layer]) -> Result<Shape, Error> {
-        let full = layers.last().map_or(0, |layer| layer.capacity);
+    fn plan_of(layer: &Layer) -> Shape {
+        layer.shape()
+    }
+
+    fn next(&self, layers: impl ExactSizeIterator<Item = Shape>) -> Result<Shape, Error> {
+        let index = layers.len();
+        let (full, budget) = layers.fold((0, self.error_rate.value()), |(_, budget), layer| {
+            (layer.capacity, budget - layer.rate)
+        });
         let expansion = self.growth.expansion().ok_or(Error::Full { capacity: full })?;
         let capacity = full.saturating_mul(u64::from(expansion.factor()));
-        let budget = layers
-            .iter()
-            .fold(self.error_rate.value(), |budget, layer| budget - layer.rate);
-        Ok(self.nth(layers.len(), capacity, budget.max(0.0)))
+        Ok(self.nth(index, capacity, budget.max(0.0)))
     }
 }
 

@@ -45,15 +45,21 @@ pub trait Rules {
     /// The filter's hash function.
     fn hasher(&self) -> &Self::Hasher;
 
-    /// The layer after `layers`.
+    /// What a layer was made from.
+    fn plan_of(layer: &Self::Layer) -> Self::Plan;
+
+    /// The layer after those that were made from `layers`, oldest first.
     ///
     /// # Errors
     /// [`Error::Full`] when the filter may not grow.
-    fn next(&self, layers: &[Self::Layer]) -> Result<Self::Plan, Error>;
+    fn next(&self, layers: impl ExactSizeIterator<Item = Self::Plan>) -> Result<Self::Plan, Error>;
 }
 
 /// A layer that is still to be allocated.
-pub trait Plan<L> {
+pub trait Plan<L>: Copy {
+    /// Items that it is made for.
+    fn capacity(&self) -> u64;
+
     /// Bytes of its bit array.
     fn bytes(&self) -> u64;
 
@@ -104,7 +110,7 @@ impl<R: Rules> Chain<R> {
 
     /// Bytes of the filter that the chain is: its structs and its bit arrays.
     pub fn bytes(&self) -> u64 {
-        bytes(&self.layers)
+        bytes::<R::Layer>(self.layers.iter().map(Layer::bytes))
     }
 
     /// See [`Filter::each_allocation`](super::Filter::each_allocation).
@@ -176,13 +182,13 @@ impl<R: Rules> Chain<R> {
 /// Appends the next layer. On an error the layers are as they were.
 #[cold]
 fn grow<R: Rules>(layers: &mut Vec<R::Layer>, rules: &R, allowance: Allowance<'_>) -> Result<(), Error> {
-    let plan = rules.next(layers)?;
+    let plan = rules.next(layers.iter().map(R::plan_of))?;
     append(layers, plan, allowance)
 }
 
 fn append<L: Layer>(layers: &mut Vec<L>, plan: impl Plan<L>, allowance: Allowance<'_>) -> Result<(), Error> {
     let new = plan.bytes().saturating_add(size_of::<L>() as u64);
-    let total = bytes(layers).saturating_add(new);
+    let total = bytes::<L>(layers.iter().map(Layer::bytes)).saturating_add(new);
     allowance(Demand { new, total }).map_err(|limit| Error::OverLimit { bytes: total, limit })?;
     let layer = plan.make()?;
     reserve_one(layers)?;
@@ -205,12 +211,24 @@ pub(super) fn reserve_one<L>(layers: &mut Vec<L>) -> Result<(), Error> {
     })
 }
 
-/// Bytes of a filter with these layers. Of a list of more than [`EXACT_LAYERS`] layers the room to spare,
+/// Bytes of a filter whose layers have bit arrays of these sizes. Of a list of more than [`EXACT_LAYERS`] layers the room to spare,
 /// an eighth at most, is not counted: a filter is as large as the same one on a replica, whose list may
 /// have grown in other steps.
-fn bytes<L: Layer>(layers: &[L]) -> u64 {
-    let structs = (size_of::<Filter>() + size_of_val(layers)) as u64;
+pub(super) fn bytes<L: Layer>(arrays: impl ExactSizeIterator<Item = u64>) -> u64 {
+    let structs = (size_of::<Filter>() + arrays.len() * size_of::<L>()) as u64;
+    arrays.fold(structs, u64::saturating_add)
+}
+
+/// The layers that a filter has once it counts `items`, or the first `most` of them, or all that it can have.
+/// Nothing is allocated for them.
+pub(super) fn planned<R: Rules>(rules: &R, first: R::Plan, items: u64, most: usize) -> Vec<R::Plan> {
+    let (mut layers, mut capacity) = (vec![first], first.capacity());
+    while capacity < items
+        && layers.len() < most
+        && let Ok(next) = rules.next(layers.iter().copied())
+    {
+        capacity = capacity.saturating_add(next.capacity());
+        layers.push(next);
+    }
     layers
-        .iter()
-        .fold(structs, |bytes, layer| bytes.saturating_add(layer.bytes()))
 }

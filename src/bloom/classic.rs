@@ -238,6 +238,10 @@ fn bytes_of_words(bits: u64) -> u64 {
 }
 
 impl Plan<Layer> for Shape {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
     fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -478,8 +482,12 @@ impl Rules for Classic {
         &self.options
     }
 
-    fn next(&self, layers: &[Layer]) -> Result<Shape, Error> {
-        let newest = layers.last().ok_or(Error::Full { capacity: 0 })?.shape;
+    fn plan_of(layer: &Layer) -> Shape {
+        layer.shape
+    }
+
+    fn next(&self, layers: impl ExactSizeIterator<Item = Shape>) -> Result<Shape, Error> {
+        let newest = layers.last().ok_or(Error::Full { capacity: 0 })?;
         let capacity = newest.capacity.saturating_mul(u64::from(self.expansion));
         let error_rate = newest.error_rate * TIGHTENING;
         // An expansion of 0 comes from storage only; a rate of 0, after some thousand layers.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::batch::Layer as _;
 use super::blocked::{self, Blocked};
-use super::chain::{Allowance, Chain};
+use super::chain::{self, Allowance, Chain};
 use super::classic::{self, Classic};
 use super::error::Error;
 use super::memory::{Allocation, Mover};
@@ -144,14 +144,13 @@ impl Filter {
     /// Bytes of the filter: its structs and its bit arrays, without what other filters share. For a classic
     /// filter, what RedisBloom would say.
     pub fn bytes(&self) -> u64 {
-        match self {
-            Self::Blocked(chain) => chain.bytes(),
-            Self::Classic(chain) => chain.layers().iter().fold(CLASSIC_BYTES, |bytes, layer| {
-                bytes
-                    .saturating_add(CLASSIC_LAYER_BYTES)
-                    .saturating_add(layer.bytes())
-            }),
-        }
+        self.bytes_with(self.layers())
+    }
+
+    /// The same of the filter as it was when it had only its first `layers` layers.
+    pub fn bytes_with(&self, layers: usize) -> u64 {
+        let layers = self.layer_stats().take(layers);
+        bytes(self.layout(), layers.map(|layer| layer.bytes()))
     }
 
     /// Bytes that the filter keeps alive and no other filter uses, besides its own blocks.
@@ -205,10 +204,7 @@ impl Filter {
     /// The false positive rate that the filter has now, from its layers' rates. This takes some
     /// microseconds a layer.
     pub fn estimated_error_rate(&self) -> f64 {
-        // What one layer lets through the next one adds to: exact for rates far below rounding of 1.
-        self.layer_stats().fold(0.0, |rate, layer| {
-            rate + layer.estimated_error_rate() * (1.0 - rate)
-        })
+        compound(self.layer_stats().map(|layer| layer.estimated_error_rate()))
     }
 
     /// Number of layers.
@@ -220,7 +216,7 @@ impl Filter {
     }
 
     /// The figures of each layer, oldest first.
-    pub fn layer_stats(&self) -> impl Iterator<Item = LayerStats> {
+    pub fn layer_stats(&self) -> impl ExactSizeIterator<Item = LayerStats> {
         (0..self.layers()).map(|index| match self {
             Self::Blocked(chain) => {
                 let layer = &chain.layers()[index];
@@ -295,21 +291,73 @@ impl Filter {
     }
 }
 
-impl LayerStats {
+/// Bytes of a filter of that layout whose layers have bit arrays of these sizes: see [`Filter::bytes`].
+pub(super) fn bytes(layout: Layout, arrays: impl ExactSizeIterator<Item = u64>) -> u64 {
+    match layout {
+        Layout::Blocked { .. } => chain::bytes::<blocked::Layer>(arrays),
+        Layout::Classic => arrays.fold(CLASSIC_BYTES, |bytes, array| {
+            bytes.saturating_add(CLASSIC_LAYER_BYTES).saturating_add(array)
+        }),
+    }
+}
+
+/// The rate of layers that have these rates: what one layer lets through the next one adds to. It is exact for
+/// rates far below rounding of 1.
+pub(super) fn compound(rates: impl Iterator<Item = f64>) -> f64 {
+    rates.fold(0.0, |all, rate| all + rate * (1.0 - all))
+}
+
+impl LayerShape {
     /// Items that the layer is made for.
     pub fn capacity(&self) -> u64 {
-        match self.shape {
-            LayerShape::Blocked(shape) => shape.capacity,
-            LayerShape::Classic { shape, .. } => shape.capacity,
+        match self {
+            Self::Blocked(shape) => shape.capacity,
+            Self::Classic { shape, .. } => shape.capacity,
         }
     }
 
     /// Bytes of its bit array.
     pub fn bytes(&self) -> u64 {
-        match self.shape {
-            LayerShape::Blocked(shape) => shape.geometry.bytes(),
-            LayerShape::Classic { shape, .. } => shape.bytes,
+        match self {
+            Self::Blocked(shape) => shape.geometry.bytes(),
+            Self::Classic { shape, .. } => shape.bytes,
         }
+    }
+
+    /// The rate that the layer is made for.
+    pub fn error_rate(&self) -> f64 {
+        match self {
+            Self::Blocked(shape) => shape.rate,
+            Self::Classic { shape, .. } => shape.error_rate,
+        }
+    }
+
+    /// Lines of an item; the classic layout has none.
+    pub fn lines(&self) -> Option<u64> {
+        match self {
+            Self::Blocked(shape) => Some(shape.geometry.lines_per_item.into()),
+            Self::Classic { .. } => None,
+        }
+    }
+
+    /// Bits that an item sets: in each of its lines, or in the whole layer.
+    pub fn probes(&self) -> u64 {
+        match self {
+            Self::Blocked(shape) => shape.geometry.probes.into(),
+            Self::Classic { shape, .. } => shape.hashes.into(),
+        }
+    }
+}
+
+impl LayerStats {
+    /// Items that the layer is made for.
+    pub fn capacity(&self) -> u64 {
+        self.shape.capacity()
+    }
+
+    /// Bytes of its bit array.
+    pub fn bytes(&self) -> u64 {
+        self.shape.bytes()
     }
 
     /// Bits of its bit array.
@@ -322,10 +370,7 @@ impl LayerStats {
 
     /// The rate that the layer is made for.
     pub fn error_rate(&self) -> f64 {
-        match self.shape {
-            LayerShape::Blocked(shape) => shape.rate,
-            LayerShape::Classic { shape, .. } => shape.error_rate,
-        }
+        self.shape.error_rate()
     }
 
     /// The rate that the layer has with what it holds now.

@@ -24,6 +24,7 @@ pub mod memory;
 pub mod modulus;
 pub mod murmur;
 pub mod params;
+pub mod plan;
 pub mod sizing;
 pub mod validate;
 

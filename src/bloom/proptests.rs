@@ -84,7 +84,7 @@ fn layers_by<K: Kernel>(kernel: K, spec: Spec, steps: &[Step]) -> Vec<Layer> {
     let rules = Blocked::new(spec.error_rate, spec.growth, seed(spec));
     let mut layers = vec![rules.first(spec.capacity).make().unwrap()];
     let mut grow = |layers: &mut Vec<Layer>| {
-        layers.push(rules.next(layers)?.make()?);
+        layers.push(rules.next(layers.iter().map(Blocked::plan_of))?.make()?);
         Ok(())
     };
     for step in steps {

@@ -4,6 +4,7 @@ use std::ffi::CStr;
 
 use super::adding::Adding;
 use super::args::Cursor;
+use super::docs::{Docs, ITEM, KEY, O_OF_ONE};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command, creation};
@@ -16,6 +17,12 @@ impl Command for Add {
     const NAME: &'static CStr = c"bf.add";
     const FLAGS: &'static CStr = c"write deny-oom";
     const CATEGORIES: &'static CStr = c"write";
+    const DOCS: Docs = Docs {
+        summary: c"Adds an item to a Bloom Filter",
+        complexity: O_OF_ONE,
+        since: c"1.0.0",
+        parameters: &[KEY, ITEM],
+    };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let mut cursor = Cursor::new(arguments);

@@ -6,10 +6,10 @@ use super::creation;
 use super::error::CommandError;
 use super::reply::Reply;
 use crate::bloom::params::Spec;
-use crate::bloom::{Error, Filter};
+use crate::bloom::{Demand, Error, Filter};
 use crate::keyspace::{self, KeyMut};
-use crate::options;
 use crate::server::{Arg, Ctx};
+use crate::{log, options, stats};
 
 /// Items to be added to a key.
 #[derive(Clone, Copy, Debug)]
@@ -80,8 +80,11 @@ impl<'a> Adding<'a> {
             let added = self.create(key, spec()?)?;
             return added.stopped.map_or(Ok(added.new.contains(&true)), Err);
         };
-        let new = filter.add(item.bytes(), &|demand| options::allows(self.ctx, demand));
+        let new = self.change(filter, |filter| {
+            filter.add(item.bytes(), &|demand| self.may_take(demand))
+        });
         let new = new.map_err(|error| self.refused(error))?;
+        stats::added(new.into(), (!new).into());
         if new {
             self.ctx.replicate_verbatim();
             key.changed(self.event);
@@ -92,13 +95,12 @@ impl<'a> Adding<'a> {
     fn create(self, mut key: KeyMut<'_>, spec: Spec) -> Result<Added, CommandError> {
         if self.ctx.follows() && self.plain {
             // A primary with this module says how a filter is made before it sends items for it.
-            let key = self.key.bytes().escape_ascii();
-            let line = format!(
-                "key '{key}' was missing when its primary added to it: it is made with this server's options"
-            );
-            self.ctx.warn(&line);
+            log::DIVERGENCE.warn(self.ctx, self.key.bytes(), || {
+                "it was missing when its primary added to it: it is made with this server's options"
+                    .to_owned()
+            });
         }
-        let mut filter = creation::make(self.ctx, spec)?;
+        let mut filter = creation::make(self.ctx, self.key, spec)?;
         let added = self.add_to(&mut filter)?;
         key.set(filter);
         // There are new items: the first one of an empty filter always is.
@@ -125,23 +127,59 @@ impl<'a> Adding<'a> {
         new.try_reserve_exact(self.items.len())
             .map_err(|_| CommandError::NoMemoryToGrow)?;
         let items = self.items.iter().map(|item| item.bytes());
-        let end = filter.add_all(items, &|demand| options::allows(self.ctx, demand), |is_new| {
-            new.push(is_new)
+        let end = self.change(filter, |filter| {
+            filter.add_all(items, &|demand| self.may_take(demand), |is_new| new.push(is_new))
         });
+        let count = new.iter().filter(|new| **new).count();
+        stats::added(count as u64, (new.len() - count) as u64);
         Ok(Added {
             new,
             stopped: end.err().map(|error| self.refused(error)),
         })
     }
 
+    fn may_take(self, demand: Demand) -> Result<(), u64> {
+        options::allows(self.ctx, self.key.bytes(), demand)
+    }
+
+    /// Runs what may add layers to the filter, and counts those.
+    #[inline]
+    fn change<T>(self, filter: &mut Filter, change: impl FnOnce(&mut Filter) -> T) -> T {
+        let before = filter.layers();
+        let result = change(filter);
+        if filter.layers() > before {
+            self.grew(filter, before);
+        }
+        result
+    }
+
+    #[cold]
+    fn grew(self, filter: &Filter, before: usize) {
+        stats::grew(filter, before);
+        // What a primary or a file says was told where it happened.
+        if !self.ctx.must_obey() && is_long(filter.layers(), before) {
+            log::GROWTH.warn(self.ctx, self.key.bytes(), || {
+                let (layers, items) = (filter.layers(), filter.items());
+                format!(
+                    "the Bloom filter has grown to {layers} layers with {items} items: one that BF.RESERVE makes \
+                     for as many as it will hold is smaller and faster (BF.PLAN tells its size)"
+                )
+            });
+        }
+    }
+
     /// What to reply to an item that was not taken. A replica that cannot do what its primary did is no
     /// replica any more, and its operator must hear of it.
     fn refused(self, error: Error) -> CommandError {
         if self.ctx.must_obey() {
-            let key = self.key.bytes().escape_ascii();
-            let line =
-                format!("an item that is in the original of key '{key}' was not added here: {error:?}");
-            self.ctx.warn(&line);
+            log::DIVERGENCE.warn(self.ctx, self.key.bytes(), || {
+                format!("an item that is in the original was not added here: {error:?}")
+            });
+        } else {
+            creation::tell_of_lack(self.ctx, self.key, error);
+        }
+        if !matches!(error, Error::Full { .. }) {
+            stats::refused_growth();
         }
         CommandError::of_add(error)
     }
@@ -154,5 +192,26 @@ impl<'a> Adding<'a> {
         } else {
             self.ctx.replicate(c"BF.MADD", &self.key_and_new_items(added));
         }
+    }
+}
+
+/// Layers from which on a chain is called long.
+const LONG: usize = 5;
+
+/// Whether a filter that had `before` layers is now worth a line: with its fifth, 8th, 16th, 32nd, … layer.
+fn is_long(layers: usize, before: usize) -> bool {
+    (before + 1..=layers).any(|layer| layer == LONG || layer > LONG && layer.is_power_of_two())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A filter that grows for ever would be told of for ever, or never.
+    #[test]
+    fn long_chains_are_told_of_ever_more_rarely() {
+        let told: Vec<_> = (1..200).filter(|&layers| is_long(layers, layers - 1)).collect();
+        assert_eq!(told, [5, 8, 16, 32, 64, 128]);
+        assert!(is_long(40, 3) && is_long(8, 5) && !is_long(15, 8) && !is_long(4, 1));
     }
 }

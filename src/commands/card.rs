@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 
 use super::args::Cursor;
+use super::docs::{Docs, KEY};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
@@ -16,6 +17,12 @@ impl Command for Card {
     const NAME: &'static CStr = c"bf.card";
     const FLAGS: &'static CStr = c"readonly fast";
     const CATEGORIES: &'static CStr = c"read fast";
+    const DOCS: Docs = Docs {
+        summary: c"Returns the cardinality of a Bloom filter",
+        complexity: c"O(1)",
+        since: c"2.4.4",
+        parameters: &[KEY],
+    };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let mut cursor = Cursor::new(arguments);

@@ -7,8 +7,9 @@ use super::error::CommandError;
 use crate::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
 use crate::bloom::{Error, Filter};
 use crate::config::{Config, LayoutName, whole_number};
-use crate::options;
 use crate::server::{Arg, Ctx, OwnedString};
+use crate::stats::{self, Counted};
+use crate::{log, options};
 
 /// The errors that a command answers to options that it cannot take.
 #[derive(Clone, Debug)]
@@ -187,10 +188,12 @@ impl AskedRate {
     }
 
     /// Tells the log of a rate that is not used as it was asked for.
-    pub fn warn_if_limited(self, ctx: Ctx<'_>) {
-        if self.asked != self.used.value() {
-            let line = format!("error rate {} is used as {}", self.asked, self.used.value());
-            ctx.warn(&line);
+    pub fn warn_if_limited(self, ctx: Ctx<'_>, key: Arg<'_>) {
+        let (asked, used) = (self.asked, self.used.value());
+        if asked != used {
+            log::RATE.warn(ctx, key.bytes(), || {
+                format!("error rate {asked} is used as {used}")
+            });
         }
     }
 }
@@ -220,11 +223,22 @@ pub fn by_default(config: &Config) -> Result<Spec, CommandError> {
 ///
 /// # Errors
 /// [`CommandError::NoMemoryToCreate`]; nothing is left behind.
-pub fn make(ctx: Ctx<'_>, spec: Spec) -> Result<Box<Filter>, CommandError> {
-    let filter = Filter::new(spec, &|demand| options::allows(ctx, demand));
-    filter
-        .map(Box::new)
-        .map_err(|error: Error| CommandError::of_creation(error))
+pub fn make(ctx: Ctx<'_>, key: Arg<'_>, spec: Spec) -> Result<Box<Counted>, CommandError> {
+    let filter = Filter::new(spec, &|demand| options::allows(ctx, key.bytes(), demand));
+    filter.map(Counted::new).map_err(|error| {
+        stats::refused_creation();
+        tell_of_lack(ctx, key, error);
+        CommandError::of_creation(error)
+    })
+}
+
+/// Tells the log what the allocator did not give; of limits it knows already.
+pub fn tell_of_lack(ctx: Ctx<'_>, key: Arg<'_>, error: Error) {
+    if let Error::OutOfMemory { bytes } = error {
+        log::REFUSAL.warn(ctx, key.bytes(), || {
+            format!("there is no memory for {bytes} bytes of a Bloom filter")
+        });
+    }
 }
 
 /// Propagates the creation of an empty filter with everything resolved: the receiver's own configuration plays

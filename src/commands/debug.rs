@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 
 use super::args::Cursor;
+use super::docs::{Docs, KEY};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
@@ -16,6 +17,12 @@ impl Command for Debug {
     const NAME: &'static CStr = c"bf.debug";
     const FLAGS: &'static CStr = c"readonly";
     const CATEGORIES: &'static CStr = c"read";
+    const DOCS: Docs = Docs {
+        summary: c"Returns a line of figures for a Bloom Filter, and one for each of its sub-filters",
+        complexity: c"O(n), where n is the number of sub-filters",
+        since: c"1.0.0",
+        parameters: &[KEY],
+    };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let mut cursor = Cursor::new(arguments);

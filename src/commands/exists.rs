@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 
 use super::args::Cursor;
+use super::docs::{Docs, ITEM, KEY, O_OF_ONE};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
@@ -15,6 +16,12 @@ impl Command for Exists {
     const NAME: &'static CStr = c"bf.exists";
     const FLAGS: &'static CStr = c"readonly fast";
     const CATEGORIES: &'static CStr = c"read fast";
+    const DOCS: Docs = Docs {
+        summary: c"Checks whether an item exists in a Bloom Filter",
+        complexity: O_OF_ONE,
+        since: c"1.0.0",
+        parameters: &[KEY, ITEM],
+    };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let mut cursor = Cursor::new(arguments);

@@ -3,11 +3,12 @@
 use std::ffi::CStr;
 
 use super::args::{Argument, Cursor};
+use super::docs::{Docs, KEY, Kind, Parameter};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
 use crate::bloom::Filter;
-use crate::bloom::filter::{LayerShape, LayerStats, Totals};
+use crate::bloom::filter::{LayerStats, Totals};
 use crate::config::LayoutName;
 use crate::keyspace;
 
@@ -67,10 +68,7 @@ impl Field {
             Self::Size => reply.integer(filter.bytes()),
             Self::Filters => reply.integer(totals.layers as u64),
             Self::Items => reply.integer(totals.items),
-            Self::Expansion => match filter.expansion() {
-                Some(factor) => reply.integer(factor.into()),
-                None => reply.null(),
-            },
+            Self::Expansion => reply.integer_if_any(filter.expansion().map(u64::from)),
         }
     }
 
@@ -96,6 +94,26 @@ impl Command for Info {
     const NAME: &'static CStr = c"bf.info";
     const FLAGS: &'static CStr = c"readonly fast";
     const CATEGORIES: &'static CStr = c"read fast";
+    const DOCS: Docs = Docs {
+        summary: c"Returns information about a Bloom Filter",
+        complexity: c"O(1)",
+        since: c"1.0.0",
+        parameters: &[
+            KEY,
+            Parameter::new(
+                c"single_value",
+                Kind::OneOf(&[
+                    Parameter::word(c"capacity", c"CAPACITY"),
+                    Parameter::word(c"size", c"SIZE"),
+                    Parameter::word(c"filters", c"FILTERS"),
+                    Parameter::word(c"items", c"ITEMS"),
+                    Parameter::word(c"expansion", c"EXPANSION"),
+                    Parameter::word(c"full", c"FULL"),
+                ]),
+            )
+            .optional(),
+        ],
+    };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let mut cursor = Cursor::new(arguments);
@@ -160,13 +178,6 @@ fn full(reply: Reply<'_>, filter: &Filter, totals: &Totals) {
 }
 
 fn full_layer(reply: Reply<'_>, layout: LayoutName, layer: &LayerStats) {
-    let (probes, lines) = match layer.shape {
-        LayerShape::Blocked(shape) => (
-            shape.geometry.probes.into(),
-            Some(shape.geometry.lines_per_item.into()),
-        ),
-        LayerShape::Classic { shape, .. } => (shape.hashes.into(), None),
-    };
     reply.map(8);
     reply.bulk(b"Layout");
     reply.bulk(layout.name().as_bytes());
@@ -175,7 +186,7 @@ fn full_layer(reply: Reply<'_>, layout: LayoutName, layer: &LayerStats) {
         ("Items", layer.items),
         ("Bytes", layer.bytes()),
         ("Bits set", layer.bits_set),
-        ("Probes", probes),
+        ("Probes", layer.shape.probes()),
     ];
     for (name, value) in integers {
         reply.bulk(name.as_bytes());
@@ -183,7 +194,7 @@ fn full_layer(reply: Reply<'_>, layout: LayoutName, layer: &LayerStats) {
     }
     // How many lines an item has is a figure of the blocked layout.
     reply.bulk(b"Lines");
-    lines.map_or_else(|| reply.null(), |lines| reply.integer(lines));
+    reply.integer_if_any(layer.shape.lines());
     reply.bulk(b"Error rate");
     reply.double(layer.error_rate());
 }

@@ -6,6 +6,7 @@ use std::ffi::CStr;
 use super::adding::Adding;
 use super::args::{Argument, Cursor};
 use super::creation::{self, AskedRate, Dialect, FilterOptions, flag, once};
+use super::docs::{Docs, EXPANSION, GROWING, KEY, Kind, LAYOUT, NONSCALING, O_OF_MANY, Parameter, SEED};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
@@ -113,6 +114,23 @@ impl Command for Insert {
     const NAME: &'static CStr = c"bf.insert";
     const FLAGS: &'static CStr = c"write deny-oom";
     const CATEGORIES: &'static CStr = c"write";
+    const DOCS: Docs = Docs {
+        summary: c"Adds one or more items to a Bloom Filter. A filter will be created if it does not exist",
+        complexity: O_OF_MANY,
+        since: c"1.0.0",
+        parameters: &[
+            KEY,
+            Parameter::option(c"capacity", c"CAPACITY", Kind::Integer),
+            Parameter::option(c"error", c"ERROR", Kind::Double),
+            EXPANSION,
+            Parameter::option(c"nocreate", c"NOCREATE", Kind::Word),
+            NONSCALING,
+            GROWING,
+            SEED,
+            LAYOUT,
+            Parameter::new(c"items", Kind::Text).after(c"ITEMS").multiple(),
+        ],
+    };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let request = Request::parse(arguments)?;
@@ -131,7 +149,7 @@ impl Command for Insert {
                 return Err(CommandError::NotFound);
             }
             if let Some(rate) = request.rate {
-                rate.warn_if_limited(ctx);
+                rate.warn_if_limited(ctx, request.key);
             }
             request.spec(&options::config())
         })?;

@@ -3,11 +3,13 @@
 use std::ffi::CStr;
 
 use super::args::{Cursor, integer};
+use super::docs::{Docs, KEY, Kind, Parameter};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
 use crate::bloom::codec::DecodeError;
 use crate::bloom::codec::chunks::{self, ChunkError};
+use crate::stats::{self, Counted};
 use crate::{keyspace, options};
 
 /// Creates a filter from a header, or puts a chunk into it.
@@ -17,6 +19,16 @@ impl Command for LoadChunk {
     const NAME: &'static CStr = c"bf.loadchunk";
     const FLAGS: &'static CStr = c"write deny-oom";
     const CATEGORIES: &'static CStr = c"write";
+    const DOCS: Docs = Docs {
+        summary: c"Restores a filter previously saved using SCANDUMP",
+        complexity: c"O(n), where n is the capacity",
+        since: c"1.0.0",
+        parameters: &[
+            KEY,
+            Parameter::new(c"iterator", Kind::Integer),
+            Parameter::new(c"data", Kind::Text),
+        ],
+    };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let mut cursor = Cursor::new(arguments);
@@ -32,8 +44,14 @@ impl Command for LoadChunk {
                 }
             }
             None if iterator == chunks::HEADER => {
-                let filter = chunks::load_header(data, &|demand| options::allows(ctx, demand))?;
-                key.set(Box::new(filter));
+                let filter = chunks::load_header(data, &|demand| options::allows(ctx, name.bytes(), demand));
+                let filter = filter.inspect_err(|error| {
+                    if matches!(error, DecodeError::OutOfMemory { .. }) {
+                        stats::refused_creation();
+                    }
+                })?;
+                stats::loaded(&filter);
+                key.set(Counted::new(filter));
             }
             None => return Err(CommandError::NotFound),
         }

@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 
 use super::args::Cursor;
+use super::docs::{Docs, ITEM, KEY, O_OF_MANY};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
@@ -15,6 +16,12 @@ impl Command for MExists {
     const NAME: &'static CStr = c"bf.mexists";
     const FLAGS: &'static CStr = c"readonly";
     const CATEGORIES: &'static CStr = c"read";
+    const DOCS: Docs = Docs {
+        summary: c"Checks whether one or more items exist in a Bloom Filter",
+        complexity: O_OF_MANY,
+        since: c"1.0.0",
+        parameters: &[KEY, ITEM.multiple()],
+    };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let mut cursor = Cursor::new(arguments);

@@ -4,6 +4,7 @@
 //! filter, then, only if it changed, propagate, signal and notify once, then reply.
 
 pub mod args;
+pub mod docs;
 pub mod error;
 pub mod reply;
 #[cfg(any(test, fuzzing))]
@@ -20,6 +21,7 @@ mod insert;
 mod loadchunk;
 mod madd;
 mod mexists;
+mod plan;
 mod reserve;
 mod scandump;
 
@@ -29,6 +31,7 @@ use redis_module::raw;
 
 use crate::module;
 use crate::server::{Arg, Ctx, guarded};
+use docs::Docs;
 use error::CommandError;
 use reply::Reply;
 
@@ -49,6 +52,8 @@ pub trait Command {
     const FLAGS: &'static CStr;
     /// Its ACL categories, besides the one of this module.
     const CATEGORIES: &'static CStr;
+    /// What it is, and its arguments.
+    const DOCS: Docs;
 
     /// Does what was asked, and replies.
     ///
@@ -76,12 +81,13 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     one::<card::Card>(ctx, category)?;
     one::<scandump::ScanDump>(ctx, category)?;
     one::<loadchunk::LoadChunk>(ctx, category)?;
-    one::<debug::Debug>(ctx, category)
+    one::<debug::Debug>(ctx, category)?;
+    one::<plan::Plan>(ctx, category)
 }
 
 fn one<C: Command>(ctx: Ctx<'_>, category: Option<&CStr>) -> Result<(), String> {
     let name = C::NAME.to_string_lossy().to_uppercase();
-    if !ctx.create_command(C::NAME, entry::<C>, C::FLAGS) {
+    if !ctx.create_command(C::NAME, entry::<C>, C::FLAGS, C::DOCS.has_key()) {
         return Err(format!(
             "another module has the command {name}: {}",
             module::ALREADY
@@ -93,8 +99,8 @@ fn one<C: Command>(ctx: Ctx<'_>, category: Option<&CStr>) -> Result<(), String> 
         return Err(format!("{name} could not be put into its ACL categories"));
     }
     let reads = C::FLAGS.to_string_lossy().contains("readonly");
-    if reads && !ctx.set_key_read_only(C::NAME) {
-        return Err(format!("the server does not take that {name} only reads its key"));
+    if !docs::describe(ctx, C::NAME, &C::DOCS, reads) {
+        return Err(format!("the server does not take the description of {name}"));
     }
     Ok(())
 }

@@ -80,6 +80,11 @@ impl Reply<'_> {
         call!(RedisModule_ReplyWithNull(self.0.raw()));
     }
 
+    /// An integer, or null.
+    pub fn integer_if_any(self, value: Option<u64>) {
+        value.map_or_else(|| self.null(), |value| self.integer(value));
+    }
+
     /// The head of an array; its `length` elements follow.
     pub fn array(self, length: usize) {
         // SAFETY (of the call): the context is that of a command.

@@ -4,6 +4,7 @@ use std::ffi::CStr;
 
 use super::args::{Argument, Cursor};
 use super::creation::{self, AskedRate, Dialect, FilterOptions};
+use super::docs::{Docs, EXPANSION, GROWING, KEY, Kind, LAYOUT, NONSCALING, Parameter, SEED};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
@@ -24,6 +25,12 @@ const DIALECT: Dialect = Dialect {
 #[derive(Clone, Debug)]
 pub struct Request<A> {
     key: A,
+    filter: Description,
+}
+
+/// A filter: `error_rate capacity`, and options.
+#[derive(Clone, Debug)]
+pub struct Description {
     rate: AskedRate,
     capacity: Capacity,
     options: FilterOptions,
@@ -36,7 +43,27 @@ impl<'a, A: Argument<'a>> Request<A> {
     /// The first thing that is wrong with them.
     pub fn parse(arguments: &'a [A]) -> Result<Self, CommandError> {
         let mut cursor = Cursor::new(arguments);
-        let (key, rate, items) = (cursor.take()?, cursor.take()?, cursor.take()?);
+        let key = cursor.take()?;
+        let filter = Description::parse(cursor)?;
+        Ok(Self { key, filter })
+    }
+
+    /// The filter that was asked for.
+    ///
+    /// # Errors
+    /// Options that the configuration excludes.
+    pub fn spec(&self, config: &Config) -> Result<Spec, CommandError> {
+        self.filter.spec(config)
+    }
+}
+
+impl Description {
+    /// Reads all of the arguments.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with them.
+    pub fn parse<'a, A: Argument<'a>>(mut cursor: Cursor<'a, A>) -> Result<Self, CommandError> {
+        let (rate, items) = (cursor.take()?, cursor.take()?);
         let rate = AskedRate::take(rate, CommandError::BadErrorRate, CommandError::ErrorRateRange)?;
         let capacity = creation::capacity(items, CommandError::BadCapacity, CommandError::CapacityRange)?;
         let mut options = FilterOptions::default();
@@ -47,14 +74,13 @@ impl<'a, A: Argument<'a>> Request<A> {
         }
         options.check()?;
         Ok(Self {
-            key,
             rate,
             capacity,
             options,
         })
     }
 
-    /// The filter that was asked for.
+    /// The filter that is described.
     ///
     /// # Errors
     /// Options that the configuration excludes.
@@ -67,6 +93,21 @@ impl Command for Reserve {
     const NAME: &'static CStr = c"bf.reserve";
     const FLAGS: &'static CStr = c"write deny-oom";
     const CATEGORIES: &'static CStr = c"write fast";
+    const DOCS: Docs = Docs {
+        summary: c"Creates a new Bloom Filter",
+        complexity: c"O(1)",
+        since: c"1.0.0",
+        parameters: &[
+            KEY,
+            Parameter::new(c"error_rate", Kind::Double),
+            Parameter::new(c"capacity", Kind::Integer),
+            EXPANSION,
+            NONSCALING,
+            GROWING,
+            SEED,
+            LAYOUT,
+        ],
+    };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let request = Request::parse(arguments)?;
@@ -75,8 +116,8 @@ impl Command for Reserve {
         if key.filter().is_some() {
             return Err(CommandError::Exists);
         }
-        key.set(creation::make(ctx, spec)?);
-        request.rate.warn_if_limited(ctx);
+        key.set(creation::make(ctx, request.key, spec)?);
+        request.filter.rate.warn_if_limited(ctx, request.key);
         creation::replicate(ctx, request.key, spec);
         key.changed(c"bf.reserve");
         Reply(ctx).ok();

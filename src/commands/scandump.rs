@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 
 use super::args::{Cursor, integer};
+use super::docs::{Docs, KEY, Kind, Parameter};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
@@ -16,6 +17,12 @@ impl Command for ScanDump {
     const NAME: &'static CStr = c"bf.scandump";
     const FLAGS: &'static CStr = c"readonly";
     const CATEGORIES: &'static CStr = c"read";
+    const DOCS: Docs = Docs {
+        summary: c"Begins an incremental save of the bloom filter",
+        complexity: c"O(n), where n is the capacity",
+        since: c"1.0.0",
+        parameters: &[KEY, Parameter::new(c"iterator", Kind::Integer)],
+    };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let mut cursor = Cursor::new(arguments);

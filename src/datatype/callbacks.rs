@@ -8,8 +8,9 @@ use redis_module::raw;
 use super::io::{Digest, Rdb};
 use crate::bloom::codec::{self, chunks};
 use crate::bloom::{Demand, Filter};
-use crate::server::{self, Ctx, OwnedCtx, call, guarded};
-use crate::{alloc, options};
+use crate::server::{Arg, Ctx, OwnedCtx, call, guarded};
+use crate::stats::{self, Counted};
+use crate::{alloc, log, options};
 
 /// Bytes that the server keeps for each value of a module, and leaves out when it counts: an object, and a
 /// pair of pointers to the type and the value.
@@ -17,28 +18,34 @@ const SERVER_HEADERS: usize = 2 * 16;
 
 /// A client's RESTORE or COPY has the limits of a client; no limit may keep a server from starting, or make it
 /// differ from its primary.
-fn client_allows(ctx: Ctx<'_>, demand: Demand) -> Result<(), u64> {
+fn client_allows(ctx: Ctx<'_>, key: Option<Arg<'_>>, demand: Demand) -> Result<(), u64> {
     if ctx.loads_or_follows() {
         return Ok(());
     }
-    options::allows(ctx, demand)
+    options::allows(ctx, key.map_or(b"", Arg::bytes), demand)
 }
 
 /// Loads a filter; null tells the server that the payload is bad.
 pub unsafe extern "C" fn rdb_load(stream: *mut raw::RedisModuleIO, encoding_version: c_int) -> *mut c_void {
     // SAFETY: the server calls this with a stream that lives until it returns.
     let mut stream = unsafe { Rdb::of_callback(stream) };
-    let ctx = stream.context();
+    let (ctx, key) = (stream.context(), stream.key());
     let loaded = guarded("loading a filter", || {
         codec::load(&mut stream, encoding_version, &|demand| match ctx {
-            Some(ctx) => client_allows(ctx, demand),
+            Some(ctx) => client_allows(ctx, key, demand),
             None => Ok(()),
         })
     });
     match loaded {
-        Some(Ok(filter)) => Box::into_raw(Box::new(filter)).cast(),
+        Some(Ok(filter)) => {
+            stats::loaded(&filter);
+            Box::into_raw(Counted::new(filter)).cast()
+        }
         Some(Err(error)) => {
-            server::warn(None, &format!("a Bloom filter was not loaded: {error}"));
+            stats::failed_load();
+            log::LOAD.warn(ctx, key.map_or(b"", Arg::bytes), || {
+                format!("a Bloom filter was not loaded: {error}")
+            });
             std::ptr::null_mut()
         }
         None => std::ptr::null_mut(),
@@ -84,18 +91,22 @@ pub unsafe extern "C" fn aof_rewrite(
 /// Copies a filter; null tells the server that there is no memory for it, or that it may have none.
 pub unsafe extern "C" fn copy(
     _from: *mut raw::RedisModuleString,
-    _to: *mut raw::RedisModuleString,
+    to: *mut raw::RedisModuleString,
     value: *const c_void,
 ) -> *mut c_void {
     // SAFETY: the server calls this with a value of this type, which nothing changes meanwhile.
     let filter = unsafe { &*value.cast::<Filter>() };
+    // SAFETY: the server lends the name of the new key for the time of this call.
+    let key = unsafe { Arg::of_callback(to) };
     match guarded("copying a filter", || {
         let server = OwnedCtx::of_server();
-        chunks::copy(filter, &|demand| client_allows(server.ctx(), demand))
+        chunks::copy(filter, &|demand| client_allows(server.ctx(), key, demand))
     }) {
-        Some(Ok(copy)) => Box::into_raw(Box::new(copy)).cast(),
+        Some(Ok(copy)) => Box::into_raw(Counted::new(copy)).cast(),
         Some(Err(error)) => {
-            server::warn(None, &format!("a Bloom filter was not copied: {error}"));
+            log::COPY.warn(None, key.map_or(b"", Arg::bytes), || {
+                format!("a Bloom filter was not copied: {error}")
+            });
             std::ptr::null_mut()
         }
         None => std::ptr::null_mut(),
@@ -147,6 +158,6 @@ pub unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut
 /// Frees a filter, on the main thread or a background one.
 pub unsafe extern "C" fn free(value: *mut c_void) {
     // SAFETY: the server gives back a value of this type for the last time.
-    let filter = unsafe { Box::from_raw(value.cast::<Filter>()) };
+    let filter = unsafe { Box::from_raw(value.cast::<Counted>()) };
     guarded("freeing a filter", || drop(filter));
 }

@@ -6,7 +6,7 @@ use redis_module::raw;
 
 use crate::bloom::codec::DecodeError;
 use crate::bloom::codec::stream::{Sink, Source};
-use crate::server::{Ctx, call};
+use crate::server::{Arg, Ctx, call};
 
 /// An RDB stream of the server's, for the time of a callback.
 #[derive(Debug)]
@@ -33,6 +33,14 @@ impl<'a> Rdb<'a> {
         let ctx = call!(RedisModule_GetContextFromIO(self.stream));
         // SAFETY: the server keeps the context as long as the stream.
         unsafe { Ctx::of_callback(ctx) }
+    }
+
+    /// The key whose value it is, where the server says so.
+    pub fn key(&self) -> Option<Arg<'a>> {
+        // SAFETY (of the call): the stream is alive.
+        let key = call!(RedisModule_GetKeyNameFromIO(self.stream));
+        // SAFETY: the server keeps the name as long as the stream.
+        unsafe { Arg::of_callback(key) }
     }
 
     /// `value`, unless the stream failed: then the server gives zeros, which mean nothing.

@@ -14,7 +14,9 @@ pub const READING: [&str; 6] = [
 ];
 /// Those that may change a key.
 pub const WRITING: [&str; 5] = ["BF.RESERVE", "BF.ADD", "BF.MADD", "BF.INSERT", "BF.LOADCHUNK"];
-/// Those whose time does not depend on how much they are asked.
+/// Those that have no key.
+pub const KEYLESS: [&str; 1] = ["BF.PLAN"];
+/// Those with a key whose time does not depend on how much they are asked.
 pub const FAST: [&str; 3] = ["BF.EXISTS", "BF.INFO", "BF.CARD"];
 
 /// A command that would be answered without an error for `key`, if that is a filter; a reservation makes one.
@@ -84,5 +86,31 @@ fn the_server_knows_the_key_of_every_command_and_what_happens_to_it() {
                 assert_eq!(find.field("spec").field(field), value.into(), "{command} {field}");
             }
         }
+    }
+}
+
+/// A cluster client would look for a key in what is none, and send the question to the wrong node or refuse it.
+#[test]
+fn a_command_without_a_key_has_none() {
+    let server = Server::start();
+    let mut client = server.client();
+    for command in KEYLESS {
+        let info = client.call(&["COMMAND", "INFO", command]).elements()[0].clone();
+        let mut flags: Vec<_> = info.elements()[2].elements().iter().map(Reply::text).collect();
+        flags.retain(|flag| flag != "module");
+        flags.sort();
+        assert_eq!(flags, ["fast", "readonly"], "{command}");
+        let positions: Vec<_> = info.elements()[3..6].iter().map(Reply::int).collect();
+        assert_eq!(positions, [0, 0, 0], "{command}");
+        if Server::version().at_least(7, 0) {
+            assert_eq!(info.elements()[8], Reply::Array(Vec::new()), "{command}");
+        }
+        let keys = client.call(&["COMMAND", "GETKEYS", command, "0.01", "100"]);
+        let text = if Server::version().at_least(7, 0) {
+            "ERR The command has no key arguments"
+        } else {
+            "ERR Invalid arguments specified for command"
+        };
+        assert_eq!(keys, Reply::Error(text.into()));
     }
 }

@@ -1,0 +1,84 @@
+//! `BF.PLAN error_rate capacity [EXPANSION n] [NONSCALING] [GROWING] [SEED s] [LAYOUT l]`
+
+use std::ffi::CStr;
+
+use super::args::Cursor;
+use super::docs::{Docs, EXPANSION, GROWING, Kind, LAYOUT, NONSCALING, Parameter, SEED};
+use super::error::CommandError;
+use super::reply::Reply;
+use super::reserve::Description;
+use super::{Call, Command};
+use crate::bloom::params::Spec;
+use crate::bloom::plan::{self, Stage};
+use crate::config::LayoutName;
+use crate::options;
+
+/// What the filter that BF.RESERVE would make of these arguments takes, at once and after it grew.
+pub struct Plan;
+
+/// How many times its capacity a filter holds in the stages that are told.
+const GROWTHS: [u64; 3] = [1, 10, 1000];
+/// A stage of more layers is not told: the server would stand still while they are sized, and nobody should have
+/// such a filter. Any expansion of 2 or more gets to the last stage with 10 layers.
+const MOST_LAYERS: usize = 16;
+
+impl Command for Plan {
+    const NAME: &'static CStr = c"bf.plan";
+    const FLAGS: &'static CStr = c"readonly fast";
+    const CATEGORIES: &'static CStr = c"read fast";
+    const DOCS: Docs = Docs {
+        summary: c"Returns what a Bloom Filter takes that BF.RESERVE would create, and once it has grown",
+        complexity: c"O(1)",
+        since: c"0.1.0",
+        parameters: &[
+            Parameter::new(c"error_rate", Kind::Double),
+            Parameter::new(c"capacity", Kind::Integer),
+            EXPANSION,
+            NONSCALING,
+            GROWING,
+            SEED,
+            LAYOUT,
+        ],
+    };
+
+    fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
+        let spec = Description::parse(Cursor::new(arguments))?.spec(&options::config())?;
+        let counts = GROWTHS.map(|times| spec.capacity.items().saturating_mul(times));
+        let plan = plan::Plan::new(spec, counts[GROWTHS.len() - 1], MOST_LAYERS);
+        let stages: Vec<_> = counts.iter().map_while(|&items| plan.at(items)).collect();
+        tell(Reply(ctx), spec, &plan, &stages);
+        Ok(())
+    }
+}
+
+fn tell(reply: Reply<'_>, spec: Spec, plan: &plan::Plan, stages: &[Stage]) {
+    let first = plan.layers().first();
+    reply.map(7);
+    reply.bulk(b"Capacity");
+    reply.integer(spec.capacity.items());
+    reply.bulk(b"Error rate");
+    reply.double(spec.error_rate.value());
+    reply.bulk(b"Expansion rate");
+    reply.integer_if_any(spec.growth.expansion().map(|expansion| expansion.factor().into()));
+    reply.bulk(b"Layout");
+    reply.bulk(LayoutName::from(spec.layout).name().as_bytes());
+    reply.bulk(b"Lines");
+    reply.integer_if_any(first.and_then(|layer| layer.lines()));
+    reply.bulk(b"Probes");
+    reply.integer_if_any(first.map(|layer| layer.probes()));
+    reply.bulk(b"Stages");
+    reply.array(stages.len());
+    for stage in stages {
+        reply.map(5);
+        reply.bulk(b"Items");
+        reply.integer(stage.items);
+        reply.bulk(b"Size");
+        reply.integer(stage.bytes);
+        reply.bulk(b"Number of filters");
+        reply.integer(stage.layers as u64);
+        reply.bulk(b"Bits per item");
+        reply.double(stage.bits_per_item());
+        reply.bulk(b"Error rate");
+        reply.double(stage.error_rate);
+    }
+}

@@ -1,0 +1,219 @@
+//! The module's section of INFO: the filters that are alive, and what happened to filters since the start.
+//!
+//! Filters are made and changed on the main thread, but may be freed on another one: every figure is an atomic of
+//! its own, and a command changes one or two of them, not one for each item.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use redis_module::raw;
+
+use crate::bloom::Filter;
+use crate::server::{Ctx, call, guarded, note};
+
+/// What is counted. The first ones are of the filters that are alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Figure {
+    Filters,
+    Layers,
+    /// As BF.INFO tells them.
+    Bytes,
+    /// Items of filters that are alive, modulo 2^64, without those that were added since the start: an addition
+    /// is counted once, by [`Figure::ItemsAdded`].
+    OtherItems,
+    ItemsAdded,
+    Duplicates,
+    LayersGrown,
+    RefusedCreations,
+    RefusedGrowths,
+    ClassicLoads,
+    FailedLoads,
+}
+
+static FIGURES: [AtomicU64; 11] = [const { AtomicU64::new(0) }; 11];
+
+impl Figure {
+    fn cell(self) -> &'static AtomicU64 {
+        &FIGURES[self as usize]
+    }
+
+    fn add(self, by: u64) {
+        self.cell().fetch_add(by, Relaxed);
+    }
+
+    fn subtract(self, by: u64) {
+        self.cell().fetch_sub(by, Relaxed);
+    }
+
+    fn value(self) -> u64 {
+        self.cell().load(Relaxed)
+    }
+}
+
+/// A filter that is counted among those that are alive, until it is dropped.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Counted(Filter);
+
+impl Counted {
+    /// Counts `filter` from now on.
+    pub fn new(filter: Filter) -> Box<Self> {
+        Figure::Filters.add(1);
+        Figure::Layers.add(filter.layers() as u64);
+        Figure::Bytes.add(filter.bytes());
+        Figure::OtherItems.add(filter.items());
+        Box::new(Self(filter))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        Figure::Filters.subtract(1);
+        Figure::Layers.subtract(self.layers() as u64);
+        Figure::Bytes.subtract(self.bytes());
+        Figure::OtherItems.subtract(self.items());
+    }
+}
+
+impl Deref for Counted {
+    type Target = Filter;
+
+    fn deref(&self) -> &Filter {
+        &self.0
+    }
+}
+
+/// Whoever adds items tells [`added`] and [`grew`].
+impl DerefMut for Counted {
+    fn deref_mut(&mut self) -> &mut Filter {
+        &mut self.0
+    }
+}
+
+/// A command added `new` items to a filter that is counted, and found `duplicates` there.
+#[inline]
+pub fn added(new: u64, duplicates: u64) {
+    if new > 0 {
+        Figure::ItemsAdded.add(new);
+    }
+    if duplicates > 0 {
+        Figure::Duplicates.add(duplicates);
+    }
+}
+
+/// A filter that is counted grew; it had `before` layers.
+pub fn grew(filter: &Filter, before: usize) {
+    let layers = (filter.layers() - before) as u64;
+    Figure::Layers.add(layers);
+    Figure::LayersGrown.add(layers);
+    Figure::Bytes.add(filter.bytes().saturating_sub(filter.bytes_with(before)));
+}
+
+/// There was no room for a new filter.
+pub fn refused_creation() {
+    Figure::RefusedCreations.add(1);
+}
+
+/// There was no room for a further layer.
+pub fn refused_growth() {
+    Figure::RefusedGrowths.add(1);
+}
+
+/// A filter came from a file, a payload or a header.
+pub fn loaded(filter: &Filter) {
+    if matches!(filter, Filter::Classic(_)) {
+        Figure::ClassicLoads.add(1);
+    }
+}
+
+/// A file or a payload was no filter, or one too large.
+pub fn failed_load() {
+    Figure::FailedLoads.add(1);
+}
+
+/// Registers the section, and listens for the ends of loads.
+///
+/// # Errors
+/// A line for the log.
+pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
+    // SAFETY (of the call): the context is that of the module's loading.
+    let section = call!(RedisModule_RegisterInfoFunc(ctx.raw(), Some(tell)));
+    let loading = raw::RedisModuleEvent {
+        id: raw::REDISMODULE_EVENT_LOADING,
+        dataver: 1,
+    };
+    // SAFETY (of the call): as above.
+    let events = call!(RedisModule_SubscribeToServerEvent(
+        ctx.raw(),
+        loading,
+        Some(on_loading)
+    ));
+    if [section, events] == [raw::REDISMODULE_OK as c_int; 2] {
+        Ok(())
+    } else {
+        Err("the server takes no section for INFO".to_owned())
+    }
+}
+
+/// Writes the section. The server calls it for INFO, and when it crashes.
+unsafe extern "C" fn tell(info: *mut raw::RedisModuleInfoCtx, _for_crash_report: c_int) {
+    guarded("telling the module's figures", || {
+        // SAFETY (of the call): the server lends `info` for the time of this callback. Without a name the section
+        // has the module's.
+        if call!(RedisModule_InfoAddSection(info, std::ptr::null())) != raw::REDISMODULE_OK as c_int {
+            return;
+        }
+        let items = Figure::OtherItems
+            .value()
+            .wrapping_add(Figure::ItemsAdded.value());
+        let lines: [(&CStr, u64); FIGURES.len()] = [
+            (c"filters", Figure::Filters.value()),
+            (c"layers", Figure::Layers.value()),
+            (c"bytes", Figure::Bytes.value()),
+            (c"items", items),
+            (c"items_added", Figure::ItemsAdded.value()),
+            (c"duplicates", Figure::Duplicates.value()),
+            (c"layers_grown", Figure::LayersGrown.value()),
+            (c"refused_creations", Figure::RefusedCreations.value()),
+            (c"refused_growths", Figure::RefusedGrowths.value()),
+            (c"classic_loads", Figure::ClassicLoads.value()),
+            (c"failed_loads", Figure::FailedLoads.value()),
+        ];
+        for (name, value) in lines {
+            // SAFETY (of the call): as above; the server puts the module's name before the field's.
+            call!(RedisModule_InfoAddFieldULongLong(info, name.as_ptr(), value));
+        }
+    });
+}
+
+/// [`Figure::ClassicLoads`] when the load that is going on began.
+static CLASSIC_BEFORE: AtomicU64 = AtomicU64::new(0);
+
+/// Tells, once for a load, how many of its filters came from RedisBloom.
+unsafe extern "C" fn on_loading(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    subevent: u64,
+    _data: *mut c_void,
+) {
+    guarded("counting what was loaded", || {
+        let loads = Figure::ClassicLoads.value();
+        match subevent {
+            raw::REDISMODULE_SUBEVENT_LOADING_RDB_START
+            | raw::REDISMODULE_SUBEVENT_LOADING_AOF_START
+            | raw::REDISMODULE_SUBEVENT_LOADING_REPL_START => CLASSIC_BEFORE.store(loads, Relaxed),
+            raw::REDISMODULE_SUBEVENT_LOADING_ENDED if loads > CLASSIC_BEFORE.load(Relaxed) => {
+                let loads = loads - CLASSIC_BEFORE.load(Relaxed);
+                // SAFETY: the server lends the context for the time of this callback.
+                let ctx = unsafe { Ctx::of_callback(ctx) };
+                let line = format!(
+                    "Bloom filters of RedisBloom's layout that were loaded: {loads}; they keep it, grow by its \
+                     rules, and can go back"
+                );
+                note(ctx, &line);
+            }
+            _ => {}
+        }
+    });
+}

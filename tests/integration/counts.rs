@@ -1,0 +1,457 @@
+//! The module's section of INFO, and the lines that it writes into the server's log.
+
+use std::collections::BTreeMap;
+
+use crate::client::{Client, Reply, array, error, ok};
+use crate::filters;
+use crate::persistence::sealed;
+use crate::server::{Server, until};
+
+const MEMORY: &str = "ERR Insufficient memory to create filter";
+const GROW: &str = "ERR Insufficient memory to grow filter";
+
+/// The figures of filters that are alive.
+const LIVE: [&str; 4] = ["filters", "layers", "bytes", "items"];
+
+/// The section, in which each name begins with the module's.
+fn section(client: &mut Client) -> BTreeMap<String, u64> {
+    let text = client.run("INFO bf").text();
+    let lines = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("bf_")?.split_once(':'));
+    lines
+        .map(|(name, value)| (name.to_owned(), value.parse().unwrap()))
+        .collect()
+}
+
+fn figures<const N: usize>(client: &mut Client, names: [&str; N]) -> [u64; N] {
+    let section = section(client);
+    names.map(|name| {
+        *section
+            .get(name)
+            .unwrap_or_else(|| panic!("no {name}: {section:?}"))
+    })
+}
+
+/// The same, from every key that holds a filter.
+fn of_keys(client: &mut Client) -> [u64; 4] {
+    let mut sums = [0; 4];
+    for key in client.run("KEYS *").elements() {
+        let info = client.call(&[b"BF.INFO", key.bytes()]);
+        if matches!(info, Reply::Error(_)) {
+            continue;
+        }
+        let figures = ["Number of filters", "Size", "Number of items inserted"];
+        let [layers, bytes, items] = figures.map(|field| info.field(field).int().unsigned_abs());
+        for (sum, figure) in sums.iter_mut().zip([1, layers, bytes, items]) {
+            *sum += figure;
+        }
+    }
+    sums
+}
+
+/// What is freed in the background is counted until it is.
+fn in_step(client: &mut Client, step: &str) {
+    let expected = of_keys(client);
+    until(step, || figures(client, LIVE) == expected);
+}
+
+/// Lines of the log that have `part` in them.
+fn lines(server: &Server, part: &str) -> Vec<String> {
+    let log = server.log();
+    log.lines()
+        .filter(|line| line.contains(part))
+        .map(|line| line[line.find("<bf> ").unwrap() + 5..].to_owned())
+        .collect()
+}
+
+/// A payload that ends within its filter, under a right checksum.
+fn cut_off(dump: &[u8]) -> Vec<u8> {
+    let (body, footer) = dump.split_at(dump.len() - 10);
+    sealed(&body[..body.len() - 20], &footer[..2])
+}
+
+/// Who watches a server would be told of filters that are gone, or of fewer than there are.
+#[test]
+fn live_figures_are_those_of_the_keys() {
+    let mut server = Server::start();
+    let mut client = server.client();
+    assert_eq!(figures(&mut client, LIVE), [0; 4]);
+    filters::make(&mut client);
+    let all = of_keys(&mut client);
+    assert!(all[0] == 10 && all[1] > 20 && all[3] > 10_000, "{all:?}");
+    assert_eq!(figures(&mut client, LIVE), all);
+
+    let dump = client.dump("chain").bytes().to_vec();
+    let header = client.run("BF.SCANDUMP classic 0").elements()[1].bytes().to_vec();
+    let restore = |client: &mut Client, key: &str, dump: &[u8], more: &[&str]| {
+        let head = [b"RESTORE", key.as_bytes(), b"0", dump];
+        let words: Vec<_> = head
+            .into_iter()
+            .chain(more.iter().map(|word| word.as_bytes()))
+            .collect();
+        client.call(&words)
+    };
+    assert_eq!(restore(&mut client, "restored", &dump, &[]), ok());
+    in_step(&mut client, "RESTORE");
+    assert_eq!(restore(&mut client, "restored", &dump, &["REPLACE"]), ok());
+    in_step(&mut client, "RESTORE REPLACE");
+    assert!(matches!(
+        restore(&mut client, "restored", &dump, &[]),
+        Reply::Error(_)
+    ));
+    in_step(&mut client, "RESTORE of a key that is there");
+    let mut broken = dump.clone();
+    broken[40] ^= 1;
+    assert!(matches!(
+        restore(&mut client, "broken", &broken, &[]),
+        Reply::Error(_)
+    ));
+    in_step(&mut client, "RESTORE of a bad payload");
+    assert_eq!(
+        client.call(&[&b"BF.LOADCHUNK"[..], b"loaded", b"1", &header]),
+        ok()
+    );
+    in_step(&mut client, "BF.LOADCHUNK");
+    for line in [
+        "COPY chain copied",
+        "COPY tight copied REPLACE",
+        "RENAME copied chain",
+        "SET expansion text",
+        "DEL default",
+        "UNLINK loose",
+        "BF.RESERVE large 0.01 20000000",
+        "UNLINK large",
+        "BF.RESERVE refused 0.01 1099511627776",
+        "BF.RESERVE reserved 0.01 100",
+        "BF.INSERT missing NOCREATE ITEMS a",
+        "BF.MADD nonscaling one two three",
+        "BF.ADD nonscaling four",
+        "BF.ADD new item",
+        "BF.ADD new item",
+        "BF.INSERT other CAPACITY 2 ITEMS a b c d e f g h a b c d",
+        "MULTI",
+        "BF.ADD new within",
+        "DEL new",
+        "EXEC",
+        "PEXPIRE other 1",
+    ] {
+        client.run(line);
+        if line == "MULTI" || client.run("PING") == Reply::Simple("QUEUED".into()) {
+            continue;
+        }
+        in_step(&mut client, line);
+    }
+    client.run("DEBUG RELOAD");
+    in_step(&mut client, "DEBUG RELOAD");
+    client.run("SAVE");
+    server.restart();
+    let mut client = server.client();
+    assert!(of_keys(&mut client)[0] > 5);
+    in_step(&mut client, "a restart");
+    client.run("FLUSHALL ASYNC");
+    in_step(&mut client, "FLUSHALL");
+    assert_eq!(figures(&mut client, LIVE), [0; 4]);
+}
+
+/// The same on a server that takes its data from another one: a full copy, then commands.
+#[test]
+fn a_replica_counts_its_own_filters() {
+    let primary = Server::start();
+    let mut client = primary.client();
+    filters::make(&mut client);
+    let replica = Server::with().replica_of(&primary).start();
+    let mut follower = replica.client();
+    until("the replica has all", || of_keys(&mut follower)[0] == 10);
+    assert_eq!(figures(&mut follower, LIVE), figures(&mut client, LIVE));
+    filters::fill(&mut client, "default", 60, 3000);
+    client.run("DEL chain");
+    let expected = figures(&mut client, LIVE);
+    until("the replica follows", || figures(&mut follower, LIVE) == expected);
+    assert_eq!(of_keys(&mut follower), expected);
+    assert_eq!(lines(&replica, "has grown"), Vec::<String>::new());
+}
+
+/// Whoever looks for the cause of slow lookups or of refused writes would find nothing, or something else.
+#[test]
+fn events_are_counted() {
+    const EVENTS: [&str; 7] = [
+        "items_added",
+        "duplicates",
+        "layers_grown",
+        "refused_creations",
+        "refused_growths",
+        "classic_loads",
+        "failed_loads",
+    ];
+    let server = Server::with().module_args("bf-max-filter-bytes 2000").start();
+    let mut client = server.client();
+    let mut expected = [0; 7];
+    let mut then = |client: &mut Client, line: &str, reply: Reply, counts: [u64; 7]| {
+        assert_eq!(client.run(line), reply, "{line}");
+        expected
+            .iter_mut()
+            .zip(counts)
+            .for_each(|(sum, count)| *sum += count);
+        assert_eq!(figures(client, EVENTS), expected, "{line}");
+    };
+    let client = &mut client;
+    then(client, "BF.ADD key a", 1.into(), [1, 0, 0, 0, 0, 0, 0]);
+    then(client, "BF.ADD key a", 0.into(), [0, 1, 0, 0, 0, 0, 0]);
+    then(
+        client,
+        "BF.MADD key a b b",
+        array([0, 1, 0]),
+        [1, 2, 0, 0, 0, 0, 0],
+    );
+    then(
+        client,
+        "BF.MADD other a b a",
+        array([1, 1, 0]),
+        [2, 1, 0, 0, 0, 0, 0],
+    );
+    then(client, "BF.EXISTS key a", 1.into(), [0; 7]);
+    then(client, "BF.RESERVE one 1e-9 1", ok(), [0; 7]);
+    then(
+        client,
+        "BF.INSERT one ITEMS a b c d",
+        array([1, 1, 1, 1]),
+        [4, 0, 2, 0, 0, 0, 0],
+    );
+    then(
+        client,
+        "BF.RESERVE large 0.01 9999",
+        error(MEMORY),
+        [0, 0, 0, 1, 0, 0, 0],
+    );
+    then(client, "BF.RESERVE full 1e-9 1 NONSCALING", ok(), [0; 7]);
+    then(client, "BF.ADD full a", 1.into(), [1, 0, 0, 0, 0, 0, 0]);
+    then(
+        client,
+        "BF.ADD full b",
+        error("ERR non scaling filter is full"),
+        [0; 7],
+    );
+    then(client, "BF.RESERVE steep 1e-9 1 EXPANSION 32768", ok(), [0; 7]);
+    then(client, "BF.ADD steep a", 1.into(), [1, 0, 0, 0, 0, 0, 0]);
+    then(client, "BF.ADD steep b", error(GROW), [0, 0, 0, 0, 1, 0, 0]);
+    then(
+        client,
+        "BF.MADD steep a c",
+        Reply::Array(vec![0.into(), error(GROW)]),
+        [0, 1, 0, 0, 1, 0, 0],
+    );
+    then(client, "BF.RESERVE classic 0.01 100 LAYOUT CLASSIC", ok(), [0; 7]);
+    then(client, "DEBUG RELOAD", ok(), [0, 0, 0, 0, 0, 1, 0]);
+    then(client, "COPY classic copied", 1.into(), [0; 7]);
+    let mut dump = client.dump("classic").bytes().to_vec();
+    let restored = client.call(&[b"RESTORE", &b"restored"[..], b"0", &dump]);
+    assert_eq!(restored, ok());
+    let header = client.run("BF.SCANDUMP classic 0").elements()[1].bytes().to_vec();
+    assert_eq!(
+        client.call(&[&b"BF.LOADCHUNK"[..], b"loaded", b"1", &header]),
+        ok()
+    );
+    then(
+        client,
+        "PING",
+        Reply::Simple("PONG".into()),
+        [0, 0, 0, 0, 0, 2, 0],
+    );
+    // One with a wrong checksum never gets to the module.
+    *dump.last_mut().unwrap() ^= 1;
+    for (payload, failed) in [(dump.clone(), 0), (cut_off(&dump), 1)] {
+        let refused = client.call(&[b"RESTORE", &b"broken"[..], b"0", &payload]);
+        assert!(matches!(refused, Reply::Error(_)), "{refused:?}");
+        then(
+            client,
+            "PING",
+            Reply::Simple("PONG".into()),
+            [0, 0, 0, 0, 0, 0, failed],
+        );
+    }
+}
+
+/// A dashboard that asks for all sections would not show this one, or one that asks for the usual ones would.
+#[test]
+fn the_section_is_where_modules_sections_are() {
+    let server = Server::start();
+    let mut client = server.client();
+    for (line, there) in [
+        ("INFO bf", true),
+        ("INFO BF", true),
+        ("INFO everything", true),
+        ("INFO", false),
+        ("INFO memory", false),
+    ] {
+        let text = client.run(line).text();
+        assert_eq!(text.contains("# bf\r\nbf_filters:0\r\n"), there, "{line}");
+    }
+    let names: Vec<_> = section(&mut client).into_keys().collect();
+    assert_eq!(names.len(), 11, "{names:?}");
+}
+
+/// Nobody would learn that a filter was made too small until lookups are slow, or would be told of it for ever.
+#[test]
+fn long_chains_are_told_of() {
+    let server = Server::with().append_only().start();
+    let mut client = server.client();
+    client.run("BF.RESERVE short 0.01 100");
+    filters::fill(&mut client, "short", 0, 1400);
+    assert_eq!(client.info("short", "Number of filters"), 4);
+    assert_eq!(lines(&server, "has grown"), Vec::<String>::new());
+    let line = |key: &str, layers: u32, items: u32| {
+        format!(
+            "key '{key}': the Bloom filter has grown to {layers} layers with {items} items: one that BF.RESERVE \
+             makes for as many as it will hold is smaller and faster (BF.PLAN tells its size)"
+        )
+    };
+    client.run("BF.RESERVE a\r\nkey 1e-9 1 EXPANSION 1");
+    for item in 0..40 {
+        client.call(&["BF.ADD", "a\r\nkey", &item.to_string()]);
+    }
+    let mut expected: Vec<_> = [5, 8, 16, 32]
+        .map(|layer| line("a\\r\\nkey", layer, layer))
+        .into();
+    assert_eq!(lines(&server, "has grown"), expected);
+    // A batch that goes past several of them is told of once.
+    client.run("BF.RESERVE batch 1e-9 1 EXPANSION 1");
+    filters::fill(&mut client, "batch", 0, 20);
+    expected.push(line("batch", 20, 20));
+    assert_eq!(lines(&server, "has grown"), expected);
+    // What is loaded was told of when it happened.
+    let mut server = server;
+    server.restart();
+    let mut client = server.client();
+    assert_eq!(client.info("batch", "Number of filters"), 20);
+    in_step(&mut client, "a restart on an append-only file");
+    assert_eq!(lines(&server, "has grown"), expected);
+    // Many of them are too many.
+    for key in 0..30 {
+        client.run(&format!("BF.RESERVE {key} 1e-9 1 EXPANSION 1"));
+        filters::fill(&mut client, &key.to_string(), 0, 5);
+    }
+    let told = lines(&server, "has grown");
+    assert_eq!(told.len(), 5 + 10);
+    assert_eq!(told[13], line("8", 5, 5));
+    assert_eq!(told[14], line("9", 5, 5) + " (no more such lines for a minute)");
+}
+
+/// An operator who hears of refused writes would not know which key it was, nor what to change.
+#[test]
+fn refusals_are_told_with_their_limit() {
+    let server = Server::with().module_args("bf-max-filter-bytes 1000").start();
+    let mut client = server.client();
+    let size = |client: &mut Client, words: &str| {
+        client.run(&format!("BF.PLAN {words}")).field("Stages").elements()[0]
+            .field("Size")
+            .int()
+    };
+    client.answers(&[("BF.RESERVE a\nkey 0.01 10000", error(MEMORY))]);
+    let large = size(&mut client, "0.01 10000");
+    client.run("BF.RESERVE steep 1e-9 1 EXPANSION 32768 LAYOUT CLASSIC");
+    client.answers(&[("BF.ADD steep a", 1.into()), ("BF.ADD steep b", error(GROW))]);
+    let told = lines(&server, "was refused");
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert_eq!(
+        told[0],
+        format!("key 'a\\nkey': a Bloom filter of {large} bytes was refused: bf-max-filter-bytes is 1000")
+    );
+    assert!(told[1].starts_with("key 'steep': a Bloom filter of "), "{told:?}");
+
+    let option = Server::option("max-filter-bytes");
+    if client.run(&format!("CONFIG SET {option} 0")) == ok() {
+        client.answers(&[
+            ("CONFIG SET maxmemory 100mb", ok()),
+            ("CONFIG SET maxmemory-policy allkeys-lru", ok()),
+            ("BF.RESERVE key 0.01 1000000000", error(MEMORY)),
+        ]);
+        let large = size(&mut client, "0.01 1000000000");
+        assert_eq!(
+            lines(&server, "key 'key'"),
+            [format!(
+                "key 'key': a Bloom filter of {large} bytes was refused: maxmemory is 104857600"
+            )]
+        );
+        let refused = |client: &mut Client, key: &str, words: &str, end: &str| {
+            client.answers(&[(&format!("BF.RESERVE {key} {words}"), error(MEMORY))]);
+            let told = lines(&server, &format!("key '{key}'"));
+            let start = format!(
+                "key '{key}': a Bloom filter of {} bytes was refused: ",
+                size(client, words)
+            );
+            assert!(told.len() == 1 && told[0].starts_with(&start), "{told:?}");
+            assert!(
+                told[0].contains(" of them are new, and ") && told[0].ends_with(end),
+                "{told:?}"
+            );
+        };
+        client.answers(&[("CONFIG SET maxmemory-policy noeviction", ok())]);
+        refused(&mut client, "left", "0.01 1000000000", " are left of maxmemory");
+        client.answers(&[("CONFIG SET maxmemory 0", ok())]);
+        refused(
+            &mut client,
+            "machine",
+            "1e-30 1099511627776",
+            " are left of the machine's memory",
+        );
+    }
+    for _ in 0..30 {
+        client.answers(&[("BF.RESERVE again 1e-30 1099511627776", error(MEMORY))]);
+    }
+    let told = lines(&server, "was refused");
+    assert_eq!(told.len(), 10, "{told:?}");
+    assert!(
+        told[9].ends_with(" (no more such lines for a minute)"),
+        "{told:?}"
+    );
+}
+
+/// A client could fill the disk with the log by payloads that are refused, or by rates that are too loose.
+#[test]
+fn no_client_can_fill_the_log() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.run("BF.ADD source item");
+    let dump = client.dump("source").bytes().to_vec();
+    let broken = cut_off(&dump);
+    for number in 0..30 {
+        client.answers(&[(&format!("BF.RESERVE {number} 0.5 100"), ok())]);
+        let refused = client.call(&[&b"RESTORE"[..], b"a\nkey", b"0", &broken]);
+        assert!(matches!(refused, Reply::Error(_)), "{refused:?}");
+    }
+    let told = lines(&server, "is used as");
+    assert_eq!(told.len(), 10);
+    assert_eq!(told[0], "key '0': error rate 0.5 is used as 0.25");
+    let told = lines(&server, "was not loaded");
+    assert_eq!(told.len(), 10);
+    assert!(
+        told[0].starts_with("key 'a\\nkey': a Bloom filter was not loaded: "),
+        "{told:?}"
+    );
+    assert_eq!(figures(&mut client, ["failed_loads"]), [30]);
+}
+
+/// Who moves from RedisBloom would not see that the old layout is still in use, or see a line for each key.
+#[test]
+fn loads_of_redisbloom_s_data_are_told_of_once() {
+    let mut server = Server::start();
+    let mut client = server.client();
+    client.run("BF.ADD blocked item");
+    client.run("SAVE");
+    server.restart();
+    assert_eq!(lines(&server, "RedisBloom's layout"), Vec::<String>::new());
+    let mut client = server.client();
+    for key in 0..5 {
+        client.answers(&[(&format!("BF.RESERVE {key} 0.01 100 LAYOUT CLASSIC"), ok())]);
+    }
+    client.run("SAVE");
+    server.restart();
+    assert_eq!(
+        lines(&server, "RedisBloom's layout"),
+        [
+            "Bloom filters of RedisBloom's layout that were loaded: 5; they keep it, grow by its rules, and can go \
+             back"
+        ]
+    );
+}

@@ -1,0 +1,298 @@
+//! COMMAND DOCS and COMMAND INFO: what a client library is generated from, and what redis-cli shows while one types.
+
+use crate::client::{Client, Reply};
+use crate::commands::{KEYLESS, READING, WRITING};
+use crate::server::{Server, skip};
+
+const ONE: &str = "O(k), where k is the number of hash functions used by the last sub-filter";
+const MANY: &str = "O(k * n), where k is the number of hash functions and n is the number of items";
+const CAPACITY: &str = "O(n), where n is the capacity";
+const ADDS: &str = "Adds one or more items to a Bloom Filter. A filter will be created if it does not exist";
+
+/// Options that describe a filter, but for the seed and the layout.
+const OPTIONS: &str = "[EXPANSION expansion:integer] [NONSCALING] [GROWING] [SEED seed:integer] \
+                       [LAYOUT layout(BLOCKED|CLASSIC)]";
+
+/// A command, its arity, its version, its arguments as [`synopsis`] writes them, its complexity and its summary.
+const COMMANDS: [(&str, i64, &str, &str, &str, &str); 12] = [
+    (
+        "BF.RESERVE",
+        -4,
+        "1.0.0",
+        "key:key error_rate:double capacity:integer {options}",
+        "O(1)",
+        "Creates a new Bloom Filter",
+    ),
+    (
+        "BF.ADD",
+        3,
+        "1.0.0",
+        "key:key item:string",
+        ONE,
+        "Adds an item to a Bloom Filter",
+    ),
+    ("BF.MADD", -3, "1.0.0", "key:key item:string...", MANY, ADDS),
+    (
+        "BF.INSERT",
+        -4,
+        "1.0.0",
+        "key:key [CAPACITY capacity:integer] [ERROR error:double] [EXPANSION expansion:integer] [NOCREATE] \
+         [NONSCALING] [GROWING] [SEED seed:integer] [LAYOUT layout(BLOCKED|CLASSIC)] ITEMS items:string...",
+        MANY,
+        ADDS,
+    ),
+    (
+        "BF.EXISTS",
+        3,
+        "1.0.0",
+        "key:key item:string",
+        ONE,
+        "Checks whether an item exists in a Bloom Filter",
+    ),
+    (
+        "BF.MEXISTS",
+        -3,
+        "1.0.0",
+        "key:key item:string...",
+        MANY,
+        "Checks whether one or more items exist in a Bloom Filter",
+    ),
+    (
+        "BF.INFO",
+        -2,
+        "1.0.0",
+        "key:key [single_value(CAPACITY|SIZE|FILTERS|ITEMS|EXPANSION|FULL)]",
+        "O(1)",
+        "Returns information about a Bloom Filter",
+    ),
+    (
+        "BF.CARD",
+        2,
+        "2.4.4",
+        "key:key",
+        "O(1)",
+        "Returns the cardinality of a Bloom filter",
+    ),
+    (
+        "BF.SCANDUMP",
+        3,
+        "1.0.0",
+        "key:key iterator:integer",
+        CAPACITY,
+        "Begins an incremental save of the bloom filter",
+    ),
+    (
+        "BF.LOADCHUNK",
+        4,
+        "1.0.0",
+        "key:key iterator:integer data:string",
+        CAPACITY,
+        "Restores a filter previously saved using SCANDUMP",
+    ),
+    (
+        "BF.DEBUG",
+        2,
+        "1.0.0",
+        "key:key",
+        "O(n), where n is the number of sub-filters",
+        "Returns a line of figures for a Bloom Filter, and one for each of its sub-filters",
+    ),
+    (
+        "BF.PLAN",
+        -3,
+        "0.1.0",
+        "error_rate:double capacity:integer {options}",
+        "O(1)",
+        "Returns what a Bloom Filter takes that BF.RESERVE would create, and once it has grown",
+    ),
+];
+
+/// A list of arguments in one line: `[TOKEN name:type]...`, where brackets make it optional and dots repeat it.
+fn synopsis(arguments: &Reply, separator: &str) -> String {
+    let one = |argument: &Reply| {
+        let fields = argument.fields();
+        let field = |name: &str| {
+            let found = fields.iter().find(|(field, _)| field == name);
+            found.map(|(_, value)| value.clone())
+        };
+        let (name, kind) = (argument.field("name").text(), argument.field("type").text());
+        let token = field("token").map(|token| token.text());
+        let value = match kind.as_str() {
+            "pure-token" => {
+                assert_eq!(token.as_deref(), Some(&*name.to_uppercase()), "{argument:?}");
+                String::new()
+            }
+            "oneof" => format!("{name}({})", synopsis(&argument.field("arguments"), "|")),
+            _ => format!("{name}:{kind}"),
+        };
+        assert_eq!(
+            field("key_spec_index"),
+            (kind == "key").then_some(0.into()),
+            "{argument:?}"
+        );
+        let words: Vec<_> = token
+            .into_iter()
+            .chain(Some(value))
+            .filter(|word| !word.is_empty())
+            .collect();
+        let flags = field("flags").map_or_else(Vec::new, |flags| {
+            flags.elements().iter().map(Reply::text).collect::<Vec<_>>()
+        });
+        let mut text = words.join(" ");
+        for flag in flags {
+            text = match flag.as_str() {
+                "optional" => format!("[{text}]"),
+                "multiple" => format!("{text}..."),
+                other => panic!("{other}: {argument:?}"),
+            };
+        }
+        text
+    };
+    arguments
+        .elements()
+        .iter()
+        .map(one)
+        .collect::<Vec<_>>()
+        .join(separator)
+}
+
+fn docs(client: &mut Client, command: &str) -> Reply {
+    let docs = client.call(&["COMMAND", "DOCS", command]);
+    let fields = docs.fields();
+    assert_eq!(fields.len(), 1, "{command}: {docs:?}");
+    assert_eq!(fields[0].0, command.to_lowercase());
+    fields[0].1.clone()
+}
+
+/// redis-cli would show no hints, and a client library that is generated from the server's own description would
+/// leave a command or an option out.
+#[test]
+fn every_command_is_described() {
+    if !Server::version().at_least(7, 0) {
+        skip!("this server keeps no descriptions of commands");
+    }
+    let server = Server::start();
+    for mut client in [server.client(), server.client3()] {
+        for (command, _, since, arguments, complexity, summary) in COMMANDS {
+            let docs = docs(&mut client, command);
+            for (field, expected) in [
+                ("summary", summary),
+                ("since", since),
+                ("group", "module"),
+                ("module", "bf"),
+                ("complexity", complexity),
+            ] {
+                assert_eq!(docs.field(field).text(), expected, "{command} {field}");
+            }
+            assert_eq!(
+                synopsis(&docs.field("arguments"), " "),
+                arguments.replace("{options}", OPTIONS),
+                "{command}"
+            );
+        }
+    }
+}
+
+/// Of a command that is missing in the table nobody would know whether it is described.
+#[test]
+fn the_table_has_every_command() {
+    let mut listed: Vec<_> = READING.iter().chain(&WRITING).chain(&KEYLESS).copied().collect();
+    let mut described: Vec<_> = COMMANDS.iter().map(|command| command.0).collect();
+    listed.sort_unstable();
+    described.sort_unstable();
+    assert_eq!(described, listed);
+    if !Server::version().at_least(7, 0) {
+        skip!("this server lists no commands of a module");
+    }
+    let registered = Server::start().client().run("COMMAND LIST FILTERBY MODULE bf");
+    let mut registered: Vec<_> = registered
+        .elements()
+        .iter()
+        .map(|name| name.text().to_uppercase())
+        .collect();
+    registered.sort();
+    assert_eq!(registered, listed);
+}
+
+/// A client that counts arguments before it sends would refuse what the server takes; and a transaction with a
+/// command that cannot be run would be run without it.
+#[test]
+fn the_server_counts_arguments() {
+    if !Server::version().at_least(7, 0) {
+        skip!("this server is not told how many arguments a command of a module takes");
+    }
+    let server = Server::start();
+    let mut client = server.client();
+    for (command, arity, ..) in COMMANDS {
+        let info = client.call(&["COMMAND", "INFO", command]).elements()[0].clone();
+        assert_eq!(info.elements()[1], arity.into(), "{command}");
+        // Tips, which none of them needs: every one of them is for one node, and any node answers alike.
+        assert_eq!(info.elements()[7], Reply::Array(Vec::new()), "{command}");
+        client.run("MULTI");
+        client.run("SET before value");
+        let refused = client.call(&[command]);
+        let text = format!(
+            "ERR wrong number of arguments for '{}' command",
+            command.to_lowercase()
+        );
+        assert_eq!(refused, Reply::Error(text));
+        let aborted = "EXECABORT Transaction discarded because of previous errors.";
+        assert_eq!(client.run("EXEC"), Reply::Error(aborted.into()), "{command}");
+        client.answers(&[("EXISTS before", 0.into())]);
+    }
+}
+
+/// redis-cli would hint at an option that the command refuses.
+#[test]
+fn every_described_option_is_taken() {
+    if !Server::version().at_least(7, 0) {
+        skip!("this server keeps no descriptions of commands");
+    }
+    let server = Server::start();
+    let mut client = server.client();
+    let mut tried = 0;
+    for (command, before, after) in [
+        ("BF.RESERVE", "new 0.01 100", ""),
+        ("BF.PLAN", "0.01 100", ""),
+        ("BF.INSERT", "key", " ITEMS item"),
+        ("BF.INFO", "key", ""),
+    ] {
+        let docs = docs(&mut client, command).field("arguments");
+        for argument in docs.elements() {
+            if !is_optional(argument) {
+                continue;
+            }
+            let token = argument.fields().into_iter().find(|(name, _)| name == "token");
+            let token = token.map_or(String::new(), |(_, token)| token.text());
+            let values = match argument.field("type").text().as_str() {
+                "pure-token" => vec![String::new()],
+                "integer" => vec!["2".to_owned()],
+                "double" => vec!["0.01".to_owned()],
+                "oneof" => {
+                    let choices = argument.field("arguments");
+                    choices
+                        .elements()
+                        .iter()
+                        .map(|choice| choice.field("token").text())
+                        .collect()
+                }
+                other => panic!("{other}: {argument:?}"),
+            };
+            for value in values {
+                client.run("DEL key new");
+                client.run("BF.ADD key item");
+                let line = format!("{command} {before} {token} {value}{after}");
+                let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+                let reply = client.run(&line);
+                assert!(!matches!(reply, Reply::Error(_)), "{line}: {reply:?}");
+                tried += 1;
+            }
+        }
+    }
+    assert_eq!(tried, 6 + 6 + 9 + 6);
+}
+
+fn is_optional(argument: &Reply) -> bool {
+    let flags = argument.fields().into_iter().find(|(name, _)| name == "flags");
+    flags.is_some_and(|(_, flags)| flags.elements().iter().any(|flag| flag.text() == "optional"))
+}
