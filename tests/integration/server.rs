@@ -250,9 +250,10 @@ impl Server {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
-    /// Everything it has logged, since its directory is new.
+    /// Everything it has logged, since its directory is new. A server may log bytes of a damaged file as they are.
     pub fn log(&self) -> String {
-        fs::read_to_string(self.home.join("server.log")).unwrap_or_default()
+        let log = fs::read(self.home.join("server.log")).unwrap_or_default();
+        String::from_utf8_lossy(&log).into_owned()
     }
 
     /// A clean stop, and a start on what that left.
