@@ -131,8 +131,8 @@ test-package: package ## Test the packages, with servers of its own
 	@$(MAKE) --no-print-directory $(VENV)/ready
 	$(VENV)/bin/python -m unittest discover -s tests/package
 
-test-deb: ## Install dist's .deb in a clean Debian under systemd, use it and remove it; needs root and debootstrap
-	tests/package/try-deb.sh dist/*.deb
+test-deb: ## Install dist's .deb in a clean Debian under systemd; ARGS="trixie valkey"; needs root and debootstrap
+	tests/package/try-deb.sh dist/*.deb $(ARGS)
 
 clean: ## Remove what was built; ./data stays
 	cargo clean

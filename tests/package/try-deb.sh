@@ -3,14 +3,16 @@
 # services start with the module, filters work, survive a restart and CONFIG REWRITE, and after the package is
 # removed the server starts without it.
 #
-# usage: tests/package/try-deb.sh PACKAGE.deb [SUITE]
+# usage: tests/package/try-deb.sh PACKAGE.deb [SUITE [SERVER]]
 #
-# SUITE is Debian's, by default bookworm. Needs root, debootstrap and unshare. Everything is in a temporary
+# SUITE is Debian's, by default bookworm; SERVER is redis, the default, or valkey. Needs root, debootstrap and unshare. Everything is in a temporary
 # folder, in namespaces of its own (also of the network), and gone at the end.
 set -euo pipefail
 
 package=$(realpath "$1")
 suite=${2:-bookworm}
+server=${3:-redis}
+config=/etc/$server/$server.conf
 mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 root=$(mktemp -d)
 init=''
@@ -20,24 +22,24 @@ main() {
     # mktemp's rights keep the servers' users out.
     chmod 755 "$root"
     say "a clean $suite in $root"
-    debootstrap --variant=minbase --include=systemd,systemd-sysv,dbus,redis-server "$suite" "$root" "$mirror" >/dev/null
+    debootstrap --variant=minbase --include=systemd,systemd-sysv,dbus,"$server-server" "$suite" "$root" "$mirror" >/dev/null
     cp "$package" "$root/package.deb"
     boot
 
     say 'install'
     inside dpkg -i /package.deb
-    inside systemctl restart redis-server
+    restart
     expect '1 1 0' bf BF.MADD seen a b a
     expect '1' bf BF.EXISTS seen a
 
     say 'restart'
-    inside systemctl restart redis-server
+    restart
     expect '1 1' bf BF.MEXISTS seen a b
 
     say 'CONFIG REWRITE'
     expect OK bf CONFIG REWRITE
-    inside grep -n libbloom /etc/redis/redis.conf
-    inside systemctl restart redis-server
+    inside grep -n libbloom "$config"
+    restart
     expect '1' bf BF.EXISTS seen a
 
     say 'remove: it names the line that CONFIG REWRITE wrote'
@@ -47,12 +49,12 @@ main() {
 
     say 'install again, and remove from a server whose file was left alone'
     inside dpkg -i /package.deb
-    inside sed -i '/libbloom/d' /etc/redis/redis.conf
-    inside systemctl restart redis-server
+    inside sed -i '/libbloom/d' "$config"
+    restart
     expect '1' bf DEL seen
     inside dpkg -r redis-libbloom 2>&1 | tee "$root/removed"
     if grep -q WARNING "$root/removed"; then fail 'a warning without a reason'; fi
-    inside systemctl restart redis-server
+    restart
     expect PONG bf PING
     bf BF.ADD seen a | grep -q 'unknown command' || fail 'the module is still there'
 
@@ -61,6 +63,12 @@ main() {
     left=$(inside find / -xdev -name '*libbloom*' -not -path '/proc/*')
     [ -z "$left" ] || fail "left behind: $left"
     say 'all is well'
+}
+
+# systemd lets a service start a few times in a short while only, unless it forgets them.
+restart() {
+    inside systemctl reset-failed "$server-server"
+    inside systemctl restart "$server-server" || fail 'the server does not start'
 }
 
 say() { printf -- '--- %s\n' "$*"; }
@@ -91,7 +99,7 @@ boot() {
     for _ in $(seq 300); do
         init=$(pgrep -P "$outer" || true)
         if [ -n "$init" ] && [ -e "/proc/$init/root/run/systemd/system" ] &&
-            inside systemctl is-active --quiet redis-server; then return; fi
+            inside systemctl is-active --quiet "$server-server"; then return; fi
         sleep 0.2
     done
     cat "$root/boot.log" >&2
@@ -101,10 +109,10 @@ boot() {
 inside() { nsenter --target "$init" --all --root env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C DEBIAN_FRONTEND=noninteractive "$@"; }
 bf() {
     for _ in $(seq 50); do
-        if inside redis-cli PING >/dev/null 2>&1; then break; fi
+        if inside "$server-cli" PING >/dev/null 2>&1; then break; fi
         sleep 0.2
     done
-    inside redis-cli "$@"
+    inside "$server-cli" "$@"
 }
 
 # expect ANSWER command...
