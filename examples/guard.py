@@ -35,14 +35,7 @@ TABLE = "CREATE TABLE IF NOT EXISTS products (id TEXT PRIMARY KEY, name TEXT NOT
 def main():
     options = parse_arguments()
     try:
-        # No second try: the database is there to be asked instead.
-        client = redis.Redis.from_url(
-            options.url,
-            socket_timeout=options.patience,
-            socket_connect_timeout=options.patience,
-            retry=Retry(NoBackoff(), 0),
-        )
-        guard = Guard(client, options.key)
+        guard = Guard(connect(options.url, options.patience), options.key)
         table = Products(options.database)
         return options.run(guard, table, options)
     except (Trouble, OSError, redis.RedisError, sqlite3.Error) as trouble:
@@ -75,6 +68,12 @@ def parse_arguments():
     )
     serve_parser.set_defaults(run=serve)
     return parser.parse_args()
+
+
+def connect(url, patience):
+    """A client that gives up after so many seconds, without a second try: there is the database to be asked."""
+    retry = Retry(NoBackoff(), 0)
+    return redis.Redis.from_url(url, socket_timeout=patience, socket_connect_timeout=patience, retry=retry)
 
 
 # ---- The filter ----------------------------------------------------------------------------------

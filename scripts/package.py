@@ -30,7 +30,7 @@ from time import gmtime
 PROJECT = Path(__file__).resolve().parent.parent
 PACKAGING = PROJECT / "packaging"
 DEB_NAME = "redis-libbloom"
-# The oldest glibc that a module may need: that of Debian 12 has 2.36, of Ubuntu 22.04 2.35, of RHEL 9 2.34.
+# The newest glibc that a module may need. RHEL 9 has 2.34, Ubuntu 22.04 2.35, Debian 12 2.36.
 GLIBC_FLOOR = "2.34"
 # What the tools say, and what the archive is named after.
 MACHINES = {"x86-64": "x86_64", "littleaarch64": "aarch64", "arm64": "aarch64"}

@@ -246,7 +246,10 @@ class DebTest(Case):
             self.assertNotEqual(self.server_arguments(server), [])
 
     def test_a_rewritten_configuration_starts_again(self):
-        """CONFIG REWRITE, which Sentinel also calls, writes a loadmodule line; loading twice would stop the server."""
+        """CONFIG REWRITE, which Sentinel also calls, writes a loadmodule line (not on Redis 6.2).
+
+        A server that loads the module twice does not start.
+        """
         probe = Server()
         with probe:
             arguments = self.server_arguments(probe)
@@ -257,9 +260,8 @@ class DebTest(Case):
                 client.config_rewrite()
                 client.save()
             text = (server.home / "redis.conf").read_text()
-            self.assertIn("libbloom.so", text)
             server.arguments = self.server_arguments(server)
-            self.assertEqual(server.arguments, [])
+            self.assertEqual(server.arguments, [] if "libbloom.so" in text else arguments)
             server.restart()
             with server.client() as client:
                 self.assertEqual(client.execute_command("BF.EXISTS", "seen", "a"), 1)
