@@ -106,8 +106,8 @@ class Platform:
     @property
     def needs(self):
         if self.system == "linux":
-            return f"glibc {self.newest('GLIBC')} or later"
-        return {"linux-musl": "musl 1.2 or later", "macos": "macOS 11 or later"}[self.system]
+            return f"glibc {self.newest('GLIBC')} or later, and libgcc"
+        return {"linux-musl": "musl 1.2 or later, and libgcc", "macos": "macOS 11 or later"}[self.system]
 
 
 def numbers(version):
@@ -277,7 +277,8 @@ def third_party():
     for package in sorted(packages, key=lambda package: (package["name"], package["version"])):
         if (package["name"], f"v{package['version']}") not in wanted or package["source"] is None:
             continue
-        parts.append(f"\n{'=' * 78}\n{package['name']} {package['version']}: {package['license']}\n{package['repository']}\n")
+        title = f"{package['name']} {package['version']}: {package['license']}\n{package['repository']}"
+        parts.append(f"\n{'=' * 78}\n{title}\n")
         crate = Path(package["manifest_path"]).parent
         texts = [path for path in crate.iterdir() if re.match(r"(?i)(licen[cs]e|copying|notice)", path.name)]
         for path in sorted(texts):

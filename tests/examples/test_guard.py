@@ -136,7 +136,8 @@ class ScriptTest(GuardCase):
                 return answer.code, json.load(answer)
 
     def serve(self):
-        process = subprocess.Popen(self.words("serve", "--port", 0, "--patience", PATIENCE), stdout=subprocess.PIPE, text=True)
+        words = self.words("serve", "--port", 0, "--patience", PATIENCE)
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)

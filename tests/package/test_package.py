@@ -235,7 +235,8 @@ class DebTest(Case):
 
     def test_a_server_whose_file_loads_it_is_left_alone(self):
         module = f"{self.root}/usr/lib/redis/modules/libbloom.so"
-        for line in (f"loadmodule {module}", f'LoadModule  "{module}" bf-expansion-factor 4', f"include {self.root}/etc/libbloom/bloom.conf"):
+        quoted = f'LoadModule  "{module}" bf-expansion-factor 4'
+        for line in (f"loadmodule {module}", quoted, f"include {self.root}/etc/libbloom/bloom.conf"):
             server = Server(lines=[line])
             self.check_filter(server)
             server = Server(lines=[line])
