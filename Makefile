@@ -14,12 +14,13 @@ export SERVER
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 LIBRARY    := $(TARGET_DIR)/release/libbloom.$(if $(filter Darwin,$(shell uname -s)),dylib,so)
 BASELINE   := $(TARGET_DIR)/release/examples/libbaseline.$(if $(filter Darwin,$(shell uname -s)),dylib,so)
+REMAP      := "--remap-path-prefix=$(CURDIR)=.", "--remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=cargo"
 VENV       := .build/venv
 BENCH_VENV := .build/bench-venv
 
 .DEFAULT_GOAL := help
 .PHONY: help build run test test-long test-examples test-matrix fuzz asan lint fmt bench bench-instructions bench-server example \
-	clean
+	package test-package test-deb clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -68,7 +69,7 @@ asan: ## Run the core's unit tests under AddressSanitizer
 test-examples: export BLOOM_TEST_SERVER = $(SERVER)
 test-examples: build ## Test the examples, with Python's packages in .build/venv and servers of its own
 	@scripts/setup.sh example
-	@$(MAKE) --no-print-directory $(VENV)/ready
+	@$(MAKE) --no-print-directory $(VENV)/scrapy
 	$(VENV)/bin/python -m unittest discover -s tests/examples
 
 CLIENTS := .build/clients
@@ -126,12 +127,32 @@ example: build ## Run examples/crawl.py, with Python's packages in .build/venv a
 	$(VENV)/bin/python examples/crawl.py --server $(SERVER) --restart $(ARGS)
 
 $(VENV)/ready: examples/requirements.txt
+$(VENV)/scrapy: examples/scrapy/requirements.txt $(VENV)/ready
+	@$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
 $(BENCH_VENV)/ready: benches/server/requirements.txt
 $(VENV)/ready $(BENCH_VENV)/ready $(CLIENTS)/venv/ready:
 	@python3 -m venv --clear $(@D)
 	@$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
+# Built apart, without this machine's paths in it, so that a module is the same wherever it is built.
+package: ## Build dist/: an archive of the module and, where dpkg-deb is, a .deb (docs/install.md)
+	@scripts/setup.sh package
+	cargo build --release --lib --locked --target-dir .build/package --config 'target."cfg(all())".rustflags = [$(REMAP)]'
+	@cp .build/package/$(LIBRARY:$(TARGET_DIR)/%=%) .build/package/libbloom.so
+	@rm -rf dist
+	scripts/package.py .build/package/libbloom.so dist
+
+test-package: export BLOOM_TEST_SERVER = $(SERVER)
+test-package: package ## Test the packages, with servers of its own
+	@scripts/setup.sh example
+	@$(MAKE) --no-print-directory $(VENV)/ready
+	$(VENV)/bin/python -m unittest discover -s tests/package
+
+test-deb: ## Install dist's .deb in a clean Debian under systemd; ARGS="trixie valkey"; needs root and debootstrap
+	tests/package/try-deb.sh dist/*.deb $(ARGS)
+
 clean: ## Remove what was built; ./data stays
 	cargo clean
-	rm -rf .build libbloom.so fuzz/target fuzz/artifacts
+	rm -rf .build dist libbloom.so fuzz/target fuzz/artifacts

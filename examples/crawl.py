@@ -277,11 +277,8 @@ class Server:
 
     def launch(self, port):
         """Whether the server runs and has loaded its data."""
-        command = [self.program, "--bind", "127.0.0.1", "--port", str(port), "--dir", str(self.home)]
-        command += ["--save", "", "--appendonly", "no", "--loadmodule", str(self.module)]
-        command += self.ARGUMENTS
         with open(self.home / "log", "wb") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+            self.process = subprocess.Popen(self.command(port), stdout=log, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + self.PATIENCE
         with redis.Redis(host="127.0.0.1", port=port) as client:
             while self.process.poll() is None and time.monotonic() < deadline:
@@ -290,6 +287,10 @@ class Server:
                 except (redis.ConnectionError, redis.BusyLoadingError):
                     time.sleep(0.02)
         return False
+
+    def command(self, port):
+        words = [self.program, "--bind", "127.0.0.1", "--port", str(port), "--dir", str(self.home)]
+        return [*words, "--save", "", "--appendonly", "no", "--loadmodule", str(self.module), *self.ARGUMENTS]
 
     def stop(self):
         if self.process is not None:

@@ -57,15 +57,23 @@ READ_SIZE = 1 << 20
 
 
 def main():
-    options = parse_arguments()
+    return run(parse_arguments())
+
+
+def run(options):
+    """What the arguments ask for; gives the exit code."""
     try:
         return options.run(options)
     except (Trouble, OSError, redis.RedisError) as trouble:
-        print(f"migrate.py: {trouble}", file=sys.stderr)
+        complain(trouble)
         return 2
     except KeyboardInterrupt:
-        print("migrate.py: interrupted", file=sys.stderr)
+        complain("interrupted")
         return 130
+
+
+def complain(text):
+    print(f"{Path(sys.argv[0]).name}: {text}", file=sys.stderr)
 
 
 def parse_arguments():
@@ -102,6 +110,15 @@ def parse_arguments():
     )
 
     load = commands.add_parser("load", help="a list of items")
+    add_load_arguments(load)
+
+    options = parser.parse_args()
+    if options.run is load_items:
+        check_load_arguments(load, options)
+    return options
+
+
+def add_load_arguments(load):
     load.set_defaults(run=load_items)
     load.add_argument("target", metavar="TARGET_URL", help="e.g. redis://:password@new.example:6379/0")
     load.add_argument("key", metavar="KEY", type=os.fsencode, help="the filter to create and fill")
@@ -123,14 +140,13 @@ def parse_arguments():
     load.add_argument("--batch", type=positive, default=1000, help="items in a BF.MADD (default: %(default)s)")
     load.add_argument("--state", type=Path, metavar="FILE", help="remember there how many lines are in")
 
-    options = parser.parse_args()
-    if options.run is load_items:
-        described = [options.error, options.capacity, options.expansion, options.layout]
-        if options.add and (options.nonscaling or any(value is not None for value in described)):
-            load.error("--add takes the filter as it is: no --error, --capacity or other properties")
-        if not options.add and (options.error is None or options.capacity is None):
-            load.error("--error and --capacity are needed to create the filter, or --add to use one that is there")
-    return options
+
+def check_load_arguments(load, options):
+    described = [options.error, options.capacity, options.expansion, options.layout]
+    if options.add and (options.nonscaling or any(value is not None for value in described)):
+        load.error("--add takes the filter as it is: no --error, --capacity or other properties")
+    if not options.add and (options.error is None or options.capacity is None):
+        load.error("--error and --capacity are needed to create the filter, or --add to use one that is there")
 
 
 def positive(text):
@@ -454,7 +470,9 @@ def temporary_name(key):
 # ---- load ----------------------------------------------------------------------------------------
 
 
-def load_items(options):
+def load_items(options, to_item=None):
+    """Loads what `to_item` makes of the lines; it gives None for one that is to be skipped."""
+    to_item = to_item or (lambda line: line if line or options.null else None)
     target = Side("target", options.target)
     target.require("BF.MADD")
     separator = b"\0" if options.null else b"\n"
@@ -463,7 +481,7 @@ def load_items(options):
         before = prepare(target, place, options)
         lines = pieces(file, separator)
         place.skip(lines)
-        loader = Loader(target, place, file, options)
+        loader = Loader(target, place, file, to_item, options)
         try:
             loader.run(lines)
         finally:
@@ -501,10 +519,11 @@ def prepare(target, place, options):
 class Loader:
     """Adds the items, several commands at once, and counts."""
 
-    def __init__(self, target, place, file, options):
+    def __init__(self, target, place, file, to_item, options):
         self.target = target
         self.place = place
         self.file = file
+        self.to_item = to_item
         self.options = options
         self.new = self.known = 0
         self.refusal = None
@@ -518,7 +537,7 @@ class Loader:
         ) as bar:
             bar.update(self.file.position())
             while self.refusal is None and (part := list(itertools.islice(lines, at_once))):
-                self.add([item for item in part if item or self.options.null])
+                self.add([item for item in map(self.to_item, part) if item is not None])
                 if self.refusal is None:
                     self.place.advance(part)
                 self.seconds = time.monotonic() - started
@@ -550,7 +569,7 @@ class Loader:
         items = self.target.items(self.options.key)
         print(f"{key} has {items:,} items")
         if self.refusal is not None:
-            print(f"migrate.py: stopped after item {total:,} of this run: {self.refusal}", file=sys.stderr)
+            complain(f"stopped after item {total:,} of this run: {self.refusal}")
             return 1
         if items < before + self.new:
             raise Trouble(f"{key} had {before:,} items and got {self.new:,}: it was deleted or replaced meanwhile")

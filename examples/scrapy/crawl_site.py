@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Crawls a site with Scrapy, each page once, and remembers the pages in a Bloom filter.
+
+    crawl_site.py http://127.0.0.1:8000/ --redis redis://127.0.0.1:6379/0          from the start
+    crawl_site.py http://127.0.0.1:8000/ --redis redis://127.0.0.1:6379/0 --keep   only pages that are new
+
+bloom_dupefilter.py is what makes Scrapy do so, and has all of its settings.
+"""
+
+import argparse
+import sys
+from urllib.parse import urlsplit
+
+import scrapy
+from scrapy.crawler import CrawlerProcess
+
+
+class SiteSpider(scrapy.Spider):
+    """Follows every link that stays on the site."""
+
+    name = "site"
+
+    async def start(self):
+        # Not exempt from the filter, as Scrapy's own would be: a kept filter knows this page too.
+        yield scrapy.Request(self.url)
+
+    def parse(self, response):
+        for link in response.css("a::attr(href)"):
+            url = response.urljoin(link.get())
+            if urlsplit(url).netloc == urlsplit(self.url).netloc:
+                yield scrapy.Request(url)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("url", help="the page to start with")
+    parser.add_argument("--redis", default="redis://127.0.0.1:6379/0", help="(default: %(default)s)")
+    parser.add_argument("--key", default="{spider}:seen", help="of the filter (default: %(default)s)")
+    parser.add_argument("--error", type=float, default=0.0001, help="error rate (default: %(default)s)")
+    parser.add_argument("--capacity", type=int, default=1_000_000, help="first capacity (default: %(default)s)")
+    parser.add_argument("--keep", action="store_true", help="skip what earlier runs have seen")
+    options = parser.parse_args()
+
+    process = CrawlerProcess(
+        {
+            "DUPEFILTER_CLASS": "bloom_dupefilter.BloomDupeFilter",
+            "BLOOM_DUPEFILTER_URL": options.redis,
+            "BLOOM_DUPEFILTER_KEY": options.key,
+            "BLOOM_DUPEFILTER_ERROR_RATE": options.error,
+            "BLOOM_DUPEFILTER_CAPACITY": options.capacity,
+            "BLOOM_DUPEFILTER_KEEP": options.keep,
+            "LOG_LEVEL": "WARNING",
+            "TELNETCONSOLE_ENABLED": False,
+        }
+    )
+    crawler = process.create_crawler(SiteSpider)
+    process.crawl(crawler, url=options.url)
+    process.start()
+    figures = crawler.stats.get_stats()
+    print(f"{figures.get('response_received_count', 0):,} pages fetched")
+    print(f"{figures.get('dupefilter/filtered', 0):,} requests for pages that were seen")
+    failed = figures.get("log_count/ERROR", 0)
+    return 1 if failed or figures.get("finish_reason") != "finished" else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,320 @@
+#!/usr/bin/env python3
+"""Packs a built module for others: an archive, and on Debian's relatives a .deb beside it.
+
+    scripts/package.py MODULE FOLDER
+
+The archive is libbloom-VERSION-ARCH-SYSTEM.tar.gz, where SYSTEM is linux (glibc), linux-musl or macos. The
+same module gives the same bytes, wherever and whenever it is packed: files are sorted, belong to root, and
+have the time of the last commit, or of SOURCE_DATE_EPOCH.
+
+A module that needs a newer glibc than GLIBC_FLOOR is refused. `make package` builds the module and calls this.
+"""
+
+import argparse
+import functools
+import gzip
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from email.utils import formatdate
+from pathlib import Path
+from time import gmtime
+
+PROJECT = Path(__file__).resolve().parent.parent
+PACKAGING = PROJECT / "packaging"
+DEB_NAME = "redis-libbloom"
+# The newest glibc that a module may need. RHEL 9 has 2.34, Ubuntu 22.04 2.35, Debian 12 2.36.
+GLIBC_FLOOR = "2.34"
+# What the tools say, and what the archive is named after.
+MACHINES = {"x86-64": "x86_64", "littleaarch64": "aarch64", "arm64": "aarch64"}
+DEB_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+# 1980, which every archive can hold, for a source tree without a history.
+OLDEST_TIME = 315_532_800
+
+
+class Trouble(Exception):
+    """Something that keeps the module from being packed."""
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("module", type=Path, help="libbloom.so, or libbloom.dylib")
+    parser.add_argument("folder", type=Path, help="where the packages go")
+    parser.add_argument("--glibc-floor", default=GLIBC_FLOOR, help="newest version that may be needed (%(default)s)")
+    options = parser.parse_args()
+    try:
+        options.folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="package-") as work:
+            for package in pack(options, Path(work)):
+                print(package)
+    except (Trouble, OSError, subprocess.CalledProcessError) as trouble:
+        print(f"package.py: {trouble}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def pack(options, work):
+    module = work / options.module.name
+    shutil.copy(options.module, module)
+    platform = Platform(module)
+    platform.check(options.glibc_floor)
+    strip(module, platform)
+    yield archive(module, platform, options.folder)
+    if platform.system == "linux" and shutil.which("dpkg-deb"):
+        yield deb(module, platform, work / DEB_NAME, options.folder)
+
+
+# ---- The module ----------------------------------------------------------------------------------
+
+
+class Platform:
+    """What a module runs on, read off the file itself."""
+
+    def __init__(self, module):
+        self.symbols = {}
+        magic = module.read_bytes()[:4]
+        if magic == b"\x7fELF":
+            headers = run("objdump", "-p", module)
+            machine = re.search(r"file format elf64-(\S+)", headers)[1]
+            is_musl = re.search(r"NEEDED +libc\.(musl-\S+|so)$", headers, re.MULTILINE)
+            self.system = "linux-musl" if is_musl else "linux"
+            for library, number in re.findall(r" (GLIBC|GCC)_([0-9.]+)$", headers, re.MULTILINE):
+                self.symbols.setdefault(library, set()).add(number)
+        elif magic == b"\xcf\xfa\xed\xfe":
+            machine, self.system = run("lipo", "-archs", module).strip(), "macos"
+        else:
+            raise Trouble(f"{module.name} is no shared library")
+        self.machine = MACHINES.get(machine, machine)
+
+    def newest(self, library):
+        """The newest version of a library's symbols that the module asks for."""
+        return max(self.symbols[library], key=numbers)
+
+    def check(self, floor):
+        if self.system == "linux" and numbers(self.newest("GLIBC")) > numbers(floor):
+            raise Trouble(f"the module needs glibc {self.newest('GLIBC')}, above {floor}; build it on an older system")
+
+    @property
+    def needs(self):
+        if self.system == "linux":
+            return f"glibc {self.newest('GLIBC')} or later, and libgcc"
+        return {"linux-musl": "musl 1.2 or later, and libgcc", "macos": "macOS 11 or later"}[self.system]
+
+
+def numbers(version):
+    return [int(number) for number in version.split(".")]
+
+
+def strip(module, platform):
+    """The server finds a module by its dynamic symbols, so nobody misses the others."""
+    words = ["-x"] if platform.system == "macos" else ["--strip-unneeded", "--remove-section=.comment"]
+    run("strip", *words, module)
+
+
+# ---- What is packed ------------------------------------------------------------------------------
+
+
+def archive(module, platform, folder):
+    name = f"libbloom-{version()}-{platform.machine}-{platform.system}"
+    files = {
+        module.name: module.read_bytes(),
+        "bloom.conf": (PACKAGING / "bloom.conf").read_bytes(),
+        "LICENSE": (PROJECT / "LICENSE").read_bytes(),
+        "THIRD-PARTY": third_party(),
+        "README.md": (PROJECT / "README.md").read_bytes(),
+        "CHANGELOG.md": (PROJECT / "CHANGELOG.md").read_bytes(),
+        "INSTALL.md": (PROJECT / "docs/install.md").read_bytes(),
+        "REQUIREMENTS": f"libbloom {version()} for {platform.machine}\nneeds {platform.needs}\n".encode(),
+    }
+    sums = "".join(f"{sha256(files[name])}  {name}\n" for name in sorted(files))
+    files["SHA256SUMS"] = sums.encode()
+
+    path = folder / f"{name}.tar.gz"
+    with open(path, "wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as packed:
+        with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+            tar.addfile(member(name, 0o755, tarfile.DIRTYPE))
+            for file in sorted(files):
+                entry = member(f"{name}/{file}", 0o755 if file == module.name else 0o644)
+                entry.size = len(files[file])
+                tar.addfile(entry, io.BytesIO(files[file]))
+    return path
+
+
+def member(name, mode, kind=tarfile.REGTYPE):
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.mode, entry.mtime = kind, mode, source_time()
+    entry.uname = entry.gname = "root"
+    return entry
+
+
+def deb(module, platform, root, folder):
+    architecture = DEB_ARCHITECTURES.get(platform.machine)
+    if architecture is None:
+        raise Trouble(f"no .deb is made for {platform.machine}")
+    doc = f"usr/share/doc/{DEB_NAME}"
+    own = PACKAGING / "deb"
+    files = {
+        f"usr/lib/redis/modules/{module.name}": (module.read_bytes(), 0o755),
+        "usr/lib/libbloom/server-arguments": ((own / "server-arguments").read_bytes(), 0o755),
+        "usr/lib/libbloom/own-lines": ((own / "own-lines").read_bytes(), 0o644),
+        "etc/libbloom/bloom.conf": ((PACKAGING / "bloom.conf").read_bytes(), 0o644),
+        f"usr/share/lintian/overrides/{DEB_NAME}": ((own / "lintian-overrides").read_bytes(), 0o644),
+        f"{doc}/copyright": (copyright_file(), 0o644),
+        f"{doc}/changelog.gz": (packed(changelog()), 0o644),
+        f"{doc}/third-party.txt.gz": (packed(third_party()), 0o644),
+        f"{doc}/README.md.gz": (packed((PROJECT / "README.md").read_bytes()), 0o644),
+        f"{doc}/install.md.gz": (packed((PROJECT / "docs/install.md").read_bytes()), 0o644),
+        f"{doc}/CHANGELOG.md.gz": (packed((PROJECT / "CHANGELOG.md").read_bytes()), 0o644),
+    }
+    for server in ("redis", "valkey"):
+        drop_in = (own / "service.conf").read_text().replace("@SERVER@", server)
+        files[f"usr/lib/systemd/system/{server}-server.service.d/libbloom.conf"] = (drop_in.encode(), 0o644)
+
+    fields = {
+        "VERSION": deb_version(),
+        "ARCHITECTURE": architecture,
+        # In KiB, each file for itself, as Debian counts.
+        "SIZE": str(sum(-(-len(content) // 1024) for content, _ in files.values())),
+        "DEPENDS": f"libc6 (>= {platform.newest('GLIBC')}), libgcc-s1 (>= {gcc_version(platform)})",
+    }
+    sums = "".join(f"{md5(files[name][0])}  {name}\n" for name in sorted(files))
+    control = {
+        "control": (filled(own / "control", fields), 0o644),
+        "md5sums": (sums.encode(), 0o644),
+        "conffiles": (b"/etc/libbloom/bloom.conf\n", 0o644),
+    }
+    for script in ("postinst", "prerm", "postrm"):
+        control[script] = ((own / script).read_bytes(), 0o755)
+    for name, content in control.items():
+        files[f"DEBIAN/{name}"] = content
+
+    write_tree(root, files)
+    path = folder / f"{DEB_NAME}_{fields['VERSION']}_{architecture}.deb"
+    # The compression is named, since Ubuntu's default is one that Debian 11 cannot read.
+    run("dpkg-deb", "--root-owner-group", "-Zxz", "--build", root, path, SOURCE_DATE_EPOCH=str(source_time()))
+    return path
+
+
+def write_tree(root, files):
+    for name, (content, mode) in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        path.chmod(mode)
+    for path in [root, *root.rglob("*")]:
+        if path.is_dir():
+            path.chmod(0o755)
+        os.utime(path, (source_time(), source_time()))
+
+
+def filled(template, fields):
+    return re.sub(r"@(\w+)@", lambda match: fields[match[1]], template.read_text()).encode()
+
+
+def copyright_file():
+    """The MIT text stands in LICENSE; here it is indented, and a dot stands for an empty line."""
+    text = (PROJECT / "LICENSE").read_text()
+    mit = re.search(r"^(Permission is hereby granted.*?)\n=", text, re.DOTALL | re.MULTILINE)[1].strip()
+    lines = [f" {line}" if line else " ." for line in mit.splitlines()]
+    return filled(PACKAGING / "deb/copyright", {"MIT": "\n".join(lines), "YEAR": str(gmtime(source_time()).tm_year)})
+
+
+def changelog():
+    """Debian's form of a changelog; what changed is in CHANGELOG.md."""
+    author = re.search(r"^Maintainer: (.*)", (PACKAGING / "deb/control").read_text(), re.MULTILINE)[1]
+    return (
+        f"{DEB_NAME} ({deb_version()}) unstable; urgency=medium\n\n"
+        f"  * libbloom {version()}; CHANGELOG.md.gz says what changed.\n\n"
+        f" -- {author}  {formatdate(source_time())}\n"
+    ).encode()
+
+
+# ---- Facts ---------------------------------------------------------------------------------------
+
+
+@functools.cache
+def version():
+    return re.search(r'^version *= *"(.*)"', (PROJECT / "Cargo.toml").read_text(), re.MULTILINE)[1]
+
+
+def deb_version():
+    """1.0.0-rc.1 comes before 1.0.0 for Debian as 1.0.0~rc.1 only."""
+    return version().replace("-", "~", 1)
+
+
+def gcc_version(platform):
+    """Of the symbols of libgcc_s; 4.2.0 is in every package of 4.2."""
+    return re.sub(r"\.0$", "", platform.newest("GCC"))
+
+
+@functools.cache
+def source_time():
+    given = os.environ.get("SOURCE_DATE_EPOCH")
+    if given:
+        return int(given)
+    try:
+        return int(run("git", "-C", PROJECT, "log", "-1", "--format=%ct"))
+    except (OSError, subprocess.CalledProcessError):
+        return OLDEST_TIME
+
+
+@functools.cache
+def third_party():
+    """The licences of the crates that are in the module, each as its crate has it."""
+    tree = run("cargo", "tree", "--locked", "-e", "normal,no-proc-macro", "--prefix", "none", "-f", "{p}")
+    wanted = {tuple(line.split()[:2]) for line in tree.splitlines()}
+    packages = json.loads(run("cargo", "metadata", "--locked", "--format-version", "1"))["packages"]
+    parts = ["libbloom contains the Rust standard library (MIT OR Apache-2.0) and these crates.\n"]
+    for package in sorted(packages, key=lambda package: (package["name"], package["version"])):
+        if (package["name"], f"v{package['version']}") not in wanted or package["source"] is None:
+            continue
+        title = f"{package['name']} {package['version']}: {package['license']}\n{package['repository']}"
+        parts.append(f"\n{'=' * 78}\n{title}\n")
+        crate = Path(package["manifest_path"]).parent
+        texts = [path for path in crate.iterdir() if re.match(r"(?i)(licen[cs]e|copying|notice)", path.name)]
+        for path in sorted(texts):
+            if path.is_file():
+                parts.append(f"\n---- {path.name}\n\n{path.read_text(errors='replace')}")
+    return "".join(parts).encode()
+
+
+# ---- Tools ---------------------------------------------------------------------------------------
+
+
+
+
+def run(*words, **environment):
+    """What a program prints; where it fails, its own words are on standard error."""
+    return subprocess.run(
+        [str(word) for word in words],
+        cwd=PROJECT,
+        env={**os.environ, "LC_ALL": "C", **environment},
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+    ).stdout
+
+
+def packed(content):
+    return gzip.compress(content, 9, mtime=0)
+
+
+def sha256(content):
+    return hashlib.sha256(content).hexdigest()
+
+
+def md5(content):
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,287 @@
+"""scripts/package.py: what is in the packages, and whether a server takes it.
+
+Run it with `make test-package`. BLOOM_TEST_SERVER names another server than redis-server, BLOOM_TEST_MODULE
+another module to pack than the one that `make package` built. Nothing is installed: the .deb is unpacked into a
+folder, and the paths in its files are changed to that. tests/package/try-deb.sh installs it.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import unittest
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(PROJECT / "examples"), str(PROJECT / "scripts")]
+
+import crawl  # noqa: E402
+import package  # noqa: E402
+
+PROGRAM = os.environ.get("BLOOM_TEST_SERVER", "redis-server")
+MODULE = Path(os.environ.get("BLOOM_TEST_MODULE", PROJECT / ".build/package/libbloom.so")).resolve()
+IS_ELF = sys.platform == "linux"
+HAS_DPKG = IS_ELF and shutil.which("dpkg-deb") is not None
+ARCHIVED = [
+    "CHANGELOG.md",
+    "INSTALL.md",
+    "LICENSE",
+    "README.md",
+    "REQUIREMENTS",
+    "SHA256SUMS",
+    "THIRD-PARTY",
+    "bloom.conf",
+    "libbloom.so",
+]
+INSTALLED = {
+    "/etc/libbloom/bloom.conf": 0o644,
+    "/usr/lib/libbloom/own-lines": 0o644,
+    "/usr/lib/libbloom/server-arguments": 0o755,
+    "/usr/lib/redis/modules/libbloom.so": 0o755,
+    "/usr/lib/systemd/system/redis-server.service.d/libbloom.conf": 0o644,
+    "/usr/lib/systemd/system/valkey-server.service.d/libbloom.conf": 0o644,
+    "/usr/share/doc/redis-libbloom/CHANGELOG.md.gz": 0o644,
+    "/usr/share/doc/redis-libbloom/README.md.gz": 0o644,
+    "/usr/share/doc/redis-libbloom/changelog.gz": 0o644,
+    "/usr/share/doc/redis-libbloom/copyright": 0o644,
+    "/usr/share/doc/redis-libbloom/install.md.gz": 0o644,
+    "/usr/share/doc/redis-libbloom/third-party.txt.gz": 0o644,
+    "/usr/share/lintian/overrides/redis-libbloom": 0o644,
+}
+# The folders of the .deb that its own scripts and configuration name.
+NAMED = re.compile(r"(?<![\w.])/(usr/lib|etc|run)/(libbloom|redis/modules)\b")
+
+
+class Server(crawl.Server):
+    """A server with a configuration file of its own, and with what else a unit starts it with."""
+
+    def __init__(self, arguments=(), lines=()):
+        super().__init__(PROGRAM, MODULE)
+        self.arguments = arguments
+        self.lines = lines
+
+    def command(self, port):
+        config = self.home / "redis.conf"
+        if not config.exists():
+            config.write_text("".join(f"{line}\n" for line in ["bind 127.0.0.1", 'save ""', *self.lines]))
+        return [PROGRAM, config, *self.arguments, "--port", str(port), "--dir", self.home]
+
+
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = Path(tempfile.mkdtemp(prefix="package-"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        # The packed module is named after the file.
+        cls.module = cls.folder / "libbloom.so"
+        shutil.copy(MODULE, cls.module)
+        cls.packages = run_script(cls.module, cls.folder / "dist").stdout.split()
+
+    def package(self, suffix):
+        (path,) = [Path(name) for name in self.packages if name.endswith(suffix)]
+        return path
+
+    def check_filter(self, server):
+        """Creates, fills and asks a filter."""
+        with server, server.client() as client:
+            self.assertEqual(client.execute_command("BF.MADD", "seen", "a", "b", "a"), [1, 1, 0])
+            self.assertEqual(client.execute_command("BF.MEXISTS", "seen", "a", "b"), [1, 1])
+
+
+def run_script(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, str(PROJECT / "scripts/package.py"), *map(str, arguments)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+class ArchiveTest(Case):
+    def unpack(self):
+        target = Path(tempfile.mkdtemp(dir=self.folder))
+        with tarfile.open(self.package(".tar.gz")) as archive:
+            archive.extractall(target)
+        (folder,) = target.iterdir()
+        return folder
+
+    def test_it_is_named_after_version_and_machine(self):
+        """A user picks the archive for the machine by its name."""
+        system = {"linux": "linux(-musl)?", "darwin": "macos"}[sys.platform]
+        name = rf"libbloom-{re.escape(package.version())}-(x86_64|aarch64)-{system}"
+        self.assertRegex(self.package(".tar.gz").name, rf"^{name}\.tar\.gz$")
+        self.assertRegex(self.unpack().name, rf"^{name}$")
+
+    def test_files_are_complete_sorted_and_roots(self):
+        with tarfile.open(self.package(".tar.gz")) as archive:
+            folder, *members = archive.getmembers()
+        self.assertEqual([Path(member.name).name for member in members], ARCHIVED)
+        for member in members:
+            self.assertEqual((member.uid, member.gid, member.uname, member.gname), (0, 0, "root", "root"))
+            self.assertEqual(member.mtime, package.source_time())
+            self.assertEqual(member.mode, 0o755 if member.name.endswith("libbloom.so") else 0o644)
+
+    def test_sums_hold(self):
+        folder = self.unpack()
+        sums = dict(line.split("  ")[::-1] for line in (folder / "SHA256SUMS").read_text().splitlines())
+        self.assertEqual(sorted([*sums, "SHA256SUMS"]), ARCHIVED)
+        for name, wanted in sums.items():
+            self.assertEqual(hashlib.sha256((folder / name).read_bytes()).hexdigest(), wanted, name)
+
+    def test_a_server_loads_it_by_its_snippet(self):
+        folder = self.unpack()
+        snippet = folder / "bloom.conf"
+        snippet.write_text(snippet.read_text().replace("/usr/lib/redis/modules", str(folder)))
+        self.check_filter(Server(["--include", snippet]))
+
+    def test_the_same_module_gives_the_same_bytes(self):
+        """Anyone can check a release by packing it again: elsewhere, later, and with other rights."""
+        later = self.folder / "later/libbloom.so"
+        later.parent.mkdir()
+        shutil.copyfile(MODULE, later)
+        later.chmod(0o700)
+        again = run_script(later, self.folder / "again", TZ="Asia/Tokyo", LC_ALL="C.UTF-8")
+        for one, other in zip(self.packages, again.stdout.split(), strict=True):
+            self.assertEqual(Path(one).read_bytes(), Path(other).read_bytes(), one)
+        dated = run_script(later, self.folder / "dated", SOURCE_DATE_EPOCH="1000000000")
+        self.assertNotEqual(Path(dated.stdout.split()[0]).read_bytes(), self.package(".tar.gz").read_bytes())
+
+    def test_the_licences_of_all_crates_are_in_it(self):
+        text = (self.unpack() / "THIRD-PARTY").read_text()
+        for name in ("redis-module", "bitvec", "libc", "xxhash-rust"):
+            self.assertRegex(text, rf"(?m)^{name} \d+\.\d+\.\d+: ")
+        # Of the build and the tests.
+        self.assertNotRegex(text, r"(?m)^(bindgen|proptest|bloom) \d")
+
+    @unittest.skipUnless(IS_ELF, "not of glibc")
+    def test_a_module_for_a_newer_glibc_is_refused(self):
+        """A package that fails on the systems it is said to be for is worse than none."""
+        done = run_script(self.module, self.folder / "old", "--glibc-floor", "2.4")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r"^package.py: the module needs glibc 2\.\d+, above 2\.4; build it on")
+        self.assertEqual(list((self.folder / "old").iterdir()), [])
+
+    def test_what_is_no_module_is_refused(self):
+        done = run_script(PROJECT / "README.md", self.folder / "none")
+        self.assertEqual((done.returncode, done.stderr), (1, "package.py: README.md is no shared library\n"))
+
+    def test_the_guide_names_the_floor(self):
+        self.assertIn(f"glibc {package.GLIBC_FLOOR} ", (PROJECT / "docs/install.md").read_text())
+
+
+@unittest.skipUnless(HAS_DPKG, "dpkg-deb is not here")
+class DebTest(Case):
+    def setUp(self):
+        self.root = Path(tempfile.mkdtemp(dir=self.folder))
+        dpkg_deb("-x", self.package(".deb"), self.root)
+        for path in INSTALLED:
+            file = self.root / path.lstrip("/")
+            if not path.endswith((".so", ".gz")):
+                file.write_text(NAMED.sub(rf"{self.root}\g<0>", file.read_text()))
+
+    def server_arguments(self, server):
+        """What the unit of systemd would start a server with."""
+        (self.root / "run").mkdir(exist_ok=True)
+        config = server.home / "redis.conf"
+        subprocess.run([self.root / "usr/lib/libbloom/server-arguments", "redis-server", config], check=True)
+        line = (self.root / "run/libbloom/redis-server").read_text()
+        return line.removeprefix("LIBBLOOM=").split()
+
+    def test_its_fields(self):
+        control = dpkg_deb("-f", self.package(".deb"))
+        fields = dict(re.findall(r"(?m)^([\w-]+): (.*)$", control))
+        platform = package.Platform(self.module)
+        self.assertEqual(fields["Package"], "redis-libbloom")
+        self.assertEqual(fields["Version"], package.version())
+        self.assertIn(fields["Architecture"], ("amd64", "arm64"))
+        self.assertRegex(fields["Depends"], rf"^libc6 \(>= {platform.newest('GLIBC')}\), libgcc-s1 \(>= [34][\d.]*\)$")
+        self.assertIn("redis-server", fields["Suggests"])
+        self.assertNotIn("@", control.replace("maintainers@", ""))
+
+    def test_its_files(self):
+        listed = {}
+        for line in dpkg_deb("-c", self.package(".deb")).splitlines():
+            mode, owner, *_, name = line.split()
+            self.assertEqual(owner, "root/root")
+            if mode.startswith("d"):
+                self.assertEqual(mode, "drwxr-xr-x")
+            else:
+                listed[name.removeprefix(".")] = {"-rw-r--r--": 0o644, "-rwxr-xr-x": 0o755}[mode]
+        self.assertEqual(listed, INSTALLED)
+
+    def test_its_sums_and_scripts(self):
+        control = Path(tempfile.mkdtemp(dir=self.folder))
+        dpkg_deb("-e", self.package(".deb"), control)
+        names = ["conffiles", "control", "md5sums", "postinst", "postrm", "prerm"]
+        self.assertEqual(sorted(path.name for path in control.iterdir()), names)
+        self.assertEqual((control / "conffiles").read_text(), "/etc/libbloom/bloom.conf\n")
+        raw = Path(tempfile.mkdtemp(dir=self.folder))
+        dpkg_deb("-x", self.package(".deb"), raw)
+        sums = dict(line.split("  ")[::-1] for line in (control / "md5sums").read_text().splitlines())
+        self.assertEqual(sorted(f"/{name}" for name in sums), sorted(INSTALLED))
+        for name, wanted in sums.items():
+            self.assertEqual(hashlib.md5((raw / name).read_bytes()).hexdigest(), wanted, name)
+
+    def test_a_server_loads_it(self):
+        server = Server()
+        with server:
+            arguments = self.server_arguments(server)
+        self.assertEqual(arguments, ["--include", f"{self.root}/etc/libbloom/bloom.conf"])
+        self.check_filter(Server(arguments))
+
+    def test_a_server_whose_file_loads_it_is_left_alone(self):
+        module = f"{self.root}/usr/lib/redis/modules/libbloom.so"
+        quoted = f'LoadModule  "{module}" bf-expansion-factor 4'
+        for line in (f"loadmodule {module}", quoted, f"include {self.root}/etc/libbloom/bloom.conf"):
+            server = Server(lines=[line])
+            self.check_filter(server)
+            server = Server(lines=[line])
+            with server:
+                self.assertEqual(self.server_arguments(server), [], line)
+        server = Server(lines=["# loadmodule /usr/lib/redis/modules/libbloom.so", "loglevel notice"])
+        with server:
+            self.assertNotEqual(self.server_arguments(server), [])
+
+    def test_a_rewritten_configuration_starts_again(self):
+        """CONFIG REWRITE, which Sentinel also calls, writes a loadmodule line (not on Redis 6.2).
+
+        A server that loads the module twice does not start.
+        """
+        probe = Server()
+        with probe:
+            arguments = self.server_arguments(probe)
+        server = Server(arguments)
+        with server:
+            with server.client() as client:
+                client.execute_command("BF.ADD", "seen", "a")
+                client.config_rewrite()
+                client.save()
+            text = (server.home / "redis.conf").read_text()
+            server.arguments = self.server_arguments(server)
+            self.assertEqual(server.arguments, [] if "libbloom.so" in text else arguments)
+            server.restart()
+            with server.client() as client:
+                self.assertEqual(client.execute_command("BF.EXISTS", "seen", "a"), 1)
+
+    def test_the_drop_in_is_the_units_own_command_with_a_word_more(self):
+        unit = Path("/lib/systemd/system/redis-server.service")
+        if not unit.exists():
+            self.skipTest("there is no unit of redis-server")
+        (own,) = re.findall(r"(?m)^ExecStart=(.+)$", unit.read_text())
+        drop_in = self.root / "usr/lib/systemd/system/redis-server.service.d/libbloom.conf"
+        (changed,) = re.findall(r"(?m)^ExecStart=(.+)$", drop_in.read_text())
+        self.assertEqual(changed.replace(" $LIBBLOOM", ""), own)
+
+
+def dpkg_deb(*words):
+    return subprocess.run(
+        ["dpkg-deb", *map(str, words)], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
+
+
+if __name__ == "__main__":
+    unittest.main()
