@@ -9,10 +9,6 @@ use crate::server::{Server, sample, skip, until};
 /// Chunks of BF.SCANDUMP and BF.LOADCHUNK have this many bytes at most.
 const CHUNK: usize = 16 << 20;
 
-fn used(client: &mut Client) -> i64 {
-    client.stat("memory", "used_memory").parse().unwrap()
-}
-
 fn freed_in_background(client: &mut Client) -> i64 {
     client.stat("memory", "lazyfreed_objects").parse().unwrap()
 }
@@ -24,9 +20,9 @@ fn keys(count: usize) -> impl Iterator<Item = String> {
 /// What `count` keys take, as the server's allocator tells, and as MEMORY USAGE does.
 fn weigh(client: &mut Client, count: usize, make: impl Fn(&mut Client, &str)) -> (i64, i64) {
     client.answers(&[("FLUSHALL SYNC", ok())]);
-    let before = used(client);
+    let before = client.used_memory();
     keys(count).for_each(|key| make(client, &key));
-    let held = used(client) - before;
+    let held = client.used_memory() - before;
     let told = keys(count).map(|key| client.run(&format!("MEMORY USAGE {key}")).int());
     (held, told.sum())
 }
@@ -101,7 +97,7 @@ fn large_filters_are_freed_in_the_background() {
     // In Valkey DEL is an UNLINK unless told otherwise.
     let server = Server::with().config("lazyfree-lazy-user-del", "no").start();
     let mut client = server.client();
-    let (bytes, before) = (sample(43) << 20, used(&mut client));
+    let (bytes, before) = (sample(43) << 20, client.used_memory());
     let delete = least(|| {
         touched(&mut client, "large", bytes);
         let cost = cost(&mut client, "DEL large");
@@ -139,7 +135,7 @@ fn large_filters_are_freed_in_the_background() {
         }
     }
     until("all memory is given back", || {
-        used(&mut client) - before < 1 << 20
+        client.used_memory() - before < 1 << 20
     });
 }
 
@@ -154,7 +150,7 @@ fn large_filters_are_evicted_in_the_background() {
         .start();
     let mut client = server.client();
     touched(&mut client, "large", 64 << 20);
-    let limit = used(&mut client) - (1 << 20);
+    let limit = client.used_memory() - (1 << 20);
     client.answers(&[
         (&format!("CONFIG SET maxmemory {limit}"), ok()),
         ("SET key value", ok()),
