@@ -96,10 +96,14 @@ class ShardedFilter:
         return [tuple(fields(reply)[name] for name in names) for reply in replies]
 
 
+def deviation(items, shards):
+    """The standard deviation of a shard's number of items, which is binomial."""
+    return math.sqrt(items / shards * (1 - 1 / shards))
+
+
 def shard_capacity(items, shards):
-    """What one shard is reserved for. The items of a shard are binomial."""
-    mean = items / shards
-    return max(1, math.ceil(mean + SIGMAS * math.sqrt(mean * (1 - 1 / shards))))
+    """What one shard is reserved for."""
+    return max(1, math.ceil(items / shards + SIGMAS * deviation(items, shards)))
 
 
 def fields(info):
@@ -119,8 +123,9 @@ def plan(sharded, items, error_rate):
         sharded.client.unlink(probe)
     total = size * sharded.shards
     mean = items / sharded.shards
+    sigma = deviation(items, sharded.shards)
     nodes = len(sharded.client.get_primaries())
-    print(f"items in a shard: {mean:,.0f} on average, deviation {math.sqrt(mean):,.0f}, reserved for {capacity:,}")
+    print(f"items in a shard: {mean:,.0f} on average, deviation {sigma:,.0f}, reserved for {capacity:,}")
     print(f"bytes of a shard: {size:,}")
     print(f"bytes of all {sharded.shards:,}: {total:,}, {8 * total / items:.2f} bits an item")
     print(f"bytes of each of {nodes} nodes: {total // nodes:,} on average")

@@ -12,6 +12,9 @@ use bloom_fuzz::commands;
 use bloom_fuzz::tape::Tape;
 use libfuzzer_sys::fuzz_target;
 
+/// Items that could be taken for something else.
+const ITEMS: [&[u8]; 3] = [b"", b"ITEMS", b"NOCREATE"];
+
 /// Small: most specs are only asked for.
 const LIMIT: u64 = 1 << 16;
 
@@ -89,16 +92,29 @@ fn makes(spec: Spec, words: &[Word<'_>], config: &Config) {
     assert_eq!(requests::reserve(&lower, config), Ok(spec));
 }
 
+/// What a primary sends after the name of a command.
+fn line<'a>(words: &'a [String], items: &[&'a [u8]]) -> Vec<Word<'a>> {
+    let words = words.iter().map(|word| word.as_bytes());
+    let line = std::iter::once(&b"key"[..])
+        .chain(words)
+        .chain(items.iter().copied());
+    line.map(Word).collect()
+}
+
 fn makes_one(spec: Spec) {
-    let replicated = requests::replicated(spec);
-    let words = std::iter::once("key").chain(replicated.iter().map(String::as_str));
-    let words: Vec<_> = words.map(|word| Word(word.as_bytes())).collect();
+    let (alone, with_items) = (requests::replicated(spec), requests::replicated_with_items(spec));
+    let (alone, with_items) = (line(&alone, &[]), line(&with_items, &ITEMS));
     for byte in 0..8 {
+        let config = configuration(byte);
         assert_eq!(
-            requests::reserve(&words, &configuration(byte)),
+            requests::reserve(&alone, &config),
             Ok(spec),
             "a replica makes another one"
         );
+        let (items, made) = requests::insert(&with_items, &config).unwrap();
+        assert_eq!(made, Ok(spec), "a replica makes another one of items");
+        let items: Vec<_> = items.iter().map(|item| item.0).collect();
+        assert_eq!(items, ITEMS, "a replica adds other items");
     }
     match Filter::new(spec, &at_most(LIMIT)) {
         Ok(filter) => {

@@ -19,12 +19,19 @@ from test_migrate import PATIENCE, Server
 SESSION = "no client of this language here; `make test-clients` runs it"
 MIGRATION = "tests/examples/test_migrate.py runs such commands"
 SHARDED = "needs a cluster; tests/examples/test_sharded.py runs such commands"
+PACKAGE = "needs what `make package` builds; tests/package installs it"
 # Blocks that are not run, by their pages and first lines, with the reason.
 NOT_RUN = {
     "README.md: redis-server --loadmodule ./libbloom.so": "takes port 6379; every test loads the module so",
     "README.md: import { createClient } from \"redis\";": SESSION,
     "README.md: import redis.clients.jedis.JedisPooled;": SESSION,
     "README.md: package main": SESSION,
+    "docs/install.md: sudo dpkg -i redis-libbloom_0.1.0_amd64.deb": PACKAGE,
+    "docs/install.md: tar -xzf libbloom-0.1.0-x86_64-linux.tar.gz": PACKAGE,
+    "docs/install.md: docker build -t redis-libbloom .": "needs Docker",
+    "docs/install.md: docker run --rm redis-libbloom redis-server --include /etc/libbloom/bloom.conf "
+    "--appendonly yes": "needs Docker",
+    "docs/install.md: make build": "takes port 6379",
     "docs/migration.md: zcat urls.gz | .build/venv/bin/python examples/migrate.py load "
     "redis://localhost urls:new --error 0.01 --capacity 40000 --layout blocked": MIGRATION,
     "docs/migration.md: cp redis-old/dump.rdb data/dump.rdb": MIGRATION,

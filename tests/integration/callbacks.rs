@@ -9,10 +9,6 @@ use crate::server::{Server, sample, skip, until};
 /// Chunks of BF.SCANDUMP and BF.LOADCHUNK have this many bytes at most.
 const CHUNK: usize = 16 << 20;
 
-fn used(client: &mut Client) -> i64 {
-    client.stat("memory", "used_memory").parse().unwrap()
-}
-
 fn freed_in_background(client: &mut Client) -> i64 {
     client.stat("memory", "lazyfreed_objects").parse().unwrap()
 }
@@ -24,9 +20,9 @@ fn keys(count: usize) -> impl Iterator<Item = String> {
 /// What `count` keys take, as the server's allocator tells, and as MEMORY USAGE does.
 fn weigh(client: &mut Client, count: usize, make: impl Fn(&mut Client, &str)) -> (i64, i64) {
     client.answers(&[("FLUSHALL SYNC", ok())]);
-    let before = used(client);
+    let before = client.used_memory();
     keys(count).for_each(|key| make(client, &key));
-    let held = used(client) - before;
+    let held = client.used_memory() - before;
     let told = keys(count).map(|key| client.run(&format!("MEMORY USAGE {key}")).int());
     (held, told.sum())
 }
@@ -54,7 +50,8 @@ fn memory_usage_is_what_the_allocator_holds() {
             client.run(&format!("BF.RESERVE {key} {options}"));
         });
         let (held, count) = (held - keys, count as i64);
-        // Of a value's two headers the server may use some bytes more than they have.
+        // A value of a module has two headers of the server, of which the module knows the sizes; an allocator
+        // may round each up, by 8 bytes on average: that is the slack of a key.
         let off = (told - held).abs() - 16 * count;
         assert!(off <= held / 50, "{options}: {told} told, {held} held");
     }
@@ -75,12 +72,23 @@ fn touched(client: &mut Client, key: &str, bytes: usize) {
     }
 }
 
-/// Microseconds that the server has spent in a command.
-fn spent(client: &mut Client, command: &str) -> f64 {
+/// Microseconds that the server spends in a command. Its other figures begin anew with that command.
+fn cost(client: &mut Client, line: &str) -> f64 {
+    client.answers(&[("CONFIG RESETSTAT", ok())]);
+    client.run(line);
+    let command = line.split(' ').next().unwrap().to_lowercase();
     let line = client.stat("commandstats", &format!("cmdstat_{command}"));
     let field = line.split(',').find_map(|field| field.strip_prefix("usec="));
     field.unwrap().parse().unwrap()
 }
+
+/// The least of some measurements: what a busy machine adds is not the server's.
+fn least(mut measure: impl FnMut() -> f64) -> f64 {
+    (0..3).map(|_| measure()).fold(f64::INFINITY, f64::min)
+}
+
+/// How often a measurement that a busy machine spoils is taken again.
+const ATTEMPTS: usize = 50;
 
 /// A gigabyte given back to the kernel at once would stop the server for all of its clients.
 #[test]
@@ -89,32 +97,46 @@ fn large_filters_are_freed_in_the_background() {
     // In Valkey DEL is an UNLINK unless told otherwise.
     let server = Server::with().config("lazyfree-lazy-user-del", "no").start();
     let mut client = server.client();
-    let (bytes, before) = (sample(107) << 20, used(&mut client));
-    touched(&mut client, "deleted", bytes);
-    client.answers(&[("DEL deleted", 1.into())]);
-    assert_eq!(freed_in_background(&mut client), 0);
-    for (number, free) in ["UNLINK large", "FLUSHALL ASYNC", "FLUSHDB ASYNC"]
-        .iter()
-        .enumerate()
-    {
+    let (bytes, before) = (sample(43) << 20, client.used_memory());
+    let delete = least(|| {
         touched(&mut client, "large", bytes);
-        client.run(free);
-        let freed = number as i64 + 1;
-        until("it is freed", || freed_in_background(&mut client) == freed);
-        assert_eq!(client.stat("memory", "lazyfree_pending_objects"), "0");
-    }
+        let cost = cost(&mut client, "DEL large");
+        assert_eq!(freed_in_background(&mut client), 0);
+        cost
+    });
     client.run("BF.ADD small item");
-    client.answers(&[("UNLINK small", 1.into())]);
+    cost(&mut client, "UNLINK small");
     assert_eq!(
         freed_in_background(&mut client),
-        3,
+        0,
         "small ones are not worth a thread"
     );
+    for line in ["UNLINK key", "FLUSHALL ASYNC", "FLUSHDB ASYNC"] {
+        let small = least(|| {
+            client.run("BF.ADD key item");
+            cost(&mut client, line)
+        });
+        let limit = (20.0 * small).max(delete / 10.0);
+        // The thread that frees may take the place of the one that answers, where processors are scarce. A server
+        // that freed it itself would take as long as for DEL, each time.
+        let mut costs = Vec::new();
+        while costs.last().is_none_or(|last| *last > limit) {
+            assert!(
+                costs.len() < ATTEMPTS,
+                "{line} takes {costs:?} us, of a small filter {small}, DEL {delete}"
+            );
+            touched(&mut client, "key", bytes);
+            costs.push(cost(&mut client, line));
+            // A small one that was flushed before may be counted late.
+            until("it is freed", || {
+                freed_in_background(&mut client) >= 1
+                    && client.stat("memory", "lazyfree_pending_objects") == "0"
+            });
+        }
+    }
     until("all memory is given back", || {
-        used(&mut client) - before < 1 << 20
+        client.used_memory() - before < 1 << 20
     });
-    let (del, unlink) = (spent(&mut client, "del"), spent(&mut client, "unlink") / 2.0);
-    eprintln!("{bytes} bytes: DEL {del} us, UNLINK {unlink} us");
 }
 
 /// An evicted filter would stop the server in the middle of somebody else's command.
@@ -128,7 +150,7 @@ fn large_filters_are_evicted_in_the_background() {
         .start();
     let mut client = server.client();
     touched(&mut client, "large", 64 << 20);
-    let limit = used(&mut client) - (1 << 20);
+    let limit = client.used_memory() - (1 << 20);
     client.answers(&[(&format!("CONFIG SET maxmemory {limit}"), ok())]);
     // A server that waits in vain for the other thread, half a millisecond or so, refuses the write.
     until("there is room for a key", || client.run("SET key value") == ok());

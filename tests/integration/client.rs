@@ -303,6 +303,11 @@ impl Client {
             .to_owned()
     }
 
+    /// Bytes of memory that the server counts as used.
+    pub fn used_memory(&mut self) -> i64 {
+        self.stat("memory", "used_memory").parse().unwrap()
+    }
+
     /// Every command of the table answers as it says.
     pub fn answers(&mut self, table: &[(&str, Reply)]) {
         for (line, expected) in table {

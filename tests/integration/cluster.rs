@@ -357,7 +357,7 @@ fn replicas_take_over() {
         let mut stream = cluster.nodes[primary].client();
         let line = stream.line();
         let (keys, progress, random) = (&keys, &progress, &mut random);
-        let writer = scope.spawn(move || add_and_wait(&mut stream, keys, random, &mut 0, progress));
+        let writer = scope.spawn(move || add_and_wait(&mut stream, 1, keys, random, &mut 0, progress));
         until("the replica confirms", || {
             progress.load(Ordering::Relaxed) >= least
         });

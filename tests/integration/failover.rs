@@ -18,13 +18,14 @@ const ROUNDS: usize = 6;
 /// Keys that get items; each becomes a filter with its first one.
 const KEYS: [&str; 3] = ["first", "second", "third"];
 
-/// Items that at least one replica has confirmed, by key.
+/// Items that enough replicas have confirmed, by key.
 pub type Confirmed = Vec<(String, Vec<Vec<u8>>)>;
 
 /// Adds to `keys`, in commands of every kind, until the connection ends or the server does not take writes any
-/// more. `next` numbers the items, `progress` counts what a replica has confirmed.
+/// more. `next` numbers the items, `progress` counts what so many `replicas` have confirmed.
 pub fn add_and_wait(
     client: &mut Client,
+    replicas: i64,
     keys: &[String],
     random: &mut StdRng,
     next: &mut usize,
@@ -47,8 +48,8 @@ pub fn add_and_wait(
             Ok(Reply::Error(_)) | Err(_) => return confirmed,
             Ok(other) => panic!("{other:?}"),
         }
-        match run(&[b"WAIT", b"1", b"1000"]) {
-            Ok(Reply::Int(0)) => {}
+        match run(&[b"WAIT", replicas.to_string().as_bytes(), b"1000"]) {
+            Ok(Reply::Int(fewer)) if fewer < replicas => {}
             Ok(Reply::Int(_)) => {
                 confirmed.push((key.clone(), items));
                 progress.fetch_add(1, Ordering::Relaxed);
@@ -98,7 +99,7 @@ fn nothing_that_a_replica_confirmed_is_lost_with_the_primary() {
             let (next, progress, keys) = (&mut next, &progress, &keys);
             let writer = scope.spawn(move || {
                 let mut random = StdRng::seed_from_u64(round as u64);
-                add_and_wait(&mut client, keys, &mut random, next, progress)
+                add_and_wait(&mut client, 1, keys, &mut random, next, progress)
             });
             until("a replica confirms", || progress.load(Ordering::Relaxed) >= least);
             thread::sleep(Duration::from_millis(pause));
@@ -122,5 +123,40 @@ fn nothing_that_a_replica_confirmed_is_lost_with_the_primary() {
         client.run("BF.MADD second and on it goes");
         identical(&replica, &primary);
         std::mem::swap(&mut primary, &mut replica);
+    }
+}
+
+/// With several replicas, the one that is promoted would lack what the others had confirmed.
+#[test]
+fn any_replica_has_what_all_of_them_confirmed() {
+    let mut random = StdRng::seed_from_u64(seed());
+    for _ in 0..sample(2) {
+        let mut primary = Server::start();
+        let replicas = [(); 2].map(|()| Server::with().replica_of(&primary).start());
+        replicas.iter().for_each(|replica| in_step(&primary, replica));
+        let (keys, progress) = (KEYS.map(str::to_owned), AtomicUsize::new(0));
+        let least = random.random_range(5..60);
+        let confirmed = thread::scope(|scope| {
+            let mut client = primary.client();
+            let line = client.line();
+            let (progress, random) = (&progress, &mut random);
+            let writer = scope.spawn(move || add_and_wait(&mut client, 2, &keys, random, &mut 0, progress));
+            until("both replicas confirm", || {
+                progress.load(Ordering::Relaxed) >= least
+            });
+            primary.kill9();
+            end(&line);
+            writer.join().unwrap()
+        });
+        let heir = random.random_range(0..2);
+        let (heir, other) = (&replicas[heir], &replicas[1 - heir]);
+        let mut client = heir.client();
+        client.answers(&[("REPLICAOF NO ONE", ok())]);
+        follow(other, heir);
+        client.run("BF.MADD second and on it goes");
+        identical(heir, other);
+        for (key, items) in &confirmed {
+            assert_eq!(present(&mut client, key, items).len(), items.len(), "{key}");
+        }
     }
 }

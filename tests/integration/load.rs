@@ -9,9 +9,10 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serial_test::serial;
 
+use crate::chunks;
 use crate::client::{Client, Reply, array, error, ok, wire};
 use crate::replication::in_step;
-use crate::server::{Server, sample, until};
+use crate::server::{Server, sample, seed, until};
 
 const CLIENTS: usize = 50;
 /// Commands of each client. A long run, with ten times as many, takes about a minute.
@@ -98,22 +99,6 @@ fn items(random: &mut StdRng, count: usize) -> Vec<String> {
     items
 }
 
-/// The chunks of a filter, with their iterators.
-fn chunks(client: &mut Client, key: &str) -> Vec<(i64, Reply)> {
-    let mut chunks: Vec<(i64, Reply)> = Vec::new();
-    loop {
-        let last = chunks.last().map_or(0, |(iterator, _)| *iterator).to_string();
-        let reply = client.call(&["BF.SCANDUMP", key, &last]);
-        let [iterator, data] = reply.elements() else {
-            panic!("{reply:?}")
-        };
-        if iterator.int() == 0 {
-            return chunks;
-        }
-        chunks.push((iterator.int(), data.clone()));
-    }
-}
-
 /// One command of one client, and everything that must be true of its answer.
 fn act(client: &mut Client, own: usize, random: &mut StdRng, known: &[Known]) {
     let filter = &known[random.random_range(0..known.len())];
@@ -177,16 +162,8 @@ fn act(client: &mut Client, own: usize, random: &mut StdRng, known: &[Known]) {
         }
         96..98 => {
             let copy = format!("copy:{own}");
-            for (iterator, data) in chunks(client, "frozen") {
-                let iterator = iterator.to_string();
-                let load = [
-                    b"BF.LOADCHUNK",
-                    copy.as_bytes(),
-                    iterator.as_bytes(),
-                    data.bytes(),
-                ];
-                assert_eq!(client.call(&load), ok());
-            }
+            let chunks = chunks::scandump(client, "frozen");
+            chunks::load(client, &copy, &chunks);
             assert_eq!(client.dump(&copy), client.dump("frozen"));
             let delete = if random.random_bool(0.5) { "DEL" } else { "UNLINK" };
             assert_eq!(client.call(&[delete, &copy]), 1.into());
@@ -207,9 +184,7 @@ fn act(client: &mut Client, own: usize, random: &mut StdRng, known: &[Known]) {
 #[test]
 #[serial(memory)]
 fn fifty_clients_lose_nothing() {
-    let seed: u64 =
-        std::env::var("BLOOM_TEST_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
-    eprintln!("BLOOM_TEST_SEED={seed}");
+    let seed = seed();
     let mut primary = Server::with()
         .config("appendonly", "yes")
         .config("appendfsync", "no")
@@ -315,10 +290,6 @@ fn fifty_clients_lose_nothing() {
     assert!(!primary.log().contains("BUG REPORT"));
 }
 
-fn used(client: &mut Client) -> u64 {
-    client.stat("memory", "used_memory").parse().unwrap()
-}
-
 /// A client that is cut off would leave half of its batch in the filter, or take the server down with it.
 #[test]
 #[serial(memory)]
@@ -330,7 +301,7 @@ fn a_batch_is_taken_whole_or_not_at_all() {
         ("BF.ADD key first", 1.into()),
     ]);
     let before = client.dump("key");
-    let memory = used(&mut client);
+    let memory = client.used_memory();
     let numbers: Vec<_> = (0..1_000_000).map(|item| item.to_string()).collect();
     let command: Vec<_> = ["BF.MADD", "key"]
         .into_iter()
@@ -343,7 +314,7 @@ fn a_batch_is_taken_whole_or_not_at_all() {
         sender.send_bytes(&wire[..end]).unwrap();
         drop(sender);
         until("the server forgets the client", || {
-            client.stat("clients", "connected_clients") == "1" && used(&mut client) < memory + 2_000_000
+            client.stat("clients", "connected_clients") == "1" && client.used_memory() < memory + 2_000_000
         });
         assert!(
             client.dump("key") == before,
@@ -376,7 +347,7 @@ fn a_reply_that_nobody_reads_harms_nobody() {
         ("BF.RESERVE key 0.01 20000000 SEED 1", ok()),
         ("BF.MADD key a b", array([1, 1])),
     ]);
-    let memory = used(&mut client);
+    let memory = client.used_memory();
     let items: Vec<_> = (0..500_000).map(|item| item.to_string()).collect();
     let question: Vec<_> = ["BF.MEXISTS", "key"]
         .into_iter()
@@ -393,13 +364,15 @@ fn a_reply_that_nobody_reads_harms_nobody() {
             deaf.send(&["BF.SCANDUMP", "key", "1"]).unwrap();
         }
         deaf.send_bytes(&question).unwrap();
-        until("the replies wait", || used(&mut client) > memory + 50_000_000);
+        until("the replies wait", || client.used_memory() > memory + 50_000_000);
         client.answers(&[
             ("BF.MEXISTS key a b c", array([1, 1, 0])),
             ("BF.ADD key a", 0.into()),
         ]);
         drop(deaf);
-        until("the memory comes back", || used(&mut client) < memory + 2_000_000);
+        until("the memory comes back", || {
+            client.used_memory() < memory + 2_000_000
+        });
     }
     client.answers(&[("BF.CARD key", 2.into())]);
     assert!(server.is_alive());
@@ -412,7 +385,7 @@ fn items_are_empty_or_a_hundred_megabytes() {
     let server = Server::start();
     let mut client = server.client();
     client.answers(&[("BF.RESERVE key 1e-9 100 SEED 1", ok())]);
-    let memory = used(&mut client);
+    let memory = client.used_memory();
     let huge = vec![b'x'; 100_000_000];
     let mut other = huge.clone();
     *other.last_mut().unwrap() = b'y';
@@ -428,6 +401,8 @@ fn items_are_empty_or_a_hundred_megabytes() {
     client.answers(&[("BF.CARD key", 5.into())]);
     drop(client);
     let mut client = server.client();
-    until("the memory comes back", || used(&mut client) < memory + 2_000_000);
+    until("the memory comes back", || {
+        client.used_memory() < memory + 2_000_000
+    });
     assert!(server.is_alive());
 }

@@ -9,13 +9,9 @@ const NO_CREATION: &str = "ERR Insufficient memory to create filter";
 /// About half a megabyte each.
 const CAPACITY: usize = 400_000;
 
-fn used(client: &mut Client) -> u64 {
-    client.stat("memory", "used_memory").parse().unwrap()
-}
-
 /// Leaves room for `bytes` more than the server has now, under `policy`.
-fn squeeze(client: &mut Client, policy: &str, bytes: u64) {
-    let limit = used(client) + bytes;
+fn squeeze(client: &mut Client, policy: &str, bytes: i64) {
+    let limit = client.used_memory() + bytes;
     client.answers(&[
         (&format!("CONFIG SET maxmemory-policy {policy}"), ok()),
         (&format!("CONFIG SET maxmemory {limit}"), ok()),
@@ -44,9 +40,9 @@ fn filters_are_evicted_like_other_keys() {
         let (kept, evicted) = (client.run("DBSIZE").int(), evicted(&mut client));
         assert!((1..30).contains(&kept), "{policy}: {kept} are kept");
         assert_eq!(evicted, 60 - kept.unsigned_abs(), "{policy}");
-        let limit: u64 = client.stat("memory", "maxmemory").parse().unwrap();
+        let limit: i64 = client.stat("memory", "maxmemory").parse().unwrap();
         // The last one came after room was made for it.
-        assert!(used(&mut client) < limit + 1_000_000, "{policy}");
+        assert!(client.used_memory() < limit + 1_000_000, "{policy}");
         let new: Vec<_> = (0..1000).map(|item| item.to_string()).collect();
         assert_eq!(
             client.over("BF.MADD fresh", &new).elements().len(),
@@ -289,7 +285,7 @@ fn a_server_with_a_lowered_limit_uses_what_it_has() {
 fn memory_comes_back() {
     let server = Server::with().config("maxmemory-policy", "allkeys-lru").start();
     let mut client = server.client();
-    let before = used(&mut client);
+    let before = client.used_memory();
     let items: Vec<_> = (0..20_000).map(|item| item.to_string()).collect();
     for round in [
         "DEL",
@@ -302,7 +298,7 @@ fn memory_comes_back() {
     ] {
         reserve(&mut client, "key", 20);
         client.over("BF.MADD grown", &items);
-        assert!(used(&mut client) > before + 10_000_000);
+        assert!(client.used_memory() > before + 10_000_000);
         let mut keys: Vec<_> = (0..20).map(|number| format!("key{number}")).collect();
         keys.push("grown".to_owned());
         match round {
@@ -320,7 +316,7 @@ fn memory_comes_back() {
         }
         until(&format!("memory comes back after {round}"), || {
             client.run("BF.EXISTS key0 a");
-            used(&mut client) < before + 2_000_000
+            client.used_memory() < before + 2_000_000
         });
         client.answers(&[("CONFIG SET maxmemory 0", ok()), ("FLUSHALL", ok())]);
     }

@@ -323,8 +323,7 @@ fn a_large_filter_costs_what_is_touched_and_is_given_back() {
     // DEL frees at once, as it does by default in Redis; in Valkey it is an UNLINK unless told otherwise.
     let server = Server::with().config("lazyfree-lazy-user-del", "no").start();
     let mut client = server.client();
-    let used = |client: &mut Client| client.stat("memory", "used_memory").parse::<i64>().unwrap();
-    let (resident, before) = (server.resident(), used(&mut client));
+    let (resident, before) = (server.resident(), client.used_memory());
     client.answers(&[
         ("BF.RESERVE key 0.01 1000000000", ok()),
         ("BF.ADD key item", 1.into()),
@@ -333,7 +332,7 @@ fn a_large_filter_costs_what_is_touched_and_is_given_back() {
     let grown = server.resident().saturating_sub(resident);
     assert!(grown < 50_000_000, "{grown} bytes more are resident");
     assert!(
-        size > 1_000_000_000 && used(&mut client) - before >= size,
+        size > 1_000_000_000 && client.used_memory() - before >= size,
         "the server does not count it"
     );
     client.answers(&[("DEL key", 1.into())]);
@@ -341,10 +340,10 @@ fn a_large_filter_costs_what_is_touched_and_is_given_back() {
     assert_eq!(freed(&mut client), "0", "DEL left it to the background");
     client.answers(&[("BF.RESERVE key 0.01 1000000000", ok()), ("UNLINK key", 1.into())]);
     until("the server frees it", || {
-        used(&mut client) - before < 1_000_000_000
+        client.used_memory() - before < 1_000_000_000
     });
     // It is counted after its memory is given back.
     until("UNLINK leaves it to the background", || freed(&mut client) == "1");
-    let kept = used(&mut client) - before;
+    let kept = client.used_memory() - before;
     assert!(kept < 1_000_000, "{kept} bytes are not given back");
 }
