@@ -37,6 +37,7 @@ NOT_RUN = {
     "docs/migration.md: cp redis-old/dump.rdb data/dump.rdb": MIGRATION,
     "docs/migration.md: make build": MIGRATION,
     "docs/migration.md: psql --no-psqlrc -Atc 'SELECT url FROM pages' mydb |": "needs a database; " + MIGRATION,
+    "docs/performance.md: make bench-server": "measures for minutes",
     "docs/sharding.md: redis-py                                      cluster": "a picture",
     "docs/sharding.md: $ sharded.py --url redis://127.0.0.1:7000 plan seen --items 1e11 --error 0.001 "
     "--shards 4096": SHARDED,
