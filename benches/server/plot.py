@@ -68,19 +68,18 @@ def by_module(results):
     return modules
 
 
-def processor_time(axes, results, styles, label):
+def processor_time(axes, results, styles, label, **scale):
     for module, (xs, ys) in by_module(results).items():
         axes.plot(xs, ys, **styles[module])
-    axes.set(xscale="log", ylim=(0, None), xlabel=label, ylabel="processor time of the server, µs an item")
+    axes.set(xscale="log", xlabel=label, ylabel="processor time of the server, µs an item", **scale)
 
 
 def batches(axes, results, styles):
-    processor_time(axes, results, styles, "items in a BF.MEXISTS")
-    axes.set(yscale="log", ylim=(None, None))
+    processor_time(axes, results, styles, "items in a BF.MEXISTS", yscale="log")
 
 
 def sizes(axes, results, styles):
-    processor_time(axes, results, styles, "items in the filter (BF.MEXISTS of 100)")
+    processor_time(axes, results, styles, "items in the filter (BF.MEXISTS of 100)", ylim=(0, None))
 
 
 def errors(axes, results, styles):
