@@ -92,6 +92,7 @@ fn load(ctx: Ctx<'_>, arguments: &[Arg<'_>]) -> Result<(), String> {
     options::load_arguments(arguments)?;
     datatype::register(ctx)?;
     commands::register(ctx)?;
-    stats::register(ctx)?;
-    options::register(ctx)
+    options::register(ctx)?;
+    // Last: a server that refuses the module after this would call a listener that is gone.
+    stats::register(ctx)
 }
