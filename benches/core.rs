@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use bloom::bloom::params::{Expansion, Growth, Layout};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use subjects::{ABSENT, BATCH, BLOCKED, Filled, Item, Subject, filter, floor, measured};
+use subjects::{ABSENT, ALL_NEW, BATCH, BLOCKED, Filled, Item, Subject, filter, floor, measured};
 
 /// Measures everything that a subject can do with `items` items.
 fn measure<S: Subject>(criterion: &mut Criterion, group: &str, name: &str, items: u64, make: impl Fn() -> S) {
@@ -33,7 +33,7 @@ fn measure<S: Subject>(criterion: &mut Criterion, group: &str, name: &str, items
     group.bench_function(format!("add, single: {name}"), |bencher| {
         bencher.iter_custom(|count| {
             let filled = filled.get_or_insert_with(fill);
-            filled.add(count, |subject, items| {
+            filled.add(ALL_NEW, count, |subject, items| {
                 items.iter().for_each(|item| subject.add(item))
             })
         })
@@ -42,7 +42,7 @@ fn measure<S: Subject>(criterion: &mut Criterion, group: &str, name: &str, items
         group.bench_function(format!("add, batch: {name}"), |bencher| {
             bencher.iter_custom(|count| {
                 let filled = filled.get_or_insert_with(fill);
-                filled.add(count, |subject, items| {
+                filled.add(ALL_NEW, count, |subject, items| {
                     items.chunks(BATCH).for_each(|batch| subject.add_batch(batch))
                 })
             })

@@ -9,7 +9,7 @@ mod subjects;
 use std::hint::black_box;
 
 use bloom::bloom::params::Growth;
-use subjects::{ABSENT, BLOCKED, Filled, Item, Subject, filter, floor, measured};
+use subjects::{ABSENT, ALL_NEW, BLOCKED, Filled, HALF_NEW, Item, Stream, Subject, filter, floor, measured};
 
 /// Slices of each measurement.
 const SLICES: u64 = 101;
@@ -30,7 +30,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 fn compare(name: &str, floor: Measure<'_>, bloom: Measure<'_>) {
     let slices: Vec<_> = (0..SLICES).map(|slice| (floor(slice), bloom(slice))).collect();
     println!(
-        "{name:<17} floor {:6.1} ns   bloom {:6.1} ns   ratio {:.2}",
+        "{name:<20} floor {:6.1} ns   bloom {:6.1} ns   ratio {:.2}",
         median(slices.iter().map(|(floor, _)| *floor).collect()),
         median(slices.iter().map(|(_, bloom)| *bloom).collect()),
         median(slices.iter().map(|(floor, bloom)| bloom / floor).collect()),
@@ -39,9 +39,10 @@ fn compare(name: &str, floor: Measure<'_>, bloom: Measure<'_>) {
 
 fn adding<S: Subject, M: Fn() -> S>(
     filled: &mut Filled<S, M>,
+    stream: Stream,
     work: fn(&mut S, &[Item]),
 ) -> impl FnMut(u64) -> f64 {
-    move |_| filled.add(SLICE, work).as_nanos() as f64 / SLICE as f64
+    move |_| filled.add(stream, SLICE, work).as_nanos() as f64 / SLICE as f64
 }
 
 fn asking<S: Subject, M>(
@@ -89,16 +90,18 @@ fn main() {
     let mut floor = Filled::half(items, || floor(bytes));
     let mut bloom = Filled::half(items, || filter(items, rate, Growth::Fixed, BLOCKED));
     println!("{items} items at {rate}, batches of {BATCH}");
-    compare(
-        "add, batch",
-        &mut adding(&mut floor, add_batches),
-        &mut adding(&mut bloom, add_batches),
-    );
-    compare(
-        "add, single",
-        &mut adding(&mut floor, add_each),
-        &mut adding(&mut bloom, add_each),
-    );
+    for (what, stream) in [("add new", ALL_NEW), ("add half new", HALF_NEW)] {
+        compare(
+            &format!("{what}, batch"),
+            &mut adding(&mut floor, stream, add_batches),
+            &mut adding(&mut bloom, stream, add_batches),
+        );
+        compare(
+            &format!("{what}, single"),
+            &mut adding(&mut floor, stream, add_each),
+            &mut adding(&mut bloom, stream, add_each),
+        );
+    }
     floor.fill(items);
     bloom.fill(items);
     for (what, first) in [("present", 0), ("absent", ABSENT)] {

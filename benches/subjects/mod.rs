@@ -33,13 +33,31 @@ pub fn item(id: u64) -> Item {
     bytemuck::cast(words)
 }
 
+/// Which item comes as number `id`.
+pub type Stream = fn(u64) -> u64;
+
+/// Every item is new.
+pub const ALL_NEW: Stream = |id| id;
+
+/// About half of the items are new, without a pattern; the others are from the first half of what is there.
+pub const HALF_NEW: Stream = |id| {
+    let mixed = (id ^ id >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let is_new = (mixed ^ mixed >> 32).wrapping_mul(0x94d0_49bb_1331_11eb) >> 63 == 1;
+    if is_new { id } else { id / 2 }
+};
+
 /// Gives items `ids` to `work`, and measures that alone.
-pub fn measured(ids: std::ops::Range<u64>, mut work: impl FnMut(&[Item])) -> Duration {
+pub fn measured(ids: std::ops::Range<u64>, work: impl FnMut(&[Item])) -> Duration {
+    measured_of(ALL_NEW, ids, work)
+}
+
+/// Gives items number `ids` of a stream to `work`, and measures that alone.
+pub fn measured_of(stream: Stream, ids: std::ops::Range<u64>, mut work: impl FnMut(&[Item])) -> Duration {
     let mut time = Duration::ZERO;
     let mut items = Vec::with_capacity(CHUNK as usize);
     for start in ids.clone().step_by(CHUNK as usize) {
         items.clear();
-        items.extend((start..ids.end.min(start + CHUNK)).map(item));
+        items.extend((start..ids.end.min(start + CHUNK)).map(|id| item(stream(id))));
         let begin = Instant::now();
         work(&items);
         time += begin.elapsed();
@@ -214,8 +232,8 @@ impl<S: Subject, M: Fn() -> S> Filled<S, M> {
         self.next = up_to;
     }
 
-    /// The time that `count` new items take.
-    pub fn add(&mut self, count: u64, mut work: impl FnMut(&mut S, &[Item])) -> Duration {
+    /// The time that `count` further items of a stream take.
+    pub fn add(&mut self, stream: Stream, count: u64, mut work: impl FnMut(&mut S, &[Item])) -> Duration {
         let (mut left, mut time) = (count, Duration::ZERO);
         while left > 0 {
             if self.next == self.items {
@@ -223,7 +241,7 @@ impl<S: Subject, M: Fn() -> S> Filled<S, M> {
                 self.fill(self.items / 2);
             }
             let end = self.items.min(self.next + left);
-            time += measured(self.next..end, |items| work(&mut self.subject, items));
+            time += measured_of(stream, self.next..end, |items| work(&mut self.subject, items));
             left -= end - self.next;
             self.next = end;
         }

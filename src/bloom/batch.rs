@@ -32,14 +32,13 @@ pub trait Layer {
     /// Layers after the newest that a block of items goes through one by one: they hold most items, so that few
     /// are left for the others.
     const ONE_BY_ONE: usize;
-    /// What asks for all memory that [`Self::contains`] and [`Self::insert`] will read. It holds what it needs,
-    /// so that a loop keeps it in registers.
-    fn prefetcher(&self) -> impl Fn(ItemHash);
+    /// What asks for all memory that [`Self::contains`] and [`Self::insert`] will read.
+    fn prefetcher(&self) -> impl Prefetch;
     /// Asks for the memory that [`Self::contains`] reads first.
     fn prefetch_first(&self, hash: ItemHash);
     /// What asks for the memory that [`Self::contains_block`] then takes as [`Memory::AskedFor`].
     #[inline(always)]
-    fn prefetcher_to_ask(&self) -> impl Fn(ItemHash) {
+    fn prefetcher_to_ask(&self) -> impl Prefetch {
         self.prefetcher()
     }
     /// Whether the item is (probably) in the layer.
@@ -61,6 +60,13 @@ pub trait Layer {
         }
         new
     }
+}
+
+/// Asks for the memory of items. It holds what it needs, so that a loop keeps it in registers; it is no closure, because
+/// a closure that is not inlined is a call for each item.
+pub trait Prefetch: Copy {
+    /// Asks for an item's memory.
+    fn prefetch(self, hash: ItemHash);
 }
 
 /// What is known of the memory that a block of items will read in a layer.
@@ -153,15 +159,50 @@ pub trait Hasher {
     fn hash(&self, item: &[u8]) -> ItemHash;
 }
 
-/// Whether any of `layers` contains one item.
+/// Whether a layer contains one item. Work for one layer alone, as for [`InsertOne`], is what most filters need,
+/// and short.
 pub struct ContainsOne<'a, L> {
+    /// The only layer.
+    pub layer: &'a L,
+    /// The item's hash.
+    pub hash: ItemHash,
+}
+
+impl<L: Layer> Work for ContainsOne<'_, L> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<K: Kernel>(self, kernel: K) -> bool {
+        self.layer.contains(kernel, self.hash)
+    }
+}
+
+/// Puts one item into a layer that has room for it; true if it is new.
+pub struct InsertOne<'a, L> {
+    /// The only layer.
+    pub layer: &'a mut L,
+    /// The item's hash.
+    pub hash: ItemHash,
+}
+
+impl<L: Layer> Work for InsertOne<'_, L> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<K: Kernel>(self, kernel: K) -> bool {
+        self.layer.insert(kernel, self.hash)
+    }
+}
+
+/// Whether any of `layers` contains one item.
+pub struct AnyContains<'a, L> {
     /// Oldest first.
     pub layers: &'a [L],
     /// The item's hash.
     pub hash: ItemHash,
 }
 
-impl<L: Layer> Work for ContainsOne<'_, L> {
+impl<L: Layer> Work for AnyContains<'_, L> {
     type Output = bool;
 
     #[inline(always)]
@@ -218,7 +259,7 @@ impl<L: Layer, G: FnMut(&mut Vec<L>) -> Result<(), Error>> Work for AddOne<'_, L
     #[inline(always)]
     fn run<K: Kernel>(mut self, kernel: K) -> Result<bool, Error> {
         if let [.., newest] = &self.layers[..] {
-            newest.prefetcher()(self.hash);
+            newest.prefetcher().prefetch(self.hash);
         }
         add_one(kernel, self.layers, 0, self.hash, &mut self.grow)
     }
@@ -292,18 +333,18 @@ impl Block {
         }
     }
 
-    /// Takes the next items, and asks with `prefetch` for what each will read; false when there are none.
+    /// Takes the next items, and asks with `prefetcher` for what each will read; false when there are none.
     #[inline(always)]
     fn fill<'a>(
         &mut self,
         hasher: &impl Hasher,
         items: &mut impl Iterator<Item = &'a [u8]>,
-        prefetch: impl Fn(ItemHash),
+        prefetcher: impl Prefetch,
     ) -> bool {
         let mut count = 0;
         for (hash, item) in self.hashes.iter_mut().zip(items) {
             *hash = hasher.hash(item);
-            prefetch(*hash);
+            prefetcher.prefetch(*hash);
             count += 1;
         }
         self.count = count;

@@ -13,7 +13,9 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use super::batch::{self, BLOCK, Hasher, Hashes, Items, Memory};
+use bytemuck::Zeroable;
+
+use super::batch::{self, Hasher, Hashes, Items, Memory, Prefetch};
 use super::bits::BitArray;
 use super::chain::{Plan, Rules};
 use super::error::Error;
@@ -153,25 +155,42 @@ impl Layer {
         &mut self.bits
     }
 
-    /// What probing needs.
+    /// Where the layer's items are.
     #[inline(always)]
     fn places(&self) -> Places {
         Places {
             lines: self.lines,
-            lines_per_item: usize::from(self.lines_per_item).min(MULTIPLIERS.len()),
+            lines_per_item: self.lines_per_item.into(),
         }
     }
 
-    /// Whether the item's lines from number `first` on cover it.
+    /// What finds items in the layer's lines.
     #[inline(always)]
-    fn covers_from<K: Kernel>(&self, first: usize, kernel: K, hash: ItemHash) -> bool {
-        let (units, probes) = (self.bits.units(), kernel.count(self.probes));
-        covers_from(units, self.places(), first, kernel, probes, hash)
+    fn probing<K: Kernel>(&self, kernel: K) -> Probing<K> {
+        Probing {
+            kernel,
+            places: self.places(),
+            probes: kernel.count(self.probes),
+        }
     }
 }
 
-/// Where a layer's items are. A copy of it stays in registers while a block is probed; lines per item, when they
-/// are known to be 1, as they are down to a rate of 0.004, leave no loop over them.
+/// Makes the compiler believe that `spare` is read: it would leave out what is written there, with a branch.
+#[inline(always)]
+fn kept_in_memory(spare: &Line) {
+    std::hint::black_box(spare);
+}
+
+/// One line of an item.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Its number.
+    line: usize,
+    /// Its word of probes.
+    word: u64,
+}
+
+/// Where a layer's items are.
 #[derive(Clone, Copy, Debug)]
 struct Places {
     lines: u64,
@@ -181,13 +200,28 @@ struct Places {
 impl Places {
     /// Where line `j` of an item is, and its word of probes.
     #[inline(always)]
-    fn line(self, hash: ItemHash, j: usize) -> (usize, u64) {
-        let (choose_line, choose_bits) = MULTIPLIERS[j];
+    fn line(self, hash: ItemHash, j: usize, (choose_line, choose_bits): (u64, u64)) -> Place {
         let choice = hash.low.wrapping_mul(choose_line);
         let chosen = (u128::from(choice) * u128::from(self.lines)) >> 64;
         let partition = j as u64 * self.lines;
-        let word = choice.wrapping_add(hash.high).wrapping_mul(choose_bits);
-        ((partition + chosen as u64) as usize, word)
+        Place {
+            line: (partition + chosen as u64) as usize,
+            word: choice.wrapping_add(hash.high).wrapping_mul(choose_bits),
+        }
+    }
+
+    /// The first line of an item.
+    #[inline(always)]
+    fn first(self, hash: ItemHash) -> Place {
+        self.line(hash, 0, MULTIPLIERS[0])
+    }
+
+    /// The lines of an item from number `first` on.
+    #[inline(always)]
+    fn from(self, first: usize, hash: ItemHash) -> impl Iterator<Item = Place> {
+        let multipliers = MULTIPLIERS.iter().enumerate().take(self.lines_per_item);
+        let lines = multipliers.skip(first);
+        lines.map(move |(j, &multipliers)| self.line(hash, j, multipliers))
     }
 
     /// As many lines as `count` of an item.
@@ -200,118 +234,99 @@ impl Places {
     }
 }
 
-/// Asks for lines `0..places.lines_per_item` of each item.
-#[inline(always)]
-fn prefetch_lines(units: &[Line], places: Places, hashes: &Hashes, items: Items) {
-    for at in items {
-        for j in 0..places.lines_per_item {
-            prefetch(&units[places.line(hashes[at], j).0]);
+/// Asks for the lines of items.
+#[derive(Clone, Copy)]
+struct Lines<'a> {
+    units: &'a [Line],
+    places: Places,
+}
+
+impl Prefetch for Lines<'_> {
+    #[inline(always)]
+    fn prefetch(self, hash: ItemHash) {
+        for place in self.places.from(0, hash) {
+            prefetch(&self.units[place.line]);
         }
     }
 }
 
-/// Whether the item's lines from number `first` on cover it.
-#[inline(always)]
-fn covers_from<K: Kernel>(
-    units: &[Line],
-    places: Places,
-    first: usize,
+/// Tests and sets the lines of items. It is copied, so that a loop keeps it in registers; a closure would be
+/// compiled without the kernel's instructions where it is not inlined.
+#[derive(Clone, Copy)]
+struct Probing<K: Kernel> {
     kernel: K,
+    places: Places,
     probes: K::Count,
-    hash: ItemHash,
-) -> bool {
-    // No closure: one is compiled without the kernel's instructions if it is not inlined.
-    for j in first..places.lines_per_item {
-        let (line, word) = places.line(hash, j);
-        if !kernel.covers(&units[line], kernel.mask(word, probes)) {
-            return false;
+}
+
+impl<K: Kernel> Probing<K> {
+    /// The same, for items that are known to have so many lines. One line is what they have down to a rate of
+    /// 0.004, and with that known there is no loop over lines.
+    #[inline(always)]
+    fn only(self, lines_per_item: usize) -> Self {
+        Self {
+            places: self.places.only(lines_per_item),
+            ..self
         }
     }
-    true
-}
 
-/// Those of a block's items whose lines cover them.
-#[inline(always)]
-fn covered<K: Kernel>(
-    units: &[Line],
-    places: Places,
-    kernel: K,
-    probes: K::Count,
-    hashes: &Hashes,
-    items: Items,
-) -> Items {
-    let mut covered = Items::NONE;
-    for at in items {
-        covered.put_if(at, covers_from(units, places, 0, kernel, probes, hashes[at]));
+    /// Whether a line has all bits of the item.
+    #[inline(always)]
+    fn covers(self, units: &[Line], place: Place) -> bool {
+        let mask = self.kernel.mask(place.word, self.probes);
+        self.kernel.covers(&units[place.line], mask)
     }
-    covered
-}
 
-/// Sets the bits of an item's lines; how many were unset.
-#[inline(always)]
-fn set_lines<K: Kernel>(
-    units: &mut [Line],
-    places: Places,
-    kernel: K,
-    probes: K::Count,
-    hash: ItemHash,
-) -> u32 {
-    let mut newly_set = 0;
-    for j in 0..places.lines_per_item {
-        let (line, word) = places.line(hash, j);
-        let (line, mask) = (&mut units[line], kernel.mask(word, probes));
-        // A page that is only read stays shared with a forked child that saves the filter.
-        if !kernel.covers(line, mask) {
-            newly_set += kernel.set(line, mask);
+    /// Whether the item's lines from number `first` on cover it.
+    #[inline(always)]
+    fn covers_from(self, first: usize, units: &[Line], hash: ItemHash) -> bool {
+        for place in self.places.from(first, hash) {
+            if !self.covers(units, place) {
+                return false;
+            }
         }
+        true
     }
-    newly_set
-}
 
-/// Sets the bits of each item's lines; gives the items that changed one, and how many bits were unset.
-#[inline(always)]
-fn set_all<K: Kernel>(
-    units: &mut [Line],
-    places: Places,
-    kernel: K,
-    probes: K::Count,
-    hashes: &Hashes,
-    items: Items,
-) -> (Items, u32) {
-    let (mut changed, mut all_set) = (Items::NONE, 0);
-    for at in items {
-        let newly_set = set_lines(units, places, kernel, probes, hashes[at]);
-        changed.put_if(at, newly_set > 0);
-        all_set += newly_set;
+    /// Those of a block's items whose lines cover them.
+    #[inline(always)]
+    fn covered(self, units: &[Line], hashes: &Hashes, items: Items) -> Items {
+        let mut covered = Items::NONE;
+        for at in items {
+            covered.put_if(at, self.covers_from(0, units, hashes[at]));
+        }
+        covered
     }
-    (changed, all_set)
-}
 
-/// [`set_all`] for items of one line. Which items are new cannot be predicted, so all of them are asked first.
-#[inline(always)]
-fn set_one_line<K: Kernel>(
-    units: &mut [Line],
-    places: Places,
-    kernel: K,
-    probes: K::Count,
-    hashes: &Hashes,
-    items: Items,
-) -> (Items, u32) {
-    let (mut lines, mut words) = ([0; BLOCK], [0; BLOCK]);
-    let mut missing = Items::NONE;
-    for at in items {
-        let (line, word) = places.line(hashes[at], 0);
-        (lines[at], words[at]) = (line, word);
-        missing.put_if(at, !kernel.covers(&units[line], kernel.mask(word, probes)));
+    /// Sets the bits of the item in a line; how many were unset.
+    #[inline(always)]
+    fn set(self, units: &mut [Line], place: Place, spare: &mut Line) -> u32 {
+        let mask = self.kernel.mask(place.word, self.probes);
+        self.kernel.set(&mut units[place.line], mask, spare)
     }
-    let (mut changed, mut all_set) = (Items::NONE, 0);
-    for at in missing {
-        // Covered by now it is only by an item of the same block, which has written to the line.
-        let newly_set = kernel.set(&mut units[lines[at]], kernel.mask(words[at], probes));
-        changed.put_if(at, newly_set > 0);
-        all_set += newly_set;
+
+    /// Sets the bits of an item in all of its lines; how many were unset.
+    #[inline(always)]
+    fn set_all(self, units: &mut [Line], hash: ItemHash, spare: &mut Line) -> u32 {
+        let mut newly_set = 0;
+        for place in self.places.from(0, hash) {
+            newly_set += self.set(units, place, spare);
+        }
+        newly_set
     }
-    (changed, all_set)
+
+    /// Sets the bits of a block's items; gives the items that changed one, and how many bits were unset.
+    #[inline(always)]
+    fn set_block(self, units: &mut [Line], hashes: &Hashes, items: Items) -> (Items, u32) {
+        let (mut changed, mut all_set, mut spare) = (Items::NONE, 0, Line::zeroed());
+        for at in items {
+            let newly_set = self.set_all(units, hashes[at], &mut spare);
+            changed.put_if(at, newly_set > 0);
+            all_set += newly_set;
+        }
+        kept_in_memory(&spare);
+        (changed, all_set)
+    }
 }
 
 impl batch::Layer for Layer {
@@ -340,38 +355,47 @@ impl batch::Layer for Layer {
     const ONE_BY_ONE: usize = 2;
 
     #[inline(always)]
-    fn prefetcher(&self) -> impl Fn(ItemHash) {
-        let (units, places) = (self.bits.units(), self.places());
-        move |hash| {
-            for j in 0..places.lines_per_item {
-                prefetch(&units[places.line(hash, j).0]);
-            }
+    fn prefetcher(&self) -> impl Prefetch {
+        Lines {
+            units: self.bits.units(),
+            places: self.places(),
         }
     }
 
     #[inline(always)]
     fn prefetch_first(&self, hash: ItemHash) {
-        prefetch(&self.bits.units()[self.places().line(hash, 0).0]);
+        let (units, places) = (self.bits.units(), self.places().only(1));
+        Lines { units, places }.prefetch(hash);
     }
 
     #[inline(always)]
     fn contains<K: Kernel>(&self, kernel: K, hash: ItemHash) -> bool {
-        self.covers_from(0, kernel, hash)
+        let (units, probing) = (self.bits.units(), self.probing(kernel));
+        if self.lines_per_item == 1 {
+            probing.covers(units, probing.places.first(hash))
+        } else {
+            probing.covers_from(0, units, hash)
+        }
     }
 
     #[inline(always)]
     fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Items, memory: Memory) -> Items {
-        let (units, places, probes) = (self.bits.units(), self.places(), kernel.count(self.probes));
-        match memory {
-            Memory::AskedFor => (),
-            Memory::Likely => prefetch_lines(units, places, hashes, items),
+        let (units, probing) = (self.bits.units(), self.probing(kernel));
+        let asked_for = match memory {
+            Memory::AskedFor => None,
+            Memory::Likely => Some(probing.places),
             // A layer that does not hold an item mostly says so with the first line.
-            Memory::Unlikely => prefetch_lines(units, places.only(1), hashes, items),
+            Memory::Unlikely => Some(probing.places.only(1)),
+        };
+        if let Some(places) = asked_for {
+            for at in items {
+                Lines { units, places }.prefetch(hashes[at]);
+            }
         }
-        if places.lines_per_item == 1 {
-            covered(units, places.only(1), kernel, probes, hashes, items)
+        if probing.places.lines_per_item == 1 {
+            probing.only(1).covered(units, hashes, items)
         } else {
-            covered(units, places, kernel, probes, hashes, items)
+            probing.covered(units, hashes, items)
         }
     }
 
@@ -381,14 +405,14 @@ impl batch::Layer for Layer {
         // is the only one that is looked at.
         let word = hash.low.wrapping_add(hash.high).wrapping_mul(MULTIPLIERS[0].1);
         let (mut probes, mut mask) = (0, kernel.mask(word, kernel.count(0)));
-        // No closure: one is compiled without the kernel's instructions if it is not inlined.
         for layer in layers.iter().rev() {
             if layer.probes != probes {
                 probes = layer.probes;
                 mask = kernel.mask(word, kernel.count(probes));
             }
-            let (line, _) = layer.places().line(hash, 0);
-            if kernel.covers(&layer.bits.units()[line], mask) && layer.covers_from(1, kernel, hash) {
+            let (units, probing) = (layer.bits.units(), layer.probing(kernel));
+            let place = probing.places.first(hash);
+            if kernel.covers(&units[place.line], mask) && probing.covers_from(1, units, hash) {
                 return true;
             }
         }
@@ -397,8 +421,22 @@ impl batch::Layer for Layer {
 
     #[inline(always)]
     fn insert<K: Kernel>(&mut self, kernel: K, hash: ItemHash) -> bool {
-        let (places, probes) = (self.places(), kernel.count(self.probes));
-        let newly_set = set_lines(self.bits.units_mut(), places, kernel, probes, hash);
+        let probing = self.probing(kernel);
+        let units = self.bits.units_mut();
+        // Memory may be slow to say whether the item is new: a guess lets the processor go on, while a store whose
+        // place is not known yet would hold up what comes after it.
+        let newly_set = if self.lines_per_item == 1 {
+            let place = probing.places.first(hash);
+            if probing.covers(units, place) {
+                0
+            } else {
+                probing.set(units, place, &mut Line::zeroed())
+            }
+        } else if probing.covers_from(0, units, hash) {
+            0
+        } else {
+            probing.set_all(units, hash, &mut Line::zeroed())
+        };
         self.bits.count_set(newly_set);
         self.items += u64::from(newly_set > 0);
         newly_set > 0
@@ -406,12 +444,12 @@ impl batch::Layer for Layer {
 
     #[inline(always)]
     fn insert_block<K: Kernel>(&mut self, kernel: K, hashes: &Hashes, items: Items) -> Items {
-        let (places, probes) = (self.places(), kernel.count(self.probes));
+        let probing = self.probing(kernel);
         let units = self.bits.units_mut();
-        let (changed, newly_set) = if places.lines_per_item == 1 {
-            set_one_line(units, places, kernel, probes, hashes, items)
+        let (changed, newly_set) = if probing.places.lines_per_item == 1 {
+            probing.only(1).set_block(units, hashes, items)
         } else {
-            set_all(units, places, kernel, probes, hashes, items)
+            probing.set_block(units, hashes, items)
         };
         self.bits.count_set(newly_set);
         self.items += changed.count_ones();

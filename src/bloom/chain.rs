@@ -4,7 +4,7 @@
 //! walk over the layers is here and in [`batch`](super::batch), once for all layouts.
 
 use super::Filter;
-use super::batch::{AddMany, AddOne, ContainsMany, ContainsOne, Hasher, Layer};
+use super::batch::{AddMany, AddOne, AnyContains, ContainsMany, ContainsOne, Hasher, InsertOne, Layer};
 use super::error::Error;
 use super::kernel;
 use super::memory::{Allocation, Mover};
@@ -136,10 +136,11 @@ impl<R: Rules> Chain<R> {
 
     /// See [`Filter::contains`](super::Filter::contains).
     pub fn contains(&self, item: &[u8]) -> bool {
-        kernel::run(ContainsOne {
-            layers: &self.layers,
-            hash: self.rules.hasher().hash(item),
-        })
+        let hash = self.rules.hasher().hash(item);
+        match &self.layers[..] {
+            [layer] => kernel::run(ContainsOne { layer, hash }),
+            layers => kernel::run(AnyContains { layers, hash }),
+        }
     }
 
     /// See [`Filter::contains_all`](super::Filter::contains_all).
@@ -156,6 +157,11 @@ impl<R: Rules> Chain<R> {
     pub fn add(&mut self, item: &[u8], allowance: Allowance<'_>) -> Result<bool, Error> {
         let Self { layers, rules } = self;
         let hash = rules.hasher().hash(item);
+        if let [layer] = &mut layers[..]
+            && layer.items() < layer.capacity()
+        {
+            return Ok(kernel::run(InsertOne { layer, hash }));
+        }
         let grow = |layers: &mut Vec<R::Layer>| grow(layers, rules, allowance);
         kernel::run(AddOne { layers, hash, grow })
     }

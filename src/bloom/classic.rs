@@ -19,7 +19,7 @@
 //! for (all of it, if it stays the only one), and each further layer half of the rate before it: the sum
 //! stays below what was asked for.
 
-use super::batch::{self, Hasher, Hashes, Items, Memory};
+use super::batch::{self, Hasher, Hashes, Items, Memory, Prefetch};
 use super::bits::{BitArray, OutOfRange};
 use super::chain::{Plan, Rules};
 use super::error::Error;
@@ -299,6 +299,12 @@ impl Layer {
         self.items = items;
     }
 
+    /// What asks for the first `words` words of items.
+    #[inline(always)]
+    fn first_words(&self, words: usize) -> Words<'_> {
+        Words { layer: self, words }
+    }
+
     /// Whether the first words of an item leave it open that the layer contains it.
     #[inline(always)]
     fn may_contain(&self, hash: ItemHash) -> bool {
@@ -316,6 +322,22 @@ impl Layer {
             let bit = modulus.remainder(low.wrapping_add(high.wrapping_mul(probe)));
             ((bit / 64) as usize, 1 << (bit % 64))
         })
+    }
+}
+
+/// Asks for the first words of items.
+#[derive(Clone, Copy)]
+struct Words<'a> {
+    layer: &'a Layer,
+    words: usize,
+}
+
+impl Prefetch for Words<'_> {
+    #[inline(always)]
+    fn prefetch(self, hash: ItemHash) {
+        for (word, _) in self.layer.probes(hash).take(self.words) {
+            prefetch(&self.layer.bits.units()[word]);
+        }
     }
 }
 
@@ -345,24 +367,18 @@ impl batch::Layer for Layer {
     const ONE_BY_ONE: usize = usize::MAX;
 
     #[inline(always)]
-    fn prefetcher(&self) -> impl Fn(ItemHash) {
-        |hash| {
-            for (word, _) in self.probes(hash).take(PREFETCHED) {
-                prefetch(&self.bits.units()[word]);
-            }
-        }
+    fn prefetcher(&self) -> impl Prefetch {
+        self.first_words(PREFETCHED)
     }
 
     #[inline(always)]
     fn prefetch_first(&self, hash: ItemHash) {
-        for (word, _) in self.probes(hash).take(FIRST) {
-            prefetch(&self.bits.units()[word]);
-        }
+        self.first_words(FIRST).prefetch(hash);
     }
 
     #[inline(always)]
-    fn prefetcher_to_ask(&self) -> impl Fn(ItemHash) {
-        |hash| self.prefetch_first(hash)
+    fn prefetcher_to_ask(&self) -> impl Prefetch {
+        self.first_words(FIRST)
     }
 
     #[inline(always)]
@@ -383,7 +399,7 @@ impl batch::Layer for Layer {
         for at in items {
             let is_possible = self.may_contain(hashes[at]);
             if is_possible {
-                self.prefetcher()(hashes[at]);
+                self.prefetcher().prefetch(hashes[at]);
             }
             possible.put_if(at, is_possible);
         }

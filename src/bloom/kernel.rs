@@ -6,6 +6,8 @@
 //! This file holds the core's only unsafe code: vector instructions that the processor was asked for, and
 //! prefetching. [`Portable`] does the same on every processor and is the oracle for [`Avx2`].
 
+use std::hint::select_unpredictable;
+
 use super::sizing::LINE_WORDS;
 
 /// A line: 512 bits, on a cache line of its own.
@@ -20,7 +22,7 @@ pub trait Kernel: Copy {
     /// The bits that an item sets in a line.
     type Mask: Copy;
 
-    /// Makes a number of probes ready; more than 8 are 8.
+    /// Makes a number of probes ready, at most 8.
     fn count(self, probes: u8) -> Self::Count;
 
     /// The first `count` probes of `word_of_probes`.
@@ -30,7 +32,10 @@ pub trait Kernel: Copy {
     fn covers(self, line: &Line, mask: Self::Mask) -> bool;
 
     /// Sets the bits of `mask`; how many were unset.
-    fn set(self, line: &mut Line, mask: Self::Mask) -> u32;
+    ///
+    /// A line that has them all is not written to, so that its page stays shared with a forked child that saves
+    /// the filter. Whether it has cannot be predicted, so there is no branch: `spare` is written to instead.
+    fn set(self, line: &mut Line, mask: Self::Mask, spare: &mut Line) -> u32;
 }
 
 /// Work that is written once for every kernel, and compiled for each.
@@ -125,11 +130,13 @@ impl Kernel for Portable {
     }
 
     #[inline(always)]
-    fn set(self, line: &mut Line, mask: Probes) -> u32 {
-        let mut newly_set = 0;
+    fn set(self, line: &mut Line, mask: Probes, spare: &mut Line) -> u32 {
+        let newly_set = mask.bits().fold(0, |newly_set, (word, bit)| {
+            newly_set + u32::from(line.0[word] & bit == 0)
+        });
+        let target = select_unpredictable(newly_set > 0, line, spare);
         for (word, bit) in mask.bits() {
-            newly_set += u32::from(line.0[word] & bit == 0);
-            line.0[word] |= bit;
+            target.0[word] |= bit;
         }
         newly_set
     }
@@ -145,6 +152,9 @@ mod avx2 {
         _mm256_movemask_pd, _mm256_or_si256, _mm256_set1_epi64x, _mm256_setzero_si256, _mm256_sllv_epi64,
         _mm256_srlv_epi64, _mm256_testz_si256,
     };
+
+    use std::hint::select_unpredictable;
+    use std::sync::LazyLock;
 
     use super::{Kernel, LINE_WORDS, Line, Work, shift, start};
 
@@ -167,11 +177,14 @@ mod avx2 {
         table
     };
 
+    /// As many numbers of probes as four bits have: with so many, looking one up takes no check.
+    const COUNTS: usize = 16;
+
     /// For each number of probes and start word: 1 in each word of the line that has a probe, else 0.
-    static USED: [[Words; LINE_WORDS]; LINE_WORDS + 1] = {
-        let mut table = [[[0; LINE_WORDS]; LINE_WORDS]; LINE_WORDS + 1];
+    static USED: [[Words; LINE_WORDS]; COUNTS] = {
+        let mut table = [[[0; LINE_WORDS]; LINE_WORDS]; COUNTS];
         let mut i = 0;
-        while i < (LINE_WORDS + 1) * LINE_WORDS * LINE_WORDS {
+        while i < COUNTS * LINE_WORDS * LINE_WORDS {
             let (probes, start, word) = (
                 i / (LINE_WORDS * LINE_WORDS),
                 i / LINE_WORDS % LINE_WORDS,
@@ -187,7 +200,10 @@ mod avx2 {
         /// The kernel, if the processor has AVX2 (and POPCNT, which came before it).
         #[inline]
         pub fn detected() -> Option<Self> {
-            (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt")).then_some(Self(()))
+            static DETECTED: LazyLock<Option<Avx2>> = LazyLock::new(|| {
+                (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt")).then_some(Avx2(()))
+            });
+            *DETECTED
         }
 
         /// Runs `work` in a function that is compiled for AVX2.
@@ -209,7 +225,7 @@ mod avx2 {
 
         #[inline(always)]
         fn count(self, probes: u8) -> Self::Count {
-            &USED[usize::from(probes).min(LINE_WORDS)]
+            &USED[usize::from(probes) % COUNTS]
         }
 
         #[inline(always)]
@@ -225,9 +241,9 @@ mod avx2 {
         }
 
         #[inline(always)]
-        fn set(self, line: &mut Line, mask: [__m256i; 2]) -> u32 {
+        fn set(self, line: &mut Line, mask: [__m256i; 2], spare: &mut Line) -> u32 {
             // SAFETY: an `Avx2` exists only where the processor has AVX2 and POPCNT.
-            unsafe { set(line, mask) }
+            unsafe { set(line, mask, spare) }
         }
     }
 
@@ -267,16 +283,18 @@ mod avx2 {
 
     #[inline]
     #[target_feature(enable = "avx2,popcnt")]
-    fn set(line: &mut Line, mask: [__m256i; 2]) -> u32 {
+    fn set(line: &mut Line, mask: [__m256i; 2], spare: &mut Line) -> u32 {
         let before = vectors(&line.0);
-        line.0 = bytemuck::cast([0, 1].map(|half| _mm256_or_si256(before[half], mask[half])));
         // A word has one probe at most, so the words that miss a bit are as many as the bits.
         let complete = [0, 1].map(|half| {
             let missing = _mm256_andnot_si256(before[half], mask[half]);
             let complete = _mm256_cmpeq_epi64(missing, _mm256_setzero_si256());
             _mm256_movemask_pd(_mm256_castsi256_pd(complete)).cast_unsigned()
         });
-        LINE_WORDS as u32 - (complete[0] | complete[1] << 4).count_ones()
+        let newly_set = LINE_WORDS as u32 - (complete[0] | complete[1] << 4).count_ones();
+        let target = select_unpredictable(newly_set > 0, line, spare);
+        target.0 = bytemuck::cast([0, 1].map(|half| _mm256_or_si256(before[half], mask[half])));
+        newly_set
     }
 }
 
@@ -300,10 +318,14 @@ mod tests {
         let (mask, bits) = (described(word, probes), kernel.mask(word, kernel.count(probes)));
         let missing: u32 = (0..LINE_WORDS).map(|i| (mask[i] & !line.0[i]).count_ones()).sum();
         assert_eq!(kernel.covers(&line, bits), missing == 0);
-        let mut after = line;
-        assert_eq!(kernel.set(&mut after, bits), missing);
+        let (mut after, mut spare) = (line, Line([0; LINE_WORDS]));
+        assert_eq!(kernel.set(&mut after, bits, &mut spare), missing);
         assert_eq!(after.0, std::array::from_fn(|i| line.0[i] | mask[i]));
         assert!(kernel.covers(&after, bits));
+        // Once more it changes nothing, and writes only where that is of no meaning.
+        let before = after;
+        assert_eq!(kernel.set(&mut after, bits, &mut spare), 0);
+        assert_eq!(after, before);
     }
 
     proptest! {
