@@ -116,6 +116,40 @@ fn a_configuration_with_two_copies_does_not_start_and_the_log_says_why() {
     assert_eq!(log.matches(&line).count(), 1, "{log}");
 }
 
+/// An operator's typing error would take the server down, at the next load of its data.
+#[test]
+fn an_option_out_of_its_range_stops_the_load_and_leaves_nothing_behind() {
+    if !Server::version().at_least(7, 0) {
+        skip!("this server has no MODULE LOADEX");
+    }
+    let server = Server::with().without_module().start();
+    let mut client = server.client();
+    let option = Server::option("error-rate");
+    let loadex = |client: &mut Client, rate: &str| {
+        let path = Server::module().to_str().unwrap();
+        client.call(&["MODULE", "LOADEX", path, "CONFIG", &option, rate])
+    };
+    for _ in 0..2 {
+        assert_eq!(loadex(&mut client, "5"), error(REFUSED));
+        assert_eq!(modules(&mut client), Vec::<String>::new());
+        // The server tells those who listen that it loads its data.
+        client.answers(&[
+            ("DEBUG RELOAD", ok()),
+            (&format!("CONFIG GET {option}"), array::<Reply>([])),
+        ]);
+        assert!(server.is_alive());
+    }
+    let line = "the module for Bloom filters is not loaded: the module's options in the configuration were refused\n";
+    assert_eq!(server.log().matches(line).count(), 2, "{}", server.log());
+    assert_eq!(loadex(&mut client, "0.001"), ok());
+    assert_eq!(modules(&mut client), ["bf"]);
+    client.answers(&[(
+        &format!("CONFIG GET {option}"),
+        array([&*option, "0.001"].map(|text| Reply::Bulk(text.into()))),
+    )]);
+    works(&mut client, "key");
+}
+
 /// Beside a module with commands of the same names, some would be served by one and some by the other.
 #[test]
 fn a_command_that_another_module_has_stops_the_load_and_is_named() {
