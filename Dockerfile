@@ -33,7 +33,11 @@ WORKDIR /data
 # The users of both images, by the number that both have.
 USER 999:999
 EXPOSE 6379
-HEALTHCHECK --interval=10s --timeout=3s CMD ["sh", "-c", "${SERVER%-server}-cli ping | grep -q PONG"]
+# Alive is what answers: also a server that wants a password (REDISCLI_AUTH gives it), one whose users may not run
+# PING, and one that loads its data, however long, since whoever restarts it then would only make it begin again.
+# What asks whether the data is there must ask the server itself.
+HEALTHCHECK --interval=10s --timeout=3s \
+    CMD ["sh", "-c", "\"${SERVER%-server}-cli\" ping | grep -Eq '^(PONG|NOAUTH|NOPERM|LOADING)'"]
 # The images' own entry point starts what it is given, as the user that it is started as. The form with a shell
 # is needed for the variable; exec leaves the server as the first process, which gets the signals.
 CMD ["sh", "-c", "exec \"$SERVER\" --include /etc/libbloom/bloom.conf --protected-mode no --dir /data"]

@@ -21,6 +21,7 @@ import itertools
 import json
 import sqlite3
 import sys
+from contextlib import contextmanager
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import redis
@@ -91,8 +92,9 @@ class Guard:
     def may_exist(self, name):
         """False for an id that is certainly absent. A filter that cannot be asked knows nothing."""
         try:
-            # One round trip. A missing filter finds nothing, and must not be taken at its word.
-            pipeline = self.client.pipeline(transaction=False)
+            # A missing filter finds nothing, and must not be taken at its word. A transaction, since a filter that
+            # comes between the two questions would be there, and would not have been asked.
+            pipeline = self.client.pipeline(transaction=True)
             pipeline.execute_command("BF.EXISTS", self.key, name)
             pipeline.exists(self.key)
             found, is_there = pipeline.execute()
@@ -101,7 +103,10 @@ class Guard:
         return bool(found) or not is_there
 
     def add(self, name):
-        """Into the filter, and into one that is being made; a missing one is not created."""
+        """Into one that is being made, then into the filter that answers; a missing one is not created.
+
+        In this order, since the first may take the place of the second at any time.
+        """
         pipeline = self.client.pipeline(transaction=False)
         for key in (self.draft, self.key):
             pipeline.execute_command("BF.INSERT", key, "NOCREATE", "ITEMS", name)
@@ -112,7 +117,8 @@ class Guard:
     def fill(self, names, count, error_rate):
         """A new filter of all ids takes the place of the old one, which answers meanwhile.
 
-        `names` is iterated when the new filter is there: an id that is written later comes by `add`.
+        `names` is iterated when the new filter is there: an id that is written later comes by `add`. One that was
+        added before must be among them, so `names` has to wait for whoever has added an id and not yet committed.
         """
         try:
             self.client.execute_command("BF.RESERVE", self.draft, error_rate, count)
@@ -148,12 +154,23 @@ class Products:
         row = self.connection.execute("SELECT name FROM products WHERE id = ?", (name,)).fetchone()
         return row and row[0]
 
-    def put(self, name, text):
+    @contextmanager
+    def writing(self):
+        """A transaction, which nobody else has at the same time; it is undone when it ends by an exception."""
         with self.connection:
-            self.connection.execute("INSERT OR REPLACE INTO products VALUES (?, ?)", (name, text))
+            self.connection.execute("BEGIN IMMEDIATE")
+            yield
+
+    def put(self, name, text):
+        """To be called while `writing`."""
+        self.connection.execute("INSERT OR REPLACE INTO products VALUES (?, ?)", (name, text))
 
     def ids(self):
-        return (row[0] for row in self.connection.execute("SELECT id FROM products"))
+        """All ids, read when whoever is writing now has ended."""
+        with self.writing():
+            pass
+        for (name,) in self.connection.execute("SELECT id FROM products"):
+            yield name
 
     def count(self):
         return self.connection.execute("SELECT count(*) FROM products").fetchone()[0]
@@ -205,16 +222,15 @@ class Service:
         return "200 OK", {"id": name, "name": text}
 
     def put(self, name, text):
-        """Adds the id on both sides of the commit.
+        """Adds the id to the filter first: a row that the filter misses would be lost to readers.
 
-        Before it, since a row that the filter misses is lost to readers: what is added for nothing, because
-        the commit failed, costs one question. After it, since a fill may have begun in between and read the
-        table before the commit.
+        What is added for nothing, because the commit failed, costs one question. Within the transaction, so that
+        a fill either has made its new filter when the id is added, or waits and reads the row.
         """
         try:
-            self.guard.add(name)
-            self.table.put(name, text)
-            self.guard.add(name)
+            with self.table.writing():
+                self.guard.add(name)
+                self.table.put(name, text)
         except redis.RedisError as error:
             return "503 Service Unavailable", {"error": f"the filter cannot be written to: {error}"}
         return "200 OK", {"id": name, "name": text}

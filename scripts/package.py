@@ -130,10 +130,8 @@ def archive(module, platform, folder):
         "bloom.conf": (PACKAGING / "bloom.conf").read_bytes(),
         "LICENSE": (PROJECT / "LICENSE").read_bytes(),
         "THIRD-PARTY": third_party(),
-        "README.md": (PROJECT / "README.md").read_bytes(),
-        "CHANGELOG.md": (PROJECT / "CHANGELOG.md").read_bytes(),
-        "INSTALL.md": (PROJECT / "docs/install.md").read_bytes(),
         "REQUIREMENTS": f"libbloom {version()} for {platform.machine}\nneeds {platform.needs}\n".encode(),
+        **documents(),
     }
     sums = "".join(f"{sha256(files[name])}  {name}\n" for name in sorted(files))
     files["SHA256SUMS"] = sums.encode()
@@ -171,10 +169,10 @@ def deb(module, platform, root, folder):
         f"{doc}/copyright": (copyright_file(), 0o644),
         f"{doc}/changelog.gz": (packed(changelog()), 0o644),
         f"{doc}/third-party.txt.gz": (packed(third_party()), 0o644),
-        f"{doc}/README.md.gz": (packed((PROJECT / "README.md").read_bytes()), 0o644),
-        f"{doc}/install.md.gz": (packed((PROJECT / "docs/install.md").read_bytes()), 0o644),
-        f"{doc}/CHANGELOG.md.gz": (packed((PROJECT / "CHANGELOG.md").read_bytes()), 0o644),
     }
+    # As they are, since a link to a file does not find a compressed one.
+    for name, content in documents().items():
+        files[f"{doc}/{name}"] = (content, 0o644)
     for server in ("redis", "valkey"):
         drop_in = (own / "service.conf").read_text().replace("@SERVER@", server)
         files[f"usr/lib/systemd/system/{server}-server.service.d/libbloom.conf"] = (drop_in.encode(), 0o644)
@@ -202,6 +200,13 @@ def deb(module, platform, root, folder):
     # The compression is named, since Ubuntu's default is one that Debian 11 cannot read.
     run("dpkg-deb", "--root-owner-group", "-Zxz", "--build", root, path, SOURCE_DATE_EPOCH=str(source_time()))
     return path
+
+
+def documents():
+    """README.md and what it and the others link to, under the paths that the links have."""
+    paths = [*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*"), *(PROJECT / "examples").rglob("*")]
+    kinds = {".md", ".svg", ".py", ".txt"}
+    return {str(path.relative_to(PROJECT)): path.read_bytes() for path in sorted(paths) if path.suffix in kinds}
 
 
 def write_tree(root, files):
@@ -233,7 +238,7 @@ def changelog():
     author = re.search(r"^Maintainer: (.*)", (PACKAGING / "deb/control").read_text(), re.MULTILINE)[1]
     return (
         f"{DEB_NAME} ({deb_version()}) unstable; urgency=medium\n\n"
-        f"  * libbloom {version()}; CHANGELOG.md.gz says what changed.\n\n"
+        f"  * libbloom {version()}; CHANGELOG.md says what changed.\n\n"
         f" -- {author}  {formatdate(source_time())}\n"
     ).encode()
 

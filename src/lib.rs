@@ -9,6 +9,7 @@
 //! | [`config`], [`options`] | the module's options: their values, and their place in the server |
 //! | [`stats`] | the module's figures in INFO |
 //! | [`log`] | lines for the operator, a few a minute |
+//! | [`shown`] | bytes of clients, for people to read |
 //! | [`server`] | the server's calls, one safe function each |
 //! | [`alloc`] | the allocator |
 //! | `module` | what happens while the server loads the module |
@@ -25,6 +26,7 @@ pub mod keyspace;
 pub mod log;
 pub mod options;
 pub mod server;
+pub mod shown;
 pub mod stats;
 
 mod module;

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
 
 use crate::server::{self, Ctx};
+use crate::shown::shown;
 
 /// Lines of a kind that are written in a minute.
 const LINES: u32 = 10;
@@ -50,13 +51,15 @@ impl Kind {
         } else {
             ""
         };
-        let line = format!("key '{}': {}{end}", key.escape_ascii(), what());
+        let line = format!("key '{}': {}{end}", shown(key), what());
         server::warn(ctx.into(), &line);
     }
 
     /// Which line of its minute this is, from 1 on.
     fn count(&self, now: i64) -> u32 {
-        if now.saturating_sub(self.start.load(Relaxed)) >= MINUTE {
+        let start = self.start.load(Relaxed);
+        // A clock that was put back begins a minute too: else no line would be written until it is there again.
+        if now < start || now.saturating_sub(start) >= MINUTE {
             self.start.store(now, Relaxed);
             self.lines.store(0, Relaxed);
         }
@@ -79,5 +82,17 @@ mod tests {
         assert_eq!(counts(MINUTE + 4, 2), [4, 5]);
         assert_eq!(counts(MINUTE + 5, 2), [1, 2]);
         assert_eq!(counts(i64::MAX, 1), [1]);
+    }
+
+    /// Once a wrong clock is put right, the log would be silent until the wrong time has come.
+    #[test]
+    fn a_clock_that_goes_back_begins_a_minute() {
+        let kind = Kind::new();
+        let counts = |now, times| (0..times).map(|_| kind.count(now)).collect::<Vec<_>>();
+        assert_eq!(counts(100 * MINUTE, 12).last(), Some(&12));
+        assert_eq!(counts(100 * MINUTE - 1, 2), [1, 2]);
+        assert_eq!(counts(5, 2), [1, 2]);
+        assert_eq!(counts(MINUTE + 4, 1), [3]);
+        assert_eq!(counts(MINUTE + 5, 1), [1]);
     }
 }

@@ -77,7 +77,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     status as c_int
 }
 
-/// Takes the load arguments, then registers the data type, commands, figures and options.
+/// Takes the load arguments, then registers the data type, the commands, the options and, last, the figures.
 ///
 /// # Errors
 /// A line for the log.
@@ -93,6 +93,6 @@ fn load(ctx: Ctx<'_>, arguments: &[Arg<'_>]) -> Result<(), String> {
     datatype::register(ctx)?;
     commands::register(ctx)?;
     options::register(ctx)?;
-    // Last: a server that refuses the module after this would call a listener that is gone.
+    // Last, since nothing may fail after it: Redis 7.0 would call the listener of a module that it refused.
     stats::register(ctx)
 }

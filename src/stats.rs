@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use redis_module::raw;
 
 use crate::bloom::Filter;
+use crate::bloom::codec::DecodeError;
 use crate::server::{Ctx, call, guarded, note};
 
 /// What is counted. The first ones are of the filters that are alive.
@@ -127,18 +128,27 @@ pub fn loaded(filter: &Filter) {
     }
 }
 
-/// A file or a payload was no filter, or one too large.
-pub fn failed_load() {
-    Figure::FailedLoads.add(1);
+/// A file, a payload, a header or another filter did not become a filter: there was no room for it, or it is none.
+pub fn not_loaded(error: &DecodeError) {
+    match error {
+        DecodeError::OutOfMemory { .. } => refused_creation(),
+        DecodeError::Truncated | DecodeError::Version(_) | DecodeError::Field(_) => {
+            Figure::FailedLoads.add(1)
+        }
+    }
 }
 
-/// Registers the section, and listens for the ends of loads.
+/// Registers the section, then listens for the ends of loads: of a module that it refuses Redis 7.0 forgets the
+/// section, and not the listener.
 ///
 /// # Errors
 /// A line for the log.
 pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
+    let ok = raw::REDISMODULE_OK as c_int;
     // SAFETY (of the call): the context is that of the module's loading.
-    let section = call!(RedisModule_RegisterInfoFunc(ctx.raw(), Some(tell)));
+    if call!(RedisModule_RegisterInfoFunc(ctx.raw(), Some(tell))) != ok {
+        return Err("the server takes no section for INFO".to_owned());
+    }
     let loading = raw::RedisModuleEvent {
         id: raw::REDISMODULE_EVENT_LOADING,
         dataver: 1,
@@ -149,10 +159,10 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
         loading,
         Some(on_loading)
     ));
-    if [section, events] == [raw::REDISMODULE_OK as c_int; 2] {
+    if events == ok {
         Ok(())
     } else {
-        Err("the server takes no section for INFO".to_owned())
+        Err("the server does not tell of its loads".to_owned())
     }
 }
 

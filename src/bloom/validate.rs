@@ -1,7 +1,10 @@
 //! The invariants of a filter, checked from scratch: for tests and fuzzing.
 
+use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
+
 use super::Filter;
-use super::batch::Layer as _;
+use super::batch::{self, Layer as _};
+use super::bits::BitArray;
 use super::blocked::{Blocked, Layer};
 use super::chain::Chain;
 use super::classic::Classic;
@@ -112,28 +115,18 @@ fn classic(chain: &Chain<Classic>) -> Result<(), Invalid> {
         return Err(Invalid::GrownFixed);
     }
     for (index, layer) in layers.iter().enumerate() {
-        let (shape, bits, items) = (layer.shape(), layer.bits(), layer.items());
+        let shape = layer.shape();
         if shape.check(chain.rules().options()).is_err() || layer.array().len() as u64 != shape.bytes {
             return Err(Invalid::Geometry { layer: index });
         }
-        if items > shape.capacity {
-            return Err(Invalid::Items { layer: index });
-        }
-        let (counted, recounted) = (bits.ones(), bits.bits().count_ones() as u64);
-        if counted != recounted {
-            return Err(Invalid::BitsSet {
-                layer: index,
-                counted,
-                recounted,
-            });
-        }
+        counts(index, layer, layer.bits())?;
     }
     Ok(())
 }
 
 /// What holds for a layer whatever the others are.
 fn alone(index: usize, layer: &Layer) -> Result<(), Invalid> {
-    let (bits, geometry, items) = (layer.bits(), layer.shape().geometry, layer.items());
+    let (bits, geometry) = (layer.bits(), layer.shape().geometry);
     if !(1..=MAX_LINES_PER_ITEM).contains(&geometry.lines_per_item)
         || !PROBES.contains(&geometry.probes)
         || geometry.lines == 0
@@ -141,7 +134,15 @@ fn alone(index: usize, layer: &Layer) -> Result<(), Invalid> {
     {
         return Err(Invalid::Geometry { layer: index });
     }
-    if layer.capacity() == 0 || items > layer.capacity() {
+    counts(index, layer, bits)
+}
+
+/// What a layer of either layout counts: its items, and its set bits.
+fn counts<U>(index: usize, layer: &impl batch::Layer, bits: &BitArray<U>) -> Result<(), Invalid>
+where
+    U: Zeroable + NoUninit + AnyBitPattern,
+{
+    if layer.capacity() == 0 || layer.items() > layer.capacity() {
         return Err(Invalid::Items { layer: index });
     }
     let (counted, recounted) = (bits.ones(), bits.bits().count_ones() as u64);

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::bloom::Error;
 use crate::bloom::params::{Capacity, Expansion};
 use crate::keyspace::WrongType;
+use crate::shown::shown;
 
 /// Why a command was refused.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,7 +52,7 @@ pub enum CommandError {
     NonScalingGrowing,
     /// NOCREATE with an option that describes a filter to create.
     NoCreateWith(&'static str),
-    /// A word that is no option.
+    /// A word that is no option, as it is shown.
     Unknown(String),
     /// An option that was given before.
     Twice(&'static str),
@@ -78,11 +79,9 @@ pub enum CommandError {
 }
 
 impl CommandError {
-    /// An unknown word, made safe to show: it may be any bytes.
+    /// An unknown word.
     pub fn unknown(word: &[u8]) -> Self {
-        const SHOWN: usize = 64;
-        let shown = word.get(..SHOWN).unwrap_or(word).escape_ascii();
-        Self::Unknown(format!("{shown}{}", if word.len() > SHOWN { "..." } else { "" }))
+        Self::Unknown(shown(word))
     }
 
     /// Why a filter could not be made.

@@ -45,11 +45,7 @@ impl Command for LoadChunk {
             }
             None if iterator == chunks::HEADER => {
                 let filter = chunks::load_header(data, &|demand| options::allows(ctx, name.bytes(), demand));
-                let filter = filter.inspect_err(|error| {
-                    if matches!(error, DecodeError::OutOfMemory { .. }) {
-                        stats::refused_creation();
-                    }
-                })?;
+                let filter = filter.inspect_err(stats::not_loaded)?;
                 stats::loaded(&filter);
                 key.set(Counted::new(filter));
             }

@@ -3,10 +3,10 @@
 use std::ffi::CStr;
 
 use super::args::Cursor;
-use super::docs::{Docs, EXPANSION, GROWING, Kind, LAYOUT, NONSCALING, Parameter, SEED};
+use super::docs::Docs;
 use super::error::CommandError;
 use super::reply::Reply;
-use super::reserve::Description;
+use super::reserve::{self, Description};
 use super::{Call, Command};
 use crate::bloom::params::Spec;
 use crate::bloom::plan::{self, Stage};
@@ -30,15 +30,8 @@ impl Command for Plan {
         summary: c"Returns what a Bloom Filter takes that BF.RESERVE would create, and once it has grown",
         complexity: c"O(1)",
         since: c"0.1.0",
-        parameters: &[
-            Parameter::new(c"error_rate", Kind::Double),
-            Parameter::new(c"capacity", Kind::Integer),
-            EXPANSION,
-            NONSCALING,
-            GROWING,
-            SEED,
-            LAYOUT,
-        ],
+        // Those of BF.RESERVE, but for the key.
+        parameters: reserve::PARAMETERS.split_at(1).1,
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {

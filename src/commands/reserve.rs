@@ -15,6 +15,18 @@ use crate::{keyspace, options};
 /// Creates an empty filter.
 pub struct Reserve;
 
+/// The key, and then what a [`Description`] is read from.
+pub const PARAMETERS: &[Parameter] = &[
+    KEY,
+    Parameter::new(c"error_rate", Kind::Double),
+    Parameter::new(c"capacity", Kind::Integer),
+    EXPANSION,
+    NONSCALING,
+    GROWING,
+    SEED,
+    LAYOUT,
+];
+
 const DIALECT: Dialect = Dialect {
     no_expansion: CommandError::NoExpansion,
     bad_expansion: CommandError::BadExpansion,
@@ -97,16 +109,7 @@ impl Command for Reserve {
         summary: c"Creates a new Bloom Filter",
         complexity: c"O(1)",
         since: c"1.0.0",
-        parameters: &[
-            KEY,
-            Parameter::new(c"error_rate", Kind::Double),
-            Parameter::new(c"capacity", Kind::Integer),
-            EXPANSION,
-            NONSCALING,
-            GROWING,
-            SEED,
-            LAYOUT,
-        ],
+        parameters: PARAMETERS,
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {

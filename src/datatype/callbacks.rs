@@ -42,7 +42,7 @@ pub unsafe extern "C" fn rdb_load(stream: *mut raw::RedisModuleIO, encoding_vers
             Box::into_raw(Counted::new(filter)).cast()
         }
         Some(Err(error)) => {
-            stats::failed_load();
+            stats::not_loaded(&error);
             log::LOAD.warn(ctx, key.map_or(b"", Arg::bytes), || {
                 format!("a Bloom filter was not loaded: {error}")
             });
@@ -104,6 +104,7 @@ pub unsafe extern "C" fn copy(
     }) {
         Some(Ok(copy)) => Box::into_raw(Counted::new(copy)).cast(),
         Some(Err(error)) => {
+            stats::not_loaded(&error);
             log::COPY.warn(None, key.map_or(b"", Arg::bytes), || {
                 format!("a Bloom filter was not copied: {error}")
             });

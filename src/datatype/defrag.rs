@@ -1,4 +1,7 @@
 //! Active defragmentation: the server's allocator knows which blocks had better be elsewhere.
+//!
+//! Every block is offered to it. jemalloc moves only those that it keeps in slabs, which are of up to 14 KiB where
+//! pages have 4 KiB; a larger bit array has pages of its own, and stays where it is.
 
 use std::alloc::Layout;
 use std::ffi::{c_int, c_ulong, c_void};

@@ -9,9 +9,11 @@ import re
 import sqlite3
 import subprocess
 import sys
+import time
 import unittest
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from wsgiref.util import setup_testing_defaults
 
 from test_migrate import PATIENCE, PROJECT, Case
@@ -124,6 +126,45 @@ class ServiceTest(GuardCase):
         self.assertEqual(self.ask(self.names[0])[0], 200)
 
 
+    def test_a_fill_that_begins_within_a_write_does_not_lose_it(self):
+        """The id is added, then a new filter is begun and reads the table, then the row is committed."""
+        self.guard.fill(self.table.ids(), ROWS, ERROR)
+
+        def fill():
+            table = guard.Products(self.database)
+            self.guard.fill(table.ids(), ROWS, 1e-9)
+            table.connection.close()
+
+        with ThreadPoolExecutor() as pool:
+            with self.table.writing():
+                self.guard.add("late")
+                filling = pool.submit(fill)
+                while not self.client.exists(self.guard.draft):
+                    self.assertFalse(filling.done(), "the fill did not wait")
+                # As far as it gets without the lock.
+                time.sleep(0.2)
+                self.assertEqual(self.client.bf().card(self.guard.draft), 0)
+                self.table.put("late", "name")
+            filling.result(PATIENCE)
+        self.assertEqual(self.ask("late"), (200, {"id": "late", "name": "name"}))
+        self.assertEqual(self.client.bf().card("ids"), ROWS + 1)
+
+    def test_a_row_that_the_filter_does_not_take_is_not_written(self):
+        """A row in the table alone would be lost to readers."""
+        self.client.set("ids", "no filter")
+        self.assertEqual(self.ask("new", "PUT")[0], 503)
+        self.assertIsNone(self.table.get("new"))
+
+    def test_the_filter_is_asked_in_one_transaction(self):
+        """A filter that is made between two questions would be there, and would have found nothing."""
+        self.guard.fill(self.table.ids(), ROWS, ERROR)
+        self.client.config_resetstat()
+        self.assertTrue(self.guard.may_exist(self.names[0]))
+        calls = {name: told["calls"] for name, told in self.client.info("commandstats").items()}
+        asked = ["cmdstat_multi", "cmdstat_bf.exists", "cmdstat_exists", "cmdstat_exec"]
+        self.assertEqual([calls.get(name, calls.get(name.upper())) for name in asked], [1, 1, 1, 1])
+
+
 class ScriptTest(GuardCase):
     """The command line, and HTTP."""
 
@@ -162,7 +203,7 @@ class ScriptTest(GuardCase):
         self.client.execute_command("BF.RESERVE", "{products:ids}:new", 0.01, 100)
         text = self.fill(exit_code=2)
         self.assertIn("guard.py: {products:ids}:new: item exists (another fill? if it was killed: --replace)", text)
-        self.assertRegex(self.fill("--replace"), re.escape("2,000 ids"))
+        self.assertRegex(self.fill("--replace", "--error", 1e-9), re.escape("2,000 ids"))
         self.server.stop()
         self.assertIn("guard.py: Error", self.fill(exit_code=2))
 

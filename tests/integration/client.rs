@@ -263,12 +263,17 @@ impl Client {
         self.call(&words(line))
     }
 
-    /// Runs many commands, some hundred of them in one go.
+    /// Runs many commands written as lines, some hundred of them in one go.
     pub fn pipeline(&mut self, lines: impl IntoIterator<Item = String>) -> Vec<Reply> {
         let lines: Vec<_> = lines.into_iter().collect();
-        let mut replies = Vec::with_capacity(lines.len());
-        for some in lines.chunks(500) {
-            let bytes: Vec<_> = some.iter().flat_map(|line| wire(&words(line))).collect();
+        self.calls(&lines.iter().map(|line| words(line)).collect::<Vec<_>>())
+    }
+
+    /// The same of byte arguments.
+    pub fn calls<A: AsRef<[u8]>>(&mut self, commands: &[Vec<A>]) -> Vec<Reply> {
+        let mut replies = Vec::with_capacity(commands.len());
+        for some in commands.chunks(500) {
+            let bytes: Vec<_> = some.iter().flat_map(|command| wire(command)).collect();
             self.send_bytes(&bytes).unwrap();
             replies.extend(some.iter().map(|_| self.receive().unwrap()));
         }

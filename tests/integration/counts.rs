@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::client::{Client, Reply, array, error, ok};
 use crate::filters;
-use crate::persistence::sealed;
+use crate::persistence::{BAD_FORMAT, sealed};
 use crate::server::{Server, until};
 
 const MEMORY: &str = "ERR Insufficient memory to create filter";
@@ -269,6 +269,71 @@ fn events_are_counted() {
             Reply::Simple("PONG".into()),
             [0, 0, 0, 0, 0, 0, failed],
         );
+    }
+}
+
+/// Whoever looks for filters that are missing would take a limit for damaged data, or find nothing counted.
+#[test]
+fn loads_and_copies_that_a_limit_refuses_are_told_from_those_that_fail() {
+    /// A command, its reply, and what it adds to the figures.
+    type Step<'a> = (&'a [&'a [u8]], Reply, [u64; 2]);
+    const FIGURES: [&str; 2] = ["refused_creations", "failed_loads"];
+    const COPY: &str = "ERR module key failed to copy";
+    const HEADER: &str = "ERR received bad data";
+    for layout in ["BLOCKED", "CLASSIC"] {
+        let mut source = Server::start();
+        let mut client = source.client();
+        client.answers(&[
+            (&format!("BF.RESERVE large 0.01 9999 LAYOUT {layout}"), ok()),
+            (&format!("BF.RESERVE small 0.01 100 LAYOUT {layout}"), ok()),
+            ("SAVE", ok()),
+        ]);
+        let [large, small] = ["large", "small"].map(|key| client.dump(key).bytes().to_vec());
+        let header = |client: &mut Client, key| {
+            client.call(&["BF.SCANDUMP", key, "0"]).elements()[1]
+                .bytes()
+                .to_vec()
+        };
+        let [large_header, small_header] = ["large", "small"].map(|key| header(&mut client, key));
+        source.kill9();
+
+        // The file is obeyed; what clients want is held against the limit.
+        let server = Server::with()
+            .dir(source.dir())
+            .module_args("bf-max-filter-bytes 2000")
+            .start();
+        let mut client = server.client();
+        let (broken, broken_header) = (cut_off(&small), &small_header[..small_header.len() - 1]);
+        let mut expected = figures(&mut client, FIGURES);
+        assert_eq!(expected, [0, 0]);
+        let steps: [Step<'_>; 9] = [
+            (&[b"COPY", b"small", b"copied"], 1.into(), [0, 0]),
+            (&[b"COPY", b"large", b"new"], error(COPY), [1, 0]),
+            (&[b"COPY", b"large", b"small", b"REPLACE"], error(COPY), [1, 0]),
+            (&[b"RESTORE", b"restored", b"0", &small], ok(), [0, 0]),
+            (&[b"RESTORE", b"new", b"0", &large], error(BAD_FORMAT), [1, 0]),
+            (&[b"RESTORE", b"new", b"0", &broken], error(BAD_FORMAT), [0, 1]),
+            (&[b"BF.LOADCHUNK", b"loaded", b"1", &small_header], ok(), [0, 0]),
+            (
+                &[b"BF.LOADCHUNK", b"new", b"1", &large_header],
+                error(MEMORY),
+                [1, 0],
+            ),
+            (
+                &[b"BF.LOADCHUNK", b"new", b"1", broken_header],
+                error(HEADER),
+                [0, 1],
+            ),
+        ];
+        for (command, reply, counts) in steps {
+            let shown = command[..2].join(&b' ').escape_ascii().to_string();
+            assert_eq!(client.call(command), reply, "{layout}: {shown}");
+            for (sum, count) in expected.iter_mut().zip(counts) {
+                *sum += count;
+            }
+            assert_eq!(figures(&mut client, FIGURES), expected, "{layout}: {shown}");
+        }
+        client.answers(&[("EXISTS new", 0.into()), ("DBSIZE", 5.into())]);
     }
 }
 

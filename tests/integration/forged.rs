@@ -274,7 +274,7 @@ fn count_bits(payload: &mut Payload) {
 
 // ---- What becomes of it --------------------------------------------------------------------------
 
-/// A server with a filter that nobody touches, and a client that pipelines.
+/// A server with filters that nobody touches, and a client.
 struct Target {
     server: Server,
     client: Client,
@@ -305,14 +305,6 @@ impl Target {
         self.server.client().used_memory()
     }
 
-    /// Sends commands, then takes their replies.
-    fn pipeline(&mut self, commands: &[Vec<&[u8]>]) -> Vec<Reply> {
-        commands
-            .iter()
-            .for_each(|command| self.client.send(command).unwrap());
-        commands.iter().map(|_| self.client.receive().unwrap()).collect()
-    }
-
     /// Uses the filters of these keys, which are then gone: they take items and find them again, can be described,
     /// and are the same after a DUMP and RESTORE. `source` is what made each.
     fn use_up(&mut self, made: &[(String, &Vec<Vec<u8>>)]) {
@@ -328,7 +320,7 @@ impl Target {
             commands.push(vec![b"BF.SCANDUMP", key, b"0"]);
             commands.push(vec![b"DUMP", key]);
         }
-        let replies = self.pipeline(&commands);
+        let replies = self.client.calls(&commands);
         for ((key, source), replies) in made.iter().zip(replies.chunks(7)) {
             let shown = || {
                 source
@@ -385,7 +377,7 @@ impl Target {
             commands.push(vec![b"DUMP", b"again"]);
             commands.push(vec![b"DEL", b"again", key.as_bytes()]);
         }
-        let replies = self.pipeline(&commands);
+        let replies = self.client.calls(&commands);
         for (((_, source), dumped), replies) in made.iter().zip(dumped).zip(replies.chunks(3)) {
             let shown = || {
                 source
@@ -499,7 +491,7 @@ fn restores(random: &mut StdRng, mut target: Target, count: usize) {
         let restores: Vec<_> = restores
             .map(|(key, payload)| vec![&b"RESTORE"[..], key.as_bytes(), b"0", &payload[0]])
             .collect();
-        let replies = target.pipeline(&restores);
+        let replies = target.client.calls(&restores);
         let mut made = Vec::new();
         for ((key, forged), reply) in keys.into_iter().zip(&forged).zip(replies) {
             if reply == ok() {
@@ -577,12 +569,12 @@ fn mutated_chunks_are_refused_or_make_filters_that_work() {
             .iter()
             .map(|load| load.iter().map(Vec::as_slice).collect())
             .collect();
-        let replies = target.pipeline(&loads);
+        let replies = target.client.calls(&loads);
         let exists: Vec<_> = forged
             .iter()
             .map(|(key, _)| vec![&b"EXISTS"[..], key.as_bytes()])
             .collect();
-        let exists = target.pipeline(&exists);
+        let exists = target.client.calls(&exists);
         let (mut made, mut at) = (Vec::new(), 0);
         for ((key, dump), exists) in forged.into_iter().zip(exists) {
             let replies = &replies[at..at + dump.len()];

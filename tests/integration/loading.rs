@@ -88,6 +88,12 @@ fn works(client: &mut Client, key: &str) {
 /// with a log that says only that something failed.
 #[test]
 fn a_second_copy_is_refused_and_the_first_goes_on() {
+    // What the guide shows of the log.
+    let guide = include_str!("../../docs/install.md");
+    let line = format!(
+        "\n> the module for Bloom filters is not loaded: another module has the name 'bf': {WHAT_TO_DO}\n"
+    );
+    assert!(guide.contains(&line), "{line}");
     let server = Server::start();
     let mut client = server.client();
     works(&mut client, "before");
@@ -114,6 +120,40 @@ fn a_configuration_with_two_copies_does_not_start_and_the_log_says_why() {
     let log = log.unwrap_or_else(|| panic!("the server starts with two copies"));
     let line = format!("another module has the name 'bf': {WHAT_TO_DO}\n");
     assert_eq!(log.matches(&line).count(), 1, "{log}");
+}
+
+/// An operator's typing error would take the server down, at the next load of its data.
+#[test]
+fn an_option_out_of_its_range_stops_the_load_and_leaves_nothing_behind() {
+    if !Server::version().at_least(7, 0) {
+        skip!("this server has no MODULE LOADEX");
+    }
+    let server = Server::with().without_module().start();
+    let mut client = server.client();
+    let option = Server::option("error-rate");
+    let loadex = |client: &mut Client, rate: &str| {
+        let path = Server::module().to_str().unwrap();
+        client.call(&["MODULE", "LOADEX", path, "CONFIG", &option, rate])
+    };
+    for _ in 0..2 {
+        assert_eq!(loadex(&mut client, "5"), error(REFUSED));
+        assert_eq!(modules(&mut client), Vec::<String>::new());
+        // The server tells those who listen that it loads its data.
+        client.answers(&[
+            ("DEBUG RELOAD", ok()),
+            (&format!("CONFIG GET {option}"), array::<Reply>([])),
+        ]);
+        assert!(server.is_alive());
+    }
+    let line = "the module for Bloom filters is not loaded: the module's options in the configuration were refused\n";
+    assert_eq!(server.log().matches(line).count(), 2, "{}", server.log());
+    assert_eq!(loadex(&mut client, "0.001"), ok());
+    assert_eq!(modules(&mut client), ["bf"]);
+    client.answers(&[(
+        &format!("CONFIG GET {option}"),
+        array([&*option, "0.001"].map(|text| Reply::Bulk(text.into()))),
+    )]);
+    works(&mut client, "key");
 }
 
 /// Beside a module with commands of the same names, some would be served by one and some by the other.

@@ -26,17 +26,15 @@ PROGRAM = os.environ.get("BLOOM_TEST_SERVER", "redis-server")
 MODULE = Path(os.environ.get("BLOOM_TEST_MODULE", PROJECT / ".build/package/libbloom.so")).resolve()
 IS_ELF = sys.platform == "linux"
 HAS_DPKG = IS_ELF and shutil.which("dpkg-deb") is not None
-ARCHIVED = [
-    "CHANGELOG.md",
-    "INSTALL.md",
-    "LICENSE",
-    "README.md",
-    "REQUIREMENTS",
-    "SHA256SUMS",
-    "THIRD-PARTY",
-    "bloom.conf",
-    "libbloom.so",
+# What is to be read, under its path in the project; every other file is a program.
+PATTERNS = ["docs/**/*.*", "examples/**/*.md", "examples/**/*.py", "examples/**/*.txt"]
+DOCUMENTS = [
+    *["CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"],
+    *(str(path.relative_to(PROJECT)) for pattern in PATTERNS for path in PROJECT.glob(pattern)),
 ]
+ARCHIVED = sorted(
+    ["LICENSE", "REQUIREMENTS", "SHA256SUMS", "THIRD-PARTY", "bloom.conf", "libbloom.so", *DOCUMENTS]
+)
 INSTALLED = {
     "/etc/libbloom/bloom.conf": 0o644,
     "/usr/lib/libbloom/own-lines": 0o644,
@@ -44,14 +42,14 @@ INSTALLED = {
     "/usr/lib/redis/modules/libbloom.so": 0o755,
     "/usr/lib/systemd/system/redis-server.service.d/libbloom.conf": 0o644,
     "/usr/lib/systemd/system/valkey-server.service.d/libbloom.conf": 0o644,
-    "/usr/share/doc/redis-libbloom/CHANGELOG.md.gz": 0o644,
-    "/usr/share/doc/redis-libbloom/README.md.gz": 0o644,
     "/usr/share/doc/redis-libbloom/changelog.gz": 0o644,
     "/usr/share/doc/redis-libbloom/copyright": 0o644,
-    "/usr/share/doc/redis-libbloom/install.md.gz": 0o644,
     "/usr/share/doc/redis-libbloom/third-party.txt.gz": 0o644,
     "/usr/share/lintian/overrides/redis-libbloom": 0o644,
+    **{f"/usr/share/doc/redis-libbloom/{path}": 0o644 for path in DOCUMENTS},
 }
+# To another file, without the place in it.
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 # The folders of the .deb that its own scripts and configuration name.
 NAMED = re.compile(r"(?<![\w.])/(usr/lib|etc|run)/(libbloom|redis/modules)\b")
 
@@ -84,6 +82,15 @@ class Case(unittest.TestCase):
     def package(self, suffix):
         (path,) = [Path(name) for name in self.packages if name.endswith(suffix)]
         return path
+
+    def check_links(self, folder):
+        """Whoever reads the README where there is no network would miss what it leaves to other pages."""
+        pages = list(folder.rglob("*.md"))
+        links = [(page, link) for page in pages for link in LINK.findall(page.read_text())]
+        self.assertGreaterEqual(len(links), 20)
+        self.assertIn((folder / "README.md", "docs/install.md"), links)
+        for page, link in links:
+            self.assertTrue((page.parent / link).is_file(), f"{page.relative_to(folder)}: {link}")
 
     def check_filter(self, server):
         """Creates, fills and asks a filter."""
@@ -119,7 +126,7 @@ class ArchiveTest(Case):
     def test_files_are_complete_sorted_and_roots(self):
         with tarfile.open(self.package(".tar.gz")) as archive:
             folder, *members = archive.getmembers()
-        self.assertEqual([Path(member.name).name for member in members], ARCHIVED)
+        self.assertEqual([member.name.removeprefix(f"{folder.name}/") for member in members], ARCHIVED)
         for member in members:
             self.assertEqual((member.uid, member.gid, member.uname, member.gname), (0, 0, "root", "root"))
             self.assertEqual(member.mtime, package.source_time())
@@ -131,6 +138,9 @@ class ArchiveTest(Case):
         self.assertEqual(sorted([*sums, "SHA256SUMS"]), ARCHIVED)
         for name, wanted in sums.items():
             self.assertEqual(hashlib.sha256((folder / name).read_bytes()).hexdigest(), wanted, name)
+
+    def test_its_links_lead_somewhere(self):
+        self.check_links(self.unpack())
 
     def test_a_server_loads_it_by_its_snippet(self):
         folder = self.unpack()
@@ -180,7 +190,7 @@ class DebTest(Case):
         dpkg_deb("-x", self.package(".deb"), self.root)
         for path in INSTALLED:
             file = self.root / path.lstrip("/")
-            if not path.endswith((".so", ".gz")):
+            if not path.endswith((".so", ".gz")) and "/share/doc/" not in path:
                 file.write_text(NAMED.sub(rf"{self.root}\g<0>", file.read_text()))
 
     def server_arguments(self, server):
@@ -200,7 +210,9 @@ class DebTest(Case):
         self.assertIn(fields["Architecture"], ("amd64", "arm64"))
         self.assertRegex(fields["Depends"], rf"^libc6 \(>= {platform.newest('GLIBC')}\), libgcc-s1 \(>= [34][\d.]*\)$")
         self.assertIn("redis-server", fields["Suggests"])
-        self.assertNotIn("@", control.replace("maintainers@", ""))
+        # An address of nobody else.
+        self.assertEqual(fields["Maintainer"], "The libbloom authors <libbloom@localhost>")
+        self.assertEqual(control.count("@"), 1)
 
     def test_its_files(self):
         listed = {}
@@ -212,6 +224,9 @@ class DebTest(Case):
             else:
                 listed[name.removeprefix(".")] = {"-rw-r--r--": 0o644, "-rwxr-xr-x": 0o755}[mode]
         self.assertEqual(listed, INSTALLED)
+
+    def test_its_links_lead_somewhere(self):
+        self.check_links(self.root / "usr/share/doc/redis-libbloom")
 
     def test_its_sums_and_scripts(self):
         control = Path(tempfile.mkdtemp(dir=self.folder))
