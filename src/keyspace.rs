@@ -52,18 +52,17 @@ fn open<'a>(ctx: Ctx<'a>, name: Arg<'a>, mode: u32) -> Result<Key<'a>, WrongType
     if key.is_null() {
         return Ok(opened);
     }
-    // SAFETY (of the call): the key is open.
-    let kind = call!(RedisModule_KeyType(key));
-    if kind == raw::REDISMODULE_KEYTYPE_EMPTY as c_int {
+    // SAFETY (of the call): the key is open; for a value that is no module's, or none, the type is null.
+    if call!(RedisModule_ModuleTypeGetType(key)) == datatype::raw_type() {
+        // SAFETY (of the call): the key is open and holds a module's value.
+        opened.filter = NonNull::new(call!(RedisModule_ModuleTypeGetValue(key)).cast());
         return Ok(opened);
     }
-    // SAFETY (of the call): the key is open; for a value that is no module's the type is null.
-    if call!(RedisModule_ModuleTypeGetType(key)) != datatype::raw_type() {
-        return Err(WrongType);
+    // SAFETY (of the call): the key is open.
+    if call!(RedisModule_KeyType(key)) == raw::REDISMODULE_KEYTYPE_EMPTY as c_int {
+        return Ok(opened);
     }
-    // SAFETY (of the call): the key is open and holds a module's value.
-    opened.filter = NonNull::new(call!(RedisModule_ModuleTypeGetValue(key)).cast());
-    Ok(opened)
+    Err(WrongType)
 }
 
 impl Key<'_> {

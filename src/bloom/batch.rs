@@ -6,7 +6,7 @@
 //! layer, and with each item that was not found there through all of the others.
 
 use super::error::Error;
-use super::hash::ItemHash;
+use super::hash::{Item, ItemHash};
 use super::kernel::{Kernel, Work};
 use super::memory::{Allocation, Mover};
 
@@ -156,7 +156,7 @@ impl Iterator for Items {
 /// The hash function of a chain.
 pub trait Hasher {
     /// The hash of `item`.
-    fn hash(&self, item: &[u8]) -> ItemHash;
+    fn hash(&self, item: Item<'_>) -> ItemHash;
 }
 
 /// Whether a layer contains one item. Work for one layer alone, as for [`InsertOne`], is what most filters need,
@@ -343,7 +343,7 @@ impl Block {
     ) -> bool {
         let mut count = 0;
         for (hash, item) in self.hashes.iter_mut().zip(items) {
-            *hash = hasher.hash(item);
+            *hash = hasher.hash(item.into());
             prefetcher.prefetch(*hash);
             count += 1;
         }

@@ -19,8 +19,8 @@ use super::batch::{self, Hasher, Hashes, Items, Memory, Prefetch};
 use super::bits::BitArray;
 use super::chain::{Plan, Rules};
 use super::error::Error;
-use super::hash::{ItemHash, Secret};
-use super::kernel::{Kernel, Line, prefetch};
+use super::hash::{Item, ItemHash, Secret};
+use super::kernel::{Kernel, Line, prefetch, prefetch_address};
 use super::memory::{Allocation, Mover};
 use super::params::{Capacity, ErrorRate, Growth, Seed};
 use super::sizing::{Geometry, MAX_LINES_PER_ITEM};
@@ -155,6 +155,15 @@ impl Layer {
         &mut self.bits
     }
 
+    /// Where an item's lines would be if the layer were still there.
+    #[inline]
+    pub fn guess(&self) -> Guess {
+        Guess {
+            start: self.bits.units().as_ptr(),
+            places: self.places(),
+        }
+    }
+
     /// Where the layer's items are.
     #[inline(always)]
     fn places(&self) -> Places {
@@ -246,6 +255,24 @@ impl Prefetch for Lines<'_> {
     fn prefetch(self, hash: ItemHash) {
         for place in self.places.from(0, hash) {
             prefetch(&self.units[place.line]);
+        }
+    }
+}
+
+/// Where an item's lines are in a layer that may have changed, moved or gone.
+#[derive(Clone, Copy, Debug)]
+pub struct Guess {
+    /// Never read from.
+    start: *const Line,
+    places: Places,
+}
+
+impl Guess {
+    /// Asks for the lines of an item.
+    #[inline]
+    pub fn prefetch(self, hash: ItemHash) {
+        for place in self.places.from(0, hash) {
+            prefetch_address(self.start.wrapping_add(place.line));
         }
     }
 }
@@ -533,7 +560,7 @@ impl Rules for Blocked {
 
 impl Hasher for Secret {
     #[inline(always)]
-    fn hash(&self, item: &[u8]) -> ItemHash {
-        Self::hash(self, item)
+    fn hash(&self, item: Item<'_>) -> ItemHash {
+        item.hash(self)
     }
 }

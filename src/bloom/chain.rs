@@ -6,6 +6,7 @@
 use super::Filter;
 use super::batch::{AddMany, AddOne, AnyContains, ContainsMany, ContainsOne, Hasher, InsertOne, Layer};
 use super::error::Error;
+use super::hash::Item;
 use super::kernel;
 use super::memory::{Allocation, Mover};
 
@@ -135,8 +136,8 @@ impl<R: Rules> Chain<R> {
     }
 
     /// See [`Filter::contains`](super::Filter::contains).
-    pub fn contains(&self, item: &[u8]) -> bool {
-        let hash = self.rules.hasher().hash(item);
+    pub fn contains<'a>(&self, item: impl Into<Item<'a>>) -> bool {
+        let hash = self.rules.hasher().hash(item.into());
         match &self.layers[..] {
             [layer] => kernel::run(ContainsOne { layer, hash }),
             layers => kernel::run(AnyContains { layers, hash }),
@@ -154,9 +155,9 @@ impl<R: Rules> Chain<R> {
     }
 
     /// See [`Filter::add`](super::Filter::add).
-    pub fn add(&mut self, item: &[u8], allowance: Allowance<'_>) -> Result<bool, Error> {
+    pub fn add<'a>(&mut self, item: impl Into<Item<'a>>, allowance: Allowance<'_>) -> Result<bool, Error> {
         let Self { layers, rules } = self;
-        let hash = rules.hasher().hash(item);
+        let hash = rules.hasher().hash(item.into());
         if let [layer] = &mut layers[..]
             && layer.items() < layer.capacity()
         {

@@ -23,7 +23,7 @@ use super::batch::{self, Hasher, Hashes, Items, Memory, Prefetch};
 use super::bits::{BitArray, OutOfRange};
 use super::chain::{Plan, Rules};
 use super::error::Error;
-use super::hash::ItemHash;
+use super::hash::{Item, ItemHash};
 use super::kernel::{Kernel, prefetch};
 use super::ln::ln;
 use super::memory::{Allocation, Mover};
@@ -88,7 +88,8 @@ impl Options {
 
 impl Hasher for Options {
     #[inline(always)]
-    fn hash(&self, item: &[u8]) -> ItemHash {
+    fn hash(&self, item: Item<'_>) -> ItemHash {
+        let item = item.bytes();
         if self.has(Self::FORCE64) {
             let low = murmur::hash64(item, 0xc6a4_a793_5bd1_e995);
             let high = murmur::hash64(item, low);
@@ -637,7 +638,7 @@ mod tests {
                 let is_new = bits.iter().any(|bit| !set.contains(bit));
                 set.extend(bits);
                 counted += u64::from(is_new);
-                let hash = options.hash(item);
+                let hash = options.hash(item.into());
                 prop_assert_eq!(layer.contains(Portable, hash), !is_new);
                 prop_assert_eq!(layer.insert(Portable, hash), is_new);
                 prop_assert!(layer.contains(Portable, hash));

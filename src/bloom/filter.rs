@@ -7,6 +7,7 @@ use super::blocked::{self, Blocked};
 use super::chain::{self, Allowance, Chain};
 use super::classic::{self, Classic};
 use super::error::Error;
+use super::hash::Item;
 use super::memory::{Allocation, Mover};
 use super::params::{Growth, Layout, Seed, Spec};
 use super::sizing::power;
@@ -90,7 +91,7 @@ impl Filter {
 
     /// Whether `item` is (probably) in the filter. Never false for an item that was added.
     #[inline]
-    pub fn contains(&self, item: &[u8]) -> bool {
+    pub fn contains<'a>(&self, item: impl Into<Item<'a>>) -> bool {
         match self {
             Self::Blocked(chain) => chain.contains(item),
             Self::Classic(chain) => chain.contains(item),
@@ -111,7 +112,7 @@ impl Filter {
     /// # Errors
     /// Those of growth; the filter is as it was. An item that is there already needs no growth.
     #[inline]
-    pub fn add(&mut self, item: &[u8], allowance: Allowance<'_>) -> Result<bool, Error> {
+    pub fn add<'a>(&mut self, item: impl Into<Item<'a>>, allowance: Allowance<'_>) -> Result<bool, Error> {
         match self {
             Self::Blocked(chain) => chain.add(item, allowance),
             Self::Classic(chain) => chain.add(item, allowance),

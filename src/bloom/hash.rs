@@ -33,6 +33,49 @@ pub struct ItemHash {
     pub high: u64,
 }
 
+/// An item, and its hash under a seed if that was made already.
+#[derive(Clone, Copy, Debug)]
+pub struct Item<'a> {
+    bytes: &'a [u8],
+    hashed: Option<(Seed, ItemHash)>,
+}
+
+impl<'a> Item<'a> {
+    /// An item with its hash under `secret`.
+    #[inline]
+    pub fn hashed(bytes: &'a [u8], secret: &Secret) -> Self {
+        Self {
+            bytes,
+            hashed: Some((secret.seed, secret.hash(bytes))),
+        }
+    }
+
+    /// Its bytes.
+    #[inline]
+    pub fn bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Its hash under `secret`.
+    #[inline(always)]
+    pub fn hash(self, secret: &Secret) -> ItemHash {
+        match self.hashed {
+            Some((seed, hash)) if seed == secret.seed => hash,
+            _ => secret.hash(self.bytes),
+        }
+    }
+}
+
+impl<'a, T: AsRef<[u8]> + ?Sized> From<&'a T> for Item<'a> {
+    #[inline(always)]
+    fn from(bytes: &'a T) -> Self {
+        Self {
+            bytes: bytes.as_ref(),
+            hashed: None,
+        }
+    }
+}
+
 /// The expanded key of a filter's hash.
 #[derive(Debug)]
 pub struct Secret {

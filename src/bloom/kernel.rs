@@ -61,11 +61,17 @@ pub fn run<W: Work>(work: W) -> W::Output {
 /// Asks the processor to fetch what `place` refers to, for reading soon.
 #[inline(always)]
 pub fn prefetch<T>(place: &T) {
+    prefetch_address(place);
+}
+
+/// Asks the processor to fetch what is at an address, if anything is, for reading soon.
+#[inline(always)]
+pub fn prefetch_address<T>(place: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch is a hint that never faults, and SSE is part of x86-64.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(place).cast()) };
+        // SAFETY: a prefetch is a hint that never faults, whatever the address, and SSE is part of x86-64.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = place;

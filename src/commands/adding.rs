@@ -6,7 +6,7 @@ use super::creation;
 use super::error::CommandError;
 use super::reply::Reply;
 use crate::bloom::params::Spec;
-use crate::bloom::{Demand, Error, Filter};
+use crate::bloom::{Demand, Error, Filter, ahead};
 use crate::keyspace::{self, KeyMut};
 use crate::server::{Arg, Ctx};
 use crate::{log, options, stats};
@@ -75,14 +75,14 @@ impl<'a> Adding<'a> {
         item: Arg<'_>,
         spec: impl FnOnce() -> Result<Spec, CommandError>,
     ) -> Result<bool, CommandError> {
+        let item = ahead::item(item.bytes());
         let mut key = keyspace::write(self.ctx, self.key)?;
         let Some(filter) = key.filter() else {
             let added = self.create(key, spec()?)?;
             return added.stopped.map_or(Ok(added.new.contains(&true)), Err);
         };
-        let new = self.change(filter, |filter| {
-            filter.add(item.bytes(), &|demand| self.may_take(demand))
-        });
+        ahead::follow(filter);
+        let new = self.change(filter, |filter| filter.add(item, &|demand| self.may_take(demand)));
         let new = new.map_err(|error| self.refused(error))?;
         stats::added(new.into(), (!new).into());
         if new {

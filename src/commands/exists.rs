@@ -7,6 +7,7 @@ use super::docs::{Docs, ITEM, KEY, O_OF_ONE};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
+use crate::bloom::ahead;
 use crate::keyspace;
 
 /// Whether an item is (probably) in a filter; a missing key is an empty filter.
@@ -27,8 +28,13 @@ impl Command for Exists {
         let mut cursor = Cursor::new(arguments);
         let (key, item) = (cursor.take()?, cursor.take()?);
         cursor.finish()?;
+        let item = ahead::item(item.bytes());
         let key = keyspace::read(ctx, key)?;
-        Reply(ctx).boolean(key.filter().is_some_and(|filter| filter.contains(item.bytes())));
+        let found = key.filter().is_some_and(|filter| {
+            ahead::follow(filter);
+            filter.contains(item)
+        });
+        Reply(ctx).boolean(found);
         Ok(())
     }
 }
