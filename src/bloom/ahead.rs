@@ -16,22 +16,32 @@ thread_local! {
     static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
 }
 
+/// Layers whose lines are asked for. Where filters grow by doubling, the others are small and near the processor.
+const LAYERS: usize = 6;
+
 /// What the last filter does with an item.
 #[derive(Debug)]
 struct Last {
     secret: Arc<Secret>,
-    guess: Guess,
+    /// Of the newest layer first.
+    guesses: [Guess; LAYERS],
+    layers: usize,
 }
 
 /// Hashes an item as the last filter does, and asks for the memory that it would have there.
 #[inline]
 pub fn item(bytes: &[u8]) -> Item<'_> {
     LAST.with_borrow(|last| {
-        let Some(Last { secret, guess }) = last else {
+        let Some(last) = last else {
             return bytes.into();
         };
-        let item = Item::hashed(bytes, secret);
-        guess.prefetch(item.hash(secret));
+        let item = Item::hashed(bytes, &last.secret);
+        let hash = item.hash(&last.secret);
+        if let [newest, older @ ..] = &last.guesses[..last.layers.min(LAYERS)] {
+            newest.prefetch(hash);
+            // A layer that does not hold an item mostly says so with the first line.
+            older.iter().for_each(|guess| guess.prefetch_first(hash));
+        }
         item
     })
 }
@@ -40,17 +50,19 @@ pub fn item(bytes: &[u8]) -> Item<'_> {
 #[inline]
 pub fn follow(filter: &Filter) {
     let Filter::Blocked(chain) = filter else { return };
-    let Some(newest) = chain.layers().last() else {
-        return;
-    };
-    let (secret, guess) = (chain.rules().secret(), newest.guess());
-    LAST.with_borrow_mut(|last| match last {
-        Some(last) if Arc::ptr_eq(&last.secret, secret) => last.guess = guess,
-        _ => {
-            *last = Some(Last {
+    let secret = chain.rules().secret();
+    LAST.with_borrow_mut(|last| {
+        let last = match last {
+            Some(last) if Arc::ptr_eq(&last.secret, secret) => last,
+            _ => last.insert(Last {
                 secret: Arc::clone(secret),
-                guess,
-            });
+                guesses: [Guess::NOWHERE; LAYERS],
+                layers: 0,
+            }),
+        };
+        last.layers = chain.layers().len().min(LAYERS);
+        for (guess, layer) in last.guesses.iter_mut().zip(chain.layers().iter().rev()) {
+            *guess = layer.guess();
         }
     });
 }

@@ -268,6 +268,21 @@ pub struct Guess {
 }
 
 impl Guess {
+    /// For what is in no layer.
+    pub const NOWHERE: Self = Self {
+        start: std::ptr::null(),
+        places: Places {
+            lines: 0,
+            lines_per_item: 0,
+        },
+    };
+
+    /// Asks for the first line of an item.
+    #[inline]
+    pub fn prefetch_first(self, hash: ItemHash) {
+        prefetch_address(self.start.wrapping_add(self.places.first(hash).line));
+    }
+
     /// Asks for the lines of an item.
     #[inline]
     pub fn prefetch(self, hash: ItemHash) {
