@@ -87,8 +87,13 @@ fn main() {
     };
     let items = items as u64;
     let bytes = filter(items, rate, Growth::Fixed, BLOCKED).bytes();
-    let mut floor = Filled::half(items, || floor(bytes));
-    let mut bloom = Filled::half(items, || filter(items, rate, Growth::Fixed, BLOCKED));
+    let both = || {
+        (
+            Filled::half(items, || floor(bytes)),
+            Filled::half(items, || filter(items, rate, Growth::Fixed, BLOCKED)),
+        )
+    };
+    let (mut floor, mut bloom) = both();
     println!("{items} items at {rate}, batches of {BATCH}");
     for (what, stream) in [("add new", ALL_NEW), ("add half new", HALF_NEW)] {
         compare(
@@ -102,6 +107,9 @@ fn main() {
             &mut adding(&mut bloom, stream, add_each),
         );
     }
+    // Anew, since of a stream that is half new not every item is there.
+    drop((floor, bloom));
+    let (mut floor, mut bloom) = both();
     floor.fill(items);
     bloom.fill(items);
     for (what, first) in [("present", 0), ("absent", ABSENT)] {

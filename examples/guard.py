@@ -148,6 +148,7 @@ class Products:
 
     def __init__(self, file):
         self.connection = sqlite3.connect(file)
+        self.connection.execute("PRAGMA journal_mode = WAL")  # a fill, which reads for long, keeps nobody from writing
         self.connection.execute(TABLE)
 
     def get(self, name):
@@ -233,6 +234,8 @@ class Service:
                 self.table.put(name, text)
         except redis.RedisError as error:
             return "503 Service Unavailable", {"error": f"the filter cannot be written to: {error}"}
+        except sqlite3.OperationalError as error:
+            return "503 Service Unavailable", {"error": f"the table cannot be written to: {error}"}
         return "200 OK", {"id": name, "name": text}
 
 

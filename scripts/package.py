@@ -204,7 +204,8 @@ def deb(module, platform, root, folder):
 
 def documents():
     """README.md and what it and the others link to, under the paths that the links have."""
-    paths = [*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*"), *(PROJECT / "examples").rglob("*")]
+    pages = [PROJECT / f"{name}.md" for name in ["CHANGELOG", "CONTRIBUTING", "README", "SECURITY"]]
+    paths = [*pages, *(PROJECT / "docs").rglob("*"), *(PROJECT / "examples").rglob("*")]
     kinds = {".md", ".svg", ".py", ".txt"}
     return {str(path.relative_to(PROJECT)): path.read_bytes() for path in sorted(paths) if path.suffix in kinds}
 

@@ -93,6 +93,7 @@ fn load(ctx: Ctx<'_>, arguments: &[Arg<'_>]) -> Result<(), String> {
     datatype::register(ctx)?;
     commands::register(ctx)?;
     options::register(ctx)?;
-    // Last, since nothing may fail after it: Redis 7.0 would call the listener of a module that it refused.
+    // Last, since nothing may fail after it: Redis 7.0 would call the listener of a module that it refused. (What
+    // it finds wrong when this function has returned leaves the module loaded, because of its data type.)
     stats::register(ctx)
 }

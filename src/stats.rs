@@ -1,7 +1,7 @@
 //! The module's section of INFO: the filters that are alive, and what happened to filters since the start.
 //!
-//! Filters are made and changed on the main thread, but may be freed on another one: every figure is an atomic of
-//! its own, and a command changes one or two of them, not one for each item.
+//! Filters are made and changed on the main thread, but may be freed on another one: every figure is an atomic
+//! of its own, and a command changes one or two of them, not one for each item.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::{Deref, DerefMut};
@@ -43,8 +43,8 @@ impl Figure {
         self.cell().fetch_add(by, Relaxed);
     }
 
-    /// [`Self::add`] for what only commands change, of which one runs at a time. An atomic addition would wait for
-    /// all memory that the processor has asked for before: an item's line, above all.
+    /// [`Self::add`] for what [`added`] alone changes: only commands call it, and one runs at a time. An atomic
+    /// addition would wait for all memory that the processor has asked for, an item's line above all.
     #[inline]
     fn add_by_command(self, by: u64) {
         let cell = self.cell();
@@ -132,7 +132,8 @@ pub fn loaded(filter: &Filter) {
     }
 }
 
-/// A file, a payload, a header or another filter did not become a filter: there was no room for it, or it is none.
+/// A file, a payload, a header or another filter did not become a filter: there was no room for it, or it is
+/// none.
 pub fn not_loaded(error: &DecodeError) {
     match error {
         DecodeError::OutOfMemory { .. } => refused_creation(),

@@ -189,13 +189,15 @@ def taking_turns(servers, rounds, measure):
     }
 
 
-def throughput(options, servers, distinct, workloads=None):
-    """Each workload on each server."""
+def throughput(options, servers, distinct, workloads=None, prepare=None):
+    """Each workload on each server, which `prepare` makes ready: the adds of one workload are not there in the next."""
     results = {}
     head = f"{'':<26}{'module':<12}{'items/s':>12}{'ratio':>7}{'cpu us/item':>13}{'ratio':>7}"
     print(head)
     for name, command, width, pipeline, clients in workloads or WORKLOADS:
         items = options.requests * (1 if width * pipeline == 1 else 4)
+        for server in servers.values() if prepare else []:
+            prepare(server)
 
         def measure(server):
             before = server.processor_seconds()
@@ -216,23 +218,30 @@ def throughput(options, servers, distinct, workloads=None):
 
 
 def commands(options, modules):
+    def fill(server):
+        server("DEL", KEY)
+        server("BF.RESERVE", KEY, ERROR_RATE, options.items)
+        server.load("bf.madd", options.items, 1000)
+
     with Together(options, modules) as servers:
-        for server in servers.values():
-            server("BF.RESERVE", KEY, ERROR_RATE, options.items)
-            server.load("bf.madd", options.items, 1000)
-        # About a third of what is asked for was added.
-        return throughput(options, servers, 2 * options.items)
+        # About a third of what is asked for was added; with what a workload adds, the filter is not full yet.
+        return throughput(options, servers, 2 * options.items, prepare=fill)
 
 
 def chain(options, modules):
+    def grow(server):
+        server("DEL", KEY)
+        return server.load("bf.madd", options.chain * 2, 1000, distinct=options.chain)
+
     with Together(options, modules) as servers:
         memory = {}
         for name, server in servers.items():
-            rate = server.load("bf.madd", options.chain * 2, 1000, distinct=options.chain)
+            rate = grow(server)
             memory[name] = server("MEMORY", "USAGE", KEY)
             print(f"{name}: {memory[name]} bytes, grown at {rate:.0f} items/s", flush=True)
         workloads = [workload for workload in WORKLOADS if workload[2] * workload[3] > 1]
-        return {"memory": memory, "commands": throughput(options, servers, 2 * options.chain, workloads)}
+        found = throughput(options, servers, 2 * options.chain, workloads, prepare=grow)
+        return {"memory": memory, "commands": found}
 
 
 def batches(options, modules):

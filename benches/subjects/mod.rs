@@ -205,7 +205,7 @@ impl Subject for bloomfilter::Bloom<Item> {
 pub struct Filled<S, M> {
     /// What is filled.
     pub subject: S,
-    /// The first item that is not in it yet.
+    /// The next item of the stream.
     pub next: u64,
     items: u64,
     make: M,

@@ -3,26 +3,31 @@
 //! One item's probe waits for memory, and a command of one item has nothing to do meanwhile but to find its
 //! filter. Most commands ask the filter that the one before them asked: so the item is hashed first, as that
 //! filter does, and the lines are asked for that it would have there. If the command's filter is another one,
-//! or the filter has changed or gone, that was in vain and nothing else: asking for memory has no effect.
+//! or the filter has changed or gone, that was in vain and nothing else: asking for memory has no effect, and
+//! the hash is of use to every filter of the same seed.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 
 use super::Filter;
 use super::blocked::Guess;
-use super::hash::{Item, Secret};
+use super::hash::{Item, Key};
+
+/// Layers whose lines are asked for. Where filters grow by doubling, the others are small and near the
+/// processor.
+const LAYERS: usize = 6;
+
+/// Bytes from which on an item is not hashed ahead: that would take longer than memory does.
+const LONG: usize = 1024;
 
 thread_local! {
     static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
 }
 
-/// Layers whose lines are asked for. Where filters grow by doubling, the others are small and near the processor.
-const LAYERS: usize = 6;
-
 /// What the last filter does with an item.
 #[derive(Debug)]
 struct Last {
-    secret: Arc<Secret>,
+    /// A copy: a share would keep alive what filters own.
+    key: Key,
     /// Of the newest layer first.
     guesses: [Guess; LAYERS],
     layers: usize,
@@ -32,11 +37,11 @@ struct Last {
 #[inline]
 pub fn item(bytes: &[u8]) -> Item<'_> {
     LAST.with_borrow(|last| {
-        let Some(last) = last else {
+        let Some(last) = last.as_ref().filter(|_| bytes.len() < LONG) else {
             return bytes.into();
         };
-        let item = Item::hashed(bytes, &last.secret);
-        let hash = item.hash(&last.secret);
+        let item = Item::hashed(bytes, &last.key);
+        let hash = item.hash(&last.key);
         if let [newest, older @ ..] = &last.guesses[..last.layers.min(LAYERS)] {
             newest.prefetch(hash);
             // A layer that does not hold an item mostly says so with the first line.
@@ -46,16 +51,19 @@ pub fn item(bytes: &[u8]) -> Item<'_> {
     })
 }
 
-/// From now on `filter` is the last one, unless it is of a layout without lines.
+/// Takes note of a command's filter; for none, and for a layout without lines, nothing is guessed from now on.
 #[inline]
-pub fn follow(filter: &Filter) {
-    let Filter::Blocked(chain) = filter else { return };
-    let secret = chain.rules().secret();
+pub fn follow(filter: Option<&Filter>) {
     LAST.with_borrow_mut(|last| {
+        let Some(Filter::Blocked(chain)) = filter else {
+            *last = None;
+            return;
+        };
+        let secret = chain.rules().secret();
         let last = match last {
-            Some(last) if Arc::ptr_eq(&last.secret, secret) => last,
+            Some(last) if last.key.seed() == secret.seed() => last,
             _ => last.insert(Last {
-                secret: Arc::clone(secret),
+                key: ***secret,
                 guesses: [Guess::NOWHERE; LAYERS],
                 layers: 0,
             }),
@@ -89,27 +97,35 @@ mod tests {
             ..blocked(100, 0.01, 0)
         };
         let kinds = [
-            blocked(100, 0.01, 1),
+            blocked(10, 0.01, 1),
             blocked(1_000_000, 1e-9, 1),
             blocked(100, 0.01, 2),
             classic,
         ];
         let mut filters = kinds.map(filter);
-        for turn in 0..4_000_u32 {
+        let mut longest = 0;
+        for turn in 0..8_000_u32 {
+            // 3 is no divisor of 4: each filter comes after each other one, and after itself.
             let at = turn as usize * 7 / 3 % filters.len();
-            if turn % 1_000 == 999 {
-                // The guess now is of memory that was given back.
-                follow(&filters[at]);
-                filters[at] = filter(kinds[at]);
+            longest = longest.max(filters[at].layers());
+            if turn % 2_000 == 1_999 {
+                // The guess is of memory that was given back.
+                let gone = turn as usize / 2_000 % 3;
+                follow(Some(&filters[gone]));
+                filters[gone] = filter(kinds[gone]);
             }
-            let bytes = turn.to_le_bytes();
+            let mut bytes = turn.to_le_bytes().to_vec();
+            bytes.resize(if turn % 5 == 0 { LONG } else { 20 }, 7);
             let foreseen = item(&bytes);
-            follow(&filters[at]);
+            follow(Some(&filters[at]));
             let was_there = filters[at].contains(&bytes);
             assert_eq!(filters[at].contains(foreseen), was_there);
             assert_eq!(filters[at].add(foreseen, UNLIMITED), Ok(!was_there));
             assert!(filters[at].contains(&bytes));
             assert!(filters[at].contains(item(&bytes)));
         }
+        assert!(longest > LAYERS, "{longest} layers");
+        follow(None);
+        assert!(LAST.with_borrow(Option::is_none));
     }
 }

@@ -29,6 +29,8 @@ pub trait Layer {
     fn allocation(&self) -> Option<Allocation>;
     /// Lets `mover` choose another place for the bit array.
     fn relocate(&mut self, mover: &mut impl Mover);
+    /// Whether an item's bits are in so many places that an item alone asks for them before it reads them.
+    const SCATTERED: bool;
     /// Layers after the newest that a block of items goes through one by one: they hold most items, so that few
     /// are left for the others.
     const ONE_BY_ONE: usize;
@@ -62,8 +64,8 @@ pub trait Layer {
     }
 }
 
-/// Asks for the memory of items. It holds what it needs, so that a loop keeps it in registers; it is no closure, because
-/// a closure that is not inlined is a call for each item.
+/// Asks for the memory of items. It holds what it needs, so that a loop keeps it in registers; it is no
+/// closure, because a closure that is not inlined is a call for each item.
 pub trait Prefetch: Copy {
     /// Asks for an item's memory.
     fn prefetch(self, hash: ItemHash);
@@ -159,8 +161,8 @@ pub trait Hasher {
     fn hash(&self, item: Item<'_>) -> ItemHash;
 }
 
-/// Whether a layer contains one item. Work for one layer alone, as for [`InsertOne`], is what most filters need,
-/// and short.
+/// Whether a layer contains one item. Work for one layer alone, as for [`InsertOne`], is what most filters
+/// need, and short.
 pub struct ContainsOne<'a, L> {
     /// The only layer.
     pub layer: &'a L,
@@ -173,6 +175,9 @@ impl<L: Layer> Work for ContainsOne<'_, L> {
 
     #[inline(always)]
     fn run<K: Kernel>(self, kernel: K) -> bool {
+        if L::SCATTERED {
+            self.layer.prefetch_first(self.hash);
+        }
         self.layer.contains(kernel, self.hash)
     }
 }
@@ -190,6 +195,9 @@ impl<L: Layer> Work for InsertOne<'_, L> {
 
     #[inline(always)]
     fn run<K: Kernel>(self, kernel: K) -> bool {
+        if L::SCATTERED {
+            self.layer.prefetcher().prefetch(self.hash);
+        }
         self.layer.insert(kernel, self.hash)
     }
 }

@@ -184,7 +184,8 @@ impl Layer {
     }
 }
 
-/// Makes the compiler believe that `spare` is read: it would leave out what is written there, with a branch.
+/// Makes the compiler believe that `spare` is read. It would see that nobody does, leave out what is written
+/// there, and branch to do so.
 #[inline(always)]
 fn kept_in_memory(spare: &Line) {
     std::hint::black_box(spare);
@@ -394,6 +395,7 @@ impl batch::Layer for Layer {
         self.bits.relocate(mover);
     }
 
+    const SCATTERED: bool = false;
     const ONE_BY_ONE: usize = 2;
 
     #[inline(always)]
@@ -445,7 +447,10 @@ impl batch::Layer for Layer {
     fn any_contains<K: Kernel>(layers: &[Self], kernel: K, hash: ItemHash) -> bool {
         // An item's first line has the same bits in every layer of as many probes, and in most layers it
         // is the only one that is looked at.
-        let word = hash.low.wrapping_add(hash.high).wrapping_mul(MULTIPLIERS[0].1);
+        let Some(newest) = layers.last() else {
+            return false;
+        };
+        let word = newest.places().first(hash).word;
         let (mut probes, mut mask) = (0, kernel.mask(word, kernel.count(0)));
         for layer in layers.iter().rev() {
             if layer.probes != probes {
@@ -465,8 +470,8 @@ impl batch::Layer for Layer {
     fn insert<K: Kernel>(&mut self, kernel: K, hash: ItemHash) -> bool {
         let probing = self.probing(kernel);
         let units = self.bits.units_mut();
-        // Memory may be slow to say whether the item is new: a guess lets the processor go on, while a store whose
-        // place is not known yet would hold up what comes after it.
+        // Memory may be slow to say whether the item is new. A branch lets the processor guess and go on,
+        // while a store whose place is not known yet would hold up what comes after it.
         let newly_set = if self.lines_per_item == 1 {
             let place = probing.places.first(hash);
             if probing.covers(units, place) {

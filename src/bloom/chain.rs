@@ -218,9 +218,9 @@ pub(super) fn reserve_one<L>(layers: &mut Vec<L>) -> Result<(), Error> {
     })
 }
 
-/// Bytes of a filter whose layers have bit arrays of these sizes. Of a list of more than [`EXACT_LAYERS`] layers the room to spare,
-/// an eighth at most, is not counted: a filter is as large as the same one on a replica, whose list may
-/// have grown in other steps.
+/// Bytes of a filter whose layers have bit arrays of these sizes. Of a list of more than [`EXACT_LAYERS`]
+/// layers the room to spare, an eighth at most, is not counted: a filter is as large as the same one on a
+/// replica, whose list may have grown in other steps.
 pub(super) fn bytes<L: Layer>(arrays: impl ExactSizeIterator<Item = u64>) -> u64 {
     let structs = (size_of::<Filter>() + arrays.len() * size_of::<L>()) as u64;
     arrays.fold(structs, u64::saturating_add)

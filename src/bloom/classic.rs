@@ -365,6 +365,7 @@ impl batch::Layer for Layer {
         self.bits.relocate(mover);
     }
 
+    const SCATTERED: bool = true;
     const ONE_BY_ONE: usize = usize::MAX;
 
     #[inline(always)]

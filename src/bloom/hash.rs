@@ -13,6 +13,7 @@
 //! Power of Evil Choices in Bloom Filters", 2015); XXH3 is no cryptographic hash, so it is no proof.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use chacha20::ChaCha20;
@@ -41,12 +42,12 @@ pub struct Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// An item with its hash under `secret`.
+    /// An item with its hash under `key`.
     #[inline]
-    pub fn hashed(bytes: &'a [u8], secret: &Secret) -> Self {
+    pub fn hashed(bytes: &'a [u8], key: &Key) -> Self {
         Self {
             bytes,
-            hashed: Some((secret.seed, secret.hash(bytes))),
+            hashed: Some((key.seed, key.hash(bytes))),
         }
     }
 
@@ -56,12 +57,12 @@ impl<'a> Item<'a> {
         self.bytes
     }
 
-    /// Its hash under `secret`.
+    /// Its hash under `key`.
     #[inline(always)]
-    pub fn hash(self, secret: &Secret) -> ItemHash {
+    pub fn hash(self, key: &Key) -> ItemHash {
         match self.hashed {
-            Some((seed, hash)) if seed == secret.seed => hash,
-            _ => secret.hash(self.bytes),
+            Some((seed, hash)) if seed == key.seed => hash,
+            _ => key.hash(self.bytes),
         }
     }
 }
@@ -77,10 +78,41 @@ impl<'a, T: AsRef<[u8]> + ?Sized> From<&'a T> for Item<'a> {
 }
 
 /// The expanded key of a filter's hash.
-#[derive(Debug)]
-pub struct Secret {
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
     seed: Seed,
     bytes: [u8; SECRET_BYTES],
+}
+
+impl Key {
+    /// The seed that the key was expanded from.
+    #[inline]
+    pub fn seed(&self) -> Seed {
+        self.seed
+    }
+
+    /// The hash of `item` under this key.
+    #[inline]
+    pub fn hash(&self, item: &[u8]) -> ItemHash {
+        let hash = xxh3_128_with_secret(item, &self.bytes);
+        ItemHash {
+            low: hash as u64,
+            high: (hash >> 64) as u64,
+        }
+    }
+}
+
+/// A key that the filters of its seed share.
+#[derive(Debug)]
+pub struct Secret(Key);
+
+impl Deref for Secret {
+    type Target = Key;
+
+    #[inline(always)]
+    fn deref(&self) -> &Key {
+        &self.0
+    }
 }
 
 /// Every secret in use: filters with the same seed share one.
@@ -98,27 +130,12 @@ impl Secret {
         if let Some(secret) = table.get(&seed).and_then(Weak::upgrade) {
             return secret;
         }
-        let secret = Arc::new(Self {
+        let secret = Arc::new(Self(Key {
             seed,
             bytes: expand(seed),
-        });
+        }));
         table.insert(seed, Arc::downgrade(&secret));
         secret
-    }
-
-    /// The seed that the secret was expanded from.
-    pub fn seed(&self) -> Seed {
-        self.seed
-    }
-
-    /// The hash of `item` under this secret.
-    #[inline]
-    pub fn hash(&self, item: &[u8]) -> ItemHash {
-        let hash = xxh3_128_with_secret(item, &self.bytes);
-        ItemHash {
-            low: hash as u64,
-            high: (hash >> 64) as u64,
-        }
     }
 }
 

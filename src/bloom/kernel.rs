@@ -15,6 +15,9 @@ use super::sizing::LINE_WORDS;
 #[repr(C, align(64))]
 pub struct Line(pub [u64; LINE_WORDS]);
 
+/// Numbers of probes that are told apart: as many as four bits have, so that a table of them needs no check.
+const COUNTS: u8 = 16;
+
 /// A way to test and set an item's probes in a line. All ways agree on every bit.
 pub trait Kernel: Copy {
     /// A number of probes, made ready for [`Self::mask`].
@@ -22,7 +25,7 @@ pub trait Kernel: Copy {
     /// The bits that an item sets in a line.
     type Mask: Copy;
 
-    /// Makes a number of probes ready, at most 8.
+    /// Makes a number of probes ready. It is taken modulo [`COUNTS`], and then more than 8 are 8.
     fn count(self, probes: u8) -> Self::Count;
 
     /// The first `count` probes of `word_of_probes`.
@@ -116,7 +119,7 @@ impl Kernel for Portable {
 
     #[inline(always)]
     fn count(self, probes: u8) -> u8 {
-        probes.min(LINE_WORDS as u8)
+        (probes % COUNTS).min(LINE_WORDS as u8)
     }
 
     #[inline(always)]
@@ -162,7 +165,7 @@ mod avx2 {
     use std::hint::select_unpredictable;
     use std::sync::LazyLock;
 
-    use super::{Kernel, LINE_WORDS, Line, Work, shift, start};
+    use super::{COUNTS, Kernel, LINE_WORDS, Line, Work, shift, start};
 
     /// Four words at a time.
     #[derive(Clone, Copy, Debug)]
@@ -183,14 +186,11 @@ mod avx2 {
         table
     };
 
-    /// As many numbers of probes as four bits have: with so many, looking one up takes no check.
-    const COUNTS: usize = 16;
-
     /// For each number of probes and start word: 1 in each word of the line that has a probe, else 0.
-    static USED: [[Words; LINE_WORDS]; COUNTS] = {
-        let mut table = [[[0; LINE_WORDS]; LINE_WORDS]; COUNTS];
+    static USED: [[Words; LINE_WORDS]; COUNTS as usize] = {
+        let mut table = [[[0; LINE_WORDS]; LINE_WORDS]; COUNTS as usize];
         let mut i = 0;
-        while i < COUNTS * LINE_WORDS * LINE_WORDS {
+        while i < COUNTS as usize * LINE_WORDS * LINE_WORDS {
             let (probes, start, word) = (
                 i / (LINE_WORDS * LINE_WORDS),
                 i / LINE_WORDS % LINE_WORDS,
@@ -231,7 +231,7 @@ mod avx2 {
 
         #[inline(always)]
         fn count(self, probes: u8) -> Self::Count {
-            &USED[usize::from(probes) % COUNTS]
+            &USED[usize::from(probes % COUNTS)]
         }
 
         #[inline(always)]
@@ -313,7 +313,7 @@ mod tests {
     /// The line that the layout's description gives, bit by bit.
     fn described(word_of_probes: u64, probes: u8) -> [u64; LINE_WORDS] {
         let mut line = [0; LINE_WORDS];
-        for t in 0..u32::from(probes) {
+        for t in 0..u32::from(probes % 16).min(8) {
             let word = ((word_of_probes >> 61) as u32 + t) % 8;
             line[word as usize] |= 1 << ((word_of_probes >> (55 - 6 * t)) & 63);
         }
@@ -326,18 +326,20 @@ mod tests {
         assert_eq!(kernel.covers(&line, bits), missing == 0);
         let (mut after, mut spare) = (line, Line([0; LINE_WORDS]));
         assert_eq!(kernel.set(&mut after, bits, &mut spare), missing);
+        assert!(missing == 0 || spare == Line([0; LINE_WORDS]));
         assert_eq!(after.0, std::array::from_fn(|i| line.0[i] | mask[i]));
         assert!(kernel.covers(&after, bits));
-        // Once more it changes nothing, and writes only where that is of no meaning.
-        let before = after;
+        // Once more it changes nothing, and is written where that is of no meaning.
+        let (before, mut spare) = (after, Line([0; LINE_WORDS]));
         assert_eq!(kernel.set(&mut after, bits, &mut spare), 0);
         assert_eq!(after, before);
+        assert!(kernel.covers(&spare, bits));
     }
 
     proptest! {
         /// A filter that moved to another processor would otherwise forget items.
         #[test]
-        fn kernels_agree_with_the_description(words: [u64; 8], fill in 0u32..4, word: u64, probes in 2u8..=8) {
+        fn kernels_agree_with_the_description(words: [u64; 8], fill in 0u32..4, word: u64, probes: u8) {
             // Each round of or-ing makes covered items likelier.
             let line = Line(words.map(|w| (0..fill).fold(w, |w, turn| w | w.rotate_left(7 * turn + 3))));
             behaves_as_described(Portable, line, word, probes);

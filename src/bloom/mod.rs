@@ -4,7 +4,11 @@
 //! lines; the theory and the sizes are in [`sizing`], the bits of a line in [`kernel`], the choice of lines
 //! and the error budget of a chain in [`blocked`]. A [`classic`] layer has RedisBloom's bits, exactly.
 //! [`hash`] makes an item into the 128 bits that all blocked layers use ([`murmur`] does it for classic
-//! ones), [`batch`] walks over layers for one item or many, [`ahead`] guesses where the next one goes, and [`codec`] turns filters into bytes and back.
+//! ones), [`batch`] walks over layers for one item or many, [`ahead`] guesses where the next one goes, and
+//! [`codec`] turns filters into bytes and back.
+//!
+//! Nothing here has state of its own that an answer depends on: there are the keys that filters share, the
+//! last sizes that were computed, and the guess.
 //!
 //! Units, everywhere: capacities and counts in items, sizes in bytes or bits as named, rates as shares
 //! between 0 and 1.

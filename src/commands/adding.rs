@@ -81,7 +81,7 @@ impl<'a> Adding<'a> {
             let added = self.create(key, spec()?)?;
             return added.stopped.map_or(Ok(added.new.contains(&true)), Err);
         };
-        ahead::follow(filter);
+        ahead::follow(Some(filter));
         let new = self.change(filter, |filter| filter.add(item, &|demand| self.may_take(demand)));
         let new = new.map_err(|error| self.refused(error))?;
         stats::added(new.into(), (!new).into());

@@ -30,11 +30,8 @@ impl Command for Exists {
         cursor.finish()?;
         let item = ahead::item(item.bytes());
         let key = keyspace::read(ctx, key)?;
-        let found = key.filter().is_some_and(|filter| {
-            ahead::follow(filter);
-            filter.contains(item)
-        });
-        Reply(ctx).boolean(found);
+        ahead::follow(key.filter());
+        Reply(ctx).boolean(key.filter().is_some_and(|filter| filter.contains(item)));
         Ok(())
     }
 }

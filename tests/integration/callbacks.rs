@@ -2,7 +2,7 @@
 
 use serial_test::serial;
 
-use crate::client::{Client, array, ok};
+use crate::client::{Client, Reply, array, ok};
 use crate::filters;
 use crate::server::{Server, sample, skip, until};
 
@@ -55,6 +55,20 @@ fn memory_usage_is_what_the_allocator_holds() {
         let off = (told - held).abs() - 16 * count;
         assert!(off <= held / 50, "{options}: {told} told, {held} held");
     }
+}
+
+/// What a command learns from a filter to be fast must not look like memory of other filters.
+#[test]
+fn memory_usage_is_the_same_after_a_question() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.answers(&[("BF.RESERVE key 0.01 1000 SEED 7", ok())]);
+    let told = |client: &mut Client| client.run("MEMORY USAGE key").int();
+    let before = told(&mut client);
+    client.answers(&[("BF.EXISTS key item", Reply::Int(0))]);
+    assert_eq!(told(&mut client), before);
+    client.answers(&[("BF.ADD key item", Reply::Int(1))]);
+    assert_eq!(told(&mut client), before);
 }
 
 /// Makes a filter of `bytes` bytes, all of which were written to.

@@ -156,6 +156,30 @@ fn an_option_out_of_its_range_stops_the_load_and_leaves_nothing_behind() {
     works(&mut client, "key");
 }
 
+/// The server looks for options that nobody has when the module is loaded already, and cannot take it out again:
+/// half of it left behind would end the server later.
+#[test]
+fn an_option_that_nobody_has_is_refused_and_the_module_stays() {
+    let version = Server::version();
+    if !version.at_least(7, 0) {
+        skip!("this server has no MODULE LOADEX");
+    }
+    if version.valkey {
+        skip!("this server ends itself when it cannot take a module out again, as with any data type");
+    }
+    let server = Server::with().without_module().start();
+    let mut client = server.client();
+    let path = Server::module().to_str().unwrap();
+    assert_eq!(
+        client.call(&["MODULE", "LOADEX", path, "CONFIG", "bf.nonsense", "1"]),
+        error(REFUSED)
+    );
+    assert_eq!(modules(&mut client), ["bf"]);
+    client.answers(&[("BF.ADD before item", Reply::Int(1)), ("DEBUG RELOAD", ok())]);
+    client.answers(&[("BF.EXISTS before item", Reply::Int(1))]);
+    works(&mut client, "key");
+}
+
 /// Beside a module with commands of the same names, some would be served by one and some by the other.
 #[test]
 fn a_command_that_another_module_has_stops_the_load_and_is_named() {

@@ -26,7 +26,7 @@ PROGRAM = os.environ.get("BLOOM_TEST_SERVER", "redis-server")
 MODULE = Path(os.environ.get("BLOOM_TEST_MODULE", PROJECT / ".build/package/libbloom.so")).resolve()
 IS_ELF = sys.platform == "linux"
 HAS_DPKG = IS_ELF and shutil.which("dpkg-deb") is not None
-# What is to be read, under its path in the project; every other file is a program.
+# What is to be read, under its path in the project.
 PATTERNS = ["docs/**/*.*", "examples/**/*.md", "examples/**/*.py", "examples/**/*.txt"]
 DOCUMENTS = [
     *["CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"],
