@@ -25,7 +25,7 @@ pub trait Kernel: Copy {
     /// The bits that an item sets in a line.
     type Mask: Copy;
 
-    /// Makes a number of probes ready. It is taken modulo [`COUNTS`], and then more than 8 are 8.
+    /// Makes a number of probes ready. It is taken modulo 16, and then more than 8 are 8.
     fn count(self, probes: u8) -> Self::Count;
 
     /// The first `count` probes of `word_of_probes`.
