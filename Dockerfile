@@ -35,7 +35,7 @@ USER 999:999
 EXPOSE 6379
 # Alive is what answers, be it with an error: a server that wants a password, that loads its data, that runs a long
 # script or that could not save is not mended by a restart, which would lose data or begin the load again. (That
-# there is no server goes to the other stream.) What asks whether the data is there must ask the server itself.
+# it reaches no server redis-cli writes to standard error.) What asks whether the data is there must ask the server itself.
 HEALTHCHECK --interval=10s --timeout=3s \
     CMD ["sh", "-c", "\"${SERVER%-server}-cli\" ping | grep -q ."]
 # The images' own entry point starts what it is given, as the user that it is started as. The form with a shell

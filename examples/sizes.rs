@@ -19,11 +19,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// The filter with that first layer, once it holds `items`.
 fn stage(rate: f64, capacity: u64, growth: Growth, items: u64) -> Option<(Plan, Stage)> {
+    stage_of(Layout::Blocked { seed: Seed(0) }, rate, capacity, growth, items)
+}
+
+/// The same of a layout.
+fn stage_of(layout: Layout, rate: f64, capacity: u64, growth: Growth, items: u64) -> Option<(Plan, Stage)> {
     let spec = Spec {
         error_rate: ErrorRate::new(rate).ok()?,
         capacity: Capacity::new(capacity).ok()?,
         growth,
-        layout: Layout::Blocked { seed: Seed(0) },
+        layout,
     };
     let plan = Plan::new(spec, items, MOST_LAYERS);
     let stage = plan.at(items)?;
@@ -39,10 +44,15 @@ fn by_rate(capacity: u64) -> Option<String> {
         "BF.RESERVE",
         "NONSCALING",
         "bytes, BF.RESERVE",
+        "RedisBloom, BF.RESERVE",
+        "RedisBloom, NONSCALING",
     ]);
     for rate in [1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8] {
-        let (plan, reserved) = stage(rate, capacity, Growth::Reserved(Expansion::DEFAULT), capacity)?;
+        let growing = Growth::Reserved(Expansion::DEFAULT);
+        let (plan, reserved) = stage(rate, capacity, growing, capacity)?;
         let (_, fixed) = stage(rate, capacity, Growth::Fixed, capacity)?;
+        let (_, classic) = stage_of(Layout::Classic, rate, capacity, growing, capacity)?;
+        let (_, classic_fixed) = stage_of(Layout::Classic, rate, capacity, Growth::Fixed, capacity)?;
         let first = plan.layers().first()?;
         text += &row(&[
             format!("{rate:e}"),
@@ -51,6 +61,8 @@ fn by_rate(capacity: u64) -> Option<String> {
             format!("{:.2}", reserved.bits_per_item()),
             format!("{:.2}", fixed.bits_per_item()),
             reserved.bytes.to_string(),
+            format!("{:.2}", classic.bits_per_item()),
+            format!("{:.2}", classic_fixed.bits_per_item()),
         ]);
     }
     Some(text)

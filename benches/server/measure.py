@@ -7,14 +7,14 @@ The first module is the one that the others are compared with. What is measured,
 
     commands     one filter of --items items: single and multi-item commands, pipelined and not
     chain        the same of a filter that grew from the default to --chain items, and its memory
-    batches      items a second by the number of items in a command
-    sizes        items a second by the size of the filter
+    batches      processor time by the number of items in a command
+    sizes        processor time by the size of the filter
     errors       the false positive rate by how full the filter is, beyond its capacity too
     growth       bits per item of a filter that grows from the default
     persistence  huge filters, copy-on-write, saving, loading, the append-only file, freeing
 
 Figures are medians over --rounds rounds in which the modules take turns. The load is redis-benchmark's, whose
-own work is most of what a request costs; the server's processor time per item is the figure to compare. Nothing
+own work is most of what an unpipelined request costs; the server's processor time per item leaves it out. Nothing
 is asserted: this measures.
 """
 
@@ -196,8 +196,9 @@ def throughput(options, servers, distinct, workloads=None, prepare=None):
     print(head)
     for name, command, width, pipeline, clients in workloads or WORKLOADS:
         items = options.requests * (1 if width * pipeline == 1 else 4)
-        for server in servers.values() if prepare else []:
-            prepare(server)
+        if prepare:
+            for server in servers.values():
+                prepare(server)
 
         def measure(server):
             before = server.processor_seconds()
@@ -224,7 +225,7 @@ def commands(options, modules):
         server.load("bf.madd", options.items, 1000)
 
     with Together(options, modules) as servers:
-        # About a third of what is asked for was added; with what a workload adds, the filter is not full yet.
+        # About a third of what is asked for was added; with what a workload adds in five rounds, the filter is not full yet.
         return throughput(options, servers, 2 * options.items, prepare=fill)
 
 

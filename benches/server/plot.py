@@ -79,7 +79,7 @@ def batches(axes, results, styles):
 
 
 def sizes(axes, results, styles):
-    processor_time(axes, results, styles, "items in the filter (BF.MEXISTS of 100)", ylim=(0, None))
+    processor_time(axes, results, styles, "items that the filter is made for (BF.MEXISTS of 100)", ylim=(0, None))
 
 
 def errors(axes, results, styles):

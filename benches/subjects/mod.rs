@@ -201,7 +201,7 @@ impl Subject for bloomfilter::Bloom<Item> {
     }
 }
 
-/// A subject that is filled with items `0..next`, at least half of the items it is made for.
+/// A subject that is filled with the items of a stream up to `next`, at least half of what it is made for.
 pub struct Filled<S, M> {
     /// What is filled.
     pub subject: S,

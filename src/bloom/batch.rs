@@ -29,7 +29,7 @@ pub trait Layer {
     fn allocation(&self) -> Option<Allocation>;
     /// Lets `mover` choose another place for the bit array.
     fn relocate(&mut self, mover: &mut impl Mover);
-    /// Whether an item's bits are in so many places that an item alone asks for them before it reads them.
+    /// Whether an item's bits are in so many places that also an item alone asks for memory before it reads any.
     const SCATTERED: bool;
     /// Layers after the newest that a block of items goes through one by one: they hold most items, so that few
     /// are left for the others.

@@ -7,8 +7,8 @@
 //! ones), [`batch`] walks over layers for one item or many, [`ahead`] guesses where the next one goes, and
 //! [`codec`] turns filters into bytes and back.
 //!
-//! Nothing here has state of its own that an answer depends on: there are the keys that filters share, the
-//! last sizes that were computed, and the guess.
+//! What state there is changes no answer: the keys that filters share, the last sizes that were computed,
+//! the kernel that was detected, and the guess.
 //!
 //! Units, everywhere: capacities and counts in items, sizes in bytes or bits as named, rates as shares
 //! between 0 and 1.
