@@ -368,11 +368,15 @@ def persistence(options, modules):
             used = server("MEMORY", "USAGE", KEY)
             of["filter, bytes"] = used
             for compression in ["yes", "no"]:
-                server("CONFIG", "SET", "rdbcompression", compression)
-                of[f"SAVE with compression {compression}, s"] = server.seconds("SAVE")[0]
+                saves, starts = [], []
+                for _ in range(options.rounds):
+                    server("CONFIG", "SET", "rdbcompression", compression)
+                    saves.append(server.seconds("SAVE")[0])
+                    server.stop()
+                    starts.append(server.start())
+                of[f"SAVE with compression {compression}, s"] = statistics.median(saves)
                 of[f"file with compression {compression}, bytes"] = (server.dir / "dump.rdb").stat().st_size
-                server.stop()
-                of[f"start with compression {compression}, s"] = server.start()
+                of[f"start with compression {compression}, s"] = statistics.median(starts)
 
             of["memory of a saving child's own, bytes"] = saved_in_background(server)
             of["DEL, ms"] = server.seconds("DEL", KEY)[0] * 1e3
