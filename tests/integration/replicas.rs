@@ -130,6 +130,8 @@ impl Traffic {
 
     /// A copy by chunks, of which some never arrive.
     fn copy_in_chunks(&mut self, from: &str, to: &str) {
+        // Else it could expire between two questions.
+        self.client.run(&format!("PERSIST {from}"));
         if self.client.run(&format!("TYPE {from}")).text() != "MBbloom--" || from == to {
             return;
         }
