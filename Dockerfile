@@ -33,9 +33,10 @@ WORKDIR /data
 # The users of both images, by the number that both have.
 USER 999:999
 EXPOSE 6379
-# Alive is what answers, be it with an error: a server that wants a password, that loads its data, that runs a long
-# script or that could not save is not mended by a restart, which would lose data or begin the load again. (That
-# it reaches no server redis-cli writes to standard error.) What asks whether the data is there must ask the server itself.
+# Alive is what answers, be it with an error: a server that wants a password, that loads its data, that runs a
+# long script or that could not save is not mended by a restart, which would lose data or begin the load again.
+# (That it reaches no server redis-cli writes to standard error.) What asks whether the data is there must ask
+# the server itself.
 HEALTHCHECK --interval=10s --timeout=3s \
     CMD ["sh", "-c", "\"${SERVER%-server}-cli\" ping | grep -q ."]
 # The images' own entry point starts what it is given, as the user that it is started as. The form with a shell

@@ -9,7 +9,8 @@
 use std::cell::RefCell;
 
 use super::Filter;
-use super::blocked::Guess;
+use super::batch::Prefetch as _;
+use super::blocked::Lines;
 use super::hash::{Item, Key};
 
 /// Layers whose lines are asked for. Where filters grow by doubling, the others are small and near the
@@ -29,7 +30,7 @@ struct Last {
     /// A copy: a share would keep alive what filters own.
     key: Key,
     /// Of the newest layer first.
-    guesses: [Guess; LAYERS],
+    lines: [Lines; LAYERS],
     layers: usize,
 }
 
@@ -42,10 +43,10 @@ pub fn item(bytes: &[u8]) -> Item<'_> {
         };
         let item = Item::hashed(bytes, &last.key);
         let hash = item.hash(&last.key);
-        if let [newest, older @ ..] = &last.guesses[..last.layers.min(LAYERS)] {
+        if let [newest, older @ ..] = &last.lines[..last.layers.min(LAYERS)] {
             newest.prefetch(hash);
             // A layer that does not hold an item mostly says so with the first line.
-            older.iter().for_each(|guess| guess.prefetch_first(hash));
+            older.iter().for_each(|lines| lines.prefetch_first(hash));
         }
         item
     })
@@ -64,13 +65,13 @@ pub fn follow(filter: Option<&Filter>) {
             Some(last) if last.key.seed() == secret.seed() => last,
             _ => last.insert(Last {
                 key: ***secret,
-                guesses: [Guess::NOWHERE; LAYERS],
+                lines: [Lines::NOWHERE; LAYERS],
                 layers: 0,
             }),
         };
         last.layers = chain.layers().len().min(LAYERS);
-        for (guess, layer) in last.guesses.iter_mut().zip(chain.layers().iter().rev()) {
-            *guess = layer.guess();
+        for (lines, layer) in last.lines.iter_mut().zip(chain.layers().iter().rev()) {
+            *lines = layer.lines();
         }
     });
 }

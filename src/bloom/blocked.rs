@@ -20,7 +20,7 @@ use super::bits::BitArray;
 use super::chain::{Plan, Rules};
 use super::error::Error;
 use super::hash::{Item, ItemHash, Secret};
-use super::kernel::{Kernel, Line, prefetch, prefetch_address};
+use super::kernel::{Kernel, Line, prefetch_address};
 use super::memory::{Allocation, Mover};
 use super::params::{Capacity, ErrorRate, Growth, Seed};
 use super::sizing::{Geometry, MAX_LINES_PER_ITEM};
@@ -155,10 +155,10 @@ impl Layer {
         &mut self.bits
     }
 
-    /// Where an item's lines would be if the layer were still there.
-    #[inline]
-    pub fn guess(&self) -> Guess {
-        Guess {
+    /// What asks for the lines of items, also when the layer is there no more.
+    #[inline(always)]
+    pub fn lines(&self) -> Lines {
+        Lines {
             start: self.bits.units().as_ptr(),
             places: self.places(),
         }
@@ -244,32 +244,15 @@ impl Places {
     }
 }
 
-/// Asks for the lines of items.
-#[derive(Clone, Copy)]
-struct Lines<'a> {
-    units: &'a [Line],
-    places: Places,
-}
-
-impl Prefetch for Lines<'_> {
-    #[inline(always)]
-    fn prefetch(self, hash: ItemHash) {
-        for place in self.places.from(0, hash) {
-            prefetch(&self.units[place.line]);
-        }
-    }
-}
-
-/// Where an item's lines are in a layer that may have changed, moved or gone.
+/// Asks for the lines of items. It reads none, so the layer may have changed, moved or gone.
 #[derive(Clone, Copy, Debug)]
-pub struct Guess {
-    /// Never read from.
+pub struct Lines {
     start: *const Line,
     places: Places,
 }
 
-impl Guess {
-    /// For what is in no layer.
+impl Lines {
+    /// Those of no layer.
     pub const NOWHERE: Self = Self {
         start: std::ptr::null(),
         places: Places {
@@ -279,14 +262,15 @@ impl Guess {
     };
 
     /// Asks for the first line of an item.
-    #[inline]
+    #[inline(always)]
     pub fn prefetch_first(self, hash: ItemHash) {
         prefetch_address(self.start.wrapping_add(self.places.first(hash).line));
     }
+}
 
-    /// Asks for the lines of an item.
-    #[inline]
-    pub fn prefetch(self, hash: ItemHash) {
+impl Prefetch for Lines {
+    #[inline(always)]
+    fn prefetch(self, hash: ItemHash) {
         for place in self.places.from(0, hash) {
             prefetch_address(self.start.wrapping_add(place.line));
         }
@@ -400,16 +384,12 @@ impl batch::Layer for Layer {
 
     #[inline(always)]
     fn prefetcher(&self) -> impl Prefetch {
-        Lines {
-            units: self.bits.units(),
-            places: self.places(),
-        }
+        self.lines()
     }
 
     #[inline(always)]
     fn prefetch_first(&self, hash: ItemHash) {
-        let (units, places) = (self.bits.units(), self.places().only(1));
-        Lines { units, places }.prefetch(hash);
+        self.lines().prefetch_first(hash);
     }
 
     #[inline(always)]
@@ -425,16 +405,11 @@ impl batch::Layer for Layer {
     #[inline(always)]
     fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Items, memory: Memory) -> Items {
         let (units, probing) = (self.bits.units(), self.probing(kernel));
-        let asked_for = match memory {
-            Memory::AskedFor => None,
-            Memory::Likely => Some(probing.places),
+        match memory {
+            Memory::AskedFor => (),
+            Memory::Likely => items.for_each(|at| self.lines().prefetch(hashes[at])),
             // A layer that does not hold an item mostly says so with the first line.
-            Memory::Unlikely => Some(probing.places.only(1)),
-        };
-        if let Some(places) = asked_for {
-            for at in items {
-                Lines { units, places }.prefetch(hashes[at]);
-            }
+            Memory::Unlikely => items.for_each(|at| self.prefetch_first(hashes[at])),
         }
         if probing.places.lines_per_item == 1 {
             probing.only(1).covered(units, hashes, items)
