@@ -93,7 +93,9 @@ fn one<C: Command>(ctx: Ctx<'_>, category: Option<&CStr>) -> Result<(), String> 
             module::ALREADY
         ));
     }
-    let categories = [Some(C::CATEGORIES), category].map(|names| names.unwrap_or_default().to_bytes());
+    // Redis 7.2, where a module has no category of its own, refuses a list that ends with a space.
+    let categories: Vec<_> = [Some(C::CATEGORIES), category].into_iter().flatten().collect();
+    let categories = categories.iter().map(|names| names.to_bytes()).collect::<Vec<_>>();
     let categories = CString::new(categories.join(&b' ')).unwrap_or_default();
     if !ctx.set_acl_categories(C::NAME, &categories) {
         return Err(format!("{name} could not be put into its ACL categories"));
