@@ -2,6 +2,7 @@
 //! `options.rs`.
 
 use crate::bloom::params::{Capacity, ErrorRate, Expansion, Layout, Seed};
+use crate::number;
 
 /// The values of all options.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,7 +14,20 @@ pub struct Config {
     expansion_factor: u32,
     layout: LayoutName,
     seed: Seed,
+    /// Whether the seed was drawn, and is for this run of the server only.
+    seed_is_random: bool,
     max_filter_bytes: u64,
+}
+
+/// A seed as users set it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SeedValue {
+    /// A number.
+    Chosen(Seed),
+    /// `random`
+    Random,
+    /// `random:` and a number: one that was drawn, as [`Config::get`] tells it.
+    Drawn(Seed),
 }
 
 /// A layout as users name it.
@@ -121,6 +135,7 @@ impl Config {
             expansion_factor: Expansion::DEFAULT.factor(),
             layout: LayoutName::Blocked,
             seed,
+            seed_is_random: true,
             max_filter_bytes: 0,
         }
     }
@@ -128,48 +143,56 @@ impl Config {
     /// The value of `option` as [`Self::set`] takes it.
     pub fn get(&self, option: ConfigOption) -> String {
         match option {
-            ConfigOption::ErrorRate => self.error_rate.to_string(),
+            ConfigOption::ErrorRate => number::short(self.error_rate),
             ConfigOption::InitialSize => self.initial_size.items().to_string(),
             ConfigOption::ExpansionFactor => self.expansion_factor.to_string(),
             ConfigOption::Layout => self.layout.name().to_owned(),
+            ConfigOption::Seed if self.seed_is_random => drawn(self.seed),
             ConfigOption::Seed => self.seed.0.to_string(),
             ConfigOption::MaxFilterBytes => self.max_filter_bytes.to_string(),
         }
     }
 
-    /// Sets `option`.
+    /// Sets `option`. The seed `random` is the one that was drawn last: [`draws_seed`] says when to draw another.
     ///
     /// # Errors
-    /// [`Invalid`] with the range; the configuration is as it was.
+    /// [`Invalid`] with what the option takes; the configuration is as it was.
     pub fn set(&mut self, option: ConfigOption, value: &str) -> Result<(), Invalid> {
         match option {
             ConfigOption::ErrorRate => {
-                let rate = value.parse().ok().filter(|&rate| ErrorRate::new(rate).is_ok());
-                self.error_rate = rate.ok_or_else(|| out_of_range(option, "(0, 1)"))?;
+                let rate: f64 = value
+                    .parse()
+                    .map_err(|_| must_be(option, "a number in the range (0, 1)"))?;
+                ErrorRate::new(rate).map_err(|_| must_be(option, "in the range (0, 1)"))?;
+                self.error_rate = rate;
             }
             ConfigOption::InitialSize => {
-                let size = whole_number(value).and_then(|items| Capacity::new(items).ok());
-                let range = format!("[1, {}]", Capacity::MAX);
-                self.initial_size = size.ok_or_else(|| out_of_range(option, &range))?;
+                let items = whole_in(option, value, 1, Capacity::MAX)?;
+                self.initial_size = Capacity::new(items).unwrap_or(Capacity::DEFAULT);
             }
             ConfigOption::ExpansionFactor => {
-                let factor = whole_number(value).and_then(|factor| u32::try_from(factor).ok());
-                let factor = factor.filter(|&factor| factor <= Expansion::MAX);
-                let range = format!("[0, {}]", Expansion::MAX);
-                self.expansion_factor = factor.ok_or_else(|| out_of_range(option, &range))?;
+                let factor = whole_in(option, value, 0, Expansion::MAX.into())?;
+                self.expansion_factor = u32::try_from(factor).unwrap_or(Expansion::MAX);
             }
             ConfigOption::Layout => {
                 let layout = LayoutName::named(value.as_bytes());
-                self.layout = layout.ok_or_else(|| out_of_range(option, "[blocked, classic]"))?;
+                self.layout = layout.ok_or_else(|| must_be(option, "blocked or classic"))?;
             }
             ConfigOption::Seed => {
-                let range = format!("[0, {}]", u64::MAX);
-                self.seed = Seed(whole_number(value).ok_or_else(|| out_of_range(option, &range))?);
+                let value = SeedValue::parse(value)?;
+                self.seed_is_random = !matches!(value, SeedValue::Chosen(_));
+                if let SeedValue::Chosen(seed) | SeedValue::Drawn(seed) = value {
+                    self.seed = seed;
+                }
             }
             ConfigOption::MaxFilterBytes => {
+                let what = "a whole number, or one with a unit such as 512mb, in the range ";
                 let range = format!("[0, {}]", i64::MAX);
-                let bytes = byte_count(value).filter(|&bytes| bytes <= i64::MAX as u64);
-                self.max_filter_bytes = bytes.ok_or_else(|| out_of_range(option, &range))?;
+                let bytes = byte_count(value).ok_or_else(|| must_be(option, &format!("{what}{range}")))?;
+                self.max_filter_bytes = u64::try_from(bytes)
+                    .ok()
+                    .filter(|&bytes| bytes <= i64::MAX as u64)
+                    .ok_or_else(|| must_be(option, &format!("in the range {range}")))?;
             }
         }
         Ok(())
@@ -182,7 +205,7 @@ impl Config {
 
     /// Whether [`Self::error_rate`] is not the one that was asked for.
     pub fn error_rate_is_limited(&self) -> bool {
-        self.error_rate > ErrorRate::HIGHEST_USED
+        self.error_rate != self.error_rate().value()
     }
 
     /// The capacity of filters that are made without one.
@@ -211,21 +234,60 @@ impl Config {
     }
 }
 
-fn out_of_range(option: ConfigOption, range: &str) -> Invalid {
-    Invalid(format!("{} must be in the range {range}", option.name()))
+impl SeedValue {
+    fn parse(value: &str) -> Result<Self, Invalid> {
+        if value.eq_ignore_ascii_case("random") {
+            return Ok(Self::Random);
+        }
+        let (meaning, digits): (fn(Seed) -> Self, _) = match value.split_once(':') {
+            Some((word, digits)) if word.eq_ignore_ascii_case("random") => (Self::Drawn, digits),
+            _ => (Self::Chosen, value),
+        };
+        let range = format!("in the range [0, {}]", u64::MAX);
+        let seed = number::whole(digits.as_bytes())
+            .ok_or_else(|| must_be(ConfigOption::Seed, &format!("random, or a whole number {range}")))?;
+        let seed = u64::try_from(seed).map_err(|_| must_be(ConfigOption::Seed, &range))?;
+        Ok(meaning(Seed(seed)))
+    }
 }
 
-/// A decimal number, without signs, spaces or leading zeros.
-pub fn whole_number(text: &str) -> Option<u64> {
-    let plain = text == "0" || (text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0'));
-    if plain { text.parse().ok() } else { None }
+/// How a seed that was drawn is told. It differs from every other value that users type, since a server does not
+/// pass on a value that is there already: `random` could not draw again. And it is not the number alone, which
+/// CONFIG REWRITE would make the seed of every later run.
+pub fn drawn(seed: Seed) -> String {
+    format!("random:{}", seed.0)
+}
+
+/// Whether `value` asks for a new seed: `random`, and in a configuration that a server starts with also what was
+/// drawn for an earlier run. Later that puts a seed back, as a server does whose other options were refused.
+pub fn draws_seed(value: &str, at_start: bool) -> bool {
+    match SeedValue::parse(value) {
+        Ok(SeedValue::Random) => true,
+        Ok(SeedValue::Drawn(_)) => at_start,
+        Ok(SeedValue::Chosen(_)) | Err(_) => false,
+    }
+}
+
+fn must_be(option: ConfigOption, what: &str) -> Invalid {
+    Invalid(format!("{} must be {what}", option.name()))
+}
+
+/// A whole number from `least` to `most`.
+fn whole_in(option: ConfigOption, value: &str, least: u64, most: u64) -> Result<u64, Invalid> {
+    let range = format!("in the range [{least}, {most}]");
+    let number =
+        number::whole(value.as_bytes()).ok_or_else(|| must_be(option, &format!("a whole number {range}")))?;
+    u64::try_from(number)
+        .ok()
+        .filter(|number| (least..=most).contains(number))
+        .ok_or_else(|| must_be(option, &range))
 }
 
 /// A number of bytes, with the units of the server's own memory options (`k`, `kb`, `m`, `mb`, `g`, `gb`;
-/// with a `b` powers of 1024, without it powers of 1000).
-fn byte_count(text: &str) -> Option<u64> {
+/// with a `b` powers of 1024, without it powers of 1000); as [`number::whole`] reads it.
+fn byte_count(text: &str) -> Option<i128> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let unit: u64 = match text[digits.len()..].to_ascii_lowercase().as_str() {
+    let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
         "" | "b" => 1,
         "k" => 1000,
         "kb" => 1 << 10,
@@ -235,7 +297,7 @@ fn byte_count(text: &str) -> Option<u64> {
         "gb" => 1 << 30,
         _ => return None,
     };
-    whole_number(digits)?.checked_mul(unit)
+    Some(number::whole(digits.as_bytes())?.saturating_mul(unit))
 }
 
 #[cfg(test)]
@@ -266,7 +328,7 @@ mod tests {
     #[test]
     fn values_are_given_back_as_they_were_set() {
         let mut config = Config::new(Seed(7));
-        let values = ["0.001", "12345", "0", "classic", "18446744073709551615", "4096"];
+        let values = ["1e-6", "12345", "0", "classic", "18446744073709551615", "4096"];
         for (option, value) in ConfigOption::ALL.into_iter().zip(values) {
             assert_eq!(config.set(option, value), Ok(()));
             assert_eq!(config.get(option), value);
@@ -275,40 +337,126 @@ mod tests {
         assert_eq!(config.max_filter_bytes(), Some(4096));
     }
 
+    /// Who is told the range of a number looks for a wrong number, and not for a typing error.
     #[test]
-    fn what_is_out_of_range_changes_nothing() {
+    fn what_is_refused_is_told_with_its_reason_and_changes_nothing() {
         let before = Config::new(Seed(7));
-        let bad: [(ConfigOption, &[&str]); 6] = [
+        let sizes = "in the range [1, 1099511627776]";
+        let factors = "in the range [0, 32768]";
+        let seeds = "in the range [0, 18446744073709551615]";
+        let bytes = "in the range [0, 9223372036854775807]";
+        let bad: [(ConfigOption, &str, &[&str], &[&str]); 5] = [
             (
                 ConfigOption::ErrorRate,
-                &["0", "1", "-0.1", "nan", "inf", "", "x"],
+                "a number in the range (0, 1)",
+                &["", "x", "0,1", " 0.1", "0x1p-3"],
+                &["0", "1", "-0.1", "nan", "inf", "1e-400", "1e400", "1e3"],
             ),
             (
                 ConfigOption::InitialSize,
-                &["0", "-1", "+1", "01", " 1", "", "1099511627777", "1e3"],
+                &format!("a whole number {sizes}"),
+                &["+1", "01", " 1", "", "1e3", "1.0"],
+                &[
+                    "0",
+                    "-1",
+                    "1099511627777",
+                    "9223372036854775808",
+                    "18446744073709551617",
+                ],
             ),
             (
                 ConfigOption::ExpansionFactor,
-                &["-1", "32769", "", "2.0", "4294967298"],
+                &format!("a whole number {factors}"),
+                &["", "2.0", "1e3"],
+                &["-1", "32769", "4294967298", "9223372036854775808"],
             ),
-            (ConfigOption::Layout, &["", "block", "blocked "]),
-            (ConfigOption::Seed, &["-1", "18446744073709551616", "", "0x1"]),
+            (
+                ConfigOption::Seed,
+                &format!("random, or a whole number {seeds}"),
+                &[
+                    "",
+                    "0x1",
+                    "1e3",
+                    "randomly",
+                    "random:",
+                    "random: 1",
+                    "random:x",
+                    "x:1",
+                    ":1",
+                ],
+                &[
+                    "-1",
+                    "18446744073709551616",
+                    "random:-1",
+                    "random:18446744073709551616",
+                ],
+            ),
             (
                 ConfigOption::MaxFilterBytes,
-                &["-1", "9223372036854775808", "1tb", "gb", "18014398509481984kb"],
+                &format!("a whole number, or one with a unit such as 512mb, {bytes}"),
+                &["1tb", "gb", "", "1e3", "1.5gb"],
+                &["-1", "-1kb", "9223372036854775808", "18014398509481984kb"],
             ),
         ];
-        for (option, values) in bad {
-            for value in values {
-                let mut config = before.clone();
-                let refused = config.set(option, value).map_err(|invalid| invalid.0);
-                let start = format!("{} must be in the range ", option.name());
-                assert!(
-                    refused.is_err_and(|text| text.starts_with(&start)),
-                    "{option:?} {value:?}"
+        let refused = |option, value: &str| {
+            let mut config = before.clone();
+            let refused = config.set(option, value).map_err(|invalid| invalid.0);
+            assert_eq!(config, before, "{option:?} {value:?}");
+            refused.expect_err(value)
+        };
+        for (option, what, none, out) in bad {
+            for value in none {
+                assert_eq!(
+                    refused(option, value),
+                    format!("{} must be {what}", option.name()),
+                    "{value:?}"
                 );
-                assert_eq!(config, before);
             }
+            let range = &what[what.rfind("in the range").unwrap()..];
+            for value in out {
+                assert_eq!(
+                    refused(option, value),
+                    format!("{} must be {range}", option.name()),
+                    "{value:?}"
+                );
+            }
+        }
+        for value in ["", "block", "blocked "] {
+            assert_eq!(
+                refused(ConfigOption::Layout, value),
+                "layout must be blocked or classic"
+            );
+        }
+    }
+
+    /// A seed that was drawn would be fixed for ever by CONFIG REWRITE, or a refused CONFIG SET would lose it.
+    #[test]
+    fn a_drawn_seed_is_told_from_a_chosen_one() {
+        let mut config = Config::new(Seed(7));
+        let seed = |config: &Config| (config.get(ConfigOption::Seed), config.seed());
+        assert_eq!(seed(&config), ("random:7".to_owned(), Seed(7)));
+        for (value, told, number) in [
+            ("9", "9", 9),
+            ("Random:8", "random:8", 8),
+            ("RANDOM", "random:8", 8),
+            ("8", "8", 8),
+            ("random", "random:8", 8),
+        ] {
+            assert_eq!(config.set(ConfigOption::Seed, value), Ok(()));
+            assert_eq!(seed(&config), (told.to_owned(), Seed(number)), "{value}");
+        }
+        for (value, running, at_start) in [
+            ("random", true, true),
+            ("Random", true, true),
+            ("random:8", false, true),
+            ("8", false, false),
+            ("random:x", false, false),
+        ] {
+            assert_eq!(
+                [draws_seed(value, false), draws_seed(value, true)],
+                [running, at_start],
+                "{value}"
+            );
         }
     }
 

@@ -9,6 +9,7 @@
 //! | [`config`], [`options`] | the module's options: their values, and their place in the server |
 //! | [`stats`] | the module's figures in INFO |
 //! | [`log`] | lines for the operator, a few a minute |
+//! | [`number`] | numbers as people type and read them |
 //! | [`shown`] | bytes of clients, for people to read |
 //! | [`server`] | the server's calls, one safe function each |
 //! | [`alloc`] | the allocator |
@@ -24,6 +25,7 @@ pub mod config;
 pub mod datatype;
 pub mod keyspace;
 pub mod log;
+pub mod number;
 pub mod options;
 pub mod server;
 pub mod shown;

@@ -8,9 +8,10 @@ use redis_module::raw;
 use crate::bloom::Demand;
 use crate::bloom::hash::Secret;
 use crate::bloom::params::Seed;
-use crate::config::{Config, ConfigOption};
-use crate::log;
+use crate::config::{self, Config, ConfigOption};
 use crate::server::{Arg, Ctx, OwnedString, call, guarded, warn};
+use crate::shown::shown;
+use crate::{log, number};
 
 /// Filters up to this size are not held against the server's memory: `deny-oom` is enough for them.
 const SMALL: u64 = 1 << 20;
@@ -21,17 +22,27 @@ struct Current {
     secret: Arc<Secret>,
     /// What CONFIG GET was given last; the server borrows it.
     given: [Option<OwnedString>; ConfigOption::ALL.len()],
+    /// Until the module is loaded.
+    starting: bool,
+    /// The option that was refused since, and why.
+    refused: Option<String>,
 }
 
-static CURRENT: LazyLock<Mutex<Current>> = LazyLock::new(|| {
-    let config = Config::new(random_seed());
-    let secret = Secret::of(config.seed());
-    Mutex::new(Current {
-        config,
-        secret,
-        given: Default::default(),
-    })
-});
+static CURRENT: LazyLock<Mutex<Current>> = LazyLock::new(|| Mutex::new(Current::new()));
+
+impl Current {
+    fn new() -> Self {
+        let config = Config::new(random_seed());
+        let secret = Secret::of(config.seed());
+        Self {
+            config,
+            secret,
+            given: Default::default(),
+            starting: true,
+            refused: None,
+        }
+    }
+}
 
 fn current() -> MutexGuard<'static, Current> {
     CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
@@ -44,9 +55,13 @@ pub fn config() -> Config {
 
 fn set(option: ConfigOption, value: &str) -> Result<(), String> {
     let mut current = current();
+    let is_new = value != current.config.get(option);
+    let drawn = (option == ConfigOption::Seed && is_new && config::draws_seed(value, current.starting))
+        .then(|| config::drawn(random_seed()));
+    let value = drawn.as_deref().unwrap_or(value);
     current.config.set(option, value).map_err(|invalid| invalid.0)?;
     if option == ConfigOption::ErrorRate && current.config.error_rate_is_limited() {
-        let used = current.config.error_rate().value();
+        let used = number::short(current.config.error_rate().value());
         warn(None, &format!("{} {value} is used as {used}", option.name()));
     }
     if current.config.seed() != current.secret.seed() {
@@ -67,6 +82,7 @@ fn random_seed() -> Seed {
 /// # Errors
 /// A line for the log.
 pub fn load_arguments(arguments: &[Arg<'_>]) -> Result<(), String> {
+    let mut given = Vec::new();
     for pair in arguments.chunks(2) {
         let texts: Vec<_> = pair
             .iter()
@@ -77,6 +93,13 @@ pub fn load_arguments(arguments: &[Arg<'_>]) -> Result<(), String> {
         let [value] = rest else {
             return Err(format!("load argument '{name}' has no value"));
         };
+        if given.contains(&option) {
+            return Err(format!(
+                "load argument '{name}': {} was given twice",
+                option.name()
+            ));
+        }
+        given.push(option);
         set(option, value).map_err(|invalid| format!("load argument '{name}': {invalid}"))?;
     }
     Ok(())
@@ -90,6 +113,7 @@ pub fn load_arguments(arguments: &[Arg<'_>]) -> Result<(), String> {
 pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     // SAFETY: the table is filled once, before any callback of the module runs.
     if unsafe { raw::RedisModule_RegisterStringConfig }.is_none() {
+        current().starting = false;
         return Ok(());
     }
     let unprefixed = has_unprefixed_options(ctx);
@@ -125,8 +149,16 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     }
     // SAFETY (of the call): the context is that of the module's loading.
     if call!(RedisModule_LoadConfigs(ctx.raw())) != raw::REDISMODULE_OK as c_int {
-        return Err("the module's options in the configuration were refused".to_owned());
+        let why = current().refused.take();
+        return Err(why.map_or_else(
+            || "the module's options in the configuration were refused".to_owned(),
+            |why| {
+                let separator = if unprefixed { '-' } else { '.' };
+                format!("option bf{separator}{why}")
+            },
+        ));
     }
+    current().starting = false;
     Ok(())
 }
 
@@ -165,8 +197,13 @@ unsafe extern "C" fn set_option(
     let value = unsafe { Arg::of_command(&raw mut value, 1) };
     let refused = guarded("setting an option", || {
         let option = ConfigOption::ALL[index.addr()];
-        let value = String::from_utf8_lossy(value[0].bytes());
-        set(option, &value).err()
+        let value = value[0].bytes();
+        let refused = set(option, &String::from_utf8_lossy(value)).err();
+        let mut current = current();
+        if let Some(why) = refused.as_ref().filter(|_| current.starting) {
+            current.refused = Some(format!("{} '{}': {why}", option.name(), shown(value)));
+        }
+        refused
     });
     let Some(invalid) = refused.unwrap_or_else(|| Some("internal error".to_owned())) else {
         return raw::REDISMODULE_OK as c_int;

@@ -1,6 +1,7 @@
 //! The arguments of a command, taken one by one.
 
 use super::error::CommandError;
+use crate::number;
 use crate::server::Arg;
 
 /// An argument: any bytes.
@@ -73,11 +74,9 @@ impl<'a, A: Argument<'a>> Cursor<'a, A> {
     }
 }
 
-/// The 64-bit integer that `bytes` are the decimal form of: no plus sign, spaces or leading zeros.
+/// The integer that `bytes` are the decimal form of, as [`number::whole`] reads it; one beyond 64 bits counts as the
+/// nearest that has them, which is in no range that a command has.
 pub fn integer(bytes: &[u8]) -> Option<i64> {
-    let text = str::from_utf8(bytes).ok()?;
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    let canonical =
-        digits.bytes().all(|byte| byte.is_ascii_digit()) && (!digits.starts_with('0') || text == "0");
-    if canonical { text.parse().ok() } else { None }
+    let farthest = |negative| if negative { i64::MIN } else { i64::MAX };
+    number::whole(bytes).map(|value| i64::try_from(value).unwrap_or(farthest(value < 0)))
 }

@@ -6,10 +6,10 @@ use super::args::{Argument, Cursor, integer};
 use super::error::CommandError;
 use crate::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
 use crate::bloom::{Error, Filter};
-use crate::config::{Config, LayoutName, whole_number};
+use crate::config::{Config, LayoutName};
 use crate::server::{Arg, Ctx, OwnedString};
 use crate::stats::{self, Counted};
-use crate::{log, options};
+use crate::{log, number, options};
 
 /// The errors that a command answers to options that it cannot take.
 #[derive(Clone, Debug)]
@@ -60,8 +60,9 @@ impl FilterOptions {
             flag(&mut self.growing, "GROWING")?;
         } else if word.eq_ignore_ascii_case(b"SEED") {
             let value = cursor.take_if_any().ok_or(CommandError::NoValue("SEED"))?;
-            let seed = str::from_utf8(value.bytes()).ok().and_then(whole_number);
-            once(&mut self.seed, Seed(seed.ok_or(CommandError::BadSeed)?), "SEED")?;
+            let seed = number::whole(value.bytes()).ok_or(CommandError::BadSeed)?;
+            let seed = u64::try_from(seed).map_err(|_| CommandError::SeedRange)?;
+            once(&mut self.seed, Seed(seed), "SEED")?;
         } else if word.eq_ignore_ascii_case(b"LAYOUT") {
             let value = cursor.take_if_any().ok_or(CommandError::NoValue("LAYOUT"))?;
             let layout = LayoutName::named(value.bytes()).ok_or(CommandError::BadLayout)?;
@@ -79,8 +80,8 @@ impl FilterOptions {
     pub fn check(&self) -> Result<(), CommandError> {
         match self.expansion {
             Some(1..) if self.nonscaling => return Err(CommandError::NonScalingExpansion),
-            Some(0) if self.growing => return Err(CommandError::NonScalingGrowing),
-            _ if self.nonscaling && self.growing => return Err(CommandError::NonScalingGrowing),
+            _ if self.nonscaling && self.growing => return Err(CommandError::NoGrowing("NONSCALING")),
+            Some(0) if self.growing => return Err(CommandError::NoGrowing("EXPANSION 0")),
             _ => {}
         }
         match self.layout {
@@ -116,7 +117,7 @@ impl FilterOptions {
         };
         let (layout, growing) = match self.layout.unwrap_or(config.layout()) {
             LayoutName::Classic => {
-                self.check_classic()?;
+                self.check_classic().map_err(CommandError::by_layout_option)?;
                 (Layout::Classic, false)
             }
             LayoutName::Blocked => {
@@ -125,7 +126,7 @@ impl FilterOptions {
             }
         };
         let growth = match expansion {
-            None if self.growing => return Err(CommandError::NonScalingGrowing),
+            None if self.growing => return Err(CommandError::GrowingByOption),
             None => Growth::Fixed,
             Some(expansion) if growing => Growth::Growing(expansion),
             Some(expansion) => Growth::Reserved(expansion),
@@ -182,7 +183,8 @@ impl AskedRate {
         bad: CommandError,
         range: CommandError,
     ) -> Result<Self, CommandError> {
-        let asked = value.double().filter(|rate| !rate.is_nan()).ok_or(bad)?;
+        let number = value.double().or_else(|| number::beyond_doubles(value.bytes()));
+        let asked = number.filter(|rate| !rate.is_nan()).ok_or(bad)?;
         let used = ErrorRate::new(asked).map_err(|_| range)?;
         Ok(Self { asked, used })
     }
@@ -192,6 +194,7 @@ impl AskedRate {
         let (asked, used) = (self.asked, self.used.value());
         if asked != used {
             log::RATE.warn(ctx, key.bytes(), || {
+                let [asked, used] = [asked, used].map(number::short);
                 format!("error rate {asked} is used as {used}")
             });
         }

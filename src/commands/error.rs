@@ -38,18 +38,24 @@ pub enum CommandError {
     BadInsertCapacity,
     /// BF.INSERT: the expansion is no number, or out of its range.
     BadInsertExpansion,
-    /// The seed is no number, or out of its range.
+    /// The seed is no number.
     BadSeed,
+    /// The seed is out of its range.
+    SeedRange,
     /// The layout is none.
     BadLayout,
     /// An option of blocked filters, for a classic one.
     OnlyBlocked(&'static str),
+    /// The same where no layout was given, and the one of the module's options is classic.
+    OnlyBlockedByOption(&'static str),
     /// An option that takes a value is the last word.
     NoValue(&'static str),
     /// NONSCALING with an expansion.
     NonScalingExpansion,
-    /// NONSCALING with GROWING.
-    NonScalingGrowing,
+    /// GROWING with what says that the filter does not grow.
+    NoGrowing(&'static str),
+    /// GROWING where no expansion was given, and the one of the module's options is 0.
+    GrowingByOption,
     /// NOCREATE with an option that describes a filter to create.
     NoCreateWith(&'static str),
     /// A word that is no option, as it is shown.
@@ -81,7 +87,19 @@ pub enum CommandError {
 impl CommandError {
     /// An unknown word.
     pub fn unknown(word: &[u8]) -> Self {
-        Self::Unknown(shown(word))
+        Self::Unknown(if word.is_empty() {
+            "''".to_owned()
+        } else {
+            shown(word)
+        })
+    }
+
+    /// The error for a classic layout that nobody typed: the option's.
+    pub fn by_layout_option(self) -> Self {
+        match self {
+            Self::OnlyBlocked(option) => Self::OnlyBlockedByOption(option),
+            other => other,
+        }
     }
 
     /// Why a filter could not be made.
@@ -126,15 +144,23 @@ impl fmt::Display for CommandError {
             Self::BadInsertCapacity => "Bad capacity",
             Self::BadInsertExpansion => "Bad expansion",
             Self::BadSeed => "ERR bad seed",
+            Self::SeedRange => return write!(f, "ERR seed must be in the range [0, {}]", u64::MAX),
             Self::BadLayout => "ERR bad layout: it is BLOCKED or CLASSIC",
             Self::OnlyBlocked(option) => return write!(f, "ERR {option} is for LAYOUT BLOCKED only"),
+            Self::OnlyBlockedByOption(option) => {
+                return write!(
+                    f,
+                    "ERR {option} is for LAYOUT BLOCKED only, and bf-layout is classic"
+                );
+            }
             Self::NoValue(option) => return write!(f, "ERR no value for {option}"),
             Self::NonScalingExpansion => "Nonscaling filters cannot expand",
-            Self::NonScalingGrowing => "ERR NONSCALING and GROWING exclude each other",
+            Self::NoGrowing(option) => return write!(f, "ERR {option} and GROWING exclude each other"),
+            Self::GrowingByOption => "ERR GROWING needs an EXPANSION above 0: bf-expansion-factor is 0",
             Self::NoCreateWith(option) => {
                 return write!(f, "ERR NOCREATE and {option} exclude each other");
             }
-            Self::Unknown(word) => return write!(f, "Unknown argument received: {word}"),
+            Self::Unknown(word) => return write!(f, "ERR Unknown argument received: {word}"),
             Self::Twice(option) => return write!(f, "ERR {option} was given twice"),
             Self::Information => "Invalid information value",
             Self::ScanIterator => "Second argument must be numeric",

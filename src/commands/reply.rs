@@ -5,6 +5,7 @@ use std::ffi::{CString, c_long};
 use redis_module::raw;
 
 use super::error::CommandError;
+use crate::number;
 use crate::server::{Ctx, call};
 
 /// A call that servers before 7.0 lack, or what stands in for it.
@@ -58,10 +59,14 @@ impl Reply<'_> {
         );
     }
 
-    /// A double; its text in RESP2.
+    /// A double; in RESP2 its text, for which servers before 7.2 take more digits than it has.
     pub fn double(self, value: f64) {
-        // SAFETY (of the call): the context is that of a command.
-        call!(RedisModule_ReplyWithDouble(self.0.raw(), value));
+        if self.0.speaks_resp3() {
+            // SAFETY (of the call): the context is that of a command.
+            call!(RedisModule_ReplyWithDouble(self.0.raw(), value));
+        } else {
+            self.bulk(number::short(value).as_bytes());
+        }
     }
 
     /// A string of bytes.

@@ -102,14 +102,34 @@ fn bad_load_arguments_stop_the_start_and_say_why() {
         ("INITIAL_SIZE 1099511627777", "must be in the range"),
         ("bf-expansion-factor 32769", "must be in the range"),
         ("bf-expansion-factor -1", "must be in the range"),
-        (
-            "bf-layout round",
-            "layout must be in the range [blocked, classic]",
-        ),
+        ("bf-layout round", "layout must be blocked or classic"),
         ("bf-no-such-option 1", "unknown load argument 'bf-no-such-option'"),
         ("0.02 100", "unknown load argument '0.02'"),
         ("bf-error-rate", "'bf-error-rate' has no value"),
-        ("bf-error-rate many", "error-rate must be in the range (0, 1)"),
+        (
+            "bf-error-rate many",
+            "error-rate must be a number in the range (0, 1)",
+        ),
+        (
+            "bf-error-rate 1e-400",
+            "load argument 'bf-error-rate': error-rate must be in the range (0, 1)",
+        ),
+        (
+            "bf-initial-size 1e3",
+            "initial-size must be a whole number in the range [1, 1099511627776]",
+        ),
+        (
+            "bf-seed never",
+            "seed must be random, or a whole number in the range [0, 18446744073709551615]",
+        ),
+        (
+            "bf-error-rate 0.02 bf-seed 1 ERROR_RATE 0.02",
+            "load argument 'ERROR_RATE': error-rate was given twice",
+        ),
+        (
+            "bf-seed random bf-seed 1",
+            "load argument 'bf-seed': seed was given twice",
+        ),
         (
             "bf-seed 18446744073709551616",
             "seed must be in the range [0, 18446744073709551615]",
@@ -132,7 +152,8 @@ fn config_get_shows_defaults_and_load_arguments() {
     for (name, default) in DEFAULTS {
         assert_eq!(get(&mut client, name), default, "{name}");
     }
-    assert_eq!(get(&mut client, "seed"), seed(&server, "key"));
+    let drawn = format!("random:{}", seed(&server, "key"));
+    assert_eq!(get(&mut client, "seed"), drawn);
 
     let server = Server::with()
         .module_args("ERROR_RATE 0.02 bf-initial-size 200 bf-seed 7")
@@ -198,27 +219,138 @@ fn config_set_refuses_what_is_out_of_range() {
     let server = Server::start();
     let mut client = server.client();
     for (name, bad, range) in [
-        ("error-rate", "0", "(0, 1)"),
-        ("error-rate", "1", "(0, 1)"),
-        ("error-rate", "nan", "(0, 1)"),
-        ("error-rate", "many", "(0, 1)"),
-        ("initial-size", "0", "[1, 1099511627776]"),
-        ("initial-size", "1099511627777", "[1, 1099511627776]"),
-        ("expansion-factor", "-1", "[0, 32768]"),
-        ("expansion-factor", "32769", "[0, 32768]"),
-        ("seed", "-1", "[0, 18446744073709551615]"),
-        ("seed", "18446744073709551616", "[0, 18446744073709551615]"),
-        ("layout", "round", "[blocked, classic]"),
-        ("max-filter-bytes", "-1", "[0, 9223372036854775807]"),
+        ("error-rate", "0", "in the range (0, 1)"),
+        ("error-rate", "1", "in the range (0, 1)"),
+        ("error-rate", "nan", "in the range (0, 1)"),
+        ("error-rate", "1e-400", "in the range (0, 1)"),
+        ("error-rate", "many", "a number in the range (0, 1)"),
+        ("initial-size", "0", "in the range [1, 1099511627776]"),
+        ("initial-size", "1099511627777", "in the range [1, 1099511627776]"),
+        (
+            "initial-size",
+            "9223372036854775808",
+            "in the range [1, 1099511627776]",
+        ),
+        (
+            "initial-size",
+            "1e3",
+            "a whole number in the range [1, 1099511627776]",
+        ),
+        ("expansion-factor", "-1", "in the range [0, 32768]"),
+        ("expansion-factor", "32769", "in the range [0, 32768]"),
+        ("seed", "-1", "in the range [0, 18446744073709551615]"),
+        (
+            "seed",
+            "18446744073709551616",
+            "in the range [0, 18446744073709551615]",
+        ),
+        (
+            "seed",
+            "1e3",
+            "random, or a whole number in the range [0, 18446744073709551615]",
+        ),
+        ("layout", "round", "blocked or classic"),
+        ("max-filter-bytes", "-1", "in the range [0, 9223372036854775807]"),
     ] {
         let before = get(&mut client, name);
         let option = Server::option(name);
         let text = format!(
-            "ERR CONFIG SET failed (possibly related to argument '{option}') - {name} must be in the range {range}"
+            "ERR CONFIG SET failed (possibly related to argument '{option}') - {name} must be {range}"
         );
         assert_eq!(client.call(&["CONFIG", "SET", &option, bad]), error(&text));
         assert_eq!(get(&mut client, name), before, "{name} {bad}");
     }
+}
+
+/// An operator would look for the mistake in every line of the file, or take the server's start for a fault of the
+/// module.
+#[test]
+fn a_bad_value_in_the_file_is_named_with_its_reason() {
+    if !Server::version().at_least(7, 0) {
+        skip!("this server has no configurations of modules");
+    }
+    for (name, value, why) in [
+        ("error-rate", "2", "error-rate must be in the range (0, 1)"),
+        (
+            "expansion-factor",
+            "two",
+            "expansion-factor must be a whole number in the range [0, 32768]",
+        ),
+    ] {
+        let option = Server::option(name);
+        let log = Server::with().config(&option, value).try_start().err();
+        let log = log.unwrap_or_else(|| panic!("the server starts with {option} {value}"));
+        let line = format!("the module for Bloom filters is not loaded: option {option} '{value}': {why}\n");
+        assert_eq!(log.matches(&line).count(), 1, "{log}");
+    }
+}
+
+/// Who fears that the seed is known could not get another one without a restart.
+#[test]
+fn a_new_seed_can_be_drawn_at_any_time() {
+    let server = Server::with().module_args("bf-seed random").start();
+    let other = Server::with().module_args("bf-seed random:5").start();
+    assert_ne!(seed(&server, "key"), seed(&other, "key"));
+    assert_ne!(seed(&other, "key"), "5", "what an earlier run drew is no choice");
+    if !Server::version().at_least(7, 0) {
+        skip!("this server has no configurations of modules: only load arguments were tried");
+    }
+    let mut client = server.client();
+    let option = Server::option("seed");
+    let draw = format!("CONFIG SET {option} random");
+    let mut seen = vec![get(&mut client, "seed")];
+    for key in ["one", "two"] {
+        client.answers(&[(&draw, ok())]);
+        let told = get(&mut client, "seed");
+        assert!(!seen.contains(&told), "{told} again: {seen:?}");
+        assert_eq!(told, format!("random:{}", seed(&server, key)));
+        seen.push(told);
+    }
+    // A change that is taken back takes back this one too.
+    let rate = Server::option("error-rate");
+    let both = client.run(&format!("CONFIG SET {option} 7 {rate} 7"));
+    assert!(matches!(both, Reply::Error(_)), "{both:?}");
+    assert_eq!(get(&mut client, "seed"), seen[2]);
+    assert_eq!(format!("random:{}", seed(&server, "three")), seen[2]);
+    client.answers(&[(&format!("CONFIG SET {option} 7"), ok())]);
+    assert_eq!(get(&mut client, "seed"), "7");
+    assert_eq!(seed(&server, "four"), "7");
+}
+
+/// CONFIG REWRITE would fix for ever what was drawn for a run, and publish it with the file.
+#[test]
+fn a_random_seed_stays_random_in_a_file() {
+    if !Server::version().at_least(7, 0) {
+        skip!("this server has no configurations of modules");
+    }
+    let option = Server::option("seed");
+    let mut server = Server::with().config(&option, 5).start();
+    assert_eq!(seed(&server, "chosen"), "5");
+    let mut client = server.client();
+    client.answers(&[
+        (&format!("CONFIG SET {option} random"), ok()),
+        ("CONFIG REWRITE", ok()),
+    ]);
+    let before = get(&mut client, "seed");
+    for _ in 0..2 {
+        server.restart();
+        let mut client = server.client();
+        let after = get(&mut client, "seed");
+        assert!(
+            after.starts_with("random:") && after != before,
+            "{before} {after}"
+        );
+        assert_eq!(format!("random:{}", seed(&server, "drawn")), after);
+        client.answers(&[("DEL drawn", 1.into()), ("CONFIG REWRITE", ok())]);
+    }
+    // And what was drawn can be kept: it is a number that can be chosen.
+    let drawn = get(&mut server.client(), "seed")["random:".len()..].to_owned();
+    server.client().answers(&[
+        (&format!("CONFIG SET {option} {drawn}"), ok()),
+        ("CONFIG REWRITE", ok()),
+    ]);
+    server.restart();
+    assert_eq!(get(&mut server.client(), "seed"), drawn);
 }
 
 /// A chosen seed would not make equal filters on two servers, or all servers would share a known one.

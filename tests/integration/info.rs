@@ -172,8 +172,52 @@ fn full_explains_the_filter() {
     let full3 = server.client3().run("BF.INFO key FULL");
     assert!(full3.is_map(), "{full3:?}");
     assert!(full3.field("Layers").elements()[0].is_map(), "{full3:?}");
-    assert!(matches!(full3.field("Error rate"), Reply::Double(_)), "{full3:?}");
+    let rate = full3.field("Error rate");
+    if Server::version().modules_have_resp3() {
+        assert!(matches!(rate, Reply::Double(0.001)), "{full3:?}");
+    } else {
+        assert_eq!(rate, Reply::Bulk(b"0.001".to_vec()));
+    }
     assert_eq!(full3.field("Bits set"), full.field("Bits set"));
+}
+
+/// Digits that nobody gave would be read as a measurement, and differ from server to server.
+#[test]
+fn doubles_have_the_fewest_digits_that_mean_them() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.run("BF.RESERVE key 0.1 100 SEED 1");
+    client.run("BF.RESERVE tight 1e-7 100 SEED 1");
+    filters::fill(&mut client, "key", 0, 250);
+    let texts = |reply: &Reply, names: &[&str]| {
+        names
+            .iter()
+            .map(|name| reply.field(name).text())
+            .collect::<Vec<_>>()
+    };
+    let names = ["Error rate", "Fill ratio", "Estimated error rate"];
+    let (full, plan) = (client.run("BF.INFO key FULL"), client.run("BF.PLAN 0.1 100"));
+    let mut told = texts(&full, &names);
+    for layer in full.field("Layers").elements() {
+        told.extend(texts(layer, &["Error rate"]));
+    }
+    for stage in plan.field("Stages").elements() {
+        told.extend(texts(stage, &["Error rate", "Bits per item"]));
+    }
+    assert_eq!(told.len(), 3 + 2 + 6, "{full:?} {plan:?}");
+    for text in &told {
+        let value: f64 = text.parse().unwrap();
+        assert!(
+            *text == value.to_string() || *text == format!("{value:e}"),
+            "{text}"
+        );
+    }
+    assert_eq!(told[0], "0.1");
+    assert_eq!(plan.field("Error rate").text(), "0.1");
+    assert_eq!(
+        texts(&client.run("BF.INFO tight FULL"), &names)[..2],
+        ["1e-7", "0"]
+    );
 }
 
 /// The server would count a large filter as nothing, and evict everything else first.

@@ -99,7 +99,7 @@ fn the_configuration_has_no_say_about_a_key_that_exists() {
         ("BF.INSERT classic SEED 7 ITEMS a", array([1])),
         ("BF.INSERT classic GROWING ITEMS a b", array([0, 1])),
     ]);
-    let missing = "ERR SEED is for LAYOUT BLOCKED only";
+    let missing = "ERR SEED is for LAYOUT BLOCKED only, and bf-layout is classic";
     client.refuses("missing", &[("BF.INSERT missing SEED 7 ITEMS a", missing)]);
 }
 
@@ -147,13 +147,13 @@ fn bad_options_are_refused_in_words_and_add_nothing() {
             (" NOCREATE", arity),
             (" NOCREATE ITEMS", arity),
             (" CAPACITY 100", arity),
-            (" a b", "Unknown argument received: a"),
-            (" ITEM a", "Unknown argument received: ITEM"),
-            (" CAP 100 ITEMS a", "Unknown argument received: CAP"),
-            (" ERR 0.1 ITEMS a", "Unknown argument received: ERR"),
-            (" NOCREATED ITEMS a", "Unknown argument received: NOCREATED"),
-            (" NOSCALING ITEMS a", "Unknown argument received: NOSCALING"),
-            (" '' ITEMS a", "Unknown argument received: "),
+            (" a b", "ERR Unknown argument received: a"),
+            (" ITEM a", "ERR Unknown argument received: ITEM"),
+            (" CAP 100 ITEMS a", "ERR Unknown argument received: CAP"),
+            (" ERR 0.1 ITEMS a", "ERR Unknown argument received: ERR"),
+            (" NOCREATED ITEMS a", "ERR Unknown argument received: NOCREATED"),
+            (" NOSCALING ITEMS a", "ERR Unknown argument received: NOSCALING"),
+            (" '' ITEMS a", "ERR Unknown argument received: ''"),
             (" CAPACITY many ITEMS a", BAD_CAPACITY),
             (" CAPACITY '' ITEMS a", BAD_CAPACITY),
             (" CAPACITY +5 ITEMS a", BAD_CAPACITY),
@@ -168,6 +168,7 @@ fn bad_options_are_refused_in_words_and_add_nothing() {
             (" ERROR nan ITEMS a", BAD_RATE),
             (" ERROR inf ITEMS a", BAD_RATE),
             (" ERROR 0 ITEMS a", BAD_RATE),
+            (" ERROR 1e-400 ITEMS a", BAD_RATE),
             (" ERROR 1 ITEMS a", BAD_RATE),
             (" ERROR -0.5 ITEMS a", BAD_RATE),
             (" EXPANSION two ITEMS a", BAD_EXPANSION),
@@ -193,7 +194,15 @@ fn bad_options_are_refused_in_words_and_add_nothing() {
                 " LAYOUT CLASSIC SEED 1 ITEMS a",
                 "ERR SEED is for LAYOUT BLOCKED only",
             ),
+            (
+                " EXPANSION 0 GROWING ITEMS a",
+                "ERR EXPANSION 0 and GROWING exclude each other",
+            ),
             (" SEED ITEMS a", "ERR bad seed"),
+            (
+                " SEED 18446744073709551616 ITEMS a",
+                "ERR seed must be in the range [0, 18446744073709551615]",
+            ),
             (" SEED +1 ITEMS a", "ERR bad seed"),
             (
                 " CAPACITY 100 CAPACITY 100 ITEMS a",

@@ -148,7 +148,7 @@ fn errors_in_transactions_and_scripts_are_those_of_clients() {
         (
             "BF.INSERT KEY ITEM a",
             "new",
-            error("Unknown argument received: ITEM"),
+            error("ERR Unknown argument received: ITEM"),
         ),
         ("BF.INFO KEY", "new", error(NOT_FOUND)),
         ("BF.INFO KEY BYTES", "key", error("Invalid information value")),

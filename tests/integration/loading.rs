@@ -145,8 +145,10 @@ fn an_option_out_of_its_range_stops_the_load_and_leaves_nothing_behind() {
         ]);
         assert!(server.is_alive());
     }
-    let line = "the module for Bloom filters is not loaded: the module's options in the configuration were refused\n";
-    assert_eq!(server.log().matches(line).count(), 2, "{}", server.log());
+    let line = format!(
+        "the module for Bloom filters is not loaded: option {option} '5': error-rate must be in the range (0, 1)\n"
+    );
+    assert_eq!(server.log().matches(&line).count(), 2, "{}", server.log());
     assert_eq!(loadex(&mut client, "0.001"), ok());
     assert_eq!(modules(&mut client), ["bf"]);
     client.answers(&[(

@@ -211,6 +211,6 @@ fn what_is_left_open_comes_from_the_options() {
     assert_eq!(plan.field("Layout").text(), "classic");
     assert_eq!(plan.field("Expansion rate"), 5.into());
     assert_eq!(plan.field("Lines"), Reply::Null);
-    let only_blocked = error("ERR GROWING is for LAYOUT BLOCKED only");
+    let only_blocked = error("ERR GROWING is for LAYOUT BLOCKED only, and bf-layout is classic");
     client.answers(&[("BF.PLAN 0.01 100 GROWING", only_blocked)]);
 }

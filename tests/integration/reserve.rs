@@ -13,11 +13,12 @@ const BAD_EXPANSION: &str = "ERR bad expansion";
 const EXPANSION_RANGE: &str = "ERR expansion must be in the range [0, 32768]";
 const NONSCALING: &str = "Nonscaling filters cannot expand";
 const EXCLUDE: &str = "ERR NONSCALING and GROWING exclude each other";
+const SEED_RANGE: &str = "ERR seed must be in the range [0, 18446744073709551615]";
 const MEMORY: &str = "ERR Insufficient memory to create filter";
 const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
 /// Arguments that describe no filter, and what is said of them.
-pub const MISTAKES: [(&str, &str); 58] = [
+pub const MISTAKES: [(&str, &str); 68] = [
     ("nan 100", BAD_RATE),
     ("-nan 100", BAD_RATE),
     ("'' 100", BAD_RATE),
@@ -30,18 +31,24 @@ pub const MISTAKES: [(&str, &str); 58] = [
     ("1 100", RATE_RANGE),
     ("-1 100", RATE_RANGE),
     ("1e300 100", RATE_RANGE),
+    ("1e3 100", RATE_RANGE),
+    ("1e400 100", RATE_RANGE),
+    ("1e-400 100", RATE_RANGE),
+    ("-1e-400 100", RATE_RANGE),
+    ("1e-400x 100", BAD_RATE),
     ("0.01 ''", BAD_CAPACITY),
     ("0.01 +5", BAD_CAPACITY),
     ("0.01 1e3", BAD_CAPACITY),
     ("0.01 5.0", BAD_CAPACITY),
     ("0.01 0x10", BAD_CAPACITY),
     ("0.01 many", BAD_CAPACITY),
-    ("0.01 99999999999999999999999", BAD_CAPACITY),
+    ("0.01 99999999999999999999999", CAPACITY_RANGE),
     ("0.01 0", CAPACITY_RANGE),
     ("0.01 -1", CAPACITY_RANGE),
     ("0.01 1099511627777", CAPACITY_RANGE),
     ("0.01 9223372036854775807", CAPACITY_RANGE),
-    ("0.01 9223372036854775808", BAD_CAPACITY),
+    ("0.01 9223372036854775808", CAPACITY_RANGE),
+    ("0.01 -9223372036854775809", CAPACITY_RANGE),
     ("0.01 100 EXPANSION", "ERR no expansion"),
     ("0.01 100 NONSCALING EXPANSION", "ERR no expansion"),
     ("0.01 100 EXPANSION ''", BAD_EXPANSION),
@@ -51,13 +58,20 @@ pub const MISTAKES: [(&str, &str); 58] = [
     ("0.01 100 EXPANSION -1", EXPANSION_RANGE),
     ("0.01 100 EXPANSION 32769", EXPANSION_RANGE),
     ("0.01 100 EXPANSION 9223372036854775807", EXPANSION_RANGE),
+    ("0.01 100 EXPANSION 9223372036854775808", EXPANSION_RANGE),
+    ("0.01 100 EXPANSION 1e3", BAD_EXPANSION),
     ("0.01 100 NONSCALING EXPANSION 2", NONSCALING),
     ("0.01 100 EXPANSION 2 NONSCALING", NONSCALING),
     ("0.01 100 NONSCALING GROWING", EXCLUDE),
-    ("0.01 100 GROWING EXPANSION 0", EXCLUDE),
+    ("0.01 100 GROWING EXPANSION 0 NONSCALING", EXCLUDE),
+    (
+        "0.01 100 GROWING EXPANSION 0",
+        "ERR EXPANSION 0 and GROWING exclude each other",
+    ),
     ("0.01 100 SEED", "ERR no value for SEED"),
-    ("0.01 100 SEED -1", "ERR bad seed"),
-    ("0.01 100 SEED 18446744073709551616", "ERR bad seed"),
+    ("0.01 100 SEED -1", SEED_RANGE),
+    ("0.01 100 SEED 18446744073709551616", SEED_RANGE),
+    ("0.01 100 SEED 1e3", "ERR bad seed"),
     ("0.01 100 SEED GROWING", "ERR bad seed"),
     ("0.01 100 LAYOUT", "ERR no value for LAYOUT"),
     (
@@ -84,13 +98,16 @@ pub const MISTAKES: [(&str, &str); 58] = [
     ("0.01 100 NONSCALING nonscaling", "ERR NONSCALING was given twice"),
     ("0.01 100 GROWING GROWING", "ERR GROWING was given twice"),
     ("0.01 100 SEED 1 NONSCALING SEED 1", "ERR SEED was given twice"),
-    ("0.01 100 EXPAND 2", "Unknown argument received: EXPAND"),
-    ("0.01 100 EXP 2", "Unknown argument received: EXP"),
-    ("0.01 100 NONSCALINGS", "Unknown argument received: NONSCALINGS"),
-    ("0.01 100 NONSCALING 5", "Unknown argument received: 5"),
-    ("0.01 100 CAPACITY 5", "Unknown argument received: CAPACITY"),
-    ("0.01 100 ''", "Unknown argument received: "),
-    ("0.01 100 a\0\r\n", "Unknown argument received: a\\x00\\r\\n"),
+    ("0.01 100 EXPAND 2", "ERR Unknown argument received: EXPAND"),
+    ("0.01 100 EXP 2", "ERR Unknown argument received: EXP"),
+    (
+        "0.01 100 NONSCALINGS",
+        "ERR Unknown argument received: NONSCALINGS",
+    ),
+    ("0.01 100 NONSCALING 5", "ERR Unknown argument received: 5"),
+    ("0.01 100 CAPACITY 5", "ERR Unknown argument received: CAPACITY"),
+    ("0.01 100 ''", "ERR Unknown argument received: ''"),
+    ("0.01 100 a\0\r\n", "ERR Unknown argument received: a\\x00\\r\\n"),
 ];
 
 /// Numbers with spaces around, and what is said of them.
@@ -100,6 +117,23 @@ pub const SPACES: [(&str, &str, &str); 4] = [
     ("0.01", " 5", BAD_CAPACITY),
     ("0.01", "5 ", BAD_CAPACITY),
 ];
+
+/// Who is told that two options exclude each other, and typed only one of them, searches in vain: the other one is
+/// the server's.
+#[test]
+fn what_the_configuration_excludes_is_told_with_the_option() {
+    let growing = "ERR GROWING needs an EXPANSION above 0: bf-expansion-factor is 0";
+    let server = Server::with().module_args("bf-expansion-factor 0").start();
+    let mut client = server.client();
+    for command in [
+        "BF.RESERVE key 0.01 100 GROWING",
+        "BF.INSERT key GROWING ITEMS a",
+        "BF.PLAN 0.01 100 GROWING",
+    ] {
+        client.refuses("key", &[(command, growing)]);
+    }
+    client.answers(&[("BF.RESERVE key 0.01 100 GROWING EXPANSION 2", ok())]);
+}
 
 /// Nobody could make a filter of the size that they need.
 #[test]

@@ -1,0 +1,112 @@
+//! Numbers as people type them and read them. Pure.
+
+/// The whole number that `bytes` are the decimal form of: no plus sign, spaces or leading zeros. What has more than
+/// 128 bits counts as the number next to it that has no more: it is out of a range then, and not no number.
+pub fn whole(bytes: &[u8]) -> Option<i128> {
+    let text = str::from_utf8(bytes).ok()?;
+    let (digits, farthest) = match text.strip_prefix('-') {
+        Some(digits) => (digits, i128::MIN),
+        None => (text, i128::MAX),
+    };
+    let canonical = !digits.is_empty()
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+        && (!digits.starts_with('0') || text == "0");
+    canonical.then(|| text.parse().unwrap_or(farthest))
+}
+
+/// 0 or an infinity for a decimal number that is too near to 0, or too far from it, for a double. Servers say of one
+/// that it is no number.
+pub fn beyond_doubles(bytes: &[u8]) -> Option<f64> {
+    let value: f64 = str::from_utf8(bytes).ok()?.parse().ok()?;
+    (value == 0.0 || value.is_infinite()).then_some(value)
+}
+
+/// The fewest digits that read back as this number, as people write them: 0.01, 2.5e-7.
+pub fn short(value: f64) -> String {
+    let scientific = format!("{value:e}");
+    let exponent = scientific
+        .split_once('e')
+        .and_then(|(_, exponent)| exponent.parse().ok());
+    if exponent.is_none_or(|exponent: i32| (-4..16).contains(&exponent)) {
+        value.to_string()
+    } else {
+        scientific
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A number that is too large would be called none, and its user look for a typing error that is not there.
+    #[test]
+    fn whole_numbers_are_decimal_and_have_any_size() {
+        let read: [(&str, i128); 9] = [
+            ("0", 0),
+            ("7", 7),
+            ("-1", -1),
+            ("9223372036854775808", 1 << 63),
+            ("18446744073709551616", 1 << 64),
+            ("-9223372036854775809", -(1 << 63) - 1),
+            ("170141183460469231731687303715884105727", i128::MAX),
+            ("170141183460469231731687303715884105728", i128::MAX),
+            ("-999999999999999999999999999999999999999999", i128::MIN),
+        ];
+        for (text, number) in read {
+            assert_eq!(whole(text.as_bytes()), Some(number), "{text}");
+        }
+        for text in [
+            "", "-", "-0", "00", "01", "-01", "+1", " 1", "1 ", "1e3", "1.0", "0x1", "1_0", "one", "--1",
+        ] {
+            assert_eq!(whole(text.as_bytes()), None, "{text:?}");
+        }
+        assert_eq!(whole(b"1\0"), None);
+        assert_eq!(whole(b"\xff"), None);
+    }
+
+    #[test]
+    fn what_no_double_holds_is_0_or_infinite() {
+        for text in [
+            "1e-400",
+            "-1e-400",
+            "0",
+            "0e5",
+            &format!("0.{}1", "0".repeat(400)),
+        ] {
+            assert_eq!(beyond_doubles(text.as_bytes()), Some(0.0), "{text}");
+        }
+        assert_eq!(beyond_doubles(b"1e400"), Some(f64::INFINITY));
+        assert_eq!(beyond_doubles(b"-1e400"), Some(f64::NEG_INFINITY));
+        for text in [
+            "", "nan", "0.01", "1e-323", "1e308", "low", " 1e-400", "1e-400 ", "1e", ".",
+        ] {
+            assert_eq!(beyond_doubles(text.as_bytes()), None, "{text:?}");
+        }
+    }
+
+    /// A reader would take the digits of 0.01000000000000000021 for a measurement.
+    #[test]
+    fn doubles_are_written_with_the_fewest_digits_that_mean_them() {
+        let written = [
+            (0.01, "0.01"),
+            (0.0, "0"),
+            (1.0, "1"),
+            (0.25, "0.25"),
+            (0.1 + 0.2, "0.30000000000000004"),
+            (0.0001, "0.0001"),
+            (0.00005, "5e-5"),
+            (1e-30, "1e-30"),
+            (1e-300, "1e-300"),
+            (3.100619760942893e-11, "3.100619760942893e-11"),
+            (9.9625, "9.9625"),
+            (1e15, "1000000000000000"),
+            (1e16, "1e16"),
+            (-0.5, "-0.5"),
+            (f64::INFINITY, "inf"),
+        ];
+        for (value, text) in written {
+            assert_eq!(short(value), text);
+            assert_eq!(text.parse(), Ok(value), "{text}");
+        }
+    }
+}
