@@ -10,7 +10,18 @@ use crate::{alloc, commands, datatype, options, stats};
 
 /// The name that tools look for.
 const NAME: &CStr = c"bf";
-const VERSION: c_int = 1;
+/// As MODULE LIST tells it, and as RedisBloom writes its own: 20820 would be 2.8.20.
+const VERSION: c_int = 10_000 * version_part(env!("CARGO_PKG_VERSION_MAJOR"))
+    + 100 * version_part(env!("CARGO_PKG_VERSION_MINOR"))
+    + version_part(env!("CARGO_PKG_VERSION_PATCH"));
+
+const fn version_part(digits: &str) -> c_int {
+    match c_int::from_str_radix(digits, 10) {
+        Ok(part) => part,
+        // Cargo takes nothing else.
+        Err(_) => 0,
+    }
+}
 
 /// What to do about a server that has a part of this module already.
 pub(crate) const ALREADY: &str =

@@ -13,6 +13,12 @@ use crate::bloom::Filter;
 use crate::bloom::codec::DecodeError;
 use crate::server::{Ctx, call, guarded, note};
 
+/// The module's version.
+const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+    Ok(text) => text,
+    Err(_) => c"",
+};
+
 /// What is counted. The first ones are of the filters that are alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Figure {
@@ -179,6 +185,12 @@ unsafe extern "C" fn tell(info: *mut raw::RedisModuleInfoCtx, _for_crash_report:
         if call!(RedisModule_InfoAddSection(info, std::ptr::null())) != raw::REDISMODULE_OK as c_int {
             return;
         }
+        // SAFETY (of the call): as above; the server copies the text.
+        call!(RedisModule_InfoAddFieldCString(
+            info,
+            c"version".as_ptr(),
+            VERSION.as_ptr()
+        ));
         let items = Figure::OtherItems
             .value()
             .wrapping_add(Figure::ItemsAdded.value());

@@ -20,6 +20,7 @@ fn section(client: &mut Client) -> BTreeMap<String, u64> {
         .lines()
         .filter_map(|line| line.strip_prefix("bf_")?.split_once(':'));
     lines
+        .filter(|(name, _)| *name != "version")
         .map(|(name, value)| (name.to_owned(), value.parse().unwrap()))
         .collect()
 }
@@ -69,6 +70,24 @@ fn lines(server: &Server, part: &str) -> Vec<String> {
 fn cut_off(dump: &[u8]) -> Vec<u8> {
     let (body, footer) = dump.split_at(dump.len() - 10);
     sealed(&body[..body.len() - 20], &footer[..2])
+}
+
+/// Nobody could tell which servers still run the version that has a fault.
+#[test]
+fn the_server_tells_the_version() {
+    let version = env!("CARGO_PKG_VERSION");
+    let server = Server::start();
+    let mut client = server.client();
+    assert_eq!(client.stat("bf", "bf_version"), version);
+    let parts = version.split('.').map(|part| part.parse::<i64>().unwrap());
+    let number = parts.fold(0, |number, part| 100 * number + part);
+    let modules = client.run("MODULE LIST");
+    let ours = modules
+        .elements()
+        .iter()
+        .find(|module| module.field("name").text() == "bf")
+        .unwrap();
+    assert_eq!(ours.field("ver"), number.into(), "{modules:?}");
 }
 
 /// Who watches a server would be told of filters that are gone, or of fewer than there are.
@@ -350,7 +369,7 @@ fn the_section_is_where_modules_sections_are() {
         ("INFO memory", false),
     ] {
         let text = client.run(line).text();
-        assert_eq!(text.contains("# bf\r\nbf_filters:0\r\n"), there, "{line}");
+        assert_eq!(text.contains("# bf\r\nbf_version:"), there, "{line}");
     }
     let names: Vec<_> = section(&mut client).into_keys().collect();
     assert_eq!(names.len(), 11, "{names:?}");
@@ -488,6 +507,15 @@ fn no_client_can_fill_the_log() {
     let told = lines(&server, "is used as");
     assert_eq!(told.len(), 10);
     assert_eq!(told[0], "key '0': error rate 0.5 is used as 0.25");
+    // A line of 300 zeros would be read by nobody.
+    let tight = Server::with().module_args("bf-error-rate 1e-200").start();
+    tight.client().answers(&[("BF.RESERVE tight 1e-300 100", ok())]);
+    assert_eq!(
+        lines(&tight, "key 'tight'"),
+        ["key 'tight': error rate 1e-300 is used as 1e-30"]
+    );
+    let log = tight.log();
+    assert!(log.contains("error-rate 1e-200 is used as 1e-30\n"), "{log}");
     let told = lines(&server, "was not loaded");
     assert_eq!(told.len(), 10);
     assert!(
