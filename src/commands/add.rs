@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use super::adding::Adding;
 use super::args::Cursor;
-use super::docs::{Docs, ITEM, KEY, O_OF_ONE};
+use super::docs::{Docs, ITEM, KEY_TO_ADD_TO, O_OF_LAYERS};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command, creation};
@@ -19,9 +19,9 @@ impl Command for Add {
     const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
         summary: c"Adds an item to a Bloom Filter",
-        complexity: O_OF_ONE,
+        complexity: O_OF_LAYERS,
         since: c"1.0.0",
-        parameters: &[KEY, ITEM],
+        parameters: &[KEY_TO_ADD_TO, ITEM],
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use super::args::Cursor;
-use super::docs::{Docs, KEY};
+use super::docs::{Docs, KEY, O_OF_LAYERS};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
@@ -19,7 +19,7 @@ impl Command for Card {
     const CATEGORIES: &'static CStr = c"read fast";
     const DOCS: Docs = Docs {
         summary: c"Returns the cardinality of a Bloom filter",
-        complexity: c"O(1)",
+        complexity: O_OF_LAYERS,
         since: c"2.4.4",
         parameters: &[KEY],
     };

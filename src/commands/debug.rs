@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use super::args::Cursor;
-use super::docs::{Docs, KEY};
+use super::docs::{Docs, KEY, O_OF_LAYERS};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
@@ -18,8 +18,8 @@ impl Command for Debug {
     const FLAGS: &'static CStr = c"readonly";
     const CATEGORIES: &'static CStr = c"read";
     const DOCS: Docs = Docs {
-        summary: c"Returns a line of figures for a Bloom Filter, and one for each of its sub-filters",
-        complexity: c"O(n), where n is the number of sub-filters",
+        summary: c"Returns a line of figures for a Bloom Filter, and one for each of its layers",
+        complexity: O_OF_LAYERS,
         since: c"1.0.0",
         parameters: &[KEY],
     };

@@ -29,13 +29,15 @@ pub struct Parameter {
     token: Option<&'static CStr>,
     optional: bool,
     multiple: bool,
+    /// The version of this module that had it first, if its command came from RedisBloom without it.
+    since: Option<&'static CStr>,
 }
 
 /// What a parameter is.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// The key: the first parameter of a command that has one.
-    Key,
+    Key(KeyUse),
     /// Any bytes.
     Text,
     /// A whole number.
@@ -48,14 +50,41 @@ pub enum Kind {
     OneOf(&'static [Parameter]),
 }
 
-/// The complexity of what is done with one item.
-pub const O_OF_ONE: &CStr = c"O(k), where k is the number of hash functions used by the last sub-filter";
-/// The complexity of what is done with many items.
-pub const O_OF_MANY: &CStr =
-    c"O(k * n), where k is the number of hash functions and n is the number of items";
+/// What becomes of a key, in the terms of the server's key specifications: whose rules for keys permit what.
+///
+/// What a filter tells of an item is all the data that it has. So to ask it, or to tell whether an added item was
+/// there, is to access its data, while the server counts the presence of a set's member among the metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyUse {
+    /// It is asked.
+    Read,
+    /// It is made, with nothing of an earlier value; the reply tells no more than whether there was one.
+    Create,
+    /// Data go in, and nothing is told of what was in it.
+    Fill,
+    /// Items go in, and the reply tells which of them were in it.
+    Add,
+}
 
-/// The key that a command works on.
-pub const KEY: Parameter = Parameter::new(c"key", Kind::Key);
+/// The complexity of what is done with one item, or with the figures of each layer.
+pub const O_OF_LAYERS: &CStr = c"O(n), where n is the number of layers";
+/// The complexity of what is done with many items.
+pub const O_OF_MANY: &CStr = c"O(n * m), where n is the number of items and m is the number of layers";
+/// The complexity of what is done with a piece of a filter.
+pub const O_OF_PIECE: &CStr =
+    c"O(n + m), where n is the number of bytes of the piece and m is the number of layers";
+
+/// The first version of this module.
+pub const SINCE_OWN: &CStr = c"0.1.0";
+
+/// The key of a command that only reads it.
+pub const KEY: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Read));
+/// The key of a command that makes it.
+pub const KEY_TO_CREATE: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Create));
+/// The key of a command that puts data into it.
+pub const KEY_TO_FILL: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Fill));
+/// The key of a command that adds items to it.
+pub const KEY_TO_ADD_TO: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Add));
 /// One item.
 pub const ITEM: Parameter = Parameter::new(c"item", Kind::Text);
 /// `EXPANSION n`
@@ -63,9 +92,9 @@ pub const EXPANSION: Parameter = Parameter::option(c"expansion", c"EXPANSION", K
 /// `NONSCALING`
 pub const NONSCALING: Parameter = Parameter::option(c"nonscaling", c"NONSCALING", Kind::Word);
 /// `GROWING`
-pub const GROWING: Parameter = Parameter::option(c"growing", c"GROWING", Kind::Word);
+pub const GROWING: Parameter = Parameter::option(c"growing", c"GROWING", Kind::Word).since(SINCE_OWN);
 /// `SEED s`
-pub const SEED: Parameter = Parameter::option(c"seed", c"SEED", Kind::Integer);
+pub const SEED: Parameter = Parameter::option(c"seed", c"SEED", Kind::Integer).since(SINCE_OWN);
 /// `LAYOUT BLOCKED` or `LAYOUT CLASSIC`
 pub const LAYOUT: Parameter = Parameter::option(
     c"layout",
@@ -74,7 +103,8 @@ pub const LAYOUT: Parameter = Parameter::option(
         Parameter::word(c"blocked", c"BLOCKED"),
         Parameter::word(c"classic", c"CLASSIC"),
     ]),
-);
+)
+.since(SINCE_OWN);
 
 impl Parameter {
     /// A value that must be given.
@@ -85,6 +115,7 @@ impl Parameter {
             token: None,
             optional: false,
             multiple: false,
+            since: None,
         }
     }
 
@@ -122,12 +153,20 @@ impl Parameter {
         }
     }
 
+    /// Only since that version of this module.
+    pub const fn since(self, version: &'static CStr) -> Self {
+        Self {
+            since: Some(version),
+            ..self
+        }
+    }
+
     /// The fewest words that it takes.
     fn fewest_words(&self) -> usize {
         match self.kind {
             _ if self.optional => 0,
             Kind::Word => 1,
-            Kind::Key | Kind::Text | Kind::Integer | Kind::Double | Kind::OneOf(_) => {
+            Kind::Key(_) | Kind::Text | Kind::Integer | Kind::Double | Kind::OneOf(_) => {
                 1 + usize::from(self.token.is_some())
             }
         }
@@ -137,7 +176,14 @@ impl Parameter {
 impl Docs {
     /// Whether the command works on a key.
     pub fn has_key(&self) -> bool {
-        matches!(self.parameters, [Parameter { kind: Kind::Key, .. }, ..])
+        self.key_use().is_some()
+    }
+
+    fn key_use(&self) -> Option<KeyUse> {
+        match self.parameters.first()?.kind {
+            Kind::Key(key_use) => Some(key_use),
+            _ => None,
+        }
     }
 
     /// As many words as the command has, its name among them; negative: so many or more.
@@ -153,9 +199,9 @@ impl Docs {
     }
 }
 
-/// Tells the server what a command of this module is, and whether it only reads its key: a registration alone says
-/// that it may change it. Servers before 7.0 do not want to know. `false` when the server refuses it.
-pub fn describe(ctx: Ctx<'_>, command: &CStr, docs: &Docs, reads: bool) -> bool {
+/// Tells the server what a command of this module is, and what becomes of its key: a registration alone says that
+/// it may do anything with it. Servers before 7.0 do not want to know. `false` when the server refuses it.
+pub fn describe(ctx: Ctx<'_>, command: &CStr, docs: &Docs) -> bool {
     // SAFETY: the table is filled once, before any callback of the module runs.
     let Some(set) = (unsafe { raw::RedisModule_SetCommandInfo }) else {
         return true;
@@ -165,7 +211,7 @@ pub fn describe(ctx: Ctx<'_>, command: &CStr, docs: &Docs, reads: bool) -> bool 
     if command.is_null() {
         return false;
     }
-    let mut keys = raw_keys(docs, reads);
+    let mut keys = raw_keys(docs);
     let mut parameters = RawParameters::of(docs.parameters);
     let version = raw::RedisModuleCommandInfoVersion {
         version: 1,
@@ -189,19 +235,21 @@ pub fn describe(ctx: Ctx<'_>, command: &CStr, docs: &Docs, reads: bool) -> bool 
 }
 
 /// Where the command's key is and what becomes of it, if it has one.
-fn raw_keys(docs: &Docs, reads: bool) -> Vec<raw::RedisModuleCommandKeySpec> {
+fn raw_keys(docs: &Docs) -> Vec<raw::RedisModuleCommandKeySpec> {
     // SAFETY: a plain C structure of numbers and pointers, for which all zeros mean "not given".
     let end: raw::RedisModuleCommandKeySpec = unsafe { std::mem::zeroed() };
-    if !docs.has_key() {
+    let Some(key_use) = docs.key_use() else {
         return vec![end];
-    }
-    let use_of_it = if reads {
-        raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS
-    } else {
-        raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE
+    };
+    let (access, insert) = (raw::REDISMODULE_CMD_KEY_ACCESS, raw::REDISMODULE_CMD_KEY_INSERT);
+    let flags = match key_use {
+        KeyUse::Read => raw::REDISMODULE_CMD_KEY_RO | access,
+        KeyUse::Create => raw::REDISMODULE_CMD_KEY_OW | insert,
+        KeyUse::Fill => raw::REDISMODULE_CMD_KEY_RW | insert,
+        KeyUse::Add => raw::REDISMODULE_CMD_KEY_RW | access | insert,
     };
     let mut key = end;
-    key.flags = u64::from(use_of_it);
+    key.flags = u64::from(flags);
     key.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
     key.bs.index.pos = 1;
     key.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
@@ -227,10 +275,11 @@ impl RawParameters {
             let mut entry = end;
             entry.name = parameter.name.as_ptr();
             entry.token = parameter.token.map_or(std::ptr::null(), CStr::as_ptr);
+            entry.since = parameter.since.map_or(std::ptr::null(), CStr::as_ptr);
             entry.key_spec_index = -1;
             entry.flags = parameter.raw_flags();
             entry.type_ = match parameter.kind {
-                Kind::Key => {
+                Kind::Key(_) => {
                     entry.key_spec_index = 0;
                     raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY
                 }

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use super::args::Cursor;
-use super::docs::{Docs, ITEM, KEY, O_OF_ONE};
+use super::docs::{Docs, ITEM, KEY, O_OF_LAYERS};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
@@ -19,7 +19,7 @@ impl Command for Exists {
     const CATEGORIES: &'static CStr = c"read fast";
     const DOCS: Docs = Docs {
         summary: c"Checks whether an item exists in a Bloom Filter",
-        complexity: O_OF_ONE,
+        complexity: O_OF_LAYERS,
         since: c"1.0.0",
         parameters: &[KEY, ITEM],
     };

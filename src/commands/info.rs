@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use super::args::{Argument, Cursor};
-use super::docs::{Docs, KEY, Kind, Parameter};
+use super::docs::{Docs, KEY, Kind, O_OF_LAYERS, Parameter, SINCE_OWN};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
@@ -96,7 +96,7 @@ impl Command for Info {
     const CATEGORIES: &'static CStr = c"read fast";
     const DOCS: Docs = Docs {
         summary: c"Returns information about a Bloom Filter",
-        complexity: c"O(1)",
+        complexity: O_OF_LAYERS,
         since: c"1.0.0",
         parameters: &[
             KEY,
@@ -108,7 +108,7 @@ impl Command for Info {
                     Parameter::word(c"filters", c"FILTERS"),
                     Parameter::word(c"items", c"ITEMS"),
                     Parameter::word(c"expansion", c"EXPANSION"),
-                    Parameter::word(c"full", c"FULL"),
+                    Parameter::word(c"full", c"FULL").since(SINCE_OWN),
                 ]),
             )
             .optional(),

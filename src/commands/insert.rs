@@ -6,7 +6,9 @@ use std::ffi::CStr;
 use super::adding::Adding;
 use super::args::{Argument, Cursor};
 use super::creation::{self, AskedRate, Dialect, FilterOptions, flag, once};
-use super::docs::{Docs, EXPANSION, GROWING, KEY, Kind, LAYOUT, NONSCALING, O_OF_MANY, Parameter, SEED};
+use super::docs::{
+    Docs, EXPANSION, GROWING, KEY_TO_ADD_TO, Kind, LAYOUT, NONSCALING, O_OF_MANY, Parameter, SEED,
+};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
@@ -119,7 +121,7 @@ impl Command for Insert {
         complexity: O_OF_MANY,
         since: c"1.0.0",
         parameters: &[
-            KEY,
+            KEY_TO_ADD_TO,
             Parameter::option(c"capacity", c"CAPACITY", Kind::Integer),
             Parameter::option(c"error", c"ERROR", Kind::Double),
             EXPANSION,

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use super::args::{Cursor, integer};
-use super::docs::{Docs, KEY, Kind, Parameter};
+use super::docs::{Docs, KEY_TO_FILL, Kind, O_OF_PIECE, Parameter};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
@@ -21,10 +21,10 @@ impl Command for LoadChunk {
     const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
         summary: c"Restores a filter previously saved using SCANDUMP",
-        complexity: c"O(n), where n is the capacity",
+        complexity: O_OF_PIECE,
         since: c"1.0.0",
         parameters: &[
-            KEY,
+            KEY_TO_FILL,
             Parameter::new(c"iterator", Kind::Integer),
             Parameter::new(c"data", Kind::Text),
         ],

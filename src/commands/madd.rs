@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use super::adding::Adding;
 use super::args::Cursor;
-use super::docs::{Docs, ITEM, KEY, O_OF_MANY};
+use super::docs::{Docs, ITEM, KEY_TO_ADD_TO, O_OF_MANY};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command, creation};
@@ -21,7 +21,7 @@ impl Command for MAdd {
         summary: c"Adds one or more items to a Bloom Filter. A filter will be created if it does not exist",
         complexity: O_OF_MANY,
         since: c"1.0.0",
-        parameters: &[KEY, ITEM.multiple()],
+        parameters: &[KEY_TO_ADD_TO, ITEM.multiple()],
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {

@@ -95,13 +95,15 @@ fn one<C: Command>(ctx: Ctx<'_>, category: Option<&CStr>) -> Result<(), String> 
     }
     // Redis 7.2, where a module has no category of its own, refuses a list that ends with a space.
     let categories: Vec<_> = [Some(C::CATEGORIES), category].into_iter().flatten().collect();
-    let categories = categories.iter().map(|names| names.to_bytes()).collect::<Vec<_>>();
+    let categories = categories
+        .iter()
+        .map(|names| names.to_bytes())
+        .collect::<Vec<_>>();
     let categories = CString::new(categories.join(&b' ')).unwrap_or_default();
     if !ctx.set_acl_categories(C::NAME, &categories) {
         return Err(format!("{name} could not be put into its ACL categories"));
     }
-    let reads = C::FLAGS.to_string_lossy().contains("readonly");
-    if !docs::describe(ctx, C::NAME, &C::DOCS, reads) {
+    if !docs::describe(ctx, C::NAME, &C::DOCS) {
         return Err(format!("the server does not take the description of {name}"));
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use super::args::Cursor;
-use super::docs::Docs;
+use super::docs::{Docs, SINCE_OWN};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::reserve::{self, Description};
@@ -29,7 +29,7 @@ impl Command for Plan {
     const DOCS: Docs = Docs {
         summary: c"Returns what a Bloom Filter takes that BF.RESERVE would create, and once it has grown",
         complexity: c"O(1)",
-        since: c"0.1.0",
+        since: SINCE_OWN,
         // Those of BF.RESERVE, but for the key.
         parameters: reserve::PARAMETERS.split_at(1).1,
     };

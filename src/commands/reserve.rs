@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use super::args::{Argument, Cursor};
 use super::creation::{self, AskedRate, Dialect, FilterOptions};
-use super::docs::{Docs, EXPANSION, GROWING, KEY, Kind, LAYOUT, NONSCALING, Parameter, SEED};
+use super::docs::{Docs, EXPANSION, GROWING, KEY_TO_CREATE, Kind, LAYOUT, NONSCALING, Parameter, SEED};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
@@ -17,7 +17,7 @@ pub struct Reserve;
 
 /// The key, and then what a [`Description`] is read from.
 pub const PARAMETERS: &[Parameter] = &[
-    KEY,
+    KEY_TO_CREATE,
     Parameter::new(c"error_rate", Kind::Double),
     Parameter::new(c"capacity", Kind::Integer),
     EXPANSION,

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use super::args::{Cursor, integer};
-use super::docs::{Docs, KEY, Kind, Parameter};
+use super::docs::{Docs, KEY, Kind, O_OF_PIECE, Parameter};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
@@ -19,7 +19,7 @@ impl Command for ScanDump {
     const CATEGORIES: &'static CStr = c"read";
     const DOCS: Docs = Docs {
         summary: c"Begins an incremental save of the bloom filter",
-        complexity: c"O(n), where n is the capacity",
+        complexity: O_OF_PIECE,
         since: c"1.0.0",
         parameters: &[KEY, Parameter::new(c"iterator", Kind::Integer)],
     };

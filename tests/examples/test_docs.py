@@ -46,6 +46,8 @@ NOT_RUN = {
 NOT_SHOWN = {
     "ERR Insufficient memory to create filter": "depends on the configuration or on the machine",
     "ERR Insufficient memory to grow filter": "depends on the configuration or on the machine",
+    "ERR GROWING needs an EXPANSION above 0: bf-expansion-factor is 0": "depends on the configuration",
+    "ERR SEED is for LAYOUT BLOCKED only, and bf-layout is classic": "depends on the configuration",
 }
 COMMANDS = [page for page in PAGES if page.match("docs/commands/bf.*.md")]
 
@@ -135,6 +137,49 @@ class SessionTest(unittest.TestCase):
                     self.assertEqual(shown["flags"], flags - {"module"})
                     if categories:
                         self.assertEqual(shown["ACL categories"], categories)
+
+
+    def test_complexities_versions_and_permissions(self):
+        with redis.Redis(port=self.start().port, protocol=2, decode_responses=True) as client:
+            if self.is_old:
+                self.skipTest("this server keeps no descriptions of commands")
+            client.response_callbacks.clear()
+            for page in COMMANDS:
+                shown = facts(page)
+                docs = described(client.execute_command("COMMAND", "DOCS", page.stem)[1])
+                with self.subTest(page.name):
+                    self.assertEqual(shown["complexity"].split(";")[0], docs["complexity"])
+                    own = {option["token"]: option["since"] for option in options(docs) if "since" in option}
+                    whose = "this module" if page.stem == "bf.plan" else "RedisBloom"
+                    since, _, newer = shown["since"].partition("; ")
+                    self.assertEqual(since, f"{whose} {docs['since']}")
+                    if whose == "RedisBloom":
+                        self.assertEqual(set(re.findall("`(.*?)`", newer)), set(own))
+                        self.assertEqual(set(re.findall(r"[0-9.]+ of this module", newer)), versions(own))
+                    [info] = client.execute_command("COMMAND", "INFO", page.stem)
+                    permissions = {"none for keys"}
+                    for key in map(described, info[8]):
+                        reads, writes = "access" in key["flags"], {"insert", "update"} & {*key["flags"]}
+                        needed = ["to read"] * reads + ["to write"] * bool(writes)
+                        permissions = {" and ".join(needed) + " the key"}
+                    self.assertEqual({shown["permissions"].split(",")[0]}, permissions)
+
+
+def described(flat):
+    """A map of the server's in RESP2."""
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def options(docs):
+    """The arguments of a command that is described, and those that they consist of."""
+    for argument in map(described, docs.get("arguments", [])):
+        yield argument
+        yield from options(argument)
+
+
+def versions(since):
+    """The versions of options as pages tell them."""
+    return {f"{version} of this module" for version in since.values()}
 
 
 class ListTest(unittest.TestCase):

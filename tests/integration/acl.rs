@@ -209,15 +209,19 @@ fn a_permission_to_read_keys_is_enough_to_ask_and_for_nothing_else() {
     assert_eq!(admin.dump("cache:a"), before);
     admin.answers(&[("EXISTS cache:new", 0.into())]);
 
-    // What changes a filter also tells what was in it: both permissions are needed.
+    // What adds to a filter also tells what was in it: both permissions are needed.
     let mut client = user(&server, "%W~cache:* +@all");
-    for command in READING.iter().chain(&WRITING) {
-        assert_eq!(
-            client.call(&typical(command, "cache:a")),
-            not_the_key(),
-            "{command}"
-        );
+    for command in READING.iter().chain(&["BF.ADD", "BF.MADD", "BF.INSERT"]) {
+        for key in ["cache:a", "cache:new"] {
+            assert_eq!(
+                client.call(&typical(command, key)),
+                not_the_key(),
+                "{command} {key}"
+            );
+        }
     }
+    assert_eq!(admin.dump("cache:a"), before);
+    admin.answers(&[("EXISTS cache:new", 0.into())]);
     // The server wants both of one pattern.
     let mut client = user(&server, "%R~* %RW~cache:* +@all");
     for command in READING.iter().chain(&WRITING) {
@@ -226,6 +230,45 @@ fn a_permission_to_read_keys_is_enough_to_ask_and_for_nothing_else() {
     }
     assert_eq!(client.run("BF.ADD other new"), not_the_key());
     client.answers(&[("BF.EXISTS other new", 0.into())]);
+}
+
+/// A job that makes filters, or puts dumps of them back, would have to be given the right to ask every one of them.
+#[test]
+fn a_permission_to_write_keys_is_enough_to_reserve_and_to_restore() {
+    if !Server::version().at_least(7, 0) {
+        skip!("this server has no permissions to only read or write keys");
+    }
+    let server = Server::start();
+    let mut admin = server.client();
+    admin.answers(&[("BF.MADD from a b", array([1, 1]))]);
+    let mut pieces = Vec::new();
+    let mut iterator = "0".to_owned();
+    loop {
+        let piece = admin.call(&["BF.SCANDUMP", "from", &iterator]);
+        iterator = piece.elements()[0].int().to_string();
+        if iterator == "0" {
+            break;
+        }
+        pieces.push((iterator.clone(), piece.elements()[1].bytes().to_vec()));
+    }
+    let mut client = user(&server, "%W~cache:* +@all");
+    client.answers(&[
+        ("BF.RESERVE cache:new 0.01 100", ok()),
+        ("BF.RESERVE cache:new 0.01 100", error("ERR item exists")),
+    ]);
+    assert_eq!(client.run("BF.RESERVE other 0.01 100"), not_the_key());
+    for (key, permitted) in [("cache:copy", true), ("other", false)] {
+        for (iterator, data) in &pieces {
+            let words = [&b"BF.LOADCHUNK"[..], key.as_bytes(), iterator.as_bytes(), data];
+            let expected = if permitted { ok() } else { not_the_key() };
+            assert_eq!(client.call(&words), expected, "{key} {iterator}");
+        }
+    }
+    assert_eq!(client.run("BF.EXISTS cache:copy a"), not_the_key());
+    admin.answers(&[
+        ("BF.MEXISTS cache:copy a b c", array([1, 1, 0])),
+        ("EXISTS other", 0.into()),
+    ]);
 }
 
 /// Who may add but not reserve would learn only from a failing program that the first addition makes a filter,

@@ -71,10 +71,11 @@ fn the_server_knows_the_key_of_every_command_and_what_happens_to_it() {
             assert_eq!(specs.elements().len(), 1, "{command}: {specs:?}");
             let spec = &specs.elements()[0];
             let flags: Vec<_> = spec.field("flags").elements().iter().map(Reply::text).collect();
-            let expected = if reads {
-                &["RO", "access"][..]
-            } else {
-                &["RW", "access", "update"]
+            let expected = match *command {
+                "BF.RESERVE" => &["OW", "insert"][..],
+                "BF.LOADCHUNK" => &["RW", "insert"],
+                "BF.ADD" | "BF.MADD" | "BF.INSERT" => &["RW", "access", "insert"],
+                _ => &["RO", "access"],
             };
             assert_eq!(flags, expected, "{command}");
             let begin = spec.field("begin_search");

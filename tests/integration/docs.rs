@@ -4,14 +4,14 @@ use crate::client::{Client, Reply};
 use crate::commands::{KEYLESS, READING, WRITING};
 use crate::server::{Server, skip};
 
-const ONE: &str = "O(k), where k is the number of hash functions used by the last sub-filter";
-const MANY: &str = "O(k * n), where k is the number of hash functions and n is the number of items";
-const CAPACITY: &str = "O(n), where n is the capacity";
+const LAYERS: &str = "O(n), where n is the number of layers";
+const MANY: &str = "O(n * m), where n is the number of items and m is the number of layers";
+const PIECE: &str = "O(n + m), where n is the number of bytes of the piece and m is the number of layers";
 const ADDS: &str = "Adds one or more items to a Bloom Filter. A filter will be created if it does not exist";
 
 /// Options that describe a filter, but for the seed and the layout.
-const OPTIONS: &str = "[EXPANSION expansion:integer] [NONSCALING] [GROWING] [SEED seed:integer] \
-                       [LAYOUT layout(BLOCKED|CLASSIC)]";
+const OPTIONS: &str = "[EXPANSION expansion:integer] [NONSCALING] [GROWING]@0.1.0 [SEED seed:integer]@0.1.0 \
+                       [LAYOUT layout(BLOCKED|CLASSIC)]@0.1.0";
 
 /// A command, its arity, its version, its arguments as [`synopsis`] writes them, its complexity and its summary.
 const COMMANDS: [(&str, i64, &str, &str, &str, &str); 12] = [
@@ -28,7 +28,7 @@ const COMMANDS: [(&str, i64, &str, &str, &str, &str); 12] = [
         3,
         "1.0.0",
         "key:key item:string",
-        ONE,
+        LAYERS,
         "Adds an item to a Bloom Filter",
     ),
     ("BF.MADD", -3, "1.0.0", "key:key item:string...", MANY, ADDS),
@@ -37,7 +37,7 @@ const COMMANDS: [(&str, i64, &str, &str, &str, &str); 12] = [
         -4,
         "1.0.0",
         "key:key [CAPACITY capacity:integer] [ERROR error:double] [EXPANSION expansion:integer] [NOCREATE] \
-         [NONSCALING] [GROWING] [SEED seed:integer] [LAYOUT layout(BLOCKED|CLASSIC)] ITEMS items:string...",
+         [NONSCALING] [GROWING]@0.1.0 [SEED seed:integer]@0.1.0 [LAYOUT layout(BLOCKED|CLASSIC)]@0.1.0 ITEMS items:string...",
         MANY,
         ADDS,
     ),
@@ -46,7 +46,7 @@ const COMMANDS: [(&str, i64, &str, &str, &str, &str); 12] = [
         3,
         "1.0.0",
         "key:key item:string",
-        ONE,
+        LAYERS,
         "Checks whether an item exists in a Bloom Filter",
     ),
     (
@@ -61,8 +61,8 @@ const COMMANDS: [(&str, i64, &str, &str, &str, &str); 12] = [
         "BF.INFO",
         -2,
         "1.0.0",
-        "key:key [single_value(CAPACITY|SIZE|FILTERS|ITEMS|EXPANSION|FULL)]",
-        "O(1)",
+        "key:key [single_value(CAPACITY|SIZE|FILTERS|ITEMS|EXPANSION|FULL@0.1.0)]",
+        LAYERS,
         "Returns information about a Bloom Filter",
     ),
     (
@@ -70,7 +70,7 @@ const COMMANDS: [(&str, i64, &str, &str, &str, &str); 12] = [
         2,
         "2.4.4",
         "key:key",
-        "O(1)",
+        LAYERS,
         "Returns the cardinality of a Bloom filter",
     ),
     (
@@ -78,7 +78,7 @@ const COMMANDS: [(&str, i64, &str, &str, &str, &str); 12] = [
         3,
         "1.0.0",
         "key:key iterator:integer",
-        CAPACITY,
+        PIECE,
         "Begins an incremental save of the bloom filter",
     ),
     (
@@ -86,7 +86,7 @@ const COMMANDS: [(&str, i64, &str, &str, &str, &str); 12] = [
         4,
         "1.0.0",
         "key:key iterator:integer data:string",
-        CAPACITY,
+        PIECE,
         "Restores a filter previously saved using SCANDUMP",
     ),
     (
@@ -94,8 +94,8 @@ const COMMANDS: [(&str, i64, &str, &str, &str, &str); 12] = [
         2,
         "1.0.0",
         "key:key",
-        "O(n), where n is the number of sub-filters",
-        "Returns a line of figures for a Bloom Filter, and one for each of its sub-filters",
+        LAYERS,
+        "Returns a line of figures for a Bloom Filter, and one for each of its layers",
     ),
     (
         "BF.PLAN",
@@ -107,7 +107,8 @@ const COMMANDS: [(&str, i64, &str, &str, &str, &str); 12] = [
     ),
 ];
 
-/// A list of arguments in one line: `[TOKEN name:type]...`, where brackets make it optional and dots repeat it.
+/// A list of arguments in one line: `[TOKEN name:type]...`, where brackets make it optional, dots
+/// repeat it, and a version is that of this module which had it first.
 fn synopsis(arguments: &Reply, separator: &str) -> String {
     let one = |argument: &Reply| {
         let fields = argument.fields();
@@ -146,7 +147,10 @@ fn synopsis(arguments: &Reply, separator: &str) -> String {
                 other => panic!("{other}: {argument:?}"),
             };
         }
-        text
+        match field("since") {
+            Some(version) => format!("{text}@{}", version.text()),
+            None => text,
+        }
     };
     arguments
         .elements()
