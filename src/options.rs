@@ -8,9 +8,9 @@ use redis_module::raw;
 use crate::bloom::Demand;
 use crate::bloom::hash::Secret;
 use crate::bloom::params::Seed;
-use crate::config::{Config, ConfigOption};
+use crate::config::{Config, ConfigOption, is_redisbloom_s};
 use crate::log;
-use crate::server::{Arg, Ctx, OwnedString, call, guarded, warn};
+use crate::server::{Arg, Ctx, OwnedString, call, guarded, note, warn};
 
 /// Filters up to this size are not held against the server's memory: `deny-oom` is enough for them.
 const SMALL: u64 = 1 << 20;
@@ -62,20 +62,35 @@ fn random_seed() -> Seed {
     Seed(u64::from_le_bytes(bytes))
 }
 
-/// Takes the module's load arguments: pairs of a name, in any of its forms, and a value.
+/// Takes the module's load arguments: pairs of a name, in any of its forms, and a value. Those that only RedisBloom
+/// has are ignored, with a line in the log, and so is a single empty one.
 ///
 /// # Errors
 /// A line for the log.
 pub fn load_arguments(arguments: &[Arg<'_>]) -> Result<(), String> {
+    if let [only] = arguments
+        && only.bytes().is_empty()
+    {
+        return Ok(());
+    }
     for pair in arguments.chunks(2) {
         let texts: Vec<_> = pair
             .iter()
             .map(|text| String::from_utf8_lossy(text.bytes()))
             .collect();
         let [name, rest @ ..] = &texts[..] else { break };
-        let option = ConfigOption::named(name).ok_or_else(|| format!("unknown load argument '{name}'"))?;
+        let option = ConfigOption::named(name);
+        if option.is_none() && !is_redisbloom_s(name) {
+            return Err(format!("unknown load argument '{name}'"));
+        }
         let [value] = rest else {
             return Err(format!("load argument '{name}' has no value"));
+        };
+        let Some(option) = option else {
+            let line =
+                format!("load argument '{name}' '{value}' is ignored: it is for RedisBloom's Cuckoo filters");
+            note(None, &line);
+            continue;
         };
         set(option, value).map_err(|invalid| format!("load argument '{name}': {invalid}"))?;
     }

@@ -50,8 +50,6 @@ pub enum CommandError {
     NonScalingExpansion,
     /// NONSCALING with GROWING.
     NonScalingGrowing,
-    /// NOCREATE with an option that describes a filter to create.
-    NoCreateWith(&'static str),
     /// A word that is no option, as it is shown.
     Unknown(String),
     /// An option that was given before.
@@ -62,7 +60,7 @@ pub enum CommandError {
     ScanIterator,
     /// BF.LOADCHUNK: the iterator is no number.
     LoadIterator,
-    /// BF.LOADCHUNK: the header is none.
+    /// BF.LOADCHUNK: the header is none, or the iterator.
     BadHeader,
     /// BF.LOADCHUNK: the chunk starts in no layer.
     ChunkOffset,
@@ -131,9 +129,6 @@ impl fmt::Display for CommandError {
             Self::NoValue(option) => return write!(f, "ERR no value for {option}"),
             Self::NonScalingExpansion => "Nonscaling filters cannot expand",
             Self::NonScalingGrowing => "ERR NONSCALING and GROWING exclude each other",
-            Self::NoCreateWith(option) => {
-                return write!(f, "ERR NOCREATE and {option} exclude each other");
-            }
             Self::Unknown(word) => return write!(f, "Unknown argument received: {word}"),
             Self::Twice(option) => return write!(f, "ERR {option} was given twice"),
             Self::Information => "Invalid information value",
