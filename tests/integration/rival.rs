@@ -262,6 +262,8 @@ impl Traffic {
                     (self.insert_options(), self.word(&["ITEMS", "i"]), self.items(40));
                 self.send(&["BF.INSERT", key], &[options, vec![word], items]);
             }
+            // RedisBloom takes the key for the option, and refuses what this module propagates.
+            42..54 if !self.lax && ["NONSCALING", "EXPANSION"].contains(&&*key.to_uppercase()) => {}
             42..54 => {
                 let (size, options) = (vec![self.rate(), self.size()], self.reserve_options());
                 self.send(&["BF.RESERVE", key], &[size, options]);
@@ -516,7 +518,10 @@ fn redisbloom_refuses_a_blocked_filter() {
     from.answers(&[("SAVE", ok())]);
     let refused = rival.with().dir(ours.dir()).try_start();
     let log = refused.err().expect("RedisBloom reads a blocked filter");
-    assert!(log.contains("MBbloom--"), "{log}");
+    assert!(
+        log.contains("Error loading data from RDB") || log.contains("error in RDB reading"),
+        "{log}"
+    );
 }
 
 /// What a client reads of a chunk that is refused would be another sentence than it waits for.
