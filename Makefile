@@ -3,6 +3,7 @@
 SERVER  ?= redis-server
 PORT    ?= 6379
 ARGS    ?=
+REDISBLOOM ?=
 PROFILE ?= release
 TIME    ?= 600
 JOBS    ?= 1
@@ -19,7 +20,7 @@ VENV       := .build/venv
 BENCH_VENV := .build/bench-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long test-examples test-matrix fuzz asan lint fmt bench bench-instructions bench-server example \
+.PHONY: help build run test test-long test-examples test-matrix test-redisbloom fuzz asan lint fmt bench bench-instructions bench-server example \
 	package test-package test-deb clean
 
 help: ## List the targets (the default)
@@ -28,6 +29,7 @@ help: ## List the targets (the default)
 	@echo 'Variables: SERVER=$(SERVER)  PORT=$(PORT)  PROFILE=$(PROFILE) (of the tests)'
 	@echo '           TIME=$(TIME) (seconds a fuzz target)  JOBS=$(JOBS) (fuzz targets at once)'
 	@echo '           ARGS= (more for the server or the example; names of servers or fuzz targets)'
+	@echo '           REDISBLOOM= (the module that test-redisbloom compares with)'
 
 # A running server has the old file mapped, so the new one takes its name instead of its bytes.
 build: ## Build ./libbloom.so, the module
@@ -54,6 +56,14 @@ test-long: test ## The same tests with larger samples and the slow ones
 
 test-matrix: ## Run the integration tests on every server; ARGS= names some of them (scripts/servers.sh)
 	@PROFILE=$(PROFILE) scripts/servers.sh $(ARGS)
+
+# HEAD of RedisBloom loads in Redis 8 and Valkey 9.1, 2.6 and 2.8 in all from Redis 6.2 on.
+test-redisbloom: export BLOOM_TEST_SERVER = $(SERVER)
+test-redisbloom: export BLOOM_TEST_REDISBLOOM = $(abspath $(REDISBLOOM))
+test-redisbloom: ## Compare with a RedisBloom that follows and is followed: REDISBLOOM=path.so, in $SERVER
+	@test -n "$(REDISBLOOM)" || { echo 'REDISBLOOM=path.so is missing'; exit 1; }
+	@scripts/setup.sh test
+	cargo test --profile $(PROFILE) --test integration rival::
 
 fuzz: ## Fuzz what reads foreign bytes, TIME seconds a target; ARGS= names some of them (scripts/fuzz.sh)
 	@TIME=$(TIME) JOBS=$(JOBS) scripts/fuzz.sh $(ARGS)

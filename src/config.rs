@@ -82,6 +82,22 @@ pub enum ConfigOption {
     MaxFilterBytes,
 }
 
+/// What RedisBloom has and this module does not, without the `cf-` or `CF_` in front: it is of Cuckoo filters.
+const REDISBLOOM_S: [&str; 5] = [
+    "bucket-size",
+    "expansion-factor",
+    "initial-size",
+    "max-expansions",
+    "max-iterations",
+];
+
+/// Whether `name` is an option that only RedisBloom has: in any case, with `_` for `-`.
+pub fn is_redisbloom_s(name: &str) -> bool {
+    let name = name.to_ascii_lowercase().replace('_', "-");
+    name.strip_prefix("cf-")
+        .is_some_and(|name| REDISBLOOM_S.contains(&name))
+}
+
 /// A value that an option cannot have, as a sentence for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid(pub String);
@@ -203,6 +219,11 @@ impl Config {
         ErrorRate::new(self.error_rate).unwrap_or(ErrorRate::DEFAULT)
     }
 
+    /// The same as it was asked for.
+    pub fn asked_error_rate(&self) -> f64 {
+        self.error_rate
+    }
+
     /// Whether [`Self::error_rate`] is not the one that was asked for.
     pub fn error_rate_is_limited(&self) -> bool {
         self.error_rate != self.error_rate().value()
@@ -216,6 +237,11 @@ impl Config {
     /// The expansion of filters that are made without one; `None` where they do not grow.
     pub fn expansion(&self) -> Option<Expansion> {
         Expansion::new(self.expansion_factor).ok()
+    }
+
+    /// The same as it was asked for: 0 where they do not grow.
+    pub fn expansion_factor(&self) -> u32 {
+        self.expansion_factor
     }
 
     /// The layout of filters that are made without one.
@@ -322,6 +348,32 @@ mod tests {
         );
         for name in ["", "bf-", "rate", "error-rates", "cf-error-rate"] {
             assert_eq!(ConfigOption::named(name), None, "{name}");
+        }
+    }
+
+    /// A server that was started with RedisBloom's arguments would not start with this module, or a misspelt
+    /// argument be ignored.
+    #[test]
+    fn options_of_other_filters_are_known() {
+        for name in [
+            "CF_MAX_EXPANSIONS",
+            "cf_max_expansions",
+            "cf-bucket-size",
+            "CF-Initial-Size",
+        ] {
+            assert!(is_redisbloom_s(name), "{name}");
+            assert_eq!(ConfigOption::named(name), None, "{name}");
+        }
+        for name in [
+            "",
+            "cf-",
+            "cf",
+            "cf-size",
+            "MAX_EXPANSIONS",
+            "bf-max-expansions",
+            "cf-max-expansion",
+        ] {
+            assert!(!is_redisbloom_s(name), "{name}");
         }
     }
 

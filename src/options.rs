@@ -8,8 +8,8 @@ use redis_module::raw;
 use crate::bloom::Demand;
 use crate::bloom::hash::Secret;
 use crate::bloom::params::Seed;
-use crate::config::{self, Config, ConfigOption};
-use crate::server::{Arg, Ctx, OwnedString, call, guarded, warn};
+use crate::config::{self, Config, ConfigOption, is_redisbloom_s};
+use crate::server::{Arg, Ctx, OwnedString, call, guarded, note, warn};
 use crate::shown::shown;
 use crate::{log, number};
 
@@ -77,11 +77,17 @@ fn random_seed() -> Seed {
     Seed(u64::from_le_bytes(bytes))
 }
 
-/// Takes the module's load arguments: pairs of a name, in any of its forms, and a value.
+/// Takes the module's load arguments: pairs of a name, in any of its forms, and a value. Those that only RedisBloom
+/// has are ignored, with a line in the log, and so is a single empty one.
 ///
 /// # Errors
 /// A line for the log.
 pub fn load_arguments(arguments: &[Arg<'_>]) -> Result<(), String> {
+    if let [only] = arguments
+        && only.bytes().is_empty()
+    {
+        return Ok(());
+    }
     let mut given = Vec::new();
     for pair in arguments.chunks(2) {
         let texts: Vec<_> = pair
@@ -89,9 +95,18 @@ pub fn load_arguments(arguments: &[Arg<'_>]) -> Result<(), String> {
             .map(|text| String::from_utf8_lossy(text.bytes()))
             .collect();
         let [name, rest @ ..] = &texts[..] else { break };
-        let option = ConfigOption::named(name).ok_or_else(|| format!("unknown load argument '{name}'"))?;
+        let option = ConfigOption::named(name);
+        if option.is_none() && !is_redisbloom_s(name) {
+            return Err(format!("unknown load argument '{name}'"));
+        }
         let [value] = rest else {
             return Err(format!("load argument '{name}' has no value"));
+        };
+        let Some(option) = option else {
+            let line =
+                format!("load argument '{name}' '{value}' is ignored: it is for RedisBloom's Cuckoo filters");
+            note(None, &line);
+            continue;
         };
         if given.contains(&option) {
             return Err(format!(

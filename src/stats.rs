@@ -38,6 +38,9 @@ enum Figure {
     FailedLoads,
 }
 
+/// Filters of this module's own layout that are alive.
+static BLOCKED: AtomicU64 = AtomicU64::new(0);
+
 static FIGURES: [AtomicU64; 11] = [const { AtomicU64::new(0) }; 11];
 
 impl Figure {
@@ -78,6 +81,7 @@ impl Counted {
         Figure::Layers.add(filter.layers() as u64);
         Figure::Bytes.add(filter.bytes());
         Figure::OtherItems.add(filter.items());
+        BLOCKED.fetch_add(matches!(filter, Filter::Blocked(_)).into(), Relaxed);
         Box::new(Self(filter))
     }
 }
@@ -88,7 +92,13 @@ impl Drop for Counted {
         Figure::Layers.subtract(self.layers() as u64);
         Figure::Bytes.subtract(self.bytes());
         Figure::OtherItems.subtract(self.items());
+        BLOCKED.fetch_sub(matches!(self.0, Filter::Blocked(_)).into(), Relaxed);
     }
+}
+
+/// Whether any filter that is alive is of this module's own layout.
+pub fn has_blocked_filters() -> bool {
+    BLOCKED.load(Relaxed) > 0
 }
 
 impl Deref for Counted {

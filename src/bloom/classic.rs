@@ -29,7 +29,7 @@ use super::ln::ln;
 use super::memory::{Allocation, Mover};
 use super::modulus::Modulus;
 use super::murmur;
-use super::params::{Capacity, ErrorRate, Growth};
+use super::params::ClassicSpec;
 
 /// `ln² 2` as RedisBloom has it: its sizes depend on where it was cut off.
 const LN_2_SQUARED: f64 = 0.480_453_013_918_201;
@@ -40,9 +40,7 @@ const LN_2_SQUARED: f64 = 0.480_453_013_918_201;
 )]
 const LN_2: f64 = 0.693_147_180_559_945;
 /// What the next layer's rate is to the newest one's.
-const TIGHTENING: f64 = 0.5;
-/// The expansion that RedisBloom stores in a filter that cannot expand.
-const UNUSED_EXPANSION: u32 = 2;
+const TIGHTENING: f64 = ClassicSpec::TIGHTENING;
 /// How far apart, relatively, the logarithms of a rate may be: one libm's last bits differ from another's.
 const LOGARITHM_TOLERANCE: f64 = 1e-12;
 /// The probes that tell most absent items: half of the bits of a full layer are set, so an eighth of them
@@ -444,17 +442,12 @@ pub struct Classic {
 
 impl Classic {
     /// The rules of a new filter, as today's RedisBloom makes it.
-    pub fn new(growth: Growth) -> Self {
+    pub fn new(spec: ClassicSpec) -> Self {
         let usual = Options::FORCE64 | Options::NOROUND;
-        match growth.expansion() {
-            Some(expansion) => Self {
-                options: Options(usual),
-                expansion: expansion.factor(),
-            },
-            None => Self {
-                options: Options(usual | Options::NO_SCALING),
-                expansion: UNUSED_EXPANSION,
-            },
+        let fixed = if spec.scales() { 0 } else { Options::NO_SCALING };
+        Self {
+            options: Options(usual | fixed),
+            expansion: spec.expansion(),
         }
     }
 
@@ -463,10 +456,9 @@ impl Classic {
         Self { options, expansion }
     }
 
-    /// The first layer, for `capacity` items.
-    pub fn first(&self, capacity: Capacity, error_rate: ErrorRate) -> Shape {
-        let rate = error_rate.value() * self.first_share();
-        Shape::sized(capacity.items(), rate, self.options)
+    /// The first layer of a new filter.
+    pub fn first(&self, spec: ClassicSpec) -> Shape {
+        Shape::sized(spec.capacity(), spec.first_rate(), self.options)
     }
 
     /// The share of a filter's error rate that its first layer has.
@@ -508,7 +500,7 @@ impl Rules for Classic {
         let newest = layers.last().ok_or(Error::Full { capacity: 0 })?;
         let capacity = newest.capacity.saturating_mul(u64::from(self.expansion));
         let error_rate = newest.error_rate * TIGHTENING;
-        // An expansion of 0 comes from storage only; a rate of 0, after some thousand layers.
+        // An expansion of 0 comes from storage, or from RedisBloom's cutting a larger one to 32 bits; a rate of 0, after some thousand layers.
         if !self.scales() || capacity == 0 || error_rate == 0.0 {
             return Err(Error::Full {
                 capacity: newest.capacity,
@@ -528,7 +520,6 @@ mod tests {
     use super::super::chain::{Chain, UNLIMITED, at_most};
     use super::super::codec::stored::{naive_array, naive_probes};
     use super::super::kernel::Portable;
-    use super::super::params::Expansion;
     use super::*;
 
     const MODERN: Options = Options(5);
@@ -601,9 +592,10 @@ mod tests {
     /// BF.CARD counts as RedisBloom counts, and a full filter still knows what it holds.
     #[test]
     fn filters_that_cannot_grow_end_at_their_capacity() {
-        let rules = Classic::new(Growth::Fixed);
+        let spec = |expansion, scales| ClassicSpec::new(0.01, 3, expansion, scales).unwrap();
+        let rules = Classic::new(spec(2, false));
         assert_eq!((rules.options.word(), rules.expansion), (13, 2));
-        let first = rules.first(Capacity::new(3).unwrap(), ErrorRate::new(0.01).unwrap());
+        let first = rules.first(spec(2, false));
         assert_eq!(first.error_rate, 0.01);
         let mut chain = Chain::new(rules, first, UNLIMITED).unwrap();
         for item in [b"a", b"b", b"c"] {
@@ -613,7 +605,7 @@ mod tests {
         assert_eq!(chain.add(b"d", UNLIMITED), Err(Error::Full { capacity: 3 }));
         assert_eq!(chain.add(b"c", UNLIMITED), Ok(false));
         assert_eq!(chain.layers()[0].items(), 3);
-        let growing = Classic::new(Growth::Growing(Expansion::new(7).unwrap()));
+        let growing = Classic::new(spec(7, true));
         assert_eq!((growing.options.word(), growing.expansion), (5, 7));
     }
 

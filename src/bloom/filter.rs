@@ -9,7 +9,7 @@ use super::classic::{self, Classic};
 use super::error::Error;
 use super::hash::Item;
 use super::memory::{Allocation, Mover};
-use super::params::{Growth, Layout, Seed, Spec};
+use super::params::{ClassicSpec, Growth, Layout, Seed, Spec};
 use super::sizing::power;
 
 /// A Bloom filter: a chain of layers of one layout.
@@ -81,12 +81,17 @@ impl Filter {
                 let first = rules.first(spec.capacity);
                 Chain::new(rules, first, allowance).map(Self::Blocked)
             }
-            Layout::Classic => {
-                let rules = Classic::new(spec.growth);
-                let first = rules.first(spec.capacity, spec.error_rate);
-                Chain::new(rules, first, allowance).map(Self::Classic)
-            }
+            Layout::Classic => Self::classic(spec.into(), allowance),
         }
+    }
+
+    /// An empty classic filter, with all that RedisBloom takes.
+    ///
+    /// # Errors
+    /// Those of [`Self::new`].
+    pub fn classic(spec: ClassicSpec, allowance: Allowance<'_>) -> Result<Self, Error> {
+        let rules = Classic::new(spec);
+        Chain::new(rules, rules.first(spec), allowance).map(Self::Classic)
     }
 
     /// Whether `item` is (probably) in the filter. Never false for an item that was added.

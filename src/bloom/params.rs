@@ -154,6 +154,91 @@ pub struct Spec {
     pub layout: Layout,
 }
 
+/// All that a classic filter is made from, as RedisBloom takes it. That is more than a [`Spec`] can say: any rate
+/// and capacity, and an expansion also for a filter that does not grow, which RedisBloom stores all the same.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClassicSpec {
+    error_rate: f64,
+    capacity: u64,
+    expansion: u32,
+    scales: bool,
+}
+
+impl ClassicSpec {
+    /// The expansion that RedisBloom stores in a filter of which only `NONSCALING` was said.
+    pub const UNUSED_EXPANSION: u32 = 2;
+    /// What the rate of a filter that grows is multiplied with for its first layer, and that of a layer for the
+    /// next one.
+    pub const TIGHTENING: f64 = 0.5;
+
+    /// A filter with these fields.
+    ///
+    /// # Errors
+    /// [`ParamError::ErrorRate`] unless `0 < error_rate < 1`, for the first layer too, and
+    /// [`ParamError::Capacity`] for 0.
+    pub fn new(error_rate: f64, capacity: u64, expansion: u32, scales: bool) -> Result<Self, ParamError> {
+        let spec = Self {
+            error_rate,
+            capacity,
+            expansion,
+            scales,
+        };
+        if !(spec.first_rate() > 0.0 && error_rate < 1.0) {
+            return Err(ParamError::ErrorRate);
+        }
+        if capacity == 0 {
+            return Err(ParamError::Capacity);
+        }
+        Ok(spec)
+    }
+
+    /// The same, with `expansion` stored if it is of no use.
+    pub fn with_unused_expansion(self, expansion: u32) -> Self {
+        Self {
+            expansion: if self.scales { self.expansion } else { expansion },
+            ..self
+        }
+    }
+
+    /// The filter's rate, strictly between 0 and 1.
+    pub fn error_rate(&self) -> f64 {
+        self.error_rate
+    }
+
+    /// The rate of its first layer.
+    pub fn first_rate(&self) -> f64 {
+        self.error_rate * if self.scales { Self::TIGHTENING } else { 1.0 }
+    }
+
+    /// Items that its first layer is made for, 1 or more.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// The expansion as it is stored, also if it is of no use.
+    pub fn expansion(&self) -> u32 {
+        self.expansion
+    }
+
+    /// Whether the filter may grow.
+    pub fn scales(&self) -> bool {
+        self.scales
+    }
+}
+
+/// The classic filter of these figures, whatever layout they are for.
+impl From<Spec> for ClassicSpec {
+    fn from(spec: Spec) -> Self {
+        let expansion = spec.growth.expansion();
+        Self {
+            error_rate: spec.error_rate.value(),
+            capacity: spec.capacity.items(),
+            expansion: expansion.map_or(Self::UNUSED_EXPANSION, Expansion::factor),
+            scales: expansion.is_some(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,6 +272,20 @@ mod tests {
         assert_eq!(Expansion::new(0), Err(ParamError::Expansion));
         assert_eq!(Expansion::new(32_768).map(Expansion::factor), Ok(32_768));
         assert_eq!(Expansion::new(32_769), Err(ParamError::Expansion));
+    }
+
+    /// A replica would make a filter whose layers have no bits, or none that can be computed.
+    #[test]
+    fn classic_filters_have_a_rate_and_room() {
+        let made = |rate, capacity, scales| ClassicSpec::new(rate, capacity, 2, scales).map(|_| ());
+        for bad in [0.0, 1.0, -0.5, 2.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(made(bad, 1, true), Err(ParamError::ErrorRate), "{bad}");
+        }
+        // The half of it is 0.
+        assert_eq!(made(5e-324, 1, true), Err(ParamError::ErrorRate));
+        assert_eq!(made(5e-324, 1, false), Ok(()));
+        assert_eq!(made(0.99, 0, true), Err(ParamError::Capacity));
+        assert_eq!(made(0.99, u64::MAX, true), Ok(()));
     }
 
     /// Without this, a filter that grows for years could leave its promised rate.

@@ -40,8 +40,9 @@ impl Plan {
                 layers.into_iter().map(LayerShape::Blocked).collect()
             }
             Layout::Classic => {
-                let rules = Classic::new(spec.growth);
-                let first = rules.first(spec.capacity, spec.error_rate);
+                let spec = spec.into();
+                let rules = Classic::new(spec);
+                let first = rules.first(spec);
                 let hash_width = rules.options().hash_width();
                 let layers = planned(&rules, first, items, most).into_iter();
                 layers

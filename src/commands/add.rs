@@ -8,7 +8,6 @@ use super::docs::{Docs, ITEM, KEY_TO_ADD_TO, O_OF_LAYERS};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command, creation};
-use crate::options;
 
 /// Adds an item; creates the filter, with the configured defaults, if the key is missing.
 pub struct Add;
@@ -22,6 +21,7 @@ impl Command for Add {
         complexity: O_OF_LAYERS,
         since: c"1.0.0",
         parameters: &[KEY_TO_ADD_TO, ITEM],
+        cacheable: true,
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
@@ -37,7 +37,7 @@ impl Command for Add {
             event: c"bf.add",
             plain: true,
         };
-        let new = adding.apply_one(item, || creation::by_default(&options::config()))?;
+        let new = adding.apply_one(item, || creation::by_default(ctx))?;
         Reply(ctx).boolean(new);
         Ok(())
     }

@@ -1,14 +1,14 @@
 //! What BF.ADD, BF.MADD and BF.INSERT share: items go in, and what changed is propagated once.
 
 use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::creation;
+use super::creation::{self, Creation};
 use super::error::CommandError;
 use super::reply::Reply;
-use crate::bloom::params::Spec;
 use crate::bloom::{Demand, Error, Filter, ahead};
 use crate::keyspace::{self, KeyMut};
-use crate::server::{Arg, Ctx};
+use crate::server::{Arg, Ctx, note};
 use crate::{log, options, stats};
 
 /// Items to be added to a key.
@@ -49,14 +49,17 @@ impl Added {
 }
 
 impl<'a> Adding<'a> {
-    /// Adds the items to the key's filter, or to a new one as `spec` says.
+    /// Adds the items to the key's filter, or to a new one as `creation` says.
     ///
     /// # Errors
     /// The key's type, or why there is no filter to add to. Nothing changed.
-    pub fn apply(self, spec: impl FnOnce() -> Result<Spec, CommandError>) -> Result<Added, CommandError> {
+    pub fn apply(
+        self,
+        creation: impl FnOnce() -> Result<Creation, CommandError>,
+    ) -> Result<Added, CommandError> {
         let mut key = keyspace::write(self.ctx, self.key)?;
         let Some(filter) = key.filter() else {
-            return self.create(key, spec()?);
+            return self.create(key, creation()?);
         };
         let added = self.add_to(filter)?;
         if added.new.contains(&true) {
@@ -73,17 +76,21 @@ impl<'a> Adding<'a> {
     pub fn apply_one(
         self,
         item: Arg<'_>,
-        spec: impl FnOnce() -> Result<Spec, CommandError>,
+        creation: impl FnOnce() -> Result<Creation, CommandError>,
     ) -> Result<bool, CommandError> {
         let item = ahead::item(item.bytes());
         let mut key = keyspace::write(self.ctx, self.key)?;
         let Some(filter) = key.filter() else {
-            let added = self.create(key, spec()?)?;
+            let added = self.create(key, creation()?)?;
             return added.stopped.map_or(Ok(added.new.contains(&true)), Err);
         };
         ahead::follow(Some(filter));
         let new = self.change(filter, |filter| filter.add(item, &|demand| self.may_take(demand)));
-        let new = new.map_err(|error| self.refused(error))?;
+        let new = match new {
+            Ok(new) => new,
+            Err(error) if self.is_expected(filter, error) => return Ok(false),
+            Err(error) => return Err(self.refused(error)),
+        };
         stats::added(new.into(), (!new).into());
         if new {
             self.ctx.replicate_verbatim();
@@ -92,21 +99,43 @@ impl<'a> Adding<'a> {
         Ok(new)
     }
 
-    fn create(self, mut key: KeyMut<'_>, spec: Spec) -> Result<Added, CommandError> {
+    fn create(self, mut key: KeyMut<'_>, creation: Creation) -> Result<Added, CommandError> {
         if self.ctx.follows() && self.plain {
-            // A primary with this module says how a filter is made before it sends items for it.
-            log::DIVERGENCE.warn(self.ctx, self.key.bytes(), || {
-                "it was missing when its primary added to it: it is made with this server's options"
-                    .to_owned()
-            });
+            self.tell_of_missing_key();
         }
-        let mut filter = creation::make(self.ctx, self.key, spec)?;
+        let mut filter = creation::make(self.ctx, self.key, creation)?;
         let added = self.add_to(&mut filter)?;
         key.set(filter);
         // There are new items: the first one of an empty filter always is.
-        creation::replicate_with(self.ctx, self.key, spec, &self.key_and_new_items(&added)[1..]);
+        creation::replicate_with(self.ctx, self.key, creation, &self.key_and_new_items(&added)[1..]);
         key.changed(self.event);
         Ok(added)
+    }
+
+    /// A primary with this module says how a filter is made before it sends items for it, so that the key is
+    /// lost here; a RedisBloom does not. No replica of a RedisBloom has blocked filters.
+    fn tell_of_missing_key(self) {
+        static TOLD: AtomicBool = AtomicBool::new(false);
+        if stats::has_blocked_filters() {
+            log::DIVERGENCE.warn(self.ctx, self.key.bytes(), || {
+                "it was missing when its primary added to it: it is made as RedisBloom would make it, with this \
+                 server's options"
+                    .to_owned()
+            });
+        } else if !TOLD.swap(true, Ordering::Relaxed) {
+            note(
+                Some(self.ctx),
+                "the primary adds to filters that it did not make by a command of their own, as RedisBloom does: \
+                 they are made in RedisBloom's layout, with this server's bf-error-rate, bf-initial-size and \
+                 bf-expansion-factor, which must be RedisBloom's",
+            );
+        }
+    }
+
+    /// Whether a RedisBloom would have sent this item although its filter is full: it sends what its clients
+    /// sent, also where it added nothing.
+    fn is_expected(self, filter: &Filter, error: Error) -> bool {
+        self.ctx.must_obey() && matches!(filter, Filter::Classic(_)) && matches!(error, Error::Full { .. })
     }
 
     /// The key, and the items that changed the filter.
@@ -132,9 +161,10 @@ impl<'a> Adding<'a> {
         });
         let count = new.iter().filter(|new| **new).count();
         stats::added(count as u64, (new.len() - count) as u64);
+        let error = end.err().filter(|error| !self.is_expected(filter, *error));
         Ok(Added {
             new,
-            stopped: end.err().map(|error| self.refused(error)),
+            stopped: error.map(|error| self.refused(error)),
         })
     }
 
@@ -186,7 +216,7 @@ impl<'a> Adding<'a> {
 
     /// Propagates the items that changed an existing filter, as the command itself if that is all of it.
     fn propagate(self, added: &Added) {
-        let all_new = added.stopped.is_none() && !added.new.contains(&false);
+        let all_new = added.new.len() == self.items.len() && !added.new.contains(&false);
         if self.plain && all_new {
             self.ctx.replicate_verbatim();
         } else {

@@ -22,6 +22,7 @@ impl Command for Card {
         complexity: O_OF_LAYERS,
         since: c"2.4.4",
         parameters: &[KEY],
+        cacheable: true,
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {

@@ -1,10 +1,16 @@
 //! Filters to be created: the options that describe one, and how its creation is propagated.
+//!
+//! Who made a filter says what it is. The creation of a blocked one is propagated with LAYOUT and SEED; that of a
+//! classic one in the words that RedisBloom knows, so that a RedisBloom can follow, and is read by
+//! [`redisbloom`].
 
 use std::ffi::CStr;
 
 use super::args::{Argument, Cursor, integer};
 use super::error::CommandError;
-use crate::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
+use super::redisbloom::{self, Release};
+use crate::bloom::chain::Allowance;
+use crate::bloom::params::{Capacity, ClassicSpec, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
 use crate::bloom::{Error, Filter};
 use crate::config::{Config, LayoutName};
 use crate::server::{Arg, Ctx, OwnedString};
@@ -20,6 +26,30 @@ pub struct Dialect {
     pub bad_expansion: CommandError,
     /// An expansion out of its range.
     pub expansion_range: CommandError,
+    /// NONSCALING with an expansion above 0, unless NONSCALING wins.
+    pub nonscaling_expansion: Option<CommandError>,
+}
+
+/// A filter to be made, with everything resolved.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Creation {
+    /// In this module's own layout.
+    Blocked(Spec),
+    /// In RedisBloom's.
+    Classic(ClassicSpec),
+}
+
+impl Creation {
+    /// The filter.
+    ///
+    /// # Errors
+    /// Those of [`Filter::new`].
+    pub fn filter(self, allowance: Allowance<'_>) -> Result<Filter, Error> {
+        match self {
+            Self::Blocked(spec) => Filter::new(spec, allowance),
+            Self::Classic(spec) => Filter::classic(spec, allowance),
+        }
+    }
 }
 
 /// Options that describe a filter, as far as they were given.
@@ -77,9 +107,12 @@ impl FilterOptions {
     ///
     /// # Errors
     /// Options that exclude each other.
-    pub fn check(&self) -> Result<(), CommandError> {
+    pub fn check(&self, dialect: &Dialect) -> Result<(), CommandError> {
+        match (self.expansion, &dialect.nonscaling_expansion) {
+            (Some(1..), Some(error)) if self.nonscaling => return Err(error.clone()),
+            _ => {}
+        }
         match self.expansion {
-            Some(1..) if self.nonscaling => return Err(CommandError::NonScalingExpansion),
             _ if self.nonscaling && self.growing => return Err(CommandError::NoGrowing("NONSCALING")),
             Some(0) if self.growing => return Err(CommandError::NoGrowing("EXPANSION 0")),
             _ => {}
@@ -140,6 +173,35 @@ impl FilterOptions {
     }
 }
 
+impl FilterOptions {
+    /// [`Self::resolve`] for a filter that is to be made: with the expansion that RedisBloom would store in one
+    /// that does not use it.
+    ///
+    /// # Errors
+    /// Those of [`Self::resolve`].
+    pub fn creation(
+        &self,
+        error_rate: ErrorRate,
+        capacity: Capacity,
+        within_capacity: bool,
+        config: &Config,
+    ) -> Result<Creation, CommandError> {
+        let spec = self.resolve(error_rate, capacity, within_capacity, config)?;
+        Ok(match spec.layout {
+            Layout::Blocked { .. } => Creation::Blocked(spec),
+            Layout::Classic => {
+                let otherwise = if self.nonscaling {
+                    ClassicSpec::UNUSED_EXPANSION
+                } else {
+                    0
+                };
+                let unused = self.expansion.unwrap_or(otherwise);
+                Creation::Classic(ClassicSpec::from(spec).with_unused_expansion(unused))
+            }
+        })
+    }
+}
+
 /// Takes an option's value.
 ///
 /// # Errors
@@ -191,13 +253,17 @@ impl AskedRate {
 
     /// Tells the log of a rate that is not used as it was asked for.
     pub fn warn_if_limited(self, ctx: Ctx<'_>, key: Arg<'_>) {
-        let (asked, used) = (self.asked, self.used.value());
-        if asked != used {
-            log::RATE.warn(ctx, key.bytes(), || {
-                let [asked, used] = [asked, used].map(number::short);
-                format!("error rate {asked} is used as {used}")
-            });
-        }
+        warn_of_rate(ctx, key, self.asked, self.used.value());
+    }
+}
+
+/// Tells the log of a rate that is not used as it was asked for.
+pub fn warn_of_rate(ctx: Ctx<'_>, key: Arg<'_>, asked: f64, used: f64) {
+    if asked != used {
+        log::RATE.warn(ctx, key.bytes(), || {
+            let [asked, used] = [asked, used].map(number::short);
+            format!("error rate {asked} is used as {used}")
+        });
     }
 }
 
@@ -217,17 +283,23 @@ pub fn capacity<'a>(
         .ok_or(range)
 }
 
-/// The filter that a BF.ADD makes of a missing key.
-pub fn by_default(config: &Config) -> Result<Spec, CommandError> {
-    FilterOptions::default().resolve(config.error_rate(), config.initial_size(), false, config)
+/// The filter that a BF.ADD makes of a missing key. A primary with this module never sends it one: it sends what
+/// it made. So it is RedisBloom's, which makes its own by default.
+pub fn by_default(ctx: Ctx<'_>) -> Result<Creation, CommandError> {
+    let config = options::config();
+    if ctx.must_obey() {
+        let spec = redisbloom::Described::default().spec(&config, Release::of_server(ctx))?;
+        return Ok(Creation::Classic(spec));
+    }
+    FilterOptions::default().creation(config.error_rate(), config.initial_size(), false, &config)
 }
 
 /// Makes a filter, within what this command may take.
 ///
 /// # Errors
 /// [`CommandError::NoMemoryToCreate`]; nothing is left behind.
-pub fn make(ctx: Ctx<'_>, key: Arg<'_>, spec: Spec) -> Result<Box<Counted>, CommandError> {
-    let filter = Filter::new(spec, &|demand| options::allows(ctx, key.bytes(), demand));
+pub fn make(ctx: Ctx<'_>, key: Arg<'_>, creation: Creation) -> Result<Box<Counted>, CommandError> {
+    let filter = creation.filter(&|demand| options::allows(ctx, key.bytes(), demand));
     filter.map(Counted::new).map_err(|error| {
         stats::refused_creation();
         tell_of_lack(ctx, key, error);
@@ -246,27 +318,40 @@ pub fn tell_of_lack(ctx: Ctx<'_>, key: Arg<'_>, error: Error) {
 
 /// Propagates the creation of an empty filter with everything resolved: the receiver's own configuration plays
 /// no part.
-pub fn replicate(ctx: Ctx<'_>, key: Arg<'_>, spec: Spec) {
-    propagate(ctx, c"BF.RESERVE", key, &reserve_words(spec), &[]);
+pub fn replicate(ctx: Ctx<'_>, key: Arg<'_>, creation: Creation) {
+    propagate(ctx, c"BF.RESERVE", key, &reserve_words(creation), &[]);
 }
 
 /// The same of a filter that was created with `items` in it. It is one command, because two would make a
 /// transaction, and servers up to Redis 7.0 and Valkey 8 that find the end of one cut off from their append-only
 /// file lose with it what is written there later.
-pub fn replicate_with(ctx: Ctx<'_>, key: Arg<'_>, spec: Spec, items: &[Arg<'_>]) {
-    propagate(ctx, c"BF.INSERT", key, &insert_words(spec), items);
+pub fn replicate_with(ctx: Ctx<'_>, key: Arg<'_>, creation: Creation, items: &[Arg<'_>]) {
+    propagate(ctx, c"BF.INSERT", key, &insert_words(creation), items);
 }
 
 /// What follows the key in the BF.RESERVE that makes exactly this filter.
-pub fn reserve_words(spec: Spec) -> Vec<String> {
-    [&size(spec)[..], &options(spec)].concat()
+pub fn reserve_words(creation: Creation) -> Vec<String> {
+    let options = match creation {
+        Creation::Blocked(spec) => options(spec),
+        // It takes no expansion beside NONSCALING, and stores the usual one.
+        Creation::Classic(spec) if !spec.scales() && spec.expansion() > 0 => vec!["NONSCALING".to_owned()],
+        Creation::Classic(spec) => vec!["EXPANSION".to_owned(), factor(spec)],
+    };
+    [&size(creation)[..], &options, &exactly(creation)].concat()
 }
 
 /// What stands between the key and the items in the BF.INSERT that makes exactly this filter.
-pub fn insert_words(spec: Spec) -> Vec<String> {
-    let [rate, capacity] = size(spec);
+pub fn insert_words(creation: Creation) -> Vec<String> {
+    let [rate, capacity] = size(creation);
     let sized = ["ERROR".to_owned(), rate, "CAPACITY".to_owned(), capacity];
-    [&sized, &options(spec)[..], &["ITEMS".to_owned()]].concat()
+    let mut options = match creation {
+        Creation::Blocked(spec) => options(spec),
+        Creation::Classic(spec) => vec!["EXPANSION".to_owned(), factor(spec)],
+    };
+    if matches!(creation, Creation::Classic(spec) if !spec.scales() && spec.expansion() > 0) {
+        options.push("NONSCALING".to_owned());
+    }
+    [&sized, &options[..], &exactly(creation), &["ITEMS".to_owned()]].concat()
 }
 
 fn propagate(ctx: Ctx<'_>, command: &CStr, key: Arg<'_>, words: &[String], items: &[Arg<'_>]) {
@@ -281,15 +366,38 @@ fn propagate(ctx: Ctx<'_>, command: &CStr, key: Arg<'_>, words: &[String], items
     ctx.replicate(command, &arguments);
 }
 
-/// The error rate and the capacity as they are typed.
-fn size(spec: Spec) -> [String; 2] {
-    [
-        format!("{:e}", spec.error_rate.value()),
-        spec.capacity.items().to_string(),
-    ]
+/// The error rate and the capacity as they are typed. The fewest digits that mean exactly this rate: RedisBloom
+/// reads the same double.
+fn size(creation: Creation) -> [String; 2] {
+    let (rate, capacity) = match creation {
+        Creation::Blocked(spec) => (spec.error_rate.value(), spec.capacity.items()),
+        Creation::Classic(spec) => (spec.error_rate(), spec.capacity()),
+    };
+    [format!("{rate:e}"), capacity.to_string()]
 }
 
-/// The options that leave nothing to a configuration.
+/// The expansion of a classic filter as RedisBloom takes it; 0 makes one that does not grow.
+fn factor(spec: ClassicSpec) -> String {
+    // Of a larger one RedisBloom keeps the lower 32 bits, which may be 0.
+    let cut = if spec.scales() && spec.expansion() == 0 {
+        1 << 32
+    } else {
+        0
+    };
+    (cut + u64::from(spec.expansion())).to_string()
+}
+
+/// What keeps a rate that RedisBloom's versions read differently. No client's command makes such a filter.
+fn exactly(creation: Creation) -> Vec<String> {
+    match creation {
+        Creation::Classic(spec) if spec.error_rate() > ErrorRate::HIGHEST_USED => {
+            vec!["LAYOUT".to_owned(), "CLASSIC".to_owned()]
+        }
+        Creation::Classic(_) | Creation::Blocked(_) => Vec::new(),
+    }
+}
+
+/// The options of a blocked filter that leave nothing to a configuration.
 fn options(spec: Spec) -> Vec<String> {
     let mut words = match spec.growth {
         Growth::Fixed => vec!["NONSCALING".to_owned()],

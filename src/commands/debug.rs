@@ -22,6 +22,7 @@ impl Command for Debug {
         complexity: O_OF_LAYERS,
         since: c"1.0.0",
         parameters: &[KEY],
+        cacheable: false,
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
@@ -40,7 +41,8 @@ impl Command for Debug {
     }
 }
 
-fn line(layer: &LayerStats) -> String {
+/// The line of a layer.
+pub(super) fn line(layer: &LayerStats) -> String {
     let (bytes, bits, set) = (layer.bytes(), layer.bits(), layer.bits_set);
     let (capacity, size, ratio) = (layer.capacity(), layer.items, short(layer.error_rate()));
     match layer.shape {

@@ -18,6 +18,9 @@ pub struct Docs {
     pub since: &'static CStr,
     /// What follows its name, in this order.
     pub parameters: &'static [Parameter],
+    /// Whether clients may keep what it answers until the key is changed. Of what is about a filter, and not about
+    /// its items, RedisBloom says that they may not.
+    pub cacheable: bool,
 }
 
 /// What follows the name of a command: one word, or a few that belong together.
@@ -186,6 +189,11 @@ impl Docs {
         }
     }
 
+    /// What clients and proxies are told about its answers, if anything.
+    fn tips(&self) -> Option<&'static CStr> {
+        (!self.cacheable).then_some(c"dont_cache")
+    }
+
     /// As many words as the command has, its name among them; negative: so many or more.
     fn arity(&self) -> c_int {
         let fewest = self.parameters.iter().map(Parameter::fewest_words).sum::<usize>();
@@ -225,7 +233,7 @@ pub fn describe(ctx: Ctx<'_>, command: &CStr, docs: &Docs) -> bool {
         complexity: docs.complexity.as_ptr(),
         since: docs.since.as_ptr(),
         history: std::ptr::null_mut(),
-        tips: std::ptr::null(),
+        tips: docs.tips().map_or(std::ptr::null(), CStr::as_ptr),
         arity: docs.arity(),
         key_specs: keys.as_mut_ptr(),
         args: parameters.list.as_mut_ptr(),

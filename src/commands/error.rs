@@ -56,8 +56,6 @@ pub enum CommandError {
     NoGrowing(&'static str),
     /// GROWING where no expansion was given, and the one of the module's options is 0.
     GrowingByOption,
-    /// NOCREATE with an option that describes a filter to create.
-    NoCreateWith(&'static str),
     /// A word that is no option, as it is shown.
     Unknown(String),
     /// An option that was given before.
@@ -68,7 +66,7 @@ pub enum CommandError {
     ScanIterator,
     /// BF.LOADCHUNK: the iterator is no number.
     LoadIterator,
-    /// BF.LOADCHUNK: the header is none.
+    /// BF.LOADCHUNK: the header is none, or the iterator.
     BadHeader,
     /// BF.LOADCHUNK: the chunk starts in no layer.
     ChunkOffset,
@@ -157,9 +155,6 @@ impl fmt::Display for CommandError {
             Self::NonScalingExpansion => "Nonscaling filters cannot expand",
             Self::NoGrowing(option) => return write!(f, "ERR {option} and GROWING exclude each other"),
             Self::GrowingByOption => "ERR GROWING needs an EXPANSION above 0: bf-expansion-factor is 0",
-            Self::NoCreateWith(option) => {
-                return write!(f, "ERR NOCREATE and {option} exclude each other");
-            }
             Self::Unknown(word) => return write!(f, "ERR Unknown argument received: {word}"),
             Self::Twice(option) => return write!(f, "ERR {option} was given twice"),
             Self::Information => "Invalid information value",

@@ -22,6 +22,7 @@ impl Command for Exists {
         complexity: O_OF_LAYERS,
         since: c"1.0.0",
         parameters: &[KEY, ITEM],
+        cacheable: true,
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {

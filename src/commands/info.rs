@@ -113,6 +113,7 @@ impl Command for Info {
             )
             .optional(),
         ],
+        cacheable: false,
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {

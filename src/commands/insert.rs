@@ -5,16 +5,18 @@ use std::ffi::CStr;
 
 use super::adding::Adding;
 use super::args::{Argument, Cursor};
-use super::creation::{self, AskedRate, Dialect, FilterOptions, flag, once};
+use super::creation::{self, AskedRate, Creation, Dialect, FilterOptions, flag, once};
 use super::docs::{
     Docs, EXPANSION, GROWING, KEY_TO_ADD_TO, Kind, LAYOUT, NONSCALING, O_OF_MANY, Parameter, SEED,
 };
 use super::error::CommandError;
+use super::redisbloom::{Described, Release};
 use super::reply::Reply;
 use super::{Call, Command};
-use crate::bloom::params::{Capacity, Spec};
+use crate::bloom::params::Capacity;
 use crate::config::Config;
 use crate::options;
+use crate::server::{Arg, Ctx};
 
 /// Adds items; creates the filter as described, if the key is missing.
 pub struct Insert;
@@ -23,17 +25,29 @@ const DIALECT: Dialect = Dialect {
     no_expansion: CommandError::Arity,
     bad_expansion: CommandError::BadInsertExpansion,
     expansion_range: CommandError::BadInsertExpansion,
+    nonscaling_expansion: None,
 };
 
 /// What was asked for.
 #[derive(Clone, Debug)]
 pub struct Request<'a, A> {
     key: A,
-    capacity: Option<Capacity>,
-    rate: Option<AskedRate>,
     no_create: bool,
-    options: FilterOptions,
+    filter: Asked,
     items: &'a [A],
+}
+
+/// The filter to be made of a missing key.
+#[derive(Clone, Debug)]
+enum Asked {
+    /// In the words of this module.
+    Own {
+        capacity: Option<Capacity>,
+        rate: Option<AskedRate>,
+        options: FilterOptions,
+    },
+    /// In RedisBloom's.
+    RedisBloom(Described),
 }
 
 impl<'a, A: Argument<'a>> Request<'a, A> {
@@ -72,14 +86,33 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
             }
         }
         let items = cursor.at_least_one()?;
-        options.check()?;
+        options.check(&DIALECT)?;
         Ok(Self {
             key,
-            capacity,
-            rate,
             no_create,
-            options,
+            filter: Asked::Own {
+                capacity,
+                rate,
+                options,
+            },
             items,
+        })
+    }
+
+    /// Reads them as a primary or a file has them: RedisBloom's words, or those of this module, which RedisBloom
+    /// does not take.
+    ///
+    /// # Errors
+    /// Those of [`Self::parse`].
+    pub fn obey(arguments: &'a [A]) -> Result<Self, CommandError> {
+        let Ok(insert) = Described::insert(arguments) else {
+            return Self::parse(arguments);
+        };
+        Ok(Self {
+            key: insert.key,
+            no_create: insert.no_create,
+            filter: Asked::RedisBloom(insert.filter),
+            items: insert.items,
         })
     }
 
@@ -88,27 +121,42 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
         self.items
     }
 
-    /// RedisBloom takes NOCREATE with options of a filter to create; from a client it is a mistake.
-    ///
-    /// # Errors
-    /// The option that NOCREATE excludes.
-    fn check_no_create(&self) -> Result<(), CommandError> {
-        match (self.no_create, self.capacity, self.rate) {
-            (true, Some(_), _) => Err(CommandError::NoCreateWith("CAPACITY")),
-            (true, None, Some(_)) => Err(CommandError::NoCreateWith("ERROR")),
-            _ => Ok(()),
-        }
-    }
-
     /// The filter to be made, if the key is missing.
     ///
     /// # Errors
-    /// Options that the configuration excludes.
-    pub fn spec(&self, config: &Config) -> Result<Spec, CommandError> {
-        let rate = self.rate.map_or(config.error_rate(), |rate| rate.used);
-        let capacity = self.capacity.unwrap_or(config.initial_size());
-        self.options
-            .resolve(rate, capacity, self.capacity.is_some(), config)
+    /// NOCREATE, and options that the configuration excludes.
+    pub fn creation(&self, config: &Config, release: Release) -> Result<Creation, CommandError> {
+        if self.no_create {
+            return Err(CommandError::NotFound);
+        }
+        match &self.filter {
+            Asked::Own {
+                capacity,
+                rate,
+                options,
+            } => {
+                let rate = rate.map_or(config.error_rate(), |rate| rate.used);
+                let items = capacity.unwrap_or(config.initial_size());
+                options.creation(rate, items, capacity.is_some(), config)
+            }
+            Asked::RedisBloom(filter) => filter.spec(config, release).map(Creation::Classic),
+        }
+    }
+}
+
+impl<'a> Request<'a, Arg<'a>> {
+    /// [`Self::creation`] on this server, which tells its log of a rate that is not used as it was asked for.
+    fn create(&self, ctx: Ctx<'_>) -> Result<Creation, CommandError> {
+        let config = options::config();
+        let creation = self.creation(&config, Release::of_server(ctx))?;
+        match (&self.filter, creation) {
+            (Asked::Own { rate: Some(rate), .. }, _) => rate.warn_if_limited(ctx, self.key),
+            (Asked::RedisBloom(filter), Creation::Classic(spec)) => {
+                creation::warn_of_rate(ctx, self.key, filter.asked_rate(&config), spec.error_rate());
+            }
+            _ => {}
+        }
+        Ok(creation)
     }
 }
 
@@ -132,13 +180,15 @@ impl Command for Insert {
             LAYOUT,
             Parameter::new(c"items", Kind::Text).after(c"ITEMS").multiple(),
         ],
+        cacheable: true,
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let request = Request::parse(arguments)?;
-        if !ctx.must_obey() {
-            request.check_no_create()?;
-        }
+        let request = if ctx.must_obey() {
+            Request::obey(arguments)?
+        } else {
+            Request::parse(arguments)?
+        };
         let adding = Adding {
             ctx,
             key: request.key,
@@ -146,16 +196,7 @@ impl Command for Insert {
             event: c"bf.insert",
             plain: false,
         };
-        let added = adding.apply(|| {
-            if request.no_create {
-                return Err(CommandError::NotFound);
-            }
-            if let Some(rate) = request.rate {
-                rate.warn_if_limited(ctx, request.key);
-            }
-            request.spec(&options::config())
-        })?;
-        added.reply(Reply(ctx));
+        adding.apply(|| request.create(ctx))?.reply(Reply(ctx));
         Ok(())
     }
 }

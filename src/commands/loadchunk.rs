@@ -28,6 +28,7 @@ impl Command for LoadChunk {
             Parameter::new(c"iterator", Kind::Integer),
             Parameter::new(c"data", Kind::Text),
         ],
+        cacheable: true,
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
@@ -70,6 +71,7 @@ impl From<DecodeError> for CommandError {
 impl From<ChunkError> for CommandError {
     fn from(error: ChunkError) -> Self {
         match error {
+            ChunkError::NoPlace => Self::BadHeader,
             ChunkError::NoLayer => Self::ChunkOffset,
             ChunkError::TooLong { .. } => Self::ChunkLength,
         }

@@ -8,7 +8,6 @@ use super::docs::{Docs, ITEM, KEY_TO_ADD_TO, O_OF_MANY};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command, creation};
-use crate::options;
 
 /// Adds items; creates the filter, with the configured defaults, if the key is missing.
 pub struct MAdd;
@@ -22,6 +21,7 @@ impl Command for MAdd {
         complexity: O_OF_MANY,
         since: c"1.0.0",
         parameters: &[KEY_TO_ADD_TO, ITEM.multiple()],
+        cacheable: true,
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
@@ -35,9 +35,7 @@ impl Command for MAdd {
             event: c"bf.add",
             plain: true,
         };
-        adding
-            .apply(|| creation::by_default(&options::config()))?
-            .reply(Reply(ctx));
+        adding.apply(|| creation::by_default(ctx))?.reply(Reply(ctx));
         Ok(())
     }
 }

@@ -21,6 +21,7 @@ impl Command for MExists {
         complexity: O_OF_MANY,
         since: c"1.0.0",
         parameters: &[KEY, ITEM.multiple()],
+        cacheable: true,
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {

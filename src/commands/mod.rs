@@ -22,6 +22,7 @@ mod loadchunk;
 mod madd;
 mod mexists;
 mod plan;
+mod redisbloom;
 mod reserve;
 mod scandump;
 

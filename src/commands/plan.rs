@@ -32,6 +32,7 @@ impl Command for Plan {
         since: SINCE_OWN,
         // Those of BF.RESERVE, but for the key.
         parameters: reserve::PARAMETERS.split_at(1).1,
+        cacheable: true,
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {

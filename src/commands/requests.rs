@@ -3,9 +3,10 @@
 //! A fuzzer builds with `--cfg fuzzing`; the module that servers load has none of this.
 
 use super::args::{self, Argument};
+pub use super::creation::Creation;
 use super::error::CommandError;
+pub use super::redisbloom::Release;
 use super::{creation, info, insert, reserve};
-use crate::bloom::params::Spec;
 use crate::config::Config;
 
 /// An argument that no server holds.
@@ -27,20 +28,45 @@ impl<'a> Argument<'a> for Word<'a> {
 ///
 /// # Errors
 /// What the command answers.
-pub fn reserve(arguments: &[Word<'_>], config: &Config) -> Result<Spec, CommandError> {
-    reserve::Request::parse(arguments)?.spec(config)
+pub fn reserve(arguments: &[Word<'_>], config: &Config) -> Result<Creation, CommandError> {
+    reserve::Request::parse(arguments)?.creation(config, Release::Eight)
 }
+
+/// The same when they come from a primary or a file.
+///
+/// # Errors
+/// What the command answers.
+pub fn obey_reserve(
+    arguments: &[Word<'_>],
+    config: &Config,
+    release: Release,
+) -> Result<Creation, CommandError> {
+    reserve::Request::obey(arguments)?.creation(config, release)
+}
+
+/// The items of a BF.INSERT, and the filter that it makes of a missing key.
+pub type Inserted<'a> = (&'a [Word<'a>], Result<Creation, CommandError>);
 
 /// What BF.INSERT of these arguments adds, and the filter that it makes of a missing key.
 ///
 /// # Errors
 /// What the command answers for any key; the inner error is for a missing one only.
-pub fn insert<'a>(
+pub fn insert<'a>(arguments: &'a [Word<'a>], config: &Config) -> Result<Inserted<'a>, CommandError> {
+    let request = insert::Request::parse(arguments)?;
+    Ok((request.items(), request.creation(config, Release::Eight)))
+}
+
+/// The same when they come from a primary or a file.
+///
+/// # Errors
+/// What the command answers for any key; the inner error is for a missing one only.
+pub fn obey_insert<'a>(
     arguments: &'a [Word<'a>],
     config: &Config,
-) -> Result<(&'a [Word<'a>], Result<Spec, CommandError>), CommandError> {
-    let request = insert::Request::parse(arguments)?;
-    Ok((request.items(), request.spec(config)))
+    release: Release,
+) -> Result<Inserted<'a>, CommandError> {
+    let request = insert::Request::obey(arguments)?;
+    Ok((request.items(), request.creation(config, release)))
 }
 
 /// Whether BF.INFO knows this word.
@@ -57,19 +83,23 @@ pub fn iterator(word: &[u8]) -> Option<i64> {
 }
 
 /// The words after the key in the BF.RESERVE that a primary sends for this filter.
-pub fn replicated(spec: Spec) -> Vec<String> {
-    creation::reserve_words(spec)
+pub fn replicated(creation: Creation) -> Vec<String> {
+    creation::reserve_words(creation)
 }
 
 /// The words between the key and the items in the BF.INSERT that a primary sends for this filter when it was
 /// created with items.
-pub fn replicated_with_items(spec: Spec) -> Vec<String> {
-    creation::insert_words(spec)
+pub fn replicated_with_items(creation: Creation) -> Vec<String> {
+    creation::insert_words(creation)
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value as Json, json};
+
+    use super::super::debug;
     use super::*;
+    use crate::bloom::UNLIMITED;
     use crate::bloom::params::Seed;
     use crate::config::ConfigOption;
 
@@ -85,20 +115,202 @@ mod tests {
         there.set(ConfigOption::Layout, "classic").unwrap();
         there.set(ConfigOption::ExpansionFactor, "0").unwrap();
         for line in [
+            "NONSCALING 0.01 100",
+            "EXPANSION 0.01 100 LAYOUT CLASSIC",
+            "NONSCALING 0.01 100 LAYOUT CLASSIC",
+            "key 0.1 10 LAYOUT CLASSIC NONSCALING",
+            "key 0.1 10 LAYOUT CLASSIC EXPANSION 32768",
             "key 0.01 100",
             "key 0.9 1099511627776 EXPANSION 32768",
             "key 1e-300 1 NONSCALING",
             "key 0.3333333333333333 12345 GROWING SEED 18446744073709551615",
             "key 0.1 10 LAYOUT CLASSIC EXPANSION 0",
         ] {
-            let spec = reserve(&words(line), &here).unwrap();
-            let replicated = format!("key {}", replicated(spec).join(" "));
-            assert_eq!(reserve(&words(&replicated), &there), Ok(spec), "{line}");
-            let replicated = format!("key {} a b", replicated_with_items(spec).join(" "));
-            let arguments = words(&replicated);
-            let (items, inserted) = insert(&arguments, &there).unwrap();
-            assert_eq!(items.iter().map(|item| item.0).collect::<Vec<_>>(), [b"a", b"b"]);
-            assert_eq!(inserted, Ok(spec), "{line}");
+            let key = line.split(' ').next().unwrap();
+            let made = reserve(&words(line), &here).unwrap();
+            let alone = format!("{key} {}", replicated(made).join(" "));
+            let inserted = format!("{key} {} a b", replicated_with_items(made).join(" "));
+            for release in [Release::Two, Release::Eight] {
+                assert_eq!(obey_reserve(&words(&alone), &there, release), Ok(made), "{line}");
+                let arguments = words(&inserted);
+                let (items, created) = obey_insert(&arguments, &there, release).unwrap();
+                assert_eq!(items.iter().map(|item| item.0).collect::<Vec<_>>(), [b"a", b"b"]);
+                assert_eq!(created, Ok(made), "{line}");
+            }
+        }
+    }
+
+    /// What RedisBloom made of a command, by its version: `tests/fixtures/redisbloom/record.py` asked it.
+    fn recorded() -> Vec<(String, Release, String, Json)> {
+        let json = include_str!("../../tests/fixtures/redisbloom/grammar.json");
+        let json: Json = serde_json::from_str(json).unwrap();
+        let versions = json.as_object().unwrap();
+        assert_eq!(versions.keys().collect::<Vec<_>>(), ["2.6.28", "2.8.20", "8"]);
+        let cases = versions.iter().flat_map(|(version, made)| {
+            let release = if version == "8" {
+                Release::Eight
+            } else {
+                Release::Two
+            };
+            let made = made.as_object().unwrap().iter();
+            made.map(move |(line, made)| (version.clone(), release, line.clone(), made.clone()))
+        });
+        cases.collect()
+    }
+
+    /// What is stored of a filter that has these items, as the recording has it.
+    fn described(creation: Creation, items: &[Word<'_>]) -> Json {
+        let Creation::Classic(spec) = creation else {
+            panic!("not RedisBloom's: {creation:?}")
+        };
+        let mut filter = creation.filter(UNLIMITED).unwrap();
+        let items = items.iter().map(|item| item.0);
+        filter.add_all(items, UNLIMITED, |_| ()).unwrap();
+        let layers = filter.layer_stats().map(|layer| debug::line(&layer));
+        let lines: Vec<_> = std::iter::once(format!("size:{}", filter.items()))
+            .chain(layers)
+            .collect();
+        let options = if spec.scales() { 5 } else { 13 };
+        json!({"options": options, "expansion": spec.expansion(), "debug": lines})
+    }
+
+    /// A replica of a RedisBloom would go its own way in silence, and a server started on its file have other
+    /// filters.
+    #[test]
+    fn what_redisbloom_made_of_a_command_is_made_of_it_here() {
+        let config = Config::new(Seed(7));
+        let mut made_of = 0;
+        for (version, release, line, made) in recorded() {
+            let Some((command @ ("BF.RESERVE" | "BF.INSERT"), rest)) = line.split_once(' ') else {
+                continue;
+            };
+            let arguments = words(rest);
+            let obeyed = if command == "BF.RESERVE" {
+                obey_reserve(&arguments, &config, release).map(|made| (&[][..], Ok(made)))
+            } else {
+                obey_insert(&arguments, &config, release)
+            };
+            if made.get("error").is_none() {
+                made_of += 1;
+                let (items, creation) = obeyed.unwrap();
+                assert_eq!(described(creation.unwrap(), items), made, "{version}: {line}");
+            } else if made["error"] == "ERR not found" {
+                let outcome = obeyed.map(|(_, creation)| creation);
+                assert_eq!(outcome, Ok(Err(CommandError::NotFound)), "{version}: {line}");
+            }
+        }
+        assert_eq!(made_of, 196, "the recording is another one");
+    }
+
+    /// A client of RedisBloom that moves here would get another filter of RedisBloom's layout than it had.
+    #[test]
+    fn what_a_client_may_say_here_means_the_same_there() {
+        let mut config = Config::new(Seed(7));
+        config.set(ConfigOption::Layout, "classic").unwrap();
+        let (mut same, mut refused) = (0, Vec::new());
+        for (version, _, line, made) in recorded() {
+            let (command, rest) = line.split_once(' ').unwrap();
+            let arguments = words(rest);
+            let asked = match command {
+                "BF.RESERVE" => reserve(&arguments, &config).map(|made| (&[][..], Ok(made))),
+                "BF.INSERT" => insert(&arguments, &config),
+                _ => continue,
+            };
+            // Named for an option, or too tight to be told from tighter: see the documentation.
+            let is_other = rest.to_uppercase().starts_with("NONSCALING 0")
+                || rest.contains("e-40")
+                || rest.contains("e-324");
+            if version != "8" || is_other {
+                continue;
+            }
+            match (asked, made.get("error")) {
+                (Ok((items, Ok(creation))), None) => {
+                    same += 1;
+                    assert_eq!(described(creation, items), made, "{line}");
+                }
+                (_, None) => refused.push(line),
+                (_, Some(_)) => {}
+            }
+        }
+        assert_eq!(same, 27);
+        // Typing mistakes, one and all.
+        let mistakes = [
+            "BF.INSERT key CAP 77 ITEMS a",
+            "BF.INSERT key CAPACITY 77 CAPACITY 78 ITEMS a",
+            "BF.INSERT key CREATE 77 ITEMS a",
+            "BF.INSERT key E 3 ITEMS a",
+            "BF.INSERT key EQUAL 3 ITEMS a",
+            "BF.INSERT key ERR 0.001 ITEMS a",
+            "BF.INSERT key ERROR 0.001 ERROR 0.002 ITEMS a",
+            "BF.INSERT key EX 3 ITEMS a",
+            "BF.INSERT key EXPANSION 0 EXPANSION 4 ITEMS a",
+            "BF.INSERT key EXPANSION 3 EXPANSION 4 ITEMS a",
+            "BF.INSERT key EXPANSION 4 EXPANSION 0 ITEMS a",
+            "BF.INSERT key I a",
+            "BF.INSERT key ITEM a",
+            "BF.INSERT key Indeed a ITEMS",
+            "BF.INSERT key N CAP 5 ER 0.1 E 7 I I N",
+            "BF.INSERT key NO ITEMS a",
+            "BF.INSERT key NONSENSE ITEMS a",
+            "BF.INSERT key NOSCALE ITEMS a",
+            "BF.INSERT key c 77 ITEMS a",
+            "BF.INSERT key er 0.001 ITEMS a",
+            "BF.RESERVE key 0.01 100 CAPACITY 7",
+            "BF.RESERVE key 0.01 100 EXP 3",
+            "BF.RESERVE key 0.01 100 EXPANSION 3 EXPANSION",
+            "BF.RESERVE key 0.01 100 EXPANSION 3 X",
+            "BF.RESERVE key 0.01 100 EXPANSIONS 3",
+            "BF.RESERVE key 0.01 100 NONSCALE",
+            "BF.RESERVE key 0.01 100 NONSCALING NONSCALING NONSCALING",
+            "BF.RESERVE key 0.01 100 SCALING",
+            "BF.RESERVE key 0.01 100 X",
+            "BF.RESERVE key 0.01 100 X EXPANSION 3",
+            "BF.RESERVE key 0.01 100 X Y Z",
+        ];
+        assert_eq!(refused, mistakes);
+    }
+
+    /// What a replica was told by a RedisBloom it writes into its own file, which another server may read, at a
+    /// time when the replica's options are others.
+    #[test]
+    fn what_redisbloom_takes_is_written_so_that_it_means_the_same_again() {
+        let here = Config::new(Seed(7));
+        let mut there = Config::new(Seed(8));
+        there.set(ConfigOption::ExpansionFactor, "0").unwrap();
+        for release in [Release::Two, Release::Eight] {
+            for options in [
+                "",
+                "C 7",
+                "ER 0.9",
+                "ERR 1e-40 N",
+                "E 40000",
+                "E 4294967296",
+                "E 4294967296 N",
+                "EXP 0",
+                "EX 0 NONS",
+                "NO CAP 9223372036854775807 EXP 5",
+                "ER 0.26 E 65536 CAP 3",
+            ] {
+                let line = format!("key {options} ITEMS a").replace("  ", " ");
+                let made = obey_insert(&words(&line), &here, release).unwrap().1.unwrap();
+                let again = format!("key {} a", replicated_with_items(made).join(" "));
+                for later in [Release::Two, Release::Eight] {
+                    let again = obey_insert(&words(&again), &there, later).unwrap().1;
+                    assert_eq!(again, Ok(made), "{line}");
+                }
+            }
+            for rest in [
+                "0.9 5",
+                "1e-40 9223372036854775807 EXP 3",
+                "0.5 7 X EXPANSION 4294967296",
+                "0.4 1 NONSCALING",
+            ] {
+                let made = obey_reserve(&words(&format!("key {rest}")), &here, release).unwrap();
+                let again = format!("key {}", replicated(made).join(" "));
+                for later in [Release::Two, Release::Eight] {
+                    assert_eq!(obey_reserve(&words(&again), &there, later), Ok(made), "{rest}");
+                }
+            }
         }
     }
 }

@@ -22,6 +22,7 @@ impl Command for ScanDump {
         complexity: O_OF_PIECE,
         since: c"1.0.0",
         parameters: &[KEY, Parameter::new(c"iterator", Kind::Integer)],
+        cacheable: false,
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {

@@ -70,6 +70,23 @@ fn load_arguments_in_every_form_decide_what_a_new_filter_is() {
     }
 }
 
+/// Who has RedisBloom's arguments in the configuration could not start the server with this module, or would not learn
+/// which of them are of no use.
+#[test]
+fn load_arguments_of_other_filters_are_named_and_ignored() {
+    let line = "CF_MAX_EXPANSIONS 16 ERROR_RATE 0.02 cf-Bucket-size 4 INITIAL_SIZE 200 cf_initial_size many";
+    let server = Server::with().module_args(line).start();
+    assert_eq!(made_by_default(&mut server.client()), (0.02, 200, 2.into()));
+    for ignored in [
+        "'CF_MAX_EXPANSIONS' '16'",
+        "'cf-Bucket-size' '4'",
+        "'cf_initial_size' 'many'",
+    ] {
+        let line = format!("load argument {ignored} is ignored");
+        assert_eq!(server.log().matches(&line).count(), 1, "{}", server.log());
+    }
+}
+
 /// The module could only be tried out by restarting a server in use.
 #[test]
 fn loads_into_a_running_server() {
@@ -106,6 +123,8 @@ fn bad_load_arguments_stop_the_start_and_say_why() {
         ("bf-no-such-option 1", "unknown load argument 'bf-no-such-option'"),
         ("0.02 100", "unknown load argument '0.02'"),
         ("bf-error-rate", "'bf-error-rate' has no value"),
+        ("CF_MAX_EXPANSIONS", "'CF_MAX_EXPANSIONS' has no value"),
+        ("cf-buckets 4", "unknown load argument 'cf-buckets'"),
         (
             "bf-error-rate many",
             "error-rate must be a number in the range (0, 1)",

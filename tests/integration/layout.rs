@@ -91,10 +91,6 @@ fn contradictions_and_misspellings_are_refused_in_words() {
         ("SEED 01", BAD_SEED),
         ("SEED -1", SEED_RANGE),
         ("SEED 18446744073709551616", SEED_RANGE),
-        (
-            "LAYOUT CLASSIC NONSCALING EXPANSION 2",
-            "Nonscaling filters cannot expand",
-        ),
     ];
     let by_default = [
         (
@@ -250,13 +246,14 @@ fn classic_filters_travel_with_everything_resolved() {
         ("SET end 1", ok()),
     ]);
     let commands = replicated(&mut monitor);
+    // RedisBloom's words: it can follow.
     let expected = [
-        "BF.INSERT added ERROR 3e-2 CAPACITY 50 EXPANSION 3 LAYOUT CLASSIC ITEMS a",
-        "BF.INSERT many ERROR 3e-2 CAPACITY 50 EXPANSION 3 LAYOUT CLASSIC ITEMS a b",
-        "BF.INSERT inserted ERROR 3e-2 CAPACITY 70 EXPANSION 3 LAYOUT CLASSIC ITEMS a b",
+        "BF.INSERT added ERROR 3e-2 CAPACITY 50 EXPANSION 3 ITEMS a",
+        "BF.INSERT many ERROR 3e-2 CAPACITY 50 EXPANSION 3 ITEMS a b",
+        "BF.INSERT inserted ERROR 3e-2 CAPACITY 70 EXPANSION 3 ITEMS a b",
         "BF.MADD inserted c",
-        "BF.INSERT fixed ERROR 2.5e-1 CAPACITY 50 NONSCALING LAYOUT CLASSIC ITEMS a",
-        "BF.RESERVE reserved 1e-1 90 EXPANSION 1 LAYOUT CLASSIC",
+        "BF.INSERT fixed ERROR 2.5e-1 CAPACITY 50 EXPANSION 2 NONSCALING ITEMS a",
+        "BF.RESERVE reserved 1e-1 90 EXPANSION 1",
         "BF.RESERVE other 1e-1 90 EXPANSION 3 LAYOUT BLOCKED SEED 4",
     ];
     assert_eq!(commands, expected);
@@ -273,6 +270,58 @@ fn classic_filters_travel_with_everything_resolved() {
         for line in [format!("DEBUG DIGEST-VALUE {key}"), format!("BF.INFO {key} FULL")] {
             assert_eq!(follower.run(&line), client.run(&line), "{line}");
         }
+    }
+}
+
+/// A filter that goes back to RedisBloom would not be the one that RedisBloom had made: the expansion is stored also
+/// where the filter does not use it.
+#[test]
+fn the_expansion_of_a_filter_that_does_not_grow_is_stored() {
+    let primary = Server::with().append_only().start();
+    let mut replica = Server::with().append_only().replica_of(&primary).start();
+    crate::replication::in_step(&primary, &replica);
+    let mut client = primary.client();
+    let cases = [
+        ("BF.RESERVE key 0.01 5 LAYOUT CLASSIC NONSCALING", 2),
+        ("BF.RESERVE key 0.01 5 LAYOUT CLASSIC EXPANSION 0", 0),
+        ("BF.RESERVE key 0.01 5 NONSCALING LAYOUT CLASSIC EXPANSION 0", 0),
+        ("BF.INSERT key LAYOUT CLASSIC CAPACITY 5 NONSCALING ITEMS a", 2),
+        ("BF.INSERT key LAYOUT CLASSIC CAPACITY 5 EXPANSION 0 ITEMS a", 0),
+        (
+            "BF.INSERT key LAYOUT CLASSIC CAPACITY 5 EXPANSION 7 NONSCALING ITEMS a",
+            7,
+        ),
+        (
+            "BF.INSERT key LAYOUT CLASSIC CAPACITY 5 NONSCALING EXPANSION 32768 ITEMS a",
+            32768,
+        ),
+    ];
+    for (at, (line, expansion)) in cases.iter().enumerate() {
+        let key = format!("key{at}");
+        client.run(&line.replace("key", &key));
+        client.over(&format!("BF.MADD {key}"), &numbered("", 0, 9));
+        client.answers(&[(&format!("COPY {key} copy"), 1.into())]);
+        let payload = client.dump(&key);
+        let restored = client.call(&[b"RESTORE", &b"restored"[..], b"0", payload.bytes()]);
+        assert_eq!(restored, ok());
+        for key in [&*key, "copy", "restored"] {
+            let header = client.call(&["BF.SCANDUMP", key, "0"]);
+            let header = header.elements()[1].bytes().to_vec();
+            // Options, then the expansion.
+            assert_eq!(header[12], 13, "{line}");
+            assert_eq!(header[16..20], u32::to_le_bytes(*expansion), "{line}");
+            assert_eq!(client.run(&format!("BF.CARD {key}")), 5.into(), "{line}");
+            let info = client.run(&format!("BF.INFO {key} EXPANSION"));
+            assert_eq!(info, Reply::Array(vec![Reply::Null]), "{line}");
+        }
+        client.run("DEL copy restored");
+    }
+    crate::replication::in_step(&primary, &replica);
+    replica.restart();
+    let mut follower = replica.client();
+    for at in 0..cases.len() {
+        let key = format!("key{at}");
+        assert!(follower.dump(&key) == client.dump(&key), "{}", cases[at].0);
     }
 }
 

@@ -44,6 +44,7 @@ mod redisbloom;
 mod replicas;
 mod replication;
 mod reserve;
+mod rival;
 mod server;
 mod slots;
 mod statistics;

@@ -142,7 +142,7 @@ impl Stored {
     }
 }
 
-fn fixture(name: &str) -> PathBuf {
+pub fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/fixtures")
         .join(name)
@@ -241,7 +241,7 @@ fn rdb_version(client: &mut Client) -> u16 {
 }
 
 /// An RDB file that every server reads, with these keys and bodies of DUMP payloads.
-fn rdb_file<'a>(filters: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<u8> {
+pub fn rdb_file<'a>(filters: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<u8> {
     let mut file = b"REDIS0009\xfe\x00".to_vec();
     for (key, body) in filters {
         let (kind, value) = body.split_first().unwrap();

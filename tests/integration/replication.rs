@@ -87,7 +87,7 @@ fn a_creation_says_everything_that_the_configuration_decided() {
             "50",
             "NONSCALING LAYOUT BLOCKED SEED 77 ITEMS item",
         ),
-        ("BF.RESERVE", "classic", 0.1, "90", "EXPANSION 3 LAYOUT CLASSIC"),
+        ("BF.RESERVE", "classic", 0.1, "90", "EXPANSION 3"),
         (
             "BF.RESERVE",
             "reserved",

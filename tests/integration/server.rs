@@ -111,6 +111,8 @@ impl Version {
 pub struct Setup {
     config: String,
     module_args: Vec<String>,
+    /// Another one than this project's.
+    module: Option<PathBuf>,
     without_module: bool,
     dir: Option<PathBuf>,
     cluster_node: bool,
@@ -126,6 +128,12 @@ impl Setup {
     /// The arguments that the module is loaded with, as a line.
     pub fn module_args(mut self, line: &str) -> Self {
         self.module_args = line.split_whitespace().map(str::to_owned).collect();
+        self
+    }
+
+    /// Loads another module.
+    pub fn module_at(mut self, path: &Path) -> Self {
+        self.module = Some(path.into());
         self
     }
 
@@ -310,7 +318,8 @@ impl Server {
             config += "enable-module-command yes\nenable-debug-command yes\n";
         }
         if !setup.without_module {
-            write!(config, "loadmodule \"{}\"", MODULE.display()).unwrap();
+            let module = setup.module.as_ref().unwrap_or_else(|| &MODULE);
+            write!(config, "loadmodule \"{}\"", module.display()).unwrap();
             setup
                 .module_args
                 .iter()

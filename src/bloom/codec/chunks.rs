@@ -32,6 +32,8 @@ pub struct Chunk<'a> {
 /// Why a chunk is not loaded. Nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkError {
+    /// The iterator is none, or the chunk is longer than what it says that comes before its end.
+    NoPlace,
     /// The chunk starts in none of the filter's layers.
     NoLayer,
     /// The chunk goes beyond the end of the layer that it starts in.
@@ -101,12 +103,12 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, Dec
 /// # Errors
 /// [`ChunkError`]; nothing changed.
 pub fn load_chunk(filter: &mut Filter, iterator: i64, bytes: &[u8]) -> Result<bool, ChunkError> {
-    let length = i64::try_from(bytes.len()).map_err(|_| ChunkError::NoLayer)?;
-    let start = iterator
-        .checked_sub(HEADER)
-        .and_then(|end| end.checked_sub(length));
-    let start = start.and_then(|start| u64::try_from(start).ok());
+    let end = u64::try_from(iterator).ok().filter(|&end| end > 0);
+    let start = end.and_then(|end| end.checked_sub(bytes.len() as u64));
+    // The iterator is 1 more than the offset of the end: of 0 only RedisBloom says that no layer is there.
     let place = start
+        .ok_or(ChunkError::NoPlace)?
+        .checked_sub(HEADER.unsigned_abs())
         .and_then(|start| Place::of(filter, start))
         .ok_or(ChunkError::NoLayer)?;
     let before = ones(filter, place.layer);
@@ -349,7 +351,8 @@ mod tests {
                         Some(layer) if start >= 0 => Err(ChunkError::TooLong {
                             room: (layer - from) as u64,
                         }),
-                        _ => Err(ChunkError::NoLayer),
+                        _ if start >= -1 && iterator > 0 => Err(ChunkError::NoLayer),
+                        _ => Err(ChunkError::NoPlace),
                     };
                     let result = load_chunk(&mut target, iterator, &bytes);
                     assert_eq!(result, expected, "{length} bytes to {iterator}");

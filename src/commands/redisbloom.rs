@@ -1,0 +1,224 @@
+//! RedisBloom's grammar of the commands that make filters, for what comes from a primary or a file.
+//!
+//! A RedisBloom sends to its replicas, and writes to its file, what its clients sent, so all that it takes must
+//! mean here what it means there. It takes more than this module takes from a client:
+//!
+//! | command | what RedisBloom looks at |
+//! |---|---|
+//! | BF.RESERVE | whole words, wherever they stand, the key among them; the first EXPANSION; it ignores all others |
+//! | BF.INSERT | letters: `I…` ends the options, `ER…` is ERROR, other `E…` EXPANSION, `C…` CAPACITY, `N.C…` NOCREATE, other `N…` NONSCALING; of options given again the last |
+//!
+//! This is what any of its versions from 2.6 on takes. What none of them does is refused, whoever sent it, and
+//! then read as a client's command of this module.
+//!
+//! This module says in the same words how a classic filter is made, so that RedisBloom can follow it. One thing
+//! is its own: `LAYOUT CLASSIC`, which RedisBloom's BF.RESERVE ignores. It says that the error rate is to be
+//! taken as it stands, whatever a [`Release`] makes of it.
+
+use std::sync::OnceLock;
+
+use super::args::{Argument, Cursor, integer};
+use super::error::CommandError;
+use crate::bloom::error::ParamError;
+use crate::bloom::params::{ClassicSpec, ErrorRate};
+use crate::config::Config;
+use crate::server::Ctx;
+
+/// What RedisBloom makes of an error rate above 0.25 depends on its version, which no command tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// 2.6 and 2.8: it is used as it is.
+    Two,
+    /// 8 and later: 0.25 is used instead.
+    Eight,
+}
+
+impl Release {
+    /// The newest release that this server could follow: no 8 loads in Redis before 8 and Valkey before 9.
+    pub fn of_server(ctx: Ctx<'_>) -> Self {
+        static RELEASE: OnceLock<Release> = OnceLock::new();
+        *RELEASE.get_or_init(|| {
+            let major = |field, first| {
+                let version = ctx.info_text(c"server", field)?;
+                let major: u32 = version.split('.').next()?.parse().ok()?;
+                Some(major >= first)
+            };
+            let valkey = major(c"valkey_version", 9);
+            match valkey.or_else(|| major(c"redis_version", 8)) {
+                Some(true) => Self::Eight,
+                Some(false) | None => Self::Two,
+            }
+        })
+    }
+
+    fn used(self, rate: f64) -> f64 {
+        match self {
+            Self::Two => rate,
+            Self::Eight => rate.min(ErrorRate::HIGHEST_USED),
+        }
+    }
+}
+
+/// A filter in RedisBloom's words, as far as they describe it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Described {
+    rate: Option<f64>,
+    capacity: Option<i64>,
+    expansion: Option<i64>,
+    nonscaling: bool,
+    /// The rate is not for a [`Release`] to change.
+    exact: bool,
+}
+
+impl Described {
+    /// Reads what follows the name of a BF.RESERVE: the key, and the filter.
+    ///
+    /// # Errors
+    /// What RedisBloom refuses too.
+    pub fn reserve<'a, A: Argument<'a>>(arguments: &'a [A]) -> Result<(A, Self), CommandError> {
+        let [key, rate, capacity, words @ ..] = arguments else {
+            return Err(CommandError::Arity);
+        };
+        let is = |word: &A, name: &str| word.bytes().eq_ignore_ascii_case(name.as_bytes());
+        let expansion = match words.iter().position(|word| is(word, "EXPANSION")) {
+            Some(at) => {
+                let value = words.get(at + 1).ok_or(CommandError::NoExpansion)?;
+                Some(integer(value.bytes()).ok_or(CommandError::BadExpansion)?)
+            }
+            None => None,
+        };
+        // Of a key of that name RedisBloom makes a filter that does not grow, or none if it is told to expand.
+        let nonscaling =
+            words.iter().any(|word| is(word, "NONSCALING")) || (is(key, "NONSCALING") && expansion.is_none());
+        if nonscaling && expansion.is_some_and(|factor| factor > 0) {
+            return Err(CommandError::NonScalingExpansion);
+        }
+        let filter = Self {
+            rate: Some(rate.double().ok_or(CommandError::BadErrorRate)?),
+            capacity: Some(integer(capacity.bytes()).ok_or(CommandError::BadCapacity)?),
+            expansion,
+            nonscaling,
+            exact: words
+                .windows(2)
+                .any(|pair| is(&pair[0], "LAYOUT") && is(&pair[1], "CLASSIC")),
+        };
+        filter.check()?;
+        Ok((*key, filter))
+    }
+
+    /// Reads what follows the name of a BF.INSERT.
+    ///
+    /// # Errors
+    /// What RedisBloom refuses too.
+    pub fn insert<'a, A: Argument<'a>>(arguments: &'a [A]) -> Result<Insert<'a, A>, CommandError> {
+        let mut cursor = Cursor::new(arguments);
+        let key = cursor.take()?;
+        let (mut filter, mut no_create) = (Self::default(), false);
+        loop {
+            let word = cursor.take()?.bytes();
+            let letter = |at: usize| word.get(at).map(u8::to_ascii_lowercase);
+            match letter(0) {
+                Some(b'i') => break,
+                Some(b'e') if letter(1) == Some(b'r') => {
+                    let rate = cursor.take()?.double();
+                    filter.rate = Some(rate.ok_or(CommandError::BadInsertErrorRate)?);
+                }
+                Some(b'e') => {
+                    let factor = integer(cursor.take()?.bytes());
+                    filter.expansion = Some(factor.ok_or(CommandError::BadInsertExpansion)?);
+                }
+                Some(b'c') => {
+                    let items = integer(cursor.take()?.bytes());
+                    filter.capacity = Some(items.ok_or(CommandError::BadInsertCapacity)?);
+                }
+                Some(b'n') if letter(2) == Some(b'c') => no_create = true,
+                Some(b'n') => filter.nonscaling = true,
+                Some(b'l') if word.eq_ignore_ascii_case(b"LAYOUT") => {
+                    if !cursor.take()?.bytes().eq_ignore_ascii_case(b"CLASSIC") {
+                        return Err(CommandError::unknown(word));
+                    }
+                    filter.exact = true;
+                }
+                _ => return Err(CommandError::unknown(word)),
+            }
+        }
+        let items = cursor.at_least_one()?;
+        filter.check()?;
+        Ok(Insert {
+            key,
+            no_create,
+            filter,
+            items,
+        })
+    }
+
+    /// Whether the options can describe a filter, whatever the configuration says.
+    fn check(&self) -> Result<(), CommandError> {
+        if self.expansion.is_some_and(|factor| factor < 0) {
+            return Err(CommandError::ExpansionRange);
+        }
+        let rate = self.rate.unwrap_or(ErrorRate::DEFAULT.value());
+        self.made(rate, self.capacity.unwrap_or(1), 1).map(|_| ())
+    }
+
+    /// The filter, with the configuration for what was not said.
+    ///
+    /// # Errors
+    /// None, of what was read without one.
+    pub fn spec(&self, config: &Config, release: Release) -> Result<ClassicSpec, CommandError> {
+        let asked = self.asked_rate(config);
+        let rate = if self.exact { asked } else { release.used(asked) };
+        let capacity = self
+            .capacity
+            .unwrap_or(config.initial_size().items().cast_signed());
+        let factor = if self.nonscaling {
+            ClassicSpec::UNUSED_EXPANSION
+        } else {
+            config.expansion_factor()
+        };
+        self.made(rate, capacity, factor)
+    }
+
+    /// The error rate before a [`Release`] changes it.
+    pub fn asked_rate(&self, config: &Config) -> f64 {
+        self.rate.unwrap_or(config.asked_error_rate())
+    }
+
+    fn made(&self, rate: f64, capacity: i64, factor: u32) -> Result<ClassicSpec, CommandError> {
+        let factor = self.expansion.unwrap_or(factor.into());
+        let scales = !self.nonscaling && factor != 0;
+        // RedisBloom keeps the lower 32 bits of it.
+        let expansion = factor as u32;
+        let capacity = u64::try_from(capacity).unwrap_or(0);
+        ClassicSpec::new(rate, capacity, expansion, scales).map_err(|error| match error {
+            ParamError::ErrorRate => CommandError::ErrorRateRange,
+            ParamError::Capacity | ParamError::Expansion => CommandError::CapacityRange,
+        })
+    }
+}
+
+/// A BF.INSERT.
+#[derive(Clone, Debug)]
+pub struct Insert<'a, A> {
+    /// The key.
+    pub key: A,
+    /// Whether a missing key stays missing.
+    pub no_create: bool,
+    /// The filter to be made of a missing key.
+    pub filter: Described,
+    /// The items.
+    pub items: &'a [A],
+}
+
+/// Whether what follows the key of a BF.RESERVE is of this module: only it has these words. RedisBloom ignores
+/// them, and would make a classic filter.
+pub fn is_own<'a>(words: &[impl Argument<'a>]) -> bool {
+    let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+    let mut words = words.iter().map(|word| word.bytes());
+    let mut layout = false;
+    words.any(|word| {
+        let blocked = layout && is(word, "BLOCKED");
+        layout = is(word, "LAYOUT");
+        blocked || is(word, "SEED") || is(word, "GROWING")
+    })
+}
