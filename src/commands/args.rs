@@ -74,6 +74,11 @@ impl<'a, A: Argument<'a>> Cursor<'a, A> {
     }
 }
 
+/// The iterator that `bytes` are the decimal form of; RedisBloom calls one beyond 64 bits no number.
+pub fn iterator(bytes: &[u8]) -> Option<i64> {
+    i64::try_from(number::whole(bytes)?).ok()
+}
+
 /// The integer that `bytes` are the decimal form of, as [`number::whole`] reads it; one beyond 64 bits counts as the
 /// nearest that has them, which is in no range that a command has.
 pub fn integer(bytes: &[u8]) -> Option<i64> {

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use super::args::{Cursor, integer};
+use super::args::{self, Cursor};
 use super::docs::{Docs, KEY_TO_FILL, Kind, O_OF_PIECE, Parameter};
 use super::error::CommandError;
 use super::reply::Reply;
@@ -35,7 +35,7 @@ impl Command for LoadChunk {
         let mut cursor = Cursor::new(arguments);
         let (name, iterator, data) = (cursor.take()?, cursor.take()?, cursor.take()?.bytes());
         cursor.finish()?;
-        let iterator = integer(iterator.bytes()).ok_or(CommandError::LoadIterator)?;
+        let iterator = args::iterator(iterator.bytes()).ok_or(CommandError::LoadIterator)?;
         let mut key = keyspace::write(ctx, name)?;
         match key.filter() {
             Some(filter) => {

@@ -79,7 +79,7 @@ pub fn info(word: &[u8]) -> Result<(), CommandError> {
 
 /// The iterator that this argument of BF.SCANDUMP or BF.LOADCHUNK is.
 pub fn iterator(word: &[u8]) -> Option<i64> {
-    args::integer(word)
+    args::iterator(word)
 }
 
 /// The words after the key in the BF.RESERVE that a primary sends for this filter.

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use super::args::{Cursor, integer};
+use super::args::{self, Cursor};
 use super::docs::{Docs, KEY, Kind, O_OF_PIECE, Parameter};
 use super::error::CommandError;
 use super::reply::Reply;
@@ -29,7 +29,7 @@ impl Command for ScanDump {
         let mut cursor = Cursor::new(arguments);
         let (key, iterator) = (cursor.take()?, cursor.take()?);
         cursor.finish()?;
-        let iterator = integer(iterator.bytes()).ok_or(CommandError::ScanIterator)?;
+        let iterator = args::iterator(iterator.bytes()).ok_or(CommandError::ScanIterator)?;
         let key = keyspace::read(ctx, key)?;
         let filter = key.filter().ok_or(CommandError::NotFound)?;
         let reply = Reply(ctx);

@@ -79,7 +79,9 @@ class SessionTest(unittest.TestCase):
         server.__enter__()
         self.addCleanup(server.__exit__)
         with server.client() as client:
-            self.is_old = client.info("server")["redis_version"].startswith("6.")
+            about = client.info("server")
+            self.is_old = about["redis_version"].startswith("6.")
+            self.lacks_own_categories = "valkey_version" not in about and about["redis_version"] < "7.4"
         return server
 
     def test_sessions_and_errors(self):
@@ -136,7 +138,9 @@ class SessionTest(unittest.TestCase):
                 with self.subTest(page.name):
                     self.assertEqual(shown["flags"], flags - {"module"})
                     if categories:
-                        self.assertEqual(shown["ACL categories"], categories)
+                        # Redis 7.2 has categories for modules' commands, but none of a module.
+                        own = {"@bloom"} - categories if self.lacks_own_categories else set()
+                        self.assertEqual(shown["ACL categories"] - own, categories)
 
 
     def test_complexities_versions_and_permissions(self):
