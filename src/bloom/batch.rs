@@ -311,7 +311,8 @@ where
             let known = contains_block(kernel, &self.layers[..older], hashes, items);
             let unknown = items.without(known);
             let newest = &mut self.layers[older];
-            if newest.items().saturating_add(unknown.count_ones()) <= newest.capacity() {
+            let room = newest.capacity().saturating_sub(newest.items());
+            if unknown.count_ones() <= room {
                 let new = newest.insert_block(kernel, hashes, unknown);
                 for at in 0..block.count {
                     (self.added)(new.has(at));

@@ -27,11 +27,12 @@ mod reserve;
 mod scandump;
 
 use std::ffi::{CStr, CString, c_int};
+use std::io::ErrorKind;
 
 use redis_module::raw;
 
 use crate::module;
-use crate::server::{Arg, Ctx, guarded};
+use crate::server::{Arg, Ctx, guarded, warn};
 use docs::Docs;
 use error::CommandError;
 use reply::Reply;
@@ -71,7 +72,7 @@ const CATEGORY: &CStr = c"bloom";
 /// # Errors
 /// A line for the log.
 pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
-    let category = ctx.add_acl_category(CATEGORY).then_some(CATEGORY);
+    let category = acl_category(ctx);
     one::<reserve::Reserve>(ctx, category)?;
     one::<add::Add>(ctx, category)?;
     one::<madd::MAdd>(ctx, category)?;
@@ -86,6 +87,22 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     one::<plan::Plan>(ctx, category)
 }
 
+/// The category that is there for the commands, made now or before: Redis 8.0 keeps it when it takes this module
+/// out again, and who is given `@bloom` of another module, or has it taken away, means these commands too.
+fn acl_category(ctx: Ctx<'_>) -> Option<&'static CStr> {
+    match ctx.add_acl_category(CATEGORY)? {
+        Err(why) if why.kind() != ErrorKind::ResourceBusy => {
+            let name = CATEGORY.to_string_lossy();
+            warn(
+                None,
+                &format!("no command is in the ACL category '{name}', which could not be made: {why}"),
+            );
+            None
+        }
+        _ => Some(CATEGORY),
+    }
+}
+
 fn one<C: Command>(ctx: Ctx<'_>, category: Option<&CStr>) -> Result<(), String> {
     let name = C::NAME.to_string_lossy().to_uppercase();
     if !ctx.create_command(C::NAME, entry::<C>, C::FLAGS, C::DOCS.has_key()) {
@@ -94,20 +111,24 @@ fn one<C: Command>(ctx: Ctx<'_>, category: Option<&CStr>) -> Result<(), String> 
             module::ALREADY
         ));
     }
-    // Redis 7.2, where a module has no category of its own, refuses a list that ends with a space.
-    let categories: Vec<_> = [Some(C::CATEGORIES), category].into_iter().flatten().collect();
-    let categories = categories
-        .iter()
-        .map(|names| names.to_bytes())
-        .collect::<Vec<_>>();
-    let categories = CString::new(categories.join(&b' ')).unwrap_or_default();
-    if !ctx.set_acl_categories(C::NAME, &categories) {
+    if !ctx.set_acl_categories(C::NAME, &categories(C::CATEGORIES, category)) {
         return Err(format!("{name} could not be put into its ACL categories"));
     }
     if !docs::describe(ctx, C::NAME, &C::DOCS) {
         return Err(format!("the server does not take the description of {name}"));
     }
     Ok(())
+}
+
+/// The list of a command's ACL categories as the server takes it: words with one blank between them, and none at
+/// the end. Redis 7.2 takes what follows a last blank for a category without a name, and refuses it.
+fn categories(own: &CStr, shared: Option<&CStr>) -> CString {
+    let names: Vec<_> = [Some(own), shared]
+        .into_iter()
+        .flatten()
+        .map(CStr::to_bytes)
+        .collect();
+    CString::new(names.join(&b' ')).unwrap_or_default()
 }
 
 /// What the server calls: borrows the arguments, keeps panics in, sends errors.
@@ -130,4 +151,17 @@ unsafe extern "C" fn entry<C: Command>(
         guarded("replying an error", || Reply(ctx).error(&error));
     }
     raw::REDISMODULE_OK as c_int
+}
+
+#[cfg(test)]
+mod tests {
+    use super::categories;
+
+    /// Redis 7.2 would refuse the module: it makes no category of a module's own, and takes no blank at the end.
+    #[test]
+    fn a_category_that_could_not_be_made_leaves_no_blank_behind() {
+        assert_eq!(categories(c"read fast", None).as_c_str(), c"read fast");
+        assert_eq!(categories(c"write", None).as_c_str(), c"write");
+        assert_eq!(categories(c"write", Some(c"bloom")).as_c_str(), c"write bloom");
+    }
 }

@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -59,6 +59,7 @@ static VERSION: LazyLock<Version> = LazyLock::new(|| {
         valkey: !text.starts_with("Redis"),
         major: number[0],
         minor: number[1],
+        patch: number.get(2).copied().unwrap_or(0),
     }
 });
 
@@ -91,12 +92,18 @@ pub struct Version {
     pub valkey: bool,
     pub major: u32,
     pub minor: u32,
+    pub patch: u32,
 }
 
 impl Version {
     /// Whether it can do what Redis can from this version on. Every Valkey can do what Redis 7.2 does.
     pub fn at_least(self, major: u32, minor: u32) -> bool {
         (self.major, self.minor) >= (major, minor) && (!self.valkey || (major, minor) <= (7, 2))
+    }
+
+    /// Whether modules can make ACL categories of their own.
+    pub fn modules_make_categories(self) -> bool {
+        self.at_least(7, 4) || self.valkey && self.major >= 8
     }
 
     /// Whether modules can answer with booleans and maps. Redis 6.2 speaks RESP3 and has no calls for them, so
@@ -287,6 +294,17 @@ impl Server {
             process.kill().unwrap();
             process.wait().unwrap();
         }
+    }
+
+    /// How the process came to an end, which a command brought about.
+    pub fn end(&mut self) -> ExitStatus {
+        let mut process = self.process.take().unwrap();
+        let mut status = None;
+        until("the process ends", || {
+            status = process.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
     }
 
     /// Starts again on what the last process left.
