@@ -36,10 +36,12 @@ build: ## Build ./libbloom.so, the module
 	@mkdir -p .build
 	@cp "$(LIBRARY)" .build/libbloom.so.$$$$ && mv -f .build/libbloom.so.$$$$ libbloom.so
 
-run: build ## Start the server with the module, redis.conf and its data in ./data, in the foreground
+# The port first: nobody should wait for a build to be told that it is in use.
+run: ## Start the server with the module on PORT, redis.conf and its data in ./data/PORT, in the foreground
+	@scripts/run.sh check $(PORT)
+	@$(MAKE) --no-print-directory build
 	@scripts/setup.sh run
-	@mkdir -p data
-	exec $(SERVER) redis.conf --port $(PORT) $(ARGS)
+	@exec scripts/run.sh start $(PORT) $(ARGS)
 
 # Optimised, because the statistical tests are long; PROFILE=dev adds the overflow checks.
 # Benchmarks are no part of it: cargo tests the library, tests/ and the documentation's examples.
