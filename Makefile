@@ -139,9 +139,12 @@ $(VENV)/ready $(BENCH_VENV)/ready $(CLIENTS)/venv/ready:
 	@touch $@
 
 # Built apart, without this machine's paths in it, so that a module is the same wherever it is built.
+# What cargo says of the crates that it built is how their licences are found, with nothing fetched any more.
 package: ## Build dist/: an archive of the module and, where dpkg-deb is, a .deb (docs/install.md)
 	@scripts/setup.sh package
-	cargo build --release --lib --locked --target-dir .build/package --config 'target."cfg(all())".rustflags = [$(REMAP)]'
+	@mkdir -p .build/package
+	cargo build --release --lib --locked --target-dir .build/package --config 'target."cfg(all())".rustflags = [$(REMAP)]' \
+		--message-format=json-render-diagnostics >.build/package/built.json
 	@cp .build/package/$(LIBRARY:$(TARGET_DIR)/%=%) .build/package/libbloom.so
 	@rm -rf dist
 	scripts/package.py .build/package/libbloom.so dist
@@ -153,7 +156,7 @@ test-package: package ## Test the packages, with servers of its own
 	$(VENV)/bin/python -m unittest discover -s tests/package
 
 test-deb: ## Install dist's .deb in a clean Debian under systemd; ARGS="trixie valkey"; needs root and debootstrap
-	tests/package/try-deb.sh dist/*.deb $(ARGS)
+	@tests/package/try-deb.sh dist/*.deb $(ARGS)
 
 clean: ## Remove what was built; ./data stays
 	cargo clean

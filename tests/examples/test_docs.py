@@ -28,6 +28,7 @@ NOT_RUN = {
     "README.md: package main": SESSION,
     "docs/install.md: sudo dpkg -i redis-libbloom_0.1.0_amd64.deb": PACKAGE,
     "docs/install.md: tar -xzf libbloom-0.1.0-x86_64-linux.tar.gz": PACKAGE,
+    "docs/install.md: sudo systemctl restart redis-server": PACKAGE,
     "docs/install.md: docker build -t redis-libbloom .": "needs Docker",
     "docs/install.md: docker run --rm redis-libbloom redis-server --include /etc/libbloom/bloom.conf "
     "--appendonly yes": "needs Docker",
