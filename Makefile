@@ -81,17 +81,19 @@ CLIENTS := .build/clients
 test-clients: export BLOOM_TEST_SERVER = $(SERVER)
 test-clients: build ## Drive the module through client libraries: redis-py, node-redis, ioredis, Jedis, go-redis
 	@scripts/setup.sh clients
-	@$(MAKE) --no-print-directory $(CLIENTS)/venv/ready $(CLIENTS)/node/ready
-	$(CLIENTS)/venv/bin/python -m unittest discover --verbose -s tests/clients
+	@$(MAKE) --no-print-directory $(CLIENTS)/venv/ready $(CLIENTS)/node/ready $(CLIENTS)/go/ready
+	$(CLIENTS)/venv/bin/python tests/clients/run.py
 
 $(CLIENTS)/venv/ready: tests/clients/requirements.txt
 
-# The tests go where their libraries are, since that is where Node.js looks for them.
-$(CLIENTS)/node/ready: $(wildcard tests/clients/node/*)
-	@mkdir -p $(@D)
-	@cp $^ $(@D)
-	@cd $(@D) && npm ci --silent --no-audit --no-fund
+$(CLIENTS)/node/ready: $(wildcard tests/clients/node/*) scripts/clients.sh
+	@scripts/clients.sh node
 	@touch $@
+
+# Without go-redis it is tried again the next time.
+$(CLIENTS)/go/ready: $(wildcard tests/clients/go/*) scripts/clients.sh
+	@scripts/clients.sh go
+	@[ -e $(@D)/missing ] || touch $@
 
 lint: ## Check format, clippy's lints and the documentation, warnings as errors
 	@scripts/setup.sh lint
