@@ -154,6 +154,18 @@ class ListTest(unittest.TestCase):
             named = re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.MULTILINE)
             self.assertLessEqual(set(named), targets, page.name)
 
+    def test_what_can_be_measured_is_named(self):
+        """Whoever wants one figure should not have to measure all of them."""
+        page = (PROJECT / "docs/performance.md").read_text()
+        script = (PROJECT / "benches/server/measure.py").read_text()
+        [table] = re.findall(r"^\| measurement \| is \|\n((?:\|.*\n)+)", page, re.MULTILINE)
+        [choices] = re.findall(r"for function in \[(.*)\]$", script, re.MULTILINE)
+        self.assertEqual(re.findall(r"^\| `(\w+)`", table, re.MULTILINE), choices.split(", "))
+        core = (PROJECT / "benches/core.rs").read_text()
+        [subjects] = re.findall(r"^\| subject \| (.*) \|$", page, re.MULTILINE)
+        names = set(re.findall(r'&group, "(\w+)"', core))
+        self.assertEqual(set(re.findall(r"`(\w+)`", subjects)), names)
+
     def test_linked_files_are_there(self):
         for page in [*PAGES, *PROJECT.glob("*.md"), *PROJECT.glob("examples/*.md")]:
             for link in re.findall(r"\]\(((?!https?:)[^)#]+)", page.read_text()):
