@@ -19,6 +19,8 @@ COPY Cargo.toml Cargo.lock ./
 COPY .cargo .cargo
 COPY src src
 COPY benches benches
+# cargo looks for the file of every target that Cargo.toml names, whichever is built.
+COPY examples/sizes.rs examples/
 RUN cargo build --release --lib --locked && strip --strip-unneeded target/release/libbloom.so
 
 # hadolint ignore=DL3006

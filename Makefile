@@ -38,10 +38,12 @@ build: ## Build ./libbloom.so, the module
 	@mkdir -p .build
 	@cp "$(LIBRARY)" .build/libbloom.so.$$$$ && mv -f .build/libbloom.so.$$$$ libbloom.so
 
-run: build ## Start the server with the module, redis.conf and its data in ./data, in the foreground
+# The port first: nobody should wait for a build to be told that it is in use.
+run: ## Start the server with the module on PORT, redis.conf and its data in ./data/PORT, in the foreground
+	@scripts/run.sh check $(PORT)
+	@$(MAKE) --no-print-directory build
 	@scripts/setup.sh run
-	@mkdir -p data
-	exec $(SERVER) redis.conf --port $(PORT) $(ARGS)
+	@exec scripts/run.sh start $(PORT) $(ARGS)
 
 # Optimised, because the statistical tests are long; PROFILE=dev adds the overflow checks.
 # Benchmarks are no part of it: cargo tests the library, tests/ and the documentation's examples.
@@ -89,17 +91,19 @@ CLIENTS := .build/clients
 test-clients: export BLOOM_TEST_SERVER = $(SERVER)
 test-clients: build ## Drive the module through client libraries: redis-py, node-redis, ioredis, Jedis, go-redis
 	@scripts/setup.sh clients
-	@$(MAKE) --no-print-directory $(CLIENTS)/venv/ready $(CLIENTS)/node/ready
-	$(CLIENTS)/venv/bin/python -m unittest discover --verbose -s tests/clients
+	@$(MAKE) --no-print-directory $(CLIENTS)/venv/ready $(CLIENTS)/node/ready $(CLIENTS)/go/ready
+	$(CLIENTS)/venv/bin/python tests/clients/run.py
 
 $(CLIENTS)/venv/ready: tests/clients/requirements.txt
 
-# The tests go where their libraries are, since that is where Node.js looks for them.
-$(CLIENTS)/node/ready: $(wildcard tests/clients/node/*)
-	@mkdir -p $(@D)
-	@cp $^ $(@D)
-	@cd $(@D) && npm ci --silent --no-audit --no-fund
+$(CLIENTS)/node/ready: $(wildcard tests/clients/node/*) scripts/clients.sh
+	@scripts/clients.sh node
 	@touch $@
+
+# Without go-redis it is tried again the next time.
+$(CLIENTS)/go/ready: $(wildcard tests/clients/go/*) scripts/clients.sh
+	@scripts/clients.sh go
+	@[ -e $(@D)/missing ] || touch $@
 
 lint: ## Check format, clippy's lints and the documentation, warnings as errors
 	@scripts/setup.sh lint
@@ -147,9 +151,12 @@ $(VENV)/ready $(BENCH_VENV)/ready $(CLIENTS)/venv/ready:
 	@touch $@
 
 # Built apart, without this machine's paths in it, so that a module is the same wherever it is built.
+# What cargo says of the crates that it built is how their licences are found, with nothing fetched any more.
 package: ## Build dist/: an archive of the module and, where dpkg-deb is, a .deb (docs/install.md)
 	@scripts/setup.sh package
-	cargo build --release --lib --locked --target-dir .build/package --config 'target."cfg(all())".rustflags = [$(REMAP)]'
+	@mkdir -p .build/package
+	cargo build --release --lib --locked --target-dir .build/package --config 'target."cfg(all())".rustflags = [$(REMAP)]' \
+		--message-format=json-render-diagnostics >.build/package/built.json
 	@cp .build/package/$(LIBRARY:$(TARGET_DIR)/%=%) .build/package/libbloom.so
 	@rm -rf dist
 	scripts/package.py .build/package/libbloom.so dist
@@ -161,7 +168,7 @@ test-package: package ## Test the packages, with servers of its own
 	$(VENV)/bin/python -m unittest discover -s tests/package
 
 test-deb: ## Install dist's .deb in a clean Debian under systemd; ARGS="trixie valkey"; needs root and debootstrap
-	tests/package/try-deb.sh dist/*.deb $(ARGS)
+	@tests/package/try-deb.sh dist/*.deb $(ARGS)
 
 clean: ## Remove what was built; ./data stays
 	cargo clean

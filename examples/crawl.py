@@ -38,14 +38,23 @@ def main():
         if not urls:
             raise Trouble(f"no URLs in {options.urls}")
         if options.url:
-            promises = crawl(redis.Redis.from_url(options.url), None, urls, options)
+            promises = crawl(connect(options.url), None, urls, options)
         else:
             with Server(options.server, options.module) as server:
                 promises = crawl(server.client(), server, urls, options)
     except (Trouble, OSError, redis.RedisError) as trouble:
         print(f"crawl.py: {trouble}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
     return promises.report()
+
+
+def connect(url):
+    try:
+        return redis.Redis.from_url(url)
+    except ValueError as error:
+        raise Trouble(f"--url: {error}") from None
 
 
 def parse_arguments():

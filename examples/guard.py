@@ -74,7 +74,10 @@ def parse_arguments():
 def connect(url, patience):
     """A client that gives up after so many seconds, without a second try: there is the database to be asked."""
     retry = Retry(NoBackoff(), 0)
-    return redis.Redis.from_url(url, socket_timeout=patience, socket_connect_timeout=patience, retry=retry)
+    try:
+        return redis.Redis.from_url(url, socket_timeout=patience, socket_connect_timeout=patience, retry=retry)
+    except ValueError as error:
+        raise Trouble(f"--url: {error}") from None
 
 
 # ---- The filter ----------------------------------------------------------------------------------
@@ -123,7 +126,8 @@ class Guard:
         try:
             self.client.execute_command("BF.RESERVE", self.draft, error_rate, count)
         except redis.ResponseError as error:
-            raise Trouble(f"{self.draft}: {error} (another fill? if it was killed: --replace)") from None
+            advice = " (another fill? if it was killed: --replace)" if "item exists" in str(error) else ""
+            raise Trouble(f"{self.draft}: {error}{advice}") from None
         names = iter(names)
         while some := list(itertools.islice(names, BATCH)):
             self.client.execute_command("BF.INSERT", self.draft, "NOCREATE", "ITEMS", *some)

@@ -40,6 +40,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.cluster import RedisCluster
 from redis.crc import key_slot
+from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 from tqdm import tqdm
 
@@ -676,7 +677,7 @@ class Side:
         """Names the server in what goes wrong with the connection."""
         try:
             yield
-        except (redis.ConnectionError, redis.TimeoutError) as error:
+        except (redis.ConnectionError, redis.TimeoutError, RedisClusterException) as error:
             raise Trouble(f"{self}: {error}") from error
 
     def is_cluster(self):

@@ -21,6 +21,7 @@ from itertools import islice
 
 import redis
 from redis.cluster import RedisCluster
+from redis.exceptions import RedisClusterException
 
 # How many standard deviations above the mean a shard has room for. The fullest of 4096 shards is above six of
 # them four times in a million.
@@ -165,9 +166,7 @@ def check_lines(sharded, lines):
 def main():
     options = parse_arguments()
     try:
-        # No time limit on an answer: a node that saves or moves a large filter may be busy.
-        client = RedisCluster.from_url(options.url, socket_timeout=None)
-        sharded = ShardedFilter(client, options.name, options.shards)
+        sharded = ShardedFilter(connect(options.url), options.name, options.shards)
         lines = (line.rstrip(b"\n") for line in sys.stdin.buffer)
         if options.command == "plan":
             plan(sharded, options.items, options.error)
@@ -178,10 +177,20 @@ def main():
             add_lines(sharded, lines)
         else:
             check_lines(sharded, lines)
-    except (Trouble, OSError, redis.RedisError) as trouble:
+    except (Trouble, OSError, redis.RedisError, RedisClusterException) as trouble:
         print(f"sharded.py: {trouble}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
     return 0
+
+
+def connect(url):
+    try:
+        # No time limit on an answer: a node that saves or moves a large filter may be busy.
+        return RedisCluster.from_url(url, socket_timeout=None)
+    except ValueError as error:
+        raise Trouble(f"--url: {error}") from None
 
 
 def parse_arguments():
@@ -199,11 +208,23 @@ def parse_arguments():
     for command, text in helps.items():
         sub = commands.add_parser(command, help=text)
         sub.add_argument("name", help="of the filter; its keys are NAME:{0}, NAME:{1} and so on")
-        sub.add_argument("--shards", type=int, default=4096, help="number of keys (default: %(default)s)")
+        sub.add_argument("--shards", type=positive(int), default=4096, help="number of keys (default: %(default)s)")
         if command in ("plan", "create"):
-            sub.add_argument("--items", type=float, required=True, help="how many different ones will come")
+            sub.add_argument("--items", type=positive(float), required=True, help="how many different ones will come")
             sub.add_argument("--error", type=float, default=0.001, help="error rate (default: %(default)s)")
     return parser.parse_args()
+
+
+def positive(kind):
+    """For arguments: a number of that kind, above 0."""
+
+    def parse(text):
+        number = kind(text)
+        if not 0 < number < math.inf:
+            raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+        return number
+
+    return parse
 
 
 if __name__ == "__main__":

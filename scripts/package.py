@@ -5,7 +5,7 @@
 
 The archive is libbloom-VERSION-ARCH-SYSTEM.tar.gz, where SYSTEM is linux (glibc), linux-musl or macos. The
 same module gives the same bytes, wherever and whenever it is packed: files are sorted, belong to root, and
-have the time of the last commit, or of SOURCE_DATE_EPOCH.
+have the time of the last commit, or of SOURCE_DATE_EPOCH. Nothing is fetched for it.
 
 A module that needs a newer glibc than GLIBC_FLOOR is refused. `make package` builds the module and calls this.
 """
@@ -49,6 +49,12 @@ def main():
     )
     parser.add_argument("module", type=Path, help="libbloom.so, or libbloom.dylib")
     parser.add_argument("folder", type=Path, help="where the packages go")
+    parser.add_argument(
+        "--built",
+        type=Path,
+        default=PROJECT / ".build/package/built.json",
+        help="what cargo said when it built the module, as JSON (%(default)s)",
+    )
     parser.add_argument("--glibc-floor", default=GLIBC_FLOOR, help="newest version that may be needed (%(default)s)")
     options = parser.parse_args()
     try:
@@ -68,9 +74,10 @@ def pack(options, work):
     platform = Platform(module)
     platform.check(options.glibc_floor)
     strip(module, platform)
-    yield archive(module, platform, options.folder)
+    licences = third_party(options.built)
+    yield archive(module, licences, platform, options.folder)
     if platform.system == "linux" and shutil.which("dpkg-deb"):
-        yield deb(module, platform, work / DEB_NAME, options.folder)
+        yield deb(module, licences, platform, work / DEB_NAME, options.folder)
 
 
 # ---- The module ----------------------------------------------------------------------------------
@@ -123,15 +130,15 @@ def strip(module, platform):
 # ---- What is packed ------------------------------------------------------------------------------
 
 
-def archive(module, platform, folder):
+def archive(module, licences, platform, folder):
     name = f"libbloom-{version()}-{platform.machine}-{platform.system}"
     files = {
         module.name: module.read_bytes(),
-        "bloom.conf": (PACKAGING / "bloom.conf").read_bytes(),
         "LICENSE": (PROJECT / "LICENSE").read_bytes(),
-        "THIRD-PARTY": third_party(),
+        "THIRD-PARTY": licences,
         "REQUIREMENTS": f"libbloom {version()} for {platform.machine}\nneeds {platform.needs}\n".encode(),
         **documents(),
+        "README.md": readme("archive-readme.md", {"MODULE": module.name, "NEEDS": platform.needs}),
     }
     sums = "".join(f"{sha256(files[name])}  {name}\n" for name in sorted(files))
     files["SHA256SUMS"] = sums.encode()
@@ -154,7 +161,7 @@ def member(name, mode, kind=tarfile.REGTYPE):
     return entry
 
 
-def deb(module, platform, root, folder):
+def deb(module, licences, platform, root, folder):
     architecture = DEB_ARCHITECTURES.get(platform.machine)
     if architecture is None:
         raise Trouble(f"no .deb is made for {platform.machine}")
@@ -168,10 +175,10 @@ def deb(module, platform, root, folder):
         f"usr/share/lintian/overrides/{DEB_NAME}": ((own / "lintian-overrides").read_bytes(), 0o644),
         f"{doc}/copyright": (copyright_file(), 0o644),
         f"{doc}/changelog.gz": (packed(changelog()), 0o644),
-        f"{doc}/third-party.txt.gz": (packed(third_party()), 0o644),
+        f"{doc}/third-party.txt.gz": (packed(licences), 0o644),
     }
     # As they are, since a link to a file does not find a compressed one.
-    for name, content in documents().items():
+    for name, content in {**documents(), "README.md": readme("deb/readme.md", {"NAME": DEB_NAME})}.items():
         files[f"{doc}/{name}"] = (content, 0o644)
     for server in ("redis", "valkey"):
         drop_in = (own / "service.conf").read_text().replace("@SERVER@", server)
@@ -208,6 +215,16 @@ def documents():
     paths = [*pages, *(PROJECT / "docs").rglob("*"), *(PROJECT / "examples").rglob("*")]
     kinds = {".md", ".svg", ".py", ".txt"}
     return {str(path.relative_to(PROJECT)): path.read_bytes() for path in sorted(paths) if path.suffix in kinds}
+
+
+def readme(beginning, fields):
+    """README.md with another beginning: whoever has the module need not build it."""
+    text = (PROJECT / "README.md").read_text()
+    source = re.compile(r"<!-- in the source only -->\n.*?<!-- until here -->\n", re.DOTALL)
+    if len(source.findall(text)) != 1:
+        raise Trouble("README.md does not say which part is about the source")
+    own = filled(PACKAGING / beginning, {"VERSION": version(), **fields}).decode()
+    return source.sub(lambda _: own, text).encode()
 
 
 def write_tree(root, files):
@@ -273,19 +290,23 @@ def source_time():
         return OLDEST_TIME
 
 
-@functools.cache
-def third_party():
-    """The licences of the crates that are in the module, each as its crate has it."""
-    tree = run("cargo", "tree", "--locked", "-e", "normal,no-proc-macro", "--prefix", "none", "-f", "{p}")
-    wanted = {tuple(line.split()[:2]) for line in tree.splitlines()}
-    packages = json.loads(run("cargo", "metadata", "--locked", "--format-version", "1"))["packages"]
+def third_party(built):
+    """The licences of the crates that are in the module, each as its crate has it.
+
+    `cargo metadata` would tell where the crates are too, but only after it has fetched those of the tests and of
+    every other platform.
+    """
+    words = ["--offline", "--locked", "-e", "normal,no-proc-macro", "--prefix", "none", "--no-dedupe"]
+    tree = run("cargo", "tree", *words, "-f", "{p}|{l}|{r}")
+    folders = crate_folders(built)
     parts = ["libbloom contains the Rust standard library (MIT OR Apache-2.0) and these crates.\n"]
-    for package in sorted(packages, key=lambda package: (package["name"], package["version"])):
-        if (package["name"], f"v{package['version']}") not in wanted or package["source"] is None:
-            continue
-        title = f"{package['name']} {package['version']}: {package['license']}\n{package['repository']}"
-        parts.append(f"\n{'=' * 78}\n{title}\n")
-        crate = Path(package["manifest_path"]).parent
+    # Without the first line, which is the module itself.
+    for line in sorted(set(tree.splitlines()[1:])):
+        crate, licence, repository = line.split("|")
+        name, number = crate.split()[:2]
+        number = number.removeprefix("v")
+        parts.append(f"\n{'=' * 78}\n{name} {number}: {licence}\n{repository}\n")
+        crate = folders[name, number]
         texts = [path for path in crate.iterdir() if re.match(r"(?i)(licen[cs]e|copying|notice)", path.name)]
         for path in sorted(texts):
             if path.is_file():
@@ -293,9 +314,18 @@ def third_party():
     return "".join(parts).encode()
 
 
+def crate_folders(built):
+    """Where the source of each crate is, by its name and version."""
+    if not built.exists():
+        raise Trouble(f"there is no {built}; `make package` makes it")
+    messages = map(json.loads, built.read_text().splitlines())
+    crates = [message for message in messages if message["reason"] == "compiler-artifact"]
+    # ...#name@version, or ...#version where the name is that of the folder.
+    ids = [(crate["package_id"].rpartition("#")[2], Path(crate["manifest_path"]).parent) for crate in crates]
+    return {tuple(name.split("@")): folder for name, folder in ids if "@" in name}
+
+
 # ---- Tools ---------------------------------------------------------------------------------------
-
-
 
 
 def run(*words, **environment):

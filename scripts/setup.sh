@@ -8,7 +8,7 @@
 #   test     what run needs
 #   lint     what build needs, rustfmt and clippy
 #   example  what run needs, and Python with venv and pip
-#   clients  what example needs, Node.js with npm, and Java with Maven
+#   clients  what example needs, Node.js with npm, Go, and Java with Maven
 #   python   what build needs, and Python with venv and pip
 #   cxx      what build needs, and a C++ compiler
 #   nightly  what build needs, and Rust's nightly toolchain
@@ -50,6 +50,7 @@ main() {
     if [ -n "$want_server" ] && ! has_server; then missing="$missing server"; fi
     if [ -n "$want_python" ] && ! has_python; then missing="$missing python"; fi
     if [ -n "$want_clients" ] && ! has_node; then missing="$missing node"; fi
+    if [ -n "$want_clients" ] && ! has_go; then missing="$missing go"; fi
     if [ -n "$want_clients" ] && ! has_java; then missing="$missing java"; fi
     if [ -n "$want_clients" ] && ! has_maven; then missing="$missing maven"; fi
     if [ -n "$want_cxx" ] && ! has_cxx; then missing="$missing cxx"; fi
@@ -141,6 +142,11 @@ has_python() { has python3 && python3 -c 'import ensurepip, venv' 2>/dev/null; }
 
 has_node() { has node && has npm; }
 
+# Debian's is too old, but scripts/clients.sh has a newer one there.
+has_go() { has go || has_debian_packages; }
+
+has_debian_packages() { has apt-get && has dpkg && [ -r /usr/share/keyrings/debian-archive-keyring.gpg ]; }
+
 # Homebrew's Java stays off the PATH, so on macOS it is left to the user.
 has_java() { is_macos || has javac; }
 
@@ -223,6 +229,7 @@ describe() {
         server) echo "$server (if the distribution has the other one, set SERVER=valkey-server or SERVER=redis-server)" ;;
         python) echo 'python3 with venv' ;;
         node) echo 'Node.js with npm' ;;
+        go) echo 'Go' ;;
         java) echo 'a Java development kit (javac)' ;;
         maven) echo 'Maven (mvn)' ;;
         *) echo "$1" ;;
@@ -240,6 +247,8 @@ package() {
         apt-get:python) echo python3 python3-venv ;;
         brew:node) echo node ;;
         *:node) echo nodejs npm ;;
+        apt-get:go) echo golang-go ;;
+        dnf:go | yum:go) echo golang ;;
         apt-get:java) echo default-jdk-headless ;;
         dnf:java | yum:java) echo java-latest-openjdk-devel ;;
         apk:java) echo openjdk17-jdk ;;

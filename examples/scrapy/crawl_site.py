@@ -11,6 +11,7 @@ import argparse
 import sys
 from urllib.parse import urlsplit
 
+import redis
 import scrapy
 from scrapy.crawler import CrawlerProcess
 
@@ -42,6 +43,13 @@ def main():
     parser.add_argument("--capacity", type=int, default=1_000_000, help="first capacity (default: %(default)s)")
     parser.add_argument("--keep", action="store_true", help="skip what earlier runs have seen")
     options = parser.parse_args()
+    try:
+        # Scrapy would go on without an answer, and show a trace for each request.
+        with redis.Redis.from_url(options.redis) as client:
+            client.ping()
+    except (redis.RedisError, ValueError) as error:
+        print(f"crawl_site.py: {error}", file=sys.stderr)
+        return 2
 
     process = CrawlerProcess(
         {

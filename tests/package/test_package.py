@@ -24,6 +24,8 @@ import package  # noqa: E402
 
 PROGRAM = os.environ.get("BLOOM_TEST_SERVER", "redis-server")
 MODULE = Path(os.environ.get("BLOOM_TEST_MODULE", PROJECT / ".build/package/libbloom.so")).resolve()
+# What cargo said when it built a module, whichever is packed.
+BUILT = PROJECT / ".build/package/built.json"
 IS_ELF = sys.platform == "linux"
 HAS_DPKG = IS_ELF and shutil.which("dpkg-deb") is not None
 # What is to be read, under its path in the project.
@@ -33,7 +35,7 @@ DOCUMENTS = [
     *(str(path.relative_to(PROJECT)) for pattern in PATTERNS for path in PROJECT.glob(pattern)),
 ]
 ARCHIVED = sorted(
-    ["LICENSE", "REQUIREMENTS", "SHA256SUMS", "THIRD-PARTY", "bloom.conf", "libbloom.so", *DOCUMENTS]
+    ["LICENSE", "REQUIREMENTS", "SHA256SUMS", "THIRD-PARTY", "libbloom.so", *DOCUMENTS]
 )
 INSTALLED = {
     "/etc/libbloom/bloom.conf": 0o644,
@@ -108,6 +110,22 @@ def run_script(*arguments, **environment):
     )
 
 
+def rustup_home():
+    """It is beside cargo's, whose place a test changes."""
+    return os.environ.get("RUSTUP_HOME", str(Path.home() / ".rustup"))
+
+
+def check_readme(case, text):
+    """The README of a package: it is the project's, but for what is about the source."""
+    whole = (PROJECT / "README.md").read_text()
+    _, _, rest = whole.partition("<!-- until here -->\n")
+    case.assertTrue(rest and text.endswith(rest))
+    beginning = text.removesuffix(rest)
+    for word in ("build it from source", "make run", "make test", "make build", "<!--"):
+        case.assertIn(word, whole)
+        case.assertNotIn(word, beginning)
+
+
 class ArchiveTest(Case):
     def unpack(self):
         target = Path(tempfile.mkdtemp(dir=self.folder))
@@ -142,11 +160,53 @@ class ArchiveTest(Case):
     def test_its_links_lead_somewhere(self):
         self.check_links(self.unpack())
 
-    def test_a_server_loads_it_by_its_snippet(self):
-        folder = self.unpack()
-        snippet = folder / "bloom.conf"
-        snippet.write_text(snippet.read_text().replace("/usr/lib/redis/modules", str(folder)))
-        self.check_filter(Server(["--include", snippet]))
+    @unittest.skipUnless(IS_ELF, "the page is for Linux")
+    def test_its_page_leads_to_a_server_that_keeps_the_module(self):
+        """Whoever follows the page has a server that starts again, after CONFIG REWRITE too, with its filters."""
+        server = Server()
+        server.home = Path(tempfile.mkdtemp(dir=self.folder))
+        config = server.home / "redis.conf"
+        config.write_text('bind 127.0.0.1\nsave ""\n')
+        archive = self.package(".tar.gz")
+        shutil.copy(archive, server.home)
+        steps, _after = self.page_of_the_archive(self.unpack())
+        # Everything that the page names is in the server's folder, and its own user does it.
+        places = {
+            "libbloom-0.1.0-x86_64-linux": archive.name.removesuffix(".tar.gz"),
+            "sudo ": "",
+            "/usr/lib/redis": str(server.home),
+            "/etc/redis": str(server.home),
+        }
+        for named, own in places.items():
+            self.assertIn(named, steps)
+            steps = steps.replace(named, own)
+        subprocess.run(["sh", "-euc", steps], cwd=server.home, check=True, stdout=subprocess.DEVNULL)
+
+        server.start()
+        self.addCleanup(server.stop)
+        for option in ("64mb", "128mb"):
+            with server.client() as client:
+                client.execute_command("BF.ADD", "seen", "a")
+                client.config_set("maxmemory", option)
+                client.config_rewrite()
+                client.save()
+            self.assertEqual(len(re.findall("(?m)^loadmodule ", config.read_text())), 1)
+            server.restart()
+            with server.client() as client:
+                self.assertEqual(client.execute_command("BF.EXISTS", "seen", "a"), 1)
+
+    def page_of_the_archive(self, folder):
+        """The blocks of its section in the archive's own docs/install.md."""
+        page = (folder / "docs/install.md").read_text()
+        section = re.search(r"^## The archive$.*?(?=^## )", page, re.MULTILINE | re.DOTALL)[0]
+        return re.findall(r"^```\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+
+    def test_its_readme_is_for_who_has_the_module(self):
+        """The source, which the README of the project is about, is not in a package."""
+        text = (self.unpack() / "README.md").read_text()
+        self.assertIn(f"Version {package.version()}, ready to be loaded.", text)
+        self.assertIn("--loadmodule ./libbloom.so", text)
+        check_readme(self, text)
 
     def test_the_same_module_gives_the_same_bytes(self):
         """Anyone can check a release by packing it again: elsewhere, later, and with other rights."""
@@ -159,6 +219,32 @@ class ArchiveTest(Case):
             self.assertEqual(Path(one).read_bytes(), Path(other).read_bytes(), one)
         dated = run_script(later, self.folder / "dated", SOURCE_DATE_EPOCH="1000000000")
         self.assertNotEqual(Path(dated.stdout.split()[0]).read_bytes(), self.package(".tar.gz").read_bytes())
+
+    def test_nothing_is_fetched_for_it(self):
+        """Where only the build may use the network, or the network is slow, packing would fail or take long."""
+        home = self.folder / "cargo"
+        own = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
+        folders = set(package.crate_folders(BUILT).values()) - {PROJECT}
+        if not all(own in folder.parents for folder in folders):
+            self.skipTest("the crates are not cargo's own copies")
+        # The crates that were built, and no other.
+        for folder in folders:
+            registry = folder.parent.name
+            for kind, name in (("src", folder.name), ("cache", f"{folder.name}.crate")):
+                link = home / "registry" / kind / registry / name
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(own / "registry" / kind / registry / name)
+        (home / "registry/index").symlink_to(own / "registry/index")
+        named = {"CARGO_HOME": str(home), "CARGO_NET_OFFLINE": "true", "RUSTUP_HOME": rustup_home()}
+        done = run_script(self.module, self.folder / "unplugged", **named)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for one, other in zip(self.packages, done.stdout.split(), strict=True):
+            self.assertEqual(Path(one).read_bytes(), Path(other).read_bytes(), one)
+
+    def test_without_the_words_of_the_build_it_says_so(self):
+        done = run_script(self.module, self.folder / "unbuilt", "--built", self.folder / "none.json")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stderr, f"package.py: there is no {self.folder}/none.json; `make package` makes it\n")
 
     def test_the_licences_of_all_crates_are_in_it(self):
         text = (self.unpack() / "THIRD-PARTY").read_text()
@@ -200,6 +286,25 @@ class DebTest(Case):
         subprocess.run([self.root / "usr/lib/libbloom/server-arguments", "redis-server", config], check=True)
         line = (self.root / "run/libbloom/redis-server").read_text()
         return line.removeprefix("LIBBLOOM=").split()
+
+    def test_its_readme_is_for_who_has_installed_it(self):
+        text = (self.root / "usr/share/doc/redis-libbloom/README.md").read_text()
+        self.assertIn(f"Version {package.version()}, as the package redis-libbloom.", text)
+        check_readme(self, text)
+
+    def test_its_note_without_systemd_holds_after_a_rewrite(self):
+        """An include, which it named once, stays beside the line that CONFIG REWRITE writes: loaded twice."""
+        note = (PROJECT / "packaging/deb/postinst").read_text()
+        [line] = re.findall(r'echo "(loadmodule .*)"', note)
+        server = Server(lines=[line.replace("/usr/lib/redis", f"{self.root}/usr/lib/redis")])
+        with server:
+            with server.client() as client:
+                client.execute_command("BF.ADD", "seen", "a")
+                client.config_rewrite()
+                client.save()
+            server.restart()
+            with server.client() as client:
+                self.assertEqual(client.execute_command("BF.EXISTS", "seen", "a"), 1)
 
     def test_its_fields(self):
         control = dpkg_deb("-f", self.package(".deb"))
@@ -290,6 +395,15 @@ class DebTest(Case):
         drop_in = self.root / "usr/lib/systemd/system/redis-server.service.d/libbloom.conf"
         (changed,) = re.findall(r"(?m)^ExecStart=(.+)$", drop_in.read_text())
         self.assertEqual(changed.replace(" $LIBBLOOM", ""), own)
+
+
+class TryDebTest(unittest.TestCase):
+    def test_without_a_package_it_says_what_to_do(self):
+        """And at once, not when a Debian has been set up for minutes."""
+        script = str(PROJECT / "tests/package/try-deb.sh")
+        done = subprocess.run([script, "dist/*.deb"], capture_output=True, text=True)
+        said = "try-deb: there is no package dist/*.deb: run 'make package' first\n"
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (1, "", said))
 
 
 def dpkg_deb(*words):

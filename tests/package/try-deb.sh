@@ -9,6 +9,13 @@
 # folder, in namespaces of its own (also of the network), and gone at the end.
 set -euo pipefail
 
+[ $# -gt 0 ] || set -- dist/*.deb
+need() { printf 'try-deb: %s\n' "$*" >&2 && exit 1; }
+[ -f "$1" ] || need "there is no package $1: run 'make package' first"
+[ "$(id -u)" -eq 0 ] || need "needs root rights: sudo make test-deb"
+for tool in debootstrap unshare nsenter; do
+    command -v "$tool" >/dev/null || need "needs $tool, which is not here: apt-get install debootstrap util-linux"
+done
 package=$(realpath "$1")
 suite=${2:-bookworm}
 server=${3:-redis}

@@ -2,4 +2,4 @@ module libbloom/clients
 
 go 1.21
 
-require github.com/redis/go-redis/v9 v9.7.0
+require github.com/redis/go-redis/v9 v9.17.2

@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# Fetches what the tests of the client libraries need beside Python's and Java's packages, into .build/clients.
+#
+# usage: scripts/clients.sh node | go
+#
+#   node  the packages of tests/clients/node, and where the system's Node.js is older than they need, a newer one
+#         from npm, in node-bin
+#   go    go-redis, from Go's proxy or, where that cannot be reached, from Debian's packages; and where the system's
+#         Go is older than it needs, a newer one from Debian's bookworm-backports, in go-root. What cannot be had is
+#         told in go/missing.
+#
+# It writes for bash 3.2 too.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=scripts/debian.sh
+. scripts/debian.sh
+
+root=$PWD/.build/clients
+# Debian 12 has Node.js 18 and Go 1.19.
+oldest_node=20
+node=node@22.23.3
+oldest_go=21
+go=golang-1.23
+
+main() {
+    mkdir -p "$root"
+    case ${1:-} in
+        node) fetch_node ;;
+        go) fetch_go ;;
+        *) die 'usage: scripts/clients.sh node | go' ;;
+    esac
+}
+
+say() { printf 'clients: %s\n' "$*" >&2; }
+die() {
+    say "$*"
+    exit 1
+}
+
+fetch_node() {
+    local version
+    version=$(node --version)
+    version=${version#v}
+    if [ "${version%%.*}" -lt "$oldest_node" ]; then
+        say "fetching $node from npm, since Node.js here is $version"
+        npm install --silent --no-audit --no-fund --no-save --prefix "$root/node-bin" "$node" ||
+            die "npm could not install $node"
+        export PATH="$root/node-bin/node_modules/node/bin:$PATH"
+    fi
+    # The tests go where their libraries are, since that is where Node.js looks for them.
+    mkdir -p "$root/node"
+    cp tests/clients/node/* "$root/node"
+    cd "$root/node" && npm ci --silent --no-audit --no-fund
+}
+
+fetch_go() {
+    rm -rf "$root/go"
+    mkdir -p "$root/go"
+    cp tests/clients/go/* "$root/go"
+    if ! has_go; then
+        fetch_debian "$root/go-root" bookworm-backports "$go-go" "$go-src" ||
+            missing "there is no Go 1.$oldest_go or later, so no go-redis"
+        export PATH="$root/go-root/usr/lib/${go/lang/}/bin:$PATH"
+        has_go || missing "the Go of Debian's backports does not run here, so there is no go-redis"
+    fi
+    (cd "$root/go" && go mod tidy) >"$root/go.log" 2>&1 && return
+    say "Go's proxy gives no go-redis: $(tail -n 1 "$root/go.log")"
+    fetch_debian "$root/go-debian" sid golang-github-redis-go-redis-dev golang-github-cespare-xxhash-v2-dev \
+        golang-github-dgryski-go-rendezvous-dev ||
+        missing "go-redis can be fetched neither from Go's proxy nor from Debian"
+    # In the place of what go.mod names. The versions are of no account then, but have to be there.
+    local name path
+    for name in redis/go-redis/v9@v9.0.0 cespare/xxhash/v2@v2.0.0 dgryski/go-rendezvous@v0.0.0; do
+        path=$root/go-debian/usr/share/gocode/src/github.com/${name%@*}
+        [ -d "$path" ] || path=${path%/v[0-9]}
+        # One that is older than modules.
+        [ -e "$path/go.mod" ] || echo "module github.com/${name%@*}" >"$path/go.mod"
+        (cd "$root/go" && go mod edit -require "github.com/$name" -replace "github.com/${name%@*}=$path")
+    done
+    say 'compiling go-redis'
+    (cd "$root/go" && GOFLAGS=-mod=mod go build -o /dev/null .) >"$root/go.log" 2>&1 ||
+        die "Debian's go-redis does not fit: $(tail -n 1 "$root/go.log")"
+}
+
+# Ends the search; the test of go-redis is then skipped, with this as its reason.
+missing() {
+    say "$*"
+    echo "$*" >"$root/go/missing"
+    exit 0
+}
+
+has_go() {
+    local version
+    version=$(GOTOOLCHAIN=local go env GOVERSION 2>/dev/null) || return 1
+    version=${version#go1.}
+    [ "${version%%[.a-z]*}" -ge "$oldest_go" ]
+}
+
+# fetch_debian folder suite package...: unpacked there. The folder gets its name when it is complete.
+fetch_debian() {
+    local folder=$1 suite=$2 apt=$root/apt package
+    shift 2
+    if [ -d "$folder" ]; then return; fi
+    has_debian "$*" dpkg || return
+    say "fetching from Debian's $suite: $*"
+    rm -rf "$folder.part"
+    start_apt "$apt" "$(debian_source "$suite")" && (cd "$apt" && private_apt "$apt" download "$@") || return
+    for package in "$apt"/*.deb; do dpkg -x "$package" "$folder.part" || return; done
+    rm -rf "$apt"
+    mv "$folder.part" "$folder"
+}
+
+main "$@"

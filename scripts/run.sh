@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Starts the server with the module and redis.conf, in the foreground, with a data folder for each port.
+#
+# usage: scripts/run.sh [start | check] PORT [arguments for the server]
+#
+#   check  only says whether the port is free
+#
+# The server gets a copy of redis.conf, data/PORT/redis.conf, since CONFIG REWRITE changes the file that a server was
+# started with. The copy is made anew at each start, unless CONFIG REWRITE or a hand has changed it.
+# $SERVER is the server's program, by default redis-server. It writes for bash 3.2 too.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+main() {
+    [ $# -ge 2 ] || die 'usage: scripts/run.sh [start | check] PORT [arguments for the server]'
+    local action=$1 port=$2
+    shift 2
+    case $port in '' | *[!0-9]*) die "PORT is '$port', and not a number" ;; esac
+    if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+        die "port $port is in use: stop what listens there, or take another one (make run PORT=$((10#$port + 1)))"
+    fi
+    if [ "$action" = start ]; then start "$port" "$@"; fi
+}
+
+start() {
+    local folder=data/$1 config=data/$1/redis.conf
+    mkdir -p "$folder"
+    sed -e "s|^dir .*|dir ./$folder|" -e "s|^port .*|port $1|" redis.conf >"$config.new"
+    if ! [ -e "$config" ] || cmp -s "$config" "$config.origin"; then
+        cp "$config.new" "$config"
+        mv "$config.new" "$config.origin"
+    else
+        cmp -s "$config.new" "$config.origin" ||
+            say "redis.conf has changed, and so has its copy: $config is used; without it the new one would be"
+        rm "$config.new"
+    fi
+    shift
+    exec "${SERVER:-redis-server}" "$config" "$@"
+}
+
+say() { printf 'run: %s\n' "$*" >&2; }
+die() {
+    say "$*"
+    exit 1
+}
+
+main "$@"
