@@ -93,20 +93,8 @@ impl Plan<Layer> for Shape {
     }
 
     fn make(self) -> Result<Layer, Error> {
-        let Geometry {
-            lines_per_item,
-            probes,
-            lines,
-        } = self.geometry;
-        Ok(Layer {
-            bits: BitArray::zeroed(self.geometry.total_lines())?,
-            lines,
-            capacity: self.capacity,
-            items: 0,
-            rate: self.rate,
-            lines_per_item,
-            probes,
-        })
+        let bits = BitArray::zeroed(self.geometry.total_lines())?;
+        Ok(Layer::stored(self, bits, 0))
     }
 }
 
@@ -123,6 +111,24 @@ pub struct Layer {
 }
 
 impl Layer {
+    /// A layer of that shape, which counts `items` and has that bit array. The caller has checked that they suit.
+    pub(super) fn stored(shape: Shape, bits: BitArray<Line>, items: u64) -> Self {
+        let Geometry {
+            lines_per_item,
+            probes,
+            lines,
+        } = shape.geometry;
+        Self {
+            bits,
+            lines,
+            capacity: shape.capacity,
+            items,
+            rate: shape.rate,
+            lines_per_item,
+            probes,
+        }
+    }
+
     /// What the layer was made from.
     pub fn shape(&self) -> Shape {
         Shape {
@@ -138,11 +144,6 @@ impl Layer {
             probes: self.probes,
             lines: self.lines,
         }
-    }
-
-    /// Takes over the count of a stored layer.
-    pub(super) fn restore(&mut self, items: u64) {
-        self.items = items;
     }
 
     /// The bit array.

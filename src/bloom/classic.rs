@@ -248,12 +248,7 @@ impl Plan<Layer> for Shape {
     }
 
     fn make(self) -> Result<Layer, Error> {
-        Ok(Layer {
-            bits: BitArray::zeroed(self.bytes.div_ceil(8))?,
-            modulus: Modulus::new(self.modulus()),
-            items: 0,
-            shape: self,
-        })
+        Ok(Layer::stored(self, BitArray::zeroed(self.bytes.div_ceil(8))?))
     }
 }
 
@@ -268,6 +263,16 @@ pub struct Layer {
 }
 
 impl Layer {
+    /// A layer of that shape, which has that bit array. The caller has checked that they suit.
+    pub(super) fn stored(shape: Shape, bits: BitArray<u64>) -> Self {
+        Self {
+            bits,
+            modulus: Modulus::new(shape.modulus()),
+            items: 0,
+            shape,
+        }
+    }
+
     /// What the layer was made from.
     pub fn shape(&self) -> Shape {
         self.shape
