@@ -301,6 +301,43 @@ mod tests {
         Ok(())
     }
 
+    /// A stored filter would lose items, or not load.
+    #[test]
+    fn bytes_that_come_in_are_the_array() {
+        const UNITS: usize = 3000;
+        for every in [1, 50, 10_000, usize::MAX] {
+            let bytes: Vec<u8> = (0..8 * UNITS).map(|at| u8::from(at % every == 7)).collect();
+            let ones = bytes.iter().map(|&byte| u64::from(byte)).sum();
+            // What was expected decides where the bytes go first, never what is found there.
+            for expected in [0, ones, u64::MAX] {
+                let mut incoming = Incoming::<u64>::new(UNITS as u64, expected).unwrap();
+                for piece in bytes.chunks(5000) {
+                    assert_eq!(incoming.append(&[0; 7]), Err(OutOfRange), "no whole unit");
+                    match all_zero(piece) {
+                        true => incoming.append_zeros(piece.len()).unwrap(),
+                        false => incoming.append(piece).unwrap(),
+                    }
+                }
+                assert_eq!(incoming.missing(), 0);
+                assert_eq!(incoming.append(&[0; 8]), Err(OutOfRange));
+                assert_eq!(incoming.append_zeros(8), Err(OutOfRange));
+                let array = incoming.finish().unwrap();
+                assert_eq!(array.bytes(), bytes);
+                assert_eq!(array.ones(), ones);
+                let whole = BitArray::of(array.units().into());
+                assert_eq!((whole.bytes(), whole.ones()), (&bytes[..], ones));
+            }
+        }
+        let short = Incoming::<u64>::new(2, 128).unwrap();
+        assert!(matches!(short.finish(), Err(OutOfRange)));
+        for units in [1 << 57, u64::MAX] {
+            for ones in [0, u64::MAX] {
+                let refused = Incoming::<u64>::new(units, ones).map(|_| ());
+                assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{units}");
+            }
+        }
+    }
+
     #[test]
     fn zero_is_told_from_almost_zero() {
         for length in [0, 1, 63, 64, 65, 200] {
