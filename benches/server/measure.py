@@ -12,6 +12,7 @@ The first module is the one that the others are compared with. What is measured,
     errors       the false positive rate by how full the filter is, beyond its capacity too
     growth       bits per item of a filter that grows from the default
     persistence  huge filters, copy-on-write, saving, loading, the append-only file, freeing
+    loading      SAVE and DEBUG RELOAD of one filter that is half full, with and without the file's checksum
 
 Figures are medians over --rounds rounds in which the modules take turns. The load is redis-benchmark's, whose
 own work is most of what an unpipelined request costs; the server's processor time per item leaves it out. Nothing
@@ -397,8 +398,49 @@ def persistence(options, modules):
     return results
 
 
+def reloaded(server):
+    """Seconds that a server takes to save, and to load what it saved."""
+    save, _ = server.seconds("SAVE")
+    load, _ = server.seconds("DEBUG", "RELOAD", "NOSAVE")
+    return {"SAVE, s": save, "DEBUG RELOAD NOSAVE, s": load}
+
+
+def loading(options, modules):
+    results = {}
+    settings = ["--enable-debug-command", "yes", "--rdbcompression", "no"]
+    with Together(options, with_filters(modules), *settings) as servers:
+        servers = {name: server for name, server in servers.items() if "baseline" not in modules[name]}
+        for server in servers.values():
+            server("BF.RESERVE", KEY, ERROR_RATE, options.stored)
+            server.load("bf.madd", options.stored // 2, 1000)
+            server("SAVE")
+        for checksum in ["yes", "no"]:
+            for server in servers.values():
+                server.stop()
+                server.settings = [*settings, "--rdbchecksum", checksum]
+                server.start()
+            rounds = {name: [] for name in servers}
+            for _ in range(options.rounds):
+                for name, server in servers.items():
+                    rounds[name].append(reloaded(server))
+            first = next(iter(rounds.values()))
+            for name, of_server in rounds.items():
+                for figure in of_server[0]:
+                    seconds, others = [one[figure] for one in of_server], [one[figure] for one in first]
+                    median, least = statistics.median(seconds), min(seconds)
+                    label = f"{figure[:-3]}, checksum {checksum}"
+                    results.setdefault(name, {})[label] = {"median, s": median, "least, s": least}
+                    print(
+                        f"{label:<36}{name:<14}median {median:.3f} s ({median / statistics.median(others):.2f}), "
+                        f"least {least:.3f} s ({least / min(others):.2f})",
+                        flush=True,
+                    )
+    return results
+
+
 MEASUREMENTS = {
-    function.__name__: function for function in [commands, chain, batches, sizes, errors, growth, persistence]
+    function.__name__: function
+    for function in [commands, chain, batches, sizes, errors, growth, persistence, loading]
 }
 
 if __name__ == "__main__":

@@ -25,6 +25,27 @@ pub trait Layer {
     fn items(&self) -> u64;
     /// Bytes of the layer's bit array.
     fn bytes(&self) -> u64;
+    /// Bytes of the bit arrays of `layers`; saturating.
+    fn bytes_of_all(layers: &[Self]) -> u64
+    where
+        Self: Sized,
+    {
+        layers.iter().map(Self::bytes).fold(0, u64::saturating_add)
+    }
+    /// Of the bit arrays of `layers`, end to end: which has byte `offset`, and the bytes before it.
+    fn place_of(layers: &[Self], offset: u64) -> Option<(usize, u64)>
+    where
+        Self: Sized,
+    {
+        let mut end = 0;
+        let index = layers.iter().position(|layer| {
+            end += layer.bytes();
+            offset < end
+        })?;
+        Some((index, end - layers[index].bytes()))
+    }
+    /// Takes note of the bytes of the bit arrays before it in its chain.
+    fn start_at(&mut self, _bytes: u64) {}
     /// The memory of the layer's bit array.
     fn allocation(&self) -> Option<Allocation>;
     /// Lets `mover` choose another place for the bit array.

@@ -9,7 +9,11 @@ use bitvec::slice::BitSlice;
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 
 use super::error::Error;
+use super::kernel::{self, CountOnes, SetOnes};
 use super::memory::{Allocation, Mover};
+
+/// Bytes that are left untouched together when there is nothing to set in them.
+const PAGE: usize = 4096;
 
 #[cfg(target_endian = "big")]
 compile_error!(
@@ -30,12 +34,7 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
     /// # Errors
     /// [`Error::OutOfMemory`], with nothing allocated.
     pub fn zeroed(units: u64) -> Result<Self, Error> {
-        let bytes = units.saturating_mul(size_of::<U>() as u64);
-        let out_of_memory = Error::OutOfMemory { bytes };
-        if isize::try_from(bytes).is_err() {
-            return Err(out_of_memory);
-        }
-        let units = usize::try_from(units).map_err(|_| out_of_memory)?;
+        let (units, out_of_memory) = fitting::<U>(units)?;
         let units = bytemuck::allocation::try_zeroed_slice_box(units).map_err(|()| out_of_memory)?;
         Ok(Self { units, ones: 0 })
     }
@@ -93,36 +92,154 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
         let start = usize::try_from(offset).map_err(|_| OutOfRange)?;
         let end = start.checked_add(bytes.len()).ok_or(OutOfRange)?;
         let place = all.get_mut(start..end).ok_or(OutOfRange)?;
-        for (place, bytes) in place.chunks_mut(MERGED_AT_ONCE).zip(bytes.chunks(MERGED_AT_ONCE)) {
-            if !all_zero(bytes) {
-                self.ones -= count_ones(place);
-                place
-                    .iter_mut()
-                    .zip(bytes)
-                    .for_each(|(place, byte)| *place |= byte);
-                self.ones += count_ones(place);
+        // What is known to be unset is not read: the kernel would map a page of zeros for it first, and give
+        // the array a page of its own when it is then written to.
+        let unset = self.ones == 0;
+        for (place, bytes) in place.chunks_mut(PAGE).zip(bytes.chunks(PAGE)) {
+            if all_zero(bytes) {
+                continue;
             }
+            self.ones += if unset {
+                place.copy_from_slice(bytes);
+                kernel::run(CountOnes(bytes))
+            } else {
+                kernel::run(SetOnes { place, bytes })
+            };
         }
         Ok(())
     }
+
+    /// The units, without the array.
+    pub fn into_units(self) -> Box<[U]> {
+        self.units
+    }
+
+    /// The array that has these units.
+    pub fn of(units: Box<[U]>) -> Self {
+        let ones = kernel::run(CountOnes(bytemuck::cast_slice(&units)));
+        Self { units, ones }
+    }
 }
 
-/// Bytes that are left untouched together when there is nothing to set in them.
-const MERGED_AT_ONCE: usize = 4096;
+/// `units` as a length of memory, and the error for when there is not so much.
+fn fitting<U>(units: u64) -> Result<(usize, Error), Error> {
+    let bytes = units.saturating_mul(size_of::<U>() as u64);
+    let out_of_memory = Error::OutOfMemory { bytes };
+    if isize::try_from(bytes).is_err() {
+        return Err(out_of_memory);
+    }
+    let units = usize::try_from(units).map_err(|_| out_of_memory)?;
+    Ok((units, out_of_memory))
+}
+
+/// Whether so few of an array's bits are set that many of its pages need no memory.
+pub fn is_sparse(ones: u64, bytes: u64) -> bool {
+    ones < bytes / PAGE as u64
+}
+
+/// A bit array whose bytes come in, from the first one on.
+#[derive(Debug)]
+pub struct Incoming<U> {
+    room: Room<U>,
+    /// Bytes that are still to come.
+    missing: usize,
+}
+
+#[derive(Debug)]
+enum Room<U> {
+    /// All unset at first, and what comes in is merged: most pages stay untouched.
+    Sparse(BitArray<U>),
+    /// All of it will be written, so nothing is made zero before.
+    Dense { units: Vec<U>, ones: u64 },
+}
+
+impl<U: Zeroable + NoUninit + AnyBitPattern> Incoming<U> {
+    /// Makes room for `units` units, in which about `ones` bits will be set.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], with nothing allocated.
+    pub fn new(units: u64, ones: u64) -> Result<Self, Error> {
+        let (length, out_of_memory) = fitting::<U>(units)?;
+        let missing = length * size_of::<U>();
+        let room = if is_sparse(ones, missing as u64) {
+            Room::Sparse(BitArray::zeroed(units)?)
+        } else {
+            let mut units = Vec::new();
+            units.try_reserve_exact(length).map_err(|_| out_of_memory)?;
+            Room::Dense { units, ones: 0 }
+        };
+        Ok(Self { room, missing })
+    }
+
+    /// Bytes that are still to come.
+    pub fn missing(&self) -> usize {
+        self.missing
+    }
+
+    /// Takes the next bytes, which are whole units.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when they are no whole units, or more than there is room for; nothing changed.
+    pub fn append(&mut self, bytes: &[u8]) -> Result<(), OutOfRange> {
+        let missing = self.missing_after(bytes.len())?;
+        match &mut self.room {
+            Room::Sparse(array) => {
+                let offset = array.bytes().len() - self.missing;
+                array.merge(offset as u64, bytes)?;
+            }
+            Room::Dense { units, ones } => {
+                // A part is still in the nearest cache when its bits are counted.
+                for part in bytes.chunks(PAGE) {
+                    let part_units = part.chunks_exact(size_of::<U>());
+                    units.extend(part_units.map(bytemuck::pod_read_unaligned::<U>));
+                    *ones += kernel::run(CountOnes(part));
+                }
+            }
+        }
+        self.missing = missing;
+        Ok(())
+    }
+
+    /// The next bytes, which are whole units, are zeros.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub fn append_zeros(&mut self, bytes: usize) -> Result<(), OutOfRange> {
+        let missing = self.missing_after(bytes)?;
+        if let Room::Dense { units, .. } = &mut self.room {
+            units.extend(std::iter::repeat_n(U::zeroed(), bytes / size_of::<U>()));
+        }
+        self.missing = missing;
+        Ok(())
+    }
+
+    fn missing_after(&self, bytes: usize) -> Result<usize, OutOfRange> {
+        let whole = bytes.is_multiple_of(size_of::<U>());
+        self.missing
+            .checked_sub(bytes)
+            .filter(|_| whole)
+            .ok_or(OutOfRange)
+    }
+
+    /// The array.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] while bytes are missing.
+    pub fn finish(self) -> Result<BitArray<U>, OutOfRange> {
+        match self.room {
+            _ if self.missing > 0 => Err(OutOfRange),
+            Room::Sparse(array) => Ok(array),
+            Room::Dense { units, ones } => Ok(BitArray {
+                units: units.into_boxed_slice(),
+                ones,
+            }),
+        }
+    }
+}
 
 /// Bytes that lie beyond the end of a bit array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfRange;
-
-/// Set bits in `bytes`.
-fn count_ones(bytes: &[u8]) -> u64 {
-    let (words, rest) = bytes.as_chunks::<8>();
-    let words: u64 = words
-        .iter()
-        .map(|word| u64::from(u64::from_le_bytes(*word).count_ones()))
-        .sum();
-    words + rest.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>()
-}
 
 /// Whether all of `bytes` are zero.
 pub fn all_zero(bytes: &[u8]) -> bool {
@@ -182,6 +299,43 @@ mod tests {
         }
         assert_eq!(array.ones(), array.bits().count_ones() as u64);
         Ok(())
+    }
+
+    /// A stored filter would lose items, or not load.
+    #[test]
+    fn bytes_that_come_in_are_the_array() {
+        const UNITS: usize = 3000;
+        for every in [1, 50, 10_000, usize::MAX] {
+            let bytes: Vec<u8> = (0..8 * UNITS).map(|at| u8::from(at % every == 7)).collect();
+            let ones = bytes.iter().map(|&byte| u64::from(byte)).sum();
+            // What was expected decides where the bytes go first, never what is found there.
+            for expected in [0, ones, u64::MAX] {
+                let mut incoming = Incoming::<u64>::new(UNITS as u64, expected).unwrap();
+                for piece in bytes.chunks(5000) {
+                    assert_eq!(incoming.append(&[0; 7]), Err(OutOfRange), "no whole unit");
+                    match all_zero(piece) {
+                        true => incoming.append_zeros(piece.len()).unwrap(),
+                        false => incoming.append(piece).unwrap(),
+                    }
+                }
+                assert_eq!(incoming.missing(), 0);
+                assert_eq!(incoming.append(&[0; 8]), Err(OutOfRange));
+                assert_eq!(incoming.append_zeros(8), Err(OutOfRange));
+                let array = incoming.finish().unwrap();
+                assert_eq!(array.bytes(), bytes);
+                assert_eq!(array.ones(), ones);
+                let whole = BitArray::of(array.units().into());
+                assert_eq!((whole.bytes(), whole.ones()), (&bytes[..], ones));
+            }
+        }
+        let short = Incoming::<u64>::new(2, 128).unwrap();
+        assert!(matches!(short.finish(), Err(OutOfRange)));
+        for units in [1 << 57, u64::MAX] {
+            for ones in [0, u64::MAX] {
+                let refused = Incoming::<u64>::new(units, ones).map(|_| ());
+                assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{units}");
+            }
+        }
     }
 
     #[test]

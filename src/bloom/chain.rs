@@ -90,7 +90,12 @@ impl<R: Rules> Chain<R> {
     }
 
     /// A stored filter. The caller has checked that there is a layer, and that the layers suit the rules.
-    pub(super) fn of_layers(rules: R, layers: Vec<R::Layer>) -> Self {
+    pub(super) fn of_layers(rules: R, mut layers: Vec<R::Layer>) -> Self {
+        let mut start = 0;
+        for layer in &mut layers {
+            layer.start_at(start);
+            start += layer.bytes();
+        }
         Self { layers, rules }
     }
 
@@ -109,9 +114,9 @@ impl<R: Rules> Chain<R> {
         &self.rules
     }
 
-    /// Bytes of the filter that the chain is: its structs and its bit arrays.
-    pub fn bytes(&self) -> u64 {
-        bytes::<R::Layer>(self.layers.iter().map(Layer::bytes))
+    /// Bytes of the bit arrays of the first `layers` layers.
+    pub(super) fn array_bytes(&self, layers: usize) -> u64 {
+        R::Layer::bytes_of_all(&self.layers[..layers.min(self.layers.len())])
     }
 
     /// See [`Filter::each_allocation`](super::Filter::each_allocation).
@@ -195,9 +200,11 @@ fn grow<R: Rules>(layers: &mut Vec<R::Layer>, rules: &R, allowance: Allowance<'_
 
 fn append<L: Layer>(layers: &mut Vec<L>, plan: impl Plan<L>, allowance: Allowance<'_>) -> Result<(), Error> {
     let new = plan.bytes().saturating_add(size_of::<L>() as u64);
-    let total = bytes::<L>(layers.iter().map(Layer::bytes)).saturating_add(new);
+    let arrays = L::bytes_of_all(layers);
+    let total = bytes::<L>(layers.len(), arrays).saturating_add(new);
     allowance(Demand { new, total }).map_err(|limit| Error::OverLimit { bytes: total, limit })?;
-    let layer = plan.make()?;
+    let mut layer = plan.make()?;
+    layer.start_at(arrays);
     reserve_one(layers)?;
     layers.push(layer);
     Ok(())
@@ -218,12 +225,12 @@ pub(super) fn reserve_one<L>(layers: &mut Vec<L>) -> Result<(), Error> {
     })
 }
 
-/// Bytes of a filter whose layers have bit arrays of these sizes. Of a list of more than [`EXACT_LAYERS`]
+/// Bytes of a filter of so many layers, whose bit arrays have these bytes. Of a list of more than [`EXACT_LAYERS`]
 /// layers the room to spare, an eighth at most, is not counted: a filter is as large as the same one on a
 /// replica, whose list may have grown in other steps.
-pub(super) fn bytes<L: Layer>(arrays: impl ExactSizeIterator<Item = u64>) -> u64 {
-    let structs = (size_of::<Filter>() + arrays.len() * size_of::<L>()) as u64;
-    arrays.fold(structs, u64::saturating_add)
+pub(super) fn bytes<L: Layer>(layers: usize, arrays: u64) -> u64 {
+    let structs = (size_of::<Filter>() + layers * size_of::<L>()) as u64;
+    arrays.saturating_add(structs)
 }
 
 /// The layers that a filter has once it counts `items`, or the first `most` of them, or all that it can have.

@@ -246,29 +246,71 @@ impl Plan<Layer> for Shape {
     }
 
     fn make(self) -> Result<Layer, Error> {
-        Ok(Layer {
-            bits: BitArray::zeroed(self.bytes.div_ceil(8))?,
-            modulus: Modulus::new(self.modulus()),
-            items: 0,
-            shape: self,
-        })
+        Ok(Layer::stored(self, BitArray::zeroed(self.bytes.div_ceil(8))?))
     }
 }
 
-/// One layer of a classic filter.
+// Small filters are many; this is one of the allocator's sizes.
+const _: () = assert!(size_of::<Layer>() == 80);
+
+/// One layer of a classic filter, with of its shape what does not follow from the rest.
 #[derive(Debug)]
 pub struct Layer {
-    /// Whole words; the bytes of the last one that lie beyond the shape's are never set.
+    /// Whole words.
     bits: BitArray<u64>,
     modulus: Modulus,
     items: u64,
-    shape: Shape,
+    capacity: u64,
+    error_rate: f64,
+    bits_per_item: f64,
+    hashes: u16,
+    n2: u8,
+    /// Bytes of the last word that lie beyond the shape's, and are never set.
+    beyond: u8,
+    /// Whether the shape's bits are all those of its bytes.
+    whole_bytes: bool,
 }
 
 impl Layer {
+    /// A layer of that shape, which has that bit array. The caller has checked that they suit.
+    pub(super) fn stored(shape: Shape, bits: BitArray<u64>) -> Self {
+        let array = bits.bytes().len() as u64;
+        Self {
+            modulus: Modulus::new(shape.modulus()),
+            items: 0,
+            capacity: shape.capacity,
+            error_rate: shape.error_rate,
+            bits_per_item: shape.bits_per_item,
+            // The tightest rate that a double holds has 1075.
+            hashes: shape.hashes as u16,
+            n2: shape.n2,
+            beyond: (array - shape.bytes) as u8,
+            whole_bytes: shape.bits == shape.bytes.saturating_mul(8),
+            bits,
+        }
+    }
+
     /// What the layer was made from.
     pub fn shape(&self) -> Shape {
-        self.shape
+        let bytes = self.array_bytes();
+        Shape {
+            capacity: self.capacity,
+            error_rate: self.error_rate,
+            bits_per_item: self.bits_per_item,
+            bits: if self.whole_bytes {
+                bytes.saturating_mul(8)
+            } else {
+                self.modulus.value()
+            },
+            bytes,
+            hashes: self.hashes.into(),
+            n2: self.n2,
+        }
+    }
+
+    /// Bytes of the bit array, as many as the shape has.
+    fn array_bytes(&self) -> u64 {
+        self.bits.bytes().len() as u64 - u64::from(self.beyond)
     }
 
     /// The bit array, in words.
@@ -278,7 +320,7 @@ impl Layer {
 
     /// The bytes of the bit array, as many as the shape has.
     pub fn array(&self) -> &[u8] {
-        &self.bits.bytes()[..self.shape.bytes as usize]
+        &self.bits.bytes()[..self.array_bytes() as usize]
     }
 
     /// Sets, from byte `offset` on, the bits that are set in `bytes`.
@@ -287,7 +329,7 @@ impl Layer {
     /// [`OutOfRange`] when they do not fit; nothing changed.
     pub(super) fn merge(&mut self, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
         let end = offset.checked_add(bytes.len() as u64).ok_or(OutOfRange)?;
-        if end > self.shape.bytes {
+        if end > self.array_bytes() {
             return Err(OutOfRange);
         }
         self.bits.merge(offset, bytes)
@@ -317,7 +359,7 @@ impl Layer {
     fn probes(&self, hash: ItemHash) -> impl Iterator<Item = (usize, u64)> + use<> {
         let ItemHash { low, high } = hash;
         let modulus = self.modulus;
-        (0..u64::from(self.shape.hashes)).map(move |probe| {
+        (0..u64::from(self.hashes)).map(move |probe| {
             let bit = modulus.remainder(low.wrapping_add(high.wrapping_mul(probe)));
             ((bit / 64) as usize, 1 << (bit % 64))
         })
@@ -343,7 +385,7 @@ impl Prefetch for Words<'_> {
 impl batch::Layer for Layer {
     #[inline(always)]
     fn capacity(&self) -> u64 {
-        self.shape.capacity
+        self.capacity
     }
 
     #[inline(always)]
@@ -352,7 +394,7 @@ impl batch::Layer for Layer {
     }
 
     fn bytes(&self) -> u64 {
-        self.shape.bytes
+        self.array_bytes()
     }
 
     fn allocation(&self) -> Option<Allocation> {
@@ -493,7 +535,7 @@ impl Rules for Classic {
     }
 
     fn plan_of(layer: &Layer) -> Shape {
-        layer.shape
+        layer.shape()
     }
 
     fn next(&self, layers: impl ExactSizeIterator<Item = Shape>) -> Result<Shape, Error> {

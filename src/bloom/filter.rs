@@ -155,8 +155,12 @@ impl Filter {
 
     /// The same of the filter as it was when it had only its first `layers` layers.
     pub fn bytes_with(&self, layers: usize) -> u64 {
-        let layers = self.layer_stats().take(layers);
-        bytes(self.layout(), layers.map(|layer| layer.bytes()))
+        let layers = layers.min(self.layers());
+        let arrays = match self {
+            Self::Blocked(chain) => chain.array_bytes(layers),
+            Self::Classic(chain) => chain.array_bytes(layers),
+        };
+        bytes(self.layout(), layers, arrays)
     }
 
     /// Bytes that the filter keeps alive and no other filter uses, besides its own blocks.
@@ -207,8 +211,8 @@ impl Filter {
         totals
     }
 
-    /// The false positive rate that the filter has now, from its layers' rates. This takes some
-    /// microseconds a layer.
+    /// The false positive rate that the filter has now, from its layers' rates. This takes some microseconds for
+    /// the newest layer of a blocked filter, and nanoseconds for the others: their rates are known, as they are full.
     pub fn estimated_error_rate(&self) -> f64 {
         compound(self.layer_stats().map(|layer| layer.estimated_error_rate()))
     }
@@ -297,13 +301,12 @@ impl Filter {
     }
 }
 
-/// Bytes of a filter of that layout whose layers have bit arrays of these sizes: see [`Filter::bytes`].
-pub(super) fn bytes(layout: Layout, arrays: impl ExactSizeIterator<Item = u64>) -> u64 {
+/// Bytes of a filter of that layout and so many layers, whose bit arrays have these bytes: see
+/// [`Filter::bytes`].
+pub(super) fn bytes(layout: Layout, layers: usize, arrays: u64) -> u64 {
     match layout {
-        Layout::Blocked { .. } => chain::bytes::<blocked::Layer>(arrays),
-        Layout::Classic => arrays.fold(CLASSIC_BYTES, |bytes, array| {
-            bytes.saturating_add(CLASSIC_LAYER_BYTES).saturating_add(array)
-        }),
+        Layout::Blocked { .. } => chain::bytes::<blocked::Layer>(layers, arrays),
+        Layout::Classic => arrays.saturating_add(CLASSIC_BYTES + CLASSIC_LAYER_BYTES * layers as u64),
     }
 }
 
@@ -382,6 +385,7 @@ impl LayerStats {
     /// The rate that the layer has with what it holds now.
     pub fn estimated_error_rate(&self) -> f64 {
         match self.shape {
+            LayerShape::Blocked(shape) if self.items >= shape.capacity => shape.full_rate(),
             LayerShape::Blocked(shape) => shape.geometry.rate(self.items),
             LayerShape::Classic { shape, .. } => {
                 let fill = self.bits_set as f64 / shape.modulus() as f64;

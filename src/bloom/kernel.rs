@@ -61,6 +61,54 @@ pub fn run<W: Work>(work: W) -> W::Output {
     work.run(Portable)
 }
 
+/// Counts the set bits of bytes, with the processor's own instructions where it has them.
+#[derive(Clone, Copy, Debug)]
+pub struct CountOnes<'a>(pub &'a [u8]);
+
+impl Work for CountOnes<'_> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn run<K: Kernel>(self, _: K) -> u64 {
+        let (words, rest) = self.0.as_chunks::<8>();
+        let words: u64 = words
+            .iter()
+            .map(|word| u64::from(u64::from_le_bytes(*word).count_ones()))
+            .sum();
+        words + rest.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>()
+    }
+}
+
+/// Sets the bits of bytes in as many others; how many were unset.
+#[derive(Debug)]
+pub struct SetOnes<'a> {
+    /// Where they are set.
+    pub place: &'a mut [u8],
+    /// The bits; as many bytes as the place has.
+    pub bytes: &'a [u8],
+}
+
+impl Work for SetOnes<'_> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn run<K: Kernel>(self, _: K) -> u64 {
+        let (words, rest) = self.place.as_chunks_mut::<8>();
+        let (new_words, new_rest) = self.bytes.as_chunks::<8>();
+        let mut newly_set = 0;
+        for (word, new) in words.iter_mut().zip(new_words) {
+            let (before, new) = (u64::from_le_bytes(*word), u64::from_le_bytes(*new));
+            newly_set += u64::from((new & !before).count_ones());
+            *word = (before | new).to_le_bytes();
+        }
+        for (byte, new) in rest.iter_mut().zip(new_rest) {
+            newly_set += u64::from((new & !*byte).count_ones());
+            *byte |= new;
+        }
+        newly_set
+    }
+}
+
 /// Asks the processor to fetch what `place` refers to, for reading soon.
 #[inline(always)]
 pub fn prefetch<T>(place: &T) {
@@ -337,6 +385,26 @@ mod tests {
     }
 
     proptest! {
+        /// A stored filter would not load, or be counted wrong, on one processor or another.
+        #[test]
+        fn bits_are_counted_and_set_as_one_by_one(
+            pairs in proptest::collection::vec(any::<(u8, u8)>(), 0..300),
+        ) {
+            let (before, new): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+            let after: Vec<_> = before.iter().zip(&new).map(|(before, new)| before | new).collect();
+            let ones = |bytes: &[u8]| bytes.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
+            prop_assert_eq!(CountOnes(&before).run(Portable), ones(&before));
+            prop_assert_eq!(run(CountOnes(&before)), ones(&before));
+            let in_place = |set: &dyn Fn(SetOnes<'_>) -> u64| {
+                let mut place = before.clone();
+                let newly_set = set(SetOnes { place: &mut place, bytes: &new });
+                (place, newly_set)
+            };
+            let expected = (after.clone(), ones(&after) - ones(&before));
+            prop_assert_eq!(in_place(&|work| work.run(Portable)), expected.clone());
+            prop_assert_eq!(in_place(&|work| run(work)), expected);
+        }
+
         /// A filter that moved to another processor would otherwise forget items.
         #[test]
         fn kernels_agree_with_the_description(words: [u64; 8], fill in 0u32..4, word: u64, probes: u8) {

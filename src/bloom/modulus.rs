@@ -5,6 +5,10 @@
 //! taken off is less than 1 because `x < 2^64` and `1 + r <= d`. So one conditional subtraction corrects the
 //! remainder `x - q · d`, which never exceeds `x`. (Barrett reduction, with a word for the radix.)
 
+use std::num::NonZeroU64;
+
+const _: () = assert!(size_of::<Modulus>() == 16);
+
 /// A modulus, with what makes its remainders cheap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Modulus {
@@ -17,8 +21,8 @@ pub enum Modulus {
     Other {
         /// The modulus.
         divisor: u64,
-        /// `floor((2^64 - 1) / divisor)`.
-        reciprocal: u64,
+        /// `floor((2^64 - 1) / divisor)`, never 0: which variant it is takes no room of its own.
+        reciprocal: NonZeroU64,
     },
 }
 
@@ -31,8 +35,16 @@ impl Modulus {
         } else {
             Self::Other {
                 divisor,
-                reciprocal: u64::MAX / divisor,
+                reciprocal: NonZeroU64::MIN.saturating_add(u64::MAX / divisor - 1),
             }
+        }
+    }
+
+    /// The modulus.
+    pub fn value(self) -> u64 {
+        match self {
+            Self::PowerOfTwo { mask } => mask + 1,
+            Self::Other { divisor, .. } => divisor,
         }
     }
 
@@ -42,7 +54,7 @@ impl Modulus {
         match self {
             Self::PowerOfTwo { mask } => x & mask,
             Self::Other { divisor, reciprocal } => {
-                let quotient = ((u128::from(x) * u128::from(reciprocal)) >> 64) as u64;
+                let quotient = ((u128::from(x) * u128::from(reciprocal.get())) >> 64) as u64;
                 let remainder = x.wrapping_sub(quotient.wrapping_mul(divisor));
                 // Without the correction due, the subtraction wraps to a larger number.
                 remainder.min(remainder.wrapping_sub(divisor))

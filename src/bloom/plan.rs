@@ -69,9 +69,10 @@ impl Plan {
             capacity >= items
         })?;
         let layers = &self.layers[..=newest];
+        let arrays = layers.iter().map(LayerShape::bytes);
         Some(Stage {
             items,
-            bytes: bytes(self.layout, layers.iter().map(LayerShape::bytes)),
+            bytes: bytes(self.layout, layers.len(), arrays.fold(0, u64::saturating_add)),
             layers: layers.len(),
             error_rate: compound(layers.iter().map(LayerShape::error_rate)),
         })

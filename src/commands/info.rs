@@ -12,6 +12,11 @@ use crate::bloom::filter::{LayerStats, Totals};
 use crate::config::LayoutName;
 use crate::keyspace;
 
+/// The newest layers that are described one by one. More have only filters of expansion 1, and there are a
+/// quarter of a million at times: a reply of all of them would take a second. BF.DEBUG, which is not flagged as
+/// fast, lists them.
+const LISTED_LAYERS: usize = 1000;
+
 /// The figures of a filter, all from counts that are kept: O(layers).
 pub struct Info;
 
@@ -172,9 +177,11 @@ fn full(reply: Reply<'_>, filter: &Filter, totals: &Totals) {
     reply.bulk(b"Estimated error rate");
     reply.double(filter.estimated_error_rate());
     reply.bulk(b"Layers");
-    reply.array(totals.layers);
+    let newest = totals.layers.min(LISTED_LAYERS);
+    reply.array(newest);
     filter
         .layer_stats()
+        .skip(totals.layers - newest)
         .for_each(|layer| full_layer(reply, layout, &layer));
 }
 

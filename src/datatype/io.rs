@@ -1,11 +1,12 @@
 //! The server's RDB stream as the codec's [`Sink`] and [`Source`].
 
 use std::marker::PhantomData;
+use std::ptr::NonNull;
 
 use redis_module::raw;
 
 use crate::bloom::codec::DecodeError;
-use crate::bloom::codec::stream::{Sink, Source};
+use crate::bloom::codec::stream::{Array, Sink, Source};
 use crate::server::{Arg, Ctx, call};
 
 /// An RDB stream of the server's, for the time of a callback.
@@ -41,6 +42,15 @@ impl<'a> Rdb<'a> {
         let key = call!(RedisModule_GetKeyNameFromIO(self.stream));
         // SAFETY: the server keeps the name as long as the stream.
         unsafe { Arg::of_callback(key) }
+    }
+
+    /// The next string, in memory that the server allocated for it.
+    fn buffer(&mut self) -> Result<Buffer, DecodeError> {
+        let mut length = 0;
+        // SAFETY (of the call): the stream is alive, `length` takes the length.
+        let start: *mut std::ffi::c_char = call!(RedisModule_LoadStringBuffer(self.stream, &raw mut length));
+        let start = NonNull::new(start.cast()).ok_or(DecodeError::Truncated)?;
+        self.checked(Buffer { start, length })
     }
 
     /// `value`, unless the stream failed: then the server gives zeros, which mean nothing.
@@ -95,16 +105,11 @@ impl Source for Rdb<'_> {
     }
 
     fn string<T>(&mut self, take: impl FnOnce(&[u8]) -> T) -> Result<T, DecodeError> {
-        let mut length = 0;
-        // SAFETY (of the call): the stream is alive, `length` takes the length.
-        let buffer = call!(RedisModule_LoadStringBuffer(self.stream, &raw mut length));
-        if buffer.is_null() {
-            return Err(DecodeError::Truncated);
-        }
-        let _buffer = Buffer(buffer.cast());
-        self.checked(())?;
-        // SAFETY: the server gave `length` bytes, which are this function's until it frees them.
-        Ok(take(unsafe { std::slice::from_raw_parts(buffer.cast(), length) }))
+        Ok(take(self.buffer()?.bytes()))
+    }
+
+    fn array(&mut self) -> Result<Array, DecodeError> {
+        Ok(self.buffer()?.into_array())
     }
 }
 
@@ -149,11 +154,40 @@ impl Sink for Digest {
 }
 
 /// Bytes that the server allocated for us.
-struct Buffer(*mut std::ffi::c_void);
+struct Buffer {
+    start: NonNull<u8>,
+    length: usize,
+}
+
+impl Buffer {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the server gave that many bytes, which are this value's until it is dropped.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+    }
+
+    /// The same memory as a box: the server's allocator is the module's, which frees a block by its address.
+    fn into_array(self) -> Array {
+        if self.length == 0 {
+            return Array::Bytes(Box::default());
+        }
+        let (start, length) = (self.start, self.length);
+        std::mem::forget(self);
+        if length.is_multiple_of(size_of::<u64>()) {
+            let words =
+                std::ptr::slice_from_raw_parts_mut(start.as_ptr().cast::<u64>(), length / size_of::<u64>());
+            // SAFETY: the block has that size, is aligned as all of malloc's are, and is nobody else's.
+            Array::Words(unsafe { Box::from_raw(words) })
+        } else {
+            let bytes = std::ptr::slice_from_raw_parts_mut(start.as_ptr(), length);
+            // SAFETY: the block has that size, and is nobody else's.
+            Array::Bytes(unsafe { Box::from_raw(bytes) })
+        }
+    }
+}
 
 impl Drop for Buffer {
     fn drop(&mut self) {
         // SAFETY (of the call): the buffer is the server's, and is not used again.
-        call!(RedisModule_Free(self.0));
+        call!(RedisModule_Free(self.start.as_ptr().cast()));
     }
 }

@@ -232,3 +232,33 @@ fn the_server_knows_the_size_too() {
         "size {size}, memory usage {used}"
     );
 }
+
+/// A reader could keep the server busy for seconds with one question that is flagged as fast.
+#[test]
+fn full_lists_the_newest_thousand_layers() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.answers(&[("BF.RESERVE key 0.01 1 EXPANSION 1 SEED 1", ok())]);
+    filters::fill(&mut client, "key", 0, 1300);
+    let full = client.run("BF.INFO key FULL");
+    let filters = full.field("Number of filters").int();
+    assert!(filters > 1200, "{filters}");
+    let layers = full.field("Layers");
+    assert_eq!(layers.elements().len(), 1000);
+    let lines = client.run("BF.DEBUG key");
+    assert_eq!(lines.elements().len() as i64, 1 + filters);
+    // The tightest rate is the newest layer's.
+    let rates: Vec<f64> = layers
+        .elements()
+        .iter()
+        .map(|layer| layer.field("Error rate").number())
+        .collect();
+    let newest = lines.elements().last().unwrap().text();
+    let (_, ratio) = newest.split_once(" ratio:").unwrap();
+    let ratio: f64 = ratio.parse().unwrap();
+    assert!(
+        (rates[999] / ratio - 1.0).abs() < 1e-5,
+        "{newest}, {}",
+        rates[999]
+    );
+}

@@ -10,6 +10,7 @@
 
 use std::borrow::Cow;
 
+use super::super::batch;
 use super::super::bits::{OutOfRange, all_zero};
 use super::super::chain::Allowance;
 use super::super::filter::Filter;
@@ -155,14 +156,14 @@ struct Place {
 
 impl Place {
     /// The byte with that offset over all layers, if there is one.
-    fn of(filter: &Filter, mut offset: u64) -> Option<Self> {
-        for (layer, stats) in filter.layer_stats().enumerate() {
-            match stats.bytes().checked_sub(offset) {
-                Some(room) if room > 0 => return Some(Self { layer, offset, room }),
-                _ => offset -= stats.bytes(),
-            }
-        }
-        None
+    fn of(filter: &Filter, offset: u64) -> Option<Self> {
+        let (layer, start) = match filter {
+            Filter::Blocked(chain) => batch::Layer::place_of(chain.layers(), offset),
+            Filter::Classic(chain) => batch::Layer::place_of(chain.layers(), offset),
+        }?;
+        let offset = offset - start;
+        let room = (array(filter, layer).len() as u64).checked_sub(offset)?;
+        Some(Self { layer, offset, room })
     }
 }
 
@@ -287,6 +288,47 @@ mod tests {
             let nonzero = |chunk: &&Chunk<'_>| !all_zero(&chunk.bytes);
             assert!(written.iter().eq(all.iter().filter(nonzero)));
             assert!(loaded(&written[0].bytes, &written[1..]).contains(b"one item"));
+        }
+    }
+
+    /// An append-only file of a filter of very many layers would take minutes to load, or put bits into other
+    /// layers: where a layer starts is known, however the filter came to be.
+    #[test]
+    fn long_chains_know_where_their_layers_start() {
+        for layout in LAYOUTS {
+            let spec = Spec {
+                error_rate: ErrorRate::new(0.01).unwrap(),
+                capacity: Capacity::new(1).unwrap(),
+                growth: Growth::Growing(Expansion::new(1).unwrap()),
+                layout,
+            };
+            let mut grown = Filter::new(spec, UNLIMITED).unwrap();
+            for item in 0u32.. {
+                grown.add(&item.to_le_bytes(), UNLIMITED).unwrap();
+                if grown.layers() == 300 {
+                    break;
+                }
+            }
+            let loaded = super::super::load(&mut save(&grown), 4, UNLIMITED).unwrap();
+            let copied = copy(&grown, UNLIMITED).unwrap();
+            for filter in [grown, loaded, copied] {
+                let mut start = 0;
+                for (layer, stats) in filter.layer_stats().enumerate() {
+                    for offset in [0, 1, stats.bytes() - 1] {
+                        let place = Place::of(&filter, start + offset).unwrap();
+                        let found = (place.layer, place.offset, place.room);
+                        assert_eq!(found, (layer, offset, stats.bytes() - offset));
+                    }
+                    start += stats.bytes();
+                    let before = filter.bytes_with(layer + 1) - filter.bytes_with(layer);
+                    assert_eq!(
+                        before,
+                        stats.bytes() + 64,
+                        "64 bytes are a layer's struct in either layout"
+                    );
+                }
+                assert!(Place::of(&filter, start).is_none());
+            }
         }
     }
 

@@ -29,12 +29,13 @@
 //! A piece is a string of its bytes, or the empty string when all of them are zero.
 
 use super::super::batch::Layer as _;
+use super::super::bits::{self, BitArray, Incoming, OutOfRange};
 use super::super::blocked::{Blocked, Layer, Shape};
 use super::super::chain::{Allowance, Chain, Plan};
 use super::super::error::Error;
+use super::super::kernel::Line;
 use super::super::params::{ErrorRate, Expansion, Growth, Seed};
 use super::super::sizing::{Geometry, MAX_LINES_PER_ITEM, PROBES};
-use super::super::{bits, bits::BitArray};
 use super::stream::{Sink, Source};
 use super::{DecodeError, ask_for, list_for};
 
@@ -79,15 +80,13 @@ pub fn load(
     if version != VERSION {
         return Err(DecodeError::Version(version));
     }
-    let header = source.string(Header::parse)??;
-    let (mut layers, rules) = header.allocate(allowance)?;
-    for (layer, stored) in layers.iter_mut().zip(&header.layers) {
-        load_bits(layer.bits_mut(), source)?;
-        if layer.bits().ones() != stored.bits_set {
+    source.string(Header::parse)??.restore(allowance, |stored| {
+        let bits = load_bits(stored, source)?;
+        if bits.ones() != stored.bits_set {
             return Err(DecodeError::Field("set bits"));
         }
-    }
-    Ok(Chain::of_layers(rules, layers))
+        Ok(bits)
+    })
 }
 
 /// The filter that a header describes, with its items counted and all of its bits unset.
@@ -95,29 +94,24 @@ pub fn load(
 /// # Errors
 /// [`DecodeError`]; nothing is left behind.
 pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Blocked>, DecodeError> {
-    let (layers, rules) = Header::parse(bytes)?.allocate(allowance)?;
-    Ok(Chain::of_layers(rules, layers))
+    Header::parse(bytes)?.restore(allowance, |stored| {
+        Ok(BitArray::zeroed(stored.shape.geometry.total_lines())?)
+    })
 }
 
-fn load_bits<U>(bits: &mut BitArray<U>, source: &mut impl Source) -> Result<(), DecodeError>
-where
-    U: bytemuck::Zeroable + bytemuck::NoUninit + bytemuck::AnyBitPattern,
-{
-    let length = bits.bytes().len();
-    for start in (0..length).step_by(PIECE_BYTES) {
-        let expected = PIECE_BYTES.min(length - start);
-        source.string(|piece| {
-            if piece.is_empty() {
-                return Ok(());
-            }
-            if piece.len() != expected {
-                return Err(DecodeError::Field("piece length"));
-            }
-            bits.merge(start as u64, piece)
-                .map_err(|_| DecodeError::Field("piece length"))
+/// The bit array of a layer, of which the pieces are next in the stream.
+fn load_bits(stored: &StoredLayer, source: &mut impl Source) -> Result<BitArray<Line>, DecodeError> {
+    let mut bits = Incoming::new(stored.shape.geometry.total_lines(), stored.bits_set)?;
+    let wrong = |_| DecodeError::Field("piece length");
+    while bits.missing() > 0 {
+        let expected = PIECE_BYTES.min(bits.missing());
+        source.string(|piece| match piece.len() {
+            0 => bits.append_zeros(expected).map_err(wrong),
+            length if length == expected => bits.append(piece).map_err(wrong),
+            _ => Err(wrong(OutOfRange)),
         })??;
     }
-    Ok(())
+    bits.finish().map_err(wrong)
 }
 
 /// The header of `chain`.
@@ -233,17 +227,20 @@ impl Header {
         Ok(())
     }
 
-    /// The filter with its items counted and all of its bits unset, as layers and rules.
-    fn allocate(&self, allowance: Allowance<'_>) -> Result<(Vec<Layer>, Blocked), DecodeError> {
+    /// The filter with its items counted and the bit arrays that `bits` gives.
+    fn restore(
+        &self,
+        allowance: Allowance<'_>,
+        mut bits: impl FnMut(&StoredLayer) -> Result<BitArray<Line>, DecodeError>,
+    ) -> Result<Chain<Blocked>, DecodeError> {
         let arrays = self.layers.iter().map(|layer| layer.shape.bytes());
         ask_for::<Layer>(arrays, allowance)?;
         let mut layers = list_for(self.layers.len())?;
         for stored in &self.layers {
-            let mut layer = stored.shape.make().map_err(DecodeError::from)?;
-            layer.restore(stored.items);
-            layers.push(layer);
+            layers.push(Layer::stored(stored.shape, bits(stored)?, stored.items));
         }
-        Ok((layers, Blocked::new(self.error_rate, self.growth, self.seed)))
+        let rules = Blocked::new(self.error_rate, self.growth, self.seed);
+        Ok(Chain::of_layers(rules, layers))
     }
 }
 

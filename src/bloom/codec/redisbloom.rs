@@ -35,10 +35,11 @@
 
 use super::super::Filter;
 use super::super::batch::Layer as _;
-use super::super::chain::{Allowance, Chain, Demand, Plan, UNLIMITED, reserve_one};
+use super::super::bits::{BitArray, is_sparse};
+use super::super::chain::{Allowance, Chain, Demand, UNLIMITED, reserve_one};
 use super::super::classic::{Classic, Layer, Options, Shape};
 use super::native::Fields;
-use super::stream::{Sink, Source};
+use super::stream::{Array, Sink, Source};
 use super::{DecodeError, ask_for, list_for};
 
 /// Bytes of a chunk header before its layers.
@@ -110,16 +111,33 @@ pub fn load(
             hashes: u32::try_from(hashes).map_err(|_| DecodeError::Field("hashes"))?,
             n2: u8::try_from(n2).map_err(|_| DecodeError::Field("n2"))?,
         };
-        source.string(|array| {
-            let bytes = array.len() as u64;
-            let layer = builder.append(Shape { bytes, ..shape }, allowance)?;
-            layer
-                .merge(0, array)
-                .map_err(|_| DecodeError::Field("bit array length"))
-        })??;
+        let array = source.array()?;
+        let bytes = array.bytes().len() as u64;
+        let shape = Shape { bytes, ..shape };
+        builder.append(shape, allowance, || restored(array))?;
         builder.count(source.unsigned()?)?;
     }
     builder.finish()
+}
+
+/// The bit array that was saved: the very memory that the server read it into, unless a copy leaves many pages
+/// untouched.
+fn restored(array: Array) -> Result<BitArray<u64>, DecodeError> {
+    let array = match array {
+        Array::Words(words) => {
+            let whole = BitArray::of(words);
+            if !is_sparse(whole.ones(), whole.bytes().len() as u64) {
+                return Ok(whole);
+            }
+            Array::Words(whole.into_units())
+        }
+        bytes @ Array::Bytes(_) => bytes,
+    };
+    let bytes = array.bytes();
+    let mut bits = BitArray::zeroed(bytes.len().div_ceil(8) as u64)?;
+    bits.merge(0, bytes)
+        .map_err(|_| DecodeError::Field("bit array length"))?;
+    Ok(bits)
 }
 
 /// The chunk header of `chain`.
@@ -178,7 +196,9 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Class
     }
     ask_for::<Layer>(stored.iter().map(|(shape, _)| shape.bytes), allowance)?;
     for (shape, items) in stored {
-        builder.append(shape, UNLIMITED)?;
+        builder.append(shape, UNLIMITED, || {
+            Ok(BitArray::zeroed(shape.bytes.div_ceil(8))?)
+        })?;
         builder.count(items)?;
     }
     builder.finish()
@@ -214,17 +234,22 @@ impl Builder {
         })
     }
 
-    /// Allocates the next layer.
-    fn append(&mut self, shape: Shape, allowance: Allowance<'_>) -> Result<&mut Layer, DecodeError> {
+    /// Appends the next layer, once it may have its memory.
+    fn append(
+        &mut self,
+        shape: Shape,
+        allowance: Allowance<'_>,
+        bits: impl FnOnce() -> Result<BitArray<u64>, DecodeError>,
+    ) -> Result<(), DecodeError> {
         shape.check(self.rules.options()).map_err(DecodeError::Field)?;
         let new = shape.bytes.saturating_add(size_of::<Layer>() as u64);
         let total = self.bytes.saturating_add(new);
         let out_of_memory = DecodeError::OutOfMemory { bytes: total };
         allowance(Demand { new, total }).map_err(|_| out_of_memory)?;
         reserve_one(&mut self.layers)?;
-        self.layers.push(shape.make()?);
+        self.layers.push(Layer::stored(shape, bits()?));
         self.bytes = total;
-        self.layers.last_mut().ok_or(out_of_memory)
+        Ok(())
     }
 
     /// Takes over the number of items of the layer that was appended last.

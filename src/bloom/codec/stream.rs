@@ -1,6 +1,6 @@
 //! What an RDB stream offers, and the same in memory.
 
-use super::DecodeError;
+use super::{DecodeError, list_for};
 
 /// An RDB stream that is written.
 pub trait Sink {
@@ -20,6 +20,27 @@ pub trait Source {
     fn double(&mut self) -> Result<f64, DecodeError>;
     /// Reads a string and gives it to `take`.
     fn string<T>(&mut self, take: impl FnOnce(&[u8]) -> T) -> Result<T, DecodeError>;
+    /// Reads a string, to keep its memory.
+    fn array(&mut self) -> Result<Array, DecodeError>;
+}
+
+/// A string that was read, in memory of its own.
+#[derive(Debug)]
+pub enum Array {
+    /// Whole words, little-endian.
+    Words(Box<[u64]>),
+    /// Any number of bytes.
+    Bytes(Box<[u8]>),
+}
+
+impl Array {
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Words(words) => bytemuck::cast_slice(words),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
 }
 
 /// One value of a stream.
@@ -74,5 +95,20 @@ impl Source for Memory {
             Some(Value::String(bytes)) => Ok(take(&bytes)),
             _ => Err(DecodeError::Truncated),
         }
+    }
+
+    fn array(&mut self) -> Result<Array, DecodeError> {
+        self.string(|bytes| match bytes.as_chunks::<8>() {
+            (words, []) => {
+                let mut array = list_for(words.len())?;
+                array.extend(words.iter().map(|word| u64::from_le_bytes(*word)));
+                Ok(Array::Words(array.into_boxed_slice()))
+            }
+            _ => {
+                let mut array = list_for(bytes.len())?;
+                array.extend_from_slice(bytes);
+                Ok(Array::Bytes(array.into_boxed_slice()))
+            }
+        })?
     }
 }
