@@ -2,11 +2,11 @@
 //! refused is refused in one line.
 #![no_main]
 
+use bloom::bloom::Error;
 use bloom::bloom::chain::at_most;
-use bloom::bloom::params::{Layout, Seed, Spec};
-use bloom::bloom::{Error, Filter};
+use bloom::bloom::params::Seed;
 use bloom::commands::error::CommandError;
-use bloom::commands::requests::{self, Word};
+use bloom::commands::requests::{self, Creation, Release, Word};
 use bloom::config::{Config, ConfigOption};
 use bloom_fuzz::commands;
 use bloom_fuzz::tape::Tape;
@@ -24,14 +24,30 @@ fuzz_target!(|bytes: &[u8]| {
     let words = commands::decode(&mut tape);
     let config = configuration(config);
     match kind % 4 {
-        0 => answer(requests::reserve(&words, &config).map(|spec| makes(spec, &words, &config))),
-        1 => answer(requests::insert(&words, &config).map(|(items, spec)| {
-            assert!(
-                !items.is_empty() && follow_their_word(items, &words),
-                "other items than were given"
-            );
-            answer(spec.map(makes_one));
-        })),
+        0 => {
+            answer(requests::reserve(&words, &config).map(|made| makes(made, &words, &config)));
+            for release in [Release::Two, Release::Eight] {
+                let obeyed = requests::obey_reserve(&words, &config, release);
+                answer(obeyed.map(|made| is_told(made, requests::replicated(made), &[])));
+            }
+        }
+        1 => {
+            answer(requests::insert(&words, &config).map(|(items, made)| {
+                assert!(
+                    !items.is_empty() && follow_their_word(items, &words),
+                    "other items than were given"
+                );
+                answer(made.map(makes_one));
+            }));
+            for release in [Release::Two, Release::Eight] {
+                answer(
+                    requests::obey_insert(&words, &config, release).map(|(items, made)| {
+                        assert!(!items.is_empty());
+                        answer(made.map(|made| is_told(made, requests::replicated_with_items(made), &ITEMS)));
+                    }),
+                );
+            }
+        }
         2 => words.iter().for_each(|word| {
             answer(requests::info(word.0));
             if let Some(number) = requests::iterator(word.0) {
@@ -83,13 +99,14 @@ fn answer(outcome: Result<(), CommandError>) {
     }
 }
 
-/// The spec makes a filter within the limit or none, and a replica makes the same one from what it is told.
-fn makes(spec: Spec, words: &[Word<'_>], config: &Config) {
-    makes_one(spec);
+/// The creation makes a filter within the limit or none, and a replica makes the same one from what it is told.
+fn makes(made: Creation, words: &[Word<'_>], config: &Config) {
+    makes_one(made);
+    is_told(made, requests::replicated(made), &[]);
     // The words of options may be in any case.
     let lower: Vec<_> = words.iter().map(|word| word.0.to_ascii_lowercase()).collect();
     let lower: Vec<_> = lower.iter().map(|word| Word(word)).collect();
-    assert_eq!(requests::reserve(&lower, config), Ok(spec));
+    assert_eq!(requests::reserve(&lower, config), Ok(made));
 }
 
 /// What a primary sends after the name of a command.
@@ -101,28 +118,46 @@ fn line<'a>(words: &'a [String], items: &[&'a [u8]]) -> Vec<Word<'a>> {
     line.map(Word).collect()
 }
 
-fn makes_one(spec: Spec) {
-    let (alone, with_items) = (requests::replicated(spec), requests::replicated_with_items(spec));
-    let (alone, with_items) = (line(&alone, &[]), line(&with_items, &ITEMS));
+/// A replica makes this filter, and no other, from `words`: of BF.RESERVE, or of BF.INSERT with items.
+fn is_told(made: Creation, words: Vec<String>, items: &[&[u8]]) {
+    let told = line(&words, items);
     for byte in 0..8 {
         let config = configuration(byte);
-        assert_eq!(
-            requests::reserve(&alone, &config),
-            Ok(spec),
-            "a replica makes another one"
-        );
-        let (items, made) = requests::insert(&with_items, &config).unwrap();
-        assert_eq!(made, Ok(spec), "a replica makes another one of items");
-        let items: Vec<_> = items.iter().map(|item| item.0).collect();
-        assert_eq!(items, ITEMS, "a replica adds other items");
+        for release in [Release::Two, Release::Eight] {
+            if items.is_empty() {
+                let again = requests::obey_reserve(&told, &config, release);
+                assert_eq!(again, Ok(made), "a replica makes another one");
+                continue;
+            }
+            let (added, again) = requests::obey_insert(&told, &config, release).unwrap();
+            assert_eq!(again, Ok(made), "a replica makes another one of items");
+            assert!(
+                added.iter().map(|item| item.0).eq(items.iter().copied()),
+                "a replica adds other items"
+            );
+        }
     }
-    match Filter::new(spec, &at_most(LIMIT)) {
+}
+
+fn makes_one(made: Creation) {
+    is_told(made, requests::replicated_with_items(made), &ITEMS);
+    match made.filter(&at_most(LIMIT)) {
         Ok(filter) => {
             assert_eq!(filter.validate(), Ok(()));
-            assert!(filter.totals().capacity >= spec.capacity.items());
             assert!(filter.bytes() <= LIMIT);
-            if let Layout::Blocked { seed } = spec.layout {
-                assert_eq!((filter.seed(), filter.growth()), (Some(seed), Some(spec.growth)));
+            let capacity = filter.totals().capacity;
+            match made {
+                Creation::Blocked(spec) => {
+                    assert_eq!(
+                        (filter.layout(), filter.growth()),
+                        (spec.layout, Some(spec.growth))
+                    );
+                    assert!(capacity >= spec.capacity.items());
+                }
+                Creation::Classic(spec) => assert_eq!(
+                    (capacity, filter.expansion()),
+                    (spec.capacity(), spec.scales().then_some(spec.expansion()))
+                ),
             }
         }
         Err(error) => assert!(matches!(error, Error::OverLimit { .. }), "{error:?}"),

@@ -319,9 +319,9 @@ fn the_expansion_of_a_filter_that_does_not_grow_is_stored() {
     crate::replication::in_step(&primary, &replica);
     replica.restart();
     let mut follower = replica.client();
-    for at in 0..cases.len() {
+    for (at, (line, _)) in cases.iter().enumerate() {
         let key = format!("key{at}");
-        assert!(follower.dump(&key) == client.dump(&key), "{}", cases[at].0);
+        assert!(follower.dump(&key) == client.dump(&key), "{line}");
     }
 }
 

@@ -276,7 +276,7 @@ impl Traffic {
             58 => {
                 let item = self.items(1);
                 self.send(&["MULTI"], &[]);
-                self.send(&["BF.ADD", key], &[item.clone()]);
+                self.send(&["BF.ADD", key], std::slice::from_ref(&item));
                 self.send(&["BF.MADD", other], &[item.clone(), item]);
                 self.send(&["EXEC"], &[]);
             }
@@ -470,6 +470,8 @@ fn files_are_read_by_the_other_one() {
 /// Tools that copy single filters would alter them, in either direction.
 #[test]
 fn chunks_and_payloads_go_both_ways() {
+    /// Copies a filter under its name.
+    type Way<'a> = &'a dyn Fn(&mut Client, &mut Client, &str);
     let rival = rival!();
     let (theirs, ours) = (rival.with().start(), Server::with().start());
     Traffic::new(&theirs, seed() + 7, true).run(sample(STEPS));
@@ -482,7 +484,7 @@ fn chunks_and_payloads_go_both_ways() {
         let restored = to.call(&[b"RESTORE", key.as_bytes(), b"0", payload.bytes()]);
         assert_eq!(restored, ok(), "{key:?}");
     };
-    let ways: [&dyn Fn(&mut Client, &mut Client, &str); 2] = [&by_chunks, &by_payload];
+    let ways: [Way<'_>; 2] = [&by_chunks, &by_payload];
     for (round, copy) in ways.into_iter().enumerate() {
         let (mut from, mut to) = (theirs.client(), ours.client());
         to.answers(&[("FLUSHALL", ok())]);
