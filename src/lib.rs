@@ -7,6 +7,7 @@
 //! | [`datatype`] | the type `MBbloom--` and its callbacks |
 //! | [`keyspace`] | keys opened with their type checked |
 //! | [`config`], [`options`] | the module's options: their values, and their place in the server |
+//! | [`limits`] | what memory a client's command may have |
 //! | [`stats`] | the module's figures in INFO |
 //! | [`log`] | lines for the operator, a few a minute |
 //! | [`shown`] | bytes of clients, for people to read |
@@ -23,6 +24,7 @@ pub mod commands;
 pub mod config;
 pub mod datatype;
 pub mod keyspace;
+pub mod limits;
 pub mod log;
 pub mod options;
 pub mod server;

@@ -9,7 +9,7 @@ use crate::bloom::params::Spec;
 use crate::bloom::{Demand, Error, Filter, ahead};
 use crate::keyspace::{self, KeyMut};
 use crate::server::{Arg, Ctx};
-use crate::{log, options, stats};
+use crate::{limits, log, stats};
 
 /// Items to be added to a key.
 #[derive(Clone, Copy, Debug)]
@@ -139,7 +139,7 @@ impl<'a> Adding<'a> {
     }
 
     fn may_take(self, demand: Demand) -> Result<(), u64> {
-        options::allows(self.ctx, self.key.bytes(), demand)
+        limits::allows(self.ctx, self.key.bytes(), demand)
     }
 
     /// Runs what may add layers to the filter, and counts those.

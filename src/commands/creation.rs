@@ -9,7 +9,7 @@ use crate::bloom::{Error, Filter};
 use crate::config::{Config, LayoutName, whole_number};
 use crate::server::{Arg, Ctx, OwnedString};
 use crate::stats::{self, Counted};
-use crate::{log, options};
+use crate::{limits, log};
 
 /// The errors that a command answers to options that it cannot take.
 #[derive(Clone, Debug)]
@@ -224,7 +224,7 @@ pub fn by_default(config: &Config) -> Result<Spec, CommandError> {
 /// # Errors
 /// [`CommandError::NoMemoryToCreate`]; nothing is left behind.
 pub fn make(ctx: Ctx<'_>, key: Arg<'_>, spec: Spec) -> Result<Box<Counted>, CommandError> {
-    let filter = Filter::new(spec, &|demand| options::allows(ctx, key.bytes(), demand));
+    let filter = Filter::new(spec, &|demand| limits::allows(ctx, key.bytes(), demand));
     filter.map(Counted::new).map_err(|error| {
         stats::refused_creation();
         tell_of_lack(ctx, key, error);

@@ -10,7 +10,7 @@ use crate::bloom::codec::{self, chunks};
 use crate::bloom::{Demand, Filter};
 use crate::server::{Arg, Ctx, OwnedCtx, call, guarded};
 use crate::stats::{self, Counted};
-use crate::{alloc, log, options};
+use crate::{alloc, limits, log};
 
 /// Bytes that the server keeps for each value of a module, and leaves out when it counts: an object, and a
 /// pair of pointers to the type and the value.
@@ -22,7 +22,7 @@ fn client_allows(ctx: Ctx<'_>, key: Option<Arg<'_>>, demand: Demand) -> Result<(
     if ctx.loads_or_follows() {
         return Ok(());
     }
-    options::allows(ctx, key.map_or(b"", Arg::bytes), demand)
+    limits::allows(ctx, key.map_or(b"", Arg::bytes), demand)
 }
 
 /// Loads a filter; null tells the server that the payload is bad.
