@@ -25,6 +25,8 @@ pub trait Layer {
     fn items(&self) -> u64;
     /// Bytes of the layer's bit array.
     fn bytes(&self) -> u64;
+    /// Bytes of the units that the bit array is made of, and aligned to.
+    const UNIT: usize;
     /// The memory of the layer's bit array.
     fn allocation(&self) -> Option<Allocation>;
     /// Lets `mover` choose another place for the bit array.

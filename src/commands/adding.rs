@@ -138,7 +138,7 @@ impl<'a> Adding<'a> {
         })
     }
 
-    fn may_take(self, demand: Demand) -> Result<(), u64> {
+    fn may_take(self, demand: Demand<'_>) -> Result<(), u64> {
         limits::allows(self.ctx, self.key.bytes(), demand)
     }
 

@@ -33,9 +33,8 @@
 //! What the fields mean, and which follow from others, is in [`classic`](super::super::classic). All that
 //! follows is checked: a filter whose fields disagree would look in the wrong places for its items.
 
-use super::super::Filter;
 use super::super::batch::Layer as _;
-use super::super::chain::{Allowance, Chain, Demand, Plan, UNLIMITED, reserve_one};
+use super::super::chain::{Allowance, Chain, MOST_ITEMS, Plan, Refused, UNLIMITED, ask_on, reserve_one};
 use super::super::classic::{Classic, Layer, Options, Shape};
 use super::native::Fields;
 use super::stream::{Sink, Source};
@@ -197,6 +196,7 @@ struct Builder {
     rules: Classic,
     layers: Vec<Layer>,
     bytes: u64,
+    capacity: u64,
     items_to_come: u64,
 }
 
@@ -209,22 +209,26 @@ impl Builder {
         Ok(Self {
             rules: Classic::stored(options, expansion),
             layers: Vec::new(),
-            bytes: size_of::<Filter>() as u64,
+            bytes: 0,
+            capacity: 0,
             items_to_come: items,
         })
     }
 
-    /// Allocates the next layer.
+    /// Allocates the next layer, and asks before for all that there are by then: of a stream nobody knows how
+    /// many layers it really has.
     fn append(&mut self, shape: Shape, allowance: Allowance<'_>) -> Result<&mut Layer, DecodeError> {
         shape.check(self.rules.options()).map_err(DecodeError::Field)?;
-        let new = shape.bytes.saturating_add(size_of::<Layer>() as u64);
-        let total = self.bytes.saturating_add(new);
-        let out_of_memory = DecodeError::OutOfMemory { bytes: total };
-        allowance(Demand { new, total }).map_err(|_| out_of_memory)?;
+        let capacity = self.capacity.saturating_add(shape.capacity);
+        if capacity > MOST_ITEMS {
+            return Err(DecodeError::Field("capacity"));
+        }
+        let bytes = ask_on(&self.layers, self.bytes, shape.bytes, allowance)
+            .map_err(|Refused { bytes, .. }| DecodeError::OutOfMemory { bytes })?;
         reserve_one(&mut self.layers)?;
         self.layers.push(shape.make()?);
-        self.bytes = total;
-        self.layers.last_mut().ok_or(out_of_memory)
+        (self.bytes, self.capacity) = (bytes, capacity);
+        self.layers.last_mut().ok_or(DecodeError::Field("layers"))
     }
 
     /// Takes over the number of items of the layer that was appended last.
