@@ -4,7 +4,8 @@
 //! Three promises that neither of them makes by itself:
 //! - Zeroed memory comes from `calloc`, so that a large array costs only the pages that are written.
 //! - A large request that cannot be met gives null. Servers before 7.4 have no fallible `calloc`, and
-//!   their plain one ends the process; there the kernel is asked first.
+//!   their plain one ends the process; and a server whose allocator got the last there was ends with whatever
+//!   it allocates next. So the kernel is asked first, for what the allocator will map and some more.
 //! - Alignments up to 64 hold. The server's jemalloc aligns every size that is a multiple of 64 to 64; any
 //!   other allocator is asked for a little more, and the address it gave is kept before the block.
 
@@ -14,10 +15,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::raw;
 
+use crate::bloom::memory::Block;
+
 /// What `malloc` aligns to on every platform that the servers run on.
 const MALLOC_ALIGN: usize = 16;
-/// Requests from this size on are put to the kernel first where a refusal would end the process.
-const ASK_KERNEL_FROM: usize = 1 << 20;
+/// Requests above this size are put to the kernel first. What jemalloc takes for them is computed; of smaller ones
+/// it is asked, since builds of it differ.
+const LARGE: u64 = 1 << 16;
+/// What the kernel must have besides: an allocator maps tables of its own for what is large, up to some
+/// megabytes at once, and the server must be able to go on.
+const SLACK: u64 = 16 << 20;
 
 /// Set once, before the first filter, when the server's allocator aligns multiples of 64 to 64.
 static ALIGNS_TO_LINES: AtomicBool = AtomicBool::new(false);
@@ -98,7 +105,9 @@ unsafe fn allocate(layout: Layout, zeroed: bool) -> *mut u8 {
             false => unsafe { System.alloc(layout) },
         };
     };
-    let granted = || bytes < ASK_KERNEL_FROM || kernel_grants(bytes);
+    if bytes as u64 > LARGE && !usize::try_from(mapped(bytes as u64)).is_ok_and(kernel_grants) {
+        return std::ptr::null_mut();
+    }
     let block = match (
         zeroed,
         server!(RedisModule_TryCalloc),
@@ -107,14 +116,92 @@ unsafe fn allocate(layout: Layout, zeroed: bool) -> *mut u8 {
         // SAFETY: the server's allocator takes any size, in all of its forms.
         (true, Some(try_calloc), _) => unsafe { try_calloc(1, bytes) },
         // SAFETY: as above.
-        (true, None, _) if granted() => unsafe { calloc(1, bytes) },
+        (true, None, _) => unsafe { calloc(1, bytes) },
         // SAFETY: as above.
         (false, _, Some(try_alloc)) => unsafe { try_alloc(bytes) },
         // SAFETY: as above.
-        (false, _, None) if granted() => unsafe { alloc(bytes) },
-        _ => std::ptr::null_mut(),
+        (false, _, None) => unsafe { alloc(bytes) },
     };
     block.cast()
+}
+
+/// Bytes that the server's allocator takes for a block, what it rounds up included: what [`held`] then tells of it.
+/// jemalloc has four sizes in each doubling; any other allocator is taken for the system's, of which the answer may
+/// be a page too much. Without a server, what is asked for.
+pub fn taken(block: Block) -> u64 {
+    let (Some(alloc), Some(free), Some(malloc_size)) = (
+        server!(RedisModule_Alloc),
+        server!(RedisModule_Free),
+        server!(RedisModule_MallocSize),
+    ) else {
+        return block.bytes;
+    };
+    let aligns = ALIGNS_TO_LINES.load(Ordering::Relaxed);
+    let padding = if aligns || block.align <= MALLOC_ALIGN {
+        0
+    } else {
+        block.align as u64
+    };
+    let bytes = block.bytes.saturating_add(padding);
+    if !aligns {
+        return libc_size(bytes);
+    }
+    if bytes > LARGE {
+        return jemalloc_size(bytes);
+    }
+    // SAFETY: the server's allocator takes any size.
+    let probe = unsafe { alloc(bytes as usize) };
+    // SAFETY: the block was just allocated.
+    let size = unsafe { malloc_size(probe) };
+    // SAFETY: nothing refers to it.
+    unsafe { free(probe) };
+    size as u64
+}
+
+/// Bytes that the kernel must have for a large block of `bytes` bytes. jemalloc puts a page beside it, and
+/// maps a size above if it can get it, to have the rest for what comes next; the last such size was one less.
+fn mapped(bytes: u64) -> u64 {
+    let block = Block {
+        bytes,
+        align: MALLOC_ALIGN,
+    };
+    let taken = taken(block);
+    let mapped = if ALIGNS_TO_LINES.load(Ordering::Relaxed) {
+        jemalloc_size(jemalloc_size(taken.saturating_add(1)).saturating_add(1))
+    } else {
+        taken
+    };
+    mapped.saturating_add(SLACK)
+}
+
+/// What the system's allocator has for a block of `bytes` bytes: multiples of 16 with a header of half of that; and
+/// for large blocks, which have pages of their own, whole pages with a header of that.
+fn libc_size(bytes: u64) -> u64 {
+    const UNIT: u64 = MALLOC_ALIGN as u64;
+    const PAGES_FROM: u64 = 128 << 10;
+    let (unit, header) = if bytes < PAGES_FROM {
+        (UNIT, UNIT / 2)
+    } else {
+        (page(), UNIT)
+    };
+    let with_header = bytes.saturating_add(header).checked_next_multiple_of(unit);
+    with_header.map_or(u64::MAX, |all| all.max(2 * UNIT) - header)
+}
+
+/// Bytes of a page.
+fn page() -> u64 {
+    // SAFETY: it asks for a constant of the system.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(page)
+        .ok()
+        .filter(|page| page.is_power_of_two())
+        .unwrap_or(4096)
+}
+
+/// jemalloc's size for `bytes`, which are above its smallest sizes: a power of two, or 5, 6 or 7 quarters of one.
+fn jemalloc_size(bytes: u64) -> u64 {
+    let step = 1 << bytes.saturating_sub(1).max(4).ilog2().saturating_sub(2);
+    bytes.checked_next_multiple_of(step).unwrap_or(u64::MAX)
 }
 
 /// Gives back what [`allocate`] gave.
@@ -305,6 +392,34 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// What is held against a limit would be less than what the server then counts.
+    #[test]
+    fn sizes_of_jemalloc_are_quarters_of_a_doubling() {
+        for (bytes, size) in [
+            (65_537, 81_920),
+            (81_920, 81_920),
+            (81_921, 98_304),
+            (114_689, 131_072),
+            (131_072, 131_072),
+            (60_900_000, 64 << 20),
+            ((64 << 20) + 1, 80 << 20),
+            (u64::MAX - 1, u64::MAX),
+        ] {
+            assert_eq!(jemalloc_size(bytes), size, "{bytes}");
+        }
+    }
+
+    /// The same for a server without jemalloc. The bytes and sizes are glibc's, of version 2.36.
+    #[test]
+    fn sizes_of_the_system_are_whole_pages_or_multiples_of_16() {
+        for (bytes, size) in [(1, 24), (24, 24), (25, 40), (40, 40), (1000, 1000), (1001, 1016)] {
+            assert_eq!(libc_size(bytes), size, "{bytes}");
+        }
+        assert_eq!(libc_size(1 << 20), (1 << 20) + page() - 16);
+        assert_eq!(libc_size((1 << 20) - 16), (1 << 20) - 16);
+        assert_eq!(libc_size(u64::MAX), u64::MAX);
     }
 
     #[test]

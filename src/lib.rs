@@ -7,6 +7,7 @@
 //! | [`datatype`] | the type `MBbloom--` and its callbacks |
 //! | [`keyspace`] | keys opened with their type checked |
 //! | [`config`], [`options`] | the module's options: their values, and their place in the server |
+//! | [`limits`] | what memory a client's command may have |
 //! | [`stats`] | the module's figures in INFO |
 //! | [`log`] | lines for the operator, a few a minute |
 //! | [`number`] | numbers as people type and read them |
@@ -24,6 +25,7 @@ pub mod commands;
 pub mod config;
 pub mod datatype;
 pub mod keyspace;
+pub mod limits;
 pub mod log;
 pub mod number;
 pub mod options;

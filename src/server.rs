@@ -190,24 +190,46 @@ impl<'a> Ctx<'a> {
         call!(RedisModule_GetContextFlags(self.raw())).cast_unsigned() & flags != 0
     }
 
-    /// Whether the command comes from a primary or from a file that is being loaded: it must be obeyed.
+    /// Whether the command comes from a primary, from a node that hands over a slot, or from a file that is being
+    /// loaded: it must be obeyed.
     pub fn must_obey(self) -> bool {
         self.has_flag(raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING)
+            // Redis 6.2 can be told to propagate scripts as they are: of their commands it does not say whose they
+            // are.
+            || self.has_flag(raw::REDISMODULE_CTX_FLAGS_LUA) && self.works_for_primary()
+    }
+
+    /// The same where the server calls the module without a client, and so does not say whose command it is.
+    pub fn must_obey_unnamed(self) -> bool {
+        self.has_flag(raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING)
+            || self.works_for_primary()
+            || self.has_flag(raw::REDISMODULE_CTX_FLAGS_CLUSTER) && Self::takes_over_slot()
+    }
+
+    /// Whether what a replica does now comes from its primary.
+    fn works_for_primary(self) -> bool {
+        self.has_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE)
+            && (self.has_flag(raw::REDISMODULE_CTX_FLAGS_READONLY)
+                || Self::is_at_work(&[c"LIST", c"TYPE", c"master"]).unwrap_or(true))
+    }
+
+    /// Whether a node hands over a slot at once (Valkey 9), and is at work; other servers know no such clients.
+    fn takes_over_slot() -> bool {
+        Self::is_at_work(&[c"LIST", c"FLAGS", c"i"]).unwrap_or(false)
+    }
+
+    /// Whether one of the clients that CLIENT lists has the arguments of a command: the running one, or the beginning
+    /// of its next. `None` when the server does not list such clients.
+    fn is_at_work(list: &[&CStr]) -> Option<bool> {
+        let clients = ask(c"CLIENT", list)?;
+        let mut words = clients.split_ascii_whitespace();
+        Some(words.any(|word| word.strip_prefix("argv-mem=").is_some_and(|bytes| bytes != "0")))
     }
 
     /// Whether the command comes from a primary.
     pub fn follows(self) -> bool {
         self.has_flag(raw::REDISMODULE_CTX_FLAGS_REPLICATED)
             && !self.has_flag(raw::REDISMODULE_CTX_FLAGS_LOADING)
-    }
-
-    /// Whether the server loads its own data, or is a replica.
-    pub fn loads_or_follows(self) -> bool {
-        self.has_flag(
-            raw::REDISMODULE_CTX_FLAGS_LOADING
-                | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING
-                | raw::REDISMODULE_CTX_FLAGS_SLAVE,
-        )
     }
 
     /// Whether the client speaks RESP3.
@@ -217,39 +239,19 @@ impl<'a> Ctx<'a> {
 
     /// A number from an INFO section; `None` where the server does not say.
     pub fn info_number(self, section: &CStr, field: &CStr) -> Option<u64> {
-        self.info(section, |info| {
-            let mut failed = 0;
-            // SAFETY (of the call): `info` is alive, `failed` takes the status.
-            let value = call!(RedisModule_ServerInfoGetFieldUnsigned(
-                info,
-                field.as_ptr(),
-                &raw mut failed
-            ));
-            (failed == 0).then_some(value)
-        })
+        self.info(section).number(field)
     }
 
     /// A text from an INFO section; `None` where the server does not say.
     pub fn info_text(self, section: &CStr, field: &CStr) -> Option<String> {
-        self.info(section, |info| {
-            // SAFETY (of the call): `info` is alive.
-            let text = call!(RedisModule_ServerInfoGetFieldC(info, field.as_ptr()));
-            if text.is_null() {
-                return None;
-            }
-            // SAFETY: the server gives a terminated string that lives as long as `info`.
-            let text = unsafe { CStr::from_ptr(text) };
-            Some(text.to_string_lossy().into_owned())
-        })
+        self.info(section).text(field)
     }
 
-    fn info<T>(self, section: &CStr, read: impl FnOnce(*mut raw::RedisModuleServerInfoData) -> T) -> T {
+    /// An INFO section as it is now.
+    pub fn info(self, section: &CStr) -> Info<'a> {
         // SAFETY (of the call): the context is alive.
-        let info = call!(RedisModule_GetServerInfo(self.raw(), section.as_ptr()));
-        let value = read(info);
-        // SAFETY (of the call): `info` came from this context, and is not used again.
-        call!(RedisModule_FreeServerInfo(self.raw(), info));
-        value
+        let data = call!(RedisModule_GetServerInfo(self.raw(), section.as_ptr()));
+        Info { ctx: self, data }
     }
 
     /// Propagates a command to replicas and the AOF.
@@ -350,6 +352,46 @@ impl<'a> Ctx<'a> {
     }
 }
 
+/// An INFO section.
+#[derive(Debug)]
+pub struct Info<'a> {
+    ctx: Ctx<'a>,
+    data: *mut raw::RedisModuleServerInfoData,
+}
+
+impl Info<'_> {
+    /// A number; `None` where the server does not say.
+    pub fn number(&self, field: &CStr) -> Option<u64> {
+        let mut failed = 0;
+        // SAFETY (of the call): the section is alive, `failed` takes the status.
+        let value = call!(RedisModule_ServerInfoGetFieldUnsigned(
+            self.data,
+            field.as_ptr(),
+            &raw mut failed
+        ));
+        (failed == 0).then_some(value)
+    }
+
+    /// A text; `None` where the server does not say.
+    pub fn text(&self, field: &CStr) -> Option<String> {
+        // SAFETY (of the call): the section is alive.
+        let text = call!(RedisModule_ServerInfoGetFieldC(self.data, field.as_ptr()));
+        if text.is_null() {
+            return None;
+        }
+        // SAFETY: the server gives a terminated string that lives as long as the section.
+        let text = unsafe { CStr::from_ptr(text) };
+        Some(text.to_string_lossy().into_owned())
+    }
+}
+
+impl Drop for Info<'_> {
+    fn drop(&mut self) {
+        // SAFETY (of the call): the section came from this context, and is not used again.
+        call!(RedisModule_FreeServerInfo(self.ctx.raw(), self.data));
+    }
+}
+
 /// Writes a warning to the server's log, without or with a context.
 pub fn warn(ctx: Option<Ctx<'_>>, line: &str) {
     log(ctx, c"warning", line);
@@ -366,6 +408,42 @@ fn log(ctx: Option<Ctx<'_>>, level: &CStr, line: &str) {
     let format: *const c_char = c"%s".as_ptr();
     // SAFETY (of the call): the format takes one terminated string; the context may be null.
     call!(RedisModule_Log(ctx, level.as_ptr(), format, line.as_ptr()));
+}
+
+/// The text that the server replies to a command; `None` for any other reply.
+pub fn ask(command: &CStr, arguments: &[&CStr]) -> Option<String> {
+    // The context of a stream has nobody to call for.
+    let server = OwnedCtx::of_server();
+    let arguments: Vec<_> = arguments
+        .iter()
+        .map(|argument| OwnedString::new(argument.to_bytes()))
+        .collect();
+    let arguments: Vec<_> = arguments.iter().map(OwnedString::arg).collect();
+    let (start, count) = (arguments.as_ptr(), arguments.len());
+    // SAFETY (of the call): format `v` takes an array of strings and its length; all are alive.
+    let reply = call!(RedisModule_Call(
+        server.ctx().raw(),
+        command.as_ptr(),
+        c"v".as_ptr(),
+        start,
+        count
+    ));
+    if reply.is_null() {
+        return None;
+    }
+    // SAFETY (of the call): the reply is alive.
+    let kind = call!(RedisModule_CallReplyType(reply));
+    let text = (kind == raw::REDISMODULE_REPLY_STRING as c_int).then(|| {
+        let mut length = 0;
+        // SAFETY (of the call): as above; `length` takes the length.
+        let start = call!(RedisModule_CallReplyStringPtr(reply, &raw mut length));
+        // SAFETY: the server gives so many bytes, which live as long as the reply.
+        let bytes = unsafe { std::slice::from_raw_parts(start.cast(), length) };
+        String::from_utf8_lossy(bytes).into_owned()
+    });
+    // SAFETY (of the call): the reply is this function's own, and is not used again.
+    call!(RedisModule_FreeCallReply(reply));
+    text
 }
 
 /// The time of the server's clock.

@@ -1,4 +1,5 @@
-//! Bytes of a client's, made safe to show to people: they may be any, and any number of them.
+//! What is shown to people: bytes of a client's, made safe, since they may be any, and any number of them; and
+//! numbers of bytes, with units.
 
 /// How many bytes are shown.
 const MOST: usize = 64;
@@ -10,9 +11,35 @@ pub fn shown(bytes: &[u8]) -> String {
     format!("{beginning}{rest}")
 }
 
+/// A number of bytes, for people and for their tools.
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let (mut rounded, mut unit) = (bytes as f64 / 1024.0, 0);
+    if rounded < 1.0 {
+        return format!("{bytes} bytes");
+    }
+    // What would be shown as 1024.0 is 1.0 of the next unit.
+    while rounded >= 1023.95 && unit + 1 < UNITS.len() {
+        rounded /= 1024.0;
+        unit += 1;
+    }
+    format!("{rounded:.1} {} ({bytes} bytes)", UNITS[unit])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An operator would take a limit for another one.
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(size(0), "0 bytes");
+        assert_eq!(size(1023), "1023 bytes");
+        assert_eq!(size(1024), "1.0 KiB (1024 bytes)");
+        assert_eq!(size(1_048_575), "1.0 MiB (1048575 bytes)");
+        assert_eq!(size(63_963_136), "61.0 MiB (63963136 bytes)");
+        assert_eq!(size(u64::MAX), "16.0 EiB (18446744073709551615 bytes)");
+    }
 
     /// A name of 100 MB would be copied several times over for a line that nobody reads to its end.
     #[test]

@@ -78,7 +78,7 @@ pub fn has_figures(filter: &Filter) {
         filter.expansion(),
         filter.growth(),
         filter.seed(),
-        filter.unshared_bytes(),
+        filter.unshared(),
     );
     for layer in filter.layer_stats() {
         let _ = (layer.capacity(), layer.bytes(), layer.bits(), layer.error_rate());

@@ -25,6 +25,8 @@ pub trait Layer {
     fn items(&self) -> u64;
     /// Bytes of the layer's bit array.
     fn bytes(&self) -> u64;
+    /// Bytes of the units that the bit array is made of, and aligned to.
+    const UNIT: usize;
     /// Bytes of the bit arrays of `layers`; saturating.
     fn bytes_of_all(layers: &[Self]) -> u64
     where

@@ -383,6 +383,7 @@ impl Prefetch for Words<'_> {
 }
 
 impl batch::Layer for Layer {
+    const UNIT: usize = size_of::<u64>();
     #[inline(always)]
     fn capacity(&self) -> u64 {
         self.capacity

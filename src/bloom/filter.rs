@@ -7,7 +7,7 @@ use super::blocked::{self, Blocked};
 use super::chain::{self, Allowance, Chain};
 use super::classic::{self, Classic};
 use super::error::Error;
-use super::hash::Item;
+use super::hash::{Item, Secret, Unshared};
 use super::memory::{Allocation, Mover};
 use super::params::{ClassicSpec, Growth, Layout, Seed, Spec};
 use super::sizing::power;
@@ -163,13 +163,11 @@ impl Filter {
         bytes(self.layout(), layers, arrays)
     }
 
-    /// Bytes that the filter keeps alive and no other filter uses, besides its own blocks.
-    pub fn unshared_bytes(&self) -> usize {
+    /// Memory that the filter keeps alive and no other filter uses, besides its own blocks.
+    pub fn unshared(&self) -> Option<Unshared> {
         match self {
-            Self::Blocked(chain) if Arc::strong_count(chain.rules().secret()) == 1 => {
-                size_of_val(&**chain.rules().secret())
-            }
-            Self::Blocked(_) | Self::Classic(_) => 0,
+            Self::Blocked(chain) if Arc::strong_count(chain.rules().secret()) == 1 => Some(Secret::UNSHARED),
+            Self::Blocked(_) | Self::Classic(_) => None,
         }
     }
 

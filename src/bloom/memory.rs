@@ -34,6 +34,42 @@ impl Allocation {
     }
 }
 
+/// One block that the allocator is to be asked for, or was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Bytes that are asked for.
+    pub bytes: u64,
+    /// Their alignment.
+    pub align: usize,
+}
+
+impl Block {
+    /// The block of one `T`.
+    pub const fn of<T>() -> Self {
+        Self {
+            bytes: size_of::<T>() as u64,
+            align: align_of::<T>(),
+        }
+    }
+
+    /// The block of a list with room for `count` of `T`.
+    pub fn of_list<T>(count: usize) -> Self {
+        Self {
+            bytes: (count as u64).saturating_mul(size_of::<T>() as u64),
+            align: align_of::<T>(),
+        }
+    }
+
+    /// The block of a bit array of `bytes` bytes in units of that size.
+    pub fn of_array(bytes: u64, unit: usize) -> Self {
+        let units = bytes.div_ceil(unit as u64);
+        Self {
+            bytes: units.saturating_mul(unit as u64),
+            align: unit,
+        }
+    }
+}
+
 /// Somebody who knows better places for blocks.
 pub trait Mover {
     /// The same list, wherever it is now.

@@ -42,6 +42,6 @@ mod scarcity;
 #[cfg(test)]
 mod statistics;
 
-pub use chain::{Allowance, Demand, UNLIMITED};
+pub use chain::{Allowance, Demand, Taken, UNLIMITED};
 pub use error::Error;
 pub use filter::Filter;

@@ -3,10 +3,11 @@
 //! The layers come from the same [`Rules`](super::chain::Rules) as those of a filter, and the bytes from the same
 //! sum; nothing is estimated.
 
-use super::blocked::Blocked;
-use super::chain::planned;
-use super::classic::Classic;
+use super::blocked::{self, Blocked};
+use super::chain::{self, planned};
+use super::classic::{self, Classic};
 use super::filter::{LayerShape, bytes, compound};
+use super::memory::Block;
 use super::params::{Layout, Spec};
 
 /// The layers that a filter would get, oldest first.
@@ -76,6 +77,18 @@ impl Plan {
             layers: layers.len(),
             error_rate: compound(layers.iter().map(LayerShape::error_rate)),
         })
+    }
+}
+
+impl Plan {
+    /// Hands every block of memory of the filter in a stage to `visit`.
+    pub fn each_block(&self, stage: &Stage, mut visit: impl FnMut(Block)) {
+        let arrays = self.layers[..stage.layers].iter().map(LayerShape::bytes);
+        let visit = |block, _| visit(block);
+        match self.layout {
+            Layout::Blocked { .. } => chain::blocks::<blocked::Layer>(arrays, 0, visit),
+            Layout::Classic => chain::blocks::<classic::Layer>(arrays, 0, visit),
+        }
     }
 }
 

@@ -328,7 +328,7 @@ proptest! {
         prop_assert_eq!(add_batch(&mut filter, &items).1, Ok(()));
         let (before, bytes) = (stored(&filter), filter.bytes());
         let asked = Cell::new(0);
-        let refuse = |demand: Demand| {
+        let refuse = |demand: Demand<'_>| {
             asked.set(demand.total);
             Err(limit)
         };
@@ -354,7 +354,7 @@ proptest! {
     #[test]
     fn the_allowance_is_asked_for_what_the_filter_then_takes(spec in specs(), more in 0u32..2000) {
         let asked = Cell::new(0);
-        let allow = |demand: Demand| {
+        let allow = |demand: Demand<'_>| {
             asked.set(demand.total);
             Ok(())
         };

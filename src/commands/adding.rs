@@ -9,7 +9,7 @@ use super::reply::Reply;
 use crate::bloom::{Demand, Error, Filter, ahead};
 use crate::keyspace::{self, KeyMut};
 use crate::server::{Arg, Ctx, note};
-use crate::{log, options, stats};
+use crate::{limits, log, stats};
 
 /// Items to be added to a key.
 #[derive(Clone, Copy, Debug)]
@@ -168,8 +168,8 @@ impl<'a> Adding<'a> {
         })
     }
 
-    fn may_take(self, demand: Demand) -> Result<(), u64> {
-        options::allows(self.ctx, self.key.bytes(), demand)
+    fn may_take(self, demand: Demand<'_>) -> Result<(), u64> {
+        limits::allows(self.ctx, self.key.bytes(), demand)
     }
 
     /// Runs what may add layers to the filter, and counts those.

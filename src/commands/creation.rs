@@ -15,7 +15,7 @@ use crate::bloom::{Error, Filter};
 use crate::config::{Config, LayoutName};
 use crate::server::{Arg, Ctx, OwnedString};
 use crate::stats::{self, Counted};
-use crate::{log, number, options};
+use crate::{limits, log, number, options};
 
 /// The errors that a command answers to options that it cannot take.
 #[derive(Clone, Debug)]
@@ -299,7 +299,7 @@ pub fn by_default(ctx: Ctx<'_>) -> Result<Creation, CommandError> {
 /// # Errors
 /// [`CommandError::NoMemoryToCreate`]; nothing is left behind.
 pub fn make(ctx: Ctx<'_>, key: Arg<'_>, creation: Creation) -> Result<Box<Counted>, CommandError> {
-    let filter = creation.filter(&|demand| options::allows(ctx, key.bytes(), demand));
+    let filter = creation.filter(&|demand| limits::allows(ctx, key.bytes(), demand));
     filter.map(Counted::new).map_err(|error| {
         stats::refused_creation();
         tell_of_lack(ctx, key, error);

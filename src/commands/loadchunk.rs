@@ -10,7 +10,7 @@ use super::{Call, Command};
 use crate::bloom::codec::DecodeError;
 use crate::bloom::codec::chunks::{self, ChunkError};
 use crate::stats::{self, Counted};
-use crate::{keyspace, options};
+use crate::{keyspace, limits};
 
 /// Creates a filter from a header, or puts a chunk into it.
 pub struct LoadChunk;
@@ -45,7 +45,7 @@ impl Command for LoadChunk {
                 }
             }
             None if iterator == chunks::HEADER => {
-                let filter = chunks::load_header(data, &|demand| options::allows(ctx, name.bytes(), demand));
+                let filter = chunks::load_header(data, &|demand| limits::allows(ctx, name.bytes(), demand));
                 let filter = filter.inspect_err(stats::not_loaded)?;
                 stats::loaded(&filter);
                 key.set(Counted::new(filter));

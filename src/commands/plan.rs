@@ -11,7 +11,7 @@ use super::{Call, Command};
 use crate::bloom::params::Spec;
 use crate::bloom::plan::{self, Stage};
 use crate::config::LayoutName;
-use crate::options;
+use crate::{alloc, datatype, options};
 
 /// What the filter that BF.RESERVE would make of these arguments takes, at once and after it grew.
 pub struct Plan;
@@ -63,11 +63,13 @@ fn tell(reply: Reply<'_>, spec: Spec, plan: &plan::Plan, stages: &[Stage]) {
     reply.bulk(b"Stages");
     reply.array(stages.len());
     for stage in stages {
-        reply.map(5);
+        reply.map(6);
         reply.bulk(b"Items");
         reply.integer(stage.items);
         reply.bulk(b"Size");
         reply.integer(stage.bytes);
+        reply.bulk(b"Memory");
+        reply.integer(memory(plan, stage));
         reply.bulk(b"Number of filters");
         reply.integer(stage.layers as u64);
         reply.bulk(b"Bits per item");
@@ -75,4 +77,11 @@ fn tell(reply: Reply<'_>, spec: Spec, plan: &plan::Plan, stages: &[Stage]) {
         reply.bulk(b"Error rate");
         reply.double(stage.error_rate);
     }
+}
+
+/// Bytes that the server will account for such a filter: what its allocator takes for each block.
+fn memory(plan: &plan::Plan, stage: &Stage) -> u64 {
+    let mut bytes = datatype::SERVER_HEADERS as u64;
+    plan.each_block(stage, |block| bytes = bytes.saturating_add(alloc::taken(block)));
+    bytes
 }

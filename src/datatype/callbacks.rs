@@ -5,24 +5,19 @@ use std::ffi::{c_int, c_void};
 
 use redis_module::raw;
 
+use super::SERVER_HEADERS;
 use super::io::{Digest, Rdb};
+use crate::bloom::Filter;
 use crate::bloom::codec::{self, chunks};
-use crate::bloom::{Demand, Filter};
+use crate::limits::Allowing;
 use crate::server::{Arg, Ctx, OwnedCtx, call, guarded};
 use crate::stats::{self, Counted};
-use crate::{alloc, log, options};
-
-/// Bytes that the server keeps for each value of a module, and leaves out when it counts: an object, and a
-/// pair of pointers to the type and the value.
-const SERVER_HEADERS: usize = 2 * 16;
+use crate::{alloc, log};
 
 /// A client's RESTORE or COPY has the limits of a client; no limit may keep a server from starting, or make it
 /// differ from its primary.
-fn client_allows(ctx: Ctx<'_>, key: Option<Arg<'_>>, demand: Demand) -> Result<(), u64> {
-    if ctx.loads_or_follows() {
-        return Ok(());
-    }
-    options::allows(ctx, key.map_or(b"", Arg::bytes), demand)
+fn allowing<'a>(ctx: Ctx<'a>, key: Option<Arg<'a>>) -> Allowing<'a> {
+    Allowing::new(ctx, key.map_or(b"", Arg::bytes), Ctx::must_obey_unnamed)
 }
 
 /// Loads a filter; null tells the server that the payload is bad.
@@ -31,8 +26,9 @@ pub unsafe extern "C" fn rdb_load(stream: *mut raw::RedisModuleIO, encoding_vers
     let mut stream = unsafe { Rdb::of_callback(stream) };
     let (ctx, key) = (stream.context(), stream.key());
     let loaded = guarded("loading a filter", || {
-        codec::load(&mut stream, encoding_version, &|demand| match ctx {
-            Some(ctx) => client_allows(ctx, key, demand),
+        let allowing = ctx.map(|ctx| allowing(ctx, key));
+        codec::load(&mut stream, encoding_version, &|demand| match &allowing {
+            Some(allowing) => allowing.allows(demand),
             None => Ok(()),
         })
     });
@@ -100,7 +96,8 @@ pub unsafe extern "C" fn copy(
     let key = unsafe { Arg::of_callback(to) };
     match guarded("copying a filter", || {
         let server = OwnedCtx::of_server();
-        chunks::copy(filter, &|demand| client_allows(server.ctx(), key, demand))
+        let allowing = allowing(server.ctx(), key);
+        chunks::copy(filter, &|demand| allowing.allows(demand))
     }) {
         Some(Ok(copy)) => Box::into_raw(Counted::new(copy)).cast(),
         Some(Err(error)) => {
@@ -121,7 +118,11 @@ pub unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     let bytes = guarded("measuring a filter", || {
         // SAFETY: a filter was boxed when it was made, loaded or copied.
         let own = unsafe { alloc::held(value.cast(), Layout::for_value(filter)) };
-        let mut bytes = SERVER_HEADERS + own + filter.unshared_bytes();
+        let mut bytes = SERVER_HEADERS + own;
+        if let Some(unshared) = filter.unshared() {
+            let bytes_of_both = alloc::taken(unshared.block) + unshared.entry;
+            bytes += usize::try_from(bytes_of_both).unwrap_or(0);
+        }
         filter.each_allocation(|allocation| {
             // SAFETY: the filter holds that block.
             bytes = bytes.saturating_add(unsafe { alloc::held(allocation.address, allocation.layout) });

@@ -13,6 +13,10 @@ use crate::server::Ctx;
 
 const NAME: &str = "MBbloom--";
 
+/// Bytes that the server keeps for each value of a module, and leaves out when it counts: an object, and a
+/// pair of pointers to the type and the value.
+pub const SERVER_HEADERS: usize = 2 * 16;
+
 /// The type as the server knows it.
 pub static FILTER: RedisType = RedisType::new(
     NAME,

@@ -7,7 +7,8 @@ pub mod redisbloom;
 pub(crate) mod stored;
 pub mod stream;
 
-use super::chain::{Allowance, Demand};
+use super::batch::Layer;
+use super::chain::{self, Allowance, Refused};
 use super::filter::Filter;
 use stream::{Sink, Source};
 
@@ -61,17 +62,13 @@ pub fn load(
     }
 }
 
-/// Asks for a stored filter with bit arrays of these sizes.
-fn ask_for<L>(arrays: impl Iterator<Item = u64>, allowance: Allowance<'_>) -> Result<(), DecodeError> {
-    let own = size_of::<Filter>() as u64;
-    let bytes = arrays.fold(own, |sum, array| {
-        sum.saturating_add(array).saturating_add(size_of::<L>() as u64)
-    });
-    let demand = Demand {
-        new: bytes,
-        total: bytes,
-    };
-    allowance(demand).map_err(|_| DecodeError::OutOfMemory { bytes })
+/// Asks for a stored filter with bit arrays of these sizes, all of which are new.
+fn ask_for<L: Layer>(
+    arrays: impl Iterator<Item = u64> + Clone,
+    allowance: Allowance<'_>,
+) -> Result<(), DecodeError> {
+    let asked = chain::ask::<L>(arrays, 0, 0, allowance);
+    asked.map_err(|Refused { bytes, .. }| DecodeError::OutOfMemory { bytes })
 }
 
 /// An empty list with room for `length` values, which the stored bytes call for.

@@ -31,7 +31,7 @@
 use super::super::batch::Layer as _;
 use super::super::bits::{self, BitArray, Incoming, OutOfRange};
 use super::super::blocked::{Blocked, Layer, Shape};
-use super::super::chain::{Allowance, Chain, Plan};
+use super::super::chain::{Allowance, Chain, MOST_ITEMS, Plan};
 use super::super::error::Error;
 use super::super::kernel::Line;
 use super::super::params::{ErrorRate, Expansion, Growth, Seed};
@@ -223,6 +223,10 @@ impl Header {
         let sum: f64 = self.layers.iter().map(|layer| layer.shape.rate).sum();
         if sum > self.error_rate.value() * (1.0 + ROUNDING) {
             return Err(DecodeError::Field("layer error rate"));
+        }
+        let capacities = self.layers.iter().map(|layer| layer.shape.capacity);
+        if capacities.fold(0, u64::saturating_add) > MOST_ITEMS {
+            return Err(DecodeError::Field("capacity"));
         }
         Ok(())
     }

@@ -33,10 +33,9 @@
 //! What the fields mean, and which follow from others, is in [`classic`](super::super::classic). All that
 //! follows is checked: a filter whose fields disagree would look in the wrong places for its items.
 
-use super::super::Filter;
 use super::super::batch::Layer as _;
 use super::super::bits::{BitArray, is_sparse};
-use super::super::chain::{Allowance, Chain, Demand, UNLIMITED, reserve_one};
+use super::super::chain::{Allowance, Chain, MOST_ITEMS, Refused, UNLIMITED, ask_on, reserve_one};
 use super::super::classic::{Classic, Layer, Options, Shape};
 use super::native::Fields;
 use super::stream::{Array, Sink, Source};
@@ -217,6 +216,7 @@ struct Builder {
     rules: Classic,
     layers: Vec<Layer>,
     bytes: u64,
+    capacity: u64,
     items_to_come: u64,
 }
 
@@ -229,12 +229,14 @@ impl Builder {
         Ok(Self {
             rules: Classic::stored(options, expansion),
             layers: Vec::new(),
-            bytes: size_of::<Filter>() as u64,
+            bytes: 0,
+            capacity: 0,
             items_to_come: items,
         })
     }
 
-    /// Appends the next layer, once it may have its memory.
+    /// Appends the next layer, and asks before for all that there are by then: of a stream nobody knows how
+    /// many layers it really has.
     fn append(
         &mut self,
         shape: Shape,
@@ -242,13 +244,15 @@ impl Builder {
         bits: impl FnOnce() -> Result<BitArray<u64>, DecodeError>,
     ) -> Result<(), DecodeError> {
         shape.check(self.rules.options()).map_err(DecodeError::Field)?;
-        let new = shape.bytes.saturating_add(size_of::<Layer>() as u64);
-        let total = self.bytes.saturating_add(new);
-        let out_of_memory = DecodeError::OutOfMemory { bytes: total };
-        allowance(Demand { new, total }).map_err(|_| out_of_memory)?;
+        let capacity = self.capacity.saturating_add(shape.capacity);
+        if capacity > MOST_ITEMS {
+            return Err(DecodeError::Field("capacity"));
+        }
+        let bytes = ask_on(&self.layers, self.bytes, shape.bytes, allowance)
+            .map_err(|Refused { bytes, .. }| DecodeError::OutOfMemory { bytes })?;
         reserve_one(&mut self.layers)?;
         self.layers.push(Layer::stored(shape, bits()?));
-        self.bytes = total;
+        (self.bytes, self.capacity) = (bytes, capacity);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 
-use super::super::super::chain::{Demand, UNLIMITED, at_most};
+use super::super::super::chain::{Demand, MOST_ITEMS, UNLIMITED, at_most};
 use super::super::super::oracle::*;
 use super::super::super::params::Spec;
 use super::super::super::{Allowance, Filter};
@@ -271,12 +271,18 @@ fn each_field_is_refused_outside_of_its_range() {
     }
 }
 
-/// If it failed, a chain that may no longer grow in capacity would be refused after a restart.
+/// If it failed, a chain that may no longer grow in capacity would be refused after a restart, or counts would wrap.
 #[test]
 fn capacities_at_the_end_of_the_range_are_loaded() {
     let mut bytes = header(chain(&filled(spec(1, 0.25, growing(32_768), 0), 1)));
-    bytes[HEAD_BYTES..HEAD_BYTES + 8].copy_from_slice(&u64::MAX.to_le_bytes());
-    assert!(Header::parse(&bytes).is_ok());
+    let mut parse = |capacity: u64| {
+        bytes[HEAD_BYTES..HEAD_BYTES + 8].copy_from_slice(&capacity.to_le_bytes());
+        Header::parse(&bytes).map(|_| ())
+    };
+    assert_eq!(parse(MOST_ITEMS), Ok(()));
+    for capacity in [MOST_ITEMS + 1, u64::MAX] {
+        assert_eq!(parse(capacity), Err(DecodeError::Field("capacity")));
+    }
 }
 
 /// If it failed, the count of a filter that a hostile payload made would start again from 0, so that it took items
@@ -410,7 +416,7 @@ fn a_header_of_gigantic_layers_is_refused_before_anything_is_allocated() {
         .sum();
     let sum = sum + geometry(3).bytes() + (size_of::<Filter>() + 4 * size_of::<Layer>()) as u64;
     let asked = Cell::new(0);
-    let refuse = |demand: Demand| {
+    let refuse = |demand: Demand<'_>| {
         asked.set(demand.total);
         Err(1 << 30)
     };
