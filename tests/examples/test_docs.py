@@ -127,6 +127,8 @@ class SessionTest(unittest.TestCase):
     def test_flags_and_categories(self):
         with redis.Redis(port=self.start().port, protocol=2) as client:
             client.response_callbacks.clear()
+            # Redis 7.2 has categories for commands of modules, and none that a module makes.
+            not_made = {"@bloom"} if b"bloom" not in client.execute_command("ACL", "CAT") else set()
             for page in COMMANDS:
                 [info] = client.execute_command("COMMAND", "INFO", page.stem)
                 flags, categories = ({word.decode() for word in info[index]} for index in (2, 6))
@@ -134,7 +136,7 @@ class SessionTest(unittest.TestCase):
                 with self.subTest(page.name):
                     self.assertEqual(shown["flags"], flags - {"module"})
                     if categories:
-                        self.assertEqual(shown["ACL categories"], categories)
+                        self.assertEqual(shown["ACL categories"] - not_made, categories)
 
 
 class ListTest(unittest.TestCase):
