@@ -291,22 +291,14 @@ def source_time():
 
 
 def third_party(built):
-    """The licences of the crates that are in the module, each as its crate has it.
-
-    `cargo metadata` would tell where the crates are too, but only after it has fetched those of the tests and of
-    every other platform.
-    """
-    words = ["--offline", "--locked", "-e", "normal,no-proc-macro", "--prefix", "none", "--no-dedupe"]
-    tree = run("cargo", "tree", *words, "-f", "{p}|{l}|{r}")
-    folders = crate_folders(built)
+    """The licences of the crates that are in the module, each as its crate has it."""
     parts = ["libbloom contains the Rust standard library (MIT OR Apache-2.0) and these crates.\n"]
-    # Without the first line, which is the module itself.
-    for line in sorted(set(tree.splitlines()[1:])):
-        crate, licence, repository = line.split("|")
-        name, number = crate.split()[:2]
-        number = number.removeprefix("v")
-        parts.append(f"\n{'=' * 78}\n{name} {number}: {licence}\n{repository}\n")
-        crate = folders[name, number]
+    for crate in crate_folders(built):
+        manifest = (crate / "Cargo.toml").read_text()
+        own = re.search(r"^\[package\]$(.*?)(?=^\[|\Z)", manifest, re.MULTILINE | re.DOTALL)[1]
+        fields = dict(re.findall(r'^(\w+) = "(.*)"$', own, re.MULTILINE))
+        title = f"{fields['name']} {fields['version']}: {fields['license']}\n{fields.get('repository')}"
+        parts.append(f"\n{'=' * 78}\n{title}\n")
         texts = [path for path in crate.iterdir() if re.match(r"(?i)(licen[cs]e|copying|notice)", path.name)]
         for path in sorted(texts):
             if path.is_file():
@@ -315,14 +307,17 @@ def third_party(built):
 
 
 def crate_folders(built):
-    """Where the source of each crate is, by its name and version."""
+    """Where the sources of the crates that are in the module are, sorted.
+
+    `cargo metadata` would tell it too, and `cargo tree`, but only after they have fetched crates of the tests.
+    """
     if not built.exists():
         raise Trouble(f"there is no {built}; `make package` makes it")
     messages = map(json.loads, built.read_text().splitlines())
     crates = [message for message in messages if message["reason"] == "compiler-artifact"]
-    # ...#name@version, or ...#version where the name is that of the folder.
-    ids = [(crate["package_id"].rpartition("#")[2], Path(crate["manifest_path"]).parent) for crate in crates]
-    return {tuple(name.split("@")): folder for name, folder in ids if "@" in name}
+    # What runs while cargo builds is not optimised.
+    parts = [crate for crate in crates if "lib" in crate["target"]["kind"] and crate["profile"]["opt_level"] != "0"]
+    return sorted({Path(part["manifest_path"]).parent for part in parts} - {PROJECT})
 
 
 # ---- Tools ---------------------------------------------------------------------------------------
