@@ -203,7 +203,9 @@ fn what_is_accepted_under_maxmemory_fits() {
         let mut client = server.client();
         for capacity in capacities(&mut client) {
             let wanted = Wanted::new(&mut client, capacity);
-            for way in WAYS {
+            // Where every key may be evicted, the copied one makes room for its copy.
+            let makes_room = |way: &Way| policy == "allkeys-lru" && matches!(way, Way::Copy);
+            for way in WAYS.into_iter().filter(|way| !makes_room(way)) {
                 let (mut answers, taken) = (Vec::new(), wanted.taken(way));
                 let step = taken / sample(12).min(60) as u64;
                 for left in (0..).map(|number| taken / 2 + number * step) {
