@@ -35,6 +35,7 @@ fn memory_usage_is_what_the_allocator_holds() {
     for (count, options) in [
         (8192, "0.01 10"),
         (8192, "0.01 100 GROWING"),
+        (8192, "0.01 100 SEED own"),
         (8192, "0.001 100 LAYOUT CLASSIC"),
         (2048, "1e-4 2000"),
         (256, "0.01 100000"),
@@ -47,7 +48,10 @@ fn memory_usage_is_what_the_allocator_holds() {
         });
         let keys = held - told;
         let (held, told) = weigh(&mut client, count, |client, key| {
-            client.run(&format!("BF.RESERVE {key} {options}"));
+            // A number that no other filter has, and that does not follow from the one before.
+            let number: u64 = key.trim_start_matches("key:").parse().unwrap();
+            let own = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_string();
+            client.run(&format!("BF.RESERVE {key} {}", options.replace("own", &own)));
         });
         let (held, count) = (held - keys, count as i64);
         // A value of a module has two headers of the server, of which the module knows the sizes; an allocator

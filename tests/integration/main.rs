@@ -12,6 +12,7 @@
     reason = "a test fails by panicking, and so do its helpers"
 )]
 
+mod accounts;
 mod acl;
 mod add;
 mod aof;

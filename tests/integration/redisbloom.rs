@@ -483,16 +483,16 @@ pub fn put_length(file: &mut Vec<u8>, length: u64) {
 }
 
 /// A filter's body, written by hand.
-struct Body(Vec<u8>);
+pub struct Body(Vec<u8>);
 
 impl Body {
     /// Of an encoding version of RedisBloom's type.
-    fn of_version(version: u64) -> Self {
+    pub fn of_version(version: u64) -> Self {
         let id = u64::from_be_bytes(*STORED[0].body[2..].first_chunk().unwrap());
         Self([&[7, 0x81], &(id & !0x3ff | version).to_be_bytes()[..]].concat())
     }
 
-    fn unsigned(mut self, values: &[u64]) -> Self {
+    pub fn unsigned(mut self, values: &[u64]) -> Self {
         for value in values {
             self.0.push(2);
             put_length(&mut self.0, *value);
@@ -500,20 +500,20 @@ impl Body {
         self
     }
 
-    fn double(mut self, value: f64) -> Self {
+    pub fn double(mut self, value: f64) -> Self {
         self.0.push(4);
         self.0.extend_from_slice(&value.to_le_bytes());
         self
     }
 
-    fn string(mut self, bytes: &[u8]) -> Self {
+    pub fn string(mut self, bytes: &[u8]) -> Self {
         self.0.push(5);
         put_length(&mut self.0, bytes.len() as u64);
         self.0.extend_from_slice(bytes);
         self
     }
 
-    fn end(mut self) -> Vec<u8> {
+    pub fn end(mut self) -> Vec<u8> {
         self.0.push(0);
         self.0
     }

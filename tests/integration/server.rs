@@ -273,6 +273,20 @@ impl Server {
         kilobytes.map_or(0, |number| 1024 * number.trim().parse::<u64>().unwrap())
     }
 
+    /// Lets the process have `bytes` of addresses more than it has, as `ulimit -v` does before a start. `None` where
+    /// nobody can limit a running process.
+    pub fn limit_addresses(&self, bytes: u64) -> Option<()> {
+        let id = self.process.as_ref().unwrap().id();
+        let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+        let size = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmSize:")?.strip_suffix("kB"))?;
+        let limit = 1024 * size.trim().parse::<u64>().unwrap() + bytes;
+        let line = [format!("--pid={id}"), format!("--as={limit}")];
+        let limited = Command::new("prlimit").args(line).status().ok()?;
+        limited.success().then_some(())
+    }
+
     /// Ends the process without a warning.
     pub fn kill9(&mut self) {
         if let Some(mut process) = self.process.take() {

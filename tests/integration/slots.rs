@@ -30,6 +30,54 @@ fn key(number: usize) -> String {
     format!("{{slot}}:{number}")
 }
 
+/// A migration would fail as soon as a client copies or restores a filter meanwhile.
+#[test]
+fn filters_that_come_during_an_atomic_slot_migration_are_obeyed() {
+    if !(Server::version().valkey && Server::version().major >= 9) {
+        skip!("this server moves no slots at once");
+    }
+    let nodes = nodes();
+    let [mut from, mut to] = [nodes[0].client(), nodes[1].client()];
+    // Enough for the migration to take a while.
+    from.answers(&[("DEBUG POPULATE 300000 {slot}:other", ok())]);
+    let key = key(0);
+    from.answers(&[
+        (&format!("BF.RESERVE {key} 0.01 100000"), ok()),
+        (&format!("BF.ADD {key} item"), 1.into()),
+    ]);
+    let expected = from.dump(&key);
+    let slot = from.run(&format!("CLUSTER KEYSLOT {key}")).int();
+    let target = to.run("CLUSTER MYID").text();
+    let line = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {target}");
+    from.answers(&[(&line, ok())]);
+    let mut made = Vec::new();
+    until("the slot is moved", || {
+        let migrations = format!("{:?}", from.run("CLUSTER GETSLOTMIGRATIONS"));
+        assert!(!migrations.contains("failed"), "{migrations}");
+        let (copy, restored) = (
+            format!("{{slot}}:copy:{}", made.len()),
+            format!("{{slot}}:restored:{}", made.len()),
+        );
+        if from.run(&format!("COPY {key} {copy}")) == 1.into() {
+            made.push(copy);
+        }
+        let restore = [&b"RESTORE"[..], restored.as_bytes(), b"0", expected.bytes()];
+        if from.call(&restore) == ok() {
+            made.push(restored);
+        }
+        migrations.contains("success") && to.run(&format!("EXISTS {key}")) == 1.into()
+    });
+    assert!(made.len() > 2);
+    for key in &made {
+        assert_eq!(to.dump(key), expected, "{key}");
+    }
+    // The target's own clients keep their limits.
+    let refused = "ERR Insufficient memory to create filter";
+    to.refuses("{slot}:mine", &[("BF.RESERVE {slot}:mine 0.01 100", refused)]);
+    let copied = [("COPY {slot}:0 {slot}:mine", "ERR module key failed to copy")];
+    to.refuses("{slot}:mine", &copied);
+}
+
 fn dumps(client: &mut Client) -> Vec<Reply> {
     (0..FILTERS).map(|number| client.dump(&key(number))).collect()
 }
