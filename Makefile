@@ -126,12 +126,13 @@ bench-instructions: ## Count the hot paths' instructions; fails where one rose b
 	cargo bench --bench instructions $(if $(ARGS),-- $(ARGS))
 
 # The first module is the one that the others are compared with.
-bench-server: build ## Measure modules side by side in $SERVER; MODULES= adds name=path.so, ARGS= as measure.py says
+bench-server: build ## Measure modules side by side in $SERVER; MODULES= adds name=path.so, REDISBLOOM= that one, ARGS= as measure.py says
 	@scripts/setup.sh example
 	@$(MAKE) --no-print-directory $(BENCH_VENV)/ready
 	cargo build --release --example baseline
 	$(BENCH_VENV)/bin/python benches/server/measure.py --server $(SERVER) --out .build/bench/results.json $(ARGS) \
-		floor=$(BASELINE),floor plain=$(BASELINE),plain bloom=libbloom.so classic=libbloom.so,bf-layout,classic $(MODULES)
+		floor=$(BASELINE),floor plain=$(BASELINE),plain bloom=libbloom.so classic=libbloom.so,bf-layout,classic $(MODULES) \
+		$(if $(REDISBLOOM),redisbloom=$(REDISBLOOM))
 	$(BENCH_VENV)/bin/python benches/server/plot.py .build/bench/results.json .build/bench
 	@echo 'tables and plots: .build/bench'
 
