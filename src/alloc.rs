@@ -35,20 +35,27 @@ pub fn server_uses_jemalloc() {
     ALIGNS_TO_LINES.store(true, Ordering::Relaxed);
 }
 
-/// Whether the kernel would give this process `bytes` more.
-pub fn kernel_grants(bytes: usize) -> bool {
+/// Whether the kernel would give this process blocks of all these sizes, in bytes, at once.
+pub fn kernel_grants(sizes: &[u64]) -> bool {
+    let [bytes, rest @ ..] = sizes else {
+        return true;
+    };
+    let Ok(bytes) = usize::try_from((*bytes).max(1)) else {
+        return false;
+    };
     let (access, kind) = (
         libc::PROT_READ | libc::PROT_WRITE,
         libc::MAP_PRIVATE | libc::MAP_ANON,
     );
     // SAFETY: a fresh anonymous mapping at an address of the kernel's choice disturbs nothing.
-    let place = unsafe { libc::mmap(std::ptr::null_mut(), bytes.max(1), access, kind, -1, 0) };
+    let place = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
     if place == libc::MAP_FAILED {
         return false;
     }
+    let granted = kernel_grants(rest);
     // SAFETY: the mapping was just made with this size, and nothing refers to it.
-    unsafe { libc::munmap(place, bytes.max(1)) };
-    true
+    unsafe { libc::munmap(place, bytes) };
+    granted
 }
 
 /// The global allocator of the module.
@@ -105,7 +112,7 @@ unsafe fn allocate(layout: Layout, zeroed: bool) -> *mut u8 {
             false => unsafe { System.alloc(layout) },
         };
     };
-    if bytes as u64 > LARGE && !usize::try_from(mapped(bytes as u64)).is_ok_and(kernel_grants) {
+    if bytes as u64 > LARGE && !kernel_grants(&mapped(bytes as u64)) {
         return std::ptr::null_mut();
     }
     let block = match (
@@ -158,20 +165,22 @@ pub fn taken(block: Block) -> u64 {
     size as u64
 }
 
-/// Bytes that the kernel must have for a large block of `bytes` bytes. jemalloc puts a page beside it, and
-/// maps a size above if it can get it, to have the rest for what comes next; the last such size was one less.
-fn mapped(bytes: u64) -> u64 {
+/// Sizes that the kernel must have at once for a large block of `bytes` bytes: the block's, and the rest. jemalloc
+/// puts a page beside it, and maps a size above if it can get it, to have the rest for what comes next; the last
+/// such size was one less. They are two, because a kernel without a limit for the process may refuse in one piece,
+/// as more than the machine has, what it gives in two.
+fn mapped(bytes: u64) -> [u64; 2] {
     let block = Block {
         bytes,
         align: MALLOC_ALIGN,
     };
     let taken = taken(block);
-    let mapped = if ALIGNS_TO_LINES.load(Ordering::Relaxed) {
-        jemalloc_size(jemalloc_size(taken.saturating_add(1)).saturating_add(1))
+    let ahead = if ALIGNS_TO_LINES.load(Ordering::Relaxed) {
+        jemalloc_size(jemalloc_size(taken.saturating_add(1)).saturating_add(1)).saturating_sub(taken)
     } else {
-        taken
+        0
     };
-    mapped.saturating_add(SLACK)
+    [taken, ahead.saturating_add(SLACK)]
 }
 
 /// What the system's allocator has for a block of `bytes` bytes: multiples of 16 with a header of half of that; and
@@ -430,7 +439,8 @@ mod tests {
             let block = std::hint::black_box(unsafe { ModuleAllocator.alloc_zeroed(layout) });
             assert!(block.is_null(), "align {align}");
         }
-        assert!(kernel_grants(1 << 20));
-        assert!(!kernel_grants(1 << 60));
+        assert!(kernel_grants(&[1 << 20, 1 << 16]));
+        assert!(!kernel_grants(&[1 << 60]));
+        assert!(!kernel_grants(&[1 << 16, 1 << 60]));
     }
 }
