@@ -206,8 +206,18 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> Incoming<U> {
     /// As [`Self::append`].
     pub fn append_zeros(&mut self, bytes: usize) -> Result<(), OutOfRange> {
         let missing = self.missing_after(bytes)?;
-        if let Room::Dense { units, .. } = &mut self.room {
-            units.extend(std::iter::repeat_n(U::zeroed(), bytes / size_of::<U>()));
+        if let Room::Dense { units, ones } = &mut self.room {
+            let length = units.len() + self.missing / size_of::<U>();
+            match BitArray::zeroed(length as u64) {
+                // It is not what it was said to be: from here on memory is taken for bytes that came in, and not for
+                // what stands for zeros, or a few bytes could make the server write as much as it may have.
+                Ok(mut array) => {
+                    array.units_mut()[..units.len()].copy_from_slice(units);
+                    array.ones = *ones;
+                    self.room = Room::Sparse(array);
+                }
+                Err(_) => units.extend(std::iter::repeat_n(U::zeroed(), bytes / size_of::<U>())),
+            }
         }
         self.missing = missing;
         Ok(())
@@ -336,6 +346,26 @@ mod tests {
                 assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{units}");
             }
         }
+    }
+
+    /// A payload of some bytes, which says that its filter is full and then has marks for zeros only, would block the
+    /// server for as long as it takes to write all memory that it may have.
+    #[test]
+    fn zeros_that_were_not_expected_are_not_written() {
+        let mut incoming = Incoming::<u64> {
+            room: Room::Dense {
+                units: vec![7; 3],
+                ones: 9,
+            },
+            missing: 8 * 1000,
+        };
+        incoming.append_zeros(8 * 999).unwrap();
+        assert!(matches!(incoming.room, Room::Sparse(_)));
+        incoming.append(&[1; 8]).unwrap();
+        let array = incoming.finish().unwrap();
+        assert_eq!(array.units().len(), 1003);
+        assert_eq!((&array.units()[..4], array.ones()), (&[7, 7, 7, 0][..], 9 + 8));
+        assert_eq!(array.units()[1002], 0x0101_0101_0101_0101);
     }
 
     #[test]
