@@ -271,9 +271,15 @@ impl Server {
         String::from_utf8_lossy(&log).into_owned()
     }
 
-    /// A clean stop, and a start on what that left.
+    /// A clean stop, and a start on what that left. A server that writes its first append-only file, as a replica
+    /// does that has just come, refuses to stop until it has it.
     pub fn restart(&mut self) {
-        let _closed = self.client().send(&["SHUTDOWN"]);
+        until("the server stops", || {
+            let mut client = self.client();
+            client.send(&["SHUTDOWN"]).unwrap();
+            // Its only reply is a refusal.
+            client.receive().is_err()
+        });
         self.process.as_mut().unwrap().wait().unwrap();
         self.revive();
     }
