@@ -19,14 +19,14 @@ const PREFETCH_FROM: u64 = 128 << 10;
 
 /// What a chain asks of its layers.
 pub trait Layer {
+    /// Bytes of the units that the bit array is made of, and aligned to.
+    const UNIT: usize;
     /// Items that the layer is made for.
     fn capacity(&self) -> u64;
     /// Items that changed the layer.
     fn items(&self) -> u64;
     /// Bytes of the layer's bit array.
     fn bytes(&self) -> u64;
-    /// Bytes of the units that the bit array is made of, and aligned to.
-    const UNIT: usize;
     /// Bytes of the bit arrays of `layers`; saturating.
     fn bytes_of_all(layers: &[Self]) -> u64
     where

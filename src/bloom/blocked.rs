@@ -399,6 +399,7 @@ impl<K: Kernel> Probing<K> {
 
 impl batch::Layer for Layer {
     const UNIT: usize = size_of::<Line>();
+
     #[inline(always)]
     fn capacity(&self) -> u64 {
         self.capacity

@@ -384,6 +384,7 @@ impl Prefetch for Words<'_> {
 
 impl batch::Layer for Layer {
     const UNIT: usize = size_of::<u64>();
+
     #[inline(always)]
     fn capacity(&self) -> u64 {
         self.capacity
@@ -543,7 +544,8 @@ impl Rules for Classic {
         let newest = layers.last().ok_or(Error::Full { capacity: 0 })?;
         let capacity = newest.capacity.saturating_mul(u64::from(self.expansion));
         let error_rate = newest.error_rate * TIGHTENING;
-        // An expansion of 0 comes from storage, or from RedisBloom's cutting a larger one to 32 bits; a rate of 0, after some thousand layers.
+        // An expansion of 0 comes from storage, or from RedisBloom's cutting a larger one to 32 bits; a rate of 0,
+        // after some thousand layers.
         if !self.scales() || capacity == 0 || error_rate == 0.0 {
             return Err(Error::Full {
                 capacity: newest.capacity,

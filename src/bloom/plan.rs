@@ -78,9 +78,7 @@ impl Plan {
             error_rate: compound(layers.iter().map(LayerShape::error_rate)),
         })
     }
-}
 
-impl Plan {
     /// Hands every block of memory of the filter in a stage to `visit`.
     pub fn each_block(&self, stage: &Stage, mut visit: impl FnMut(Block)) {
         let arrays = self.layers[..stage.layers].iter().map(LayerShape::bytes);

@@ -35,7 +35,7 @@
 
 use super::super::batch::Layer as _;
 use super::super::bits::{BitArray, is_sparse};
-use super::super::chain::{Allowance, Chain, MOST_ITEMS, Refused, UNLIMITED, ask_on, reserve_one};
+use super::super::chain::{Allowance, Chain, MOST_ITEMS, Refused, ask_on, reserve_one};
 use super::super::classic::{Classic, Layer, Options, Shape};
 use super::native::Fields;
 use super::stream::{Array, Sink, Source};
@@ -110,10 +110,11 @@ pub fn load(
             hashes: u32::try_from(hashes).map_err(|_| DecodeError::Field("hashes"))?,
             n2: u8::try_from(n2).map_err(|_| DecodeError::Field("n2"))?,
         };
+        // Before the server has memory for it, which would count as memory that is used already.
+        builder.ask(bits.div_ceil(8), allowance)?;
         let array = source.array()?;
         let bytes = array.bytes().len() as u64;
-        let shape = Shape { bytes, ..shape };
-        builder.append(shape, allowance, || restored(array))?;
+        builder.append(Shape { bytes, ..shape }, || restored(array))?;
         builder.count(source.unsigned()?)?;
     }
     builder.finish()
@@ -195,9 +196,7 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Class
     }
     ask_for::<Layer>(stored.iter().map(|(shape, _)| shape.bytes), allowance)?;
     for (shape, items) in stored {
-        builder.append(shape, UNLIMITED, || {
-            Ok(BitArray::zeroed(shape.bytes.div_ceil(8))?)
-        })?;
+        builder.append(shape, || Ok(BitArray::zeroed(shape.bytes.div_ceil(8))?))?;
         builder.count(items)?;
     }
     builder.finish()
@@ -235,12 +234,18 @@ impl Builder {
         })
     }
 
-    /// Appends the next layer, and asks before for all that there are by then: of a stream nobody knows how
-    /// many layers it really has.
+    /// Asks for the next layer, and with it for all that there are by then: of a stream nobody knows how many
+    /// layers it really has. Its bit array has `array` bytes, or some more in its last word.
+    fn ask(&mut self, array: u64, allowance: Allowance<'_>) -> Result<(), DecodeError> {
+        self.bytes = ask_on(&self.layers, self.bytes, array, allowance)
+            .map_err(|Refused { bytes, .. }| DecodeError::OutOfMemory { bytes })?;
+        Ok(())
+    }
+
+    /// Appends the next layer.
     fn append(
         &mut self,
         shape: Shape,
-        allowance: Allowance<'_>,
         bits: impl FnOnce() -> Result<BitArray<u64>, DecodeError>,
     ) -> Result<(), DecodeError> {
         shape.check(self.rules.options()).map_err(DecodeError::Field)?;
@@ -248,11 +253,9 @@ impl Builder {
         if capacity > MOST_ITEMS {
             return Err(DecodeError::Field("capacity"));
         }
-        let bytes = ask_on(&self.layers, self.bytes, shape.bytes, allowance)
-            .map_err(|Refused { bytes, .. }| DecodeError::OutOfMemory { bytes })?;
         reserve_one(&mut self.layers)?;
         self.layers.push(Layer::stored(shape, bits()?));
-        (self.bytes, self.capacity) = (bytes, capacity);
+        self.capacity = capacity;
         Ok(())
     }
 
