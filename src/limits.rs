@@ -9,7 +9,7 @@ use crate::alloc;
 use crate::bloom::{Demand, Taken};
 use crate::server::{Ctx, ask};
 use crate::shown::size;
-use crate::{log, options};
+use crate::{log, options, stats};
 
 /// What a command asks for up to this size is not held against the server's memory: `deny-oom` is enough for it.
 const SMALL: u64 = 1 << 20;
@@ -56,6 +56,9 @@ impl<'a> Allowing<'a> {
     /// # Errors
     /// As [`allows`].
     pub fn allows(&self, demand: Demand<'_>) -> Result<(), u64> {
+        if self.ctx.is_from_primary_or_file() {
+            return Ok(());
+        }
         let own = options::config().max_filter_bytes().map(Limit::Option);
         if own.is_none() && demand.new <= SMALL && !demand.goes_on {
             return Ok(());
@@ -172,12 +175,13 @@ fn server_limits(ctx: Ctx<'_>) -> Vec<Limit> {
     if share == 1.0 {
         return vec![whole];
     }
-    let evictable = memory(c"used_memory_dataset") as f64 * share;
+    // Half of the share: the keys that stay may be the large ones. Filters mostly are both.
+    let data = memory(c"used_memory_dataset").saturating_sub(stats::bytes());
+    let evictable = data as f64 * share / 2.0;
     vec![whole, Limit::WithEvictable(left.saturating_add(evictable as u64))]
 }
 
-/// How many of the server's keys expire, as a share. What they hold is not known: that they are as large as the
-/// others is the best guess.
+/// How many of the server's keys expire, as a share.
 fn share_that_expires() -> f64 {
     let keyspace = ask(c"INFO", &[c"keyspace"]).unwrap_or_default();
     let sum = |name: &str| -> f64 {

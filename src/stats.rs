@@ -131,6 +131,11 @@ pub fn grew(filter: &Filter, before: usize) {
     Figure::Bytes.add(filter.bytes().saturating_sub(filter.bytes_with(before)));
 }
 
+/// Bytes of the filters that are alive, as BF.INFO tells them.
+pub fn bytes() -> u64 {
+    Figure::Bytes.value()
+}
+
 /// There was no room for a new filter.
 pub fn refused_creation() {
     Figure::RefusedCreations.add(1);
