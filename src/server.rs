@@ -190,10 +190,21 @@ impl<'a> Ctx<'a> {
         call!(RedisModule_GetContextFlags(self.raw())).cast_unsigned() & flags != 0
     }
 
+    /// Whether the command's words are those of a primary or of a file. What a script calls is in the script's own
+    /// words, also where the server says that the script comes from either.
+    pub fn is_relayed(self) -> bool {
+        self.is_from_primary_or_file() && !self.has_flag(raw::REDISMODULE_CTX_FLAGS_LUA)
+    }
+
+    /// Whether the server says at once that the command comes from a primary or a file.
+    pub fn is_from_primary_or_file(self) -> bool {
+        self.has_flag(raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING)
+    }
+
     /// Whether the command comes from a primary, from a node that hands over a slot, or from a file that is being
     /// loaded: it must be obeyed.
     pub fn must_obey(self) -> bool {
-        self.has_flag(raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING)
+        self.is_from_primary_or_file()
             // Redis 6.2 can be told to propagate scripts as they are: of their commands it does not say whose they
             // are.
             || self.has_flag(raw::REDISMODULE_CTX_FLAGS_LUA) && self.works_for_primary()

@@ -171,9 +171,7 @@ impl FilterOptions {
             layout,
         })
     }
-}
 
-impl FilterOptions {
     /// [`Self::resolve`] for a filter that is to be made: with the expansion that RedisBloom would store in one
     /// that does not use it.
     ///
@@ -287,7 +285,7 @@ pub fn capacity<'a>(
 /// it made. So it is RedisBloom's, which makes its own by default.
 pub fn by_default(ctx: Ctx<'_>) -> Result<Creation, CommandError> {
     let config = options::config();
-    if ctx.must_obey() {
+    if ctx.is_relayed() {
         let spec = redisbloom::Described::default().spec(&config, Release::of_server(ctx))?;
         return Ok(Creation::Classic(spec));
     }

@@ -184,7 +184,7 @@ impl Command for Insert {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let request = if ctx.must_obey() {
+        let request = if ctx.is_relayed() {
             Request::obey(arguments)?
         } else {
             Request::parse(arguments)?

@@ -162,7 +162,7 @@ impl Command for Reserve {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let request = if ctx.must_obey() {
+        let request = if ctx.is_relayed() {
             Request::obey(arguments)?
         } else {
             Request::parse(arguments)?
