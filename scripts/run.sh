@@ -24,6 +24,9 @@ main() {
 
 start() {
     local folder=data/$1 config=data/$1/redis.conf
+    if [ -e data/dump.rdb ] || [ -e data/appendonlydir ]; then
+        say "data of an earlier version is in ./data, and each port's own is in ./data/PORT: move it there if it is wanted"
+    fi
     mkdir -p "$folder"
     sed -e "s|^dir .*|dir ./$folder|" -e "s|^port .*|port $1|" redis.conf >"$config.new"
     if ! [ -e "$config" ] || cmp -s "$config" "$config.origin"; then

@@ -5,7 +5,7 @@ use serial_test::serial;
 
 use crate::client::{Client, Reply, error, ok};
 use crate::persistence::{BAD_FORMAT, sealed};
-use crate::redisbloom::{Body, body};
+use crate::redisbloom::{Body, body, numbered};
 use crate::server::{Server, sample, skip, until};
 
 const NO_CREATION: &str = "ERR Insufficient memory to create filter";
@@ -242,6 +242,30 @@ fn what_is_accepted_under_maxmemory_fits() {
     }
 }
 
+/// A filter that comes from RedisBloom would be refused although there is room for it: its bit array is the memory
+/// that the server read it into, and must not count twice.
+#[test]
+fn a_filter_of_redisbloom_s_that_fits_is_restored() {
+    let source = Server::with().config("rdbcompression", "no").start();
+    let mut client = source.client();
+    client.answers(&[("BF.RESERVE key 0.01 20000000 LAYOUT CLASSIC", ok())]);
+    for batch in numbered("", 0, 100_000).chunks(10_000) {
+        client.over("BF.MADD key", batch);
+    }
+    let taken = client.run("MEMORY USAGE key").int().unsigned_abs();
+    let payload = client.dump("key").bytes().to_vec();
+    let target = Server::start();
+    let mut client = target.client();
+    for (left, comes) in [(taken / 2, false), (taken + BUFFERS, true)] {
+        // While the command runs its payload takes as much as the array in it.
+        let limit = used(&mut client) + taken + left;
+        client.answers(&[(&format!("CONFIG SET maxmemory {limit}"), ok())]);
+        let restored = client.call(&[b"RESTORE", &b"key"[..], b"0", &payload]);
+        assert_eq!(restored == ok(), comes, "{left} left for {taken}: {restored:?}");
+    }
+    works(&mut client, "restored");
+}
+
 /// One command of a client would end the server, wherever an administrator or a container limits its addresses.
 #[test]
 #[serial(memory)]
@@ -383,6 +407,45 @@ fn only_what_can_be_evicted_counts_as_room() {
     client.answers(&[("BF.RESERVE other 0.01 12000000", error(NO_CREATION))]);
 }
 
+/// A server whose large keys stay would evict all of the small ones in vain, and then refuse every write; and one
+/// that is a cache would take no filter once it is full.
+#[test]
+fn large_keys_that_stay_are_no_room() {
+    let server = Server::with()
+        .config("maxmemory-policy", "volatile-lru")
+        .config("lazyfree-lazy-eviction", "no")
+        .start();
+    let mut client = server.client();
+    let value = vec![b'x'; 1000];
+    let cache = |client: &mut Client, keys: usize| {
+        for at in 0..keys {
+            let key = format!("cached {at}");
+            let kept = client.call(&[&b"SET"[..], key.as_bytes(), &value, b"EX", b"10000"]);
+            assert_eq!(kept, ok());
+        }
+    };
+    cache(&mut client, 1000);
+    // Not sent as a value, which would fill buffers of the server for a while.
+    client.answers(&[("SETRANGE large 8388607 x", (8 << 20).into())]);
+    let limit = used(&mut client) + 8 * MIB;
+    client.answers(&[
+        (&format!("CONFIG SET maxmemory {limit}"), ok()),
+        ("BF.RESERVE key 0.01 11000000", error(NO_CREATION)),
+        ("DBSIZE", 1001.into()),
+        ("DEL large", 1.into()),
+        ("SET small x", ok()),
+    ]);
+    cache(&mut client, 12_000);
+    let limit = used(&mut client);
+    client.answers(&[
+        (&format!("CONFIG SET maxmemory {limit}"), ok()),
+        ("BF.RESERVE key 0.01 2000000", ok()),
+        ("BF.ADD key item", 1.into()),
+        ("BF.EXISTS key item", 1.into()),
+        ("EXISTS small", 1.into()),
+    ]);
+}
+
 /// Whoever may write to a replica could fill it, whatever its owner allows.
 #[test]
 fn clients_of_a_writable_replica_have_limits() {
@@ -454,6 +517,53 @@ fn scripts_of_a_primary_are_obeyed() {
                 "{refused}"
             );
             local.answers(&[("EXISTS mine other", 0.into())]);
+        }
+    }
+}
+
+/// A replica of such a primary, and the primary itself after a restart, would take the script's words for those of
+/// RedisBloom, and make a filter of another layout than the one that the script made.
+#[test]
+fn scripts_have_words_of_their_own() {
+    let version = Server::version();
+    if version.valkey || version.major > 6 {
+        skip!("this server propagates what scripts did, never the scripts");
+    }
+    let setup = || {
+        Server::with()
+            .config("lua-replicate-commands", "no")
+            .module_args("bf-seed 7")
+            .append_only()
+    };
+    let mut primary = setup().start();
+    let mut replica = setup().replica_of(&primary).start();
+    let mut client = primary.client();
+    crate::replication::in_step(&primary, &replica);
+    for (at, line) in [
+        "'BF.ADD',KEYS[1],'item'",
+        "'BF.INSERT',KEYS[1],'CAPACITY','50','ITEMS','item'",
+        "'BF.RESERVE',KEYS[1],'0.01','50'",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let script = format!("return redis.call({line})");
+        let made = client.call(&["EVAL", &script, "1", &format!("key{at}")]);
+        assert!(!matches!(made, Reply::Error(_)), "{line}: {made:?}");
+    }
+    crate::replication::in_step(&primary, &replica);
+    let made: Vec<_> = (0..3).map(|at| client.dump(&format!("key{at}"))).collect();
+    for server in [&mut primary, &mut replica] {
+        server.restart();
+        let mut client = server.client();
+        for (at, made) in made.iter().enumerate() {
+            let key = format!("key{at}");
+            assert_eq!(&client.dump(&key), made, "{key}");
+            let lines = client.run(&format!("BF.DEBUG {key}"));
+            assert!(
+                lines.elements()[1].text().starts_with("layout:blocked"),
+                "{lines:?}"
+            );
         }
     }
 }
