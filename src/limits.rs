@@ -61,6 +61,8 @@ impl<'a> Allowing<'a> {
         }
         let own = options::config().max_filter_bytes().map(Limit::Option);
         if own.is_none() && demand.new <= SMALL && !demand.goes_on {
+            // It is not kept for the demands that go on from it: when they are held against the server's memory, that
+            // counts it as used.
             return Ok(());
         }
         let mut taken = demand.taken(alloc::taken);
