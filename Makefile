@@ -76,7 +76,7 @@ asan: export ASAN_OPTIONS = allocator_may_return_null=1
 asan: ## Run the core's unit tests under AddressSanitizer
 	@scripts/setup.sh nightly
 	cargo +nightly test --lib --target-dir $(TARGET_DIR)/asan \
-		--target "$$(rustc +nightly -vV | sed -n 's/^host: //p')" -- --skip bloom::statistics
+		--target "$$(rustc +nightly -vV | sed -n 's/^host: //p')" -- --skip bloom::tests::statistics
 
 test-examples: export BLOOM_TEST_SERVER = $(SERVER)
 test-examples: build ## Test the examples, with Python's packages in .build/venv and servers of its own

@@ -6,31 +6,24 @@
 //! | [`commands`] | one file a command: request, outcome, reply |
 //! | [`datatype`] | the type `MBbloom--` and its callbacks |
 //! | [`keyspace`] | keys opened with their type checked |
-//! | [`config`], [`options`] | the module's options: their values, and their place in the server |
+//! | [`options`] | the module's options: their values, and their place in the server |
 //! | [`limits`] | what memory a client's command may have |
 //! | [`stats`] | the module's figures in INFO |
-//! | [`log`] | lines for the operator, a few a minute |
 //! | [`number`] | numbers as people type and read them |
-//! | [`shown`] | bytes of clients, for people to read |
-//! | [`server`] | the server's calls, one safe function each |
-//! | [`alloc`] | the allocator |
+//! | [`server`] | the server's calls, one safe function each; the allocator, and lines for the log |
 //! | `module` | what happens while the server loads the module |
 //!
 //! A command's way: borrowed arguments, a request that parses itself, the key opened, the filter changed in
 //! the core, the change propagated and told once, the reply.
 
-pub mod alloc;
 pub mod bloom;
 pub mod commands;
-pub mod config;
 pub mod datatype;
 pub mod keyspace;
 pub mod limits;
-pub mod log;
 pub mod number;
 pub mod options;
 pub mod server;
-pub mod shown;
 pub mod stats;
 
 mod module;

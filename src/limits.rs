@@ -5,11 +5,10 @@
 
 use std::cell::{Cell, OnceCell};
 
-use crate::alloc;
 use crate::bloom::{Demand, Taken};
-use crate::server::{Ctx, ask};
-use crate::shown::size;
-use crate::{log, options, stats};
+use crate::server::shown::size;
+use crate::server::{Ctx, alloc, ask, log};
+use crate::{options, stats};
 
 /// What a command asks for up to this size is not held against the server's memory: `deny-oom` is enough for it.
 const SMALL: u64 = 1 << 20;

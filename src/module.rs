@@ -4,9 +4,9 @@ use std::ffi::{CStr, c_int};
 
 use redis_module::raw;
 
-use crate::alloc::ModuleAllocator;
-use crate::server::{Arg, Ctx, guarded, warn};
-use crate::{alloc, commands, datatype, options, stats};
+use crate::server::alloc::ModuleAllocator;
+use crate::server::{Arg, Ctx, alloc, guarded, taken, warn};
+use crate::{commands, datatype, options, stats};
 
 /// The name that tools look for.
 const NAME: &CStr = c"bf";
@@ -22,10 +22,6 @@ const fn version_part(digits: &str) -> c_int {
         Err(_) => 0,
     }
 }
-
-/// What to do about a server that has a part of this module already.
-pub(crate) const ALREADY: &str =
-    "is a module for Bloom filters loaded already? MODULE LIST names all modules";
 
 #[global_allocator]
 static ALLOCATOR: ModuleAllocator = ModuleAllocator;
@@ -67,7 +63,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     let loaded = guarded("loading the module", || {
         if status != raw::REDISMODULE_OK as c_int {
             let name = NAME.to_string_lossy();
-            return Err(format!("another module has the name '{name}': {ALREADY}"));
+            return Err(taken(&format!("name '{name}'")));
         }
         // SAFETY: the context is that of the module's loading, which runs until this returns.
         let ctx = unsafe { Ctx::of_callback(ctx) }.ok_or("the server gave no context")?;

@@ -5,9 +5,10 @@
 
 use std::time::{Duration, Instant};
 
-use bloom::bloom::bits::BitArray;
-use bloom::bloom::hash::{ItemHash, Secret};
-use bloom::bloom::kernel::{Line, prefetch};
+use bloom::bloom::bits::array::BitArray;
+use bloom::bloom::bits::kernel::{Line, prefetch};
+use bloom::bloom::blocked::secret::Secret;
+use bloom::bloom::item::ItemHash;
 use bloom::bloom::params::{Capacity, ErrorRate, Growth, Layout, Seed, Spec};
 use bloom::bloom::{Filter, UNLIMITED};
 

@@ -7,7 +7,7 @@ use bloom::bloom::chain::at_most;
 use bloom::bloom::params::Seed;
 use bloom::commands::error::CommandError;
 use bloom::commands::requests::{self, Creation, Release, Word};
-use bloom::config::{Config, ConfigOption};
+use bloom::options::values::{Config, ConfigOption};
 use bloom_fuzz::commands;
 use bloom_fuzz::tape::Tape;
 use libfuzzer_sys::fuzz_target;

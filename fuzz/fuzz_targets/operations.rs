@@ -5,9 +5,9 @@ use std::collections::HashSet;
 
 use bloom::bloom::Filter;
 use bloom::bloom::chain::at_most;
+use bloom::bloom::codec::validate::Invalid;
 use bloom::bloom::codec::{self, ENCODING_VERSION, chunks};
 use bloom::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
-use bloom::bloom::validate::Invalid;
 use bloom_fuzz::check;
 use bloom_fuzz::tape::Tape;
 use libfuzzer_sys::fuzz_target;

@@ -2,8 +2,8 @@
 
 use bloom::bloom::chain::at_most;
 use bloom::bloom::codec::stream::Memory;
+use bloom::bloom::codec::validate::Invalid;
 use bloom::bloom::codec::{self, ENCODING_VERSION, chunks};
-use bloom::bloom::validate::Invalid;
 use bloom::bloom::{Error, Filter};
 
 use crate::LIMIT;

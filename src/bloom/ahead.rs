@@ -8,10 +8,11 @@
 
 use std::cell::RefCell;
 
-use super::Filter;
-use super::batch::Prefetch as _;
-use super::blocked::Lines;
-use super::hash::{Item, Key};
+use crate::bloom::Filter;
+use crate::bloom::blocked::layer::Lines;
+use crate::bloom::blocked::secret::Key;
+use crate::bloom::chain::batch::Prefetch as _;
+use crate::bloom::item::Item;
 
 /// Layers whose lines are asked for. Where filters grow by doubling, the others are small and near the
 /// processor.
@@ -41,14 +42,13 @@ pub fn item(bytes: &[u8]) -> Item<'_> {
         let Some(last) = last.as_ref().filter(|_| bytes.len() < LONG) else {
             return bytes.into();
         };
-        let item = Item::hashed(bytes, &last.key);
-        let hash = item.hash(&last.key);
+        let hash = last.key.hash(bytes);
         if let [newest, older @ ..] = &last.lines[..last.layers.min(LAYERS)] {
             newest.prefetch(hash);
             // A layer that does not hold an item mostly says so with the first line.
             older.iter().for_each(|lines| lines.prefetch_first(hash));
         }
-        item
+        Item::hashed(bytes, last.key.seed(), hash)
     })
 }
 
@@ -80,8 +80,8 @@ pub fn follow(filter: Option<&Filter>) {
 mod tests {
     use super::*;
     use crate::bloom::UNLIMITED;
-    use crate::bloom::oracle::spec;
     use crate::bloom::params::{Expansion, Growth, Layout, Spec};
+    use crate::bloom::tests::oracle::spec;
 
     fn filter(spec: Spec) -> Filter {
         Filter::new(spec, UNLIMITED).unwrap()

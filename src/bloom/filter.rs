@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use super::batch::Layer as _;
-use super::blocked::{self, Blocked};
-use super::chain::{self, Allowance, Chain};
-use super::classic::{self, Classic};
-use super::error::Error;
-use super::hash::{Item, Secret, Unshared};
-use super::memory::{Allocation, Mover};
-use super::params::{ClassicSpec, Growth, Layout, Seed, Spec};
-use super::sizing::power;
+use crate::bloom::bits::memory::{Allocation, Mover};
+use crate::bloom::blocked::secret::{Secret, Unshared};
+use crate::bloom::blocked::sizing::power;
+use crate::bloom::blocked::{self, Blocked};
+use crate::bloom::chain::batch::Layer as _;
+use crate::bloom::chain::demand::{self, FILTER};
+use crate::bloom::chain::{Allowance, Chain};
+use crate::bloom::classic::{self, Classic};
+use crate::bloom::error::Error;
+use crate::bloom::item::Item;
+use crate::bloom::params::{ClassicSpec, Growth, Layout, Seed, Spec};
 
 /// A Bloom filter: a chain of layers of one layout.
 #[derive(Debug)]
@@ -22,7 +24,7 @@ pub enum Filter {
 }
 
 // Small filters are many; which variant it is must hide in a value that the other never has.
-const _: () = assert!(size_of::<Filter>() == 48);
+const _: () = assert!(size_of::<Filter>() as u64 == FILTER.bytes && align_of::<Filter>() == FILTER.align);
 
 /// What RedisBloom says that a classic filter without layers takes, in bytes.
 const CLASSIC_BYTES: u64 = 32;
@@ -303,7 +305,7 @@ impl Filter {
 /// [`Filter::bytes`].
 pub(super) fn bytes(layout: Layout, layers: usize, arrays: u64) -> u64 {
     match layout {
-        Layout::Blocked { .. } => chain::bytes::<blocked::Layer>(layers, arrays),
+        Layout::Blocked { .. } => demand::bytes::<blocked::Layer>(layers, arrays),
         Layout::Classic => arrays.saturating_add(CLASSIC_BYTES + CLASSIC_LAYER_BYTES * layers as u64),
     }
 }

@@ -1,11 +1,17 @@
 //! The filter core. It knows no server, no configuration and no I/O.
 //!
-//! A [`Filter`] is a chain of layers. A *blocked* layer keeps each of an item's probes inside few cache
-//! lines; the theory and the sizes are in [`sizing`], the bits of a line in [`kernel`], the choice of lines
-//! and the error budget of a chain in [`blocked`]. A [`classic`] layer has RedisBloom's bits, exactly.
-//! [`hash`] makes an item into the 128 bits that all blocked layers use ([`murmur`] does it for classic
-//! ones), [`batch`] walks over layers for one item or many, [`ahead`] guesses where the next one goes, and
-//! [`codec`] turns filters into bytes and back.
+//! A [`Filter`] is a [`chain`] of layers of one layout. Each room knows those above it in this table, and no other:
+//!
+//! | room | what it is |
+//! |---|---|
+//! | [`params`], [`error`], [`item`] | what a filter is made from, what can go wrong, and what goes in |
+//! | [`bits`] | the bit array, its memory, and the instructions that test and set bits |
+//! | [`chain`] | layers that are added as a filter grows, and the walk over them for one item or many |
+//! | [`blocked`] | this project's layout: an item's probes lie within a few cache lines |
+//! | [`classic`] | RedisBloom's layout, bit for bit |
+//! | [`filter`] | a filter of either layout, and its figures |
+//! | [`plan`], [`ahead`] | what a filter will take; a guess where the next item goes |
+//! | [`codec`] | filters as bytes, and back |
 //!
 //! What state there is changes no answer: the keys that filters share, the last sizes that were computed,
 //! the kernel that was detected, and the guess.
@@ -14,7 +20,6 @@
 //! between 0 and 1.
 
 pub mod ahead;
-pub mod batch;
 pub mod bits;
 pub mod blocked;
 pub mod chain;
@@ -22,25 +27,12 @@ pub mod classic;
 pub mod codec;
 pub mod error;
 pub mod filter;
-pub mod hash;
-pub mod kernel;
-pub mod ln;
-pub mod memory;
-pub mod modulus;
-pub mod murmur;
+pub mod item;
 pub mod params;
 pub mod plan;
-pub mod sizing;
-pub mod validate;
 
 #[cfg(test)]
-mod oracle;
-#[cfg(test)]
-mod proptests;
-#[cfg(test)]
-mod scarcity;
-#[cfg(test)]
-mod statistics;
+mod tests;
 
 pub use chain::{Allowance, Demand, Taken, UNLIMITED};
 pub use error::Error;

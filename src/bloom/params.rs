@@ -1,6 +1,6 @@
 //! The parameters of a filter, as types that cannot hold a wrong value.
 
-use super::error::ParamError;
+use crate::bloom::error::ParamError;
 
 /// A false positive rate: the share of items never added that the filter reports as present.
 ///
@@ -132,12 +132,12 @@ pub struct Seed(pub u64);
 /// The layout of a filter, with what only that layout has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Each of an item's probes inside few cache lines; see [`blocked`](super::blocked).
+    /// Each of an item's probes inside few cache lines; see [`blocked`](crate::bloom::blocked).
     Blocked {
         /// The key of the hash.
         seed: Seed,
     },
-    /// RedisBloom's; see [`classic`](super::classic). Its hash has no key.
+    /// RedisBloom's; see [`classic`](crate::bloom::classic). Its hash has no key.
     Classic,
 }
 

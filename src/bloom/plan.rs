@@ -1,14 +1,14 @@
 //! What a filter takes before it exists, and after it grew: the layers that it would get, without their memory.
 //!
-//! The layers come from the same [`Rules`](super::chain::Rules) as those of a filter, and the bytes from the same
+//! The layers come from the same [`Rules`](crate::bloom::chain::Rules) as those of a filter, and the bytes from the same
 //! sum; nothing is estimated.
 
-use super::blocked::{self, Blocked};
-use super::chain::{self, planned};
-use super::classic::{self, Classic};
-use super::filter::{LayerShape, bytes, compound};
-use super::memory::Block;
-use super::params::{Layout, Spec};
+use crate::bloom::bits::memory::Block;
+use crate::bloom::blocked::{self, Blocked};
+use crate::bloom::chain::{demand, planned};
+use crate::bloom::classic::{self, Classic};
+use crate::bloom::filter::{LayerShape, bytes, compound};
+use crate::bloom::params::{Layout, Spec};
 
 /// The layers that a filter would get, oldest first.
 #[derive(Clone, Debug)]
@@ -84,8 +84,8 @@ impl Plan {
         let arrays = self.layers[..stage.layers].iter().map(LayerShape::bytes);
         let visit = |block, _| visit(block);
         match self.layout {
-            Layout::Blocked { .. } => chain::blocks::<blocked::Layer>(arrays, 0, visit),
-            Layout::Classic => chain::blocks::<classic::Layer>(arrays, 0, visit),
+            Layout::Blocked { .. } => demand::blocks::<blocked::Layer>(arrays, 0, visit),
+            Layout::Classic => demand::blocks::<classic::Layer>(arrays, 0, visit),
         }
     }
 }
@@ -99,10 +99,10 @@ impl Stage {
 
 #[cfg(test)]
 mod tests {
-    use super::super::oracle::{growing, item, reserved, spec};
-    use super::super::params::{Growth, Seed};
-    use super::super::{Filter, UNLIMITED};
     use super::*;
+    use crate::bloom::params::{Growth, Seed};
+    use crate::bloom::tests::oracle::{growing, item, reserved, spec};
+    use crate::bloom::{Filter, UNLIMITED};
 
     fn specs() -> impl Iterator<Item = Spec> {
         let growths = [

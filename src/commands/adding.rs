@@ -8,8 +8,8 @@ use super::error::CommandError;
 use super::reply::Reply;
 use crate::bloom::{Demand, Error, Filter, ahead};
 use crate::keyspace::{self, KeyMut};
-use crate::server::{Arg, Ctx, note};
-use crate::{limits, log, stats};
+use crate::server::{Arg, Ctx, log, note};
+use crate::{limits, stats};
 
 /// Items to be added to a key.
 #[derive(Clone, Copy, Debug)]

@@ -12,10 +12,10 @@ use super::redisbloom::{self, Release};
 use crate::bloom::chain::Allowance;
 use crate::bloom::params::{Capacity, ClassicSpec, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
 use crate::bloom::{Error, Filter};
-use crate::config::{Config, LayoutName};
-use crate::server::{Arg, Ctx, OwnedString};
+use crate::options::values::{Config, LayoutName};
+use crate::server::{Arg, Ctx, OwnedString, log};
 use crate::stats::{self, Counted};
-use crate::{limits, log, number, options};
+use crate::{limits, number, options};
 
 /// The errors that a command answers to options that it cannot take.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::bloom::Error;
 use crate::bloom::params::{Capacity, Expansion};
 use crate::keyspace::WrongType;
-use crate::shown::shown;
+use crate::server::shown::shown;
 
 /// Why a command was refused.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,8 +9,8 @@ use super::reply::Reply;
 use super::{Call, Command};
 use crate::bloom::Filter;
 use crate::bloom::filter::{LayerStats, Totals};
-use crate::config::LayoutName;
 use crate::keyspace;
+use crate::options::values::LayoutName;
 
 /// The newest layers that are described one by one. More have only filters of expansion 1, and there are a
 /// quarter of a million at times: a reply of all of them would take a second. BF.DEBUG, which is not flagged as

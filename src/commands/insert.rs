@@ -14,8 +14,8 @@ use super::redisbloom::{Described, Release};
 use super::reply::Reply;
 use super::{Call, Command};
 use crate::bloom::params::Capacity;
-use crate::config::Config;
 use crate::options;
+use crate::options::values::Config;
 use crate::server::{Arg, Ctx};
 
 /// Adds items; creates the filter as described, if the key is missing.

@@ -31,8 +31,7 @@ use std::io::ErrorKind;
 
 use redis_module::raw;
 
-use crate::module;
-use crate::server::{Arg, Ctx, guarded, warn};
+use crate::server::{Arg, Ctx, guarded, taken, warn};
 use docs::Docs;
 use error::CommandError;
 use reply::Reply;
@@ -106,10 +105,7 @@ fn acl_category(ctx: Ctx<'_>) -> Option<&'static CStr> {
 fn one<C: Command>(ctx: Ctx<'_>, category: Option<&CStr>) -> Result<(), String> {
     let name = C::NAME.to_string_lossy().to_uppercase();
     if !ctx.create_command(C::NAME, entry::<C>, C::FLAGS, C::DOCS.has_key()) {
-        return Err(format!(
-            "another module has the command {name}: {}",
-            module::ALREADY
-        ));
+        return Err(taken(&format!("command {name}")));
     }
     if !ctx.set_acl_categories(C::NAME, &categories(C::CATEGORIES, category)) {
         return Err(format!("{name} could not be put into its ACL categories"));

@@ -10,8 +10,9 @@ use super::reserve::{self, Description};
 use super::{Call, Command};
 use crate::bloom::params::Spec;
 use crate::bloom::plan::{self, Stage};
-use crate::config::LayoutName;
-use crate::{alloc, datatype, options};
+use crate::options::values::LayoutName;
+use crate::server::alloc;
+use crate::{datatype, options};
 
 /// What the filter that BF.RESERVE would make of these arguments takes, at once and after it grew.
 pub struct Plan;

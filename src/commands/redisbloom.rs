@@ -21,7 +21,7 @@ use super::args::{Argument, Cursor, integer};
 use super::error::CommandError;
 use crate::bloom::error::ParamError;
 use crate::bloom::params::{ClassicSpec, ErrorRate};
-use crate::config::Config;
+use crate::options::values::Config;
 use crate::server::Ctx;
 
 /// What RedisBloom makes of an error rate above 0.25 depends on its version, which no command tells.

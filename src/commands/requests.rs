@@ -7,7 +7,7 @@ pub use super::creation::Creation;
 use super::error::CommandError;
 pub use super::redisbloom::Release;
 use super::{creation, info, insert, reserve};
-use crate::config::Config;
+use crate::options::values::Config;
 
 /// An argument that no server holds.
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use crate::bloom::UNLIMITED;
     use crate::bloom::params::Seed;
-    use crate::config::ConfigOption;
+    use crate::options::values::ConfigOption;
 
     fn words(line: &str) -> Vec<Word<'_>> {
         line.split(' ').map(|word| Word(word.as_bytes())).collect()

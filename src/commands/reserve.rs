@@ -10,7 +10,7 @@ use super::redisbloom::{self, Described, Release};
 use super::reply::Reply;
 use super::{Call, Command};
 use crate::bloom::params::{Capacity, Spec};
-use crate::config::Config;
+use crate::options::values::Config;
 use crate::server::{Arg, Ctx};
 use crate::{keyspace, options};
 

@@ -10,9 +10,8 @@ use super::io::{Digest, Rdb};
 use crate::bloom::Filter;
 use crate::bloom::codec::{self, chunks};
 use crate::limits::Allowing;
-use crate::server::{Arg, Ctx, OwnedCtx, call, guarded};
+use crate::server::{Arg, Ctx, OwnedCtx, alloc, call, guarded, log};
 use crate::stats::{self, Counted};
-use crate::{alloc, log};
 
 /// A client's RESTORE or COPY has the limits of a client; no limit may keep a server from starting, or make it
 /// differ from its primary.

@@ -9,10 +9,9 @@ use std::mem::ManuallyDrop;
 
 use redis_module::raw;
 
-use crate::alloc;
 use crate::bloom::Filter;
-use crate::bloom::memory::Mover;
-use crate::server::{call, guarded};
+use crate::bloom::bits::memory::Mover;
+use crate::server::{alloc, call, guarded};
 
 /// Moves a filter's struct, its list of layers and their bit arrays; 1 when the server is to call again for
 /// the rest.

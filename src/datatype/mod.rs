@@ -8,8 +8,7 @@ use redis_module::native_types::RedisType;
 use redis_module::raw;
 
 use crate::bloom::codec::ENCODING_VERSION;
-use crate::module;
-use crate::server::Ctx;
+use crate::server::{Ctx, taken};
 
 const NAME: &str = "MBbloom--";
 
@@ -51,7 +50,7 @@ pub static FILTER: RedisType = RedisType::new(
 pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     FILTER
         .create_data_type(ctx.raw())
-        .map_err(|_| format!("another module has the data type '{NAME}': {}", module::ALREADY))
+        .map_err(|_| taken(&format!("data type '{NAME}'")))
 }
 
 /// The server's handle of the type; null before the module is loaded.

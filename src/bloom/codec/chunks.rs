@@ -10,11 +10,11 @@
 
 use std::borrow::Cow;
 
-use super::super::batch;
-use super::super::bits::{OutOfRange, all_zero};
-use super::super::chain::Allowance;
-use super::super::filter::Filter;
 use super::{DecodeError, native, redisbloom};
+use crate::bloom::bits::array::{OutOfRange, all_zero};
+use crate::bloom::chain::Allowance;
+use crate::bloom::chain::batch;
+use crate::bloom::filter::Filter;
 
 /// The most bytes of a chunk that is no header.
 pub const CHUNK_BYTES: usize = 16 << 20;
@@ -187,11 +187,11 @@ fn ones(filter: &Filter, layer: usize) -> u64 {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::super::chain::{UNLIMITED, at_most};
-    use super::super::super::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
-    use super::super::stored;
     use super::super::stream::Memory;
     use super::*;
+    use crate::bloom::chain::{UNLIMITED, at_most};
+    use crate::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
+    use crate::bloom::tests::stored;
 
     const LAYOUTS: [Layout; 2] = [Layout::Classic, Layout::Blocked { seed: Seed(7) }];
 

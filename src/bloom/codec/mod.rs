@@ -3,13 +3,13 @@
 pub mod chunks;
 pub mod native;
 pub mod redisbloom;
-#[cfg(test)]
-pub(crate) mod stored;
 pub mod stream;
+pub mod validate;
 
-use super::batch::Layer;
-use super::chain::{self, Allowance, Refused};
-use super::filter::Filter;
+use crate::bloom::chain::Allowance;
+use crate::bloom::chain::batch::Layer;
+use crate::bloom::chain::demand::{self, Refused};
+use crate::bloom::filter::Filter;
 use stream::{Sink, Source};
 
 /// The newest encoding version of the stored type, which every save has.
@@ -67,7 +67,7 @@ fn ask_for<L: Layer>(
     arrays: impl Iterator<Item = u64> + Clone,
     allowance: Allowance<'_>,
 ) -> Result<(), DecodeError> {
-    let asked = chain::ask::<L>(arrays, 0, 0, allowance);
+    let asked = demand::ask::<L>(arrays, 0, 0, allowance);
     asked.map_err(|Refused { bytes, .. }| DecodeError::OutOfMemory { bytes })
 }
 

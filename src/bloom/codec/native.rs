@@ -28,16 +28,16 @@
 //! string, then the layers' bit arrays, each in pieces of 1 MiB (the last one of a layer may be shorter).
 //! A piece is a string of its bytes, or the empty string when all of them are zero.
 
-use super::super::batch::Layer as _;
-use super::super::bits::{self, BitArray, Incoming, OutOfRange};
-use super::super::blocked::{Blocked, Layer, Shape};
-use super::super::chain::{Allowance, Chain, MOST_ITEMS, Plan};
-use super::super::error::Error;
-use super::super::kernel::Line;
-use super::super::params::{ErrorRate, Expansion, Growth, Seed};
-use super::super::sizing::{Geometry, MAX_LINES_PER_ITEM, PROBES};
 use super::stream::{Sink, Source};
 use super::{DecodeError, ask_for, list_for};
+use crate::bloom::bits::array::{BitArray, Incoming, OutOfRange, all_zero};
+use crate::bloom::bits::kernel::Line;
+use crate::bloom::blocked::sizing::{Geometry, MAX_LINES_PER_ITEM, PROBES};
+use crate::bloom::blocked::{Blocked, Layer, Shape};
+use crate::bloom::chain::batch::Layer as _;
+use crate::bloom::chain::{Allowance, Chain, MOST_ITEMS, Plan};
+use crate::bloom::error::Error;
+use crate::bloom::params::{ErrorRate, Expansion, Growth, Seed};
 
 /// The format version.
 const VERSION: u64 = 1;
@@ -62,7 +62,7 @@ pub fn save(chain: &Chain<Blocked>, sink: &mut impl Sink) {
         let bits = layer.bits();
         for piece in bits.bytes().chunks(PIECE_BYTES) {
             // An untouched array is not even read: its pages stay unmapped.
-            let zero = bits.ones() == 0 || bits::all_zero(piece);
+            let zero = bits.ones() == 0 || all_zero(piece);
             sink.put_string(if zero { &[] } else { piece });
         }
     }

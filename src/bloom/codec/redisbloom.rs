@@ -30,16 +30,17 @@
 //! | 44 | 8 | capacity |
 //! | 52 | 1 | n2 |
 //!
-//! What the fields mean, and which follow from others, is in [`classic`](super::super::classic). All that
+//! What the fields mean, and which follow from others, is in [`classic`](crate::bloom::classic). All that
 //! follows is checked: a filter whose fields disagree would look in the wrong places for its items.
 
-use super::super::batch::Layer as _;
-use super::super::bits::{BitArray, is_sparse};
-use super::super::chain::{Allowance, Chain, MOST_ITEMS, Refused, ask_on, reserve_one};
-use super::super::classic::{Classic, Layer, Options, Shape};
 use super::native::Fields;
 use super::stream::{Array, Sink, Source};
 use super::{DecodeError, ask_for, list_for};
+use crate::bloom::bits::array::{BitArray, is_sparse};
+use crate::bloom::chain::batch::Layer as _;
+use crate::bloom::chain::demand::{Refused, ask_on, reserve_one};
+use crate::bloom::chain::{Allowance, Chain, MOST_ITEMS};
+use crate::bloom::classic::{Classic, Layer, Options, Shape};
 
 /// Bytes of a chunk header before its layers.
 const HEAD_BYTES: usize = 20;
@@ -283,13 +284,13 @@ impl Builder {
 mod tests {
     use std::cell::Cell;
 
-    use super::super::super::chain::{UNLIMITED, at_most};
-    use super::super::super::filter::{Filter, LayerShape};
-    use super::super::super::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Spec};
-    use super::super::stored::{self, Stored, naive_array};
     use super::super::stream::{Memory, Value};
     use super::super::{self as codec, chunks};
     use super::*;
+    use crate::bloom::chain::{UNLIMITED, at_most};
+    use crate::bloom::filter::{Filter, LayerShape};
+    use crate::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Spec};
+    use crate::bloom::tests::stored::{self, Stored, naive_array};
 
     fn load(stream: &Memory) -> Result<Filter, DecodeError> {
         load_version(stream, 4)

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 
-use super::super::super::chain::{Demand, MOST_ITEMS, UNLIMITED, at_most};
-use super::super::super::oracle::*;
-use super::super::super::params::Spec;
-use super::super::super::{Allowance, Filter};
 use super::super::stream::{Memory, Value};
 use super::super::{DecodeError, ENCODING_VERSION};
 use super::*;
+use crate::bloom::chain::{Demand, MOST_ITEMS, UNLIMITED, at_most};
+use crate::bloom::params::Spec;
+use crate::bloom::tests::oracle::*;
+use crate::bloom::{Allowance, Filter};
 
 fn load_with(stream: &Memory, allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
     let mut source = stream.clone();

@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value as Json;
 
-use super::super::classic::Options;
-use super::stream::{Memory, Value};
+use crate::bloom::classic::Options;
+use crate::bloom::codec::stream::{Memory, Value};
 
 /// A filter as RedisBloom 2.8 saved and described it.
 pub struct Stored {

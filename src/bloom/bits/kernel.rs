@@ -8,7 +8,10 @@
 
 use std::hint::select_unpredictable;
 
-use super::sizing::LINE_WORDS;
+/// Words of a line.
+pub const LINE_WORDS: usize = 8;
+/// Bytes of a line: a cache line on most processors.
+pub const LINE_BYTES: u64 = 64;
 
 /// A line: 512 bits, on a cache line of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::Zeroable, bytemuck::Pod)]

@@ -12,11 +12,11 @@
 
 use std::fmt;
 
-use super::Filter;
-use super::blocked::Layer;
-use super::chain::UNLIMITED;
 use super::oracle::*;
-use super::params::{Growth, Spec};
+use crate::bloom::Filter;
+use crate::bloom::blocked::Layer;
+use crate::bloom::chain::UNLIMITED;
+use crate::bloom::params::{Growth, Spec};
 
 const RATES: [f64; 5] = [0.2, 0.1, 0.01, 0.001, 0.0001];
 
@@ -97,7 +97,7 @@ fn rate_from_bits(filter: &Filter) -> (f64, f64) {
 fn layer_rate_from_bits(layer: &Layer) -> f64 {
     let geometry = layer.shape().geometry;
     let partitions = layer.bits().units().chunks(geometry.lines as usize);
-    let partition = |lines: &[super::kernel::Line]| {
+    let partition = |lines: &[crate::bloom::bits::kernel::Line]| {
         let covered: f64 = lines
             .iter()
             .map(|line| {

@@ -25,12 +25,9 @@
 //! A replica must grow the same layer as its primary, so nothing here calls libm: only `+ - * /` on f64,
 //! which IEEE 754 defines to the last bit.
 
-use super::params::ErrorRate;
+use crate::bloom::bits::kernel::{LINE_BYTES, LINE_WORDS};
+use crate::bloom::params::ErrorRate;
 
-/// Words of a line.
-pub const LINE_WORDS: usize = 8;
-/// Bytes of a line: a cache line on most processors.
-pub const LINE_BYTES: u64 = 64;
 /// The most lines that an item has.
 pub const MAX_LINES_PER_ITEM: u8 = 16;
 /// The fewest and the most probes in a line.
@@ -359,7 +356,7 @@ const fn terms(probes: usize) -> [Term; MAX_TERMS] {
 }
 
 /// `base^exponent` by repeated squaring.
-pub(super) fn power(base: f64, mut exponent: u64) -> f64 {
+pub(in crate::bloom) fn power(base: f64, mut exponent: u64) -> f64 {
     let (mut square, mut product) = (base, 1.0);
     while exponent > 0 {
         if exponent & 1 == 1 {

@@ -6,13 +6,13 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::batch::{AddMany, AddOne, AnyContains, ContainsMany, ContainsOne, InsertOne};
-use super::blocked::{Blocked, Layer};
-use super::chain::{Demand, Plan as _, Rules as _, UNLIMITED};
-use super::kernel::{Kernel, Portable, Work};
 use super::oracle::*;
-use super::params::{Growth, Spec};
-use super::{Error, Filter};
+use crate::bloom::bits::kernel::{Kernel, Portable, Work};
+use crate::bloom::blocked::{Blocked, Layer};
+use crate::bloom::chain::batch::{AddMany, AddOne, AnyContains, ContainsMany, ContainsOne, InsertOne};
+use crate::bloom::chain::{Demand, Plan as _, Rules as _, UNLIMITED};
+use crate::bloom::params::{Growth, Spec};
+use crate::bloom::{Error, Filter};
 
 /// What is done to a filter, with items as their numbers.
 #[derive(Clone, Debug)]
@@ -83,7 +83,7 @@ fn histories() -> impl Strategy<Value = (Spec, Vec<Step>)> {
 fn layers_by<K: Kernel>(kernel: K, spec: Spec, steps: &[Step]) -> Vec<Layer> {
     let rules = Blocked::new(spec.error_rate, spec.growth, seed(spec));
     let mut layers = vec![rules.first(spec.capacity).make().unwrap()];
-    use super::batch::Layer as _;
+    use crate::bloom::chain::batch::Layer as _;
     let mut grow = |layers: &mut Vec<Layer>| {
         layers.push(rules.next(layers.iter().map(Blocked::plan_of))?.make()?);
         Ok(())
@@ -141,7 +141,7 @@ fn found_by<K: Kernel>(kernel: K, filter: &Filter, items: &[Vec<u8>]) -> Vec<boo
 }
 
 fn same_bits(filter: &Filter, layers: &[Layer]) -> bool {
-    use super::batch::Layer as _;
+    use crate::bloom::chain::batch::Layer as _;
     let figures = |layer: &Layer| (layer.shape(), layer.items(), layer.bits().ones());
     chain(filter)
         .layers()
@@ -233,7 +233,7 @@ proptest! {
         prop_assert!(same_bits(&filter, &layers_by(Portable, spec, &steps)));
         prop_assert_eq!(&found_by(Portable, &filter, &probes), &expected);
         #[cfg(target_arch = "x86_64")]
-        if let Some(avx2) = super::kernel::Avx2::detected() {
+        if let Some(avx2) = crate::bloom::bits::kernel::Avx2::detected() {
             prop_assert!(same_bits(&filter, &layers_by(avx2, spec, &steps)));
             prop_assert_eq!(&found_by(avx2, &filter, &probes), &expected);
         }

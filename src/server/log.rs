@@ -3,8 +3,8 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
 
+use crate::server::shown::shown;
 use crate::server::{self, Ctx};
-use crate::shown::shown;
 
 /// Lines of a kind that are written in a minute.
 const LINES: u32 = 10;

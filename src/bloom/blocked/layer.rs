@@ -1,5 +1,5 @@
 //! A blocked layer: each item has `g` lines of 64 bytes, one in each of `g` partitions, and sets `k` bits
-//! in each. See [`sizing`](super::sizing) for the rates, [`kernel`](super::kernel) for the bits of a line.
+//! in each. See [`sizing`](crate::bloom::blocked::sizing) for the rates, [`kernel`](crate::bloom::bits::kernel) for the bits of a line.
 //!
 //! With `(a, b)` the low and high half of the item's hash and `c = a · LINE[j]` (mod 2^64), line `j` is
 //! number `high half of c · lines` of partition `j`, and its word of probes is `(c + b) · PROBES[j]` (mod
@@ -11,19 +11,17 @@
 //! of a few lines at 1e-20 had a rate of 3e-17.)
 
 use std::cell::Cell;
-use std::sync::Arc;
 
 use bytemuck::Zeroable;
 
-use super::batch::{self, Hasher, Hashes, Items, Memory, Prefetch};
-use super::bits::BitArray;
-use super::chain::{Plan, Rules};
-use super::error::Error;
-use super::hash::{Item, ItemHash, Secret};
-use super::kernel::{Kernel, Line, prefetch_address};
-use super::memory::{Allocation, Mover};
-use super::params::{Capacity, ErrorRate, Growth, Seed};
-use super::sizing::{Geometry, LINE_BYTES, MAX_LINES_PER_ITEM};
+use super::sizing::{Geometry, MAX_LINES_PER_ITEM};
+use crate::bloom::bits::array::BitArray;
+use crate::bloom::bits::kernel::{Kernel, LINE_BYTES, Line, prefetch_address};
+use crate::bloom::bits::memory::{Allocation, Mover};
+use crate::bloom::chain::Plan;
+use crate::bloom::chain::batch::{self, Hashes, Items, Memory, Prefetch};
+use crate::bloom::error::Error;
+use crate::bloom::item::ItemHash;
 
 /// For each line of an item: the multiplier that chooses the line, and the one that chooses its bits.
 ///
@@ -146,7 +144,7 @@ pub struct Layer {
 
 impl Layer {
     /// A layer of that shape, which counts `items` and has that bit array. The caller has checked that they suit.
-    pub(super) fn stored(shape: Shape, bits: BitArray<Line>, items: u64) -> Self {
+    pub(in crate::bloom) fn stored(shape: Shape, bits: BitArray<Line>, items: u64) -> Self {
         let Geometry {
             lines_per_item,
             probes,
@@ -192,7 +190,7 @@ impl Layer {
     }
 
     /// The bit array, for loading.
-    pub(super) fn bits_mut(&mut self) -> &mut BitArray<Line> {
+    pub(in crate::bloom) fn bits_mut(&mut self) -> &mut BitArray<Line> {
         &mut self.bits
     }
 
@@ -540,91 +538,8 @@ impl batch::Layer for Layer {
     }
 }
 
-/// The rules of blocked filters: one error rate for the whole chain, at any length.
-///
-/// A layer takes a share of what is left of the error budget (see [`Growth::share`]), and the rate that it
-/// then really has at its capacity, after rounding up to whole lines, is taken off the budget. The sum of
-/// the layers' rates, and so the rate of the chain, can never exceed what was asked for. (Almeida,
-/// Baquero, Preguiça, Hutchison, "Scalable Bloom Filters", 2007, shrink the rates geometrically instead,
-/// which takes more bits in every further layer.)
-#[derive(Debug)]
-pub struct Blocked {
-    secret: Arc<Secret>,
-    error_rate: ErrorRate,
-    growth: Growth,
-}
-
-impl Blocked {
-    /// Rules with the hash of `seed`.
-    pub fn new(error_rate: ErrorRate, growth: Growth, seed: Seed) -> Self {
-        Self {
-            secret: Secret::of(seed),
-            error_rate,
-            growth,
-        }
-    }
-
-    /// The first layer, for `capacity` items.
-    pub fn first(&self, capacity: Capacity) -> Shape {
-        self.nth(0, capacity.items(), self.error_rate.value())
-    }
-
-    /// The rate that the filter keeps.
-    pub fn error_rate(&self) -> ErrorRate {
-        self.error_rate
-    }
-
-    /// What the filter does when it is full.
-    pub fn growth(&self) -> Growth {
-        self.growth
-    }
-
-    /// The key of the hash.
-    pub fn secret(&self) -> &Arc<Secret> {
-        &self.secret
-    }
-
-    fn nth(&self, index: usize, capacity: u64, budget: f64) -> Shape {
-        Shape::sized(capacity, self.growth.share(index) * budget)
-    }
-}
-
-impl Rules for Blocked {
-    type Layer = Layer;
-    type Plan = Shape;
-    type Hasher = Secret;
-
-    #[inline(always)]
-    fn hasher(&self) -> &Secret {
-        &self.secret
-    }
-
-    fn plan_of(layer: &Layer) -> Shape {
-        layer.shape()
-    }
-
-    fn next(&self, layers: impl ExactSizeIterator<Item = Shape>) -> Result<Shape, Error> {
-        let index = layers.len();
-        let (full, budget) = layers.fold((0, self.error_rate.value()), |(_, budget), layer| {
-            (layer.capacity, budget - layer.full_rate())
-        });
-        let expansion = self.growth.expansion().ok_or(Error::Full { capacity: full })?;
-        let capacity = full.saturating_mul(u64::from(expansion.factor()));
-        Ok(self.nth(index, capacity, budget.max(0.0)))
-    }
-}
-
-impl Hasher for Secret {
-    #[inline(always)]
-    fn hash(&self, item: Item<'_>) -> ItemHash {
-        item.hash(self)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::oracle::reserved;
-    use super::super::params::Capacity;
     use super::*;
 
     /// A chain of more lines than 32 bits count would load its chunks into wrong layers.
@@ -633,32 +548,5 @@ mod tests {
         for lines in [0, 1, 0xffff, 0x10000, 0x1_2345_6789, (1 << 48) - 1] {
             assert_eq!(Start::of_lines(lines).lines(), lines);
         }
-    }
-
-    /// Filters of early files have loose layers that are a line too small for their rate. What such a layer has
-    /// spent beyond it is taken from those to come, so that the filter as a whole keeps its rate.
-    #[test]
-    fn early_loose_layers_are_made_up_for() {
-        let rate = ErrorRate::new(0.25).unwrap();
-        let rules = Blocked::new(rate, reserved(1), Seed(1));
-        let now = rules.first(Capacity::new(2931).unwrap());
-        let early = Shape {
-            geometry: Geometry {
-                lines: now.geometry.lines - 1,
-                ..now.geometry
-            },
-            rate: 0.2,
-            ..now
-        };
-        let mut layers = vec![early];
-        for _ in 0..150 {
-            layers.push(rules.next(layers.iter().copied()).unwrap());
-        }
-        let spent = |shape: &Shape| shape.geometry.rate(shape.capacity);
-        assert!(spent(&early) > 0.2 * 1.001, "{early:?}");
-        let sum: f64 = layers.iter().map(spent).sum();
-        assert!(sum <= rate.value() * (1.0 + 1e-9), "{sum}");
-        let stored: f64 = layers.iter().map(|shape| shape.rate).sum();
-        assert!(stored <= rate.value() && stored > 0.24, "{stored}");
     }
 }

@@ -21,63 +21,12 @@ use chacha20::ChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher};
 use xxhash_rust::xxh3::xxh3_128_with_secret;
 
-use super::memory::Block;
-use super::params::Seed;
+use crate::bloom::bits::memory::Block;
+use crate::bloom::item::ItemHash;
+use crate::bloom::params::Seed;
 
 /// Bytes of an XXH3 secret.
 const SECRET_BYTES: usize = 192;
-
-/// The hash of an item: the low and the high half of its 128 bits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ItemHash {
-    /// The low 64 bits; choose lines.
-    pub low: u64,
-    /// The high 64 bits; choose bits inside lines.
-    pub high: u64,
-}
-
-/// An item, and its hash under a seed if that was made already.
-#[derive(Clone, Copy, Debug)]
-pub struct Item<'a> {
-    bytes: &'a [u8],
-    hashed: Option<(Seed, ItemHash)>,
-}
-
-impl<'a> Item<'a> {
-    /// An item with its hash under `key`.
-    #[inline]
-    pub fn hashed(bytes: &'a [u8], key: &Key) -> Self {
-        Self {
-            bytes,
-            hashed: Some((key.seed, key.hash(bytes))),
-        }
-    }
-
-    /// Its bytes.
-    #[inline]
-    pub fn bytes(self) -> &'a [u8] {
-        self.bytes
-    }
-
-    /// Its hash under `key`.
-    #[inline(always)]
-    pub fn hash(self, key: &Key) -> ItemHash {
-        match self.hashed {
-            Some((seed, hash)) if seed == key.seed => hash,
-            _ => key.hash(self.bytes),
-        }
-    }
-}
-
-impl<'a, T: AsRef<[u8]> + ?Sized> From<&'a T> for Item<'a> {
-    #[inline(always)]
-    fn from(bytes: &'a T) -> Self {
-        Self {
-            bytes: bytes.as_ref(),
-            hashed: None,
-        }
-    }
-}
 
 /// The expanded key of a filter's hash.
 #[derive(Clone, Copy, Debug)]

@@ -1,10 +1,11 @@
 //! Filters when memory runs out: at every single allocation, nothing may be lost and nothing half done.
 
-use super::codec::stream::Memory;
-use super::codec::{self, DecodeError, chunks};
-use super::params::{Expansion, Growth, Layout, Seed, Spec};
-use super::{Error, Filter, UNLIMITED, oracle};
-use crate::alloc::failing::{self, Shortage};
+use super::oracle;
+use crate::bloom::codec::stream::Memory;
+use crate::bloom::codec::{self, DecodeError, chunks};
+use crate::bloom::params::{Expansion, Growth, Layout, Seed, Spec};
+use crate::bloom::{Error, Filter, UNLIMITED};
+use crate::server::alloc::failing::{self, Shortage};
 
 /// More allocations than any of the operations below makes.
 const ENOUGH: u32 = 100;

@@ -8,9 +8,9 @@ use bitvec::order::Lsb0;
 use bitvec::slice::BitSlice;
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 
-use super::error::Error;
 use super::kernel::{self, CountOnes, SetOnes};
 use super::memory::{Allocation, Mover};
+use crate::bloom::error::Error;
 
 /// Bytes that are left untouched together when there is nothing to set in them.
 const PAGE: usize = 4096;
@@ -271,7 +271,7 @@ pub fn all_zero(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::alloc::failing::{self, Shortage};
+    use crate::server::alloc::failing::{self, Shortage};
 
     #[test]
     fn arrays_too_large_for_any_machine_are_refused() {

@@ -1,5 +1,9 @@
 //! The server's calls that the crate `redis_module` does not wrap, one safe function each.
 
+pub mod alloc;
+pub mod log;
+pub mod shown;
+
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::io;
 use std::marker::PhantomData;
@@ -18,6 +22,13 @@ macro_rules! call {
     }};
 }
 pub(crate) use call;
+
+/// Why the server does not take a part of this module that it has already: what is asked first, and where it says so.
+pub fn taken(part: &str) -> String {
+    format!(
+        "another module has the {part}: is a module for Bloom filters loaded already? MODULE LIST names all modules"
+    )
+}
 
 /// Panics; every callback catches it.
 #[cold]

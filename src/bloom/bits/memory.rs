@@ -84,7 +84,8 @@ pub trait Mover {
 mod tests {
     use super::*;
     use crate::bloom::params::{Expansion, Growth, Layout as FilterLayout, Seed, Spec};
-    use crate::bloom::{Filter, UNLIMITED, oracle};
+    use crate::bloom::tests::oracle;
+    use crate::bloom::{Filter, UNLIMITED};
 
     /// Moves every block, and pauses after each `pace`.
     struct Everything {

@@ -1,5 +1,5 @@
 //! The module's options: names, bounds, defaults. Pure text and values; the server's side of it is in
-//! `options.rs`.
+//! [`options`](super).
 
 use crate::bloom::params::{Capacity, ErrorRate, Expansion, Layout, Seed};
 use crate::number;

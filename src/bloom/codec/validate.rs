@@ -2,14 +2,14 @@
 
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 
-use super::Filter;
-use super::batch::{self, Layer as _};
-use super::bits::BitArray;
-use super::blocked::{Blocked, Layer};
-use super::chain::Chain;
-use super::classic::Classic;
-use super::params::Growth;
-use super::sizing::{MAX_LINES_PER_ITEM, PROBES};
+use crate::bloom::Filter;
+use crate::bloom::bits::array::BitArray;
+use crate::bloom::blocked::sizing::{MAX_LINES_PER_ITEM, PROBES};
+use crate::bloom::blocked::{Blocked, Layer};
+use crate::bloom::chain::Chain;
+use crate::bloom::chain::batch::{self, Layer as _};
+use crate::bloom::classic::Classic;
+use crate::bloom::params::Growth;
 
 /// How far, relatively, rounding may take the sum of the layers' rates above the promise.
 const ROUNDING: f64 = 1e-9;

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::raw;
 
-use crate::bloom::memory::Block;
+use crate::bloom::bits::memory::Block;
 
 /// What `malloc` aligns to on every platform that the servers run on.
 const MALLOC_ALIGN: usize = 16;

@@ -5,10 +5,10 @@
 //! layer to the oldest, because most items sit in the newest: a block goes through the newest few layer by
 //! layer, and with each item that was not found there through all of the others.
 
-use super::error::Error;
-use super::hash::{Item, ItemHash};
-use super::kernel::{Kernel, Work};
-use super::memory::{Allocation, Mover};
+use crate::bloom::bits::kernel::{Kernel, Work};
+use crate::bloom::bits::memory::{Allocation, Mover};
+use crate::bloom::error::Error;
+use crate::bloom::item::{Item, ItemHash};
 
 /// Items that are hashed and prefetched together: as many as a word has bits, one for each in a mask.
 pub const BLOCK: usize = u64::BITS as usize;

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::blocked::{Blocked, Layer, Shape};
-use super::chain::{Chain, UNLIMITED};
-use super::codec;
-use super::codec::stream::Memory;
-use super::hash::Secret;
-use super::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
-use super::sizing::Geometry;
-use super::{Error, Filter};
+use crate::bloom::blocked::secret::Secret;
+use crate::bloom::blocked::sizing::Geometry;
+use crate::bloom::blocked::{Blocked, Layer, Shape};
+use crate::bloom::chain::{Chain, UNLIMITED};
+use crate::bloom::codec;
+use crate::bloom::codec::stream::Memory;
+use crate::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
+use crate::bloom::{Error, Filter};
 
 /// A chain of layers of single bits.
 pub struct Naive {
@@ -82,7 +82,7 @@ impl NaiveLayer {
 
     /// Whether `layer` holds just these bits and counts.
     pub fn equals(&self, layer: &Layer) -> bool {
-        use super::batch::Layer as _;
+        use crate::bloom::chain::batch::Layer as _;
         self.shape == layer.shape()
             && self.items == layer.items()
             && self

@@ -1,16 +1,18 @@
 //! The module's options in the server: load arguments, CONFIG SET and GET.
 
+pub mod values;
+
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use redis_module::raw;
 
-use crate::bloom::hash::Secret;
+use crate::bloom::blocked::secret::Secret;
 use crate::bloom::params::Seed;
-use crate::config::{self, Config, ConfigOption, is_redisbloom_s};
 use crate::number;
+use crate::server::shown::shown;
 use crate::server::{Arg, Ctx, OwnedString, call, guarded, note, warn};
-use crate::shown::shown;
+use values::{Config, ConfigOption, is_redisbloom_s};
 
 struct Current {
     config: Config,
@@ -52,8 +54,8 @@ pub fn config() -> Config {
 fn set(option: ConfigOption, value: &str) -> Result<(), String> {
     let mut current = current();
     let is_new = value != current.config.get(option);
-    let drawn = (option == ConfigOption::Seed && is_new && config::draws_seed(value, current.starting))
-        .then(|| config::drawn(random_seed()));
+    let drawn = (option == ConfigOption::Seed && is_new && values::draws_seed(value, current.starting))
+        .then(|| values::drawn(random_seed()));
     let value = drawn.as_deref().unwrap_or(value);
     current.config.set(option, value).map_err(|invalid| invalid.0)?;
     if option == ConfigOption::ErrorRate && current.config.error_rate_is_limited() {

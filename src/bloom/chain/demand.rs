@@ -1,0 +1,222 @@
+//! The memory of a chain: what it takes, and what it asks for before it takes it.
+
+use std::fmt;
+
+use super::batch::Layer;
+use crate::bloom::bits::memory::Block;
+use crate::bloom::error::Error;
+
+/// Up to this many layers the list of layers is exactly as long as needed: small filters are many.
+const EXACT_LAYERS: usize = 16;
+
+/// The block of a filter's own struct, which is above the chain: it has its size from here.
+pub const FILTER: Block = Block { bytes: 48, align: 8 };
+
+/// Takes a block, and whether it is a new one.
+type Visit<'a> = &'a mut dyn FnMut(Block, bool);
+
+/// The memory that a filter asks for. An allocator takes more than it is asked for, which only it knows:
+/// [`Self::taken`] tells how much that is.
+#[derive(Clone, Copy)]
+pub struct Demand<'a> {
+    /// Bytes that are to be allocated now, and were with the demands that this one goes on from.
+    pub new: u64,
+    /// Bytes that the filter then takes, the new ones included.
+    pub total: u64,
+    /// Whether the blocks come on top of those of the demand before it: a stream tells of one layer after another.
+    pub goes_on: bool,
+    /// Hands every block that the filter then has to a visitor, with whether it is a new one.
+    blocks: &'a dyn Fn(Visit<'_>),
+}
+
+/// What a [`Demand`] comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Bytes of the blocks that are new.
+    pub new: u64,
+    /// Bytes of all blocks that the filter then has.
+    pub total: u64,
+}
+
+impl Taken {
+    /// Both together.
+    pub fn and(self, more: Self) -> Self {
+        Self {
+            new: self.new.saturating_add(more.new),
+            total: self.total.saturating_add(more.total),
+        }
+    }
+}
+
+impl Demand<'_> {
+    /// What an allocator takes that takes so much for a block.
+    pub fn taken(&self, of_block: impl Fn(Block) -> u64) -> Taken {
+        let mut taken = Taken { new: 0, total: 0 };
+        (self.blocks)(&mut |block, is_new| {
+            let bytes = of_block(block);
+            taken.total = taken.total.saturating_add(bytes);
+            if is_new {
+                taken.new = taken.new.saturating_add(bytes);
+            }
+        });
+        taken
+    }
+}
+
+impl fmt::Debug for Demand<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let asked = self.taken(|block| block.bytes);
+        f.debug_tuple("Demand").field(&asked).finish()
+    }
+}
+
+/// Asked, before anything is allocated, whether a filter may have that memory; if not, it gives the limit
+/// in bytes.
+pub type Allowance<'a> = &'a dyn Fn(Demand<'_>) -> Result<(), u64>;
+
+/// No limit but the allocator's.
+pub const UNLIMITED: Allowance<'static> = &|_| Ok(());
+
+/// At most `limit` bytes for a filter as a whole.
+pub fn at_most(limit: u64) -> impl Fn(Demand<'_>) -> Result<(), u64> {
+    move |demand: Demand<'_>| if demand.total <= limit { Ok(()) } else { Err(limit) }
+}
+
+/// A filter that may not have its memory.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::bloom) struct Refused {
+    /// Bytes that it would take.
+    pub bytes: u64,
+    /// Bytes that it may take.
+    pub limit: u64,
+}
+
+/// Asks for a filter whose layers have bit arrays of these sizes. The first `held` layers are there, in a list
+/// with some room; without any, the filter itself is new too.
+pub(in crate::bloom) fn ask<L: Layer>(
+    arrays: impl Iterator<Item = u64> + Clone,
+    held: usize,
+    room: usize,
+    allowance: Allowance<'_>,
+) -> Result<(), Refused> {
+    let bytes_of = |arrays: &mut dyn Iterator<Item = u64>| {
+        let (mut layers, mut sum) = (0, 0_u64);
+        for array in arrays {
+            (layers, sum) = (layers + 1, sum.saturating_add(array));
+        }
+        bytes::<L>(layers, sum)
+    };
+    let total = bytes_of(&mut arrays.clone());
+    let before = if held == 0 {
+        0
+    } else {
+        bytes_of(&mut arrays.clone().take(held))
+    };
+    let visit = |visit: Visit<'_>| {
+        blocks::<L>(arrays.clone(), room, |block, part| {
+            let is_new = match part {
+                Part::Filter => held == 0,
+                Part::List { is_new } => is_new,
+                Part::Array(layer) => layer >= held,
+            };
+            visit(block, is_new);
+        });
+    };
+    let demand = Demand {
+        new: total.saturating_sub(before),
+        total,
+        goes_on: false,
+        blocks: &visit,
+    };
+    allowance(demand).map_err(|limit| Refused { bytes: total, limit })
+}
+
+/// Asks for one layer more of a filter that is read layer by layer, for all of which so far `bytes` were asked.
+/// Gives the bytes of the filter with it. That is O(1): such a filter may have any number of layers.
+pub(in crate::bloom) fn ask_on<L: Layer>(
+    layers: &Vec<L>,
+    bytes: u64,
+    array: u64,
+    allowance: Allowance<'_>,
+) -> Result<u64, Refused> {
+    let is_first = layers.is_empty();
+    let own = if is_first { FILTER.bytes } else { 0 };
+    let more = own.saturating_add(size_of::<L>() as u64).saturating_add(array);
+    let total = bytes.saturating_add(more);
+    let room = layers.capacity();
+    let visit = |visit: Visit<'_>| {
+        if is_first {
+            visit(FILTER, true);
+        }
+        visit(Block::of_array(array, L::UNIT), true);
+        match room_for(layers.len() + 1, room) - room {
+            0 => {}
+            more => visit(Block::of_list::<L>(more), true),
+        }
+    };
+    let demand = Demand {
+        new: total,
+        total,
+        goes_on: !is_first,
+        blocks: &visit,
+    };
+    allowance(demand).map_err(|limit| Refused { bytes: total, limit })?;
+    Ok(total)
+}
+
+/// Makes room for a layer more. The list grows by parts of its length when it is long, so that a long
+/// chain is not copied for every layer.
+pub(in crate::bloom) fn reserve_one<L>(layers: &mut Vec<L>) -> Result<(), Error> {
+    let room = room_for(layers.len() + 1, layers.capacity());
+    let more = layers.try_reserve_exact(room - layers.len());
+    more.map_err(|_| Error::OutOfMemory {
+        bytes: size_of_val(&layers[..]) as u64,
+    })
+}
+
+/// Bytes of a filter of so many layers, whose bit arrays have these bytes. Of a list of more than [`EXACT_LAYERS`]
+/// layers the room to spare, an eighth at most, is not counted: a filter is as large as the same one on a
+/// replica, whose list may have grown in other steps.
+pub(in crate::bloom) fn bytes<L: Layer>(layers: usize, arrays: u64) -> u64 {
+    let structs = FILTER.bytes + (layers * size_of::<L>()) as u64;
+    arrays.saturating_add(structs)
+}
+
+/// The room that the list of layers gets when `layers` are to fit into it, and it has `room`.
+fn room_for(layers: usize, room: usize) -> usize {
+    if layers <= room {
+        room
+    } else if layers <= EXACT_LAYERS {
+        layers
+    } else {
+        layers + (layers - 1) / 8 - 1
+    }
+}
+
+/// Hands every block of such a filter to `visit`; a bit array with the number of its layer. `room` is that of
+/// the list of layers, which gets more if it must.
+pub(in crate::bloom) fn blocks<L: Layer>(
+    arrays: impl Iterator<Item = u64>,
+    room: usize,
+    mut visit: impl FnMut(Block, Part),
+) {
+    visit(FILTER, Part::Filter);
+    let mut layers = 0;
+    for array in arrays {
+        visit(Block::of_array(array, L::UNIT), Part::Array(layers));
+        layers += 1;
+    }
+    let list = room_for(layers, room);
+    visit(Block::of_list::<L>(list), Part::List { is_new: list > room });
+}
+
+/// What a block of a filter is.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::bloom) enum Part {
+    /// The filter's own struct.
+    Filter,
+    /// The list of its layers; whether it is another one than before.
+    List { is_new: bool },
+    /// The bit array of the layer with that number.
+    Array(usize),
+}

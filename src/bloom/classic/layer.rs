@@ -1,0 +1,404 @@
+//! A classic layer: its sizes, its bits, and where an item's are.
+
+use super::Options;
+use super::ln::ln;
+use super::modulus::Modulus;
+use crate::bloom::bits::array::{BitArray, OutOfRange};
+use crate::bloom::bits::kernel::{Kernel, prefetch};
+use crate::bloom::bits::memory::{Allocation, Mover};
+use crate::bloom::chain::Plan;
+use crate::bloom::chain::batch::{self, Hashes, Items, Memory, Prefetch};
+use crate::bloom::error::Error;
+use crate::bloom::item::ItemHash;
+
+/// `ln² 2` as RedisBloom has it: its sizes depend on where it was cut off.
+const LN_2_SQUARED: f64 = 0.480_453_013_918_201;
+/// `ln 2` as RedisBloom has it.
+#[expect(
+    clippy::approx_constant,
+    reason = "cut off like RedisBloom's, and not the nearest double"
+)]
+const LN_2: f64 = 0.693_147_180_559_945;
+/// How far apart, relatively, the logarithms of a rate may be: one libm's last bits differ from another's.
+const LOGARITHM_TOLERANCE: f64 = 1e-12;
+/// The probes that tell most absent items: half of the bits of a full layer are set, so an eighth of them
+/// has more to read.
+const FIRST: usize = 3;
+/// The newest layers whose first words are fetched ahead for one item.
+const PREFETCHED_LAYERS: usize = 4;
+/// The most probes of an item that are fetched ahead; rates tighter than 1e-4 have more.
+const PREFETCHED: usize = 16;
+
+/// What a layer is made from, and what storage keeps of it besides its items and bits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape {
+    /// Items that it is made for.
+    pub capacity: u64,
+    /// The rate that it is made for.
+    pub error_rate: f64,
+    /// Bits per item.
+    pub bits_per_item: f64,
+    /// Bits that probes fall into, unless `n2` says otherwise.
+    pub bits: u64,
+    /// Bytes of the bit array.
+    pub bytes: u64,
+    /// Probes of an item.
+    pub hashes: u32,
+    /// If not 0, probes fall into the first `2^n2` bits.
+    pub n2: u8,
+}
+
+impl Shape {
+    /// The layer for `capacity` items at `error_rate`, strictly between 0 and 1.
+    pub fn sized(capacity: u64, error_rate: f64, options: Options) -> Self {
+        let bits_per_item = bits_per_item(error_rate);
+        let wanted = capacity as f64 * bits_per_item;
+        let mut shape = Self {
+            capacity,
+            error_rate,
+            bits_per_item,
+            bits: 0,
+            bytes: 0,
+            hashes: hashes(bits_per_item),
+            n2: 0,
+        };
+        let bits = if options.has(Options::NOROUND) {
+            at_least_one_bit(wanted)
+        } else {
+            // wanted is 1 or more, so its exponent field is its logarithm's floor.
+            shape.n2 = ((wanted.max(1.0).to_bits() >> 52) as u16 - 1023 + 1).min(64) as u8;
+            let bits = 1u64.checked_shl(u32::from(shape.n2)).unwrap_or(u64::MAX);
+            let more = (bits as f64 - wanted) / bits_per_item;
+            shape.capacity = capacity.saturating_add(more as u64);
+            bits
+        };
+        shape.bytes = bytes_of_words(bits);
+        shape.bits = shape.bytes.saturating_mul(8);
+        shape
+    }
+
+    /// Whether this stored shape is one that some version of RedisBloom gives a layer of a filter with
+    /// `options`. If not, names a field that is wrong.
+    ///
+    /// Early versions rounded the bit array up to a byte instead of a word, and did not count the bits
+    /// gained; the earliest had neither `NOROUND` nor powers of two. The logarithm in `bits_per_item` may
+    /// have another libm's last bits; all the rest follows from the stored fields, to the bit.
+    pub(in crate::bloom) fn check(&self, options: Options) -> Result<(), &'static str> {
+        let Self {
+            capacity,
+            error_rate,
+            bits_per_item: per_item,
+            bits,
+            bytes,
+            hashes: probes,
+            n2,
+        } = *self;
+        if !(error_rate > 0.0 && error_rate < 1.0) {
+            return Err("error rate");
+        }
+        let off = (per_item / bits_per_item(error_rate) - 1.0).abs();
+        if off.is_nan() || off > LOGARITHM_TOLERANCE {
+            return Err("bits per item");
+        }
+        if probes != hashes(per_item) {
+            return Err("hashes");
+        }
+        if capacity == 0 {
+            return Err("capacity");
+        }
+        if n2 > 63 || (n2 > 0 && options.has(Options::NOROUND)) {
+            return Err("n2");
+        }
+        let wanted = capacity as f64 * per_item;
+        let needed = if n2 == 0 {
+            at_least_one_bit(wanted)
+        } else {
+            // The capacity was raised to what fits, up to rounding.
+            let power = (1u64 << n2) as f64;
+            if wanted < power / 2.0 || wanted > power * (1.0 + LOGARITHM_TOLERANCE) {
+                return Err("capacity");
+            }
+            1 << n2
+        };
+        if bytes != needed.div_ceil(8) && bytes != bytes_of_words(needed) {
+            return Err("bit array length");
+        }
+        let all = bytes.saturating_mul(8);
+        let known = if n2 > 0 {
+            bits == all || bits == needed
+        } else if options.has(Options::NOROUND) {
+            bits == all
+        } else {
+            bits == needed
+        };
+        if !known {
+            return Err("bits");
+        }
+        Ok(())
+    }
+
+    /// Bits that probes fall into.
+    pub fn modulus(&self) -> u64 {
+        match self.n2 {
+            0 => self.bits,
+            n2 => 1u64.checked_shl(u32::from(n2)).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+fn bits_per_item(error_rate: f64) -> f64 {
+    -(ln(error_rate) / LN_2_SQUARED)
+}
+
+fn hashes(bits_per_item: f64) -> u32 {
+    (LN_2 * bits_per_item).ceil() as u32
+}
+
+fn at_least_one_bit(bits: f64) -> u64 {
+    (bits as u64).max(1)
+}
+
+fn bytes_of_words(bits: u64) -> u64 {
+    bits.div_ceil(64) * 8
+}
+
+impl Plan<Layer> for Shape {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn make(self) -> Result<Layer, Error> {
+        Ok(Layer::stored(self, BitArray::zeroed(self.bytes.div_ceil(8))?))
+    }
+}
+
+// Small filters are many; this is one of the allocator's sizes.
+const _: () = assert!(size_of::<Layer>() == 80);
+
+/// One layer of a classic filter, with of its shape what does not follow from the rest.
+#[derive(Debug)]
+pub struct Layer {
+    /// Whole words.
+    bits: BitArray<u64>,
+    modulus: Modulus,
+    items: u64,
+    capacity: u64,
+    error_rate: f64,
+    bits_per_item: f64,
+    hashes: u16,
+    n2: u8,
+    /// Bytes of the last word that lie beyond the shape's, and are never set.
+    beyond: u8,
+    /// Whether the shape's bits are all those of its bytes.
+    whole_bytes: bool,
+}
+
+impl Layer {
+    /// A layer of that shape, which has that bit array. The caller has checked that they suit.
+    pub(in crate::bloom) fn stored(shape: Shape, bits: BitArray<u64>) -> Self {
+        let array = bits.bytes().len() as u64;
+        Self {
+            modulus: Modulus::new(shape.modulus()),
+            items: 0,
+            capacity: shape.capacity,
+            error_rate: shape.error_rate,
+            bits_per_item: shape.bits_per_item,
+            // The tightest rate that a double holds has 1075.
+            hashes: shape.hashes as u16,
+            n2: shape.n2,
+            beyond: (array - shape.bytes) as u8,
+            whole_bytes: shape.bits == shape.bytes.saturating_mul(8),
+            bits,
+        }
+    }
+
+    /// What the layer was made from.
+    pub fn shape(&self) -> Shape {
+        let bytes = self.array_bytes();
+        Shape {
+            capacity: self.capacity,
+            error_rate: self.error_rate,
+            bits_per_item: self.bits_per_item,
+            bits: if self.whole_bytes {
+                bytes.saturating_mul(8)
+            } else {
+                self.modulus.value()
+            },
+            bytes,
+            hashes: self.hashes.into(),
+            n2: self.n2,
+        }
+    }
+
+    /// Bytes of the bit array, as many as the shape has.
+    fn array_bytes(&self) -> u64 {
+        self.bits.bytes().len() as u64 - u64::from(self.beyond)
+    }
+
+    /// The bit array, in words.
+    pub fn bits(&self) -> &BitArray<u64> {
+        &self.bits
+    }
+
+    /// The bytes of the bit array, as many as the shape has.
+    pub fn array(&self) -> &[u8] {
+        &self.bits.bytes()[..self.array_bytes() as usize]
+    }
+
+    /// Sets, from byte `offset` on, the bits that are set in `bytes`.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when they do not fit; nothing changed.
+    pub(in crate::bloom) fn merge(&mut self, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
+        let end = offset.checked_add(bytes.len() as u64).ok_or(OutOfRange)?;
+        if end > self.array_bytes() {
+            return Err(OutOfRange);
+        }
+        self.bits.merge(offset, bytes)
+    }
+
+    /// Takes over the count of a stored layer.
+    pub(in crate::bloom) fn restore(&mut self, items: u64) {
+        self.items = items;
+    }
+
+    /// What asks for the first `words` words of items.
+    #[inline(always)]
+    fn first_words(&self, words: usize) -> Words<'_> {
+        Words { layer: self, words }
+    }
+
+    /// Whether the first words of an item leave it open that the layer contains it.
+    #[inline(always)]
+    fn may_contain(&self, hash: ItemHash) -> bool {
+        self.probes(hash)
+            .take(FIRST)
+            .all(|(word, mask)| self.bits.units()[word] & mask != 0)
+    }
+
+    /// The item's probes: the index of a word, and a mask of one bit.
+    #[inline(always)]
+    fn probes(&self, hash: ItemHash) -> impl Iterator<Item = (usize, u64)> + use<> {
+        let ItemHash { low, high } = hash;
+        let modulus = self.modulus;
+        (0..u64::from(self.hashes)).map(move |probe| {
+            let bit = modulus.remainder(low.wrapping_add(high.wrapping_mul(probe)));
+            ((bit / 64) as usize, 1 << (bit % 64))
+        })
+    }
+}
+
+/// Asks for the first words of items.
+#[derive(Clone, Copy)]
+struct Words<'a> {
+    layer: &'a Layer,
+    words: usize,
+}
+
+impl Prefetch for Words<'_> {
+    #[inline(always)]
+    fn prefetch(self, hash: ItemHash) {
+        for (word, _) in self.layer.probes(hash).take(self.words) {
+            prefetch(&self.layer.bits.units()[word]);
+        }
+    }
+}
+
+impl batch::Layer for Layer {
+    const UNIT: usize = size_of::<u64>();
+
+    #[inline(always)]
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    #[inline(always)]
+    fn items(&self) -> u64 {
+        self.items
+    }
+
+    fn bytes(&self) -> u64 {
+        self.array_bytes()
+    }
+
+    fn allocation(&self) -> Option<Allocation> {
+        self.bits.allocation()
+    }
+
+    fn relocate(&mut self, mover: &mut impl Mover) {
+        self.bits.relocate(mover);
+    }
+
+    const SCATTERED: bool = true;
+    const ONE_BY_ONE: usize = usize::MAX;
+
+    #[inline(always)]
+    fn prefetcher(&self) -> impl Prefetch {
+        self.first_words(PREFETCHED)
+    }
+
+    #[inline(always)]
+    fn prefetch_first(&self, hash: ItemHash) {
+        self.first_words(FIRST).prefetch(hash);
+    }
+
+    #[inline(always)]
+    fn prefetcher_to_ask(&self) -> impl Prefetch {
+        self.first_words(FIRST)
+    }
+
+    #[inline(always)]
+    fn contains<K: Kernel>(&self, _: K, hash: ItemHash) -> bool {
+        self.probes(hash)
+            .all(|(word, mask)| self.bits.units()[word] & mask != 0)
+    }
+
+    #[inline(always)]
+    fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Items, memory: Memory) -> Items {
+        // The rest of an item's many words is asked for only where the first ones leave it open.
+        if memory != Memory::AskedFor {
+            for at in items {
+                self.prefetch_first(hashes[at]);
+            }
+        }
+        let (mut possible, mut found) = (Items::NONE, Items::NONE);
+        for at in items {
+            let is_possible = self.may_contain(hashes[at]);
+            if is_possible {
+                self.prefetcher().prefetch(hashes[at]);
+            }
+            possible.put_if(at, is_possible);
+        }
+        for at in possible {
+            found.put_if(at, self.contains(kernel, hashes[at]));
+        }
+        found
+    }
+
+    #[inline(always)]
+    fn any_contains<K: Kernel>(layers: &[Self], kernel: K, hash: ItemHash) -> bool {
+        for layer in layers.iter().rev().take(PREFETCHED_LAYERS) {
+            layer.prefetch_first(hash);
+        }
+        layers.iter().rev().any(|layer| layer.contains(kernel, hash))
+    }
+
+    #[inline(always)]
+    fn insert<K: Kernel>(&mut self, _: K, hash: ItemHash) -> bool {
+        let mut newly_set = 0;
+        for (word, mask) in self.probes(hash) {
+            // A page that is only read stays shared with a forked child that saves the filter.
+            if self.bits.units()[word] & mask == 0 {
+                self.bits.units_mut()[word] |= mask;
+                newly_set += 1;
+            }
+        }
+        self.bits.count_set(newly_set);
+        self.items += u64::from(newly_set > 0);
+        newly_set > 0
+    }
+}

@@ -1,0 +1,326 @@
+//! A classic layer: RedisBloom's bits, exactly.
+//!
+//! # Probes
+//! An item has two hashes, `a = MurmurHash64A(item, 0xc6a4a7935bd1e995)` and `b = MurmurHash64A(item, a)`.
+//! Probe `i` of `k` is bit `(a + i·b mod 2^64) mod bits`, anywhere in the array: `k` cache lines an item.
+//! (Kirsch, Mitzenmacher, "Less Hashing, Same Performance", 2006.) Two things differ in filters that were
+//! made before RedisBloom had them, and live on in their chains:
+//!
+//! - without the option [`FORCE64`](Options::FORCE64), `a` and `b` are MurmurHash2 of 32 bits, with the seeds
+//!   0x9747b28c and `a`;
+//! - without [`NOROUND`](Options::NOROUND), the number of bits is `2^n2`. (RedisBloom computes in 32 bits
+//!   there when `n2 < 32`; modulo a power of two that makes no difference.)
+//!
+//! # Sizes
+//! A layer for `n` items at rate `e` has `bpe = -ln(e) / 0.480453013918201` bits per item (`ln² 2`, cut
+//! off), `k = ceil(0.693147180559945 · bpe)` probes (`ln 2`, cut off) and `max(1, trunc(n · bpe))` bits,
+//! rounded up to whole words; or, without `NOROUND`, `2^n2` bits with `n2 = floor(log2(n · bpe)) + 1`, and
+//! room for `trunc((2^n2 - n · bpe) / bpe)` more items. The first layer has half of the rate that was asked
+//! for (all of it, if it stays the only one), and each further layer half of the rate before it: the sum
+//! stays below what was asked for.
+
+pub mod layer;
+pub mod ln;
+pub mod modulus;
+pub mod murmur;
+
+use crate::bloom::chain::Rules;
+use crate::bloom::chain::batch::Hasher;
+use crate::bloom::error::Error;
+use crate::bloom::item::{Item, ItemHash};
+use crate::bloom::params::ClassicSpec;
+pub use layer::{Layer, Shape};
+
+/// What the next layer's rate is to the newest one's.
+const TIGHTENING: f64 = ClassicSpec::TIGHTENING;
+
+/// The options word of a filter, as RedisBloom stores it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options(u32);
+
+impl Options {
+    /// Layers have the bits that they need, not a power of two.
+    pub const NOROUND: u32 = 1;
+    /// Hashes have 64 bits, not 32.
+    pub const FORCE64: u32 = 4;
+    /// The filter does not grow.
+    pub const NO_SCALING: u32 = 8;
+
+    /// The word, unless it has options that no filter of RedisBloom's commands has.
+    pub fn new(word: u32) -> Option<Self> {
+        (word & !(Self::NOROUND | Self::FORCE64 | Self::NO_SCALING) == 0).then_some(Self(word))
+    }
+
+    /// The word.
+    pub fn word(self) -> u32 {
+        self.0
+    }
+
+    /// Whether the filter has all of `options`.
+    pub fn has(self, options: u32) -> bool {
+        self.0 & options == options
+    }
+
+    /// Bits of each of an item's two hashes.
+    pub fn hash_width(self) -> u32 {
+        if self.has(Self::FORCE64) { 64 } else { 32 }
+    }
+}
+
+impl Hasher for Options {
+    #[inline(always)]
+    fn hash(&self, item: Item<'_>) -> ItemHash {
+        let item = item.bytes();
+        if self.has(Self::FORCE64) {
+            let low = murmur::hash64(item, 0xc6a4_a793_5bd1_e995);
+            let high = murmur::hash64(item, low);
+            ItemHash { low, high }
+        } else {
+            let low = murmur::hash32(item, 0x9747_b28c);
+            let high = murmur::hash32(item, low);
+            ItemHash {
+                low: u64::from(low),
+                high: u64::from(high),
+            }
+        }
+    }
+}
+
+/// The rules of classic filters: RedisBloom's options and expansion, as it stores them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Classic {
+    options: Options,
+    expansion: u32,
+}
+
+impl Classic {
+    /// The rules of a new filter, as today's RedisBloom makes it.
+    pub fn new(spec: ClassicSpec) -> Self {
+        let usual = Options::FORCE64 | Options::NOROUND;
+        let fixed = if spec.scales() { 0 } else { Options::NO_SCALING };
+        Self {
+            options: Options(usual | fixed),
+            expansion: spec.expansion(),
+        }
+    }
+
+    /// The rules of a stored filter.
+    pub(in crate::bloom) fn stored(options: Options, expansion: u32) -> Self {
+        Self { options, expansion }
+    }
+
+    /// The first layer of a new filter.
+    pub fn first(&self, spec: ClassicSpec) -> Shape {
+        Shape::sized(spec.capacity(), spec.first_rate(), self.options)
+    }
+
+    /// The share of a filter's error rate that its first layer has.
+    pub fn first_share(&self) -> f64 {
+        if self.scales() { TIGHTENING } else { 1.0 }
+    }
+
+    /// Whether the filter grows.
+    pub fn scales(&self) -> bool {
+        !self.options.has(Options::NO_SCALING)
+    }
+
+    /// The options word.
+    pub fn options(&self) -> Options {
+        self.options
+    }
+
+    /// The expansion as it is stored, also in a filter that does not grow.
+    pub fn expansion(&self) -> u32 {
+        self.expansion
+    }
+}
+
+impl Rules for Classic {
+    type Layer = Layer;
+    type Plan = Shape;
+    type Hasher = Options;
+
+    #[inline(always)]
+    fn hasher(&self) -> &Options {
+        &self.options
+    }
+
+    fn plan_of(layer: &Layer) -> Shape {
+        layer.shape()
+    }
+
+    fn next(&self, layers: impl ExactSizeIterator<Item = Shape>) -> Result<Shape, Error> {
+        let newest = layers.last().ok_or(Error::Full { capacity: 0 })?;
+        let capacity = newest.capacity.saturating_mul(u64::from(self.expansion));
+        let error_rate = newest.error_rate * TIGHTENING;
+        // An expansion of 0 comes from storage, or from RedisBloom's cutting a larger one to 32 bits; a rate of 0,
+        // after some thousand layers.
+        if !self.scales() || capacity == 0 || error_rate == 0.0 {
+            return Err(Error::Full {
+                capacity: newest.capacity,
+            });
+        }
+        Ok(Shape::sized(capacity, error_rate, self.options))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::bloom::bits::kernel::Portable;
+    use crate::bloom::chain::batch::Layer as _;
+    use crate::bloom::chain::{Chain, Plan as _, UNLIMITED, at_most};
+    use crate::bloom::tests::stored::{naive_array, naive_probes};
+
+    const MODERN: Options = Options(5);
+
+    fn filter(options: u32, capacity: u64, rate: f64) -> Chain<Classic> {
+        let rules = Classic::stored(Options(options), 2);
+        let first = Shape::sized(capacity, rate, rules.options);
+        Chain::new(rules, first, UNLIMITED).unwrap()
+    }
+
+    /// BF.INFO and BF.DEBUG of RedisBloom show these: memory was planned with them.
+    #[test]
+    fn sizes_are_redisbloom_s() {
+        let sized = |capacity, rate| {
+            let shape = Shape::sized(capacity, rate, MODERN);
+            (shape.bytes, shape.bits, shape.hashes)
+        };
+        assert_eq!(sized(100, 0.005), (144, 1152, 8));
+        assert_eq!(sized(3200, 1.5625e-5), (9216, 73_728, 16));
+        assert_eq!(sized(1000, 5e-8), (4376, 35_008, 25));
+        assert_eq!(sized(1, 0.9), (8, 64, 1));
+        // Powers of two are where one probe more or less is a matter of the last bit.
+        assert_eq!([0.125, 0.25, 0.5].map(|rate| sized(1, rate).2), [4, 3, 2]);
+    }
+
+    /// Filters of early versions grow in powers of two, and count what that gains.
+    #[test]
+    fn rounded_layers_use_all_of_their_bits() {
+        let shape = Shape::sized(100, 0.005, Options(Options::FORCE64));
+        assert_eq!((shape.n2, shape.bits, shape.bytes), (11, 2048, 256));
+        assert_eq!(shape.capacity, 185);
+        assert_eq!(shape.check(Options(Options::FORCE64)), Ok(()));
+        let tiny = Shape::sized(1, 0.25, Options(0));
+        assert_eq!((tiny.n2, tiny.modulus(), tiny.bits, tiny.bytes), (2, 4, 64, 8));
+        assert_eq!(tiny.check(Options(0)), Ok(()));
+    }
+
+    /// A client that reserves the impossible gets an answer.
+    #[test]
+    fn extremes_are_answered() {
+        for options in [0, 5] {
+            for rate in [5e-324, 1e-300, 0.25, 1.0 - f64::EPSILON] {
+                for capacity in [1, 1 << 40, u64::MAX] {
+                    let shape = Shape::sized(capacity, rate, Options(options));
+                    assert!(shape.bytes >= 8 && shape.hashes <= 1100, "{shape:?}");
+                }
+                let impossible = Shape::sized(u64::MAX, rate.min(0.25), Options(options)).make();
+                assert!(matches!(impossible, Err(Error::OutOfMemory { .. })));
+            }
+        }
+        let steep = Classic::stored(MODERN, u32::MAX);
+        let mut chain = Chain::new(steep, Shape::sized(1, 1e-3, MODERN), UNLIMITED).unwrap();
+        let limit = &at_most((1 << 20) - 1);
+        chain.add(b"a", limit).unwrap();
+        assert!(matches!(chain.add(b"b", limit), Err(Error::OverLimit { .. })));
+        assert_eq!(chain.add(b"a", limit), Ok(false));
+    }
+
+    /// Halving a rate for ever ends at 0, which no layer can have.
+    #[test]
+    fn growth_ends_where_rates_end() {
+        for (expansion, rate) in [(2, 5e-324), (0, 0.01)] {
+            let rules = Classic::stored(MODERN, expansion);
+            let mut chain = Chain::new(rules, Shape::sized(1, rate, MODERN), UNLIMITED).unwrap();
+            assert_eq!(chain.add(b"a", UNLIMITED), Ok(true));
+            assert_eq!(chain.add(b"b", UNLIMITED), Err(Error::Full { capacity: 1 }));
+        }
+    }
+
+    /// BF.CARD counts as RedisBloom counts, and a full filter still knows what it holds.
+    #[test]
+    fn filters_that_cannot_grow_end_at_their_capacity() {
+        let spec = |expansion, scales| ClassicSpec::new(0.01, 3, expansion, scales).unwrap();
+        let rules = Classic::new(spec(2, false));
+        assert_eq!((rules.options.word(), rules.expansion), (13, 2));
+        let first = rules.first(spec(2, false));
+        assert_eq!(first.error_rate, 0.01);
+        let mut chain = Chain::new(rules, first, UNLIMITED).unwrap();
+        for item in [b"a", b"b", b"c"] {
+            assert_eq!(chain.add(item, UNLIMITED), Ok(true));
+            assert_eq!(chain.add(item, UNLIMITED), Ok(false));
+        }
+        assert_eq!(chain.add(b"d", UNLIMITED), Err(Error::Full { capacity: 3 }));
+        assert_eq!(chain.add(b"c", UNLIMITED), Ok(false));
+        assert_eq!(chain.layers()[0].items(), 3);
+        let growing = Classic::new(spec(7, true));
+        assert_eq!((growing.options.word(), growing.expansion), (5, 7));
+    }
+
+    proptest! {
+        /// Whatever was added is found, in every kind of filter that there ever was, and each bit is where
+        /// RedisBloom would have set it.
+        #[test]
+        fn layers_are_the_naive_model(
+            options in prop::sample::select(vec![0u32, 1, 4, 5, 12, 13]),
+            capacity in 1u64..300,
+            exponent in 1i32..40,
+            items in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 1..200),
+        ) {
+            let rate = 0.5f64.powi(exponent) * 0.7;
+            let options = Options(options);
+            let mut layer = Shape::sized(capacity, rate, options).make().unwrap();
+            let shape = layer.shape();
+            prop_assert_eq!(shape.check(options), Ok(()));
+            let mut set = HashSet::new();
+            let mut counted = 0;
+            for item in &items {
+                let bits = naive_probes(shape.modulus(), shape.hashes, options, item);
+                let is_new = bits.iter().any(|bit| !set.contains(bit));
+                set.extend(bits);
+                counted += u64::from(is_new);
+                let hash = options.hash(item.into());
+                prop_assert_eq!(layer.contains(Portable, hash), !is_new);
+                prop_assert_eq!(layer.insert(Portable, hash), is_new);
+                prop_assert!(layer.contains(Portable, hash));
+            }
+            let expected = naive_array(shape.bytes as usize, shape.modulus(), shape.hashes, options, &items);
+            prop_assert_eq!(layer.array(), &expected[..]);
+            prop_assert_eq!(layer.items(), counted);
+            prop_assert_eq!(layer.bits().ones(), set.len() as u64);
+        }
+
+        /// No item is forgotten while a filter grows, whether items come alone or in batches.
+        #[test]
+        fn chains_forget_nothing(
+            options in prop::sample::select(vec![0u32, 1, 4, 5]),
+            capacity in 1u64..50,
+            items in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..4), 1..500),
+        ) {
+            let mut one_by_one = filter(options, capacity, 0.05);
+            let mut known = HashSet::new();
+            for item in &items {
+                let added = one_by_one.add(item, UNLIMITED).unwrap();
+                prop_assert!(known.insert(item) || !added);
+            }
+            let mut batch = filter(options, capacity, 0.05);
+            batch.add_all(items.iter().map(Vec::as_slice), UNLIMITED, |_| ()).unwrap();
+            for chain in [&one_by_one, &batch] {
+                prop_assert!(items.iter().all(|item| chain.contains(item)));
+                let mut all = true;
+                chain.contains_all(items.iter().map(Vec::as_slice), |found| all &= found);
+                prop_assert!(all);
+            }
+            let arrays = |chain: &Chain<Classic>| -> Vec<_> {
+                chain.layers().iter().map(|layer| (layer.array().to_vec(), layer.items())).collect()
+            };
+            prop_assert_eq!(arrays(&one_by_one), arrays(&batch));
+        }
+    }
+}
