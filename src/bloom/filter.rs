@@ -6,7 +6,7 @@ use crate::bloom::bits::memory::{Allocation, Mover};
 use crate::bloom::blocked::secret::{Secret, Unshared};
 use crate::bloom::blocked::sizing::power;
 use crate::bloom::blocked::{self, Blocked};
-use crate::bloom::chain::batch::Layer as _;
+use crate::bloom::chain::batch::{Items, Layer as _};
 use crate::bloom::chain::demand::{self, FILTER};
 use crate::bloom::chain::{Allowance, Chain};
 use crate::bloom::classic::{self, Classic};
@@ -107,10 +107,23 @@ impl Filter {
 
     /// [`Self::contains`] for each of `items`; `found` takes the answers in their order.
     #[inline]
-    pub fn contains_all<'a>(&self, items: impl Iterator<Item = &'a [u8]>, found: impl FnMut(bool)) {
+    pub fn contains_all<'a>(&self, items: impl Iterator<Item = &'a [u8]>, mut found: impl FnMut(bool)) {
+        self.contains_blocks(items, |present, count| {
+            (0..count).for_each(|at| found(present.has(at)));
+        });
+    }
+
+    /// [`Self::contains`] for each of `items`; `found` takes those that are present in a block of [`BLOCK`](crate::bloom::chain::batch::BLOCK),
+    /// and how many there are in the block: fewer in the last one only.
+    #[inline]
+    pub fn contains_blocks<'a>(
+        &self,
+        items: impl Iterator<Item = &'a [u8]>,
+        found: impl FnMut(Items, usize),
+    ) {
         match self {
-            Self::Blocked(chain) => chain.contains_all(items, found),
-            Self::Classic(chain) => chain.contains_all(items, found),
+            Self::Blocked(chain) => chain.contains_blocks(items, found),
+            Self::Classic(chain) => chain.contains_blocks(items, found),
         }
     }
 
@@ -135,11 +148,27 @@ impl Filter {
         &mut self,
         items: impl Iterator<Item = &'a [u8]>,
         allowance: Allowance<'_>,
-        added: impl FnMut(bool),
+        mut added: impl FnMut(bool),
+    ) -> Result<(), Error> {
+        self.add_blocks(items, allowance, |new, count| {
+            (0..count).for_each(|at| added(new.has(at)));
+        })
+    }
+
+    /// [`Self::add_all`], with the answers told as by [`Self::contains_blocks`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn add_blocks<'a>(
+        &mut self,
+        items: impl Iterator<Item = &'a [u8]>,
+        allowance: Allowance<'_>,
+        added: impl FnMut(Items, usize),
     ) -> Result<(), Error> {
         match self {
-            Self::Blocked(chain) => chain.add_all(items, allowance, added),
-            Self::Classic(chain) => chain.add_all(items, allowance, added),
+            Self::Blocked(chain) => chain.add_blocks(items, allowance, added),
+            Self::Classic(chain) => chain.add_blocks(items, allowance, added),
         }
     }
 

@@ -10,6 +10,7 @@
 //! | [`blocked`] | this project's layout: an item's probes lie within a few cache lines |
 //! | [`classic`] | RedisBloom's layout, bit for bit |
 //! | [`filter`] | a filter of either layout, and its figures |
+//! | [`packed`] | many items in one run of bytes, many answers in one bitmap |
 //! | [`plan`], [`ahead`] | what a filter will take; a guess where the next item goes |
 //! | [`codec`] | filters as bytes, and back |
 //!
@@ -28,6 +29,7 @@ pub mod codec;
 pub mod error;
 pub mod filter;
 pub mod item;
+pub mod packed;
 pub mod params;
 pub mod plan;
 

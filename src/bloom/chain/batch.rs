@@ -145,14 +145,21 @@ impl Items {
         self.0 == 0
     }
 
+    /// As a word: the item at position `n` is bit `n`.
+    #[inline(always)]
+    pub fn word(self) -> u64 {
+        self.0
+    }
+
     /// How many they are.
     #[inline(always)]
     pub fn count_ones(self) -> u64 {
         u64::from(self.0.count_ones())
     }
 
+    /// Whether the one at this position is among them.
     #[inline(always)]
-    fn has(self, at: usize) -> bool {
+    pub fn has(self, at: usize) -> bool {
         self.0 >> at & 1 == 1
     }
 
@@ -242,7 +249,7 @@ impl<L: Layer> Work for AnyContains<'_, L> {
     }
 }
 
-/// Whether any of `layers` contains each of `items`, told in their order.
+/// Which of `items` any of `layers` contains, told block by block.
 pub struct ContainsMany<'a, L, H, I, F> {
     /// Oldest first.
     pub layers: &'a [L],
@@ -250,11 +257,11 @@ pub struct ContainsMany<'a, L, H, I, F> {
     pub hasher: &'a H,
     /// The items.
     pub items: I,
-    /// Takes the answers.
+    /// Takes those of a block that were found, and how many the block has: [`BLOCK`], but for the last one.
     pub found: F,
 }
 
-impl<'a, L: Layer, H: Hasher, I: Iterator<Item = &'a [u8]>, F: FnMut(bool)> Work
+impl<'a, L: Layer, H: Hasher, I: Iterator<Item = &'a [u8]>, F: FnMut(Items, usize)> Work
     for ContainsMany<'_, L, H, I, F>
 {
     type Output = ();
@@ -267,9 +274,7 @@ impl<'a, L: Layer, H: Hasher, I: Iterator<Item = &'a [u8]>, F: FnMut(bool)> Work
             let (hashes, items) = (&block.hashes, block.items());
             let mut found = newest.contains_block(kernel, hashes, items, Memory::AskedFor);
             found.put_all(contains_block(kernel, older, hashes, items.without(found)));
-            for at in 0..block.count {
-                (self.found)(found.has(at));
-            }
+            (self.found)(found, block.count);
         }
     }
 }
@@ -296,7 +301,7 @@ impl<L: Layer, G: FnMut(&mut Vec<L>) -> Result<(), Error>> Work for AddOne<'_, L
     }
 }
 
-/// Adds `items` to a chain in their order, and tells of each whether it is new. Ends at the first item
+/// Adds `items` to a chain in their order, and tells block by block which are new. Ends at the first item
 /// that it has no room for: those before it are in.
 pub struct AddMany<'a, L, H, I, F, G> {
     /// Oldest first; never empty.
@@ -305,7 +310,7 @@ pub struct AddMany<'a, L, H, I, F, G> {
     pub hasher: &'a H,
     /// The items.
     pub items: I,
-    /// Takes the answers.
+    /// Takes those of a block that were new, and how many were added: [`BLOCK`], but for the last ones.
     pub added: F,
     /// Appends a layer.
     pub grow: G,
@@ -316,7 +321,7 @@ where
     L: Layer,
     H: Hasher,
     I: Iterator<Item = &'a [u8]>,
-    F: FnMut(bool),
+    F: FnMut(Items, usize),
     G: FnMut(&mut Vec<L>) -> Result<(), Error>,
 {
     type Output = Result<(), Error>;
@@ -336,16 +341,20 @@ where
             let newest = &mut self.layers[older];
             let room = newest.capacity().saturating_sub(newest.items());
             if unknown.count_ones() <= room {
-                let new = newest.insert_block(kernel, hashes, unknown);
-                for at in 0..block.count {
-                    (self.added)(new.has(at));
-                }
+                (self.added)(newest.insert_block(kernel, hashes, unknown), block.count);
                 continue;
             }
-            for (at, &hash) in hashes.iter().enumerate().take(block.count) {
-                let new = unknown.has(at) && add_one(kernel, self.layers, older, hash, &mut self.grow)?;
-                (self.added)(new);
+            let mut new = Items::NONE;
+            for at in unknown {
+                match add_one(kernel, self.layers, older, hashes[at], &mut self.grow) {
+                    Ok(is_new) => new.put_if(at, is_new),
+                    Err(error) => {
+                        (self.added)(new, at);
+                        return Err(error);
+                    }
+                }
             }
+            (self.added)(new, block.count);
         }
     }
 }

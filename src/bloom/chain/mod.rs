@@ -10,7 +10,7 @@ use crate::bloom::bits::kernel;
 use crate::bloom::bits::memory::{Allocation, Mover};
 use crate::bloom::error::Error;
 use crate::bloom::item::Item;
-use batch::{AddMany, AddOne, AnyContains, ContainsMany, ContainsOne, Hasher, InsertOne, Layer};
+use batch::{AddMany, AddOne, AnyContains, ContainsMany, ContainsOne, Hasher, InsertOne, Items, Layer};
 pub use demand::{Allowance, Demand, Taken, UNLIMITED, at_most};
 use demand::{Refused, ask, reserve_one};
 
@@ -133,8 +133,12 @@ impl<R: Rules> Chain<R> {
         }
     }
 
-    /// See [`Filter::contains_all`](crate::bloom::Filter::contains_all).
-    pub fn contains_all<'a>(&self, items: impl Iterator<Item = &'a [u8]>, found: impl FnMut(bool)) {
+    /// See [`Filter::contains_blocks`](crate::bloom::Filter::contains_blocks).
+    pub fn contains_blocks<'a>(
+        &self,
+        items: impl Iterator<Item = &'a [u8]>,
+        found: impl FnMut(Items, usize),
+    ) {
         kernel::run(ContainsMany {
             layers: &self.layers,
             hasher: self.rules.hasher(),
@@ -156,12 +160,12 @@ impl<R: Rules> Chain<R> {
         kernel::run(AddOne { layers, hash, grow })
     }
 
-    /// See [`Filter::add_all`](crate::bloom::Filter::add_all).
-    pub fn add_all<'a>(
+    /// See [`Filter::add_blocks`](crate::bloom::Filter::add_blocks).
+    pub fn add_blocks<'a>(
         &mut self,
         items: impl Iterator<Item = &'a [u8]>,
         allowance: Allowance<'_>,
-        added: impl FnMut(bool),
+        added: impl FnMut(Items, usize),
     ) -> Result<(), Error> {
         let Self { layers, rules } = self;
         let grow = |layers: &mut Vec<R::Layer>| grow(layers, rules, allowance);

@@ -172,7 +172,7 @@ mod tests {
 
     use super::*;
     use crate::bloom::bits::kernel::Portable;
-    use crate::bloom::chain::batch::Layer as _;
+    use crate::bloom::chain::batch::{Items, Layer as _};
     use crate::bloom::chain::{Chain, Plan as _, UNLIMITED, at_most};
     use crate::bloom::tests::stored::{naive_array, naive_probes};
 
@@ -310,11 +310,13 @@ mod tests {
                 prop_assert!(known.insert(item) || !added);
             }
             let mut batch = filter(options, capacity, 0.05);
-            batch.add_all(items.iter().map(Vec::as_slice), UNLIMITED, |_| ()).unwrap();
+            batch.add_blocks(items.iter().map(Vec::as_slice), UNLIMITED, |_, _| ()).unwrap();
             for chain in [&one_by_one, &batch] {
                 prop_assert!(items.iter().all(|item| chain.contains(item)));
                 let mut all = true;
-                chain.contains_all(items.iter().map(Vec::as_slice), |found| all &= found);
+                chain.contains_blocks(items.iter().map(Vec::as_slice), |found, count| {
+                    all &= found == Items::first(count);
+                });
                 prop_assert!(all);
             }
             let arrays = |chain: &Chain<Classic>| -> Vec<_> {
