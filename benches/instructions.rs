@@ -10,9 +10,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::hint::black_box;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+use bloom::bloom::packed::{Answers, Form, Packed};
 use bloom::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
 use bloom::bloom::{Filter, UNLIMITED};
 
@@ -29,54 +31,124 @@ const BATCH: usize = 100;
 
 type Item = [u8; 32];
 
-/// A path's name, and what it does with a filter and so many items.
-type HotPath = (&'static str, fn(&mut Filter, &[Item]));
+/// The items of a command, in each form in which they come.
+struct Batch {
+    items: Vec<Item>,
+    lines: Vec<u8>,
+    prefixed: Vec<u8>,
+}
 
-const PATHS: [HotPath; 6] = [
-    ("add, one by one", |filter, items| {
-        for item in items {
+/// A path's name, and what it does with a filter and some batches.
+type HotPath = (&'static str, fn(&mut Filter, &[Batch]));
+
+const PATHS: [HotPath; 11] = [
+    ("add, one by one", |filter, batches| {
+        for item in batches.iter().flat_map(|batch| &batch.items) {
             black_box(filter.add(item, UNLIMITED)).expect("room");
         }
     }),
-    ("add, in batches", |filter, items| {
-        for batch in items.chunks(BATCH) {
-            let slices = batch.iter().map(|item| &item[..]);
+    ("add, in batches", |filter, batches| {
+        for batch in batches {
             let added = |new| {
                 black_box(new);
             };
-            filter.add_all(slices, UNLIMITED, added).expect("room");
+            filter.add_all(batch.slices(), UNLIMITED, added).expect("room");
         }
     }),
-    ("contains, one by one", |filter, items| {
-        for item in items {
-            black_box(filter.contains(item));
-        }
+    ("contains, one by one", contains_one_by_one),
+    ("contains, in batches", contains_in_batches),
+    ("contains, one by one, grown", contains_one_by_one),
+    ("contains, in batches, grown", contains_in_batches),
+    ("contains, packed in lines", |filter, batches| {
+        batches
+            .iter()
+            .for_each(|batch| contains_packed(filter, batch.in_lines()));
     }),
-    ("contains, in batches", |filter, items| {
-        contains_in_batches(filter, items);
+    ("contains, packed by width", |filter, batches| {
+        batches
+            .iter()
+            .for_each(|batch| contains_packed(filter, batch.by_width()));
     }),
-    ("contains, one by one, grown", |filter, items| {
-        for item in items {
-            black_box(filter.contains(item));
-        }
+    ("contains, packed with lengths", |filter, batches| {
+        batches
+            .iter()
+            .for_each(|batch| contains_packed(filter, batch.with_lengths()));
     }),
-    ("contains, in batches, grown", |filter, items| {
-        contains_in_batches(filter, items);
+    ("add, packed in lines", |filter, batches| {
+        batches
+            .iter()
+            .for_each(|batch| add_packed(filter, batch.in_lines()));
+    }),
+    ("add, packed by width", |filter, batches| {
+        batches
+            .iter()
+            .for_each(|batch| add_packed(filter, batch.by_width()));
     }),
 ];
 
-fn contains_in_batches(filter: &Filter, items: &[Item]) {
-    for batch in items.chunks(BATCH) {
-        let slices = batch.iter().map(|item| &item[..]);
-        filter.contains_all(slices, |found| {
+impl Batch {
+    fn of(items: &[Item]) -> Self {
+        let pack = |form: Form| {
+            let mut data = Vec::new();
+            items.iter().for_each(|item| form.push(item, &mut data));
+            data
+        };
+        Self {
+            items: items.to_vec(),
+            lines: pack(Form::Lines),
+            prefixed: pack(Form::Prefixed),
+        }
+    }
+
+    fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        self.items.iter().map(|item| &item[..])
+    }
+
+    fn in_lines(&self) -> Packed<'_> {
+        Packed::new(&self.lines, Form::Lines).expect("items")
+    }
+
+    fn by_width(&self) -> Packed<'_> {
+        let width = NonZeroUsize::new(size_of::<Item>()).expect("a width");
+        Packed::new(bytemuck::cast_slice(&self.items), Form::Width(width)).expect("items")
+    }
+
+    fn with_lengths(&self) -> Packed<'_> {
+        Packed::new(&self.prefixed, Form::Prefixed).expect("items")
+    }
+}
+
+fn contains_one_by_one(filter: &mut Filter, batches: &[Batch]) {
+    for item in batches.iter().flat_map(|batch| &batch.items) {
+        black_box(filter.contains(item));
+    }
+}
+
+fn contains_in_batches(filter: &mut Filter, batches: &[Batch]) {
+    for batch in batches {
+        filter.contains_all(batch.slices(), |found| {
             black_box(found);
         });
     }
 }
 
+fn contains_packed(filter: &Filter, items: Packed<'_>) {
+    let answers = filter.contains_packed(items).expect("memory");
+    black_box(answers.into_bitmap());
+}
+
+fn add_packed(filter: &mut Filter, items: Packed<'_>) {
+    let mut answers = Answers::with_room_for(items.count()).expect("memory");
+    let added = |new, count| answers.push(new, count);
+    filter.add_packed(items, UNLIMITED, added).expect("room");
+    black_box(items.only(&answers));
+}
+
 fn item(id: u64) -> Item {
     let word = |odd: u64| id.wrapping_mul(odd).to_le_bytes();
-    bytemuck::cast([1, 0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 3].map(word))
+    let item: Item = bytemuck::cast([1, 0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 3].map(word));
+    // None has the end of a line in it.
+    item.map(|byte| if byte == b'\n' { b' ' } else { byte })
 }
 
 fn items(ids: std::ops::Range<u64>) -> Vec<Item> {
@@ -107,9 +179,11 @@ fn filter(grown: bool) -> Filter {
 /// Runs a path over `count` items, half of them present.
 fn run((name, path): HotPath, count: u64) {
     let mut filter = filter(name.contains("grown"));
-    // Which are present has no pattern.
-    let ids = (0..count).map(|id| if item(id)[15] & 1 == 0 { id } else { ABSENT + id });
-    path(&mut filter, &ids.map(item).collect::<Vec<_>>());
+    // Which are present has no pattern. All are made whatever the count is, so that making them is not counted.
+    let ids = (0..2 * ITEMS).map(|id| if item(id)[15] & 1 == 0 { id } else { ABSENT + id });
+    let items: Vec<_> = ids.map(item).collect();
+    let batches: Vec<_> = items.chunks(BATCH).map(Batch::of).collect();
+    path(&mut filter, &batches[..count as usize / BATCH]);
 }
 
 /// All instructions of this program when it runs path `index` over `count` items.

@@ -264,8 +264,8 @@ impl Filter {
 /// Answers to the items of a batch, a bit for each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answers {
-    /// Of each block of items those whose answer is yes.
-    blocks: Vec<Items>,
+    /// Of each block of items those whose answer is yes, the first item lowest.
+    blocks: Vec<u64>,
     count: usize,
 }
 
@@ -279,7 +279,7 @@ impl Answers {
         let blocks = count.div_ceil(BLOCK);
         let room = answers.blocks.try_reserve_exact(blocks);
         room.map_err(|_| Error::OutOfMemory {
-            bytes: (blocks * size_of::<Items>()) as u64,
+            bytes: (blocks * size_of::<u64>()) as u64,
         })?;
         Ok(answers)
     }
@@ -290,7 +290,7 @@ impl Answers {
     /// [`Error::OutOfMemory`].
     pub fn none_of(count: usize) -> Result<Self, Error> {
         let mut answers = Self::with_room_for(count)?;
-        answers.blocks.resize(count.div_ceil(BLOCK), Items::NONE);
+        answers.blocks.resize(count.div_ceil(BLOCK), 0);
         answers.count = count;
         Ok(answers)
     }
@@ -299,7 +299,7 @@ impl Answers {
     #[inline(always)]
     pub fn push(&mut self, yes: Items, count: usize) {
         debug_assert!(self.count.is_multiple_of(BLOCK), "a block before it was short");
-        self.blocks.push(yes);
+        self.blocks.push(yes.word());
         self.count += count;
     }
 
@@ -310,29 +310,31 @@ impl Answers {
 
     /// How many of them are yes.
     pub fn ones(&self) -> u64 {
-        self.blocks.iter().map(|yes| yes.count_ones()).sum()
+        self.blocks.iter().map(|yes| u64::from(yes.count_ones())).sum()
     }
 
     /// The answers in their order.
     pub fn iter(&self) -> impl Iterator<Item = bool> {
-        (0..self.count).map(|at| self.blocks[at / BLOCK].has(at % BLOCK))
+        (0..self.count).map(|at| self.blocks[at / BLOCK] >> (at % BLOCK) & 1 == 1)
     }
 
-    /// A bitmap in the order of the server's own: the first answer is the highest bit of the first byte. It has
-    /// `count / 8` bytes, rounded up, whose spare bits are 0.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`].
-    pub fn bitmap(&self) -> Result<Vec<u8>, Error> {
-        let bytes = self.count.div_ceil(8);
-        let mut bitmap = Vec::new();
-        let room = bitmap.try_reserve_exact(self.blocks.len() * size_of::<u64>());
-        room.map_err(|_| Error::OutOfMemory { bytes: bytes as u64 })?;
-        for yes in &self.blocks {
-            bitmap.extend_from_slice(&yes.word().reverse_bits().to_be_bytes());
+    /// The same as the server's own bitmaps are: the first answer is the highest bit of the first byte.
+    pub fn into_bitmap(mut self) -> Bitmap {
+        for yes in &mut self.blocks {
+            *yes = yes.reverse_bits().to_be();
         }
-        bitmap.truncate(bytes);
-        Ok(bitmap)
+        Bitmap(self)
+    }
+}
+
+/// A bit for each of some answers, the first one highest.
+#[derive(Clone, Debug)]
+pub struct Bitmap(Answers);
+
+impl Bitmap {
+    /// One byte for eight answers; spare bits are 0.
+    pub fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.0.blocks)[..self.0.count.div_ceil(8)]
     }
 }
 
@@ -444,23 +446,23 @@ mod tests {
         /// A client reads the bitmap with GETBIT, or with numpy: another order would be another item's answer.
         #[test]
         fn answers_are_bits_from_the_highest_on(answers in vec(any::<bool>(), 0..300)) {
-            let mut bitmap = Answers::with_room_for(answers.len()).unwrap();
+            let mut told = Answers::with_room_for(answers.len()).unwrap();
             for block in answers.chunks(BLOCK) {
                 let mut yes = Items::NONE;
                 block.iter().enumerate().for_each(|(at, &answer)| yes.put_if(at, answer));
-                bitmap.push(yes, block.len());
+                told.push(yes, block.len());
             }
-            prop_assert_eq!(bitmap.count(), answers.len());
-            prop_assert_eq!(bitmap.iter().collect::<Vec<_>>(), answers.clone());
-            prop_assert_eq!(bitmap.ones(), answers.iter().filter(|yes| **yes).count() as u64);
+            prop_assert_eq!(told.count(), answers.len());
+            prop_assert_eq!(told.iter().collect::<Vec<_>>(), answers.clone());
+            prop_assert_eq!(told.ones(), answers.iter().filter(|yes| **yes).count() as u64);
             let mut bytes = vec![0u8; answers.len().div_ceil(8)];
             for (at, _) in answers.iter().enumerate().filter(|(_, answer)| **answer) {
                 bytes[at / 8] |= 0x80 >> (at % 8);
             }
-            prop_assert_eq!(bitmap.bitmap().unwrap(), bytes);
+            prop_assert_eq!(told.into_bitmap().bytes().to_vec(), bytes);
             let none = Answers::none_of(answers.len()).unwrap();
             prop_assert_eq!((none.count(), none.ones()), (answers.len(), 0));
-            prop_assert_eq!(none.bitmap().unwrap(), vec![0; answers.len().div_ceil(8)]);
+            prop_assert_eq!(none.into_bitmap().bytes().to_vec(), vec![0; answers.len().div_ceil(8)]);
         }
 
         /// Any bytes may come: they are items, or it is said where they stop to be some.

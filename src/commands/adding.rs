@@ -1,4 +1,4 @@
-//! What BF.ADD, BF.MADD and BF.INSERT share: items go in, and what changed is propagated once.
+//! What the commands that add share: items go in, and what changed is propagated once.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,49 +6,104 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::creation::{self, Creation};
 use super::error::CommandError;
 use super::reply::Reply;
-use crate::bloom::{Demand, Error, Filter, ahead};
+use crate::bloom::chain::batch::Items;
+use crate::bloom::packed::Answers;
+use crate::bloom::{Allowance, Demand, Error, Filter, ahead};
 use crate::keyspace::{self, KeyMut};
 use crate::server::{Arg, Ctx, log, note};
 use crate::{limits, stats};
 
+/// The items of a command, in the form in which they came.
+pub trait Batch: Copy {
+    /// Whether RedisBloom sends its replicas such batches too.
+    const IS_REDISBLOOM_S: bool;
+
+    /// How many they are.
+    fn count(self) -> usize;
+
+    /// [`Filter::add_blocks`] of them.
+    ///
+    /// # Errors
+    /// As there.
+    fn add_to(
+        self,
+        filter: &mut Filter,
+        allowance: Allowance<'_>,
+        added: impl FnMut(Items, usize),
+    ) -> Result<(), Error>;
+
+    /// Propagates those that were new, as an addition to a filter that is there, or with its creation.
+    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, created: Option<Creation>, new: &Answers);
+}
+
+impl Batch for &[Arg<'_>] {
+    const IS_REDISBLOOM_S: bool = true;
+
+    fn count(self) -> usize {
+        self.len()
+    }
+
+    fn add_to(
+        self,
+        filter: &mut Filter,
+        allowance: Allowance<'_>,
+        added: impl FnMut(Items, usize),
+    ) -> Result<(), Error> {
+        filter.add_blocks(self.iter().map(|item| item.bytes()), allowance, added)
+    }
+
+    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, created: Option<Creation>, new: &Answers) {
+        let mut kept = vec![key; 1 + new.count()];
+        let mut count = 1;
+        for (&item, is_new) in self.iter().zip(new.iter()) {
+            // No branch: which items are new cannot be predicted.
+            kept[count] = item;
+            count += usize::from(is_new);
+        }
+        kept.truncate(count);
+        match created {
+            Some(creation) => creation::replicate_with(ctx, key, creation, &kept[1..]),
+            None => ctx.replicate(c"BF.MADD", &kept),
+        }
+    }
+}
+
 /// Items to be added to a key.
 #[derive(Clone, Copy, Debug)]
-pub struct Adding<'a> {
+pub struct Adding<'a, B> {
     /// The context of the command.
     pub ctx: Ctx<'a>,
     /// The key.
     pub key: Arg<'a>,
     /// The items.
-    pub items: &'a [Arg<'a>],
+    pub items: B,
     /// The event of the command.
     pub event: &'static CStr,
-    /// Whether the command means the same on a key that exists as BF.MADD of its items.
+    /// Whether the command says nothing but that its items are added.
     pub plain: bool,
 }
 
 /// What became of the items.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Added {
     /// For each item that was reached, whether it was new.
-    new: Vec<bool>,
+    pub new: Answers,
     /// Why the next one was not taken.
-    stopped: Option<CommandError>,
+    pub stopped: Option<CommandError>,
 }
 
 impl Added {
     /// One boolean an item; the array ends at an error.
     pub fn reply(&self, reply: Reply<'_>) {
-        reply.array(self.new.len() + usize::from(self.stopped.is_some()));
-        for &new in &self.new {
-            reply.boolean(new);
-        }
+        reply.array(self.new.count() + usize::from(self.stopped.is_some()));
+        self.new.iter().for_each(|new| reply.boolean(new));
         if let Some(error) = &self.stopped {
             reply.error(error);
         }
     }
 }
 
-impl<'a> Adding<'a> {
+impl<B: Batch> Adding<'_, B> {
     /// Adds the items to the key's filter, or to a new one as `creation` says.
     ///
     /// # Errors
@@ -59,10 +114,14 @@ impl<'a> Adding<'a> {
     ) -> Result<Added, CommandError> {
         let mut key = keyspace::write(self.ctx, self.key)?;
         let Some(filter) = key.filter() else {
-            return self.create(key, creation()?);
+            let creation = creation()?;
+            if self.items.count() == 0 {
+                return Ok(Added::default());
+            }
+            return self.create(key, creation);
         };
         let added = self.add_to(filter)?;
-        if added.new.contains(&true) {
+        if added.new.ones() > 0 {
             self.propagate(&added);
             key.changed(self.event);
         }
@@ -82,7 +141,7 @@ impl<'a> Adding<'a> {
         let mut key = keyspace::write(self.ctx, self.key)?;
         let Some(filter) = key.filter() else {
             let added = self.create(key, creation()?)?;
-            return added.stopped.map_or(Ok(added.new.contains(&true)), Err);
+            return added.stopped.map_or(Ok(added.new.ones() > 0), Err);
         };
         ahead::follow(Some(filter));
         let new = self.change(filter, |filter| filter.add(item, &|demand| self.may_take(demand)));
@@ -107,7 +166,8 @@ impl<'a> Adding<'a> {
         let added = self.add_to(&mut filter)?;
         key.set(filter);
         // There are new items: the first one of an empty filter always is.
-        creation::replicate_with(self.ctx, self.key, creation, &self.key_and_new_items(&added)[1..]);
+        self.items
+            .replicate(self.ctx, self.key, Some(creation), &added.new);
         key.changed(self.event);
         Ok(added)
     }
@@ -116,7 +176,12 @@ impl<'a> Adding<'a> {
     /// lost here; a RedisBloom does not. No replica of a RedisBloom has blocked filters.
     fn tell_of_missing_key(self) {
         static TOLD: AtomicBool = AtomicBool::new(false);
-        if stats::has_blocked_filters() {
+        if !B::IS_REDISBLOOM_S {
+            log::DIVERGENCE.warn(self.ctx, self.key.bytes(), || {
+                "it was missing when its primary added to it: it is made with this server's options"
+                    .to_owned()
+            });
+        } else if stats::has_blocked_filters() {
             log::DIVERGENCE.warn(self.ctx, self.key.bytes(), || {
                 "it was missing when its primary added to it: it is made as RedisBloom would make it, with this \
                  server's options"
@@ -138,29 +203,15 @@ impl<'a> Adding<'a> {
         self.ctx.must_obey() && matches!(filter, Filter::Classic(_)) && matches!(error, Error::Full { .. })
     }
 
-    /// The key, and the items that changed the filter.
-    fn key_and_new_items(self, added: &Added) -> Vec<Arg<'a>> {
-        let mut kept = vec![self.key; 1 + added.new.len()];
-        let mut count = 1;
-        for (&item, &new) in self.items.iter().zip(&added.new) {
-            // No branch: which items are new cannot be predicted.
-            kept[count] = item;
-            count += usize::from(new);
-        }
-        kept.truncate(count);
-        kept
-    }
-
     fn add_to(self, filter: &mut Filter) -> Result<Added, CommandError> {
-        let mut new = Vec::new();
-        new.try_reserve_exact(self.items.len())
-            .map_err(|_| CommandError::NoMemoryToGrow)?;
-        let items = self.items.iter().map(|item| item.bytes());
+        let new = Answers::with_room_for(self.items.count());
+        let mut new = new.map_err(|_| CommandError::NoMemoryToAnswer)?;
         let end = self.change(filter, |filter| {
-            filter.add_all(items, &|demand| self.may_take(demand), |is_new| new.push(is_new))
+            let may_take = |demand: Demand<'_>| self.may_take(demand);
+            self.items
+                .add_to(filter, &may_take, |is_new, count| new.push(is_new, count))
         });
-        let count = new.iter().filter(|new| **new).count();
-        stats::added(count as u64, (new.len() - count) as u64);
+        stats::added(new.ones(), new.count() as u64 - new.ones());
         let error = end.err().filter(|error| !self.is_expected(filter, *error));
         Ok(Added {
             new,
@@ -216,11 +267,11 @@ impl<'a> Adding<'a> {
 
     /// Propagates the items that changed an existing filter, as the command itself if that is all of it.
     fn propagate(self, added: &Added) {
-        let all_new = added.new.len() == self.items.len() && !added.new.contains(&false);
+        let all_new = added.new.ones() == self.items.count() as u64;
         if self.plain && all_new {
             self.ctx.replicate_verbatim();
         } else {
-            self.ctx.replicate(c"BF.MADD", &self.key_and_new_items(added));
+            self.items.replicate(self.ctx, self.key, None, &added.new);
         }
     }
 }

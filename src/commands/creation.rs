@@ -352,7 +352,19 @@ pub fn insert_words(creation: Creation) -> Vec<String> {
     [&sized, &options[..], &exactly(creation), &["ITEMS".to_owned()]].concat()
 }
 
-fn propagate(ctx: Ctx<'_>, command: &CStr, key: Arg<'_>, words: &[String], items: &[Arg<'_>]) {
+/// What stands between the key and the form of the items in the BF.ADDPACKED that makes exactly this filter. Only this
+/// module reads it, so the layout is said of a classic one too.
+pub fn addpacked_words(creation: Creation) -> Vec<String> {
+    let mut words = insert_words(creation);
+    words.pop_if(|word| word == "ITEMS");
+    if matches!(creation, Creation::Classic(_)) {
+        words.extend(["LAYOUT".to_owned(), "CLASSIC".to_owned()]);
+    }
+    words
+}
+
+/// Propagates a command: after the key come `words` and `items`.
+pub fn propagate(ctx: Ctx<'_>, command: &CStr, key: Arg<'_>, words: &[String], items: &[Arg<'_>]) {
     let words: Vec<_> = words
         .iter()
         .map(|word| OwnedString::new(word.as_bytes()))

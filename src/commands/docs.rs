@@ -90,6 +90,12 @@ pub const KEY_TO_FILL: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Fill
 pub const KEY_TO_ADD_TO: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Add));
 /// One item.
 pub const ITEM: Parameter = Parameter::new(c"item", Kind::Text);
+/// `CAPACITY n`
+pub const CAPACITY: Parameter = Parameter::option(c"capacity", c"CAPACITY", Kind::Integer);
+/// `ERROR e`
+pub const ERROR: Parameter = Parameter::option(c"error", c"ERROR", Kind::Double);
+/// `NOCREATE`
+pub const NOCREATE: Parameter = Parameter::option(c"nocreate", c"NOCREATE", Kind::Word);
 /// `EXPANSION n`
 pub const EXPANSION: Parameter = Parameter::option(c"expansion", c"EXPANSION", Kind::Integer);
 /// `NONSCALING`

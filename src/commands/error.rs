@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::bloom::Error;
+use crate::bloom::packed::Malformed;
 use crate::bloom::params::{Capacity, Expansion};
 use crate::keyspace::WrongType;
 use crate::server::shown::shown;
@@ -60,6 +61,18 @@ pub enum CommandError {
     Unknown(String),
     /// An option that was given before.
     Twice(&'static str),
+    /// Packed items without a form, or with more than one.
+    OneForm,
+    /// The width of packed items is no number.
+    BadWidth,
+    /// The width of packed items is out of its range.
+    WidthRange,
+    /// The data holds no items in their form.
+    Malformed(Malformed),
+    /// Why one of some packed items was not taken, and how many were before it.
+    After(Box<Self>, usize),
+    /// There is no room for the answers.
+    NoMemoryToAnswer,
     /// BF.INFO: no such field.
     Information,
     /// BF.SCANDUMP: the iterator is no number.
@@ -157,6 +170,17 @@ impl fmt::Display for CommandError {
             Self::GrowingByOption => "ERR GROWING needs an EXPANSION above 0: bf-expansion-factor is 0",
             Self::Unknown(word) => return write!(f, "ERR Unknown argument received: {word}"),
             Self::Twice(option) => return write!(f, "ERR {option} was given twice"),
+            Self::OneForm => "ERR the form of the items must be one of LINES, WIDTH and PREFIXED",
+            Self::BadWidth => "ERR bad width",
+            Self::WidthRange => return write!(f, "ERR width must be in the range [1, {}]", u32::MAX),
+            Self::Malformed(Malformed::Width { bytes, width }) => {
+                return write!(f, "ERR {bytes} bytes of data are no multiple of WIDTH {width}");
+            }
+            Self::Malformed(Malformed::Length { at }) => {
+                return write!(f, "ERR there is no whole item at byte {at} of the data");
+            }
+            Self::After(error, items) => return write!(f, "{error} after {items} items"),
+            Self::NoMemoryToAnswer => "ERR Insufficient memory to answer",
             Self::Information => "Invalid information value",
             Self::ScanIterator => "Second argument must be numeric",
             Self::LoadIterator => "ERR Second argument must be numeric",

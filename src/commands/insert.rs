@@ -5,15 +5,16 @@ use std::ffi::CStr;
 
 use super::adding::Adding;
 use super::args::{Argument, Cursor};
-use super::creation::{self, AskedRate, Creation, Dialect, FilterOptions, flag, once};
+use super::creation::{self, Creation};
 use super::docs::{
-    Docs, EXPANSION, GROWING, KEY_TO_ADD_TO, Kind, LAYOUT, NONSCALING, O_OF_MANY, Parameter, SEED,
+    CAPACITY, Docs, ERROR, EXPANSION, GROWING, KEY_TO_ADD_TO, Kind, LAYOUT, NOCREATE, NONSCALING, O_OF_MANY,
+    Parameter, SEED,
 };
 use super::error::CommandError;
+use super::missing::MissingKey;
 use super::redisbloom::{Described, Release};
 use super::reply::Reply;
 use super::{Call, Command};
-use crate::bloom::params::Capacity;
 use crate::options;
 use crate::options::values::Config;
 use crate::server::{Arg, Ctx};
@@ -21,33 +22,21 @@ use crate::server::{Arg, Ctx};
 /// Adds items; creates the filter as described, if the key is missing.
 pub struct Insert;
 
-const DIALECT: Dialect = Dialect {
-    no_expansion: CommandError::Arity,
-    bad_expansion: CommandError::BadInsertExpansion,
-    expansion_range: CommandError::BadInsertExpansion,
-    nonscaling_expansion: None,
-};
-
 /// What was asked for.
 #[derive(Clone, Debug)]
 pub struct Request<'a, A> {
     key: A,
-    no_create: bool,
-    filter: Asked,
+    missing: Missing,
     items: &'a [A],
 }
 
-/// The filter to be made of a missing key.
+/// What is to become of a missing key.
 #[derive(Clone, Debug)]
-enum Asked {
+enum Missing {
     /// In the words of this module.
-    Own {
-        capacity: Option<Capacity>,
-        rate: Option<AskedRate>,
-        options: FilterOptions,
-    },
+    Own(MissingKey),
     /// In RedisBloom's.
-    RedisBloom(Described),
+    RedisBloom { no_create: bool, filter: Described },
 }
 
 impl<'a, A: Argument<'a>> Request<'a, A> {
@@ -58,43 +47,21 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
     pub fn parse(arguments: &'a [A]) -> Result<Self, CommandError> {
         let mut cursor = Cursor::new(arguments);
         let key = cursor.take()?;
-        let (mut capacity, mut rate, mut no_create) = (None, None, false);
-        let mut options = FilterOptions::default();
+        let mut missing = MissingKey::default();
         loop {
             // Without ITEMS there is nothing to insert: the words run out.
             let word = cursor.take()?.bytes();
             if word.eq_ignore_ascii_case(b"ITEMS") {
                 break;
-            } else if word.eq_ignore_ascii_case(b"CAPACITY") {
-                let bad = CommandError::BadInsertCapacity;
-                once(
-                    &mut capacity,
-                    creation::capacity(cursor.take()?, bad.clone(), bad)?,
-                    "CAPACITY",
-                )?;
-            } else if word.eq_ignore_ascii_case(b"ERROR") {
-                let bad = CommandError::BadInsertErrorRate;
-                once(
-                    &mut rate,
-                    AskedRate::take(cursor.take()?, bad.clone(), bad)?,
-                    "ERROR",
-                )?;
-            } else if word.eq_ignore_ascii_case(b"NOCREATE") {
-                flag(&mut no_create, "NOCREATE")?;
-            } else if !options.take(word, &mut cursor, &DIALECT)? {
+            } else if !missing.take(word, &mut cursor)? {
                 return Err(CommandError::unknown(word));
             }
         }
         let items = cursor.at_least_one()?;
-        options.check(&DIALECT)?;
+        missing.check()?;
         Ok(Self {
             key,
-            no_create,
-            filter: Asked::Own {
-                capacity,
-                rate,
-                options,
-            },
+            missing: Missing::Own(missing),
             items,
         })
     }
@@ -110,8 +77,10 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
         };
         Ok(Self {
             key: insert.key,
-            no_create: insert.no_create,
-            filter: Asked::RedisBloom(insert.filter),
+            missing: Missing::RedisBloom {
+                no_create: insert.no_create,
+                filter: insert.filter,
+            },
             items: insert.items,
         })
     }
@@ -126,20 +95,10 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
     /// # Errors
     /// NOCREATE, and options that the configuration excludes.
     pub fn creation(&self, config: &Config, release: Release) -> Result<Creation, CommandError> {
-        if self.no_create {
-            return Err(CommandError::NotFound);
-        }
-        match &self.filter {
-            Asked::Own {
-                capacity,
-                rate,
-                options,
-            } => {
-                let rate = rate.map_or(config.error_rate(), |rate| rate.used);
-                let items = capacity.unwrap_or(config.initial_size());
-                options.creation(rate, items, capacity.is_some(), config)
-            }
-            Asked::RedisBloom(filter) => filter.spec(config, release).map(Creation::Classic),
+        match &self.missing {
+            Missing::Own(missing) => missing.creation(config),
+            Missing::RedisBloom { no_create: true, .. } => Err(CommandError::NotFound),
+            Missing::RedisBloom { filter, .. } => filter.spec(config, release).map(Creation::Classic),
         }
     }
 }
@@ -147,14 +106,13 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
 impl<'a> Request<'a, Arg<'a>> {
     /// [`Self::creation`] on this server, which tells its log of a rate that is not used as it was asked for.
     fn create(&self, ctx: Ctx<'_>) -> Result<Creation, CommandError> {
+        if let Missing::Own(missing) = &self.missing {
+            return missing.create(ctx, self.key);
+        }
         let config = options::config();
         let creation = self.creation(&config, Release::of_server(ctx))?;
-        match (&self.filter, creation) {
-            (Asked::Own { rate: Some(rate), .. }, _) => rate.warn_if_limited(ctx, self.key),
-            (Asked::RedisBloom(filter), Creation::Classic(spec)) => {
-                creation::warn_of_rate(ctx, self.key, filter.asked_rate(&config), spec.error_rate());
-            }
-            _ => {}
+        if let (Missing::RedisBloom { filter, .. }, Creation::Classic(spec)) = (&self.missing, creation) {
+            creation::warn_of_rate(ctx, self.key, filter.asked_rate(&config), spec.error_rate());
         }
         Ok(creation)
     }
@@ -170,10 +128,10 @@ impl Command for Insert {
         since: c"1.0.0",
         parameters: &[
             KEY_TO_ADD_TO,
-            Parameter::option(c"capacity", c"CAPACITY", Kind::Integer),
-            Parameter::option(c"error", c"ERROR", Kind::Double),
+            CAPACITY,
+            ERROR,
             EXPANSION,
-            Parameter::option(c"nocreate", c"NOCREATE", Kind::Word),
+            NOCREATE,
             NONSCALING,
             GROWING,
             SEED,

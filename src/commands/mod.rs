@@ -12,15 +12,19 @@ pub mod requests;
 
 mod add;
 mod adding;
+mod addpacked;
 mod card;
 mod creation;
 mod debug;
 mod exists;
+mod existspacked;
 mod info;
 mod insert;
 mod loadchunk;
 mod madd;
 mod mexists;
+mod missing;
+mod packed;
 mod plan;
 mod redisbloom;
 mod reserve;
@@ -59,7 +63,7 @@ pub trait Command {
     /// Does what was asked, and replies.
     ///
     /// # Errors
-    /// What to reply instead. Nothing changed, and nothing was replied.
+    /// What to reply instead; nothing was replied. Nothing changed, but for what [`CommandError::After`] tells.
     fn run(call: Call<'_>) -> Result<(), CommandError>;
 }
 
@@ -76,8 +80,10 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     one::<add::Add>(ctx, category)?;
     one::<madd::MAdd>(ctx, category)?;
     one::<insert::Insert>(ctx, category)?;
+    one::<addpacked::AddPacked>(ctx, category)?;
     one::<exists::Exists>(ctx, category)?;
     one::<mexists::MExists>(ctx, category)?;
+    one::<existspacked::ExistsPacked>(ctx, category)?;
     one::<info::Info>(ctx, category)?;
     one::<card::Card>(ctx, category)?;
     one::<scandump::ScanDump>(ctx, category)?;

@@ -6,7 +6,8 @@ use super::args::{self, Argument};
 pub use super::creation::Creation;
 use super::error::CommandError;
 pub use super::redisbloom::Release;
-use super::{creation, info, insert, reserve};
+use super::{addpacked, creation, existspacked, info, insert, packed, reserve};
+use crate::bloom::packed::{Form, Packed};
 use crate::options::values::Config;
 
 /// An argument that no server holds.
@@ -69,6 +70,26 @@ pub fn obey_insert<'a>(
     Ok((request.items(), request.creation(config, release)))
 }
 
+/// The items that BF.EXISTSPACKED of these arguments asks for.
+///
+/// # Errors
+/// What the command answers.
+pub fn exists_packed<'a>(arguments: &'a [Word<'a>]) -> Result<Packed<'a>, CommandError> {
+    existspacked::Request::parse(arguments).map(|request| request.items)
+}
+
+/// The items that BF.ADDPACKED of these arguments adds, and the filter that it makes of a missing key.
+///
+/// # Errors
+/// What the command answers for any key; the inner error is for a missing one only.
+pub fn add_packed<'a>(
+    arguments: &'a [Word<'a>],
+    config: &Config,
+) -> Result<(Packed<'a>, Result<Creation, CommandError>), CommandError> {
+    let request = addpacked::Request::parse(arguments)?;
+    Ok((request.items, request.missing.creation(config)))
+}
+
 /// Whether BF.INFO knows this word.
 ///
 /// # Errors
@@ -91,6 +112,12 @@ pub fn replicated(creation: Creation) -> Vec<String> {
 /// created with items.
 pub fn replicated_with_items(creation: Creation) -> Vec<String> {
     creation::insert_words(creation)
+}
+
+/// The words between the key and the data in the BF.ADDPACKED that a primary sends: items in this form, and the filter
+/// if it was created with them.
+pub fn replicated_packed(created: Option<Creation>, form: Form) -> Vec<String> {
+    packed::words(created, form)
 }
 
 #[cfg(test)]

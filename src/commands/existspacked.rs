@@ -1,0 +1,74 @@
+//! `BF.EXISTSPACKED key LINES|WIDTH n|PREFIXED [COUNT] data`
+
+use std::ffi::CStr;
+
+use super::args::{Argument, Cursor};
+use super::docs::{Docs, KEY, SINCE_OWN};
+use super::error::CommandError;
+use super::packed::{COUNT, DATA, FORM, O_OF_PACKED, Packing};
+use super::reply::Reply;
+use super::{Call, Command};
+use crate::bloom::packed::{Answers, Packed};
+use crate::keyspace;
+
+/// Whether each of some packed items is (probably) in a filter; a missing key is an empty filter.
+pub struct ExistsPacked;
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a, A> {
+    key: A,
+    packing: Packing,
+    /// The items.
+    pub items: Packed<'a>,
+}
+
+impl<'a, A: Argument<'a>> Request<'a, A> {
+    /// Reads the arguments after the command's name.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with them.
+    pub fn parse(arguments: &'a [A]) -> Result<Self, CommandError> {
+        let [key, words @ .., data] = arguments else {
+            return Err(CommandError::Arity);
+        };
+        let mut cursor = Cursor::new(words);
+        let mut packing = Packing::default();
+        while let Some(word) = cursor.take_if_any() {
+            if !packing.take(word.bytes(), &mut cursor)? {
+                return Err(CommandError::unknown(word.bytes()));
+            }
+        }
+        let items = packing.unpack(data.bytes())?;
+        Ok(Self {
+            key: *key,
+            packing,
+            items,
+        })
+    }
+}
+
+impl Command for ExistsPacked {
+    const NAME: &'static CStr = c"bf.existspacked";
+    const FLAGS: &'static CStr = c"readonly";
+    const CATEGORIES: &'static CStr = c"read";
+    const DOCS: Docs = Docs {
+        summary: c"Checks whether the items that are packed in one argument exist in a Bloom Filter",
+        complexity: O_OF_PACKED,
+        since: SINCE_OWN,
+        parameters: &[KEY, FORM, COUNT, DATA],
+        cacheable: true,
+    };
+
+    fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
+        let request = Request::parse(arguments)?;
+        let key = keyspace::read(ctx, request.key)?;
+        let answers = match key.filter() {
+            Some(filter) => filter.contains_packed(request.items),
+            None => Answers::none_of(request.items.count()),
+        };
+        let answers = answers.map_err(|_| CommandError::NoMemoryToAnswer)?;
+        request.packing.reply(Reply(ctx), answers);
+        Ok(())
+    }
+}

@@ -1,0 +1,89 @@
+//! What an adding command of this module says of a missing key: the filter to be made of it, or that none is to be.
+
+use super::args::{Argument, Cursor};
+use super::creation::{self, AskedRate, Creation, Dialect, FilterOptions, flag, once};
+use super::error::CommandError;
+use crate::bloom::params::Capacity;
+use crate::options;
+use crate::options::values::Config;
+use crate::server::{Arg, Ctx};
+
+const DIALECT: Dialect = Dialect {
+    no_expansion: CommandError::Arity,
+    bad_expansion: CommandError::BadInsertExpansion,
+    expansion_range: CommandError::BadInsertExpansion,
+    nonscaling_expansion: None,
+};
+
+/// What was said of a missing key.
+#[derive(Clone, Debug, Default)]
+pub struct MissingKey {
+    no_create: bool,
+    capacity: Option<Capacity>,
+    rate: Option<AskedRate>,
+    options: FilterOptions,
+    /// Whether any of these words was there.
+    pub is_described: bool,
+}
+
+impl MissingKey {
+    /// Takes `word`, and its value from `cursor`, if it is one of these words.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn take<'a, A: Argument<'a>>(
+        &mut self,
+        word: &[u8],
+        cursor: &mut Cursor<'a, A>,
+    ) -> Result<bool, CommandError> {
+        if word.eq_ignore_ascii_case(b"CAPACITY") {
+            let bad = CommandError::BadInsertCapacity;
+            let items = creation::capacity(cursor.take()?, bad.clone(), bad)?;
+            once(&mut self.capacity, items, "CAPACITY")?;
+        } else if word.eq_ignore_ascii_case(b"ERROR") {
+            let bad = CommandError::BadInsertErrorRate;
+            let rate = AskedRate::take(cursor.take()?, bad.clone(), bad)?;
+            once(&mut self.rate, rate, "ERROR")?;
+        } else if word.eq_ignore_ascii_case(b"NOCREATE") {
+            flag(&mut self.no_create, "NOCREATE")?;
+        } else if !self.options.take(word, cursor, &DIALECT)? {
+            return Ok(false);
+        }
+        self.is_described = true;
+        Ok(true)
+    }
+
+    /// Whether the words can describe a filter, whatever the configuration says.
+    ///
+    /// # Errors
+    /// Options that exclude each other.
+    pub fn check(&self) -> Result<(), CommandError> {
+        self.options.check(&DIALECT)
+    }
+
+    /// The filter to be made.
+    ///
+    /// # Errors
+    /// NOCREATE, and options that the configuration excludes.
+    pub fn creation(&self, config: &Config) -> Result<Creation, CommandError> {
+        if self.no_create {
+            return Err(CommandError::NotFound);
+        }
+        let rate = self.rate.map_or(config.error_rate(), |rate| rate.used);
+        let items = self.capacity.unwrap_or(config.initial_size());
+        self.options
+            .creation(rate, items, self.capacity.is_some(), config)
+    }
+
+    /// [`Self::creation`] on this server, which tells its log of a rate that is not used as it was asked for.
+    ///
+    /// # Errors
+    /// Those of [`Self::creation`].
+    pub fn create(&self, ctx: Ctx<'_>, key: Arg<'_>) -> Result<Creation, CommandError> {
+        let creation = self.creation(&options::config())?;
+        if let Some(rate) = self.rate {
+            rate.warn_if_limited(ctx, key);
+        }
+        Ok(creation)
+    }
+}

@@ -1,0 +1,141 @@
+//! What BF.ADDPACKED and BF.EXISTSPACKED share: many items in one argument, and their answers in one reply.
+
+use std::ffi::CStr;
+use std::num::NonZeroUsize;
+
+use super::adding::Batch;
+use super::args::{Argument, Cursor, integer};
+use super::creation::{self, Creation, flag};
+use super::docs::{Kind, Parameter};
+use super::error::CommandError;
+use super::reply::Reply;
+use crate::bloom::chain::batch::Items;
+use crate::bloom::packed::{Answers, Form, Packed};
+use crate::bloom::{Allowance, Error, Filter};
+use crate::server::{Arg, Ctx, OwnedString};
+
+/// The complexity of what is done with packed items.
+pub const O_OF_PACKED: &CStr =
+    c"O(b + n * m), where b is the number of bytes of the data, n is the number of items in it and m is the number of layers";
+
+/// The form of the items.
+pub const FORM: Parameter = Parameter::new(
+    c"form",
+    Kind::OneOf(&[
+        Parameter::word(c"lines", c"LINES"),
+        Parameter::new(c"width", Kind::Integer).after(c"WIDTH"),
+        Parameter::word(c"prefixed", c"PREFIXED"),
+    ]),
+);
+/// `COUNT`
+pub const COUNT: Parameter = Parameter::option(c"count", c"COUNT", Kind::Word);
+/// The items.
+pub const DATA: Parameter = Parameter::new(c"data", Kind::Text);
+
+/// How a command's items are packed, and how it is to answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Packing {
+    form: Option<Form>,
+    count: bool,
+}
+
+impl Packing {
+    /// Takes `word`, and its value from `cursor`, if it is one of these.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn take<'a, A: Argument<'a>>(
+        &mut self,
+        word: &[u8],
+        cursor: &mut Cursor<'a, A>,
+    ) -> Result<bool, CommandError> {
+        let form = if word.eq_ignore_ascii_case(b"LINES") {
+            Form::Lines
+        } else if word.eq_ignore_ascii_case(b"PREFIXED") {
+            Form::Prefixed
+        } else if word.eq_ignore_ascii_case(b"WIDTH") {
+            let value = cursor.take_if_any().ok_or(CommandError::NoValue("WIDTH"))?;
+            let width = integer(value.bytes()).ok_or(CommandError::BadWidth)?;
+            let width = u32::try_from(width).map_err(|_| CommandError::WidthRange)?;
+            Form::Width(NonZeroUsize::new(width as usize).ok_or(CommandError::WidthRange)?)
+        } else if word.eq_ignore_ascii_case(b"COUNT") {
+            flag(&mut self.count, "COUNT")?;
+            return Ok(true);
+        } else {
+            return Ok(false);
+        };
+        if self.form.replace(form).is_some() {
+            return Err(CommandError::OneForm);
+        }
+        Ok(true)
+    }
+
+    /// The items that `data` has.
+    ///
+    /// # Errors
+    /// No form was given, or the data is none in it.
+    pub fn unpack(self, data: &[u8]) -> Result<Packed<'_>, CommandError> {
+        let form = self.form.ok_or(CommandError::OneForm)?;
+        Packed::new(data, form).map_err(CommandError::Malformed)
+    }
+
+    /// A bitmap, or how many answers are true.
+    pub fn reply(self, reply: Reply<'_>, answers: Answers) {
+        if self.count {
+            reply.integer(answers.ones());
+        } else {
+            reply.bulk(answers.into_bitmap().bytes());
+        }
+    }
+}
+
+/// The items of a command, and the argument that has them.
+#[derive(Clone, Copy, Debug)]
+pub struct PackedItems<'a> {
+    /// The items.
+    pub items: Packed<'a>,
+    /// The argument.
+    pub data: Arg<'a>,
+}
+
+impl Batch for PackedItems<'_> {
+    const IS_REDISBLOOM_S: bool = false;
+
+    fn count(self) -> usize {
+        self.items.count()
+    }
+
+    fn add_to(
+        self,
+        filter: &mut Filter,
+        allowance: Allowance<'_>,
+        added: impl FnMut(Items, usize),
+    ) -> Result<(), Error> {
+        filter.add_packed(self.items, allowance, added)
+    }
+
+    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, created: Option<Creation>, new: &Answers) {
+        let words = words(created, self.items.form());
+        let send = |data| creation::propagate(ctx, c"BF.ADDPACKED", key, &words, &[data]);
+        if new.ones() == self.count() as u64 {
+            return send(self.data);
+        }
+        match self.items.only(new) {
+            Some(data) => send(OwnedString::new(&data).arg()),
+            // An item that is there already changes nothing there either.
+            None => send(OwnedString::new(self.items.first(new.count())).arg()),
+        }
+    }
+}
+
+/// What stands between the key and the data in a BF.ADDPACKED of items in this form, which makes the filter too if it
+/// was created.
+pub fn words(created: Option<Creation>, form: Form) -> Vec<String> {
+    let mut words = created.map_or_else(Vec::new, creation::addpacked_words);
+    match form {
+        Form::Lines => words.push("LINES".to_owned()),
+        Form::Width(width) => words.extend(["WIDTH".to_owned(), width.to_string()]),
+        Form::Prefixed => words.push("PREFIXED".to_owned()),
+    }
+    words
+}
