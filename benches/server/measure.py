@@ -7,6 +7,8 @@ The first module is the one that the others are compared with. What is measured,
 
     commands     one filter of --items items: single and multi-item commands, pipelined and not
     chain        the same of a filter that grew from the default to --chain items, and its memory
+    packed       packed commands, beside BF.MEXISTS and BF.MADD of the modules that have none
+    log          bytes of the append-only file and of the replication stream, packed and not
     batches      processor time by the number of items in a command
     sizes        processor time by the size of the filter
     errors       the false positive rate by how full the filter is, beyond its capacity too
@@ -23,9 +25,11 @@ import argparse
 import json
 import os
 import platform
+import random
 import shutil
 import socket
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -49,6 +53,15 @@ WORKLOADS = [
     ("BF.MEXISTS of 1000", "bf.mexists", 1000, 1, 4),
     ("BF.MADD of 1000", "bf.madd", 1000, 1, 4),
 ]
+
+
+# What follows the key of a packed command, and each item in its data. All items have 30 bytes.
+SHORT_ITEM = b"http://ex.com/item" + b"__rand_int__"
+FORMS = {
+    "LINES": (["LINES"], SHORT_ITEM + b"\n"),
+    "WIDTH": (["WIDTH", str(len(SHORT_ITEM))], SHORT_ITEM),
+    "PREFIXED": (["PREFIXED"], struct.pack("<I", len(SHORT_ITEM)) + SHORT_ITEM),
+}
 
 
 def main():
@@ -126,6 +139,13 @@ class Server:
     def __call__(self, *command):
         return self.client.execute_command(*command)
 
+    def knows(self, command):
+        """Whether it has the command, which takes more than a key."""
+        try:
+            self(command, KEY)
+        except redis.ResponseError as error:
+            return "unknown command" not in str(error)
+
     def seconds(self, *command):
         """How long a command takes, and its reply."""
         begin = time.perf_counter()
@@ -139,21 +159,46 @@ class Server:
         cpu = self.client.info("cpu")
         return cpu["used_cpu_user"] + cpu["used_cpu_sys"]
 
-    def load(self, command, items, width=1, pipeline=1, clients=2, distinct=None, wait=True):
-        """Sends `items` items, each drawn from `distinct`; gives items a second."""
+    def load(self, command, items, width=1, pipeline=1, clients=2, distinct=None, wait=True, form=None):
+        """Sends `items` items, each drawn from `distinct`; gives items a second.
+
+        With a `form` they are packed, or where the server has no such command sent as other batches are.
+        """
         requests = max(items // width, 1)
+        words, data = [ITEM] * width, b""
+        if form:
+            # "plain": the same items, not packed.
+            words, item = FORMS.get(form, ([], b""))
+            packed = command.replace("bf.m", "bf.") + "packed"
+            if item and self.knows(packed):
+                if b"\0" in item:
+                    # redis-benchmark finds no word behind a zero.
+                    return self.send([packed, KEY, *words], item, items, width, distinct or items)
+                # An argument has 128 KiB at most: longer ones come from the standard input.
+                command, data = packed, item * width
+            else:
+                words = [SHORT_ITEM.decode()] * width
         benchmark = subprocess.Popen(
             [self.options.benchmark, "-p", str(self.port), "-n", str(requests), "-r", str(distinct or items)]
-            + ["-P", str(pipeline), "-c", str(clients), "--csv", command, KEY, *[ITEM] * width],
+            + ["-P", str(pipeline), "-c", str(clients), "--csv", *(["-x"] if data else []), command, KEY, *words],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            text=True,
         )
         if not wait:
+            benchmark.stdin.close()
             return benchmark
-        lines = benchmark.communicate()[0].splitlines()
+        lines = benchmark.communicate(data)[0].decode().split("\n")
         figures = [line for line in lines if line.startswith('"') and not line.startswith('"test"')]
         return float(figures[-1].split('","')[1]) * width
+
+    def send(self, command, item, items, width, distinct):
+        """The same by this program, whose own work is most of what the rate shows."""
+        begin = time.perf_counter()
+        for _ in range(max(items // width, 1)):
+            numbers = (b"%012d" % random.randrange(distinct) for _ in range(width))
+            self(*command, b"".join(item.replace(b"__rand_int__", number) for number in numbers))
+        return items / (time.perf_counter() - begin)
 
     def stop(self):
         self.process.kill()
@@ -195,7 +240,7 @@ def throughput(options, servers, distinct, workloads=None, prepare=None):
     results = {}
     head = f"{'':<26}{'module':<12}{'items/s':>12}{'ratio':>7}{'cpu us/item':>13}{'ratio':>7}"
     print(head)
-    for name, command, width, pipeline, clients in workloads or WORKLOADS:
+    for name, command, width, pipeline, clients, *form in workloads or WORKLOADS:
         items = options.requests * (1 if width * pipeline == 1 else 4)
         if prepare:
             for server in servers.values():
@@ -203,7 +248,7 @@ def throughput(options, servers, distinct, workloads=None, prepare=None):
 
         def measure(server):
             before = server.processor_seconds()
-            rate = server.load(command, items, width, pipeline, clients, distinct)
+            rate = server.load(command, items, width, pipeline, clients, distinct, form=form[0] if form else None)
             spent = server.processor_seconds() - before
             return {"items/s": rate, "cpu us/item": spent / items * 1e6}
 
@@ -228,6 +273,51 @@ def commands(options, modules):
     with Together(options, modules) as servers:
         # About a third of what is asked for was added; with what a workload adds in five rounds, the filter is not full yet.
         return throughput(options, servers, 2 * options.items, prepare=fill)
+
+
+def packed(options, modules):
+    def fill(server):
+        server("DEL", KEY)
+        server("BF.RESERVE", KEY, ERROR_RATE, options.items)
+        server.load("bf.madd", options.items, 1000, form="WIDTH")
+
+    workloads = [
+        (f"BF.{verb}PACKED of {width}, {form}", command, width, 1, 4, form)
+        for verb, command in [("EXISTS", "bf.mexists"), ("ADD", "bf.madd")]
+        for width in [1000, 10_000]
+        for form in FORMS
+    ]
+    with Together(options, modules) as servers:
+        # The filter has 63 % of the items that it was filled with, so half of these, for which it has room.
+        return throughput(options, servers, int(1.26 * options.items), workloads, prepare=fill)
+
+
+def log(options, modules):
+    """Bytes that are written for new items, and for items of which nine of ten were there, in commands of 1,000."""
+    results, items = {}, 10_000_000
+    for name, module in with_filters(modules).items():
+        for mix, distinct in [("new", 10**12), ("nine of ten repeated", items // 10)]:
+            for form in [None, *FORMS]:
+                server = Server(options, module, "--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0")
+                replica = Server(options, module, "--replicaof", f"127.0.0.1 {server.port}")
+                try:
+                    if form and not server.knows("bf.addpacked"):
+                        continue
+                    while server.info("replication", "connected_slaves") == 0 or replica.info("replication", "master_link_status") != "up":
+                        time.sleep(0.1)
+                    server("BF.RESERVE", KEY, ERROR_RATE, items)
+                    before = server.info("replication", "master_repl_offset")
+                    server.load("bf.madd", items, 1000, distinct=distinct, form=form or "plain")
+                    stream = server.info("replication", "master_repl_offset") - before
+                    files = [path for path in server.dir.rglob("*") if "aof" in path.name and path.is_file()]
+                    figures = {"AOF, bytes": sum(path.stat().st_size for path in files), "stream, bytes": stream}
+                    label = f"{mix}, {form or 'BF.MADD'}"
+                    results.setdefault(name, {})[label] = figures
+                    print(f"{label:<32}{name:<14}{figures}", flush=True)
+                finally:
+                    replica.remove()
+                    server.remove()
+    return results
 
 
 def chain(options, modules):
@@ -440,7 +530,7 @@ def loading(options, modules):
 
 MEASUREMENTS = {
     function.__name__: function
-    for function in [commands, chain, batches, sizes, errors, growth, persistence, loading]
+    for function in [commands, chain, packed, log, batches, sizes, errors, growth, persistence, loading]
 }
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ use bloom_fuzz::{check, commands, stream};
 /// Larger filters teach a fuzzer nothing, and slow it down.
 const LARGEST: usize = 2600;
 
-const COMMANDS: [(u8, &str); 10] = [
+const COMMANDS: [(u8, &str); 13] = [
     (0, "key 0.01 100"),
     (0, "key 0.5 1000 EXPANSION 2 SEED 18446744073709551615"),
     (0, "key 1e-9 1 NONSCALING LAYOUT CLASSIC"),
@@ -28,10 +28,13 @@ const COMMANDS: [(u8, &str); 10] = [
     (2, "FULL SIZE 9223372036854775807 -9223372036854775808 -1 0"),
     (3, "max-filter-bytes 1gb error_rate 0.5 LAYOUT CLASSIC SEED 0"),
     (3, "EXPANSION 32768 bf-initial-size 100"),
+    (4, "key LINES COUNT 1"),
+    (4, "key WIDTH 2 CAPACITY 1000 ERROR 0.01 LAYOUT CLASSIC 1000"),
+    (4, "key PREFIXED GROWING SEED 0 "),
 ];
 
 /// Of the operations: shape, expansion, capacity, rate and seed of the filter, then the steps.
-const OPERATIONS: [(&str, &[u8]); 4] = [
+const OPERATIONS: [(&str, &[u8]); 5] = [
     (
         "grown",
         &[
@@ -43,6 +46,13 @@ const OPERATIONS: [(&str, &[u8]); 4] = [
         "classic",
         &[
             6, 1, 0, 10, 13, 1, 0, 0, 60, 4, 7, 1, 2, 0, 5, 2, 3, 20, 1, 20, 2, 1, b'z', 4, 3, 0, 0, 90,
+        ],
+    ),
+    (
+        "packed",
+        &[
+            2, 1, 0, 10, 13, 7, 9, 2, 8, 0, b'a', b'b', b'c', b'd', b'a', b'b', b'e', b'f', 9, 40, 5, 0,
+            b'x', b'\n', b'\n', b'y', b'\n', 9, 41, 10, 0, 1, 0, 0, 0, b'z', 1, 0, 0, 0, b'q', 4,
         ],
     ),
     (

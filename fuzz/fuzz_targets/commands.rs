@@ -4,6 +4,7 @@
 
 use bloom::bloom::Error;
 use bloom::bloom::chain::at_most;
+use bloom::bloom::packed::Packed;
 use bloom::bloom::params::Seed;
 use bloom::commands::error::CommandError;
 use bloom::commands::requests::{self, Creation, Release, Word};
@@ -23,7 +24,7 @@ fuzz_target!(|bytes: &[u8]| {
     let (kind, config) = (tape.u8(), tape.u8());
     let words = commands::decode(&mut tape);
     let config = configuration(config);
-    match kind % 4 {
+    match kind % 5 {
         0 => {
             answer(requests::reserve(&words, &config).map(|made| makes(made, &words, &config)));
             for release in [Release::Two, Release::Eight] {
@@ -58,9 +59,16 @@ fuzz_target!(|bytes: &[u8]| {
                 );
             }
         }),
-        _ => words
+        3 => words
             .chunks_exact(2)
             .for_each(|pair| set(&config, pair[0].0, pair[1].0)),
+        _ => {
+            answer(requests::exists_packed(&words).map(is_packed));
+            answer(requests::add_packed(&words, &config).map(|(items, made)| {
+                is_packed(items);
+                answer(made.map(|made| is_told_packed(made, items)));
+            }));
+        }
     }
 });
 
@@ -72,6 +80,32 @@ fn follow_their_word(items: &[Word<'_>], words: &[Word<'_>]) -> bool {
     let same = words[before..].iter().zip(items).all(|(a, b)| a.0 == b.0);
     let word = words[..before].last();
     same && word.is_some_and(|word| word.0.eq_ignore_ascii_case(b"ITEMS"))
+}
+
+/// What is counted is there, and is the same when it is packed again.
+fn is_packed(items: Packed<'_>) {
+    let (mut again, mut count) = (Vec::new(), 0);
+    items.for_each(|item| {
+        items.form().push(item, &mut again);
+        count += 1;
+    });
+    assert_eq!(items.count(), count, "items were miscounted");
+    let again = Packed::new(&again, items.form()).expect("what was packed");
+    assert_eq!(again.count(), count, "items changed by packing");
+}
+
+/// A replica makes this filter of the items that it is told of.
+fn is_told_packed(made: Creation, items: Packed<'_>) {
+    let mut data = Vec::new();
+    items.for_each(|item| items.form().push(item, &mut data));
+    let words = requests::replicated_packed(Some(made), items.form());
+    let told = line(&words, &[&data]);
+    for byte in 0..8 {
+        let (again, created) =
+            requests::add_packed(&told, &configuration(byte)).expect("what a primary sends");
+        assert_eq!((again.form(), again.count()), (items.form(), items.count()));
+        assert_eq!(created, Ok(made), "a replica makes another one");
+    }
 }
 
 /// One of some configurations.

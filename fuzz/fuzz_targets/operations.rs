@@ -2,11 +2,13 @@
 #![no_main]
 
 use std::collections::HashSet;
+use std::num::{NonZeroU8, NonZeroUsize};
 
 use bloom::bloom::Filter;
 use bloom::bloom::chain::at_most;
 use bloom::bloom::codec::validate::Invalid;
 use bloom::bloom::codec::{self, ENCODING_VERSION, chunks};
+use bloom::bloom::packed::{Answers, Form, Packed};
 use bloom::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
 use bloom_fuzz::check;
 use bloom_fuzz::tape::Tape;
@@ -94,7 +96,7 @@ fn many(tape: &mut Tape<'_>) -> Vec<Vec<u8>> {
 
 impl Tried {
     fn step(&mut self, tape: &mut Tape<'_>) {
-        match tape.u8() % 9 {
+        match tape.u8() % 10 {
             0 => self.add(item(tape)),
             1 => self.add_many(&many(tape)),
             2 => {
@@ -106,7 +108,8 @@ impl Tried {
             5 => self.restart(),
             6 => self.filter = chunks::copy(&self.filter, &at_most(LIMIT)).expect("a copy"),
             7 => self.copy_in_pieces(tape),
-            _ => self.refuse(item(tape)),
+            8 => self.refuse(item(tape)),
+            _ => self.pack(tape),
         }
     }
 
@@ -151,6 +154,42 @@ impl Tried {
         );
         self.new += answers.iter().filter(|new| **new).count() as u64;
         self.added.extend(items[..answers.len()].iter().cloned());
+    }
+
+    /// Packed items do what others do, to the bit.
+    fn pack(&mut self, tape: &mut Tape<'_>) {
+        let form = match tape.u8() {
+            width @ 1..40 => Form::Width(NonZeroUsize::from(NonZeroU8::new(width).expect("above 0"))),
+            byte if byte % 2 == 0 => Form::Lines,
+            _ => Form::Prefixed,
+        };
+        let length = tape.u16() % 700;
+        let Ok(packed) = Packed::new(tape.bytes(length.into()), form) else {
+            return;
+        };
+        let mut items = Vec::new();
+        packed.for_each(|item| items.push(item.to_vec()));
+
+        let mut twin = chunks::copy(&self.filter, &|_| Ok(())).expect("a copy");
+        let mut answers = Answers::with_room_for(packed.count()).expect("memory");
+        let end = twin.add_packed(packed, &at_most(LIMIT), |new, count| answers.push(new, count));
+        self.add_many(&items);
+        assert!(
+            check::saved(&self.filter) == check::saved(&twin),
+            "packed items leave other bits"
+        );
+        assert!(answers.count() == items.len() || end.is_err());
+        let found = self.filter.contains_packed(packed).expect("memory");
+        assert!(
+            found
+                .iter()
+                .eq(items.iter().map(|item| self.filter.contains(item)))
+        );
+
+        // What a replica is told of makes the same of it.
+        let told = packed.only(&answers).expect("memory");
+        let told = Packed::new(&told, form).expect("what was packed");
+        assert_eq!(told.count() as u64, answers.ones());
     }
 
     fn ask(&self, items: &[Vec<u8>]) {

@@ -8,7 +8,7 @@ use bloom::commands::requests::Word;
 use crate::tape::Tape;
 
 /// Words that commands know, and numbers at the ends of ranges.
-pub const WORDS: [&str; 44] = [
+pub const WORDS: [&str; 48] = [
     "ITEMS",
     "CAPACITY",
     "ERROR",
@@ -53,6 +53,10 @@ pub const WORDS: [&str; 44] = [
     "max-filter-bytes",
     "error_rate",
     "\r\n",
+    "LINES",
+    "WIDTH",
+    "PREFIXED",
+    "COUNT",
 ];
 
 /// The arguments.
