@@ -4,6 +4,7 @@
 //! item up. Packed, a whole batch is one argument and one reply.
 
 use std::num::NonZeroUsize;
+use std::ops::Range;
 
 use super::chain::Allowance;
 use super::chain::batch::{BLOCK, Items};
@@ -119,13 +120,22 @@ impl<'a> Packed<'a> {
     /// Those of the items that are told by `kept`, in the same form; `None` when there is no memory for them.
     pub fn only(self, kept: &Answers) -> Option<Vec<u8>> {
         let mut data = Vec::new();
-        // Of lines the last one may gain its end.
-        data.try_reserve_exact(self.data.len().checked_add(1)?).ok()?;
-        let mut kept = kept.iter();
-        self.for_each(|item| {
-            if kept.next() == Some(true) {
-                self.form.push(item, &mut data);
+        if let Form::Width(width) = self.form {
+            let bytes = width.get().checked_mul(usize::try_from(kept.ones()).ok()?)?;
+            data.try_reserve_exact(bytes).ok()?;
+            for run in kept.runs() {
+                data.extend_from_slice(&self.data[run.start * width.get()..run.end * width.get()]);
             }
+            return Some(data);
+        }
+        data.try_reserve_exact(self.data.len()).ok()?;
+        let (mut kept, mut start) = (kept.iter(), 0);
+        self.for_each(|item| {
+            let end = self.data.len().min(start + self.form.bytes(item));
+            if kept.next() == Some(true) {
+                data.extend_from_slice(&self.data[start..end]);
+            }
+            start = end;
         });
         Some(data)
     }
@@ -316,6 +326,23 @@ impl Answers {
     /// The answers in their order.
     pub fn iter(&self) -> impl Iterator<Item = bool> {
         (0..self.count).map(|at| self.blocks[at / BLOCK] >> (at % BLOCK) & 1 == 1)
+    }
+
+    /// The yeses that follow each other, as the numbers of the first one and of the one behind the last.
+    fn runs(&self) -> impl Iterator<Item = Range<usize>> {
+        self.blocks.iter().enumerate().flat_map(|(block, &yes)| {
+            let mut rest = yes;
+            std::iter::from_fn(move || {
+                if rest == 0 {
+                    return None;
+                }
+                let start = rest.trailing_zeros();
+                let end = start + (rest >> start).trailing_ones();
+                rest &= u64::MAX.unbounded_shl(end);
+                let run = start as usize..end as usize;
+                Some(block * BLOCK + run.start..block * BLOCK + run.end)
+            })
+        })
     }
 
     /// The same as the server's own bitmaps are: the first answer is the highest bit of the first byte.

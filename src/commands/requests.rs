@@ -191,10 +191,7 @@ mod tests {
             ("key WIDTH 4294967296 data", CommandError::WidthRange),
             ("key WIDTH 99999999999999999999 data", CommandError::WidthRange),
             ("key LINES COUNT COUNT data", CommandError::Twice("COUNT")),
-            (
-                "key LINES ITEMS data",
-                CommandError::Unknown("ITEMS".to_owned()),
-            ),
+            ("key LINES ITEMS data", CommandError::Unknown("ITEMS".to_owned())),
             ("key", CommandError::Arity),
         ] {
             let arguments = words(line);
