@@ -298,7 +298,7 @@ def log(options, modules):
     """Bytes that are written for new items, and for items of which nine of ten were there, in commands of 1,000."""
     results, items = {}, 10_000_000
     for name, module in with_filters(modules).items():
-        for mix, distinct in [("new", 10**12), ("nine of ten repeated", items // 10)]:
+        for mix, distinct in [("new", 2 * 10**9), ("nine of ten repeated", items // 10)]:
             for form in [None, *FORMS]:
                 server = Server(options, module, "--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0")
                 replica = Server(options, module, "--replicaof", f"127.0.0.1 {server.port}")

@@ -128,15 +128,24 @@ impl<'a> Packed<'a> {
             }
             return Some(data);
         }
-        data.try_reserve_exact(self.data.len()).ok()?;
-        let (mut kept, mut start) = (kept.iter(), 0);
+        // As much as items of one length would need. Of millions of items only one may be kept.
+        let share = self.data.len() as u128 * u128::from(kept.ones()) / self.count.max(1) as u128;
+        data.try_reserve_exact(usize::try_from(share).ok()?).ok()?;
+        let (mut answers, mut start, mut has_room) = (kept.iter(), 0, true);
         self.for_each(|item| {
             let end = self.data.len().min(start + self.form.bytes(item));
-            if kept.next() == Some(true) {
-                data.extend_from_slice(&self.data[start..end]);
+            if answers.next() == Some(true) && has_room {
+                let bytes = &self.data[start..end];
+                has_room = data.try_reserve(bytes.len()).is_ok();
+                if has_room {
+                    data.extend_from_slice(bytes);
+                }
             }
             start = end;
         });
+        if !has_room {
+            return None;
+        }
         Some(data)
     }
 
