@@ -120,9 +120,11 @@ impl Batch for PackedItems<'_> {
         if new.ones() == self.count() as u64 {
             return send(self.data);
         }
-        match self.items.only(new) {
-            Some(data) => send(OwnedString::new(&data).arg()),
-            // An item that is there already changes nothing there either.
+        let only_new = self.items.only(new);
+        match only_new.and_then(|data| OwnedString::if_there_is_room(&data)) {
+            Some(data) => send(data.arg()),
+            // Without room for them, all that were looked at: what was there already changes nothing there either.
+            None if new.count() == self.count() => send(self.data),
             None => send(OwnedString::new(self.items.first(new.count())).arg()),
         }
     }
