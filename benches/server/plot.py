@@ -43,6 +43,10 @@ def main():
         memory = "\n".join(f"| {name} | {bytes_} |" for name, bytes_ in results["chain"]["memory"].items())
         tables.append("### Grown from the default\n" + commands(results["chain"]["commands"]))
         tables.append("| module | bytes |\n|---|---|\n" + memory + "\n")
+    if "packed" in results:
+        tables.append("### Packed\n" + commands(results["packed"]))
+    if "log" in results:
+        tables.append("### What is written for it\n" + log(results["log"]))
     if "persistence" in results:
         tables.append("### Persistence\n" + persistence(results["persistence"]))
     (options.folder / "tables.md").write_text("\n".join(tables))
@@ -105,6 +109,13 @@ def commands(results):
         cells = [f"{of[module]['cpu us/item']:.3f} ({of[module]['cpu us/item'] / first:.2f})" for module in modules]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return head + "\n".join(lines) + "\n"
+
+
+def log(results):
+    lines = ["| module | items | AOF, bytes | stream, bytes |", "|---" * 4 + "|"]
+    for module, of in results.items():
+        lines += [f"| {module} | {name} | {one['AOF, bytes']:,} | {one['stream, bytes']:,} |" for name, one in of.items()]
+    return "\n".join(lines) + "\n"
 
 
 def persistence(results):
