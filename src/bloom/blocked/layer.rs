@@ -14,6 +14,7 @@ use std::cell::Cell;
 
 use bytemuck::Zeroable;
 
+use super::search;
 use super::sizing::{Geometry, MAX_LINES_PER_ITEM};
 use crate::bloom::bits::array::BitArray;
 use crate::bloom::bits::kernel::{Kernel, LINE_BYTES, Line, prefetch_address};
@@ -184,6 +185,12 @@ impl Layer {
         }
     }
 
+    /// Bits that an item has in each of its lines.
+    #[inline(always)]
+    pub(super) fn probes(&self) -> u8 {
+        self.probes
+    }
+
     /// The bit array.
     pub fn bits(&self) -> &BitArray<Line> {
         &self.bits
@@ -214,7 +221,7 @@ impl Layer {
 
     /// What finds items in the layer's lines.
     #[inline(always)]
-    fn probing<K: Kernel>(&self, kernel: K) -> Probing<K> {
+    pub(super) fn probing<K: Kernel>(&self, kernel: K) -> Probing<K> {
         Probing {
             kernel,
             places: self.places(),
@@ -300,6 +307,15 @@ impl Lines {
         },
     };
 
+    /// The same, for the first lines alone.
+    #[inline(always)]
+    fn only_first(self) -> Self {
+        Self {
+            places: self.places.only(1),
+            ..self
+        }
+    }
+
     /// Asks for the first line of an item.
     #[inline(always)]
     pub fn prefetch_first(self, hash: ItemHash) {
@@ -319,13 +335,25 @@ impl Prefetch for Lines {
 /// Tests and sets the lines of items. It is copied, so that a loop keeps it in registers; a closure would be
 /// compiled without the kernel's instructions where it is not inlined.
 #[derive(Clone, Copy)]
-struct Probing<K: Kernel> {
+pub(super) struct Probing<K: Kernel> {
     kernel: K,
     places: Places,
     probes: K::Count,
 }
 
 impl<K: Kernel> Probing<K> {
+    /// Where the first line of an item is.
+    #[inline(always)]
+    pub(super) fn first_line(self, hash: ItemHash) -> usize {
+        self.places.first(hash).line
+    }
+
+    /// The bits of an item in its first line: the same in all layers of as many probes.
+    #[inline(always)]
+    pub(super) fn first_mask(self, hash: ItemHash) -> K::Mask {
+        self.kernel.mask(self.places.first(hash).word, self.probes)
+    }
+
     /// The same, for items that are known to have so many lines. One line is what they have down to a rate of
     /// 0.004, and with that known there is no loop over lines.
     #[inline(always)]
@@ -345,7 +373,7 @@ impl<K: Kernel> Probing<K> {
 
     /// Whether the item's lines from number `first` on cover it.
     #[inline(always)]
-    fn covers_from(self, first: usize, units: &[Line], hash: ItemHash) -> bool {
+    pub(super) fn covers_from(self, first: usize, units: &[Line], hash: ItemHash) -> bool {
         for place in self.places.from(first, hash) {
             if !self.covers(units, place) {
                 return false;
@@ -439,11 +467,20 @@ impl batch::Layer for Layer {
     }
 
     const SCATTERED: bool = false;
-    const ONE_BY_ONE: usize = 2;
 
     #[inline(always)]
     fn prefetcher(&self) -> impl Prefetch {
         self.lines()
+    }
+
+    #[inline(always)]
+    fn prefetcher_to_ask(&self, is_only: bool) -> impl Prefetch {
+        // Of many layers, even the newest one mostly does not hold an item, and says so with the first line.
+        if is_only {
+            self.lines()
+        } else {
+            self.lines().only_first()
+        }
     }
 
     #[inline(always)]
@@ -462,14 +499,8 @@ impl batch::Layer for Layer {
     }
 
     #[inline(always)]
-    fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Items, memory: Memory) -> Items {
+    fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Items) -> Items {
         let (units, probing) = (self.bits.units(), self.probing(kernel));
-        match memory {
-            Memory::AskedFor => (),
-            Memory::Likely => items.for_each(|at| self.lines().prefetch(hashes[at])),
-            // A layer that does not hold an item mostly says so with the first line.
-            Memory::Unlikely => items.for_each(|at| self.prefetch_first(hashes[at])),
-        }
         if probing.places.lines_per_item == 1 {
             probing.only(1).covered(units, hashes, items)
         } else {
@@ -498,6 +529,17 @@ impl batch::Layer for Layer {
             }
         }
         false
+    }
+
+    #[inline(always)]
+    fn any_contains_block<K: Kernel>(
+        layers: &[Self],
+        kernel: K,
+        hashes: &Hashes,
+        items: Items,
+        newest: Memory,
+    ) -> Items {
+        search::any_contains(layers, kernel, hashes, items, newest)
     }
 
     #[inline(always)]

@@ -1,9 +1,10 @@
 //! The blocked layout, which is this project's own: an item's probes lie within a few lines of 64 bytes.
 //!
-//! [`sizing`] has the theory and the sizes, [`layer`] the choice of an item's lines, [`secret`] the hash. Which layer
-//! a filter gets next, and what of its error budget, is here.
+//! [`sizing`] has the theory and the sizes, [`layer`] the choice of an item's lines, `search` the way of many items
+//! through a chain, [`secret`] the hash. Which layer a filter gets next, and what of its error budget, is here.
 
 pub mod layer;
+mod search;
 pub mod secret;
 pub mod sizing;
 

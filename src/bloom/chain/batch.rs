@@ -2,8 +2,7 @@
 //!
 //! A probe of a large filter waits for memory. Items of a batch are taken in blocks of [`BLOCK`]: hashed,
 //! their lines prefetched, then probed, so that the waits of a block overlap. Lookups go from the newest
-//! layer to the oldest, because most items sit in the newest: a block goes through the newest few layer by
-//! layer, and with each item that was not found there through all of the others.
+//! layer to the oldest, because most items sit in the newest.
 
 use crate::bloom::bits::kernel::{Kernel, Work};
 use crate::bloom::bits::memory::{Allocation, Mover};
@@ -12,10 +11,6 @@ use crate::bloom::item::{Item, ItemHash};
 
 /// Items that are hashed and prefetched together: as many as a word has bits, one for each in a mask.
 pub const BLOCK: usize = u64::BITS as usize;
-/// Items whose lines in the older layers are prefetched together.
-const GROUP: usize = 16;
-/// Bytes from which on a layer's lines are prefetched: smaller ones stay in a near cache.
-const PREFETCH_FROM: u64 = 128 << 10;
 
 /// What a chain asks of its layers.
 pub trait Layer {
@@ -54,24 +49,30 @@ pub trait Layer {
     fn relocate(&mut self, mover: &mut impl Mover);
     /// Whether an item's bits are in so many places that also an item alone asks for memory before it reads any.
     const SCATTERED: bool;
-    /// Layers after the newest that a block of items goes through one by one: they hold most items, so that few
-    /// are left for the others.
-    const ONE_BY_ONE: usize;
     /// What asks for all memory that [`Self::contains`] and [`Self::insert`] will read.
     fn prefetcher(&self) -> impl Prefetch;
     /// Asks for the memory that [`Self::contains`] reads first.
     fn prefetch_first(&self, hash: ItemHash);
-    /// What asks for the memory that [`Self::contains_block`] then takes as [`Memory::AskedFor`].
-    #[inline(always)]
-    fn prefetcher_to_ask(&self) -> impl Prefetch {
-        self.prefetcher()
-    }
+    /// What asks for the memory that a lookup of a block then takes as [`Memory::AskedFor`]: of the only layer,
+    /// for [`Self::contains_block`], or of the newest of some, for [`Self::any_contains_block`].
+    fn prefetcher_to_ask(&self, is_only: bool) -> impl Prefetch;
     /// Whether the item is (probably) in the layer.
     fn contains<K: Kernel>(&self, kernel: K, hash: ItemHash) -> bool;
-    /// Those of a block's items that are (probably) in the layer.
-    fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Items, memory: Memory) -> Items;
+    /// Those of a block's items that are (probably) in the layer. Their memory was asked for.
+    fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Items) -> Items;
     /// Whether any of `layers`, oldest first, contains the item.
     fn any_contains<K: Kernel>(layers: &[Self], kernel: K, hash: ItemHash) -> bool
+    where
+        Self: Sized;
+    /// Those of a block's items that any of `layers`, oldest first, contains. `newest` is what is known of the
+    /// memory that they will read in the newest.
+    fn any_contains_block<K: Kernel>(
+        layers: &[Self],
+        kernel: K,
+        hashes: &Hashes,
+        items: Items,
+        newest: Memory,
+    ) -> Items
     where
         Self: Sized;
     /// Puts the item in; counts it and gives true if that changed the layer.
@@ -99,10 +100,8 @@ pub trait Prefetch: Copy {
 pub enum Memory {
     /// It was asked for with [`Layer::prefetcher_to_ask`].
     AskedFor,
-    /// Most of it will be read.
-    Likely,
-    /// Of most items only the first of it will be read.
-    Unlikely,
+    /// It was not.
+    Unasked,
 }
 
 /// The hashes of a block's items; what lies behind the last item is of no meaning.
@@ -130,7 +129,7 @@ impl Items {
 
     /// Takes all of `others` in.
     #[inline(always)]
-    fn put_all(&mut self, others: Self) {
+    pub fn put_all(&mut self, others: Self) {
         self.0 |= others.0;
     }
 
@@ -140,8 +139,27 @@ impl Items {
         Self(self.0 & !others.0)
     }
 
+    /// Those that are also among `others`.
     #[inline(always)]
-    fn is_empty(self) -> bool {
+    pub fn and(self, others: Self) -> Self {
+        Self(self.0 & others.0)
+    }
+
+    /// The items that come `count` positions later; those beyond a block are none.
+    #[inline(always)]
+    pub fn later_by(self, count: usize) -> Self {
+        Self(self.0.unbounded_shl(count as u32))
+    }
+
+    /// The position after the last one's.
+    #[inline(always)]
+    pub fn end(self) -> usize {
+        (u64::BITS - self.0.leading_zeros()) as usize
+    }
+
+    /// Whether there is none.
+    #[inline(always)]
+    pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
@@ -161,13 +179,6 @@ impl Items {
     #[inline(always)]
     pub fn has(self, at: usize) -> bool {
         self.0 >> at & 1 == 1
-    }
-
-    /// The lowest `count`, or all.
-    #[inline(always)]
-    fn lowest(self, count: usize) -> Self {
-        let rest = (0..count).fold(self.0, |rest, _| rest & rest.wrapping_sub(1));
-        Self(self.0 & !rest)
     }
 }
 
@@ -270,10 +281,14 @@ impl<'a, L: Layer, H: Hasher, I: Iterator<Item = &'a [u8]>, F: FnMut(Items, usiz
     fn run<K: Kernel>(mut self, kernel: K) {
         let mut block = Block::new();
         let [older @ .., newest] = self.layers else { return };
-        while block.fill(self.hasher, &mut self.items, newest.prefetcher_to_ask()) {
+        let is_only = older.is_empty();
+        while block.fill(self.hasher, &mut self.items, newest.prefetcher_to_ask(is_only)) {
             let (hashes, items) = (&block.hashes, block.items());
-            let mut found = newest.contains_block(kernel, hashes, items, Memory::AskedFor);
-            found.put_all(contains_block(kernel, older, hashes, items.without(found)));
+            let found = if is_only {
+                newest.contains_block(kernel, hashes, items)
+            } else {
+                L::any_contains_block(self.layers, kernel, hashes, items, Memory::AskedFor)
+            };
             (self.found)(found, block.count);
         }
     }
@@ -336,7 +351,10 @@ where
             }
             // Only the newest layer changes, so the block's answers for the older ones can come first.
             let (hashes, items) = (&block.hashes, block.items());
-            let known = contains_block(kernel, &self.layers[..older], hashes, items);
+            let known = match &self.layers[..older] {
+                [] => Items::NONE,
+                layers => L::any_contains_block(layers, kernel, hashes, items, Memory::Unasked),
+            };
             let unknown = items.without(known);
             let newest = &mut self.layers[older];
             let room = newest.capacity().saturating_sub(newest.items());
@@ -396,36 +414,6 @@ impl Block {
     fn items(&self) -> Items {
         Items::first(self.count)
     }
-}
-
-/// Those of a block's items that any of `layers` contains.
-#[inline(always)]
-fn contains_block<K: Kernel, L: Layer>(kernel: K, layers: &[L], hashes: &Hashes, items: Items) -> Items {
-    let (mut found, mut pending) = (Items::NONE, items);
-    let (older, newest) = layers.split_at(layers.len().saturating_sub(L::ONE_BY_ONE));
-    let memory = std::iter::once(Memory::Likely).chain(std::iter::repeat(Memory::Unlikely));
-    for (layer, memory) in newest.iter().rev().zip(memory) {
-        if pending.is_empty() {
-            return found;
-        }
-        found.put_all(layer.contains_block(kernel, hashes, pending, memory));
-        pending = items.without(found);
-    }
-    while !older.is_empty() && !pending.is_empty() {
-        let group = pending.lowest(GROUP);
-        for layer in older.iter().rev() {
-            if layer.bytes() >= PREFETCH_FROM {
-                for at in group {
-                    layer.prefetch_first(hashes[at]);
-                }
-            }
-        }
-        for at in group {
-            found.put_if(at, L::any_contains(older, kernel, hashes[at]));
-        }
-        pending = pending.without(group);
-    }
-    found
 }
 
 /// Adds an item that none of the layers before `unknown` contains; true if it is new.

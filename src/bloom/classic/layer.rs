@@ -334,7 +334,6 @@ impl batch::Layer for Layer {
     }
 
     const SCATTERED: bool = true;
-    const ONE_BY_ONE: usize = usize::MAX;
 
     #[inline(always)]
     fn prefetcher(&self) -> impl Prefetch {
@@ -347,7 +346,7 @@ impl batch::Layer for Layer {
     }
 
     #[inline(always)]
-    fn prefetcher_to_ask(&self) -> impl Prefetch {
+    fn prefetcher_to_ask(&self, _: bool) -> impl Prefetch {
         self.first_words(FIRST)
     }
 
@@ -358,13 +357,8 @@ impl batch::Layer for Layer {
     }
 
     #[inline(always)]
-    fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Items, memory: Memory) -> Items {
+    fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Items) -> Items {
         // The rest of an item's many words is asked for only where the first ones leave it open.
-        if memory != Memory::AskedFor {
-            for at in items {
-                self.prefetch_first(hashes[at]);
-            }
-        }
         let (mut possible, mut found) = (Items::NONE, Items::NONE);
         for at in items {
             let is_possible = self.may_contain(hashes[at]);
@@ -385,6 +379,31 @@ impl batch::Layer for Layer {
             layer.prefetch_first(hash);
         }
         layers.iter().rev().any(|layer| layer.contains(kernel, hash))
+    }
+
+    #[inline(always)]
+    fn any_contains_block<K: Kernel>(
+        layers: &[Self],
+        kernel: K,
+        hashes: &Hashes,
+        items: Items,
+        newest: Memory,
+    ) -> Items {
+        let (mut found, mut memory) = (Items::NONE, newest);
+        for layer in layers.iter().rev() {
+            let pending = items.without(found);
+            if pending.is_empty() {
+                break;
+            }
+            if memory == Memory::Unasked {
+                for at in pending {
+                    layer.prefetch_first(hashes[at]);
+                }
+            }
+            found.put_all(layer.contains_block(kernel, hashes, pending));
+            memory = Memory::Unasked;
+        }
+        found
     }
 
     #[inline(always)]

@@ -387,6 +387,48 @@ fn a_block_of_a_batch_may_grow_the_filter_many_times() {
     }
 }
 
+/// If it failed, BF.MEXISTS would deny items that BF.EXISTS finds, or the other way round: a block takes another way
+/// through a chain by how many of its items are still looked for, and where they are.
+#[test]
+fn a_batch_answers_as_singles_do_whatever_is_found_where() {
+    let mut filter = filter(spec(64, 1e-6, growing(2), 5));
+    let added: Vec<_> = (0..40_000).map(item).collect();
+    assert_eq!(add_batch(&mut filter, &added).1, Ok(()));
+    assert!(filter.layers() > 8, "{} layers", filter.layers());
+    let presence: [fn(usize) -> bool; 6] = [
+        |_| false,
+        |_| true,
+        |at| at % 2 == 0,
+        |at| at % 5 > 0,
+        |at| at % 5 == 0,
+        |at| at % 64 == 63,
+    ];
+    for (count, is_present) in [1, 7, 8, 9, 63, 64, 65, 71, 130]
+        .into_iter()
+        .flat_map(|count| presence.map(|is_present| (count, is_present)))
+    {
+        // From all layers, from the oldest, and from the newest.
+        for (start, step) in [(0, 7919), (0, 1), (39_000, 1)] {
+            let items: Vec<_> = (0..count)
+                .map(|at| {
+                    if is_present(at) {
+                        added[(start + at * step) % added.len()].clone()
+                    } else {
+                        item(1_000_000 + at as u32)
+                    }
+                })
+                .collect();
+            let answers = found_by(Portable, &filter, &items);
+            let expected: Vec<_> = (0..count).map(is_present).collect();
+            assert_eq!(answers, expected, "{count} items from {start} by {step}");
+            #[cfg(target_arch = "x86_64")]
+            if let Some(avx2) = crate::bloom::bits::kernel::Avx2::detected() {
+                assert_eq!(found_by(avx2, &filter, &items), answers);
+            }
+        }
+    }
+}
+
 /// If it failed, a filter that grows for years would leave the rate that its user was promised.
 #[test]
 fn the_rates_of_sixty_layers_never_exceed_the_promise() {
