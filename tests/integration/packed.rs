@@ -590,16 +590,19 @@ const SHAPES: [&str; 11] = [
 ];
 
 /// Everything that a client can learn about a key of six letters.
-fn everything(client: &mut Client, key: &str) -> Vec<Reply> {
-    [
-        "DUMP KEY",
-        "DEBUG DIGEST-VALUE KEY",
-        "MEMORY USAGE KEY",
-        "BF.DEBUG KEY",
-        "BF.INFO KEY FULL",
-    ]
-    .map(|line| client.run(&line.replace("KEY", key)))
-    .into()
+fn everything(client: &mut Client, key: &str) -> Vec<(String, Reply)> {
+    let mut learnt: Vec<_> = ["DUMP", "DEBUG DIGEST-VALUE", "MEMORY USAGE", "BF.DEBUG"]
+        .map(|command| (command.to_owned(), client.run(&format!("{command} {key}"))))
+        .into();
+    match client.run(&format!("BF.INFO {key} FULL")) {
+        error @ Reply::Error(_) => learnt.push(("BF.INFO".to_owned(), error)),
+        info => learnt.extend(info.fields()),
+    }
+    if !client.stat("memory", "mem_allocator").starts_with("jemalloc") {
+        // Of another allocator a block may have some bytes more, or less, by what was free around it.
+        learnt.retain(|(name, _)| !["MEMORY USAGE", "Size"].contains(&&**name));
+    }
+    learnt
 }
 
 /// What a packed command answers where another one answered item by item.

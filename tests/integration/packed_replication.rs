@@ -218,7 +218,7 @@ fn what_was_taken_before_an_error_is_everywhere() {
         let refusals = u64::from(why == NO_GROWTH);
         for form in Form::ALL {
             let what = format!("{make} {words} {form:?}");
-            client.answers(&[("FLUSHALL", ok())]);
+            client.answers(&[("FLUSHALL SYNC", ok())]);
             if !make.is_empty() {
                 client.answers(&[(make, ok())]);
             }
