@@ -618,6 +618,9 @@ fn packed_reply(answers: &[Reply], counted: bool) -> Reply {
     }
 }
 
+/// Items, their form, and whether the answers are counted.
+type Batch = (Form, Vec<Vec<u8>>, bool);
+
 /// A program that packs its items would get other answers than before, or fill another filter with them.
 #[test]
 fn packed_commands_are_the_others() {
@@ -635,7 +638,7 @@ fn packed_commands_are_the_others() {
     // Some items come again, and some batches are long enough for several blocks.
     let items = vec(vec(any::<u8>(), 0..3), 0..220);
     let batches = vec((forms, items, any::<bool>()), 1..5);
-    let law = |(shape, batches): (usize, Vec<(Form, Vec<Vec<u8>>, bool)>)| {
+    let law = |(shape, batches): (usize, Vec<Batch>)| {
         let mut client = server.client();
         client.answers(&[("FLUSHALL", ok())]);
         for key in ["packed", "single"] {
