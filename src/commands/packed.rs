@@ -1,6 +1,7 @@
 //! What BF.ADDPACKED and BF.EXISTSPACKED share: many items in one argument, and their answers in one reply.
 
 use std::ffi::CStr;
+use std::hint::black_box;
 use std::num::NonZeroUsize;
 
 use super::adding::Batch;
@@ -120,12 +121,22 @@ impl Batch for PackedItems<'_> {
         if new.ones() == self.count() as u64 {
             return send(self.data);
         }
-        match self.items.only(new) {
+        match self.items.only(new).filter(|data| is_room_for(data.len())) {
             Some(data) => send(OwnedString::new(&data).arg()),
             // An item that is there already changes nothing there either.
+            None if new.count() == self.count() => send(self.data),
             None => send(OwnedString::new(self.items.first(new.count())).arg()),
         }
     }
+}
+
+/// Whether the server can make a string of so many bytes; when it cannot, it ends.
+fn is_room_for(bytes: usize) -> bool {
+    let mut room = Vec::<u8>::new();
+    let is_there = room.try_reserve_exact(bytes).is_ok();
+    // Else the compiler may leave the allocation out, and say that it would succeed.
+    black_box(room);
+    is_there
 }
 
 /// What stands between the key and the data in a BF.ADDPACKED of items in this form, which makes the filter too if it

@@ -9,7 +9,7 @@ use serial_test::serial;
 
 use crate::client::{Client, Reply, WRONG_TYPE, arity, array, end, error, ok, wire};
 use crate::filters;
-use crate::server::{Server, sample, until};
+use crate::server::{Server, sample, skip, until};
 
 const BAD_RATE: &str = "Bad error rate";
 const BAD_CAPACITY: &str = "Bad capacity";
@@ -874,6 +874,35 @@ fn nothing_but_line_feeds_is_a_lot_of_items() {
         client.used_memory() < before + (1 << 20)
     });
     assert!(server.is_alive());
+}
+
+/// A batch of which some is known would end a server that is short of addresses, with all that it holds: what is new is
+/// copied for replicas, which is not worth that.
+#[test]
+#[serial(memory)]
+fn no_room_for_a_copy_of_what_is_new_ends_no_server() {
+    const MIB: usize = 1 << 20;
+    let data = [&b"a\n"[..], &vec![b'x'; 64 * MIB]].concat();
+    let add = wire(&[b"BF.ADDPACKED", &b"key"[..], b"LINES", &data]);
+    // The server makes room for another argument of this size before it runs the command.
+    for left in (100..300).step_by(25) {
+        let server = Server::start();
+        let mut client = server.client();
+        client.answers(&[("BF.ADD key a", 1.into())]);
+        let before = client.used_memory();
+        let mut sender = server.client();
+        sender.send_bytes(&add[..add.len() - 1]).unwrap();
+        until("the argument has its room", || {
+            client.used_memory() > before + (64 * MIB) as i64
+        });
+        if server.limit_addresses((left * MIB) as u64).is_none() {
+            skip!("nobody can limit a process here");
+        }
+        sender.send_bytes(&add[add.len() - 1..]).unwrap();
+        assert_eq!(sender.receive().unwrap(), bulk(&[0b0100_0000]), "{left} MiB left");
+        client.answers(&[("BF.CARD key", 2.into())]);
+        assert!(server.is_alive(), "{left} MiB left");
+    }
 }
 
 /// Part of a batch would be in a filter that nobody can take it out of, or the memory for the rest would be lost, when
