@@ -192,6 +192,11 @@ fn a_permission_to_read_keys_is_enough_to_ask_and_for_nothing_else() {
     client.answers(&[
         ("BF.EXISTS cache:a item", 1.into()),
         ("BF.MEXISTS cache:a item x", array([1, 0])),
+        (
+            "BF.EXISTSPACKED cache:a LINES item\nx",
+            Reply::Bulk(b"\x80".to_vec()),
+        ),
+        ("BF.EXISTSPACKED cache:missing LINES COUNT item\nx", 0.into()),
         ("BF.CARD cache:a", 1.into()),
         ("BF.CARD cache:missing", 0.into()),
     ]);
@@ -219,7 +224,10 @@ fn a_permission_to_read_keys_is_enough_to_ask_and_for_nothing_else() {
 
     // What adds to a filter also tells what was in it: both permissions are needed.
     let mut client = user(&server, "%W~cache:* +@all");
-    for command in READING.iter().chain(&["BF.ADD", "BF.MADD", "BF.INSERT"]) {
+    for command in READING
+        .iter()
+        .chain(&["BF.ADD", "BF.MADD", "BF.INSERT", "BF.ADDPACKED"])
+    {
         for key in ["cache:a", "cache:new"] {
             assert_eq!(
                 client.call(&typical(command, key)),

@@ -388,6 +388,45 @@ fn replicas_take_over() {
     identical(&cluster.nodes[heir], &cluster.nodes[primary]);
 }
 
+/// A batch would be refused where its filter is not, instead of being sent on to where it is; or a replica would take
+/// items that its primary does not know.
+#[test]
+fn packed_commands_are_sent_on_to_the_owner() {
+    let cluster = Cluster::start();
+    let mut library = cluster.client();
+    for shard in 0..SHARDS {
+        let mut keys = (0..).map(|number| format!("filter:{number}"));
+        let key = keys.find(|key| first_owner(cluster.slot(key)) == shard).unwrap();
+        let moved = || {
+            let (slot, port) = (cluster.slot(&key), cluster.nodes[shard].port());
+            error(&format!("MOVED {slot} 127.0.0.1:{port}"))
+        };
+        let add = format!("BF.ADDPACKED {key} ERROR 1e-9 LINES a\nb");
+        let ask = format!("BF.EXISTSPACKED {key} COUNT LINES a\nx");
+        for (at, node) in cluster.nodes.iter().enumerate().filter(|(at, _)| *at != shard) {
+            assert_eq!(node.client().run(&add), moved(), "node {at}");
+            assert_eq!(node.client().run(&ask), moved(), "node {at}");
+        }
+        let new: Vec<u8> = redis::cmd("BF.ADDPACKED")
+            .arg(&key)
+            .arg(&["ERROR", "1e-9", "WIDTH", "1"])
+            .arg("aab")
+            .query(&mut library)
+            .unwrap();
+        assert_eq!(new, [0b1010_0000]);
+        let found: i64 = redis::cmd("BF.EXISTSPACKED")
+            .arg(&key)
+            .arg(&["LINES", "COUNT"])
+            .arg("a\nx\nb\n")
+            .query(&mut library)
+            .unwrap();
+        assert_eq!(found, 2);
+        in_step(&cluster.nodes[shard], &cluster.nodes[shard + SHARDS]);
+        let mut replica = cluster.nodes[shard + SHARDS].client();
+        replica.answers(&[("READONLY", ok()), (&ask, 1.into()), (&add, moved())]);
+    }
+}
+
 /// A key for each slot.
 fn keys_of_all_slots(cluster: &Cluster) -> Vec<String> {
     let mut client = cluster.nodes[0].client();

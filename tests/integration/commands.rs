@@ -4,16 +4,24 @@ use crate::client::Reply;
 use crate::server::Server;
 
 /// The commands that change nothing.
-pub const READING: [&str; 6] = [
+pub const READING: [&str; 7] = [
     "BF.EXISTS",
     "BF.MEXISTS",
+    "BF.EXISTSPACKED",
     "BF.INFO",
     "BF.CARD",
     "BF.SCANDUMP",
     "BF.DEBUG",
 ];
 /// Those that may change a key.
-pub const WRITING: [&str; 5] = ["BF.RESERVE", "BF.ADD", "BF.MADD", "BF.INSERT", "BF.LOADCHUNK"];
+pub const WRITING: [&str; 6] = [
+    "BF.RESERVE",
+    "BF.ADD",
+    "BF.MADD",
+    "BF.INSERT",
+    "BF.ADDPACKED",
+    "BF.LOADCHUNK",
+];
 /// Those that have no key.
 pub const KEYLESS: [&str; 1] = ["BF.PLAN"];
 /// Those with a key whose time does not depend on how much they are asked.
@@ -24,6 +32,7 @@ pub fn typical(command: &str, key: &str) -> Vec<String> {
     let rest: &[&str] = match command {
         "BF.RESERVE" => &["0.01", "100"],
         "BF.INSERT" => &["ITEMS", "item"],
+        "BF.ADDPACKED" | "BF.EXISTSPACKED" => &["LINES", "item"],
         "BF.INFO" | "BF.CARD" | "BF.DEBUG" => &[],
         "BF.SCANDUMP" => &["0"],
         "BF.LOADCHUNK" => &["1", "nonsense"],
@@ -74,7 +83,7 @@ fn the_server_knows_the_key_of_every_command_and_what_happens_to_it() {
             let expected = match *command {
                 "BF.RESERVE" => &["OW", "insert"][..],
                 "BF.LOADCHUNK" => &["RW", "insert"],
-                "BF.ADD" | "BF.MADD" | "BF.INSERT" => &["RW", "access", "insert"],
+                "BF.ADD" | "BF.MADD" | "BF.INSERT" | "BF.ADDPACKED" => &["RW", "access", "insert"],
                 _ => &["RO", "access"],
             };
             assert_eq!(flags, expected, "{command}");

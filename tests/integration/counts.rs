@@ -9,6 +9,7 @@ use crate::server::{Server, until};
 
 const MEMORY: &str = "ERR Insufficient memory to create filter";
 const GROW: &str = "ERR Insufficient memory to grow filter";
+const NO_ITEM: &str = "ERR there is no whole item at byte 0 of the data";
 
 /// The figures of filters that are alive.
 const LIVE: [&str; 4] = ["filters", "layers", "bytes", "items"];
@@ -144,6 +145,10 @@ fn live_figures_are_those_of_the_keys() {
         "BF.RESERVE refused 0.01 1099511627776",
         "BF.RESERVE reserved 0.01 100",
         "BF.INSERT missing NOCREATE ITEMS a",
+        "BF.ADDPACKED missing LINES ''",
+        "BF.ADDPACKED packed CAPACITY 2 WIDTH 1 abcdefghabcd",
+        "BF.ADDPACKED nonscaling LINES one\nfive\nsix",
+        "DEL packed",
         "BF.MADD nonscaling one two three",
         "BF.ADD nonscaling four",
         "BF.ADD new item",
@@ -260,6 +265,45 @@ fn events_are_counted() {
         Reply::Array(vec![0.into(), error(GROW)]),
         [0, 1, 0, 0, 1, 0, 0],
     );
+    let bits = |byte: u8| Reply::Bulk(vec![byte]);
+    then(
+        client,
+        "BF.ADDPACKED key LINES a\nc\nd\nc",
+        bits(0b0110_0000),
+        [2, 2, 0, 0, 0, 0, 0],
+    );
+    then(
+        client,
+        "BF.ADDPACKED packed WIDTH 1 COUNT aba",
+        2.into(),
+        [2, 1, 0, 0, 0, 0, 0],
+    );
+    then(client, "BF.EXISTSPACKED key LINES a", bits(0b1000_0000), [0; 7]);
+    then(
+        client,
+        "BF.ADDPACKED key LINES ''",
+        Reply::Bulk(Vec::new()),
+        [0; 7],
+    );
+    then(
+        client,
+        "BF.ADDPACKED full WIDTH 1 aaba",
+        error("ERR non scaling filter is full after 2 items"),
+        [0, 2, 0, 0, 0, 0, 0],
+    );
+    then(
+        client,
+        "BF.ADDPACKED steep LINES a\nc",
+        error("ERR Insufficient memory to grow filter after 1 items"),
+        [0, 1, 0, 0, 1, 0, 0],
+    );
+    then(
+        client,
+        "BF.ADDPACKED large CAPACITY 9999 LINES a",
+        error(MEMORY),
+        [0, 0, 0, 1, 0, 0, 0],
+    );
+    then(client, "BF.ADDPACKED key PREFIXED a", error(NO_ITEM), [0; 7]);
     then(client, "BF.RESERVE classic 0.01 100 LAYOUT CLASSIC", ok(), [0; 7]);
     then(client, "DEBUG RELOAD", ok(), [0, 0, 0, 0, 0, 1, 0]);
     then(client, "COPY classic copied", 1.into(), [0; 7]);

@@ -6,6 +6,8 @@ use crate::server::{Server, skip};
 
 const LAYERS: &str = "O(n), where n is the number of layers";
 const MANY: &str = "O(n * m), where n is the number of items and m is the number of layers";
+const PACKED: &str = "O(b + n * m), where b is the number of bytes of the data, n is the number of items in it and \
+                      m is the number of layers";
 const PIECE: &str = "O(n + m), where n is the number of bytes of the piece and m is the number of layers";
 const ADDS: &str = "Adds one or more items to a Bloom Filter. A filter will be created if it does not exist";
 
@@ -14,7 +16,7 @@ const OPTIONS: &str = "[EXPANSION expansion:integer] [NONSCALING] [GROWING]@0.1.
                        [LAYOUT layout(BLOCKED|CLASSIC)]@0.1.0";
 
 /// A command, its arity, its version, its arguments as [`synopsis`] writes them, its complexity and its summary.
-const COMMANDS: [(&str, i64, &str, &str, &str, &str); 12] = [
+const COMMANDS: [(&str, i64, &str, &str, &str, &str); 14] = [
     (
         "BF.RESERVE",
         -4,
@@ -42,6 +44,17 @@ const COMMANDS: [(&str, i64, &str, &str, &str, &str); 12] = [
         ADDS,
     ),
     (
+        "BF.ADDPACKED",
+        -4,
+        "0.1.0",
+        "key:key [CAPACITY capacity:integer] [ERROR error:double] [EXPANSION expansion:integer] [NOCREATE] \
+         [NONSCALING] [GROWING]@0.1.0 [SEED seed:integer]@0.1.0 [LAYOUT layout(BLOCKED|CLASSIC)]@0.1.0 \
+         form(LINES|WIDTH width:integer|PREFIXED) [COUNT] data:string",
+        PACKED,
+        "Adds the items that are packed in one argument to a Bloom Filter. A filter will be created if it does not \
+         exist",
+    ),
+    (
         "BF.EXISTS",
         3,
         "1.0.0",
@@ -56,6 +69,14 @@ const COMMANDS: [(&str, i64, &str, &str, &str, &str); 12] = [
         "key:key item:string...",
         MANY,
         "Checks whether one or more items exist in a Bloom Filter",
+    ),
+    (
+        "BF.EXISTSPACKED",
+        -4,
+        "0.1.0",
+        "key:key form(LINES|WIDTH width:integer|PREFIXED) [COUNT] data:string",
+        PACKED,
+        "Checks whether the items that are packed in one argument exist in a Bloom Filter",
     ),
     (
         "BF.INFO",
@@ -266,6 +287,8 @@ fn every_described_option_is_taken() {
         ("BF.RESERVE", "new 0.01 100", ""),
         ("BF.PLAN", "0.01 100", ""),
         ("BF.INSERT", "key", " ITEMS item"),
+        ("BF.ADDPACKED", "key", " LINES item"),
+        ("BF.EXISTSPACKED", "key", " LINES item"),
         ("BF.INFO", "key", ""),
     ] {
         let docs = docs(&mut client, command).field("arguments");
@@ -300,7 +323,7 @@ fn every_described_option_is_taken() {
             }
         }
     }
-    assert_eq!(tried, 6 + 6 + 9 + 6);
+    assert_eq!(tried, 6 + 6 + 9 + 10 + 1 + 6);
 }
 
 fn is_optional(argument: &Reply) -> bool {

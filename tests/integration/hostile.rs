@@ -11,7 +11,7 @@ use crate::server::{Server, sample, seed};
 /// How many commands are tried. `BLOOM_TEST_SEED` repeats those of a run that failed.
 const COMMANDS: usize = 20_000;
 
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 16] = [
     "BF.RESERVE",
     "BF.ADD",
     "BF.MADD",
@@ -25,9 +25,12 @@ const NAMES: [&str; 13] = [
     "BF.DEBUG",
     "bf.insert",
     "bf.reserve",
+    "BF.ADDPACKED",
+    "BF.EXISTSPACKED",
+    "bf.addpacked",
 ];
 
-const WORDS: [&str; 44] = [
+const WORDS: [&str; 51] = [
     "CAPACITY",
     "ERROR",
     "EXPANSION",
@@ -39,6 +42,10 @@ const WORDS: [&str; 44] = [
     "BLOCKED",
     "CLASSIC",
     "ITEMS",
+    "LINES",
+    "WIDTH",
+    "PREFIXED",
+    "COUNT",
     "SIZE",
     "FILTERS",
     "FULL",
@@ -71,6 +78,9 @@ const WORDS: [&str; 44] = [
     "18446744073709551615",
     "-9223372036854775808",
     "\0",
+    "a\n\nb",
+    "\u{1}\0\0\0a",
+    "\0\0\0\0\u{7f}\0\0\0",
     "\u{ff}",
 ];
 
@@ -80,6 +90,16 @@ fn argument(random: &mut StdRng) -> Vec<u8> {
         0 => (0..random.random_range(0..40)).map(|_| random.random()).collect(),
         1 => random.random_range(0..200_u32).to_string().into_bytes(),
         _ => WORDS.choose(random).unwrap().as_bytes().to_vec(),
+    }
+}
+
+/// How the items of a packed command may be packed.
+fn form(random: &mut StdRng) -> Vec<Vec<u8>> {
+    match random.random_range(0..4) {
+        0 => vec![b"LINES".to_vec()],
+        1 => vec![b"PREFIXED".to_vec()],
+        2 => vec![b"WIDTH".to_vec(), b"1".to_vec()],
+        _ => vec![b"WIDTH".to_vec(), argument(random)],
     }
 }
 
@@ -98,6 +118,12 @@ fn command(random: &mut StdRng) -> Vec<Vec<u8>> {
     command.extend((0..random.random_range(0..more)).map(|_| argument(random)));
     if name.eq_ignore_ascii_case("BF.INSERT") && random.random_bool(0.7) {
         command.push(b"ITEMS".to_vec());
+        command.push(argument(random));
+    }
+    if name.to_uppercase().ends_with("PACKED") && random.random_bool(0.8) {
+        // Few words before the form, or one of them is wrong almost always.
+        command.truncate(2 + random.random_range(0..3));
+        command.extend(form(random));
         command.push(argument(random));
     }
     command

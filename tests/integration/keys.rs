@@ -139,6 +139,8 @@ fn errors_in_transactions_and_scripts_are_those_of_clients() {
     for (command, key, expected) in [
         ("BF.ADD KEY a", "text", error(WRONG_TYPE)),
         ("BF.MEXISTS KEY a", "text", error(WRONG_TYPE)),
+        ("BF.ADDPACKED KEY LINES a", "text", error(WRONG_TYPE)),
+        ("BF.EXISTSPACKED KEY LINES a", "text", error(WRONG_TYPE)),
         ("BF.RESERVE KEY 0.01 100", "key", error("ERR item exists")),
         (
             "BF.RESERVE KEY 7 100",
@@ -155,6 +157,23 @@ fn errors_in_transactions_and_scripts_are_those_of_clients() {
         ("BF.ADD KEY z", "key", 1.into()),
         ("BF.MADD KEY z y", "key", array([0, 1])),
         ("BF.EXISTS KEY z", "key", 1.into()),
+        (
+            "BF.ADDPACKED KEY WIDTH 2 z",
+            "new",
+            error("ERR 1 bytes of data are no multiple of WIDTH 2"),
+        ),
+        (
+            "BF.EXISTSPACKED KEY COUNT z",
+            "key",
+            error("ERR the form of the items must be one of LINES, WIDTH and PREFIXED"),
+        ),
+        ("BF.ADDPACKED KEY WIDTH 1 zyz", "key", Reply::Bulk(vec![0])),
+        (
+            "BF.EXISTSPACKED KEY WIDTH 1 xzy",
+            "key",
+            Reply::Bulk(vec![0b0110_0000]),
+        ),
+        ("BF.EXISTSPACKED KEY LINES COUNT z", "key", 1.into()),
         ("BF.CARD KEY", "key", 4.into()),
     ] {
         assert_eq!(pcall(command, key), expected, "{command}");
@@ -177,6 +196,10 @@ fn errors_in_transactions_and_scripts_are_those_of_clients() {
         client.answers(&[(
             "EVAL_RO return(redis.call('BF.EXISTS',KEYS[1],'a')) 1 key",
             1.into(),
+        )]);
+        client.answers(&[(
+            "EVAL_RO return(redis.call('BF.EXISTSPACKED',KEYS[1],'LINES','a')) 1 key",
+            Reply::Bulk(vec![0b1000_0000]),
         )]);
         let refused = client.run("EVAL_RO return(redis.call('BF.ADD',KEYS[1],'new')) 1 key");
         assert!(

@@ -39,6 +39,8 @@ mod limits;
 mod load;
 mod loading;
 mod memory;
+mod packed;
+mod packed_replication;
 mod persistence;
 mod plan;
 mod redisbloom;

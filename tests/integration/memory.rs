@@ -160,6 +160,8 @@ fn a_full_server_answers_questions_and_refuses_additions() {
             "BF.MADD key a b",
             "BF.INSERT key ITEMS a",
             "BF.INSERT key NOCREATE ITEMS d",
+            "BF.ADDPACKED key LINES d",
+            "BF.ADDPACKED new LINES COUNT a",
         ] {
             assert_eq!(client.run(line), error(OOM), "{line} under {policy}");
         }
@@ -171,6 +173,10 @@ fn a_full_server_answers_questions_and_refuses_additions() {
             (
                 "BF.MEXISTS key a b d",
                 Reply::Array(vec![1.into(), 1.into(), 0.into()]),
+            ),
+            (
+                "BF.EXISTSPACKED key LINES a\nb\nd",
+                Reply::Bulk(vec![0b1100_0000]),
             ),
             ("BF.CARD key", 3.into()),
             ("BF.INFO key ITEMS", Reply::Array(vec![3.into()])),

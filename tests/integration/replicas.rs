@@ -6,6 +6,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::chunks::scandump;
 use crate::client::{Client, Reply, ok};
+use crate::packed::Form;
 use crate::replication::in_step;
 use crate::server::{Server, Setup, sample, seed, until};
 
@@ -30,8 +31,9 @@ const SHAPES: [&str; 8] = [
     "0.01 8 NONSCALING LAYOUT CLASSIC",
 ];
 
-/// What KEYS[1] gets from a script: two additions, one of which may fail.
+/// What KEYS[1] gets from a script: two additions; those to KEYS[2] may fail.
 const SCRIPT: &str = "redis.call('BF.ADD',KEYS[1],ARGV[1]);redis.pcall('BF.MADD',KEYS[2],ARGV[1],ARGV[2]);\
+                      redis.pcall('BF.ADDPACKED',KEYS[2],'LINES',ARGV[2]..'\\n'..ARGV[3]);\
                       return redis.call('BF.INSERT',KEYS[1],'ITEMS',ARGV[2],ARGV[3])";
 
 /// The same as a function of a library.
@@ -67,7 +69,7 @@ impl Traffic {
         let (key, other) = (self.key(), self.key());
         let shape = *SHAPES.choose(&mut self.random).unwrap();
         let number = self.random.random_range(0..3000);
-        match self.random.random_range(0..26) {
+        match self.random.random_range(0..30) {
             0..=3 => drop(self.client.run(&format!("BF.ADD {key} {number}"))),
             4..=8 => drop(self.over(&format!("BF.MADD {key}"))),
             9 => drop(self.over(&format!("BF.INSERT {key} ITEMS"))),
@@ -97,8 +99,21 @@ impl Traffic {
             22 => drop(self.client.run(&format!("RENAME {key} {other}"))),
             23 => self.restore(key, other, number / 10),
             24 => self.copy_in_chunks(key, other),
+            25..=27 => self.packed(key, ""),
+            28 => {
+                let (rate, options) = shape.split_once(' ').unwrap();
+                self.packed(key, &format!("ERROR {rate} CAPACITY {options} "));
+            }
             _ => self.fill_up(key),
         }
+    }
+
+    fn packed(&mut self, key: &str, options: &str) {
+        let items = self.items();
+        let form = *Form::ALL.choose(&mut self.random).unwrap();
+        let items: Vec<_> = items.iter().map(|item| form.fit(item.as_bytes())).collect();
+        let head = format!("BF.ADDPACKED {key} {options}{}", form.words());
+        self.client.over(&head, &[form.pack(&items)]);
     }
 
     fn transaction(&mut self, key: &str, other: &str) {

@@ -8,10 +8,10 @@ use crate::filters;
 use crate::server::{Server, until};
 
 /// Settings that nobody has by chance.
-const UNUSUAL: &str = "bf-error-rate 0.0123456789 bf-initial-size 50 bf-expansion-factor 3 bf-seed 77";
+pub const UNUSUAL: &str = "bf-error-rate 0.0123456789 bf-initial-size 50 bf-expansion-factor 3 bf-seed 77";
 
 /// The commands of the module in the append-only file.
-fn propagated(server: &Server) -> Vec<Vec<String>> {
+pub fn propagated(server: &Server) -> Vec<Vec<String>> {
     let dir = server.dir();
     let files = fs::read_dir(dir.join("appendonlydir"))
         .or_else(|_| fs::read_dir(dir))
@@ -130,6 +130,14 @@ fn only_what_changed_is_propagated() {
         "BF.MADD key a b c",
         "BF.INSERT key ITEMS e d",
         "BF.INSERT key CAPACITY 5000 ITEMS a",
+        "BF.ADDPACKED key LINES a\nb",
+        "BF.ADDPACKED key CAPACITY 5000 LINES COUNT a\nb",
+        "BF.ADDPACKED key LINES ''",
+        "BF.ADDPACKED key PREFIXED xyz",
+        "BF.ADDPACKED new LINES ''",
+        "BF.ADDPACKED new NOCREATE LINES a",
+        "BF.ADDPACKED text LINES a",
+        "BF.EXISTSPACKED key LINES a\nx",
         "BF.EXISTS key x",
         "BF.MEXISTS key a x",
         "BF.CARD key",
@@ -237,6 +245,10 @@ fn replicas_answer_and_take_no_writes() {
     client.answers(&[
         ("BF.EXISTS key item", 1.into()),
         ("BF.MEXISTS key item other", array([1, 0])),
+        (
+            "BF.EXISTSPACKED key LINES other\nitem",
+            Reply::Bulk(vec![0b0100_0000]),
+        ),
         ("BF.CARD key", 1.into()),
     ]);
     assert_eq!(client.info("key", "Capacity"), 100);
@@ -247,6 +259,7 @@ fn replicas_answer_and_take_no_writes() {
             ("BF.ADD key item", read_only),
             ("BF.MADD key other", read_only),
             ("BF.INSERT key ITEMS other", read_only),
+            ("BF.ADDPACKED key LINES other", read_only),
         ],
     );
 }

@@ -5,9 +5,10 @@ use crate::client::{Client, Reply, error, ok};
 use crate::server::{Server, until};
 
 /// What reads a filter that a client then keeps in its cache.
-const READS: [&str; 6] = [
+const READS: [&str; 7] = [
     "BF.EXISTS key a",
     "BF.MEXISTS key a x",
+    "BF.EXISTSPACKED key LINES a\nx",
     "BF.INFO key",
     "BF.CARD key",
     "BF.SCANDUMP key 0",
@@ -28,11 +29,12 @@ const fn case(before: &'static [&'static str], line: &'static str, events: &'sta
 
 const FILTER: &[&str] = &["BF.RESERVE key 1e-9 100 SEED 1", "BF.MADD key a b c"];
 const FULL: &[&str] = &["BF.RESERVE key 1e-9 2 NONSCALING SEED 1", "BF.MADD key a b"];
+const NEARLY_FULL: &[&str] = &["BF.RESERVE key 1e-9 2 NONSCALING SEED 1", "BF.ADD key a"];
 const TEXT: &[&str] = &["SET key value"];
 const OTHER: &[&str] = &["BF.ADD other a"];
 const BOTH: &[&str] = &["BF.ADD key a", "BF.ADD other b"];
 
-const CASES: [Case; 48] = [
+const CASES: [Case; 62] = [
     // Creations.
     case(&[], "BF.RESERVE key 0.01 100", &["bf.reserve"]),
     case(&[], "BF.ADD key a", &["bf.add"]),
@@ -42,7 +44,13 @@ const CASES: [Case; 48] = [
     case(&[], "BF.RESERVE key 0 100", &[]),
     case(&[], "BF.RESERVE key 0.01 1099511627776", &[]),
     case(&[], "BF.INSERT key CAPACITY 1099511627776 ITEMS a", &[]),
+    case(&[], "BF.ADDPACKED key LINES a\nb", &["bf.add"]),
+    case(&[], "BF.ADDPACKED key CAPACITY 9 LINES a", &["bf.add"]),
+    case(&[], "BF.ADDPACKED key NOCREATE LINES a", &[]),
+    case(&[], "BF.ADDPACKED key LINES ''", &[]),
+    case(&[], "BF.ADDPACKED key CAPACITY 1099511627776 LINES a", &[]),
     case(&[], "BF.EXISTS key a", &[]),
+    case(&[], "BF.EXISTSPACKED key LINES a", &[]),
     case(&[], "BF.CARD key", &[]),
     case(&[], "BF.LOADCHUNK key 1 nonsense", &[]),
     case(&[], "BF.LOADCHUNK key 2 nonsense", &[]),
@@ -56,6 +64,9 @@ const CASES: [Case; 48] = [
     case(FILTER, "BF.INSERT key ITEMS a b", &[]),
     case(FILTER, "BF.INSERT key NOCREATE ITEMS d", &["bf.insert"]),
     case(FILTER, "BF.INSERT key CAPACITY 9 ERROR 0.5 ITEMS c", &[]),
+    case(FILTER, "BF.ADDPACKED key LINES a\nd\ne", &["bf.add"]),
+    case(FILTER, "BF.ADDPACKED key LINES COUNT a\nb", &[]),
+    case(FILTER, "BF.ADDPACKED key LINES ''", &[]),
     // What is refused.
     case(FILTER, "BF.RESERVE key 0.01 100", &[]),
     case(FILTER, "BF.ADD key", &[]),
@@ -64,13 +75,18 @@ const CASES: [Case; 48] = [
     case(FULL, "BF.ADD key c", &[]),
     case(FULL, "BF.MADD key a c", &[]),
     case(FULL, "BF.INSERT key ITEMS c", &[]),
+    case(FULL, "BF.ADDPACKED key LINES a\nc", &[]),
+    case(NEARLY_FULL, "BF.ADDPACKED key LINES a\nb\nc", &["bf.add"]),
+    case(FILTER, "BF.ADDPACKED key WIDTH 2 ded", &[]),
     case(TEXT, "BF.ADD key a", &[]),
     case(TEXT, "BF.MADD key a", &[]),
     case(TEXT, "BF.INSERT key ITEMS a", &[]),
+    case(TEXT, "BF.ADDPACKED key LINES a", &[]),
     case(TEXT, "BF.RESERVE key 0.01 100", &[]),
     // Reads.
     case(FILTER, "BF.EXISTS key x", &[]),
     case(FILTER, "BF.MEXISTS key a x", &[]),
+    case(FILTER, "BF.EXISTSPACKED key LINES a\nx", &[]),
     case(FILTER, "BF.INFO key FULL", &[]),
     case(FILTER, "BF.CARD key", &[]),
     case(FILTER, "BF.SCANDUMP key 0", &[]),
