@@ -1,7 +1,6 @@
 //! What BF.ADDPACKED and BF.EXISTSPACKED share: many items in one argument, and their answers in one reply.
 
 use std::ffi::CStr;
-use std::hint::black_box;
 use std::num::NonZeroUsize;
 
 use super::adding::Batch;
