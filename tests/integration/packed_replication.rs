@@ -95,7 +95,7 @@ fn one_command_says_exactly_what_changed() {
             "x\n\nx\ny",
             Some((
                 format!("reserved ERROR 1.23456789e-2 CAPACITY 70 EXPANSION 3 {blocked} LINES"),
-                "x\n\ny\n".to_owned(),
+                "x\n\ny".to_owned(),
             )),
         ),
         (
@@ -137,7 +137,7 @@ fn one_command_says_exactly_what_changed() {
         (
             "key LINES",
             "a\ng\nb\nh",
-            Some(("key LINES".to_owned(), "g\nh\n".to_owned())),
+            Some(("key LINES".to_owned(), "g\nh".to_owned())),
         ),
         (
             "key COUNT LINES",
