@@ -81,7 +81,7 @@ asan: ## Run the core's unit tests under AddressSanitizer
 test-examples: export BLOOM_TEST_SERVER = $(SERVER)
 test-examples: build ## Test the examples, with Python's packages in .build/venv and servers of its own
 	@scripts/setup.sh example
-	@$(MAKE) --no-print-directory $(VENV)/scrapy
+	@$(MAKE) --no-print-directory $(VENV)/tests
 	$(VENV)/bin/python -m unittest discover -s tests/examples
 
 CLIENTS := .build/clients
@@ -143,6 +143,8 @@ example: build ## Run examples/crawl.py, with Python's packages in .build/venv a
 
 $(VENV)/ready: examples/requirements.txt
 $(VENV)/scrapy: examples/scrapy/requirements.txt $(VENV)/ready
+$(VENV)/tests: tests/examples/requirements.txt $(VENV)/scrapy
+$(VENV)/scrapy $(VENV)/tests:
 	@$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 $(BENCH_VENV)/ready: benches/server/requirements.txt

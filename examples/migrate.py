@@ -3,7 +3,7 @@
 
     migrate.py copy SOURCE_URL TARGET_URL      every filter of a server, with BF.SCANDUMP and BF.LOADCHUNK
     migrate.py load TARGET_URL KEY --error E --capacity N --file items.gz
-                                               a filter from its items, with BF.MADD
+                                               a filter from its items, with BF.ADDPACKED or BF.MADD
 
 The source of a copy may be a server with RedisBloom or with this module, and it goes on answering. Each
 filter is put together under a temporary name, checked, and renamed when it is whole, so that nobody meets
@@ -29,8 +29,11 @@ import hashlib
 import io
 import itertools
 import json
+import math
 import os
+import re
 import stat
+import struct
 import sys
 import time
 from contextlib import contextmanager
@@ -52,8 +55,10 @@ GZIP_MAGIC = b"\x1f\x8b"
 # Seconds. An answer may take long (a large value that a RENAME replaces); no answer must not take for ever.
 CONNECT_TIMEOUT = 10
 ANSWER_TIMEOUT = 300
-# Keys, or BF.MADD commands, that are on the way at once.
+# Keys, or commands that add, that are on the way at once.
 PIPELINE = 10
+# Bytes of items in a command that adds, unless one item has more; a server takes 512 MB in one argument.
+BATCH_BYTES = 1 << 20
 READ_SIZE = 1 << 20
 
 
@@ -138,7 +143,9 @@ def add_load_arguments(load):
     load.add_argument(
         "--null", action="store_true", help="items end in NUL bytes, not in newlines; an empty one counts"
     )
-    load.add_argument("--batch", type=positive, default=1000, help="items in a BF.MADD (default: %(default)s)")
+    load.add_argument(
+        "--batch", type=positive, default=1000, help="items in a command, at most (default: %(default)s)"
+    )
     load.add_argument("--state", type=Path, metavar="FILE", help="remember there how many lines are in")
 
 
@@ -482,12 +489,12 @@ def load_items(options, to_item=None):
         before = prepare(target, place, options)
         lines = pieces(file, separator)
         place.skip(lines)
-        loader = Loader(target, place, file, to_item, options)
+        loader = Loader(target, place, file, to_item, before, options)
         try:
             loader.run(lines)
         finally:
             place.save()
-    return loader.report(before)
+    return loader.report()
 
 
 def prepare(target, place, options):
@@ -520,12 +527,14 @@ def prepare(target, place, options):
 class Loader:
     """Adds the items, several commands at once, and counts."""
 
-    def __init__(self, target, place, file, to_item, options):
+    def __init__(self, target, place, file, to_item, before, options):
         self.target = target
         self.place = place
         self.file = file
         self.to_item = to_item
+        self.before = before
         self.options = options
+        self.is_packed = takes_packed(target, options.key)
         self.new = self.known = 0
         self.refusal = None
         self.seconds = 0.0
@@ -546,8 +555,33 @@ class Loader:
                 bar.update(self.file.position() - bar.n)
 
     def add(self, items):
-        commands = [("BF.MADD", self.options.key, *some) for some in batches(items, self.options.batch)]
-        for answers in self.target.pipeline(commands):
+        some = list(batches(items, self.options.batch, BATCH_BYTES))
+        if self.is_packed:
+            self.add_packed(some)
+        else:
+            self.add_unpacked(some)
+
+    def add_packed(self, some):
+        commands = [("BF.ADDPACKED", self.options.key, *form, "COUNT", data) for form, data in map(packed, some)]
+        # Items of commands that ended with an error, whose answer does not say how many of them were new.
+        unclear = 0
+        for items, answer in zip(some, self.target.pipeline(commands)):
+            if isinstance(answer, Exception):
+                reason, items_in = REFUSED.fullmatch(wire_text(answer)).groups()
+                self.refusal = self.refusal or reason
+                unclear += int(items_in or 0)
+            else:
+                self.new += answer
+                self.known += len(items) - answer
+        if unclear:
+            new = self.target.items(self.options.key) - self.before - self.new
+            # Others may add, too.
+            new = min(max(new, 0), unclear)
+            self.new += new
+            self.known += unclear - new
+
+    def add_unpacked(self, some):
+        for answers in self.target.pipeline([("BF.MADD", self.options.key, *items) for items in some]):
             # A filter that does not grow answers up to the item that did not fit, and there with the error.
             for answer in answers if isinstance(answers, list) else [answers]:
                 if isinstance(answer, Exception):
@@ -560,7 +594,7 @@ class Loader:
     def rate(self):
         return (self.new + self.known) / max(self.seconds, 1e-9)
 
-    def report(self, before):
+    def report(self):
         total = self.new + self.known
         print(
             f"{total:,} items, {self.new:,} new and {self.known:,} known (or taken for known), "
@@ -572,9 +606,33 @@ class Loader:
         if self.refusal is not None:
             complain(f"stopped after item {total:,} of this run: {self.refusal}")
             return 1
-        if items < before + self.new:
-            raise Trouble(f"{key} had {before:,} items and got {self.new:,}: it was deleted or replaced meanwhile")
+        if items < self.before + self.new:
+            raise Trouble(
+                f"{key} had {self.before:,} items and got {self.new:,}: it was deleted or replaced meanwhile"
+            )
         return 0
+
+
+# An error of BF.ADDPACKED; where some items are in, it says how many.
+REFUSED = re.compile(r"(.*?)(?: after (\d+) items)?", re.DOTALL)
+
+
+def takes_packed(target, key):
+    """Whether this filter's items are to be sent with BF.ADDPACKED."""
+    if not target.offers("BF.ADDPACKED", key, "NOCREATE", "LINES", b""):
+        return False
+    # To a classic filter they go in words that a RedisBloom which follows as a replica knows.
+    return pairs(target.call("BF.INFO", key, "FULL"))["Layout"] != b"classic"
+
+
+def packed(items):
+    """Items in one run of bytes, and before it the words that say how they stand there."""
+    if len({len(item) for item in items}) == 1 and items[0]:
+        return ("WIDTH", len(items[0])), b"".join(items)
+    data = b"\n".join(items) + b"\n"
+    if data.count(b"\n") == len(items):
+        return ("LINES",), data
+    return ("PREFIXED",), b"".join([struct.pack("<I", len(item)) + item for item in items])
 
 
 class Place:
@@ -698,15 +756,25 @@ class Side:
 
     def require(self, command):
         """A command without arguments is refused for their number, if there is such a command."""
+        if is_unknown(self.error(command, b"{migrate.py}")):
+            raise Trouble(
+                f"{self} has no {command}: load the module there (RedisBloom as a source of a copy; "
+                "valkey-bloom has no such command)"
+            )
+
+    def offers(self, *words):
+        """Whether there is such a command, and the user may run it. It is run, so it must change nothing."""
+        error = self.error(*words)
+        return not is_unknown(error) and not isinstance(error, redis.exceptions.NoPermissionError)
+
+    def error(self, *words):
+        """What the server has against a command, or None."""
         try:
             with self.reachable():
-                self.client.execute_command(command, b"{migrate.py}")
+                self.client.execute_command(*words)
         except redis.RedisError as error:
-            if "unknown command" in str(error).lower() or "doesn't exist" in str(error).lower():
-                raise Trouble(
-                    f"{self} has no {command}: load the module there (RedisBloom as a source of a copy; "
-                    "valkey-bloom has no such command)"
-                ) from None
+            return error
+        return None
 
     def call(self, *words):
         with self.reachable():
@@ -769,6 +837,12 @@ def pairs(answer):
     return {name.decode(): value for name, value in answer.items()}
 
 
+def is_unknown(error):
+    """Whether this is what a server, or redis-py's client of a cluster, says of a command that is not there."""
+    text = str(error).lower()
+    return "unknown command" in text or "doesn't exist" in text
+
+
 def wire_text(error):
     """The server's words; the client takes off the ERR in front, and keeps every other code."""
     return str(error) or type(error).__name__
@@ -819,9 +893,14 @@ def pieces(file, separator):
         yield rest
 
 
-def batches(items, size):
+def batches(items, size, most_bytes=math.inf):
+    """Parts of at most so many items, and of at most so many bytes unless a single item has more."""
     for start in range(0, len(items), size):
-        yield items[start : start + size]
+        part = items[start : start + size]
+        if len(part) > 1 and sum(map(len, part)) > most_bytes:
+            yield from batches(part, len(part) // 2, most_bytes)
+        else:
+            yield part
 
 
 def shown(key):

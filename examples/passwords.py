@@ -29,7 +29,7 @@ import migrate
 from migrate import Side, Trouble
 
 HASH_SIZE = hashlib.sha1().digest_size
-# Passwords in a BF.MEXISTS.
+# Passwords in a command that asks.
 BATCH = 1000
 
 
@@ -94,6 +94,8 @@ def check_passwords(options):
     # A filter that is not there would call every password safe.
     if not server.call("EXISTS", options.key):
         raise Trouble(f"there is no {migrate.shown(options.key)}")
+    is_packed = server.offers("BF.EXISTSPACKED", options.key, "LINES", b"")
+    are_leaked = are_leaked_packed if is_packed else are_leaked_unpacked
     if not options.stdin:
         leaked = are_leaked(server, options.key, [getpass.getpass().encode()])[0]
         print("probably leaked" if leaked else "not leaked")
@@ -112,7 +114,14 @@ def check_passwords(options):
     return int(bool(numbers))
 
 
-def are_leaked(server, key, passwords):
+def are_leaked_packed(server, key, passwords):
+    hashes = b"".join(map(hash_of, passwords))
+    bitmap = server.call("BF.EXISTSPACKED", key, "WIDTH", HASH_SIZE, hashes)
+    # The first answer is the highest bit of the first byte.
+    return [bool(bitmap[at // 8] << at % 8 & 0x80) for at in range(len(passwords))]
+
+
+def are_leaked_unpacked(server, key, passwords):
     return [bool(answer) for answer in server.call("BF.MEXISTS", key, *map(hash_of, passwords))]
 
 

@@ -2,19 +2,24 @@
 
 Sessions of redis-cli are typed into it, a page's sessions one after the other into the same server, which is
 empty at first; `...` in a reply stands for any text in a line, and `…` for any lines. Programs in Python are
-run, and print what their comments `prints:` say. Of commands of the shell, those for make name a target. Whatever
-else stands in a block is listed here, with the reason why it is not run.
+run, and print what their comments `prints:` say, in which `...` is any text too. So are scripts of the shell, a
+page's one after the other in one folder, where `urls.txt` has 59,226 URLs. Of other commands of the shell, those for
+make name a target. Whatever else stands in a block is listed here, with the reason why it is not run.
 """
 
+import gzip
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
+from pathlib import Path
 
 import redis
 from documents import PAGES, PROJECT, PROMPT, blocks, errors, facts, promised_output
-from test_migrate import PATIENCE, Server
+from test_migrate import PATIENCE, URLS, Server
 
 SESSION = "no client of this language here; `make test-clients` runs it"
 MIGRATION = "tests/examples/test_migrate.py runs such commands"
@@ -50,6 +55,8 @@ NOT_SHOWN = {
     "ERR GROWING needs an EXPANSION above 0: bf-expansion-factor is 0": "depends on the configuration",
     "ERR SEED is for LAYOUT BLOCKED only, and bf-layout is classic": "depends on the configuration",
 }
+# Commands that RedisBloom does not have.
+OWN = {"bf.plan", "bf.addpacked", "bf.existspacked"}
 COMMANDS = [page for page in PAGES if page.match("docs/commands/bf.*.md")]
 
 
@@ -64,6 +71,12 @@ def type_in(server, commands, *options):
     text = "".join(command + "\n" for command in commands)
     done = subprocess.run(words, input=text, capture_output=True, text=True, timeout=PATIENCE, check=True)
     return done.stdout
+
+
+def is_as_shown(printed, shown):
+    """Whether this was printed, where `...` stands for any text in a line and `…` for any lines."""
+    pattern = re.escape(shown).replace(r"\.\.\.", ".*").replace("…", r"(?s:.*)")
+    return re.fullmatch(pattern, printed) is not None
 
 
 class SeededServer(Server):
@@ -111,8 +124,10 @@ class SessionTest(unittest.TestCase):
         commands = [line.removeprefix(PROMPT) for line in lines if line.startswith(PROMPT)]
         shown = "\n".join(line for line in lines if not line.startswith(PROMPT))
         printed = "\n".join(line for line in type_in(server, commands, *options).splitlines() if line)
-        pattern = re.escape(shown).replace(r"\.\.\.", ".*").replace("…", r"(?s:.*)")
-        if not re.fullmatch(pattern, printed):
+        self.check_output(printed, shown)
+
+    def check_output(self, printed, shown):
+        if not is_as_shown(printed, shown):
             self.assertEqual(printed, shown)
 
     def test_programs(self):
@@ -124,9 +139,38 @@ class SessionTest(unittest.TestCase):
                     self.skipTest("here modules answer clients of RESP3 with 1 and 0, and programs print booleans")
                 program = block.text.replace("redis.Redis()", f"redis.Redis(port={server.port})")
                 words = [sys.executable, "-c", program]
-                done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
-                self.assertEqual(done.stderr, "")
-                self.assertEqual(done.stdout, promised_output(block.text))
+                self.run_shown(block, words, cwd=self.folder())
+
+    def test_scripts(self):
+        if cli() is None:
+            self.skipTest("there is no redis-cli")
+        if "GNU" not in subprocess.run(["split", "--version"], capture_output=True, text=True).stdout:
+            self.skipTest("this is not GNU's split")
+        for page in PAGES:
+            scripts = [block for block in blocks(page) if block.language == "sh"]
+            if not scripts:
+                continue
+            server, folder, programs = self.start(), self.folder(), self.folder()
+            # Whoever reads the page has the server on its usual port, and the test has not.
+            (programs / "redis-cli").write_text(f'#!/bin/sh\nexec "{cli()}" -p {server.port} "$@"\n')
+            (programs / "redis-cli").chmod(0o755)
+            environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+            for block in scripts:
+                with self.subTest(block.name):
+                    self.run_shown(block, ["bash", "-euc", block.text], cwd=folder, env=environment)
+
+    def folder(self):
+        """A folder where `urls.txt` is."""
+        folder = Path(tempfile.mkdtemp(prefix="docs-"))
+        self.addCleanup(shutil.rmtree, folder)
+        (folder / "urls.txt").write_bytes(gzip.decompress(URLS.read_bytes()))
+        return folder
+
+    def run_shown(self, block, words, **named):
+        done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, **named)
+        self.assertEqual(done.stderr, "")
+        self.assertEqual(done.returncode, 0)
+        self.check_output(done.stdout, promised_output(block.text))
 
     def test_flags_and_categories(self):
         with redis.Redis(port=self.start().port, protocol=2) as client:
@@ -153,7 +197,7 @@ class SessionTest(unittest.TestCase):
                 with self.subTest(page.name):
                     self.assertEqual(shown["complexity"].split(";")[0], docs["complexity"])
                     own = {option["token"]: option["since"] for option in options(docs) if "since" in option}
-                    whose = "this module" if page.stem == "bf.plan" else "RedisBloom"
+                    whose = "this module" if page.stem in OWN else "RedisBloom"
                     since, _, newer = shown["since"].partition("; ")
                     self.assertEqual(since, f"{whose} {docs['since']}")
                     if whose == "RedisBloom":
@@ -191,7 +235,8 @@ class ListTest(unittest.TestCase):
         for block in (block for page in PAGES for block in blocks(page)):
             is_syntax = block.language == "text" and block.page in COMMANDS
             is_make = all(line.startswith("make ") for line in block.text.splitlines())
-            if not (block.is_session or block.language == "python" or is_syntax or is_make):
+            is_run = block.is_session or block.language in ("python", "sh")
+            if not (is_run or is_syntax or is_make):
                 left.add(block.name)
         self.assertEqual(left, set(NOT_RUN))
 

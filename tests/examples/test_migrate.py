@@ -12,7 +12,10 @@ import functools
 import gzip
 import json
 import os
+import re
 import shutil
+import socket
+import socketserver
 import subprocess
 import sys
 import tempfile
@@ -71,6 +74,39 @@ class BareServer(Server):
         return False
 
 
+class OlderServer(socketserver.ThreadingTCPServer):
+    """What a server looks like whose module has no packed commands: a way to it on which they lose their names."""
+
+    daemon_threads = True
+
+    def __init__(self, server):
+        super().__init__(("127.0.0.1", 0), Relay)
+        self.behind = server
+
+    @property
+    def url(self):
+        return f"redis://127.0.0.1:{self.server_address[1]}/0"
+
+
+class Relay(socketserver.BaseRequestHandler):
+    """A connection to an OlderServer."""
+
+    def handle(self):
+        with socket.create_connection(("127.0.0.1", self.server.behind.port)) as server:
+            back = threading.Thread(target=self.pass_on, args=(server, self.request))
+            back.start()
+            self.pass_on(self.request, server, lambda block: re.sub(rb"(BF\.\w+)PACKED", rb"\1pocket", block))
+            server.shutdown(socket.SHUT_WR)
+            back.join()
+
+    def pass_on(self, source, target, change=bytes):
+        try:
+            while block := source.recv(1 << 16):
+                target.sendall(change(block))
+        except OSError:
+            pass  # Either end may go first.
+
+
 @functools.cache
 def stored_file():
     """The newest stored file that this server can load, or None."""
@@ -116,6 +152,22 @@ class Case(unittest.TestCase):
         client = server.client()
         self.addCleanup(client.close)
         return server, client
+
+    def start_older(self, server):
+        """A way to the server on which it has no packed commands."""
+        older = OlderServer(server)
+        serve = threading.Thread(target=functools.partial(older.serve_forever, poll_interval=0.05))
+        serve.start()
+        self.addCleanup(serve.join)
+        self.addCleanup(older.server_close)
+        self.addCleanup(older.shutdown)
+        return older
+
+    def calls(self, client, commands):
+        """How often each of these commands was called, and forgets it."""
+        stats = client.info("commandstats")
+        client.config_resetstat()
+        return {name: stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in commands}
 
     def start_stored(self):
         if stored_file() is None:
@@ -428,6 +480,92 @@ class LoadTest(Case):
             self.assertEqual(lines[1].startswith(b"layout:blocked"), layout == "blocked")
             info = migrate.pairs(self.client.execute_command("BF.INFO", layout))
             self.assertEqual(info["Expansion rate"], 4)
+
+    def test_packed_or_not_a_load_is_the_same(self):
+        """RedisBloom and earlier versions have no packed commands; a user may not be allowed to send them."""
+        older = self.start_older(self.server)
+        self.client.execute_command("ACL", "SETUSER", "old", "on", ">pw", "~*", "+@all", "-bf.addpacked")
+        ways = [self.server.url, older.url, self.server.url.replace("//", "//old:pw@")]
+        repeated = b"".join(b"%d\n" % (number * number % 1009) for number in range(3000))
+        mixed = b"\0\0a\0a\nb\0" + b"".join(b"%04d\0" % number for number in range(100)) + b"a\n"
+        loads = [
+            (["--capacity", "20000", "--file", URLS], {}, 0),
+            (["--capacity", "100"], {"input": b""}, 0),
+            # It is full in the middle of a command, of a pipeline, and of items that come again.
+            (["--capacity", "300", "--nonscaling", "--batch", "70"], {"input": repeated}, 1),
+            (["--capacity", "1", "--nonscaling", "--batch", "1"], {"input": b"a\na\nb\na\nc\n"}, 1),
+            (["--capacity", "50", "--null", "--batch", "7"], {"input": mixed}, 0),
+        ]
+        for number, (words, named, exit_code) in enumerate(loads):
+            with self.subTest(words):
+                dumps, texts, states = [], [], []
+                for way, url in enumerate(ways):
+                    state = self.folder / f"state-{number}-{way}"
+                    shape = ["--error", "0.01", "--state", state, *words]
+                    self.client.config_resetstat()
+                    text = self.migrate("load", url, f"key {number}", *shape, exit_code=exit_code, **named)
+                    calls = self.calls(self.client, ["bf.addpacked", "bf.madd"])
+                    if named.get("input") != b"":
+                        # The first one only asks whether there is such a command.
+                        self.assertEqual([calls["bf.addpacked"] > 1, calls["bf.madd"] > 1], [way == 0, way > 0])
+                    texts.append(re.sub(r"in [0-9.]+ s, [0-9,]+ items/s", "", text))
+                    dumps.append(self.client.dump(f"key {number}"))
+                    states.append(json.loads(state.read_text()))
+                    states[-1].pop("target")
+                    self.client.delete(f"key {number}")
+                for what in (texts, dumps, states):
+                    self.assertEqual(what, what[:1] * len(ways))
+
+    def test_a_classic_filter_is_loaded_in_words_that_redisbloom_knows(self):
+        """A RedisBloom that follows would refuse the others, and silently be another filter from then on."""
+        for layout, is_packed in (("classic", False), ("blocked", True)):
+            shape = ["--error", "0.01", "--capacity", "100", "--layout", layout]
+            for words in (shape, ["--add"]):
+                self.client.config_resetstat()
+                self.load(layout, *words, "--batch", "1", input=b"a\nb\nc\n")
+                calls = self.calls(self.client, ["bf.addpacked", "bf.madd"])
+                # The first one only asks whether there is such a command.
+                self.assertEqual([calls["bf.addpacked"] > 1, calls["bf.madd"] > 1], [is_packed, not is_packed])
+            self.assert_members(self.client, layout, ["a", "b", "c"])
+
+    def test_large_items_go_in_commands_that_the_server_takes(self):
+        self.client.config_set("proto-max-bulk-len", "2mb")
+        items = [b"%d" % number * 60_000 for number in range(10, 100)] + [b"large" * 300_000, b"small"]
+        self.load("large", "--error", "0.001", "--capacity", "1000", input=b"\n".join(items))
+        self.assertEqual(self.client.execute_command("BF.CARD", "large"), len(items))
+        for item in items:
+            self.assertEqual(self.client.execute_command("BF.EXISTS", "large", item), 1)
+
+    def test_items_are_packed_in_a_form_that_holds_them(self):
+        width, lines, prefixed = ("WIDTH", 2), ("LINES",), ("PREFIXED",)
+        forms = [
+            ([b"ab", b"c\n"], width),
+            ([b"ab"], width),
+            ([b"ab", b""], lines),
+            ([b"", b""], lines),
+            ([b""], lines),
+            ([b"\r", b"\0b", b" "], lines),
+            ([b"\n", b""], prefixed),
+            ([b"ab", b"c\nd"], prefixed),
+            ([b"ab", b"x" * 70_000 + b"\n"], prefixed),
+        ]
+        for items, form in forms:
+            words, data = migrate.packed(items)
+            self.assertEqual(words, form, items)
+            self.client.delete("packed")
+            self.client.execute_command("BF.ADDPACKED", "packed", "ERROR", "1e-9", *words, "COUNT", data)
+            self.assertEqual(self.client.execute_command("BF.CARD", "packed"), len(set(items)))
+            self.assert_members(self.client, "packed", items)
+
+    def test_batches_have_as_many_items_and_bytes_as_they_may(self):
+        items = [b"a" * length for length in (1, 1, 1, 9, 1, 1, 1, 1)]
+        for size in range(1, 10):
+            for most_bytes in range(1, 20):
+                parts = list(migrate.batches(items, size, most_bytes))
+                self.assertEqual([item for part in parts for item in part], items)
+                for part in parts:
+                    self.assertTrue(len(part) <= size and (len(part) == 1 or sum(map(len, part)) <= most_bytes))
+        self.assertEqual(list(map(len, migrate.batches(items, 3))), [3, 3, 2])
 
     def test_what_cannot_run_says_why(self):
         self.client.set("text", "x")

@@ -29,10 +29,11 @@ class PasswordsTest(Case):
     def setUp(self):
         super().setUp()
         self.server, self.client = self.start()
+        self.url = self.server.url
         self.list = self.folder / "list.txt"
 
     def words(self, command, *arguments):
-        script = [sys.executable, str(PROJECT / "examples/passwords.py"), command, self.server.url, "leaked"]
+        script = [sys.executable, str(PROJECT / "examples/passwords.py"), command, self.url, "leaked"]
         return [*script, *map(str, arguments)]
 
     def run_script(self, *arguments, exit_code=0, **named):
@@ -74,6 +75,22 @@ class PasswordsTest(Case):
         self.assertEqual(self.client.execute_command("BF.CARD", "leaked"), 3)
         self.assertIn("3 of 3 ", self.check([b"first", b"second\r", b"se\xff:1"], exit_code=1))
         self.assertEqual(self.check([b"third", b""], exit_code=0), "0 of 2 passwords are probably leaked\n")
+
+    def test_where_there_are_no_packed_commands_it_is_the_same(self):
+        """RedisBloom and earlier versions have none; a user may not be allowed to send them."""
+        self.list.write_bytes(b"".join(map(listed, range(2000))))
+        self.load()
+        passwords = [password(number) for number in range(1500, 2500)] + [b"", b"\xff"]
+        commands = ["bf.existspacked", "bf.mexists"]
+        self.client.config_resetstat()
+        text = self.check(passwords, exit_code=1)
+        # The first one only asks whether there is such a command.
+        self.assertEqual(self.calls(self.client, commands), {"bf.existspacked": 3, "bf.mexists": 0})
+        self.client.execute_command("ACL", "SETUSER", "old", "on", ">pw", "~*", "+@all", "-bf.existspacked")
+        older = self.start_older(self.server)
+        for self.url in (older.url, self.server.url.replace("//", "//old:pw@")):
+            self.assertEqual(self.check(passwords, exit_code=1), text)
+            self.assertEqual(self.calls(self.client, commands), {"bf.existspacked": 0, "bf.mexists": 2})
 
     def test_a_killed_load_goes_on(self):
         count = 400_000
