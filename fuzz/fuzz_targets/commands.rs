@@ -84,14 +84,17 @@ fn follow_their_word(items: &[Word<'_>], words: &[Word<'_>]) -> bool {
 
 /// What is counted is there, and is the same when it is packed again.
 fn is_packed(items: Packed<'_>) {
-    let (mut again, mut count) = (Vec::new(), 0);
-    items.for_each(|item| {
-        items.form().push(item, &mut again);
-        count += 1;
-    });
-    assert_eq!(items.count(), count, "items were miscounted");
+    let mut again = Vec::new();
+    items.for_each(|item| items.form().push(item, &mut again));
     let again = Packed::new(&again, items.form()).expect("what was packed");
-    assert_eq!(again.count(), count, "items changed by packing");
+    assert_eq!(items.count(), listed(items).len(), "items were miscounted");
+    assert_eq!(listed(again), listed(items), "items changed by packing");
+}
+
+fn listed(items: Packed<'_>) -> Vec<&[u8]> {
+    let mut list = Vec::new();
+    items.for_each(|item| list.push(item));
+    list
 }
 
 /// A replica makes this filter of the items that it is told of.
@@ -103,7 +106,7 @@ fn is_told_packed(made: Creation, items: Packed<'_>) {
     for byte in 0..8 {
         let (again, created) =
             requests::add_packed(&told, &configuration(byte)).expect("what a primary sends");
-        assert_eq!((again.form(), again.count()), (items.form(), items.count()));
+        assert_eq!((again.form(), listed(again)), (items.form(), listed(items)));
         assert_eq!(created, Ok(made), "a replica makes another one");
     }
 }

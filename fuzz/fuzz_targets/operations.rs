@@ -170,7 +170,8 @@ impl Tried {
         let mut items = Vec::new();
         packed.for_each(|item| items.push(item.to_vec()));
 
-        let mut twin = chunks::copy(&self.filter, &|_| Ok(())).expect("a copy");
+        let [mut twin, mut replica, mut short] =
+            [(); 3].map(|()| chunks::copy(&self.filter, &|_| Ok(())).expect("a copy"));
         let mut answers = Answers::with_room_for(packed.count()).expect("memory");
         let end = twin.add_packed(packed, &at_most(LIMIT), |new, count| answers.push(new, count));
         self.add_many(&items);
@@ -179,6 +180,10 @@ impl Tried {
             "packed items leave other bits"
         );
         assert!(answers.count() == items.len() || end.is_err());
+        assert_eq!(
+            self.filter.count_packed(packed),
+            self.filter.contains_packed(packed).expect("memory").ones()
+        );
         let found = self.filter.contains_packed(packed).expect("memory");
         assert!(
             found
@@ -186,10 +191,19 @@ impl Tried {
                 .eq(items.iter().map(|item| self.filter.contains(item)))
         );
 
-        // What a replica is told of makes the same of it.
+        // What a replica is told of makes the same of it: the new ones, or where there is no memory for them all that
+        // were looked at.
         let told = packed.only(&answers).expect("memory");
-        let told = Packed::new(&told, form).expect("what was packed");
-        assert_eq!(told.count() as u64, answers.ones());
+        let reached = packed.first(answers.count());
+        for (filter, data) in [(&mut replica, &told[..]), (&mut short, reached)] {
+            let items = Packed::new(data, form).expect("what was packed");
+            let end = filter.add_packed(items, &|_| Ok(()), |_, _| ());
+            assert_eq!(end, Ok(()), "a replica refuses what its primary took");
+            assert!(
+                check::saved(filter) == check::saved(&self.filter),
+                "a replica has other bits"
+            );
+        }
     }
 
     fn ask(&self, items: &[Vec<u8>]) {

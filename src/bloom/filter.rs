@@ -113,8 +113,8 @@ impl Filter {
         });
     }
 
-    /// [`Self::contains`] for each of `items`; `found` takes those that are present in a block of [`BLOCK`](crate::bloom::chain::batch::BLOCK),
-    /// and how many there are in the block: fewer in the last one only.
+    /// [`Self::contains`] for each of `items`; `found` takes those that are present in a block of
+    /// [`BLOCK`](crate::bloom::chain::batch::BLOCK), and how many there are in the block: fewer in the last one only.
     #[inline]
     pub fn contains_blocks<'a>(
         &self,

@@ -6,10 +6,10 @@
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-use super::chain::Allowance;
-use super::chain::batch::{BLOCK, Items};
-use super::error::Error;
-use super::filter::Filter;
+use crate::bloom::chain::Allowance;
+use crate::bloom::chain::batch::{BLOCK, Items};
+use crate::bloom::error::Error;
+use crate::bloom::filter::Filter;
 
 /// How items stand in a run of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,6 +256,23 @@ impl Filter {
         Ok(items.visit(Contains(self, Answers::with_room_for(items.count)?)))
     }
 
+    /// How many of some packed items are (probably) in the filter.
+    pub fn count_packed(&self, items: Packed<'_>) -> u64 {
+        struct Count<'f>(&'f Filter);
+        impl<'a> Visitor<'a> for Count<'_> {
+            type Output = u64;
+
+            #[inline(always)]
+            fn visit(self, items: impl Iterator<Item = &'a [u8]>) -> u64 {
+                let mut count = 0;
+                self.0
+                    .contains_blocks(items, |found, _| count += found.count_ones());
+                count
+            }
+        }
+        items.visit(Count(self))
+    }
+
     /// [`Self::add_blocks`] of packed items.
     ///
     /// # Errors
@@ -476,6 +493,7 @@ mod tests {
             let found = oracle::contains_batch(&filter, &items);
             let answers = other.contains_packed(packed).unwrap();
             prop_assert_eq!(answers.iter().collect::<Vec<_>>(), found.clone());
+            prop_assert_eq!(other.count_packed(packed), answers.ones());
             prop_assert_eq!(answers.ones(), found.iter().filter(|is_there| **is_there).count() as u64);
         }
 

@@ -1,7 +1,7 @@
 //! What a filter takes before it exists, and after it grew: the layers that it would get, without their memory.
 //!
-//! The layers come from the same [`Rules`](crate::bloom::chain::Rules) as those of a filter, and the bytes from the same
-//! sum; nothing is estimated.
+//! The layers come from the same [`Rules`](crate::bloom::chain::Rules) as those of a filter, and the bytes from the
+//! same sum; nothing is estimated.
 
 use crate::bloom::bits::memory::Block;
 use crate::bloom::blocked::{self, Blocked};

@@ -15,11 +15,17 @@ use crate::{limits, stats};
 
 /// The items of a command, in the form in which they came.
 pub trait Batch: Copy {
-    /// Whether RedisBloom sends its replicas such batches too.
-    const IS_REDISBLOOM_S: bool;
+    /// Whether RedisBloom sends such batches to its replicas, also where they added nothing.
+    const REDISBLOOM_SENDS_IT: bool;
+
+    /// Memory that is set apart before anything changes, for [`Self::replicate`].
+    type Room;
 
     /// How many they are.
     fn count(self) -> usize;
+
+    /// Sets memory apart; `None` if there is none.
+    fn room(self) -> Option<Self::Room>;
 
     /// [`Filter::add_blocks`] of them.
     ///
@@ -33,14 +39,28 @@ pub trait Batch: Copy {
     ) -> Result<(), Error>;
 
     /// Propagates those that were new, as an addition to a filter that is there, or with its creation.
-    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, created: Option<Creation>, new: &Answers);
+    fn replicate(
+        self,
+        ctx: Ctx<'_>,
+        key: Arg<'_>,
+        created: Option<Creation>,
+        new: &Answers,
+        room: Self::Room,
+    );
 }
 
 impl Batch for &[Arg<'_>] {
-    const IS_REDISBLOOM_S: bool = true;
+    const REDISBLOOM_SENDS_IT: bool = true;
+
+    /// A list of pointers, as the server's own of the same items.
+    type Room = ();
 
     fn count(self) -> usize {
         self.len()
+    }
+
+    fn room(self) -> Option<()> {
+        Some(())
     }
 
     fn add_to(
@@ -52,7 +72,7 @@ impl Batch for &[Arg<'_>] {
         filter.add_blocks(self.iter().map(|item| item.bytes()), allowance, added)
     }
 
-    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, created: Option<Creation>, new: &Answers) {
+    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, created: Option<Creation>, new: &Answers, (): ()) {
         let mut kept = vec![key; 1 + new.count()];
         let mut count = 1;
         for (&item, is_new) in self.iter().zip(new.iter()) {
@@ -120,9 +140,9 @@ impl<B: Batch> Adding<'_, B> {
             }
             return self.create(key, creation);
         };
-        let added = self.add_to(filter)?;
+        let (added, room) = self.add_to(filter)?;
         if added.new.ones() > 0 {
-            self.propagate(&added);
+            self.propagate(&added, room);
             key.changed(self.event);
         }
         Ok(added)
@@ -163,11 +183,11 @@ impl<B: Batch> Adding<'_, B> {
             self.tell_of_missing_key();
         }
         let mut filter = creation::make(self.ctx, self.key, creation)?;
-        let added = self.add_to(&mut filter)?;
+        let (added, room) = self.add_to(&mut filter)?;
         key.set(filter);
         // There are new items: the first one of an empty filter always is.
         self.items
-            .replicate(self.ctx, self.key, Some(creation), &added.new);
+            .replicate(self.ctx, self.key, Some(creation), &added.new, room);
         key.changed(self.event);
         Ok(added)
     }
@@ -176,7 +196,7 @@ impl<B: Batch> Adding<'_, B> {
     /// lost here; a RedisBloom does not. No replica of a RedisBloom has blocked filters.
     fn tell_of_missing_key(self) {
         static TOLD: AtomicBool = AtomicBool::new(false);
-        if !B::IS_REDISBLOOM_S {
+        if !B::REDISBLOOM_SENDS_IT {
             log::DIVERGENCE.warn(self.ctx, self.key.bytes(), || {
                 "it was missing when its primary added to it: it is made with this server's options"
                     .to_owned()
@@ -200,12 +220,22 @@ impl<B: Batch> Adding<'_, B> {
     /// Whether a RedisBloom would have sent this item although its filter is full: it sends what its clients
     /// sent, also where it added nothing.
     fn is_expected(self, filter: &Filter, error: Error) -> bool {
-        self.ctx.must_obey() && matches!(filter, Filter::Classic(_)) && matches!(error, Error::Full { .. })
+        B::REDISBLOOM_SENDS_IT
+            && self.ctx.must_obey()
+            && matches!(filter, Filter::Classic(_))
+            && matches!(error, Error::Full { .. })
     }
 
-    fn add_to(self, filter: &mut Filter) -> Result<Added, CommandError> {
-        let new = Answers::with_room_for(self.items.count());
-        let mut new = new.map_err(|_| CommandError::NoMemoryToAnswer)?;
+    fn add_to(self, filter: &mut Filter) -> Result<(Added, B::Room), CommandError> {
+        let new = Answers::with_room_for(self.items.count()).ok();
+        let Some((mut new, room)) = new.zip(self.items.room()) else {
+            if self.ctx.must_obey() {
+                log::DIVERGENCE.warn(self.ctx, self.key.bytes(), || {
+                    "items that are in the original were not added here: there is no memory for the answers".to_owned()
+                });
+            }
+            return Err(CommandError::NoMemoryToAnswer);
+        };
         let end = self.change(filter, |filter| {
             let may_take = |demand: Demand<'_>| self.may_take(demand);
             self.items
@@ -213,10 +243,8 @@ impl<B: Batch> Adding<'_, B> {
         });
         stats::added(new.ones(), new.count() as u64 - new.ones());
         let error = end.err().filter(|error| !self.is_expected(filter, *error));
-        Ok(Added {
-            new,
-            stopped: error.map(|error| self.refused(error)),
-        })
+        let stopped = error.map(|error| self.refused(error));
+        Ok((Added { new, stopped }, room))
     }
 
     fn may_take(self, demand: Demand<'_>) -> Result<(), u64> {
@@ -266,12 +294,12 @@ impl<B: Batch> Adding<'_, B> {
     }
 
     /// Propagates the items that changed an existing filter, as the command itself if that is all of it.
-    fn propagate(self, added: &Added) {
+    fn propagate(self, added: &Added, room: B::Room) {
         let all_new = added.new.ones() == self.items.count() as u64;
         if self.plain && all_new {
             self.ctx.replicate_verbatim();
         } else {
-            self.items.replicate(self.ctx, self.key, None, &added.new);
+            self.items.replicate(self.ctx, self.key, None, &added.new, room);
         }
     }
 }

@@ -14,6 +14,7 @@ use super::packed::{COUNT, DATA, FORM, O_OF_PACKED, PackedItems, Packing};
 use super::reply::Reply;
 use super::{Call, Command};
 use crate::bloom::packed::Packed;
+use crate::options;
 
 /// Adds packed items; creates the filter, as described or with the configured defaults, if the key is missing.
 pub struct AddPacked;
@@ -98,13 +99,15 @@ impl Command for AddPacked {
             event: c"bf.add",
             plain: !missing.is_described,
         };
-        let added = adding.apply(|| missing.create(ctx, key))?;
+        let added = adding.apply(|| match items.count() {
+            0 => missing.creation(&options::config()),
+            _ => missing.create(ctx, key),
+        })?;
         match added.stopped {
-            Some(error) => Err(CommandError::After(Box::new(error), added.new.count())),
-            None => {
-                packing.reply(Reply(ctx), added.new);
-                Ok(())
-            }
+            Some(error) => return Err(CommandError::After(Box::new(error), added.new.count())),
+            None if packing.counts() => Reply(ctx).integer(added.new.ones()),
+            None => Reply(ctx).bulk(added.new.into_bitmap().bytes()),
         }
+        Ok(())
     }
 }

@@ -340,6 +340,26 @@ pub fn reserve_words(creation: Creation) -> Vec<String> {
 
 /// What stands between the key and the items in the BF.INSERT that makes exactly this filter.
 pub fn insert_words(creation: Creation) -> Vec<String> {
+    [
+        filter_words(creation),
+        exactly(creation),
+        vec!["ITEMS".to_owned()],
+    ]
+    .concat()
+}
+
+/// What stands between the key and the form of the items in the BF.ADDPACKED that makes exactly this filter, which is
+/// one of a client's of this module. Only this module reads it, so the layout is said of a classic one too.
+pub fn addpacked_words(creation: Creation) -> Vec<String> {
+    let mut words = filter_words(creation);
+    if matches!(creation, Creation::Classic(_)) {
+        words.extend(["LAYOUT".to_owned(), "CLASSIC".to_owned()]);
+    }
+    words
+}
+
+/// A filter in the words of BF.INSERT.
+fn filter_words(creation: Creation) -> Vec<String> {
     let [rate, capacity] = size(creation);
     let sized = ["ERROR".to_owned(), rate, "CAPACITY".to_owned(), capacity];
     let mut options = match creation {
@@ -349,18 +369,7 @@ pub fn insert_words(creation: Creation) -> Vec<String> {
     if matches!(creation, Creation::Classic(spec) if !spec.scales() && spec.expansion() > 0) {
         options.push("NONSCALING".to_owned());
     }
-    [&sized, &options[..], &exactly(creation), &["ITEMS".to_owned()]].concat()
-}
-
-/// What stands between the key and the form of the items in the BF.ADDPACKED that makes exactly this filter. Only this
-/// module reads it, so the layout is said of a classic one too.
-pub fn addpacked_words(creation: Creation) -> Vec<String> {
-    let mut words = insert_words(creation);
-    words.pop_if(|word| word == "ITEMS");
-    if matches!(creation, Creation::Classic(_)) {
-        words.extend(["LAYOUT".to_owned(), "CLASSIC".to_owned()]);
-    }
-    words
+    [&sized, &options[..]].concat()
 }
 
 /// Propagates a command: after the key come `words` and `items`.

@@ -63,12 +63,17 @@ impl Command for ExistsPacked {
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let request = Request::parse(arguments)?;
         let key = keyspace::read(ctx, request.key)?;
-        let answers = match key.filter() {
-            Some(filter) => filter.contains_packed(request.items),
-            None => Answers::none_of(request.items.count()),
+        let (filter, items, reply) = (key.filter(), request.items, Reply(ctx));
+        if request.packing.counts() {
+            reply.integer(filter.map_or(0, |filter| filter.count_packed(items)));
+            return Ok(());
+        }
+        let answers = match filter {
+            Some(filter) => filter.contains_packed(items),
+            None => Answers::none_of(items.count()),
         };
         let answers = answers.map_err(|_| CommandError::NoMemoryToAnswer)?;
-        request.packing.reply(Reply(ctx), answers);
+        reply.bulk(answers.into_bitmap().bytes());
         Ok(())
     }
 }

@@ -30,6 +30,14 @@ pub struct Request<'a, A> {
     items: &'a [A],
 }
 
+/// RedisBloom's answer to options that it has, where their value is missing.
+fn as_redisbloom_s(error: CommandError) -> CommandError {
+    match error {
+        CommandError::NoValue("CAPACITY" | "ERROR" | "EXPANSION") => CommandError::Arity,
+        other => other,
+    }
+}
+
 /// What is to become of a missing key.
 #[derive(Clone, Debug)]
 enum Missing {
@@ -53,7 +61,7 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
             let word = cursor.take()?.bytes();
             if word.eq_ignore_ascii_case(b"ITEMS") {
                 break;
-            } else if !missing.take(word, &mut cursor)? {
+            } else if !missing.take(word, &mut cursor).map_err(as_redisbloom_s)? {
                 return Err(CommandError::unknown(word));
             }
         }

@@ -9,7 +9,7 @@ use crate::options::values::Config;
 use crate::server::{Arg, Ctx};
 
 const DIALECT: Dialect = Dialect {
-    no_expansion: CommandError::Arity,
+    no_expansion: CommandError::NoValue("EXPANSION"),
     bad_expansion: CommandError::BadInsertExpansion,
     expansion_range: CommandError::BadInsertExpansion,
     nonscaling_expansion: None,
@@ -38,11 +38,11 @@ impl MissingKey {
     ) -> Result<bool, CommandError> {
         if word.eq_ignore_ascii_case(b"CAPACITY") {
             let bad = CommandError::BadInsertCapacity;
-            let items = creation::capacity(cursor.take()?, bad.clone(), bad)?;
+            let items = creation::capacity(value_of("CAPACITY", cursor)?, bad.clone(), bad)?;
             once(&mut self.capacity, items, "CAPACITY")?;
         } else if word.eq_ignore_ascii_case(b"ERROR") {
             let bad = CommandError::BadInsertErrorRate;
-            let rate = AskedRate::take(cursor.take()?, bad.clone(), bad)?;
+            let rate = AskedRate::take(value_of("ERROR", cursor)?, bad.clone(), bad)?;
             once(&mut self.rate, rate, "ERROR")?;
         } else if word.eq_ignore_ascii_case(b"NOCREATE") {
             flag(&mut self.no_create, "NOCREATE")?;
@@ -86,4 +86,12 @@ impl MissingKey {
         }
         Ok(creation)
     }
+}
+
+/// The value of an option.
+fn value_of<'a, A: Argument<'a>>(
+    option: &'static str,
+    cursor: &mut Cursor<'a, A>,
+) -> Result<A, CommandError> {
+    cursor.take_if_any().ok_or(CommandError::NoValue(option))
 }

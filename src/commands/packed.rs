@@ -8,7 +8,6 @@ use super::args::{Argument, Cursor, integer};
 use super::creation::{self, Creation, flag};
 use super::docs::{Kind, Parameter};
 use super::error::CommandError;
-use super::reply::Reply;
 use crate::bloom::chain::batch::Items;
 use crate::bloom::packed::{Answers, Form, Packed};
 use crate::bloom::{Allowance, Error, Filter};
@@ -31,6 +30,9 @@ pub const FORM: Parameter = Parameter::new(
 pub const COUNT: Parameter = Parameter::option(c"count", c"COUNT", Kind::Word);
 /// The items.
 pub const DATA: Parameter = Parameter::new(c"data", Kind::Text);
+
+/// Bytes up to which no room is set apart for what is propagated: the allocator leaves the server more than that.
+const SMALL: usize = 1 << 20;
 
 /// How a command's items are packed, and how it is to answer.
 #[derive(Clone, Copy, Debug, Default)]
@@ -79,13 +81,9 @@ impl Packing {
         Packed::new(data, form).map_err(CommandError::Malformed)
     }
 
-    /// A bitmap, or how many answers are true.
-    pub fn reply(self, reply: Reply<'_>, answers: Answers) {
-        if self.count {
-            reply.integer(answers.ones());
-        } else {
-            reply.bulk(answers.into_bitmap().bytes());
-        }
+    /// Whether the answers are to be counted.
+    pub fn counts(self) -> bool {
+        self.count
     }
 }
 
@@ -99,10 +97,23 @@ pub struct PackedItems<'a> {
 }
 
 impl Batch for PackedItems<'_> {
-    const IS_REDISBLOOM_S: bool = false;
+    const REDISBLOOM_SENDS_IT: bool = false;
+
+    /// As much as the data takes, if that is much: the server ends where it has no memory for a string.
+    type Room = Vec<u8>;
 
     fn count(self) -> usize {
         self.items.count()
+    }
+
+    fn room(self) -> Option<Vec<u8>> {
+        let mut room = Vec::new();
+        let bytes = self.data.bytes().len();
+        if bytes > SMALL {
+            room.try_reserve_exact(bytes).ok()?;
+        }
+        // Memory that nobody sees may never be asked for.
+        Some(std::hint::black_box(room))
     }
 
     fn add_to(
@@ -114,16 +125,17 @@ impl Batch for PackedItems<'_> {
         filter.add_packed(self.items, allowance, added)
     }
 
-    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, created: Option<Creation>, new: &Answers) {
+    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, created: Option<Creation>, new: &Answers, room: Vec<u8>) {
         let words = words(created, self.items.form());
         let send = |data| creation::propagate(ctx, c"BF.ADDPACKED", key, &words, &[data]);
         if new.ones() == self.count() as u64 {
             return send(self.data);
         }
         let only_new = self.items.only(new);
-        match only_new.and_then(|data| OwnedString::if_there_is_room(&data)) {
-            Some(data) => send(data.arg()),
-            // Without room for them, all that were looked at: what was there already changes nothing there either.
+        drop(room);
+        match only_new {
+            Some(data) => send(OwnedString::new(&data).arg()),
+            // Without memory for them, all that were looked at: what was there changes nothing at the receiver either.
             None if new.count() == self.count() => send(self.data),
             None => send(OwnedString::new(self.items.first(new.count())).arg()),
         }

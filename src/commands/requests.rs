@@ -232,6 +232,11 @@ mod tests {
                 "{line}"
             );
         }
+        for option in ["CAPACITY", "ERROR", "EXPANSION", "SEED", "LAYOUT"] {
+            let line = format!("key LINES {option} data");
+            let no_value = add_packed(&words(&line), &config).map(|_| ());
+            assert_eq!(no_value, Err(CommandError::NoValue(option)), "{line}");
+        }
         let arguments = words("key GROWING lines NonScaling data");
         let excluded = add_packed(&arguments, &config).map(|_| ());
         assert_eq!(excluded, Err(CommandError::NoGrowing("NONSCALING")));

@@ -128,15 +128,6 @@ impl OwnedString {
         Self(string)
     }
 
-    /// A copy of `bytes`, if there is memory for it: the server itself would give up, and end.
-    pub fn if_there_is_room(bytes: &[u8]) -> Option<Self> {
-        let mut room: Vec<u8> = Vec::new();
-        room.try_reserve_exact(bytes.len()).ok()?;
-        // Memory that nobody sees may never be asked for.
-        drop(std::hint::black_box(room));
-        Some(Self::new(bytes))
-    }
-
     /// A loan of it.
     pub fn arg(&self) -> Arg<'_> {
         Arg {

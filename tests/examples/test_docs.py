@@ -52,6 +52,7 @@ NOT_RUN = {
 NOT_SHOWN = {
     "ERR Insufficient memory to create filter": "depends on the configuration or on the machine",
     "ERR Insufficient memory to grow filter": "depends on the configuration or on the machine",
+    "ERR Insufficient memory to answer": "depends on the machine",
     "ERR GROWING needs an EXPANSION above 0: bf-expansion-factor is 0": "depends on the configuration",
     "ERR SEED is for LAYOUT BLOCKED only, and bf-layout is classic": "depends on the configuration",
 }

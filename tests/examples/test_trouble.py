@@ -8,6 +8,7 @@ import sys
 import unittest
 
 from test_migrate import PATIENCE, PROJECT, BareServer, Case, Server
+from test_sharded import Node
 
 import crawl  # noqa: E402
 
@@ -24,10 +25,10 @@ SCRIPTS = {
 }
 
 
-class Alone(Server):
+class Alone(Node):
     """A node of a cluster that has no slots."""
 
-    ARGUMENTS = ("--cluster-enabled", "yes")
+    url = Server.url
 
 
 class TroubleTest(Case):

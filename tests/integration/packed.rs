@@ -905,6 +905,44 @@ fn no_room_for_a_copy_of_what_is_new_ends_no_server() {
     }
 }
 
+/// The same of a batch that ends in the middle, because the filter is full.
+#[test]
+#[serial(memory)]
+fn no_room_for_a_copy_of_what_was_taken_ends_no_server() {
+    const MIB: usize = 1 << 20;
+    let data = [&b"a\n"[..], &vec![b'x'; 64 * MIB], b"\nc\n"].concat();
+    let add = wire(&[b"BF.ADDPACKED", &b"key"[..], b"LINES", &data]);
+    let mut taken = 0;
+    for left in (40..300).step_by(20) {
+        let server = Server::start();
+        let mut client = server.client();
+        client.answers(&[
+            ("BF.RESERVE key 0.001 2 NONSCALING", ok()),
+            ("BF.ADD key a", 1.into()),
+        ]);
+        let before = client.used_memory();
+        let mut sender = server.client();
+        sender.send_bytes(&add[..add.len() - 1]).unwrap();
+        until("the argument has its room", || {
+            client.used_memory() > before + (64 * MIB) as i64
+        });
+        if server.limit_addresses((left * MIB) as u64).is_none() {
+            skip!("nobody can limit a process here");
+        }
+        sender.send_bytes(&add[add.len() - 1..]).unwrap();
+        let reply = sender.receive().unwrap();
+        let was_taken = reply == error("ERR non scaling filter is full after 2 items");
+        assert!(
+            was_taken || reply == error("ERR Insufficient memory to answer"),
+            "{left} MiB left: {reply:?}"
+        );
+        taken += i32::from(was_taken);
+        client.answers(&[("BF.CARD key", (1 + i64::from(was_taken)).into())]);
+        assert!(server.is_alive(), "{left} MiB left");
+    }
+    assert!(taken > 0, "there was never any room");
+}
+
 /// Part of a batch would be in a filter that nobody can take it out of, or the memory for the rest would be lost, when
 /// a program or its network fails.
 #[test]

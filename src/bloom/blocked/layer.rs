@@ -1,5 +1,6 @@
 //! A blocked layer: each item has `g` lines of 64 bytes, one in each of `g` partitions, and sets `k` bits
-//! in each. See [`sizing`](crate::bloom::blocked::sizing) for the rates, [`kernel`](crate::bloom::bits::kernel) for the bits of a line.
+//! in each. See [`sizing`](super::sizing) for the rates, [`kernel`](crate::bloom::bits::kernel) for the bits of a
+//! line.
 //!
 //! With `(a, b)` the low and high half of the item's hash and `c = a · LINE[j]` (mod 2^64), line `j` is
 //! number `high half of c · lines` of partition `j`, and its word of probes is `(c + b) · PROBES[j]` (mod

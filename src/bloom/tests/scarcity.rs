@@ -3,6 +3,7 @@
 use super::oracle;
 use crate::bloom::codec::stream::Memory;
 use crate::bloom::codec::{self, DecodeError, chunks};
+use crate::bloom::packed::{Answers, Form, Packed};
 use crate::bloom::params::{Expansion, Growth, Layout, Seed, Spec};
 use crate::bloom::{Error, Filter, UNLIMITED};
 use crate::server::alloc::failing::{self, Shortage};
@@ -104,6 +105,34 @@ fn a_filter_that_cannot_grow_stays_as_it_is_and_grows_later() {
             }
             assert_eq!(stored(&filter), stored(&whole), "not what it would have been");
         }
+    }
+}
+
+/// A batch would be taken in part, with nobody told of it, or the server would end.
+#[test]
+fn packed_items_are_answered_or_refused_whole() {
+    for (spec, shortage) in cases() {
+        let data: Vec<u8> = items(0..300)
+            .iter()
+            .flat_map(|item| [&item[..], b"\n"].concat())
+            .collect();
+        let packed = Packed::new(&data, Form::Lines).unwrap();
+        let mut filter = Filter::new(spec, UNLIMITED).unwrap();
+        let mut new = Answers::with_room_for(packed.count()).unwrap();
+        filter
+            .add_packed(packed, UNLIMITED, |is_new, count| new.push(is_new, count))
+            .unwrap();
+        let before = stored(&filter);
+
+        let ask = |good| failing::after(good, shortage, || filter.contains_packed(packed));
+        assert_eq!(until_it_succeeds(1, ask, no_memory).count(), packed.count());
+        let none = |good| failing::after(good, shortage, || Answers::none_of(packed.count()));
+        assert_eq!(until_it_succeeds(1, none, no_memory).ones(), 0);
+        let count = failing::after(0, shortage, || filter.count_packed(packed));
+        assert_eq!(count, packed.count() as u64, "to count takes no memory");
+        let only = |good| failing::after(good, shortage, || packed.only(&new).ok_or(()));
+        assert!(until_it_succeeds(1, only, |()| true).len() <= data.len());
+        assert_eq!(stored(&filter), before);
     }
 }
 

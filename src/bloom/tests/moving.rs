@@ -1,0 +1,81 @@
+//! Filters whose memory is moved, as a defragmenter does.
+
+use crate::bloom::bits::memory::{Allocation, Mover};
+use crate::bloom::params::{Expansion, Growth, Layout as FilterLayout, Seed, Spec};
+use crate::bloom::tests::oracle;
+use crate::bloom::{Filter, UNLIMITED};
+
+/// Moves every block, and pauses after each `pace`.
+struct Everything {
+    pace: usize,
+    moved: usize,
+}
+
+impl Mover for Everything {
+    fn list<T>(&mut self, values: Vec<T>) -> Vec<T> {
+        let mut moved = Vec::with_capacity(values.capacity());
+        moved.extend(values);
+        moved
+    }
+
+    fn array<T>(&mut self, values: Box<[T]>) -> Box<[T]> {
+        self.moved += 1;
+        let mut moved = Vec::with_capacity(values.len());
+        moved.extend(values);
+        moved.into_boxed_slice()
+    }
+
+    fn must_pause(&mut self) -> bool {
+        self.moved > 0 && self.moved.is_multiple_of(self.pace)
+    }
+}
+
+fn allocations(filter: &Filter) -> Vec<Allocation> {
+    let mut allocations = Vec::new();
+    filter.each_allocation(|allocation| allocations.push(allocation));
+    allocations
+}
+
+fn item(number: u32) -> [u8; 4] {
+    number.to_le_bytes()
+}
+
+/// The defragmenter would lose items, or leave blocks where they are for ever.
+#[test]
+fn a_moved_filter_is_the_same_filter() {
+    for layout in [FilterLayout::Blocked { seed: Seed(5) }, FilterLayout::Classic] {
+        let growing = Growth::Growing(Expansion::new(2).unwrap());
+        let mut filter = Filter::new(
+            Spec {
+                layout,
+                ..oracle::spec(40, 0.01, growing, 5)
+            },
+            UNLIMITED,
+        )
+        .unwrap();
+        for number in 0..5000 {
+            filter.add(&item(number), UNLIMITED).unwrap();
+        }
+        let (before, totals) = (allocations(&filter), filter.totals());
+        assert_eq!(before.len(), 1 + filter.layers());
+        for pace in [1, 2, 1000] {
+            let (mut first, mut steps) = (0, 0);
+            loop {
+                steps += 1;
+                let mut mover = Everything { pace, moved: 0 };
+                match filter.relocate(first, &mut mover) {
+                    Some(next) => first = next,
+                    None => break,
+                }
+                // What happens between two steps must not matter.
+                filter.add(&item(first as u32), UNLIMITED).unwrap();
+            }
+            assert_eq!(steps, filter.layers().div_ceil(pace), "{layout:?}, {pace}");
+            assert_eq!(filter.validate(), Ok(()));
+            assert_eq!(filter.totals(), totals);
+        }
+        assert!((0..5000).all(|number| filter.contains(&item(number))));
+        let sizes = |all: &[Allocation]| all.iter().map(|one| one.layout).collect::<Vec<_>>();
+        assert_eq!(sizes(&allocations(&filter)), sizes(&before));
+    }
+}
