@@ -33,6 +33,8 @@ pub const DATA: Parameter = Parameter::new(c"data", Kind::Text);
 
 /// Bytes up to which no room is set apart for what is propagated: the allocator leaves the server more than that.
 const SMALL: usize = 1 << 20;
+/// What a string of the server's takes besides its bytes, and more.
+const STRING: usize = 64;
 
 /// How a command's items are packed, and how it is to answer.
 #[derive(Clone, Copy, Debug, Default)]
@@ -110,7 +112,7 @@ impl Batch for PackedItems<'_> {
         let mut room = Vec::new();
         let bytes = self.data.bytes().len();
         if bytes > SMALL {
-            room.try_reserve_exact(bytes).ok()?;
+            room.try_reserve_exact(bytes.checked_add(STRING)?).ok()?;
         }
         // Memory that nobody sees may never be asked for.
         Some(std::hint::black_box(room))

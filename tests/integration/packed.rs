@@ -539,9 +539,9 @@ fn what_does_not_add_up_is_refused_in_words_and_changes_nothing() {
             );
         }
         for (words, text) in [
-            ("CAPACITY", &*add),
-            ("ERROR", &add),
-            ("EXPANSION", &add),
+            ("CAPACITY", "ERR no value for CAPACITY"),
+            ("ERROR", "ERR no value for ERROR"),
+            ("EXPANSION", "ERR no value for EXPANSION"),
             ("SEED", "ERR no value for SEED"),
             ("LAYOUT", "ERR no value for LAYOUT"),
         ] {
@@ -876,6 +876,8 @@ fn nothing_but_line_feeds_is_a_lot_of_items() {
     assert!(server.is_alive());
 }
 
+const NO_ROOM: &str = "ERR Insufficient memory to answer";
+
 /// A batch of which some is known would end a server that is short of addresses, with all that it holds: what is new is
 /// copied for replicas, which is not worth that.
 #[test]
@@ -899,8 +901,11 @@ fn no_room_for_a_copy_of_what_is_new_ends_no_server() {
             skip!("nobody can limit a process here");
         }
         sender.send_bytes(&add[add.len() - 1..]).unwrap();
-        assert_eq!(sender.receive().unwrap(), bulk(&[0b0100_0000]), "{left} MiB left");
-        client.answers(&[("BF.CARD key", 2.into())]);
+        let reply = sender.receive().unwrap();
+        let was_taken = reply == bulk(&[0b0100_0000]);
+        assert!(was_taken || reply == error(NO_ROOM), "{left} MiB left: {reply:?}");
+        assert!(was_taken || left < 275, "the most was not enough");
+        client.answers(&[("BF.CARD key", (1 + i64::from(was_taken)).into())]);
         assert!(server.is_alive(), "{left} MiB left");
     }
 }
@@ -913,7 +918,8 @@ fn no_room_for_a_copy_of_what_was_taken_ends_no_server() {
     let data = [&b"a\n"[..], &vec![b'x'; 64 * MIB], b"\nc\n"].concat();
     let add = wire(&[b"BF.ADDPACKED", &b"key"[..], b"LINES", &data]);
     let mut taken = 0;
-    for left in (40..300).step_by(20) {
+    // The server makes room for another argument of this size before it runs the command.
+    for left in (100..300).step_by(25) {
         let server = Server::start();
         let mut client = server.client();
         client.answers(&[
@@ -932,10 +938,7 @@ fn no_room_for_a_copy_of_what_was_taken_ends_no_server() {
         sender.send_bytes(&add[add.len() - 1..]).unwrap();
         let reply = sender.receive().unwrap();
         let was_taken = reply == error("ERR non scaling filter is full after 2 items");
-        assert!(
-            was_taken || reply == error("ERR Insufficient memory to answer"),
-            "{left} MiB left: {reply:?}"
-        );
+        assert!(was_taken || reply == error(NO_ROOM), "{left} MiB left: {reply:?}");
         taken += i32::from(was_taken);
         client.answers(&[("BF.CARD key", (1 + i64::from(was_taken)).into())]);
         assert!(server.is_alive(), "{left} MiB left");
