@@ -4,6 +4,7 @@
 use serial_test::serial;
 
 use crate::client::{Client, Reply, error, ok};
+use crate::packed::{Form, bits, taken};
 use crate::persistence::{BAD_FORMAT, sealed};
 use crate::redisbloom::{Body, body, numbered};
 use crate::server::{Server, sample, skip, until};
@@ -32,19 +33,23 @@ fn used(client: &mut Client) -> u64 {
 enum Way {
     Reserve,
     Insert,
+    AddPacked,
     LoadChunk,
     Restore,
     Copy,
     Grow,
+    GrowPacked,
 }
 
-const WAYS: [Way; 6] = [
+const WAYS: [Way; 8] = [
     Way::Reserve,
     Way::Insert,
+    Way::AddPacked,
     Way::LoadChunk,
     Way::Restore,
     Way::Copy,
     Way::Grow,
+    Way::GrowPacked,
 ];
 
 /// A filter to be, and what brings it.
@@ -87,7 +92,7 @@ impl Wanted {
     /// What the allocator takes for what comes that way.
     fn taken(&self, way: Way) -> u64 {
         match way {
-            Way::Grow => self.grown,
+            Way::Grow | Way::GrowPacked => self.grown,
             _ => self.taken,
         }
     }
@@ -100,7 +105,7 @@ impl Wanted {
                 let line = format!("BF.RESERVE other 0.01 {} SEED 1", self.capacity);
                 client.answers(&[(&line, ok())]);
             }
-            Way::Grow => {
+            Way::Grow | Way::GrowPacked => {
                 let first = self.capacity / EXPANSION;
                 let line = format!("BF.RESERVE key 0.01 {first} EXPANSION {EXPANSION} SEED 1");
                 client.answers(&[(&line, ok())]);
@@ -132,6 +137,10 @@ impl Wanted {
                 };
                 (first, NO_CREATION)
             }
+            Way::AddPacked => {
+                let words = format!("CAPACITY {} SEED 1 LINES COUNT", self.capacity);
+                (client.run(&format!("BF.ADDPACKED key {words} item")), NO_CREATION)
+            }
             Way::LoadChunk => {
                 let reply = client.call(&[&b"BF.LOADCHUNK"[..], b"key", b"1", &self.header]);
                 (reply, NO_CREATION)
@@ -146,6 +155,24 @@ impl Wanted {
                 let mut items =
                     (0..).map(|number| client.call(&["BF.ADD", "key", &format!("next {number}")]));
                 (items.find(|reply| *reply != 0.into()).unwrap(), NO_GROWTH)
+            }
+            Way::GrowPacked => {
+                let items: Vec<_> = (0..100).map(|number| format!("next {number}")).collect();
+                let data = Form::Lines.pack(&items);
+                let found = bits(&client.over("BF.EXISTSPACKED key LINES", &[&data]), items.len());
+                let known = found.iter().take_while(|found| **found).count();
+                let reply = match client.over("BF.ADDPACKED key LINES COUNT", &[&data]) {
+                    Reply::Int(1..) => 1.into(),
+                    refused => {
+                        assert_eq!(
+                            taken(&refused, NO_GROWTH),
+                            known,
+                            "those before the first new one"
+                        );
+                        error(NO_GROWTH)
+                    }
+                };
+                (reply, NO_GROWTH)
             }
         };
         if reply == ok() || reply == 1.into() {
@@ -277,7 +304,9 @@ fn no_filter_ends_a_server_with_few_addresses() {
         let wanted = Wanted::new(&mut source, capacity);
         let places = sample(4).min(32) as u64;
         for way in WAYS {
-            for left in (0..places).map(|place| wanted.taken / 2 + place * (wanted.taken + 24 * MIB) / places)
+            // With less than some megabytes the server may end by itself.
+            for left in (0..places)
+                .map(|place| 8 * MIB + wanted.taken / 2 + place * (wanted.taken + 72 * MIB) / places)
             {
                 let server = Server::start();
                 let mut client = server.client();
