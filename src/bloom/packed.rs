@@ -143,10 +143,7 @@ impl<'a> Packed<'a> {
             }
             start = end;
         });
-        if !has_room {
-            return None;
-        }
-        Some(data)
+        has_room.then_some(data)
     }
 
     /// The bytes of the first `count` items.

@@ -892,31 +892,42 @@ fn nothing_but_line_feeds_is_a_lot_of_items() {
 }
 
 const NO_ROOM: &str = "ERR Insufficient memory to answer";
+const MIB: usize = 1 << 20;
+
+/// What a server answers to a BF.ADDPACKED of these 64 MiB of lines when it has so many MiB of addresses left; of them
+/// it makes room for another argument of this size first. `None` where nobody can limit a process.
+fn added_with_few_addresses(
+    left: usize,
+    before: &[(&str, Reply)],
+    data: &[u8],
+) -> Option<(Server, Client, Reply)> {
+    let add = wire(&[b"BF.ADDPACKED", &b"key"[..], b"LINES", data]);
+    let server = Server::start();
+    let mut client = server.client();
+    client.answers(before);
+    let used = client.used_memory();
+    let mut sender = server.client();
+    sender.send_bytes(&add[..add.len() - 1]).unwrap();
+    until("the argument has its room", || {
+        client.used_memory() > used + (64 * MIB) as i64
+    });
+    server.limit_addresses((left * MIB) as u64)?;
+    sender.send_bytes(&add[add.len() - 1..]).unwrap();
+    let reply = sender.receive().unwrap();
+    Some((server, client, reply))
+}
 
 /// A batch of which some is known would end a server that is short of addresses, with all that it holds: what
 /// is new is copied for replicas, which is not worth that.
 #[test]
 #[serial(memory)]
 fn no_room_for_a_copy_of_what_is_new_ends_no_server() {
-    const MIB: usize = 1 << 20;
     let data = [&b"a\n"[..], &vec![b'x'; 64 * MIB]].concat();
-    let add = wire(&[b"BF.ADDPACKED", &b"key"[..], b"LINES", &data]);
-    // The server makes room for another argument of this size before it runs the command.
     for left in (100..300).step_by(25) {
-        let server = Server::start();
-        let mut client = server.client();
-        client.answers(&[("BF.ADD key a", 1.into())]);
-        let before = client.used_memory();
-        let mut sender = server.client();
-        sender.send_bytes(&add[..add.len() - 1]).unwrap();
-        until("the argument has its room", || {
-            client.used_memory() > before + (64 * MIB) as i64
-        });
-        if server.limit_addresses((left * MIB) as u64).is_none() {
+        let made = [("BF.ADD key a", 1.into())];
+        let Some((server, mut client, reply)) = added_with_few_addresses(left, &made, &data) else {
             skip!("nobody can limit a process here");
-        }
-        sender.send_bytes(&add[add.len() - 1..]).unwrap();
-        let reply = sender.receive().unwrap();
+        };
         let was_taken = reply == bulk(&[0b0100_0000]);
         assert!(was_taken || reply == error(NO_ROOM), "{left} MiB left: {reply:?}");
         assert!(was_taken || left < 275, "the most was not enough");
@@ -929,29 +940,16 @@ fn no_room_for_a_copy_of_what_is_new_ends_no_server() {
 #[test]
 #[serial(memory)]
 fn no_room_for_a_copy_of_what_was_taken_ends_no_server() {
-    const MIB: usize = 1 << 20;
     let data = [&b"a\n"[..], &vec![b'x'; 64 * MIB], b"\nc\n"].concat();
-    let add = wire(&[b"BF.ADDPACKED", &b"key"[..], b"LINES", &data]);
     let mut taken = 0;
-    // The server makes room for another argument of this size before it runs the command.
     for left in (100..300).step_by(25) {
-        let server = Server::start();
-        let mut client = server.client();
-        client.answers(&[
+        let made = [
             ("BF.RESERVE key 0.001 2 NONSCALING", ok()),
             ("BF.ADD key a", 1.into()),
-        ]);
-        let before = client.used_memory();
-        let mut sender = server.client();
-        sender.send_bytes(&add[..add.len() - 1]).unwrap();
-        until("the argument has its room", || {
-            client.used_memory() > before + (64 * MIB) as i64
-        });
-        if server.limit_addresses((left * MIB) as u64).is_none() {
+        ];
+        let Some((server, mut client, reply)) = added_with_few_addresses(left, &made, &data) else {
             skip!("nobody can limit a process here");
-        }
-        sender.send_bytes(&add[add.len() - 1..]).unwrap();
-        let reply = sender.receive().unwrap();
+        };
         let was_taken = reply == error("ERR non scaling filter is full after 2 items");
         assert!(was_taken || reply == error(NO_ROOM), "{left} MiB left: {reply:?}");
         taken += i32::from(was_taken);
