@@ -168,6 +168,7 @@ fn filter(grown: bool) -> Filter {
         capacity: Capacity::new(capacity).expect("a capacity"),
         growth,
         layout: Layout::Blocked { seed: Seed(0x5eed) },
+        window: None,
     };
     let mut filter = Filter::new(spec, UNLIMITED).expect("memory");
     let items = items(0..FILLED);

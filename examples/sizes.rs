@@ -29,6 +29,7 @@ fn stage_of(layout: Layout, rate: f64, capacity: u64, growth: Growth, items: u64
         capacity: Capacity::new(capacity).ok()?,
         growth,
         layout,
+        window: None,
     };
     let plan = Plan::new(spec, items, MOST_LAYERS);
     let stage = plan.at(items)?;

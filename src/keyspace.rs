@@ -7,7 +7,7 @@ use redis_module::raw;
 
 use crate::bloom::Filter;
 use crate::datatype;
-use crate::server::{Arg, Ctx, call};
+use crate::server::{Arg, Ctx, call, now};
 use crate::stats::Counted;
 
 /// The key holds a value of another type.
@@ -56,6 +56,9 @@ fn open<'a>(ctx: Ctx<'a>, name: Arg<'a>, mode: u32) -> Result<Key<'a>, WrongType
     if call!(RedisModule_ModuleTypeGetType(key)) == datatype::raw_type() {
         // SAFETY (of the call): the key is open and holds a module's value.
         opened.filter = NonNull::new(call!(RedisModule_ModuleTypeGetValue(key)).cast());
+        if let Some(filter) = opened.filter() {
+            filter.set_clock(now);
+        }
         return Ok(opened);
     }
     // SAFETY (of the call): the key is open.
@@ -110,10 +113,10 @@ impl KeyMut<'_> {
 
     /// Closes the key, then tells those who watch that it changed: they may delete it. Call it once for a
     /// command that changed it.
-    pub fn changed(self, event: &CStr) {
+    pub fn changed(self, events: &[&CStr]) {
         let Key { ctx, name, .. } = self.0;
         drop(self);
         ctx.signal_modified(name);
-        ctx.notify(event, name);
+        events.iter().for_each(|event| ctx.notify(event, name));
     }
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use redis_module::raw;
 
 use crate::bloom::Filter;
+use crate::bloom::filter::Account;
 use crate::bloom::codec::DecodeError;
 use crate::server::{Ctx, call, guarded, note};
 
@@ -23,6 +24,8 @@ const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_V
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Figure {
     Filters,
+    /// Those of the filters that have a window.
+    Windows,
     Layers,
     /// As BF.INFO tells them.
     Bytes,
@@ -32,6 +35,7 @@ enum Figure {
     ItemsAdded,
     Duplicates,
     LayersGrown,
+    LayersDropped,
     RefusedCreations,
     RefusedGrowths,
     ClassicLoads,
@@ -41,7 +45,7 @@ enum Figure {
 /// Filters of this module's own layout that are alive.
 static BLOCKED: AtomicU64 = AtomicU64::new(0);
 
-static FIGURES: [AtomicU64; 11] = [const { AtomicU64::new(0) }; 11];
+static FIGURES: [AtomicU64; 13] = [const { AtomicU64::new(0) }; 13];
 
 impl Figure {
     fn cell(self) -> &'static AtomicU64 {
@@ -77,23 +81,32 @@ pub struct Counted(Filter);
 impl Counted {
     /// Counts `filter` from now on.
     pub fn new(filter: Filter) -> Box<Self> {
+        let account = filter.account();
         Figure::Filters.add(1);
-        Figure::Layers.add(filter.layers() as u64);
-        Figure::Bytes.add(filter.bytes());
-        Figure::OtherItems.add(filter.items());
-        BLOCKED.fetch_add(matches!(filter, Filter::Blocked(_)).into(), Relaxed);
+        Figure::Windows.add(filter.window().is_some().into());
+        Figure::Layers.add(account.layers);
+        Figure::Bytes.add(account.bytes);
+        Figure::OtherItems.add(account.items);
+        BLOCKED.fetch_add(is_own(&filter).into(), Relaxed);
         Box::new(Self(filter))
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
+        let account = self.account();
         Figure::Filters.subtract(1);
-        Figure::Layers.subtract(self.layers() as u64);
-        Figure::Bytes.subtract(self.bytes());
-        Figure::OtherItems.subtract(self.items());
-        BLOCKED.fetch_sub(matches!(self.0, Filter::Blocked(_)).into(), Relaxed);
+        Figure::Windows.subtract(self.window().is_some().into());
+        Figure::Layers.subtract(account.layers);
+        Figure::Bytes.subtract(account.bytes);
+        Figure::OtherItems.subtract(account.items);
+        BLOCKED.fetch_sub(is_own(&self.0).into(), Relaxed);
     }
+}
+
+/// Whether a filter is of this module's own layout.
+fn is_own(filter: &Filter) -> bool {
+    !matches!(filter, Filter::Classic(_))
 }
 
 /// Whether any filter that is alive is of this module's own layout.
@@ -129,6 +142,20 @@ pub fn grew(filter: &Filter, before: usize) {
     Figure::Layers.add(layers);
     Figure::LayersGrown.add(layers);
     Figure::Bytes.add(filter.bytes().saturating_sub(filter.bytes_with(before)));
+}
+
+/// A filter with a window that is counted was changed. It counted `before`, `new` items were new, and it let `dropped`
+/// layers go.
+pub fn turned(filter: &Filter, before: Account, new: u64, dropped: usize) {
+    let after = filter.account();
+    let change = |figure: Figure, from: u64, to: u64| figure.add(to.wrapping_sub(from));
+    change(Figure::Layers, before.layers, after.layers);
+    change(Figure::Bytes, before.bytes, after.bytes);
+    // The new ones are counted where they are added.
+    change(Figure::OtherItems, before.items.wrapping_add(new), after.items);
+    let kept = before.layers.saturating_sub(dropped as u64);
+    Figure::LayersGrown.add(after.layers.saturating_sub(kept));
+    Figure::LayersDropped.add(dropped as u64);
 }
 
 /// Bytes of the filters that are alive, as BF.INFO tells them.
@@ -211,12 +238,14 @@ unsafe extern "C" fn tell(info: *mut raw::RedisModuleInfoCtx, _for_crash_report:
             .wrapping_add(Figure::ItemsAdded.value());
         let lines: [(&CStr, u64); FIGURES.len()] = [
             (c"filters", Figure::Filters.value()),
+            (c"windows", Figure::Windows.value()),
             (c"layers", Figure::Layers.value()),
             (c"bytes", Figure::Bytes.value()),
             (c"items", items),
             (c"items_added", Figure::ItemsAdded.value()),
             (c"duplicates", Figure::Duplicates.value()),
             (c"layers_grown", Figure::LayersGrown.value()),
+            (c"layers_dropped", Figure::LayersDropped.value()),
             (c"refused_creations", Figure::RefusedCreations.value()),
             (c"refused_growths", Figure::RefusedGrowths.value()),
             (c"classic_loads", Figure::ClassicLoads.value()),

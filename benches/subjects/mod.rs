@@ -256,6 +256,7 @@ pub fn filter(capacity: u64, rate: f64, growth: Growth, layout: Layout) -> Filte
         capacity: Capacity::new(capacity).expect("a capacity"),
         growth,
         layout,
+        window: None,
     };
     Filter::new(spec, UNLIMITED).expect("memory")
 }

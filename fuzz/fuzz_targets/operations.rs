@@ -71,6 +71,7 @@ fn spec(tape: &mut Tape<'_>) -> Option<Spec> {
         layout: if shape & 4 == 0 {
             Layout::Blocked {
                 seed: Seed(tape.u8().into()),
+        window: None,
             }
         } else {
             Layout::Classic

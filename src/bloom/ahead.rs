@@ -56,11 +56,10 @@ pub fn item(bytes: &[u8]) -> Item<'_> {
 #[inline]
 pub fn follow(filter: Option<&Filter>) {
     LAST.with_borrow_mut(|last| {
-        let Some(Filter::Blocked(chain)) = filter else {
+        let Some((secret, layers)) = filter.and_then(Filter::as_blocked) else {
             *last = None;
             return;
         };
-        let secret = chain.rules().secret();
         let last = match last {
             Some(last) if last.key.seed() == secret.seed() => last,
             _ => last.insert(Last {
@@ -69,8 +68,8 @@ pub fn follow(filter: Option<&Filter>) {
                 layers: 0,
             }),
         };
-        last.layers = chain.layers().len().min(LAYERS);
-        for (lines, layer) in last.lines.iter_mut().zip(chain.layers().iter().rev()) {
+        last.layers = layers.len().min(LAYERS);
+        for (lines, layer) in last.lines.iter_mut().zip(layers.iter().rev()) {
             *lines = layer.lines();
         }
     });

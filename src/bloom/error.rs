@@ -9,6 +9,8 @@ pub enum ParamError {
     Capacity,
     /// The expansion is not in `1..=Expansion::MAX`.
     Expansion,
+    /// The number of slices is not one of `Window::SLICES`.
+    Slices,
 }
 
 /// A filter that could not be made, or could not take another item. Nothing changed.

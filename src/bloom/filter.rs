@@ -1,4 +1,4 @@
-//! A filter of any layout, and its figures.
+//! A filter of any layout, with or without a window, and its figures.
 
 use std::sync::Arc;
 
@@ -6,21 +6,25 @@ use crate::bloom::bits::memory::{Allocation, Mover};
 use crate::bloom::blocked::secret::{Secret, Unshared};
 use crate::bloom::blocked::sizing::power;
 use crate::bloom::blocked::{self, Blocked};
-use crate::bloom::chain::batch::{Items, Layer as _};
-use crate::bloom::chain::demand::{self, FILTER};
+use crate::bloom::chain::batch::{Added, Items, Layer as _};
+use crate::bloom::chain::demand::{self, FILTER, Frame};
+use crate::bloom::chain::window::slices::Span;
+use crate::bloom::chain::window::{MOST_SLICES, Ring};
 use crate::bloom::chain::{Allowance, Chain};
 use crate::bloom::classic::{self, Classic};
 use crate::bloom::error::Error;
 use crate::bloom::item::Item;
-use crate::bloom::params::{ClassicSpec, Growth, Layout, Seed, Spec};
+use crate::bloom::params::{ClassicSpec, Growth, Layout, Seed, Spec, Time, Window};
 
-/// A Bloom filter: a chain of layers of one layout.
+/// A Bloom filter: a chain of layers of one layout, or a ring of them.
 #[derive(Debug)]
 pub enum Filter {
     /// Lines of 64 bytes; see [`blocked`].
     Blocked(Chain<Blocked>),
     /// RedisBloom's bits; see [`classic`].
     Classic(Chain<Classic>),
+    /// Lines of 64 bytes in layers that come and go; see [`window`](crate::bloom::chain::window).
+    Windowed(Box<Ring<Blocked>>),
 }
 
 // Small filters are many; which variant it is must hide in a value that the other never has.
@@ -31,12 +35,12 @@ const CLASSIC_BYTES: u64 = 32;
 /// What RedisBloom says that a classic layer takes besides its bit array, in bytes.
 const CLASSIC_LAYER_BYTES: u64 = 64;
 
-/// What a filter holds, over all of its layers.
+/// What a filter holds, over all of its layers that are not over.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Totals {
     /// Layers.
     pub layers: usize,
-    /// Items that they are made for; saturating.
+    /// Items that they are made for; saturating. Of a window, the items that are expected in it.
     pub capacity: u64,
     /// Items that were new when they were added.
     pub items: u64,
@@ -44,6 +48,17 @@ pub struct Totals {
     pub bits: u64,
     /// Set bits.
     pub bits_set: u64,
+}
+
+/// What a filter counts, with the layers of a window that are over: they take memory as long as they are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// Layers.
+    pub layers: u64,
+    /// See [`Filter::bytes`].
+    pub bytes: u64,
+    /// Items that changed them; saturating.
+    pub items: u64,
 }
 
 /// What one layer holds.
@@ -80,6 +95,10 @@ impl Filter {
         match spec.layout {
             Layout::Blocked { seed } => {
                 let rules = Blocked::new(spec.error_rate, spec.growth, seed);
+                if let Some(window) = spec.window {
+                    let ring = Ring::new(rules, spec.capacity, window, allowance)?;
+                    return Ok(Self::Windowed(Box::new(ring)));
+                }
                 let first = rules.first(spec.capacity);
                 Chain::new(rules, first, allowance).map(Self::Blocked)
             }
@@ -102,6 +121,7 @@ impl Filter {
         match self {
             Self::Blocked(chain) => chain.contains(item),
             Self::Classic(chain) => chain.contains(item),
+            Self::Windowed(ring) => ring.contains(item),
         }
     }
 
@@ -124,6 +144,7 @@ impl Filter {
         match self {
             Self::Blocked(chain) => chain.contains_blocks(items, found),
             Self::Classic(chain) => chain.contains_blocks(items, found),
+            Self::Windowed(ring) => ring.contains_blocks(items, found),
         }
     }
 
@@ -136,6 +157,14 @@ impl Filter {
         match self {
             Self::Blocked(chain) => chain.add(item, allowance),
             Self::Classic(chain) => chain.add(item, allowance),
+            Self::Windowed(ring) => {
+                let mut is_new = false;
+                let item = item.into();
+                ring.add_blocks(std::iter::once(item.bytes()), allowance, |added| {
+                    is_new = added.new.has(0);
+                })?;
+                Ok(is_new)
+            }
         }
     }
 
@@ -150,12 +179,12 @@ impl Filter {
         allowance: Allowance<'_>,
         mut added: impl FnMut(bool),
     ) -> Result<(), Error> {
-        self.add_blocks(items, allowance, |new, count| {
-            (0..count).for_each(|at| added(new.has(at)));
+        self.add_blocks(items, allowance, |block| {
+            (0..block.count).for_each(|at| added(block.new.has(at)));
         })
     }
 
-    /// [`Self::add_all`], with the answers told as by [`Self::contains_blocks`].
+    /// [`Self::add_all`], with what became of the items told block by block.
     ///
     /// # Errors
     /// As there.
@@ -164,18 +193,79 @@ impl Filter {
         &mut self,
         items: impl Iterator<Item = &'a [u8]>,
         allowance: Allowance<'_>,
-        added: impl FnMut(Items, usize),
+        added: impl FnMut(Added),
     ) -> Result<(), Error> {
         match self {
             Self::Blocked(chain) => chain.add_blocks(items, allowance, added),
             Self::Classic(chain) => chain.add_blocks(items, allowance, added),
+            Self::Windowed(ring) => ring.add_blocks(items, allowance, added),
         }
     }
 
-    /// Items that were new when they were added.
+    /// Tells a filter with a window what time it is. Questions then leave out what is over, and additions are
+    /// stamped with it.
+    #[inline]
+    pub fn set_clock(&self, now: impl FnOnce() -> Time) {
+        if let Self::Windowed(ring) = self {
+            ring.set_clock(now());
+        }
+    }
+
+    /// What a change of a filter with a window is stamped with: the time that it was told, but never one before its
+    /// newest stamp.
+    pub fn time(&self) -> Option<Time> {
+        match self {
+            Self::Windowed(ring) => Some(ring.time()),
+            Self::Blocked(_) | Self::Classic(_) => None,
+        }
+    }
+
+    /// Ends the newest slice of a window now, and lets go what is over; whether that changed anything.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when there are as many slices as there can be, and [`Error::OutOfMemory`]; nothing changed.
+    pub fn rotate(&mut self) -> Result<bool, Error> {
+        match self {
+            Self::Windowed(ring) if !ring.may_rotate() => Err(Error::Full {
+                capacity: MOST_SLICES as u64,
+            }),
+            Self::Windowed(ring) => ring.rotate(),
+            Self::Blocked(_) | Self::Classic(_) => Ok(false),
+        }
+    }
+
+    /// The layers that a window let go since this was last asked. To free them may take long.
+    pub fn take_leaving(&mut self) -> Vec<blocked::Layer> {
+        match self {
+            Self::Windowed(ring) => ring.take_leaving(),
+            Self::Blocked(_) | Self::Classic(_) => Vec::new(),
+        }
+    }
+
+    /// What the filter counts in the accounts of whoever holds it.
+    pub fn account(&self) -> Account {
+        Account {
+            layers: self.layers() as u64,
+            bytes: self.bytes(),
+            items: self
+                .layer_stats()
+                .fold(0, |items, layer| items.saturating_add(layer.items)),
+        }
+    }
+
+    /// Items that were new when they were added, in layers that are not over.
     pub fn items(&self) -> u64 {
         self.layer_stats()
+            .skip(self.over())
             .fold(0, |items, layer| items.saturating_add(layer.items))
+    }
+
+    /// How many of the layers, which are the oldest, are over: those that a window forgot, and still has.
+    pub fn over(&self) -> usize {
+        match self {
+            Self::Windowed(ring) => ring.over(),
+            Self::Blocked(_) | Self::Classic(_) => 0,
+        }
     }
 
     /// Bytes of the filter: its structs and its bit arrays, without what other filters share. For a classic
@@ -190,16 +280,18 @@ impl Filter {
         let arrays = match self {
             Self::Blocked(chain) => chain.array_bytes(layers),
             Self::Classic(chain) => chain.array_bytes(layers),
+            Self::Windowed(ring) => ring.array_bytes(layers),
         };
-        bytes(self.layout(), layers, arrays)
+        match self {
+            Self::Windowed(_) => windowed_bytes(layers, arrays),
+            Self::Blocked(_) | Self::Classic(_) => bytes(self.layout(), layers, arrays),
+        }
     }
 
     /// Memory that the filter keeps alive and no other filter uses, besides its own blocks.
     pub fn unshared(&self) -> Option<Unshared> {
-        match self {
-            Self::Blocked(chain) if Arc::strong_count(chain.rules().secret()) == 1 => Some(Secret::UNSHARED),
-            Self::Blocked(_) | Self::Classic(_) => None,
-        }
+        let rules = self.blocked_rules()?;
+        (Arc::strong_count(rules.secret()) == 1).then_some(Secret::UNSHARED)
     }
 
     /// Hands every block of memory of the filter to `visit`, in O(layers). The filter's own struct is its
@@ -208,6 +300,7 @@ impl Filter {
         match self {
             Self::Blocked(chain) => chain.each_allocation(visit),
             Self::Classic(chain) => chain.each_allocation(visit),
+            Self::Windowed(ring) => ring.each_allocation(visit),
         }
     }
 
@@ -218,6 +311,12 @@ impl Filter {
         match self {
             Self::Blocked(chain) => chain.relocate(first, mover),
             Self::Classic(chain) => chain.relocate(first, mover),
+            Self::Windowed(ring) => {
+                if first == 0 {
+                    mover.boxed(ring);
+                }
+                ring.relocate(first, mover)
+            }
         }
     }
 
@@ -230,41 +329,46 @@ impl Filter {
             bits: 0,
             bits_set: 0,
         };
-        for layer in self.layer_stats() {
+        for layer in self.layer_stats().skip(self.over()) {
             totals.layers += 1;
             totals.capacity = totals.capacity.saturating_add(layer.capacity());
             totals.items = totals.items.saturating_add(layer.items);
             totals.bits = totals.bits.saturating_add(layer.bits());
             totals.bits_set += layer.bits_set;
         }
+        if let Self::Windowed(ring) = self {
+            totals.capacity = ring.capacity().items();
+        }
         totals
     }
 
     /// The false positive rate that the filter has now, from its layers' rates. This takes some microseconds for
     /// the newest layer of a blocked filter, and nanoseconds for the others: their rates are known, as they are full.
+    /// (Of a window, for each layer that is not full.)
     pub fn estimated_error_rate(&self) -> f64 {
-        compound(self.layer_stats().map(|layer| layer.estimated_error_rate()))
+        let alive = self.layer_stats().skip(self.over());
+        compound(alive.map(|layer| layer.estimated_error_rate()))
     }
 
-    /// Number of layers.
+    /// Number of layers, with those that are over.
     pub fn layers(&self) -> usize {
         match self {
             Self::Blocked(chain) => chain.layers().len(),
             Self::Classic(chain) => chain.layers().len(),
+            Self::Windowed(ring) => ring.layers().len(),
         }
     }
 
-    /// The figures of each layer, oldest first.
+    /// The figures of each layer, oldest first, with those that are over.
     pub fn layer_stats(&self) -> impl ExactSizeIterator<Item = LayerStats> {
-        (0..self.layers()).map(|index| match self {
-            Self::Blocked(chain) => {
-                let layer = &chain.layers()[index];
-                LayerStats {
-                    shape: LayerShape::Blocked(layer.shape()),
-                    items: layer.items(),
-                    bits_set: layer.bits().ones(),
-                }
-            }
+        let of_blocked = |layer: &blocked::Layer| LayerStats {
+            shape: LayerShape::Blocked(layer.shape()),
+            items: layer.items(),
+            bits_set: layer.bits().ones(),
+        };
+        (0..self.layers()).map(move |index| match self {
+            Self::Blocked(chain) => of_blocked(&chain.layers()[index]),
+            Self::Windowed(ring) => of_blocked(&ring.layers()[index]),
             Self::Classic(chain) => {
                 let layer = &chain.layers()[index];
                 LayerStats {
@@ -284,6 +388,7 @@ impl Filter {
     pub fn error_rate(&self) -> f64 {
         match self {
             Self::Blocked(chain) => chain.rules().error_rate().value(),
+            Self::Windowed(ring) => ring.rules().error_rate().value(),
             Self::Classic(chain) => {
                 let first = chain
                     .layers()
@@ -294,30 +399,58 @@ impl Filter {
         }
     }
 
-    /// How many times the newest layer's capacity the next one has, unless the filter does not grow.
+    /// How many times the newest layer's capacity the next one has, unless the filter does not grow; of a window, what
+    /// a further layer of a slice has at most.
     pub fn expansion(&self) -> Option<u32> {
         match self {
-            Self::Blocked(chain) => Some(chain.rules().growth().expansion()?.factor()),
             Self::Classic(chain) => chain.rules().scales().then_some(chain.rules().expansion()),
+            Self::Blocked(_) | Self::Windowed(_) => Some(self.growth()?.expansion()?.factor()),
         }
     }
 
     /// What a blocked filter does when it is full. A classic one grows, or does not, as
     /// [`Self::expansion`] says.
     pub fn growth(&self) -> Option<Growth> {
+        Some(self.blocked_rules()?.growth())
+    }
+
+    /// The window, if the filter has one.
+    pub fn window(&self) -> Option<Window> {
         match self {
-            Self::Blocked(chain) => Some(chain.rules().growth()),
-            Self::Classic(_) => None,
+            Self::Windowed(ring) => Some(ring.slices().window()),
+            Self::Blocked(_) | Self::Classic(_) => None,
+        }
+    }
+
+    /// When items go into each layer of a window, oldest first; nothing for a filter without one.
+    pub fn spans(&self) -> &[Span] {
+        match self {
+            Self::Windowed(ring) => ring.slices().spans(),
+            Self::Blocked(_) | Self::Classic(_) => &[],
         }
     }
 
     /// The layout, and what only that layout has.
     pub fn layout(&self) -> Layout {
+        self.blocked_rules().map_or(Layout::Classic, |rules| Layout::Blocked {
+            seed: rules.secret().seed(),
+        })
+    }
+
+    fn blocked_rules(&self) -> Option<&Blocked> {
         match self {
-            Self::Blocked(chain) => Layout::Blocked {
-                seed: chain.rules().secret().seed(),
-            },
-            Self::Classic(_) => Layout::Classic,
+            Self::Blocked(chain) => Some(chain.rules()),
+            Self::Windowed(ring) => Some(ring.rules()),
+            Self::Classic(_) => None,
+        }
+    }
+
+    /// The hash and the layers of a blocked filter.
+    pub(super) fn as_blocked(&self) -> Option<(&Arc<Secret>, &[blocked::Layer])> {
+        match self {
+            Self::Blocked(chain) => Some((chain.rules().secret(), chain.layers())),
+            Self::Windowed(ring) => Some((ring.rules().secret(), ring.layers())),
+            Self::Classic(_) => None,
         }
     }
 
@@ -334,9 +467,14 @@ impl Filter {
 /// [`Filter::bytes`].
 pub(super) fn bytes(layout: Layout, layers: usize, arrays: u64) -> u64 {
     match layout {
-        Layout::Blocked { .. } => demand::bytes::<blocked::Layer>(layers, arrays),
+        Layout::Blocked { .. } => demand::bytes::<blocked::Layer>(Frame::CHAIN, layers, arrays),
         Layout::Classic => arrays.saturating_add(CLASSIC_BYTES + CLASSIC_LAYER_BYTES * layers as u64),
     }
+}
+
+/// The same of a filter with a window.
+pub(super) fn windowed_bytes(layers: usize, arrays: u64) -> u64 {
+    demand::bytes::<blocked::Layer>(Ring::<Blocked>::FRAME, layers, arrays)
 }
 
 /// The rate of layers that have these rates: what one layer lets through the next one adds to. It is exact for

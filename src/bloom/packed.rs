@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 
 use crate::bloom::chain::Allowance;
-use crate::bloom::chain::batch::{BLOCK, Items};
+use crate::bloom::chain::batch::{Added, BLOCK, Items};
 use crate::bloom::error::Error;
 use crate::bloom::filter::Filter;
 
@@ -278,10 +278,10 @@ impl Filter {
         &mut self,
         items: Packed<'_>,
         allowance: Allowance<'_>,
-        added: impl FnMut(Items, usize),
+        added: impl FnMut(Added),
     ) -> Result<(), Error> {
         struct Add<'f, 'l, F>(&'f mut Filter, Allowance<'l>, F);
-        impl<'a, F: FnMut(Items, usize)> Visitor<'a> for Add<'_, '_, F> {
+        impl<'a, F: FnMut(Added)> Visitor<'a> for Add<'_, '_, F> {
             type Output = Result<(), Error>;
 
             #[inline(always)]
@@ -475,7 +475,7 @@ mod tests {
 
             let mut together = Answers::default();
             let (one_by_one, end) = oracle::add_batch(&mut filter, &items);
-            let packed_end = other.add_packed(packed, UNLIMITED, |new, count| together.push(new, count));
+            let packed_end = other.add_packed(packed, UNLIMITED, |block| together.push(block.new, block.count));
             prop_assert_eq!(end, packed_end);
             prop_assert_eq!(together.iter().collect::<Vec<_>>(), one_by_one.clone());
             prop_assert_eq!(oracle::stored(&filter), oracle::stored(&other));

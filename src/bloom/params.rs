@@ -125,6 +125,83 @@ impl Growth {
     }
 }
 
+/// A moment: milliseconds since 1970, in UTC.
+pub type Time = u64;
+
+/// The latest time that a change can be stamped with.
+pub const LATEST: Time = 1 << 62;
+
+/// How long a filter remembers an item, and how finely it forgets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    seconds: u32,
+    slices: u8,
+    refresh: bool,
+}
+
+impl Window {
+    /// The longest window, in seconds: 136 years.
+    pub const MAX_SECONDS: u32 = u32::MAX;
+    /// The fewest and the most slices.
+    pub const SLICES: std::ops::RangeInclusive<u8> = 2..=64;
+    /// The usual number of slices.
+    pub const USUAL_SLICES: u8 = 8;
+
+    /// A window of so many seconds in so many slices; of 0 seconds: the last items, as many as the filter's capacity.
+    /// With `refresh` an item that is added again lives on from then.
+    ///
+    /// # Errors
+    /// [`ParamError::Slices`] unless `slices` is one of [`Self::SLICES`].
+    pub fn new(seconds: u32, slices: u8, refresh: bool) -> Result<Self, ParamError> {
+        if Self::SLICES.contains(&slices) {
+            Ok(Self {
+                seconds,
+                slices,
+                refresh,
+            })
+        } else {
+            Err(ParamError::Slices)
+        }
+    }
+
+    /// Its length in seconds; 0 where items are counted instead.
+    pub const fn seconds(self) -> u32 {
+        self.seconds
+    }
+
+    /// Its length in milliseconds; `None` where items are counted instead.
+    pub const fn milliseconds(self) -> Option<u64> {
+        match self.seconds {
+            0 => None,
+            seconds => Some(seconds as u64 * 1000),
+        }
+    }
+
+    /// Slices that it is divided into.
+    pub const fn slices(self) -> u8 {
+        self.slices
+    }
+
+    /// How long items go into one slice, in milliseconds: that part of the window, rounded up. `None` where a slice
+    /// ends when it is full.
+    pub const fn slice_milliseconds(self) -> Option<u64> {
+        match self.milliseconds() {
+            None => None,
+            Some(window) => Some(window.div_ceil(self.slices as u64)),
+        }
+    }
+
+    /// Items that a slice of a window for `capacity` items is made for.
+    pub fn slice_capacity(self, capacity: Capacity) -> u64 {
+        capacity.items().div_ceil(self.slices.into())
+    }
+
+    /// Whether an item that is added again lives on from then.
+    pub const fn refresh(self) -> bool {
+        self.refresh
+    }
+}
+
 /// What the hash of a filter is keyed with. Who does not know it cannot compute items that collide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seed(pub u64);
@@ -146,12 +223,14 @@ pub enum Layout {
 pub struct Spec {
     /// The compound false positive rate that the filter keeps at any length.
     pub error_rate: ErrorRate,
-    /// The capacity of the first layer.
+    /// The capacity of the first layer; of a filter with a window, the items expected in it.
     pub capacity: Capacity,
     /// What happens beyond it. The classic layout has one way to grow: reserved and growing are alike.
     pub growth: Growth,
-    /// The layout of its layers.
+    /// The layout of its layers; blocked where there is a window.
     pub layout: Layout,
+    /// For how long items are remembered; `None`: for ever.
+    pub window: Option<Window>,
 }
 
 /// All that a classic filter is made from, as RedisBloom takes it. That is more than a [`Spec`] can say: any rate

@@ -3,17 +3,22 @@
 //! The layers come from the same [`Rules`](crate::bloom::chain::Rules) as those of a filter, and the bytes from the
 //! same sum; nothing is estimated.
 
+use std::borrow::Cow;
+
 use crate::bloom::bits::memory::Block;
 use crate::bloom::blocked::{self, Blocked};
+use crate::bloom::chain::demand::Frame;
+use crate::bloom::chain::window::{self, Ring};
 use crate::bloom::chain::{demand, planned};
 use crate::bloom::classic::{self, Classic};
-use crate::bloom::filter::{LayerShape, bytes, compound};
+use crate::bloom::filter::{LayerShape, bytes, compound, windowed_bytes};
 use crate::bloom::params::{Layout, Spec};
 
-/// The layers that a filter would get, oldest first.
+/// The layers that a filter would get.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    layout: Layout,
+    spec: Spec,
+    /// Oldest first. Of a window those of the stream for which it is made: another one has others.
     layers: Vec<LayerShape>,
 }
 
@@ -37,7 +42,10 @@ impl Plan {
         let layers = match spec.layout {
             Layout::Blocked { seed } => {
                 let rules = Blocked::new(spec.error_rate, spec.growth, seed);
-                let layers = planned(&rules, rules.first(spec.capacity), items, most);
+                let layers = match spec.window {
+                    Some(window) => window::planned(&rules, spec.capacity, window, spec.capacity.items()),
+                    None => planned(&rules, rules.first(spec.capacity), items, most),
+                };
                 layers.into_iter().map(LayerShape::Blocked).collect()
             }
             Layout::Classic => {
@@ -51,10 +59,7 @@ impl Plan {
                     .collect()
             }
         };
-        Self {
-            layout: spec.layout,
-            layers,
-        }
+        Self { spec, layers }
     }
 
     /// The layers.
@@ -62,30 +67,50 @@ impl Plan {
         &self.layers
     }
 
-    /// The filter once it counts `items`; `None` when the plan's layers do not hold so many.
+    /// The filter once it counts `items`; `None` when the plan's layers do not hold so many. Of a window: once so
+    /// many came in each window for some time.
     pub fn at(&self, items: u64) -> Option<Stage> {
-        let mut capacity = 0u64;
-        let newest = self.layers.iter().position(|layer| {
-            capacity = capacity.saturating_add(layer.capacity());
-            capacity >= items
-        })?;
-        let layers = &self.layers[..=newest];
+        let layers = self.layers_at(items)?;
         let arrays = layers.iter().map(LayerShape::bytes);
+        let arrays = arrays.fold(0, u64::saturating_add);
         Some(Stage {
             items,
-            bytes: bytes(self.layout, layers.len(), arrays.fold(0, u64::saturating_add)),
+            bytes: match self.spec.window {
+                Some(_) => windowed_bytes(layers.len(), arrays),
+                None => bytes(self.spec.layout, layers.len(), arrays),
+            },
             layers: layers.len(),
             error_rate: compound(layers.iter().map(LayerShape::error_rate)),
         })
     }
 
+    fn layers_at(&self, items: u64) -> Option<Cow<'_, [LayerShape]>> {
+        if let (Some(window), Layout::Blocked { seed }) = (self.spec.window, self.spec.layout) {
+            let rules = Blocked::new(self.spec.error_rate, self.spec.growth, seed);
+            let layers = window::planned(&rules, self.spec.capacity, window, items).into_iter();
+            return Some(layers.map(LayerShape::Blocked).collect());
+        }
+        let mut capacity = 0u64;
+        let newest = self.layers.iter().position(|layer| {
+            capacity = capacity.saturating_add(layer.capacity());
+            capacity >= items
+        })?;
+        Some(Cow::Borrowed(&self.layers[..=newest]))
+    }
+
     /// Hands every block of memory of the filter in a stage to `visit`.
     pub fn each_block(&self, stage: &Stage, mut visit: impl FnMut(Block)) {
-        let arrays = self.layers[..stage.layers].iter().map(LayerShape::bytes);
+        let layers = self.layers_at(stage.items).unwrap_or_default();
+        let arrays = layers.iter().map(LayerShape::bytes);
         let visit = |block, _| visit(block);
-        match self.layout {
-            Layout::Blocked { .. } => demand::blocks::<blocked::Layer>(arrays, 0, visit),
-            Layout::Classic => demand::blocks::<classic::Layer>(arrays, 0, visit),
+        match (self.spec.layout, self.spec.window) {
+            (Layout::Blocked { .. }, Some(_)) => {
+                demand::blocks::<blocked::Layer>(Ring::<Blocked>::FRAME, arrays, 0, visit);
+            }
+            (Layout::Blocked { .. }, None) => {
+                demand::blocks::<blocked::Layer>(Frame::CHAIN, arrays, 0, visit);
+            }
+            (Layout::Classic, _) => demand::blocks::<classic::Layer>(Frame::CHAIN, arrays, 0, visit),
         }
     }
 }

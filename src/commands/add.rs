@@ -36,6 +36,7 @@ impl Command for Add {
             items,
             event: c"bf.add",
             plain: true,
+            at: None,
         };
         let new = adding.apply_one(item, || creation::by_default(ctx))?;
         Reply(ctx).boolean(new);

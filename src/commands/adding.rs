@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::creation::{self, Creation};
 use super::error::CommandError;
 use super::reply::Reply;
-use crate::bloom::chain::batch::Items;
+use super::window;
+use crate::bloom::chain::batch;
 use crate::bloom::packed::Answers;
+use crate::bloom::params::Time;
 use crate::bloom::{Allowance, Demand, Error, Filter, ahead};
 use crate::keyspace::{self, KeyMut};
-use crate::server::{Arg, Ctx, log, note};
+use crate::server::{Arg, Ctx, log, note, now};
 use crate::{limits, stats};
 
 /// The items of a command, in the form in which they came.
@@ -35,18 +37,20 @@ pub trait Batch: Copy {
         self,
         filter: &mut Filter,
         allowance: Allowance<'_>,
-        added: impl FnMut(Items, usize),
+        added: impl FnMut(batch::Added),
     ) -> Result<(), Error>;
 
-    /// Propagates those that were new, as an addition to a filter that is there, or with its creation.
-    fn replicate(
-        self,
-        ctx: Ctx<'_>,
-        key: Arg<'_>,
-        created: Option<Creation>,
-        new: &Answers,
-        room: Self::Room,
-    );
+    /// Propagates those that changed the filter, to where it went.
+    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, room: Self::Room);
+}
+
+/// Where items went.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// The filter that was created with them; `None` where it was there.
+    pub created: Option<Creation>,
+    /// The time of the change, for a filter with a window.
+    pub at: Option<Time>,
 }
 
 impl Batch for &[Arg<'_>] {
@@ -67,23 +71,26 @@ impl Batch for &[Arg<'_>] {
         self,
         filter: &mut Filter,
         allowance: Allowance<'_>,
-        added: impl FnMut(Items, usize),
+        added: impl FnMut(batch::Added),
     ) -> Result<(), Error> {
         filter.add_blocks(self.iter().map(|item| item.bytes()), allowance, added)
     }
 
-    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, created: Option<Creation>, new: &Answers, (): ()) {
-        let mut kept = vec![key; 1 + new.count()];
+    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, (): ()) {
+        let mut kept = vec![key; 1 + changed.count()];
         let mut count = 1;
-        for (&item, is_new) in self.iter().zip(new.iter()) {
+        for (&item, has_changed) in self.iter().zip(changed.iter()) {
             // No branch: which items are new cannot be predicted.
             kept[count] = item;
-            count += usize::from(is_new);
+            count += usize::from(has_changed);
         }
         kept.truncate(count);
-        match created {
-            Some(creation) => creation::replicate_with(ctx, key, creation, &kept[1..]),
-            None => ctx.replicate(c"BF.MADD", &kept),
+        match to {
+            Target {
+                created: None,
+                at: None,
+            } => ctx.replicate(c"BF.MADD", &kept),
+            to => creation::replicate_with(ctx, key, to, &kept[1..]),
         }
     }
 }
@@ -101,6 +108,8 @@ pub struct Adding<'a, B> {
     pub event: &'static CStr,
     /// Whether the command says nothing but that its items are added.
     pub plain: bool,
+    /// When they are added, where the command says that: what a window is told instead of the server's time.
+    pub at: Option<Time>,
 }
 
 /// What became of the items.
@@ -108,11 +117,18 @@ pub struct Adding<'a, B> {
 pub struct Added {
     /// For each item that was reached, whether it was new.
     pub new: Answers,
+    /// For each, whether it changed the filter, where that is not the same.
+    refreshed: Option<Answers>,
     /// Why the next one was not taken.
     pub stopped: Option<CommandError>,
 }
 
 impl Added {
+    /// For each item that was reached, whether it changed the filter.
+    fn changed(&self) -> &Answers {
+        self.refreshed.as_ref().unwrap_or(&self.new)
+    }
+
     /// One boolean an item; the array ends at an error.
     pub fn reply(&self, reply: Reply<'_>) {
         reply.array(self.new.count() + usize::from(self.stopped.is_some()));
@@ -121,6 +137,16 @@ impl Added {
             reply.error(error);
         }
     }
+}
+
+/// What was done to a filter that is to be told of.
+struct Done<B: Batch> {
+    added: Added,
+    room: B::Room,
+    /// The time that it was stamped with, in a window.
+    at: Option<Time>,
+    /// Whether layers of a window went.
+    dropped: bool,
 }
 
 impl<B: Batch> Adding<'_, B> {
@@ -133,17 +159,30 @@ impl<B: Batch> Adding<'_, B> {
         creation: impl FnOnce() -> Result<Creation, CommandError>,
     ) -> Result<Added, CommandError> {
         let mut key = keyspace::write(self.ctx, self.key)?;
+        if key.filter().is_some() {
+            return self.apply_to(key);
+        }
+        let creation = creation()?;
+        if self.items.count() == 0 {
+            return Ok(Added::default());
+        }
+        self.create(key, creation)
+    }
+
+    fn apply_to(self, mut key: KeyMut<'_>) -> Result<Added, CommandError> {
         let Some(filter) = key.filter() else {
-            let creation = creation()?;
-            if self.items.count() == 0 {
-                return Ok(Added::default());
-            }
-            return self.create(key, creation);
+            return Ok(Added::default());
         };
-        let (added, room) = self.add_to(filter)?;
-        if added.new.ones() > 0 {
-            self.propagate(&added, room);
-            key.changed(self.event);
+        let Done {
+            added,
+            room,
+            at,
+            dropped,
+        } = self.add_to(filter)?;
+        if added.changed().ones() > 0 {
+            self.propagate(&added, room, at);
+            let events = [self.event, window::EVENT];
+            key.changed(if dropped { &events } else { &events[..1] });
         }
         Ok(added)
     }
@@ -164,6 +203,10 @@ impl<B: Batch> Adding<'_, B> {
             return added.stopped.map_or(Ok(added.new.ones() > 0), Err);
         };
         ahead::follow(Some(filter));
+        if filter.window().is_some() {
+            let added = self.apply_to(key)?;
+            return added.stopped.map_or(Ok(added.new.ones() > 0), Err);
+        }
         let new = self.change(filter, |filter| filter.add(item, &|demand| self.may_take(demand)));
         let new = match new {
             Ok(new) => new,
@@ -173,7 +216,7 @@ impl<B: Batch> Adding<'_, B> {
         stats::added(new.into(), (!new).into());
         if new {
             self.ctx.replicate_verbatim();
-            key.changed(self.event);
+            key.changed(&[self.event]);
         }
         Ok(new)
     }
@@ -183,12 +226,18 @@ impl<B: Batch> Adding<'_, B> {
             self.tell_of_missing_key();
         }
         let mut filter = creation::make(self.ctx, self.key, creation)?;
-        let (added, room) = self.add_to(&mut filter)?;
+        if filter.window().is_some() {
+            filter.set_clock(now);
+        }
+        let Done { added, room, at, .. } = self.add_to(&mut filter)?;
         key.set(filter);
+        let to = Target {
+            created: Some(creation),
+            at,
+        };
         // There are new items: the first one of an empty filter always is.
-        self.items
-            .replicate(self.ctx, self.key, Some(creation), &added.new, room);
-        key.changed(self.event);
+        self.items.replicate(self.ctx, self.key, to, &added.new, room);
+        key.changed(&[self.event]);
         Ok(added)
     }
 
@@ -226,9 +275,17 @@ impl<B: Batch> Adding<'_, B> {
             && matches!(error, Error::Full { .. })
     }
 
-    fn add_to(self, filter: &mut Filter) -> Result<(Added, B::Room), CommandError> {
-        let new = Answers::with_room_for(self.items.count()).ok();
-        let Some((mut new, room)) = new.zip(self.items.room()) else {
+    fn add_to(self, filter: &mut Filter) -> Result<Done<B>, CommandError> {
+        if let Some(at) = self.at {
+            filter.set_clock(|| at);
+        }
+        let at = filter.time();
+        let answers = || Answers::with_room_for(self.items.count()).ok();
+        let refreshed = match filter.window() {
+            Some(window) if window.refresh() => answers().map(Some),
+            _ => Some(None),
+        };
+        let Some(((mut new, mut refreshed), room)) = answers().zip(refreshed).zip(self.items.room()) else {
             if self.ctx.must_obey() {
                 log::DIVERGENCE.warn(self.ctx, self.key.bytes(), || {
                     "items that are in the original were not added here: there is no memory for the answers".to_owned()
@@ -236,15 +293,38 @@ impl<B: Batch> Adding<'_, B> {
             }
             return Err(CommandError::NoMemoryToAnswer);
         };
-        let end = self.change(filter, |filter| {
+        let mut add = |filter: &mut Filter| {
             let may_take = |demand: Demand<'_>| self.may_take(demand);
-            self.items
-                .add_to(filter, &may_take, |is_new, count| new.push(is_new, count))
-        });
-        stats::added(new.ones(), new.count() as u64 - new.ones());
+            let end = self.items.add_to(filter, &may_take, |block| {
+                new.push(block.new, block.count);
+                if let Some(refreshed) = &mut refreshed {
+                    refreshed.push(block.changed, block.count);
+                }
+            });
+            (end, new.ones())
+        };
+        let ((end, ones), dropped) = if at.is_some() {
+            let (end, dropped) = window::change(filter, |filter| {
+                let (end, ones) = add(filter);
+                ((end, ones), ones)
+            });
+            (end, dropped)
+        } else {
+            (self.change(filter, add), false)
+        };
+        stats::added(ones, new.count() as u64 - ones);
         let error = end.err().filter(|error| !self.is_expected(filter, *error));
         let stopped = error.map(|error| self.refused(error));
-        Ok((Added { new, stopped }, room))
+        Ok(Done {
+            added: Added {
+                new,
+                refreshed,
+                stopped,
+            },
+            room,
+            at,
+            dropped,
+        })
     }
 
     fn may_take(self, demand: Demand<'_>) -> Result<(), u64> {
@@ -294,12 +374,14 @@ impl<B: Batch> Adding<'_, B> {
     }
 
     /// Propagates the items that changed an existing filter, as the command itself if that is all of it.
-    fn propagate(self, added: &Added, room: B::Room) {
+    fn propagate(self, added: &Added, room: B::Room, at: Option<Time>) {
         let all_new = added.new.ones() == self.items.count() as u64;
-        if self.plain && all_new {
+        if self.plain && all_new && at.is_none() {
             self.ctx.replicate_verbatim();
         } else {
-            self.items.replicate(self.ctx, self.key, None, &added.new, room);
+            let to = Target { created: None, at };
+            self.items
+                .replicate(self.ctx, self.key, to, added.changed(), room);
         }
     }
 }

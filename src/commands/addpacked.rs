@@ -98,6 +98,7 @@ impl Command for AddPacked {
             items: PackedItems { items, data },
             event: c"bf.add",
             plain: !missing.is_described,
+            at: None,
         };
         let added = adding.apply(|| match items.count() {
             0 => missing.creation(&options::config()),

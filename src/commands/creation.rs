@@ -7,8 +7,10 @@
 use std::ffi::CStr;
 
 use super::args::{Argument, Cursor, integer};
+use super::adding::Target;
 use super::error::CommandError;
 use super::redisbloom::{self, Release};
+use super::window;
 use crate::bloom::chain::Allowance;
 use crate::bloom::params::{Capacity, ClassicSpec, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
 use crate::bloom::{Error, Filter};
@@ -169,6 +171,7 @@ impl FilterOptions {
             capacity,
             growth,
             layout,
+            window: None,
         })
     }
 
@@ -323,8 +326,10 @@ pub fn replicate(ctx: Ctx<'_>, key: Arg<'_>, creation: Creation) {
 /// The same of a filter that was created with `items` in it. It is one command, because two would make a
 /// transaction, and servers up to Redis 7.0 and Valkey 8 that find the end of one cut off from their append-only
 /// file lose with it what is written there later.
-pub fn replicate_with(ctx: Ctx<'_>, key: Arg<'_>, creation: Creation, items: &[Arg<'_>]) {
-    propagate(ctx, c"BF.INSERT", key, &insert_words(creation), items);
+///
+/// Or of items that changed a window, which are sent with their time.
+pub fn replicate_with(ctx: Ctx<'_>, key: Arg<'_>, to: Target, items: &[Arg<'_>]) {
+    propagate(ctx, c"BF.INSERT", key, &insert_words(to), items);
 }
 
 /// What follows the key in the BF.RESERVE that makes exactly this filter.
@@ -338,14 +343,14 @@ pub fn reserve_words(creation: Creation) -> Vec<String> {
     [&size(creation)[..], &options, &exactly(creation)].concat()
 }
 
-/// What stands between the key and the items in the BF.INSERT that makes exactly this filter.
-pub fn insert_words(creation: Creation) -> Vec<String> {
-    [
-        filter_words(creation),
-        exactly(creation),
-        vec!["ITEMS".to_owned()],
-    ]
-    .concat()
+/// What stands between the key and the items in the BF.INSERT that makes exactly this filter, or changes the one that
+/// is there.
+pub fn insert_words(to: Target) -> Vec<String> {
+    let filter = match to.created {
+        Some(creation) => [filter_words(creation), exactly(creation)].concat(),
+        None => vec!["NOCREATE".to_owned()],
+    };
+    [filter, window::words(to.at), vec!["ITEMS".to_owned()]].concat()
 }
 
 /// What stands between the key and the form of the items in the BF.ADDPACKED that makes exactly this filter, which is

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::bloom::Error;
 use crate::bloom::packed::Malformed;
-use crate::bloom::params::{Capacity, Expansion};
+use crate::bloom::params::{Capacity, Expansion, LATEST};
 use crate::keyspace::WrongType;
 use crate::server::shown::shown;
 
@@ -71,6 +71,10 @@ pub enum CommandError {
     Malformed(Malformed),
     /// Why one of some packed items was not taken, and how many were before it.
     After(Box<Self>, usize),
+    /// The time of a change is no number.
+    BadTime,
+    /// The time of a change is out of its range.
+    TimeRange,
     /// There is no room for the answers.
     NoMemoryToAnswer,
     /// BF.INFO: no such field.
@@ -180,6 +184,8 @@ impl fmt::Display for CommandError {
                 return write!(f, "ERR there is no whole item at byte {at} of the data");
             }
             Self::After(error, items) => return write!(f, "{error} after {items} items"),
+            Self::BadTime => "ERR bad time",
+            Self::TimeRange => return write!(f, "ERR time must be in the range [0, {LATEST}]"),
             Self::NoMemoryToAnswer => "ERR Insufficient memory to answer",
             Self::Information => "Invalid information value",
             Self::ScanIterator => "Second argument must be numeric",

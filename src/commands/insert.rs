@@ -161,6 +161,7 @@ impl Command for Insert {
             items: request.items(),
             event: c"bf.insert",
             plain: false,
+            at: None,
         };
         adding.apply(|| request.create(ctx))?.reply(Reply(ctx));
         Ok(())

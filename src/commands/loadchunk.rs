@@ -53,7 +53,7 @@ impl Command for LoadChunk {
             None => return Err(CommandError::NotFound),
         }
         ctx.replicate_verbatim();
-        key.changed(c"bf.loadchunk");
+        key.changed(&[c"bf.loadchunk"]);
         Reply(ctx).ok();
         Ok(())
     }

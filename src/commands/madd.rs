@@ -34,6 +34,7 @@ impl Command for MAdd {
             items,
             event: c"bf.add",
             plain: true,
+            at: None,
         };
         adding.apply(|| creation::by_default(ctx))?.reply(Reply(ctx));
         Ok(())

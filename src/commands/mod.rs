@@ -29,6 +29,7 @@ mod plan;
 mod redisbloom;
 mod reserve;
 mod scandump;
+mod window;
 
 use std::ffi::{CStr, CString, c_int};
 use std::io::ErrorKind;

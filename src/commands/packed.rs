@@ -3,12 +3,13 @@
 use std::ffi::CStr;
 use std::num::NonZeroUsize;
 
-use super::adding::Batch;
+use super::adding::{Batch, Target};
 use super::args::{Argument, Cursor, integer};
-use super::creation::{self, Creation, flag};
+use super::creation::{self, flag};
 use super::docs::{Kind, Parameter};
 use super::error::CommandError;
-use crate::bloom::chain::batch::Items;
+use super::window;
+use crate::bloom::chain::batch::Added;
 use crate::bloom::packed::{Answers, Form, Packed};
 use crate::bloom::{Allowance, Error, Filter};
 use crate::server::{Arg, Ctx, OwnedString};
@@ -122,32 +123,37 @@ impl Batch for PackedItems<'_> {
         self,
         filter: &mut Filter,
         allowance: Allowance<'_>,
-        added: impl FnMut(Items, usize),
+        added: impl FnMut(Added),
     ) -> Result<(), Error> {
         filter.add_packed(self.items, allowance, added)
     }
 
-    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, created: Option<Creation>, new: &Answers, room: Vec<u8>) {
-        let words = words(created, self.items.form());
+    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, room: Vec<u8>) {
+        let words = words(to, self.items.form());
         let send = |data| creation::propagate(ctx, c"BF.ADDPACKED", key, &words, &[data]);
-        if new.ones() == self.count() as u64 {
+        if changed.ones() == self.count() as u64 {
             return send(self.data);
         }
-        let only_new = self.items.only(new);
+        let only_changed = self.items.only(changed);
         drop(room);
-        match only_new {
+        match only_changed {
             Some(data) => send(OwnedString::new(&data).arg()),
             // Without memory for them, all that were looked at: what was there changes nothing at the receiver either.
-            None if new.count() == self.count() => send(self.data),
-            None => send(OwnedString::new(self.items.first(new.count())).arg()),
+            None if changed.count() == self.count() => send(self.data),
+            None => send(OwnedString::new(self.items.first(changed.count())).arg()),
         }
     }
 }
 
 /// What stands between the key and the data in a BF.ADDPACKED of items in this form, which makes the filter too if it
 /// was created.
-pub fn words(created: Option<Creation>, form: Form) -> Vec<String> {
-    let mut words = created.map_or_else(Vec::new, creation::addpacked_words);
+pub fn words(to: Target, form: Form) -> Vec<String> {
+    let mut words = match to.created {
+        Some(creation) => creation::addpacked_words(creation),
+        None if to.at.is_some() => vec!["NOCREATE".to_owned()],
+        None => Vec::new(),
+    };
+    words.extend(window::words(to.at));
     match form {
         Form::Lines => words.push("LINES".to_owned()),
         Form::Width(width) => words.extend(["WIDTH".to_owned(), width.to_string()]),

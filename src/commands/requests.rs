@@ -6,6 +6,7 @@ use super::args::{self, Argument};
 pub use super::creation::Creation;
 use super::error::CommandError;
 pub use super::redisbloom::Release;
+use super::adding::Target;
 use super::{addpacked, creation, existspacked, info, insert, packed, reserve};
 use crate::bloom::packed::{Form, Packed};
 use crate::options::values::Config;
@@ -111,13 +112,16 @@ pub fn replicated(creation: Creation) -> Vec<String> {
 /// The words between the key and the items in the BF.INSERT that a primary sends for this filter when it was
 /// created with items.
 pub fn replicated_with_items(creation: Creation) -> Vec<String> {
-    creation::insert_words(creation)
+    creation::insert_words(Target {
+        created: Some(creation),
+        at: None,
+    })
 }
 
 /// The words between the key and the data in the BF.ADDPACKED that a primary sends: items in this form, and the filter
 /// if it was created with them.
 pub fn replicated_packed(created: Option<Creation>, form: Form) -> Vec<String> {
-    packed::words(created, form)
+    packed::words(Target { created, at: None }, form)
 }
 
 #[cfg(test)]

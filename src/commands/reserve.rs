@@ -176,7 +176,7 @@ impl Command for Reserve {
         key.set(creation::make(ctx, request.key, creation)?);
         request.warn_of_rate(ctx, &config, creation);
         creation::replicate(ctx, request.key, creation);
-        key.changed(c"bf.reserve");
+        key.changed(&[c"bf.reserve"]);
         Reply(ctx).ok();
         Ok(())
     }

@@ -95,6 +95,15 @@ impl Mover for Defrag {
         unsafe { Box::from_raw(values) }
     }
 
+    fn boxed<T>(&mut self, value: &mut Box<T>) {
+        let block = std::ptr::from_mut(&mut **value).cast();
+        // SAFETY: a box's block has that layout, and the old box is forgotten below.
+        let block = unsafe { self.moved(block, Layout::new::<T>()) };
+        // SAFETY: the same block, or a copy of it that took its place.
+        let moved = unsafe { Box::from_raw(block.cast()) };
+        std::mem::forget(std::mem::replace(value, moved));
+    }
+
     fn must_pause(&mut self) -> bool {
         // SAFETY (of the call): the context is alive.
         call!(RedisModule_DefragShouldStop(self.0)) != 0

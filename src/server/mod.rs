@@ -1,6 +1,7 @@
 //! The server's calls that the crate `redis_module` does not wrap, one safe function each.
 
 pub mod alloc;
+pub mod background;
 pub mod log;
 pub mod shown;
 
@@ -10,6 +11,8 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use redis_module::raw;
+
+use crate::bloom::params::Time;
 
 /// Calls a function of the server's table.
 macro_rules! call {
@@ -466,6 +469,11 @@ pub fn ask(command: &CStr, arguments: &[&CStr]) -> Option<String> {
     // SAFETY (of the call): the reply is this function's own, and is not used again.
     call!(RedisModule_FreeCallReply(reply));
     text
+}
+
+/// The time of the server's clock, since 1970.
+pub fn now() -> Time {
+    Time::try_from(milliseconds()).unwrap_or(0)
 }
 
 /// The time of the server's clock.

@@ -76,6 +76,8 @@ pub trait Mover {
     fn list<T>(&mut self, values: Vec<T>) -> Vec<T>;
     /// The same array, wherever it is now.
     fn array<T>(&mut self, values: Box<[T]>) -> Box<[T]>;
+    /// Chooses where a value is.
+    fn boxed<T>(&mut self, value: &mut Box<T>);
     /// Whether the rest must wait.
     fn must_pause(&mut self) -> bool;
 }

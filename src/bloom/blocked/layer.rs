@@ -442,9 +442,12 @@ impl batch::Layer for Layer {
     }
 
     fn bytes_of_all(layers: &[Self]) -> u64 {
-        layers
-            .last()
-            .map_or(0, |newest| newest.start().saturating_add(newest.bytes()))
+        let end = |newest: &Self| newest.start().saturating_add(newest.bytes());
+        match layers {
+            [oldest, .., newest] => end(newest).saturating_sub(oldest.start()),
+            [only] => only.bytes(),
+            [] => 0,
+        }
     }
 
     fn place_of(layers: &[Self], offset: u64) -> Option<(usize, u64)> {

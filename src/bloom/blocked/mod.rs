@@ -12,9 +12,10 @@ use std::sync::Arc;
 
 use crate::bloom::chain::Rules;
 use crate::bloom::chain::batch::Hasher;
+use crate::bloom::chain::window::Sizing;
 use crate::bloom::error::Error;
 use crate::bloom::item::{Item, ItemHash};
-use crate::bloom::params::{Capacity, ErrorRate, Growth, Seed};
+use crate::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Seed};
 pub use layer::{Layer, Shape};
 use secret::{Key, Secret};
 
@@ -89,6 +90,24 @@ impl Rules for Blocked {
         let expansion = self.growth.expansion().ok_or(Error::Full { capacity: full })?;
         let capacity = full.saturating_mul(u64::from(expansion.factor()));
         Ok(self.nth(index, capacity, budget.max(0.0)))
+    }
+}
+
+impl Sizing for Blocked {
+    fn budget(&self) -> f64 {
+        self.error_rate.value()
+    }
+
+    fn factor(&self) -> u32 {
+        self.growth.expansion().map_or(1, Expansion::factor)
+    }
+
+    fn sized(capacity: u64, rate: f64) -> Shape {
+        Shape::sized(capacity, rate)
+    }
+
+    fn rate(plan: &Shape) -> f64 {
+        plan.full_rate()
     }
 }
 

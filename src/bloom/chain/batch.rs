@@ -95,6 +95,16 @@ pub trait Prefetch: Copy {
     fn prefetch(self, hash: ItemHash);
 }
 
+/// Where there may be nobody to ask, nothing is asked for.
+impl<P: Prefetch> Prefetch for Option<P> {
+    #[inline(always)]
+    fn prefetch(self, hash: ItemHash) {
+        if let Some(prefetcher) = self {
+            prefetcher.prefetch(hash);
+        }
+    }
+}
+
 /// What is known of the memory that a block of items will read in a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
@@ -151,6 +161,22 @@ impl Items {
         Self(self.0.unbounded_shl(count as u32))
     }
 
+    /// Those at position `at` and behind it.
+    #[inline(always)]
+    pub fn from(self, at: usize) -> Self {
+        Self(self.0 & u64::MAX.unbounded_shl(at as u32))
+    }
+
+    /// The first `count` of them.
+    pub fn lowest(self, count: u64) -> Self {
+        if self.count_ones() <= count {
+            return self;
+        }
+        let mut rest = self;
+        rest.by_ref().take(usize::try_from(count).unwrap_or(BLOCK)).for_each(drop);
+        self.without(rest)
+    }
+
     /// The position after the last one's.
     #[inline(always)]
     pub fn end(self) -> usize {
@@ -193,6 +219,29 @@ impl Iterator for Items {
         let at = self.0.trailing_zeros() as usize % BLOCK;
         self.0 &= self.0 - 1;
         Some(at)
+    }
+}
+
+/// What became of a block's items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Added {
+    /// Those that were new.
+    pub new: Items,
+    /// Those that changed the filter: the new ones, and in a window that refreshes also those that live on.
+    pub changed: Items,
+    /// How many were added: [`BLOCK`], but for the last ones.
+    pub count: usize,
+}
+
+impl Added {
+    /// Where only new items change anything.
+    #[inline(always)]
+    pub(super) fn of_new(new: Items, count: usize) -> Self {
+        Self {
+            new,
+            changed: new,
+            count,
+        }
     }
 }
 
@@ -325,7 +374,7 @@ pub struct AddMany<'a, L, H, I, F, G> {
     pub hasher: &'a H,
     /// The items.
     pub items: I,
-    /// Takes those of a block that were new, and how many were added: [`BLOCK`], but for the last ones.
+    /// Takes what became of a block.
     pub added: F,
     /// Appends a layer.
     pub grow: G,
@@ -336,7 +385,7 @@ where
     L: Layer,
     H: Hasher,
     I: Iterator<Item = &'a [u8]>,
-    F: FnMut(Items, usize),
+    F: FnMut(Added),
     G: FnMut(&mut Vec<L>) -> Result<(), Error>,
 {
     type Output = Result<(), Error>;
@@ -359,7 +408,8 @@ where
             let newest = &mut self.layers[older];
             let room = newest.capacity().saturating_sub(newest.items());
             if unknown.count_ones() <= room {
-                (self.added)(newest.insert_block(kernel, hashes, unknown), block.count);
+                let new = newest.insert_block(kernel, hashes, unknown);
+                (self.added)(Added::of_new(new, block.count));
                 continue;
             }
             let mut new = Items::NONE;
@@ -367,25 +417,25 @@ where
                 match add_one(kernel, self.layers, older, hashes[at], &mut self.grow) {
                     Ok(is_new) => new.put_if(at, is_new),
                     Err(error) => {
-                        (self.added)(new, at);
+                        (self.added)(Added::of_new(new, at));
                         return Err(error);
                     }
                 }
             }
-            (self.added)(new, block.count);
+            (self.added)(Added::of_new(new, block.count));
         }
     }
 }
 
 /// The hashes of up to [`BLOCK`] items.
-struct Block {
-    hashes: Hashes,
-    count: usize,
+pub(super) struct Block {
+    pub(super) hashes: Hashes,
+    pub(super) count: usize,
 }
 
 impl Block {
     #[inline(always)]
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             hashes: [ItemHash::default(); BLOCK],
             count: 0,
@@ -394,7 +444,7 @@ impl Block {
 
     /// Takes the next items, and asks with `prefetcher` for what each will read; false when there are none.
     #[inline(always)]
-    fn fill<'a>(
+    pub(super) fn fill<'a>(
         &mut self,
         hasher: &impl Hasher,
         items: &mut impl Iterator<Item = &'a [u8]>,
@@ -411,7 +461,7 @@ impl Block {
     }
 
     #[inline(always)]
-    fn items(&self) -> Items {
+    pub(super) fn items(&self) -> Items {
         Items::first(self.count)
     }
 }

@@ -12,6 +12,25 @@ const EXACT_LAYERS: usize = 16;
 /// The block of a filter's own struct, which is above the chain: it has its size from here.
 pub const FILTER: Block = Block { bytes: 48, align: 8 };
 
+/// What a filter has besides its layers and their list.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::bloom) struct Frame {
+    /// Blocks of its own.
+    own: &'static [Block],
+    /// Bytes for each layer in a list beside that of the layers; 0 where there is none.
+    beside: usize,
+}
+
+impl Frame {
+    /// That of a chain.
+    pub const CHAIN: Self = Self::new(&[FILTER], 0);
+
+    /// That of a filter with these blocks of its own, and a second list with so many bytes for each layer.
+    pub const fn new(own: &'static [Block], beside: usize) -> Self {
+        Self { own, beside }
+    }
+}
+
 /// Takes a block, and whether it is a new one.
 type Visit<'a> = &'a mut dyn FnMut(Block, bool);
 
@@ -94,6 +113,7 @@ pub(in crate::bloom) struct Refused {
 /// Asks for a filter whose layers have bit arrays of these sizes. The first `held` layers are there, in a list
 /// with some room; without any, the filter itself is new too.
 pub(in crate::bloom) fn ask<L: Layer>(
+    frame: Frame,
     arrays: impl Iterator<Item = u64> + Clone,
     held: usize,
     room: usize,
@@ -104,7 +124,7 @@ pub(in crate::bloom) fn ask<L: Layer>(
         for array in arrays {
             (layers, sum) = (layers + 1, sum.saturating_add(array));
         }
-        bytes::<L>(layers, sum)
+        bytes::<L>(frame, layers, sum)
     };
     let total = bytes_of(&mut arrays.clone());
     let before = if held == 0 {
@@ -113,9 +133,9 @@ pub(in crate::bloom) fn ask<L: Layer>(
         bytes_of(&mut arrays.clone().take(held))
     };
     let visit = |visit: Visit<'_>| {
-        blocks::<L>(arrays.clone(), room, |block, part| {
+        blocks::<L>(frame, arrays.clone(), room, |block, part| {
             let is_new = match part {
-                Part::Filter => held == 0,
+                Part::Own => held == 0,
                 Part::List { is_new } => is_new,
                 Part::Array(layer) => layer >= held,
             };
@@ -177,8 +197,9 @@ pub(in crate::bloom) fn reserve_one<L>(layers: &mut Vec<L>) -> Result<(), Error>
 /// Bytes of a filter of so many layers, whose bit arrays have these bytes. Of a list of more than [`EXACT_LAYERS`]
 /// layers the room to spare, an eighth at most, is not counted: a filter is as large as the same one on a
 /// replica, whose list may have grown in other steps.
-pub(in crate::bloom) fn bytes<L: Layer>(layers: usize, arrays: u64) -> u64 {
-    let structs = FILTER.bytes + (layers * size_of::<L>()) as u64;
+pub(in crate::bloom) fn bytes<L: Layer>(frame: Frame, layers: usize, arrays: u64) -> u64 {
+    let own: u64 = frame.own.iter().map(|block| block.bytes).sum();
+    let structs = own + (layers * (size_of::<L>() + frame.beside)) as u64;
     arrays.saturating_add(structs)
 }
 
@@ -196,26 +217,36 @@ fn room_for(layers: usize, room: usize) -> usize {
 /// Hands every block of such a filter to `visit`; a bit array with the number of its layer. `room` is that of
 /// the list of layers, which gets more if it must.
 pub(in crate::bloom) fn blocks<L: Layer>(
+    frame: Frame,
     arrays: impl Iterator<Item = u64>,
     room: usize,
     mut visit: impl FnMut(Block, Part),
 ) {
-    visit(FILTER, Part::Filter);
+    frame.own.iter().for_each(|&block| visit(block, Part::Own));
     let mut layers = 0;
     for array in arrays {
         visit(Block::of_array(array, L::UNIT), Part::Array(layers));
         layers += 1;
     }
     let list = room_for(layers, room);
-    visit(Block::of_list::<L>(list), Part::List { is_new: list > room });
+    let is_new = list > room;
+    visit(Block::of_list::<L>(list), Part::List { is_new });
+    if frame.beside > 0 {
+        let bytes = (list as u64).saturating_mul(frame.beside as u64);
+        let beside = Block {
+            bytes,
+            align: align_of::<u64>(),
+        };
+        visit(beside, Part::List { is_new });
+    }
 }
 
 /// What a block of a filter is.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::bloom) enum Part {
-    /// The filter's own struct.
-    Filter,
-    /// The list of its layers; whether it is another one than before.
+    /// One of the filter's own.
+    Own,
+    /// A list with a value for each layer; whether it is another one than before.
     List { is_new: bool },
     /// The bit array of the layer with that number.
     Array(usize),

@@ -1,18 +1,20 @@
 //! The scalable chain: layers that are added as a filter grows.
 //!
 //! What a layer is, how items are hashed and which layer comes next are the [`Rules`] of a layout; the
-//! walk over the layers is here and in [`batch`], once for all layouts. The memory is in [`demand`].
+//! walk over the layers is here and in [`batch`], once for all layouts. The memory is in [`demand`]. Layers that
+//! are not for ever, but come and go with time, are a [`window`].
 
 pub mod batch;
 pub mod demand;
+pub mod window;
 
 use crate::bloom::bits::kernel;
 use crate::bloom::bits::memory::{Allocation, Mover};
 use crate::bloom::error::Error;
 use crate::bloom::item::Item;
-use batch::{AddMany, AddOne, AnyContains, ContainsMany, ContainsOne, Hasher, InsertOne, Items, Layer};
+use batch::{AddMany, AddOne, Added, AnyContains, ContainsMany, ContainsOne, Hasher, InsertOne, Items, Layer};
 pub use demand::{Allowance, Demand, Taken, UNLIMITED, at_most};
-use demand::{Refused, ask, reserve_one};
+use demand::{Frame, Refused, ask, reserve_one};
 
 /// Items that all layers of a filter together may be made for: what a client can be told of, and a sum that does
 /// not wrap.
@@ -165,7 +167,7 @@ impl<R: Rules> Chain<R> {
         &mut self,
         items: impl Iterator<Item = &'a [u8]>,
         allowance: Allowance<'_>,
-        added: impl FnMut(Items, usize),
+        added: impl FnMut(Added),
     ) -> Result<(), Error> {
         let Self { layers, rules } = self;
         let grow = |layers: &mut Vec<R::Layer>| grow(layers, rules, allowance);
@@ -192,7 +194,7 @@ fn append<L: Layer>(layers: &mut Vec<L>, plan: impl Plan<L>, allowance: Allowanc
         return Err(Error::Full { capacity });
     }
     let arrays = layers.iter().map(Layer::bytes).chain([plan.bytes()]);
-    ask::<L>(arrays, layers.len(), layers.capacity(), allowance)
+    ask::<L>(Frame::CHAIN, arrays, layers.len(), layers.capacity(), allowance)
         .map_err(|Refused { bytes, limit }| Error::OverLimit { bytes, limit })?;
     let mut layer = plan.make()?;
     layer.start_at(L::bytes_of_all(layers));

@@ -310,7 +310,7 @@ mod tests {
                 prop_assert!(known.insert(item) || !added);
             }
             let mut batch = filter(options, capacity, 0.05);
-            batch.add_blocks(items.iter().map(Vec::as_slice), UNLIMITED, |_, _| ()).unwrap();
+            batch.add_blocks(items.iter().map(Vec::as_slice), UNLIMITED, |_| ()).unwrap();
             for chain in [&one_by_one, &batch] {
                 prop_assert!(items.iter().all(|item| chain.contains(item)));
                 let mut all = true;

@@ -3,14 +3,14 @@
 //! The bit arrays of a filter's layers, oldest first and end to end, are cut into chunks of at most
 //! [`CHUNK_BYTES`], none of which spans two layers. A chunk travels with its *iterator*: 1 + the offset of
 //! its end. The header has the iterator 1. What the header looks like depends on the layout, see
-//! [`native`] and [`redisbloom`]; all the rest is the same for both, and RedisBloom's.
+//! [`native`], [`windowed`] and [`redisbloom`]; all the rest is the same for both, and RedisBloom's.
 //!
 //! Chunks can be loaded in any order, and a missing chunk is one of zeros. A chunk is loaded whole or not
 //! at all.
 
 use std::borrow::Cow;
 
-use super::{DecodeError, native, redisbloom};
+use super::{DecodeError, native, redisbloom, windowed};
 use crate::bloom::bits::array::{OutOfRange, all_zero};
 use crate::bloom::chain::Allowance;
 use crate::bloom::chain::batch;
@@ -53,11 +53,13 @@ pub fn dump(filter: &Filter, iterator: i64) -> Option<Chunk<'_>> {
             bytes: Cow::Owned(header(filter)),
         });
     }
-    let place = Place::of(filter, u64::try_from(iterator.checked_sub(1)?).ok()?)?;
+    // What a window let go since the last chunk was asked for is left out.
+    let offset = u64::try_from(iterator.checked_sub(HEADER)?).ok()?.max(gone(filter));
+    let place = Place::of(filter, offset)?;
     let rest = array(filter, place.layer).get(usize::try_from(place.offset).ok()?..)?;
     let bytes = &rest[..rest.len().min(CHUNK_BYTES)];
     Some(Chunk {
-        iterator: iterator.checked_add_unsigned(bytes.len() as u64)?,
+        iterator: HEADER.checked_add_unsigned(offset)?.checked_add_unsigned(bytes.len() as u64)?,
         bytes: Cow::Borrowed(bytes),
     })
 }
@@ -65,7 +67,7 @@ pub fn dump(filter: &Filter, iterator: i64) -> Option<Chunk<'_>> {
 /// The header, then every chunk that is not all zero: what is needed to load the filter. Layers without a
 /// set bit are not read.
 pub fn chunks(filter: &Filter) -> impl Iterator<Item = Chunk<'_>> {
-    let mut end_of_layers = HEADER;
+    let mut end_of_layers = HEADER.saturating_add_unsigned(gone(filter));
     let arrays = (0..filter.layers()).flat_map(move |layer| {
         let array = array(filter, layer);
         let start = end_of_layers;
@@ -93,6 +95,9 @@ pub fn chunks(filter: &Filter) -> impl Iterator<Item = Chunk<'_>> {
 pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
     if bytes.starts_with(&native::MAGIC) {
         native::load_header(bytes, allowance).map(Filter::Blocked)
+    } else if bytes.starts_with(&windowed::MAGIC) {
+        let ring = windowed::load_header(bytes, allowance)?;
+        Ok(Filter::Windowed(Box::new(ring)))
     } else {
         redisbloom::load_header(bytes, allowance).map(Filter::Classic)
     }
@@ -107,11 +112,15 @@ pub fn load_chunk(filter: &mut Filter, iterator: i64, bytes: &[u8]) -> Result<bo
     let end = u64::try_from(iterator).ok().filter(|&end| end > 0);
     let start = end.and_then(|end| end.checked_sub(bytes.len() as u64));
     // The iterator is 1 more than the offset of the end: of 0 only RedisBloom says that no layer is there.
-    let place = start
+    let start = start
         .ok_or(ChunkError::NoPlace)?
         .checked_sub(HEADER.unsigned_abs())
-        .and_then(|start| Place::of(filter, start))
         .ok_or(ChunkError::NoLayer)?;
+    if start.saturating_add(bytes.len() as u64) <= gone(filter) {
+        // Its layer was there, and is over.
+        return Ok(false);
+    }
+    let place = Place::of(filter, start).ok_or(ChunkError::NoLayer)?;
     let before = ones(filter, place.layer);
     merge(filter, place.layer, place.offset, bytes).map_err(|_| ChunkError::TooLong { room: place.room })?;
     Ok(ones(filter, place.layer) > before)
@@ -122,6 +131,7 @@ fn merge(filter: &mut Filter, layer: usize, offset: u64, bytes: &[u8]) -> Result
     match filter {
         Filter::Blocked(chain) => chain.layers_mut()[layer].bits_mut().merge(offset, bytes),
         Filter::Classic(chain) => chain.layers_mut()[layer].merge(offset, bytes),
+        Filter::Windowed(ring) => ring.layers_mut()[layer].bits_mut().merge(offset, bytes),
     }
 }
 
@@ -142,6 +152,7 @@ pub fn header(filter: &Filter) -> Vec<u8> {
     match filter {
         Filter::Blocked(chain) => native::header(chain),
         Filter::Classic(chain) => redisbloom::header(chain),
+        Filter::Windowed(ring) => windowed::header(ring),
     }
 }
 
@@ -160,10 +171,19 @@ impl Place {
         let (layer, start) = match filter {
             Filter::Blocked(chain) => batch::Layer::place_of(chain.layers(), offset),
             Filter::Classic(chain) => batch::Layer::place_of(chain.layers(), offset),
+            Filter::Windowed(ring) => batch::Layer::place_of(ring.layers(), offset),
         }?;
         let offset = offset - start;
         let room = (array(filter, layer).len() as u64).checked_sub(offset)?;
         Some(Self { layer, offset, room })
+    }
+}
+
+/// Bytes of the bit arrays that a filter had before those that it has, and let go.
+fn gone(filter: &Filter) -> u64 {
+    match filter {
+        Filter::Windowed(ring) => ring.gone(),
+        Filter::Blocked(_) | Filter::Classic(_) => 0,
     }
 }
 
@@ -172,6 +192,7 @@ fn array(filter: &Filter, layer: usize) -> &[u8] {
     match filter {
         Filter::Blocked(chain) => chain.layers()[layer].bits().bytes(),
         Filter::Classic(chain) => chain.layers()[layer].array(),
+        Filter::Windowed(ring) => ring.layers()[layer].bits().bytes(),
     }
 }
 
@@ -180,6 +201,7 @@ fn ones(filter: &Filter, layer: usize) -> u64 {
     match filter {
         Filter::Blocked(chain) => chain.layers()[layer].bits().ones(),
         Filter::Classic(chain) => chain.layers()[layer].bits().ones(),
+        Filter::Windowed(ring) => ring.layers()[layer].bits().ones(),
     }
 }
 
@@ -201,6 +223,7 @@ mod tests {
             capacity: Capacity::new(capacity).unwrap(),
             growth: Growth::Growing(Expansion::new(2).unwrap()),
             layout,
+            window: None,
         };
         let mut filter = Filter::new(spec, UNLIMITED).unwrap();
         add(&mut filter, items);
@@ -301,6 +324,7 @@ mod tests {
                 capacity: Capacity::new(1).unwrap(),
                 growth: Growth::Growing(Expansion::new(1).unwrap()),
                 layout,
+                window: None,
             };
             let mut grown = Filter::new(spec, UNLIMITED).unwrap();
             for item in 0u32.. {

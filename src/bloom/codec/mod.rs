@@ -5,10 +5,11 @@ pub mod native;
 pub mod redisbloom;
 pub mod stream;
 pub mod validate;
+pub mod windowed;
 
 use crate::bloom::chain::Allowance;
 use crate::bloom::chain::batch::Layer;
-use crate::bloom::chain::demand::{self, Refused};
+use crate::bloom::chain::demand::{self, Frame, Refused};
 use crate::bloom::filter::Filter;
 use stream::{Sink, Source};
 
@@ -36,6 +37,7 @@ pub fn save(filter: &Filter, sink: &mut impl Sink) {
     match filter {
         Filter::Blocked(chain) => native::save(chain, sink),
         Filter::Classic(chain) => redisbloom::save(chain, sink),
+        Filter::Windowed(ring) => windowed::save(ring, sink),
     }
 }
 
@@ -55,6 +57,10 @@ pub fn load(
     }
     let first = source.unsigned()?;
     match source.unsigned()? {
+        0 if i32::from(encoding_version) == ENCODING_VERSION && first == windowed::VERSION => {
+            let ring = windowed::load(source, allowance)?;
+            Ok(Filter::Windowed(Box::new(ring)))
+        }
         0 if i32::from(encoding_version) == ENCODING_VERSION => {
             native::load(first, source, allowance).map(Filter::Blocked)
         }
@@ -64,10 +70,11 @@ pub fn load(
 
 /// Asks for a stored filter with bit arrays of these sizes, all of which are new.
 fn ask_for<L: Layer>(
+    frame: Frame,
     arrays: impl Iterator<Item = u64> + Clone,
     allowance: Allowance<'_>,
 ) -> Result<(), DecodeError> {
-    let asked = demand::ask::<L>(arrays, 0, 0, allowance);
+    let asked = demand::ask::<L>(frame, arrays, 0, 0, allowance);
     asked.map_err(|Refused { bytes, .. }| DecodeError::OutOfMemory { bytes })
 }
 

@@ -35,6 +35,7 @@ use crate::bloom::bits::kernel::Line;
 use crate::bloom::blocked::sizing::{Geometry, MAX_LINES_PER_ITEM, PROBES};
 use crate::bloom::blocked::{Blocked, Layer, Shape};
 use crate::bloom::chain::batch::Layer as _;
+use crate::bloom::chain::demand::Frame;
 use crate::bloom::chain::{Allowance, Chain, MOST_ITEMS, Plan};
 use crate::bloom::error::Error;
 use crate::bloom::params::{ErrorRate, Expansion, Growth, Seed};
@@ -46,19 +47,24 @@ pub const MAGIC: [u8; 8] = *b"BLOOM\0\0\x01";
 /// Bytes of a header before its layers.
 const HEAD_BYTES: usize = 40;
 /// Bytes of a layer in a header.
-const LAYER_BYTES: usize = 48;
+pub(super) const LAYER_BYTES: usize = 48;
 /// Bytes of a bit array that are saved at once: the server compresses each string that it writes, and
 /// needs a buffer of its size.
 const PIECE_BYTES: usize = 1 << 20;
 /// How far, relatively, rounding may take the sum of the layers' rates above the filter's.
-const ROUNDING: f64 = 1e-9;
+pub(super) const ROUNDING: f64 = 1e-9;
 
 /// Writes a filter to an RDB stream.
 pub fn save(chain: &Chain<Blocked>, sink: &mut impl Sink) {
     sink.put_unsigned(VERSION);
     sink.put_unsigned(0);
     sink.put_string(&header(chain));
-    for layer in chain.layers() {
+    save_arrays(chain.layers(), sink);
+}
+
+/// Writes the bit arrays of layers.
+pub(super) fn save_arrays(layers: &[Layer], sink: &mut impl Sink) {
+    for layer in layers {
         let bits = layer.bits();
         for piece in bits.bytes().chunks(PIECE_BYTES) {
             // An untouched array is not even read: its pages stay unmapped.
@@ -80,13 +86,9 @@ pub fn load(
     if version != VERSION {
         return Err(DecodeError::Version(version));
     }
-    source.string(Header::parse)??.restore(allowance, |stored| {
-        let bits = load_bits(stored, source)?;
-        if bits.ones() != stored.bits_set {
-            return Err(DecodeError::Field("set bits"));
-        }
-        Ok(bits)
-    })
+    source
+        .string(Header::parse)??
+        .restore(allowance, |stored| load_bits(stored, source))
 }
 
 /// The filter that a header describes, with its items counted and all of its bits unset.
@@ -94,13 +96,22 @@ pub fn load(
 /// # Errors
 /// [`DecodeError`]; nothing is left behind.
 pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Blocked>, DecodeError> {
-    Header::parse(bytes)?.restore(allowance, |stored| {
-        Ok(BitArray::zeroed(stored.shape.geometry.total_lines())?)
-    })
+    Header::parse(bytes)?.restore(allowance, no_bits)
+}
+
+/// The bit array of a layer whose chunks are still to come.
+pub(super) fn no_bits(stored: &StoredLayer) -> Result<BitArray<Line>, DecodeError> {
+    Ok(BitArray::zeroed(stored.shape.geometry.total_lines())?)
 }
 
 /// The bit array of a layer, of which the pieces are next in the stream.
-fn load_bits(stored: &StoredLayer, source: &mut impl Source) -> Result<BitArray<Line>, DecodeError> {
+///
+/// # Errors
+/// [`DecodeError`] unless they are that array.
+pub(super) fn load_bits(
+    stored: &StoredLayer,
+    source: &mut impl Source,
+) -> Result<BitArray<Line>, DecodeError> {
     let mut bits = Incoming::new(stored.shape.geometry.total_lines(), stored.bits_set)?;
     let wrong = |_| DecodeError::Field("piece length");
     while bits.missing() > 0 {
@@ -111,7 +122,11 @@ fn load_bits(stored: &StoredLayer, source: &mut impl Source) -> Result<BitArray<
             _ => Err(wrong(OutOfRange)),
         })??;
     }
-    bits.finish().map_err(wrong)
+    let bits = bits.finish().map_err(wrong)?;
+    if bits.ones() != stored.bits_set {
+        return Err(DecodeError::Field("set bits"));
+    }
+    Ok(bits)
 }
 
 /// The header of `chain`.
@@ -131,20 +146,25 @@ pub fn header(chain: &Chain<Blocked>) -> Vec<u8> {
     bytes.extend_from_slice(&u32::to_le_bytes(growth));
     bytes.extend_from_slice(&expansion.to_le_bytes());
     for layer in chain.layers() {
-        let Shape {
-            geometry,
-            capacity,
-            rate,
-        } = layer.shape();
-        bytes.extend_from_slice(&capacity.to_le_bytes());
-        bytes.extend_from_slice(&layer.items().to_le_bytes());
-        bytes.extend_from_slice(&layer.bits().ones().to_le_bytes());
-        bytes.extend_from_slice(&rate.to_le_bytes());
-        bytes.extend_from_slice(&geometry.lines.to_le_bytes());
-        bytes.extend_from_slice(&u32::from(geometry.lines_per_item).to_le_bytes());
-        bytes.extend_from_slice(&u32::from(geometry.probes).to_le_bytes());
+        put_layer(layer, &mut bytes);
     }
     bytes
+}
+
+/// Appends what a header says of a layer.
+pub(super) fn put_layer(layer: &Layer, bytes: &mut Vec<u8>) {
+    let Shape {
+        geometry,
+        capacity,
+        rate,
+    } = layer.shape();
+    bytes.extend_from_slice(&capacity.to_le_bytes());
+    bytes.extend_from_slice(&layer.items().to_le_bytes());
+    bytes.extend_from_slice(&layer.bits().ones().to_le_bytes());
+    bytes.extend_from_slice(&rate.to_le_bytes());
+    bytes.extend_from_slice(&geometry.lines.to_le_bytes());
+    bytes.extend_from_slice(&u32::from(geometry.lines_per_item).to_le_bytes());
+    bytes.extend_from_slice(&u32::from(geometry.probes).to_le_bytes());
 }
 
 /// A checked header.
@@ -156,11 +176,12 @@ pub struct Header {
     layers: Vec<StoredLayer>,
 }
 
+/// A layer as a header has it.
 #[derive(Debug)]
-struct StoredLayer {
-    shape: Shape,
-    items: u64,
-    bits_set: u64,
+pub(super) struct StoredLayer {
+    pub(super) shape: Shape,
+    pub(super) items: u64,
+    pub(super) bits_set: u64,
 }
 
 impl Header {
@@ -178,11 +199,7 @@ impl Header {
         }
         let layers = fields.u32()? as usize;
         let seed = Seed(fields.u64()?);
-        let rate = fields.f64()?;
-        let error_rate = ErrorRate::new(rate).map_err(|_| DecodeError::Field("error rate"))?;
-        if error_rate.value() != rate {
-            return Err(DecodeError::Field("error rate"));
-        }
+        let error_rate = fields.error_rate()?;
         let (growth, factor) = (fields.u32()?, fields.u32()?);
         let growth = match (growth, factor, Expansion::new(factor)) {
             (0, 0, _) => Growth::Fixed,
@@ -238,7 +255,7 @@ impl Header {
         mut bits: impl FnMut(&StoredLayer) -> Result<BitArray<Line>, DecodeError>,
     ) -> Result<Chain<Blocked>, DecodeError> {
         let arrays = self.layers.iter().map(|layer| layer.shape.bytes());
-        ask_for::<Layer>(arrays, allowance)?;
+        ask_for::<Layer>(Frame::CHAIN, arrays, allowance)?;
         let mut layers = list_for(self.layers.len())?;
         for stored in &self.layers {
             layers.push(Layer::stored(stored.shape, bits(stored)?, stored.items));
@@ -249,7 +266,7 @@ impl Header {
 }
 
 impl StoredLayer {
-    fn parse(fields: &mut Fields<'_>) -> Result<Self, DecodeError> {
+    pub(super) fn parse(fields: &mut Fields<'_>) -> Result<Self, DecodeError> {
         let (capacity, items, bits_set) = (fields.u64()?, fields.u64()?, fields.u64()?);
         let (rate, lines) = (fields.f64()?, fields.u64()?);
         let (lines_per_item, probes) = (fields.u32()?, fields.u32()?);
@@ -327,6 +344,14 @@ impl Fields<'_> {
     /// The next double.
     pub(super) fn f64(&mut self) -> Result<f64, DecodeError> {
         self.take().map(f64::from_le_bytes)
+    }
+
+    /// The next double, which is the rate of a blocked filter.
+    pub(super) fn error_rate(&mut self) -> Result<ErrorRate, DecodeError> {
+        let rate = self.f64()?;
+        let used = ErrorRate::new(rate).ok();
+        used.filter(|used| used.value() == rate)
+            .ok_or(DecodeError::Field("error rate"))
     }
 }
 

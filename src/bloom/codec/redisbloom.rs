@@ -38,7 +38,7 @@ use super::stream::{Array, Sink, Source};
 use super::{DecodeError, ask_for, list_for};
 use crate::bloom::bits::array::{BitArray, is_sparse};
 use crate::bloom::chain::batch::Layer as _;
-use crate::bloom::chain::demand::{Refused, ask_on, reserve_one};
+use crate::bloom::chain::demand::{Frame, Refused, ask_on, reserve_one};
 use crate::bloom::chain::{Allowance, Chain, MOST_ITEMS};
 use crate::bloom::classic::{Classic, Layer, Options, Shape};
 
@@ -195,7 +195,7 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Class
         shape.check(builder.rules.options()).map_err(DecodeError::Field)?;
         stored.push((shape, items));
     }
-    ask_for::<Layer>(stored.iter().map(|(shape, _)| shape.bytes), allowance)?;
+    ask_for::<Layer>(Frame::CHAIN, stored.iter().map(|(shape, _)| shape.bytes), allowance)?;
     for (shape, items) in stored {
         builder.append(shape, || Ok(BitArray::zeroed(shape.bytes.div_ceil(8))?))?;
         builder.count(items)?;
@@ -315,6 +315,7 @@ mod tests {
             capacity: Capacity::new(capacity).unwrap(),
             growth: expansion.map_or(Growth::Fixed, Growth::Reserved),
             layout: Layout::Classic,
+            window: None,
         };
         Filter::new(spec, UNLIMITED).unwrap()
     }

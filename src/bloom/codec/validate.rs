@@ -8,6 +8,7 @@ use crate::bloom::blocked::sizing::{MAX_LINES_PER_ITEM, PROBES};
 use crate::bloom::blocked::{Blocked, Layer};
 use crate::bloom::chain::Chain;
 use crate::bloom::chain::batch::{self, Layer as _};
+use crate::bloom::chain::window::Ring;
 use crate::bloom::classic::Classic;
 use crate::bloom::params::Growth;
 
@@ -33,6 +34,13 @@ pub enum Invalid {
     },
     /// A newer layer exists, although this one had room.
     NotFull {
+        /// Which layer.
+        layer: usize,
+    },
+    /// The slices of a window are others than its layers.
+    Slices,
+    /// The times of a window go back after this layer.
+    Times {
         /// Which layer.
         layer: usize,
     },
@@ -73,6 +81,7 @@ impl Filter {
         match self {
             Self::Blocked(chain) => blocked(chain),
             Self::Classic(chain) => classic(chain),
+            Self::Windowed(ring) => windowed(ring),
         }
     }
 }
@@ -98,10 +107,41 @@ fn blocked(chain: &Chain<Blocked>) -> Result<(), Invalid> {
             }
         }
     }
-    let sum: f64 = layers.iter().map(|layer| layer.shape().rate).sum();
-    if !(0.0..=chain.rules().error_rate().value() * (1.0 + ROUNDING)).contains(&sum) {
-        return Err(Invalid::Budget { sum });
+    within_budget(layers, chain.rules())?;
+    filled(layers)
+}
+
+fn windowed(ring: &Ring<Blocked>) -> Result<(), Invalid> {
+    let (layers, spans) = (ring.layers(), ring.slices().spans());
+    if layers.len() != spans.len() || spans.first().is_some_and(|span| !span.begins) {
+        return Err(Invalid::Slices);
     }
+    for (index, layer) in layers.iter().enumerate() {
+        alone(index, layer)?;
+    }
+    for (index, pair) in spans.windows(2).enumerate() {
+        let layer = index;
+        if pair[0].first > pair[1].first || pair[0].end > pair[1].end {
+            return Err(Invalid::Times { layer });
+        }
+        if !pair[1].begins && layers[index].items() < layers[index].capacity() {
+            return Err(Invalid::NotFull { layer });
+        }
+    }
+    within_budget(layers, ring.rules())?;
+    filled(layers)
+}
+
+fn within_budget(layers: &[Layer], rules: &Blocked) -> Result<(), Invalid> {
+    let sum: f64 = layers.iter().map(|layer| layer.shape().rate).sum();
+    if (0.0..=rules.error_rate().value() * (1.0 + ROUNDING)).contains(&sum) {
+        Ok(())
+    } else {
+        Err(Invalid::Budget { sum })
+    }
+}
+
+fn filled(layers: &[Layer]) -> Result<(), Invalid> {
     let wrong = layers.iter().position(|layer| !is_filled_by_its_items(layer));
     wrong.map_or(Ok(()), |layer| Err(Invalid::Fill { layer }))
 }

@@ -111,7 +111,7 @@ fn layers_by<K: Kernel>(kernel: K, spec: Spec, steps: &[Step]) -> Vec<Layer> {
                 layers: &mut layers,
                 hasher: rules.hasher(),
                 items: items.iter().map(Vec::as_slice),
-                added: |_, _| (),
+                added: |_| (),
                 grow: &mut grow,
             }
             .run(kernel),

@@ -9,6 +9,7 @@ use crate::bloom::{Filter, UNLIMITED};
 struct Everything {
     pace: usize,
     moved: usize,
+    boxes: usize,
 }
 
 impl Mover for Everything {
@@ -23,6 +24,11 @@ impl Mover for Everything {
         let mut moved = Vec::with_capacity(values.len());
         moved.extend(values);
         moved.into_boxed_slice()
+    }
+
+    fn boxed<T>(&mut self, _: &mut Box<T>) {
+        // Nothing but a raw pointer could take the value out.
+        self.boxes += 1;
     }
 
     fn must_pause(&mut self) -> bool {
@@ -62,7 +68,7 @@ fn a_moved_filter_is_the_same_filter() {
             let (mut first, mut steps) = (0, 0);
             loop {
                 steps += 1;
-                let mut mover = Everything { pace, moved: 0 };
+                let mut mover = Everything { pace, moved: 0, boxes: 0 };
                 match filter.relocate(first, &mut mover) {
                     Some(next) => first = next,
                     None => break,

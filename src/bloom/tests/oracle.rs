@@ -151,6 +151,7 @@ pub fn spec(capacity: u64, error_rate: f64, growth: Growth, seed: u64) -> Spec {
         capacity: Capacity::new(capacity).unwrap(),
         growth,
         layout: Layout::Blocked { seed: Seed(seed) },
+        window: None,
     }
 }
 
@@ -182,6 +183,7 @@ pub fn chain(filter: &Filter) -> &Chain<Blocked> {
     match filter {
         Filter::Blocked(chain) => chain,
         Filter::Classic(_) => panic!("the filter is classic"),
+        Filter::Windowed(_) => panic!("the filter has a window"),
     }
 }
 

@@ -120,7 +120,7 @@ fn packed_items_are_answered_or_refused_whole() {
         let mut filter = Filter::new(spec, UNLIMITED).unwrap();
         let mut new = Answers::with_room_for(packed.count()).unwrap();
         filter
-            .add_packed(packed, UNLIMITED, |is_new, count| new.push(is_new, count))
+            .add_packed(packed, UNLIMITED, |block| new.push(block.new, block.count))
             .unwrap();
         let before = stored(&filter);
 

@@ -1,0 +1,118 @@
+//! How large the next layer of a window is, and what of the error budget it may have.
+//!
+//! The layers that are alive never sum to more than the filter's rate. Most of it is divided evenly among the slices
+//! that can be alive at a time, which are one more than the window has; the rest is for what comes besides: further
+//! layers of slices that a burst fills, and slices that were ended early. Of what is left of that rest each takes a
+//! part, so that there is always some left, and what a dropped layer had comes back.
+
+use super::slices::Slices;
+
+/// The part of the rate that is for the slices.
+const FOR_SLICES: f64 = 0.8;
+/// What a further layer takes of what is left of the rest.
+const OF_THE_REST: f64 = 0.25;
+/// The parts of a slice that a further layer has at least one of.
+const FEWEST: u64 = 8;
+
+/// What a layer to come is made for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    /// Items.
+    pub capacity: u64,
+    /// The highest rate that it may have.
+    pub rate: f64,
+    /// Whether the rate is of what is kept for bursts.
+    pub spare: bool,
+}
+
+/// A layer that is there.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    /// Items that changed it.
+    pub items: u64,
+    /// The rate that it was made for.
+    pub rate: f64,
+}
+
+/// The rate of a slice's first layer in a filter of rate `budget`.
+pub fn slice_rate(budget: f64, slices: u8) -> f64 {
+    budget * FOR_SLICES / (f64::from(slices) + 1.0)
+}
+
+/// The rate of the layers besides those, all together.
+pub fn spare_rate(budget: f64) -> f64 {
+    budget * (1.0 - FOR_SLICES)
+}
+
+/// The share of a layer that comes after `layers`, the first `over` of which go. It begins a slice, for as many items
+/// as the busiest slice of this window had, or else for `capacity`.
+pub fn of_slice(
+    budget: f64,
+    capacity: u64,
+    slices: &Slices,
+    over: usize,
+    layer: impl Fn(usize) -> Held,
+) -> Share {
+    let spans = slices.spans().iter().skip(over);
+    let usual = spans.filter(|span| span.begins && !span.spare).count();
+    let capacity = match slices.window().milliseconds() {
+        None => capacity,
+        Some(_) => {
+            let items = |range: std::ops::Range<usize>| range.map(|index| layer(index).items);
+            let kept = slices.ranges().filter(|range| range.start >= over);
+            let busiest = kept.map(|range| items(range).fold(0, u64::saturating_add)).max();
+            let busiest = busiest.unwrap_or(0);
+            if busiest > capacity { with_margin(busiest) } else { capacity }
+        }
+    };
+    if usual <= usize::from(slices.window().slices()) {
+        Share {
+            capacity,
+            rate: slice_rate(budget, slices.window().slices()),
+            spare: false,
+        }
+    } else {
+        Share {
+            capacity,
+            rate: of_the_rest(budget, slices, over, layer),
+            spare: true,
+        }
+    }
+}
+
+/// The share of a further layer in the newest slice, which is full. It is for as many items as will come until the
+/// slice ends, if they come as they did so far; at most for `expansion` times as many as the newest layer.
+pub fn of_burst(
+    budget: f64,
+    (elapsed, left): (u64, u64),
+    newest_capacity: u64,
+    expansion: u32,
+    slices: &Slices,
+    over: usize,
+    layer: impl Fn(usize) -> Held,
+) -> Share {
+    let range = slices.newest()..slices.spans().len();
+    let items = range.fold(0, |items: u64, index| items.saturating_add(layer(index).items));
+    let expected = u128::from(items) * u128::from(left) / u128::from(elapsed.max(1));
+    let expected = with_margin(u64::try_from(expected).unwrap_or(u64::MAX));
+    let most = newest_capacity.saturating_mul(expansion.into());
+    Share {
+        capacity: expected.min(most).max(items.div_ceil(FEWEST)),
+        rate: of_the_rest(budget, slices, over, layer),
+        spare: true,
+    }
+}
+
+/// For items that come at random, of which so many are expected: two standard deviations more.
+pub fn with_margin(items: u64) -> u64 {
+    items.saturating_add(2 * items.isqrt()).max(1)
+}
+
+fn of_the_rest(budget: f64, slices: &Slices, over: usize, layer: impl Fn(usize) -> Held) -> f64 {
+    let spans = slices.spans().iter().enumerate().skip(over);
+    let taken: f64 = spans
+        .filter(|(_, span)| span.spare)
+        .map(|(index, _)| layer(index).rate)
+        .sum();
+    (spare_rate(budget) - taken).max(0.0) * OF_THE_REST
+}

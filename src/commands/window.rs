@@ -1,0 +1,63 @@
+//! What commands that change a filter with a window share: its time, and the layers that it lets go.
+//!
+//! Time is the primary's. What it propagates carries the time of the change, so that a replica, or a file that is
+//! loaded on another day, makes the same slices of the same items.
+
+use std::ffi::CStr;
+
+use super::args::{Argument, Cursor, integer};
+use super::creation::once;
+use super::docs::{Kind, Parameter, SINCE_OWN};
+use super::error::CommandError;
+use crate::bloom::Filter;
+use crate::bloom::chain::batch::Layer as _;
+use crate::bloom::params::{LATEST, Time};
+use crate::server::background;
+use crate::stats;
+
+/// The event of a window that let layers go, or whose slice was ended.
+pub const EVENT: &CStr = c"bf.rotate";
+
+/// `AT ms`
+pub const AT: Parameter = Parameter::option(c"at", c"AT", Kind::Integer).since(SINCE_OWN);
+
+/// Bytes from which on it pays to free on another thread: up to 1 MiB are freed in some 0.1 ms.
+const LONG_TO_FREE: u64 = 1 << 20;
+
+/// Takes `word`, and its value from `cursor`, if it is AT.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn take_time<'a, A: Argument<'a>>(
+    at: &mut Option<Time>,
+    word: &[u8],
+    cursor: &mut Cursor<'a, A>,
+) -> Result<bool, CommandError> {
+    if !word.eq_ignore_ascii_case(b"AT") {
+        return Ok(false);
+    }
+    let value = cursor.take_if_any().ok_or(CommandError::NoValue("AT"))?;
+    let time = integer(value.bytes()).ok_or(CommandError::BadTime)?;
+    let time = Time::try_from(time).ok().filter(|&time| time <= LATEST);
+    once(at, time.ok_or(CommandError::TimeRange)?, "AT")?;
+    Ok(true)
+}
+
+/// The words that say when a change happened.
+pub fn words(at: Option<Time>) -> Vec<String> {
+    at.map_or_else(Vec::new, |at| vec!["AT".to_owned(), at.to_string()])
+}
+
+/// Runs what changes a filter with a window and tells how many items were new, counts what came of it, and has what it
+/// let go freed. Gives with the result whether that was anything.
+pub fn change<T>(filter: &mut Filter, change: impl FnOnce(&mut Filter) -> (T, u64)) -> (T, bool) {
+    let before = filter.account();
+    let (result, new) = change(filter);
+    let leaving = filter.take_leaving();
+    stats::turned(filter, before, new, leaving.len());
+    let dropped = !leaving.is_empty();
+    if leaving.iter().map(|layer| layer.bytes()).sum::<u64>() > LONG_TO_FREE {
+        background::free(leaving);
+    }
+    (result, dropped)
+}

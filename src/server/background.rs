@@ -1,0 +1,39 @@
+//! A thread that frees what takes long to free, as the server's own does for what UNLINK takes away.
+
+use std::sync::OnceLock;
+use std::sync::mpsc::{self, Sender};
+use std::thread::Builder;
+
+/// What is to be freed.
+type Burden = Box<dyn Send>;
+
+/// The way to the thread; `None` where none could be made. It lives as long as the server.
+static FREEING: OnceLock<Option<Sender<Burden>>> = OnceLock::new();
+
+/// Frees `burden` on another thread; here, where there is none.
+pub fn free(burden: impl Send + 'static) {
+    let burden: Burden = Box::new(burden);
+    if let Some(way) = FREEING.get_or_init(start) {
+        // What cannot be sent comes back in the error, and is freed with it.
+        drop(way.send(burden));
+    }
+}
+
+fn start() -> Option<Sender<Burden>> {
+    let (way, burdens) = mpsc::channel::<Burden>();
+    let thread = Builder::new().name("bloom_free".to_owned()).spawn(move || {
+        leave_signals_to_the_server();
+        burdens.into_iter().for_each(drop);
+    });
+    thread.ok().map(|_| way)
+}
+
+/// The server expects its signals on its own threads: the watchdog's to find the main thread at work.
+fn leave_signals_to_the_server() {
+    // SAFETY: a plain C structure, which the call fills.
+    let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the set is this function's own.
+    unsafe { libc::sigfillset(&raw mut all) };
+    // SAFETY: the set was filled; nobody wants the old one.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut()) };
+}
