@@ -184,7 +184,7 @@ impl<B: Batch> Adding<'_, B> {
         }
         let mut filter = creation::make(self.ctx, self.key, creation)?;
         let (added, room) = self.add_to(&mut filter)?;
-        key.set(filter);
+        key.set(filter, creation.expires);
         // There are new items: the first one of an empty filter always is.
         self.items
             .replicate(self.ctx, self.key, Some(creation), &added.new, room);

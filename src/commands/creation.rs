@@ -2,12 +2,14 @@
 //!
 //! Who made a filter says what it is. The creation of a blocked one is propagated with LAYOUT and SEED; that of a
 //! classic one in the words that RedisBloom knows, so that a RedisBloom can follow, and is read by
-//! [`redisbloom`].
+//! [`redisbloom`]. Where the key is to expire, [`expiry`] tells when: no RedisBloom reads that, so that the layout of a
+//! classic one is said too.
 
 use std::ffi::CStr;
 
 use super::args::{Argument, Cursor, integer};
 use super::error::CommandError;
+use super::expiry;
 use super::redisbloom::{self, Release};
 use crate::bloom::chain::Allowance;
 use crate::bloom::params::{Capacity, ClassicSpec, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
@@ -30,21 +32,38 @@ pub struct Dialect {
     pub nonscaling_expansion: Option<CommandError>,
 }
 
-/// A filter to be made, with everything resolved.
+/// A key to be made that holds a filter, with everything resolved.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Creation {
+pub struct Creation {
+    /// The filter.
+    pub filter: FilterSpec,
+    /// When the key expires, in milliseconds of the Unix clock.
+    pub expires: Option<i64>,
+}
+
+/// A filter to be made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FilterSpec {
     /// In this module's own layout.
     Blocked(Spec),
     /// In RedisBloom's.
     Classic(ClassicSpec),
 }
 
-impl Creation {
+impl From<FilterSpec> for Creation {
+    /// For ever.
+    fn from(filter: FilterSpec) -> Self {
+        let expires = None;
+        Self { filter, expires }
+    }
+}
+
+impl FilterSpec {
     /// The filter.
     ///
     /// # Errors
     /// Those of [`Filter::new`].
-    pub fn filter(self, allowance: Allowance<'_>) -> Result<Filter, Error> {
+    pub fn make(self, allowance: Allowance<'_>) -> Result<Filter, Error> {
         match self {
             Self::Blocked(spec) => Filter::new(spec, allowance),
             Self::Classic(spec) => Filter::classic(spec, allowance),
@@ -113,8 +132,10 @@ impl FilterOptions {
             _ => {}
         }
         match self.expansion {
-            _ if self.nonscaling && self.growing => return Err(CommandError::NoGrowing("NONSCALING")),
-            Some(0) if self.growing => return Err(CommandError::NoGrowing("EXPANSION 0")),
+            _ if self.nonscaling && self.growing => {
+                return Err(CommandError::Exclusive("NONSCALING", "GROWING"));
+            }
+            Some(0) if self.growing => return Err(CommandError::Exclusive("EXPANSION 0", "GROWING")),
             _ => {}
         }
         match self.layout {
@@ -177,16 +198,16 @@ impl FilterOptions {
     ///
     /// # Errors
     /// Those of [`Self::resolve`].
-    pub fn creation(
+    pub fn filter(
         &self,
         error_rate: ErrorRate,
         capacity: Capacity,
         within_capacity: bool,
         config: &Config,
-    ) -> Result<Creation, CommandError> {
+    ) -> Result<FilterSpec, CommandError> {
         let spec = self.resolve(error_rate, capacity, within_capacity, config)?;
         Ok(match spec.layout {
-            Layout::Blocked { .. } => Creation::Blocked(spec),
+            Layout::Blocked { .. } => FilterSpec::Blocked(spec),
             Layout::Classic => {
                 let otherwise = if self.nonscaling {
                     ClassicSpec::UNUSED_EXPANSION
@@ -194,7 +215,7 @@ impl FilterOptions {
                     0
                 };
                 let unused = self.expansion.unwrap_or(otherwise);
-                Creation::Classic(ClassicSpec::from(spec).with_unused_expansion(unused))
+                FilterSpec::Classic(ClassicSpec::from(spec).with_unused_expansion(unused))
             }
         })
     }
@@ -287,9 +308,11 @@ pub fn by_default(ctx: Ctx<'_>) -> Result<Creation, CommandError> {
     let config = options::config();
     if ctx.is_relayed() {
         let spec = redisbloom::Described::default().spec(&config, Release::of_server(ctx))?;
-        return Ok(Creation::Classic(spec));
+        return Ok(FilterSpec::Classic(spec).into());
     }
-    FilterOptions::default().creation(config.error_rate(), config.initial_size(), false, &config)
+    let filter =
+        FilterOptions::default().filter(config.error_rate(), config.initial_size(), false, &config)?;
+    Ok(filter.into())
 }
 
 /// Makes a filter, within what this command may take.
@@ -297,7 +320,9 @@ pub fn by_default(ctx: Ctx<'_>) -> Result<Creation, CommandError> {
 /// # Errors
 /// [`CommandError::NoMemoryToCreate`]; nothing is left behind.
 pub fn make(ctx: Ctx<'_>, key: Arg<'_>, creation: Creation) -> Result<Box<Counted>, CommandError> {
-    let filter = creation.filter(&|demand| limits::allows(ctx, key.bytes(), demand));
+    let filter = creation
+        .filter
+        .make(&|demand| limits::allows(ctx, key.bytes(), demand));
     filter.map(Counted::new).map_err(|error| {
         stats::refused_creation();
         tell_of_lack(ctx, key, error);
@@ -329,20 +354,27 @@ pub fn replicate_with(ctx: Ctx<'_>, key: Arg<'_>, creation: Creation, items: &[A
 
 /// What follows the key in the BF.RESERVE that makes exactly this filter.
 pub fn reserve_words(creation: Creation) -> Vec<String> {
-    let options = match creation {
-        Creation::Blocked(spec) => options(spec),
+    let options = match creation.filter {
+        FilterSpec::Blocked(spec) => options(spec),
         // It takes no expansion beside NONSCALING, and stores the usual one.
-        Creation::Classic(spec) if !spec.scales() && spec.expansion() > 0 => vec!["NONSCALING".to_owned()],
-        Creation::Classic(spec) => vec!["EXPANSION".to_owned(), factor(spec)],
+        FilterSpec::Classic(spec) if !spec.scales() && spec.expansion() > 0 => vec!["NONSCALING".to_owned()],
+        FilterSpec::Classic(spec) => vec!["EXPANSION".to_owned(), factor(spec)],
     };
-    [&size(creation)[..], &options, &exactly(creation)].concat()
+    [
+        &size(creation.filter)[..],
+        &options,
+        &exactly(creation),
+        &expiry::words(creation.expires),
+    ]
+    .concat()
 }
 
 /// What stands between the key and the items in the BF.INSERT that makes exactly this filter.
 pub fn insert_words(creation: Creation) -> Vec<String> {
     [
-        filter_words(creation),
+        filter_words(creation.filter),
         exactly(creation),
+        expiry::words(creation.expires),
         vec!["ITEMS".to_owned()],
     ]
     .concat()
@@ -351,22 +383,23 @@ pub fn insert_words(creation: Creation) -> Vec<String> {
 /// What stands between the key and the form of the items in the BF.ADDPACKED that makes exactly this filter, which is
 /// one of a client's of this module. Only this module reads it, so the layout is said of a classic one too.
 pub fn addpacked_words(creation: Creation) -> Vec<String> {
-    let mut words = filter_words(creation);
-    if matches!(creation, Creation::Classic(_)) {
-        words.extend(["LAYOUT".to_owned(), "CLASSIC".to_owned()]);
+    let mut words = filter_words(creation.filter);
+    if matches!(creation.filter, FilterSpec::Classic(_)) {
+        words.extend(classic());
     }
+    words.extend(expiry::words(creation.expires));
     words
 }
 
 /// A filter in the words of BF.INSERT.
-fn filter_words(creation: Creation) -> Vec<String> {
-    let [rate, capacity] = size(creation);
+fn filter_words(filter: FilterSpec) -> Vec<String> {
+    let [rate, capacity] = size(filter);
     let sized = ["ERROR".to_owned(), rate, "CAPACITY".to_owned(), capacity];
-    let mut options = match creation {
-        Creation::Blocked(spec) => options(spec),
-        Creation::Classic(spec) => vec!["EXPANSION".to_owned(), factor(spec)],
+    let mut options = match filter {
+        FilterSpec::Blocked(spec) => options(spec),
+        FilterSpec::Classic(spec) => vec!["EXPANSION".to_owned(), factor(spec)],
     };
-    if matches!(creation, Creation::Classic(spec) if !spec.scales() && spec.expansion() > 0) {
+    if matches!(filter, FilterSpec::Classic(spec) if !spec.scales() && spec.expansion() > 0) {
         options.push("NONSCALING".to_owned());
     }
     [&sized, &options[..]].concat()
@@ -387,10 +420,10 @@ pub fn propagate(ctx: Ctx<'_>, command: &CStr, key: Arg<'_>, words: &[String], i
 
 /// The error rate and the capacity as they are typed. The fewest digits that mean exactly this rate: RedisBloom
 /// reads the same double.
-fn size(creation: Creation) -> [String; 2] {
-    let (rate, capacity) = match creation {
-        Creation::Blocked(spec) => (spec.error_rate.value(), spec.capacity.items()),
-        Creation::Classic(spec) => (spec.error_rate(), spec.capacity()),
+fn size(filter: FilterSpec) -> [String; 2] {
+    let (rate, capacity) = match filter {
+        FilterSpec::Blocked(spec) => (spec.error_rate.value(), spec.capacity.items()),
+        FilterSpec::Classic(spec) => (spec.error_rate(), spec.capacity()),
     };
     [format!("{rate:e}"), capacity.to_string()]
 }
@@ -406,14 +439,21 @@ fn factor(spec: ClassicSpec) -> String {
     (cut + u64::from(spec.expansion())).to_string()
 }
 
-/// What keeps a rate that RedisBloom's versions read differently. No client's command makes such a filter.
+/// What keeps a rate that RedisBloom's versions read differently: no client's command makes such a filter. And what
+/// keeps the layout where only this module reads the command.
 fn exactly(creation: Creation) -> Vec<String> {
-    match creation {
-        Creation::Classic(spec) if spec.error_rate() > ErrorRate::HIGHEST_USED => {
-            vec!["LAYOUT".to_owned(), "CLASSIC".to_owned()]
+    match creation.filter {
+        FilterSpec::Classic(spec)
+            if spec.error_rate() > ErrorRate::HIGHEST_USED || creation.expires.is_some() =>
+        {
+            classic().into()
         }
-        Creation::Classic(_) | Creation::Blocked(_) => Vec::new(),
+        FilterSpec::Classic(_) | FilterSpec::Blocked(_) => Vec::new(),
     }
+}
+
+fn classic() -> [String; 2] {
+    ["LAYOUT".to_owned(), "CLASSIC".to_owned()]
 }
 
 /// The options of a blocked filter that leave nothing to a configuration.

@@ -47,6 +47,8 @@ pub enum Kind {
     Integer,
     /// A number.
     Double,
+    /// A time of the Unix clock, a whole number.
+    UnixTime,
     /// Nothing but its token.
     Word,
     /// One of these.
@@ -115,6 +117,21 @@ pub const LAYOUT: Parameter = Parameter::option(
 )
 .since(SINCE_OWN);
 
+/// `NX`
+pub const NX: Parameter = Parameter::option(c"nx", c"NX", Kind::Word).since(SINCE_OWN);
+/// `EX seconds`, or another word for a time, named as those of SET are.
+pub const EXPIRY: Parameter = Parameter::new(
+    c"expiration",
+    Kind::OneOf(&[
+        Parameter::new(c"seconds", Kind::Integer).after(c"EX"),
+        Parameter::new(c"milliseconds", Kind::Integer).after(c"PX"),
+        Parameter::new(c"unix-time-seconds", Kind::UnixTime).after(c"EXAT"),
+        Parameter::new(c"unix-time-milliseconds", Kind::UnixTime).after(c"PXAT"),
+    ]),
+)
+.optional()
+.since(SINCE_OWN);
+
 impl Parameter {
     /// A value that must be given.
     pub const fn new(name: &'static CStr, kind: Kind) -> Self {
@@ -175,7 +192,7 @@ impl Parameter {
         match self.kind {
             _ if self.optional => 0,
             Kind::Word => 1,
-            Kind::Key(_) | Kind::Text | Kind::Integer | Kind::Double | Kind::OneOf(_) => {
+            Kind::Key(_) | Kind::Text | Kind::Integer | Kind::Double | Kind::UnixTime | Kind::OneOf(_) => {
                 1 + usize::from(self.token.is_some())
             }
         }
@@ -300,6 +317,7 @@ impl RawParameters {
                 Kind::Text => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
                 Kind::Integer => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
                 Kind::Double => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_DOUBLE,
+                Kind::UnixTime => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_UNIX_TIME,
                 Kind::Word => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
                 Kind::OneOf(choices) => {
                     let mut choices = Self::of(choices);

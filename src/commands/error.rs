@@ -1,5 +1,6 @@
 //! What a command answers when it cannot do what was asked: every text on the wire, once.
 
+use std::ffi::CStr;
 use std::fmt;
 
 use crate::bloom::Error;
@@ -53,14 +54,18 @@ pub enum CommandError {
     NoValue(&'static str),
     /// NONSCALING with an expansion.
     NonScalingExpansion,
-    /// GROWING with what says that the filter does not grow.
-    NoGrowing(&'static str),
+    /// Two options of which there may be one.
+    Exclusive(&'static str, &'static str),
     /// GROWING where no expansion was given, and the one of the module's options is 0.
     GrowingByOption,
     /// A word that is no option, as it is shown.
     Unknown(String),
     /// An option that was given before.
     Twice(&'static str),
+    /// A time is no number of 64 bits.
+    NoInteger,
+    /// A time to expire is none, for this command.
+    ExpireTime(&'static CStr),
     /// Packed items without a form, or with more than one.
     OneForm,
     /// The width of packed items is no number.
@@ -166,10 +171,15 @@ impl fmt::Display for CommandError {
             }
             Self::NoValue(option) => return write!(f, "ERR no value for {option}"),
             Self::NonScalingExpansion => "Nonscaling filters cannot expand",
-            Self::NoGrowing(option) => return write!(f, "ERR {option} and GROWING exclude each other"),
+            Self::Exclusive(one, other) => return write!(f, "ERR {one} and {other} exclude each other"),
             Self::GrowingByOption => "ERR GROWING needs an EXPANSION above 0: bf-expansion-factor is 0",
             Self::Unknown(word) => return write!(f, "ERR Unknown argument received: {word}"),
             Self::Twice(option) => return write!(f, "ERR {option} was given twice"),
+            Self::NoInteger => "ERR value is not an integer or out of range",
+            Self::ExpireTime(command) => {
+                let command = command.to_string_lossy();
+                return write!(f, "ERR invalid expire time in '{command}' command");
+            }
             Self::OneForm => "ERR the form of the items must be one of LINES, WIDTH and PREFIXED",
             Self::BadWidth => "ERR bad width",
             Self::WidthRange => return write!(f, "ERR width must be in the range [1, {}]", u32::MAX),

@@ -18,6 +18,7 @@ mod creation;
 mod debug;
 mod exists;
 mod existspacked;
+mod expiry;
 mod info;
 mod insert;
 mod loadchunk;
