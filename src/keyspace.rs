@@ -104,8 +104,9 @@ impl KeyMut<'_> {
             .map(|mut filter| unsafe { &mut **filter.as_mut() })
     }
 
-    /// Puts `filter` into the key, which then expires at that time in milliseconds of the Unix clock, if ever. What
-    /// expired before is gone for clients at once; the server deletes it, as the value of a SET that was too late.
+    /// Puts `filter` into the key, which then expires at that time in milliseconds of the Unix clock, if
+    /// ever. What expired before is gone for clients at once; the server deletes it, as the value of a SET
+    /// that was too late.
     pub fn set(&mut self, filter: Box<Counted>, expires: Option<i64>) {
         let filter = NonNull::from(Box::leak(filter));
         // SAFETY (of the call): the key is open for writing, and the type's `free` takes such a pointer.

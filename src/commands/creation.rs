@@ -1,9 +1,9 @@
 //! Filters to be created: the options that describe one, and how its creation is propagated.
 //!
-//! Who made a filter says what it is. The creation of a blocked one is propagated with LAYOUT and SEED; that of a
-//! classic one in the words that RedisBloom knows, so that a RedisBloom can follow, and is read by
-//! [`redisbloom`]. Where the key is to expire, [`expiry`] tells when: no RedisBloom reads that, so that the layout of a
-//! classic one is said too.
+//! Who made a filter says what it is. The creation of a blocked one is propagated with LAYOUT and SEED; that
+//! of a classic one in the words that RedisBloom knows, so that a RedisBloom can follow, and is read by
+//! [`redisbloom`]. Where the key is to expire, [`expiry`] tells when: no RedisBloom reads that, so that the
+//! layout of a classic one is said too.
 
 use std::ffi::CStr;
 
@@ -439,8 +439,8 @@ fn factor(spec: ClassicSpec) -> String {
     (cut + u64::from(spec.expansion())).to_string()
 }
 
-/// What keeps a rate that RedisBloom's versions read differently: no client's command makes such a filter. And what
-/// keeps the layout where only this module reads the command.
+/// What keeps a rate that RedisBloom's versions read differently: no client's command makes such a filter.
+/// And what keeps the layout where only this module reads the command.
 fn exactly(creation: Creation) -> Vec<String> {
     match creation.filter {
         FilterSpec::Classic(spec)

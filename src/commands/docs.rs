@@ -123,14 +123,21 @@ pub const NX: Parameter = Parameter::option(c"nx", c"NX", Kind::Word).since(SINC
 pub const EXPIRY: Parameter = Parameter::new(
     c"expiration",
     Kind::OneOf(&[
-        Parameter::new(c"seconds", Kind::Integer).after(c"EX"),
-        Parameter::new(c"milliseconds", Kind::Integer).after(c"PX"),
-        Parameter::new(c"unix-time-seconds", Kind::UnixTime).after(c"EXAT"),
-        Parameter::new(c"unix-time-milliseconds", Kind::UnixTime).after(c"PXAT"),
+        Parameter::new(c"seconds", Kind::Integer)
+            .after(c"EX")
+            .since(SINCE_OWN),
+        Parameter::new(c"milliseconds", Kind::Integer)
+            .after(c"PX")
+            .since(SINCE_OWN),
+        Parameter::new(c"unix-time-seconds", Kind::UnixTime)
+            .after(c"EXAT")
+            .since(SINCE_OWN),
+        Parameter::new(c"unix-time-milliseconds", Kind::UnixTime)
+            .after(c"PXAT")
+            .since(SINCE_OWN),
     ]),
 )
-.optional()
-.since(SINCE_OWN);
+.optional();
 
 impl Parameter {
     /// A value that must be given.

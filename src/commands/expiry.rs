@@ -1,10 +1,10 @@
-//! The words NX, EX, PX, EXAT and PXAT of the commands that make filters: as SET has them, but for its forms of errors
-//! in the words themselves.
+//! The words NX, EX, PX, EXAT and PXAT of the commands that make filters: as SET has them, but for its forms
+//! of errors in the words themselves.
 //!
-//! They act only where a filter is made. A time is resolved once, by the clock of the server that the client spoke to,
-//! and is propagated as PXAT: whoever is told later lets the filter expire at the same moment. Of all the words only
-//! this one is propagated, since RedisBloom's BF.INSERT reads letters: `EX…` is its EXPANSION and `N…` its NONSCALING,
-//! but it knows no word with P.
+//! They act only where a filter is made. A time is resolved once, by the clock of the server that the client
+//! spoke to, and is propagated as PXAT: whoever is told later lets the filter expire at the same moment. Of
+//! all the words only this one is propagated, since RedisBloom's BF.INSERT reads letters: `EX…` is its
+//! EXPANSION and `N…` its NONSCALING, but it knows no word with P.
 
 use std::ffi::CStr;
 
@@ -48,7 +48,8 @@ const UNITS: [Unit; 4] = [
 const LAST_DAY: i64 = 253_402_300_800_000;
 
 impl KeyOptions {
-    /// Takes `word`, and its value from `cursor`, if it is one of these options. `command` is named in errors.
+    /// Takes `word`, and its value from `cursor`, if it is one of these options. `command` is named in
+    /// errors.
     ///
     /// # Errors
     /// What is wrong with it.

@@ -1,5 +1,5 @@
-//! The requests without a server, for tests and fuzzing: arguments in, the filter that they describe out. A client's
-//! server has another clock than who is told later.
+//! The requests without a server, for tests and fuzzing: arguments in, the filter that they describe out. A
+//! client's server has another clock than who is told later.
 //!
 //! A fuzzer builds with `--cfg fuzzing`; the module that servers load has none of this.
 
@@ -269,8 +269,8 @@ mod tests {
         assert_eq!((items.count(), creation), (2, Err(CommandError::NotFound)));
     }
 
-    /// A filter would stay for ever, or be gone at once; or a client that moves from SET to these commands would read
-    /// other errors.
+    /// A filter would stay for ever, or be gone at once; or a client that moves from SET to these commands
+    /// would read other errors.
     #[test]
     fn times_are_those_of_set() {
         let config = Config::new(Seed(7));
@@ -458,8 +458,8 @@ mod tests {
                 "BF.INSERT" => insert(&arguments, &config),
                 _ => continue,
             };
-            // Named for an option, or with one whose letters are an option there, or too tight to be told from
-            // tighter: see the documentation.
+            // Named for an option, or with one whose letters are an option there, or too tight to be told
+            // from tighter: see the documentation.
             let is_other = rest.contains(" EX ")
                 || rest.to_uppercase().starts_with("NONSCALING 0")
                 || rest.contains("e-40")

@@ -16,8 +16,9 @@ const OPTIONS: &str = "[EXPANSION expansion:integer] [NONSCALING] [GROWING]@0.1.
                        [LAYOUT layout(BLOCKED|CLASSIC)]@0.1.0";
 
 /// What is said of its key.
-const KEY_OPTIONS: &str = "[NX]@0.1.0 [expiration(EX seconds:integer|PX milliseconds:integer|\
-                           EXAT unix-time-seconds:unix-time|PXAT unix-time-milliseconds:unix-time)]@0.1.0";
+const KEY_OPTIONS: &str = "[NX]@0.1.0 [expiration(EX seconds:integer@0.1.0|PX milliseconds:integer@0.1.0|\
+                           EXAT unix-time-seconds:unix-time@0.1.0|\
+                           PXAT unix-time-milliseconds:unix-time@0.1.0)]";
 
 /// A command, its arity, its version, its arguments as [`synopsis`] writes them, its complexity and its summary.
 const COMMANDS: [(&str, i64, &str, &str, &str, &str); 14] = [
@@ -43,7 +44,8 @@ const COMMANDS: [(&str, i64, &str, &str, &str, &str); 14] = [
         -4,
         "1.0.0",
         "key:key [CAPACITY capacity:integer] [ERROR error:double] [EXPANSION expansion:integer] [NOCREATE] \
-         [NONSCALING] [GROWING]@0.1.0 [SEED seed:integer]@0.1.0 [LAYOUT layout(BLOCKED|CLASSIC)]@0.1.0 {key} ITEMS items:string...",
+         [NONSCALING] [GROWING]@0.1.0 [SEED seed:integer]@0.1.0 [LAYOUT layout(BLOCKED|CLASSIC)]@0.1.0 {key} \
+         ITEMS items:string...",
         MANY,
         ADDS,
     ),

@@ -108,8 +108,8 @@ fn a_filter_lives_as_long_as_was_asked() {
     }
 }
 
-/// Two programs that make the same filter would have to tell an error from a failure; or one of them would lose what
-/// the other one added.
+/// Two programs that make the same filter would have to tell an error from a failure; or one of them would
+/// lose what the other one added.
 #[test]
 fn a_filter_is_made_once() {
     let server = Server::start();
@@ -258,8 +258,9 @@ fn what_is_no_time_is_refused_in_the_words_of_set() {
     }
 }
 
-/// A replica, or a later start, would let the filter expire at another time than its primary, or would make another
-/// one; a transaction that is cut off at the end of an append-only file would cost what was written later.
+/// A replica, or a later start, would let the filter expire at another time than its primary, or would make
+/// another one; a transaction that is cut off at the end of an append-only file would cost what was written
+/// later.
 #[test]
 fn a_creation_with_its_end_is_one_command() {
     for layout in ["blocked", "classic"] {
@@ -371,8 +372,8 @@ fn is_same(one: &Snapshot, other: &Snapshot, what: &str) {
     }
 }
 
-/// After a failover filters would be of another layout, or live on, or be gone too early; so after a restart, on either
-/// kind of file.
+/// After a failover filters would be of another layout, or live on, or be gone too early; so after a restart,
+/// on either kind of file.
 #[test]
 fn replicas_and_files_keep_the_end() {
     for (here, there) in [("classic", "blocked"), ("blocked", "classic")] {
@@ -413,7 +414,8 @@ fn replicas_and_files_keep_the_end() {
     }
 }
 
-/// A filter whose time is over before it is made would live on where nobody ends it: on a replica, or after a restart.
+/// A filter whose time is over before it is made would live on where nobody ends it: on a replica, or after a
+/// restart.
 #[test]
 fn what_ends_in_the_past_is_gone_at_once() {
     let mut primary = Server::with().append_only().start();
@@ -582,7 +584,8 @@ fn a_refused_filter_leaves_no_key() {
     assert_eq!(propagated(&server), Vec::<Vec<String>>::new());
 }
 
-/// On a server that others look at with COMMAND DOCS, hints would name words that a command has not, or leave them out.
+/// On a server that others look at with COMMAND DOCS, hints would name words that a command has not, or leave
+/// them out.
 #[test]
 fn a_time_is_described_as_that_of_set() {
     if !Server::version().at_least(7, 0) {
