@@ -7,7 +7,7 @@ use redis_module::raw;
 
 use crate::bloom::Filter;
 use crate::datatype;
-use crate::server::{Arg, Ctx, call, now};
+use crate::server::{Arg, Ctx, call, milliseconds, now};
 use crate::stats::Counted;
 
 /// The key holds a value of another type.
@@ -37,7 +37,9 @@ pub fn read<'a>(ctx: Ctx<'a>, name: Arg<'a>) -> Result<Key<'a>, WrongType> {
 /// # Errors
 /// [`WrongType`]; the key is closed again.
 pub fn write<'a>(ctx: Ctx<'a>, name: Arg<'a>) -> Result<KeyMut<'a>, WrongType> {
-    open(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE).map(KeyMut)
+    let key = open(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)?;
+    let expires = false;
+    Ok(KeyMut { key, expires })
 }
 
 fn open<'a>(ctx: Ctx<'a>, name: Arg<'a>, mode: u32) -> Result<Key<'a>, WrongType> {
@@ -89,34 +91,65 @@ impl Drop for Key<'_> {
 
 /// An open key whose filter may be changed or created.
 #[derive(Debug)]
-pub struct KeyMut<'a>(Key<'a>);
+pub struct KeyMut<'a> {
+    key: Key<'a>,
+    /// It was told when to expire.
+    expires: bool,
+}
 
 impl KeyMut<'_> {
     /// The filter, unless the key is missing.
     #[inline]
     pub fn filter(&mut self) -> Option<&mut Filter> {
         // SAFETY: as for reading; the borrow of the open key is unique.
-        self.0.filter.map(|mut filter| unsafe { &mut **filter.as_mut() })
+        self.key
+            .filter
+            .map(|mut filter| unsafe { &mut **filter.as_mut() })
     }
 
-    /// Puts `filter` into the key.
-    pub fn set(&mut self, filter: Box<Counted>) {
+    /// Puts `filter` into the key, which then expires at that time in milliseconds of the Unix clock, if
+    /// ever. What expired before is gone for clients at once; the server deletes it, as the value of a SET
+    /// that was too late.
+    pub fn set(&mut self, filter: Box<Counted>, expires: Option<i64>) {
         let filter = NonNull::from(Box::leak(filter));
         // SAFETY (of the call): the key is open for writing, and the type's `free` takes such a pointer.
         call!(RedisModule_ModuleTypeSetValue(
-            self.0.key,
+            self.key.key,
             datatype::raw_type(),
             filter.as_ptr().cast()
         ));
-        self.0.filter = Some(filter);
+        self.key.filter = Some(filter);
+        if let Some(at) = expires {
+            self.expire(at);
+        }
+    }
+
+    fn expire(&mut self, at: i64) {
+        // SAFETY: the table is filled once, before any callback of the module runs.
+        if let Some(set) = unsafe { raw::RedisModule_SetAbsExpire } {
+            // SAFETY: the key is open for writing, and has a value.
+            unsafe { set(self.key.key, at) };
+        } else {
+            // Redis 6.2.0 and 6.2.1 know time from now on only.
+            let left = at.saturating_sub(milliseconds()).max(0);
+            // SAFETY (of the call): as above.
+            call!(RedisModule_SetExpire(self.key.key, left));
+        }
+        self.expires = true;
     }
 
     /// Closes the key, then tells those who watch that it changed: they may delete it. Call it once for a
     /// command that changed it.
     pub fn changed(self, events: &[&CStr]) {
-        let Key { ctx, name, .. } = self.0;
+        let Key { ctx, name, .. } = self.key;
+        let expires = self.expires;
         drop(self);
         ctx.signal_modified(name);
-        events.iter().for_each(|event| ctx.notify(event, name));
+        for event in events {
+            ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, event, name);
+        }
+        if expires {
+            ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"expire", name);
+        }
     }
 }

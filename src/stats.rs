@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use redis_module::raw;
 
 use crate::bloom::Filter;
-use crate::bloom::filter::Account;
 use crate::bloom::codec::DecodeError;
+use crate::bloom::filter::Account;
 use crate::server::{Ctx, call, guarded, note};
 
 /// The module's version.

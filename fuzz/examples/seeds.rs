@@ -14,7 +14,7 @@ use bloom_fuzz::{check, commands, stream};
 /// Larger filters teach a fuzzer nothing, and slow it down.
 const LARGEST: usize = 2600;
 
-const COMMANDS: [(u8, &str); 13] = [
+const COMMANDS: [(u8, &str); 16] = [
     (0, "key 0.01 100"),
     (0, "key 0.5 1000 EXPANSION 2 SEED 18446744073709551615"),
     (0, "key 1e-9 1 NONSCALING LAYOUT CLASSIC"),
@@ -31,6 +31,9 @@ const COMMANDS: [(u8, &str); 13] = [
     (4, "key LINES COUNT 1"),
     (4, "key WIDTH 2 CAPACITY 1000 ERROR 0.01 LAYOUT CLASSIC 1000"),
     (4, "key PREFIXED GROWING SEED 0 "),
+    (0, "key 0.01 100 NX EX 1000 LAYOUT CLASSIC"),
+    (1, "key NX PX 1000 ITEMS 1"),
+    (4, "key EXAT 9223372036854775807 PXAT 1 LINES 1"),
 ];
 
 /// Of the operations: shape, expansion, capacity, rate and seed of the filter, then the steps.

@@ -7,7 +7,7 @@ use bloom::bloom::chain::at_most;
 use bloom::bloom::packed::Packed;
 use bloom::bloom::params::Seed;
 use bloom::commands::error::CommandError;
-use bloom::commands::requests::{self, Creation, Release, Word};
+use bloom::commands::requests::{self, Creation, FilterSpec, Release, Word};
 use bloom::options::values::{Config, ConfigOption};
 use bloom_fuzz::commands;
 use bloom_fuzz::tape::Tape;
@@ -105,7 +105,7 @@ fn is_told_packed(made: Creation, items: Packed<'_>) {
     let told = line(&words, &[&data]);
     for byte in 0..8 {
         let (again, created) =
-            requests::add_packed(&told, &configuration(byte)).expect("what a primary sends");
+            requests::obey_add_packed(&told, &configuration(byte)).expect("what a primary sends");
         assert_eq!((again.form(), listed(again)), (items.form(), listed(items)));
         assert_eq!(created, Ok(made), "a replica makes another one");
     }
@@ -178,20 +178,20 @@ fn is_told(made: Creation, words: Vec<String>, items: &[&[u8]]) {
 
 fn makes_one(made: Creation) {
     is_told(made, requests::replicated_with_items(made), &ITEMS);
-    match made.filter(&at_most(LIMIT)) {
+    match made.filter.make(&at_most(LIMIT)) {
         Ok(filter) => {
             assert_eq!(filter.validate(), Ok(()));
             assert!(filter.bytes() <= LIMIT);
             let capacity = filter.totals().capacity;
-            match made {
-                Creation::Blocked(spec) => {
+            match made.filter {
+                FilterSpec::Blocked(spec) => {
                     assert_eq!(
                         (filter.layout(), filter.growth()),
                         (spec.layout, Some(spec.growth))
                     );
                     assert!(capacity >= spec.capacity.items());
                 }
-                Creation::Classic(spec) => assert_eq!(
+                FilterSpec::Classic(spec) => assert_eq!(
                     (capacity, filter.expansion()),
                     (spec.capacity(), spec.scales().then_some(spec.expansion()))
                 ),

@@ -8,7 +8,7 @@ use bloom::commands::requests::Word;
 use crate::tape::Tape;
 
 /// Words that commands know, and numbers at the ends of ranges.
-pub const WORDS: [&str; 48] = [
+pub const WORDS: [&str; 53] = [
     "ITEMS",
     "CAPACITY",
     "ERROR",
@@ -57,6 +57,11 @@ pub const WORDS: [&str; 48] = [
     "WIDTH",
     "PREFIXED",
     "COUNT",
+    "NX",
+    "EX",
+    "PX",
+    "EXAT",
+    "PXAT",
 ];
 
 /// The arguments.

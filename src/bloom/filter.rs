@@ -432,9 +432,10 @@ impl Filter {
 
     /// The layout, and what only that layout has.
     pub fn layout(&self) -> Layout {
-        self.blocked_rules().map_or(Layout::Classic, |rules| Layout::Blocked {
-            seed: rules.secret().seed(),
-        })
+        self.blocked_rules()
+            .map_or(Layout::Classic, |rules| Layout::Blocked {
+                seed: rules.secret().seed(),
+            })
     }
 
     fn blocked_rules(&self) -> Option<&Blocked> {

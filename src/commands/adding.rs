@@ -230,7 +230,7 @@ impl<B: Batch> Adding<'_, B> {
             filter.set_clock(now);
         }
         let Done { added, room, at, .. } = self.add_to(&mut filter)?;
-        key.set(filter);
+        key.set(filter, creation.expires);
         let to = Target {
             created: Some(creation),
             at,

@@ -1,12 +1,13 @@
 //! `BF.ADDPACKED key [CAPACITY n] [ERROR e] [EXPANSION n] [NOCREATE] [NONSCALING] [GROWING] [SEED s] [LAYOUT l]
-//! LINES|WIDTH n|PREFIXED [COUNT] data`
+//! [WINDOW s [SLICES n] [REFRESH]] [AT ms] [NX] [EX s|PX ms|EXAT s|PXAT ms] LINES|WIDTH n|PREFIXED [COUNT] data`
 
 use std::ffi::CStr;
 
 use super::adding::Adding;
 use super::args::{Argument, Cursor};
 use super::docs::{
-    CAPACITY, Docs, ERROR, EXPANSION, GROWING, KEY_TO_ADD_TO, LAYOUT, NOCREATE, NONSCALING, SEED, SINCE_OWN,
+    AT, CAPACITY, Docs, ERROR, EXPANSION, EXPIRY, GROWING, KEY_TO_ADD_TO, LAYOUT, NOCREATE, NONSCALING, NX,
+    REFRESH, SEED, SINCE_OWN, SLICES, WINDOW,
 };
 use super::error::CommandError;
 use super::missing::MissingKey;
@@ -14,7 +15,7 @@ use super::packed::{COUNT, DATA, FORM, O_OF_PACKED, PackedItems, Packing};
 use super::reply::Reply;
 use super::{Call, Command};
 use crate::bloom::packed::Packed;
-use crate::options;
+use crate::{options, server};
 
 /// Adds packed items; creates the filter, as described or with the configured defaults, if the key is missing.
 pub struct AddPacked;
@@ -44,7 +45,7 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
         let (mut missing, mut packing) = (MissingKey::default(), Packing::default());
         while let Some(word) = cursor.take_if_any() {
             let word = word.bytes();
-            if !packing.take(word, &mut cursor)? && !missing.take(word, &mut cursor)? {
+            if !packing.take(word, &mut cursor)? && !missing.take(word, &mut cursor, AddPacked::NAME)? {
                 return Err(CommandError::unknown(word));
             }
         }
@@ -77,6 +78,12 @@ impl Command for AddPacked {
             GROWING,
             SEED,
             LAYOUT,
+            WINDOW,
+            SLICES,
+            REFRESH,
+            AT,
+            NX,
+            EXPIRY,
             FORM,
             COUNT,
             DATA,
@@ -98,10 +105,10 @@ impl Command for AddPacked {
             items: PackedItems { items, data },
             event: c"bf.add",
             plain: !missing.is_described,
-            at: None,
+            at: missing.at,
         };
         let added = adding.apply(|| match items.count() {
-            0 => missing.creation(&options::config()),
+            0 => missing.creation(&options::config(), server::milliseconds()),
             _ => missing.create(ctx, key),
         })?;
         match added.stopped {

@@ -74,7 +74,8 @@ impl<'a, A: Argument<'a>> Cursor<'a, A> {
     }
 }
 
-/// The iterator that `bytes` are the decimal form of; RedisBloom calls one beyond 64 bits no number.
+/// The iterator, or the time, that `bytes` are the decimal form of; RedisBloom and SET call one beyond 64
+/// bits no number.
 pub fn iterator(bytes: &[u8]) -> Option<i64> {
     i64::try_from(number::whole(bytes)?).ok()
 }

@@ -1,18 +1,20 @@
 //! Filters to be created: the options that describe one, and how its creation is propagated.
 //!
-//! Who made a filter says what it is. The creation of a blocked one is propagated with LAYOUT and SEED; that of a
-//! classic one in the words that RedisBloom knows, so that a RedisBloom can follow, and is read by
-//! [`redisbloom`].
+//! Who made a filter says what it is. The creation of a blocked one is propagated with LAYOUT and SEED; that
+//! of a classic one in the words that RedisBloom knows, so that a RedisBloom can follow, and is read by
+//! [`redisbloom`]. Where the key is to expire, [`expiry`] tells when: no RedisBloom reads that, so that the
+//! layout of a classic one is said too.
 
 use std::ffi::CStr;
 
-use super::args::{Argument, Cursor, integer};
 use super::adding::Target;
+use super::args::{Argument, Cursor, integer};
 use super::error::CommandError;
+use super::expiry;
 use super::redisbloom::{self, Release};
 use super::window;
 use crate::bloom::chain::Allowance;
-use crate::bloom::params::{Capacity, ClassicSpec, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
+use crate::bloom::params::{Capacity, ClassicSpec, ErrorRate, Expansion, Growth, Layout, Seed, Spec, Window};
 use crate::bloom::{Error, Filter};
 use crate::options::values::{Config, LayoutName};
 use crate::server::{Arg, Ctx, OwnedString, log};
@@ -32,21 +34,38 @@ pub struct Dialect {
     pub nonscaling_expansion: Option<CommandError>,
 }
 
-/// A filter to be made, with everything resolved.
+/// A key to be made that holds a filter, with everything resolved.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Creation {
+pub struct Creation {
+    /// The filter.
+    pub filter: FilterSpec,
+    /// When the key expires, in milliseconds of the Unix clock.
+    pub expires: Option<i64>,
+}
+
+/// A filter to be made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FilterSpec {
     /// In this module's own layout.
     Blocked(Spec),
     /// In RedisBloom's.
     Classic(ClassicSpec),
 }
 
-impl Creation {
+impl From<FilterSpec> for Creation {
+    /// For ever.
+    fn from(filter: FilterSpec) -> Self {
+        let expires = None;
+        Self { filter, expires }
+    }
+}
+
+impl FilterSpec {
     /// The filter.
     ///
     /// # Errors
     /// Those of [`Filter::new`].
-    pub fn filter(self, allowance: Allowance<'_>) -> Result<Filter, Error> {
+    pub fn make(self, allowance: Allowance<'_>) -> Result<Filter, Error> {
         match self {
             Self::Blocked(spec) => Filter::new(spec, allowance),
             Self::Classic(spec) => Filter::classic(spec, allowance),
@@ -62,6 +81,9 @@ pub struct FilterOptions {
     growing: bool,
     seed: Option<Seed>,
     layout: Option<LayoutName>,
+    window: Option<u32>,
+    slices: Option<u8>,
+    refresh: bool,
 }
 
 impl FilterOptions {
@@ -99,6 +121,23 @@ impl FilterOptions {
             let value = cursor.take_if_any().ok_or(CommandError::NoValue("LAYOUT"))?;
             let layout = LayoutName::named(value.bytes()).ok_or(CommandError::BadLayout)?;
             once(&mut self.layout, layout, "LAYOUT")?;
+        } else if word.eq_ignore_ascii_case(b"WINDOW") {
+            let value = cursor.take_if_any().ok_or(CommandError::NoValue("WINDOW"))?;
+            let seconds = integer(value.bytes()).ok_or(CommandError::BadWindow)?;
+            let seconds = u32::try_from(seconds).map_err(|_| CommandError::WindowRange)?;
+            once(&mut self.window, seconds, "WINDOW")?;
+        } else if word.eq_ignore_ascii_case(b"SLICES") {
+            let value = cursor.take_if_any().ok_or(CommandError::NoValue("SLICES"))?;
+            let slices = integer(value.bytes()).ok_or(CommandError::BadSlices)?;
+            let slices = u8::try_from(slices).ok();
+            let slices = slices.filter(|slices| Window::SLICES.contains(slices));
+            once(
+                &mut self.slices,
+                slices.ok_or(CommandError::SlicesRange)?,
+                "SLICES",
+            )?;
+        } else if word.eq_ignore_ascii_case(b"REFRESH") {
+            flag(&mut self.refresh, "REFRESH")?;
         } else {
             return Ok(false);
         }
@@ -115,9 +154,26 @@ impl FilterOptions {
             _ => {}
         }
         match self.expansion {
-            _ if self.nonscaling && self.growing => return Err(CommandError::NoGrowing("NONSCALING")),
-            Some(0) if self.growing => return Err(CommandError::NoGrowing("EXPANSION 0")),
+            _ if self.nonscaling && self.growing => {
+                return Err(CommandError::Exclusive("NONSCALING", "GROWING"));
+            }
+            Some(0) if self.growing => return Err(CommandError::Exclusive("EXPANSION 0", "GROWING")),
             _ => {}
+        }
+        if self.window.is_some() {
+            for (is_set, word) in [
+                (self.nonscaling, "NONSCALING"),
+                (self.growing, "GROWING"),
+                (self.expansion == Some(0), "EXPANSION 0"),
+            ] {
+                if is_set {
+                    return Err(CommandError::Exclusive(word, "WINDOW"));
+                }
+            }
+        } else if self.slices.is_some() {
+            return Err(CommandError::NeedsWindow("SLICES"));
+        } else if self.refresh {
+            return Err(CommandError::NeedsWindow("REFRESH"));
         }
         match self.layout {
             Some(LayoutName::Classic) => self.check_classic(),
@@ -126,11 +182,16 @@ impl FilterOptions {
     }
 
     fn check_classic(&self) -> Result<(), CommandError> {
-        match (self.seed, self.growing) {
-            (Some(_), _) => Err(CommandError::OnlyBlocked("SEED")),
-            (None, true) => Err(CommandError::OnlyBlocked("GROWING")),
-            (None, false) => Ok(()),
+        for (is_set, word) in [
+            (self.seed.is_some(), "SEED"),
+            (self.growing, "GROWING"),
+            (self.window.is_some(), "WINDOW"),
+        ] {
+            if is_set {
+                return Err(CommandError::OnlyBlocked(word));
+            }
         }
+        Ok(())
     }
 
     /// The filter that these options, and the configuration for what they leave open, describe.
@@ -160,10 +221,18 @@ impl FilterOptions {
                 (Layout::Blocked { seed }, self.growing || !within_capacity)
             }
         };
+        let window = match self.window {
+            Some(seconds) => {
+                let slices = self.slices.unwrap_or(Window::USUAL_SLICES);
+                Some(Window::new(seconds, slices, self.refresh).map_err(|_| CommandError::SlicesRange)?)
+            }
+            None => None,
+        };
         let growth = match expansion {
-            None if self.growing => return Err(CommandError::GrowingByOption),
+            None if self.growing => return Err(CommandError::FixedByOption("GROWING")),
+            None if window.is_some() => return Err(CommandError::FixedByOption("WINDOW")),
             None => Growth::Fixed,
-            Some(expansion) if growing => Growth::Growing(expansion),
+            Some(expansion) if growing && window.is_none() => Growth::Growing(expansion),
             Some(expansion) => Growth::Reserved(expansion),
         };
         Ok(Spec {
@@ -171,7 +240,7 @@ impl FilterOptions {
             capacity,
             growth,
             layout,
-            window: None,
+            window,
         })
     }
 
@@ -180,16 +249,16 @@ impl FilterOptions {
     ///
     /// # Errors
     /// Those of [`Self::resolve`].
-    pub fn creation(
+    pub fn filter(
         &self,
         error_rate: ErrorRate,
         capacity: Capacity,
         within_capacity: bool,
         config: &Config,
-    ) -> Result<Creation, CommandError> {
+    ) -> Result<FilterSpec, CommandError> {
         let spec = self.resolve(error_rate, capacity, within_capacity, config)?;
         Ok(match spec.layout {
-            Layout::Blocked { .. } => Creation::Blocked(spec),
+            Layout::Blocked { .. } => FilterSpec::Blocked(spec),
             Layout::Classic => {
                 let otherwise = if self.nonscaling {
                     ClassicSpec::UNUSED_EXPANSION
@@ -197,7 +266,7 @@ impl FilterOptions {
                     0
                 };
                 let unused = self.expansion.unwrap_or(otherwise);
-                Creation::Classic(ClassicSpec::from(spec).with_unused_expansion(unused))
+                FilterSpec::Classic(ClassicSpec::from(spec).with_unused_expansion(unused))
             }
         })
     }
@@ -290,9 +359,11 @@ pub fn by_default(ctx: Ctx<'_>) -> Result<Creation, CommandError> {
     let config = options::config();
     if ctx.is_relayed() {
         let spec = redisbloom::Described::default().spec(&config, Release::of_server(ctx))?;
-        return Ok(Creation::Classic(spec));
+        return Ok(FilterSpec::Classic(spec).into());
     }
-    FilterOptions::default().creation(config.error_rate(), config.initial_size(), false, &config)
+    let filter =
+        FilterOptions::default().filter(config.error_rate(), config.initial_size(), false, &config)?;
+    Ok(filter.into())
 }
 
 /// Makes a filter, within what this command may take.
@@ -300,7 +371,9 @@ pub fn by_default(ctx: Ctx<'_>) -> Result<Creation, CommandError> {
 /// # Errors
 /// [`CommandError::NoMemoryToCreate`]; nothing is left behind.
 pub fn make(ctx: Ctx<'_>, key: Arg<'_>, creation: Creation) -> Result<Box<Counted>, CommandError> {
-    let filter = creation.filter(&|demand| limits::allows(ctx, key.bytes(), demand));
+    let filter = creation
+        .filter
+        .make(&|demand| limits::allows(ctx, key.bytes(), demand));
     filter.map(Counted::new).map_err(|error| {
         stats::refused_creation();
         tell_of_lack(ctx, key, error);
@@ -334,44 +407,56 @@ pub fn replicate_with(ctx: Ctx<'_>, key: Arg<'_>, to: Target, items: &[Arg<'_>])
 
 /// What follows the key in the BF.RESERVE that makes exactly this filter.
 pub fn reserve_words(creation: Creation) -> Vec<String> {
-    let options = match creation {
-        Creation::Blocked(spec) => options(spec),
+    let options = match creation.filter {
+        FilterSpec::Blocked(spec) => options(spec),
         // It takes no expansion beside NONSCALING, and stores the usual one.
-        Creation::Classic(spec) if !spec.scales() && spec.expansion() > 0 => vec!["NONSCALING".to_owned()],
-        Creation::Classic(spec) => vec!["EXPANSION".to_owned(), factor(spec)],
+        FilterSpec::Classic(spec) if !spec.scales() && spec.expansion() > 0 => vec!["NONSCALING".to_owned()],
+        FilterSpec::Classic(spec) => vec!["EXPANSION".to_owned(), factor(spec)],
     };
-    [&size(creation)[..], &options, &exactly(creation)].concat()
+    [
+        &size(creation.filter)[..],
+        &options,
+        &exactly(creation),
+        &expiry::words(creation.expires),
+    ]
+    .concat()
 }
 
 /// What stands between the key and the items in the BF.INSERT that makes exactly this filter, or changes the one that
 /// is there.
 pub fn insert_words(to: Target) -> Vec<String> {
-    let filter = match to.created {
-        Some(creation) => [filter_words(creation), exactly(creation)].concat(),
+    let key = match to.created {
+        Some(creation) => [
+            filter_words(creation.filter),
+            exactly(creation),
+            expiry::words(creation.expires),
+        ]
+        .concat(),
         None => vec!["NOCREATE".to_owned()],
     };
-    [filter, window::words(to.at), vec!["ITEMS".to_owned()]].concat()
+    [key, window::words(to.at), vec!["ITEMS".to_owned()]].concat()
 }
 
 /// What stands between the key and the form of the items in the BF.ADDPACKED that makes exactly this filter, which is
 /// one of a client's of this module. Only this module reads it, so the layout is said of a classic one too.
 pub fn addpacked_words(creation: Creation) -> Vec<String> {
-    let mut words = filter_words(creation);
-    if matches!(creation, Creation::Classic(_)) {
-        words.extend(["LAYOUT".to_owned(), "CLASSIC".to_owned()]);
+    let mut words = filter_words(creation.filter);
+    if matches!(creation.filter, FilterSpec::Classic(_)) {
+        words.extend(classic());
     }
+    words.extend(expiry::words(creation.expires));
     words
 }
 
 /// A filter in the words of BF.INSERT.
-fn filter_words(creation: Creation) -> Vec<String> {
-    let [rate, capacity] = size(creation);
+fn filter_words(filter: FilterSpec) -> Vec<String> {
+    let [rate, capacity] = size(filter);
     let sized = ["ERROR".to_owned(), rate, "CAPACITY".to_owned(), capacity];
-    let mut options = match creation {
-        Creation::Blocked(spec) => options(spec),
-        Creation::Classic(spec) => vec!["EXPANSION".to_owned(), factor(spec)],
+    let mut options = match filter {
+        FilterSpec::Blocked(spec) => options(spec),
+        FilterSpec::Classic(spec) => vec!["EXPANSION".to_owned(), factor(spec)],
     };
-    if matches!(creation, Creation::Classic(spec) if !spec.scales() && spec.expansion() > 0) {
+    if matches!(filter, FilterSpec::Classic(spec) if !spec.scales() && spec.expansion() > 0) {
         options.push("NONSCALING".to_owned());
     }
     [&sized, &options[..]].concat()
@@ -392,10 +477,10 @@ pub fn propagate(ctx: Ctx<'_>, command: &CStr, key: Arg<'_>, words: &[String], i
 
 /// The error rate and the capacity as they are typed. The fewest digits that mean exactly this rate: RedisBloom
 /// reads the same double.
-fn size(creation: Creation) -> [String; 2] {
-    let (rate, capacity) = match creation {
-        Creation::Blocked(spec) => (spec.error_rate.value(), spec.capacity.items()),
-        Creation::Classic(spec) => (spec.error_rate(), spec.capacity()),
+fn size(filter: FilterSpec) -> [String; 2] {
+    let (rate, capacity) = match filter {
+        FilterSpec::Blocked(spec) => (spec.error_rate.value(), spec.capacity.items()),
+        FilterSpec::Classic(spec) => (spec.error_rate(), spec.capacity()),
     };
     [format!("{rate:e}"), capacity.to_string()]
 }
@@ -411,14 +496,21 @@ fn factor(spec: ClassicSpec) -> String {
     (cut + u64::from(spec.expansion())).to_string()
 }
 
-/// What keeps a rate that RedisBloom's versions read differently. No client's command makes such a filter.
+/// What keeps a rate that RedisBloom's versions read differently: no client's command makes such a filter.
+/// And what keeps the layout where only this module reads the command.
 fn exactly(creation: Creation) -> Vec<String> {
-    match creation {
-        Creation::Classic(spec) if spec.error_rate() > ErrorRate::HIGHEST_USED => {
-            vec!["LAYOUT".to_owned(), "CLASSIC".to_owned()]
+    match creation.filter {
+        FilterSpec::Classic(spec)
+            if spec.error_rate() > ErrorRate::HIGHEST_USED || creation.expires.is_some() =>
+        {
+            classic().into()
         }
-        Creation::Classic(_) | Creation::Blocked(_) => Vec::new(),
+        FilterSpec::Classic(_) | FilterSpec::Blocked(_) => Vec::new(),
     }
+}
+
+fn classic() -> [String; 2] {
+    ["LAYOUT".to_owned(), "CLASSIC".to_owned()]
 }
 
 /// The options of a blocked filter that leave nothing to a configuration.
@@ -431,6 +523,13 @@ fn options(spec: Spec) -> Vec<String> {
     };
     if matches!(spec.growth, Growth::Growing(_)) {
         words.push("GROWING".to_owned());
+    }
+    if let Some(window) = spec.window {
+        let [seconds, slices] = [window.seconds(), window.slices().into()].map(|value| value.to_string());
+        words.extend(["WINDOW".to_owned(), seconds, "SLICES".to_owned(), slices]);
+        if window.refresh() {
+            words.push("REFRESH".to_owned());
+        }
     }
     words.extend([
         "LAYOUT".to_owned(),

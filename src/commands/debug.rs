@@ -7,6 +7,7 @@ use super::docs::{Docs, KEY, O_OF_LAYERS};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
+use crate::bloom::chain::window::slices::Span;
 use crate::bloom::filter::{LayerShape, LayerStats};
 use crate::keyspace;
 
@@ -33,10 +34,12 @@ impl Command for Debug {
         let filter = key.filter().ok_or(CommandError::NotFound)?;
         let reply = Reply(ctx);
         reply.array(1 + filter.layers());
-        reply.bulk(format!("size:{}", filter.items()).as_bytes());
-        filter
-            .layer_stats()
-            .for_each(|layer| reply.bulk(line(&layer).as_bytes()));
+        // Of a window also the layers that are over, as long as they are there.
+        reply.bulk(format!("size:{}", filter.account().items).as_bytes());
+        for (index, layer) in filter.layer_stats().enumerate() {
+            let times = filter.spans().get(index).map_or_else(String::new, times);
+            reply.bulk((line(&layer) + &times).as_bytes());
+        }
         Ok(())
     }
 }
@@ -61,6 +64,16 @@ pub(super) fn line(layer: &LayerStats) -> String {
             )
         }
     }
+}
+
+/// What the line of a layer of a window says besides.
+fn times(span: &Span) -> String {
+    let (first, begins) = (span.first, u8::from(span.begins));
+    let end = match span.end {
+        Span::OPEN => "open".to_owned(),
+        end => end.to_string(),
+    };
+    format!(" first:{first} end:{end} begins:{begins}")
 }
 
 /// A number between 0 and 1 as C's `%g` writes it: six significant digits, without trailing zeros.

@@ -47,6 +47,8 @@ pub enum Kind {
     Integer,
     /// A number.
     Double,
+    /// A time of the Unix clock, a whole number.
+    UnixTime,
     /// Nothing but its token.
     Word,
     /// One of these.
@@ -67,6 +69,8 @@ pub enum KeyUse {
     Fill,
     /// Items go in, and the reply tells which of them were in it.
     Add,
+    /// Data are taken out, and nothing is told of them.
+    Drop,
 }
 
 /// The complexity of what is done with one item, or with the figures of each layer.
@@ -88,6 +92,8 @@ pub const KEY_TO_CREATE: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Cr
 pub const KEY_TO_FILL: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Fill));
 /// The key of a command that adds items to it.
 pub const KEY_TO_ADD_TO: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Add));
+/// The key of a command that takes data out of it.
+pub const KEY_TO_DROP_FROM: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Drop));
 /// One item.
 pub const ITEM: Parameter = Parameter::new(c"item", Kind::Text);
 /// `CAPACITY n`
@@ -114,6 +120,37 @@ pub const LAYOUT: Parameter = Parameter::option(
     ]),
 )
 .since(SINCE_OWN);
+
+/// `NX`
+pub const NX: Parameter = Parameter::option(c"nx", c"NX", Kind::Word).since(SINCE_OWN);
+/// `EX seconds`, or another word for a time, named as those of SET are.
+pub const EXPIRY: Parameter = Parameter::new(
+    c"expiration",
+    Kind::OneOf(&[
+        Parameter::new(c"seconds", Kind::Integer)
+            .after(c"EX")
+            .since(SINCE_OWN),
+        Parameter::new(c"milliseconds", Kind::Integer)
+            .after(c"PX")
+            .since(SINCE_OWN),
+        Parameter::new(c"unix-time-seconds", Kind::UnixTime)
+            .after(c"EXAT")
+            .since(SINCE_OWN),
+        Parameter::new(c"unix-time-milliseconds", Kind::UnixTime)
+            .after(c"PXAT")
+            .since(SINCE_OWN),
+    ]),
+)
+.optional();
+
+/// `WINDOW s`
+pub const WINDOW: Parameter = Parameter::option(c"window", c"WINDOW", Kind::Integer).since(SINCE_OWN);
+/// `SLICES n`
+pub const SLICES: Parameter = Parameter::option(c"slices", c"SLICES", Kind::Integer).since(SINCE_OWN);
+/// `REFRESH`
+pub const REFRESH: Parameter = Parameter::option(c"refresh", c"REFRESH", Kind::Word).since(SINCE_OWN);
+/// `AT ms`
+pub const AT: Parameter = Parameter::option(c"at", c"AT", Kind::Integer).since(SINCE_OWN);
 
 impl Parameter {
     /// A value that must be given.
@@ -175,7 +212,7 @@ impl Parameter {
         match self.kind {
             _ if self.optional => 0,
             Kind::Word => 1,
-            Kind::Key(_) | Kind::Text | Kind::Integer | Kind::Double | Kind::OneOf(_) => {
+            Kind::Key(_) | Kind::Text | Kind::Integer | Kind::Double | Kind::UnixTime | Kind::OneOf(_) => {
                 1 + usize::from(self.token.is_some())
             }
         }
@@ -261,6 +298,7 @@ fn raw_keys(docs: &Docs) -> Vec<raw::RedisModuleCommandKeySpec> {
         KeyUse::Create => raw::REDISMODULE_CMD_KEY_OW | insert,
         KeyUse::Fill => raw::REDISMODULE_CMD_KEY_RW | insert,
         KeyUse::Add => raw::REDISMODULE_CMD_KEY_RW | access | insert,
+        KeyUse::Drop => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_DELETE,
     };
     let mut key = end;
     key.flags = u64::from(flags);
@@ -300,6 +338,7 @@ impl RawParameters {
                 Kind::Text => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
                 Kind::Integer => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
                 Kind::Double => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_DOUBLE,
+                Kind::UnixTime => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_UNIX_TIME,
                 Kind::Word => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
                 Kind::OneOf(choices) => {
                     let mut choices = Self::of(choices);

@@ -1,10 +1,12 @@
 //! What a command answers when it cannot do what was asked: every text on the wire, once.
 
+use std::ffi::CStr;
 use std::fmt;
 
 use crate::bloom::Error;
+use crate::bloom::chain::window::MOST_SLICES;
 use crate::bloom::packed::Malformed;
-use crate::bloom::params::{Capacity, Expansion, LATEST};
+use crate::bloom::params::{Capacity, Expansion, LATEST, Window};
 use crate::keyspace::WrongType;
 use crate::server::shown::shown;
 
@@ -53,14 +55,32 @@ pub enum CommandError {
     NoValue(&'static str),
     /// NONSCALING with an expansion.
     NonScalingExpansion,
-    /// GROWING with what says that the filter does not grow.
-    NoGrowing(&'static str),
-    /// GROWING where no expansion was given, and the one of the module's options is 0.
-    GrowingByOption,
+    /// Two options of which there may be one.
+    Exclusive(&'static str, &'static str),
+    /// A word for filters that grow where no expansion was given, and the one of the module's options is 0.
+    FixedByOption(&'static str),
+    /// The window is no number.
+    BadWindow,
+    /// The window is out of its range.
+    WindowRange,
+    /// The number of slices is none.
+    BadSlices,
+    /// The number of slices is out of its range.
+    SlicesRange,
+    /// A word about a window where there is none.
+    NeedsWindow(&'static str),
+    /// BF.ROTATE of a filter without a window.
+    NoWindow,
+    /// BF.ROTATE where there are too many slices.
+    TooManySlices,
     /// A word that is no option, as it is shown.
     Unknown(String),
     /// An option that was given before.
     Twice(&'static str),
+    /// A time is no number of 64 bits.
+    NoInteger,
+    /// A time to expire is none, for this command.
+    ExpireTime(&'static CStr),
     /// Packed items without a form, or with more than one.
     OneForm,
     /// The width of packed items is no number.
@@ -170,10 +190,37 @@ impl fmt::Display for CommandError {
             }
             Self::NoValue(option) => return write!(f, "ERR no value for {option}"),
             Self::NonScalingExpansion => "Nonscaling filters cannot expand",
-            Self::NoGrowing(option) => return write!(f, "ERR {option} and GROWING exclude each other"),
-            Self::GrowingByOption => "ERR GROWING needs an EXPANSION above 0: bf-expansion-factor is 0",
+            Self::Exclusive(one, other) => return write!(f, "ERR {one} and {other} exclude each other"),
+            Self::FixedByOption(option) => {
+                return write!(
+                    f,
+                    "ERR {option} needs an EXPANSION above 0: bf-expansion-factor is 0"
+                );
+            }
+            Self::BadWindow => "ERR bad window",
+            Self::WindowRange => {
+                return write!(f, "ERR window must be in the range [0, {}]", Window::MAX_SECONDS);
+            }
+            Self::BadSlices => "ERR bad slices",
+            Self::SlicesRange => {
+                let (fewest, most) = (Window::SLICES.start(), Window::SLICES.end());
+                return write!(f, "ERR slices must be in the range [{fewest}, {most}]");
+            }
+            Self::NeedsWindow(option) => return write!(f, "ERR {option} is for filters with a WINDOW only"),
+            Self::NoWindow => "ERR the filter has no WINDOW",
+            Self::TooManySlices => {
+                return write!(
+                    f,
+                    "ERR the filter has {MOST_SLICES} slices that are not over, and can have no more"
+                );
+            }
             Self::Unknown(word) => return write!(f, "ERR Unknown argument received: {word}"),
             Self::Twice(option) => return write!(f, "ERR {option} was given twice"),
+            Self::NoInteger => "ERR value is not an integer or out of range",
+            Self::ExpireTime(command) => {
+                let command = command.to_string_lossy();
+                return write!(f, "ERR invalid expire time in '{command}' command");
+            }
             Self::OneForm => "ERR the form of the items must be one of LINES, WIDTH and PREFIXED",
             Self::BadWidth => "ERR bad width",
             Self::WidthRange => return write!(f, "ERR width must be in the range [1, {}]", u32::MAX),

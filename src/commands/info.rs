@@ -8,6 +8,7 @@ use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
 use crate::bloom::Filter;
+use crate::bloom::chain::window::slices::Span;
 use crate::bloom::filter::{LayerStats, Totals};
 use crate::keyspace;
 use crate::options::values::LayoutName;
@@ -156,7 +157,8 @@ impl Command for Info {
 
 /// The five, and what only this module has.
 fn full(reply: Reply<'_>, filter: &Filter, totals: &Totals) {
-    reply.map(Field::ALL.len() + 7);
+    let window = filter.window();
+    reply.map(Field::ALL.len() + if window.is_some() { 10 } else { 7 });
     Field::ALL
         .into_iter()
         .for_each(|field| field.reply_pair(reply, filter, totals));
@@ -176,17 +178,25 @@ fn full(reply: Reply<'_>, filter: &Filter, totals: &Totals) {
     reply.double(totals.bits_set as f64 / totals.bits as f64);
     reply.bulk(b"Estimated error rate");
     reply.double(filter.estimated_error_rate());
+    if let Some(window) = window {
+        reply.bulk(b"Window");
+        reply.integer(window.seconds().into());
+        reply.bulk(b"Slices");
+        reply.integer(window.slices().into());
+        reply.bulk(b"Refresh");
+        reply.boolean(window.refresh());
+    }
     reply.bulk(b"Layers");
     let newest = totals.layers.min(LISTED_LAYERS);
     reply.array(newest);
-    filter
-        .layer_stats()
-        .skip(totals.layers - newest)
-        .for_each(|layer| full_layer(reply, layout, &layer));
+    let layers = filter.layer_stats().enumerate();
+    for (index, layer) in layers.skip(filter.layers() - newest) {
+        full_layer(reply, layout, &layer, filter.spans().get(index));
+    }
 }
 
-fn full_layer(reply: Reply<'_>, layout: LayoutName, layer: &LayerStats) {
-    reply.map(8);
+fn full_layer(reply: Reply<'_>, layout: LayoutName, layer: &LayerStats, span: Option<&Span>) {
+    reply.map(if span.is_some() { 10 } else { 8 });
     reply.bulk(b"Layout");
     reply.bulk(layout.name().as_bytes());
     let integers = [
@@ -205,4 +215,10 @@ fn full_layer(reply: Reply<'_>, layout: LayoutName, layer: &LayerStats) {
     reply.integer_if_any(layer.shape.lines());
     reply.bulk(b"Error rate");
     reply.double(layer.error_rate());
+    if let Some(span) = span {
+        reply.bulk(b"First time");
+        reply.integer(span.first);
+        reply.bulk(b"Last time");
+        reply.integer_if_any((span.end != Span::OPEN).then(|| span.end.saturating_sub(1)));
+    }
 }

@@ -1,23 +1,25 @@
 //! `BF.INSERT key [CAPACITY n] [ERROR e] [EXPANSION n] [NOCREATE] [NONSCALING] [GROWING] [SEED s]
-//! [LAYOUT l] ITEMS item [item ...]`
+//! [LAYOUT l] [WINDOW s [SLICES n] [REFRESH]] [AT ms]
+//! [NX] [EX s|PX ms|EXAT s|PXAT ms] ITEMS item [item ...]`
 
 use std::ffi::CStr;
 
 use super::adding::Adding;
 use super::args::{Argument, Cursor};
-use super::creation::{self, Creation};
+use super::creation::{self, Creation, FilterSpec};
 use super::docs::{
-    CAPACITY, Docs, ERROR, EXPANSION, GROWING, KEY_TO_ADD_TO, Kind, LAYOUT, NOCREATE, NONSCALING, O_OF_MANY,
-    Parameter, SEED,
+    AT, CAPACITY, Docs, ERROR, EXPANSION, EXPIRY, GROWING, KEY_TO_ADD_TO, Kind, LAYOUT, NOCREATE, NONSCALING,
+    NX, O_OF_MANY, Parameter, REFRESH, SEED, SLICES, WINDOW,
 };
 use super::error::CommandError;
 use super::missing::MissingKey;
 use super::redisbloom::{Described, Release};
 use super::reply::Reply;
 use super::{Call, Command};
+use crate::bloom::params::Time;
 use crate::options;
 use crate::options::values::Config;
-use crate::server::{Arg, Ctx};
+use crate::server::{self, Arg, Ctx};
 
 /// Adds items; creates the filter as described, if the key is missing.
 pub struct Insert;
@@ -61,7 +63,10 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
             let word = cursor.take()?.bytes();
             if word.eq_ignore_ascii_case(b"ITEMS") {
                 break;
-            } else if !missing.take(word, &mut cursor).map_err(as_redisbloom_s)? {
+            } else if !missing
+                .take(word, &mut cursor, Insert::NAME)
+                .map_err(as_redisbloom_s)?
+            {
                 return Err(CommandError::unknown(word));
             }
         }
@@ -93,20 +98,30 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
         })
     }
 
+    /// When they are added, if that was said.
+    fn at(&self) -> Option<Time> {
+        match &self.missing {
+            Missing::Own(missing) => missing.at,
+            Missing::RedisBloom { .. } => None,
+        }
+    }
+
     /// The items to be added.
     pub fn items(&self) -> &'a [A] {
         self.items
     }
 
-    /// The filter to be made, if the key is missing.
+    /// The filter to be made, if the key is missing `now`.
     ///
     /// # Errors
     /// NOCREATE, and options that the configuration excludes.
-    pub fn creation(&self, config: &Config, release: Release) -> Result<Creation, CommandError> {
+    pub fn creation(&self, config: &Config, release: Release, now: i64) -> Result<Creation, CommandError> {
         match &self.missing {
-            Missing::Own(missing) => missing.creation(config),
+            Missing::Own(missing) => missing.creation(config, now),
             Missing::RedisBloom { no_create: true, .. } => Err(CommandError::NotFound),
-            Missing::RedisBloom { filter, .. } => filter.spec(config, release).map(Creation::Classic),
+            Missing::RedisBloom { filter, .. } => {
+                Ok(FilterSpec::Classic(filter.spec(config, release)?).into())
+            }
         }
     }
 }
@@ -118,8 +133,10 @@ impl<'a> Request<'a, Arg<'a>> {
             return missing.create(ctx, self.key);
         }
         let config = options::config();
-        let creation = self.creation(&config, Release::of_server(ctx))?;
-        if let (Missing::RedisBloom { filter, .. }, Creation::Classic(spec)) = (&self.missing, creation) {
+        let creation = self.creation(&config, Release::of_server(ctx), server::milliseconds())?;
+        if let (Missing::RedisBloom { filter, .. }, FilterSpec::Classic(spec)) =
+            (&self.missing, creation.filter)
+        {
             creation::warn_of_rate(ctx, self.key, filter.asked_rate(&config), spec.error_rate());
         }
         Ok(creation)
@@ -144,6 +161,12 @@ impl Command for Insert {
             GROWING,
             SEED,
             LAYOUT,
+            WINDOW,
+            SLICES,
+            REFRESH,
+            AT,
+            NX,
+            EXPIRY,
             Parameter::new(c"items", Kind::Text).after(c"ITEMS").multiple(),
         ],
         cacheable: true,
@@ -161,7 +184,7 @@ impl Command for Insert {
             items: request.items(),
             event: c"bf.insert",
             plain: false,
-            at: None,
+            at: request.at(),
         };
         adding.apply(|| request.create(ctx))?.reply(Reply(ctx));
         Ok(())

@@ -48,7 +48,7 @@ impl Command for LoadChunk {
                 let filter = chunks::load_header(data, &|demand| limits::allows(ctx, name.bytes(), demand));
                 let filter = filter.inspect_err(stats::not_loaded)?;
                 stats::loaded(&filter);
-                key.set(Counted::new(filter));
+                key.set(Counted::new(filter), None);
             }
             None => return Err(CommandError::NotFound),
         }

@@ -1,12 +1,17 @@
-//! What an adding command of this module says of a missing key: the filter to be made of it, or that none is to be.
+//! What an adding command of this module says besides its items: of a missing key the filter to be made, or that none
+//! is to be, and of a window the time of the addition.
+
+use std::ffi::CStr;
 
 use super::args::{Argument, Cursor};
 use super::creation::{self, AskedRate, Creation, Dialect, FilterOptions, flag, once};
 use super::error::CommandError;
-use crate::bloom::params::Capacity;
+use super::expiry::KeyOptions;
+use super::window;
+use crate::bloom::params::{Capacity, Time};
 use crate::options;
 use crate::options::values::Config;
-use crate::server::{Arg, Ctx};
+use crate::server::{self, Arg, Ctx};
 
 const DIALECT: Dialect = Dialect {
     no_expansion: CommandError::NoValue("EXPANSION"),
@@ -22,12 +27,15 @@ pub struct MissingKey {
     capacity: Option<Capacity>,
     rate: Option<AskedRate>,
     options: FilterOptions,
+    key: KeyOptions,
+    /// When the items are added, if that was said.
+    pub at: Option<Time>,
     /// Whether any of these words was there.
     pub is_described: bool,
 }
 
 impl MissingKey {
-    /// Takes `word`, and its value from `cursor`, if it is one of these words.
+    /// Takes `word`, and its value from `cursor`, if it is one of these words. `command` is named in errors.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -35,6 +43,7 @@ impl MissingKey {
         &mut self,
         word: &[u8],
         cursor: &mut Cursor<'a, A>,
+        command: &'static CStr,
     ) -> Result<bool, CommandError> {
         if word.eq_ignore_ascii_case(b"CAPACITY") {
             let bad = CommandError::BadInsertCapacity;
@@ -46,7 +55,10 @@ impl MissingKey {
             once(&mut self.rate, rate, "ERROR")?;
         } else if word.eq_ignore_ascii_case(b"NOCREATE") {
             flag(&mut self.no_create, "NOCREATE")?;
-        } else if !self.options.take(word, cursor, &DIALECT)? {
+        } else if !self.options.take(word, cursor, &DIALECT)?
+            && !self.key.take(word, cursor, command)?
+            && !window::take_time(&mut self.at, word, cursor)?
+        {
             return Ok(false);
         }
         self.is_described = true;
@@ -61,18 +73,21 @@ impl MissingKey {
         self.options.check(&DIALECT)
     }
 
-    /// The filter to be made.
+    /// The filter to be made, and when it expires if it is made `now`.
     ///
     /// # Errors
     /// NOCREATE, and options that the configuration excludes.
-    pub fn creation(&self, config: &Config) -> Result<Creation, CommandError> {
+    pub fn creation(&self, config: &Config, now: i64) -> Result<Creation, CommandError> {
         if self.no_create {
             return Err(CommandError::NotFound);
         }
         let rate = self.rate.map_or(config.error_rate(), |rate| rate.used);
         let items = self.capacity.unwrap_or(config.initial_size());
-        self.options
-            .creation(rate, items, self.capacity.is_some(), config)
+        let within_capacity = self.capacity.is_some();
+        Ok(Creation {
+            filter: self.options.filter(rate, items, within_capacity, config)?,
+            expires: self.key.expires(now),
+        })
     }
 
     /// [`Self::creation`] on this server, which tells its log of a rate that is not used as it was asked for.
@@ -80,7 +95,7 @@ impl MissingKey {
     /// # Errors
     /// Those of [`Self::creation`].
     pub fn create(&self, ctx: Ctx<'_>, key: Arg<'_>) -> Result<Creation, CommandError> {
-        let creation = self.creation(&options::config())?;
+        let creation = self.creation(&options::config(), server::milliseconds())?;
         if let Some(rate) = self.rate {
             rate.warn_if_limited(ctx, key);
         }

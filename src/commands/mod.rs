@@ -18,6 +18,7 @@ mod creation;
 mod debug;
 mod exists;
 mod existspacked;
+mod expiry;
 mod info;
 mod insert;
 mod loadchunk;
@@ -28,6 +29,7 @@ mod packed;
 mod plan;
 mod redisbloom;
 mod reserve;
+mod rotate;
 mod scandump;
 mod window;
 
@@ -82,6 +84,7 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     one::<madd::MAdd>(ctx, category)?;
     one::<insert::Insert>(ctx, category)?;
     one::<addpacked::AddPacked>(ctx, category)?;
+    one::<rotate::Rotate>(ctx, category)?;
     one::<exists::Exists>(ctx, category)?;
     one::<mexists::MExists>(ctx, category)?;
     one::<existspacked::ExistsPacked>(ctx, category)?;

@@ -1,4 +1,5 @@
-//! `BF.PLAN error_rate capacity [EXPANSION n] [NONSCALING] [GROWING] [SEED s] [LAYOUT l]`
+//! `BF.PLAN error_rate capacity [EXPANSION n] [NONSCALING] [GROWING] [SEED s] [LAYOUT l]
+//! [WINDOW s [SLICES n] [REFRESH]]`
 
 use std::ffi::CStr;
 
@@ -31,13 +32,12 @@ impl Command for Plan {
         summary: c"Returns what a Bloom Filter takes that BF.RESERVE would create, and once it has grown",
         complexity: c"O(1)",
         since: SINCE_OWN,
-        // Those of BF.RESERVE, but for the key.
-        parameters: reserve::PARAMETERS.split_at(1).1,
+        parameters: reserve::DESCRIPTION,
         cacheable: true,
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let spec = Description::parse(Cursor::new(arguments))?.spec(&options::config())?;
+        let spec = Description::parse(Cursor::new(arguments), |_, _| Ok(false))?.spec(&options::config())?;
         let counts = GROWTHS.map(|times| spec.capacity.items().saturating_mul(times));
         let plan = plan::Plan::new(spec, counts[GROWTHS.len() - 1], MOST_LAYERS);
         let stages: Vec<_> = counts.iter().map_while(|&items| plan.at(items)).collect();

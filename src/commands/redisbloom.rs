@@ -210,8 +210,8 @@ pub struct Insert<'a, A> {
     pub items: &'a [A],
 }
 
-/// Whether what follows the key of a BF.RESERVE is of this module: only it has these words. RedisBloom ignores
-/// them, and would make a classic filter.
+/// Whether what follows the key of a BF.RESERVE is of this module: only it has these words, and sends them.
+/// RedisBloom ignores them, and would make a classic filter for ever.
 pub fn is_own<'a>(words: &[impl Argument<'a>]) -> bool {
     let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
     let mut words = words.iter().map(|word| word.bytes());
@@ -219,6 +219,6 @@ pub fn is_own<'a>(words: &[impl Argument<'a>]) -> bool {
     words.any(|word| {
         let blocked = layout && is(word, "BLOCKED");
         layout = is(word, "LAYOUT");
-        blocked || is(word, "SEED") || is(word, "GROWING")
+        blocked || ["SEED", "GROWING", "PXAT"].iter().any(|own| is(word, own))
     })
 }

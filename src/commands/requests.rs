@@ -1,12 +1,13 @@
-//! The requests without a server, for tests and fuzzing: arguments in, the filter that they describe out.
+//! The requests without a server, for tests and fuzzing: arguments in, the filter that they describe out. A
+//! client's server has another clock than who is told later.
 //!
 //! A fuzzer builds with `--cfg fuzzing`; the module that servers load has none of this.
 
+use super::adding::Target;
 use super::args::{self, Argument};
-pub use super::creation::Creation;
+pub use super::creation::{Creation, FilterSpec};
 use super::error::CommandError;
 pub use super::redisbloom::Release;
-use super::adding::Target;
 use super::{addpacked, creation, existspacked, info, insert, packed, reserve};
 use crate::bloom::packed::{Form, Packed};
 use crate::options::values::Config;
@@ -26,12 +27,17 @@ impl<'a> Argument<'a> for Word<'a> {
     }
 }
 
+/// The clock of a client's server, in milliseconds.
+const NOW: i64 = 1_800_000_000_000;
+/// That of who is told by a primary or a file.
+const LATER: i64 = NOW + 123_456_789;
+
 /// The filter that BF.RESERVE of these arguments makes.
 ///
 /// # Errors
 /// What the command answers.
 pub fn reserve(arguments: &[Word<'_>], config: &Config) -> Result<Creation, CommandError> {
-    reserve::Request::parse(arguments)?.creation(config, Release::Eight)
+    reserve::Request::parse(arguments)?.creation(config, Release::Eight, NOW)
 }
 
 /// The same when they come from a primary or a file.
@@ -43,7 +49,7 @@ pub fn obey_reserve(
     config: &Config,
     release: Release,
 ) -> Result<Creation, CommandError> {
-    reserve::Request::obey(arguments)?.creation(config, release)
+    reserve::Request::obey(arguments)?.creation(config, release, LATER)
 }
 
 /// The items of a BF.INSERT, and the filter that it makes of a missing key.
@@ -55,7 +61,7 @@ pub type Inserted<'a> = (&'a [Word<'a>], Result<Creation, CommandError>);
 /// What the command answers for any key; the inner error is for a missing one only.
 pub fn insert<'a>(arguments: &'a [Word<'a>], config: &Config) -> Result<Inserted<'a>, CommandError> {
     let request = insert::Request::parse(arguments)?;
-    Ok((request.items(), request.creation(config, Release::Eight)))
+    Ok((request.items(), request.creation(config, Release::Eight, NOW)))
 }
 
 /// The same when they come from a primary or a file.
@@ -68,7 +74,7 @@ pub fn obey_insert<'a>(
     release: Release,
 ) -> Result<Inserted<'a>, CommandError> {
     let request = insert::Request::obey(arguments)?;
-    Ok((request.items(), request.creation(config, release)))
+    Ok((request.items(), request.creation(config, release, LATER)))
 }
 
 /// The items that BF.EXISTSPACKED of these arguments asks for.
@@ -79,16 +85,28 @@ pub fn exists_packed<'a>(arguments: &'a [Word<'a>]) -> Result<Packed<'a>, Comman
     existspacked::Request::parse(arguments).map(|request| request.items)
 }
 
+/// The items of a BF.ADDPACKED, and the filter that it makes of a missing key.
+pub type AddedPacked<'a> = (Packed<'a>, Result<Creation, CommandError>);
+
 /// The items that BF.ADDPACKED of these arguments adds, and the filter that it makes of a missing key.
 ///
 /// # Errors
 /// What the command answers for any key; the inner error is for a missing one only.
-pub fn add_packed<'a>(
+pub fn add_packed<'a>(arguments: &'a [Word<'a>], config: &Config) -> Result<AddedPacked<'a>, CommandError> {
+    let request = addpacked::Request::parse(arguments)?;
+    Ok((request.items, request.missing.creation(config, NOW)))
+}
+
+/// The same when they come from a primary or a file.
+///
+/// # Errors
+/// What the command answers for any key; the inner error is for a missing one only.
+pub fn obey_add_packed<'a>(
     arguments: &'a [Word<'a>],
     config: &Config,
-) -> Result<(Packed<'a>, Result<Creation, CommandError>), CommandError> {
+) -> Result<AddedPacked<'a>, CommandError> {
     let request = addpacked::Request::parse(arguments)?;
-    Ok((request.items, request.missing.creation(config)))
+    Ok((request.items, request.missing.creation(config, LATER)))
 }
 
 /// Whether BF.INFO knows this word.
@@ -156,6 +174,12 @@ mod tests {
             "key 1e-300 1 NONSCALING",
             "key 0.3333333333333333 12345 GROWING SEED 18446744073709551615",
             "key 0.1 10 LAYOUT CLASSIC EXPANSION 0",
+            "key 0.01 100 EX 1",
+            "key 0.01 100 NX PX 9000000000000000000 SEED 1",
+            "EXPANSION 0.9 100 EXAT 1 LAYOUT CLASSIC",
+            "NONSCALING 0.5 100 PXAT 9223372036854775807 NONSCALING LAYOUT CLASSIC",
+            "key 0.1 10 LAYOUT CLASSIC EXPANSION 0 EXAT 9223372036854775",
+            "key 0.1 10 PXAT 1 EXPANSION 32768",
         ] {
             let key = line.split(' ').next().unwrap();
             let made = reserve(&words(line), &here).unwrap();
@@ -171,7 +195,7 @@ mod tests {
             for (form, data) in [(Form::Lines, "a\nb"), (Form::Prefixed, "\x01\0\0\0a\x01\0\0\0b")] {
                 let packed = format!("{key} {} {data}", replicated_packed(Some(made), form).join(" "));
                 let arguments = words(&packed);
-                let (items, created) = add_packed(&arguments, &there).unwrap();
+                let (items, created) = obey_add_packed(&arguments, &there).unwrap();
                 assert_eq!((items.form(), items.count()), (form, 2));
                 assert_eq!(created, Ok(made), "{line}");
             }
@@ -243,10 +267,123 @@ mod tests {
         }
         let arguments = words("key GROWING lines NonScaling data");
         let excluded = add_packed(&arguments, &config).map(|_| ());
-        assert_eq!(excluded, Err(CommandError::NoGrowing("NONSCALING")));
+        assert_eq!(excluded, Err(CommandError::Exclusive("NONSCALING", "GROWING")));
         let arguments = words("key count NOCREATE width 2 CAPACITY 7 data");
         let (items, creation) = add_packed(&arguments, &config).unwrap();
         assert_eq!((items.count(), creation), (2, Err(CommandError::NotFound)));
+    }
+
+    /// A filter would stay for ever, or be gone at once; or a client that moves from SET to these commands
+    /// would read other errors.
+    #[test]
+    fn times_are_those_of_set() {
+        let config = Config::new(Seed(7));
+        for (words, expires) in [
+            ("", None),
+            ("NX", None),
+            ("EX 1", Some(NOW + 1000)),
+            ("px 1 nx", Some(NOW + 1)),
+            ("NX ExAt 1", Some(1000)),
+            ("PXAT 1", Some(1)),
+            ("EX 9000000000000000", Some(NOW + 9_000_000_000_000_000_000)),
+            ("PXAT 9223372036854775807", Some(i64::MAX)),
+            ("EXAT 9223372036854775", Some(9_223_372_036_854_775_000)),
+        ] {
+            for made in expiring(words, &config) {
+                assert_eq!(made.unwrap().expires, expires, "{words}");
+            }
+        }
+        let no_integer = "ERR value is not an integer or out of range";
+        for (words, error) in [
+            ("EX 0", "ERR invalid expire time in '...' command"),
+            ("PX -1", "ERR invalid expire time in '...' command"),
+            ("EXAT 0", "ERR invalid expire time in '...' command"),
+            (
+                "PXAT -9223372036854775808",
+                "ERR invalid expire time in '...' command",
+            ),
+            (
+                "EX 9223372036854775807",
+                "ERR invalid expire time in '...' command",
+            ),
+            ("EX 9223372036854775", "ERR invalid expire time in '...' command"),
+            (
+                "PX 9223372036854775807",
+                "ERR invalid expire time in '...' command",
+            ),
+            (
+                "EXAT 9223372036854776",
+                "ERR invalid expire time in '...' command",
+            ),
+            ("PXAT 9223372036854775808", no_integer),
+            ("EX -9223372036854775809", no_integer),
+            ("EX abc", no_integer),
+            ("PX 1.5", no_integer),
+            ("EXAT 01", no_integer),
+            ("EX NX", no_integer),
+            ("EX 1 EX 1", "ERR EX was given twice"),
+            ("EX 1 PX 1", "ERR EX and PX exclude each other"),
+            ("PXAT 1 EXAT 1", "ERR PXAT and EXAT exclude each other"),
+            ("NX NX", "ERR NX was given twice"),
+            ("KEEPTTL", "ERR Unknown argument received: KEEPTTL"),
+            ("XX", "ERR Unknown argument received: XX"),
+        ] {
+            let refused = expiring(words, &config).map(|made| made.unwrap_err().to_string());
+            let commands = ["bf.reserve", "bf.insert", "bf.addpacked"];
+            assert_eq!(
+                refused,
+                commands.map(|command| error.replace("...", command)),
+                "{words}"
+            );
+        }
+        let last = [
+            reserve(&words("key 0.01 100 EX"), &config).map(|_| ()),
+            insert(&words("key EX"), &config).map(|_| ()),
+            add_packed(&words("key LINES EX data"), &config).map(|_| ()),
+        ];
+        assert_eq!(last, [const { Err(CommandError::NoValue("EX")) }; 3]);
+    }
+
+    /// What the three commands make of these words.
+    fn expiring(options: &str, config: &Config) -> [Result<Creation, CommandError>; 3] {
+        let line = |line: String| line.replace("  ", " ");
+        let inserted = line(format!("key {options} ITEMS a"));
+        let packed = line(format!("key {options} LINES a"));
+        [
+            reserve(&words(line(format!("key 0.01 100 {options}")).trim_end()), config),
+            insert(&words(&inserted), config).and_then(|(_, made)| made),
+            add_packed(&words(&packed), config).and_then(|(_, made)| made),
+        ]
+    }
+
+    /// A filter of a RedisBloom's would expire, or be another one: it reads letters, and ignores words.
+    #[test]
+    fn only_pxat_is_told_and_read_as_a_time() {
+        let config = Config::new(Seed(7));
+        let release = Release::Eight;
+        for (line, expansion, grows) in [
+            ("key EX 9 ITEMS a", 9, true),
+            ("key EXAT 5 ITEMS a", 5, true),
+            ("key NX ITEMS a", 2, false),
+        ] {
+            let arguments = words(line);
+            let made = obey_insert(&arguments, &config, release).unwrap().1.unwrap();
+            let FilterSpec::Classic(spec) = made.filter else {
+                panic!("{made:?}")
+            };
+            assert_eq!(
+                (spec.expansion(), spec.scales(), made.expires),
+                (expansion, grows, None)
+            );
+        }
+        for line in ["key 0.01 100 EX 9", "key 0.01 100 NX", "key 0.01 100 PX 9 EXAT 1"] {
+            let made = obey_reserve(&words(line), &config, release).unwrap();
+            assert!(matches!(made.filter, FilterSpec::Classic(_)), "{made:?}");
+            assert_eq!(made.expires, None, "{line}");
+        }
+        let made = obey_reserve(&words("key 0.01 100 pxat 9"), &config, release).unwrap();
+        assert!(matches!(made.filter, FilterSpec::Blocked(_)), "{made:?}");
+        assert_eq!(made.expires, Some(9));
     }
 
     /// What RedisBloom made of a command, by its version: `tests/fixtures/redisbloom/record.py` asked it.
@@ -269,10 +406,10 @@ mod tests {
 
     /// What is stored of a filter that has these items, as the recording has it.
     fn described(creation: Creation, items: &[Word<'_>]) -> Json {
-        let Creation::Classic(spec) = creation else {
+        let FilterSpec::Classic(spec) = creation.filter else {
             panic!("not RedisBloom's: {creation:?}")
         };
-        let mut filter = creation.filter(UNLIMITED).unwrap();
+        let mut filter = creation.filter.make(UNLIMITED).unwrap();
         let items = items.iter().map(|item| item.0);
         filter.add_all(items, UNLIMITED, |_| ()).unwrap();
         let layers = filter.layer_stats().map(|layer| debug::line(&layer));
@@ -325,8 +462,10 @@ mod tests {
                 "BF.INSERT" => insert(&arguments, &config),
                 _ => continue,
             };
-            // Named for an option, or too tight to be told from tighter: see the documentation.
-            let is_other = rest.to_uppercase().starts_with("NONSCALING 0")
+            // Named for an option, or with one whose letters are an option there, or too tight to be told
+            // from tighter: see the documentation.
+            let is_other = rest.contains(" EX ")
+                || rest.to_uppercase().starts_with("NONSCALING 0")
                 || rest.contains("e-40")
                 || rest.contains("e-324");
             if version != "8" || is_other {
@@ -351,7 +490,6 @@ mod tests {
             "BF.INSERT key EQUAL 3 ITEMS a",
             "BF.INSERT key ERR 0.001 ITEMS a",
             "BF.INSERT key ERROR 0.001 ERROR 0.002 ITEMS a",
-            "BF.INSERT key EX 3 ITEMS a",
             "BF.INSERT key EXPANSION 0 EXPANSION 4 ITEMS a",
             "BF.INSERT key EXPANSION 3 EXPANSION 4 ITEMS a",
             "BF.INSERT key EXPANSION 4 EXPANSION 0 ITEMS a",

@@ -1,24 +1,30 @@
-//! `BF.RESERVE key error_rate capacity [EXPANSION n] [NONSCALING] [GROWING] [SEED s] [LAYOUT l]`
+//! `BF.RESERVE key error_rate capacity [EXPANSION n] [NONSCALING] [GROWING] [SEED s] [LAYOUT l]
+//! [WINDOW s [SLICES n] [REFRESH]] [NX]
+//! [EX s|PX ms|EXAT s|PXAT ms]`
 
 use std::ffi::CStr;
 
 use super::args::{Argument, Cursor};
-use super::creation::{self, AskedRate, Creation, Dialect, FilterOptions};
-use super::docs::{Docs, EXPANSION, GROWING, KEY_TO_CREATE, Kind, LAYOUT, NONSCALING, Parameter, SEED};
+use super::creation::{self, AskedRate, Creation, Dialect, FilterOptions, FilterSpec};
+use super::docs::{
+    Docs, EXPANSION, EXPIRY, GROWING, KEY_TO_CREATE, Kind, LAYOUT, NONSCALING, NX, Parameter, REFRESH, SEED,
+    SLICES, WINDOW,
+};
 use super::error::CommandError;
+use super::expiry::KeyOptions;
 use super::redisbloom::{self, Described, Release};
 use super::reply::Reply;
 use super::{Call, Command};
 use crate::bloom::params::{Capacity, Spec};
 use crate::options::values::Config;
-use crate::server::{Arg, Ctx};
+use crate::server::{self, Arg, Ctx};
 use crate::{keyspace, options};
 
 /// Creates an empty filter.
 pub struct Reserve;
 
-/// The key, and then what a [`Description`] is read from.
-pub const PARAMETERS: &[Parameter] = &[
+/// The key, then what a [`Description`] is read from, then what is said of the key.
+const PARAMETERS: &[Parameter] = &[
     KEY_TO_CREATE,
     Parameter::new(c"error_rate", Kind::Double),
     Parameter::new(c"capacity", Kind::Integer),
@@ -27,7 +33,15 @@ pub const PARAMETERS: &[Parameter] = &[
     GROWING,
     SEED,
     LAYOUT,
+    WINDOW,
+    SLICES,
+    REFRESH,
+    NX,
+    EXPIRY,
 ];
+
+/// What a [`Description`] is read from.
+pub const DESCRIPTION: &[Parameter] = PARAMETERS.split_at(PARAMETERS.len() - 2).0.split_at(1).1;
 
 const DIALECT: Dialect = Dialect {
     no_expansion: CommandError::NoExpansion,
@@ -41,6 +55,7 @@ const DIALECT: Dialect = Dialect {
 pub struct Request<A> {
     key: A,
     filter: Asked,
+    options: KeyOptions,
 }
 
 /// The filter that was asked for.
@@ -68,8 +83,13 @@ impl<'a, A: Argument<'a>> Request<A> {
     pub fn parse(arguments: &'a [A]) -> Result<Self, CommandError> {
         let mut cursor = Cursor::new(arguments);
         let key = cursor.take()?;
-        let filter = Asked::Own(Description::parse(cursor)?);
-        Ok(Self { key, filter })
+        let mut options = KeyOptions::default();
+        let filter = Description::parse(cursor, |word, cursor| options.take(word, cursor, Reserve::NAME))?;
+        Ok(Self {
+            key,
+            filter: Asked::Own(filter),
+            options,
+        })
     }
 
     /// Reads them as a primary or a file has them: the words of this module, or RedisBloom's.
@@ -82,49 +102,60 @@ impl<'a, A: Argument<'a>> Request<A> {
             return own;
         }
         Described::reserve(arguments).map_or(own, |(key, filter)| {
-            let filter = Asked::RedisBloom(filter);
-            Ok(Self { key, filter })
+            Ok(Self {
+                key,
+                filter: Asked::RedisBloom(filter),
+                options: KeyOptions::default(),
+            })
         })
     }
 
-    /// The filter that was asked for.
+    /// What was asked for, if it is made `now`.
     ///
     /// # Errors
     /// Options that the configuration excludes.
-    pub fn creation(&self, config: &Config, release: Release) -> Result<Creation, CommandError> {
-        match &self.filter {
-            Asked::Own(filter) => filter.creation(config),
-            Asked::RedisBloom(filter) => filter.spec(config, release).map(Creation::Classic),
-        }
+    pub fn creation(&self, config: &Config, release: Release, now: i64) -> Result<Creation, CommandError> {
+        let filter = match &self.filter {
+            Asked::Own(filter) => filter.filter(config)?,
+            Asked::RedisBloom(filter) => FilterSpec::Classic(filter.spec(config, release)?),
+        };
+        Ok(Creation {
+            filter,
+            expires: self.options.expires(now),
+        })
     }
 }
 
 impl Request<Arg<'_>> {
     /// Tells the log of a rate that is not used as it was asked for.
-    fn warn_of_rate(&self, ctx: Ctx<'_>, config: &Config, creation: Creation) {
-        match (&self.filter, creation) {
+    fn warn_of_rate(&self, ctx: Ctx<'_>, config: &Config, made: FilterSpec) {
+        match (&self.filter, made) {
             (Asked::Own(filter), _) => filter.rate.warn_if_limited(ctx, self.key),
-            (Asked::RedisBloom(filter), Creation::Classic(spec)) => {
+            (Asked::RedisBloom(filter), FilterSpec::Classic(spec)) => {
                 creation::warn_of_rate(ctx, self.key, filter.asked_rate(config), spec.error_rate());
             }
-            (Asked::RedisBloom(_), Creation::Blocked(_)) => {}
+            (Asked::RedisBloom(_), FilterSpec::Blocked(_)) => {}
         }
     }
 }
 
 impl Description {
-    /// Reads all of the arguments.
+    /// Reads all of the arguments. `other` takes words that are not about the filter, if there may be any.
     ///
     /// # Errors
     /// The first thing that is wrong with them.
-    pub fn parse<'a, A: Argument<'a>>(mut cursor: Cursor<'a, A>) -> Result<Self, CommandError> {
+    pub fn parse<'a, A: Argument<'a>>(
+        mut cursor: Cursor<'a, A>,
+        mut other: impl FnMut(&[u8], &mut Cursor<'a, A>) -> Result<bool, CommandError>,
+    ) -> Result<Self, CommandError> {
         let (rate, items) = (cursor.take()?, cursor.take()?);
         let rate = AskedRate::take(rate, CommandError::BadErrorRate, CommandError::ErrorRateRange)?;
         let capacity = creation::capacity(items, CommandError::BadCapacity, CommandError::CapacityRange)?;
         let mut options = FilterOptions::default();
         while let Some(word) = cursor.take_if_any() {
-            if !options.take(word.bytes(), &mut cursor, &DIALECT)? {
-                return Err(CommandError::unknown(word.bytes()));
+            let word = word.bytes();
+            if !options.take(word, &mut cursor, &DIALECT)? && !other(word, &mut cursor)? {
+                return Err(CommandError::unknown(word));
             }
         }
         options.check(&DIALECT)?;
@@ -144,8 +175,8 @@ impl Description {
     }
 
     /// The same, to be made.
-    fn creation(&self, config: &Config) -> Result<Creation, CommandError> {
-        self.options.creation(self.rate.used, self.capacity, true, config)
+    fn filter(&self, config: &Config) -> Result<FilterSpec, CommandError> {
+        self.options.filter(self.rate.used, self.capacity, true, config)
     }
 }
 
@@ -168,13 +199,17 @@ impl Command for Reserve {
             Request::parse(arguments)?
         };
         let config = options::config();
-        let creation = request.creation(&config, Release::of_server(ctx))?;
+        let creation = request.creation(&config, Release::of_server(ctx), server::milliseconds())?;
         let mut key = keyspace::write(ctx, request.key)?;
         if key.filter().is_some() {
-            return Err(CommandError::Exists);
+            if !request.options.only_new {
+                return Err(CommandError::Exists);
+            }
+            Reply(ctx).null();
+            return Ok(());
         }
-        key.set(creation::make(ctx, request.key, creation)?);
-        request.warn_of_rate(ctx, &config, creation);
+        key.set(creation::make(ctx, request.key, creation)?, creation.expires);
+        request.warn_of_rate(ctx, &config, creation.filter);
         creation::replicate(ctx, request.key, creation);
         key.changed(&[c"bf.reserve"]);
         Reply(ctx).ok();

@@ -7,7 +7,6 @@ use std::ffi::CStr;
 
 use super::args::{Argument, Cursor, integer};
 use super::creation::once;
-use super::docs::{Kind, Parameter, SINCE_OWN};
 use super::error::CommandError;
 use crate::bloom::Filter;
 use crate::bloom::chain::batch::Layer as _;
@@ -17,9 +16,6 @@ use crate::stats;
 
 /// The event of a window that let layers go, or whose slice was ended.
 pub const EVENT: &CStr = c"bf.rotate";
-
-/// `AT ms`
-pub const AT: Parameter = Parameter::option(c"at", c"AT", Kind::Integer).since(SINCE_OWN);
 
 /// Bytes from which on it pays to free on another thread: up to 1 MiB are freed in some 0.1 ms.
 const LONG_TO_FREE: u64 = 1 << 20;

@@ -304,12 +304,12 @@ impl<'a> Ctx<'a> {
         call!(RedisModule_SignalModifiedKey(self.raw(), key.raw()));
     }
 
-    /// Publishes a keyspace event of the module's class.
-    pub fn notify(self, event: &CStr, key: Arg<'_>) {
+    /// Publishes a keyspace event of this class (`REDISMODULE_NOTIFY_*`).
+    pub fn notify(self, class: c_int, event: &CStr, key: Arg<'_>) {
         // SAFETY (of the call): all are alive.
         call!(RedisModule_NotifyKeyspaceEvent(
             self.raw(),
-            raw::REDISMODULE_NOTIFY_MODULE,
+            class,
             event.as_ptr(),
             key.raw()
         ));

@@ -15,13 +15,18 @@ const ADDS: &str = "Adds one or more items to a Bloom Filter. A filter will be c
 const OPTIONS: &str = "[EXPANSION expansion:integer] [NONSCALING] [GROWING]@0.1.0 [SEED seed:integer]@0.1.0 \
                        [LAYOUT layout(BLOCKED|CLASSIC)]@0.1.0";
 
+/// What is said of its key.
+const KEY_OPTIONS: &str = "[NX]@0.1.0 [expiration(EX seconds:integer@0.1.0|PX milliseconds:integer@0.1.0|\
+                           EXAT unix-time-seconds:unix-time@0.1.0|\
+                           PXAT unix-time-milliseconds:unix-time@0.1.0)]";
+
 /// A command, its arity, its version, its arguments as [`synopsis`] writes them, its complexity and its summary.
 const COMMANDS: [(&str, i64, &str, &str, &str, &str); 14] = [
     (
         "BF.RESERVE",
         -4,
         "1.0.0",
-        "key:key error_rate:double capacity:integer {options}",
+        "key:key error_rate:double capacity:integer {options} {key}",
         "O(1)",
         "Creates a new Bloom Filter",
     ),
@@ -39,7 +44,8 @@ const COMMANDS: [(&str, i64, &str, &str, &str, &str); 14] = [
         -4,
         "1.0.0",
         "key:key [CAPACITY capacity:integer] [ERROR error:double] [EXPANSION expansion:integer] [NOCREATE] \
-         [NONSCALING] [GROWING]@0.1.0 [SEED seed:integer]@0.1.0 [LAYOUT layout(BLOCKED|CLASSIC)]@0.1.0 ITEMS items:string...",
+         [NONSCALING] [GROWING]@0.1.0 [SEED seed:integer]@0.1.0 [LAYOUT layout(BLOCKED|CLASSIC)]@0.1.0 {key} \
+         ITEMS items:string...",
         MANY,
         ADDS,
     ),
@@ -48,7 +54,7 @@ const COMMANDS: [(&str, i64, &str, &str, &str, &str); 14] = [
         -4,
         "0.1.0",
         "key:key [CAPACITY capacity:integer] [ERROR error:double] [EXPANSION expansion:integer] [NOCREATE] \
-         [NONSCALING] [GROWING]@0.1.0 [SEED seed:integer]@0.1.0 [LAYOUT layout(BLOCKED|CLASSIC)]@0.1.0 \
+         [NONSCALING] [GROWING]@0.1.0 [SEED seed:integer]@0.1.0 [LAYOUT layout(BLOCKED|CLASSIC)]@0.1.0 {key} \
          form(LINES|WIDTH width:integer|PREFIXED) [COUNT] data:string",
         PACKED,
         "Adds the items that are packed in one argument to a Bloom Filter. A filter will be created if it does not \
@@ -211,7 +217,9 @@ fn every_command_is_described() {
             }
             assert_eq!(
                 synopsis(&docs.field("arguments"), " "),
-                arguments.replace("{options}", OPTIONS),
+                arguments
+                    .replace("{options}", OPTIONS)
+                    .replace("{key}", KEY_OPTIONS),
                 "{command}"
             );
         }
@@ -307,7 +315,10 @@ fn every_described_option_is_taken() {
                     choices
                         .elements()
                         .iter()
-                        .map(|choice| choice.field("token").text())
+                        .map(|choice| match choice.field("type").text().as_str() {
+                            "pure-token" => choice.field("token").text(),
+                            _ => format!("{} 4000000000", choice.field("token").text()),
+                        })
                         .collect()
                 }
                 other => panic!("{other}: {argument:?}"),
@@ -323,7 +334,7 @@ fn every_described_option_is_taken() {
             }
         }
     }
-    assert_eq!(tried, 6 + 6 + 9 + 10 + 1 + 6);
+    assert_eq!(tried, 11 + 6 + 14 + 15 + 1 + 6);
 }
 
 fn is_optional(argument: &Reply) -> bool {

@@ -27,6 +27,7 @@ mod counts;
 mod crash;
 mod docs;
 mod exists;
+mod expiry;
 mod failover;
 mod filters;
 mod forged;

@@ -398,6 +398,39 @@ fn redisbloom_follows_classic_filters() {
     is_content(&replica);
 }
 
+/// Who keeps the way back open would lose filters that are to expire, or keep them there for ever.
+#[test]
+fn redisbloom_follows_an_end_that_is_said_afterwards() {
+    let rival = rival!();
+    let primary = Server::with().module_args("bf-layout classic").start();
+    let replica = rival.with().replica_of(&primary).start();
+    in_step(&primary, &replica);
+    let (mut client, mut follower) = (primary.client(), replica.client());
+    client.answers(&[
+        ("BF.RESERVE kept 0.001 70", ok()),
+        ("EXPIRE kept 1000", 1.into()),
+        ("BF.INSERT kept EX 5 ITEMS a b", array([1, 1])),
+    ]);
+    in_step(&primary, &replica);
+    are_equal(&primary, &replica, 1);
+    is_content(&replica);
+    assert_eq!(follower.run("PEXPIRETIME kept"), client.run("PEXPIRETIME kept"));
+
+    // In one command it is not understood. What is made of an add instead goes with the original.
+    client.answers(&[
+        ("BF.RESERVE reserved 0.001 70 EX 1000", ok()),
+        ("BF.RESERVE fixed 0.001 70 NONSCALING EX 1000", ok()),
+        ("BF.INSERT inserted EX 1000 ITEMS a", array([1])),
+    ]);
+    in_step(&primary, &replica);
+    follower.answers(&[("EXISTS reserved fixed inserted", 0.into())]);
+    client.answers(&[("BF.MADD reserved a", array([1]))]);
+    in_step(&primary, &replica);
+    assert_eq!(follower.info("reserved", "Capacity"), 100);
+    client.answers(&[("PEXPIRE reserved 1", 1.into())]);
+    until("it expires", || follower.run("DBSIZE") == 1.into());
+}
+
 /// A directory with an append-only file in it, for another server.
 fn copied(server: &Server) -> TempDir {
     let copy = TempDir::new().unwrap();

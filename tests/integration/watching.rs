@@ -34,7 +34,7 @@ const TEXT: &[&str] = &["SET key value"];
 const OTHER: &[&str] = &["BF.ADD other a"];
 const BOTH: &[&str] = &["BF.ADD key a", "BF.ADD other b"];
 
-const CASES: [Case; 62] = [
+const CASES: [Case; 70] = [
     // Creations.
     case(&[], "BF.RESERVE key 0.01 100", &["bf.reserve"]),
     case(&[], "BF.ADD key a", &["bf.add"]),
@@ -49,6 +49,15 @@ const CASES: [Case; 62] = [
     case(&[], "BF.ADDPACKED key NOCREATE LINES a", &[]),
     case(&[], "BF.ADDPACKED key LINES ''", &[]),
     case(&[], "BF.ADDPACKED key CAPACITY 1099511627776 LINES a", &[]),
+    case(&[], "BF.RESERVE key 0.01 100 EX 1000", &["bf.reserve", "expire"]),
+    case(&[], "BF.INSERT key PX 1000000 ITEMS a", &["bf.insert", "expire"]),
+    case(
+        &[],
+        "BF.ADDPACKED key EXAT 4000000000 LINES a",
+        &["bf.add", "expire"],
+    ),
+    case(&[], "BF.RESERVE key 0.01 100 NX", &["bf.reserve"]),
+    case(&[], "BF.RESERVE key 0.01 100 EX 0", &[]),
     case(&[], "BF.EXISTS key a", &[]),
     case(&[], "BF.EXISTSPACKED key LINES a", &[]),
     case(&[], "BF.CARD key", &[]),
@@ -66,6 +75,9 @@ const CASES: [Case; 62] = [
     case(FILTER, "BF.INSERT key CAPACITY 9 ERROR 0.5 ITEMS c", &[]),
     case(FILTER, "BF.ADDPACKED key LINES a\nd\ne", &["bf.add"]),
     case(FILTER, "BF.ADDPACKED key LINES COUNT a\nb", &[]),
+    case(FILTER, "BF.INSERT key EX 1000 ITEMS a d", &["bf.insert"]),
+    case(FILTER, "BF.ADDPACKED key EX 1000 LINES a", &[]),
+    case(FILTER, "BF.RESERVE key 0.01 100 NX EX 1000", &[]),
     case(FILTER, "BF.ADDPACKED key LINES ''", &[]),
     // What is refused.
     case(FILTER, "BF.RESERVE key 0.01 100", &[]),

@@ -173,7 +173,9 @@ impl Items {
             return self;
         }
         let mut rest = self;
-        rest.by_ref().take(usize::try_from(count).unwrap_or(BLOCK)).for_each(drop);
+        rest.by_ref()
+            .take(usize::try_from(count).unwrap_or(BLOCK))
+            .for_each(drop);
         self.without(rest)
     }
 

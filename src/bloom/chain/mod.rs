@@ -12,7 +12,9 @@ use crate::bloom::bits::kernel;
 use crate::bloom::bits::memory::{Allocation, Mover};
 use crate::bloom::error::Error;
 use crate::bloom::item::Item;
-use batch::{AddMany, AddOne, Added, AnyContains, ContainsMany, ContainsOne, Hasher, InsertOne, Items, Layer};
+use batch::{
+    AddMany, AddOne, Added, AnyContains, ContainsMany, ContainsOne, Hasher, InsertOne, Items, Layer,
+};
 pub use demand::{Allowance, Demand, Taken, UNLIMITED, at_most};
 use demand::{Frame, Refused, ask, reserve_one};
 

@@ -54,12 +54,16 @@ pub fn dump(filter: &Filter, iterator: i64) -> Option<Chunk<'_>> {
         });
     }
     // What a window let go since the last chunk was asked for is left out.
-    let offset = u64::try_from(iterator.checked_sub(HEADER)?).ok()?.max(gone(filter));
+    let offset = u64::try_from(iterator.checked_sub(HEADER)?)
+        .ok()?
+        .max(gone(filter));
     let place = Place::of(filter, offset)?;
     let rest = array(filter, place.layer).get(usize::try_from(place.offset).ok()?..)?;
     let bytes = &rest[..rest.len().min(CHUNK_BYTES)];
     Some(Chunk {
-        iterator: HEADER.checked_add_unsigned(offset)?.checked_add_unsigned(bytes.len() as u64)?,
+        iterator: HEADER
+            .checked_add_unsigned(offset)?
+            .checked_add_unsigned(bytes.len() as u64)?,
         bytes: Cow::Borrowed(bytes),
     })
 }

@@ -195,7 +195,11 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Class
         shape.check(builder.rules.options()).map_err(DecodeError::Field)?;
         stored.push((shape, items));
     }
-    ask_for::<Layer>(Frame::CHAIN, stored.iter().map(|(shape, _)| shape.bytes), allowance)?;
+    ask_for::<Layer>(
+        Frame::CHAIN,
+        stored.iter().map(|(shape, _)| shape.bytes),
+        allowance,
+    )?;
     for (shape, items) in stored {
         builder.append(shape, || Ok(BitArray::zeroed(shape.bytes.div_ceil(8))?))?;
         builder.count(items)?;

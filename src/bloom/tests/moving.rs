@@ -68,7 +68,11 @@ fn a_moved_filter_is_the_same_filter() {
             let (mut first, mut steps) = (0, 0);
             loop {
                 steps += 1;
-                let mut mover = Everything { pace, moved: 0, boxes: 0 };
+                let mut mover = Everything {
+                    pace,
+                    moved: 0,
+                    boxes: 0,
+                };
                 match filter.relocate(first, &mut mover) {
                     Some(next) => first = next,
                     None => break,

@@ -88,9 +88,8 @@ fn events(window: u64) -> impl Strategy<Value = Vec<Event>> {
 
 fn windows() -> impl Strategy<Value = Window> {
     let seconds = prop_oneof![1 => Just(0u32), 4 => 1..20u32];
-    (seconds, 2..12u8, any::<bool>()).prop_map(|(seconds, slices, refresh)| {
-        Window::new(seconds, slices, refresh).unwrap()
-    })
+    (seconds, 2..12u8, any::<bool>())
+        .prop_map(|(seconds, slices, refresh)| Window::new(seconds, slices, refresh).unwrap())
 }
 
 proptest! {

@@ -62,7 +62,11 @@ pub fn of_slice(
             let kept = slices.ranges().filter(|range| range.start >= over);
             let busiest = kept.map(|range| items(range).fold(0, u64::saturating_add)).max();
             let busiest = busiest.unwrap_or(0);
-            if busiest > capacity { with_margin(busiest) } else { capacity }
+            if busiest > capacity {
+                with_margin(busiest)
+            } else {
+                capacity
+            }
         }
     };
     if usual <= usize::from(slices.window().slices()) {

@@ -84,8 +84,7 @@ enum Door {
 
 impl<R: Sizing> Ring<R> {
     /// The blocks that a ring has besides its layers.
-    pub(in crate::bloom) const FRAME: Frame =
-        Frame::new(&[FILTER, Block::of::<Self>()], size_of::<Span>());
+    pub(in crate::bloom) const FRAME: Frame = Frame::new(&[FILTER, Block::of::<Self>()], size_of::<Span>());
 
     /// A filter with a window, and without layers: the first item makes one. All that a full window takes is asked
     /// for, so that who has too little memory hears of it now.
@@ -341,7 +340,8 @@ impl<R: Sizing> Ring<R> {
         let Some(newest) = self.layers.last() else {
             return Door::Closed;
         };
-        let is_open = self.slices.is_open(time) && self.slices.over(time) == 0 && !self.slices.is_wrong_at(time);
+        let is_open =
+            self.slices.is_open(time) && self.slices.over(time) == 0 && !self.slices.is_wrong_at(time);
         match newest.capacity().saturating_sub(newest.items()) {
             room @ 1.. if is_open => Door::Open(room),
             _ => Door::Closed,
@@ -362,7 +362,11 @@ impl<R: Sizing> Ring<R> {
 
     /// Whether an item that is added at `time`, and changes anything, begins a slice.
     fn begins_slice(&self, time: Time) -> bool {
-        let is_full = || self.layers.last().is_none_or(|newest| newest.items() >= newest.capacity());
+        let is_full = || {
+            self.layers
+                .last()
+                .is_none_or(|newest| newest.items() >= newest.capacity())
+        };
         let counts = self.slices.window().milliseconds().is_none();
         !self.slices.is_open(time) || self.slices.is_wrong_at(time) || counts && is_full()
     }
@@ -376,8 +380,15 @@ impl<R: Sizing> Ring<R> {
     fn make_room(&mut self, time: Time, allowance: Allowance<'_>) -> Result<(), Error> {
         let is_wrong = self.slices.is_wrong_at(time);
         let begins = self.begins_slice(time);
-        let over = if is_wrong { 0 } else { self.over_before(time, begins) };
-        let newest = self.layers.last().map_or((0, 0), |layer| (layer.items(), layer.capacity()));
+        let over = if is_wrong {
+            0
+        } else {
+            self.over_before(time, begins)
+        };
+        let newest = self
+            .layers
+            .last()
+            .map_or((0, 0), |layer| (layer.items(), layer.capacity()));
         if !begins && newest.0 < newest.1 {
             return self.let_go(over);
         }
@@ -443,7 +454,15 @@ impl<R: Sizing> Ring<R> {
         match self.slices.progress(time) {
             Some(progress) if !begins => {
                 let factor = self.rules.factor();
-                budget::of_burst(budget, progress, newest_capacity, factor, &self.slices, over, layer)
+                budget::of_burst(
+                    budget,
+                    progress,
+                    newest_capacity,
+                    factor,
+                    &self.slices,
+                    over,
+                    layer,
+                )
             }
             _ => {
                 let capacity = self.slices.window().slice_capacity(self.capacity);

@@ -37,11 +37,7 @@ pub struct Slices {
 impl Slices {
     /// Those of a window; a new one has none.
     pub fn new(window: Window, spans: Vec<Span>, ended: bool) -> Self {
-        Self {
-            window,
-            spans,
-            ended,
-        }
+        Self { window, spans, ended }
     }
 
     /// The window.
@@ -86,7 +82,8 @@ impl Slices {
     }
 
     fn is_far_before(&self, now: Time, stamp: Time) -> bool {
-        let (Some(window), Some(slice)) = (self.window.milliseconds(), self.window.slice_milliseconds()) else {
+        let (Some(window), Some(slice)) = (self.window.milliseconds(), self.window.slice_milliseconds())
+        else {
             return false;
         };
         stamp.saturating_sub(now) > window + slice
