@@ -14,6 +14,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+use bloom::bloom::chain::batch;
 use bloom::bloom::packed::{Answers, Form, Packed};
 use bloom::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
 use bloom::bloom::{Filter, UNLIMITED};
@@ -139,7 +140,7 @@ fn contains_packed(filter: &Filter, items: Packed<'_>) {
 
 fn add_packed(filter: &mut Filter, items: Packed<'_>) {
     let mut answers = Answers::with_room_for(items.count()).expect("memory");
-    let added = |new, count| answers.push(new, count);
+    let added = |block: batch::Added| answers.push(block.new, block.count);
     filter.add_packed(items, UNLIMITED, added).expect("room");
     black_box(items.only(&answers));
 }

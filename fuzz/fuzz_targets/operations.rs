@@ -174,7 +174,7 @@ impl Tried {
         let [mut twin, mut replica, mut short] =
             [(); 3].map(|()| chunks::copy(&self.filter, &|_| Ok(())).expect("a copy"));
         let mut answers = Answers::with_room_for(packed.count()).expect("memory");
-        let end = twin.add_packed(packed, &at_most(LIMIT), |new, count| answers.push(new, count));
+        let end = twin.add_packed(packed, &at_most(LIMIT), |block| answers.push(block.new, block.count));
         self.add_many(&items);
         assert!(
             check::saved(&self.filter) == check::saved(&twin),
@@ -198,7 +198,7 @@ impl Tried {
         let reached = packed.first(answers.count());
         for (filter, data) in [(&mut replica, &told[..]), (&mut short, reached)] {
             let items = Packed::new(data, form).expect("what was packed");
-            let end = filter.add_packed(items, &|_| Ok(()), |_, _| ());
+            let end = filter.add_packed(items, &|_| Ok(()), |_| ());
             assert_eq!(end, Ok(()), "a replica refuses what its primary took");
             assert!(
                 check::saved(filter) == check::saved(&self.filter),

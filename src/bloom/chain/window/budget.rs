@@ -8,7 +8,7 @@
 use super::slices::Slices;
 
 /// The part of the rate that is for the slices.
-const FOR_SLICES: f64 = 0.8;
+const FOR_SLICES: f64 = 0.85;
 /// What a further layer takes of what is left of the rest.
 const OF_THE_REST: f64 = 0.25;
 /// The parts of a slice that a further layer has at least one of.
