@@ -6,9 +6,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::oracle::{self, contains_batch, stored};
-use crate::bloom::chain::window::slices::Span;
 use crate::bloom::codec::{self, chunks};
-use crate::bloom::params::{Growth, Layout, Seed, Spec, Time, Window};
+use crate::bloom::params::{Spec, Time, Window};
+use crate::bloom::plan::Plan;
 use crate::bloom::{Filter, UNLIMITED};
 
 const START: Time = 1_700_000_000_000;
@@ -197,4 +197,291 @@ proptest! {
             }
         }
     }
+}
+
+/// A stream of new items.
+struct Stream {
+    filter: Filter,
+    time: Time,
+    next: u32,
+}
+
+impl Stream {
+    fn new(capacity: u64, error_rate: f64, window: Window) -> Self {
+        Self {
+            filter: windowed(capacity, error_rate, window),
+            time: START,
+            next: 0,
+        }
+    }
+
+    /// `count` items come in so many milliseconds, evenly; the first one at once.
+    fn run(&mut self, count: u32, milliseconds: u64) {
+        let from = self.time;
+        for part in 0..u64::from(count).min(milliseconds) {
+            let parts = u64::from(count).min(milliseconds);
+            let before = |part: u64| (u64::from(count) * part / parts) as u32;
+            let batch = items(self.next + before(part)..self.next + before(part + 1));
+            add_at(&mut self.filter, from + milliseconds * part / parts, &batch);
+        }
+        self.next += count;
+        self.time = from + milliseconds;
+        self.filter.set_clock(|| self.time);
+    }
+
+    /// The share of items that never came and are found, and three standard errors of it.
+    fn false_positives(&self) -> (f64, f64) {
+        const ASKED: u32 = 400_000;
+        let absent = items(u32::MAX - ASKED..u32::MAX);
+        let found = contains_batch(&self.filter, &absent)
+            .into_iter()
+            .filter(|&found| found)
+            .count();
+        let rate = found as f64 / f64::from(ASKED);
+        (rate, 3.0 * (rate / f64::from(ASKED)).sqrt())
+    }
+
+    /// How many layers each slice has that is not over.
+    fn layers_of_slices(&self) -> Vec<usize> {
+        let mut layers = Vec::new();
+        for span in &self.filter.spans()[self.filter.over()..] {
+            if span.begins {
+                layers.push(0);
+            }
+            *layers.last_mut().unwrap() += 1;
+        }
+        layers
+    }
+
+    /// Of all that is held, for each of so many items.
+    fn bits_per_item(&self, items: u64) -> f64 {
+        self.filter.bytes() as f64 * 8.0 / items as f64
+    }
+}
+
+const HOUR: u64 = 3_600_000;
+
+/// Who plans memory by the table would have too little, or pay for more than he was told.
+#[test]
+fn a_steady_stream_takes_what_was_planned() {
+    for (error_rate, most) in [(0.01, 16.8), (0.001, 22.8)] {
+        let (capacity, window) = (200_000, seconds(8 * 3600, 8));
+        let mut stream = Stream::new(capacity, error_rate, window);
+        for hour in 0..20 {
+            stream.run(25_000, HOUR);
+            let bits = stream.bits_per_item(capacity);
+            assert!(bits <= most, "{bits} bits at {error_rate} after {hour} hours");
+        }
+        // A new slice begins, and the eight before it are not over.
+        stream.run(1, 1);
+        assert_eq!(stream.layers_of_slices(), [1; 9]);
+        let plan = Plan::new(windowed_spec(capacity, error_rate, window), capacity, 1);
+        let stage = plan.at(capacity).unwrap();
+        assert_eq!((stage.bytes, stage.layers), (stream.filter.bytes(), 9));
+        assert!(stage.error_rate <= error_rate);
+        stream.run(24_999, HOUR - 2);
+        let (rate, error) = stream.false_positives();
+        assert!(
+            rate <= error_rate + error,
+            "{rate} where {error_rate} was promised"
+        );
+        // What is left is for bursts: most of the promise is used.
+        assert!(
+            rate >= 0.7 * error_rate - error,
+            "{rate} where {error_rate} was promised"
+        );
+    }
+}
+
+/// A burst would fill the filter, and every second item be taken for known.
+#[test]
+fn a_burst_keeps_the_promise() {
+    let mut stream = Stream::new(40_000, 0.01, seconds(8 * 3600, 8));
+    stream.run(45_000, 9 * HOUR);
+    // A hundred times as many, in a minute and in half an hour, each followed by an hour as before.
+    for time in [HOUR / 60, HOUR / 2] {
+        let first = stream.next;
+        stream.run(500_000, time);
+        let (rate, error) = stream.false_positives();
+        assert!(rate <= 0.01 + error, "{rate}");
+        assert!(rates(&stream.filter) <= 0.01 * (1.0 + 1e-9));
+        let burst = items(first..stream.next);
+        assert!(
+            contains_batch(&stream.filter, &burst)
+                .into_iter()
+                .all(|found| found)
+        );
+        assert_eq!(stream.filter.validate(), Ok(()));
+        stream.run(5_000, HOUR);
+    }
+    // Half a window later it is still there, after the window it is not, and nothing of its size is left.
+    stream.run(20_000, 4 * HOUR);
+    assert!(stream.filter.bytes() > 1_000_000);
+    stream.run(45_000, 9 * HOUR);
+    stream.run(1, 1);
+    assert_eq!(stream.layers_of_slices(), [1; 9]);
+    let (rate, error) = stream.false_positives();
+    assert!(rate <= 0.01 + error, "{rate}");
+    let usual = Plan::new(windowed_spec(40_000, 0.01, seconds(8 * 3600, 8)), 40_000, 1);
+    assert!(stream.filter.bytes() <= usual.at(40_000).unwrap().bytes);
+}
+
+/// Who said a tenth of what comes would have slow questions for ever.
+#[test]
+fn a_busier_stream_gets_larger_slices() {
+    let mut stream = Stream::new(8_000, 0.01, seconds(8 * 3600, 8));
+    stream.run(10_000, HOUR);
+    assert_eq!(
+        stream.layers_of_slices(),
+        [4],
+        "the first slice was made for 1,000"
+    );
+    stream.run(10_000, HOUR);
+    assert_eq!(stream.layers_of_slices(), [4, 1]);
+    stream.run(80_000, 8 * HOUR);
+    stream.run(1, 1);
+    assert_eq!(stream.layers_of_slices(), [1; 9]);
+    let (rate, error) = stream.false_positives();
+    assert!(rate <= 0.01 + error, "{rate}");
+    let bits = stream.bits_per_item(80_000);
+    assert!(bits < 17.5, "{bits}");
+    // When it has been quiet for a window, slices are again as small as was said.
+    stream.run(9_000, 9 * HOUR);
+    let sizes: Vec<_> = stream
+        .filter
+        .layer_stats()
+        .map(|layer| layer.capacity())
+        .collect();
+    assert_eq!(sizes.last(), Some(&1000));
+    // And silence makes none: what is over is left out, and goes with the next item.
+    stream.run(0, 30 * HOUR);
+    assert_eq!((stream.filter.items(), stream.filter.totals().layers), (0, 0));
+    assert!(stream.filter.layers() > 0);
+    stream.run(1, 1);
+    assert_eq!((stream.filter.items(), stream.filter.layers()), (1, 1));
+}
+
+/// A slice a second, each with one item, or with none: the smallest stream would be forgotten, or never.
+#[test]
+fn one_item_a_slice() {
+    let mut stream = Stream::new(64, 0.001, seconds(64, 64));
+    for second in 0..1000u32 {
+        stream.run(1, 1000);
+        let all: Vec<_> = contains_batch(&stream.filter, &items(0..=second));
+        let kept = all.iter().rev().take_while(|found| **found).count();
+        assert!(
+            kept == 64.min(second as usize + 1) || kept == 65,
+            "{kept} of {second}"
+        );
+        assert!(stream.filter.layers() <= 65);
+    }
+}
+
+/// Slices that are ended by hand would use up the promise, or the server's time.
+#[test]
+fn slices_that_are_ended_early_keep_the_promise() {
+    let mut stream = Stream::new(1_000, 0.01, seconds(3600, 4));
+    let mut full = 0;
+    for turn in 0..400 {
+        stream.run(3, 1);
+        full += usize::from(stream.filter.rotate().is_err());
+        assert!(rates(&stream.filter) <= 0.01 * (1.0 + 1e-9));
+        assert_eq!(stream.filter.validate(), Ok(()), "{turn}");
+    }
+    assert_eq!((stream.layers_of_slices().len(), full), (256, 145));
+    assert!(
+        contains_batch(&stream.filter, &items(0..stream.next))
+            .into_iter()
+            .all(|found| found)
+    );
+    let loaded = codec::load(&mut stored(&stream.filter), 4, UNLIMITED).unwrap();
+    assert_eq!(stored(&loaded), stored(&stream.filter));
+    stream.run(0, 4600 * 1000);
+    stream.run(1, 1);
+    assert_eq!(stream.layers_of_slices(), [1]);
+}
+
+/// Users who want the last so many items would lose some of them, or have others as well.
+#[test]
+fn a_window_of_items_keeps_the_last_ones() {
+    for refresh in [false, true] {
+        let mut filter = windowed(1000, 1e-9, Window::new(0, 8, refresh).unwrap());
+        for id in 0..20_000u32 {
+            filter.add(&id.to_be_bytes(), UNLIMITED).unwrap();
+            if refresh {
+                assert_eq!(filter.add(&0u32.to_be_bytes(), UNLIMITED), Ok(false), "{id}");
+            }
+            if id % 97 == 0 {
+                let last = items(id.saturating_sub(999)..=id);
+                let found = contains_batch(&filter, &last)
+                    .into_iter()
+                    .filter(|&found| found)
+                    .count();
+                // A refreshed item takes a place in each slice.
+                assert!(
+                    found + if refresh { 9 } else { 0 } >= last.len(),
+                    "{found} at {id}"
+                );
+                let gone = items(1..id.saturating_sub(1250).max(1));
+                assert!(
+                    contains_batch(&filter, &gone).into_iter().all(|found| !found),
+                    "{id}"
+                );
+            }
+        }
+        assert_eq!(filter.contains(&0u32.to_be_bytes()), refresh);
+        assert!(filter.layers() <= 9);
+        assert_eq!(filter.totals().capacity, 1000);
+    }
+}
+
+/// Clients would be told that there is no room when there is, or the server run out of memory at the next slice.
+#[test]
+fn all_that_a_window_will_take_is_asked_for() {
+    use crate::bloom::chain::at_most;
+    use crate::bloom::{Demand, Error};
+    let spec = windowed_spec(100_000, 0.01, seconds(100, 8));
+    let bytes = Plan::new(spec, 0, 1).at(100_000).unwrap().bytes;
+    assert!(Filter::new(spec, &at_most(bytes)).is_ok());
+    let refused = Filter::new(spec, &at_most(bytes - 1)).map(|_| ());
+    let limit = bytes - 1;
+    assert_eq!(refused, Err(Error::OverLimit { bytes, limit }));
+    // What is told of a filter is what it then has.
+    let mut filter = Filter::new(spec, UNLIMITED).unwrap();
+    let told = std::cell::Cell::new(0);
+    for slice in 0..30 {
+        filter.set_clock(|| START + 13_000 * slice);
+        let before = filter.bytes();
+        filter
+            .add_all(
+                items(slice as u32 * 10..slice as u32 * 10 + 10)
+                    .iter()
+                    .map(Vec::as_slice),
+                &|demand: Demand<'_>| {
+                    let taken = demand.taken(|block| block.bytes);
+                    assert_eq!((taken.total, demand.total), (demand.total, taken.total));
+                    assert!(demand.new <= before.max(demand.total));
+                    told.set(demand.total);
+                    Ok(())
+                },
+                |_| (),
+            )
+            .unwrap();
+        assert_eq!(told.get(), filter.bytes(), "slice {slice}");
+        let mut held = 48;
+        filter.each_allocation(|block| held += block.layout.size() as u64);
+        let spare = 88 * 2;
+        assert!(
+            (filter.bytes()..=filter.bytes() + spare).contains(&held),
+            "{held}"
+        );
+    }
+    // And where the next slice may not have its memory, nothing changed.
+    filter.set_clock(|| START + 10_000_000);
+    let before = stored(&filter);
+    let end = filter
+        .add(b"more", &|_| Err(5))
+        .map_err(|error| matches!(error, Error::OverLimit { limit: 5, .. }));
+    assert_eq!(end, Err(true));
+    assert_eq!(stored(&filter), before);
 }

@@ -12,7 +12,7 @@ const FOR_SLICES: f64 = 0.85;
 /// What a further layer takes of what is left of the rest.
 const OF_THE_REST: f64 = 0.25;
 /// The parts of a slice that a further layer has at least one of.
-const FEWEST: u64 = 8;
+const FEWEST: u64 = 32;
 
 /// What a layer to come is made for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,8 +44,9 @@ pub fn spare_rate(budget: f64) -> f64 {
     budget * (1.0 - FOR_SLICES)
 }
 
-/// The share of a layer that comes after `layers`, the first `over` of which go. It begins a slice, for as many items
-/// as the busiest slice of this window had, or else for `capacity`.
+/// The share of a layer that begins a slice when the first `over` layers go. It is for as many items as the slices that
+/// stay had: their median, so that a single burst makes no large slices for all of a window. At least it is for
+/// `capacity`.
 pub fn of_slice(
     budget: f64,
     capacity: u64,
@@ -60,12 +61,13 @@ pub fn of_slice(
         Some(_) => {
             let items = |range: std::ops::Range<usize>| range.map(|index| layer(index).items);
             let kept = slices.ranges().filter(|range| range.start >= over);
-            let busiest = kept.map(|range| items(range).fold(0, u64::saturating_add)).max();
-            let busiest = busiest.unwrap_or(0);
-            if busiest > capacity {
-                with_margin(busiest)
-            } else {
-                capacity
+            let mut counts: Vec<_> = kept
+                .map(|range| items(range).fold(0, u64::saturating_add))
+                .collect();
+            counts.sort_unstable();
+            match counts.get(counts.len().saturating_sub(1) / 2) {
+                Some(&median) if median > capacity => with_margin(median),
+                _ => capacity,
             }
         }
     };
@@ -107,9 +109,9 @@ pub fn of_burst(
     }
 }
 
-/// For items that come at random, of which so many are expected: two standard deviations more.
+/// For items that come at random, of which so many are expected: three standard deviations more.
 pub fn with_margin(items: u64) -> u64 {
-    items.saturating_add(2 * items.isqrt()).max(1)
+    items.saturating_add(3 * items.isqrt()).max(1)
 }
 
 fn of_the_rest(budget: f64, slices: &Slices, over: usize, layer: impl Fn(usize) -> Held) -> f64 {
