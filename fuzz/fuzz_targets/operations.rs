@@ -9,7 +9,7 @@ use bloom::bloom::chain::at_most;
 use bloom::bloom::codec::validate::Invalid;
 use bloom::bloom::codec::{self, ENCODING_VERSION, chunks};
 use bloom::bloom::packed::{Answers, Form, Packed};
-use bloom::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
+use bloom::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec, Window};
 use bloom_fuzz::check;
 use bloom_fuzz::tape::Tape;
 use libfuzzer_sys::fuzz_target;
@@ -60,6 +60,11 @@ fn spec(tape: &mut Tape<'_>) -> Option<Spec> {
         3 => u64::from(tape.u32()),
         _ => u64::from(tape.u8()) + 1,
     };
+    // Nobody lets time go on here, so that what is in a window stays.
+    let window = match shape >> 3 & 7 {
+        slices @ 2.. if shape & 7 == 1 => Some(Window::new(capacity as u32 | 1, slices, false).ok()?),
+        _ => None,
+    };
     Some(Spec {
         error_rate: ErrorRate::new((-f64::from(tape.u8()) / 2.0).exp2()).ok()?,
         capacity: Capacity::new(capacity).ok()?,
@@ -71,11 +76,11 @@ fn spec(tape: &mut Tape<'_>) -> Option<Spec> {
         layout: if shape & 4 == 0 {
             Layout::Blocked {
                 seed: Seed(tape.u8().into()),
-        window: None,
             }
         } else {
             Layout::Classic
         },
+        window,
     })
 }
 
@@ -97,7 +102,7 @@ fn many(tape: &mut Tape<'_>) -> Vec<Vec<u8>> {
 
 impl Tried {
     fn step(&mut self, tape: &mut Tape<'_>) {
-        match tape.u8() % 10 {
+        match tape.u8() % 11 {
             0 => self.add(item(tape)),
             1 => self.add_many(&many(tape)),
             2 => {
@@ -110,6 +115,7 @@ impl Tried {
             6 => self.filter = chunks::copy(&self.filter, &at_most(LIMIT)).expect("a copy"),
             7 => self.copy_in_pieces(tape),
             8 => self.refuse(item(tape)),
+            9 => drop(self.filter.rotate()),
             _ => self.pack(tape),
         }
     }

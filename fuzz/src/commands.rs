@@ -8,7 +8,7 @@ use bloom::commands::requests::Word;
 use crate::tape::Tape;
 
 /// Words that commands know, and numbers at the ends of ranges.
-pub const WORDS: [&str; 53] = [
+pub const WORDS: [&str; 57] = [
     "ITEMS",
     "CAPACITY",
     "ERROR",
@@ -62,6 +62,10 @@ pub const WORDS: [&str; 53] = [
     "PX",
     "EXAT",
     "PXAT",
+    "WINDOW",
+    "SLICES",
+    "REFRESH",
+    "AT",
 ];
 
 /// The arguments.

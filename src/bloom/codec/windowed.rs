@@ -253,9 +253,8 @@ impl Header {
         mut bits: impl FnMut(&StoredLayer) -> Result<BitArray<Line>, DecodeError>,
     ) -> Result<Ring<Blocked>, DecodeError> {
         let arrays = self.layers.iter().map(|layer| layer.shape.bytes());
-        let all = arrays.clone().fold(self.gone, u64::saturating_add);
-        if all > MOST_GONE {
-            return Err(DecodeError::Field("bytes before"));
+        if arrays.clone().fold(0, u64::saturating_add) > MOST_GONE {
+            return Err(DecodeError::Field("lines"));
         }
         ask_for::<Layer>(Ring::<Blocked>::FRAME, arrays, allowance)?;
         let mut layers = list_for(self.layers.len())?;
@@ -286,3 +285,6 @@ fn span(fields: &mut Fields<'_>) -> Result<Span, DecodeError> {
         spare: flags & SPARE > 0,
     })
 }
+
+#[cfg(test)]
+mod tests;

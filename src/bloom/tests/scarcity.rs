@@ -4,7 +4,7 @@ use super::oracle;
 use crate::bloom::codec::stream::Memory;
 use crate::bloom::codec::{self, DecodeError, chunks};
 use crate::bloom::packed::{Answers, Form, Packed};
-use crate::bloom::params::{Expansion, Growth, Layout, Seed, Spec};
+use crate::bloom::params::{Expansion, Growth, Layout, Seed, Spec, Window};
 use crate::bloom::{Error, Filter, UNLIMITED};
 use crate::server::alloc::failing::{self, Shortage};
 
@@ -103,6 +103,46 @@ fn a_filter_that_cannot_grow_stays_as_it_is_and_grows_later() {
                 let all = all.iter().map(Vec::as_slice);
                 filter.add_all(all, UNLIMITED, |_| ()).unwrap();
             }
+            assert_eq!(stored(&filter), stored(&whole), "not what it would have been");
+        }
+    }
+}
+
+/// A window that should turn would lose what it holds, or take an item that it does not find.
+#[test]
+fn a_window_that_cannot_turn_stays_as_it_is_and_turns_later() {
+    let spec = Spec {
+        window: Some(Window::new(0, 4, false).unwrap()),
+        ..oracle::spec(40, 0.01, oracle::reserved(2), 5)
+    };
+    for shortage in [Shortage::Lasting, Shortage::Passing] {
+        for good in 0..40 {
+            let mut filter = Filter::new(spec, UNLIMITED).unwrap();
+            let (all, mut answered) = (items(0..1000), 0);
+            let batch = || {
+                let all = all.iter().map(Vec::as_slice);
+                filter.add_all(all, UNLIMITED, |_| answered += 1)
+            };
+            let end = failing::after(good, shortage, batch);
+            assert!(
+                end.is_err_and(|error| no_memory(&error)),
+                "{good} good allocations"
+            );
+            assert_eq!(filter.validate(), Ok(()), "{good} good allocations");
+            let last = &all[answered.saturating_sub(40)..answered];
+            assert!(last.iter().all(|item| filter.contains(item)));
+
+            let before = stored(&filter);
+            let single = failing::after(0, shortage, || filter.add(&all[answered], UNLIMITED));
+            assert!(single.is_err_and(|error| no_memory(&error)));
+            assert_eq!(stored(&filter), before, "a refused item left a trace");
+
+            let mut whole = Filter::new(spec, UNLIMITED).unwrap();
+            whole
+                .add_all(all.iter().map(Vec::as_slice), UNLIMITED, |_| ())
+                .unwrap();
+            let rest = all[answered..].iter().map(Vec::as_slice);
+            filter.add_all(rest, UNLIMITED, |_| ()).unwrap();
             assert_eq!(stored(&filter), stored(&whole), "not what it would have been");
         }
     }

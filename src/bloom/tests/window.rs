@@ -80,7 +80,7 @@ fn events(window: u64) -> impl Strategy<Value = Vec<Event>> {
         1 => (-far..far).prop_map(Event::Jump),
         8 => (1..30u32, 0..400u32).prop_map(|(count, from)| Event::Add(count, from)),
         2 => (100..700u32, 0..2000u32).prop_map(|(count, from)| Event::Add(count, from)),
-        1 => Just(Event::Rotate),
+        2 => Just(Event::Rotate),
         1 => Just(Event::Move),
     ];
     vec(event, 1..60)

@@ -6,6 +6,7 @@
 //! part, so that there is always some left, and what a dropped layer had comes back.
 
 use super::slices::Slices;
+use crate::bloom::error::Error;
 
 /// The part of the rate that is for the slices.
 const FOR_SLICES: f64 = 0.85;
@@ -47,13 +48,16 @@ pub fn spare_rate(budget: f64) -> f64 {
 /// The share of a layer that begins a slice when the first `over` layers go. It is for as many items as the slices that
 /// stay had: their median, so that a single burst makes no large slices for all of a window. At least it is for
 /// `capacity`.
+///
+/// # Errors
+/// [`Error::OutOfMemory`] for a list of the slices.
 pub fn of_slice(
     budget: f64,
     capacity: u64,
     slices: &Slices,
     over: usize,
     layer: impl Fn(usize) -> Held,
-) -> Share {
+) -> Result<Share, Error> {
     let spans = slices.spans().iter().skip(over);
     let usual = spans.filter(|span| span.begins && !span.spare).count();
     let capacity = match slices.window().milliseconds() {
@@ -61,28 +65,25 @@ pub fn of_slice(
         Some(_) => {
             let items = |range: std::ops::Range<usize>| range.map(|index| layer(index).items);
             let kept = slices.ranges().filter(|range| range.start >= over);
-            let mut counts: Vec<_> = kept
-                .map(|range| items(range).fold(0, u64::saturating_add))
-                .collect();
-            counts.sort_unstable();
-            match counts.get(counts.len().saturating_sub(1) / 2) {
-                Some(&median) if median > capacity => with_margin(median),
+            let counts = kept.map(|range| items(range).fold(0, u64::saturating_add));
+            match median(counts, slices.spans().len())? {
+                Some(median) if median > capacity => with_margin(median),
                 _ => capacity,
             }
         }
     };
     if usual <= usize::from(slices.window().slices()) {
-        Share {
+        Ok(Share {
             capacity,
             rate: slice_rate(budget, slices.window().slices()),
             spare: false,
-        }
+        })
     } else {
-        Share {
+        Ok(Share {
             capacity,
             rate: of_the_rest(budget, slices, over, layer),
             spare: true,
-        }
+        })
     }
 }
 
@@ -107,6 +108,17 @@ pub fn of_burst(
         rate: of_the_rest(budget, slices, over, layer),
         spare: true,
     }
+}
+
+/// The median of `most` counts at most, the lower one where there are two.
+fn median(counts: impl Iterator<Item = u64>, most: usize) -> Result<Option<u64>, Error> {
+    let mut list = Vec::new();
+    list.try_reserve_exact(most).map_err(|_| Error::OutOfMemory {
+        bytes: (most * size_of::<u64>()) as u64,
+    })?;
+    list.extend(counts.take(most));
+    list.sort_unstable();
+    Ok(list.get(list.len().saturating_sub(1) / 2).copied())
 }
 
 /// For items that come at random, of which so many are expected: three standard deviations more.

@@ -392,7 +392,7 @@ impl<R: Sizing> Ring<R> {
         if !begins && newest.0 < newest.1 {
             return self.let_go(over);
         }
-        let share = self.next(time, begins, over, newest.1);
+        let share = self.next(time, begins, over, newest.1)?;
         let plan = R::sized(share.capacity, share.rate);
         let (layers, made) = (&self.layers[over..], capacity(&self.layers[over..]));
         if made.saturating_add(plan.capacity()) > MOST_ITEMS {
@@ -442,7 +442,7 @@ impl<R: Sizing> Ring<R> {
         from
     }
 
-    fn next(&self, time: Time, begins: bool, over: usize, newest_capacity: u64) -> Share {
+    fn next(&self, time: Time, begins: bool, over: usize, newest_capacity: u64) -> Result<Share, Error> {
         let budget = self.rules.budget();
         let layer = |index: usize| {
             let layer: &R::Layer = &self.layers[index];
@@ -454,7 +454,7 @@ impl<R: Sizing> Ring<R> {
         match self.slices.progress(time) {
             Some(progress) if !begins => {
                 let factor = self.rules.factor();
-                budget::of_burst(
+                Ok(budget::of_burst(
                     budget,
                     progress,
                     newest_capacity,
@@ -462,7 +462,7 @@ impl<R: Sizing> Ring<R> {
                     &self.slices,
                     over,
                     layer,
-                )
+                ))
             }
             _ => {
                 let capacity = self.slices.window().slice_capacity(self.capacity);

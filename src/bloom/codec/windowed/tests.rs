@@ -1,0 +1,431 @@
+use proptest::prelude::*;
+
+use super::super::stream::{Memory, Value};
+use super::super::{DecodeError, ENCODING_VERSION, chunks};
+use super::*;
+use crate::bloom::chain::{UNLIMITED, at_most};
+use crate::bloom::params::{Spec, Time};
+use crate::bloom::tests::oracle::{contains_batch, item, reserved, spec, stored};
+use crate::bloom::{Allowance, Filter};
+
+const START: Time = 1_700_000_000_000;
+
+fn made(capacity: u64, window: Window) -> Filter {
+    let spec = Spec {
+        window: Some(window),
+        ..spec(capacity, 0.01, reserved(2), 7)
+    };
+    Filter::new(spec, UNLIMITED).unwrap()
+}
+
+fn add(filter: &mut Filter, time: Time, ids: std::ops::Range<u32>) {
+    filter.set_clock(|| time);
+    let items: Vec<_> = ids.map(item).collect();
+    filter
+        .add_all(items.iter().map(Vec::as_slice), UNLIMITED, |_| ())
+        .unwrap();
+}
+
+/// Slices of 250 seconds for 25 items: one with 10 items, one with 60 in two layers, one with 5, which was ended.
+fn four_layers() -> Filter {
+    let mut filter = made(100, Window::new(1000, 4, false).unwrap());
+    add(&mut filter, START, 0..10);
+    add(&mut filter, START + 300_000, 10..70);
+    add(&mut filter, START + 600_000, 70..75);
+    filter.rotate().unwrap();
+    assert_eq!(filter.layers(), 4);
+    filter
+}
+
+/// The last eight items, in slices of two.
+fn of_items() -> Filter {
+    let mut filter = made(8, Window::new(0, 4, true).unwrap());
+    add(&mut filter, START, 0..30);
+    assert_eq!(filter.layers(), 5);
+    filter
+}
+
+fn load_with(stream: &Memory, allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
+    let mut source = stream.clone();
+    let filter = super::super::load(&mut source, ENCODING_VERSION, allowance)?;
+    assert!(
+        source.values.is_empty(),
+        "{} values left over",
+        source.values.len()
+    );
+    Ok(filter)
+}
+
+fn load(stream: &Memory) -> Result<Filter, DecodeError> {
+    load_with(stream, UNLIMITED)
+}
+
+fn header_of(stream: &mut Memory) -> &mut Vec<u8> {
+    match stream.values.get_mut(2) {
+        Some(Value::String(header)) => header,
+        other => panic!("no header: {other:?}"),
+    }
+}
+
+fn with_header(stream: &Memory, offset: usize, bytes: &[u8]) -> Memory {
+    let mut stream = stream.clone();
+    header_of(&mut stream)[offset..offset + bytes.len()].copy_from_slice(bytes);
+    stream
+}
+
+/// A file of this version would be lost to a later one that reads other bytes.
+#[test]
+fn the_format_is_pinned() {
+    let mut filter = made(4, Window::new(60, 2, true).unwrap());
+    add(&mut filter, START, 1..3);
+    add(&mut filter, START + 1, 3..5);
+    filter.rotate().unwrap();
+    let stream = stored(&filter);
+    let first = [Value::Unsigned(2), Value::Unsigned(0)];
+    assert!(stream.values.iter().take(2).eq(&first));
+    let header = header_of(&mut stream.clone()).clone();
+    let mut expected = Vec::new();
+    expected.extend(b"BLOOM\0\0\x02");
+    expected.extend([0, 0, 0, 0, 2, 0, 0, 0]);
+    expected.extend(7u64.to_le_bytes());
+    expected.extend(0.01f64.to_le_bytes());
+    expected.extend([3, 0, 0, 0, 2, 0, 0, 0]);
+    expected.extend(4u64.to_le_bytes());
+    expected.extend([60, 0, 0, 0, 2, 3, 0, 0]);
+    expected.extend(0u64.to_le_bytes());
+    assert_eq!(header[..HEAD_BYTES], expected);
+    let layers: Vec<_> = header[HEAD_BYTES..].chunks(72).collect();
+    let times = |layer: &[u8]| -> Vec<u64> {
+        let (words, _) = layer[48..].as_chunks::<8>();
+        words.iter().map(|word| u64::from_le_bytes(*word)).collect()
+    };
+    assert_eq!(times(layers[0]), [START, START + 2, 1]);
+    assert_eq!(times(layers[1]), [START + 1, START + 2, 2]);
+    assert_eq!(layers[0][..16], [[2, 0, 0, 0, 0, 0, 0, 0]; 2].concat());
+    // The bits are where those of any blocked filter are.
+    assert_eq!(stream.values.len(), 5);
+    assert!(load(&stream).is_ok_and(|loaded| stored(&loaded) == stream));
+}
+
+/// A hostile field would get into a filter, or an honest failure could not be explained.
+#[test]
+fn each_field_is_refused_outside_of_its_range() {
+    use DecodeError::Field;
+    let layer = |index: usize, offset: usize| HEAD_BYTES + index * 72 + offset;
+    let words = |values: &[u64]| {
+        values
+            .iter()
+            .map(|value| value.to_le_bytes().to_vec())
+            .collect::<Vec<_>>()
+    };
+    let halves = |values: &[u32]| {
+        values
+            .iter()
+            .map(|value| value.to_le_bytes().to_vec())
+            .collect::<Vec<_>>()
+    };
+    let bytes = |values: &[u8]| values.iter().map(|value| vec![*value]).collect::<Vec<_>>();
+    let rates = |values: &[f64]| {
+        values
+            .iter()
+            .map(|value| value.to_le_bytes().to_vec())
+            .collect::<Vec<_>>()
+    };
+    let late = START + 10_000_000;
+    let in_time: Vec<(usize, Vec<Vec<u8>>, DecodeError)> = vec![
+        (0, words(&[0, u64::MAX]), Field("magic")),
+        (8, halves(&[1, u32::MAX]), Field("zero")),
+        (12, halves(&[0]), Field("window")),
+        (12, halves(&[1, 3, 5, u32::MAX]), Field("header length")),
+        (
+            24,
+            rates(&[0.0, -1.0, 0.26, 1.0, f64::NAN, 1e-31]),
+            Field("error rate"),
+        ),
+        (24, rates(&[0.001]), Field("layer error rate")),
+        (32, halves(&[0, 1, 2, 4, u32::MAX]), Field("growth")),
+        (36, halves(&[0, 32_769, u32::MAX]), Field("growth")),
+        (40, words(&[0, (1 << 40) + 1, u64::MAX]), Field("capacity")),
+        // Slices that are shorter than the ones that are there; items that are counted.
+        (48, halves(&[0, 1, 999]), Field("times")),
+        (52, bytes(&[0, 1, 65, 255]), Field("slices")),
+        (52, bytes(&[8, 64]), Field("times")),
+        (53, bytes(&[4, 7, 255]), Field("window")),
+        (54, bytes(&[1, 255]), Field("window")),
+        (55, bytes(&[1, 255]), Field("window")),
+        (
+            56,
+            words(&[1, 63, 65, (1 << 52) + 64, u64::MAX]),
+            Field("bytes before"),
+        ),
+        (
+            layer(0, 32),
+            words(&[0, u64::MAX, 1 << 57, 1 << 46]),
+            Field("lines"),
+        ),
+        (layer(0, 0), words(&[0, 9]), Field("items")),
+        (
+            layer(0, 0),
+            words(&[u64::MAX, i64::MAX as u64]),
+            Field("capacity"),
+        ),
+        (layer(1, 8), words(&[0, 24]), Field("items")),
+        (layer(0, 24), rates(&[0.0021, 0.9]), Field("layer error rate")),
+        (layer(2, 24), rates(&[0.0016, 0.9]), Field("layer error rate")),
+        // The oldest begins no slice, follows the others, ends before it begins.
+        (layer(0, 64), halves(&[0, 2]), Field("times")),
+        (
+            layer(0, 48),
+            words(&[START + 300_001, late, 1 << 62, (1 << 62) + 1, u64::MAX]),
+            Field("times"),
+        ),
+        (
+            layer(0, 56),
+            words(&[0, START - 1, START + 250_001, late, u64::MAX]),
+            Field("times"),
+        ),
+        // A burst that is older than its slice, or ends with another one.
+        (layer(2, 48), words(&[START + 299_999, late]), Field("times")),
+        (
+            layer(2, 56),
+            words(&[START + 549_999, START + 550_001]),
+            Field("times"),
+        ),
+        (layer(2, 64), halves(&[0]), Field("layer error rate")),
+        (
+            layer(3, 48),
+            words(&[START + 299_999, START + 600_002, u64::MAX]),
+            Field("times"),
+        ),
+        (
+            layer(3, 56),
+            words(&[START + 549_999, START + 850_001, u64::MAX]),
+            Field("times"),
+        ),
+        (layer(3, 64), halves(&[4, 8, u32::MAX]), Field("times")),
+        (layer(3, 68), halves(&[1, u32::MAX]), Field("times")),
+    ];
+    let open = layer(4, 56);
+    let in_items: Vec<(usize, Vec<Vec<u8>>, DecodeError)> = vec![
+        (48, halves(&[1, 1000]), Field("times")),
+        (53, bytes(&[3]), Field("times")),
+        (open, words(&[0, START, START + 5, u64::MAX - 1]), Field("times")),
+        (
+            layer(0, 56),
+            words(&[0, START + 2, (1 << 62) + 2, u64::MAX]),
+            Field("times"),
+        ),
+        (layer(1, 64), halves(&[0, 2]), Field("times")),
+    ];
+    for (stream, table) in [(stored(&four_layers()), in_time), (stored(&of_items()), in_items)] {
+        for (offset, values, expected) in table {
+            for value in values {
+                let end = load(&with_header(&stream, offset, &value)).map(|_| ());
+                assert_eq!(end, Err(expected), "at {offset}: {value:x?}");
+            }
+        }
+    }
+}
+
+/// What no field contradicts, or only makes another promise, must work: a clock that was wrong stamped it.
+#[test]
+fn what_is_accepted_works() {
+    let layer = |index: usize, offset: usize| HEAD_BYTES + index * 72 + offset;
+    let late = 1u64 << 62;
+    let stream = stored(&four_layers());
+    let mut far = stream.clone();
+    for index in 0..4 {
+        for offset in [48, 56] {
+            let end = late + if offset == 56 { 1 } else { 0 };
+            far = with_header(&far, layer(index, offset), &end.to_le_bytes());
+        }
+    }
+    let equal = with_header(&stream, layer(0, 48), &(START + 250_000).to_le_bytes());
+    let overlapping = with_header(&stream, layer(3, 48), &(START + 300_000).to_le_bytes());
+    let overlapping = with_header(&overlapping, layer(3, 56), &(START + 550_000).to_le_bytes());
+    let another_seed = with_header(&stream, 16, &u64::MAX.to_le_bytes());
+    let not_ended = with_header(&stream, 53, &[0]);
+    let refreshing = with_header(&stream, 53, &[3]);
+    let longer = with_header(&stream, 48, &u32::MAX.to_le_bytes());
+    let dropped = with_header(&stream, 56, &(1u64 << 51).to_le_bytes());
+    for stream in [
+        far,
+        equal,
+        overlapping,
+        another_seed,
+        not_ended,
+        refreshing,
+        longer,
+        dropped,
+    ] {
+        let mut filter = load(&stream).unwrap();
+        assert_eq!(filter.validate(), Ok(()));
+        for step in 0..40 {
+            let ids = 1000 + step * 50..1000 + step * 50 + 50;
+            add(
+                &mut filter,
+                START + 600_000 + u64::from(step) * 100_000,
+                ids.clone(),
+            );
+            let items: Vec<_> = ids.map(item).collect();
+            assert!(contains_batch(&filter, &items).into_iter().all(|found| found));
+            assert_eq!(filter.validate(), Ok(()));
+            assert_eq!(stored(&load(&stored(&filter)).unwrap()), stored(&filter));
+        }
+    }
+}
+
+/// A cut file would give a filter that lacks items, or crash the server.
+#[test]
+fn a_stream_cut_anywhere_is_refused() {
+    let stream = stored(&four_layers());
+    for length in 0..stream.values.len() {
+        let mut cut = stream.clone();
+        cut.values.truncate(length);
+        assert_eq!(
+            load(&cut).map(|_| ()),
+            Err(DecodeError::Truncated),
+            "{length} values"
+        );
+    }
+    for length in 0..HEAD_BYTES + 4 * 72 {
+        let mut cut = stream.clone();
+        header_of(&mut cut).truncate(length);
+        let expected = if length < HEAD_BYTES {
+            DecodeError::Truncated
+        } else {
+            DecodeError::Field("header length")
+        };
+        assert_eq!(
+            load(&cut).map(|_| ()),
+            Err(expected),
+            "{length} bytes of the header"
+        );
+    }
+}
+
+/// Who copies a filter by chunks while it goes on would get bits in wrong places: items forgotten, others made up.
+#[test]
+fn chunks_know_their_place_while_slices_go() {
+    let source = four_layers();
+    let header = chunks::header(&source);
+    let pieces: Vec<_> = chunks::chunks(&source)
+        .skip(1)
+        .map(|chunk| (chunk.iterator, chunk.bytes.to_vec()))
+        .collect();
+    for loaded in 0..=pieces.len() {
+        let mut copy = chunks::load_header(&header, UNLIMITED).unwrap();
+        for (iterator, bytes) in &pieces[..loaded] {
+            chunks::load_chunk(&mut copy, *iterator, bytes).unwrap();
+        }
+        // The first slice is over, and goes.
+        add(&mut copy, START + 1_250_000, 500..501);
+        assert_eq!(copy.layers(), 4);
+        for (at, (iterator, bytes)) in pieces.iter().enumerate().skip(loaded) {
+            let outcome = chunks::load_chunk(&mut copy, *iterator, bytes);
+            assert_eq!(outcome, Ok(at > 0), "chunk {at}");
+        }
+        let items: Vec<_> = (10..75).chain([500]).map(item).collect();
+        assert!(
+            contains_batch(&copy, &items).into_iter().all(|found| found),
+            "{loaded} loaded"
+        );
+        assert_eq!(copy.validate(), Ok(()));
+        // What is asked for of a layer that went is of the next one.
+        let first = chunks::dump(&copy, 1).unwrap();
+        assert_eq!(first.iterator, pieces[1].0);
+        assert_eq!(first.bytes, pieces[1].1);
+        let all = std::iter::successors(Some(first), |last| chunks::dump(&copy, last.iterator)).count();
+        assert_eq!(all, 4);
+        assert_eq!(stored(&chunks::copy(&copy, UNLIMITED).unwrap()), stored(&copy));
+    }
+}
+
+/// Where layers start is counted on for years: it must begin anew before the count has no room.
+#[test]
+fn what_has_gone_is_counted_anew_before_it_is_too_much() {
+    let stream = with_header(
+        &stored(&four_layers()),
+        56,
+        &(MOST_GONE - (1 << 20)).to_le_bytes(),
+    );
+    let Filter::Windowed(ring) = load(&stream).unwrap() else {
+        panic!("no window");
+    };
+    assert_eq!(ring.gone(), MOST_GONE - (1 << 20));
+    let mut filter = Filter::Windowed(ring);
+    let mut time = START + 600_000;
+    let mut before = MOST_GONE - (1 << 20);
+    for turn in 0.. {
+        time += 1_300_000;
+        add(&mut filter, time, turn * 40_000..turn * 40_000 + 40_000);
+        let Filter::Windowed(ring) = &filter else {
+            panic!("no window");
+        };
+        assert!(ring.gone() <= MOST_GONE);
+        assert_eq!(
+            stored(&chunks::copy(&filter, UNLIMITED).unwrap()),
+            stored(&filter)
+        );
+        if ring.gone() < before {
+            assert_eq!(ring.gone(), 0);
+            break;
+        }
+        before = ring.gone();
+    }
+    assert_eq!(filter.validate(), Ok(()));
+    let first = chunks::chunks(&filter).nth(1).unwrap();
+    assert_eq!(first.iterator, 1 + first.bytes.len() as i64);
+}
+
+/// A filter that forgot everything would be saved in a form that no server loads.
+#[test]
+fn a_window_that_holds_nothing_is_kept() {
+    let mut empty = made(100, Window::new(1000, 4, false).unwrap());
+    empty.set_clock(|| START);
+    assert_eq!(empty.rotate(), Ok(false));
+    let mut forgotten = four_layers();
+    forgotten.set_clock(|| START + 2_000_000);
+    assert_eq!(forgotten.rotate(), Ok(true));
+    assert_eq!(forgotten.layers(), 0);
+    assert_eq!(forgotten.rotate(), Ok(false));
+    for mut filter in [empty, forgotten] {
+        let stream = stored(&filter);
+        assert_eq!(stored(&load(&stream).unwrap()), stream);
+        assert_eq!(stored(&chunks::copy(&filter, UNLIMITED).unwrap()), stream);
+        assert_eq!(chunks::dump(&filter, 1), None);
+        assert!(!filter.contains(&item(1)));
+        assert_eq!(contains_batch(&filter, &[item(1), item(2)]), [false; 2]);
+        add(&mut filter, START + 2_000_001, 0..3);
+        assert_eq!((filter.items(), filter.layers()), (3, 1));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// A hostile payload would crash the server, or plant a filter that breaks later.
+    #[test]
+    fn a_damaged_header_is_refused_or_gives_a_filter_that_works(
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        of_items_alone: bool,
+    ) {
+        let mut stream = stored(&if of_items_alone { of_items() } else { four_layers() });
+        let header = header_of(&mut stream);
+        for (at, byte) in damage {
+            let at = at.index(header.len());
+            header[at] = byte;
+        }
+        let small: Allowance<'_> = &at_most(1 << 24);
+        if let Ok(mut filter) = load_with(&stream, small) {
+            prop_assert_eq!(filter.validate(), Ok(()));
+            for time in [START, START + 700_000, START + 5_000_000] {
+                filter.set_clock(|| time);
+                let added = filter.add(&time.to_le_bytes(), small);
+                prop_assert!(added.is_err() || filter.contains(&time.to_le_bytes()));
+                prop_assert_eq!(filter.validate(), Ok(()));
+                let _ = (filter.rotate(), filter.totals(), filter.estimated_error_rate());
+            }
+        }
+    }
+}
