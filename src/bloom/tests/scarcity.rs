@@ -118,7 +118,7 @@ fn a_window_that_cannot_turn_stays_as_it_is_and_turns_later() {
     for shortage in [Shortage::Lasting, Shortage::Passing] {
         for good in 0..40 {
             let mut filter = Filter::new(spec, UNLIMITED).unwrap();
-            let (all, mut answered) = (items(0..1000), 0);
+            let (all, mut answered) = (items(0..1000), 0usize);
             let batch = || {
                 let all = all.iter().map(Vec::as_slice);
                 filter.add_all(all, UNLIMITED, |_| answered += 1)
