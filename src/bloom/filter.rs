@@ -118,6 +118,16 @@ impl Filter {
     /// Whether `item` is (probably) in the filter. Never false for an item that was added.
     #[inline]
     pub fn contains<'a>(&self, item: impl Into<Item<'a>>) -> bool {
+        if let Self::Blocked(chain) = self {
+            return chain.contains(item);
+        }
+        self.contains_otherwise(item.into().bytes())
+    }
+
+    /// The same for a filter of another kind, which has no use for a hash that was made before. Apart, it costs the
+    /// usual kind one comparison.
+    #[inline(never)]
+    fn contains_otherwise(&self, item: &[u8]) -> bool {
         match self {
             Self::Blocked(chain) => chain.contains(item),
             Self::Classic(chain) => chain.contains(item),

@@ -14,7 +14,7 @@ pub mod slices;
 use std::cell::Cell;
 
 use super::batch::{
-    Added, AnyContains, BLOCK, Block as ItemBlock, ContainsMany, Items, Layer, Memory as Known,
+    Added, AnyContains, BLOCK, Block as ItemBlock, ContainsMany, Hasher as _, Items, Layer, Memory as Known,
 };
 use super::demand::{FILTER, Frame, Refused, ask, reserve_one};
 use super::{Allowance, MOST_ITEMS, Plan, Rules, capacity};
@@ -223,8 +223,7 @@ impl<R: Sizing> Ring<R> {
     }
 
     /// See [`Filter::contains`](crate::bloom::Filter::contains).
-    pub fn contains<'a>(&self, item: impl Into<crate::bloom::item::Item<'a>>) -> bool {
-        use super::batch::Hasher as _;
+    pub fn contains(&self, item: &[u8]) -> bool {
         let hash = self.rules.hasher().hash(item.into());
         let layers = self.alive();
         kernel::run(AnyContains { layers, hash })
