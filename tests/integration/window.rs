@@ -925,6 +925,27 @@ fn a_window_is_held_to_the_limits() {
     assert_eq!(figures, expected);
 }
 
+/// A full server could not be given room by letting go what is over, or would take what it has no room for.
+#[test]
+fn a_full_server_rotates() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.answers(&[
+        (RESERVE, ok()),
+        ("BF.INSERT key AT 1000 ITEMS over", array([1])),
+        ("CONFIG SET maxmemory 1", ok()),
+    ]);
+    let full = error("OOM command not allowed when used memory > 'maxmemory'.");
+    client.answers(&[
+        ("BF.ADD key new", full.clone()),
+        ("BF.INSERT key AT 5000 ITEMS new", full),
+        ("BF.EXISTS key over", 0.into()),
+        ("BF.ROTATE key", ok()),
+    ]);
+    assert_eq!(figure(&mut client, "layers"), 0);
+    client.answers(&[("CONFIG SET maxmemory 0", ok()), ("BF.ADD key new", 1.into())]);
+}
+
 /// Who buys memory by the plan would buy too little.
 #[test]
 fn a_plan_is_what_a_full_window_takes() {
