@@ -153,9 +153,10 @@ pub fn turned(filter: &Filter, before: Account, new: u64, dropped: usize) {
     change(Figure::Bytes, before.bytes, after.bytes);
     // The new ones are counted where they are added.
     change(Figure::OtherItems, before.items.wrapping_add(new), after.items);
-    let kept = before.layers.saturating_sub(dropped as u64);
-    Figure::LayersGrown.add(after.layers.saturating_sub(kept));
-    Figure::LayersDropped.add(dropped as u64);
+    // A long batch may make layers that it lets go again.
+    let dropped = dropped as u64;
+    Figure::LayersGrown.add((after.layers + dropped).saturating_sub(before.layers));
+    Figure::LayersDropped.add(dropped);
 }
 
 /// Bytes of the filters that are alive, as BF.INFO tells them.

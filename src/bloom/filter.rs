@@ -50,6 +50,13 @@ pub struct Totals {
     pub bits_set: u64,
 }
 
+impl Totals {
+    /// The share of the bits that is set; 0 of none, as a window has them where nothing is in it.
+    pub fn fill_ratio(&self) -> f64 {
+        self.bits_set as f64 / self.bits.max(1) as f64
+    }
+}
+
 /// What a filter counts, with the layers of a window that are over: they take memory as long as they are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account {

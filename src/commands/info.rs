@@ -175,7 +175,7 @@ fn full(reply: Reply<'_>, filter: &Filter, totals: &Totals) {
     reply.bulk(b"Bits set");
     reply.integer(totals.bits_set);
     reply.bulk(b"Fill ratio");
-    reply.double(totals.bits_set as f64 / totals.bits as f64);
+    reply.double(totals.fill_ratio());
     reply.bulk(b"Estimated error rate");
     reply.double(filter.estimated_error_rate());
     if let Some(window) = window {

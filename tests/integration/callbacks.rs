@@ -37,6 +37,7 @@ fn memory_usage_is_what_the_allocator_holds() {
         (8192, "0.01 100 GROWING"),
         (8192, "0.01 100 SEED own"),
         (8192, "0.001 100 LAYOUT CLASSIC"),
+        (4096, "0.01 100 WINDOW 1000 SEED own"),
         (2048, "1e-4 2000"),
         (256, "0.01 100000"),
         (256, "0.01 77777 LAYOUT CLASSIC"),
@@ -52,6 +53,12 @@ fn memory_usage_is_what_the_allocator_holds() {
             let number: u64 = key.trim_start_matches("key:").parse().unwrap();
             let own = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_string();
             client.run(&format!("BF.RESERVE {key} {}", options.replace("own", &own)));
+            if options.contains("WINDOW") {
+                // Layers that came and went, and two that are there.
+                for line in ["INSERT {} AT 1 ITEMS a", "ADD {} a", "ROTATE {}", "ADD {} b"] {
+                    client.run(&format!("BF.{}", line.replace("{}", key)));
+                }
+            }
         });
         let (held, count) = (held - keys, count as i64);
         // A value of a module has two headers of the server, of which the module knows the sizes; an allocator
@@ -246,9 +253,16 @@ fn defragmentation_moves_filters_and_loses_nothing() {
     let count = 20_000;
     for (number, key) in keys(count).enumerate() {
         let capacity = 50 + number % 7 * 100;
-        client.run(&format!("BF.INSERT {key} CAPACITY {capacity} ITEMS first {key}"));
+        let window = if number % 40 == 0 { " WINDOW 100000" } else { "" };
+        client.run(&format!(
+            "BF.INSERT {key} CAPACITY {capacity}{window} ITEMS first {key}"
+        ));
         if number % 10 == 0 {
             filters::fill(&mut client, &key, 0, 2 * capacity);
+        }
+        if !window.is_empty() {
+            client.answers(&[(&format!("BF.ROTATE {key}"), ok())]);
+            filters::fill(&mut client, &key, 2 * capacity, 3 * capacity);
         }
     }
     for (_, key) in keys(count).enumerate().filter(|(number, _)| number % 10 != 0) {

@@ -10,6 +10,7 @@ use serial_test::serial;
 
 use crate::aof::rewrite;
 use crate::client::{Client, Reply, WRONG_TYPE, arity, array, error, ok};
+use crate::expiry::clock;
 use crate::filters;
 use crate::redisbloom::{STORED, add, numbered, present};
 use crate::server::Server;
@@ -349,7 +350,9 @@ fn headers_that_end_early_or_late_make_nothing() {
     let server = Server::start();
     let mut client = server.client();
     make_grown(&mut client, &numbered("", 0, 100));
-    let headers = GROWN.map(|(key, _)| scan(&mut client, key, 0).1);
+    make_windows(&mut client);
+    let keys = GROWN.iter().map(|(key, _)| *key).chain(["window", "counted"]);
+    let headers: Vec<_> = keys.map(|key| scan(&mut client, key, 0).1).collect();
     let recorded = STORED
         .iter()
         .filter_map(|stored| Some(stored.chunks.first()?.1.clone()));
@@ -361,7 +364,7 @@ fn headers_that_end_early_or_late_make_nothing() {
                 "{length} bytes"
             );
         }
-        for more in [1, 47, 48, 53, 1000] {
+        for more in [1, 47, 48, 53, 72, 1000] {
             let long = [&header[..], &vec![0; more]].concat();
             assert_eq!(
                 load_one(&mut client, "new", 1, &long),
@@ -414,6 +417,28 @@ const BLOCKED_LAYER: [Field; 7] = [
     Field("lines", 32, 8, false),
     Field("lines per item", 40, 4, false),
     Field("probes", 44, 4, false),
+];
+
+const WINDOWED_HEAD: [Field; 11] = [
+    Field("magic", 0, 8, false),
+    Field("zero", 8, 4, false),
+    Field("layers", 12, 4, false),
+    Field("seed", 16, 8, false),
+    Field("error", 24, 8, true),
+    Field("growth", 32, 4, false),
+    Field("expansion", 36, 4, false),
+    Field("window capacity", 40, 8, false),
+    Field("seconds", 48, 4, false),
+    Field("slices, flags, zeros", 52, 4, false),
+    Field("bytes before", 56, 8, false),
+];
+
+/// What a layer of a window has besides a blocked one's.
+const WINDOWED_LAYER: [Field; 4] = [
+    Field("first", 48, 8, false),
+    Field("end", 56, 8, false),
+    Field("flags", 64, 4, false),
+    Field("zeros", 68, 4, false),
 ];
 
 impl Field {
@@ -606,6 +631,145 @@ const TAKEN_CLASSIC: [(&str, &[&str]); 5] = [
     ("bits per item", &["next", "previous"]),
     ("capacity", &["+ 1", "- 1"]),
 ];
+
+/// The same of a window, besides what a blocked header may be forced to: its length, the ends of its slices within what
+/// the next one and the window allow, and whether a layer begins a slice.
+const TAKEN_WINDOWED: [(&str, &[&str]); 8] = [
+    ("expansion", &["1", "+ 1", "- 1", "twice"]),
+    ("window capacity", &["1", "+ 1", "- 1", "twice"]),
+    ("seconds", &["max", "max - 1", "half", "top", "+ 1", "twice"]),
+    ("slices, flags, zeros", &["- 1"]),
+    ("lines per item", &["1", "- 1"]),
+    ("first", &["0", "1", "+ 1", "- 1", "twice"]),
+    ("end", &["+ 1", "- 1", "twice"]),
+    ("flags", &["1", "+ 1", "- 1"]),
+];
+
+/// The filters of windows: of time with a burst and an ended slice, and of the last items.
+fn make_windows(client: &mut Client) {
+    let now = clock(client);
+    let at = |before: i64| format!("BF.INSERT window AT {} ITEMS", now - before);
+    client.run("BF.RESERVE window 0.01 100 SEED 1 WINDOW 1000 SLICES 4");
+    for (number, (before, items)) in [(1_600_000, 10), (700_000, 90), (400_000, 20)]
+        .into_iter()
+        .enumerate()
+    {
+        let items = numbered(&format!("{number}:"), 0, items);
+        client.over(&at(before), &items);
+    }
+    client.answers(&[(&format!("BF.ROTATE window AT {}", now - 390_000), ok())]);
+    // With room for what is added to it later.
+    client.run("BF.RESERVE counted 0.01 3000 SEED 1 WINDOW 0 SLICES 4 REFRESH");
+    for at in 0..3 {
+        client.over("BF.MADD counted", &numbered("", at * 50, at * 50 + 60));
+        client.answers(&[("BF.ROTATE counted", ok())]);
+    }
+    client.answers(&[("BF.ADD counted open", 1.into())]);
+}
+
+/// Forged times would stop the server, or make a window that loses what it takes, or that nobody can store.
+#[test]
+fn forged_headers_of_windows_are_refused_or_make_sound_filters() {
+    let server = Server::with().module_args("bf-max-filter-bytes 3000000").start();
+    let mut client = server.client();
+    make_windows(&mut client);
+    let layer = [&BLOCKED_LAYER[..], &WINDOWED_LAYER].concat();
+    for key in ["window", "counted"] {
+        let header = scan(&mut client, key, 0).1;
+        let mut fields = fields(&header, &WINDOWED_HEAD, &layer, (64, 72));
+        // One that keeps the last item forgets all others.
+        fields.retain(|(_, Field(what, ..))| key != "counted" || *what != "window capacity");
+        let mut taken = taken(&mut client, key, &fields);
+        let is_known = |what, forced| {
+            TAKEN_WINDOWED
+                .iter()
+                .chain(&TAKEN_BLOCKED)
+                .any(|(name, list)| *name == what && list.contains(&forced))
+        };
+        taken.retain(|&(_, what, forced)| !is_known(what, forced));
+        assert_eq!(taken, [], "{key}: layer, field and value");
+    }
+    assert!(server.is_alive());
+}
+
+/// The same of times that suit each other, or nearly so, and that no clock ever told.
+#[test]
+fn forged_times_are_refused_or_make_sound_filters() {
+    const LATEST: u64 = 1 << 62;
+    const SLICE: u64 = 250_000;
+    let server = Server::start();
+    let mut client = server.client();
+    make_windows(&mut client);
+    let header = scan(&mut client, "window", 0).1;
+    let layers = (header.len() - 64) / 72;
+    let begins: Vec<_> = (0..layers)
+        .map(|layer| header[64 + 72 * layer + 64] & 1 == 1)
+        .collect();
+    assert_eq!(begins.iter().filter(|begins| **begins).count(), 3, "{begins:?}");
+    let slice_of = |layer: usize| begins[..=layer].iter().filter(|begins| **begins).count() as u64 - 1;
+    // First and end of each layer, by the number of its slice, from 0 on.
+    type Times = fn(u64) -> (u64, u64);
+    let cases: [(&str, Times, bool); 17] = [
+        ("the first moments", |slice| (slice, slice + 1), true),
+        ("all at once", |_| (5, 6), true),
+        ("nobody came", |_| (5, 5), true),
+        ("zero", |_| (0, 0), true),
+        ("slices within each other", |slice| (slice, 2 * SLICE - 1), false),
+        ("slices that overlap", |slice| (slice, slice + SLICE), true),
+        (
+            "the last moments",
+            |slice| (LATEST - 2 + slice, LATEST + slice),
+            true,
+        ),
+        ("the last moment", |_| (LATEST, LATEST + SLICE), true),
+        ("beyond it", |slice| (LATEST - 1 + slice, LATEST + SLICE), false),
+        ("beyond all", |_| (u64::MAX, u64::MAX), false),
+        ("an end that is open", |_| (5, u64::MAX), false),
+        (
+            "a slice that is too long",
+            |slice| (slice * SLICE, (slice + 1) * SLICE + 1),
+            false,
+        ),
+        (
+            "ends before their beginning",
+            |slice| (100 + slice, 99 + slice),
+            false,
+        ),
+        ("out of order", |slice| (100 - slice, 100), false),
+        ("ends out of order", |slice| (100, 200 - slice), false),
+        (
+            "years between them",
+            |slice| (slice << 40, (slice << 40) + 1),
+            true,
+        ),
+        (
+            "from the first to the last",
+            |slice| (LATEST / 2 * slice, LATEST / 2 * slice + 1),
+            true,
+        ),
+    ];
+    for (context, times, is_taken) in cases {
+        let mut forged = header.clone();
+        for layer in 0..layers {
+            let (first, end) = times(slice_of(layer));
+            let at = 64 + 72 * layer + 48;
+            forged[at..at + 8].copy_from_slice(&first.to_le_bytes());
+            forged[at + 8..at + 16].copy_from_slice(&end.to_le_bytes());
+        }
+        let expected = if is_taken { ok() } else { error(BAD_DATA) };
+        assert_eq!(load_one(&mut client, "forged", 1, &forged), expected, "{context}");
+        if is_taken {
+            client.answers(&[("BF.EXISTS forged x", 0.into()), ("BF.ROTATE forged", ok())]);
+            client.run("DEL forged");
+            load(&mut client, "forged", &[(1, forged.clone())]);
+            is_sound(&mut client, &forged, context);
+            client.answers(&[("BF.ROTATE forged", ok()), ("BF.ROTATE forged AT 0", ok())]);
+            client.answers(&[("BF.ADD forged x", 1.into()), ("BF.EXISTS forged x", 1.into())]);
+            client.run("DEL forged");
+        }
+    }
+    assert!(server.is_alive());
+}
 
 /// A forged header would crash the server, take its memory, or make a filter that loses items or that nobody
 /// can store.

@@ -199,6 +199,20 @@ fn add(client: &mut ClusterConnection, answered: &mut Answered, key: &str, items
     answered.entry(key.to_owned()).or_default().extend(items);
 }
 
+/// Makes some of the keys filters with a window, which ends after the test.
+fn make_windows(client: &mut ClusterConnection) {
+    for number in (0..KEYS).step_by(3) {
+        let words = ["0.01", "100", "WINDOW", "100000", "SLICES", "4", "REFRESH"];
+        let key = format!("filter:{number}");
+        let made: String = redis::cmd("BF.RESERVE")
+            .arg(key)
+            .arg(&words)
+            .query(client)
+            .unwrap();
+        assert_eq!(made, "OK");
+    }
+}
+
 /// Everything that was answered is there.
 fn check(client: &mut ClusterConnection, answered: &Answered) {
     for (key, items) in answered {
@@ -247,6 +261,7 @@ fn slots_move_while_clients_add() {
     let cluster = Cluster::start();
     let (mut client, mut answered) = (cluster.client(), Answered::new());
     let keys: Vec<_> = (0..KEYS).map(|number| format!("filter:{number}")).collect();
+    make_windows(&mut client);
     for key in &keys {
         add(&mut client, &mut answered, key, numbered("early:", 0, 150));
     }
@@ -320,6 +335,7 @@ fn replicas_take_over() {
     let mut random = StdRng::seed_from_u64(seed);
     let mut cluster = Cluster::start();
     let (mut client, mut answered) = (cluster.client(), Answered::new());
+    make_windows(&mut client);
     for number in 0..KEYS {
         let key = format!("filter:{number}");
         add(&mut client, &mut answered, &key, numbered("early:", 0, 30));

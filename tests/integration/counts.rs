@@ -153,6 +153,13 @@ fn live_figures_are_those_of_the_keys() {
         "BF.ADD nonscaling four",
         "BF.ADD new item",
         "BF.ADD new item",
+        "BF.INSERT window WINDOW 100000 ITEMS a b a",
+        "BF.ROTATE window",
+        "BF.MADD window a c",
+        "BF.INSERT last WINDOW 0 CAPACITY 4 SLICES 2 REFRESH ITEMS a b c d e f a b g h a a c d",
+        "BF.ADDPACKED last WIDTH 1 aabbccddxyz",
+        "COPY window copy",
+        "COPY last copy REPLACE",
         "BF.INSERT other CAPACITY 2 ITEMS a b c d e f g h a b c d",
         "MULTI",
         "BF.ADD new within",
@@ -416,7 +423,7 @@ fn the_section_is_where_modules_sections_are() {
         assert_eq!(text.contains("# bf\r\nbf_version:"), there, "{line}");
     }
     let names: Vec<_> = section(&mut client).into_keys().collect();
-    assert_eq!(names.len(), 11, "{names:?}");
+    assert_eq!(names.len(), 13, "{names:?}");
 }
 
 /// Nobody would learn that a filter was made too small until lookups are slow, or would be told of it for ever.

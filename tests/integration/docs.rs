@@ -13,7 +13,11 @@ const ADDS: &str = "Adds one or more items to a Bloom Filter. A filter will be c
 
 /// Options that describe a filter, but for the seed and the layout.
 const OPTIONS: &str = "[EXPANSION expansion:integer] [NONSCALING] [GROWING]@0.1.0 [SEED seed:integer]@0.1.0 \
-                       [LAYOUT layout(BLOCKED|CLASSIC)]@0.1.0";
+                       [LAYOUT layout(BLOCKED|CLASSIC)]@0.1.0 [WINDOW window:integer]@0.1.0 \
+                       [SLICES slices:integer]@0.1.0 [REFRESH]@0.1.0";
+
+/// When a window is told that items are added, or that its slice ends.
+const TIME: &str = "[AT at:integer]@0.1.0";
 
 /// What is said of its key.
 const KEY_OPTIONS: &str = "[NX]@0.1.0 [expiration(EX seconds:integer@0.1.0|PX milliseconds:integer@0.1.0|\
@@ -21,7 +25,7 @@ const KEY_OPTIONS: &str = "[NX]@0.1.0 [expiration(EX seconds:integer@0.1.0|PX mi
                            PXAT unix-time-milliseconds:unix-time@0.1.0)]";
 
 /// A command, its arity, its version, its arguments as [`synopsis`] writes them, its complexity and its summary.
-const COMMANDS: [(&str, i64, &str, &str, &str, &str); 14] = [
+const COMMANDS: [(&str, i64, &str, &str, &str, &str); 15] = [
     (
         "BF.RESERVE",
         -4,
@@ -44,7 +48,8 @@ const COMMANDS: [(&str, i64, &str, &str, &str, &str); 14] = [
         -4,
         "1.0.0",
         "key:key [CAPACITY capacity:integer] [ERROR error:double] [EXPANSION expansion:integer] [NOCREATE] \
-         [NONSCALING] [GROWING]@0.1.0 [SEED seed:integer]@0.1.0 [LAYOUT layout(BLOCKED|CLASSIC)]@0.1.0 {key} \
+         [NONSCALING] [GROWING]@0.1.0 [SEED seed:integer]@0.1.0 [LAYOUT layout(BLOCKED|CLASSIC)]@0.1.0 \
+         [WINDOW window:integer]@0.1.0 [SLICES slices:integer]@0.1.0 [REFRESH]@0.1.0 {time} {key} \
          ITEMS items:string...",
         MANY,
         ADDS,
@@ -54,7 +59,8 @@ const COMMANDS: [(&str, i64, &str, &str, &str, &str); 14] = [
         -4,
         "0.1.0",
         "key:key [CAPACITY capacity:integer] [ERROR error:double] [EXPANSION expansion:integer] [NOCREATE] \
-         [NONSCALING] [GROWING]@0.1.0 [SEED seed:integer]@0.1.0 [LAYOUT layout(BLOCKED|CLASSIC)]@0.1.0 {key} \
+         [NONSCALING] [GROWING]@0.1.0 [SEED seed:integer]@0.1.0 [LAYOUT layout(BLOCKED|CLASSIC)]@0.1.0 \
+         [WINDOW window:integer]@0.1.0 [SLICES slices:integer]@0.1.0 [REFRESH]@0.1.0 {time} {key} \
          form(LINES|WIDTH width:integer|PREFIXED) [COUNT] data:string",
         PACKED,
         "Adds the items that are packed in one argument to a Bloom Filter. A filter will be created if it does not \
@@ -115,6 +121,14 @@ const COMMANDS: [(&str, i64, &str, &str, &str, &str); 14] = [
         "key:key iterator:integer data:string",
         PIECE,
         "Restores a filter previously saved using SCANDUMP",
+    ),
+    (
+        "BF.ROTATE",
+        -2,
+        "0.1.0",
+        "key:key {time}",
+        LAYERS,
+        "Ends the newest slice of a Bloom Filter with a window, and lets go what is over",
     ),
     (
         "BF.DEBUG",
@@ -219,6 +233,7 @@ fn every_command_is_described() {
                 synopsis(&docs.field("arguments"), " "),
                 arguments
                     .replace("{options}", OPTIONS)
+                    .replace("{time}", TIME)
                     .replace("{key}", KEY_OPTIONS),
                 "{command}"
             );
@@ -298,6 +313,7 @@ fn every_described_option_is_taken() {
         ("BF.ADDPACKED", "key", " LINES item"),
         ("BF.EXISTSPACKED", "key", " LINES item"),
         ("BF.INFO", "key", ""),
+        ("BF.ROTATE", "key", ""),
     ] {
         let docs = docs(&mut client, command).field("arguments");
         for argument in docs.elements() {
@@ -325,8 +341,13 @@ fn every_described_option_is_taken() {
             };
             for value in values {
                 client.run("DEL key new");
-                client.run("BF.ADD key item");
-                let line = format!("{command} {before} {token} {value}{after}");
+                let (made, beside) = match (command, &*token) {
+                    ("BF.ROTATE", _) => ("BF.INSERT key WINDOW 1000 ITEMS item", ""),
+                    (_, "SLICES" | "REFRESH") => ("BF.ADD key item", "WINDOW 1000"),
+                    _ => ("BF.ADD key item", ""),
+                };
+                client.run(made);
+                let line = format!("{command} {before} {beside} {token} {value}{after}");
                 let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
                 let reply = client.run(&line);
                 assert!(!matches!(reply, Reply::Error(_)), "{line}: {reply:?}");
@@ -334,7 +355,7 @@ fn every_described_option_is_taken() {
             }
         }
     }
-    assert_eq!(tried, 11 + 6 + 14 + 15 + 1 + 6);
+    assert_eq!(tried, 14 + 9 + 18 + 19 + 1 + 6 + 1);
 }
 
 fn is_optional(argument: &Reply) -> bool {

@@ -31,7 +31,7 @@ fn creations(key: &str, options: &str) -> [(String, Reply, &'static str); 3] {
 }
 
 /// The server's clock in milliseconds.
-fn clock(client: &mut Client) -> i64 {
+pub fn clock(client: &mut Client) -> i64 {
     let time = client.run("TIME");
     let [seconds, micros] = [0, 1].map(|at| time.elements()[at].text().parse::<i64>().unwrap());
     seconds * 1000 + micros / 1000

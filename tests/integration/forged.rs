@@ -9,6 +9,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::chunks::scandump;
 use crate::client::{Client, Reply, error, ok};
+use crate::expiry::clock;
 use crate::filters;
 use crate::persistence::{BAD_FORMAT, sealed};
 use crate::redisbloom::{STORED, body, put_length};
@@ -260,10 +261,16 @@ fn count_bits(payload: &mut Payload) {
     let Some(Token::Text(header)) = head.get_mut(2) else {
         return;
     };
+    // That of a window is longer.
+    let (head, layer) = if header.get(7) == Some(&2) {
+        (64, 72)
+    } else {
+        (40, 48)
+    };
     let layers = header
-        .get_mut(40..)
+        .get_mut(head..)
         .into_iter()
-        .flat_map(|layers| layers.chunks_exact_mut(48));
+        .flat_map(|layers| layers.chunks_exact_mut(layer));
     // All of these filters have layers of one piece.
     for (layer, array) in layers.zip(arrays) {
         let Token::Text(array) = array else { return };
@@ -367,7 +374,8 @@ impl Target {
                 "{:?}",
                 shown()
             );
-            assert_eq!(debug.elements().len() as i64, layers + 1, "{:?}", shown());
+            // Of a window also those that are over.
+            assert!(debug.elements().len() as i64 > layers, "{:?}", shown());
             assert_eq!(scanned.elements()[0].int(), 1, "{:?}", shown());
         }
         let dumped: Vec<_> = replies.chunks(7).map(|replies| replies[6].bytes()).collect();
@@ -412,13 +420,30 @@ impl Target {
     }
 }
 
+/// A window with a slice that is over, one with a burst, and one that was ended; and one whose items live on.
+const WINDOWS: [&str; 2] = ["window", "live"];
+
+fn make_windows(client: &mut Client) {
+    let now = clock(client);
+    client.run("BF.RESERVE window 0.01 40 SEED 1 WINDOW 100000 SLICES 4");
+    client.run("BF.RESERVE live 0.1 20 SEED 7 WINDOW 4294967295 SLICES 2 REFRESH");
+    for key in WINDOWS {
+        for (before, items) in [(160_000_000, 5), (70_000_000, 30), (20_000_000, 12)] {
+            let items: Vec<_> = (0..items).map(|item| format!("{before}:{item}")).collect();
+            client.over(&format!("BF.INSERT {key} AT {} ITEMS", now - before), &items);
+        }
+    }
+    client.answers(&[(&format!("BF.ROTATE window AT {}", now - 19_000_000), ok())]);
+}
+
 /// The bodies of small filters of every kind: made here, and made by RedisBloom.
 fn bodies(client: &mut Client) -> Vec<Vec<u8>> {
+    make_windows(client);
     client.run("BF.RESERVE small 0.01 4 EXPANSION 1 SEED 1");
     filters::fill(client, "small", 0, 10);
     client.run("BF.RESERVE old 0.1 4 EXPANSION 1 LAYOUT CLASSIC");
     filters::fill(client, "old", 0, 10);
-    let keys: Vec<_> = filters::keys().chain(["small", "old"]).collect();
+    let keys: Vec<_> = filters::keys().chain(["small", "old"]).chain(WINDOWS).collect();
     let mut bodies: Vec<_> = keys.iter().map(|key| body(&client.dump(key)).to_vec()).collect();
     // What RedisBloom recorded may be compressed; this server writes it plainly.
     for stored in STORED.iter().filter(|stored| stored.body.len() <= LARGEST) {
@@ -428,9 +453,9 @@ fn bodies(client: &mut Client) -> Vec<Vec<u8>> {
         bodies.push(body(&client.dump("recorded")).to_vec());
         client.run("DEL recorded");
     }
-    client.run("DEL small old");
+    client.run("DEL small old window live");
     bodies.retain(|body| body.len() <= LARGEST);
-    assert!(bodies.len() >= 15, "{}", bodies.len());
+    assert!(bodies.len() >= 17, "{}", bodies.len());
     bodies
 }
 
@@ -522,13 +547,15 @@ fn restores(random: &mut StdRng, mut target: Target, count: usize) {
 fn mutated_chunks_are_refused_or_make_filters_that_work() {
     let mut random = random();
     let mut target = Target::start("no");
-    let keys: Vec<_> = filters::keys().collect();
+    make_windows(&mut target.client);
+    let keys: Vec<_> = filters::keys().chain(WINDOWS).collect();
     let mut dumps: Vec<_> = keys.iter().map(|key| scandump(&mut target.client, key)).collect();
+    target.client.answers(&[("DEL window live", 2.into())]);
     dumps.extend(STORED.iter().map(|stored| stored.chunks.clone()));
     dumps.retain(|dump| {
         !dump.is_empty() && dump.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() <= LARGEST
     });
-    assert!(dumps.len() >= 12, "{}", dumps.len());
+    assert!(dumps.len() >= 14, "{}", dumps.len());
     let refusals = [
         "ERR received bad data",
         "ERR invalid offset - no link found",

@@ -54,3 +54,5 @@ mod slots;
 mod statistics;
 mod urls;
 mod watching;
+mod window;
+mod window_replication;

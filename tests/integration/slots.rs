@@ -91,7 +91,11 @@ fn filters_move_in_an_atomic_slot_migration() {
     let nodes = nodes();
     let [mut from, mut to] = [nodes[0].client(), nodes[1].client()];
     for number in 0..FILTERS {
-        let options = ["LAYOUT CLASSIC", "LAYOUT BLOCKED GROWING"][number % 2];
+        let options = [
+            "LAYOUT CLASSIC",
+            "LAYOUT BLOCKED GROWING",
+            "WINDOW 100000 REFRESH",
+        ][number % 3];
         let line = format!("BF.INSERT {} CAPACITY 2 {options} ITEMS", key(number));
         let items: Vec<_> = (0..20 * number).map(|item| item.to_string()).collect();
         assert!(

@@ -34,7 +34,27 @@ const TEXT: &[&str] = &["SET key value"];
 const OTHER: &[&str] = &["BF.ADD other a"];
 const BOTH: &[&str] = &["BF.ADD key a", "BF.ADD other b"];
 
-const CASES: [Case; 70] = [
+const WINDOW: &[&str] = &["BF.RESERVE key 1e-9 100 SEED 1 WINDOW 1000", "BF.MADD key a b c"];
+const OVER: &[&str] = &[
+    "BF.RESERVE key 1e-9 100 SEED 1 WINDOW 1000",
+    "BF.INSERT key AT 1000 ITEMS a b",
+];
+const ENDED: &[&str] = &[
+    "BF.RESERVE key 1e-9 100 SEED 1 WINDOW 1000",
+    "BF.MADD key a b c",
+    "BF.ROTATE key",
+];
+const LIVE: &[&str] = &[
+    "BF.RESERVE key 1e-9 100 SEED 1 WINDOW 1000 REFRESH",
+    "BF.MADD key a b c",
+];
+const LIVE_ENDED: &[&str] = &[
+    "BF.RESERVE key 1e-9 100 SEED 1 WINDOW 1000 REFRESH",
+    "BF.MADD key a b c",
+    "BF.ROTATE key",
+];
+
+const CASES: [Case; 95] = [
     // Creations.
     case(&[], "BF.RESERVE key 0.01 100", &["bf.reserve"]),
     case(&[], "BF.ADD key a", &["bf.add"]),
@@ -95,6 +115,40 @@ const CASES: [Case; 70] = [
     case(TEXT, "BF.INSERT key ITEMS a", &[]),
     case(TEXT, "BF.ADDPACKED key LINES a", &[]),
     case(TEXT, "BF.RESERVE key 0.01 100", &[]),
+    // Windows: when something is over, and goes, that is told once for all of it.
+    case(&[], "BF.RESERVE key 0.01 100 WINDOW 5", &["bf.reserve"]),
+    case(&[], "BF.INSERT key WINDOW 5 ITEMS a", &["bf.insert"]),
+    case(&[], "BF.ADDPACKED key WINDOW 0 LINES a", &["bf.add"]),
+    case(
+        &[],
+        "BF.INSERT key WINDOW 0 CAPACITY 2 SLICES 2 ITEMS a b c d e f",
+        &["bf.insert"],
+    ),
+    case(&[], "BF.ROTATE key", &[]),
+    case(FILTER, "BF.ROTATE key", &[]),
+    case(TEXT, "BF.ROTATE key", &[]),
+    case(WINDOW, "BF.ADD key a", &[]),
+    case(WINDOW, "BF.MADD key a d", &["bf.add"]),
+    case(WINDOW, "BF.ROTATE key", &["bf.rotate"]),
+    case(WINDOW, "BF.ROTATE key AT x", &[]),
+    case(ENDED, "BF.ROTATE key", &[]),
+    case(ENDED, "BF.ADD key a", &[]),
+    case(ENDED, "BF.ADD key d", &["bf.add"]),
+    case(OVER, "BF.ROTATE key", &["bf.rotate"]),
+    case(OVER, "BF.ADD key a", &["bf.add", "bf.rotate"]),
+    case(OVER, "BF.MADD key a b c", &["bf.add", "bf.rotate"]),
+    case(OVER, "BF.INSERT key ITEMS a", &["bf.insert", "bf.rotate"]),
+    case(OVER, "BF.ADDPACKED key LINES a", &["bf.add", "bf.rotate"]),
+    case(OVER, "BF.EXISTS key a", &[]),
+    case(OVER, "BF.INFO key", &[]),
+    case(LIVE, "BF.ADD key a", &[]),
+    case(LIVE_ENDED, "BF.ADD key a", &["bf.add"]),
+    case(LIVE_ENDED, "BF.ADDPACKED key LINES a\nb", &["bf.add"]),
+    case(
+        OVER,
+        "EVAL return{redis.call('BF.ADD',KEYS[1],'a'),redis.call('BF.ADD',KEYS[1],'a')} 1 key",
+        &["bf.add", "bf.rotate"],
+    ),
     // Reads.
     case(FILTER, "BF.EXISTS key x", &[]),
     case(FILTER, "BF.MEXISTS key a x", &[]),
