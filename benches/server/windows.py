@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Measures ways to tell what came in the last so many seconds, each on a server of its own, one after the other.
+"""Measures ways to tell what came in the last so many seconds, each on a server of its own, one after the
+other.
 
     windows.py [--server redis-server] [--module libbloom.so] [--items N] [--window SECONDS]
 
-For two windows items of 30 bytes come evenly, --items in each, in pipelines of 1,000. In the second window as many are
-forgotten as come: what the server's processor does in that time, for whatever reason, is divided by its items. Then
-the same is measured of items that are there and come again, and of questions for items that are not there; keys
-do not expire meanwhile. Nothing is asserted: this measures. docs/windows.md has such a table.
+For two windows items of 30 bytes come evenly, --items in each, in pipelines of 1,000. In the second window
+as many are forgotten as come: what the server's processor does in that time, for whatever reason, is
+divided by its items. Then the same is measured of items that are there and come again, and of questions for
+items that are not there; keys do not expire meanwhile. Nothing is asserted: this measures. docs/windows.md
+has such a table.
 """
 
 import argparse
@@ -25,7 +27,9 @@ LATE = 0.05
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--server", default="redis-server")
     parser.add_argument("--module", default="libbloom.so")
     parser.add_argument("--items", type=int, default=1_000_000, help="in a window (default: %(default)s)")
@@ -41,8 +45,8 @@ def main():
 
 
 def measure(way, options):
-    """The bytes that an item takes, and the microseconds that it takes the server when it is new, when it comes again
-    and when it is asked for in vain."""
+    """The bytes that an item takes, and the microseconds of the server when it is new, when it comes again, and
+    when it is asked for in vain."""
     server = Server(options, options.module, "--enable-debug-command", "yes")
     try:
         empty = server.info("memory", "used_memory")
@@ -71,7 +75,8 @@ def come(server, way, options, numbers):
         time.sleep(max(0, due - time.monotonic()))
         send(server, way.add, batch)
     if time.monotonic() - begin > options.window * (1 + LATE):
-        sys.exit(f"{way.name}: the items did not come in time; --window {2 * options.window} asks for less at once")
+        longer = 2 * options.window
+        sys.exit(f"{way.name}: the items did not come in time; --window {longer} gives them more")
     time.sleep(max(0, begin + options.window - time.monotonic()))
 
 
@@ -125,7 +130,7 @@ class Windowed:
 
 
 class TwoFilters:
-    """Two plain filters: items are added to the newer one, and both are asked. Each has half of the error rate."""
+    """Two plain filters: items are added to the newer one, and both are asked. Each has half of the rate."""
 
     name = "two filters in turn"
     keeps = "1 to 2 windows", f"{ERROR_RATE:.0%}"
