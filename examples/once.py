@@ -70,7 +70,7 @@ def parse_arguments():
         default=30_000,
         help="different events a day (default: %(default)s)",
     )
-    parser.add_argument("--key", default="events:handled", help="where the filter goes (default: %(default)s)")
+    parser.add_argument("--key", default="events:handled", help="of the filter (default: %(default)s)")
     parser.add_argument("--server", default="redis-server", help="server to start (default: %(default)s)")
     parser.add_argument(
         "--module",

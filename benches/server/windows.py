@@ -36,8 +36,9 @@ def main():
     parser.add_argument("--window", type=int, default=40, help="seconds (default: %(default)s)")
     options = parser.parse_args()
     print(f"{machine(options.server)}\n")
-    print("| way | an item is found for | false positives | bytes an item | new, µs | again, µs | asked for, µs |")
-    print("|---|---|---|---|---|---|---|")
+    names = ["way", "an item is found for", "false positives", "bytes an item"]
+    names += ["new, µs", "again, µs", "asked for, µs"]
+    print(f"| {' | '.join(names)} |\n{'|---' * len(names)}|")
     for way in [Windowed(8), Windowed(32), TwoFilters(), SortedSet(), Keys()]:
         used, *spent = measure(way, options)
         cells = [way.name, *way.keeps, f"{used:.1f}", *(f"{one:.2f}" for one in spent)]
@@ -45,8 +46,8 @@ def main():
 
 
 def measure(way, options):
-    """The bytes that an item takes, and the microseconds of the server when it is new, when it comes again, and
-    when it is asked for in vain."""
+    """The bytes that an item takes, and the microseconds of the server when it is new, when it comes again,
+    and when it is asked for in vain."""
     server = Server(options, options.module, "--enable-debug-command", "yes")
     try:
         empty = server.info("memory", "used_memory")
