@@ -2,11 +2,13 @@
 //! README.md by error rate. `cargo run --release --example sizes [capacity]`. The figures are those that filters
 //! are allocated by; a test keeps the documents in step with them.
 
-use bloom::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
+use bloom::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec, Window};
 use bloom::bloom::plan::{Plan, Stage};
 
 /// More layers than any of these filters has.
-const MOST_LAYERS: usize = 64;
+const MOST_LAYERS: usize = 128;
+/// The error rates of the tables.
+const RATES: [f64; 5] = [1e-2, 1e-3, 1e-4, 1e-6, 1e-8];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let text = match std::env::args().nth(1) {
@@ -31,9 +33,26 @@ fn stage_of(layout: Layout, rate: f64, capacity: u64, growth: Growth, items: u64
         layout,
         window: None,
     };
+    of_spec(spec, items)
+}
+
+fn of_spec(spec: Spec, items: u64) -> Option<(Plan, Stage)> {
     let plan = Plan::new(spec, items, MOST_LAYERS);
     let stage = plan.at(items)?;
     Some((plan, stage))
+}
+
+/// The filter with a window that is full of the `items` that it was made for.
+fn full_window(rate: f64, items: u64, slices: u8) -> Option<Stage> {
+    let spec = Spec {
+        error_rate: ErrorRate::new(rate).ok()?,
+        capacity: Capacity::new(items).ok()?,
+        growth: Growth::Reserved(Expansion::DEFAULT),
+        layout: Layout::Blocked { seed: Seed(0) },
+        // How long it is changes nothing.
+        window: Some(Window::new(1, slices, false).ok()?),
+    };
+    Some(of_spec(spec, items)?.1)
 }
 
 /// Bits per item of filters for `capacity` items.
@@ -74,35 +93,67 @@ fn by_items() -> Option<String> {
     let reserved = Growth::Reserved(Expansion::DEFAULT);
     let growing = Growth::Growing(Expansion::DEFAULT);
     let default = Capacity::DEFAULT.items();
+    let of = |rate, capacity, growth, items| Some(stage(rate, capacity, growth, items)?.1);
     let sections = [
-        section("Reserved for these items", reserved, |items| items)?,
-        section("The same, NONSCALING", Growth::Fixed, |items| items)?,
-        section("Reserved for a thousandth of them", reserved, |items| {
-            items / 1000
+        section("Reserved for these items", |rate, items| {
+            of(rate, items, reserved, items)
         })?,
-        section("Grown from the default, 100", growing, |_| default)?,
+        section("The same, NONSCALING", |rate, items| {
+            of(rate, items, Growth::Fixed, items)
+        })?,
+        section("Reserved for a thousandth of them", |rate, items| {
+            of(rate, items / 1000, reserved, items)
+        })?,
+        section("Grown from the default, 100", |rate, items| {
+            of(rate, default, growing, items)
+        })?,
+        section("In a window of 8 slices, which is full of them", |rate, items| {
+            full_window(rate, items, Window::USUAL_SLICES)
+        })?,
+        by_slices(
+            "### The same by slices, for 10^6 items in the window",
+            &[2, 4, 8, 16, 32, 64],
+            &RATES,
+        )?,
     ];
     Some(sections.join("\n"))
 }
 
-/// Those of filters whose first layer has that `capacity` of the items.
-fn section(title: &str, growth: Growth, capacity: impl Fn(u64) -> u64) -> Option<String> {
-    const RATES: [f64; 5] = [1e-2, 1e-3, 1e-4, 1e-6, 1e-8];
-    let rates = RATES.map(|rate| format!("{rate:e}"));
-    let head: Vec<_> = std::iter::once("items")
-        .chain(rates.iter().map(String::as_str))
-        .collect();
-    let mut text = format!("### {title}\n\n{}", table(&head));
+/// Those of filters of each rate with from a million to 100 billion items.
+fn section(title: &str, stage: impl Fn(f64, u64) -> Option<Stage>) -> Option<String> {
+    let mut text = format!("### {title}\n\n{}", table_by_rate("items", &RATES));
     for zeros in 6..=11 {
-        let items = 10u64.pow(zeros);
         let mut cells = vec![format!("10^{zeros}")];
         for rate in RATES {
-            let (_, stage) = stage(rate, capacity(items), growth, items)?;
+            let stage = stage(rate, 10u64.pow(zeros))?;
             cells.push(format!("{} ({:.1})", size(stage.bytes), stage.bits_per_item()));
         }
         text += &row(&cells);
     }
     Some(text)
+}
+
+/// Sizes of filters with a window that is full of a million items.
+fn by_slices(title: &str, slices: &[u8], rates: &[f64]) -> Option<String> {
+    let mut text = format!("{title}\n\n{}", table_by_rate("slices", rates));
+    for &slices in slices {
+        let mut cells = vec![slices.to_string()];
+        for &rate in rates {
+            let stage = full_window(rate, 1_000_000, slices)?;
+            cells.push(format!("{} ({:.1})", size(stage.bytes), stage.bits_per_item()));
+        }
+        text += &row(&cells);
+    }
+    Some(text)
+}
+
+/// The head of a table with a column for each rate.
+fn table_by_rate(first: &str, rates: &[f64]) -> String {
+    let rates: Vec<_> = rates.iter().map(|rate| format!("{rate:e}")).collect();
+    let head: Vec<_> = std::iter::once(first)
+        .chain(rates.iter().map(String::as_str))
+        .collect();
+    table(&head)
 }
 
 /// The head of a table.
@@ -138,5 +189,7 @@ mod tests {
         assert!(sizing.ends_with(&by_items().unwrap()));
         let readme = include_str!("../README.md");
         assert!(readme.contains(&by_rate(1_000_000).unwrap()));
+        let windows = include_str!("../docs/windows.md");
+        assert!(windows.contains(&by_slices("by error rate:", &[4, 8, 16, 32], &[1e-2, 1e-3]).unwrap()));
     }
 }

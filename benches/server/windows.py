@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""Measures ways to tell what came in the last so many seconds, each on a server of its own, one after the
+other.
+
+    windows.py [--server redis-server] [--module libbloom.so] [--items N] [--window SECONDS]
+
+For two windows items of 30 bytes come evenly, --items in each, in pipelines of 1,000. In the second window
+as many are forgotten as come: what the server's processor does in that time, for whatever reason, is
+divided by its items. Then the same is measured of items that are there and come again, and of questions for
+items that are not there; keys do not expire meanwhile. Nothing is asserted: this measures. docs/windows.md
+has such a table.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from measure import KEY, SHORT_ITEM, Server, machine
+
+ERROR_RATE = 0.01
+BATCH = 1000
+# Batches of the questions, and of the items that come again.
+FEW = 300
+# Of a window: more than this much late, and the items did not come evenly.
+LATE = 0.05
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--server", default="redis-server")
+    parser.add_argument("--module", default="libbloom.so")
+    parser.add_argument("--items", type=int, default=1_000_000, help="in a window (default: %(default)s)")
+    parser.add_argument("--window", type=int, default=40, help="seconds (default: %(default)s)")
+    options = parser.parse_args()
+    print(f"{machine(options.server)}\n")
+    names = ["way", "an item is found for", "false positives", "bytes an item"]
+    names += ["new, µs", "again, µs", "asked for, µs"]
+    print(f"| {' | '.join(names)} |\n{'|---' * len(names)}|")
+    for way in [Windowed(8), Windowed(32), TwoFilters(), SortedSet(), Keys()]:
+        used, *spent = measure(way, options)
+        cells = [way.name, *way.keeps, f"{used:.1f}", *(f"{one:.2f}" for one in spent)]
+        print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def measure(way, options):
+    """The bytes that an item takes, and the microseconds of the server when it is new, when it comes again,
+    and when it is asked for in vain."""
+    server = Server(options, options.module, "--enable-debug-command", "yes")
+    try:
+        empty = server.info("memory", "used_memory")
+        way.begin(server, options)
+        come(server, way, options, range(options.items))
+        way.turn(server)
+        before = processor_nanoseconds(server)
+        come(server, way, options, range(options.items, 2 * options.items))
+        new = (processor_nanoseconds(server) - before) / options.items
+        used = (server.info("memory", "used_memory") - empty) / options.items
+
+        server("DEBUG", "SET-ACTIVE-EXPIRE", 0)
+        few = min(FEW * BATCH, options.items // 4)
+        again = at_once(server, way.add, range(2 * options.items - few, 2 * options.items))
+        asked = at_once(server, way.ask, range(2 * options.items, 2 * options.items + few))
+        return used, new / 1e3, again, asked
+    finally:
+        server.remove()
+
+
+def come(server, way, options, numbers):
+    """Adds these items within a window's time."""
+    begin = time.monotonic()
+    for batch in batches(numbers):
+        due = begin + options.window * (batch.start - numbers.start) / len(numbers)
+        time.sleep(max(0, due - time.monotonic()))
+        send(server, way.add, batch)
+    if time.monotonic() - begin > options.window * (1 + LATE):
+        longer = 2 * options.window
+        sys.exit(f"{way.name}: the items did not come in time; --window {longer} gives them more")
+    time.sleep(max(0, begin + options.window - time.monotonic()))
+
+
+def at_once(server, command, numbers):
+    """The microseconds that each of these items takes the server."""
+    before = processor_nanoseconds(server)
+    for batch in batches(numbers):
+        send(server, command, batch)
+    return (processor_nanoseconds(server) - before) / len(numbers) / 1e3
+
+
+def batches(numbers):
+    for start in range(numbers.start, numbers.stop, BATCH):
+        yield range(start, min(start + BATCH, numbers.stop))
+
+
+def send(server, command, batch):
+    pipeline = server.client.pipeline(transaction=False)
+    command(pipeline, [SHORT_ITEM.replace(b"__rand_int__", b"%012d" % number) for number in batch])
+    pipeline.execute()
+
+
+def processor_nanoseconds(server):
+    """What all threads of the server have used so far."""
+    threads = Path(f"/proc/{server.process.pid}/task").iterdir()
+    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)
+
+
+# ---- The ways ------------------------------------------------------------------------------------
+
+
+class Windowed:
+    """One filter with a window."""
+
+    def __init__(self, slices):
+        self.slices = slices
+        self.name = f"`WINDOW`, {slices} slices"
+        self.keeps = f"1 to {1 + 1 / slices:.4g} windows", f"{ERROR_RATE:.0%}"
+
+    def begin(self, server, options):
+        server("BF.RESERVE", KEY, ERROR_RATE, options.items, "WINDOW", options.window, "SLICES", self.slices)
+
+    def turn(self, server):
+        """A window is over: nothing has to be done."""
+
+    def add(self, pipeline, items):
+        pipeline.execute_command("BF.MADD", KEY, *items)
+
+    def ask(self, pipeline, items):
+        pipeline.execute_command("BF.MEXISTS", KEY, *items)
+
+
+class TwoFilters:
+    """Two plain filters: items are added to the newer one, and both are asked. Each has half of the rate."""
+
+    name = "two filters in turn"
+    keeps = "1 to 2 windows", f"{ERROR_RATE:.0%}"
+    NEWER, OLDER = f"{{{KEY}}}:newer", f"{{{KEY}}}:older"
+
+    def begin(self, server, options):
+        self.items = options.items
+        for key in (self.OLDER, self.NEWER):
+            self.make(server, key)
+
+    def make(self, server, key):
+        server("BF.RESERVE", key, ERROR_RATE / 2, self.items)
+
+    def turn(self, server):
+        server("RENAME", self.NEWER, self.OLDER)
+        self.make(server, self.NEWER)
+
+    def add(self, pipeline, items):
+        pipeline.execute_command("BF.MADD", self.NEWER, *items)
+        pipeline.execute_command("BF.MEXISTS", self.OLDER, *items)
+
+    def ask(self, pipeline, items):
+        for key in (self.NEWER, self.OLDER):
+            pipeline.execute_command("BF.MEXISTS", key, *items)
+
+
+class SortedSet:
+    """A sorted set of the items by their time."""
+
+    name = "a sorted set, `ZADD NX`"
+    keeps = "1 window", "none"
+
+    def begin(self, _server, options):
+        self.window = options.window
+
+    def turn(self, server):
+        pass
+
+    def add(self, pipeline, items):
+        now = time.time()
+        pipeline.execute_command("ZREMRANGEBYSCORE", KEY, "-inf", now - self.window)
+        # One ZADD of all would not tell which of them were new.
+        for item in items:
+            pipeline.execute_command("ZADD", KEY, "NX", now, item)
+
+    def ask(self, pipeline, items):
+        pipeline.execute_command("ZMSCORE", KEY, *items)
+
+
+class Keys:
+    """A key for each item, which expires."""
+
+    name = "a key an item, `SET NX EX`"
+    keeps = "1 window", "none"
+
+    def begin(self, _server, options):
+        self.window = options.window
+
+    def turn(self, server):
+        pass
+
+    def add(self, pipeline, items):
+        for item in items:
+            pipeline.execute_command("SET", item, 1, "NX", "EX", self.window)
+
+    def ask(self, pipeline, items):
+        pipeline.execute_command("MGET", *items)
+
+
+if __name__ == "__main__":
+    main()
