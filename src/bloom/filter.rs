@@ -228,6 +228,14 @@ impl Filter {
         }
     }
 
+    /// Tells a filter with a window when something happened, by the word of somebody whose clock nobody knows: if that
+    /// is before its newest stamp, it counts as of then.
+    pub fn set_clock_by_hearsay(&self, time: Time) {
+        if let Self::Windowed(ring) = self {
+            ring.set_clock(time.max(ring.slices().newest_stamp()));
+        }
+    }
+
     /// What a change of a filter with a window is stamped with: the time that it was told, but never one before its
     /// newest stamp.
     pub fn time(&self) -> Option<Time> {

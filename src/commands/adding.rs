@@ -278,9 +278,7 @@ impl<B: Batch> Adding<'_, B> {
     }
 
     fn add_to(self, filter: &mut Filter) -> Result<Done<B>, CommandError> {
-        if let Some(at) = self.at {
-            filter.set_clock(|| at);
-        }
+        window::tell_time(self.ctx, filter, self.at);
         let at = filter.time();
         let answers = || Answers::with_room_for(self.items.count()).ok();
         let refreshed = match filter.window() {

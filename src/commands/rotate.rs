@@ -57,9 +57,7 @@ impl Command for Rotate {
         let request = Request::parse(arguments)?;
         let mut key = keyspace::write(ctx, request.key)?;
         let filter = key.filter().ok_or(CommandError::NotFound)?;
-        if let Some(at) = request.at {
-            filter.set_clock(|| at);
-        }
+        window::tell_time(ctx, filter, request.at);
         let at = filter.time().ok_or(CommandError::NoWindow)?;
         let (changed, _) = window::change(filter, |filter| (filter.rotate(), 0));
         let changed = changed.map_err(|error| {

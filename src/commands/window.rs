@@ -11,7 +11,7 @@ use super::error::CommandError;
 use crate::bloom::Filter;
 use crate::bloom::chain::batch::Layer as _;
 use crate::bloom::params::{LATEST, Time};
-use crate::server::background;
+use crate::server::{Ctx, background};
 use crate::stats;
 
 /// The event of a window that let layers go, or whose slice was ended.
@@ -37,6 +37,16 @@ pub fn take_time<'a, A: Argument<'a>>(
     let time = Time::try_from(time).ok().filter(|&time| time <= LATEST);
     once(at, time.ok_or(CommandError::TimeRange)?, "AT")?;
     Ok(true)
+}
+
+/// Tells a filter the time that a command says. A primary's word, or a file's, is that of the clock that is obeyed: it
+/// may say that an earlier one was wrong. A client's may be a mistake, which must not make a filter forget.
+pub fn tell_time(ctx: Ctx<'_>, filter: &Filter, at: Option<Time>) {
+    match at {
+        Some(at) if ctx.is_relayed() => filter.set_clock(|| at),
+        Some(at) => filter.set_clock_by_hearsay(at),
+        None => {}
+    }
 }
 
 /// The words that say when a change happened.

@@ -89,7 +89,8 @@ impl Slices {
         stamp.saturating_sub(now) > window + slice
     }
 
-    fn newest_stamp(&self) -> Time {
+    /// The time of the newest change that was stamped.
+    pub fn newest_stamp(&self) -> Time {
         match self.spans.last() {
             Some(span) if self.ended => span.first.max(span.end.saturating_sub(1)),
             Some(span) => span.first,
