@@ -14,7 +14,7 @@ use bloom_fuzz::{check, commands, stream};
 /// Larger filters teach a fuzzer nothing, and slow it down.
 const LARGEST: usize = 2600;
 
-const COMMANDS: [(u8, &str); 16] = [
+const COMMANDS: [(u8, &str); 20] = [
     (0, "key 0.01 100"),
     (0, "key 0.5 1000 EXPANSION 2 SEED 18446744073709551615"),
     (0, "key 1e-9 1 NONSCALING LAYOUT CLASSIC"),
@@ -34,10 +34,21 @@ const COMMANDS: [(u8, &str); 16] = [
     (0, "key 0.01 100 NX EX 1000 LAYOUT CLASSIC"),
     (1, "key NX PX 1000 ITEMS 1"),
     (4, "key EXAT 9223372036854775807 PXAT 1 LINES 1"),
+    (0, "key 0.01 100 WINDOW 1000 SLICES 2 REFRESH"),
+    (0, "key 0.01 100 WINDOW 0 EX 100 SEED 1"),
+    (1, "key WINDOW 100 AT 1000 ITEMS 1 2"),
+    (4, "key NOCREATE AT 1099511627776 LINES 1"),
 ];
 
 /// Of the operations: shape, expansion, capacity, rate and seed of the filter, then the steps.
-const OPERATIONS: [(&str, &[u8]); 5] = [
+const OPERATIONS: [(&str, &[u8]); 6] = [
+    (
+        "window",
+        &[
+            33, 1, 0, 10, 13, 7, 1, 0, 0, 60, 9, 1, 0, 50, 90, 5, 9, 7, 3, 1, 0, 1, b'a', 9, 6, 3, 0, 0, 99,
+            4,
+        ],
+    ),
     (
         "grown",
         &[
@@ -54,8 +65,8 @@ const OPERATIONS: [(&str, &[u8]); 5] = [
     (
         "packed",
         &[
-            2, 1, 0, 10, 13, 7, 9, 2, 8, 0, b'a', b'b', b'c', b'd', b'a', b'b', b'e', b'f', 9, 40, 5, 0,
-            b'x', b'\n', b'\n', b'y', b'\n', 9, 41, 10, 0, 1, 0, 0, 0, b'z', 1, 0, 0, 0, b'q', 4,
+            2, 1, 0, 10, 13, 7, 10, 2, 8, 0, b'a', b'b', b'c', b'd', b'a', b'b', b'e', b'f', 10, 40, 5, 0,
+            b'x', b'\n', b'\n', b'y', b'\n', 10, 41, 10, 0, 1, 0, 0, 0, b'z', 1, 0, 0, 0, b'q', 4,
         ],
     ),
     (
@@ -76,7 +87,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let seeds = Seeds(root.join("corpus"));
     for (name, filter) in &filters {
         let saved = check::saved(filter);
-        let blocked = matches!(filter, Filter::Blocked(_));
+        let blocked = !matches!(filter, Filter::Classic(_));
         let count = if blocked { stream::COUNT } else { 0 };
         seeds.write(
             "stream",

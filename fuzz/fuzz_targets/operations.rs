@@ -180,7 +180,9 @@ impl Tried {
         let [mut twin, mut replica, mut short] =
             [(); 3].map(|()| chunks::copy(&self.filter, &|_| Ok(())).expect("a copy"));
         let mut answers = Answers::with_room_for(packed.count()).expect("memory");
-        let end = twin.add_packed(packed, &at_most(LIMIT), |block| answers.push(block.new, block.count));
+        let end = twin.add_packed(packed, &at_most(LIMIT), |block| {
+            answers.push(block.new, block.count)
+        });
         self.add_many(&items);
         assert!(
             check::saved(&self.filter) == check::saved(&twin),

@@ -15,6 +15,7 @@
 
 use bloom::bloom::classic::{Options, Shape};
 use bloom::bloom::codec::stream::{Memory, Sink as _, Value};
+use bloom::bloom::codec::windowed;
 
 use crate::tape::Tape;
 
@@ -151,10 +152,16 @@ fn count_bits(stream: &mut Memory) {
         return;
     };
     let mut pieces = stream.values.iter().skip(3);
+    // Before the layers, and of each.
+    let (head, bytes) = if header.starts_with(&windowed::MAGIC) {
+        (64, 72)
+    } else {
+        (40, 48)
+    };
     for layer in header
-        .get_mut(40..)
+        .get_mut(head..)
         .into_iter()
-        .flat_map(|layers| layers.chunks_exact_mut(48))
+        .flat_map(|layers| layers.chunks_exact_mut(bytes))
     {
         let mut fields = Tape(&layer[32..]);
         let bytes = fields

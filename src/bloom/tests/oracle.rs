@@ -1,5 +1,6 @@
 //! A naive filter, written bit by bit from the documentation of the layout: plainly right, and slow.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::bloom::blocked::secret::Secret;
@@ -7,7 +8,7 @@ use crate::bloom::blocked::sizing::Geometry;
 use crate::bloom::blocked::{Blocked, Layer, Shape};
 use crate::bloom::chain::{Chain, UNLIMITED};
 use crate::bloom::codec;
-use crate::bloom::codec::stream::Memory;
+use crate::bloom::codec::stream::{Memory, Value};
 use crate::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
 use crate::bloom::{Error, Filter};
 
@@ -215,4 +216,44 @@ pub fn item(id: u32) -> Vec<u8> {
     let mut bytes = id.to_le_bytes().to_vec();
     bytes.resize(if id == 0 { 0 } else { 4 + id as usize % 300 }, 0x5a);
     bytes
+}
+
+/// A stored stream of this module's own.
+pub fn fixture(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/native/{name}.bin"))
+}
+
+/// A stream as a file: of each value a letter, then 8 bytes, which are the number or the string's length.
+pub fn to_file(stream: &Memory) -> Vec<u8> {
+    let mut file = Vec::new();
+    for value in &stream.values {
+        let (letter, number, bytes): (u8, u64, &[u8]) = match value {
+            Value::Unsigned(number) => (b'u', *number, &[]),
+            Value::Double(number) => (b'd', number.to_bits(), &[]),
+            Value::String(bytes) => (b's', bytes.len() as u64, bytes),
+        };
+        file.push(letter);
+        file.extend_from_slice(&number.to_le_bytes());
+        file.extend_from_slice(bytes);
+    }
+    file
+}
+
+/// The stream in a file.
+pub fn of_file(mut file: &[u8]) -> Memory {
+    let mut stream = Memory::default();
+    while let Some((letter, rest)) = file.split_first() {
+        let (number, rest) = rest.split_first_chunk().unwrap();
+        let number = u64::from_le_bytes(*number);
+        let length = if *letter == b's' { number as usize } else { 0 };
+        let (bytes, rest) = rest.split_at(length);
+        stream.values.push_back(match letter {
+            b'u' => Value::Unsigned(number),
+            b'd' => Value::Double(f64::from_bits(number)),
+            b's' => Value::String(bytes.to_vec()),
+            other => panic!("no letter of a value: {other}"),
+        });
+        file = rest;
+    }
+    stream
 }

@@ -1,6 +1,5 @@
 use std::cell::Cell;
 use std::fs;
-use std::path::PathBuf;
 
 use proptest::prelude::*;
 
@@ -495,44 +494,6 @@ fn fixtures() -> Vec<(&'static str, Spec, u32)> {
         ("v1-tight", spec(200, 1e-8, reserved(1), 3), 450),
         ("v1-tightest", spec(40, 1e-30, Growth::Fixed, 4), 40),
     ]
-}
-
-fn fixture(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/native/{name}.bin"))
-}
-
-/// A stream as a file: of each value a letter, then 8 bytes, which are the number or the string's length.
-fn to_file(stream: &Memory) -> Vec<u8> {
-    let mut file = Vec::new();
-    for value in &stream.values {
-        let (letter, number, bytes): (u8, u64, &[u8]) = match value {
-            Value::Unsigned(number) => (b'u', *number, &[]),
-            Value::Double(number) => (b'd', number.to_bits(), &[]),
-            Value::String(bytes) => (b's', bytes.len() as u64, bytes),
-        };
-        file.push(letter);
-        file.extend_from_slice(&number.to_le_bytes());
-        file.extend_from_slice(bytes);
-    }
-    file
-}
-
-fn of_file(mut file: &[u8]) -> Memory {
-    let mut stream = Memory::default();
-    while let Some((letter, rest)) = file.split_first() {
-        let (number, rest) = rest.split_first_chunk().unwrap();
-        let number = u64::from_le_bytes(*number);
-        let length = if *letter == b's' { number as usize } else { 0 };
-        let (bytes, rest) = rest.split_at(length);
-        stream.values.push_back(match letter {
-            b'u' => Value::Unsigned(number),
-            b'd' => Value::Double(f64::from_bits(number)),
-            b's' => Value::String(bytes.to_vec()),
-            other => panic!("no letter of a value: {other}"),
-        });
-        file = rest;
-    }
-    stream
 }
 
 /// If it failed, filters that were stored by the first release would be lost.

@@ -1,3 +1,5 @@
+use std::fs;
+
 use proptest::prelude::*;
 
 use super::super::stream::{Memory, Value};
@@ -5,7 +7,7 @@ use super::super::{DecodeError, ENCODING_VERSION, chunks};
 use super::*;
 use crate::bloom::chain::{UNLIMITED, at_most};
 use crate::bloom::params::{Spec, Time};
-use crate::bloom::tests::oracle::{contains_batch, item, reserved, spec, stored};
+use crate::bloom::tests::oracle::{contains_batch, fixture, item, of_file, reserved, spec, stored, to_file};
 use crate::bloom::{Allowance, Filter};
 
 const START: Time = 1_700_000_000_000;
@@ -105,6 +107,28 @@ fn the_format_is_pinned() {
     // The bits are where those of any blocked filter are.
     assert_eq!(stream.values.len(), 5);
     assert!(load(&stream).is_ok_and(|loaded| stored(&loaded) == stream));
+}
+
+/// Filters that were stored by the first release that has windows would be lost, or a replica of another version make
+/// others of the same commands.
+#[test]
+fn stored_filters_of_version_2_are_read_and_written_as_ever() {
+    let empty = || made(100, Window::new(60, 8, true).unwrap());
+    let made: [(&str, fn() -> Filter); 2] = [("v2-window", four_layers), ("v2-items", of_items)];
+    for (name, filter) in made
+        .into_iter()
+        .map(|(name, make)| (name, make()))
+        .chain([("v2-empty", empty())])
+    {
+        if std::env::var_os("BLOOM_WRITE_FIXTURES").is_some() {
+            fs::write(fixture(name), to_file(&stored(&filter))).unwrap();
+        }
+        let file = fs::read(fixture(name)).unwrap();
+        let loaded = load(&of_file(&file)).unwrap();
+        assert_eq!(loaded.validate(), Ok(()), "{name}");
+        assert_eq!(to_file(&stored(&loaded)), file, "{name}: written again");
+        assert_eq!(to_file(&stored(&filter)), file, "{name}: made again");
+    }
 }
 
 /// A hostile field would get into a filter, or an honest failure could not be explained.
