@@ -113,13 +113,12 @@ fn the_format_is_pinned() {
 /// others of the same commands.
 #[test]
 fn stored_filters_of_version_2_are_read_and_written_as_ever() {
-    let empty = || made(100, Window::new(60, 8, true).unwrap());
-    let made: [(&str, fn() -> Filter); 2] = [("v2-window", four_layers), ("v2-items", of_items)];
-    for (name, filter) in made
-        .into_iter()
-        .map(|(name, make)| (name, make()))
-        .chain([("v2-empty", empty())])
-    {
+    let empty = made(100, Window::new(60, 8, true).unwrap());
+    for (name, filter) in [
+        ("v2-window", four_layers()),
+        ("v2-items", of_items()),
+        ("v2-empty", empty),
+    ] {
         if std::env::var_os("BLOOM_WRITE_FIXTURES").is_some() {
             fs::write(fixture(name), to_file(&stored(&filter))).unwrap();
         }
