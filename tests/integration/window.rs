@@ -288,7 +288,7 @@ fn info_tells_of_the_window() {
     }
     // What only its items can end has no last time yet.
     client.answers(&[
-        ("BF.RESERVE counted 0.01 4 WINDOW 0 SLICES 2", ok()),
+        ("BF.RESERVE counted 1e-9 4 WINDOW 0 SLICES 2", ok()),
         ("BF.MADD counted a b c", array([1, 1, 1])),
     ]);
     let full = client3.run("BF.INFO counted FULL");
@@ -998,7 +998,7 @@ fn layers_that_a_batch_makes_and_lets_go_are_counted() {
     };
     assert_eq!(figures(&mut client), [3, 50, 47, 6, 100]);
     client.over(
-        "BF.INSERT other CAPACITY 4 WINDOW 0 SLICES 2 ITEMS",
+        "BF.INSERT other ERROR 1e-9 CAPACITY 4 WINDOW 0 SLICES 2 ITEMS",
         &numbered(0, 100),
     );
     assert_eq!(figures(&mut client), [6, 100, 94, 12, 200]);
