@@ -4,6 +4,7 @@
 //! Slices of the past are made with AT, so that no test waits for them; only where the clock of a question is
 //! the point does a window last a second.
 
+use crate::aof::rewrite;
 use crate::chunks::scandump;
 use crate::client::{Client, Reply, WRONG_TYPE, arity, array, error, ok};
 use crate::expiry::clock;
@@ -553,6 +554,40 @@ fn rotate_ends_a_slice() {
     client.answers(&[(&format!("BF.ROTATE key AT {at}"), ok())]);
     let left = slices(&mut client, "key");
     assert_eq!((left.len(), left[0].first), (9, now + 3 * SLICE));
+}
+
+/// A server whose program rotates a window that gets no more items would not start again, and have no replica.
+#[test]
+fn an_ended_window_that_is_over_is_stored() {
+    let server = Server::with().append_only().start();
+    let mut client = server.client();
+    for first in ["BF.ROTATE key AT 1000", "BF.ROTATE key AT 1001"] {
+        client.answers(&[
+            ("FLUSHALL SYNC", ok()),
+            (RESERVE, ok()),
+            ("BF.INSERT key AT 1000 ITEMS over", array([1])),
+            (first, ok()),
+            ("BF.ROTATE key", ok()),
+        ]);
+        assert_eq!(slices(&mut client, "key"), []);
+        let payload = client.dump("key");
+        let restore = [&b"RESTORE"[..], b"copy", b"0", payload.bytes()];
+        assert_eq!(client.call(&restore), ok());
+        assert_eq!(client.dump("copy"), payload);
+        let header = scandump(&mut client, "key").swap_remove(0).1;
+        let load = [&b"BF.LOADCHUNK"[..], b"loaded", b"1", &header];
+        assert_eq!(client.call(&load), ok());
+        client.answers(&[("COPY key third", 1.into()), ("DEBUG RELOAD", ok())]);
+        rewrite(&mut client);
+        client.answers(&[("DEBUG LOADAOF", ok())]);
+        for key in ["key", "copy", "loaded", "third"] {
+            assert_eq!(client.dump(key), payload, "{key}");
+            client.answers(&[
+                (&format!("BF.ADD {key} new"), 1.into()),
+                (&format!("BF.MEXISTS {key} over new"), array([0, 1])),
+            ]);
+        }
+    }
 }
 
 /// A script that rotates in a loop would fill the memory with slices, or make a filter that nobody can load.

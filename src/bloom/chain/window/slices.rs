@@ -165,6 +165,8 @@ impl Slices {
     /// Takes the oldest `count` off.
     pub(super) fn drop_oldest(&mut self, count: usize) {
         self.spans.drain(..count);
+        // Without a slice there is none that was ended, and nobody loads a header that says so.
+        self.ended &= !self.spans.is_empty();
     }
 
     /// Ends the newest slice with `time` as the last moment of its items, unless it ended before.
