@@ -235,8 +235,8 @@ impl<B: Batch> Adding<'_, B> {
             created: Some(creation),
             at,
         };
-        // There are some: the first item of an empty filter is always new. Of a batch that fills several slices an item
-        // may come again and live on, which is a change too.
+        // There are some: the first item of an empty filter is always new. Of a batch that fills several
+        // slices an item may come again and live on, which is a change too.
         self.items
             .replicate(self.ctx, self.key, to, added.changed(), room);
         key.changed(&[self.event]);

@@ -632,8 +632,8 @@ const TAKEN_CLASSIC: [(&str, &[&str]); 5] = [
     ("capacity", &["+ 1", "- 1"]),
 ];
 
-/// The same of a window, besides what a blocked header may be forced to: its length, the ends of its slices within what
-/// the next one and the window allow, and whether a layer begins a slice.
+/// The same of a window, besides what a blocked header may be forced to: its length, the ends of its slices
+/// within what the next one and the window allow, and whether a layer begins a slice.
 const TAKEN_WINDOWED: [(&str, &[&str]); 8] = [
     ("expansion", &["1", "+ 1", "- 1", "twice"]),
     ("window capacity", &["1", "+ 1", "- 1", "twice"]),

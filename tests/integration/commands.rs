@@ -28,8 +28,8 @@ pub const KEYLESS: [&str; 1] = ["BF.PLAN"];
 /// Those with a key whose time does not depend on how much they are asked.
 pub const FAST: [&str; 4] = ["BF.EXISTS", "BF.INFO", "BF.CARD", "BF.ROTATE"];
 
-/// A command that would be answered without an error for `key`, if that is a filter (with a window, for BF.ROTATE); a
-/// reservation makes one.
+/// A command that would be answered without an error for `key`, if that is a filter (with a window, for
+/// BF.ROTATE); a reservation makes one.
 pub fn typical(command: &str, key: &str) -> Vec<String> {
     let rest: &[&str] = match command {
         "BF.RESERVE" => &["0.01", "100"],

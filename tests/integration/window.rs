@@ -1,9 +1,10 @@
-//! Filters with a window, as a client meets them: what is found and for how long, what each command answers, and what
-//! is refused.
+//! Filters with a window, as a client meets them: what is found and for how long, what each command answers,
+//! and what is refused.
 //!
-//! Slices of the past are made with AT, so that no test waits for them; only where the clock of a question is the
-//! point does a window last a second.
+//! Slices of the past are made with AT, so that no test waits for them; only where the clock of a question is
+//! the point does a window last a second.
 
+use crate::aof::rewrite;
 use crate::chunks::scandump;
 use crate::client::{Client, Reply, WRONG_TYPE, arity, array, error, ok};
 use crate::expiry::clock;
@@ -77,8 +78,8 @@ fn numbered(from: usize, to: usize) -> Vec<String> {
 
 // ---- Every command -------------------------------------------------------------------------------
 
-/// A program that asks with one command would be told something else than one that asks with another, or the first
-/// items of a window would be lost.
+/// A program that asks with one command would be told something else than one that asks with another, or the
+/// first items of a window would be lost.
 #[test]
 fn every_command_works_on_a_window() {
     let server = Server::start();
@@ -288,7 +289,7 @@ fn info_tells_of_the_window() {
     }
     // What only its items can end has no last time yet.
     client.answers(&[
-        ("BF.RESERVE counted 0.01 4 WINDOW 0 SLICES 2", ok()),
+        ("BF.RESERVE counted 1e-9 4 WINDOW 0 SLICES 2", ok()),
         ("BF.MADD counted a b c", array([1, 1, 1])),
     ]);
     let full = client3.run("BF.INFO counted FULL");
@@ -305,8 +306,8 @@ fn info_tells_of_the_window() {
 
 // ---- Forgetting ----------------------------------------------------------------------------------
 
-/// The point of a window: an item would be forgotten while it is needed, or be found for ever; questions would change
-/// the filter, on a replica too; or memory would not come back.
+/// The point of a window: an item would be forgotten while it is needed, or be found for ever; questions
+/// would change the filter, on a replica too; or memory would not come back.
 #[test]
 fn items_are_found_for_the_window_and_then_forgotten() {
     const WINDOW: i64 = 1000;
@@ -411,8 +412,8 @@ fn slices_go_one_by_one() {
     assert_eq!(figure(&mut client, "bytes"), client.info("key", "Size"));
 }
 
-/// An item that comes again and again would be forgotten since it came first, where its owner said that it lives on;
-/// or would live on where he did not say so.
+/// An item that comes again and again would be forgotten since it came first, where its owner said that it
+/// lives on; or would live on where he did not say so.
 #[test]
 fn refreshed_items_live_on() {
     let server = Server::start();
@@ -491,8 +492,8 @@ fn the_last_items_are_found() {
     }
 }
 
-/// A program that starts each day anew could not, or would lose what is not over; a command that is sent twice would
-/// be an error.
+/// A program that starts each day anew could not, or would lose what is not over; a command that is sent
+/// twice would be an error.
 #[test]
 fn rotate_ends_a_slice() {
     let server = Server::start();
@@ -553,6 +554,40 @@ fn rotate_ends_a_slice() {
     client.answers(&[(&format!("BF.ROTATE key AT {at}"), ok())]);
     let left = slices(&mut client, "key");
     assert_eq!((left.len(), left[0].first), (9, now + 3 * SLICE));
+}
+
+/// A server whose program rotates a window that gets no more items would not start again, and have no replica.
+#[test]
+fn an_ended_window_that_is_over_is_stored() {
+    let server = Server::with().append_only().start();
+    let mut client = server.client();
+    for first in ["BF.ROTATE key AT 1000", "BF.ROTATE key AT 1001"] {
+        client.answers(&[
+            ("FLUSHALL SYNC", ok()),
+            (RESERVE, ok()),
+            ("BF.INSERT key AT 1000 ITEMS over", array([1])),
+            (first, ok()),
+            ("BF.ROTATE key", ok()),
+        ]);
+        assert_eq!(slices(&mut client, "key"), []);
+        let payload = client.dump("key");
+        let restore = [&b"RESTORE"[..], b"copy", b"0", payload.bytes()];
+        assert_eq!(client.call(&restore), ok());
+        assert_eq!(client.dump("copy"), payload);
+        let header = scandump(&mut client, "key").swap_remove(0).1;
+        let load = [&b"BF.LOADCHUNK"[..], b"loaded", b"1", &header];
+        assert_eq!(client.call(&load), ok());
+        client.answers(&[("COPY key third", 1.into()), ("DEBUG RELOAD", ok())]);
+        rewrite(&mut client);
+        client.answers(&[("DEBUG LOADAOF", ok())]);
+        for key in ["key", "copy", "loaded", "third"] {
+            assert_eq!(client.dump(key), payload, "{key}");
+            client.answers(&[
+                (&format!("BF.ADD {key} new"), 1.into()),
+                (&format!("BF.MEXISTS {key} over new"), array([0, 1])),
+            ]);
+        }
+    }
 }
 
 /// A script that rotates in a loop would fill the memory with slices, or make a filter that nobody can load.
@@ -680,8 +715,8 @@ fn a_heavy_stream_has_one_layer_a_slice_after_a_window() {
 
 // ---- Time ----------------------------------------------------------------------------------------
 
-/// Clocks differ and go back: items would be lost with every correction, or one wrong clock would keep all items for
-/// years.
+/// Clocks differ and go back: items would be lost with every correction, or one wrong clock would keep all
+/// items for years.
 #[test]
 fn time_never_goes_back_but_from_a_wrong_clock() {
     let server = Server::start();
@@ -864,8 +899,8 @@ fn mistakes_are_errors_and_change_nothing() {
     }
 }
 
-/// The owner of a server would learn in the middle of a day that a window has no room; or a filter would take more than
-/// it may.
+/// The owner of a server would learn in the middle of a day that a window has no room; or a filter would take
+/// more than it may.
 #[test]
 fn a_window_is_held_to_the_limits() {
     let server = Server::with().module_args("bf-max-filter-bytes 50000").start();
@@ -998,13 +1033,14 @@ fn layers_that_a_batch_makes_and_lets_go_are_counted() {
     };
     assert_eq!(figures(&mut client), [3, 50, 47, 6, 100]);
     client.over(
-        "BF.INSERT other CAPACITY 4 WINDOW 0 SLICES 2 ITEMS",
+        "BF.INSERT other ERROR 1e-9 CAPACITY 4 WINDOW 0 SLICES 2 ITEMS",
         &numbered(0, 100),
     );
     assert_eq!(figures(&mut client), [6, 100, 94, 12, 200]);
 }
 
-/// Memory of many megabytes would not come back when its slice is over, or the server would stand still for it.
+/// Memory of many megabytes would not come back when its slice is over, or the server would stand still for
+/// it.
 #[test]
 fn large_slices_give_their_memory_back() {
     let server = Server::start();
@@ -1092,7 +1128,8 @@ fn figures_are_right_while_slices_go() {
 
 // ---- Chunks --------------------------------------------------------------------------------------
 
-/// A tool that copies a window while it is in use would get another filter, an error in the middle, or lose items.
+/// A tool that copies a window while it is in use would get another filter, an error in the middle, or lose
+/// items.
 #[test]
 fn chunks_copy_a_window_that_is_in_use() {
     let server = Server::start();

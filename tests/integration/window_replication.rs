@@ -1,5 +1,5 @@
-//! Filters with a window on replicas, in files, and after a failover: the same bits, whatever was written how, and
-//! whatever the clocks say.
+//! Filters with a window on replicas, in files, and after a failover: the same bits, whatever was written
+//! how, and whatever the clocks say.
 
 use std::fs;
 
@@ -68,8 +68,9 @@ fn settled(server: &Server) {
 
 // ---- One command ---------------------------------------------------------------------------------
 
-/// A stream that repeats itself would fill the disk and the replicas' links; a replica with other settings or another
-/// clock would make other slices; a transaction that is cut off at a file's end would cost what was written later.
+/// A stream that repeats itself would fill the disk and the replicas' links; a replica with other settings or
+/// another clock would make other slices; a transaction that is cut off at a file's end would cost what was
+/// written later.
 #[test]
 fn one_command_says_what_changed_and_when() {
     let server = Server::with().module_args(UNUSUAL).append_only().start();
@@ -103,8 +104,8 @@ fn one_command_says_what_changed_and_when() {
         (
             "BF.ADDPACKED packed WINDOW 0 SLICES 4 ERROR 0.5 COUNT WIDTH 1 aba".into(),
             Some(
-                "BF.ADDPACKED packed ERROR 2.5e-1 CAPACITY 50 EXPANSION 3 WINDOW 0 SLICES 4 LAYOUT BLOCKED SEED 77 \
-                 AT ... WIDTH 1 ab"
+                "BF.ADDPACKED packed ERROR 2.5e-1 CAPACITY 50 EXPANSION 3 WINDOW 0 SLICES 4 LAYOUT BLOCKED \
+                 SEED 77 AT ... WIDTH 1 ab"
                     .into(),
             ),
         ),
@@ -215,8 +216,8 @@ fn one_command_says_what_changed_and_when() {
     }
 }
 
-/// A filter of the last items that is made with a long batch would be another one on every replica: what came again
-/// in the batch would not live on there.
+/// A filter of the last items that is made with a long batch would be another one on every replica: what came
+/// again in the batch would not live on there.
 #[test]
 fn what_lives_on_in_the_batch_that_makes_the_filter_lives_on_everywhere() {
     let mut primary = as_commands().start();
@@ -255,7 +256,8 @@ fn what_lives_on_in_the_batch_that_makes_the_filter_lives_on_everywhere() {
 
 // ---- Everything at random ------------------------------------------------------------------------
 
-/// The filters: a window of time, one that ends while the test runs, one whose items live on, and the last items.
+/// The filters: a window of time, one that ends while the test runs, one whose items live on, and the last
+/// items.
 const KINDS: [(&str, &str); 7] = [
     ("timed", "BF.RESERVE timed 0.01 200 WINDOW 1000 SLICES 10"),
     ("short", "BF.RESERVE short 0.001 100 WINDOW 1 SLICES 4 SEED 3"),
@@ -273,7 +275,8 @@ const PASSING: [&str; 3] = ["p", "q", "r"];
 
 /// Writes in a script or a function, some of which may fail.
 const SCRIPT: &str = "redis.call('BF.ADD',KEYS[1],ARGV[1]);\
-                      redis.pcall('BF.INSERT',KEYS[2],'WINDOW','0','CAPACITY','9','AT',ARGV[2],'ITEMS',ARGV[1],'x','y');\
+                      redis.pcall('BF.INSERT',KEYS[2],'WINDOW','0','CAPACITY','9','AT',ARGV[2],\
+                      'ITEMS',ARGV[1],'x','y');\
                       redis.pcall('BF.ROTATE',KEYS[1]);\
                       redis.pcall('BF.ADDPACKED',KEYS[1],'LINES',ARGV[3]);\
                       return redis.call('BF.EXISTS',KEYS[1],ARGV[1])";
@@ -439,8 +442,8 @@ impl Traffic {
     }
 }
 
-/// A replica would answer otherwise than its primary did after a failover, and so would a server that starts on its own
-/// file: with false negatives, or with items that should be forgotten.
+/// A replica would answer otherwise than its primary did after a failover, and so would a server that starts
+/// on its own file: with false negatives, or with items that should be forgotten.
 #[test]
 fn replicas_and_files_follow_windows() {
     let mut primary = as_commands()
@@ -516,7 +519,8 @@ fn replicas_and_files_follow_windows() {
     is_same(&Server::with().dir(primary.dir()).start(), "its RDB file");
 }
 
-/// After a failover the new primary would make slices that its replicas have not, or forget what the old one took.
+/// After a failover the new primary would make slices that its replicas have not, or forget what the old one
+/// took.
 #[test]
 fn a_replica_that_is_promoted_goes_on() {
     let mut primary = Server::with().module_args(UNUSUAL).start();
@@ -552,8 +556,8 @@ fn a_replica_that_is_promoted_goes_on() {
 
 // ---- Clocks --------------------------------------------------------------------------------------
 
-/// Machines differ in time, by minutes if nobody looks: after a failover items would be lost, or the old primary would
-/// have another filter than the new one.
+/// Machines differ in time, by minutes if nobody looks: after a failover items would be lost, or the old
+/// primary would have another filter than the new one.
 #[test]
 fn a_failover_to_another_clock_loses_nothing() {
     const HOUR: i64 = 3_600_000;
@@ -610,7 +614,8 @@ fn a_failover_to_another_clock_loses_nothing() {
     }
 }
 
-/// A replica would answer what is over until its primary gets a new item; or it would drop slices by itself, and differ.
+/// A replica would answer what is over until its primary gets a new item; or it would drop slices by itself,
+/// and differ.
 #[test]
 fn a_replica_answers_by_its_own_clock_and_changes_nothing() {
     let primary = Server::start();
@@ -656,8 +661,8 @@ fn a_replica_answers_by_its_own_clock_and_changes_nothing() {
     same(&primary, &other, &["key"], "a full copy");
 }
 
-/// A server that was off for a day would answer what it should have forgotten; or it would have forgotten everything,
-/// or count what it loads as of today.
+/// A server that was off for a day would answer what it should have forgotten; or it would have forgotten
+/// everything, or count what it loads as of today.
 #[test]
 fn a_file_of_yesterday_is_of_yesterday() {
     const HOUR: i64 = 3_600_000;

@@ -166,6 +166,7 @@ impl Slices {
     /// Takes the oldest `count` off.
     pub(super) fn drop_oldest(&mut self, count: usize) {
         self.spans.drain(..count);
+        // Without a slice there is none that was ended, and nobody loads a header that says so.
         self.ended &= !self.spans.is_empty();
     }
 
