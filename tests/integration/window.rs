@@ -730,6 +730,15 @@ fn time_never_goes_back_but_from_a_wrong_clock() {
     let one = slices(&mut client, "key");
     assert_eq!((one.len(), one[0].first, one[0].items), (1, now + WINDOW, 3));
     client.answers(&[("BF.MEXISTS key ahead behind here", array([1, 1, 1]))]);
+    // What a client says of the time may be a mistake: no filter forgets for it.
+    client.answers(&[
+        ("BF.INSERT key NOCREATE AT 5 ITEMS history", array([1])),
+        ("BF.ROTATE key AT 5", ok()),
+        ("BF.ADD key next", 1.into()),
+        ("BF.MEXISTS key ahead behind here history next", array([1, 1, 1, 1, 1])),
+    ]);
+    let two = slices(&mut client, "key");
+    assert!(two.iter().all(|slice| slice.first == now + WINDOW), "{two:?}");
     // More than a window and a slice ahead: it counts as added now.
     for ahead in [WINDOW + 2 * SLICE, 3_600_000 * 24 * 365, LATEST - now] {
         client.answers(&[("DEL key", 1.into()), (RESERVE, ok())]);
