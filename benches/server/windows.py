@@ -7,11 +7,15 @@ other.
 For two windows items of 30 bytes come evenly, --items in each, in pipelines of 1,000. In the second window
 as many are forgotten as come: what the server's processor does in that time, for whatever reason, is
 divided by its items. Then the same is measured of items that are there and come again, and of questions for
-items that are not there; keys do not expire meanwhile. Nothing is asserted: this measures. docs/windows.md
-has such a table.
+items that are not there; keys do not expire meanwhile.
+
+With --beside a full window and a reserved filter of the same items are asked and added to in turns, on one
+server. Nothing is asserted: this measures. docs/windows.md has such tables.
 """
 
 import argparse
+import random
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -22,6 +26,11 @@ ERROR_RATE = 0.01
 BATCH = 1000
 # Batches of the questions, and of the items that come again.
 FEW = 300
+# Beside a filter without a window: rounds, and batches of each kind in a round.
+ROUNDS, TURN = 9, 20
+SLICES = 8
+WEEK = 7 * 24 * 3600
+QUESTIONS = {"absent": "BF.MEXISTS", "present": "BF.MEXISTS", "new": "BF.MADD"}
 # Of a window: more than this much late, and the items did not come evenly.
 LATE = 0.05
 
@@ -34,8 +43,11 @@ def main():
     parser.add_argument("--module", default="libbloom.so")
     parser.add_argument("--items", type=int, default=1_000_000, help="in a window (default: %(default)s)")
     parser.add_argument("--window", type=int, default=40, help="seconds (default: %(default)s)")
+    parser.add_argument("--beside", action="store_true", help="measure beside a filter without a window")
     options = parser.parse_args()
     print(f"{machine(options.server)}\n")
+    if options.beside:
+        return beside(options)
     names = ["way", "an item is found for", "false positives", "bytes an item"]
     names += ["new, µs", "again, µs", "asked for, µs"]
     print(f"| {' | '.join(names)} |\n{'|---' * len(names)}|")
@@ -66,6 +78,53 @@ def measure(way, options):
         return used, new / 1e3, again, asked
     finally:
         server.remove()
+
+
+def beside(options):
+    """Tells what a batch of 1,000 takes in a window of 8 slices and in a filter without one."""
+    server = Server(options, options.module)
+    try:
+        filters = {"reserved": [], "window": ["WINDOW", WEEK]}
+        for key, words in filters.items():
+            server("BF.RESERVE", key, ERROR_RATE, options.items, *words)
+        fill(server, options.items)
+        spent = {}
+        fresh = options.items
+        for _ in range(ROUNDS):
+            for what, command in QUESTIONS.items():
+                for key in filters:
+                    numbers = range(TURN * BATCH)
+                    if what == "present":
+                        start = random.randrange(options.items - len(numbers))
+                    elif what == "absent":
+                        start = 10 * options.items + random.randrange(options.items)
+                    else:
+                        start, fresh = fresh, fresh + len(numbers)
+                    spent.setdefault((what, key), []).append(
+                        at_once(
+                            server,
+                            lambda pipeline, items, key=key: pipeline.execute_command(command, key, *items),
+                            range(start, start + len(numbers)),
+                        )
+                    )
+        print(f"| {options.items:,} items, batches of {BATCH:,} | reserved, µs | window, µs | ratio |\n|---|---|---|---|")
+        for what, command in QUESTIONS.items():
+            reserved, window = (statistics.median(spent[what, key]) for key in filters)
+            print(f"| {command}, {what} | {reserved:.3f} | {window:.3f} | {window / reserved:.2f} |")
+    finally:
+        server.remove()
+
+
+def fill(server, items):
+    """Puts the items into both filters: into the window as if they had come evenly, a slice each, the oldest
+    of which is not over yet."""
+    slice_time = WEEK * 1000 // SLICES
+    begin = int(time.time() * 1000) - slice_time * SLICES - slice_time // 2
+    for batch in batches(range(items)):
+        data = b"\n".join(SHORT_ITEM.replace(b"__rand_int__", b"%012d" % number) for number in batch)
+        at = begin + batch.start * SLICES // items * (slice_time + 1) + 1
+        server("BF.ADDPACKED", "reserved", "LINES", "COUNT", data)
+        server("BF.ADDPACKED", "window", "AT", at, "LINES", "COUNT", data)
 
 
 def come(server, way, options, numbers):
