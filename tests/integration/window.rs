@@ -735,7 +735,10 @@ fn time_never_goes_back_but_from_a_wrong_clock() {
         ("BF.INSERT key NOCREATE AT 5 ITEMS history", array([1])),
         ("BF.ROTATE key AT 5", ok()),
         ("BF.ADD key next", 1.into()),
-        ("BF.MEXISTS key ahead behind here history next", array([1, 1, 1, 1, 1])),
+        (
+            "BF.MEXISTS key ahead behind here history next",
+            array([1, 1, 1, 1, 1]),
+        ),
     ]);
     let two = slices(&mut client, "key");
     assert!(two.iter().all(|slice| slice.first == now + WINDOW), "{two:?}");
