@@ -146,7 +146,7 @@ pub fn grew(filter: &Filter, before: usize) {
 
 /// A filter with a window that is counted was changed. It counted `before`, `new` items were new, and it let `dropped`
 /// layers go.
-pub fn turned(filter: &Filter, before: Account, new: u64, dropped: usize) {
+pub fn turned(filter: &Filter, before: Account, new: u64, dropped: u64) {
     let after = filter.account();
     let change = |figure: Figure, from: u64, to: u64| figure.add(to.wrapping_sub(from));
     change(Figure::Layers, before.layers, after.layers);
@@ -154,7 +154,6 @@ pub fn turned(filter: &Filter, before: Account, new: u64, dropped: usize) {
     // The new ones are counted where they are added.
     change(Figure::OtherItems, before.items.wrapping_add(new), after.items);
     // A long batch may make layers that it lets go again.
-    let dropped = dropped as u64;
     Figure::LayersGrown.add((after.layers + dropped).saturating_sub(before.layers));
     Figure::LayersDropped.add(dropped);
 }

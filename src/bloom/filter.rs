@@ -259,11 +259,12 @@ impl Filter {
         }
     }
 
-    /// The layers that a window let go since this was last asked. To free them may take long.
-    pub fn take_leaving(&mut self) -> Vec<blocked::Layer> {
+    /// The layers that a window let go last, which may take long to free, and how many went since this was last
+    /// asked.
+    pub fn take_leaving(&mut self) -> (Vec<blocked::Layer>, u64) {
         match self {
             Self::Windowed(ring) => ring.take_leaving(),
-            Self::Blocked(_) | Self::Classic(_) => Vec::new(),
+            Self::Blocked(_) | Self::Classic(_) => (Vec::new(), 0),
         }
     }
 

@@ -230,6 +230,10 @@ impl<B: Batch> Adding<'_, B> {
             filter.set_clock(now);
         }
         let Done { added, room, at, .. } = self.add_to(&mut filter)?;
+        if added.changed().ones() == 0 {
+            // A window has no layer before its first item, and there was no memory for that one.
+            return Err(CommandError::NoMemoryToCreate);
+        }
         key.set(filter, creation.expires);
         let to = Target {
             created: Some(creation),

@@ -59,11 +59,10 @@ pub fn words(at: Option<Time>) -> Vec<String> {
 pub fn change<T>(filter: &mut Filter, change: impl FnOnce(&mut Filter) -> (T, u64)) -> (T, bool) {
     let before = filter.account();
     let (result, new) = change(filter);
-    let leaving = filter.take_leaving();
-    stats::turned(filter, before, new, leaving.len());
-    let dropped = !leaving.is_empty();
+    let (leaving, dropped) = filter.take_leaving();
+    stats::turned(filter, before, new, dropped);
     if leaving.iter().map(|layer| layer.bytes()).sum::<u64>() > LONG_TO_FREE {
         background::free(leaving);
     }
-    (result, dropped)
+    (result, dropped > 0)
 }

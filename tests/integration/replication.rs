@@ -3,9 +3,11 @@
 use std::fs::{self, File};
 use std::io::BufReader;
 
+use serial_test::serial;
+
 use crate::client::{Reply, array, error, ok};
 use crate::filters;
-use crate::server::{Server, until};
+use crate::server::{Server, skip, until};
 
 /// Settings that nobody has by chance.
 pub const UNUSUAL: &str = "bf-error-rate 0.0123456789 bf-initial-size 50 bf-expansion-factor 3 bf-seed 77";
@@ -286,4 +288,25 @@ fn limits_are_for_clients_only() {
         );
         lowered.client().answers(&[("SAVE", ok())]);
     }
+}
+
+/// A window's first layer comes with its first item: where the machine has no memory for it, replicas and files
+/// would be told of a command without items, and the primary alone keep an empty filter.
+#[test]
+#[serial(memory)]
+fn a_window_without_memory_for_its_first_item_is_not_made() {
+    let primary = Server::with().append_only().start();
+    let mut client = primary.client();
+    if primary.limit_addresses(200 << 20).is_none() {
+        skip!("nobody can limit a process here");
+    }
+    // Two slices of more than 500 MB.
+    let window = "WINDOW 60 SLICES 2 CAPACITY 1000000000";
+    let refused = error("ERR Insufficient memory to create filter");
+    client.answers(&[
+        (&format!("BF.INSERT inserted {window} ITEMS a b"), refused.clone()),
+        (&format!("BF.ADDPACKED packed {window} LINES a"), refused),
+        ("EXISTS inserted packed", 0.into()),
+    ]);
+    assert_eq!(propagated(&primary), Vec::<Vec<String>>::new());
 }

@@ -39,7 +39,7 @@ pub enum Invalid {
     },
     /// The slices of a window are others than its layers.
     Slices,
-    /// The times of a window go back after this layer.
+    /// The times of a window go back after this layer, or its slice goes on when the next one has begun.
     Times {
         /// Which layer.
         layer: usize,
@@ -121,7 +121,7 @@ fn windowed(ring: &Ring<Blocked>) -> Result<(), Invalid> {
     }
     for (index, pair) in spans.windows(2).enumerate() {
         let layer = index;
-        if pair[0].first > pair[1].first || pair[0].end > pair[1].end {
+        if !pair[0].is_followed_by(&pair[1]) {
             return Err(Invalid::Times { layer });
         }
         if !pair[1].begins && layers[index].items() < layers[index].capacity() {

@@ -23,7 +23,7 @@
 //! |---|---|---|
 //! | 0 | 48 | as in [`native`]; in all layers of a slice but the newest the items are the capacity |
 //! | 48 | 8 | time of the first item, in unix milliseconds, up to 2^62; not before that of the layer before it |
-//! | 56 | 8 | end of the slice; the same in all layers of it, and not before that of the slice before it; 2^64 - 1 while only its items can end it |
+//! | 56 | 8 | end of the slice; the same in all layers of it, not before that of the slice before it, and at most 1 after the next slice begins; 2^64 - 1 while only its items can end it |
 //! | 64 | 4 | 1: a slice begins with the layer; 2: its rate is of what is kept for bursts |
 //! | 68 | 4 | 0 |
 //!
@@ -210,8 +210,7 @@ impl Header {
             }
         }
         for pair in self.spans.windows(2) {
-            let follows = pair[0].first <= pair[1].first && pair[0].end <= pair[1].end;
-            if !follows || !pair[1].begins && pair[0].end != pair[1].end {
+            if !pair[0].is_followed_by(&pair[1]) {
                 return wrong;
             }
         }

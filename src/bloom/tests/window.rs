@@ -435,6 +435,39 @@ fn a_window_of_items_keeps_the_last_ones() {
     }
 }
 
+/// One command would take minutes, and all of the server's memory, for layers that are long over.
+#[test]
+fn a_long_batch_keeps_no_more_than_the_window() {
+    for capacity in [2, 1000] {
+        let mut filter = windowed(capacity, 0.01, Window::new(0, 2, false).unwrap());
+        add_at(&mut filter, START, &items(0..50_000));
+        let (leaving, dropped) = filter.take_leaving();
+        assert_eq!(leaving.len(), 1, "the last one that went");
+        let made = filter.items() + dropped * capacity.div_ceil(2);
+        assert!((49_000..=50_000).contains(&made), "{dropped} of {capacity}");
+        let (leaving, dropped) = filter.take_leaving();
+        assert!(leaving.is_empty() && dropped == 0, "they were taken");
+    }
+}
+
+/// After one burst late in a slice each question would walk through hundreds of small layers for all of a window.
+#[test]
+fn a_burst_late_in_a_slice_gets_few_layers() {
+    for part in [75, 90, 99] {
+        let mut stream = Stream::new(1000, 0.01, seconds(8 * 3600, 8));
+        stream.run(1, HOUR * part / 100);
+        stream.run(500_000, 1000);
+        assert!(
+            stream.filter.layers() <= 20,
+            "{} at {part} %",
+            stream.filter.layers()
+        );
+        assert!(stream.bits_per_item(500_000) < 48.0, "at {part} %");
+        let (rate, error) = stream.false_positives();
+        assert!(rate <= 0.01 + error, "{rate} at {part} %");
+    }
+}
+
 /// Clients would be told that there is no room when there is, or the server run out of memory at the next slice.
 #[test]
 fn all_that_a_window_will_take_is_asked_for() {

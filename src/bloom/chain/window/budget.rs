@@ -87,12 +87,14 @@ pub fn of_slice(
     }
 }
 
-/// The share of a further layer in the newest slice, which is full. It is for as many items as will come until the
-/// slice ends, if they come as they did so far; at most for `expansion` times as many as the newest layer.
+/// The share of a further layer in the newest slice, which is full. It is for as many items as will come in the time that
+/// is `left` of the slice, if they come as they came into the newest layer: in the time `elapsed` since that began, its
+/// items. So one burst at the end of a slice that was quiet fills few layers. At most it is for `expansion` times as
+/// many as `newest`, which is a layer's items and capacity.
 pub fn of_burst(
     budget: f64,
     (elapsed, left): (u64, u64),
-    newest_capacity: u64,
+    newest: (u64, u64),
     expansion: u32,
     slices: &Slices,
     over: usize,
@@ -100,9 +102,10 @@ pub fn of_burst(
 ) -> Share {
     let range = slices.newest()..slices.spans().len();
     let items = range.fold(0, |items: u64, index| items.saturating_add(layer(index).items));
-    let expected = u128::from(items) * u128::from(left) / u128::from(elapsed.max(1));
+    let (recent, capacity) = newest;
+    let expected = u128::from(recent) * u128::from(left) / u128::from(elapsed.max(1));
     let expected = with_margin(u64::try_from(expected).unwrap_or(u64::MAX));
-    let most = newest_capacity.saturating_mul(expansion.into());
+    let most = capacity.saturating_mul(expansion.into());
     Share {
         capacity: expected.min(most).max(items.div_ceil(FEWEST)),
         rate: of_the_rest(budget, slices, over, layer),

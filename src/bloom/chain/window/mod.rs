@@ -52,7 +52,8 @@ pub struct Ring<R: Rules> {
     capacity: Capacity,
     /// Bytes of the bit arrays that were before the oldest layer's.
     gone: u64,
-    /// The layers that went last, until somebody takes them.
+    /// The layers that went last, until somebody takes them, or others go: a long batch in a window of few items would
+    /// else keep all that ever were in it.
     leaving: Vec<R::Layer>,
     /// What time it is for whoever holds the filter. It is no part of what is stored.
     clock: Cell<Time>,
@@ -259,8 +260,6 @@ impl<R: Sizing> Ring<R> {
         allowance: Allowance<'_>,
         added: impl FnMut(Added),
     ) -> Result<(), Error> {
-        // Nobody took them.
-        self.leaving.clear();
         let time = self.time();
         kernel::run(AddMany {
             ring: self,
@@ -276,10 +275,9 @@ impl<R: Sizing> Ring<R> {
     /// # Errors
     /// [`Error::OutOfMemory`]; nothing changed.
     pub fn rotate(&mut self) -> Result<bool, Error> {
-        self.leaving.clear();
         let time = self.time();
         let is_wrong = self.slices.is_wrong_at(time);
-        let over = if is_wrong { 0 } else { self.slices.over(time) };
+        let over = self.slices.over(time);
         // A slice that takes items is not over, so it is still there after those that are.
         let ends = is_wrong || self.slices.is_open(time);
         self.let_go(over)?;
@@ -299,9 +297,9 @@ impl<R: Sizing> Ring<R> {
         begins.count() < MOST_SLICES
     }
 
-    /// The layers that went since this was last asked. To free them may take long.
-    pub fn take_leaving(&mut self) -> Vec<R::Layer> {
-        std::mem::take(&mut self.leaving)
+    /// The layers that went last, which may take long to free, and how many went since this was last asked.
+    pub fn take_leaving(&mut self) -> (Vec<R::Layer>, u64) {
+        (std::mem::take(&mut self.leaving), self.slices.take_dropped())
     }
 
     /// Takes the oldest layers out.
@@ -319,6 +317,7 @@ impl<R: Sizing> Ring<R> {
 
     fn reserve_to_leave(&mut self, over: usize) -> Result<(), Error> {
         let bytes = (over * size_of::<R::Layer>()) as u64;
+        self.leaving.clear();
         let reserved = self.leaving.try_reserve_exact(over);
         reserved.map_err(|_| Error::OutOfMemory { bytes })
     }
@@ -379,11 +378,7 @@ impl<R: Sizing> Ring<R> {
     fn make_room(&mut self, time: Time, allowance: Allowance<'_>) -> Result<(), Error> {
         let is_wrong = self.slices.is_wrong_at(time);
         let begins = self.begins_slice(time);
-        let over = if is_wrong {
-            0
-        } else {
-            self.over_before(time, begins)
-        };
+        let over = self.over_before(time, begins);
         let newest = self
             .layers
             .last()
@@ -391,7 +386,7 @@ impl<R: Sizing> Ring<R> {
         if !begins && newest.0 < newest.1 {
             return self.let_go(over);
         }
-        let share = self.next(time, begins, over, newest.1)?;
+        let share = self.next(time, begins, over, newest)?;
         let plan = R::sized(share.capacity, share.rate);
         let (layers, made) = (&self.layers[over..], capacity(&self.layers[over..]));
         if made.saturating_add(plan.capacity()) > MOST_ITEMS {
@@ -441,7 +436,7 @@ impl<R: Sizing> Ring<R> {
         from
     }
 
-    fn next(&self, time: Time, begins: bool, over: usize, newest_capacity: u64) -> Result<Share, Error> {
+    fn next(&self, time: Time, begins: bool, over: usize, newest: (u64, u64)) -> Result<Share, Error> {
         let budget = self.rules.budget();
         let layer = |index: usize| {
             let layer: &R::Layer = &self.layers[index];
@@ -456,7 +451,7 @@ impl<R: Sizing> Ring<R> {
                 Ok(budget::of_burst(
                     budget,
                     progress,
-                    newest_capacity,
+                    newest,
                     factor,
                     &self.slices,
                     over,

@@ -23,6 +23,17 @@ pub struct Span {
 impl Span {
     /// The end of a slice that ends when it is full.
     pub const OPEN: Time = Time::MAX;
+
+    /// Whether `next` can be the layer after this one: of the same slice, or of one that began when this one's had
+    /// ended. Whatever the newest slice's end is then set to, it is not before this one's.
+    pub(in crate::bloom) fn is_followed_by(&self, next: &Self) -> bool {
+        let ends_well = if next.begins {
+            self.end <= next.first.saturating_add(1) && self.end <= next.end
+        } else {
+            self.end == next.end
+        };
+        self.first <= next.first && ends_well
+    }
 }
 
 /// The spans of a filter's layers, oldest first.
@@ -32,12 +43,19 @@ pub struct Slices {
     spans: Vec<Span>,
     /// Whether the newest slice takes no more items, whatever the time is.
     ended: bool,
+    /// Layers that were taken off since it was last asked. It is no part of what is stored.
+    dropped: u32,
 }
 
 impl Slices {
     /// Those of a window; a new one has none.
     pub fn new(window: Window, spans: Vec<Span>, ended: bool) -> Self {
-        Self { window, spans, ended }
+        Self {
+            window,
+            spans,
+            ended,
+            dropped: 0,
+        }
     }
 
     /// The window.
@@ -131,9 +149,9 @@ impl Slices {
         })
     }
 
-    /// How much of the newest slice's time is over at `time`, and how much is left, in milliseconds.
+    /// How long ago the newest layer began at `time`, and how much is left of its slice, in milliseconds.
     pub fn progress(&self, time: Time) -> Option<(u64, u64)> {
-        let span = self.spans.get(self.newest())?;
+        let span = self.spans.last()?;
         Some((time.saturating_sub(span.first), span.end.saturating_sub(time)))
     }
 
@@ -166,8 +184,14 @@ impl Slices {
     /// Takes the oldest `count` off.
     pub(super) fn drop_oldest(&mut self, count: usize) {
         self.spans.drain(..count);
+        self.dropped = self.dropped.saturating_add(count as u32);
         // Without a slice there is none that was ended, and nobody loads a header that says so.
         self.ended &= !self.spans.is_empty();
+    }
+
+    /// How many were taken off since this was last asked.
+    pub(super) fn take_dropped(&mut self) -> u64 {
+        std::mem::take(&mut self.dropped).into()
     }
 
     /// Ends the newest slice with `time` as the last moment of its items, unless it ended before.

@@ -217,7 +217,7 @@ fn each_field_is_refused_outside_of_its_range() {
         (layer(2, 64), halves(&[0]), Field("layer error rate")),
         (
             layer(3, 48),
-            words(&[START + 299_999, START + 600_002, u64::MAX]),
+            words(&[START + 299_999, START + 549_998, START + 600_002, u64::MAX]),
             Field("times"),
         ),
         (
@@ -238,6 +238,8 @@ fn each_field_is_refused_outside_of_its_range() {
             words(&[0, START + 2, (1 << 62) + 2, u64::MAX]),
             Field("times"),
         ),
+        // The newest slice would end before it, and nobody could load what is saved then.
+        (layer(3, 56), words(&[START + 2, 1 << 57]), Field("times")),
         (layer(1, 64), halves(&[0, 2]), Field("times")),
     ];
     for (stream, table) in [(stored(&four_layers()), in_time), (stored(&of_items()), in_items)] {
@@ -264,23 +266,12 @@ fn what_is_accepted_works() {
         }
     }
     let equal = with_header(&stream, layer(0, 48), &(START + 250_000).to_le_bytes());
-    let overlapping = with_header(&stream, layer(3, 48), &(START + 300_000).to_le_bytes());
-    let overlapping = with_header(&overlapping, layer(3, 56), &(START + 550_000).to_le_bytes());
     let another_seed = with_header(&stream, 16, &u64::MAX.to_le_bytes());
     let not_ended = with_header(&stream, 53, &[0]);
     let refreshing = with_header(&stream, 53, &[3]);
     let longer = with_header(&stream, 48, &u32::MAX.to_le_bytes());
     let dropped = with_header(&stream, 56, &(1u64 << 51).to_le_bytes());
-    for stream in [
-        far,
-        equal,
-        overlapping,
-        another_seed,
-        not_ended,
-        refreshing,
-        longer,
-        dropped,
-    ] {
+    for stream in [far, equal, another_seed, not_ended, refreshing, longer, dropped] {
         let mut filter = load(&stream).unwrap();
         assert_eq!(filter.validate(), Ok(()));
         for step in 0..40 {
