@@ -23,7 +23,7 @@
 //! |---|---|---|
 //! | 0 | 48 | as in [`native`]; in all layers of a slice but the newest the items are the capacity |
 //! | 48 | 8 | time of the first item, in unix milliseconds, up to 2^62; not before that of the layer before it |
-//! | 56 | 8 | end of the slice; the same in all layers of it, not before that of the slice before it, and at most 1 after the next slice begins; 2^64 - 1 while only its items can end it |
+//! | 56 | 8 | end of the slice; the same in all layers of it, not before that of the slice before it, and at most 1 after the next slice begins; 2^64 - 1 while only its items can end it, and up to 2^62 + 1 if it was ended |
 //! | 64 | 4 | 1: a slice begins with the layer; 2: its rate is of what is kept for bursts |
 //! | 68 | 4 | 0 |
 //!
@@ -186,6 +186,10 @@ impl Header {
     fn check_spans(&self) -> Result<(), DecodeError> {
         let wrong = Err(DecodeError::Field("times"));
         if self.spans.first().is_some_and(|oldest| !oldest.begins) {
+            return wrong;
+        }
+        // The next change is stamped with the last moment of a slice that was ended, or later.
+        if self.ended && self.spans.last().is_some_and(|newest| newest.end > LATEST + 1) {
             return wrong;
         }
         let newest = self.spans.iter().rposition(|span| span.begins);

@@ -289,6 +289,34 @@ fn what_is_accepted_works() {
     }
 }
 
+/// What is accepted would be stamped later than any time that is read again: a server would not start on its own file.
+#[test]
+fn no_stamp_comes_after_the_latest_time() {
+    let mut filter = made(100, Window::new(1000, 4, false).unwrap());
+    add(&mut filter, START, 0..3);
+    filter.rotate().unwrap();
+    let stream = stored(&filter);
+    let ending = |first: u64, end: u64| {
+        let stream = with_header(&stream, HEAD_BYTES + 48, &first.to_le_bytes());
+        with_header(&stream, HEAD_BYTES + 56, &end.to_le_bytes())
+    };
+    for end in [LATEST + 2, LATEST + 250_000] {
+        let refused = load(&ending(LATEST, end)).map(|_| ());
+        assert_eq!(refused, Err(DecodeError::Field("times")), "{end}");
+    }
+    for (first, end) in [(LATEST, LATEST + 1), (LATEST - 5, LATEST), (LATEST, LATEST)] {
+        let mut filter = load(&ending(first, end)).unwrap();
+        for time in [LATEST, LATEST, 0] {
+            add(&mut filter, time, 10..20);
+            assert!(filter.contains(&item(15)));
+            filter.rotate().unwrap();
+            add(&mut filter, time, 20..30);
+            assert!(filter.time().is_some_and(|stamp| stamp <= LATEST));
+            assert_eq!(stored(&load(&stored(&filter)).unwrap()), stored(&filter));
+        }
+    }
+}
+
 /// A cut file would give a filter that lacks items, or crash the server.
 #[test]
 fn a_stream_cut_anywhere_is_refused() {
