@@ -1,6 +1,5 @@
 //! `BF.RESERVE key error_rate capacity [EXPANSION n] [NONSCALING] [GROWING] [SEED s] [LAYOUT l]
-//! [WINDOW s [SLICES n] [REFRESH]] [NX]
-//! [EX s|PX ms|EXAT s|PXAT ms]`
+//! [WINDOW s [SLICES n] [REFRESH]] [NX] [EX s|PX ms|EXAT s|PXAT ms]`
 
 use std::ffi::CStr;
 

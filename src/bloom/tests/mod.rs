@@ -1,8 +1,8 @@
 //! Tests of the core as a whole.
 //!
 //! [`oracle`] has what most of them compare with, and [`stored`] filters that RedisBloom wrote; [`laws`] hold for any
-//! filter and any items, those of [`window`] for filters that forget, [`moving`] and [`scarcity`] are about memory that moves or runs out, and [`statistics`]
-//! measures rates.
+//! filter and any items, those of [`window`] for filters that forget, [`moving`] and [`scarcity`] are about memory
+//! that moves or runs out, and [`statistics`] measures rates.
 
 pub mod oracle;
 pub mod stored;

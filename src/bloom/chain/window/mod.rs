@@ -395,7 +395,7 @@ impl<R: Sizing> Ring<R> {
         let arrays = layers.iter().map(Layer::bytes).chain([plan.bytes()]);
         let room = self.layers.capacity();
         if layers.is_empty() {
-            // The filter itself is there, so that only the layer is new; a list that was never made is small.
+            // The filter's own blocks are there already; they are small, and told of as new.
             ask::<R::Layer>(Self::FRAME, arrays, 0, room, allowance)
         } else {
             ask::<R::Layer>(Self::FRAME, arrays, layers.len(), room, allowance)
