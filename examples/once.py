@@ -181,7 +181,8 @@ class Table:
 
     def report(self, pair, options):
         promises = crawl.Promises()
-        print(f"{self.events:,} events in {options.days} days, {len(self.handled):,} different ones")
+        different = self.handled.keys() | self.missed.keys()
+        print(f"{self.events:,} events in {options.days} days, {len(different):,} different ones")
         promises.add(
             self.too_early == 0,
             f"handled again within a day: {self.too_early:,} of {self.repeated:,} that came again",
@@ -190,7 +191,7 @@ class Table:
         share = self.late / self.events
         print(f"skipped up to {24 // SLICES} hours longer than a day: {self.late:,} ({share:.2%})")
         size = pair.client.bf().info(options.key).size
-        print(f"the filter takes {size:,} bytes, the different events have {sum(map(len, self.handled)):,}")
+        print(f"the filter takes {size:,} bytes, the different events have {sum(map(len, different)):,}")
         return promises
 
 
