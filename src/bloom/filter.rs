@@ -128,13 +128,12 @@ impl Filter {
         if let Self::Blocked(chain) = self {
             return chain.contains(item);
         }
-        self.contains_otherwise(item.into().bytes())
+        self.contains_otherwise(item.into())
     }
 
-    /// The same for a filter of another kind, which has no use for a hash that was made before. Apart, it costs the
-    /// usual kind one comparison.
+    /// The same for a filter of another kind. Apart, it costs the usual kind one comparison.
     #[inline(never)]
-    fn contains_otherwise(&self, item: &[u8]) -> bool {
+    fn contains_otherwise(&self, item: Item<'_>) -> bool {
         match self {
             Self::Blocked(chain) => chain.contains(item),
             Self::Classic(chain) => chain.contains(item),

@@ -159,32 +159,31 @@ impl<B: Batch> Adding<'_, B> {
         creation: impl FnOnce() -> Result<Creation, CommandError>,
     ) -> Result<Added, CommandError> {
         let mut key = keyspace::write(self.ctx, self.key)?;
-        if key.filter().is_some() {
-            return self.apply_to(key);
-        }
-        let creation = creation()?;
-        if self.items.count() == 0 {
-            return Ok(Added::default());
-        }
-        self.create(key, creation)
+        let Some(filter) = key.filter() else {
+            let creation = creation()?;
+            if self.items.count() == 0 {
+                return Ok(Added::default());
+            }
+            return self.create(key, creation);
+        };
+        let done = self.add_to(filter)?;
+        Ok(self.tell(key, done))
     }
 
-    fn apply_to(self, mut key: KeyMut<'_>) -> Result<Added, CommandError> {
-        let Some(filter) = key.filter() else {
-            return Ok(Added::default());
-        };
+    /// Propagates what changed a filter that was there, and tells of it.
+    fn tell(self, key: KeyMut<'_>, done: Done<B>) -> Added {
         let Done {
             added,
             room,
             at,
             dropped,
-        } = self.add_to(filter)?;
+        } = done;
         if added.changed().ones() > 0 {
             self.propagate(&added, room, at);
             let events = [self.event, window::EVENT];
             key.changed(if dropped { &events } else { &events[..1] });
         }
-        Ok(added)
+        added
     }
 
     /// [`Self::apply`] for one item, on the shortest way; whether it is new.
@@ -204,7 +203,8 @@ impl<B: Batch> Adding<'_, B> {
         };
         ahead::follow(Some(filter));
         if filter.window().is_some() {
-            let added = self.apply_to(key)?;
+            let done = self.add_to(filter)?;
+            let added = self.tell(key, done);
             return added.stopped.map_or(Ok(added.new.ones() > 0), Err);
         }
         let new = self.change(filter, |filter| filter.add(item, &|demand| self.may_take(demand)));
@@ -226,9 +226,7 @@ impl<B: Batch> Adding<'_, B> {
             self.tell_of_missing_key();
         }
         let mut filter = creation::make(self.ctx, self.key, creation)?;
-        if filter.window().is_some() {
-            filter.set_clock(now);
-        }
+        filter.set_clock(now);
         let Done { added, room, at, .. } = self.add_to(&mut filter)?;
         if added.changed().ones() == 0 {
             // A window has no layer before its first item, and there was no memory for that one.
@@ -297,7 +295,7 @@ impl<B: Batch> Adding<'_, B> {
             }
             return Err(CommandError::NoMemoryToAnswer);
         };
-        let mut add = |filter: &mut Filter| {
+        let add = |filter: &mut Filter| {
             let may_take = |demand: Demand<'_>| self.may_take(demand);
             let end = self.items.add_to(filter, &may_take, |block| {
                 new.push(block.new, block.count);
@@ -307,14 +305,11 @@ impl<B: Batch> Adding<'_, B> {
             });
             (end, new.ones())
         };
-        let ((end, ones), dropped) = if at.is_some() {
-            let (end, dropped) = window::change(filter, |filter| {
-                let (end, ones) = add(filter);
-                ((end, ones), ones)
-            });
-            (end, dropped)
+        let (end, ones, dropped) = if at.is_some() {
+            window::change(filter, add)
         } else {
-            (self.change(filter, add), false)
+            let (end, ones) = self.change(filter, add);
+            (end, ones, false)
         };
         stats::added(ones, new.count() as u64 - ones);
         let error = end.err().filter(|error| !self.is_expected(filter, *error));

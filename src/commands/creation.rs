@@ -221,13 +221,11 @@ impl FilterOptions {
                 (Layout::Blocked { seed }, self.growing || !within_capacity)
             }
         };
-        let window = match self.window {
-            Some(seconds) => {
-                let slices = self.slices.unwrap_or(Window::USUAL_SLICES);
-                Some(Window::new(seconds, slices, self.refresh).map_err(|_| CommandError::SlicesRange)?)
-            }
-            None => None,
-        };
+        let slices = self.slices.unwrap_or(Window::USUAL_SLICES);
+        let window = self
+            .window
+            .map(|seconds| Window::new(seconds, slices, self.refresh).map_err(|_| CommandError::SlicesRange))
+            .transpose()?;
         let growth = match expansion {
             None if self.growing => return Err(CommandError::FixedByOption("GROWING")),
             None if window.is_some() => return Err(CommandError::FixedByOption("WINDOW")),

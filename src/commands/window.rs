@@ -55,8 +55,8 @@ pub fn words(at: Option<Time>) -> Vec<String> {
 }
 
 /// Runs what changes a filter with a window and tells how many items were new, counts what came of it, and has what it
-/// let go freed. Gives with the result whether that was anything.
-pub fn change<T>(filter: &mut Filter, change: impl FnOnce(&mut Filter) -> (T, u64)) -> (T, bool) {
+/// let go freed. Gives besides whether that was anything.
+pub fn change<T>(filter: &mut Filter, change: impl FnOnce(&mut Filter) -> (T, u64)) -> (T, u64, bool) {
     let before = filter.account();
     let (result, new) = change(filter);
     let (leaving, dropped) = filter.take_leaving();
@@ -64,5 +64,5 @@ pub fn change<T>(filter: &mut Filter, change: impl FnOnce(&mut Filter) -> (T, u6
     if leaving.iter().map(|layer| layer.bytes()).sum::<u64>() > LONG_TO_FREE {
         background::free(leaving);
     }
-    (result, dropped > 0)
+    (result, new, dropped > 0)
 }

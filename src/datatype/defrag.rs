@@ -96,12 +96,15 @@ impl Mover for Defrag {
     }
 
     fn boxed<T>(&mut self, value: &mut Box<T>) {
-        let block = std::ptr::from_mut(&mut **value).cast();
-        // SAFETY: a box's block has that layout, and the old box is forgotten below.
-        let block = unsafe { self.moved(block, Layout::new::<T>()) };
+        let place = std::ptr::from_mut(value);
+        // SAFETY: the place has a box, which is not used again: another one is written over it below.
+        let block = Box::into_raw(unsafe { place.read() });
+        // SAFETY: a box's block has that layout, and nothing else refers to it.
+        let block = unsafe { self.moved(block.cast(), Layout::new::<T>()) };
         // SAFETY: the same block, or a copy of it that took its place.
         let moved = unsafe { Box::from_raw(block.cast()) };
-        std::mem::forget(std::mem::replace(value, moved));
+        // SAFETY: the place is that of a box; what it has was given up above, and is not dropped.
+        unsafe { place.write(moved) };
     }
 
     fn must_pause(&mut self) -> bool {

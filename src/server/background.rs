@@ -30,10 +30,10 @@ fn start() -> Option<Sender<Burden>> {
 
 /// The server expects its signals on its own threads: the watchdog's to find the main thread at work.
 fn leave_signals_to_the_server() {
-    // SAFETY: a plain C structure, which the call fills.
+    // SAFETY: a plain C structure of integers, for which all zeros are a value.
     let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the set is this function's own.
+    // SAFETY: the call writes into a set that lives until this function ends.
     unsafe { libc::sigfillset(&raw mut all) };
-    // SAFETY: the set was filled; nobody wants the old one.
+    // SAFETY: the call reads a set that was filled, and may be told of no place for the old one.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut()) };
 }

@@ -419,14 +419,8 @@ const BLOCKED_LAYER: [Field; 7] = [
     Field("probes", 44, 4, false),
 ];
 
-const WINDOWED_HEAD: [Field; 11] = [
-    Field("magic", 0, 8, false),
-    Field("zero", 8, 4, false),
-    Field("layers", 12, 4, false),
-    Field("seed", 16, 8, false),
-    Field("error", 24, 8, true),
-    Field("growth", 32, 4, false),
-    Field("expansion", 36, 4, false),
+/// What the head of a window has besides a blocked one's.
+const WINDOWED_HEAD: [Field; 4] = [
     Field("window capacity", 40, 8, false),
     Field("seconds", 48, 4, false),
     Field("slices, flags, zeros", 52, 4, false),
@@ -673,10 +667,11 @@ fn forged_headers_of_windows_are_refused_or_make_sound_filters() {
     let server = Server::with().module_args("bf-max-filter-bytes 3000000").start();
     let mut client = server.client();
     make_windows(&mut client);
+    let head = [&BLOCKED_HEAD[..], &WINDOWED_HEAD].concat();
     let layer = [&BLOCKED_LAYER[..], &WINDOWED_LAYER].concat();
     for key in ["window", "counted"] {
         let header = scan(&mut client, key, 0).1;
-        let mut fields = fields(&header, &WINDOWED_HEAD, &layer, (64, 72));
+        let mut fields = fields(&header, &head, &layer, (64, 72));
         // One that keeps the last item forgets all others.
         fields.retain(|(_, Field(what, ..))| key != "counted" || *what != "window capacity");
         let mut taken = taken(&mut client, key, &fields);

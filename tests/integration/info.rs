@@ -4,7 +4,8 @@ use crate::client::{Reply, WRONG_TYPE, arity, error, ok};
 use crate::filters;
 use crate::server::Server;
 
-const FIELDS: [&str; 5] = [
+/// The figures that every BF.INFO has.
+pub const FIELDS: [&str; 5] = [
     "Capacity",
     "Size",
     "Number of filters",

@@ -8,6 +8,7 @@ use crate::aof::rewrite;
 use crate::chunks::scandump;
 use crate::client::{Client, Reply, WRONG_TYPE, arity, array, error, ok};
 use crate::expiry::clock;
+use crate::info::FIELDS;
 use crate::packed::{Form, bits};
 use crate::server::{Server, until};
 
@@ -191,14 +192,6 @@ fn replies_have_the_types_of_other_filters() {
     }
 }
 
-const FIVE: [&str; 5] = [
-    "Capacity",
-    "Size",
-    "Number of filters",
-    "Number of items inserted",
-    "Expansion rate",
-];
-
 /// Typed clients would refuse a field more; a dashboard would show of an empty window what it cannot read.
 #[test]
 fn info_tells_of_the_window() {
@@ -210,7 +203,7 @@ fn info_tells_of_the_window() {
     )]);
     let now = clock(&mut client);
     for items in 0..3 {
-        for (words, names) in [("", &FIVE[..]), ("FULL", &[])] {
+        for (words, names) in [("", &FIELDS[..]), ("FULL", &[])] {
             let line = format!("BF.INFO key {words}");
             let (flat, map) = (client.run(line.trim_end()), client3.run(line.trim_end()));
             assert!(map.is_map());
@@ -235,14 +228,14 @@ fn info_tells_of_the_window() {
                     "Refresh",
                     "Layers",
                 ];
-                assert_eq!(keys, [&FIVE[..], &more].concat());
+                assert_eq!(keys, [&FIELDS[..], &more].concat());
             }
         }
         for (word, name, value) in [
-            ("CAPACITY", FIVE[0], 100),
-            ("FILTERS", FIVE[2], items),
-            ("ITEMS", FIVE[3], items),
-            ("EXPANSION", FIVE[4], 3),
+            ("CAPACITY", FIELDS[0], 100),
+            ("FILTERS", FIELDS[2], items),
+            ("ITEMS", FIELDS[3], items),
+            ("EXPANSION", FIELDS[4], 3),
         ] {
             client.answers(&[(&format!("BF.INFO key {word}"), array([value]))]);
             assert_eq!(client.info("key", name), value);

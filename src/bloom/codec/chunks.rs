@@ -100,8 +100,7 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, Dec
     if bytes.starts_with(&native::MAGIC) {
         native::load_header(bytes, allowance).map(Filter::Blocked)
     } else if bytes.starts_with(&windowed::MAGIC) {
-        let ring = windowed::load_header(bytes, allowance)?;
-        Ok(Filter::Windowed(Box::new(ring)))
+        windowed::load_header(bytes, allowance).map(|ring| Filter::Windowed(Box::new(ring)))
     } else {
         redisbloom::load_header(bytes, allowance).map(Filter::Classic)
     }

@@ -58,8 +58,7 @@ pub fn load(
     let first = source.unsigned()?;
     match source.unsigned()? {
         0 if i32::from(encoding_version) == ENCODING_VERSION && first == windowed::VERSION => {
-            let ring = windowed::load(source, allowance)?;
-            Ok(Filter::Windowed(Box::new(ring)))
+            windowed::load(source, allowance).map(|ring| Filter::Windowed(Box::new(ring)))
         }
         0 if i32::from(encoding_version) == ENCODING_VERSION => {
             native::load(first, source, allowance).map(Filter::Blocked)

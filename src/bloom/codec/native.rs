@@ -138,17 +138,57 @@ pub fn header(chain: &Chain<Blocked>) -> Vec<u8> {
         Growth::Growing(expansion) => (2, expansion.factor()),
     };
     let mut bytes = Vec::with_capacity(HEAD_BYTES + chain.layers().len() * LAYER_BYTES);
-    bytes.extend_from_slice(&MAGIC);
-    bytes.extend_from_slice(&0u32.to_le_bytes());
-    bytes.extend_from_slice(&(chain.layers().len() as u32).to_le_bytes());
-    bytes.extend_from_slice(&rules.secret().seed().0.to_le_bytes());
-    bytes.extend_from_slice(&rules.error_rate().value().to_le_bytes());
-    bytes.extend_from_slice(&u32::to_le_bytes(growth));
-    bytes.extend_from_slice(&expansion.to_le_bytes());
+    Head {
+        layers: chain.layers().len(),
+        seed: rules.secret().seed(),
+        error_rate: rules.error_rate(),
+        growth,
+        expansion,
+    }
+    .put(MAGIC, &mut bytes);
     for layer in chain.layers() {
         put_layer(layer, &mut bytes);
     }
     bytes
+}
+
+/// What the headers of all versions begin with.
+pub(super) struct Head {
+    pub(super) layers: usize,
+    pub(super) seed: Seed,
+    pub(super) error_rate: ErrorRate,
+    pub(super) growth: u32,
+    pub(super) expansion: u32,
+}
+
+impl Head {
+    /// Appends it, after what the version starts with.
+    pub(super) fn put(&self, magic: [u8; 8], bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&magic);
+        bytes.extend_from_slice(&0u32.to_le_bytes());
+        bytes.extend_from_slice(&(self.layers as u32).to_le_bytes());
+        bytes.extend_from_slice(&self.seed.0.to_le_bytes());
+        bytes.extend_from_slice(&self.error_rate.value().to_le_bytes());
+        bytes.extend_from_slice(&self.growth.to_le_bytes());
+        bytes.extend_from_slice(&self.expansion.to_le_bytes());
+    }
+
+    /// Reads it; what growth and expansion say is the version's to check.
+    pub(super) fn take(magic: [u8; 8], fields: &mut Fields<'_>) -> Result<Self, DecodeError> {
+        if fields.take()? != magic {
+            return Err(DecodeError::Field("magic"));
+        }
+        if fields.u32()? != 0 {
+            return Err(DecodeError::Field("zero"));
+        }
+        Ok(Self {
+            layers: fields.u32()? as usize,
+            seed: Seed(fields.u64()?),
+            error_rate: fields.error_rate()?,
+            growth: fields.u32()?,
+            expansion: fields.u32()?,
+        })
+    }
 }
 
 /// Appends what a header says of a layer.
@@ -191,17 +231,14 @@ impl Header {
     /// [`DecodeError`]; no field can make what follows overflow or allocate unasked.
     pub fn parse(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut fields = Fields(bytes);
-        if fields.take()? != MAGIC {
-            return Err(DecodeError::Field("magic"));
-        }
-        if fields.u32()? != 0 {
-            return Err(DecodeError::Field("zero"));
-        }
-        let layers = fields.u32()? as usize;
-        let seed = Seed(fields.u64()?);
-        let error_rate = fields.error_rate()?;
-        let (growth, factor) = (fields.u32()?, fields.u32()?);
-        let growth = match (growth, factor, Expansion::new(factor)) {
+        let Head {
+            layers,
+            seed,
+            error_rate,
+            growth,
+            expansion,
+        } = Head::take(MAGIC, &mut fields)?;
+        let growth = match (growth, expansion, Expansion::new(expansion)) {
             (0, 0, _) => Growth::Fixed,
             (1, _, Ok(expansion)) => Growth::Reserved(expansion),
             (2, _, Ok(expansion)) => Growth::Growing(expansion),

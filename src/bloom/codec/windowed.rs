@@ -30,7 +30,7 @@
 //! # RDB stream
 //! As in [`native`], with 2 for the format version. Earlier versions of this module refuse it by that number.
 
-use super::native::{self, Fields, LAYER_BYTES, ROUNDING, StoredLayer};
+use super::native::{self, Fields, Head, LAYER_BYTES, ROUNDING, StoredLayer};
 use super::stream::{Sink, Source};
 use super::{DecodeError, ask_for, list_for};
 use crate::bloom::bits::array::BitArray;
@@ -38,7 +38,7 @@ use crate::bloom::bits::kernel::{LINE_BYTES, Line};
 use crate::bloom::blocked::{Blocked, Layer};
 use crate::bloom::chain::window::budget::{slice_rate, spare_rate};
 use crate::bloom::chain::window::slices::{Slices, Span};
-use crate::bloom::chain::window::{MOST_GONE, Parts, Ring};
+use crate::bloom::chain::window::{MOST_GONE, Parts, Ring, Sizing as _};
 use crate::bloom::chain::{Allowance, MOST_ITEMS, Plan};
 use crate::bloom::params::{Capacity, ErrorRate, Expansion, Growth, LATEST, Seed, Window};
 
@@ -90,14 +90,14 @@ pub fn header(ring: &Ring<Blocked>) -> Vec<u8> {
     let (rules, slices) = (ring.rules(), ring.slices());
     let window = slices.window();
     let mut bytes = Vec::with_capacity(HEAD_BYTES + ring.layers().len() * (LAYER_BYTES + TIME_BYTES));
-    bytes.extend_from_slice(&MAGIC);
-    bytes.extend_from_slice(&0u32.to_le_bytes());
-    bytes.extend_from_slice(&(ring.layers().len() as u32).to_le_bytes());
-    bytes.extend_from_slice(&rules.secret().seed().0.to_le_bytes());
-    bytes.extend_from_slice(&rules.error_rate().value().to_le_bytes());
-    bytes.extend_from_slice(&GROWTH.to_le_bytes());
-    let expansion = rules.growth().expansion().map_or(1, Expansion::factor);
-    bytes.extend_from_slice(&expansion.to_le_bytes());
+    Head {
+        layers: ring.layers().len(),
+        seed: rules.secret().seed(),
+        error_rate: rules.error_rate(),
+        growth: GROWTH,
+        expansion: rules.factor(),
+    }
+    .put(MAGIC, &mut bytes);
     bytes.extend_from_slice(&ring.capacity().items().to_le_bytes());
     bytes.extend_from_slice(&window.seconds().to_le_bytes());
     let refresh = if window.refresh() { REFRESH } else { 0 };
@@ -134,17 +134,14 @@ impl Header {
     /// Reads and checks a header.
     fn parse(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut fields = Fields(bytes);
-        if fields.take()? != MAGIC {
-            return Err(DecodeError::Field("magic"));
-        }
-        if fields.u32()? != 0 {
-            return Err(DecodeError::Field("zero"));
-        }
-        let layers = fields.u32()? as usize;
-        let seed = Seed(fields.u64()?);
-        let error_rate = fields.error_rate()?;
-        let (growth, factor) = (fields.u32()?, fields.u32()?);
-        let expansion = Expansion::new(factor).ok().filter(|_| growth == GROWTH);
+        let Head {
+            layers,
+            seed,
+            error_rate,
+            growth,
+            expansion,
+        } = Head::take(MAGIC, &mut fields)?;
+        let expansion = Expansion::new(expansion).ok().filter(|_| growth == GROWTH);
         let expansion = expansion.ok_or(DecodeError::Field("growth"))?;
         let capacity = Capacity::new(fields.u64()?).map_err(|_| DecodeError::Field("capacity"))?;
         let (seconds, [slices, flags, zeros @ ..]) = (fields.u32()?, fields.take::<4>()?);

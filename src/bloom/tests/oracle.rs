@@ -7,10 +7,10 @@ use crate::bloom::blocked::secret::Secret;
 use crate::bloom::blocked::sizing::Geometry;
 use crate::bloom::blocked::{Blocked, Layer, Shape};
 use crate::bloom::chain::{Chain, UNLIMITED};
-use crate::bloom::codec;
 use crate::bloom::codec::stream::{Memory, Value};
+use crate::bloom::codec::{self, DecodeError, ENCODING_VERSION};
 use crate::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
-use crate::bloom::{Error, Filter};
+use crate::bloom::{Allowance, Error, Filter};
 
 /// A chain of layers of single bits.
 pub struct Naive {
@@ -193,6 +193,35 @@ pub fn stored(filter: &Filter) -> Memory {
     let mut memory = Memory::default();
     codec::save(filter, &mut memory);
     memory
+}
+
+/// The filter that a whole stream is.
+pub fn load_with(stream: &Memory, allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
+    let mut source = stream.clone();
+    let filter = codec::load(&mut source, ENCODING_VERSION, allowance)?;
+    let left = source.values.len();
+    assert_eq!(left, 0, "values left over");
+    Ok(filter)
+}
+
+/// The same without a limit.
+pub fn load(stream: &Memory) -> Result<Filter, DecodeError> {
+    load_with(stream, UNLIMITED)
+}
+
+/// The header in a stream of this module's own.
+pub fn header_of(stream: &mut Memory) -> &mut Vec<u8> {
+    match stream.values.get_mut(2) {
+        Some(Value::String(header)) => header,
+        other => panic!("no header: {other:?}"),
+    }
+}
+
+/// The stream with those bytes of its header replaced.
+pub fn with_header(stream: &Memory, offset: usize, bytes: &[u8]) -> Memory {
+    let mut stream = stream.clone();
+    header_of(&mut stream)[offset..offset + bytes.len()].copy_from_slice(bytes);
+    stream
 }
 
 /// Adds all `items` as one batch; the answers, and what ended it.

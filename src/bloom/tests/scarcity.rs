@@ -61,6 +61,27 @@ fn no_room(error: &DecodeError) -> bool {
     matches!(error, DecodeError::OutOfMemory { .. })
 }
 
+/// Adds `all` with so many good allocations before the shortage: how many were answered. The next one alone is refused
+/// too, and leaves the filter as it is.
+fn add_until_it_fails(filter: &mut Filter, all: &[Vec<u8>], good: u32, shortage: Shortage) -> usize {
+    let mut answered = 0;
+    let batch = || {
+        let all = all.iter().map(Vec::as_slice);
+        filter.add_all(all, UNLIMITED, |_| answered += 1)
+    };
+    let end = failing::after(good, shortage, batch);
+    assert!(
+        end.is_err_and(|error| no_memory(&error)),
+        "{good} good allocations"
+    );
+    assert_eq!(filter.validate(), Ok(()), "{good} good allocations");
+    let before = stored(filter);
+    let single = failing::after(0, shortage, || filter.add(&all[answered], UNLIMITED));
+    assert!(single.is_err_and(|error| no_memory(&error)));
+    assert_eq!(stored(filter), before, "a refused item left a trace");
+    answered
+}
+
 /// A server that is short of memory would end, or keep a filter that is none.
 #[test]
 fn a_filter_is_made_whole_or_not_at_all() {
@@ -80,23 +101,9 @@ fn a_filter_that_cannot_grow_stays_as_it_is_and_grows_later() {
     for (spec, shortage) in cases() {
         for good in 0..40 {
             let mut filter = Filter::new(spec, UNLIMITED).unwrap();
-            let (all, mut answered) = (items(0..1000), 0);
-            let batch = || {
-                let all = all.iter().map(Vec::as_slice);
-                filter.add_all(all, UNLIMITED, |_| answered += 1)
-            };
-            let end = failing::after(good, shortage, batch);
-            assert!(
-                end.is_err_and(|error| no_memory(&error)),
-                "{good} good allocations"
-            );
-            assert_eq!(filter.validate(), Ok(()), "{good} good allocations");
+            let all = items(0..1000);
+            let answered = add_until_it_fails(&mut filter, &all, good, shortage);
             assert!(all[..answered].iter().all(|item| filter.contains(item)));
-
-            let before = stored(&filter);
-            let single = failing::after(0, shortage, || filter.add(&all[answered], UNLIMITED));
-            assert!(single.is_err_and(|error| no_memory(&error)));
-            assert_eq!(stored(&filter), before, "a refused item left a trace");
 
             let mut whole = Filter::new(spec, UNLIMITED).unwrap();
             for filter in [&mut filter, &mut whole] {
@@ -118,24 +125,10 @@ fn a_window_that_cannot_turn_stays_as_it_is_and_turns_later() {
     for shortage in [Shortage::Lasting, Shortage::Passing] {
         for good in 0..40 {
             let mut filter = Filter::new(spec, UNLIMITED).unwrap();
-            let (all, mut answered) = (items(0..1000), 0usize);
-            let batch = || {
-                let all = all.iter().map(Vec::as_slice);
-                filter.add_all(all, UNLIMITED, |_| answered += 1)
-            };
-            let end = failing::after(good, shortage, batch);
-            assert!(
-                end.is_err_and(|error| no_memory(&error)),
-                "{good} good allocations"
-            );
-            assert_eq!(filter.validate(), Ok(()), "{good} good allocations");
+            let all = items(0..1000);
+            let answered = add_until_it_fails(&mut filter, &all, good, shortage);
             let last = &all[answered.saturating_sub(40)..answered];
             assert!(last.iter().all(|item| filter.contains(item)));
-
-            let before = stored(&filter);
-            let single = failing::after(0, shortage, || filter.add(&all[answered], UNLIMITED));
-            assert!(single.is_err_and(|error| no_memory(&error)));
-            assert_eq!(stored(&filter), before, "a refused item left a trace");
 
             let mut whole = Filter::new(spec, UNLIMITED).unwrap();
             whole

@@ -21,6 +21,7 @@ use super::{Allowance, MOST_ITEMS, Plan, Rules, capacity};
 use crate::bloom::bits::kernel::{self, Kernel, Work};
 use crate::bloom::bits::memory::{Allocation, Block, Mover};
 use crate::bloom::error::Error;
+use crate::bloom::item::Item;
 use crate::bloom::params::{Capacity, Time, Window};
 use budget::{Held, Share};
 use slices::{Slices, Span};
@@ -224,8 +225,8 @@ impl<R: Sizing> Ring<R> {
     }
 
     /// See [`Filter::contains`](crate::bloom::Filter::contains).
-    pub fn contains(&self, item: &[u8]) -> bool {
-        let hash = self.rules.hasher().hash(item.into());
+    pub fn contains(&self, item: Item<'_>) -> bool {
+        let hash = self.rules.hasher().hash(item);
         let layers = self.alive();
         kernel::run(AnyContains { layers, hash })
     }

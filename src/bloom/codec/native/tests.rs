@@ -3,28 +3,13 @@ use std::fs;
 
 use proptest::prelude::*;
 
+use super::super::DecodeError;
 use super::super::stream::{Memory, Value};
-use super::super::{DecodeError, ENCODING_VERSION};
 use super::*;
 use crate::bloom::chain::{Demand, MOST_ITEMS, UNLIMITED, at_most};
 use crate::bloom::params::Spec;
-use crate::bloom::tests::oracle::*;
+use crate::bloom::tests::oracle::{load, *};
 use crate::bloom::{Allowance, Filter};
-
-fn load_with(stream: &Memory, allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
-    let mut source = stream.clone();
-    let filter = super::super::load(&mut source, ENCODING_VERSION, allowance)?;
-    assert!(
-        source.values.is_empty(),
-        "values left over: {:?}",
-        source.values.len()
-    );
-    Ok(filter)
-}
-
-fn load(stream: &Memory) -> Result<Filter, DecodeError> {
-    load_with(stream, UNLIMITED)
-}
 
 /// A filter with items `0..items`.
 fn filled(spec: Spec, items: u32) -> Filter {
@@ -44,21 +29,6 @@ fn four_layers() -> Filter {
         filter.add(&item(id), UNLIMITED).unwrap();
     }
     filter
-}
-
-/// The header in a stream.
-fn header_of(stream: &mut Memory) -> &mut Vec<u8> {
-    match stream.values.get_mut(2) {
-        Some(Value::String(header)) => header,
-        other => panic!("no header: {other:?}"),
-    }
-}
-
-/// The stream with those bytes of its header replaced.
-fn with_header(stream: &Memory, offset: usize, bytes: &[u8]) -> Memory {
-    let mut stream = stream.clone();
-    header_of(&mut stream)[offset..offset + bytes.len()].copy_from_slice(bytes);
-    stream
 }
 
 proptest! {

@@ -2,13 +2,16 @@ use std::fs;
 
 use proptest::prelude::*;
 
-use super::super::stream::{Memory, Value};
+use super::super::stream::Value;
 use super::super::validate::Invalid;
-use super::super::{DecodeError, ENCODING_VERSION, chunks};
+use super::super::{DecodeError, chunks};
 use super::*;
 use crate::bloom::chain::{UNLIMITED, at_most};
 use crate::bloom::params::{Spec, Time};
-use crate::bloom::tests::oracle::{contains_batch, fixture, item, of_file, reserved, spec, stored, to_file};
+use crate::bloom::tests::oracle::{
+    contains_batch, fixture, header_of, item, load, load_with, of_file, reserved, spec, stored, to_file,
+    with_header,
+};
 use crate::bloom::{Allowance, Filter};
 
 const START: Time = 1_700_000_000_000;
@@ -46,34 +49,6 @@ fn of_items() -> Filter {
     add(&mut filter, START, 0..30);
     assert_eq!(filter.layers(), 5);
     filter
-}
-
-fn load_with(stream: &Memory, allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
-    let mut source = stream.clone();
-    let filter = super::super::load(&mut source, ENCODING_VERSION, allowance)?;
-    assert!(
-        source.values.is_empty(),
-        "{} values left over",
-        source.values.len()
-    );
-    Ok(filter)
-}
-
-fn load(stream: &Memory) -> Result<Filter, DecodeError> {
-    load_with(stream, UNLIMITED)
-}
-
-fn header_of(stream: &mut Memory) -> &mut Vec<u8> {
-    match stream.values.get_mut(2) {
-        Some(Value::String(header)) => header,
-        other => panic!("no header: {other:?}"),
-    }
-}
-
-fn with_header(stream: &Memory, offset: usize, bytes: &[u8]) -> Memory {
-    let mut stream = stream.clone();
-    header_of(&mut stream)[offset..offset + bytes.len()].copy_from_slice(bytes);
-    stream
 }
 
 /// A file of this version would be lost to a later one that reads other bytes.
