@@ -6,14 +6,16 @@ use crate::bloom::bits::memory::{Allocation, Mover};
 use crate::bloom::blocked::secret::{Secret, Unshared};
 use crate::bloom::blocked::sizing::power;
 use crate::bloom::blocked::{self, Blocked};
-use crate::bloom::chain::batch::{Added, Items, Layer as _};
+use crate::bloom::chain::batch::{Added, Block, Items, Layer as _};
 use crate::bloom::chain::demand::{self, FILTER, Frame};
 use crate::bloom::chain::window::slices::Span;
 use crate::bloom::chain::window::{MOST_SLICES, Ring};
 use crate::bloom::chain::{Allowance, Chain};
 use crate::bloom::classic::{self, Classic};
 use crate::bloom::error::Error;
-use crate::bloom::item::Item;
+use crate::bloom::exceptions::table::Table;
+use crate::bloom::exceptions::{self, ExceptError, Excepting, Layers};
+use crate::bloom::item::{Item, ItemHash};
 use crate::bloom::params::{ClassicSpec, Growth, Layout, Seed, Spec, Time, Window};
 
 /// A Bloom filter: a chain of layers of one layout, or a ring of them.
@@ -25,6 +27,24 @@ pub enum Filter {
     Classic(Chain<Classic>),
     /// Lines of 64 bytes in layers that come and go; see [`window`](crate::bloom::chain::window).
     Windowed(Box<Ring<Blocked>>),
+    /// One of this module's own with items that are excepted; see [`exceptions`](crate::bloom::exceptions).
+    Excepting(Box<Excepting>),
+}
+
+/// The layers of a filter, whether or not items are excepted from them.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Body<'a> {
+    Blocked(&'a Chain<Blocked>),
+    Classic(&'a Chain<Classic>),
+    Windowed(&'a Ring<Blocked>),
+}
+
+/// The same, to be changed.
+#[derive(Debug)]
+pub(super) enum BodyMut<'a> {
+    Blocked(&'a mut Chain<Blocked>),
+    Classic(&'a mut Chain<Classic>),
+    Windowed(&'a mut Box<Ring<Blocked>>),
 }
 
 // Small filters are many; which variant it is must hide in a value that the other never has.
@@ -93,6 +113,15 @@ pub enum LayerShape {
     },
 }
 
+impl From<Layers> for Filter {
+    fn from(layers: Layers) -> Self {
+        match layers {
+            Layers::Chain(chain) => Self::Blocked(chain),
+            Layers::Ring(ring) => Self::Windowed(ring),
+        }
+    }
+}
+
 impl Filter {
     /// An empty filter.
     ///
@@ -138,6 +167,7 @@ impl Filter {
             Self::Blocked(chain) => chain.contains(item),
             Self::Classic(chain) => chain.contains(item),
             Self::Windowed(ring) => ring.contains(item),
+            Self::Excepting(filter) => filter.contains(item),
         }
     }
 
@@ -155,12 +185,14 @@ impl Filter {
     pub fn contains_blocks<'a>(
         &self,
         items: impl Iterator<Item = &'a [u8]>,
-        found: impl FnMut(Items, usize),
+        mut found: impl FnMut(Items, usize),
     ) {
+        let found = |present: Items, block: &Block| found(present, block.count);
         match self {
             Self::Blocked(chain) => chain.contains_blocks(items, found),
             Self::Classic(chain) => chain.contains_blocks(items, found),
             Self::Windowed(ring) => ring.contains_blocks(items, found),
+            Self::Excepting(filter) => filter.contains_blocks(items, found),
         }
     }
 
@@ -173,10 +205,10 @@ impl Filter {
         match self {
             Self::Blocked(chain) => chain.add(item, allowance),
             Self::Classic(chain) => chain.add(item, allowance),
-            Self::Windowed(ring) => {
+            Self::Windowed(_) | Self::Excepting(_) => {
                 let mut is_new = false;
                 let item = item.into();
-                ring.add_blocks(std::iter::once(item.bytes()), allowance, |added| {
+                self.add_blocks(std::iter::once(item.bytes()), allowance, |added| {
                     is_new = added.new.has(0);
                 })?;
                 Ok(is_new)
@@ -209,12 +241,168 @@ impl Filter {
         &mut self,
         items: impl Iterator<Item = &'a [u8]>,
         allowance: Allowance<'_>,
-        added: impl FnMut(Added),
+        mut added: impl FnMut(Added),
     ) -> Result<(), Error> {
+        let told = |told: Added, _: &Block| added(told);
         match self {
-            Self::Blocked(chain) => chain.add_blocks(items, allowance, added),
-            Self::Classic(chain) => chain.add_blocks(items, allowance, added),
-            Self::Windowed(ring) => ring.add_blocks(items, allowance, added),
+            Self::Blocked(chain) => chain.add_blocks(items, allowance, told),
+            Self::Classic(chain) => chain.add_blocks(items, allowance, told),
+            Self::Windowed(ring) => ring.add_blocks(items, allowance, told),
+            Self::Excepting(filter) => {
+                let result = filter.add_blocks(items, allowance, added);
+                self.settle();
+                result
+            }
+        }
+    }
+
+    /// Excepts `items`: from now on they are not in the filter, until they are added again. `excepted` takes, block by
+    /// block, for each whether it was (probably) there and is no more. No other item's answer changes.
+    ///
+    /// # Errors
+    /// [`ExceptError`]; nothing changed.
+    pub fn except<'a>(
+        &mut self,
+        items: impl Iterator<Item = &'a [u8]> + Clone,
+        allowance: Allowance<'_>,
+        excepted: impl FnMut(Items, usize),
+    ) -> Result<(), ExceptError> {
+        self.except_if(true, items, allowance, excepted)
+    }
+
+    /// The same without asking whether they are there, for who is told by somebody who asked: a clock may differ.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn except_unasked<'a>(
+        &mut self,
+        items: impl Iterator<Item = &'a [u8]> + Clone,
+        allowance: Allowance<'_>,
+        excepted: impl FnMut(Items, usize),
+    ) -> Result<(), ExceptError> {
+        self.except_if(false, items, allowance, excepted)
+    }
+
+    fn except_if<'a>(
+        &mut self,
+        is_asked: bool,
+        items: impl Iterator<Item = &'a [u8]> + Clone,
+        allowance: Allowance<'_>,
+        excepted: impl FnMut(Items, usize),
+    ) -> Result<(), ExceptError> {
+        let layers = match std::mem::replace(self, Self::nothing()) {
+            Self::Blocked(chain) => Layers::Chain(chain),
+            Self::Windowed(ring) => Layers::Ring(ring),
+            Self::Excepting(mut filter) => {
+                let result = filter.except(items, is_asked, allowance, excepted);
+                *self = Self::Excepting(filter);
+                return result;
+            }
+            Self::Classic(chain) => {
+                *self = Self::Classic(chain);
+                return Err(ExceptError::Classic);
+            }
+        };
+        let mut filter = Box::new(Excepting::new(layers, Table::default()));
+        let result = filter.except(items, is_asked, allowance, excepted);
+        *self = Self::Excepting(filter);
+        self.settle();
+        result
+    }
+
+    /// What is in a filter's place for a moment.
+    fn nothing() -> Self {
+        Self::Classic(Chain::of_layers(Classic::NONE, Vec::new()))
+    }
+
+    /// A filter of which the last exception has gone is one without exceptions.
+    fn settle(&mut self) {
+        let Self::Excepting(filter) = self else { return };
+        filter.settle();
+        if filter.exceptions().is_empty() {
+            self.set_exceptions(Table::default());
+        }
+    }
+
+    /// Has those exceptions from now on, and no others. A classic filter has none.
+    pub(super) fn set_exceptions(&mut self, exceptions: Table) {
+        let layers = match std::mem::replace(self, Self::nothing()) {
+            Self::Blocked(chain) => Layers::Chain(chain),
+            Self::Windowed(ring) => Layers::Ring(ring),
+            Self::Excepting(filter) => filter.into_layers(),
+            Self::Classic(chain) => {
+                *self = Self::Classic(chain);
+                return;
+            }
+        };
+        *self = if exceptions.is_empty() {
+            layers.into()
+        } else {
+            Self::Excepting(Box::new(Excepting::new(layers, exceptions)))
+        };
+    }
+
+    /// [`Self::contains`] for an item of which the hash is known; false for a classic filter.
+    pub(super) fn contains_hash(&self, hash: ItemHash) -> bool {
+        let seed = self.seed();
+        seed.is_some_and(|seed| self.contains(Item::hashed(&[], seed, hash)))
+    }
+
+    /// Whether the layers contain an item of that hash, excepted or not; false for a classic filter.
+    pub(super) fn holds_hash(&self, hash: ItemHash) -> bool {
+        match self.body() {
+            Body::Blocked(chain) => chain.contains(Item::hashed(&[], chain.rules().secret().seed(), hash)),
+            Body::Windowed(ring) => ring.holds(hash),
+            Body::Classic(_) => false,
+        }
+    }
+
+    /// How many items are excepted.
+    pub fn exceptions(&self) -> u64 {
+        match self {
+            Self::Excepting(filter) => filter.exceptions().len() as u64,
+            Self::Blocked(_) | Self::Classic(_) | Self::Windowed(_) => 0,
+        }
+    }
+
+    /// Whether what an addition changes is told by its new items and the number of layers: not so where there is a
+    /// window, or exceptions.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        matches!(self, Self::Blocked(_) | Self::Classic(_))
+    }
+
+    /// The layers.
+    pub(super) fn body(&self) -> Body<'_> {
+        match self {
+            Self::Blocked(chain) => Body::Blocked(chain),
+            Self::Classic(chain) => Body::Classic(chain),
+            Self::Windowed(ring) => Body::Windowed(ring),
+            Self::Excepting(filter) => match filter.layers() {
+                Layers::Chain(chain) => Body::Blocked(chain),
+                Layers::Ring(ring) => Body::Windowed(ring),
+            },
+        }
+    }
+
+    /// The layers, to be changed.
+    pub(super) fn body_mut(&mut self) -> BodyMut<'_> {
+        match self {
+            Self::Blocked(chain) => BodyMut::Blocked(chain),
+            Self::Classic(chain) => BodyMut::Classic(chain),
+            Self::Windowed(ring) => BodyMut::Windowed(ring),
+            Self::Excepting(filter) => match filter.layers_mut() {
+                Layers::Chain(chain) => BodyMut::Blocked(chain),
+                Layers::Ring(ring) => BodyMut::Windowed(ring),
+            },
+        }
+    }
+
+    /// The window.
+    fn ring(&self) -> Option<&Ring<Blocked>> {
+        match self.body() {
+            Body::Windowed(ring) => Some(ring),
+            Body::Blocked(_) | Body::Classic(_) => None,
         }
     }
 
@@ -222,7 +410,9 @@ impl Filter {
     /// stamped with it.
     #[inline]
     pub fn set_clock(&self, now: impl FnOnce() -> Time) {
-        if let Self::Windowed(ring) = self {
+        if !self.is_plain()
+            && let Some(ring) = self.ring()
+        {
             ring.set_clock(now());
         }
     }
@@ -230,7 +420,7 @@ impl Filter {
     /// Tells a filter with a window when something happened, by the word of somebody whose clock nobody knows: if that
     /// is before its newest stamp, it counts as of then.
     pub fn set_clock_by_hearsay(&self, time: Time) {
-        if let Self::Windowed(ring) = self {
+        if let Some(ring) = self.ring() {
             ring.set_clock(time.max(ring.slices().newest_stamp()));
         }
     }
@@ -238,10 +428,7 @@ impl Filter {
     /// What a change of a filter with a window is stamped with: the time that it was told, but never one before its
     /// newest stamp.
     pub fn time(&self) -> Option<Time> {
-        match self {
-            Self::Windowed(ring) => Some(ring.time()),
-            Self::Blocked(_) | Self::Classic(_) => None,
-        }
+        self.ring().map(Ring::time)
     }
 
     /// Ends the newest slice of a window now, and lets go what is over; whether that changed anything.
@@ -249,21 +436,28 @@ impl Filter {
     /// # Errors
     /// [`Error::Full`] when there are as many slices as there can be, and [`Error::OutOfMemory`]; nothing changed.
     pub fn rotate(&mut self) -> Result<bool, Error> {
-        match self {
-            Self::Windowed(ring) if !ring.may_rotate() => Err(Error::Full {
+        let BodyMut::Windowed(ring) = self.body_mut() else {
+            return Ok(false);
+        };
+        if !ring.may_rotate() {
+            return Err(Error::Full {
                 capacity: MOST_SLICES as u64,
-            }),
-            Self::Windowed(ring) => ring.rotate(),
-            Self::Blocked(_) | Self::Classic(_) => Ok(false),
+            });
         }
+        let changed = ring.rotate()?;
+        if let Self::Excepting(filter) = self {
+            filter.sweep();
+            self.settle();
+        }
+        Ok(changed)
     }
 
     /// The layers that a window let go last, which may take long to free, and how many went since this was last
     /// asked.
     pub fn take_leaving(&mut self) -> (Vec<blocked::Layer>, u64) {
-        match self {
-            Self::Windowed(ring) => ring.take_leaving(),
-            Self::Blocked(_) | Self::Classic(_) => (Vec::new(), 0),
+        match self.body_mut() {
+            BodyMut::Windowed(ring) => ring.take_leaving(),
+            BodyMut::Blocked(_) | BodyMut::Classic(_) => (Vec::new(), 0),
         }
     }
 
@@ -287,14 +481,11 @@ impl Filter {
 
     /// How many of the layers, which are the oldest, are over: those that a window forgot, and still has.
     pub fn over(&self) -> usize {
-        match self {
-            Self::Windowed(ring) => ring.over(),
-            Self::Blocked(_) | Self::Classic(_) => 0,
-        }
+        self.ring().map_or(0, Ring::over)
     }
 
-    /// Bytes of the filter: its structs and its bit arrays, without what other filters share. For a classic
-    /// filter, what RedisBloom would say.
+    /// Bytes of the filter: its structs, its bit arrays and its exceptions, without what other filters share. For a
+    /// classic filter, what RedisBloom would say.
     pub fn bytes(&self) -> u64 {
         self.bytes_with(self.layers())
     }
@@ -302,14 +493,14 @@ impl Filter {
     /// The same of the filter as it was when it had only its first `layers` layers.
     pub fn bytes_with(&self, layers: usize) -> u64 {
         let layers = layers.min(self.layers());
-        let arrays = match self {
-            Self::Blocked(chain) => chain.array_bytes(layers),
-            Self::Classic(chain) => chain.array_bytes(layers),
-            Self::Windowed(ring) => ring.array_bytes(layers),
+        let of_layers = match self.body() {
+            Body::Blocked(chain) => bytes(self.layout(), layers, chain.array_bytes(layers)),
+            Body::Classic(chain) => bytes(self.layout(), layers, chain.array_bytes(layers)),
+            Body::Windowed(ring) => windowed_bytes(layers, ring.array_bytes(layers)),
         };
         match self {
-            Self::Windowed(_) => windowed_bytes(layers, arrays),
-            Self::Blocked(_) | Self::Classic(_) => bytes(self.layout(), layers, arrays),
+            Self::Excepting(filter) => of_layers.saturating_add(exceptions::bytes(filter.exceptions().len())),
+            Self::Blocked(_) | Self::Classic(_) | Self::Windowed(_) => of_layers,
         }
     }
 
@@ -321,11 +512,15 @@ impl Filter {
 
     /// Hands every block of memory of the filter to `visit`, in O(layers). The filter's own struct is its
     /// owner's.
-    pub fn each_allocation(&self, visit: impl FnMut(Allocation)) {
-        match self {
-            Self::Blocked(chain) => chain.each_allocation(visit),
-            Self::Classic(chain) => chain.each_allocation(visit),
-            Self::Windowed(ring) => ring.each_allocation(visit),
+    pub fn each_allocation(&self, mut visit: impl FnMut(Allocation)) {
+        if let Self::Excepting(filter) = self {
+            let own = [filter.allocation(), filter.exceptions().allocation()];
+            own.into_iter().flatten().for_each(&mut visit);
+        }
+        match self.body() {
+            Body::Blocked(chain) => chain.each_allocation(visit),
+            Body::Classic(chain) => chain.each_allocation(visit),
+            Body::Windowed(ring) => ring.each_allocation(visit),
         }
     }
 
@@ -333,10 +528,16 @@ impl Filter {
     /// on, and with `first` = 0 for the list of layers too. When it wants to pause, the layer to go on with;
     /// each call moves one at least. Between calls the filter may change in any way.
     pub fn relocate(&mut self, first: usize, mover: &mut impl Mover) -> Option<usize> {
-        match self {
-            Self::Blocked(chain) => chain.relocate(first, mover),
-            Self::Classic(chain) => chain.relocate(first, mover),
-            Self::Windowed(ring) => {
+        if let Self::Excepting(filter) = self
+            && first == 0
+        {
+            mover.boxed(filter);
+            filter.exceptions_mut().relocate(mover);
+        }
+        match self.body_mut() {
+            BodyMut::Blocked(chain) => chain.relocate(first, mover),
+            BodyMut::Classic(chain) => chain.relocate(first, mover),
+            BodyMut::Windowed(ring) => {
                 if first == 0 {
                     mover.boxed(ring);
                 }
@@ -361,7 +562,7 @@ impl Filter {
             totals.bits = totals.bits.saturating_add(layer.bits());
             totals.bits_set += layer.bits_set;
         }
-        if let Self::Windowed(ring) = self {
+        if let Some(ring) = self.ring() {
             totals.capacity = ring.capacity().items();
         }
         totals
@@ -377,10 +578,10 @@ impl Filter {
 
     /// Number of layers, with those that are over.
     pub fn layers(&self) -> usize {
-        match self {
-            Self::Blocked(chain) => chain.layers().len(),
-            Self::Classic(chain) => chain.layers().len(),
-            Self::Windowed(ring) => ring.layers().len(),
+        match self.body() {
+            Body::Blocked(chain) => chain.layers().len(),
+            Body::Classic(chain) => chain.layers().len(),
+            Body::Windowed(ring) => ring.layers().len(),
         }
     }
 
@@ -391,10 +592,10 @@ impl Filter {
             items: layer.items(),
             bits_set: layer.bits().ones(),
         };
-        (0..self.layers()).map(move |index| match self {
-            Self::Blocked(chain) => of_blocked(&chain.layers()[index]),
-            Self::Windowed(ring) => of_blocked(&ring.layers()[index]),
-            Self::Classic(chain) => {
+        (0..self.layers()).map(move |index| match self.body() {
+            Body::Blocked(chain) => of_blocked(&chain.layers()[index]),
+            Body::Windowed(ring) => of_blocked(&ring.layers()[index]),
+            Body::Classic(chain) => {
                 let layer = &chain.layers()[index];
                 LayerStats {
                     shape: LayerShape::Classic {
@@ -411,10 +612,10 @@ impl Filter {
     /// The false positive rate that the filter was made for: a blocked filter keeps it, a classic one as
     /// well as double hashing can.
     pub fn error_rate(&self) -> f64 {
-        match self {
-            Self::Blocked(chain) => chain.rules().error_rate().value(),
-            Self::Windowed(ring) => ring.rules().error_rate().value(),
-            Self::Classic(chain) => {
+        match self.body() {
+            Body::Blocked(chain) => chain.rules().error_rate().value(),
+            Body::Windowed(ring) => ring.rules().error_rate().value(),
+            Body::Classic(chain) => {
                 let first = chain
                     .layers()
                     .first()
@@ -427,9 +628,9 @@ impl Filter {
     /// How many times the newest layer's capacity the next one has, unless the filter does not grow; of a window, what
     /// a further layer of a slice has at most.
     pub fn expansion(&self) -> Option<u32> {
-        match self {
-            Self::Classic(chain) => chain.rules().scales().then_some(chain.rules().expansion()),
-            Self::Blocked(_) | Self::Windowed(_) => Some(self.growth()?.expansion()?.factor()),
+        match self.body() {
+            Body::Classic(chain) => chain.rules().scales().then_some(chain.rules().expansion()),
+            Body::Blocked(_) | Body::Windowed(_) => Some(self.growth()?.expansion()?.factor()),
         }
     }
 
@@ -441,18 +642,12 @@ impl Filter {
 
     /// The window, if the filter has one.
     pub fn window(&self) -> Option<Window> {
-        match self {
-            Self::Windowed(ring) => Some(ring.slices().window()),
-            Self::Blocked(_) | Self::Classic(_) => None,
-        }
+        self.ring().map(|ring| ring.slices().window())
     }
 
     /// When items go into each layer of a window, oldest first; nothing for a filter without one.
     pub fn spans(&self) -> &[Span] {
-        match self {
-            Self::Windowed(ring) => ring.slices().spans(),
-            Self::Blocked(_) | Self::Classic(_) => &[],
-        }
+        self.ring().map_or(&[], |ring| ring.slices().spans())
     }
 
     /// The layout, and what only that layout has.
@@ -464,19 +659,19 @@ impl Filter {
     }
 
     fn blocked_rules(&self) -> Option<&Blocked> {
-        match self {
-            Self::Blocked(chain) => Some(chain.rules()),
-            Self::Windowed(ring) => Some(ring.rules()),
-            Self::Classic(_) => None,
+        match self.body() {
+            Body::Blocked(chain) => Some(chain.rules()),
+            Body::Windowed(ring) => Some(ring.rules()),
+            Body::Classic(_) => None,
         }
     }
 
     /// The hash and the layers of a blocked filter.
     pub(super) fn as_blocked(&self) -> Option<(&Arc<Secret>, &[blocked::Layer])> {
-        match self {
-            Self::Blocked(chain) => Some((chain.rules().secret(), chain.layers())),
-            Self::Windowed(ring) => Some((ring.rules().secret(), ring.layers())),
-            Self::Classic(_) => None,
+        match self.body() {
+            Body::Blocked(chain) => Some((chain.rules().secret(), chain.layers())),
+            Body::Windowed(ring) => Some((ring.rules().secret(), ring.layers())),
+            Body::Classic(_) => None,
         }
     }
 

@@ -9,7 +9,9 @@
 //! | [`chain`] | layers that are added as a filter grows, and the walk over them for one item or many |
 //! | [`blocked`] | this project's layout: an item's probes lie within a few cache lines |
 //! | [`classic`] | RedisBloom's layout, bit for bit |
+//! | [`exceptions`] | items that a filter leaves out |
 //! | [`filter`] | a filter of either layout, and its figures |
+//! | [`sets`] | filters combined: unions, intersections |
 //! | [`packed`] | many items in one run of bytes, many answers in one bitmap |
 //! | [`plan`], [`ahead`] | what a filter will take; a guess where the next item goes |
 //! | [`codec`] | filters as bytes, and back |
@@ -27,11 +29,13 @@ pub mod chain;
 pub mod classic;
 pub mod codec;
 pub mod error;
+pub mod exceptions;
 pub mod filter;
 pub mod item;
 pub mod packed;
 pub mod params;
 pub mod plan;
+pub mod sets;
 
 #[cfg(test)]
 mod tests;

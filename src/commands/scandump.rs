@@ -32,9 +32,10 @@ impl Command for ScanDump {
         let iterator = args::iterator(iterator.bytes()).ok_or(CommandError::ScanIterator)?;
         let key = keyspace::read(ctx, key)?;
         let filter = key.filter().ok_or(CommandError::NotFound)?;
+        let chunk = chunks::dump(filter, iterator).map_err(|_| CommandError::NoMemoryToAnswer)?;
         let reply = Reply(ctx);
         reply.array(2);
-        match chunks::dump(filter, iterator) {
+        match chunk {
             Some(chunk) => {
                 reply.integer(chunk.iterator.unsigned_abs());
                 reply.bulk(&chunk.bytes);

@@ -100,7 +100,7 @@ pub fn is_unpadded(layout: Layout) -> bool {
 /// `layout` has a size above 0 and an alignment of at most [`MALLOC_ALIGN`].
 unsafe fn allocate(layout: Layout, zeroed: bool) -> *mut u8 {
     #[cfg(test)]
-    if failing::now() {
+    if failing::now(layout.size()) {
         return std::ptr::null_mut();
     }
     let bytes = layout.size();
@@ -351,10 +351,15 @@ pub mod failing {
         /// Allocations of this thread that succeed before one fails, and what comes after it; `None` when none
         /// fails.
         static LEFT: Cell<Option<(u32, Shortage)>> = const { Cell::new(None) };
+        /// Bytes above which no block of this thread is to be had.
+        static LARGEST: Cell<usize> = const { Cell::new(usize::MAX) };
     }
 
-    /// Whether the allocation that is asked for now fails.
-    pub fn now() -> bool {
+    /// Whether the allocation of so many bytes that is asked for now fails.
+    pub fn now(bytes: usize) -> bool {
+        if bytes > LARGEST.get() {
+            return true;
+        }
         let left = LEFT.get();
         LEFT.set(match left {
             Some((0, Shortage::Passing)) => None,
@@ -374,6 +379,20 @@ pub mod failing {
         }
         let _reset = Reset;
         LEFT.set(Some((good, shortage)));
+        work()
+    }
+
+    /// What `work` gives when no block of this thread of more than so many bytes is to be had.
+    pub fn above<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+        /// Ends the shortage, also after a panic.
+        struct Reset;
+        impl Drop for Reset {
+            fn drop(&mut self) {
+                LARGEST.set(usize::MAX);
+            }
+        }
+        let _reset = Reset;
+        LARGEST.set(bytes);
         work()
     }
 }

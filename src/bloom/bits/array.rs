@@ -57,6 +57,11 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
         self.ones += u64::from(bits);
     }
 
+    /// The same of more of them.
+    pub(super) fn count_set_more(&mut self, bits: u64) {
+        self.ones += bits;
+    }
+
     /// Set bits, counted as they were set.
     pub fn ones(&self) -> u64 {
         self.ones
@@ -70,6 +75,11 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
     /// The array's bytes.
     pub fn bytes(&self) -> &[u8] {
         bytemuck::cast_slice(&self.units)
+    }
+
+    /// The same, for setting bits; tell [`Self::count_set_more`] how many.
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        bytemuck::cast_slice_mut(&mut self.units)
     }
 
     /// The array's memory.

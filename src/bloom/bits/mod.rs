@@ -2,5 +2,6 @@
 //! knows a layout, a chain or a filter.
 
 pub mod array;
+pub mod combine;
 pub mod kernel;
 pub mod memory;

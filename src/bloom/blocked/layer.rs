@@ -202,6 +202,11 @@ impl Layer {
         &mut self.bits
     }
 
+    /// Counts so many items from now on.
+    pub(in crate::bloom) fn restore(&mut self, items: u64) {
+        self.items = items;
+    }
+
     /// What asks for the lines of items, also when the layer is there no more.
     #[inline(always)]
     pub fn lines(&self) -> Lines {

@@ -45,7 +45,21 @@ impl Blocked {
 
     /// The first layer, for `capacity` items.
     pub fn first(&self, capacity: Capacity) -> Shape {
-        self.nth(0, capacity.items(), self.error_rate.value())
+        self.first_for(capacity.items())
+    }
+
+    /// The same for a capacity that a grown layer may have.
+    pub fn first_for(&self, capacity: u64) -> Shape {
+        self.nth(0, capacity, self.error_rate.value())
+    }
+
+    /// The same rules, but for the rate if one is given.
+    pub fn alike(&self, error_rate: Option<ErrorRate>) -> Self {
+        Self {
+            secret: Arc::clone(&self.secret),
+            error_rate: error_rate.unwrap_or(self.error_rate),
+            growth: self.growth,
+        }
     }
 
     /// The rate that the filter keeps.

@@ -153,6 +153,34 @@ impl Geometry {
         mean(|part| self.rate_of_met((met as f64 * part) as u64))
     }
 
+    /// The bits that are set, in the mean, once `items` items were counted.
+    pub fn ones(self, items: u64) -> u64 {
+        self.ones_of_met(self.items_met(items))
+    }
+
+    /// The items that are counted, in the mean, by a layer in which so many bits are set: the opposite of
+    /// [`Self::ones`]. Where all bits are set it is some number far above what the layer can be made for.
+    pub fn items_behind(self, ones: u64) -> u64 {
+        let bits = self.bytes().saturating_mul(8);
+        let most = bits.saturating_mul(64);
+        let met = first_true(0, most, |met| self.ones_of_met(met) >= ones);
+        let counted = met as f64 * (1.0 - self.mean_rate(met));
+        (counted + 0.5) as u64
+    }
+
+    /// The bits that are set, in the mean, once `met` different items were put in. An item sets each bit of one of its
+    /// lines with the chance `k / 512`.
+    fn ones_of_met(self, met: u64) -> u64 {
+        let bits = self.bytes() as f64 * 8.0;
+        let hit = f64::from(self.probes) / (LINE_BYTES as f64 * 8.0) / self.lines as f64;
+        let unset = if met < POISSON_FROM {
+            power(1.0 - hit, met)
+        } else {
+            exp_of_minus(met as f64 * hit)
+        };
+        (bits * (1.0 - unset) + 0.5) as u64
+    }
+
     fn load(self, met: u64) -> Load {
         if met < POISSON_FROM {
             Load::Binomial {

@@ -238,7 +238,7 @@ pub struct Added {
 impl Added {
     /// Where only new items change anything.
     #[inline(always)]
-    pub(super) fn of_new(new: Items, count: usize) -> Self {
+    pub(in crate::bloom) fn of_new(new: Items, count: usize) -> Self {
         Self {
             new,
             changed: new,
@@ -319,11 +319,11 @@ pub struct ContainsMany<'a, L, H, I, F> {
     pub hasher: &'a H,
     /// The items.
     pub items: I,
-    /// Takes those of a block that were found, and how many the block has: [`BLOCK`], but for the last one.
+    /// Takes those of a block that were found, and the block.
     pub found: F,
 }
 
-impl<'a, L: Layer, H: Hasher, I: Iterator<Item = &'a [u8]>, F: FnMut(Items, usize)> Work
+impl<'a, L: Layer, H: Hasher, I: Iterator<Item = &'a [u8]>, F: FnMut(Items, &Block)> Work
     for ContainsMany<'_, L, H, I, F>
 {
     type Output = ();
@@ -340,7 +340,7 @@ impl<'a, L: Layer, H: Hasher, I: Iterator<Item = &'a [u8]>, F: FnMut(Items, usiz
             } else {
                 L::any_contains_block(self.layers, kernel, hashes, items, Memory::AskedFor)
             };
-            (self.found)(found, block.count);
+            (self.found)(found, &block);
         }
     }
 }
@@ -376,7 +376,7 @@ pub struct AddMany<'a, L, H, I, F, G> {
     pub hasher: &'a H,
     /// The items.
     pub items: I,
-    /// Takes what became of a block.
+    /// Takes what became of a block, and the block.
     pub added: F,
     /// Appends a layer.
     pub grow: G,
@@ -387,7 +387,7 @@ where
     L: Layer,
     H: Hasher,
     I: Iterator<Item = &'a [u8]>,
-    F: FnMut(Added),
+    F: FnMut(Added, &Block),
     G: FnMut(&mut Vec<L>) -> Result<(), Error>,
 {
     type Output = Result<(), Error>;
@@ -411,7 +411,7 @@ where
             let room = newest.capacity().saturating_sub(newest.items());
             if unknown.count_ones() <= room {
                 let new = newest.insert_block(kernel, hashes, unknown);
-                (self.added)(Added::of_new(new, block.count));
+                (self.added)(Added::of_new(new, block.count), &block);
                 continue;
             }
             let mut new = Items::NONE;
@@ -419,25 +419,34 @@ where
                 match add_one(kernel, self.layers, older, hashes[at], &mut self.grow) {
                     Ok(is_new) => new.put_if(at, is_new),
                     Err(error) => {
-                        (self.added)(Added::of_new(new, at));
+                        (self.added)(Added::of_new(new, at), &block);
                         return Err(error);
                     }
                 }
             }
-            (self.added)(Added::of_new(new, block.count));
+            (self.added)(Added::of_new(new, block.count), &block);
         }
     }
 }
 
 /// The hashes of up to [`BLOCK`] items.
-pub(super) struct Block {
-    pub(super) hashes: Hashes,
-    pub(super) count: usize,
+pub struct Block {
+    /// The hashes.
+    pub hashes: Hashes,
+    /// How many there are: [`BLOCK`], but for the last block of a batch.
+    pub count: usize,
+}
+
+impl Default for Block {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Block {
+    /// No items.
     #[inline(always)]
-    pub(super) fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             hashes: [ItemHash::default(); BLOCK],
             count: 0,
@@ -446,7 +455,7 @@ impl Block {
 
     /// Takes the next items, and asks with `prefetcher` for what each will read; false when there are none.
     #[inline(always)]
-    pub(super) fn fill<'a>(
+    pub fn fill<'a>(
         &mut self,
         hasher: &impl Hasher,
         items: &mut impl Iterator<Item = &'a [u8]>,
@@ -462,8 +471,9 @@ impl Block {
         self.count > 0
     }
 
+    /// All of its items.
     #[inline(always)]
-    pub(super) fn items(&self) -> Items {
+    pub fn items(&self) -> Items {
         Items::first(self.count)
     }
 }

@@ -80,6 +80,24 @@ impl Demand<'_> {
         });
         taken
     }
+
+    /// Asks for this and for `others` beside it, of which each is told to be a new one or not.
+    pub fn with<T>(self, others: &[(Block, bool)], ask: impl FnOnce(Demand<'_>) -> T) -> T {
+        let bytes = |is_wanted: fn(bool) -> bool| {
+            let wanted = others.iter().filter(|(_, is_new)| is_wanted(*is_new));
+            wanted.fold(0, |sum: u64, (block, _)| sum.saturating_add(block.bytes))
+        };
+        let (new, all) = (bytes(|is_new| is_new), bytes(|_| true));
+        ask(Demand {
+            new: self.new.saturating_add(new),
+            total: self.total.saturating_add(all),
+            goes_on: self.goes_on,
+            blocks: &|visit| {
+                (self.blocks)(visit);
+                others.iter().for_each(|&(block, is_new)| visit(block, is_new));
+            },
+        })
+    }
 }
 
 impl fmt::Debug for Demand<'_> {
@@ -182,6 +200,25 @@ pub(in crate::bloom) fn ask_on<L: Layer>(
     };
     allowance(demand).map_err(|limit| Refused { bytes: total, limit })?;
     Ok(total)
+}
+
+/// Asks for blocks of a filter that is read part by part, for all of which so far `bytes` were asked.
+pub(in crate::bloom) fn ask_beyond(
+    bytes: u64,
+    blocks: &[Block],
+    allowance: Allowance<'_>,
+) -> Result<(), Refused> {
+    let more = blocks
+        .iter()
+        .fold(0, |sum: u64, block| sum.saturating_add(block.bytes));
+    let total = bytes.saturating_add(more);
+    let demand = Demand {
+        new: total,
+        total,
+        goes_on: true,
+        blocks: &|visit| blocks.iter().for_each(|&block| visit(block, true)),
+    };
+    allowance(demand).map_err(|limit| Refused { bytes: total, limit })
 }
 
 /// Makes room for a layer more. The list grows by parts of its length when it is long, so that a long

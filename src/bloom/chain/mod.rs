@@ -13,7 +13,7 @@ use crate::bloom::bits::memory::{Allocation, Mover};
 use crate::bloom::error::Error;
 use crate::bloom::item::Item;
 use batch::{
-    AddMany, AddOne, Added, AnyContains, ContainsMany, ContainsOne, Hasher, InsertOne, Items, Layer,
+    AddMany, AddOne, Added, AnyContains, Block, ContainsMany, ContainsOne, Hasher, InsertOne, Items, Layer,
 };
 pub use demand::{Allowance, Demand, Taken, UNLIMITED, at_most};
 use demand::{Frame, Refused, ask, reserve_one};
@@ -78,13 +78,40 @@ impl<R: Rules> Chain<R> {
     }
 
     /// A stored filter. The caller has checked that there is a layer, and that the layers suit the rules.
-    pub(super) fn of_layers(rules: R, mut layers: Vec<R::Layer>) -> Self {
+    pub(super) fn of_layers(rules: R, layers: Vec<R::Layer>) -> Self {
+        let mut chain = Self { layers, rules };
+        chain.place_layers();
+        chain
+    }
+
+    fn place_layers(&mut self) {
         let mut start = 0;
-        for layer in &mut layers {
+        for layer in &mut self.layers {
             layer.start_at(start);
             start += layer.bytes();
         }
-        Self { layers, rules }
+    }
+
+    /// The layers that the list has room for.
+    pub(super) fn room(&self) -> usize {
+        self.layers.capacity()
+    }
+
+    /// Makes room for so many layers more.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; nothing changed.
+    pub(super) fn reserve(&mut self, more: usize) -> Result<(), Error> {
+        let bytes = ((self.layers.len() + more) * size_of::<R::Layer>()) as u64;
+        let reserved = self.layers.try_reserve_exact(more);
+        reserved.map_err(|_| Error::OutOfMemory { bytes })
+    }
+
+    /// Has other rules from now on, and the layers that `change` makes of its own.
+    pub(super) fn rebuild(&mut self, rules: R, change: impl FnOnce(&mut Vec<R::Layer>)) {
+        self.rules = rules;
+        change(&mut self.layers);
+        self.place_layers();
     }
 
     /// The layers, oldest first.
@@ -141,7 +168,7 @@ impl<R: Rules> Chain<R> {
     pub fn contains_blocks<'a>(
         &self,
         items: impl Iterator<Item = &'a [u8]>,
-        found: impl FnMut(Items, usize),
+        found: impl FnMut(Items, &Block),
     ) {
         kernel::run(ContainsMany {
             layers: &self.layers,
@@ -169,7 +196,7 @@ impl<R: Rules> Chain<R> {
         &mut self,
         items: impl Iterator<Item = &'a [u8]>,
         allowance: Allowance<'_>,
-        added: impl FnMut(Added),
+        added: impl FnMut(Added, &Block),
     ) -> Result<(), Error> {
         let Self { layers, rules } = self;
         let grow = |layers: &mut Vec<R::Layer>| grow(layers, rules, allowance);

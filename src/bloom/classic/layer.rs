@@ -244,6 +244,11 @@ impl Layer {
         &self.bits
     }
 
+    /// The bit array, to be combined with others of the same shape.
+    pub(in crate::bloom) fn bits_mut(&mut self) -> &mut BitArray<u64> {
+        &mut self.bits
+    }
+
     /// The bytes of the bit array, as many as the shape has.
     pub fn array(&self) -> &[u8] {
         &self.bits.bytes()[..self.array_bytes() as usize]

@@ -94,6 +94,12 @@ pub struct Classic {
 }
 
 impl Classic {
+    /// The rules of no filter.
+    pub(in crate::bloom) const NONE: Self = Self {
+        options: Options(0),
+        expansion: 0,
+    };
+
     /// The rules of a new filter, as today's RedisBloom makes it.
     pub fn new(spec: ClassicSpec) -> Self {
         let usual = Options::FORCE64 | Options::NOROUND;
@@ -310,12 +316,12 @@ mod tests {
                 prop_assert!(known.insert(item) || !added);
             }
             let mut batch = filter(options, capacity, 0.05);
-            batch.add_blocks(items.iter().map(Vec::as_slice), UNLIMITED, |_| ()).unwrap();
+            batch.add_blocks(items.iter().map(Vec::as_slice), UNLIMITED, |_, _| ()).unwrap();
             for chain in [&one_by_one, &batch] {
                 prop_assert!(items.iter().all(|item| chain.contains(item)));
                 let mut all = true;
-                chain.contains_blocks(items.iter().map(Vec::as_slice), |found, count| {
-                    all &= found == Items::first(count);
+                chain.contains_blocks(items.iter().map(Vec::as_slice), |found, block| {
+                    all &= found == Items::first(block.count);
                 });
                 prop_assert!(all);
             }

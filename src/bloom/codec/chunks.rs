@@ -8,13 +8,15 @@
 //! Chunks can be loaded in any order, and a missing chunk is one of zeros. A chunk is loaded whole or not
 //! at all.
 
+use std::alloc::Layout;
 use std::borrow::Cow;
 
-use super::{DecodeError, native, redisbloom, windowed};
+use super::{DecodeError, composed, native, redisbloom, windowed};
 use crate::bloom::bits::array::{OutOfRange, all_zero};
 use crate::bloom::chain::Allowance;
 use crate::bloom::chain::batch;
-use crate::bloom::filter::Filter;
+use crate::bloom::error::Error;
+use crate::bloom::filter::{Body, BodyMut, Filter};
 
 /// The most bytes of a chunk that is no header.
 pub const CHUNK_BYTES: usize = 16 << 20;
@@ -46,13 +48,21 @@ pub enum ChunkError {
 
 /// The chunk after the one with `iterator`; the header for 0, and none after the last one, or for an
 /// iterator that is no place in the filter.
-pub fn dump(filter: &Filter, iterator: i64) -> Option<Chunk<'_>> {
+///
+/// # Errors
+/// [`Error::OutOfMemory`], for the header.
+pub fn dump(filter: &Filter, iterator: i64) -> Result<Option<Chunk<'_>>, Error> {
     if iterator == 0 {
-        return Some(Chunk {
+        return Ok(Some(Chunk {
             iterator: HEADER,
-            bytes: Cow::Owned(header(filter)),
-        });
+            bytes: Cow::Owned(try_header(filter)?),
+        }));
     }
+    Ok(piece(filter, iterator))
+}
+
+/// The bytes of a bit array after the chunk with `iterator`.
+fn piece(filter: &Filter, iterator: i64) -> Option<Chunk<'_>> {
     // What a window let go since the last chunk was asked for is left out.
     let offset = u64::try_from(iterator.checked_sub(HEADER)?)
         .ok()?
@@ -97,7 +107,9 @@ pub fn chunks(filter: &Filter) -> impl Iterator<Item = Chunk<'_>> {
 /// # Errors
 /// [`DecodeError`]; nothing is left behind.
 pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
-    if bytes.starts_with(&native::MAGIC) {
+    if bytes.starts_with(&composed::MAGIC) {
+        composed::load_header(bytes, allowance)
+    } else if bytes.starts_with(&native::MAGIC) {
         native::load_header(bytes, allowance).map(Filter::Blocked)
     } else if bytes.starts_with(&windowed::MAGIC) {
         windowed::load_header(bytes, allowance).map(|ring| Filter::Windowed(Box::new(ring)))
@@ -131,10 +143,10 @@ pub fn load_chunk(filter: &mut Filter, iterator: i64, bytes: &[u8]) -> Result<bo
 
 /// Sets the bits of `bytes` in a layer from byte `offset` on.
 fn merge(filter: &mut Filter, layer: usize, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
-    match filter {
-        Filter::Blocked(chain) => chain.layers_mut()[layer].bits_mut().merge(offset, bytes),
-        Filter::Classic(chain) => chain.layers_mut()[layer].merge(offset, bytes),
-        Filter::Windowed(ring) => ring.layers_mut()[layer].bits_mut().merge(offset, bytes),
+    match filter.body_mut() {
+        BodyMut::Blocked(chain) => chain.layers_mut()[layer].bits_mut().merge(offset, bytes),
+        BodyMut::Classic(chain) => chain.layers_mut()[layer].merge(offset, bytes),
+        BodyMut::Windowed(ring) => ring.layers_mut()[layer].bits_mut().merge(offset, bytes),
     }
 }
 
@@ -143,20 +155,44 @@ fn merge(filter: &mut Filter, layer: usize, offset: u64, bytes: &[u8]) -> Result
 /// # Errors
 /// [`DecodeError::OutOfMemory`]; nothing is left behind.
 pub fn copy(filter: &Filter, allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
-    let mut copy = load_header(&header(filter), allowance)?;
+    let mut copy = match filter {
+        Filter::Excepting(filter) => composed::copy_without_bits(filter, allowance)?,
+        Filter::Blocked(_) | Filter::Classic(_) | Filter::Windowed(_) => {
+            load_header(&header(filter), allowance)?
+        }
+    };
     for layer in (0..filter.layers()).filter(|&layer| ones(filter, layer) > 0) {
         merge(&mut copy, layer, 0, array(filter, layer)).map_err(|_| DecodeError::Field("lines"))?;
     }
     Ok(copy)
 }
 
-/// What a filter was made from and how many items it counts, as the first chunk of a dump.
+/// What a filter was made from and how many items it counts, and its exceptions, as the first chunk of a dump. Without
+/// memory for it the process ends: it is for a child that rewrites a file, which must not leave a filter out.
 pub fn header(filter: &Filter) -> Vec<u8> {
-    match filter {
-        Filter::Blocked(chain) => native::header(chain),
-        Filter::Classic(chain) => redisbloom::header(chain),
-        Filter::Windowed(ring) => windowed::header(ring),
+    try_header(filter).unwrap_or_else(|_| std::alloc::handle_alloc_error(Layout::new::<Filter>()))
+}
+
+/// The same for who can do without.
+///
+/// # Errors
+/// [`Error::OutOfMemory`].
+fn try_header(filter: &Filter) -> Result<Vec<u8>, Error> {
+    let of_layers = match filter.body() {
+        Body::Blocked(chain) => native::header(chain),
+        Body::Classic(chain) => redisbloom::header(chain),
+        Body::Windowed(ring) => windowed::header(ring),
+    };
+    if !composed::is_needed(filter) {
+        return Ok(of_layers);
     }
+    let bytes = composed::header_bytes(filter) + of_layers.len();
+    let mut header = Vec::new();
+    let reserved = header.try_reserve_exact(bytes);
+    reserved.map_err(|_| Error::OutOfMemory { bytes: bytes as u64 })?;
+    composed::put_header(filter, &mut header);
+    header.extend_from_slice(&of_layers);
+    Ok(header)
 }
 
 /// A byte of a filter's bit arrays.
@@ -171,10 +207,10 @@ struct Place {
 impl Place {
     /// The byte with that offset over all layers, if there is one.
     fn of(filter: &Filter, offset: u64) -> Option<Self> {
-        let (layer, start) = match filter {
-            Filter::Blocked(chain) => batch::Layer::place_of(chain.layers(), offset),
-            Filter::Classic(chain) => batch::Layer::place_of(chain.layers(), offset),
-            Filter::Windowed(ring) => batch::Layer::place_of(ring.layers(), offset),
+        let (layer, start) = match filter.body() {
+            Body::Blocked(chain) => batch::Layer::place_of(chain.layers(), offset),
+            Body::Classic(chain) => batch::Layer::place_of(chain.layers(), offset),
+            Body::Windowed(ring) => batch::Layer::place_of(ring.layers(), offset),
         }?;
         let offset = offset - start;
         let room = (array(filter, layer).len() as u64).checked_sub(offset)?;
@@ -184,27 +220,27 @@ impl Place {
 
 /// Bytes of the bit arrays that a filter had before those that it has, and let go.
 fn gone(filter: &Filter) -> u64 {
-    match filter {
-        Filter::Windowed(ring) => ring.gone(),
-        Filter::Blocked(_) | Filter::Classic(_) => 0,
+    match filter.body() {
+        Body::Windowed(ring) => ring.gone(),
+        Body::Blocked(_) | Body::Classic(_) => 0,
     }
 }
 
 /// The bit array of a layer.
 fn array(filter: &Filter, layer: usize) -> &[u8] {
-    match filter {
-        Filter::Blocked(chain) => chain.layers()[layer].bits().bytes(),
-        Filter::Classic(chain) => chain.layers()[layer].array(),
-        Filter::Windowed(ring) => ring.layers()[layer].bits().bytes(),
+    match filter.body() {
+        Body::Blocked(chain) => chain.layers()[layer].bits().bytes(),
+        Body::Classic(chain) => chain.layers()[layer].array(),
+        Body::Windowed(ring) => ring.layers()[layer].bits().bytes(),
     }
 }
 
 /// Set bits of a layer.
 fn ones(filter: &Filter, layer: usize) -> u64 {
-    match filter {
-        Filter::Blocked(chain) => chain.layers()[layer].bits().ones(),
-        Filter::Classic(chain) => chain.layers()[layer].bits().ones(),
-        Filter::Windowed(ring) => ring.layers()[layer].bits().ones(),
+    match filter.body() {
+        Body::Blocked(chain) => chain.layers()[layer].bits().ones(),
+        Body::Classic(chain) => chain.layers()[layer].bits().ones(),
+        Body::Windowed(ring) => ring.layers()[layer].bits().ones(),
     }
 }
 
@@ -247,8 +283,8 @@ mod tests {
 
     /// What a client gets that asks until nothing is left.
     fn dumped(filter: &Filter) -> Vec<Chunk<'_>> {
-        let first = dump(filter, 0);
-        std::iter::successors(first, |last| dump(filter, last.iterator)).collect()
+        let next = |iterator| dump(filter, iterator).unwrap();
+        std::iter::successors(next(0), |last| next(last.iterator)).collect()
     }
 
     fn loaded<'a>(header: &[u8], chunks: impl IntoIterator<Item = &'a Chunk<'a>>) -> Filter {
@@ -369,7 +405,7 @@ mod tests {
                 .collect();
             let end = arrays.len() as i64 + 1;
             for iterator in 1..end {
-                let chunk = dump(&filter, iterator).unwrap();
+                let chunk = dump(&filter, iterator).unwrap().unwrap();
                 let range = iterator as usize - 1..chunk.iterator as usize - 1;
                 assert_eq!(chunk.bytes[..], arrays[range]);
             }
@@ -383,7 +419,7 @@ mod tests {
                 i64::MIN,
                 i64::MIN + 1,
             ] {
-                assert_eq!(dump(&filter, iterator), None, "{iterator}");
+                assert_eq!(dump(&filter, iterator), Ok(None), "{iterator}");
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Filters as stored bytes. All integers and floats are little-endian; whatever is read is hostile.
 
 pub mod chunks;
+pub mod composed;
 pub mod native;
 pub mod redisbloom;
 pub mod stream;
@@ -10,7 +11,7 @@ pub mod windowed;
 use crate::bloom::chain::Allowance;
 use crate::bloom::chain::batch::Layer;
 use crate::bloom::chain::demand::{self, Frame, Refused};
-use crate::bloom::filter::Filter;
+use crate::bloom::filter::{Body, Filter};
 use stream::{Sink, Source};
 
 /// The newest encoding version of the stored type, which every save has.
@@ -34,10 +35,11 @@ pub enum DecodeError {
 
 /// Writes `filter` to an RDB stream.
 pub fn save(filter: &Filter, sink: &mut impl Sink) {
-    match filter {
-        Filter::Blocked(chain) => native::save(chain, sink),
-        Filter::Classic(chain) => redisbloom::save(chain, sink),
-        Filter::Windowed(ring) => windowed::save(ring, sink),
+    match filter.body() {
+        _ if composed::is_needed(filter) => composed::save(filter, sink),
+        Body::Blocked(chain) => native::save(chain, sink),
+        Body::Classic(chain) => redisbloom::save(chain, sink),
+        Body::Windowed(ring) => windowed::save(ring, sink),
     }
 }
 
@@ -57,12 +59,13 @@ pub fn load(
     }
     let first = source.unsigned()?;
     match source.unsigned()? {
-        0 if i32::from(encoding_version) == ENCODING_VERSION && first == windowed::VERSION => {
-            windowed::load(source, allowance).map(|ring| Filter::Windowed(Box::new(ring)))
-        }
-        0 if i32::from(encoding_version) == ENCODING_VERSION => {
-            native::load(first, source, allowance).map(Filter::Blocked)
-        }
+        0 if i32::from(encoding_version) == ENCODING_VERSION => match first {
+            composed::VERSION => composed::load(source, allowance),
+            windowed::VERSION => {
+                windowed::load(source, allowance).map(|ring| Filter::Windowed(Box::new(ring)))
+            }
+            _ => native::load(first, source, allowance).map(Filter::Blocked),
+        },
         layers => redisbloom::load(first, layers, source, encoding_version, allowance).map(Filter::Classic),
     }
 }

@@ -58,8 +58,49 @@ pub(super) const ROUNDING: f64 = 1e-9;
 pub fn save(chain: &Chain<Blocked>, sink: &mut impl Sink) {
     sink.put_unsigned(VERSION);
     sink.put_unsigned(0);
+    save_layers(chain, sink);
+}
+
+/// The same without the two leading integers.
+pub(super) fn save_layers(chain: &Chain<Blocked>, sink: &mut impl Sink) {
     sink.put_string(&header(chain));
     save_arrays(chain.layers(), sink);
+}
+
+/// Whether the layers follow from one another as they do in a filter that has grown: those before the newest are full,
+/// and each is larger than the one before it by the expansion. It is what this format can say.
+pub fn is_grown(chain: &Chain<Blocked>) -> bool {
+    let layers = chain
+        .layers()
+        .iter()
+        .map(|layer| (layer.items(), layer.capacity()));
+    follow(chain.rules().growth(), layers).is_ok()
+}
+
+/// [`is_grown`] for layers of which the items and the capacities are known.
+fn follow(growth: Growth, layers: impl Iterator<Item = (u64, u64)> + Clone) -> Result<(), DecodeError> {
+    let next = layers.clone().skip(1);
+    for ((items, capacity), (_, of_next)) in layers.zip(next) {
+        let Some(expansion) = growth.expansion() else {
+            return Err(DecodeError::Field("layers"));
+        };
+        if items < capacity {
+            return Err(DecodeError::Field("items"));
+        }
+        if of_next != capacity.saturating_mul(u64::from(expansion.factor())) {
+            return Err(DecodeError::Field("capacity"));
+        }
+    }
+    Ok(())
+}
+
+/// How the layers of a filter are related.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Relation {
+    /// They follow from one another, see [`is_grown`].
+    Grown,
+    /// They came together.
+    Any,
 }
 
 /// Writes the bit arrays of layers.
@@ -87,7 +128,7 @@ pub fn load(
         return Err(DecodeError::Version(version));
     }
     source
-        .string(Header::parse)??
+        .string(|header| Header::parse(header, Relation::Grown))??
         .restore(allowance, |stored| load_bits(stored, source))
 }
 
@@ -96,7 +137,7 @@ pub fn load(
 /// # Errors
 /// [`DecodeError`]; nothing is left behind.
 pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Blocked>, DecodeError> {
-    Header::parse(bytes)?.restore(allowance, no_bits)
+    Header::parse(bytes, Relation::Grown)?.restore(allowance, no_bits)
 }
 
 /// The bit array of a layer whose chunks are still to come.
@@ -229,7 +270,7 @@ impl Header {
     ///
     /// # Errors
     /// [`DecodeError`]; no field can make what follows overflow or allocate unasked.
-    pub fn parse(bytes: &[u8]) -> Result<Self, DecodeError> {
+    pub(super) fn parse(bytes: &[u8], relation: Relation) -> Result<Self, DecodeError> {
         let mut fields = Fields(bytes);
         let Head {
             layers,
@@ -244,7 +285,7 @@ impl Header {
             (2, _, Ok(expansion)) => Growth::Growing(expansion),
             _ => return Err(DecodeError::Field("growth")),
         };
-        if layers == 0 || (growth == Growth::Fixed && layers > 1) {
+        if layers == 0 {
             return Err(DecodeError::Field("layers"));
         }
         if fields.0.len() / LAYER_BYTES != layers || fields.0.len() % LAYER_BYTES != 0 {
@@ -259,21 +300,16 @@ impl Header {
         for _ in 0..layers {
             header.layers.push(StoredLayer::parse(&mut fields)?);
         }
-        header.check_chain()?;
+        if relation == Relation::Grown {
+            let layers = header.layers.iter();
+            follow(growth, layers.map(|layer| (layer.items, layer.shape.capacity)))?;
+        }
+        header.check_sums()?;
         Ok(header)
     }
 
-    /// Whether the layers follow from one another as they do in a filter that has grown.
-    fn check_chain(&self) -> Result<(), DecodeError> {
-        for (layer, next) in self.layers.iter().zip(&self.layers[1..]) {
-            let factor = self.growth.expansion().map_or(1, Expansion::factor);
-            if layer.items < layer.shape.capacity {
-                return Err(DecodeError::Field("items"));
-            }
-            if next.shape.capacity != layer.shape.capacity.saturating_mul(u64::from(factor)) {
-                return Err(DecodeError::Field("capacity"));
-            }
-        }
+    /// Whether the layers keep the filter's rate, and are for no more items than can be counted.
+    fn check_sums(&self) -> Result<(), DecodeError> {
         let sum: f64 = self.layers.iter().map(|layer| layer.shape.rate).sum();
         if sum > self.error_rate.value() * (1.0 + ROUNDING) {
             return Err(DecodeError::Field("layer error rate"));
@@ -286,7 +322,7 @@ impl Header {
     }
 
     /// The filter with its items counted and the bit arrays that `bits` gives.
-    fn restore(
+    pub(super) fn restore(
         &self,
         allowance: Allowance<'_>,
         mut bits: impl FnMut(&StoredLayer) -> Result<BitArray<Line>, DecodeError>,

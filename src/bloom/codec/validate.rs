@@ -10,6 +10,9 @@ use crate::bloom::chain::Chain;
 use crate::bloom::chain::batch::{self, Layer as _};
 use crate::bloom::chain::window::Ring;
 use crate::bloom::classic::Classic;
+use crate::bloom::exceptions::table::hash_of;
+use crate::bloom::exceptions::{Excepting, MOST_EXCEPTIONS};
+use crate::bloom::filter::Body;
 use crate::bloom::params::Growth;
 
 /// How far, relatively, rounding may take the sum of the layers' rates above the promise.
@@ -37,6 +40,8 @@ pub enum Invalid {
         /// Which layer.
         layer: usize,
     },
+    /// The exceptions are none, too many, miscounted, or not found where they are.
+    Exceptions,
     /// The slices of a window are others than its layers.
     Slices,
     /// The times of a window go back after this layer, or its slice goes on when the next one has begun.
@@ -78,24 +83,61 @@ impl Filter {
     /// # Errors
     /// The first [`Invalid`] found.
     pub fn validate(&self) -> Result<(), Invalid> {
-        match self {
-            Self::Blocked(chain) => blocked(chain),
-            Self::Classic(chain) => classic(chain),
-            Self::Windowed(ring) => windowed(ring),
+        if let Body::Blocked(chain) = self.body() {
+            grown(chain)?;
+        }
+        self.validate_composed()
+    }
+
+    /// The same of a filter whose layers may have come together from others: they need not follow from one another.
+    ///
+    /// # Errors
+    /// The first [`Invalid`] found.
+    pub fn validate_composed(&self) -> Result<(), Invalid> {
+        if let Self::Excepting(filter) = self {
+            excepting(filter)?;
+        }
+        match self.body() {
+            Body::Blocked(chain) => blocked(chain),
+            Body::Classic(chain) => classic(chain),
+            Body::Windowed(ring) => windowed(ring),
         }
     }
 }
 
+fn excepting(filter: &Excepting) -> Result<(), Invalid> {
+    let exceptions = filter.exceptions();
+    let (mut count, mut last) = (0, [0, 0]);
+    for slot in exceptions.ascending() {
+        if slot <= last || !exceptions.has(hash_of(slot)) {
+            return Err(Invalid::Exceptions);
+        }
+        (count, last) = (count + 1, slot);
+    }
+    if (1..=MOST_EXCEPTIONS).contains(&count) && count == exceptions.len() {
+        Ok(())
+    } else {
+        Err(Invalid::Exceptions)
+    }
+}
+
 fn blocked(chain: &Chain<Blocked>) -> Result<(), Invalid> {
-    let (layers, growth) = (chain.layers(), chain.rules().growth());
+    let layers = chain.layers();
     if layers.is_empty() {
         return Err(Invalid::NoLayer);
     }
-    if growth == Growth::Fixed && layers.len() > 1 {
-        return Err(Invalid::GrownFixed);
-    }
     for (index, layer) in layers.iter().enumerate() {
         alone(index, layer)?;
+    }
+    within_budget(layers, chain.rules())?;
+    filled(layers)
+}
+
+/// Whether the layers follow from one another.
+fn grown(chain: &Chain<Blocked>) -> Result<(), Invalid> {
+    let (layers, growth) = (chain.layers(), chain.rules().growth());
+    if growth == Growth::Fixed && layers.len() > 1 {
+        return Err(Invalid::GrownFixed);
     }
     if let Some(expansion) = growth.expansion() {
         for (index, pair) in layers.windows(2).enumerate() {
@@ -107,8 +149,7 @@ fn blocked(chain: &Chain<Blocked>) -> Result<(), Invalid> {
             }
         }
     }
-    within_budget(layers, chain.rules())?;
-    filled(layers)
+    Ok(())
 }
 
 fn windowed(ring: &Ring<Blocked>) -> Result<(), Invalid> {

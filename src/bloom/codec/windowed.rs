@@ -64,6 +64,11 @@ const SPARE: u32 = 2;
 pub fn save(ring: &Ring<Blocked>, sink: &mut impl Sink) {
     sink.put_unsigned(VERSION);
     sink.put_unsigned(0);
+    save_layers(ring, sink);
+}
+
+/// The same without the two leading integers.
+pub(super) fn save_layers(ring: &Ring<Blocked>, sink: &mut impl Sink) {
     sink.put_string(&header(ring));
     native::save_arrays(ring.layers(), sink);
 }
@@ -118,7 +123,7 @@ pub fn header(ring: &Ring<Blocked>) -> Vec<u8> {
 
 /// A checked header.
 #[derive(Debug)]
-struct Header {
+pub(super) struct Header {
     seed: Seed,
     error_rate: ErrorRate,
     expansion: Expansion,
@@ -132,7 +137,7 @@ struct Header {
 
 impl Header {
     /// Reads and checks a header.
-    fn parse(bytes: &[u8]) -> Result<Self, DecodeError> {
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut fields = Fields(bytes);
         let Head {
             layers,
@@ -247,7 +252,7 @@ impl Header {
     }
 
     /// The filter with its items counted and the bit arrays that `bits` gives.
-    fn restore(
+    pub(super) fn restore(
         self,
         allowance: Allowance<'_>,
         mut bits: impl FnMut(&StoredLayer) -> Result<BitArray<Line>, DecodeError>,

@@ -9,7 +9,9 @@ use proptest::sample::select;
 use super::oracle::*;
 use crate::bloom::bits::kernel::{Kernel, Portable, Work};
 use crate::bloom::blocked::{Blocked, Layer};
-use crate::bloom::chain::batch::{AddMany, AddOne, AnyContains, ContainsMany, ContainsOne, InsertOne, Items};
+use crate::bloom::chain::batch::{
+    AddMany, AddOne, AnyContains, Block, ContainsMany, ContainsOne, InsertOne, Items,
+};
 use crate::bloom::chain::{Demand, Plan as _, Rules as _, UNLIMITED};
 use crate::bloom::params::{Growth, Spec};
 use crate::bloom::{Error, Filter};
@@ -111,7 +113,7 @@ fn layers_by<K: Kernel>(kernel: K, spec: Spec, steps: &[Step]) -> Vec<Layer> {
                 layers: &mut layers,
                 hasher: rules.hasher(),
                 items: items.iter().map(Vec::as_slice),
-                added: |_| (),
+                added: |_, _: &Block| (),
                 grow: &mut grow,
             }
             .run(kernel),
@@ -128,7 +130,7 @@ fn found_by<K: Kernel>(kernel: K, filter: &Filter, items: &[Vec<u8>]) -> Vec<boo
         layers,
         hasher,
         items: items.iter().map(Vec::as_slice),
-        found: |found: Items, count| answers.extend((0..count).map(|at| found.has(at))),
+        found: |found: Items, block: &Block| answers.extend((0..block.count).map(|at| found.has(at))),
     }
     .run(kernel);
     for (item, &answer) in items.iter().zip(&answers) {

@@ -7,8 +7,10 @@
 pub mod oracle;
 pub mod stored;
 
+mod exceptions;
 mod laws;
 mod moving;
 mod scarcity;
+mod sets;
 mod statistics;
 mod window;

@@ -9,6 +9,7 @@ use crate::bloom::blocked::{Blocked, Layer, Shape};
 use crate::bloom::chain::{Chain, UNLIMITED};
 use crate::bloom::codec::stream::{Memory, Value};
 use crate::bloom::codec::{self, DecodeError, ENCODING_VERSION};
+use crate::bloom::filter::Body;
 use crate::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
 use crate::bloom::{Allowance, Error, Filter};
 
@@ -181,10 +182,10 @@ pub fn filter(spec: Spec) -> Filter {
 
 /// The chain of a blocked filter.
 pub fn chain(filter: &Filter) -> &Chain<Blocked> {
-    match filter {
-        Filter::Blocked(chain) => chain,
-        Filter::Classic(_) => panic!("the filter is classic"),
-        Filter::Windowed(_) => panic!("the filter has a window"),
+    match filter.body() {
+        Body::Blocked(chain) => chain,
+        Body::Classic(_) => panic!("the filter is classic"),
+        Body::Windowed(_) => panic!("the filter has a window"),
     }
 }
 

@@ -21,7 +21,7 @@ use super::{Allowance, MOST_ITEMS, Plan, Rules, capacity};
 use crate::bloom::bits::kernel::{self, Kernel, Work};
 use crate::bloom::bits::memory::{Allocation, Block, Mover};
 use crate::bloom::error::Error;
-use crate::bloom::item::Item;
+use crate::bloom::item::{Item, ItemHash};
 use crate::bloom::params::{Capacity, Time, Window};
 use budget::{Held, Share};
 use slices::{Slices, Span};
@@ -235,15 +235,17 @@ impl<R: Sizing> Ring<R> {
     pub fn contains_blocks<'a>(
         &self,
         mut items: impl Iterator<Item = &'a [u8]>,
-        mut found: impl FnMut(Items, usize),
+        mut found: impl FnMut(Items, &ItemBlock),
     ) {
         let layers = self.alive();
         if layers.is_empty() {
+            let mut block = ItemBlock::new();
             loop {
-                match items.by_ref().take(BLOCK).count() {
-                    0 => return,
-                    count => found(Items::NONE, count),
+                block.count = items.by_ref().take(BLOCK).count();
+                if block.count == 0 {
+                    return;
                 }
+                found(Items::NONE, &block);
             }
         }
         kernel::run(ContainsMany {
@@ -259,16 +261,42 @@ impl<R: Sizing> Ring<R> {
         &mut self,
         items: impl Iterator<Item = &'a [u8]>,
         allowance: Allowance<'_>,
-        added: impl FnMut(Added),
+        added: impl FnMut(Added, &ItemBlock),
+    ) -> Result<(), Error> {
+        let refresh = self.slices.window().refresh();
+        self.add_all(items, refresh, allowance, added)
+    }
+
+    /// [`Self::add_blocks`] of one item, which lives on from now also if it is there.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_anew(&mut self, item: &[u8], allowance: Allowance<'_>) -> Result<(), Error> {
+        self.add_all(std::iter::once(item), true, allowance, |_, _| ())
+    }
+
+    fn add_all<'a>(
+        &mut self,
+        items: impl Iterator<Item = &'a [u8]>,
+        refresh: bool,
+        allowance: Allowance<'_>,
+        added: impl FnMut(Added, &ItemBlock),
     ) -> Result<(), Error> {
         let time = self.time();
         kernel::run(AddMany {
             ring: self,
             time,
+            refresh,
             items,
             allowance,
             added,
         })
+    }
+
+    /// Whether any layer, also one that is over, contains an item of that hash.
+    pub fn holds(&self, hash: ItemHash) -> bool {
+        let layers = &self.layers[..];
+        kernel::run(AnyContains { layers, hash })
     }
 
     /// Ends the newest slice now, and lets go what is over. Whether that changed anything.
@@ -347,10 +375,11 @@ impl<R: Sizing> Ring<R> {
         }
     }
 
-    /// The first of the layers in which an item must be for nothing to change at `time`.
+    /// The first of the layers in which an item must be for nothing to change at `time`; with `refresh` an item that is
+    /// added again lives on from then.
     #[inline]
-    fn settled_from(&self, time: Time) -> usize {
-        if !self.slices.window().refresh() {
+    fn settled_from(&self, time: Time, refresh: bool) -> usize {
+        if !refresh {
             self.slices.over(time)
         } else if self.begins_slice(time) {
             self.layers.len()
@@ -496,6 +525,8 @@ pub(in crate::bloom) fn planned<R: Sizing>(
 struct AddMany<'r, 'l, R: Sizing, I, F> {
     ring: &'r mut Ring<R>,
     time: Time,
+    /// Whether an item that is added again lives on.
+    refresh: bool,
     items: I,
     allowance: Allowance<'l>,
     added: F,
@@ -505,7 +536,7 @@ impl<'a, R, I, F> Work for AddMany<'_, '_, R, I, F>
 where
     R: Sizing,
     I: Iterator<Item = &'a [u8]>,
-    F: FnMut(Added),
+    F: FnMut(Added, &ItemBlock),
 {
     type Output = Result<(), Error>;
 
@@ -525,7 +556,7 @@ where
                 R::Layer::any_contains_block(layers, kernel, hashes, items, Known::Unasked)
             };
             while !pending.is_empty() {
-                let from = ring.settled_from(time);
+                let from = ring.settled_from(time, self.refresh);
                 let Door::Open(room) = ring.door(time) else {
                     // What changes nothing needs no room.
                     let settled = within(&ring.layers[from..], pending);
@@ -535,7 +566,7 @@ where
                     pending = pending.from(at);
                     if let Err(error) = ring.make_room(time, self.allowance) {
                         told.count = at;
-                        (self.added)(told);
+                        (self.added)(told, &block);
                         return Err(error);
                     }
                     continue;
@@ -558,7 +589,7 @@ where
                 }
                 pending = pending.from(fitting.end());
             }
-            (self.added)(told);
+            (self.added)(told, &block);
         }
     }
 }

@@ -7,6 +7,7 @@ use super::super::DecodeError;
 use super::super::stream::{Memory, Value};
 use super::*;
 use crate::bloom::chain::{Demand, MOST_ITEMS, UNLIMITED, at_most};
+use crate::bloom::codec::validate::Invalid;
 use crate::bloom::params::Spec;
 use crate::bloom::tests::oracle::{load, *};
 use crate::bloom::{Allowance, Filter};
@@ -79,7 +80,9 @@ proptest! {
         }
         let small: Allowance<'_> = &at_most(1 << 24);
         if let Ok(filter) = load_with(&stream, small) {
-            prop_assert_eq!(filter.validate(), Ok(()));
+            // Other items may be claimed than set these bits: no field contradicts that.
+            let sound = matches!(filter.validate(), Ok(()) | Err(Invalid::Fill { .. }));
+            prop_assert!(sound);
         }
     }
 }
@@ -246,7 +249,7 @@ fn capacities_at_the_end_of_the_range_are_loaded() {
     let mut bytes = header(chain(&filled(spec(1, 0.25, growing(32_768), 0), 1)));
     let mut parse = |capacity: u64| {
         bytes[HEAD_BYTES..HEAD_BYTES + 8].copy_from_slice(&capacity.to_le_bytes());
-        Header::parse(&bytes).map(|_| ())
+        Header::parse(&bytes, Relation::Grown).map(|_| ())
     };
     assert_eq!(parse(MOST_ITEMS), Ok(()));
     for capacity in [MOST_ITEMS + 1, u64::MAX] {
@@ -363,7 +366,7 @@ fn other_versions_are_refused() {
         assert_eq!(end, Err(expected));
     }
 
-    for version in [0, 3, u64::MAX] {
+    for version in [0, 4, u64::MAX] {
         stream.values[0] = Value::Unsigned(version);
         assert_eq!(load(&stream).map(|_| ()), Err(DecodeError::Version(version)));
     }

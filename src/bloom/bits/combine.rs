@@ -1,0 +1,214 @@
+//! Bit arrays of one length, combined bit by bit.
+//!
+//! They are read tile by tile: a tile of the result stays in a near cache while the same tile of each array is read, so
+//! that every array is read from memory once, and the result is written once, however many they are.
+
+use super::array::{BitArray, all_zero};
+use super::kernel::{self, CountOnes, Kernel, Work};
+use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
+
+/// Bytes that are combined at once: with one array's they fit into a first-level cache of 48 KiB.
+const TILE: usize = 16 << 10;
+
+/// Bytes from which on the part of a union that was read tells how many bits the whole has. As hashes are uniform, the
+/// whole is then within a hundredth of what the part says: its bits are millions.
+const TELLING: usize = 1 << 20;
+
+/// What is done with each bit of a place and the same one of other bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Or,
+    And,
+}
+
+/// Does that with all bytes of a place.
+struct Combine<'a> {
+    operation: Operation,
+    place: &'a mut [u8],
+    bytes: &'a [u8],
+}
+
+impl Work for Combine<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<K: Kernel>(self, _: K) {
+        let (words, rest) = self.place.as_chunks_mut::<8>();
+        let (new_words, new_rest) = self.bytes.as_chunks::<8>();
+        let pairs = words.iter_mut().zip(new_words);
+        match self.operation {
+            Operation::Or => pairs.for_each(|(word, new)| {
+                *word = (u64::from_ne_bytes(*word) | u64::from_ne_bytes(*new)).to_ne_bytes();
+            }),
+            Operation::And => pairs.for_each(|(word, new)| {
+                *word = (u64::from_ne_bytes(*word) & u64::from_ne_bytes(*new)).to_ne_bytes();
+            }),
+        }
+        for (byte, new) in rest.iter_mut().zip(new_rest) {
+            match self.operation {
+                Operation::Or => *byte |= new,
+                Operation::And => *byte &= new,
+            }
+        }
+    }
+}
+
+fn combine(operation: Operation, place: &mut [u8], bytes: &[u8]) {
+    kernel::run(Combine {
+        operation,
+        place,
+        bytes,
+    });
+}
+
+fn count(bytes: &[u8]) -> u64 {
+    kernel::run(CountOnes(bytes))
+}
+
+/// The tile of `bytes` from `start` on.
+fn tile(bytes: &[u8], start: usize) -> &[u8] {
+    let rest = bytes.get(start..).unwrap_or_default();
+    &rest[..rest.len().min(TILE)]
+}
+
+/// Set bits of the union of `arrays`, which are of one length; `None` as soon as it is plain that they are more than
+/// `most`, or by what a part of them tells a fiftieth more.
+pub fn union_ones(arrays: &[&[u8]], most: u64) -> Option<u64> {
+    let length = arrays.first().map_or(0, |array| array.len());
+    let (mut tile_of_union, mut ones) = ([0; TILE], 0);
+    for start in (0..length).step_by(TILE) {
+        let mut place = &mut tile_of_union[..];
+        for (index, array) in arrays.iter().enumerate() {
+            let bytes = tile(array, start);
+            if index == 0 {
+                place = &mut tile_of_union[..bytes.len()];
+                place.copy_from_slice(bytes);
+            } else {
+                combine(Operation::Or, place, bytes);
+            }
+        }
+        ones += count(place);
+        let end = start + place.len();
+        let expected_by_now = most as f64 * (end as f64 / length as f64);
+        if ones > most || end >= TELLING && ones as f64 > expected_by_now * 1.02 {
+            return None;
+        }
+    }
+    Some(ones)
+}
+
+impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
+    /// Sets the bits of `others`, which are as long or shorter; whether that changed any. Where they have none, nothing
+    /// is written: such pages stay untouched.
+    pub fn unite(&mut self, others: &[&[u8]]) -> bool {
+        let before = self.ones();
+        let mut newly_set = 0;
+        for (index, place) in self.bytes_mut().chunks_mut(TILE).enumerate() {
+            let start = index * TILE;
+            let has_bits = |other: &&&[u8]| !all_zero(tile(other, start));
+            let mut of_tile = None;
+            for other in others.iter().filter(has_bits) {
+                of_tile.get_or_insert_with(|| count(place));
+                combine(Operation::Or, place, tile(other, start));
+            }
+            if let Some(before) = of_tile {
+                newly_set += count(place) - before;
+            }
+        }
+        self.count_set_more(newly_set);
+        self.ones() > before
+    }
+
+    /// Sets the bits that all of `arrays` have, in an array that has none yet.
+    pub fn take_common(&mut self, arrays: &[&[u8]]) {
+        let mut common = [0; TILE];
+        let mut ones = 0;
+        for (index, place) in self.bytes_mut().chunks_mut(TILE).enumerate() {
+            let start = index * TILE;
+            let common = &mut common[..place.len()];
+            common.fill(0xff);
+            for array in arrays {
+                let bytes = tile(array, start);
+                combine(Operation::And, common, bytes);
+                // Beyond the end of an array it has no bits.
+                common[bytes.len()..].fill(0);
+            }
+            if !all_zero(common) {
+                place.copy_from_slice(common);
+                ones += count(common);
+            }
+        }
+        self.count_set_more(ones);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn array(bytes: &[u8], units: usize) -> BitArray<u64> {
+        let mut array = BitArray::zeroed(units as u64).unwrap();
+        array.merge(0, bytes).unwrap();
+        array
+    }
+
+    proptest! {
+        /// Items would be forgotten by a union, or found in an intersection that one of the filters never had.
+        #[test]
+        fn combining_is_by_bit(
+            units in 1..5000usize,
+            seeds in prop::collection::vec(any::<u64>(), 1..5),
+            sparse in prop::collection::vec(any::<bool>(), 4),
+        ) {
+            let arrays: Vec<Vec<u8>> = seeds.iter().zip(&sparse).map(|(&seed, &sparse)| {
+                let mut state = seed | 1;
+                (0..units * 8).map(|at| {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    // Whole tiles without a bit.
+                    if sparse && (at / TILE).is_multiple_of(2) { 0 } else { (state >> 56) as u8 & (state >> 40) as u8 }
+                }).collect()
+            }).collect();
+            let views: Vec<&[u8]> = arrays.iter().map(Vec::as_slice).collect();
+            let by_byte = |operation: fn(u8, u8) -> u8| -> Vec<u8> {
+                (0..units * 8)
+                    .map(|at| arrays.iter().map(|array| array[at]).reduce(operation).unwrap())
+                    .collect()
+            };
+            let (or, and) = (by_byte(|a, b| a | b), by_byte(|a, b| a & b));
+            let ones = |bytes: &[u8]| bytes.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
+
+            let mut union = array(views[0], units);
+            let changed = union.unite(&views[1..]);
+            prop_assert_eq!(union.bytes(), &or[..]);
+            prop_assert_eq!(union.ones(), ones(&or));
+            prop_assert_eq!(changed, ones(&or) > ones(views[0]));
+            prop_assert!(!union.unite(&views));
+
+            let mut common = BitArray::<u64>::zeroed(units as u64).unwrap();
+            common.take_common(&views);
+            prop_assert_eq!(common.bytes(), &and[..]);
+            prop_assert_eq!(common.ones(), ones(&and));
+
+            prop_assert_eq!(union_ones(&views, u64::MAX), Some(ones(&or)));
+            prop_assert_eq!(union_ones(&views, ones(&or)), Some(ones(&or)));
+            if ones(&or) > 0 {
+                prop_assert_eq!(union_ones(&views, ones(&or) - 1), None);
+            }
+        }
+    }
+
+    /// A layer of 100 MB that is much too full would be read to its end, for each pair of them.
+    #[test]
+    fn a_part_tells_that_a_union_is_too_large() {
+        let half = vec![0x55; 2 * TELLING];
+        let other = [vec![0x2a; TELLING], vec![0; TELLING]].concat();
+        let all = union_ones(&[&half, &other], u64::MAX).unwrap();
+        assert_eq!(all, (TELLING * (4 + 3) + TELLING * 4) as u64);
+        // By the first half the whole would have more.
+        assert_eq!(union_ones(&[&half, &other], all + 1000), None);
+        assert_eq!(union_ones(&[&half, &half], all), Some((2 * TELLING * 4) as u64));
+        assert_eq!(union_ones(&[], 0), Some(0));
+    }
+}

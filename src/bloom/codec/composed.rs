@@ -1,0 +1,239 @@
+//! The format of what [`native`] and [`windowed`] cannot say: filters with exceptions, and filters whose layers came
+//! together from others, so that they do not follow from one another. All other filters keep their own format.
+//!
+//! # Header
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 8 | magic: `BLOOM`, two zero bytes, format version (3) |
+//! | 8 | 4 | 0 (where RedisBloom's chunk header has its number of layers, which is never 0) |
+//! | 12 | 4 | 0 |
+//! | 16 | 8 | number of exceptions, `0..=2^24` |
+//! | 24 | 16 each | the exceptions |
+//! | | | the header of the layers, as in [`native`] or [`windowed`] |
+//!
+//! An exception is the hash of an item: its high half, then the low one. They stand in ascending order, and none is 0.
+//! The layers of a header as in [`native`] may have any items up to their capacity, and any capacities; there may be
+//! several of them where the growth is fixed.
+//!
+//! # RDB stream
+//! Unsigned 3 (the format version), unsigned 0; the header of the layers, and the bit arrays in pieces, as in [`native`]
+//! or [`windowed`]; unsigned, the number of exceptions; the exceptions, in strings of 1024 of them (the last one may be
+//! shorter).
+//!
+//! Earlier versions of this module refuse it by the number of the version.
+
+use super::native::{self, Fields, Relation, StoredLayer};
+use super::stream::{Sink, Source};
+use super::{DecodeError, windowed};
+use crate::bloom::bits::array::BitArray;
+use crate::bloom::bits::kernel::Line;
+use crate::bloom::chain::Allowance;
+use crate::bloom::chain::demand::{Refused, ask_beyond};
+use crate::bloom::exceptions::table::{Filling, Slot, Table, slots_for};
+use crate::bloom::exceptions::{Excepting, Layers, MOST_EXCEPTIONS, table_block};
+use crate::bloom::filter::{Body, Filter};
+
+/// The format version.
+pub const VERSION: u64 = 3;
+/// What a header starts with; its last byte is the format version.
+pub const MAGIC: [u8; 8] = *b"BLOOM\0\0\x03";
+/// Bytes of a header before the exceptions.
+const HEAD_BYTES: usize = 24;
+/// Exceptions that are saved at once.
+const PIECE: usize = 1024;
+/// Bytes of an exception.
+const BYTES: usize = size_of::<Slot>();
+
+/// The exceptions of a filter.
+fn exceptions(filter: &Filter) -> Option<&Table> {
+    match filter {
+        Filter::Excepting(filter) => Some(filter.exceptions()),
+        Filter::Blocked(_) | Filter::Classic(_) | Filter::Windowed(_) => None,
+    }
+}
+
+/// Whether `filter` needs this format.
+pub fn is_needed(filter: &Filter) -> bool {
+    match filter {
+        Filter::Blocked(chain) => !native::is_grown(chain),
+        Filter::Classic(_) | Filter::Windowed(_) => false,
+        Filter::Excepting(_) => true,
+    }
+}
+
+/// Writes a filter to an RDB stream.
+pub fn save(filter: &Filter, sink: &mut impl Sink) {
+    sink.put_unsigned(VERSION);
+    sink.put_unsigned(0);
+    match filter.body() {
+        Body::Blocked(chain) => native::save_layers(chain, sink),
+        Body::Windowed(ring) => windowed::save_layers(ring, sink),
+        // It is never asked for.
+        Body::Classic(_) => return,
+    }
+    let exceptions = exceptions(filter);
+    sink.put_unsigned(exceptions.map_or(0, Table::len) as u64);
+    let mut slots = exceptions.into_iter().flat_map(Table::ascending);
+    let mut piece = [[0; 2]; PIECE];
+    loop {
+        let mut count = 0;
+        for (place, slot) in piece.iter_mut().zip(&mut slots) {
+            *place = slot;
+            count += 1;
+        }
+        if count == 0 {
+            break;
+        }
+        sink.put_string(bytemuck::cast_slice(&piece[..count]));
+    }
+}
+
+/// Reads a filter from an RDB stream whose two leading integers, 3 and 0, were read already.
+///
+/// # Errors
+/// [`DecodeError`] unless the whole stream is one valid filter.
+pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
+    let header = source.string(Header::parse)??;
+    let layers = header.restore(allowance, |stored| native::load_bits(stored, source))?;
+    let count = number(source.unsigned()?)?;
+    let mut incoming = Incoming::new(layers, count, allowance)?;
+    let mut left = count;
+    while left > 0 {
+        let expected = PIECE.min(left);
+        source.string(|piece| match piece.len() == expected * BYTES {
+            true => incoming.take(piece),
+            false => Err(DecodeError::Field("piece length")),
+        })??;
+        left -= expected;
+    }
+    Ok(incoming.finish())
+}
+
+/// The filter that a header describes, with its items counted and all of its bits unset.
+///
+/// # Errors
+/// [`DecodeError`]; nothing is left behind.
+pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
+    let mut fields = Fields(bytes);
+    if fields.take()? != MAGIC {
+        return Err(DecodeError::Field("magic"));
+    }
+    if fields.u64()? != 0 {
+        return Err(DecodeError::Field("zero"));
+    }
+    let count = number(fields.u64()?)?;
+    let (exceptions, header) = fields
+        .0
+        .split_at_checked(count * BYTES)
+        .ok_or(DecodeError::Truncated)?;
+    let layers = Header::parse(header)?.restore(allowance, native::no_bits)?;
+    let mut incoming = Incoming::new(layers, count, allowance)?;
+    incoming.take(exceptions)?;
+    Ok(incoming.finish())
+}
+
+/// Bytes of the header of `filter`, before that of its layers.
+pub fn header_bytes(filter: &Filter) -> usize {
+    HEAD_BYTES + exceptions(filter).map_or(0, Table::len) * BYTES
+}
+
+/// Appends the header of `filter`, up to that of its layers.
+pub fn put_header(filter: &Filter, bytes: &mut Vec<u8>) {
+    let exceptions = exceptions(filter);
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&0u64.to_le_bytes());
+    bytes.extend_from_slice(&(exceptions.map_or(0, Table::len) as u64).to_le_bytes());
+    for slot in exceptions.into_iter().flat_map(Table::ascending) {
+        bytes.extend_from_slice(bytemuck::bytes_of(&slot));
+    }
+}
+
+/// An equal filter, but for its bits, which are all unset.
+///
+/// # Errors
+/// [`DecodeError::OutOfMemory`].
+pub fn copy_without_bits(filter: &Excepting, allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
+    let header = match filter.layers() {
+        Layers::Chain(chain) => native::header(chain),
+        Layers::Ring(ring) => windowed::header(ring),
+    };
+    let layers = Header::parse(&header)?.restore(allowance, native::no_bits)?;
+    let exceptions = filter.exceptions();
+    let mut incoming = Incoming::new(layers, exceptions.len(), allowance)?;
+    for slot in exceptions.ascending() {
+        incoming.exceptions.push(slot)?;
+    }
+    Ok(incoming.finish())
+}
+
+fn number(exceptions: u64) -> Result<usize, DecodeError> {
+    let count = usize::try_from(exceptions).ok();
+    let count = count.filter(|&count| count <= MOST_EXCEPTIONS);
+    count.ok_or(DecodeError::Field("exceptions"))
+}
+
+/// The header of the layers.
+enum Header {
+    Chain(native::Header),
+    Ring(windowed::Header),
+}
+
+impl Header {
+    fn parse(bytes: &[u8]) -> Result<Self, DecodeError> {
+        if bytes.starts_with(&windowed::MAGIC) {
+            windowed::Header::parse(bytes).map(Self::Ring)
+        } else {
+            native::Header::parse(bytes, Relation::Any).map(Self::Chain)
+        }
+    }
+
+    /// The layers with their items counted and the bit arrays that `bits` gives.
+    fn restore(
+        self,
+        allowance: Allowance<'_>,
+        bits: impl FnMut(&StoredLayer) -> Result<BitArray<Line>, DecodeError>,
+    ) -> Result<Layers, DecodeError> {
+        Ok(match self {
+            Self::Chain(header) => Layers::Chain(header.restore(allowance, bits)?),
+            Self::Ring(header) => Layers::Ring(Box::new(header.restore(allowance, bits)?)),
+        })
+    }
+}
+
+/// A filter whose exceptions come in.
+struct Incoming {
+    layers: Layers,
+    exceptions: Filling,
+}
+
+impl Incoming {
+    fn new(layers: Layers, count: usize, allowance: Allowance<'_>) -> Result<Self, DecodeError> {
+        if count > 0 {
+            let blocks = [Excepting::BLOCK, table_block(count)];
+            let asked = ask_beyond(layers.bytes(), &blocks, allowance);
+            asked.map_err(|Refused { bytes, .. }| DecodeError::OutOfMemory { bytes })?;
+        }
+        let exceptions = Filling::new(slots_for(count))?;
+        Ok(Self { layers, exceptions })
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
+        for slot in bytes.chunks_exact(BYTES) {
+            let slot: Slot = bytemuck::pod_read_unaligned(slot);
+            let checked = self.exceptions.check(slot);
+            checked.map_err(|_| DecodeError::Field("exceptions"))?;
+            self.exceptions.push(slot)?;
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Filter {
+        let exceptions = self.exceptions.finish();
+        if exceptions.is_empty() {
+            self.layers.into()
+        } else {
+            Filter::Excepting(Box::new(Excepting::new(self.layers, exceptions)))
+        }
+    }
+}

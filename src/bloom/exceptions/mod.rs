@@ -1,0 +1,353 @@
+//! Items that are excepted from a filter: it answers that they are not there, although their bits are set.
+//!
+//! The hashes of such items are kept exactly, in a [`table`] beside the layers. A question reads it only where the bits
+//! say yes, so that nothing changes for absent items; and no other item can be affected, unless all 128 bits of its
+//! hash are the same. An item that is added again is taken out of the table.
+//!
+//! In a window an exception goes when the layers that it was made for have gone, and none of those that are left
+//! contains it.
+
+pub mod table;
+
+use crate::bloom::bits::memory::{Allocation, Block as MemoryBlock};
+use crate::bloom::blocked::Blocked;
+use crate::bloom::blocked::layer::{Layer, Lines};
+use crate::bloom::chain::batch::{self, Added, BLOCK, Block, Hasher as _, Items};
+use crate::bloom::chain::demand::{self, Allowance, Demand, Frame, Refused};
+use crate::bloom::chain::window::Ring;
+use crate::bloom::chain::{Chain, Rules as _};
+use crate::bloom::error::Error;
+use crate::bloom::item::{Item, ItemHash};
+use table::{Slot, Table, slots_for};
+
+/// The most exceptions of a filter: what the header of a dumped one can carry.
+pub const MOST_EXCEPTIONS: usize = 1 << 24;
+
+/// Why items cannot be excepted. Nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExceptError {
+    /// A classic filter has no place for exceptions.
+    Classic,
+    /// The filter has so many exceptions, and cannot have all of these.
+    TooMany {
+        /// How many it has.
+        exceptions: u64,
+    },
+    /// There is no room for them.
+    Memory(Error),
+}
+
+/// A filter with exceptions.
+#[derive(Debug)]
+pub struct Excepting {
+    layers: Layers,
+    exceptions: Table,
+}
+
+/// What the exceptions are from.
+#[derive(Debug)]
+pub enum Layers {
+    /// A filter of the blocked layout.
+    Chain(Chain<Blocked>),
+    /// One with a window.
+    Ring(Box<Ring<Blocked>>),
+}
+
+impl Layers {
+    fn rules(&self) -> &Blocked {
+        match self {
+            Self::Chain(chain) => chain.rules(),
+            Self::Ring(ring) => ring.rules(),
+        }
+    }
+
+    /// Bytes of the filter without its exceptions.
+    pub fn bytes(&self) -> u64 {
+        let (frame, layers) = match self {
+            Self::Chain(chain) => (Frame::CHAIN, chain.layers()),
+            Self::Ring(ring) => (Ring::<Blocked>::FRAME, ring.layers()),
+        };
+        demand::bytes::<Layer>(frame, layers.len(), batch::Layer::bytes_of_all(layers))
+    }
+
+    fn contains(&self, item: Item<'_>) -> bool {
+        match self {
+            Self::Chain(chain) => chain.contains(item),
+            Self::Ring(ring) => ring.contains(item),
+        }
+    }
+
+    fn contains_blocks<'a>(&self, items: impl Iterator<Item = &'a [u8]>, found: impl FnMut(Items, &Block)) {
+        match self {
+            Self::Chain(chain) => chain.contains_blocks(items, found),
+            Self::Ring(ring) => ring.contains_blocks(items, found),
+        }
+    }
+}
+
+/// Bytes of exceptions: their table, and the struct that has it. Room to spare is not counted: a filter is as large
+/// as the same one on a replica, whose table may have shrunk at another time.
+pub fn bytes(exceptions: usize) -> u64 {
+    (size_of::<Excepting>() as u64).saturating_add(table_block(exceptions).bytes)
+}
+
+/// The block of the table for so many exceptions.
+pub fn table_block(exceptions: usize) -> MemoryBlock {
+    MemoryBlock::of_list::<Slot>(slots_for(exceptions))
+}
+
+impl Excepting {
+    /// The block of the struct.
+    pub const BLOCK: MemoryBlock = MemoryBlock::of::<Self>();
+
+    /// A filter with these exceptions.
+    pub fn new(layers: Layers, exceptions: Table) -> Self {
+        Self { layers, exceptions }
+    }
+
+    /// What the exceptions are from.
+    pub fn layers(&self) -> &Layers {
+        &self.layers
+    }
+
+    /// The same, to be changed; whatever takes layers away [sweeps](Self::sweep).
+    pub fn layers_mut(&mut self) -> &mut Layers {
+        &mut self.layers
+    }
+
+    /// The filter without its exceptions.
+    pub fn into_layers(self) -> Layers {
+        self.layers
+    }
+
+    /// The exceptions.
+    pub fn exceptions(&self) -> &Table {
+        &self.exceptions
+    }
+
+    /// The same, to be moved.
+    pub fn exceptions_mut(&mut self) -> &mut Table {
+        &mut self.exceptions
+    }
+
+    /// The memory of the struct.
+    pub fn allocation(&self) -> Option<Allocation> {
+        Allocation::of_array(std::slice::from_ref(self))
+    }
+
+    /// See [`Filter::contains`](crate::bloom::Filter::contains).
+    pub fn contains(&self, item: Item<'_>) -> bool {
+        let item = self.hashed(item);
+        self.layers.contains(item) && !self.exceptions.has(self.hash(item))
+    }
+
+    fn hash(&self, item: Item<'_>) -> ItemHash {
+        self.layers.rules().hasher().hash(item)
+    }
+
+    /// The item with its hash, so that it is made once.
+    fn hashed<'a>(&self, item: Item<'a>) -> Item<'a> {
+        let seed = self.layers.rules().secret().seed();
+        Item::hashed(item.bytes(), seed, self.hash(item))
+    }
+
+    /// See [`Filter::contains_blocks`](crate::bloom::Filter::contains_blocks).
+    pub fn contains_blocks<'a>(
+        &self,
+        items: impl Iterator<Item = &'a [u8]>,
+        mut found: impl FnMut(Items, &Block),
+    ) {
+        self.layers.contains_blocks(items, |present, block| {
+            let excepted = self.exceptions.among(&block.hashes, present);
+            found(present.without(excepted), block);
+        });
+    }
+
+    /// See [`Filter::add_blocks`](crate::bloom::Filter::add_blocks).
+    pub fn add_blocks<'a>(
+        &mut self,
+        items: impl Iterator<Item = &'a [u8]>,
+        allowance: Allowance<'_>,
+        mut added: impl FnMut(Added),
+    ) -> Result<(), Error> {
+        let own = [(Self::BLOCK, false), (self.exceptions.block(), false)];
+        let allowance = |demand: Demand<'_>| demand.with(&own, allowance);
+        let Self { layers, exceptions } = self;
+        match layers {
+            Layers::Chain(chain) => chain.add_blocks(items, &allowance, |mut told, block| {
+                // Also those that are new to the layers: of a filter whose chunks are still to come, the exceptions
+                // may be there before the bits.
+                for at in Items::first(told.count) {
+                    let again = exceptions.remove(block.hashes[at]);
+                    told.new.put_if(at, again);
+                    told.changed.put_if(at, again);
+                }
+                added(told);
+            }),
+            Layers::Ring(ring) => {
+                let gone = ring.gone();
+                let result = add_to_ring(ring, exceptions, items, &allowance, added);
+                if ring.gone() != gone {
+                    self.sweep();
+                }
+                result
+            }
+        }
+    }
+
+    /// Lets the exceptions go that no layer contains any more. Where there is no memory for that they stay, which does
+    /// no harm.
+    pub fn sweep(&mut self) {
+        if let Layers::Ring(ring) = &self.layers {
+            // Without memory they stay.
+            let _ = self.exceptions.retain(|hash| ring.holds(hash));
+        }
+    }
+
+    /// Gives back what the exceptions do not need any more.
+    pub fn settle(&mut self) {
+        self.exceptions.settle();
+    }
+
+    /// Excepts items, with `is_asked` only those that are there; told block by block.
+    ///
+    /// # Errors
+    /// [`ExceptError`]; nothing changed.
+    pub fn except<'a>(
+        &mut self,
+        items: impl Iterator<Item = &'a [u8]> + Clone,
+        is_asked: bool,
+        allowance: Allowance<'_>,
+        mut excepted: impl FnMut(Items, usize),
+    ) -> Result<(), ExceptError> {
+        let Self { layers, exceptions } = self;
+        let mut more = 0;
+        each_block(layers, items.clone(), is_asked, |candidates, block| {
+            let known = exceptions.among(&block.hashes, candidates);
+            more += candidates.without(known).count();
+        });
+        if exceptions.len() + more > MOST_EXCEPTIONS {
+            return Err(ExceptError::TooMany {
+                exceptions: exceptions.len() as u64,
+            });
+        }
+        make_room(layers, exceptions, more, allowance).map_err(ExceptError::Memory)?;
+        each_block(layers, items, is_asked, |candidates, block| {
+            let mut changed = Items::NONE;
+            for at in candidates {
+                changed.put_if(at, exceptions.insert(block.hashes[at]));
+            }
+            excepted(changed, block.count);
+        });
+        // Items that were named several times were counted as often.
+        exceptions.settle();
+        Ok(())
+    }
+}
+
+/// Hands the items that may be excepted to `visit`, block by block: with `is_asked` those that the layers contain.
+fn each_block<'a>(
+    layers: &Layers,
+    mut items: impl Iterator<Item = &'a [u8]>,
+    is_asked: bool,
+    mut visit: impl FnMut(Items, &Block),
+) {
+    if is_asked {
+        layers.contains_blocks(items, visit);
+        return;
+    }
+    let mut block = Block::new();
+    while block.fill(layers.rules().hasher(), &mut items, None::<Lines>) {
+        visit(block.items(), &block);
+    }
+}
+
+/// Makes room for so many exceptions more.
+fn make_room(
+    layers: &Layers,
+    exceptions: &mut Table,
+    more: usize,
+    allowance: Allowance<'_>,
+) -> Result<(), Error> {
+    if exceptions.has_room_for(more) {
+        return Ok(());
+    }
+    let own = [
+        (Excepting::BLOCK, exceptions.is_empty()),
+        (table_block(exceptions.len() + more), true),
+    ];
+    let allowance = |demand: Demand<'_>| demand.with(&own, allowance);
+    let asked = match layers {
+        Layers::Chain(chain) => ask_beside(Frame::CHAIN, chain.layers(), &allowance),
+        Layers::Ring(ring) => ask_beside(Ring::<Blocked>::FRAME, ring.layers(), &allowance),
+    };
+    asked.map_err(|Refused { limit, .. }| Error::OverLimit {
+        bytes: layers.bytes().saturating_add(bytes(exceptions.len() + more)),
+        limit,
+    })?;
+    exceptions.make_room_for(more)
+}
+
+/// Asks for what comes beside layers that are there.
+fn ask_beside(frame: Frame, layers: &[Layer], allowance: Allowance<'_>) -> Result<(), Refused> {
+    let arrays = layers.iter().map(batch::Layer::bytes);
+    demand::ask::<Layer>(frame, arrays, layers.len(), layers.len(), allowance)
+}
+
+/// Adds items to a window. One that is excepted begins to live anew: its bits may be in a slice that goes soon.
+fn add_to_ring<'a>(
+    ring: &mut Ring<Blocked>,
+    exceptions: &mut Table,
+    mut items: impl Iterator<Item = &'a [u8]>,
+    allowance: Allowance<'_>,
+    mut added: impl FnMut(Added),
+) -> Result<(), Error> {
+    let mut some = [&[][..]; BLOCK];
+    loop {
+        let mut count = 0;
+        for (place, item) in some.iter_mut().zip(&mut items) {
+            *place = item;
+            count += 1;
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        let mut told = Added::of_new(Items::NONE, 0);
+        let result = add_some_to_ring(ring, exceptions, &some[..count], allowance, &mut told);
+        added(told);
+        result?;
+    }
+}
+
+/// The same of up to [`BLOCK`] items; `told` takes what became of them.
+fn add_some_to_ring(
+    ring: &mut Ring<Blocked>,
+    exceptions: &mut Table,
+    items: &[&[u8]],
+    allowance: Allowance<'_>,
+    told: &mut Added,
+) -> Result<(), Error> {
+    let mut block = Block::new();
+    block.fill(ring.rules().hasher(), &mut items.iter().copied(), None::<Lines>);
+    let mut excepted = exceptions.among(&block.hashes, block.items());
+    while told.count < items.len() {
+        let start = told.count;
+        if excepted.has(start) {
+            ring.add_anew(items[start], allowance)?;
+            // Named again in the same block, it is there.
+            let again = exceptions.remove(block.hashes[start]);
+            excepted = exceptions.among(&block.hashes, block.items());
+            told.new.put_if(start, again);
+            told.changed.put_if(start, again);
+            told.count += 1;
+            continue;
+        }
+        let end = excepted.from(start).next().unwrap_or(items.len());
+        ring.add_blocks(items[start..end].iter().copied(), allowance, |part, _| {
+            told.new.put_all(part.new.later_by(start));
+            told.changed.put_all(part.changed.later_by(start));
+            told.count += part.count;
+        })?;
+    }
+    Ok(())
+}

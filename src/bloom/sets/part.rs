@@ -1,0 +1,268 @@
+//! What a union asks of the layers of a layout.
+
+use super::SetError;
+use crate::bloom::blocked::sizing::power;
+use crate::bloom::blocked::{self, Blocked};
+use crate::bloom::chain::batch::Layer as _;
+use crate::bloom::chain::{Plan as _, Rules, batch};
+use crate::bloom::classic::{self, Classic};
+use crate::bloom::error::Error;
+use crate::bloom::params::ErrorRate;
+
+/// How far, relatively, rounding may take the sum of rates above what it may be.
+const ROUNDING: f64 = 1e-9;
+
+/// A layer that may be combined with others of its shape.
+pub(super) trait Part: batch::Layer + Sized {
+    /// What two layers of one shape have in common.
+    type Kind: Copy + Eq + std::hash::Hash;
+
+    /// Its shape.
+    fn kind(&self) -> Self::Kind;
+
+    /// The bit array.
+    fn array(&self) -> &[u8];
+
+    /// Set bits.
+    fn ones(&self) -> u64;
+
+    /// Set bits, in the mean, of such a layer that is full.
+    fn ones_when_full(&self) -> u64;
+
+    /// Items that such a layer counts, in the mean, when so many bits are set.
+    fn items_behind(&self, ones: u64) -> u64;
+
+    /// The most bits that one item sets.
+    fn bits_of_item(&self) -> u64;
+
+    /// The rate when it is full.
+    fn full_rate(&self) -> f64;
+
+    /// An empty layer of that shape.
+    fn emptied(&self) -> Result<Self, Error>;
+
+    /// Sets the bits of layers of that shape; whether that changed any.
+    fn unite(&mut self, others: &[&[u8]]) -> bool;
+
+    /// Sets the bits that all of `arrays` have, in an empty layer.
+    fn take_common(&mut self, arrays: &[&[u8]]);
+
+    /// Counts `items` from now on; whether that is another number.
+    fn count(&mut self, items: u64) -> bool;
+}
+
+impl Part for blocked::Layer {
+    type Kind = (u64, u64, u64, u8, u8);
+
+    fn kind(&self) -> Self::Kind {
+        let blocked::Shape {
+            geometry,
+            capacity,
+            rate,
+        } = self.shape();
+        (
+            capacity,
+            rate.to_bits(),
+            geometry.lines,
+            geometry.lines_per_item,
+            geometry.probes,
+        )
+    }
+
+    fn array(&self) -> &[u8] {
+        self.bits().bytes()
+    }
+
+    fn ones(&self) -> u64 {
+        self.bits().ones()
+    }
+
+    fn ones_when_full(&self) -> u64 {
+        self.shape().geometry.ones(self.capacity())
+    }
+
+    fn items_behind(&self, ones: u64) -> u64 {
+        self.shape().geometry.items_behind(ones)
+    }
+
+    fn bits_of_item(&self) -> u64 {
+        let geometry = self.shape().geometry;
+        u64::from(geometry.lines_per_item) * u64::from(geometry.probes)
+    }
+
+    fn full_rate(&self) -> f64 {
+        self.shape().full_rate()
+    }
+
+    fn emptied(&self) -> Result<Self, Error> {
+        self.shape().make()
+    }
+
+    fn unite(&mut self, others: &[&[u8]]) -> bool {
+        self.bits_mut().unite(others)
+    }
+
+    fn take_common(&mut self, arrays: &[&[u8]]) {
+        self.bits_mut().take_common(arrays);
+    }
+
+    fn count(&mut self, items: u64) -> bool {
+        let differs = items != self.items();
+        self.restore(items);
+        differs
+    }
+}
+
+impl Part for classic::Layer {
+    type Kind = (u64, u64, u64, u64, u32, u8);
+
+    fn kind(&self) -> Self::Kind {
+        let shape = self.shape();
+        (
+            shape.capacity,
+            shape.error_rate.to_bits(),
+            shape.bits,
+            shape.bytes,
+            shape.hashes,
+            shape.n2,
+        )
+    }
+
+    fn array(&self) -> &[u8] {
+        self.array()
+    }
+
+    fn ones(&self) -> u64 {
+        self.bits().ones()
+    }
+
+    fn ones_when_full(&self) -> u64 {
+        let shape = self.shape();
+        let bits = shape.modulus() as f64;
+        let probes = shape.capacity.saturating_mul(shape.hashes.into());
+        (bits * (1.0 - power(1.0 - 1.0 / bits, probes)) + 0.5) as u64
+    }
+
+    /// `n = ln(1 - ones / bits) / (k · ln(1 - 1 / bits))` (Swamidass, Baldi, "Mathematical Correction for Fingerprint
+    /// Similarity Measures to Improve Chemical Retrieval", 2007), with `ln(1 - x)` taken for `-x` in the last one.
+    fn items_behind(&self, ones: u64) -> u64 {
+        let shape = self.shape();
+        let bits = shape.modulus() as f64;
+        let unset = 1.0 - ones as f64 / bits;
+        if unset <= 0.0 {
+            return u64::MAX;
+        }
+        (-classic::ln::ln(unset) * bits / f64::from(shape.hashes) + 0.5) as u64
+    }
+
+    fn bits_of_item(&self) -> u64 {
+        self.shape().hashes.into()
+    }
+
+    fn full_rate(&self) -> f64 {
+        self.shape().error_rate
+    }
+
+    fn emptied(&self) -> Result<Self, Error> {
+        self.shape().make()
+    }
+
+    fn unite(&mut self, others: &[&[u8]]) -> bool {
+        self.bits_mut().unite(others)
+    }
+
+    fn take_common(&mut self, arrays: &[&[u8]]) {
+        self.bits_mut().take_common(arrays);
+    }
+
+    fn count(&mut self, items: u64) -> bool {
+        let differs = items != self.items();
+        self.restore(items);
+        differs
+    }
+}
+
+/// How the filters of a layout spend their rate on layers that came together.
+pub(super) trait Budget: Rules<Layer: Part> + Sized {
+    /// The same rules, with another rate if one is given.
+    fn alike(&self, rate: Option<ErrorRate>) -> Self;
+
+    /// Whether the rule says the same as another one.
+    fn is_alike(&self, other: &Self) -> bool;
+
+    /// Whether a filter of these rules can have layers of these rates, the oldest first.
+    ///
+    /// # Errors
+    /// [`SetError::Rate`] or [`SetError::ClassicRate`].
+    fn affords(&self, rates: &[f64]) -> Result<(), SetError>;
+
+    /// Brings layers that came together into the order in which they stand.
+    fn order(layers: &mut [Self::Layer]);
+}
+
+impl Budget for Blocked {
+    fn alike(&self, rate: Option<ErrorRate>) -> Self {
+        Self::alike(self, rate)
+    }
+
+    fn is_alike(&self, other: &Self) -> bool {
+        self.error_rate() == other.error_rate()
+    }
+
+    /// A filter that has grown to so many layers has spent that part of its rate on them, at most.
+    fn affords(&self, rates: &[f64]) -> Result<(), SetError> {
+        let left = (0..rates.len()).fold(1.0, |left, index| left * (1.0 - self.growth().share(index)));
+        let part = 1.0 - left;
+        let sum: f64 = rates.iter().sum();
+        if sum <= self.error_rate().value() * part * (1.0 + ROUNDING) {
+            return Ok(());
+        }
+        let would_do = above(sum / part);
+        Err(SetError::Rate { sum, would_do })
+    }
+
+    /// The smallest first, as in a filter that has grown: the next one grows from the largest.
+    fn order(layers: &mut [blocked::Layer]) {
+        layers.sort_by_key(batch::Layer::capacity);
+    }
+}
+
+/// A rate with three digits that is not below `rate`, if a filter can have it.
+fn above(rate: f64) -> Option<ErrorRate> {
+    let exponent = (0..=30).find(|&exponent| rate * 10f64.powi(exponent) >= 1.0)?;
+    let digits = (rate * 10f64.powi(exponent + 2) * (1.0 - ROUNDING / 2.0)).ceil();
+    // Written and read, it is the number that who repeats the command will send.
+    let written = format!("{digits}e-{}", exponent + 2);
+    let rounded: f64 = written.parse().ok()?;
+    let rate = ErrorRate::new(rounded).ok()?;
+    (rate.value() == rounded).then_some(rate)
+}
+
+impl Budget for Classic {
+    fn alike(&self, _: Option<ErrorRate>) -> Self {
+        *self
+    }
+
+    fn is_alike(&self, _: &Self) -> bool {
+        true
+    }
+
+    /// The filter's rate is that of its first layer; one that grows spends as much as its newest layer on all that are
+    /// to come.
+    fn affords(&self, rates: &[f64]) -> Result<(), SetError> {
+        let (Some(first), Some(newest)) = (rates.first(), rates.last()) else {
+            return Ok(());
+        };
+        let rate = first / self.first_share();
+        let to_come = if self.scales() { *newest } else { 0.0 };
+        let sum: f64 = rates.iter().sum();
+        if sum + to_come <= rate * (1.0 + ROUNDING) {
+            Ok(())
+        } else {
+            Err(SetError::ClassicRate { sum, rate })
+        }
+    }
+
+    /// The filter's own first layer stays the first: it says what the filter's rate is.
+    fn order(_: &mut [classic::Layer]) {}
+}

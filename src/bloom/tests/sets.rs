@@ -1,0 +1,593 @@
+//! Filters as sets: the laws of unions and intersections, over filters of every kind.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::oracle::{self, add_batch, contains_batch, growing, item, load, reserved, stored};
+use crate::bloom::chain::at_most;
+use crate::bloom::codec::chunks;
+use crate::bloom::codec::stream::Value;
+use crate::bloom::params::{ClassicSpec, ErrorRate, Growth, Spec, Window};
+use crate::bloom::sets::{Mismatch, SetError};
+use crate::bloom::{Error, Filter, UNLIMITED};
+use crate::server::alloc::failing;
+
+fn items(ids: impl IntoIterator<Item = u32>) -> Vec<Vec<u8>> {
+    ids.into_iter().map(item).collect()
+}
+
+/// A filter of all of the items that it has room for.
+fn filled(spec: Spec, ids: impl IntoIterator<Item = u32>) -> Filter {
+    with(oracle::filter(spec), ids)
+}
+
+fn with(mut filter: Filter, ids: impl IntoIterator<Item = u32>) -> Filter {
+    let (_, end) = add_batch(&mut filter, &items(ids));
+    assert!(matches!(end, Ok(()) | Err(Error::Full { .. })));
+    filter
+}
+
+fn classic(capacity: u64, scales: bool, ids: impl IntoIterator<Item = u32>) -> Filter {
+    let spec = ClassicSpec::new(0.01, capacity, 2, scales).unwrap();
+    with(Filter::classic(spec, UNLIMITED).unwrap(), ids)
+}
+
+/// The bit arrays, oldest first.
+fn arrays(filter: &Filter) -> Vec<Vec<u8>> {
+    chunks::chunks(filter)
+        .skip(1)
+        .map(|chunk| chunk.bytes.into_owned())
+        .collect()
+}
+
+fn found(filter: &Filter, ids: impl IntoIterator<Item = u32>) -> bool {
+    contains_batch(filter, &items(ids)).into_iter().all(|found| found)
+}
+
+fn rates(filter: &Filter) -> f64 {
+    filter.layer_stats().map(|layer| layer.error_rate()).sum()
+}
+
+fn union(sources: &[&Filter]) -> Result<Filter, SetError> {
+    Filter::union(sources, None, UNLIMITED)
+}
+
+/// A union at whatever rate it takes, as who reads the error would ask for it.
+fn union_at_any_rate(sources: &[&Filter]) -> Option<Filter> {
+    match union(sources) {
+        Ok(union) => Some(union),
+        Err(SetError::Rate { would_do, .. }) => {
+            let union = Filter::union(sources, Some(would_do?), UNLIMITED);
+            Some(union.expect("the rate that was named does"))
+        }
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+/// A filter of any kind, with items from a range; of one seed.
+fn any_filter() -> impl Strategy<Value = Filter> {
+    let growth = prop_oneof![
+        Just(Growth::Fixed),
+        Just(reserved(2)),
+        Just(reserved(1)),
+        Just(growing(2)),
+    ];
+    let capacity = prop::sample::select(vec![1u64, 20, 100, 300]);
+    let rate = prop::sample::select(vec![0.001, 0.01, 0.05]);
+    (growth, capacity, rate, 0..600u32, 0..400u32).prop_map(|(growth, capacity, rate, from, count)| {
+        filled(oracle::spec(capacity, rate, growth, 7), from..from + count)
+    })
+}
+
+/// Those of the known items that the filter finds.
+fn members(filter: &Filter) -> Vec<u32> {
+    let answers = contains_batch(filter, &items(0..1000));
+    (0..1000).filter(|&id| answers[id as usize]).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// A worker's items would be missing in the whole, or the promise of the whole would not hold, or it could be
+    /// saved and never loaded again.
+    #[test]
+    fn a_union_finds_all_items_and_keeps_its_rate(sources in vec(any_filter(), 1..5)) {
+        let sources: Vec<_> = sources.iter().collect();
+        let Some(mut union) = union_at_any_rate(&sources) else { return Ok(()) };
+        for source in &sources {
+            prop_assert!(found(&union, members(source)));
+        }
+        prop_assert!(rates(&union) <= union.error_rate() * (1.0 + 1e-9));
+        prop_assert_eq!(union.validate_composed(), Ok(()));
+        prop_assert_eq!(stored(&load(&stored(&union)).unwrap()), stored(&union));
+        prop_assert_eq!(stored(&chunks::copy(&union, UNLIMITED).unwrap()), stored(&union));
+        let most = sources.iter().map(|source| source.items()).max().unwrap_or(0);
+        let sum: u64 = sources.iter().map(|source| source.items()).sum();
+        prop_assert!((most..=sum).contains(&union.items()), "{} of {most} to {sum}", union.items());
+
+        // In place it is the same filter.
+        let mut absorbing = chunks::copy(sources[0], UNLIMITED).unwrap();
+        let before = stored(&absorbing);
+        let rate = ErrorRate::new(union.error_rate()).unwrap();
+        let changed = absorbing.absorb(&sources[1..], Some(rate), UNLIMITED).unwrap();
+        prop_assert_eq!(stored(&absorbing), stored(&union));
+        prop_assert_eq!(changed, stored(&absorbing) != before);
+        // Once more it changes nothing. (Among more layers of one shape, the one that has these bits is not searched for.)
+        if union.layers() <= 32 {
+            prop_assert_eq!(absorbing.absorb(&sources, None, UNLIMITED), Ok(false));
+            prop_assert_eq!(stored(&absorbing), stored(&union));
+        }
+
+        // It goes on as a filter: what it may take it takes, within its rate.
+        let may_grow = union.expansion().is_some();
+        let (_, end) = add_batch(&mut union, &items(2000..2300));
+        prop_assert_eq!(end.is_ok() || !may_grow, true);
+        if may_grow {
+            prop_assert!(found(&union, 2000..2300));
+        }
+        prop_assert!(rates(&union) <= union.error_rate() * (1.0 + 1e-9));
+        prop_assert_eq!(union.validate_composed(), Ok(()));
+        prop_assert_eq!(stored(&load(&stored(&union)).unwrap()), stored(&union));
+    }
+
+    /// Eight workers would not give what one gives.
+    #[test]
+    fn filters_of_one_shape_unite_to_the_filter_that_got_all(
+        capacity in prop::sample::select(vec![600u64, 1000, 5000]),
+        rate in prop::sample::select(vec![0.2, 0.01, 1e-5]),
+        growth in prop::sample::select(vec![Growth::Fixed, reserved(2), growing(3)]),
+        parts in vec((0..500u32, 0..200u32), 3),
+        classical: bool,
+    ) {
+        let make = |ids: &mut dyn Iterator<Item = u32>| {
+            if classical { classic(capacity, growth != Growth::Fixed, ids) } else { filled(oracle::spec(capacity, rate, growth, 7), ids) }
+        };
+        let ranges: Vec<_> = parts.iter().map(|&(from, count)| from..from + count).collect();
+        let workers: Vec<_> = ranges.iter().map(|range| make(&mut range.clone())).collect();
+        let all = make(&mut ranges.iter().cloned().flatten());
+        let [a, b, c] = [&workers[0], &workers[1], &workers[2]];
+        let abc = union(&[a, b, c]).unwrap();
+        prop_assert_eq!(arrays(&abc), arrays(&all));
+        prop_assert_eq!(abc.layers(), 1);
+        // The count is an estimate; it is exact where nothing is in several parts.
+        let off = abc.items().abs_diff(all.items()) as f64;
+        prop_assert!(off <= 3.0 + 0.06 * all.items() as f64, "{} for {}", abc.items(), all.items());
+        // Commutative, also in what it counts.
+        for order in [[a, c, b], [b, a, c], [c, b, a]] {
+            prop_assert_eq!(stored(&union(&order).unwrap()), stored(&abc));
+        }
+        // Associative.
+        let (ab, bc) = (union(&[a, b]).unwrap(), union(&[b, c]).unwrap());
+        prop_assert_eq!(arrays(&union(&[&ab, c]).unwrap()), arrays(&abc));
+        prop_assert_eq!(arrays(&union(&[a, &bc]).unwrap()), arrays(&abc));
+        // Idempotent.
+        prop_assert_eq!(stored(&union(&[&abc, &abc, a]).unwrap()), stored(&abc));
+        prop_assert_eq!(stored(&union(&[a]).unwrap()), stored(a));
+        prop_assert_eq!(abc.validate(), Ok(()));
+    }
+
+    /// Who asks what two lists have in common would miss some of it.
+    #[test]
+    fn an_intersection_finds_what_is_common(
+        capacity in prop::sample::select(vec![300u64, 1000]),
+        growth in prop::sample::select(vec![Growth::Fixed, reserved(2)]),
+        parts in vec((0..300u32, 0..200u32), 1..5),
+        classical: bool,
+    ) {
+        let sources: Vec<_> = parts.iter().map(|&(from, count)| {
+            let ids = from..from + count;
+            if classical { classic(capacity, growth != Growth::Fixed, ids) } else { filled(oracle::spec(capacity, 0.01, growth, 7), ids) }
+        }).collect();
+        let sources: Vec<_> = sources.iter().collect();
+        let common = Filter::intersection(&sources, UNLIMITED).unwrap();
+        for id in 0..1000 {
+            let in_all = sources.iter().all(|source| source.contains(&item(id)));
+            prop_assert_eq!(common.contains(&item(id)), in_all, "{}", id);
+        }
+        let least = sources.iter().map(|source| source.items()).min().unwrap();
+        prop_assert!(common.items() <= least);
+        if !classical {
+            prop_assert_eq!(common.validate(), Ok(()));
+        }
+        prop_assert_eq!(stored(&load(&stored(&common)).unwrap()), stored(&common));
+    }
+
+    /// An exception would come back, or hide what another filter has.
+    #[test]
+    fn exceptions_follow_their_filters(
+        a in (0..50u32, 60..120u32), b in (0..50u32, 60..120u32),
+        of_a in vec(0..150u32, 0..40), of_b in vec(0..150u32, 0..40),
+    ) {
+        let make = |(from, to): (u32, u32), excepted: &[u32]| {
+            let mut filter = filled(oracle::spec(1000, 1e-6, reserved(2), 7), from..to);
+            let excepted = items(excepted.iter().copied());
+            filter.except(excepted.iter().map(Vec::as_slice), UNLIMITED, |_, _| ()).unwrap();
+            filter
+        };
+        let (a, b) = (make(a, &of_a), make(b, &of_b));
+        let either = union(&[&a, &b]).unwrap();
+        let both = Filter::intersection(&[&a, &b], UNLIMITED).unwrap();
+        for id in 0..200 {
+            let [in_a, in_b] = [&a, &b].map(|filter| filter.contains(&item(id)));
+            prop_assert_eq!(either.contains(&item(id)), in_a || in_b, "{}", id);
+            prop_assert_eq!(both.contains(&item(id)), in_a && in_b, "{}", id);
+        }
+        let mut absorbing = chunks::copy(&a, UNLIMITED).unwrap();
+        let changed = absorbing.absorb(&[&b], None, UNLIMITED).unwrap();
+        prop_assert_eq!(stored(&absorbing), stored(&either));
+        prop_assert_eq!(changed, stored(&a) != stored(&either));
+        for filter in [&either, &both, &absorbing] {
+            prop_assert_eq!(filter.validate(), Ok(()));
+        }
+        prop_assert_eq!(stored(&union(&[&b, &a]).unwrap()), stored(&either));
+    }
+}
+
+/// BF.CARD of a union would be of no use. The estimate is off by the spread of set bits, which for these sizes is
+/// below a hundredth.
+#[test]
+fn the_count_of_a_union_is_that_of_its_items() {
+    for (capacity, rate) in [(10_000, 0.01), (10_000, 0.2), (200_000, 0.001), (10_000, 1e-8)] {
+        for part in [1, 2, 4] {
+            let each = capacity as u32 / 32 * part * 2;
+            let spec = oracle::spec(capacity, rate, reserved(2), 7);
+            let sources: Vec<_> = (0..4u32)
+                .map(|source| {
+                    let mut filter = oracle::filter(spec);
+                    // Half of each is in the next one too.
+                    let ids = source * each / 2..source * each / 2 + each;
+                    filter
+                        .add_all(
+                            ids.map(u32::to_be_bytes)
+                                .collect::<Vec<_>>()
+                                .iter()
+                                .map(|id| &id[..]),
+                            UNLIMITED,
+                            |_| (),
+                        )
+                        .unwrap();
+                    filter
+                })
+                .collect();
+            let union = union(&sources.iter().collect::<Vec<_>>()).unwrap();
+            let mut all = oracle::filter(spec);
+            let ids: Vec<_> = (0..each / 2 * 3 + each).map(u32::to_be_bytes).collect();
+            all.add_all(ids.iter().map(|id| &id[..]), UNLIMITED, |_| ())
+                .unwrap();
+            assert_eq!(arrays(&union), arrays(&all));
+            let off = union.items() as f64 / all.items() as f64 - 1.0;
+            assert!(off.abs() < 0.01, "{capacity} at {rate}, {each} each: {off}");
+        }
+    }
+}
+
+/// The rate that was promised for the whole would not hold.
+#[test]
+fn the_rate_of_a_union_is_measured() {
+    let probes = 400_000u32;
+    for (sources, expected_layers) in [
+        // Eight workers, and the whole fills the layer.
+        (
+            (0..8u32)
+                .map(|worker| {
+                    filled(
+                        oracle::spec(8000, 0.01, reserved(2), 7),
+                        worker * 1000..worker * 1000 + 1000,
+                    )
+                })
+                .collect::<Vec<_>>(),
+            1,
+        ),
+        // Full layers that cannot be united stay beside each other.
+        (
+            (0..3u32)
+                .map(|part| {
+                    filled(
+                        oracle::spec(2000, 0.01, Growth::Fixed, 7),
+                        part * 2000..part * 2000 + 2000,
+                    )
+                })
+                .collect(),
+            3,
+        ),
+        // Grown chains.
+        (
+            (0..2u32)
+                .map(|part| {
+                    filled(
+                        oracle::spec(500, 0.02, growing(2), 7),
+                        part * 3000..part * 3000 + 3000,
+                    )
+                })
+                .collect(),
+            6,
+        ),
+    ] {
+        let sources: Vec<_> = sources.iter().collect();
+        let union = union_at_any_rate(&sources).unwrap();
+        assert_eq!(union.layers(), expected_layers);
+        let promise = union.error_rate();
+        let mut hits = 0;
+        let absent: Vec<_> = (0..probes)
+            .map(|id| (u64::from(id) << 32 | 0xabcd).to_le_bytes())
+            .collect();
+        union.contains_all(absent.iter().map(|item| &item[..]), |found| {
+            hits += u32::from(found)
+        });
+        let measured = f64::from(hits) / f64::from(probes);
+        let error = (promise / f64::from(probes)).sqrt();
+        assert!(measured <= promise + 3.0 * error, "{measured} of {promise}");
+        assert!(
+            measured >= promise / 4.0,
+            "{measured} of {promise}: the promise says nothing"
+        );
+    }
+}
+
+/// An intersection would find more than its sources promise.
+#[test]
+fn the_rate_of_an_intersection_is_measured() {
+    let spec = oracle::spec(20_000, 0.01, reserved(2), 7);
+    let (a, b) = (filled(spec, 0..20_000), filled(spec, 15_000..35_000));
+    let common = Filter::intersection(&[&a, &b], UNLIMITED).unwrap();
+    let share = |filter: &Filter, ids: std::ops::Range<u32>| {
+        let count = ids.len() as f64;
+        contains_batch(filter, &items(ids))
+            .into_iter()
+            .filter(|&found| found)
+            .count() as f64
+            / count
+    };
+    let largest = share(&a, 100_000..200_000).max(share(&b, 100_000..200_000));
+    let measured = share(&common, 100_000..200_000);
+    assert!(measured <= largest, "{measured} of {largest}");
+    // In one of them only.
+    assert!(share(&common, 0..15_000) < 0.013);
+    assert!(found(&common, 15_000..20_000));
+}
+
+/// A client would learn nothing from a refusal, or the destination be half changed by it.
+#[test]
+fn what_does_not_go_together_is_refused_by_name() {
+    let own = filled(oracle::spec(100, 0.01, reserved(2), 7), 0..50);
+    let other_seed = filled(oracle::spec(100, 0.01, reserved(2), 8), 0..50);
+    let larger = filled(oracle::spec(200, 0.01, reserved(2), 7), 0..50);
+    let grown = filled(oracle::spec(100, 0.01, reserved(2), 7), 0..150);
+    let redis_blooms = classic(100, true, 0..50);
+    let window = Window::new(60, 8, false).unwrap();
+    let windowed = oracle::filter(Spec {
+        window: Some(window),
+        ..oracle::spec(100, 0.01, reserved(2), 7)
+    });
+    let refusals = [
+        (&other_seed, Mismatch::Seed),
+        (&redis_blooms, Mismatch::Layout),
+        (&windowed, Mismatch::Window),
+    ];
+    for (source, why) in refusals {
+        let refused = Err(SetError::Source { index: 1, why });
+        assert_eq!(union(&[&own, source]).map(|_| ()), refused);
+        assert_eq!(
+            Filter::intersection(&[&own, source], UNLIMITED).map(|_| ()),
+            refused
+        );
+        let mut target = chunks::copy(&own, UNLIMITED).unwrap();
+        assert_eq!(
+            target.absorb(&[&own, source], None, UNLIMITED).map(|_| ()),
+            refused
+        );
+        assert_eq!(stored(&target), stored(&own));
+    }
+    let mut target = chunks::copy(&windowed, UNLIMITED).unwrap();
+    let refused = target.absorb(&[&own], None, UNLIMITED);
+    assert_eq!(
+        refused,
+        Err(SetError::Destination {
+            why: Mismatch::Window
+        })
+    );
+    assert_eq!(
+        union(&[&windowed]).map(|_| ()),
+        Err(SetError::Source {
+            index: 0,
+            why: Mismatch::Window
+        })
+    );
+    assert_eq!(
+        union(&[&redis_blooms, &own]).map(|_| ()),
+        Err(SetError::Source {
+            index: 1,
+            why: Mismatch::Layout
+        })
+    );
+    for (index, sources) in [(1, [&own, &larger]), (1, [&own, &grown]), (0, [&grown, &own])] {
+        let refused = Filter::intersection(&sources, UNLIMITED).map(|_| ());
+        assert_eq!(
+            refused,
+            Err(SetError::Source {
+                index,
+                why: Mismatch::Shape
+            })
+        );
+    }
+    let rate = ErrorRate::new(0.02).unwrap();
+    assert_eq!(
+        Filter::union(&[&redis_blooms], Some(rate), UNLIMITED).map(|_| ()),
+        Err(SetError::RateOfClassic)
+    );
+
+    let [reserved_for, another] =
+        [10_000, 20_000].map(|capacity| filled(oracle::spec(capacity, 0.01, reserved(2), 7), 0..50));
+    // 1.6 % in two layers of a filter that may grow, which has 90 % of its rate for two.
+    let Err(SetError::Rate {
+        sum,
+        would_do: Some(would_do),
+    }) = union(&[&reserved_for, &another])
+    else {
+        panic!("two layers of 0.8 % are above 1 %")
+    };
+    assert!(sum > 0.012 && sum <= 0.016, "{sum}");
+    assert!(
+        (0.0..0.01).contains(&(would_do.value() * 0.9 / sum - 1.0)),
+        "{would_do:?}"
+    );
+    let tighter = ErrorRate::new(would_do.value() * 0.99).unwrap();
+    assert!(Filter::union(&[&reserved_for, &another], Some(tighter), UNLIMITED).is_err());
+    let union_of_both = Filter::union(&[&reserved_for, &another], Some(would_do), UNLIMITED).unwrap();
+    assert_eq!(union_of_both.error_rate(), would_do.value());
+    let loose: Vec<_> = (1..5u64)
+        .map(|part| filled(oracle::spec(100 * part, 0.25, Growth::Fixed, 7), 0..1))
+        .collect();
+    let refused = union(&loose.iter().collect::<Vec<_>>()).map(|_| ());
+    assert!(
+        matches!(refused, Err(SetError::Rate { would_do: None, .. })),
+        "{refused:?}"
+    );
+
+    // Classic layers that cannot be one are refused: their rate is that of the first layer.
+    let (full, also_full) = (classic(100, true, 0..100), classic(100, true, 100..200));
+    let refused = union(&[&full, &also_full]).map(|_| ());
+    assert!(
+        matches!(refused, Err(SetError::ClassicRate { .. })),
+        "{refused:?}"
+    );
+}
+
+/// A merged filter would be read by an earlier version of the module as something else; and one that is as if it had
+/// grown would not be read at all.
+#[test]
+fn layers_that_do_not_follow_have_a_version_of_their_own() {
+    let version = |filter: &Filter| stored(filter).values[0].clone();
+    let (a, b) = (
+        filled(oracle::spec(100, 0.01, reserved(2), 7), 0..50),
+        filled(oracle::spec(350, 0.01, reserved(2), 7), 40..90),
+    );
+    let rate = ErrorRate::new(0.05).unwrap();
+    let merged = Filter::union(&[&b, &a], Some(rate), UNLIMITED).unwrap();
+    assert_eq!(
+        merged
+            .layer_stats()
+            .map(|layer| layer.capacity())
+            .collect::<Vec<_>>(),
+        [100, 350]
+    );
+    assert_eq!(
+        (version(&merged), version(&a)),
+        (Value::Unsigned(3), Value::Unsigned(1))
+    );
+    assert_eq!(version(&union(&[&a, &a]).unwrap()), Value::Unsigned(1));
+    let fixed: Vec<_> = (0..2u32)
+        .map(|part| {
+            filled(
+                oracle::spec(100, 0.01, Growth::Fixed, 7),
+                part * 100..part * 100 + 100,
+            )
+        })
+        .collect();
+    let merged = Filter::union(&[&fixed[0], &fixed[1]], Some(rate), UNLIMITED).unwrap();
+    assert_eq!(
+        (version(&merged), merged.layers(), merged.growth()),
+        (Value::Unsigned(3), 2, Some(Growth::Fixed))
+    );
+    assert!(found(&load(&stored(&merged)).unwrap(), 0..200));
+}
+
+/// Without memory, or beyond a limit, the filters must be as they were.
+#[test]
+fn a_union_is_whole_or_nothing() {
+    let (a, b) = (
+        filled(oracle::spec(1000, 0.01, reserved(2), 7), 0..500),
+        filled(oracle::spec(3000, 0.01, reserved(2), 7), 0..2000),
+    );
+    let rate = Some(ErrorRate::new(0.05).unwrap());
+    let whole = Filter::union(&[&a, &b], rate, UNLIMITED).unwrap();
+    let limit = whole.bytes() - 1;
+    let over = Err(SetError::Memory(Error::OverLimit {
+        bytes: whole.bytes(),
+        limit,
+    }));
+    assert_eq!(Filter::union(&[&a, &b], rate, &at_most(limit)).map(|_| ()), over);
+    let mut target = chunks::copy(&a, UNLIMITED).unwrap();
+    assert_eq!(target.absorb(&[&b], rate, &at_most(limit)).map(|_| ()), over);
+    assert_eq!(stored(&target), stored(&a));
+    target.absorb(&[&b], rate, &at_most(limit + 1)).unwrap();
+    assert_eq!(stored(&target), stored(&whole));
+    // What is new is the layer that could not be united, and the longer list.
+    let mut target = chunks::copy(&a, UNLIMITED).unwrap();
+    let new = std::cell::Cell::new(0);
+    let asked = |demand: crate::bloom::Demand<'_>| {
+        new.set(demand.new);
+        Ok(())
+    };
+    target.absorb(&[&b], rate, &asked).unwrap();
+    assert_eq!(new.get(), whole.bytes() - a.bytes());
+    // The plan takes small blocks; the layer is the large one.
+    let layer = b.layer_stats().next().unwrap().bytes() as usize;
+    let mut target = chunks::copy(&a, UNLIMITED).unwrap();
+    let refused = failing::above(layer - 1, || target.absorb(&[&b], rate, UNLIMITED));
+    assert!(
+        matches!(refused, Err(SetError::Memory(Error::OutOfMemory { .. }))),
+        "{refused:?}"
+    );
+    assert_eq!(stored(&target), stored(&a));
+}
+
+/// A filter that is emptied for the next day would be another one, or keep some of the last.
+#[test]
+fn an_emptied_filter_is_a_new_one() {
+    let window = Window::new(60, 8, true).unwrap();
+    for spec in [
+        oracle::spec(100, 0.01, Growth::Fixed, 7),
+        oracle::spec(100, 0.25, reserved(2), 7),
+        oracle::spec(1, 1e-9, growing(1), 7),
+        Spec {
+            window: Some(window),
+            ..oracle::spec(100, 0.01, reserved(2), 7)
+        },
+    ] {
+        let new = oracle::filter(spec);
+        assert!(new.emptied().unwrap().is_none());
+        let used = oracle::filter(spec);
+        used.set_clock(|| 1_700_000_000_000);
+        let mut used = with(used, 0..90);
+        assert_eq!(stored(&used.emptied().unwrap().unwrap()), stored(&new));
+        let excepted = items(0..1);
+        used.except(excepted.iter().map(Vec::as_slice), UNLIMITED, |_, _| ())
+            .unwrap();
+        let emptied = used.emptied().unwrap().unwrap();
+        assert_eq!((stored(&emptied), emptied.bytes()), (stored(&new), new.bytes()));
+    }
+    for scales in [true, false] {
+        let new = classic(100, scales, []);
+        assert!(new.emptied().unwrap().is_none());
+        let used = classic(100, scales, 0..if scales { 300 } else { 50 });
+        assert_eq!(stored(&used.emptied().unwrap().unwrap()), stored(&new));
+    }
+    let used = filled(oracle::spec(100_000, 0.01, reserved(2), 7), 0..10);
+    let refused = failing::above(10_000, || used.emptied().map(|_| ()));
+    assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");
+}
+
+/// Thousands of small layers would be compared with each other for minutes, while the server stands still.
+#[test]
+fn many_layers_are_united_at_once() {
+    let spec = oracle::spec(1, 0.2, reserved(1), 7);
+    let sources: Vec<_> = (0..2u32)
+        .map(|part| {
+            let mut filter = oracle::filter(spec);
+            for number in 0u32.. {
+                filter
+                    .add(&(number << 1 | part).to_be_bytes(), UNLIMITED)
+                    .unwrap();
+                if filter.layers() == 3000 {
+                    break;
+                }
+            }
+            filter
+        })
+        .collect();
+    let union = union_at_any_rate(&[&sources[0], &sources[1]]).unwrap();
+    assert!(union.layers() <= 6000);
+    assert_eq!(union.validate_composed(), Ok(()));
+    assert!((0..1000u32).all(|number| union.contains(&number.to_be_bytes())));
+}
