@@ -1,6 +1,6 @@
 //! Keys that hold filters: opened with their type checked, lent no longer than they are open.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, c_int, c_void};
 use std::ptr::NonNull;
 
 use redis_module::raw;
@@ -78,6 +78,11 @@ impl Key<'_> {
         // else runs while the key is open.
         self.filter.map(|filter| unsafe { &**filter.as_ref() })
     }
+
+    /// Whether the filter that it holds is the one that `other` holds.
+    pub fn is_same(&self, other: &KeyMut<'_>) -> bool {
+        self.filter.is_some() && self.filter == other.key.filter
+    }
 }
 
 impl Drop for Key<'_> {
@@ -122,6 +127,37 @@ impl KeyMut<'_> {
         if let Some(at) = expires {
             self.expire(at);
         }
+    }
+
+    /// Puts `filter` in the place of the one that the key holds, which is given back, or into the missing key. An end
+    /// that the key has stays.
+    pub fn replace(&mut self, filter: Box<Counted>) -> Option<Box<Counted>> {
+        if self.key.filter.is_none() {
+            self.set(filter, None);
+            return None;
+        }
+        let filter = NonNull::from(Box::leak(filter));
+        let mut earlier: *mut c_void = std::ptr::null_mut();
+        // SAFETY (of the call): the key is open for writing and holds a value of this type, whose place the new one
+        // takes; `earlier` takes its pointer.
+        call!(RedisModule_ModuleTypeReplaceValue(
+            self.key.key,
+            datatype::raw_type(),
+            filter.as_ptr().cast(),
+            &raw mut earlier
+        ));
+        self.key.filter = Some(filter);
+        // SAFETY: it was boxed when it was made, loaded or copied, and the server has given it up.
+        NonNull::new(earlier).map(|earlier| unsafe { Box::from_raw(earlier.cast().as_ptr()) })
+    }
+
+    /// The key, which has a value, never expires.
+    pub fn persist(&mut self) {
+        // SAFETY (of the call): the key is open for writing, and has a value.
+        call!(RedisModule_SetExpire(
+            self.key.key,
+            raw::REDISMODULE_NO_EXPIRE.into()
+        ));
     }
 
     fn expire(&mut self, at: i64) {

@@ -29,6 +29,8 @@ enum Figure {
     Layers,
     /// As BF.INFO tells them.
     Bytes,
+    /// Items that are excepted from filters.
+    Exceptions,
     /// Items of filters that are alive, modulo 2^64, without those that were added since the start: an addition
     /// is counted once, by [`Figure::ItemsAdded`].
     OtherItems,
@@ -45,7 +47,7 @@ enum Figure {
 /// Filters of this module's own layout that are alive.
 static BLOCKED: AtomicU64 = AtomicU64::new(0);
 
-static FIGURES: [AtomicU64; 13] = [const { AtomicU64::new(0) }; 13];
+static FIGURES: [AtomicU64; 14] = [const { AtomicU64::new(0) }; 14];
 
 impl Figure {
     fn cell(self) -> &'static AtomicU64 {
@@ -86,6 +88,7 @@ impl Counted {
         Figure::Windows.add(filter.window().is_some().into());
         Figure::Layers.add(account.layers);
         Figure::Bytes.add(account.bytes);
+        Figure::Exceptions.add(account.exceptions);
         Figure::OtherItems.add(account.items);
         BLOCKED.fetch_add(is_own(&filter).into(), Relaxed);
         Box::new(Self(filter))
@@ -99,6 +102,7 @@ impl Drop for Counted {
         Figure::Windows.subtract(self.window().is_some().into());
         Figure::Layers.subtract(account.layers);
         Figure::Bytes.subtract(account.bytes);
+        Figure::Exceptions.subtract(account.exceptions);
         Figure::OtherItems.subtract(account.items);
         BLOCKED.fetch_sub(is_own(&self.0).into(), Relaxed);
     }
@@ -122,7 +126,7 @@ impl Deref for Counted {
     }
 }
 
-/// Whoever adds items tells [`added`] and [`grew`].
+/// Whoever adds items tells [`added`] and [`grew`], and whoever changes a filter otherwise [`recounted`].
 impl DerefMut for Counted {
     fn deref_mut(&mut self) -> &mut Filter {
         &mut self.0
@@ -144,15 +148,23 @@ pub fn grew(filter: &Filter, before: usize) {
     Figure::Bytes.add(filter.bytes().saturating_sub(filter.bytes_with(before)));
 }
 
-/// A filter with a window that is counted was changed. It counted `before`, `new` items were new, and it let `dropped`
-/// layers go.
-pub fn turned(filter: &Filter, before: Account, new: u64, dropped: u64) {
+/// A filter that is counted was changed otherwise than [`added`] and [`grew`] tell. It counted `before`, and `new` items
+/// were new. Gives what it counts now.
+pub fn recounted(filter: &Filter, before: Account, new: u64) -> Account {
     let after = filter.account();
     let change = |figure: Figure, from: u64, to: u64| figure.add(to.wrapping_sub(from));
     change(Figure::Layers, before.layers, after.layers);
     change(Figure::Bytes, before.bytes, after.bytes);
+    change(Figure::Exceptions, before.exceptions, after.exceptions);
     // The new ones are counted where they are added.
     change(Figure::OtherItems, before.items.wrapping_add(new), after.items);
+    after
+}
+
+/// A filter that is counted and is not plain was changed as items were added, or as its slice was ended: as
+/// [`recounted`], with the layers that it grew by. It let `dropped` layers go.
+pub fn turned(filter: &Filter, before: Account, new: u64, dropped: u64) {
+    let after = recounted(filter, before, new);
     // A long batch may make layers that it lets go again.
     Figure::LayersGrown.add((after.layers + dropped).saturating_sub(before.layers));
     Figure::LayersDropped.add(dropped);
@@ -241,6 +253,7 @@ unsafe extern "C" fn tell(info: *mut raw::RedisModuleInfoCtx, _for_crash_report:
             (c"windows", Figure::Windows.value()),
             (c"layers", Figure::Layers.value()),
             (c"bytes", Figure::Bytes.value()),
+            (c"exceptions", Figure::Exceptions.value()),
             (c"items", items),
             (c"items_added", Figure::ItemsAdded.value()),
             (c"duplicates", Figure::Duplicates.value()),

@@ -14,7 +14,7 @@ use bloom_fuzz::{check, commands, stream};
 /// Larger filters teach a fuzzer nothing, and slow it down.
 const LARGEST: usize = 2600;
 
-const COMMANDS: [(u8, &str); 20] = [
+const COMMANDS: [(u8, &str); 22] = [
     (0, "key 0.01 100"),
     (0, "key 0.5 1000 EXPANSION 2 SEED 18446744073709551615"),
     (0, "key 1e-9 1 NONSCALING LAYOUT CLASSIC"),
@@ -38,6 +38,8 @@ const COMMANDS: [(u8, &str); 20] = [
     (0, "key 0.01 100 WINDOW 0 EX 100 SEED 1"),
     (1, "key WINDOW 100 AT 1000 ITEMS 1 2"),
     (4, "key NOCREATE AT 1099511627776 LINES 1"),
+    (5, "key 2 1 0 ERROR 0.01 OVERRIDE"),
+    (5, "key 1 items"),
 ];
 
 /// Of the operations: shape, expansion, capacity, rate and seed of the filter, then the steps.

@@ -7,7 +7,7 @@ use bloom::bloom::chain::at_most;
 use bloom::bloom::packed::Packed;
 use bloom::bloom::params::Seed;
 use bloom::commands::error::CommandError;
-use bloom::commands::requests::{self, Creation, FilterSpec, Release, Word};
+use bloom::commands::requests::{self, Combination, Creation, FilterSpec, Release, Word};
 use bloom::options::values::{Config, ConfigOption};
 use bloom_fuzz::commands;
 use bloom_fuzz::tape::Tape;
@@ -24,7 +24,7 @@ fuzz_target!(|bytes: &[u8]| {
     let (kind, config) = (tape.u8(), tape.u8());
     let words = commands::decode(&mut tape);
     let config = configuration(config);
-    match kind % 5 {
+    match kind % 6 {
         0 => {
             answer(requests::reserve(&words, &config).map(|made| makes(made, &words, &config)));
             for release in [Release::Two, Release::Eight] {
@@ -62,15 +62,36 @@ fuzz_target!(|bytes: &[u8]| {
         3 => words
             .chunks_exact(2)
             .for_each(|pair| set(&config, pair[0].0, pair[1].0)),
-        _ => {
+        4 => {
             answer(requests::exists_packed(&words).map(is_packed));
             answer(requests::add_packed(&words, &config).map(|(items, made)| {
                 is_packed(items);
                 answer(made.map(|made| is_told_packed(made, items)));
             }));
         }
+        _ => {
+            answer(requests::merge(&words).map(|(keys, ..)| names_its_keys(keys, &words)));
+            answer(requests::intersect(&words).map(|keys| {
+                names_its_keys(keys, &words);
+                assert_eq!(keys.places().last(), Some(words.len()), "a word was ignored");
+                let (same, rate, overrides) = requests::merge(&words).expect("the same words, and no option");
+                assert!(same.places().eq(keys.places()) && rate.is_none() && !overrides);
+            }));
+        }
     }
 });
+
+/// The sources are as many as their number says, and the server is told of the keys that are used.
+fn names_its_keys(keys: Combination<'_, Word<'_>>, words: &[Word<'_>]) {
+    assert!(!keys.sources.is_empty());
+    assert_eq!(keys.sources.len().to_string().as_bytes(), words[1].0);
+    let used = std::iter::once(&keys.destination).chain(keys.sources);
+    let told = keys.places().map(|place| words[place - 1].0);
+    assert!(
+        used.map(|word| word.0).eq(told),
+        "the server is told of other keys"
+    );
+}
 
 /// Whether `items` are what comes after some word ITEMS.
 fn follow_their_word(items: &[Word<'_>], words: &[Word<'_>]) -> bool {

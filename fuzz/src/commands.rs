@@ -8,7 +8,7 @@ use bloom::commands::requests::Word;
 use crate::tape::Tape;
 
 /// Words that commands know, and numbers at the ends of ranges.
-pub const WORDS: [&str; 57] = [
+pub const WORDS: [&str; 58] = [
     "ITEMS",
     "CAPACITY",
     "ERROR",
@@ -66,6 +66,7 @@ pub const WORDS: [&str; 57] = [
     "SLICES",
     "REFRESH",
     "AT",
+    "OVERRIDE",
 ];
 
 /// The arguments.

@@ -86,6 +86,8 @@ pub struct Account {
     pub bytes: u64,
     /// Items that changed them; saturating.
     pub items: u64,
+    /// Items that are excepted.
+    pub exceptions: u64,
 }
 
 /// What one layer holds.
@@ -469,6 +471,7 @@ impl Filter {
             items: self
                 .layer_stats()
                 .fold(0, |items, layer| items.saturating_add(layer.items)),
+            exceptions: self.exceptions(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::creation::{self, Creation};
 use super::error::CommandError;
 use super::reply::Reply;
-use super::window;
+use super::{changing, window};
 use crate::bloom::chain::batch;
 use crate::bloom::packed::Answers;
 use crate::bloom::params::Time;
@@ -77,14 +77,7 @@ impl Batch for &[Arg<'_>] {
     }
 
     fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, (): ()) {
-        let mut kept = vec![key; 1 + changed.count()];
-        let mut count = 1;
-        for (&item, has_changed) in self.iter().zip(changed.iter()) {
-            // No branch: which items are new cannot be predicted.
-            kept[count] = item;
-            count += usize::from(has_changed);
-        }
-        kept.truncate(count);
+        let kept = after_key(key, self, changed);
         match to {
             Target {
                 created: None,
@@ -93,6 +86,19 @@ impl Batch for &[Arg<'_>] {
             to => creation::replicate_with(ctx, key, to, &kept[1..]),
         }
     }
+}
+
+/// The key, then those of the items that changed something, of those that were reached.
+pub fn after_key<'a>(key: Arg<'a>, items: &[Arg<'a>], changed: &Answers) -> Vec<Arg<'a>> {
+    let mut kept = vec![key; 1 + changed.count()];
+    let mut count = 1;
+    for (&item, has_changed) in items.iter().zip(changed.iter()) {
+        // No branch: which items are new cannot be predicted.
+        kept[count] = item;
+        count += usize::from(has_changed);
+    }
+    kept.truncate(count);
+    kept
 }
 
 /// Items to be added to a key.
@@ -202,7 +208,7 @@ impl<B: Batch> Adding<'_, B> {
             return added.stopped.map_or(Ok(added.new.ones() > 0), Err);
         };
         ahead::follow(Some(filter));
-        if filter.window().is_some() {
+        if !filter.is_plain() {
             let done = self.add_to(filter)?;
             let added = self.tell(key, done);
             return added.stopped.map_or(Ok(added.new.ones() > 0), Err);
@@ -305,11 +311,16 @@ impl<B: Batch> Adding<'_, B> {
             });
             (end, new.ones())
         };
-        let (end, ones, dropped) = if at.is_some() {
-            window::change(filter, add)
-        } else {
+        let (end, ones, dropped) = if filter.is_plain() {
             let (end, ones) = self.change(filter, add);
             (end, ones, false)
+        } else {
+            let before = filter.layers();
+            let turned = changing::turn(filter, add);
+            if at.is_none() && filter.layers() > before {
+                tell_of_growth(self.ctx, self.key, filter, before);
+            }
+            turned
         };
         stats::added(ones, new.count() as u64 - ones);
         let error = end.err().filter(|error| !self.is_expected(filter, *error));
@@ -344,16 +355,7 @@ impl<B: Batch> Adding<'_, B> {
     #[cold]
     fn grew(self, filter: &Filter, before: usize) {
         stats::grew(filter, before);
-        // What a primary or a file says was told where it happened.
-        if !self.ctx.must_obey() && is_long(filter.layers(), before) {
-            log::GROWTH.warn(self.ctx, self.key.bytes(), || {
-                let (layers, items) = (filter.layers(), filter.items());
-                format!(
-                    "the Bloom filter has grown to {layers} layers with {items} items: one that BF.RESERVE makes \
-                     for as many as it will hold is smaller and faster (BF.PLAN tells its size)"
-                )
-            });
-        }
+        tell_of_growth(self.ctx, self.key, filter, before);
     }
 
     /// What to reply to an item that was not taken. A replica that cannot do what its primary did is no
@@ -382,6 +384,20 @@ impl<B: Batch> Adding<'_, B> {
             self.items
                 .replicate(self.ctx, self.key, to, added.changed(), room);
         }
+    }
+}
+
+/// Tells the log of a filter that had `before` layers, and is a long chain now.
+pub fn tell_of_growth(ctx: Ctx<'_>, key: Arg<'_>, filter: &Filter, before: usize) {
+    // What a primary or a file says was told where it happened.
+    if !ctx.must_obey() && is_long(filter.layers(), before) {
+        log::GROWTH.warn(ctx, key.bytes(), || {
+            let (layers, items) = (filter.layers(), filter.items());
+            format!(
+                "the Bloom filter has grown to {layers} layers with {items} items: one that BF.RESERVE makes for as \
+                 many as it will hold is smaller and faster (BF.PLAN tells its size)"
+            )
+        });
     }
 }
 

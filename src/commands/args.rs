@@ -49,6 +49,13 @@ impl<'a, A: Argument<'a>> Cursor<'a, A> {
         self.take_if_any().ok_or(CommandError::Arity)
     }
 
+    /// So many further arguments, if there are.
+    pub fn take_many(&mut self, count: usize) -> Option<&'a [A]> {
+        let (many, rest) = self.rest.split_at_checked(count)?;
+        self.rest = rest;
+        Some(many)
+    }
+
     /// All further arguments.
     ///
     /// # Errors

@@ -35,7 +35,12 @@ impl Command for Debug {
         let reply = Reply(ctx);
         reply.array(1 + filter.layers());
         // Of a window also the layers that are over, as long as they are there.
-        reply.bulk(format!("size:{}", filter.account().items).as_bytes());
+        let account = filter.account();
+        let exceptions = match account.exceptions {
+            0 => String::new(),
+            exceptions => format!(" exceptions:{exceptions}"),
+        };
+        reply.bulk(format!("size:{}{exceptions}", account.items).as_bytes());
         for (index, layer) in filter.layer_stats().enumerate() {
             let times = filter.spans().get(index).map_or_else(String::new, times);
             reply.bulk((line(&layer) + &times).as_bytes());

@@ -41,6 +41,8 @@ pub struct Parameter {
 pub enum Kind {
     /// The key: the first parameter of a command that has one.
     Key(KeyUse),
+    /// As many further keys as the whole number before it says.
+    Keys(KeyUse),
     /// Any bytes.
     Text,
     /// A whole number.
@@ -71,6 +73,13 @@ pub enum KeyUse {
     Add,
     /// Data are taken out, and nothing is told of them.
     Drop,
+    /// Items are taken out, and the reply tells which of them were in it.
+    Remove,
+    /// What other keys have goes in, or takes the place of all that was in it. Nothing is told of what was in it, and
+    /// nothing of it goes elsewhere: who may only write a key may bring what he can read.
+    Merge,
+    /// What it has is replaced by what others have.
+    Overwrite,
 }
 
 /// The complexity of what is done with one item, or with the figures of each layer.
@@ -94,6 +103,12 @@ pub const KEY_TO_FILL: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Fill
 pub const KEY_TO_ADD_TO: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Add));
 /// The key of a command that takes data out of it.
 pub const KEY_TO_DROP_FROM: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Drop));
+/// The key of a command that takes items out of it.
+pub const KEY_TO_EXCEPT_FROM: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Remove));
+/// The key of a command that puts into it what other keys have.
+pub const KEY_TO_MERGE_INTO: Parameter = Parameter::new(c"destination", Kind::Key(KeyUse::Merge));
+/// The key of a command that replaces it by what it makes of other keys.
+pub const KEY_TO_OVERWRITE: Parameter = Parameter::new(c"destination", Kind::Key(KeyUse::Overwrite));
 /// One item.
 pub const ITEM: Parameter = Parameter::new(c"item", Kind::Text);
 /// `CAPACITY n`
@@ -212,9 +227,21 @@ impl Parameter {
         match self.kind {
             _ if self.optional => 0,
             Kind::Word => 1,
-            Kind::Key(_) | Kind::Text | Kind::Integer | Kind::Double | Kind::UnixTime | Kind::OneOf(_) => {
-                1 + usize::from(self.token.is_some())
-            }
+            Kind::Key(_)
+            | Kind::Keys(_)
+            | Kind::Text
+            | Kind::Integer
+            | Kind::Double
+            | Kind::UnixTime
+            | Kind::OneOf(_) => 1 + usize::from(self.token.is_some()),
+        }
+    }
+
+    /// What becomes of the keys that it is, if it is any.
+    fn key_use(&self) -> Option<KeyUse> {
+        match self.kind {
+            Kind::Key(key_use) | Kind::Keys(key_use) => Some(key_use),
+            _ => None,
         }
     }
 }
@@ -222,14 +249,15 @@ impl Parameter {
 impl Docs {
     /// Whether the command works on a key.
     pub fn has_key(&self) -> bool {
-        self.key_use().is_some()
+        self.parameters
+            .iter()
+            .any(|parameter| parameter.key_use().is_some())
     }
 
-    fn key_use(&self) -> Option<KeyUse> {
-        match self.parameters.first()?.kind {
-            Kind::Key(key_use) => Some(key_use),
-            _ => None,
-        }
+    /// Whether one of its arguments says how many keys it has besides the first.
+    pub fn counts_keys(&self) -> bool {
+        let counted = |parameter: &Parameter| matches!(parameter.kind, Kind::Keys(_));
+        self.parameters.iter().any(counted)
     }
 
     /// What clients and proxies are told about its answers, if anything.
@@ -250,8 +278,14 @@ impl Docs {
     }
 }
 
-/// Tells the server what a command of this module is, and what becomes of its key: a registration alone says that
-/// it may do anything with it. Servers before 7.0 do not want to know. `false` when the server refuses it.
+/// Whether the server is told where the keys of a command are. Servers before 7.0 ask the command.
+pub fn tells_keys() -> bool {
+    // SAFETY: the table is filled once, before any callback of the module runs.
+    unsafe { raw::RedisModule_SetCommandInfo }.is_some()
+}
+
+/// Tells the server what a command of this module is, and what becomes of its keys: a registration alone says that
+/// it may do anything with the first. Servers before 7.0 do not want to know. `false` when the server refuses it.
 pub fn describe(ctx: Ctx<'_>, command: &CStr, docs: &Docs) -> bool {
     // SAFETY: the table is filled once, before any callback of the module runs.
     let Some(set) = (unsafe { raw::RedisModule_SetCommandInfo }) else {
@@ -285,28 +319,51 @@ pub fn describe(ctx: Ctx<'_>, command: &CStr, docs: &Docs) -> bool {
     unsafe { set(command, &raw const info) == raw::REDISMODULE_OK as c_int }
 }
 
-/// Where the command's key is and what becomes of it, if it has one.
+/// Where the command's keys are and what becomes of them; the list ends with an entry of zeros.
 fn raw_keys(docs: &Docs) -> Vec<raw::RedisModuleCommandKeySpec> {
     // SAFETY: a plain C structure of numbers and pointers, for which all zeros mean "not given".
     let end: raw::RedisModuleCommandKeySpec = unsafe { std::mem::zeroed() };
-    let Some(key_use) = docs.key_use() else {
-        return vec![end];
-    };
-    let (access, insert) = (raw::REDISMODULE_CMD_KEY_ACCESS, raw::REDISMODULE_CMD_KEY_INSERT);
-    let flags = match key_use {
-        KeyUse::Read => raw::REDISMODULE_CMD_KEY_RO | access,
-        KeyUse::Create => raw::REDISMODULE_CMD_KEY_OW | insert,
-        KeyUse::Fill => raw::REDISMODULE_CMD_KEY_RW | insert,
-        KeyUse::Add => raw::REDISMODULE_CMD_KEY_RW | access | insert,
-        KeyUse::Drop => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_DELETE,
-    };
-    let mut key = end;
-    key.flags = u64::from(flags);
-    key.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
-    key.bs.index.pos = 1;
-    key.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
-    key.fk.range.keystep = 1;
-    vec![key, end]
+    // Every parameter before a key is one word, and the command's name is word 0.
+    let keys = (1..).zip(docs.parameters).filter_map(|(word, parameter)| {
+        let mut key = end;
+        key.flags = parameter.key_use()?.raw_flags();
+        key.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
+        if let Kind::Keys(_) = parameter.kind {
+            key.bs.index.pos = word - 1;
+            key.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM;
+            key.fk.keynum.keynumidx = 0;
+            key.fk.keynum.firstkey = 1;
+            key.fk.keynum.keystep = 1;
+        } else {
+            key.bs.index.pos = word;
+            key.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
+            key.fk.range.keystep = 1;
+        }
+        Some(key)
+    });
+    keys.chain([end]).collect()
+}
+
+impl KeyUse {
+    fn raw_flags(self) -> u64 {
+        let (read, write, replace) = (
+            raw::REDISMODULE_CMD_KEY_RO,
+            raw::REDISMODULE_CMD_KEY_RW,
+            raw::REDISMODULE_CMD_KEY_OW,
+        );
+        let (access, insert) = (raw::REDISMODULE_CMD_KEY_ACCESS, raw::REDISMODULE_CMD_KEY_INSERT);
+        let (update, delete) = (raw::REDISMODULE_CMD_KEY_UPDATE, raw::REDISMODULE_CMD_KEY_DELETE);
+        u64::from(match self {
+            Self::Read => read | access,
+            Self::Create => replace | insert,
+            Self::Fill => write | insert,
+            Self::Add => write | access | insert,
+            Self::Drop => write | delete,
+            Self::Remove => write | access | delete,
+            Self::Merge => write | update,
+            Self::Overwrite => replace | update,
+        })
+    }
 }
 
 /// A list of parameters as the server reads it.
@@ -323,18 +380,16 @@ impl RawParameters {
         let end: raw::RedisModuleCommandArg = unsafe { std::mem::zeroed() };
         let mut nested = Vec::new();
         let mut list = Vec::new();
+        let mut key_specs = 0..;
         for parameter in parameters {
             let mut entry = end;
             entry.name = parameter.name.as_ptr();
             entry.token = parameter.token.map_or(std::ptr::null(), CStr::as_ptr);
             entry.since = parameter.since.map_or(std::ptr::null(), CStr::as_ptr);
-            entry.key_spec_index = -1;
+            entry.key_spec_index = parameter.key_use().and_then(|_| key_specs.next()).unwrap_or(-1);
             entry.flags = parameter.raw_flags();
             entry.type_ = match parameter.kind {
-                Kind::Key(_) => {
-                    entry.key_spec_index = 0;
-                    raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY
-                }
+                Kind::Key(_) | Kind::Keys(_) => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY,
                 Kind::Text => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
                 Kind::Integer => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
                 Kind::Double => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_DOUBLE,

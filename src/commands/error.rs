@@ -5,9 +5,12 @@ use std::fmt;
 
 use crate::bloom::Error;
 use crate::bloom::chain::window::MOST_SLICES;
+use crate::bloom::exceptions::MOST_EXCEPTIONS;
 use crate::bloom::packed::Malformed;
-use crate::bloom::params::{Capacity, Expansion, LATEST, Window};
+use crate::bloom::params::{Capacity, ErrorRate, Expansion, LATEST, Window};
+use crate::bloom::sets::Mismatch;
 use crate::keyspace::WrongType;
+use crate::number;
 use crate::server::shown::shown;
 
 /// Why a command was refused.
@@ -115,6 +118,43 @@ pub enum CommandError {
     NoMemoryToCreate,
     /// There is no room for a further layer.
     NoMemoryToGrow,
+    /// There is no room for exceptions.
+    NoMemoryToExcept,
+    /// The number of sources is no number.
+    BadNumkeys,
+    /// The number of sources is below 1.
+    NumkeysRange,
+    /// There are fewer sources than their number says.
+    FewerSources,
+    /// A source is missing, which is shown.
+    NoSource(String),
+    /// Filters that cannot be combined.
+    Mismatch {
+        /// Which of them this is, of the sources and the destination.
+        role: &'static str,
+        /// Its key, as it is shown.
+        key: String,
+        /// What is in the way.
+        why: Mismatch,
+    },
+    /// The layers of all sources together have too high an error rate.
+    RateOfLayers {
+        /// The sum of their rates.
+        sum: f64,
+        /// The rate that would do, if one does.
+        would_do: Option<ErrorRate>,
+    },
+    /// The same of classic filters.
+    RateOfClassicLayers {
+        /// The sum of their rates.
+        sum: f64,
+        /// The rate of the result.
+        rate: f64,
+    },
+    /// BF.EXCEPT of a classic filter.
+    ExceptionsOfClassic,
+    /// The filter has so many exceptions, and could not have all of these.
+    TooManyExceptions(u64),
     /// A bug, which the log tells about.
     Internal,
 }
@@ -243,8 +283,91 @@ impl fmt::Display for CommandError {
             Self::Full => "ERR non scaling filter is full",
             Self::NoMemoryToCreate => "ERR Insufficient memory to create filter",
             Self::NoMemoryToGrow => "ERR Insufficient memory to grow filter",
+            Self::NoMemoryToExcept => "ERR Insufficient memory for exceptions",
+            Self::BadNumkeys => "ERR bad numkeys",
+            Self::NumkeysRange => "ERR numkeys must be greater than 0",
+            Self::FewerSources => "ERR there are fewer sources than numkeys says",
+            Self::NoSource(key) => return write!(f, "ERR source {key} not found"),
+            Self::Mismatch { role, key, why } => {
+                let why = match why {
+                    Mismatch::Seed => {
+                        "another seed: only filters of one seed can be combined (SEED, or one bf-seed on all servers)"
+                    }
+                    Mismatch::Layout => "another layout",
+                    Mismatch::HashWidth => "hashes of another width",
+                    Mismatch::Window => "a WINDOW: its layers go in time",
+                    Mismatch::Shape => {
+                        "another shape: BF.INTERSECT takes filters of one layer, made for one capacity and error rate"
+                    }
+                };
+                return write!(f, "ERR {role} {key} has {why}");
+            }
+            Self::RateOfLayers { sum, would_do } => {
+                let sum = rounded(*sum);
+                let rate = would_do.map_or("no ERROR".to_owned(), |rate| {
+                    format!("ERROR {}", number::short(rate.value()))
+                });
+                return write!(
+                    f,
+                    "ERR the error rates of the layers sum to {sum}: {rate} would do"
+                );
+            }
+            Self::RateOfClassicLayers { sum, rate } => {
+                let [sum, rate] = [sum, rate].map(|rate| rounded(*rate));
+                return write!(
+                    f,
+                    "ERR the error rates of the layers sum to {sum}, above {rate}: classic filters merge only where \
+                     their layers are of one shape and have room"
+                );
+            }
+            Self::ExceptionsOfClassic => "ERR exceptions are for LAYOUT BLOCKED only",
+            Self::TooManyExceptions(exceptions) => {
+                return write!(
+                    f,
+                    "ERR the filter has {exceptions} exceptions, and can have no more than {MOST_EXCEPTIONS}"
+                );
+            }
             Self::Internal => "ERR internal error, see the server's log",
         };
         f.write_str(text)
+    }
+}
+
+/// A rate with three digits that mean something.
+fn rounded(rate: f64) -> String {
+    let rounded = format!("{rate:.2e}").parse().unwrap_or(rate);
+    number::short(rounded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A user would read digits that are an accident of the sum, or look for the rate that would do in another form
+    /// than the command takes.
+    #[test]
+    fn rates_have_the_digits_that_a_user_types() {
+        let text = |sum, would_do: Option<f64>| {
+            let would_do = would_do.map(|rate| ErrorRate::new(rate).unwrap());
+            CommandError::RateOfLayers { sum, would_do }.to_string()
+        };
+        assert_eq!(
+            text(0.008 + 0.008 + 1e-17, Some(0.02)),
+            "ERR the error rates of the layers sum to 0.016: ERROR 0.02 would do"
+        );
+        assert_eq!(
+            text(0.1 + 0.2, None),
+            "ERR the error rates of the layers sum to 0.3: no ERROR would do"
+        );
+        assert_eq!(
+            text(1.2345e-9, Some(1.3e-9)),
+            "ERR the error rates of the layers sum to 1.23e-9: ERROR 1.3e-9 would do"
+        );
+        let (sum, rate) = (0.005 + 0.0025 + 0.0051, 0.01);
+        assert_eq!(
+            CommandError::RateOfClassicLayers { sum, rate }.to_string(),
+            "ERR the error rates of the layers sum to 0.0126, above 0.01: classic filters merge only where their layers \
+             are of one shape and have room"
+        );
     }
 }

@@ -158,7 +158,7 @@ impl Command for Info {
 /// The five, and what only this module has.
 fn full(reply: Reply<'_>, filter: &Filter, totals: &Totals) {
     let window = filter.window();
-    reply.map(Field::ALL.len() + if window.is_some() { 10 } else { 7 });
+    reply.map(Field::ALL.len() + if window.is_some() { 11 } else { 8 });
     Field::ALL
         .into_iter()
         .for_each(|field| field.reply_pair(reply, filter, totals));
@@ -178,6 +178,8 @@ fn full(reply: Reply<'_>, filter: &Filter, totals: &Totals) {
     reply.double(totals.fill_ratio());
     reply.bulk(b"Estimated error rate");
     reply.double(filter.estimated_error_rate());
+    reply.bulk(b"Exceptions");
+    reply.integer(filter.exceptions());
     if let Some(window) = window {
         reply.bulk(b"Window");
         reply.integer(window.seconds().into());

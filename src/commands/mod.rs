@@ -14,23 +14,29 @@ mod add;
 mod adding;
 mod addpacked;
 mod card;
+mod changing;
 mod creation;
 mod debug;
+mod except;
 mod exists;
 mod existspacked;
 mod expiry;
 mod info;
 mod insert;
+mod intersect;
 mod loadchunk;
 mod madd;
+mod merge;
 mod mexists;
 mod missing;
 mod packed;
 mod plan;
 mod redisbloom;
 mod reserve;
+mod reset;
 mod rotate;
 mod scandump;
+mod sources;
 mod window;
 
 use std::ffi::{CStr, CString, c_int};
@@ -39,9 +45,11 @@ use std::io::ErrorKind;
 use redis_module::raw;
 
 use crate::server::{Arg, Ctx, guarded, taken, warn};
+use args::Cursor;
 use docs::Docs;
 use error::CommandError;
 use reply::Reply;
+use sources::Combination;
 
 /// A command that was called.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +93,10 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     one::<insert::Insert>(ctx, category)?;
     one::<addpacked::AddPacked>(ctx, category)?;
     one::<rotate::Rotate>(ctx, category)?;
+    one::<except::Except>(ctx, category)?;
+    one::<reset::Reset>(ctx, category)?;
+    one::<merge::Merge>(ctx, category)?;
+    one::<intersect::Intersect>(ctx, category)?;
     one::<exists::Exists>(ctx, category)?;
     one::<mexists::MExists>(ctx, category)?;
     one::<existspacked::ExistsPacked>(ctx, category)?;
@@ -114,10 +126,17 @@ fn acl_category(ctx: Ctx<'_>) -> Option<&'static CStr> {
 
 fn one<C: Command>(ctx: Ctx<'_>, category: Option<&CStr>) -> Result<(), String> {
     let name = C::NAME.to_string_lossy().to_uppercase();
-    if !ctx.create_command(C::NAME, entry::<C>, C::FLAGS, C::DOCS.has_key()) {
+    let is_created = if C::DOCS.counts_keys() && !docs::tells_keys() {
+        let flags = words(&[C::FLAGS, c"getkeys-api"]);
+        ctx.create_command(C::NAME, entry_that_tells_keys::<C>, &flags, true)
+    } else {
+        ctx.create_command(C::NAME, entry::<C>, C::FLAGS, C::DOCS.has_key())
+    };
+    if !is_created {
         return Err(taken(&format!("command {name}")));
     }
-    if !ctx.set_acl_categories(C::NAME, &categories(C::CATEGORIES, category)) {
+    let categories: Vec<_> = std::iter::once(C::CATEGORIES).chain(category).collect();
+    if !ctx.set_acl_categories(C::NAME, &words(&categories)) {
         return Err(format!("{name} could not be put into its ACL categories"));
     }
     if !docs::describe(ctx, C::NAME, &C::DOCS) {
@@ -126,15 +145,11 @@ fn one<C: Command>(ctx: Ctx<'_>, category: Option<&CStr>) -> Result<(), String> 
     Ok(())
 }
 
-/// The list of a command's ACL categories as the server takes it: words with one blank between them, and none at
-/// the end. Redis 7.2 takes what follows a last blank for a category without a name, and refuses it.
-fn categories(own: &CStr, shared: Option<&CStr>) -> CString {
-    let names: Vec<_> = [Some(own), shared]
-        .into_iter()
-        .flatten()
-        .map(CStr::to_bytes)
-        .collect();
-    CString::new(names.join(&b' ')).unwrap_or_default()
+/// A list as the server takes it: words with one blank between them, and none at the end. Redis 7.2 takes what follows
+/// a last blank for an ACL category without a name, and refuses it.
+fn words(list: &[&CStr]) -> CString {
+    let list: Vec<_> = list.iter().map(|word| word.to_bytes()).collect();
+    CString::new(list.join(&b' ')).unwrap_or_default()
 }
 
 /// What the server calls: borrows the arguments, keeps panics in, sends errors.
@@ -159,15 +174,39 @@ unsafe extern "C" fn entry<C: Command>(
     raw::REDISMODULE_OK as c_int
 }
 
+/// The same of a command with a number of sources, for a server that asks it where its keys are.
+unsafe extern "C" fn entry_that_tells_keys<C: Command>(
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // SAFETY: the server lends the context for the time of this call.
+    let asked = unsafe { Ctx::of_callback(ctx) }.filter(|ctx| ctx.asks_for_keys());
+    let Some(ctx) = asked else {
+        // SAFETY: what the server gave to this callback.
+        return unsafe { entry::<C>(ctx, argv, argc) };
+    };
+    // SAFETY: the server lends the arguments for the time of this call.
+    let arguments = unsafe { Arg::of_command(argv, argc) };
+    guarded("telling keys", || {
+        let mut cursor = Cursor::new(arguments.get(1..).unwrap_or_default());
+        // What is not to be understood has no keys, and is refused when it runs.
+        if let Ok(keys) = Combination::take(&mut cursor) {
+            keys.places().for_each(|place| ctx.tell_key(place));
+        }
+    });
+    raw::REDISMODULE_OK as c_int
+}
+
 #[cfg(test)]
 mod tests {
-    use super::categories;
+    use super::words;
 
     /// Redis 7.2 would refuse the module: it makes no category of a module's own, and takes no blank at the end.
     #[test]
     fn a_category_that_could_not_be_made_leaves_no_blank_behind() {
-        assert_eq!(categories(c"read fast", None).as_c_str(), c"read fast");
-        assert_eq!(categories(c"write", None).as_c_str(), c"write");
-        assert_eq!(categories(c"write", Some(c"bloom")).as_c_str(), c"write bloom");
+        assert_eq!(words(&[c"read fast"]).as_c_str(), c"read fast");
+        assert_eq!(words(&[c"write"]).as_c_str(), c"write");
+        assert_eq!(words(&[c"write", c"bloom"]).as_c_str(), c"write bloom");
     }
 }

@@ -8,8 +8,10 @@ use super::args::{self, Argument};
 pub use super::creation::{Creation, FilterSpec};
 use super::error::CommandError;
 pub use super::redisbloom::Release;
-use super::{addpacked, creation, existspacked, info, insert, packed, reserve};
+pub use super::sources::Combination;
+use super::{addpacked, creation, existspacked, info, insert, intersect, merge, packed, reserve};
 use crate::bloom::packed::{Form, Packed};
+use crate::bloom::params::ErrorRate;
 use crate::options::values::Config;
 
 /// An argument that no server holds.
@@ -107,6 +109,26 @@ pub fn obey_add_packed<'a>(
 ) -> Result<AddedPacked<'a>, CommandError> {
     let request = addpacked::Request::parse(arguments)?;
     Ok((request.items, request.missing.creation(config, LATER)))
+}
+
+/// The keys of a BF.MERGE, the error rate of the result if it was said, and whether what the destination holds goes.
+pub type Merged<'a> = (Combination<'a, Word<'a>>, Option<ErrorRate>, bool);
+
+/// What BF.MERGE of these arguments does.
+///
+/// # Errors
+/// What the command answers.
+pub fn merge<'a>(arguments: &'a [Word<'a>]) -> Result<Merged<'a>, CommandError> {
+    let request = merge::Request::parse(arguments)?;
+    Ok((request.keys, request.used_rate(), request.overrides))
+}
+
+/// The keys of a BF.INTERSECT of these arguments.
+///
+/// # Errors
+/// What the command answers.
+pub fn intersect<'a>(arguments: &'a [Word<'a>]) -> Result<Combination<'a, Word<'a>>, CommandError> {
+    intersect::parse(arguments)
 }
 
 /// Whether BF.INFO knows this word.
@@ -271,6 +293,96 @@ mod tests {
         let arguments = words("key count NOCREATE width 2 CAPACITY 7 data");
         let (items, creation) = add_packed(&arguments, &config).unwrap();
         assert_eq!((items.count(), creation), (2, Err(CommandError::NotFound)));
+    }
+
+    /// Filters of others would be read or written: a number that is misread makes a key of an option, or an option of
+    /// a key.
+    #[test]
+    fn sources_are_as_many_as_their_number_says() {
+        for (line, keys, rate, overrides) in [
+            ("to 1 a", "to a", None, false),
+            ("to 2 a to", "to a to", None, false),
+            ("to 3 a a ERROR", "to a a ERROR", None, false),
+            ("1 1 1", "1 1", None, false),
+            ("to 1 OVERRIDE override", "to OVERRIDE", None, true),
+            ("to 1 a error 0.001", "to a", Some(0.001), false),
+            ("to 1 a ERROR 0.9 OverRide", "to a", Some(0.25), true),
+            ("to 1 a OVERRIDE ERROR 1e-300", "to a", Some(1e-30), true),
+        ] {
+            let arguments = words(line);
+            let (combination, used, replaces) = merge(&arguments).unwrap();
+            let told: Vec<_> = combination.places().map(|place| arguments[place - 1].0).collect();
+            let keys: Vec<_> = words(keys).iter().map(|word| word.0).collect();
+            assert_eq!(told, keys, "{line}");
+            let read: Vec<_> = std::iter::once(&combination.destination)
+                .chain(combination.sources)
+                .map(|word| word.0)
+                .collect();
+            assert_eq!(read, keys, "{line}");
+            assert_eq!(
+                (used.map(|rate| rate.value()), replaces),
+                (rate, overrides),
+                "{line}"
+            );
+            if rate.is_none() && !overrides {
+                let same = intersect(&arguments).unwrap();
+                assert!(same.places().eq(combination.places()), "{line}");
+            }
+        }
+    }
+
+    /// A user would look for the mistake in the wrong place; and a huge number would cost memory before it is found
+    /// to be wrong.
+    #[test]
+    fn numbers_of_sources_and_words_that_are_wrong_are_named() {
+        let range = CommandError::NumkeysRange;
+        let (few, bad) = (CommandError::FewerSources, CommandError::BadNumkeys);
+        for (line, error) in [
+            ("to", CommandError::Arity),
+            ("to 0 a", range.clone()),
+            ("to -1 a", range.clone()),
+            ("to -9223372036854775809 a", range.clone()),
+            ("to -99999999999999999999999999999999999999999 a", range),
+            ("to x a", bad.clone()),
+            ("to 1.0 a", bad.clone()),
+            ("to 01 a", bad.clone()),
+            ("to +1 a", bad.clone()),
+            ("to -0 a", bad.clone()),
+            ("to  a", bad),
+            ("to 1", few.clone()),
+            ("to 2 a", few.clone()),
+            ("to 2147483647 a", few.clone()),
+            ("to 4294967297 a", few.clone()),
+            ("to 9223372036854775807 a b", few.clone()),
+            ("to 18446744073709551617 a", few.clone()),
+            ("to 340282366920938463463374607431768211457 a", few),
+            ("to 1 a b", CommandError::Unknown("b".to_owned())),
+            ("to 1 a ", CommandError::Unknown("''".to_owned())),
+        ] {
+            let arguments = words(line);
+            assert_eq!(merge(&arguments).map(|_| ()), Err(error.clone()), "{line}");
+            assert_eq!(intersect(&arguments).map(|_| ()), Err(error), "{line}");
+        }
+        let unknown = |word: &str| CommandError::Unknown(word.to_owned());
+        for (line, error) in [
+            ("to 1 a ERROR", CommandError::NoValue("ERROR")),
+            ("to 1 a ERROR low", CommandError::BadInsertErrorRate),
+            ("to 1 a ERROR 0", CommandError::BadInsertErrorRate),
+            ("to 1 a ERROR 1", CommandError::BadInsertErrorRate),
+            ("to 1 a ERROR 1e-400", CommandError::BadInsertErrorRate),
+            ("to 1 a ERROR nan", CommandError::BadInsertErrorRate),
+            ("to 1 a ERROR OVERRIDE", CommandError::BadInsertErrorRate),
+            ("to 1 a ERROR 0.1 ERROR 0.1", CommandError::Twice("ERROR")),
+            ("to 1 a OVERRIDE OVERRIDE", CommandError::Twice("OVERRIDE")),
+            ("to 1 a OVERRIDE b", unknown("b")),
+            ("to 1 a CAPACITY 10", unknown("CAPACITY")),
+        ] {
+            assert_eq!(merge(&words(line)).map(|_| ()), Err(error), "{line}");
+        }
+        for line in ["to 1 a ERROR 0.1", "to 1 a OVERRIDE"] {
+            let word = line.split(' ').nth(3).unwrap();
+            assert_eq!(intersect(&words(line)).map(|_| ()), Err(unknown(word)), "{line}");
+        }
     }
 
     /// A filter would stay for ever, or be gone at once; or a client that moves from SET to these commands

@@ -6,7 +6,7 @@ use super::args::{Argument, Cursor};
 use super::docs::{AT, Docs, KEY_TO_DROP_FROM, O_OF_LAYERS, SINCE_OWN};
 use super::error::CommandError;
 use super::reply::Reply;
-use super::{Call, Command, creation, window};
+use super::{Call, Command, changing, creation, window};
 use crate::bloom::Error;
 use crate::bloom::params::Time;
 use crate::keyspace;
@@ -59,7 +59,7 @@ impl Command for Rotate {
         let filter = key.filter().ok_or(CommandError::NotFound)?;
         window::tell_time(ctx, filter, request.at);
         let at = filter.time().ok_or(CommandError::NoWindow)?;
-        let (changed, _, _) = window::change(filter, |filter| (filter.rotate(), 0));
+        let (changed, _, _) = changing::turn(filter, |filter| (filter.rotate(), 0));
         let changed = changed.map_err(|error| {
             if ctx.must_obey() {
                 log::DIVERGENCE.warn(ctx, request.key.bytes(), || {

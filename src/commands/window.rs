@@ -1,4 +1,4 @@
-//! What commands that change a filter with a window share: its time, and the layers that it lets go.
+//! What commands that change a filter with a window share: its time.
 //!
 //! Time is the primary's. What it propagates carries the time of the change, so that a replica, or a file that is
 //! loaded on another day, makes the same slices of the same items.
@@ -9,16 +9,11 @@ use super::args::{Argument, Cursor, integer};
 use super::creation::once;
 use super::error::CommandError;
 use crate::bloom::Filter;
-use crate::bloom::chain::batch::Layer as _;
 use crate::bloom::params::{LATEST, Time};
-use crate::server::{Ctx, background};
-use crate::stats;
+use crate::server::Ctx;
 
 /// The event of a window that let layers go, or whose slice was ended.
 pub const EVENT: &CStr = c"bf.rotate";
-
-/// Bytes from which on it pays to free on another thread: up to 1 MiB are freed in some 0.1 ms.
-const LONG_TO_FREE: u64 = 1 << 20;
 
 /// Takes `word`, and its value from `cursor`, if it is AT.
 ///
@@ -52,17 +47,4 @@ pub fn tell_time(ctx: Ctx<'_>, filter: &Filter, at: Option<Time>) {
 /// The words that say when a change happened.
 pub fn words(at: Option<Time>) -> Vec<String> {
     at.map_or_else(Vec::new, |at| vec!["AT".to_owned(), at.to_string()])
-}
-
-/// Runs what changes a filter with a window and tells how many items were new, counts what came of it, and has what it
-/// let go freed. Gives besides whether that was anything.
-pub fn change<T>(filter: &mut Filter, change: impl FnOnce(&mut Filter) -> (T, u64)) -> (T, u64, bool) {
-    let before = filter.account();
-    let (result, new) = change(filter);
-    let (leaving, dropped) = filter.take_leaving();
-    stats::turned(filter, before, new, dropped);
-    if leaving.iter().map(|layer| layer.bytes()).sum::<u64>() > LONG_TO_FREE {
-        background::free(leaving);
-    }
-    (result, new, dropped > 0)
 }

@@ -10,8 +10,14 @@ type Burden = Box<dyn Send>;
 /// The way to the thread; `None` where none could be made. It lives as long as the server.
 static FREEING: OnceLock<Option<Sender<Burden>>> = OnceLock::new();
 
-/// Frees `burden` on another thread; here, where there is none.
-pub fn free(burden: impl Send + 'static) {
+/// Bytes from which on it pays to free on another thread: up to 1 MiB are freed in some 0.1 ms.
+const LONG_TO_FREE: u64 = 1 << 20;
+
+/// Frees `burden`, which holds so many `bytes`: on another thread if that takes long, and there is one.
+pub fn free(burden: impl Send + 'static, bytes: u64) {
+    if bytes <= LONG_TO_FREE {
+        return drop(burden);
+    }
     let burden: Burden = Box::new(burden);
     if let Some(way) = FREEING.get_or_init(start) {
         // What cannot be sent comes back in the error, and is freed with it.

@@ -321,7 +321,7 @@ impl<'a> Ctx<'a> {
         call!(RedisModule_SetModuleOptions(self.raw(), options.cast_signed()));
     }
 
-    /// Registers a command whose first argument is its only key, or that has none.
+    /// Registers a command whose first argument is its first key, or that has none.
     pub fn create_command(
         self,
         name: &CStr,
@@ -345,6 +345,19 @@ impl<'a> Ctx<'a> {
             step
         ));
         status == raw::REDISMODULE_OK as c_int
+    }
+
+    /// Whether the server wants to know where the keys of the command are, and not that it runs.
+    pub fn asks_for_keys(self) -> bool {
+        // SAFETY (of the call): the context is that of a command.
+        call!(RedisModule_IsKeysPositionRequest(self.raw())) != 0
+    }
+
+    /// Tells the server that [asks for keys](Self::asks_for_keys) the place of one; that of the command's name is 0.
+    pub fn tell_key(self, place: usize) {
+        let place = c_int::try_from(place).unwrap_or(0);
+        // SAFETY (of the call): the context is that of such a request; the server leaves out place 0.
+        call!(RedisModule_KeyAtPos(self.raw(), place));
     }
 
     /// Makes an ACL category. `None` where the server knows none of modules: before Redis 7.4 and Valkey 8.0.

@@ -1,0 +1,52 @@
+//! `BF.RESET key`
+
+use std::ffi::CStr;
+
+use super::args::Cursor;
+use super::docs::{Docs, KEY_TO_DROP_FROM, O_OF_LAYERS, SINCE_OWN};
+use super::error::CommandError;
+use super::reply::Reply;
+use super::{Call, Command, changing, creation};
+use crate::server::{Arg, Ctx};
+use crate::{keyspace, stats};
+
+/// Makes a filter empty again, as one that is made alike.
+pub struct Reset;
+
+fn apply(ctx: Ctx<'_>, name: Arg<'_>) -> Result<(), CommandError> {
+    let mut key = keyspace::write(ctx, name)?;
+    let filter = key.filter().ok_or(CommandError::NotFound)?;
+    let emptied = filter.emptied().map_err(|error| {
+        stats::refused_creation();
+        creation::tell_of_lack(ctx, name, error);
+        CommandError::of_creation(error)
+    })?;
+    if let Some(emptied) = emptied {
+        changing::replace(&mut key, emptied);
+        ctx.replicate_verbatim();
+        key.changed(&[c"bf.reset"]);
+    }
+    Ok(())
+}
+
+impl Command for Reset {
+    const NAME: &'static CStr = c"bf.reset";
+    const FLAGS: &'static CStr = c"write";
+    const CATEGORIES: &'static CStr = c"write";
+    const DOCS: Docs = Docs {
+        summary: c"Makes a Bloom Filter empty again, as it was when it was created",
+        complexity: O_OF_LAYERS,
+        since: SINCE_OWN,
+        parameters: &[KEY_TO_DROP_FROM],
+        cacheable: true,
+    };
+
+    fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
+        let mut cursor = Cursor::new(arguments);
+        let key = cursor.take()?;
+        cursor.finish()?;
+        changing::obeyed(ctx, key, Self::NAME, apply(ctx, key))?;
+        Reply(ctx).ok();
+        Ok(())
+    }
+}
