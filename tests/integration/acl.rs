@@ -226,7 +226,7 @@ fn a_permission_to_read_keys_is_enough_to_ask_and_for_nothing_else() {
     let mut client = user(&server, "%W~cache:* +@all");
     for command in READING
         .iter()
-        .chain(&["BF.ADD", "BF.MADD", "BF.INSERT", "BF.ADDPACKED"])
+        .chain(&["BF.ADD", "BF.MADD", "BF.INSERT", "BF.ADDPACKED", "BF.EXCEPT"])
     {
         for key in ["cache:a", "cache:new"] {
             assert_eq!(

@@ -9,6 +9,7 @@ const MANY: &str = "O(n * m), where n is the number of items and m is the number
 const PACKED: &str = "O(b + n * m), where b is the number of bytes of the data, n is the number of items in it and \
                       m is the number of layers";
 const PIECE: &str = "O(n + m), where n is the number of bytes of the piece and m is the number of layers";
+const SOURCES: &str = "O(n), where n is the number of bytes of all sources";
 const ADDS: &str = "Adds one or more items to a Bloom Filter. A filter will be created if it does not exist";
 
 /// Options that describe a filter, but for the seed and the layout.
@@ -25,7 +26,7 @@ const KEY_OPTIONS: &str = "[NX]@0.1.0 [expiration(EX seconds:integer@0.1.0|PX mi
                            PXAT unix-time-milliseconds:unix-time@0.1.0)]";
 
 /// A command, its arity, its version, its arguments as [`synopsis`] writes them, its complexity and its summary.
-const COMMANDS: [(&str, i64, &str, &str, &str, &str); 15] = [
+const COMMANDS: [(&str, i64, &str, &str, &str, &str); 19] = [
     (
         "BF.RESERVE",
         -4,
@@ -131,6 +132,40 @@ const COMMANDS: [(&str, i64, &str, &str, &str, &str); 15] = [
         "Ends the newest slice of a Bloom Filter with a window, and lets go what is over",
     ),
     (
+        "BF.EXCEPT",
+        -3,
+        "0.1.0",
+        "key:key item:string...",
+        MANY,
+        "Excepts one or more items from a Bloom Filter, until they are added again",
+    ),
+    (
+        "BF.RESET",
+        2,
+        "0.1.0",
+        "key:key",
+        LAYERS,
+        "Makes a Bloom Filter empty again, as it was when it was created",
+    ),
+    (
+        "BF.MERGE",
+        -4,
+        "0.1.0",
+        "destination:key numkeys:integer source:key... [ERROR error:double] [OVERRIDE]",
+        SOURCES,
+        "Merges Bloom Filters: all items of the sources are found in the destination, which is created if it does \
+         not exist",
+    ),
+    (
+        "BF.INTERSECT",
+        -4,
+        "0.1.0",
+        "destination:key numkeys:integer source:key...",
+        SOURCES,
+        "Intersects Bloom Filters: the items that all sources have are found in the destination, which is created \
+         or replaced",
+    ),
+    (
         "BF.DEBUG",
         2,
         "1.0.0",
@@ -167,11 +202,8 @@ fn synopsis(arguments: &Reply, separator: &str) -> String {
             "oneof" => format!("{name}({})", synopsis(&argument.field("arguments"), "|")),
             _ => format!("{name}:{kind}"),
         };
-        assert_eq!(
-            field("key_spec_index"),
-            (kind == "key").then_some(0.into()),
-            "{argument:?}"
-        );
+        let key = (kind == "key").then(|| i64::from(name == "source").into());
+        assert_eq!(field("key_spec_index"), key, "{argument:?}");
         let words: Vec<_> = token
             .into_iter()
             .chain(Some(value))
@@ -314,6 +346,7 @@ fn every_described_option_is_taken() {
         ("BF.EXISTSPACKED", "key", " LINES item"),
         ("BF.INFO", "key", ""),
         ("BF.ROTATE", "key", ""),
+        ("BF.MERGE", "new 1 key", ""),
     ] {
         let docs = docs(&mut client, command).field("arguments");
         for argument in docs.elements() {
@@ -355,7 +388,7 @@ fn every_described_option_is_taken() {
             }
         }
     }
-    assert_eq!(tried, 14 + 9 + 18 + 19 + 1 + 6 + 1);
+    assert_eq!(tried, 14 + 9 + 18 + 19 + 1 + 6 + 1 + 2);
 }
 
 fn is_optional(argument: &Reply) -> bool {

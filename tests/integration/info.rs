@@ -130,6 +130,7 @@ fn full_explains_the_filter() {
             "Bits set",
             "Fill ratio",
             "Estimated error rate",
+            "Exceptions",
             "Layers"
         ]
     );

@@ -223,6 +223,7 @@ fn info_tells_of_the_window() {
                     "Bits set",
                     "Fill ratio",
                     "Estimated error rate",
+                    "Exceptions",
                     "Window",
                     "Slices",
                     "Refresh",
