@@ -54,7 +54,13 @@ const LIVE_ENDED: &[&str] = &[
     "BF.ROTATE key",
 ];
 
-const CASES: [Case; 95] = [
+const EXCEPTED: &[&str] = &[
+    "BF.RESERVE key 1e-9 100 SEED 1",
+    "BF.MADD key a b c",
+    "BF.EXCEPT key a",
+];
+
+const CASES: [Case; 120] = [
     // Creations.
     case(&[], "BF.RESERVE key 0.01 100", &["bf.reserve"]),
     case(&[], "BF.ADD key a", &["bf.add"]),
@@ -149,6 +155,33 @@ const CASES: [Case; 95] = [
         "EVAL return{redis.call('BF.ADD',KEYS[1],'a'),redis.call('BF.ADD',KEYS[1],'a')} 1 key",
         &["bf.add", "bf.rotate"],
     ),
+    // Exceptions.
+    case(FILTER, "BF.EXCEPT key a", &["bf.except"]),
+    case(FILTER, "BF.EXCEPT key x a y b", &["bf.except"]),
+    case(FILTER, "BF.EXCEPT key x", &[]),
+    case(&[], "BF.EXCEPT key a", &[]),
+    case(TEXT, "BF.EXCEPT key a", &[]),
+    case(WINDOW, "BF.EXCEPT key a", &["bf.except"]),
+    case(EXCEPTED, "BF.EXCEPT key a", &[]),
+    case(EXCEPTED, "BF.ADD key a", &["bf.add"]),
+    case(EXCEPTED, "BF.MADD key b a", &["bf.add"]),
+    case(EXCEPTED, "BF.ADD key b", &[]),
+    // Sets.
+    case(FILTER, "BF.RESET key", &["bf.reset"]),
+    case(EXCEPTED, "BF.RESET key", &["bf.reset"]),
+    case(&["BF.RESERVE key 0.01 100"], "BF.RESET key", &[]),
+    case(&[], "BF.RESET key", &[]),
+    case(OTHER, "BF.MERGE key 1 other", &["bf.merge"]),
+    case(BOTH, "BF.MERGE key 1 other", &["bf.merge"]),
+    case(BOTH, "BF.MERGE key 1 key", &[]),
+    case(BOTH, "BF.MERGE key 1 other OVERRIDE", &["bf.merge"]),
+    case(BOTH, "BF.MERGE other 1 key", &[]),
+    case(BOTH, "BF.MERGE key 1 missing", &[]),
+    case(TEXT, "BF.MERGE key 1 key", &[]),
+    case(OTHER, "BF.INTERSECT key 1 other", &["bf.intersect"]),
+    case(BOTH, "BF.INTERSECT key 2 key other", &["bf.intersect"]),
+    case(BOTH, "BF.INTERSECT other 2 key other", &[]),
+    case(BOTH, "BF.INTERSECT key 0 other", &[]),
     // Reads.
     case(FILTER, "BF.EXISTS key x", &[]),
     case(FILTER, "BF.MEXISTS key a x", &[]),
