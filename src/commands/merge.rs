@@ -12,7 +12,6 @@ use super::sources::{Combination, NUMKEYS, O_OF_SOURCES, SOURCES, Sources};
 use super::{Call, Command, changing};
 use crate::bloom::Filter;
 use crate::bloom::params::ErrorRate;
-use crate::bloom::sets::Mismatch;
 use crate::server::{Arg, Ctx};
 use crate::{keyspace, stats};
 
@@ -99,10 +98,6 @@ impl Request<'_, Arg<'_>> {
 
     /// Puts all other sources into the destination; whether that changed it.
     fn absorb(&self, ctx: Ctx<'_>, filter: &mut Filter, sources: &Sources<'_>) -> Result<bool, CommandError> {
-        if filter.window().is_some() {
-            let name = self.keys.destination.bytes();
-            return Err(CommandError::mismatch("destination", name, Mismatch::Window));
-        }
         let (allowing, before) = (sources.allowing(), filter.account());
         let absorbed = filter.absorb(&sources.filters(), self.used_rate(), &|demand| {
             allowing.allows(demand)

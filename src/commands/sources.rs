@@ -110,6 +110,10 @@ impl<'a> Sources<'a> {
                 let name = self.open.get(index).map_or(&b""[..], |(name, _)| name.bytes());
                 CommandError::mismatch("source", name, why)
             }
+            SetError::Destination { why } => {
+                CommandError::mismatch("destination", self.destination.bytes(), why)
+            }
+            SetError::TooManyExceptions { exceptions } => CommandError::TooManyExceptions(exceptions),
             SetError::Rate { sum, would_do } => CommandError::RateOfLayers { sum, would_do },
             SetError::ClassicRate { sum, rate } => CommandError::RateOfClassicLayers { sum, rate },
             SetError::RateOfClassic => CommandError::OnlyBlocked("ERROR"),
