@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Questions for rows, with a Bloom filter in front of the table that learns from what it was wrong about.
+
+The filter knows the ids of all rows, and keeps questions for absent ones from the table, but for the error rate:
+these get through, and as often as they are asked. Here each gets through once. When the table has no such row,
+its id becomes an exception of the filter (BF.EXCEPT): from then on the answer is no. When a row with this id is
+written later, adding the id takes the exception back.
+
+The questions are the lines of a file of URLs, in their order, some of them asked very often. Every other URL has
+a row. All lines are asked several times over, of a guard as in guard.py and of one that excepts what it was wrong
+about, and each answer is held against the rows. Before the last round some of the excepted ids get rows. The exit
+code is 1 when an answer was wrong, or an absent row was looked up twice (2 when the script could not run at all).
+It starts a server of its own on a free port of the loopback interface, and stops it at the end.
+"""
+
+import argparse
+import collections
+import sqlite3
+import sys
+from pathlib import Path
+
+import crawl
+import guard
+import redis
+from crawl import Trouble
+
+# Questions that come at once, such as the links of a page.
+BATCH = 100
+# Excepted ids that get a row after all.
+LATE = 100
+
+
+def main():
+    options = parse_arguments()
+    try:
+        # Ids are text in the table, and URLs any bytes.
+        questions = [url.decode("latin-1") for url in crawl.read_urls(options.urls)]
+        if not questions:
+            raise Trouble(f"no URLs in {options.urls}")
+        with crawl.Server(options.server, options.module) as server:
+            promises = compare(server.client(), questions, options)
+    except (Trouble, OSError, redis.RedisError, sqlite3.Error) as trouble:
+        print(f"misses.py: {trouble}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return promises.report()
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "urls",
+        nargs="?",
+        default=crawl.PROJECT / "tests/fixtures/urls.txt.gz",
+        help="a file of ids, one a line, plain or gzip; - for standard input (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--rounds", type=crawl.positive, default=3, help="how often all are asked (default: %(default)s)"
+    )
+    parser.add_argument("--error", type=float, default=0.01, help="error rate (default: %(default)s)")
+    parser.add_argument("--server", default="redis-server", help="server to start (default: %(default)s)")
+    parser.add_argument(
+        "--module",
+        type=Path,
+        default=crawl.PROJECT / "libbloom.so",
+        help="module to load (default: %(default)s)",
+    )
+    return parser.parse_args()
+
+
+# ---- What a program of your own would use --------------------------------------------------------
+
+
+class Keeper(guard.Guard):
+    """Knows which ids may exist; what it was wrong about it does not say again."""
+
+    def that_may_exist(self, names):
+        """Those of the names that are not certainly absent, each once. A filter that cannot be asked knows nothing."""
+        names = list(dict.fromkeys(names))
+        try:
+            # In one transaction, as in guard.Guard.may_exist.
+            pipeline = self.client.pipeline(transaction=True)
+            pipeline.execute_command("BF.MEXISTS", self.key, *names)
+            pipeline.exists(self.key)
+            found, is_there = pipeline.execute()
+        except redis.RedisError:
+            return names
+        return [name for name, may in zip(names, found) if may] if is_there else names
+
+    def learn(self, table, names):
+        """Excepts those of the names that the table still does not have.
+
+        An exception hides a row for good, so nobody may write it meanwhile: whoever adds an id does so within the
+        transaction that writes the row, and this waits for it and then looks again.
+
+        Nothing depends on it. If it fails, or there is no room for more exceptions, the same is asked again.
+        """
+        try:
+            with table.writing():
+                absent = [name for name in names if table.get(name) is None]
+                if absent:
+                    self.client.execute_command("BF.EXCEPT", self.key, *absent)
+        except (redis.RedisError, sqlite3.OperationalError):
+            pass
+
+
+class Rows:
+    """The table behind its filter."""
+
+    def __init__(self, keeper, table, learns):
+        self.keeper = keeper
+        self.table = table
+        self.learns = learns
+        # How often each absent row was looked up.
+        self.misses = collections.Counter()
+
+    def get(self, names):
+        """The rows that there are, by their ids."""
+        rows, misses = {}, []
+        for name in self.keeper.that_may_exist(names):
+            text = self.table.get(name)
+            if text is None:
+                misses.append(name)
+            else:
+                rows[name] = text
+        self.misses.update(misses)
+        if misses and self.learns:
+            self.keeper.learn(self.table, misses)
+        return rows
+
+    def put(self, name, text):
+        """Adds the id within the transaction, before the row: see guard.Service.put."""
+        with self.table.writing():
+            self.keeper.add(name)
+            self.table.put(name, text)
+
+
+# ---- The questions -------------------------------------------------------------------------------
+
+
+def compare(client, questions, options):
+    ids = list(dict.fromkeys(questions))
+    exact = dict.fromkeys(ids[::2], "a row")
+    both = {}
+    for name, learns in {"plain": False, "learning": True}.items():
+        table = guard.Products(":memory:")
+        with table.writing():
+            for id_, text in exact.items():
+                table.put(id_, text)
+        both[name] = Rows(Keeper(client, name), table, learns)
+        both[name].keeper.fill(table.ids(), len(exact), options.error)
+    plain, learning = both.values()
+    size = size_of(client, learning)
+    print(f"{len(questions):,} questions a round, for {len(ids):,} ids, of which {len(exact):,} have rows")
+
+    wrong, late = 0, []
+    for number in range(1, options.rounds + 1):
+        if number == options.rounds:
+            late = write_late(both.values(), exact)
+        before = [rows.misses.total() for rows in (plain, learning)]
+        for some in crawl.batches(questions, BATCH):
+            expected = {name: exact[name] for name in some if name in exact}
+            wrong += sum(rows.get(some) != expected for rows in (plain, learning))
+        misses = [rows.misses.total() - old for rows, old in zip((plain, learning), before)]
+        print(f"round {number}: {misses[0]:,} absent rows were looked up, with exceptions {misses[1]:,}")
+
+    promises = crawl.Promises()
+    promises.add(wrong == 0, f"batches with a wrong answer: {wrong:,}")
+    absent = len(ids) - len(exact) + len(late)
+    promises.add_rate("absent ids taken for ids of rows", len(plain.misses), absent, options.error)
+    again = sum(count > 1 for count in learning.misses.values())
+    promises.add(again == 0, f"absent rows looked up again with exceptions: {again:,}")
+    found = learning.get(late)
+    promises.add(len(found) == len(late), f"excepted ids that got a row and are found: {len(found):,} of {len(late):,}")
+    more = size_of(client, learning) - size
+    print(f"the filter takes {size:,} bytes, {len(learning.misses) - len(late):,} exceptions {more:,} more")
+    return promises
+
+
+def write_late(both, exact):
+    """Rows for some of the ids that were excepted; gives their names."""
+    names = [name for rows in both if rows.learns for name in rows.misses][:LATE]
+    for name in names:
+        exact[name] = "a late row"
+        for rows in both:
+            rows.put(name, exact[name])
+    return names
+
+
+def size_of(client, rows):
+    """Bytes that the filter takes."""
+    return client.execute_command("BF.INFO", rows.keeper.key, "SIZE")[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
