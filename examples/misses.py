@@ -6,15 +6,18 @@ these get through, and as often as they are asked. Here each gets through once. 
 its id becomes an exception of the filter (BF.EXCEPT): from then on the answer is no. When a row with this id is
 written later, adding the id takes the exception back.
 
-The questions are the lines of a file of URLs, in their order, some of them asked very often. Every other URL has
-a row. All lines are asked several times over, of a guard as in guard.py and of one that excepts what it was wrong
-about, and each answer is held against the rows. Before the last round some of the excepted ids get rows. The exit
-code is 1 when an answer was wrong, or an absent row was looked up twice (2 when the script could not run at all).
-It starts a server of its own on a free port of the loopback interface, and stops it at the end.
+The ids are the URLs of a file, and every other one has a row. They are asked for as it happens on the web: few of
+them all the time and most of them hardly ever, the n-th in the order of their lines in the file n times less often
+than the first (Zipf's law). The same questions go to a guard as in guard.py and to one that excepts what it was
+wrong about, and each answer is held against the rows. Before the last round some of the excepted ids get rows. The
+exit code is 1 when an answer was wrong, or an absent row was looked up twice (2 when the script could not run at
+all). It starts a server of its own on a free port of the loopback interface, and stops it at the end.
 """
 
 import argparse
 import collections
+import itertools
+import random
 import sqlite3
 import sys
 from pathlib import Path
@@ -25,20 +28,20 @@ import redis
 from crawl import Trouble
 
 # Questions that come at once, such as the links of a page.
-BATCH = 100
+BATCH = 20
 # Excepted ids that get a row after all.
-LATE = 100
+LATE = 10
 
 
 def main():
     options = parse_arguments()
     try:
         # Ids are text in the table, and URLs any bytes.
-        questions = [url.decode("latin-1") for url in crawl.read_urls(options.urls)]
-        if not questions:
+        lines = [url.decode("latin-1") for url in crawl.read_urls(options.urls)]
+        if not lines:
             raise Trouble(f"no URLs in {options.urls}")
         with crawl.Server(options.server, options.module) as server:
-            promises = compare(server.client(), questions, options)
+            promises = compare(server.client(), lines, options)
     except (Trouble, OSError, redis.RedisError, sqlite3.Error) as trouble:
         print(f"misses.py: {trouble}", file=sys.stderr)
         return 2
@@ -57,8 +60,9 @@ def parse_arguments():
         default=crawl.PROJECT / "tests/fixtures/urls.txt.gz",
         help="a file of ids, one a line, plain or gzip; - for standard input (default: %(default)s)",
     )
+    parser.add_argument("--rounds", type=crawl.positive, default=4, help="of questions (default: %(default)s)")
     parser.add_argument(
-        "--rounds", type=crawl.positive, default=3, help="how often all are asked (default: %(default)s)"
+        "--questions", type=crawl.positive, default=50_000, help="in a round (default: %(default)s)"
     )
     parser.add_argument("--error", type=float, default=0.01, help="error rate (default: %(default)s)")
     parser.add_argument("--server", default="redis-server", help="server to start (default: %(default)s)")
@@ -141,8 +145,17 @@ class Rows:
 # ---- The questions -------------------------------------------------------------------------------
 
 
-def compare(client, questions, options):
-    ids = list(dict.fromkeys(questions))
+def stream(lines, count):
+    """Yields rounds of so many questions without end: those ids most often that have most lines."""
+    ids = [name for name, _ in collections.Counter(lines).most_common()]
+    weights = list(itertools.accumulate(1 / rank for rank in range(1, len(ids) + 1)))
+    chance = random.Random(42)
+    while True:
+        yield chance.choices(ids, cum_weights=weights, k=count)
+
+
+def compare(client, lines, options):
+    ids = list(dict.fromkeys(lines))
     exact = dict.fromkeys(ids[::2], "a row")
     both = {}
     for name, learns in {"plain": False, "learning": True}.items():
@@ -154,10 +167,10 @@ def compare(client, questions, options):
         both[name].keeper.fill(table.ids(), len(exact), options.error)
     plain, learning = both.values()
     size = size_of(client, learning)
-    print(f"{len(questions):,} questions a round, for {len(ids):,} ids, of which {len(exact):,} have rows")
+    print(f"{len(ids):,} ids, of which {len(exact):,} have rows; {options.questions:,} questions a round")
 
     wrong, late = 0, []
-    for number in range(1, options.rounds + 1):
+    for number, questions in zip(range(1, options.rounds + 1), stream(lines, options.questions)):
         if number == options.rounds:
             late = write_late(both.values(), exact)
         before = [rows.misses.total() for rows in (plain, learning)]
@@ -169,13 +182,12 @@ def compare(client, questions, options):
 
     promises = crawl.Promises()
     promises.add(wrong == 0, f"batches with a wrong answer: {wrong:,}")
-    absent = len(ids) - len(exact) + len(late)
-    promises.add_rate("absent ids taken for ids of rows", len(plain.misses), absent, options.error)
     again = sum(count > 1 for count in learning.misses.values())
     promises.add(again == 0, f"absent rows looked up again with exceptions: {again:,}")
     found = learning.get(late)
     promises.add(len(found) == len(late), f"excepted ids that got a row and are found: {len(found):,} of {len(late):,}")
     more = size_of(client, learning) - size
+    print(f"{plain.misses.total():,} lookups of absent rows became {learning.misses.total():,}")
     print(f"the filter takes {size:,} bytes, {len(learning.misses) - len(late):,} exceptions {more:,} more")
     return promises
 
@@ -192,7 +204,7 @@ def write_late(both, exact):
 
 def size_of(client, rows):
     """Bytes that the filter takes."""
-    return client.execute_command("BF.INFO", rows.keeper.key, "SIZE")[0]
+    return client.bf().info(rows.keeper.key).size
 
 
 if __name__ == "__main__":

@@ -187,7 +187,7 @@ def compare(server, urls, options):
         f"the same by {options.workers}, on {os.cpu_count()} processors: {seconds:.2f} s, "
         f"{1000 * merged:.1f} ms of it to merge their filters"
     )
-    size = client.execute_command("BF.INFO", options.key, "SIZE")[0]
+    size = client.bf().info(options.key).size
     print(f"each filter takes {size:,} bytes, while they work {options.workers} of them")
 
     pairs = itertools.zip_longest(bits(client, parts.key), bits(client, alone.key))
