@@ -32,7 +32,7 @@ fuzz_target!(|bytes: &[u8]| {
                 }
             }
             _ => {
-                if let Some(chunk) = chunks::dump(&filter, tape.u64().cast_signed()) {
+                if let Ok(Some(chunk)) = chunks::dump(&filter, tape.u64().cast_signed()) {
                     assert!(chunk.iterator > 0 && chunk.bytes.len() <= chunks::CHUNK_BYTES);
                 }
             }

@@ -1,4 +1,5 @@
-//! What clients do to a filter, in any order, compared with a set: an item that was added is found, for ever.
+//! What clients do to a filter, in any order, compared with a set: an item that was added is found until it is
+//! excepted, and one that is excepted is not, until it is added again.
 #![no_main]
 
 use std::collections::HashSet;
@@ -21,7 +22,9 @@ const LIMIT: u64 = 1 << 15;
 struct Tried {
     filter: Filter,
     added: HashSet<Vec<u8>>,
-    new: u64,
+    excepted: HashSet<Vec<u8>>,
+    /// How often something was new that no exception was made for; unknown since filters were united.
+    new: Option<u64>,
     /// Whether an item was added before all chunks were there: it may have set bits that were on their way.
     mixed: bool,
 }
@@ -35,7 +38,8 @@ fuzz_target!(|bytes: &[u8]| {
     let mut tried = Tried {
         filter,
         added: HashSet::new(),
-        new: 0,
+        excepted: HashSet::new(),
+        new: Some(0),
         mixed: false,
     };
     while !tape.is_over() {
@@ -47,7 +51,7 @@ fuzz_target!(|bytes: &[u8]| {
     let rate = tried.filter.estimated_error_rate();
     if matches!(spec.layout, Layout::Blocked { .. }) {
         assert!(
-            rate <= spec.error_rate.value() * (1.0 + 1e-9),
+            rate <= tried.filter.error_rate() * (1.0 + 1e-9),
             "an estimate of {rate}"
         );
     }
@@ -102,7 +106,7 @@ fn many(tape: &mut Tape<'_>) -> Vec<Vec<u8>> {
 
 impl Tried {
     fn step(&mut self, tape: &mut Tape<'_>) {
-        match tape.u8() % 11 {
+        match tape.u8() % 16 {
             0 => self.add(item(tape)),
             1 => self.add_many(&many(tape)),
             2 => {
@@ -116,7 +120,15 @@ impl Tried {
             7 => self.copy_in_pieces(tape),
             8 => self.refuse(item(tape)),
             9 => drop(self.filter.rotate()),
-            _ => self.pack(tape),
+            10 => self.pack(tape),
+            11 => self.except(&many(tape)),
+            12 => {
+                let items: Vec<_> = (0..tape.u8() % 70).map(|_| item(tape)).collect();
+                self.except(&items);
+            }
+            13 => self.unite(&many(tape), tape.u8()),
+            14 => self.intersect(&many(tape)),
+            _ => self.empty(tape.u8()),
         }
     }
 
@@ -125,8 +137,7 @@ impl Tried {
         if let Ok(new) = self.filter.add(&item, &at_most(LIMIT)) {
             assert_eq!(new, !there, "an add and a question disagree");
             assert!(self.filter.contains(&item));
-            self.new += u64::from(new);
-            self.added.insert(item);
+            self.take_note(item, new);
         } else {
             assert!(!there, "an item that is there needs no room");
         }
@@ -159,8 +170,116 @@ impl Tried {
             check::saved(&self.filter) == check::saved(&singly),
             "a batch leaves other bits"
         );
-        self.new += answers.iter().filter(|new| **new).count() as u64;
-        self.added.extend(items[..answers.len()].iter().cloned());
+        for (item, new) in items.iter().zip(answers) {
+            self.take_note(item.clone(), new);
+        }
+    }
+
+    /// An item was added.
+    fn take_note(&mut self, item: Vec<u8>, new: bool) {
+        if self.excepted.remove(&item) {
+            assert!(new, "an item that was excepted was there");
+        } else if let Some(count) = &mut self.new {
+            *count += u64::from(new);
+        }
+        self.added.insert(item);
+    }
+
+    /// Items are excepted, and no others.
+    fn except(&mut self, items: &[Vec<u8>]) {
+        let there: Vec<_> = items.iter().map(|item| self.filter.contains(item)).collect();
+        let stored = check::saved(&self.filter);
+        let mut answers = Vec::new();
+        let slices = items.iter().map(Vec::as_slice);
+        let end = self.filter.except(slices, &at_most(LIMIT), |excepted, count| {
+            answers.extend((0..count).map(|at| excepted.has(at)));
+        });
+        if end.is_err() {
+            assert!(
+                answers.is_empty() && check::saved(&self.filter) == stored,
+                "changed, and refused"
+            );
+            return;
+        }
+        for ((item, there), excepted) in items.iter().zip(there).zip(answers) {
+            assert_eq!(excepted, there && self.excepted.insert(item.clone()));
+            assert!(!self.filter.contains(item));
+            if !there {
+                self.excepted.remove(item);
+            }
+            self.added.remove(item);
+        }
+    }
+
+    /// Another filter of the same seed is taken in, made alike or not.
+    fn unite(&mut self, items: &[Vec<u8>], shape: u8) {
+        let Ok(emptied) = self.filter.emptied() else {
+            return;
+        };
+        let mut other = match emptied {
+            Some(emptied) if shape % 2 == 0 => emptied,
+            _ => chunks::copy(&self.filter, &|_| Ok(())).expect("a copy"),
+        };
+        let mut taken = Vec::new();
+        for item in items {
+            if other.add(item, &at_most(LIMIT)).is_ok() {
+                taken.push(item.clone());
+            }
+        }
+        let stored = check::saved(&self.filter);
+        let rate = ErrorRate::new(f64::from(shape) / 300.0).ok();
+        let united = Filter::union(&[&self.filter, &other], rate, &at_most(LIMIT));
+        match self.filter.absorb(&[&other], rate, &at_most(LIMIT)) {
+            Ok(changed) => {
+                assert_eq!(changed, check::saved(&self.filter) != stored);
+                assert!(
+                    taken.iter().all(|item| self.filter.contains(item)),
+                    "an item of a source is lost"
+                );
+                if let Ok(united) = united {
+                    assert!(
+                        check::saved(&united) == check::saved(&self.filter),
+                        "in place it is another union"
+                    );
+                }
+                self.excepted.retain(|item| !other.contains(item));
+                self.added.extend(taken);
+                self.new = None;
+            }
+            Err(_) => assert!(check::saved(&self.filter) == stored, "changed, and refused"),
+        }
+    }
+
+    /// What it has in common with another one is what both have.
+    fn intersect(&self, items: &[Vec<u8>]) {
+        let Ok(Some(mut other)) = self.filter.emptied() else {
+            return;
+        };
+        for item in items {
+            let _ = other.add(item, &at_most(LIMIT));
+        }
+        if let Ok(common) = Filter::intersection(&[&self.filter, &other], &at_most(LIMIT)) {
+            for item in items.iter().chain(&self.added) {
+                assert_eq!(
+                    common.contains(item),
+                    self.filter.contains(item) && other.contains(item)
+                );
+            }
+            check::is_sound(&common);
+            check::is_moved_as_it_is(&common);
+        }
+    }
+
+    fn empty(&mut self, sure: u8) {
+        if sure < 200 {
+            return;
+        }
+        if let Ok(Some(emptied)) = self.filter.emptied() {
+            self.filter = emptied;
+            self.added.clear();
+            self.excepted.clear();
+            (self.new, self.mixed) = (Some(0), false);
+        }
     }
 
     /// Packed items do what others do, to the bit.
@@ -227,12 +346,25 @@ impl Tried {
     }
 
     fn holds(&self) {
-        match self.filter.validate() {
+        let was_united = self.new.is_none();
+        let valid = if was_united {
+            self.filter.validate_composed()
+        } else {
+            self.filter.validate()
+        };
+        match valid {
             Ok(()) => {}
             Err(Invalid::Fill { .. }) if self.mixed => {}
             Err(invalid) => panic!("{invalid:?}"),
         }
-        assert_eq!(self.filter.items(), self.new);
+        if let Some(new) = self.new {
+            assert_eq!(self.filter.items(), new);
+        }
+        assert_eq!(self.filter.exceptions(), self.excepted.len() as u64);
+        assert!(
+            !self.excepted.iter().any(|item| self.filter.contains(item)),
+            "an exception came back"
+        );
         let added: Vec<_> = self.added.iter().cloned().collect();
         self.ask(&added);
         assert!(added.iter().all(|item| self.filter.contains(item)));
@@ -265,7 +397,11 @@ impl Tried {
         let half = pieces.len() / 2;
         for (number, (iterator, bytes)) in pieces.iter().enumerate() {
             if number == half && copy.add(&item, &at_most(LIMIT)).is_ok_and(|new| new) {
-                self.new += 1;
+                // What was excepted is new, and sets bits that are on their way.
+                if let Some(count) = &mut self.new {
+                    *count += 1;
+                }
+                self.excepted.remove(&item);
                 self.added.insert(item.clone());
                 self.mixed = true;
             }
@@ -283,7 +419,8 @@ impl Tried {
                 "a refused item changed the filter"
             );
         } else {
-            self.new = self.filter.items();
+            self.new = self.new.map(|_| self.filter.items());
+            self.excepted.remove(&item);
             self.added.insert(item);
         }
     }

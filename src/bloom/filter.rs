@@ -204,12 +204,20 @@ impl Filter {
     /// Those of growth; the filter is as it was. An item that is there already needs no growth.
     #[inline]
     pub fn add<'a>(&mut self, item: impl Into<Item<'a>>, allowance: Allowance<'_>) -> Result<bool, Error> {
+        if let Self::Blocked(chain) = self {
+            return chain.add(item, allowance);
+        }
+        self.add_otherwise(item.into(), allowance)
+    }
+
+    /// The same for a filter of another kind; see [`Self::contains_otherwise`].
+    #[inline(never)]
+    fn add_otherwise(&mut self, item: Item<'_>, allowance: Allowance<'_>) -> Result<bool, Error> {
         match self {
             Self::Blocked(chain) => chain.add(item, allowance),
             Self::Classic(chain) => chain.add(item, allowance),
             Self::Windowed(_) | Self::Excepting(_) => {
                 let mut is_new = false;
-                let item = item.into();
                 self.add_blocks(std::iter::once(item.bytes()), allowance, |added| {
                     is_new = added.new.has(0);
                 })?;

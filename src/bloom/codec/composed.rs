@@ -237,3 +237,6 @@ impl Incoming {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
