@@ -177,7 +177,8 @@ impl Excepting {
             Layers::Chain(chain) => chain.add_blocks(items, &allowance, |mut told, block| {
                 // Also those that are new to the layers: of a filter whose chunks are still to come, the exceptions
                 // may be there before the bits.
-                for at in Items::first(told.count) {
+                for at in exceptions.among(&block.hashes, Items::first(told.count)) {
+                    // Named twice in a block, it is there the second time.
                     let again = exceptions.remove(block.hashes[at]);
                     told.new.put_if(at, again);
                     told.changed.put_if(at, again);
