@@ -278,12 +278,6 @@ impl Docs {
     }
 }
 
-/// Whether the server is told where the keys of a command are. Servers before 7.0 ask the command.
-pub fn tells_keys() -> bool {
-    // SAFETY: the table is filled once, before any callback of the module runs.
-    unsafe { raw::RedisModule_SetCommandInfo }.is_some()
-}
-
 /// Tells the server what a command of this module is, and what becomes of its keys: a registration alone says that
 /// it may do anything with the first. Servers before 7.0 do not want to know. `false` when the server refuses it.
 pub fn describe(ctx: Ctx<'_>, command: &CStr, docs: &Docs) -> bool {

@@ -126,7 +126,9 @@ fn acl_category(ctx: Ctx<'_>) -> Option<&'static CStr> {
 
 fn one<C: Command>(ctx: Ctx<'_>, category: Option<&CStr>) -> Result<(), String> {
     let name = C::NAME.to_string_lossy().to_uppercase();
-    let is_created = if C::DOCS.counts_keys() && !docs::tells_keys() {
+    // What is told of keys below is for users' rights. For the nodes of a cluster, and before Redis 7.0 for everything,
+    // the server asks the command itself.
+    let is_created = if C::DOCS.counts_keys() {
         let flags = words(&[C::FLAGS, c"getkeys-api"]);
         ctx.create_command(C::NAME, entry_that_tells_keys::<C>, &flags, true)
     } else {
@@ -174,7 +176,7 @@ unsafe extern "C" fn entry<C: Command>(
     raw::REDISMODULE_OK as c_int
 }
 
-/// The same of a command with a number of sources, for a server that asks it where its keys are.
+/// The same of a command with a number of sources, which the server asks where its keys are.
 unsafe extern "C" fn entry_that_tells_keys<C: Command>(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,

@@ -354,7 +354,8 @@ impl Traffic {
             " CAPACITY 50",
         ];
         let words = format!("{key}{}{at}", creation.choose(&mut self.random).unwrap());
-        match self.random.random_range(0..10) {
+        match self.random.random_range(0..12) {
+            10..12 => self.client.over(&format!("BF.EXCEPT {key}"), &items),
             0 => self.client.run(&format!("BF.ADD {key} {}", items[0])),
             1 => self.client.over(&format!("BF.MADD {key}"), &items),
             2 => self.client.run(&format!("BF.ROTATE {key}{at}")),
