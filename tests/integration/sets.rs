@@ -116,7 +116,11 @@ fn a_merged_filter_is_the_one_that_got_all_items() {
         }
         // What it has changes nothing.
         let before = contents(&mut client, &["to"]);
-        for line in ["BF.MERGE to 2 a b", "BF.MERGE to 1 to", "BF.MERGE to 3 c to nested"] {
+        for line in [
+            "BF.MERGE to 2 a b",
+            "BF.MERGE to 1 to",
+            "BF.MERGE to 3 c to nested",
+        ] {
             client.answers(&[(line, ok())]);
             assert_eq!(contents(&mut client, &["to"]), before, "{parameters}: {line}");
         }
@@ -731,7 +735,7 @@ fn write(random: &mut StdRng, client: &mut Client) -> Reply {
         14..16 => client.run(&format!("BF.INTERSECT {key} 2 {one} {other}")),
         16 => client.run(&format!("BF.RESET {key}")),
         17 => client.run(&format!("BF.ROTATE {key}")),
-        18 => client.run(&format!("PEXPIRE {key} {}", random.random_range(0..200))),
+        18 => client.run(&format!("PEXPIRE {key} {}", random.random_range(0..30))),
         19 => client.run(&format!("COPY {one} {other} REPLACE")),
         20 => {
             client.answers(&[("MULTI", ok())]);
@@ -742,6 +746,13 @@ fn write(random: &mut StdRng, client: &mut Client) -> Reply {
         }
         21 => client.call(&["EVAL", SCRIPT, "2", key, one, &items[0], &items[items.len() - 1]]),
         _ => client.over(&format!("BF.EXCEPT {key}"), &items),
+    }
+}
+
+/// Nothing may expire between two looks.
+fn stay(client: &mut Client) {
+    for key in KEYS {
+        client.run(&format!("PERSIST {key}"));
     }
 }
 
@@ -806,6 +817,7 @@ fn replicas_and_files_have_the_same() {
         let reply = write(&mut random, &mut client);
         done += usize::from(reply == ok());
         if step % 100 == 0 {
+            stay(&mut client);
             in_step(&primary, &replica);
             same(&primary, &replica, &KEYS, "the replica");
             figures_are_sums(&mut client, "figures of the primary");
@@ -814,10 +826,7 @@ fn replicas_and_files_have_the_same() {
     }
     assert!(done > 100, "only {done} were taken");
     assert!(!replica.log().contains("not here"), "{}", replica.log());
-    // Nothing may expire between two looks.
-    for key in KEYS {
-        client.run(&format!("PERSIST {key}"));
-    }
+    stay(&mut client);
     in_step(&primary, &replica);
     same(&primary, &replica, &KEYS, "the replica");
     let before = contents(&mut client, &KEYS);

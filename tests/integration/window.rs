@@ -882,7 +882,7 @@ fn mistakes_are_errors_and_change_nothing() {
         ("BF.INSERT plain WINDOW 5 AT 5 ITEMS b", array([1])),
         ("BF.ADDPACKED plain WINDOW 5 REFRESH AT 5 LINES COUNT c", 1.into()),
     ]);
-    assert_eq!(client.run("BF.INFO plain FULL").fields().len(), 12);
+    assert_eq!(client.run("BF.INFO plain FULL").fields().len(), 13);
     for (option, text) in [
         (
             "bf-layout classic",
