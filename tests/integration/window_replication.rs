@@ -58,7 +58,7 @@ fn count(server: &Server, stat: &str) -> u64 {
 }
 
 /// The link is up, and the replica's first file is written.
-fn settled(server: &Server) {
+pub fn settled(server: &Server) {
     let mut client = server.client();
     until("the replica has a file", || {
         client.stat("persistence", "aof_rewrite_in_progress") == "0"
