@@ -376,7 +376,11 @@ impl Traffic {
     }
 
     fn step(&mut self) {
-        match self.random.random_range(0..30) {
+        match self.random.random_range(0..32) {
+            30..32 => {
+                let key = self.key();
+                self.client.run(&format!("BF.RESET {key}"));
+            }
             0 => {
                 let passing = PASSING.choose(&mut self.random).unwrap();
                 self.client.call(&["DEL", passing]);
