@@ -238,10 +238,10 @@ class Copier:
         """Copies a filter, unless an earlier run did and it has not changed since; reports a failure."""
         before = self.bytes
         try:
-            header = self.source.header(key)
-            if header is None:
+            state = self.source.state(key)
+            if state is None:
                 raise NotCopied("the source has no key of this name")
-            if self.finished.has(key, header) and self.is_published(key):
+            if self.finished.has(key, state) and self.is_published(key):
                 self.skipped += 1
             else:
                 self.copy(key)
@@ -262,7 +262,7 @@ class Copier:
         try:
             for attempt in itertools.count(1):
                 try:
-                    header = self.transfer(key, temporary)
+                    state = self.transfer(key, temporary)
                     break
                 except Changed as change:
                     if attempt == self.options.attempts:
@@ -271,7 +271,7 @@ class Copier:
                         ) from None
                     self.say(f"again: {shown(key)}: {change} (attempt {attempt} of {self.options.attempts})")
             # Noted before it gets its name, so that the next run does not take it for a stranger's filter.
-            self.finished.add(key, header)
+            self.finished.add(key, state)
             is_noted = True
             self.publish(key, temporary)
         except Trouble:
@@ -298,14 +298,17 @@ class Copier:
             raise NotCopied(f"the target has a filter under this name{changed}; --replace replaces it")
 
     def transfer(self, key, temporary):
-        """Copies once, checked, under the temporary name; gives the header that was copied."""
+        """Copies once, checked, under the temporary name; gives the state that was copied."""
         self.target.call("UNLINK", temporary)
         chunks = Chunks() if self.options.verify and self.copied % self.options.verify == 0 else None
+        state = self.source.state(key)
+        if state is None:
+            raise NotCopied("it is gone from the source")
         header = None
         for following, data in self.source.chunks(key):
             if header is None:
                 header = data
-            self.put(key, temporary, header, following, data)
+            self.put(key, temporary, state, header, following, data)
             if chunks is not None:
                 chunks.add(following, data)
             self.bytes += len(data)
@@ -314,21 +317,21 @@ class Copier:
             raise NotCopied("the source gave no header")
 
         expected = self.source.figures(key)
-        self.refuse_change(key, header)
+        self.refuse_change(key, state)
         found = self.target.figures(temporary)
         for name in expected.keys() & found.keys():
             if expected[name] != found[name]:
                 raise NotCopied(f"the copy's {name} is {found[name]}, the source's {expected[name]}")
         if chunks is not None:
             self.read_back(temporary, chunks)
-        return header
+        return state
 
-    def put(self, key, temporary, header, following, data):
+    def put(self, key, temporary, state, header, following, data):
         try:
             self.target.call("BF.LOADCHUNK", temporary, following, data)
         except redis.ResponseError as why:
             # A filter that grew may give chunks that do not fit the header any more.
-            self.refuse_change(key, header)
+            self.refuse_change(key, state)
             if data is header and header.startswith(BLOCKED_MAGIC) and "bad data" in str(why):
                 raise NotCopied(
                     "the target cannot read the blocked layout: only classic filters can go to RedisBloom. "
@@ -336,12 +339,11 @@ class Copier:
                 ) from None
             raise NotCopied(f"the target refused the chunk that ends at {following}: {wire_text(why)}") from None
 
-    def refuse_change(self, key, header):
-        """The header counts the items, so whatever was added shows in it."""
-        now = self.source.header(key)
+    def refuse_change(self, key, state):
+        now = self.source.state(key)
         if now is None:
             raise NotCopied("it is gone from the source")
-        if now != header:
+        if now != state:
             raise Changed(f"it changed while it was copied, and has {self.source.items(key):,} items now")
 
     def read_back(self, temporary, chunks):
@@ -403,7 +405,7 @@ class Chunks:
 
 
 class Finished:
-    """The keys that were copied, each with the checksum of the header that it had: in a file, if one is named.
+    """The keys that were copied, each with the checksum of the state that it had: in a file, if one is named.
 
     A line of JSON for the two servers, then one for each key, of which the last counts. A run that is killed
     while it writes leaves half a line at the end, which is dropped.
@@ -449,11 +451,11 @@ class Finished:
     def knows(self, key):
         return self.headers.get(key) is not None
 
-    def has(self, key, header):
-        return self.headers.get(key) == hashlib.sha256(header).hexdigest()
+    def has(self, key, state):
+        return self.headers.get(key) == hashlib.sha256(state).hexdigest()
 
-    def add(self, key, header):
-        self.note(key, hashlib.sha256(header).hexdigest())
+    def add(self, key, state):
+        self.note(key, hashlib.sha256(state).hexdigest())
 
     def drop(self, key):
         if key in self.headers:
@@ -803,10 +805,22 @@ class Side:
             yield following, data
             position = following
 
-    def header(self, key):
-        """None where there is no filter any more."""
+    def state(self, key):
+        """Bytes that are others when the filter has changed; None where there is no filter any more.
+
+        The header counts the items, and has the exceptions, so whatever was added or excepted shows in it. It also
+        counts the set bits of a blocked filter. A classic one can get bits by BF.MERGE while its items, which are
+        estimated then, stay as many; so its set bits are asked for, as far as the server knows them and allows it.
+        """
         try:
-            return self.call("BF.SCANDUMP", key, 0)[1]
+            header = self.call("BF.SCANDUMP", key, 0)[1]
+            if header.startswith(BLOCKED_MAGIC):
+                return header
+            try:
+                return header + b" %d" % pairs(self.call("BF.INFO", key, "FULL"))["Bits set"]
+            except (redis.ResponseError, KeyError):
+                # RedisBloom, which has no BF.MERGE.
+                return header
         except redis.ResponseError as error:
             if "not found" in str(error):
                 return None

@@ -263,6 +263,39 @@ class CopyTest(Case):
         self.assertIn("copied: 1, by an earlier run: 1, not copied: 0;", self.migrate(*copy))
         self.assert_same(old, new, "one")
 
+    def test_what_is_excepted_or_merged_has_changed(self):
+        """A copy that is taken for finished would find what has to go, or miss what was merged in."""
+        source, old = self.start()
+        target, new = self.start()
+        copy = ["copy", source.url, target.url, "--state", self.state, "--replace", "--verify"]
+
+        def check(key):
+            """This filter alone is copied again."""
+            self.assertIn("copied: 1 (1 read back), by an earlier run: 2, not copied: 0;", self.migrate(*copy))
+            self.assert_same(old, new, key)
+
+        old.execute_command("BF.MADD", "blocked", "a", "b", "c")
+        old.execute_command("BF.RESERVE", "classic", 0.01, 1000, "LAYOUT", "CLASSIC")
+        old.execute_command("BF.RESERVE", "part", 0.01, 1000, "LAYOUT", "CLASSIC")
+        old.execute_command("BF.MADD", "classic", *range(600))
+        old.execute_command("BF.ADD", "part", "x")
+        self.assertIn("copied: 3 (3 read back)", self.migrate(*copy))
+        old.execute_command("BF.EXCEPT", "blocked", "a")
+        check("blocked")
+        self.assertEqual([*map(int, new.execute_command("BF.MEXISTS", "blocked", "a", "b"))], [0, 1])
+        # As many exceptions as before.
+        old.execute_command("BF.ADD", "blocked", "a")
+        old.execute_command("BF.EXCEPT", "blocked", "b")
+        check("blocked")
+        self.assertEqual([*map(int, new.execute_command("BF.MEXISTS", "blocked", "a", "b"))], [1, 0])
+
+        header = old.execute_command("BF.SCANDUMP", "classic", 0)
+        old.execute_command("BF.MERGE", "classic", 1, "part")
+        self.assertEqual(old.execute_command("BF.SCANDUMP", "classic", 0), header, "its count is estimated")
+        check("classic")
+        self.assertEqual(int(new.execute_command("BF.EXISTS", "classic", "x")), 1)
+        self.assertIn("copied: 0 (0 read back), by an earlier run: 3, not copied: 0;", self.migrate(*copy))
+
     def test_keys_are_chosen_and_are_bytes(self):
         source, old = self.start()
         target, new = self.start()
