@@ -3,8 +3,8 @@
 
     sets.py [--server redis-server] [--module libbloom.so] [--sources N] [--megabytes N] [--items N] [--rounds N]
 
-Merging: --sources filters of --megabytes (10^6 bytes) each, of one shape, none of whose pages is empty. The time
-is the server's own for the command (INFO commandstats). It is held against memcpy: this program copies as many
+Merging: --sources filters of --megabytes (10^6 bytes) each, of one shape, none of whose pages is empty. Where they
+count more items than one has room for, although their union fits, the bits are read twice. The time is the server's own for the command (INFO commandstats). It is held against memcpy: this program copies as many
 bytes, from buffers of that size in turn into one of them, between the server's commands. The peak is of the
 server's resident memory while the command runs (VmHWM).
 
@@ -102,8 +102,9 @@ def combinations(options):
         # Now they count more items than one has room for, and their union has to be estimated from the bits.
         add(server, source(0), range(few, few + 3 * few // options.sources))
         share(server, options.sources)
-        row(f"the same of {len(some)} that count too many", len(some), merging(some), none)
-        row(f"the same of {len(some) - 1} into one that is there", len(some), merging(some[1:]), one)
+        full = "that count too many"
+        row(f"`BF.MERGE` of {len(some)} {full} into a new key", len(some), merging(some), none)
+        row(f"`BF.MERGE` of {len(some) - 1} {full} into one that is there", len(some), merging(some[1:]), one)
     finally:
         server.remove()
 
@@ -155,7 +156,7 @@ def item(number):
 
 
 def measured(server, command):
-    """The seconds that the server takes for a command, and its memory: before, at most, and when what had to be freed is."""
+    """The seconds that the server takes for a command, and its memory: before, at most, and when all is freed."""
     settle(server)
     before = server.info("memory", "used_memory")
     process = Path(f"/proc/{server.process.pid}")
