@@ -4,9 +4,10 @@
     sets.py [--server redis-server] [--module libbloom.so] [--sources N] [--megabytes N] [--items N] [--rounds N]
 
 Merging: --sources filters of --megabytes (10^6 bytes) each, of one shape, none of whose pages is empty. Where they
-count more items than one has room for, although their union fits, the bits are read twice. The time is the server's own for the command (INFO commandstats). It is held against memcpy: this program copies as many
-bytes, from buffers of that size in turn into one of them, between the server's commands. The peak is of the
-server's resident memory while the command runs (VmHWM).
+count more items than one has room for, although their union fits, the bits are read twice. The time is the server's
+own for the command (INFO commandstats). It is held against memcpy: this program copies as many bytes, from buffers of
+that size in turn into one of them, between the server's commands. The peak is of the server's resident memory while
+the command runs (VmHWM).
 
 Questions: BF.MEXISTS of 1,000 items in filters of --items items, of which none, 1 % and 10 % are excepted, in
 turns; what the server's processor does in that time is divided by the items. Then the bytes of an exception by
