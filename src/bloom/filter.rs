@@ -369,9 +369,14 @@ impl Filter {
 
     /// How many items are excepted.
     pub fn exceptions(&self) -> u64 {
+        self.excepted().map_or(0, |exceptions| exceptions.len() as u64)
+    }
+
+    /// The exceptions, if there are any.
+    pub(super) fn excepted(&self) -> Option<&Table> {
         match self {
-            Self::Excepting(filter) => filter.exceptions().len() as u64,
-            Self::Blocked(_) | Self::Classic(_) | Self::Windowed(_) => 0,
+            Self::Excepting(filter) => Some(filter.exceptions()),
+            Self::Blocked(_) | Self::Classic(_) | Self::Windowed(_) => None,
         }
     }
 
@@ -446,20 +451,20 @@ impl Filter {
     /// # Errors
     /// [`Error::Full`] when there are as many slices as there can be, and [`Error::OutOfMemory`]; nothing changed.
     pub fn rotate(&mut self) -> Result<bool, Error> {
-        let BodyMut::Windowed(ring) = self.body_mut() else {
-            return Ok(false);
-        };
-        if !ring.may_rotate() {
+        if self.ring().is_some_and(|ring| !ring.may_rotate()) {
             return Err(Error::Full {
                 capacity: MOST_SLICES as u64,
             });
         }
-        let changed = ring.rotate()?;
-        if let Self::Excepting(filter) = self {
-            filter.sweep();
-            self.settle();
+        match self {
+            Self::Windowed(ring) => ring.rotate(),
+            Self::Excepting(filter) => {
+                let changed = filter.rotate()?;
+                self.settle();
+                Ok(changed)
+            }
+            Self::Blocked(_) | Self::Classic(_) => Ok(false),
         }
-        Ok(changed)
     }
 
     /// The layers that a window let go last, which may take long to free, and how many went since this was last
@@ -509,9 +514,9 @@ impl Filter {
             Body::Classic(chain) => bytes(self.layout(), layers, chain.array_bytes(layers)),
             Body::Windowed(ring) => windowed_bytes(layers, ring.array_bytes(layers)),
         };
-        match self {
-            Self::Excepting(filter) => of_layers.saturating_add(exceptions::bytes(filter.exceptions().len())),
-            Self::Blocked(_) | Self::Classic(_) | Self::Windowed(_) => of_layers,
+        match self.excepted() {
+            Some(exceptions) => of_layers.saturating_add(exceptions::bytes(exceptions.len())),
+            None => of_layers,
         }
     }
 
@@ -525,8 +530,9 @@ impl Filter {
     /// owner's.
     pub fn each_allocation(&self, mut visit: impl FnMut(Allocation)) {
         if let Self::Excepting(filter) = self {
-            let own = [filter.allocation(), filter.exceptions().allocation()];
-            own.into_iter().flatten().for_each(&mut visit);
+            let table = filter.exceptions().allocations();
+            let own = [filter.allocation()].into_iter().chain(table);
+            own.flatten().for_each(&mut visit);
         }
         match self.body() {
             Body::Blocked(chain) => chain.each_allocation(visit),

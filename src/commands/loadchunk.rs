@@ -9,8 +9,10 @@ use super::reply::Reply;
 use super::{Call, Command};
 use crate::bloom::codec::DecodeError;
 use crate::bloom::codec::chunks::{self, ChunkError};
+use crate::keyspace;
+use crate::limits::Allowing;
+use crate::server::Ctx;
 use crate::stats::{self, Counted};
-use crate::{keyspace, limits};
 
 /// Creates a filter from a header, or puts a chunk into it.
 pub struct LoadChunk;
@@ -45,7 +47,8 @@ impl Command for LoadChunk {
                 }
             }
             None if iterator == chunks::HEADER => {
-                let filter = chunks::load_header(data, &|demand| limits::allows(ctx, name.bytes(), demand));
+                let allowing = Allowing::new(ctx, name.bytes(), Ctx::must_obey);
+                let filter = chunks::load_header(data, &|demand| allowing.allows(demand));
                 let filter = filter.inspect_err(stats::not_loaded)?;
                 stats::loaded(&filter);
                 key.set(Counted::new(filter), None);

@@ -71,12 +71,39 @@ fn tile(bytes: &[u8], start: usize) -> &[u8] {
     &rest[..rest.len().min(TILE)]
 }
 
+/// How much may still be read.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading(u64);
+
+impl Reading {
+    /// So many bytes.
+    pub fn new(bytes: u64) -> Self {
+        Self(bytes)
+    }
+
+    /// Takes so many of them; false where there are not so many left.
+    pub fn take(&mut self, bytes: u64) -> bool {
+        match self.0.checked_sub(bytes) {
+            Some(left) => {
+                self.0 = left;
+                true
+            }
+            None => false,
+        }
+    }
+}
+
 /// Set bits of the union of `arrays`, which are of one length; `None` as soon as it is plain that they are more than
-/// `most`, or by what a part of them tells a fiftieth more.
-pub fn union_ones(arrays: &[&[u8]], most: u64) -> Option<u64> {
+/// `most`, or by what a part of them tells a fiftieth more, or when no more may be read. (A tile of an array counts as
+/// half a tile, if it has less: to begin costs something too.)
+pub fn union_ones(arrays: &[&[u8]], most: u64, reading: &mut Reading) -> Option<u64> {
     let length = arrays.first().map_or(0, |array| array.len());
     let (mut tile_of_union, mut ones) = ([0; TILE], 0);
     for start in (0..length).step_by(TILE) {
+        let bytes = (length - start).clamp(TILE / 2, TILE) * arrays.len();
+        if !reading.take(bytes as u64) {
+            return None;
+        }
         let mut place = &mut tile_of_union[..];
         for (index, array) in arrays.iter().enumerate() {
             let bytes = tile(array, start);
@@ -148,6 +175,10 @@ mod tests {
 
     use super::*;
 
+    fn all() -> Reading {
+        Reading::new(u64::MAX)
+    }
+
     fn array(bytes: &[u8], units: usize) -> BitArray<u64> {
         let mut array = BitArray::zeroed(units as u64).unwrap();
         array.merge(0, bytes).unwrap();
@@ -191,10 +222,10 @@ mod tests {
             prop_assert_eq!(common.bytes(), &and[..]);
             prop_assert_eq!(common.ones(), ones(&and));
 
-            prop_assert_eq!(union_ones(&views, u64::MAX), Some(ones(&or)));
-            prop_assert_eq!(union_ones(&views, ones(&or)), Some(ones(&or)));
+            prop_assert_eq!(union_ones(&views, u64::MAX, &mut all()), Some(ones(&or)));
+            prop_assert_eq!(union_ones(&views, ones(&or), &mut all()), Some(ones(&or)));
             if ones(&or) > 0 {
-                prop_assert_eq!(union_ones(&views, ones(&or) - 1), None);
+                prop_assert_eq!(union_ones(&views, ones(&or) - 1, &mut all()), None);
             }
         }
     }
@@ -204,11 +235,24 @@ mod tests {
     fn a_part_tells_that_a_union_is_too_large() {
         let half = vec![0x55; 2 * TELLING];
         let other = [vec![0x2a; TELLING], vec![0; TELLING]].concat();
-        let all = union_ones(&[&half, &other], u64::MAX).unwrap();
-        assert_eq!(all, (TELLING * (4 + 3) + TELLING * 4) as u64);
+        let whole = union_ones(&[&half, &other], u64::MAX, &mut all()).unwrap();
+        assert_eq!(whole, (TELLING * (4 + 3) + TELLING * 4) as u64);
         // By the first half the whole would have more.
-        assert_eq!(union_ones(&[&half, &other], all + 1000), None);
-        assert_eq!(union_ones(&[&half, &half], all), Some((2 * TELLING * 4) as u64));
-        assert_eq!(union_ones(&[], 0), Some(0));
+        assert_eq!(union_ones(&[&half, &other], whole + 1000, &mut all()), None);
+        assert_eq!(
+            union_ones(&[&half, &half], whole, &mut all()),
+            Some((2 * TELLING * 4) as u64)
+        );
+        assert_eq!(union_ones(&[], 0, &mut all()), Some(0));
+        let mut some = Reading::new(4 * TELLING as u64);
+        assert_eq!(
+            union_ones(&[&half, &half], whole, &mut some),
+            Some((2 * TELLING * 4) as u64)
+        );
+        assert_eq!(
+            union_ones(&[&half, &half], whole, &mut some),
+            None,
+            "nothing more may be read"
+        );
     }
 }

@@ -108,9 +108,9 @@ impl<R: Rules> Chain<R> {
     }
 
     /// Has other rules from now on, and the layers that `change` makes of its own.
-    pub(super) fn rebuild(&mut self, rules: R, change: impl FnOnce(&mut Vec<R::Layer>)) {
+    pub(super) fn rebuild(&mut self, rules: R, change: impl FnOnce(&R, &mut Vec<R::Layer>)) {
         self.rules = rules;
-        change(&mut self.layers);
+        change(&self.rules, &mut self.layers);
         self.place_layers();
     }
 

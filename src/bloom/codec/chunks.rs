@@ -158,7 +158,7 @@ pub fn copy(filter: &Filter, allowance: Allowance<'_>) -> Result<Filter, DecodeE
     let mut copy = match filter {
         Filter::Excepting(filter) => composed::copy_without_bits(filter, allowance)?,
         Filter::Blocked(_) | Filter::Classic(_) | Filter::Windowed(_) => {
-            load_header(&header(filter), allowance)?
+            load_header(&try_header(filter)?, allowance)?
         }
     };
     for layer in (0..filter.layers()).filter(|&layer| ones(filter, layer) > 0) {

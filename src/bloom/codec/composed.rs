@@ -30,8 +30,8 @@ use crate::bloom::bits::array::BitArray;
 use crate::bloom::bits::kernel::Line;
 use crate::bloom::chain::Allowance;
 use crate::bloom::chain::demand::{Refused, ask_beyond};
-use crate::bloom::exceptions::table::{Filling, Slot, Table, slots_for};
-use crate::bloom::exceptions::{Excepting, Layers, MOST_EXCEPTIONS, table_block};
+use crate::bloom::exceptions::table::{Slot, Table, hash_of};
+use crate::bloom::exceptions::{Excepting, Layers, MOST_EXCEPTIONS, blocks};
 use crate::bloom::filter::{Body, Filter};
 
 /// The format version.
@@ -44,14 +44,6 @@ const HEAD_BYTES: usize = 24;
 const PIECE: usize = 1024;
 /// Bytes of an exception.
 const BYTES: usize = size_of::<Slot>();
-
-/// The exceptions of a filter.
-fn exceptions(filter: &Filter) -> Option<&Table> {
-    match filter {
-        Filter::Excepting(filter) => Some(filter.exceptions()),
-        Filter::Blocked(_) | Filter::Classic(_) | Filter::Windowed(_) => None,
-    }
-}
 
 /// Whether `filter` needs this format.
 pub fn is_needed(filter: &Filter) -> bool {
@@ -72,19 +64,21 @@ pub fn save(filter: &Filter, sink: &mut impl Sink) {
         // It is never asked for.
         Body::Classic(_) => return,
     }
-    let exceptions = exceptions(filter);
+    let exceptions = filter.excepted();
     sink.put_unsigned(exceptions.map_or(0, Table::len) as u64);
-    let mut slots = exceptions.into_iter().flat_map(Table::ascending);
-    let mut piece = [[0; 2]; PIECE];
-    loop {
-        let mut count = 0;
-        for (place, slot) in piece.iter_mut().zip(&mut slots) {
-            *place = slot;
-            count += 1;
+    let (mut piece, mut count) = ([[0; 2]; PIECE], 0);
+    let mut put = |slot: &Slot| {
+        piece[count] = *slot;
+        count += 1;
+        if count == PIECE {
+            sink.put_string(bytemuck::cast_slice(&piece));
+            count = 0;
         }
-        if count == 0 {
-            break;
-        }
+    };
+    if let Some(exceptions) = exceptions {
+        exceptions.each_ascending(|slots| slots.iter().for_each(&mut put));
+    }
+    if count > 0 {
         sink.put_string(bytemuck::cast_slice(&piece[..count]));
     }
 }
@@ -135,17 +129,17 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, Dec
 
 /// Bytes of the header of `filter`, before that of its layers.
 pub fn header_bytes(filter: &Filter) -> usize {
-    HEAD_BYTES + exceptions(filter).map_or(0, Table::len) * BYTES
+    HEAD_BYTES + filter.excepted().map_or(0, Table::len) * BYTES
 }
 
 /// Appends the header of `filter`, up to that of its layers.
 pub fn put_header(filter: &Filter, bytes: &mut Vec<u8>) {
-    let exceptions = exceptions(filter);
+    let exceptions = filter.excepted();
     bytes.extend_from_slice(&MAGIC);
     bytes.extend_from_slice(&0u64.to_le_bytes());
     bytes.extend_from_slice(&(exceptions.map_or(0, Table::len) as u64).to_le_bytes());
-    for slot in exceptions.into_iter().flat_map(Table::ascending) {
-        bytes.extend_from_slice(bytemuck::bytes_of(&slot));
+    if let Some(exceptions) = exceptions {
+        exceptions.each_ascending(|slots| bytes.extend_from_slice(bytemuck::cast_slice(slots)));
     }
 }
 
@@ -160,11 +154,9 @@ pub fn copy_without_bits(filter: &Excepting, allowance: Allowance<'_>) -> Result
     };
     let layers = Header::parse(&header)?.restore(allowance, native::no_bits)?;
     let exceptions = filter.exceptions();
-    let mut incoming = Incoming::new(layers, exceptions.len(), allowance)?;
-    for slot in exceptions.ascending() {
-        incoming.exceptions.push(slot)?;
-    }
-    Ok(incoming.finish())
+    ask_for_exceptions(&layers, exceptions.len(), allowance)?;
+    let exceptions = exceptions.try_clone()?;
+    Ok(Filter::Excepting(Box::new(Excepting::new(layers, exceptions))))
 }
 
 fn number(exceptions: u64) -> Result<usize, DecodeError> {
@@ -201,39 +193,48 @@ impl Header {
     }
 }
 
+/// Asks for so many exceptions beside layers that were asked for.
+fn ask_for_exceptions(layers: &Layers, count: usize, allowance: Allowance<'_>) -> Result<(), DecodeError> {
+    if count == 0 {
+        return Ok(());
+    }
+    let asked = ask_beyond(layers.bytes(), &blocks(count), allowance);
+    asked.map_err(|Refused { bytes, .. }| DecodeError::OutOfMemory { bytes })
+}
+
 /// A filter whose exceptions come in.
 struct Incoming {
     layers: Layers,
-    exceptions: Filling,
+    exceptions: Table,
+    last: Slot,
 }
 
 impl Incoming {
     fn new(layers: Layers, count: usize, allowance: Allowance<'_>) -> Result<Self, DecodeError> {
-        if count > 0 {
-            let blocks = [Excepting::BLOCK, table_block(count)];
-            let asked = ask_beyond(layers.bytes(), &blocks, allowance);
-            asked.map_err(|Refused { bytes, .. }| DecodeError::OutOfMemory { bytes })?;
-        }
-        let exceptions = Filling::new(slots_for(count))?;
-        Ok(Self { layers, exceptions })
+        ask_for_exceptions(&layers, count, allowance)?;
+        Ok(Self {
+            layers,
+            exceptions: Table::with_room_for(count)?,
+            last: [0; 2],
+        })
     }
 
     fn take(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
         for slot in bytes.chunks_exact(BYTES) {
             let slot: Slot = bytemuck::pod_read_unaligned(slot);
-            let checked = self.exceptions.check(slot);
-            checked.map_err(|_| DecodeError::Field("exceptions"))?;
-            self.exceptions.push(slot)?;
+            if slot <= self.last || !self.exceptions.insert(hash_of(slot)) {
+                return Err(DecodeError::Field("exceptions"));
+            }
+            self.last = slot;
         }
         Ok(())
     }
 
     fn finish(self) -> Filter {
-        let exceptions = self.exceptions.finish();
-        if exceptions.is_empty() {
+        if self.exceptions.is_empty() {
             self.layers.into()
         } else {
-            Filter::Excepting(Box::new(Excepting::new(self.layers, exceptions)))
+            Filter::Excepting(Box::new(Excepting::new(self.layers, self.exceptions)))
         }
     }
 }

@@ -107,14 +107,14 @@ impl Filter {
 
 fn excepting(filter: &Excepting) -> Result<(), Invalid> {
     let exceptions = filter.exceptions();
-    let (mut count, mut last) = (0, [0, 0]);
-    for slot in exceptions.ascending() {
-        if slot <= last || !exceptions.has(hash_of(slot)) {
-            return Err(Invalid::Exceptions);
+    let (mut count, mut last, mut sound) = (0, [0, 0], true);
+    exceptions.each_ascending(|slots| {
+        for &slot in slots {
+            sound &= slot > last && exceptions.has(hash_of(slot));
+            (count, last) = (count + 1, slot);
         }
-        (count, last) = (count + 1, slot);
-    }
-    if (1..=MOST_EXCEPTIONS).contains(&count) && count == exceptions.len() {
+    });
+    if sound && (1..=MOST_EXCEPTIONS).contains(&count) && count == exceptions.len() {
         Ok(())
     } else {
         Err(Invalid::Exceptions)

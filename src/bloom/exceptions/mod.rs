@@ -9,16 +9,17 @@
 
 pub mod table;
 
+use crate::bloom::bits::kernel;
 use crate::bloom::bits::memory::{Allocation, Block as MemoryBlock};
 use crate::bloom::blocked::Blocked;
 use crate::bloom::blocked::layer::{Layer, Lines};
-use crate::bloom::chain::batch::{self, Added, BLOCK, Block, Hasher as _, Items};
+use crate::bloom::chain::batch::{self, Added, AnyContains, BLOCK, Block, Hasher as _, Items};
 use crate::bloom::chain::demand::{self, Allowance, Demand, Frame, Refused};
 use crate::bloom::chain::window::Ring;
 use crate::bloom::chain::{Chain, Rules as _};
 use crate::bloom::error::Error;
 use crate::bloom::item::{Item, ItemHash};
-use table::{Slot, Table, slots_for};
+use table::Table;
 
 /// The most exceptions of a filter: what the header of a dumped one can carry.
 pub const MOST_EXCEPTIONS: usize = 1 << 24;
@@ -88,12 +89,13 @@ impl Layers {
 /// Bytes of exceptions: their table, and the struct that has it. Room to spare is not counted: a filter is as large
 /// as the same one on a replica, whose table may have shrunk at another time.
 pub fn bytes(exceptions: usize) -> u64 {
-    (size_of::<Excepting>() as u64).saturating_add(table_block(exceptions).bytes)
+    (size_of::<Excepting>() as u64).saturating_add(table::bytes_for(exceptions))
 }
 
-/// The block of the table for so many exceptions.
-pub fn table_block(exceptions: usize) -> MemoryBlock {
-    MemoryBlock::of_list::<Slot>(slots_for(exceptions))
+/// The blocks of so many exceptions: the struct, and the table.
+pub fn blocks(exceptions: usize) -> [MemoryBlock; 3] {
+    let [slots, guard] = table::blocks_for(exceptions);
+    [Excepting::BLOCK, slots, guard]
 }
 
 impl Excepting {
@@ -110,7 +112,7 @@ impl Excepting {
         &self.layers
     }
 
-    /// The same, to be changed; whatever takes layers away [sweeps](Self::sweep).
+    /// The same, to be changed; whatever lets layers of a window go is to [tell the exceptions](Self::rotate).
     pub fn layers_mut(&mut self) -> &mut Layers {
         &mut self.layers
     }
@@ -170,7 +172,8 @@ impl Excepting {
         allowance: Allowance<'_>,
         mut added: impl FnMut(Added),
     ) -> Result<(), Error> {
-        let own = [(Self::BLOCK, false), (self.exceptions.block(), false)];
+        let [slots, guard] = self.exceptions.blocks();
+        let own = [Self::BLOCK, slots, guard].map(|block| (block, false));
         let allowance = |demand: Demand<'_>| demand.with(&own, allowance);
         let Self { layers, exceptions } = self;
         match layers {
@@ -185,24 +188,22 @@ impl Excepting {
                 }
                 added(told);
             }),
-            Layers::Ring(ring) => {
-                let gone = ring.gone();
-                let result = add_to_ring(ring, exceptions, items, &allowance, added);
-                if ring.gone() != gone {
-                    self.sweep();
-                }
-                result
-            }
+            Layers::Ring(ring) => add_to_ring(ring, exceptions, items, &allowance, added),
         }
     }
 
-    /// Lets the exceptions go that no layer contains any more. Where there is no memory for that they stay, which does
-    /// no harm.
-    pub fn sweep(&mut self) {
-        if let Layers::Ring(ring) = &self.layers {
-            // Without memory they stay.
-            let _ = self.exceptions.retain(|hash| ring.holds(hash));
-        }
+    /// See [`Filter::rotate`](crate::bloom::Filter::rotate).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn rotate(&mut self) -> Result<bool, Error> {
+        let Layers::Ring(ring) = &mut self.layers else {
+            return Ok(false);
+        };
+        ring.forget_leaving();
+        let changed = ring.rotate()?;
+        sweep(ring, &mut self.exceptions);
+        Ok(changed)
     }
 
     /// Gives back what the exceptions do not need any more.
@@ -223,10 +224,17 @@ impl Excepting {
     ) -> Result<(), ExceptError> {
         let Self { layers, exceptions } = self;
         let mut more = 0;
-        each_block(layers, items.clone(), is_asked, |candidates, block| {
-            let known = exceptions.among(&block.hashes, candidates);
-            more += candidates.without(known).count();
-        });
+        each_new(layers, exceptions, items.clone(), is_asked, |_| more += 1);
+        if !exceptions.has_room_for(more) {
+            // Items that were named several times were counted as often.
+            let mut hashes = reserved(more).map_err(ExceptError::Memory)?;
+            each_new(layers, exceptions, items.clone(), is_asked, |hash| {
+                hashes.push((hash.high, hash.low));
+            });
+            hashes.sort_unstable();
+            hashes.dedup();
+            more = hashes.len();
+        }
         if exceptions.len() + more > MOST_EXCEPTIONS {
             return Err(ExceptError::TooMany {
                 exceptions: exceptions.len() as u64,
@@ -240,10 +248,33 @@ impl Excepting {
             }
             excepted(changed, block.count);
         });
-        // Items that were named several times were counted as often.
-        exceptions.settle();
         Ok(())
     }
+}
+
+/// An empty list with room for so many.
+fn reserved<T>(count: usize) -> Result<Vec<T>, Error> {
+    let mut list = Vec::new();
+    let bytes = count.saturating_mul(size_of::<T>()) as u64;
+    let reserved = list.try_reserve_exact(count);
+    reserved.map_err(|_| Error::OutOfMemory { bytes })?;
+    Ok(list)
+}
+
+/// Hands the hash of each item that is to be excepted, and is not yet, to `visit`.
+fn each_new<'a>(
+    layers: &Layers,
+    exceptions: &Table,
+    items: impl Iterator<Item = &'a [u8]>,
+    is_asked: bool,
+    mut visit: impl FnMut(ItemHash),
+) {
+    each_block(layers, items, is_asked, |candidates, block| {
+        let known = exceptions.among(&block.hashes, candidates);
+        for at in candidates.without(known) {
+            visit(block.hashes[at]);
+        }
+    });
 }
 
 /// Hands the items that may be excepted to `visit`, block by block: with `is_asked` those that the layers contain.
@@ -273,10 +304,8 @@ fn make_room(
     if exceptions.has_room_for(more) {
         return Ok(());
     }
-    let own = [
-        (Excepting::BLOCK, exceptions.is_empty()),
-        (table_block(exceptions.len() + more), true),
-    ];
+    let [own, slots, guard] = blocks(exceptions.len() + more);
+    let own = [(own, exceptions.is_empty()), (slots, true), (guard, true)];
     let allowance = |demand: Demand<'_>| demand.with(&own, allowance);
     let asked = match layers {
         Layers::Chain(chain) => ask_beside(Frame::CHAIN, chain.layers(), &allowance),
@@ -293,6 +322,20 @@ fn make_room(
 fn ask_beside(frame: Frame, layers: &[Layer], allowance: Allowance<'_>) -> Result<(), Refused> {
     let arrays = layers.iter().map(batch::Layer::bytes);
     demand::ask::<Layer>(frame, arrays, layers.len(), layers.len(), allowance)
+}
+
+/// Lets the exceptions go that were for layers which have gone: one of those contained the item, and none that is left
+/// does. (An exception whose bits are still to come, in a chunk, was for none of them.)
+fn sweep(ring: &Ring<Blocked>, exceptions: &mut Table) {
+    let leaving = ring.leaving();
+    if !leaving.is_empty() {
+        exceptions.retain(|hash| !holds(leaving, hash) || holds(ring.layers(), hash));
+    }
+}
+
+/// Whether one of the layers contains an item of that hash.
+fn holds(layers: &[Layer], hash: ItemHash) -> bool {
+    kernel::run(AnyContains { layers, hash })
 }
 
 /// Adds items to a window. One that is excepted begins to live anew: its bits may be in a slice that goes soon.
@@ -314,7 +357,9 @@ fn add_to_ring<'a>(
             return Ok(());
         }
         let mut told = Added::of_new(Items::NONE, 0);
+        ring.forget_leaving();
         let result = add_some_to_ring(ring, exceptions, &some[..count], allowance, &mut told);
+        sweep(ring, exceptions);
         added(told);
         result?;
     }
@@ -344,7 +389,7 @@ fn add_some_to_ring(
             continue;
         }
         let end = excepted.from(start).next().unwrap_or(items.len());
-        ring.add_blocks(items[start..end].iter().copied(), allowance, |part, _| {
+        ring.add_some(items[start..end].iter().copied(), allowance, |part, _| {
             told.new.put_all(part.new.later_by(start));
             told.changed.put_all(part.changed.later_by(start));
             told.count += part.count;

@@ -2,18 +2,10 @@
 
 use super::SetError;
 use crate::bloom::bits::memory::Block;
-use crate::bloom::exceptions::table::{Table, hash_of};
+use crate::bloom::exceptions::table::Table;
 use crate::bloom::exceptions::{Excepting, MOST_EXCEPTIONS};
 use crate::bloom::filter::Filter;
 use crate::bloom::item::ItemHash;
-
-/// The exceptions of a filter.
-pub(super) fn of(filter: &Filter) -> Option<&Table> {
-    match filter {
-        Filter::Excepting(filter) => Some(filter.exceptions()),
-        Filter::Blocked(_) | Filter::Classic(_) | Filter::Windowed(_) => None,
-    }
-}
 
 /// Those of a union: an item that is excepted in one filter, and present in another one, is present.
 pub(super) fn of_union(filters: &[&Filter]) -> Result<Table, SetError> {
@@ -32,27 +24,21 @@ pub(super) fn of_all(filters: &[&Filter]) -> Result<Table, SetError> {
 
 /// The exceptions of all of `filters` for which `stays` holds.
 fn collect(filters: &[&Filter], stays: impl Fn(ItemHash) -> bool) -> Result<Table, SetError> {
-    let tables: Vec<_> = filters.iter().filter_map(|filter| of(filter)).collect();
-    let each = |take: &mut dyn FnMut(ItemHash)| {
-        for (index, table) in tables.iter().enumerate() {
-            let (earlier, hashes) = (&tables[..index], table.ascending().map(hash_of));
-            hashes
-                .filter(|&hash| !earlier.iter().any(|table| table.has(hash)) && stays(hash))
-                .for_each(&mut *take);
-        }
-    };
-    let mut count = 0;
-    each(&mut |_| count += 1);
-    if count > MOST_EXCEPTIONS {
-        return Err(SetError::TooManyExceptions {
-            exceptions: count as u64,
-        });
-    }
     let mut exceptions = Table::default();
-    exceptions.make_room_for(count)?;
-    each(&mut |hash| {
-        exceptions.insert(hash);
-    });
+    for table in filters.iter().filter_map(|filter| filter.excepted()) {
+        for hash in table.hashes() {
+            if exceptions.has(hash) || !stays(hash) {
+                continue;
+            }
+            if exceptions.len() == MOST_EXCEPTIONS {
+                return Err(SetError::TooManyExceptions {
+                    exceptions: MOST_EXCEPTIONS as u64,
+                });
+            }
+            exceptions.make_room_for(1)?;
+            exceptions.insert(hash);
+        }
+    }
     Ok(exceptions)
 }
 
@@ -62,16 +48,15 @@ pub(super) fn blocks(exceptions: &Table, held: Option<&Table>) -> Vec<(Block, bo
         return Vec::new();
     }
     let is_new = differ(exceptions, held);
-    vec![
-        (Excepting::BLOCK, is_new && held.is_none()),
-        (exceptions.block(), is_new),
-    ]
+    let own = (Excepting::BLOCK, is_new && held.is_none());
+    let table = exceptions.blocks().map(|block| (block, is_new));
+    std::iter::once(own).chain(table).collect()
 }
 
 /// Whether a filter that gets `exceptions` in place of `held` changes.
 pub(super) fn differ(exceptions: &Table, held: Option<&Table>) -> bool {
     match held {
-        Some(held) => !exceptions.ascending().eq(held.ascending()),
+        Some(held) => exceptions.len() != held.len() || !exceptions.hashes().all(|hash| held.has(hash)),
         None => !exceptions.is_empty(),
     }
 }

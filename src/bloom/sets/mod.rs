@@ -6,10 +6,13 @@ mod exceptions;
 mod part;
 mod union;
 
+use std::collections::BTreeSet;
+
 use crate::bloom::blocked::Blocked;
 use crate::bloom::chain::window::{Parts, Ring, slices::Slices};
-use crate::bloom::chain::{Allowance, Chain, UNLIMITED};
+use crate::bloom::chain::{Allowance, Chain, UNLIMITED, batch};
 use crate::bloom::classic::Classic;
+use crate::bloom::codec::native;
 use crate::bloom::error::Error;
 use crate::bloom::filter::{Body, BodyMut, Filter};
 use crate::bloom::params::ErrorRate;
@@ -76,8 +79,14 @@ pub enum Mismatch {
     Shape,
 }
 
-/// Filters of one layout that hash alike.
-enum Alike<'a> {
+/// Filters of one layout that hash alike, each of them once.
+struct Alike<'a> {
+    filters: Vec<&'a Filter>,
+    chains: Chains<'a>,
+}
+
+/// Their layers.
+enum Chains<'a> {
     Blocked(Vec<&'a Chain<Blocked>>),
     Classic(Vec<&'a Chain<Classic>>),
 }
@@ -88,30 +97,38 @@ impl<'a> Alike<'a> {
     /// # Errors
     /// [`SetError::Source`].
     fn of(first: Body<'_>, filters: &[&'a Filter]) -> Result<Self, SetError> {
-        let differs = |index, why| Err(SetError::Source { index, why });
+        let (mut seen, mut distinct) = (BTreeSet::new(), Vec::new());
         let (mut blocked, mut classic) = (Vec::new(), Vec::new());
-        for (index, filter) in filters.iter().enumerate() {
+        for (index, &filter) in filters.iter().enumerate() {
+            if !seen.insert(std::ptr::from_ref(filter)) {
+                continue;
+            }
+            distinct.push(filter);
+            let differs = |why| Err(SetError::Source { index, why });
             match (first, filter.body()) {
-                (_, Body::Windowed(_)) => return differs(index, Mismatch::Window),
+                (_, Body::Windowed(_)) => return differs(Mismatch::Window),
                 (Body::Blocked(first), Body::Blocked(chain)) => {
                     if first.rules().secret().seed() != chain.rules().secret().seed() {
-                        return differs(index, Mismatch::Seed);
+                        return differs(Mismatch::Seed);
                     }
                     blocked.push(chain);
                 }
                 (Body::Classic(first), Body::Classic(chain)) => {
                     let width = |chain: &Chain<Classic>| chain.rules().options().hash_width();
                     if width(first) != width(chain) {
-                        return differs(index, Mismatch::HashWidth);
+                        return differs(Mismatch::HashWidth);
                     }
                     classic.push(chain);
                 }
-                _ => return differs(index, Mismatch::Layout),
+                _ => return differs(Mismatch::Layout),
             }
         }
-        Ok(match first {
-            Body::Classic(_) => Self::Classic(classic),
-            Body::Blocked(_) | Body::Windowed(_) => Self::Blocked(blocked),
+        Ok(Self {
+            filters: distinct,
+            chains: match first {
+                Body::Classic(_) => Chains::Classic(classic),
+                Body::Blocked(_) | Body::Windowed(_) => Chains::Blocked(blocked),
+            },
         })
     }
 }
@@ -127,19 +144,19 @@ impl Filter {
         rate: Option<ErrorRate>,
         allowance: Allowance<'_>,
     ) -> Result<Self, SetError> {
-        let [first, ..] = sources else {
-            return Err(SetError::Destination { why: Mismatch::Shape });
-        };
-        let exceptions = exceptions::of_union(sources)?;
+        let Alike { filters, chains } = Alike::of(first(sources)?.body(), sources)?;
+        if matches!(chains, Chains::Classic(_)) && rate.is_some() {
+            return Err(SetError::RateOfClassic);
+        }
+        let exceptions = exceptions::of_union(&filters)?;
         let own = exceptions::blocks(&exceptions, None);
         let allowance: Allowance<'_> = &|demand| demand.with(&own, allowance);
-        let mut layers = match Alike::of(first.body(), sources)? {
-            Alike::Blocked(chains) => Self::Blocked(union::make(&chains, rate, allowance)?),
-            Alike::Classic(_) if rate.is_some() => return Err(SetError::RateOfClassic),
-            Alike::Classic(chains) => Self::Classic(union::make(&chains, None, allowance)?),
+        let mut union = match chains {
+            Chains::Blocked(chains) => Self::Blocked(union::make(&chains, rate, allowance)?),
+            Chains::Classic(chains) => Self::Classic(union::make(&chains, None, allowance)?),
         };
-        layers.set_exceptions(exceptions);
-        Ok(layers)
+        union.set_exceptions(exceptions);
+        Ok(union)
     }
 
     /// Takes all items of `sources` in; whether that changed anything. The rate becomes another one if one is given.
@@ -157,21 +174,20 @@ impl Filter {
                 why: Mismatch::Window,
             });
         }
-        let alike = Alike::of(self.body(), sources)?;
-        if matches!(alike, Alike::Classic(_)) && rate.is_some() {
+        let Alike { mut filters, chains } = Alike::of(self.body(), sources)?;
+        if matches!(chains, Chains::Classic(_)) && rate.is_some() {
             return Err(SetError::RateOfClassic);
         }
-        let mut all = vec![&*self];
-        all.extend(sources);
-        let exceptions = exceptions::of_union(&all)?;
-        let own = exceptions::blocks(&exceptions, exceptions::of(self));
+        filters.push(self);
+        let exceptions = exceptions::of_union(&filters)?;
+        let own = exceptions::blocks(&exceptions, self.excepted());
         let allowance: Allowance<'_> = &|demand| demand.with(&own, allowance);
-        let has_changed = exceptions::differ(&exceptions, exceptions::of(self));
-        let layers_changed = match (self.body_mut(), alike) {
-            (BodyMut::Blocked(chain), Alike::Blocked(others)) => {
+        let exceptions_differ = exceptions::differ(&exceptions, self.excepted());
+        let layers_differ = match (self.body_mut(), chains) {
+            (BodyMut::Blocked(chain), Chains::Blocked(others)) => {
                 union::absorb(chain, &others, rate, allowance)?
             }
-            (BodyMut::Classic(chain), Alike::Classic(others)) => {
+            (BodyMut::Classic(chain), Chains::Classic(others)) => {
                 union::absorb(chain, &others, None, allowance)?
             }
             _ => {
@@ -180,33 +196,41 @@ impl Filter {
                 });
             }
         };
-        if has_changed {
+        if exceptions_differ {
             self.set_exceptions(exceptions);
         }
-        Ok(has_changed || layers_changed)
+        Ok(exceptions_differ || layers_differ)
     }
 
     /// A new filter of the items that all of `sources`, which are not empty, have. They have one layer each, of one
-    /// shape; the first gives the parameters. What is in none of them is found at their largest rate at most.
+    /// shape; the first gives the parameters. What is in none of them is found at their lowest rate at most.
     ///
     /// # Errors
     /// [`SetError`]; nothing is left behind.
     pub fn intersection(sources: &[&Self], allowance: Allowance<'_>) -> Result<Self, SetError> {
-        let [first, ..] = sources else {
-            return Err(SetError::Destination { why: Mismatch::Shape });
+        let shape = first(sources)?.layer_stats().next().map(|layer| layer.shape);
+        let Alike { filters, chains } = Alike::of(first(sources)?.body(), sources)?;
+        let differs = |filter: &&Self| {
+            let mut shapes = filter.layer_stats().map(|layer| Some(layer.shape));
+            shapes.len() != 1 || shapes.next() != Some(shape)
         };
-        let exceptions = exceptions::of_all(sources)?;
+        if let Some(index) = sources.iter().position(differs) {
+            let why = Mismatch::Shape;
+            return Err(SetError::Source { index, why });
+        }
+        let exceptions = exceptions::of_all(&filters)?;
         let own = exceptions::blocks(&exceptions, None);
         let allowance: Allowance<'_> = &|demand| demand.with(&own, allowance);
-        let mut layers = match Alike::of(first.body(), sources)? {
-            Alike::Blocked(chains) => Self::Blocked(union::common(&chains, allowance)?),
-            Alike::Classic(chains) => Self::Classic(union::common(&chains, allowance)?),
+        let mut common = match chains {
+            Chains::Blocked(chains) => Self::Blocked(union::common(&chains, allowance)?),
+            Chains::Classic(chains) => Self::Classic(union::common(&chains, allowance)?),
         };
-        layers.set_exceptions(exceptions);
-        Ok(layers)
+        common.set_exceptions(exceptions);
+        Ok(common)
     }
 
-    /// A new filter made alike; `None` where this one is as new.
+    /// A new filter made alike; `None` where this one is as new. If layers of several filters came together in it, the
+    /// new one is made for as many items as the largest of them.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; nothing is left behind.
@@ -215,28 +239,26 @@ impl Filter {
         Ok(match self.body() {
             Body::Blocked(chain) => {
                 let (rules, layers) = (chain.rules(), chain.layers());
-                let Some(oldest) = layers.first() else {
-                    return Ok(None);
+                let mut capacities = layers.iter().map(batch::Layer::capacity);
+                let capacity = if native::is_grown(chain) {
+                    capacities.next()
+                } else {
+                    capacities.max()
                 };
-                let first = rules.first_for(oldest.shape().capacity);
-                if is_as_new(layers) && oldest.shape() == first && !has_exceptions {
+                let first = rules.first_for(capacity.unwrap_or(1));
+                let is_alike = layers.iter().all(|layer| layer.shape() == first);
+                if is_alike && is_as_new(layers) && !has_exceptions {
                     return Ok(None);
                 }
                 Some(Self::Blocked(Chain::new(rules.alike(None), first, UNLIMITED)?))
             }
             Body::Classic(chain) => {
                 let layers = chain.layers();
-                let Some(oldest) = layers.first() else {
+                let Some(oldest) = layers.first().filter(|_| !is_as_new(layers)) else {
                     return Ok(None);
                 };
-                if is_as_new(layers) {
-                    return Ok(None);
-                }
-                Some(Self::Classic(Chain::new(
-                    *chain.rules(),
-                    oldest.shape(),
-                    UNLIMITED,
-                )?))
+                let rules = *chain.rules();
+                Some(Self::Classic(Chain::new(rules, oldest.shape(), UNLIMITED)?))
             }
             Body::Windowed(ring) => {
                 if ring.layers().is_empty() && ring.gone() == 0 && !ring.slices().ended() && !has_exceptions {
@@ -252,6 +274,12 @@ impl Filter {
             }
         })
     }
+}
+
+/// The filter that says what becomes of all.
+fn first<'a>(sources: &[&'a Filter]) -> Result<&'a Filter, SetError> {
+    let why = Mismatch::Shape;
+    sources.first().copied().ok_or(SetError::Destination { why })
 }
 
 /// Whether these are the layers of a filter that nothing was added to.

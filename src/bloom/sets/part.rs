@@ -1,13 +1,16 @@
 //! What a union asks of the layers of a layout.
 
+use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
+
 use super::SetError;
+use crate::bloom::bits::array::BitArray;
+use crate::bloom::bits::kernel::Line;
 use crate::bloom::blocked::sizing::power;
 use crate::bloom::blocked::{self, Blocked};
 use crate::bloom::chain::batch::Layer as _;
-use crate::bloom::chain::{Plan as _, Rules, batch};
+use crate::bloom::chain::{Rules, batch};
 use crate::bloom::classic::{self, Classic};
-use crate::bloom::error::Error;
-use crate::bloom::params::ErrorRate;
+use crate::bloom::params::{ErrorRate, Growth};
 
 /// How far, relatively, rounding may take the sum of rates above what it may be.
 const ROUNDING: f64 = 1e-9;
@@ -15,16 +18,21 @@ const ROUNDING: f64 = 1e-9;
 /// A layer that may be combined with others of its shape.
 pub(super) trait Part: batch::Layer + Sized {
     /// What two layers of one shape have in common.
-    type Kind: Copy + Eq + std::hash::Hash;
+    type Kind: Copy + Ord;
+    /// What its bit array is made of.
+    type Unit: Zeroable + NoUninit + AnyBitPattern;
 
     /// Its shape.
     fn kind(&self) -> Self::Kind;
 
     /// The bit array.
-    fn array(&self) -> &[u8];
+    fn bits(&self) -> &BitArray<Self::Unit>;
 
-    /// Set bits.
-    fn ones(&self) -> u64;
+    /// The same, to be changed.
+    fn bits_mut(&mut self) -> &mut BitArray<Self::Unit>;
+
+    /// Counts so many items from now on.
+    fn restore(&mut self, items: u64);
 
     /// Set bits, in the mean, of such a layer that is full.
     fn ones_when_full(&self) -> u64;
@@ -38,21 +46,22 @@ pub(super) trait Part: batch::Layer + Sized {
     /// The rate when it is full.
     fn full_rate(&self) -> f64;
 
-    /// An empty layer of that shape.
-    fn emptied(&self) -> Result<Self, Error>;
-
-    /// Sets the bits of layers of that shape; whether that changed any.
-    fn unite(&mut self, others: &[&[u8]]) -> bool;
-
-    /// Sets the bits that all of `arrays` have, in an empty layer.
-    fn take_common(&mut self, arrays: &[&[u8]]);
+    /// Set bits.
+    fn ones(&self) -> u64 {
+        self.bits().ones()
+    }
 
     /// Counts `items` from now on; whether that is another number.
-    fn count(&mut self, items: u64) -> bool;
+    fn count(&mut self, items: u64) -> bool {
+        let differs = items != self.items();
+        self.restore(items);
+        differs
+    }
 }
 
 impl Part for blocked::Layer {
     type Kind = (u64, u64, u64, u8, u8);
+    type Unit = Line;
 
     fn kind(&self) -> Self::Kind {
         let blocked::Shape {
@@ -69,12 +78,16 @@ impl Part for blocked::Layer {
         )
     }
 
-    fn array(&self) -> &[u8] {
-        self.bits().bytes()
+    fn bits(&self) -> &BitArray<Line> {
+        self.bits()
     }
 
-    fn ones(&self) -> u64 {
-        self.bits().ones()
+    fn bits_mut(&mut self) -> &mut BitArray<Line> {
+        self.bits_mut()
+    }
+
+    fn restore(&mut self, items: u64) {
+        self.restore(items);
     }
 
     fn ones_when_full(&self) -> u64 {
@@ -93,28 +106,11 @@ impl Part for blocked::Layer {
     fn full_rate(&self) -> f64 {
         self.shape().full_rate()
     }
-
-    fn emptied(&self) -> Result<Self, Error> {
-        self.shape().make()
-    }
-
-    fn unite(&mut self, others: &[&[u8]]) -> bool {
-        self.bits_mut().unite(others)
-    }
-
-    fn take_common(&mut self, arrays: &[&[u8]]) {
-        self.bits_mut().take_common(arrays);
-    }
-
-    fn count(&mut self, items: u64) -> bool {
-        let differs = items != self.items();
-        self.restore(items);
-        differs
-    }
 }
 
 impl Part for classic::Layer {
     type Kind = (u64, u64, u64, u64, u32, u8);
+    type Unit = u64;
 
     fn kind(&self) -> Self::Kind {
         let shape = self.shape();
@@ -128,12 +124,16 @@ impl Part for classic::Layer {
         )
     }
 
-    fn array(&self) -> &[u8] {
-        self.array()
+    fn bits(&self) -> &BitArray<u64> {
+        self.bits()
     }
 
-    fn ones(&self) -> u64 {
-        self.bits().ones()
+    fn bits_mut(&mut self) -> &mut BitArray<u64> {
+        self.bits_mut()
+    }
+
+    fn restore(&mut self, items: u64) {
+        self.restore(items);
     }
 
     fn ones_when_full(&self) -> u64 {
@@ -162,24 +162,6 @@ impl Part for classic::Layer {
     fn full_rate(&self) -> f64 {
         self.shape().error_rate
     }
-
-    fn emptied(&self) -> Result<Self, Error> {
-        self.shape().make()
-    }
-
-    fn unite(&mut self, others: &[&[u8]]) -> bool {
-        self.bits_mut().unite(others)
-    }
-
-    fn take_common(&mut self, arrays: &[&[u8]]) {
-        self.bits_mut().take_common(arrays);
-    }
-
-    fn count(&mut self, items: u64) -> bool {
-        let differs = items != self.items();
-        self.restore(items);
-        differs
-    }
 }
 
 /// How the filters of a layout spend their rate on layers that came together.
@@ -196,8 +178,8 @@ pub(super) trait Budget: Rules<Layer: Part> + Sized {
     /// [`SetError::Rate`] or [`SetError::ClassicRate`].
     fn affords(&self, rates: &[f64]) -> Result<(), SetError>;
 
-    /// Brings layers that came together into the order in which they stand.
-    fn order(layers: &mut [Self::Layer]);
+    /// Brings layers that came together into the order in which they stand: items go into the last one.
+    fn order(&self, layers: &mut [Self::Layer]);
 }
 
 impl Budget for Blocked {
@@ -221,9 +203,16 @@ impl Budget for Blocked {
         Err(SetError::Rate { sum, would_do })
     }
 
-    /// The smallest first, as in a filter that has grown: the next one grows from the largest.
-    fn order(layers: &mut [blocked::Layer]) {
-        layers.sort_by_key(batch::Layer::capacity);
+    /// The smallest first, as in a filter that has grown: the next one grows from the largest. Of equal ones the one
+    /// with most room comes last; and of all of them, where the filter may not grow.
+    fn order(&self, layers: &mut [blocked::Layer]) {
+        let room = |layer: &blocked::Layer| layer.capacity() - layer.items();
+        match self.growth() {
+            Growth::Fixed => layers.sort_by_key(room),
+            Growth::Reserved(_) | Growth::Growing(_) => {
+                layers.sort_by_key(|layer| (layer.capacity(), room(layer)));
+            }
+        }
     }
 }
 
@@ -264,5 +253,5 @@ impl Budget for Classic {
     }
 
     /// The filter's own first layer stays the first: it says what the filter's rate is.
-    fn order(_: &mut [classic::Layer]) {}
+    fn order(&self, _: &mut [classic::Layer]) {}
 }

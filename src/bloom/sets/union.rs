@@ -4,26 +4,30 @@
 //! certain, if together they count no more; else by what its set bits tell. Others stay layers of their own. First it
 //! is decided what becomes of each layer, then memory is asked for and taken, and only then anything changes.
 
-use std::collections::HashMap;
-
+use super::SetError;
 use super::part::{Budget, Part};
-use super::{Mismatch, SetError};
-use crate::bloom::bits::combine::union_ones;
+use crate::bloom::bits::combine::{Reading, union_ones};
 use crate::bloom::chain::batch::Layer as _;
 use crate::bloom::chain::demand::{Frame, Refused, ask};
-use crate::bloom::chain::{Allowance, Chain, MOST_ITEMS};
+use crate::bloom::chain::{Allowance, Chain, MOST_ITEMS, Plan as _};
 use crate::bloom::error::Error;
 use crate::bloom::params::ErrorRate;
 
-/// The layers of a shape, of those that the union has already, that another one is tried with: where thousands of small
-/// layers are full, all of them need not be compared with each other.
+/// The layers of a shape, of those that the union has already, that another one is tried with.
 const MOST_TRIES: usize = 32;
+
+/// How many times what layers of one shape have may be read to find out which of them can be united. After that the
+/// items that they count decide, so that no number of layers makes the server stand still.
+const MOST_READINGS: u64 = 4;
+
+/// What may be read in any case, in bytes.
+const FEW_BYTES: u64 = 32 << 20;
 
 /// A layer: of which filter, and which of its layers.
 type Id = (usize, usize);
 
-/// A layer of the union: the parts that it is united from. One at least.
-struct Slot(Vec<Id>);
+/// A part of a layer of the union: the first part of that layer, and the part. The first part is one too.
+type PartOf = (Id, Id);
 
 /// What layers count, and their set bits.
 #[derive(Clone, Debug, Default)]
@@ -39,11 +43,6 @@ impl Counts {
         self.0
             .iter()
             .fold(0, |sum, (items, _)| sum.saturating_add(*items))
-    }
-
-    /// The most set bits that one of them has.
-    fn most_ones(&self) -> u64 {
-        self.0.iter().map(|(_, ones)| *ones).max().unwrap_or(0)
     }
 
     /// The items that the union of them counts, as `layer`, which has its bits. One of them that has all the bits has
@@ -91,16 +90,16 @@ pub(super) fn make<R: Budget>(
 ) -> Result<Chain<R>, SetError> {
     let filters: Vec<_> = chains.iter().map(|chain| chain.layers()).collect();
     let rules = chains[0].rules().alike(rate);
-    let slots = plan(&filters);
-    check(&rules, &filters, &slots)?;
-    let arrays = slots.iter().map(|slot| slot.first(&filters).bytes());
+    let plan = plan(&filters)?;
+    let firsts = || of_union(&plan).map(|parts| layer(&filters, parts[0].0));
+    check(&rules, firsts())?;
+    let arrays = firsts().map(|layer| layer.bytes());
     ask::<R::Layer>(Frame::CHAIN, arrays, 0, 0, allowance).map_err(over_limit)?;
-    let mut layers = Vec::new();
-    reserve(&mut layers, slots.len())?;
-    for slot in &slots {
-        layers.push(slot.make(&filters)?);
+    let mut layers = reserved(firsts().count())?;
+    for parts in of_union(&plan) {
+        layers.push(united::<R>(&filters, parts)?);
     }
-    R::order(&mut layers);
+    rules.order(&mut layers);
     Ok(Chain::of_layers(rules, layers))
 }
 
@@ -115,90 +114,68 @@ pub(super) fn absorb<R: Budget>(
     let held = chain.layers().len();
     let mut filters = vec![chain.layers()];
     filters.extend(others.iter().map(|chain| chain.layers()));
-    let slots = plan(&filters);
-    check(&rules, &filters, &slots)?;
-    let (kept, new): (Vec<_>, Vec<_>) = slots.iter().partition(|slot| slot.is_held());
+    let plan = plan(&filters)?;
+    check(&rules, of_union(&plan).map(|parts| layer(&filters, parts[0].0)))?;
+    // A layer of the union is new if the filter has no part of it.
+    let is_new = |parts: &&[PartOf]| parts[0].0.0 > 0;
+    let new = || of_union(&plan).filter(is_new);
     let arrays_held = filters[0].iter().map(|layer| layer.bytes());
-    let arrays_new = new.iter().map(|slot| slot.first(&filters).bytes());
-    let arrays = arrays_held.chain(arrays_new);
+    let arrays_new = new().map(|parts| layer(&filters, parts[0].0).bytes());
+    let arrays: Vec<_> = arrays_held.chain(arrays_new).collect();
+    let arrays = arrays.iter().copied();
     ask::<R::Layer>(Frame::CHAIN, arrays, held, chain.room(), allowance).map_err(over_limit)?;
-    let mut made = Vec::new();
-    reserve(&mut made, new.len())?;
-    for slot in &new {
-        made.push(slot.make(&filters)?);
+    let mut made = reserved(new().count())?;
+    for parts in new() {
+        made.push(united::<R>(&filters, parts)?);
     }
+    let mut is_united_away = reserved(held)?;
+    is_united_away.resize(held, false);
     chain.reserve(made.len())?;
 
     // From here on nothing fails.
     let mut changed = !made.is_empty() || !rules.is_alike(chain.rules());
-    let mut united_away = Vec::new();
-    chain.rebuild(rules, |layers| {
-        for Slot(parts) in kept {
-            let [(_, base), ..] = parts[..] else { continue };
-            if parts.len() == 1 {
-                continue;
-            }
+    chain.rebuild(rules, |rules, layers| {
+        for parts in of_union(&plan).filter(|parts| !is_new(parts) && parts.len() > 1) {
+            let (_, base) = parts[0].0;
             let (before, behind) = layers.split_at_mut(base + 1);
-            let of = |&(filter, layer): &Id| match filter {
+            let of = |&(_, (filter, layer)): &PartOf| match filter {
                 0 => &behind[layer - base - 1],
                 _ => &others[filter - 1].layers()[layer],
             };
             let target = &mut before[base];
             let mut counts = Counts::of(parts[1..].iter().map(of));
             counts.0.push((target.items(), target.ones()));
-            let arrays: Vec<_> = parts[1..].iter().map(|id| of(id).array()).collect();
-            changed |= target.unite(&arrays);
+            changed |= target.bits_mut().unite(&arrays_of(parts[1..].iter().map(of)));
             let items = counts.of_union(target);
             changed |= target.count(items);
-            united_away.extend(
-                parts[1..]
-                    .iter()
-                    .filter(|(filter, _)| *filter == 0)
-                    .map(|(_, layer)| *layer),
-            );
+            for &(_, (filter, layer)) in &parts[1..] {
+                if filter == 0 {
+                    is_united_away[layer] = true;
+                    changed = true;
+                }
+            }
         }
-        changed |= !united_away.is_empty();
-        let mut index = 0;
-        layers.retain(|_| {
-            let stays = !united_away.contains(&index);
-            index += 1;
-            stays
-        });
-        let has_new = !made.is_empty();
+        let mut away = is_united_away.iter();
+        layers.retain(|_| away.next() != Some(&true));
         layers.append(&mut made);
-        if has_new {
-            R::order(layers);
-        }
+        rules.order(layers);
     });
     Ok(changed)
 }
 
-/// A new filter of what all of `chains`, which are not empty, have in common.
+/// A new filter of what all of `chains`, which are not empty and have one layer of one shape, have in common.
 pub(super) fn common<R: Budget>(
     chains: &[&Chain<R>],
     allowance: Allowance<'_>,
 ) -> Result<Chain<R>, SetError> {
-    let mut kind = None;
-    for (index, chain) in chains.iter().enumerate() {
-        let [only] = chain.layers() else {
-            return Err(SetError::Source {
-                index,
-                why: Mismatch::Shape,
-            });
-        };
-        if *kind.get_or_insert(only.kind()) != only.kind() {
-            return Err(SetError::Source {
-                index,
-                why: Mismatch::Shape,
-            });
-        }
-    }
     let layers = || chains.iter().flat_map(|chain| chain.layers());
-    let arrays: Vec<_> = layers().map(Part::array).collect();
     let first = &chains[0].layers()[0];
-    ask::<R::Layer>(Frame::CHAIN, std::iter::once(first.bytes()), 0, 0, allowance).map_err(over_limit)?;
-    let mut layer = first.emptied()?;
-    layer.take_common(&arrays);
+    let arrays = std::iter::once(first.bytes());
+    ask::<R::Layer>(Frame::CHAIN, arrays, 0, 0, allowance).map_err(over_limit)?;
+    let mut layer = R::plan_of(first).make()?;
+    if layers().all(|layer| layer.ones() > 0) {
+        layer.bits_mut().take_common(&arrays_of(layers()));
+    }
     let items = Counts::of(layers()).of_common(&layer);
     layer.count(items);
     Ok(Chain::of_layers(chains[0].rules().alike(None), vec![layer]))
@@ -208,106 +185,156 @@ fn over_limit(Refused { bytes, limit }: Refused) -> Error {
     Error::OverLimit { bytes, limit }
 }
 
-fn reserve<L>(layers: &mut Vec<L>, count: usize) -> Result<(), Error> {
-    let bytes = (count * size_of::<L>()) as u64;
-    layers
-        .try_reserve_exact(count)
-        .map_err(|_| Error::OutOfMemory { bytes })
+/// An empty list with room for so many.
+fn reserved<T>(count: usize) -> Result<Vec<T>, Error> {
+    let mut list = Vec::new();
+    let bytes = count.saturating_mul(size_of::<T>()) as u64;
+    let reserved = list.try_reserve_exact(count);
+    reserved.map_err(|_| Error::OutOfMemory { bytes })?;
+    Ok(list)
 }
 
-/// Whether a filter of these rules can have the union's layers.
-fn check<R: Budget>(rules: &R, filters: &[&[R::Layer]], slots: &[Slot]) -> Result<(), SetError> {
-    let mut layers: Vec<_> = slots.iter().map(|slot| slot.first(filters)).collect();
-    let capacities = layers.iter().map(|layer| layer.capacity());
+/// The bit arrays of layers, but for those in which no bit is set.
+fn arrays_of<'a, L: Part + 'a>(layers: impl Iterator<Item = &'a L>) -> Vec<&'a [u8]> {
+    layers
+        .filter(|layer| layer.ones() > 0)
+        .map(|layer| layer.bits().bytes())
+        .collect()
+}
+
+/// Whether a filter of these rules can have layers as these.
+fn check<'a, R: Budget>(rules: &R, layers: impl Iterator<Item = &'a R::Layer> + Clone) -> Result<(), SetError>
+where
+    R::Layer: 'a,
+{
+    let capacities = layers.clone().map(|layer| layer.capacity());
     let capacity = capacities.fold(0, u64::saturating_add);
     if capacity > MOST_ITEMS {
         return Err(Error::Full { capacity }.into());
     }
-    let rates: Vec<_> = layers.drain(..).map(Part::full_rate).collect();
+    let mut rates = reserved(layers.clone().count())?;
+    rates.extend(layers.map(Part::full_rate));
     rules.affords(&rates)
 }
 
-/// What becomes of each layer of `filters`, in the order in which they stand there.
-fn plan<L: Part>(filters: &[&[L]]) -> Vec<Slot> {
-    let mut group_of = HashMap::new();
-    let mut groups: Vec<Vec<Id>> = Vec::new();
+/// What becomes of each layer of `filters`: the layers of the union in the order in which their first parts stand there.
+fn plan<L: Part>(filters: &[&[L]]) -> Result<Vec<PartOf>, Error> {
+    let count = filters.iter().map(|layers| layers.len()).sum();
+    let (mut ids, mut plan) = (reserved(count)?, reserved(count)?);
     for (filter, layers) in filters.iter().enumerate() {
-        for (index, layer) in layers.iter().enumerate() {
-            let group = *group_of.entry(layer.kind()).or_insert_with(|| {
-                groups.push(Vec::new());
-                groups.len() - 1
-            });
-            groups[group].push((filter, index));
-        }
+        ids.extend(
+            layers
+                .iter()
+                .enumerate()
+                .map(|(index, layer)| (layer.kind(), (filter, index))),
+        );
     }
-    let slots = groups.into_iter().flat_map(|group| divide(filters, group));
-    let mut slots: Vec<_> = slots.collect();
-    slots.sort_by_key(|Slot(parts)| parts[0]);
-    slots
+    ids.sort_unstable();
+    for group in ids.chunk_by(|(kind, _), (next, _)| kind == next) {
+        divide(filters, group.iter().map(|(_, id)| *id), &mut plan)?;
+    }
+    plan.sort_unstable();
+    Ok(plan)
+}
+
+/// The layers of the union: the parts of each.
+fn of_union(plan: &[PartOf]) -> impl Iterator<Item = &[PartOf]> + Clone {
+    plan.chunk_by(|(one, _), (other, _)| one == other)
+}
+
+/// A layer of the union while parts are looked for.
+struct Slot {
+    first: Id,
+    /// Items that the parts count together.
+    sum: u64,
 }
 
 /// Layers of one shape, in as few as a short search finds.
-fn divide<L: Part>(filters: &[&[L]], group: Vec<Id>) -> Vec<Slot> {
-    let [first, .., _] = group[..] else {
-        return vec![Slot(group)];
+fn divide<L: Part>(
+    filters: &[&[L]],
+    group: impl ExactSizeIterator<Item = Id> + Clone,
+    plan: &mut Vec<PartOf>,
+) -> Result<(), Error> {
+    let Some(first) = group.clone().next() else {
+        return Ok(());
     };
-    let full = layer(filters, first).ones_when_full();
-    if fit(filters, &group, full) {
-        return vec![Slot(group)];
+    let one = layer(filters, first);
+    if group.len() == 1 {
+        plan.push((first, first));
+        return Ok(());
     }
-    let mut slots: Vec<Slot> = Vec::new();
+    let bytes = one.bytes().saturating_mul(group.len() as u64);
+    let mut reading = Reading::new(bytes.saturating_mul(MOST_READINGS).saturating_add(FEW_BYTES));
+    let full = one.ones_when_full();
+    if fit(filters, group.clone(), full, &mut reading) {
+        plan.extend(group.map(|id| (first, id)));
+        return Ok(());
+    }
+    let begin = plan.len();
+    let mut slots: Vec<Slot> = reserved(group.len())?;
     for id in group {
+        let items = layer(filters, id).items();
         let tried = slots.len().saturating_sub(MOST_TRIES);
         let found = slots[tried..].iter_mut().find(|slot| {
-            let mut parts = slot.0.clone();
-            parts.push(id);
-            fit(filters, &parts, full)
+            // To find the parts is work too.
+            if slot.sum.saturating_add(items) <= one.capacity() {
+                return true;
+            }
+            if !reading.take(size_of_val(&plan[begin..]) as u64) {
+                return false;
+            }
+            let parts = plan[begin..].iter().filter(|(of, _)| *of == slot.first);
+            let parts = parts.map(|(_, part)| *part).chain([id]);
+            fit(filters, parts, full, &mut reading)
         });
-        match found {
-            Some(slot) => slot.0.push(id),
-            None => slots.push(Slot(vec![id])),
-        }
+        let first = match found {
+            Some(slot) => {
+                slot.sum = slot.sum.saturating_add(items);
+                slot.first
+            }
+            None => {
+                slots.push(Slot {
+                    first: id,
+                    sum: items,
+                });
+                id
+            }
+        };
+        plan.push((first, id));
     }
-    slots
+    Ok(())
 }
 
 /// Whether layers of one shape, which has so many set bits when it is full, are one when united.
-fn fit<L: Part>(filters: &[&[L]], parts: &[Id], full: u64) -> bool {
-    let layers = || parts.iter().map(|&id| layer(filters, id));
-    let counts = Counts::of(layers());
-    if layers()
-        .next()
-        .is_some_and(|layer| counts.sum() <= layer.capacity())
-    {
+fn fit<L: Part>(
+    filters: &[&[L]],
+    parts: impl Iterator<Item = Id> + Clone,
+    full: u64,
+    reading: &mut Reading,
+) -> bool {
+    let layers = || parts.clone().map(|id| layer(filters, id));
+    let (mut sum, mut most_ones) = (0u64, 0);
+    for layer in layers() {
+        sum = sum.saturating_add(layer.items());
+        most_ones = most_ones.max(layer.ones());
+    }
+    if layers().next().is_some_and(|layer| sum <= layer.capacity()) {
         return true;
     }
-    let arrays: Vec<_> = layers().map(Part::array).collect();
     // One that has all bits of the others is as full as it was.
-    union_ones(&arrays, full.max(counts.most_ones())).is_some()
+    union_ones(&arrays_of(layers()), full.max(most_ones), reading).is_some()
 }
 
 fn layer<'a, L>(filters: &[&'a [L]], (filter, index): Id) -> &'a L {
     &filters[filter][index]
 }
 
-impl Slot {
-    fn first<'a, L>(&self, filters: &[&'a [L]]) -> &'a L {
-        layer(filters, self.0[0])
-    }
-
-    /// Whether the first filter has it, or a part of it.
-    fn is_held(&self) -> bool {
-        self.0.first().is_some_and(|(filter, _)| *filter == 0)
-    }
-
-    /// A new layer of all parts.
-    fn make<L: Part>(&self, filters: &[&[L]]) -> Result<L, Error> {
-        let parts = || self.0.iter().map(|&id| layer(filters, id));
-        let mut union = self.first(filters).emptied()?;
-        let arrays: Vec<_> = parts().map(Part::array).collect();
-        union.unite(&arrays);
-        let items = Counts::of(parts()).of_union(&union);
-        union.count(items);
-        Ok(union)
-    }
+/// A new layer of all parts.
+fn united<R: Budget>(filters: &[&[R::Layer]], parts: &[PartOf]) -> Result<R::Layer, Error> {
+    let layers = || parts.iter().map(|&(_, id)| layer(filters, id));
+    let mut union = R::plan_of(layer(filters, parts[0].0)).make()?;
+    union.bits_mut().unite(&arrays_of(layers()));
+    let items = Counts::of(layers()).of_union(&union);
+    union.count(items);
+    Ok(union)
 }

@@ -568,6 +568,56 @@ fn an_emptied_filter_is_a_new_one() {
     assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");
 }
 
+/// The next day's items would go into a long chain, or be refused: what is emptied would be made for the smallest part.
+#[test]
+fn what_came_together_is_emptied_to_its_largest_part() {
+    let rate = Some(ErrorRate::new(0.05).unwrap());
+    for growth in [Growth::Fixed, reserved(2)] {
+        let parts = [100, 3000, 500].map(|capacity| filled(oracle::spec(capacity, 0.01, growth, 7), 0..50));
+        let merged = Filter::union(&[&parts[0], &parts[1], &parts[2]], rate, UNLIMITED).unwrap();
+        let emptied = merged.emptied().unwrap().unwrap();
+        let new = oracle::filter(oracle::spec(3000, 0.05, growth, 7));
+        assert_eq!(stored(&emptied), stored(&new));
+        assert!(emptied.emptied().unwrap().is_none());
+    }
+}
+
+/// A filter that may not grow would refuse items although it has room.
+#[test]
+fn room_is_not_lost_behind_a_full_layer() {
+    let rate = Some(ErrorRate::new(0.05).unwrap());
+    for (growth, full, roomy) in [
+        (Growth::Fixed, 1000, 1000),
+        (Growth::Fixed, 3000, 1000),
+        (reserved(2), 1000, 1000),
+    ] {
+        let full = filled(oracle::spec(full, 0.02, growth, 7), 0..4000);
+        let mut filter = filled(oracle::spec(roomy, 0.01, growth, 7), 5000..5500);
+        filter.absorb(&[&full], rate, UNLIMITED).unwrap();
+        let layers = filter.layers();
+        let (_, end) = add_batch(&mut filter, &items(10_000..10_400));
+        assert_eq!((end, filter.layers()), (Ok(()), layers), "{growth:?}");
+    }
+}
+
+/// One command with a filter named a thousand times, or thousands of full ones, would stop the server.
+#[test]
+fn sources_that_come_again_are_read_once() {
+    let spec = oracle::spec(20_000, 0.01, reserved(2), 7);
+    let (a, b) = (filled(spec, 0..15_000), filled(spec, 20_000..35_000));
+    let rate = Some(ErrorRate::new(0.05).unwrap());
+    let twice = Filter::union(&[&b, &a], rate, UNLIMITED).unwrap();
+    let mut sources = vec![&b];
+    sources.extend(std::iter::repeat_n(&a, 100_000));
+    let often = Filter::union(&sources, rate, UNLIMITED).unwrap();
+    assert_eq!(stored(&often), stored(&twice));
+    // The place of one that does not go is that in the list.
+    let other = filled(oracle::spec(20_000, 0.01, reserved(2), 8), 0..1);
+    let refused = Filter::union(&[&a, &a, &other], rate, UNLIMITED).map(|_| ());
+    let why = Mismatch::Seed;
+    assert_eq!(refused, Err(SetError::Source { index: 2, why }));
+}
+
 /// Thousands of small layers would be compared with each other for minutes, while the server stands still.
 #[test]
 fn many_layers_are_united_at_once() {

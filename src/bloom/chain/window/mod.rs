@@ -75,6 +75,15 @@ pub struct Parts<R: Rules> {
     pub gone: u64,
 }
 
+/// Which of the layers that go are kept for whoever takes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaving {
+    /// Those that went last.
+    Last,
+    /// Also those before them.
+    All,
+}
+
 /// Where items can go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Door {
@@ -264,21 +273,36 @@ impl<R: Sizing> Ring<R> {
         added: impl FnMut(Added, &ItemBlock),
     ) -> Result<(), Error> {
         let refresh = self.slices.window().refresh();
-        self.add_all(items, refresh, allowance, added)
+        self.add_all(items, refresh, Leaving::Last, allowance, added)
     }
 
-    /// [`Self::add_blocks`] of one item, which lives on from now also if it is there.
+    /// The same of few items, where all layers that go thereby are [`Self::leaving`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_some<'a>(
+        &mut self,
+        items: impl Iterator<Item = &'a [u8]>,
+        allowance: Allowance<'_>,
+        added: impl FnMut(Added, &ItemBlock),
+    ) -> Result<(), Error> {
+        let refresh = self.slices.window().refresh();
+        self.add_all(items, refresh, Leaving::All, allowance, added)
+    }
+
+    /// [`Self::add_some`] of one item, which lives on from now also if it is there.
     ///
     /// # Errors
     /// As there.
     pub fn add_anew(&mut self, item: &[u8], allowance: Allowance<'_>) -> Result<(), Error> {
-        self.add_all(std::iter::once(item), true, allowance, |_, _| ())
+        self.add_all(std::iter::once(item), true, Leaving::All, allowance, |_, _| ())
     }
 
     fn add_all<'a>(
         &mut self,
         items: impl Iterator<Item = &'a [u8]>,
         refresh: bool,
+        leaving: Leaving,
         allowance: Allowance<'_>,
         added: impl FnMut(Added, &ItemBlock),
     ) -> Result<(), Error> {
@@ -287,6 +311,7 @@ impl<R: Sizing> Ring<R> {
             ring: self,
             time,
             refresh,
+            leaving,
             items,
             allowance,
             added,
@@ -309,7 +334,7 @@ impl<R: Sizing> Ring<R> {
         let over = self.slices.over(time);
         // A slice that takes items is not over, so it is still there after those that are.
         let ends = is_wrong || self.slices.is_open(time);
-        self.let_go(over)?;
+        self.let_go(over, Leaving::Last)?;
         if is_wrong {
             self.slices.put_right(time);
         } else if ends {
@@ -331,13 +356,26 @@ impl<R: Sizing> Ring<R> {
         (std::mem::take(&mut self.leaving), self.slices.take_dropped())
     }
 
+    /// The layers that went last.
+    pub fn leaving(&self) -> &[R::Layer] {
+        &self.leaving
+    }
+
+    /// Gives up the layers that went last.
+    pub fn forget_leaving(&mut self) {
+        self.leaving.clear();
+    }
+
     /// Takes the oldest layers out.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; nothing changed.
-    fn let_go(&mut self, over: usize) -> Result<(), Error> {
+    fn let_go(&mut self, over: usize, leaving: Leaving) -> Result<(), Error> {
         if over == 0 {
             return Ok(());
+        }
+        if leaving == Leaving::Last {
+            self.forget_leaving();
         }
         self.reserve_to_leave(over)?;
         self.take_out(over);
@@ -346,7 +384,6 @@ impl<R: Sizing> Ring<R> {
 
     fn reserve_to_leave(&mut self, over: usize) -> Result<(), Error> {
         let bytes = (over * size_of::<R::Layer>()) as u64;
-        self.leaving.clear();
         let reserved = self.leaving.try_reserve_exact(over);
         reserved.map_err(|_| Error::OutOfMemory { bytes })
     }
@@ -405,7 +442,7 @@ impl<R: Sizing> Ring<R> {
     /// # Errors
     /// [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing changed.
     #[cold]
-    fn make_room(&mut self, time: Time, allowance: Allowance<'_>) -> Result<(), Error> {
+    fn make_room(&mut self, time: Time, leaving: Leaving, allowance: Allowance<'_>) -> Result<(), Error> {
         let is_wrong = self.slices.is_wrong_at(time);
         let begins = self.begins_slice(time);
         let over = self.over_before(time, begins);
@@ -414,7 +451,7 @@ impl<R: Sizing> Ring<R> {
             .last()
             .map_or((0, 0), |layer| (layer.items(), layer.capacity()));
         if !begins && newest.0 < newest.1 {
-            return self.let_go(over);
+            return self.let_go(over, leaving);
         }
         let share = self.next(time, begins, over, newest)?;
         let plan = R::sized(share.capacity, share.rate);
@@ -436,7 +473,7 @@ impl<R: Sizing> Ring<R> {
             reserve_one(&mut self.layers)?;
             self.slices.reserve_one()?;
         }
-        self.let_go(over)?;
+        self.let_go(over, leaving)?;
         if is_wrong {
             self.slices.put_right(time);
         }
@@ -527,6 +564,7 @@ struct AddMany<'r, 'l, R: Sizing, I, F> {
     time: Time,
     /// Whether an item that is added again lives on.
     refresh: bool,
+    leaving: Leaving,
     items: I,
     allowance: Allowance<'l>,
     added: F,
@@ -564,7 +602,7 @@ where
                         break;
                     };
                     pending = pending.from(at);
-                    if let Err(error) = ring.make_room(time, self.allowance) {
+                    if let Err(error) = ring.make_room(time, self.leaving, self.allowance) {
                         told.count = at;
                         (self.added)(told, &block);
                         return Err(error);

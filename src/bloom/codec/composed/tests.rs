@@ -1,7 +1,6 @@
 use std::fs;
 
 use super::*;
-use crate::bloom::Error;
 use crate::bloom::chain::at_most;
 use crate::bloom::codec::stream::{Memory, Value};
 use crate::bloom::codec::{self, ENCODING_VERSION, chunks};
@@ -47,7 +46,12 @@ fn merged() -> Filter {
 }
 
 fn exceptions_of(filter: &Filter) -> Vec<Slot> {
-    exceptions(filter).unwrap().ascending().collect()
+    let mut slots = Vec::new();
+    filter
+        .excepted()
+        .unwrap()
+        .each_ascending(|some| slots.extend_from_slice(some));
+    slots
 }
 
 /// Stored filters would not load in another build.
@@ -245,6 +249,4 @@ fn exceptions_are_asked_for_before_they_are_loaded() {
         loads(&allowance).unwrap();
         assert_eq!(asked.get(), bytes, "{name}");
     }
-    let no_room = Filling::new(usize::MAX / 16).map(|_| ());
-    assert!(matches!(no_room, Err(Error::OutOfMemory { .. })));
 }
