@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use super::args::{Argument, Cursor};
-use super::docs::{AT, Docs, KEY_TO_DROP_FROM, O_OF_LAYERS, SINCE_OWN};
+use super::docs::{AT, Docs, KEY_TO_DROP_FROM, SINCE_OWN};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command, changing, creation, window};
@@ -47,7 +47,7 @@ impl Command for Rotate {
     const CATEGORIES: &'static CStr = c"write fast";
     const DOCS: Docs = Docs {
         summary: c"Ends the newest slice of a Bloom Filter with a window, and lets go what is over",
-        complexity: O_OF_LAYERS,
+        complexity: c"O(n + n * e), where n is the number of layers, and e that of exceptions if layers go",
         since: SINCE_OWN,
         parameters: &[KEY_TO_DROP_FROM, AT],
         cacheable: true,

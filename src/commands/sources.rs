@@ -17,7 +17,7 @@ use crate::server::{Arg, Ctx};
 use crate::stats;
 
 /// The complexity of what is done with whole filters.
-pub const O_OF_SOURCES: &CStr = c"O(n), where n is the number of bytes of all sources";
+pub const O_OF_SOURCES: &CStr = c"O(n + e * m), where n is the number of bytes of all sources, e that of their exceptions, and m that of the sources";
 
 /// How many sources there are.
 pub const NUMKEYS: Parameter = Parameter::new(c"numkeys", Kind::Integer);

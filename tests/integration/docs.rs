@@ -9,7 +9,8 @@ const MANY: &str = "O(n * m), where n is the number of items and m is the number
 const PACKED: &str = "O(b + n * m), where b is the number of bytes of the data, n is the number of items in it and \
                       m is the number of layers";
 const PIECE: &str = "O(n + m), where n is the number of bytes of the piece and m is the number of layers";
-const SOURCES: &str = "O(n), where n is the number of bytes of all sources";
+const SOURCES: &str = "O(n + e * m), where n is the number of bytes of all sources, e that of their exceptions, and m \
+                       that of the sources";
 const ADDS: &str = "Adds one or more items to a Bloom Filter. A filter will be created if it does not exist";
 
 /// Options that describe a filter, but for the seed and the layout.
@@ -128,7 +129,7 @@ const COMMANDS: [(&str, i64, &str, &str, &str, &str); 19] = [
         -2,
         "0.1.0",
         "key:key {time}",
-        LAYERS,
+        "O(n + n * e), where n is the number of layers, and e that of exceptions if layers go",
         "Ends the newest slice of a Bloom Filter with a window, and lets go what is over",
     ),
     (

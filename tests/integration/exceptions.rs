@@ -268,7 +268,7 @@ fn exceptions_are_told_and_cost_what_is_said() {
     ] {
         let each = more as f64 / count as f64;
         assert!(
-            (16.0..=24.0).contains(&each),
+            (22.0..=30.5).contains(&each),
             "{each} bytes an exception by {what}"
         );
     }

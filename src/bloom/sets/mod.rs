@@ -42,7 +42,7 @@ pub enum SetError {
     },
     /// The same of classic filters, whose rate is that of their first layer.
     ClassicRate {
-        /// The sum of the layers' rates.
+        /// The sum of the layers' rates, and of what those may have that are to come.
         sum: f64,
         /// The filter's rate.
         rate: f64,

@@ -244,8 +244,8 @@ impl Budget for Classic {
         };
         let rate = first / self.first_share();
         let to_come = if self.scales() { *newest } else { 0.0 };
-        let sum: f64 = rates.iter().sum();
-        if sum + to_come <= rate * (1.0 + ROUNDING) {
+        let sum = rates.iter().sum::<f64>() + to_come;
+        if sum <= rate * (1.0 + ROUNDING) {
             Ok(())
         } else {
             Err(SetError::ClassicRate { sum, rate })
