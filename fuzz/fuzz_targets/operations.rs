@@ -204,9 +204,6 @@ impl Tried {
         for ((item, there), excepted) in items.iter().zip(there).zip(answers) {
             assert_eq!(excepted, there && self.excepted.insert(item.clone()));
             assert!(!self.filter.contains(item));
-            if !there {
-                self.excepted.remove(item);
-            }
             self.added.remove(item);
         }
     }

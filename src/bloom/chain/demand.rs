@@ -221,6 +221,15 @@ pub(in crate::bloom) fn ask_beyond(
     allowance(demand).map_err(|limit| Refused { bytes: total, limit })
 }
 
+/// An empty list with room for so many.
+pub(in crate::bloom) fn reserved<T>(count: usize) -> Result<Vec<T>, Error> {
+    let mut list = Vec::new();
+    let bytes = count.saturating_mul(size_of::<T>()) as u64;
+    let reserved = list.try_reserve_exact(count);
+    reserved.map_err(|_| Error::OutOfMemory { bytes })?;
+    Ok(list)
+}
+
 /// Makes room for a layer more. The list grows by parts of its length when it is long, so that a long
 /// chain is not copied for every layer.
 pub(in crate::bloom) fn reserve_one<L>(layers: &mut Vec<L>) -> Result<(), Error> {

@@ -15,6 +15,7 @@ use super::{DecodeError, composed, native, redisbloom, windowed};
 use crate::bloom::bits::array::{OutOfRange, all_zero};
 use crate::bloom::chain::Allowance;
 use crate::bloom::chain::batch;
+use crate::bloom::chain::demand::reserved;
 use crate::bloom::error::Error;
 use crate::bloom::filter::{Body, BodyMut, Filter};
 
@@ -187,9 +188,7 @@ fn try_header(filter: &Filter) -> Result<Vec<u8>, Error> {
         return Ok(of_layers);
     }
     let bytes = composed::header_bytes(filter) + of_layers.len();
-    let mut header = Vec::new();
-    let reserved = header.try_reserve_exact(bytes);
-    reserved.map_err(|_| Error::OutOfMemory { bytes: bytes as u64 })?;
+    let mut header = reserved(bytes)?;
     composed::put_header(filter, &mut header);
     header.extend_from_slice(&of_layers);
     Ok(header)

@@ -82,11 +82,7 @@ fn ask_for<L: Layer>(
 
 /// An empty list with room for `length` values, which the stored bytes call for.
 fn list_for<T>(length: usize) -> Result<Vec<T>, DecodeError> {
-    let mut list = Vec::new();
-    let bytes = length.saturating_mul(size_of::<T>()) as u64;
-    list.try_reserve_exact(length)
-        .map_err(|_| DecodeError::OutOfMemory { bytes })?;
-    Ok(list)
+    Ok(demand::reserved(length)?)
 }
 
 impl std::fmt::Display for DecodeError {

@@ -14,7 +14,7 @@ use crate::bloom::bits::memory::{Allocation, Block as MemoryBlock};
 use crate::bloom::blocked::Blocked;
 use crate::bloom::blocked::layer::{Layer, Lines};
 use crate::bloom::chain::batch::{self, Added, AnyContains, BLOCK, Block, Hasher as _, Items};
-use crate::bloom::chain::demand::{self, Allowance, Demand, Frame, Refused};
+use crate::bloom::chain::demand::{self, Allowance, Demand, Frame, Refused, reserved};
 use crate::bloom::chain::window::Ring;
 use crate::bloom::chain::{Chain, Rules as _};
 use crate::bloom::error::Error;
@@ -250,15 +250,6 @@ impl Excepting {
         });
         Ok(())
     }
-}
-
-/// An empty list with room for so many.
-fn reserved<T>(count: usize) -> Result<Vec<T>, Error> {
-    let mut list = Vec::new();
-    let bytes = count.saturating_mul(size_of::<T>()) as u64;
-    let reserved = list.try_reserve_exact(count);
-    reserved.map_err(|_| Error::OutOfMemory { bytes })?;
-    Ok(list)
 }
 
 /// Hands the hash of each item that is to be excepted, and is not yet, to `visit`.

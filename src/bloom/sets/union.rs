@@ -8,7 +8,7 @@ use super::SetError;
 use super::part::{Budget, Part};
 use crate::bloom::bits::combine::{Reading, union_ones};
 use crate::bloom::chain::batch::Layer as _;
-use crate::bloom::chain::demand::{Frame, Refused, ask};
+use crate::bloom::chain::demand::{Frame, Refused, ask, reserved};
 use crate::bloom::chain::{Allowance, Chain, MOST_ITEMS, Plan as _};
 use crate::bloom::error::Error;
 use crate::bloom::params::ErrorRate;
@@ -183,15 +183,6 @@ pub(super) fn common<R: Budget>(
 
 fn over_limit(Refused { bytes, limit }: Refused) -> Error {
     Error::OverLimit { bytes, limit }
-}
-
-/// An empty list with room for so many.
-fn reserved<T>(count: usize) -> Result<Vec<T>, Error> {
-    let mut list = Vec::new();
-    let bytes = count.saturating_mul(size_of::<T>()) as u64;
-    let reserved = list.try_reserve_exact(count);
-    reserved.map_err(|_| Error::OutOfMemory { bytes })?;
-    Ok(list)
 }
 
 /// The bit arrays of layers, but for those in which no bit is set.
