@@ -457,7 +457,7 @@ impl Filter {
             });
         }
         match self {
-            Self::Windowed(ring) => ring.rotate(),
+            Self::Windowed(ring) => ring.rotate(&mut |_, _| ()),
             Self::Excepting(filter) => {
                 let changed = filter.rotate()?;
                 self.settle();

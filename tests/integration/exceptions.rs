@@ -11,7 +11,7 @@ use crate::info::FIELDS;
 use crate::redisbloom::numbered;
 use crate::replication::{in_step, propagated};
 use crate::server::{Server, sample, skip, until};
-use crate::sets::{PARAMETERS, contents, figure, found, make, same};
+use crate::sets::{PARAMETERS, contents, copied, figure, found, make, same};
 
 const OF_CLASSIC: &str = "ERR exceptions are for LAYOUT BLOCKED only";
 const NO_EXCEPTIONS: &str = "ERR Insufficient memory for exceptions";
@@ -535,22 +535,7 @@ fn exceptions_are_stored_and_moved() {
     in_step(&server, &replica);
     same(&server, &replica, &keys, "the replica");
     for key in keys {
-        let whole = contents(&mut client, &[key]).split_off(1);
-        let payload = client.dump(key);
-        let chunks = scandump(&mut client, key);
-        client.answers(&[(&format!("COPY {key} copied"), 1.into())]);
-        let restore = [&b"RESTORE"[..], b"restored", b"0", payload.bytes()];
-        assert_eq!(client.call(&restore), ok(), "{key}");
-        load(&mut client, "loaded", &chunks);
-        for copy in ["copied", "restored", "loaded"] {
-            let copied = contents(&mut client, &[copy]).split_off(1);
-            assert!(
-                whole
-                    .iter()
-                    .map(|(_, reply)| reply)
-                    .eq(copied.iter().map(|(_, reply)| reply)),
-                "{key} {copy}"
-            );
+        for copy in copied(&mut client, key) {
             let items = numbered("item:", 9, 32);
             let found = client.over(&format!("BF.MEXISTS {copy}"), &items);
             let has: Vec<_> = found.elements().iter().map(Reply::int).collect();

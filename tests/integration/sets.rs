@@ -35,6 +35,25 @@ pub fn make(client: &mut Client, key: &str, parameters: &str, from: usize, to: u
     }
 }
 
+/// Keys that hold what `key` does, to the bit: by COPY, by DUMP and RESTORE, and by BF.SCANDUMP and BF.LOADCHUNK.
+pub fn copied(client: &mut Client, key: &str) -> [&'static str; 3] {
+    const COPIES: [&str; 3] = ["copied", "restored", "loaded"];
+    let replies = |client: &mut Client, key: &str| -> Vec<Reply> {
+        let contents = contents(client, &[key]).split_off(1);
+        contents.into_iter().map(|(_, reply)| reply).collect()
+    };
+    let (payload, chunks) = (client.dump(key), scandump(client, key));
+    client.answers(&[(&format!("COPY {key} copied"), 1.into())]);
+    let restore = [&b"RESTORE"[..], b"restored", b"0", payload.bytes()];
+    assert_eq!(client.call(&restore), ok(), "{key}");
+    load(client, "loaded", &chunks);
+    let whole = replies(client, key);
+    for copy in COPIES {
+        assert!(replies(client, copy) == whole, "{key} {copy}");
+    }
+    COPIES
+}
+
 /// Which of the first so many numbered items a filter has.
 pub fn found(client: &mut Client, key: &str, items: usize) -> Vec<usize> {
     present(client, key, &numbered("item:", 0, items))
@@ -888,22 +907,7 @@ fn merged_filters_are_stored_and_moved() {
         ("BF.INTERSECT both 2 x y", ok()),
     ]);
     for (key, count) in [("mixed", 900), ("classic", 100), ("both", 0)] {
-        let whole = contents(&mut client, &[key]).split_off(1);
-        let payload = client.dump(key);
-        let chunks = scandump(&mut client, key);
-        client.answers(&[(&format!("COPY {key} copied"), 1.into())]);
-        let restore = [&b"RESTORE"[..], b"restored", b"0", payload.bytes()];
-        assert_eq!(client.call(&restore), ok(), "{key}");
-        load(&mut client, "loaded", &chunks);
-        for copy in ["copied", "restored", "loaded"] {
-            let copied = contents(&mut client, &[copy]).split_off(1);
-            assert!(
-                whole
-                    .iter()
-                    .map(|(_, reply)| reply)
-                    .eq(copied.iter().map(|(_, reply)| reply)),
-                "{key} {copy}"
-            );
+        for copy in copied(&mut client, key) {
             assert!(found(&mut client, copy, count).len() == count, "{key} {copy}");
         }
         // They go on growing alike.

@@ -10,6 +10,12 @@ use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 /// Bytes that are combined at once: with one array's they fit into a first-level cache of 48 KiB.
 const TILE: usize = 16 << 10;
 
+/// Bytes that a tile counts as at least.
+const LEAST: usize = 1 << 10;
+
+/// Bytes after which it is asked whether they had all bits: as much as is read at once anyway.
+const PIECE: usize = 512;
+
 /// Bytes from which on the part of a union that was read tells how many bits the whole has. As hashes are uniform, the
 /// whole is then within a hundredth of what the part says: its bits are millions.
 const TELLING: usize = 1 << 20;
@@ -94,13 +100,13 @@ impl Reading {
 }
 
 /// Set bits of the union of `arrays`, which are of one length; `None` as soon as it is plain that they are more than
-/// `most`, or by what a part of them tells a fiftieth more, or when no more may be read. (A tile of an array counts as
-/// half a tile, if it has less: to begin costs something too.)
+/// `most`, or by what a part of them tells a fiftieth more, or when no more may be read. (A tile counts
+/// as 1 KiB at least: to begin costs something too.)
 pub fn union_ones(arrays: &[&[u8]], most: u64, reading: &mut Reading) -> Option<u64> {
     let length = arrays.first().map_or(0, |array| array.len());
     let (mut tile_of_union, mut ones) = ([0; TILE], 0);
     for start in (0..length).step_by(TILE) {
-        let bytes = (length - start).clamp(TILE / 2, TILE) * arrays.len();
+        let bytes = (length - start).clamp(LEAST, TILE) * arrays.len();
         if !reading.take(bytes as u64) {
             return None;
         }
@@ -122,6 +128,25 @@ pub fn union_ones(arrays: &[&[u8]], most: u64, reading: &mut Reading) -> Option<
         }
     }
     Some(ones)
+}
+
+/// Whether `whole`, which is as long, has all bits that `part` has; not so either when no more may be read. Mostly the
+/// first bytes tell that it does not.
+pub fn is_within(part: &[u8], whole: &[u8], reading: &mut Reading) -> bool {
+    let pieces = part.chunks(PIECE).zip(whole.chunks(PIECE));
+    for (part, whole) in pieces {
+        if !reading.take(2 * part.len() as u64) {
+            return false;
+        }
+        let missing = part
+            .iter()
+            .zip(whole)
+            .fold(0, |missing, (part, whole)| missing | (part & !whole));
+        if missing > 0 {
+            return false;
+        }
+    }
+    true
 }
 
 impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
@@ -222,6 +247,11 @@ mod tests {
             prop_assert_eq!(common.bytes(), &and[..]);
             prop_assert_eq!(common.ones(), ones(&and));
 
+            for view in &views {
+                prop_assert!(is_within(view, &or, &mut all()) && is_within(&and, view, &mut all()));
+                prop_assert_eq!(is_within(&or, view, &mut all()), *view == or);
+            }
+            prop_assert!(!is_within(&and, &or, &mut Reading::new(2 * and.len().min(PIECE) as u64 - 1)));
             prop_assert_eq!(union_ones(&views, u64::MAX, &mut all()), Some(ones(&or)));
             prop_assert_eq!(union_ones(&views, ones(&or), &mut all()), Some(ones(&or)));
             if ones(&or) > 0 {

@@ -200,10 +200,8 @@ impl Excepting {
         let Layers::Ring(ring) = &mut self.layers else {
             return Ok(false);
         };
-        ring.forget_leaving();
-        let changed = ring.rotate()?;
-        sweep(ring, &mut self.exceptions);
-        Ok(changed)
+        let exceptions = &mut self.exceptions;
+        ring.rotate(&mut |leaving, left| sweep(exceptions, leaving, left))
     }
 
     /// Gives back what the exceptions do not need any more.
@@ -315,13 +313,11 @@ fn ask_beside(frame: Frame, layers: &[Layer], allowance: Allowance<'_>) -> Resul
     demand::ask::<Layer>(frame, arrays, layers.len(), layers.len(), allowance)
 }
 
-/// Lets the exceptions go that were for layers which have gone: one of those contained the item, and none that is left
-/// does. (An exception whose bits are still to come, in a chunk, was for none of them.)
-fn sweep(ring: &Ring<Blocked>, exceptions: &mut Table) {
-    let leaving = ring.leaving();
-    if !leaving.is_empty() {
-        exceptions.retain(|hash| !holds(leaving, hash) || holds(ring.layers(), hash));
-    }
+/// Lets the exceptions go that were for layers which go: one of those contains the item, and none that is left does. (An
+/// exception whose bits are still to come, in a chunk, was for none of them.) When they go is the same on a replica,
+/// whatever else is in the batch.
+fn sweep(exceptions: &mut Table, leaving: &[Layer], left: &[Layer]) {
+    exceptions.retain(|hash| !holds(leaving, hash) || holds(left, hash));
 }
 
 /// Whether one of the layers contains an item of that hash.
@@ -348,9 +344,7 @@ fn add_to_ring<'a>(
             return Ok(());
         }
         let mut told = Added::of_new(Items::NONE, 0);
-        ring.forget_leaving();
         let result = add_some_to_ring(ring, exceptions, &some[..count], allowance, &mut told);
-        sweep(ring, exceptions);
         added(told);
         result?;
     }
@@ -366,21 +360,25 @@ fn add_some_to_ring(
 ) -> Result<(), Error> {
     let mut block = Block::new();
     block.fill(ring.rules().hasher(), &mut items.iter().copied(), None::<Lines>);
-    let mut excepted = exceptions.among(&block.hashes, block.items());
+    let refresh = ring.slices().window().refresh();
     while told.count < items.len() {
+        // Those that come again, and those whose layers go, are not excepted any more.
+        let excepted = exceptions.among(&block.hashes, block.items());
         let start = told.count;
         if excepted.has(start) {
-            ring.add_anew(items[start], allowance)?;
-            // Named again in the same block, it is there.
-            let again = exceptions.remove(block.hashes[start]);
-            excepted = exceptions.among(&block.hashes, block.items());
-            told.new.put_if(start, again);
-            told.changed.put_if(start, again);
+            let one = std::iter::once(items[start]);
+            let witness = &mut |leaving: &[Layer], left: &[Layer]| sweep(exceptions, leaving, left);
+            ring.add_before(one, true, witness, allowance, |_, _| ())?;
+            exceptions.remove(block.hashes[start]);
+            told.new.put_if(start, true);
+            told.changed.put_if(start, true);
             told.count += 1;
             continue;
         }
         let end = excepted.from(start).next().unwrap_or(items.len());
-        ring.add_some(items[start..end].iter().copied(), allowance, |part, _| {
+        let some = items[start..end].iter().copied();
+        let witness = &mut |leaving: &[Layer], left: &[Layer]| sweep(exceptions, leaving, left);
+        ring.add_before(some, refresh, witness, allowance, |part, _| {
             told.new.put_all(part.new.later_by(start));
             told.changed.put_all(part.changed.later_by(start));
             told.count += part.count;

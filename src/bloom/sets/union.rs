@@ -6,7 +6,7 @@
 
 use super::SetError;
 use super::part::{Budget, Part};
-use crate::bloom::bits::combine::{Reading, union_ones};
+use crate::bloom::bits::combine::{Reading, is_within, union_ones};
 use crate::bloom::chain::batch::Layer as _;
 use crate::bloom::chain::demand::{Frame, Refused, ask, reserved};
 use crate::bloom::chain::{Allowance, Chain, MOST_ITEMS, Plan as _};
@@ -21,7 +21,7 @@ const MOST_TRIES: usize = 32;
 const MOST_READINGS: u64 = 4;
 
 /// What may be read in any case, in bytes.
-const FEW_BYTES: u64 = 32 << 20;
+const FEW_BYTES: u64 = 64 << 20;
 
 /// A layer: of which filter, and which of its layers.
 type Id = (usize, usize);
@@ -158,7 +158,10 @@ pub(super) fn absorb<R: Budget>(
         let mut away = is_united_away.iter();
         layers.retain(|_| away.next() != Some(&true));
         layers.append(&mut made);
-        rules.order(layers);
+        // Items may have come since they were put into order; only what is propagated may change it.
+        if changed {
+            rules.order(layers);
+        }
     });
     Ok(changed)
 }
@@ -264,13 +267,22 @@ fn divide<L: Part>(
     let begin = plan.len();
     let mut slots: Vec<Slot> = reserved(group.len())?;
     for id in group {
-        let items = layer(filters, id).items();
+        let (part, items) = (layer(filters, id), layer(filters, id).items());
+        // What has come before changes nothing: a layer that has all of it is looked for first.
+        let has_all = |slot: &Slot, reading: &mut Reading| {
+            let whole = layer(filters, slot.first);
+            part.ones() <= whole.ones() && is_within(part.bits().bytes(), whole.bits().bytes(), reading)
+        };
+        if let Some(slot) = slots.iter().find(|slot| has_all(slot, &mut reading)) {
+            plan.push((slot.first, id));
+            continue;
+        }
         let tried = slots.len().saturating_sub(MOST_TRIES);
         let found = slots[tried..].iter_mut().find(|slot| {
-            // To find the parts is work too.
             if slot.sum.saturating_add(items) <= one.capacity() {
                 return true;
             }
+            // To find the parts is work too.
             if !reading.take(size_of_val(&plan[begin..]) as u64) {
                 return false;
             }

@@ -600,6 +600,35 @@ fn room_is_not_lost_behind_a_full_layer() {
     }
 }
 
+/// A merge that is sent again would make the filter larger each time; or change the order of its layers on the primary
+/// alone, since a command that changes nothing is not propagated: the replica would put the next items elsewhere.
+#[test]
+fn what_is_merged_again_changes_nothing() {
+    let rate = Some(ErrorRate::new(0.2).unwrap());
+    let full = |part: u32| {
+        filled(
+            oracle::spec(100, 0.001, Growth::Fixed, 7),
+            part * 1000..part * 1000 + 100,
+        )
+    };
+    let part = |from: u32, count: u32| filled(oracle::spec(100, 0.001, Growth::Fixed, 7), from..from + count);
+    let many: Vec<_> = (0..150).map(full).collect();
+    let few = vec![part(0, 15), part(100, 7), part(200, 80)];
+    let two = vec![part(0, 90), part(1000, 50)];
+    for sources in [many, few, two] {
+        let sources: Vec<_> = sources.iter().collect();
+        let mut filter = Filter::union(&sources, rate, UNLIMITED).unwrap();
+        for round in 0..3 {
+            let before = stored(&filter);
+            assert_eq!(filter.absorb(&sources, rate, UNLIMITED), Ok(false));
+            assert_eq!(filter.absorb(&sources[..1], None, UNLIMITED), Ok(false));
+            assert!(stored(&filter) == before);
+            // The last layer gets less room than the one before it.
+            let _ = add_batch(&mut filter, &items(round * 45 + 200_000..round * 45 + 200_045));
+        }
+    }
+}
+
 /// One command with a filter named a thousand times, or thousands of full ones, would stop the server.
 #[test]
 fn sources_that_come_again_are_read_once() {

@@ -75,14 +75,8 @@ pub struct Parts<R: Rules> {
     pub gone: u64,
 }
 
-/// Which of the layers that go are kept for whoever takes them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leaving {
-    /// Those that went last.
-    Last,
-    /// Also those before them.
-    All,
-}
+/// Is told, each time that layers go and before anything comes in their place, which go and which are left.
+pub type Witness<'w, L> = &'w mut dyn FnMut(&[L], &[L]);
 
 /// Where items can go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -273,36 +267,18 @@ impl<R: Sizing> Ring<R> {
         added: impl FnMut(Added, &ItemBlock),
     ) -> Result<(), Error> {
         let refresh = self.slices.window().refresh();
-        self.add_all(items, refresh, Leaving::Last, allowance, added)
+        self.add_before(items, refresh, &mut |_, _| (), allowance, added)
     }
 
-    /// The same of few items, where all layers that go thereby are [`Self::leaving`].
+    /// The same before a witness; with `refresh` an item that is there lives on from now.
     ///
     /// # Errors
     /// As there.
-    pub fn add_some<'a>(
-        &mut self,
-        items: impl Iterator<Item = &'a [u8]>,
-        allowance: Allowance<'_>,
-        added: impl FnMut(Added, &ItemBlock),
-    ) -> Result<(), Error> {
-        let refresh = self.slices.window().refresh();
-        self.add_all(items, refresh, Leaving::All, allowance, added)
-    }
-
-    /// [`Self::add_some`] of one item, which lives on from now also if it is there.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn add_anew(&mut self, item: &[u8], allowance: Allowance<'_>) -> Result<(), Error> {
-        self.add_all(std::iter::once(item), true, Leaving::All, allowance, |_, _| ())
-    }
-
-    fn add_all<'a>(
+    pub fn add_before<'a>(
         &mut self,
         items: impl Iterator<Item = &'a [u8]>,
         refresh: bool,
-        leaving: Leaving,
+        witness: Witness<'_, R::Layer>,
         allowance: Allowance<'_>,
         added: impl FnMut(Added, &ItemBlock),
     ) -> Result<(), Error> {
@@ -311,7 +287,7 @@ impl<R: Sizing> Ring<R> {
             ring: self,
             time,
             refresh,
-            leaving,
+            witness,
             items,
             allowance,
             added,
@@ -328,13 +304,13 @@ impl<R: Sizing> Ring<R> {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; nothing changed.
-    pub fn rotate(&mut self) -> Result<bool, Error> {
+    pub fn rotate(&mut self, witness: Witness<'_, R::Layer>) -> Result<bool, Error> {
         let time = self.time();
         let is_wrong = self.slices.is_wrong_at(time);
         let over = self.slices.over(time);
         // A slice that takes items is not over, so it is still there after those that are.
         let ends = is_wrong || self.slices.is_open(time);
-        self.let_go(over, Leaving::Last)?;
+        self.let_go(over, witness)?;
         if is_wrong {
             self.slices.put_right(time);
         } else if ends {
@@ -356,34 +332,24 @@ impl<R: Sizing> Ring<R> {
         (std::mem::take(&mut self.leaving), self.slices.take_dropped())
     }
 
-    /// The layers that went last.
-    pub fn leaving(&self) -> &[R::Layer] {
-        &self.leaving
-    }
-
-    /// Gives up the layers that went last.
-    pub fn forget_leaving(&mut self) {
-        self.leaving.clear();
-    }
-
     /// Takes the oldest layers out.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; nothing changed.
-    fn let_go(&mut self, over: usize, leaving: Leaving) -> Result<(), Error> {
+    fn let_go(&mut self, over: usize, witness: Witness<'_, R::Layer>) -> Result<(), Error> {
         if over == 0 {
             return Ok(());
         }
-        if leaving == Leaving::Last {
-            self.forget_leaving();
-        }
         self.reserve_to_leave(over)?;
+        let (leaving, left) = self.layers.split_at(over);
+        witness(leaving, left);
         self.take_out(over);
         Ok(())
     }
 
     fn reserve_to_leave(&mut self, over: usize) -> Result<(), Error> {
         let bytes = (over * size_of::<R::Layer>()) as u64;
+        self.leaving.clear();
         let reserved = self.leaving.try_reserve_exact(over);
         reserved.map_err(|_| Error::OutOfMemory { bytes })
     }
@@ -442,7 +408,12 @@ impl<R: Sizing> Ring<R> {
     /// # Errors
     /// [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing changed.
     #[cold]
-    fn make_room(&mut self, time: Time, leaving: Leaving, allowance: Allowance<'_>) -> Result<(), Error> {
+    fn make_room(
+        &mut self,
+        time: Time,
+        witness: Witness<'_, R::Layer>,
+        allowance: Allowance<'_>,
+    ) -> Result<(), Error> {
         let is_wrong = self.slices.is_wrong_at(time);
         let begins = self.begins_slice(time);
         let over = self.over_before(time, begins);
@@ -451,7 +422,7 @@ impl<R: Sizing> Ring<R> {
             .last()
             .map_or((0, 0), |layer| (layer.items(), layer.capacity()));
         if !begins && newest.0 < newest.1 {
-            return self.let_go(over, leaving);
+            return self.let_go(over, witness);
         }
         let share = self.next(time, begins, over, newest)?;
         let plan = R::sized(share.capacity, share.rate);
@@ -473,7 +444,7 @@ impl<R: Sizing> Ring<R> {
             reserve_one(&mut self.layers)?;
             self.slices.reserve_one()?;
         }
-        self.let_go(over, leaving)?;
+        self.let_go(over, witness)?;
         if is_wrong {
             self.slices.put_right(time);
         }
@@ -559,18 +530,18 @@ pub(in crate::bloom) fn planned<R: Sizing>(
 }
 
 /// Adds items to a ring in their order. Ends at the first item that it has no room for: those before it are in.
-struct AddMany<'r, 'l, R: Sizing, I, F> {
+struct AddMany<'r, 'w, 'l, R: Sizing, I, F> {
     ring: &'r mut Ring<R>,
     time: Time,
     /// Whether an item that is added again lives on.
     refresh: bool,
-    leaving: Leaving,
+    witness: Witness<'w, R::Layer>,
     items: I,
     allowance: Allowance<'l>,
     added: F,
 }
 
-impl<'a, R, I, F> Work for AddMany<'_, '_, R, I, F>
+impl<'a, R, I, F> Work for AddMany<'_, '_, '_, R, I, F>
 where
     R: Sizing,
     I: Iterator<Item = &'a [u8]>,
@@ -602,7 +573,7 @@ where
                         break;
                     };
                     pending = pending.from(at);
-                    if let Err(error) = ring.make_room(time, self.leaving, self.allowance) {
+                    if let Err(error) = ring.make_room(time, self.witness, self.allowance) {
                         told.count = at;
                         (self.added)(told, &block);
                         return Err(error);
