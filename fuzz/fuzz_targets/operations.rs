@@ -352,7 +352,10 @@ impl Tried {
         match valid {
             Ok(()) => {}
             Err(Invalid::Fill { .. }) if self.mixed => {}
-            Err(invalid) => panic!("{invalid:?}"),
+            Err(invalid) => panic!(
+                "{invalid:?} of {:?}",
+                self.filter.layer_stats().collect::<Vec<_>>()
+            ),
         }
         if let Some(new) = self.new {
             assert_eq!(self.filter.items(), new);

@@ -259,8 +259,12 @@ fn divide<L: Part>(
     }
     let bytes = one.bytes().saturating_mul(group.len() as u64);
     let mut reading = Reading::new(bytes.saturating_mul(MOST_READINGS).saturating_add(FEW_BYTES));
-    let full = one.ones_when_full();
-    if fit(filters, group.clone(), full, &mut reading) {
+    // By the mean a tiny layer may have more bits than so many items set.
+    let most = one.capacity().saturating_mul(one.bits_of_item());
+    let full = one.ones_when_full().min(most);
+    // Layers of one filter are not united with each other: it would change without anything that comes in.
+    let of_filters = group.clone().map(|(filter, _)| filter);
+    if of_filters.is_sorted_by(|one, next| one < next) && fit(filters, group.clone(), full, &mut reading) {
         plan.extend(group.map(|id| (first, id)));
         return Ok(());
     }
@@ -273,12 +277,17 @@ fn divide<L: Part>(
             let whole = layer(filters, slot.first);
             part.ones() <= whole.ones() && is_within(part.bits().bytes(), whole.bits().bytes(), reading)
         };
-        if let Some(slot) = slots.iter().find(|slot| has_all(slot, &mut reading)) {
+        let is_others = |slot: &&Slot| slot.first.0 != id.0;
+        let mut others = slots.iter().filter(is_others);
+        if let Some(slot) = others.find(|slot| has_all(slot, &mut reading)) {
             plan.push((slot.first, id));
             continue;
         }
         let tried = slots.len().saturating_sub(MOST_TRIES);
         let found = slots[tried..].iter_mut().find(|slot| {
+            if slot.first.0 == id.0 {
+                return false;
+            }
             if slot.sum.saturating_add(items) <= one.capacity() {
                 return true;
             }
