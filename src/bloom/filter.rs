@@ -27,7 +27,7 @@ pub enum Filter {
     Classic(Chain<Classic>),
     /// Lines of 64 bytes in layers that come and go; see [`window`](crate::bloom::chain::window).
     Windowed(Box<Ring<Blocked>>),
-    /// One of this module's own with items that are excepted; see [`exceptions`](crate::bloom::exceptions).
+    /// One of this module's own with items that are excepted; see [`exceptions`].
     Excepting(Box<Excepting>),
 }
 

@@ -1,6 +1,6 @@
 //! Filters as sets: unions and intersections of filters that hash alike, and the empty filter made like another.
 //!
-//! Layers of one shape are combined bit by bit, by [`union`]. What exceptions become of it is in [`exceptions`].
+//! Layers of one shape are combined bit by bit, by `union`. What becomes of exceptions is in `exceptions`.
 
 mod exceptions;
 mod part;
