@@ -23,7 +23,8 @@ struct Tried {
     filter: Filter,
     added: HashSet<Vec<u8>>,
     excepted: HashSet<Vec<u8>>,
-    /// How often something was new that no exception was made for; unknown since filters were united.
+    /// How often something was new that no exception was made for; unknown since filters were united, or an exception
+    /// ended in a window.
     new: Option<u64>,
     /// Whether an item was added before all chunks were there: it may have set bits that were on their way.
     mixed: bool,
@@ -179,6 +180,10 @@ impl Tried {
     fn take_note(&mut self, item: Vec<u8>, new: bool) {
         if self.excepted.remove(&item) {
             assert!(new, "an item that was excepted was there");
+            if self.filter.window().is_some() {
+                // It may have come into another slice, which counts it.
+                self.new = None;
+            }
         } else if let Some(count) = &mut self.new {
             *count += u64::from(new);
         }
@@ -397,10 +402,8 @@ impl Tried {
         let half = pieces.len() / 2;
         for (number, (iterator, bytes)) in pieces.iter().enumerate() {
             if number == half && copy.add(&item, &at_most(LIMIT)).is_ok_and(|new| new) {
-                // What was excepted is new, and sets bits that are on their way.
-                if let Some(count) = &mut self.new {
-                    *count += 1;
-                }
+                // What was excepted is new, and counted if its bits are still on their way.
+                self.new = self.new.map(|_| copy.items());
                 self.excepted.remove(&item);
                 self.added.insert(item.clone());
                 self.mixed = true;
