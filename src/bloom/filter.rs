@@ -360,11 +360,8 @@ impl Filter {
 
     /// Whether the layers contain an item of that hash, excepted or not; false for a classic filter.
     pub(super) fn holds_hash(&self, hash: ItemHash) -> bool {
-        match self.body() {
-            Body::Blocked(chain) => chain.contains(Item::hashed(&[], chain.rules().secret().seed(), hash)),
-            Body::Windowed(ring) => ring.holds(hash),
-            Body::Classic(_) => false,
-        }
+        let layers = self.as_blocked();
+        layers.is_some_and(|(_, layers)| exceptions::holds(layers, hash))
     }
 
     /// How many items are excepted.

@@ -3,7 +3,7 @@
 //! The bit arrays of a filter's layers, oldest first and end to end, are cut into chunks of at most
 //! [`CHUNK_BYTES`], none of which spans two layers. A chunk travels with its *iterator*: 1 + the offset of
 //! its end. The header has the iterator 1. What the header looks like depends on the layout, see
-//! [`native`], [`windowed`] and [`redisbloom`]; all the rest is the same for both, and RedisBloom's.
+//! [`native`], [`windowed`], [`composed`] and [`redisbloom`]; all the rest is the same for all, and RedisBloom's.
 //!
 //! Chunks can be loaded in any order, and a missing chunk is one of zeros. A chunk is loaded whole or not
 //! at all.

@@ -320,8 +320,8 @@ fn sweep(exceptions: &mut Table, leaving: &[Layer], left: &[Layer]) {
     exceptions.retain(|hash| !holds(leaving, hash) || holds(left, hash));
 }
 
-/// Whether one of the layers contains an item of that hash.
-fn holds(layers: &[Layer], hash: ItemHash) -> bool {
+/// Whether one of the layers contains an item of that hash, excepted or not.
+pub(super) fn holds(layers: &[Layer], hash: ItemHash) -> bool {
     kernel::run(AnyContains { layers, hash })
 }
 

@@ -121,42 +121,27 @@ pub(super) fn absorb<R: Budget>(
     let new = || of_union(&plan).filter(is_new);
     let arrays_held = filters[0].iter().map(|layer| layer.bytes());
     let arrays_new = new().map(|parts| layer(&filters, parts[0].0).bytes());
-    let arrays: Vec<_> = arrays_held.chain(arrays_new).collect();
-    let arrays = arrays.iter().copied();
+    let arrays = arrays_held.chain(arrays_new);
     ask::<R::Layer>(Frame::CHAIN, arrays, held, chain.room(), allowance).map_err(over_limit)?;
     let mut made = reserved(new().count())?;
     for parts in new() {
         made.push(united::<R>(&filters, parts)?);
     }
-    let mut is_united_away = reserved(held)?;
-    is_united_away.resize(held, false);
     chain.reserve(made.len())?;
 
     // From here on nothing fails.
     let mut changed = !made.is_empty() || !rules.is_alike(chain.rules());
     chain.rebuild(rules, |rules, layers| {
         for parts in of_union(&plan).filter(|parts| !is_new(parts) && parts.len() > 1) {
-            let (_, base) = parts[0].0;
-            let (before, behind) = layers.split_at_mut(base + 1);
-            let of = |&(_, (filter, layer)): &PartOf| match filter {
-                0 => &behind[layer - base - 1],
-                _ => &others[filter - 1].layers()[layer],
-            };
-            let target = &mut before[base];
+            // The first part is the filter's own, and all others are of other filters.
+            let target = &mut layers[parts[0].0.1];
+            let of = |&(_, (filter, layer)): &PartOf| &others[filter - 1].layers()[layer];
             let mut counts = Counts::of(parts[1..].iter().map(of));
             counts.0.push((target.items(), target.ones()));
             changed |= target.bits_mut().unite(&arrays_of(parts[1..].iter().map(of)));
             let items = counts.of_union(target);
             changed |= target.count(items);
-            for &(_, (filter, layer)) in &parts[1..] {
-                if filter == 0 {
-                    is_united_away[layer] = true;
-                    changed = true;
-                }
-            }
         }
-        let mut away = is_united_away.iter();
-        layers.retain(|_| away.next() != Some(&true));
         layers.append(&mut made);
         // Items may have come since they were put into order; only what is propagated may change it.
         if changed {

@@ -21,7 +21,7 @@ use super::{Allowance, MOST_ITEMS, Plan, Rules, capacity};
 use crate::bloom::bits::kernel::{self, Kernel, Work};
 use crate::bloom::bits::memory::{Allocation, Block, Mover};
 use crate::bloom::error::Error;
-use crate::bloom::item::{Item, ItemHash};
+use crate::bloom::item::Item;
 use crate::bloom::params::{Capacity, Time, Window};
 use budget::{Held, Share};
 use slices::{Slices, Span};
@@ -292,12 +292,6 @@ impl<R: Sizing> Ring<R> {
             allowance,
             added,
         })
-    }
-
-    /// Whether any layer, also one that is over, contains an item of that hash.
-    pub fn holds(&self, hash: ItemHash) -> bool {
-        let layers = &self.layers[..];
-        kernel::run(AnyContains { layers, hash })
     }
 
     /// Ends the newest slice now, and lets go what is over. Whether that changed anything.
