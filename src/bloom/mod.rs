@@ -8,9 +8,10 @@
 //! | [`bits`] | the bit array, its memory, and the instructions that test and set bits |
 //! | [`chain`] | layers that are added as a filter grows, and the walk over them for one item or many |
 //! | [`blocked`] | this project's layout: an item's probes lie within a few cache lines |
+//! | [`scattered`] | layers whose probes are single bits anywhere in the array |
 //! | [`classic`] | RedisBloom's layout, bit for bit |
 //! | [`exceptions`] | items that a filter leaves out |
-//! | [`filter`] | a filter of either layout, and its figures |
+//! | [`filter`] | a filter of any layout, and its figures |
 //! | [`sets`] | filters combined: unions, intersections |
 //! | [`packed`] | many items in one run of bytes, many answers in one bitmap |
 //! | [`plan`], [`ahead`] | what a filter will take; a guess where the next item goes |
@@ -35,6 +36,7 @@ pub mod item;
 pub mod packed;
 pub mod params;
 pub mod plan;
+pub mod scattered;
 pub mod sets;
 
 #[cfg(test)]

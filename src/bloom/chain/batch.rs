@@ -16,6 +16,8 @@ pub const BLOCK: usize = u64::BITS as usize;
 pub trait Layer {
     /// Bytes of the units that the bit array is made of, and aligned to.
     const UNIT: usize;
+    /// Bytes that the array has before its bits.
+    const HEAD: u64 = 0;
     /// Items that the layer is made for.
     fn capacity(&self) -> u64;
     /// Items that changed the layer.

@@ -14,7 +14,7 @@ pub const FILTER: Block = Block { bytes: 48, align: 8 };
 
 /// What a filter has besides its layers and their list.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::bloom) struct Frame {
+pub struct Frame {
     /// Blocks of its own.
     own: &'static [Block],
     /// Bytes for each layer in a list beside that of the layers; 0 where there is none.
@@ -172,20 +172,21 @@ pub(in crate::bloom) fn ask<L: Layer>(
 /// Asks for one layer more of a filter that is read layer by layer, for all of which so far `bytes` were asked.
 /// Gives the bytes of the filter with it. That is O(1): such a filter may have any number of layers.
 pub(in crate::bloom) fn ask_on<L: Layer>(
+    frame: Frame,
     layers: &Vec<L>,
     bytes: u64,
     array: u64,
     allowance: Allowance<'_>,
 ) -> Result<u64, Refused> {
     let is_first = layers.is_empty();
-    let own = if is_first { FILTER.bytes } else { 0 };
-    let more = own.saturating_add(size_of::<L>() as u64).saturating_add(array);
+    let own = if is_first { frame.own } else { &[] };
+    let array = array.saturating_add(L::HEAD);
+    let more = own.iter().map(|block| block.bytes).sum::<u64>() + size_of::<L>() as u64;
+    let more = more.saturating_add(array);
     let total = bytes.saturating_add(more);
     let room = layers.capacity();
     let visit = |visit: Visit<'_>| {
-        if is_first {
-            visit(FILTER, true);
-        }
+        own.iter().for_each(|&block| visit(block, true));
         visit(Block::of_array(array, L::UNIT), true);
         match room_for(layers.len() + 1, room) - room {
             0 => {}
@@ -245,7 +246,7 @@ pub(in crate::bloom) fn reserve_one<L>(layers: &mut Vec<L>) -> Result<(), Error>
 /// replica, whose list may have grown in other steps.
 pub(in crate::bloom) fn bytes<L: Layer>(frame: Frame, layers: usize, arrays: u64) -> u64 {
     let own: u64 = frame.own.iter().map(|block| block.bytes).sum();
-    let structs = own + (layers * (size_of::<L>() + frame.beside)) as u64;
+    let structs = own + layers as u64 * (L::HEAD + (size_of::<L>() + frame.beside) as u64);
     arrays.saturating_add(structs)
 }
 
@@ -271,6 +272,7 @@ pub(in crate::bloom) fn blocks<L: Layer>(
     frame.own.iter().for_each(|&block| visit(block, Part::Own));
     let mut layers = 0;
     for array in arrays {
+        let array = array.saturating_add(L::HEAD);
         visit(Block::of_array(array, L::UNIT), Part::Array(layers));
         layers += 1;
     }

@@ -31,6 +31,9 @@ pub trait Rules {
     /// The hash function.
     type Hasher: Hasher;
 
+    /// What such a filter has besides its layers.
+    const FRAME: Frame = Frame::CHAIN;
+
     /// The filter's hash function.
     fn hasher(&self) -> &Self::Hasher;
 
@@ -73,7 +76,7 @@ impl<R: Rules> Chain<R> {
     /// [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing is left behind.
     pub fn new(rules: R, first: R::Plan, allowance: Allowance<'_>) -> Result<Self, Error> {
         let mut layers = Vec::new();
-        append(&mut layers, first, allowance)?;
+        append(R::FRAME, &mut layers, first, allowance)?;
         Ok(Self { layers, rules })
     }
 
@@ -214,16 +217,21 @@ impl<R: Rules> Chain<R> {
 #[cold]
 fn grow<R: Rules>(layers: &mut Vec<R::Layer>, rules: &R, allowance: Allowance<'_>) -> Result<(), Error> {
     let plan = rules.next(layers.iter().map(R::plan_of))?;
-    append(layers, plan, allowance)
+    append(R::FRAME, layers, plan, allowance)
 }
 
-fn append<L: Layer>(layers: &mut Vec<L>, plan: impl Plan<L>, allowance: Allowance<'_>) -> Result<(), Error> {
+fn append<L: Layer>(
+    frame: Frame,
+    layers: &mut Vec<L>,
+    plan: impl Plan<L>,
+    allowance: Allowance<'_>,
+) -> Result<(), Error> {
     let capacity = capacity(layers);
     if capacity.saturating_add(plan.capacity()) > MOST_ITEMS {
         return Err(Error::Full { capacity });
     }
     let arrays = layers.iter().map(Layer::bytes).chain([plan.bytes()]);
-    ask::<L>(Frame::CHAIN, arrays, layers.len(), layers.capacity(), allowance)
+    ask::<L>(frame, arrays, layers.len(), layers.capacity(), allowance)
         .map_err(|Refused { bytes, limit }| Error::OverLimit { bytes, limit })?;
     let mut layer = plan.make()?;
     layer.start_at(L::bytes_of_all(layers));

@@ -1,15 +1,13 @@
 //! A classic layer: its sizes, its bits, and where an item's are.
 
 use super::Options;
-use super::ln::ln;
-use super::modulus::Modulus;
 use crate::bloom::bits::array::{BitArray, OutOfRange};
-use crate::bloom::bits::kernel::{Kernel, prefetch};
-use crate::bloom::bits::memory::{Allocation, Mover};
 use crate::bloom::chain::Plan;
-use crate::bloom::chain::batch::{self, Hashes, Items, Memory, Prefetch};
 use crate::bloom::error::Error;
 use crate::bloom::item::ItemHash;
+use crate::bloom::scattered::ln::ln;
+use crate::bloom::scattered::modulus::Modulus;
+use crate::bloom::scattered::{self, Scattered};
 
 /// `ln² 2` as RedisBloom has it: its sizes depend on where it was cut off.
 const LN_2_SQUARED: f64 = 0.480_453_013_918_201;
@@ -21,14 +19,6 @@ const LN_2_SQUARED: f64 = 0.480_453_013_918_201;
 const LN_2: f64 = 0.693_147_180_559_945;
 /// How far apart, relatively, the logarithms of a rate may be: one libm's last bits differ from another's.
 const LOGARITHM_TOLERANCE: f64 = 1e-12;
-/// The probes that tell most absent items: half of the bits of a full layer are set, so an eighth of them
-/// has more to read.
-const FIRST: usize = 3;
-/// The newest layers whose first words are fetched ahead for one item.
-const PREFETCHED_LAYERS: usize = 4;
-/// The most probes of an item that are fetched ahead; rates tighter than 1e-4 have more.
-const PREFETCHED: usize = 16;
-
 /// What a layer is made from, and what storage keeps of it besides its items and bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
@@ -234,11 +224,6 @@ impl Layer {
         }
     }
 
-    /// Bytes of the bit array, as many as the shape has.
-    fn array_bytes(&self) -> u64 {
-        self.bits.bytes().len() as u64 - u64::from(self.beyond)
-    }
-
     /// The bit array, in words.
     pub fn bits(&self) -> &BitArray<u64> {
         &self.bits
@@ -270,51 +255,51 @@ impl Layer {
     pub(in crate::bloom) fn restore(&mut self, items: u64) {
         self.items = items;
     }
+}
 
-    /// What asks for the first `words` words of items.
-    #[inline(always)]
-    fn first_words(&self, words: usize) -> Words<'_> {
-        Words { layer: self, words }
-    }
+/// Where the bits of items are in a layer.
+#[derive(Clone, Copy, Debug)]
+pub struct Probes {
+    modulus: Modulus,
+    count: u16,
+}
 
-    /// Whether the first words of an item leave it open that the layer contains it.
+impl scattered::Probes for Probes {
     #[inline(always)]
-    fn may_contain(&self, hash: ItemHash) -> bool {
-        self.probes(hash)
-            .take(FIRST)
-            .all(|(word, mask)| self.bits.units()[word] & mask != 0)
-    }
-
-    /// The item's probes: the index of a word, and a mask of one bit.
-    #[inline(always)]
-    fn probes(&self, hash: ItemHash) -> impl Iterator<Item = (usize, u64)> + use<> {
-        let ItemHash { low, high } = hash;
-        let modulus = self.modulus;
-        (0..u64::from(self.hashes)).map(move |probe| {
-            let bit = modulus.remainder(low.wrapping_add(high.wrapping_mul(probe)));
+    fn probes(self, ItemHash { low, high }: ItemHash) -> impl Iterator<Item = (usize, u64)> {
+        (0..u64::from(self.count)).map(move |probe| {
+            let bit = self.modulus.remainder(low.wrapping_add(high.wrapping_mul(probe)));
             ((bit / 64) as usize, 1 << (bit % 64))
         })
     }
 }
 
-/// Asks for the first words of items.
-#[derive(Clone, Copy)]
-struct Words<'a> {
-    layer: &'a Layer,
-    words: usize,
-}
+impl Scattered for Layer {
+    type Probes = Probes;
 
-impl Prefetch for Words<'_> {
+    const HEAD: u64 = 0;
+
     #[inline(always)]
-    fn prefetch(self, hash: ItemHash) {
-        for (word, _) in self.layer.probes(hash).take(self.words) {
-            prefetch(&self.layer.bits.units()[word]);
+    fn probes(&self) -> Probes {
+        Probes {
+            modulus: self.modulus,
+            count: self.hashes,
         }
     }
-}
 
-impl batch::Layer for Layer {
-    const UNIT: usize = size_of::<u64>();
+    #[inline(always)]
+    fn words(&self) -> &BitArray<u64> {
+        &self.bits
+    }
+
+    #[inline(always)]
+    fn words_mut(&mut self) -> &mut BitArray<u64> {
+        &mut self.bits
+    }
+
+    fn array_bytes(&self) -> u64 {
+        self.bits.bytes().len() as u64 - u64::from(self.beyond)
+    }
 
     #[inline(always)]
     fn capacity(&self) -> u64 {
@@ -326,103 +311,8 @@ impl batch::Layer for Layer {
         self.items
     }
 
-    fn bytes(&self) -> u64 {
-        self.array_bytes()
-    }
-
-    fn allocation(&self) -> Option<Allocation> {
-        self.bits.allocation()
-    }
-
-    fn relocate(&mut self, mover: &mut impl Mover) {
-        self.bits.relocate(mover);
-    }
-
-    const SCATTERED: bool = true;
-
     #[inline(always)]
-    fn prefetcher(&self) -> impl Prefetch {
-        self.first_words(PREFETCHED)
-    }
-
-    #[inline(always)]
-    fn prefetch_first(&self, hash: ItemHash) {
-        self.first_words(FIRST).prefetch(hash);
-    }
-
-    #[inline(always)]
-    fn prefetcher_to_ask(&self, _: bool) -> impl Prefetch {
-        self.first_words(FIRST)
-    }
-
-    #[inline(always)]
-    fn contains<K: Kernel>(&self, _: K, hash: ItemHash) -> bool {
-        self.probes(hash)
-            .all(|(word, mask)| self.bits.units()[word] & mask != 0)
-    }
-
-    #[inline(always)]
-    fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Items) -> Items {
-        // The rest of an item's many words is asked for only where the first ones leave it open.
-        let (mut possible, mut found) = (Items::NONE, Items::NONE);
-        for at in items {
-            let is_possible = self.may_contain(hashes[at]);
-            if is_possible {
-                self.prefetcher().prefetch(hashes[at]);
-            }
-            possible.put_if(at, is_possible);
-        }
-        for at in possible {
-            found.put_if(at, self.contains(kernel, hashes[at]));
-        }
-        found
-    }
-
-    #[inline(always)]
-    fn any_contains<K: Kernel>(layers: &[Self], kernel: K, hash: ItemHash) -> bool {
-        for layer in layers.iter().rev().take(PREFETCHED_LAYERS) {
-            layer.prefetch_first(hash);
-        }
-        layers.iter().rev().any(|layer| layer.contains(kernel, hash))
-    }
-
-    #[inline(always)]
-    fn any_contains_block<K: Kernel>(
-        layers: &[Self],
-        kernel: K,
-        hashes: &Hashes,
-        items: Items,
-        newest: Memory,
-    ) -> Items {
-        let (mut found, mut memory) = (Items::NONE, newest);
-        for layer in layers.iter().rev() {
-            let pending = items.without(found);
-            if pending.is_empty() {
-                break;
-            }
-            if memory == Memory::Unasked {
-                for at in pending {
-                    layer.prefetch_first(hashes[at]);
-                }
-            }
-            found.put_all(layer.contains_block(kernel, hashes, pending));
-            memory = Memory::Unasked;
-        }
-        found
-    }
-
-    #[inline(always)]
-    fn insert<K: Kernel>(&mut self, _: K, hash: ItemHash) -> bool {
-        let mut newly_set = 0;
-        for (word, mask) in self.probes(hash) {
-            // A page that is only read stays shared with a forked child that saves the filter.
-            if self.bits.units()[word] & mask == 0 {
-                self.bits.units_mut()[word] |= mask;
-                newly_set += 1;
-            }
-        }
-        self.bits.count_set(newly_set);
-        self.items += u64::from(newly_set > 0);
-        newly_set > 0
+    fn count(&mut self) {
+        self.items += 1;
     }
 }

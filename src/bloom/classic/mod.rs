@@ -20,8 +20,6 @@
 //! stays below what was asked for.
 
 pub mod layer;
-pub mod ln;
-pub mod modulus;
 pub mod murmur;
 
 use crate::bloom::chain::Rules;

@@ -242,7 +242,7 @@ impl Builder {
     /// Asks for the next layer, and with it for all that there are by then: of a stream nobody knows how many
     /// layers it really has. Its bit array has `array` bytes, or some more in its last word.
     fn ask(&mut self, array: u64, allowance: Allowance<'_>) -> Result<(), DecodeError> {
-        self.bytes = ask_on(&self.layers, self.bytes, array, allowance)
+        self.bytes = ask_on(Frame::CHAIN, &self.layers, self.bytes, array, allowance)
             .map_err(|Refused { bytes, .. }| DecodeError::OutOfMemory { bytes })?;
         Ok(())
     }

@@ -11,6 +11,7 @@ use crate::bloom::chain::batch::Layer as _;
 use crate::bloom::chain::{Rules, batch};
 use crate::bloom::classic::{self, Classic};
 use crate::bloom::params::{ErrorRate, Growth};
+use crate::bloom::scattered::ln::ln;
 
 /// How far, relatively, rounding may take the sum of rates above what it may be.
 const ROUNDING: f64 = 1e-9;
@@ -152,7 +153,7 @@ impl Part for classic::Layer {
         if unset <= 0.0 {
             return u64::MAX;
         }
-        (-classic::ln::ln(unset) * bits / f64::from(shape.hashes) + 0.5) as u64
+        (-ln(unset) * bits / f64::from(shape.hashes) + 0.5) as u64
     }
 
     fn bits_of_item(&self) -> u64 {
