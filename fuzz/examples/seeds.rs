@@ -7,7 +7,8 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bloom::bloom::codec::stream::{Memory, Sink as _, Value};
-use bloom::bloom::codec::{self, ENCODING_VERSION, chunks};
+use bloom::bloom::codec::{self, ENCODING_VERSION, chunks, valkey};
+use bloom::bloom::params::{SipSeed, Tightening, ValkeySpec};
 use bloom::bloom::{Filter, UNLIMITED};
 use bloom_fuzz::{check, commands, stream};
 
@@ -43,7 +44,14 @@ const COMMANDS: [(u8, &str); 22] = [
 ];
 
 /// Of the operations: shape, expansion, capacity, rate and seed of the filter, then the steps.
-const OPERATIONS: [(&str, &[u8]); 6] = [
+const OPERATIONS: [(&str, &[u8]); 7] = [
+    (
+        "valkey",
+        &[
+            14, 1, 0, 10, 13, 7, 128, 1, 0, 0, 60, 4, 7, 1, 2, 0, 5, 2, 3, 20, 1, 20, 2, 1, b'z', 4, 3, 0, 0,
+            90,
+        ],
+    ),
     (
         "window",
         &[
@@ -131,6 +139,32 @@ fn main() -> Result<(), Box<dyn Error>> {
             3, 1, 0, 1, 2, 1, 4, 1, 2, 5, 50, 0, 60, 255, 3, 5, 100, 0, 68, 9, 1,
         ],
     )?;
+    for (name, values) in [
+        ("valkey", &[0x41, 7, 10, 3, 200, 50, 128][..]),
+        ("valkey-fixed", &[0x41, 7, 200, 0, 100, 20, 9]),
+        (
+            "valkey-forced",
+            &[
+                0x41, 7, 10, 2, 99, 50, 128, 8, 5, 9, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0,
+            ],
+        ),
+    ] {
+        seeds.write("stream", name, values)?;
+    }
+    let tightening = Tightening::DEFAULT;
+    let spec =
+        ValkeySpec::new(0.05, 10, 2, tightening, SipSeed::FIXED).map_err(|error| format!("{error:?}"))?;
+    let mut filter = Filter::valkey(spec, UNLIMITED).map_err(|error| format!("{error:?}"))?;
+    for item in 0..50_u8 {
+        filter
+            .add(&[item], UNLIMITED)
+            .map_err(|error| format!("{error:?}"))?;
+    }
+    seeds.write("chunks", "valkey", &in_chunks(&filter))?;
+    if let Filter::Valkey(chain) = &filter {
+        let bytes = valkey::encode(chain).map_err(|error| format!("{error:?}"))?;
+        seeds.write("stream", "valkey-load", &[&[stream::LOAD], &bytes[..]].concat())?;
+    }
     for (number, (kind, line)) in COMMANDS.iter().enumerate() {
         seeds.write(
             "commands",

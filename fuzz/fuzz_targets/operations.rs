@@ -7,10 +7,10 @@ use std::num::{NonZeroU8, NonZeroUsize};
 
 use bloom::bloom::Filter;
 use bloom::bloom::chain::at_most;
+use bloom::bloom::codec::chunks;
 use bloom::bloom::codec::validate::Invalid;
-use bloom::bloom::codec::{self, ENCODING_VERSION, chunks};
 use bloom::bloom::packed::{Answers, Form, Packed};
-use bloom::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec, Window};
+use bloom::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec, Tightening, Window};
 use bloom_fuzz::check;
 use bloom_fuzz::tape::Tape;
 use libfuzzer_sys::fuzz_target;
@@ -82,8 +82,13 @@ fn spec(tape: &mut Tape<'_>) -> Option<Spec> {
             Layout::Blocked {
                 seed: Seed(tape.u8().into()),
             }
-        } else {
+        } else if shape & 8 == 0 {
             Layout::Classic
+        } else {
+            Layout::Valkey {
+                seed: Seed(tape.u8().into()).into(),
+                tightening: Tightening::new((f64::from(tape.u8()) + 1.0) / 257.0).ok()?,
+            }
         },
         window,
     })
@@ -382,8 +387,7 @@ impl Tried {
 
     fn restart(&mut self) {
         let stored = check::saved(&self.filter);
-        self.filter = codec::load(&mut stored.clone(), ENCODING_VERSION, &at_most(LIMIT))
-            .expect("what was saved loads");
+        self.filter = check::reloaded(&self.filter);
         assert!(check::saved(&self.filter) == stored);
     }
 

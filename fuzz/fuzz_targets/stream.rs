@@ -1,14 +1,26 @@
-//! An RDB stream: whatever it says, it is refused, or makes a filter that works.
+//! An RDB stream, or what BF.LOAD takes: whatever it says, it is refused, or makes a filter that works.
 #![no_main]
 
+use bloom::bloom::Filter;
+use bloom::bloom::chain::Chain;
 use bloom::bloom::chain::at_most;
-use bloom::bloom::codec;
+use bloom::bloom::codec::{self, valkey};
+use bloom::bloom::valkey::Valkey;
 use bloom_fuzz::{LIMIT, check, stream};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let (version, mut values) = stream::decode(bytes);
-    if let Ok(filter) = codec::load(&mut values, version, &at_most(LIMIT)) {
+    let filter = match (version & stream::VALKEY, bytes.split_first()) {
+        (0, _) => codec::load(&mut values, version, &at_most(LIMIT)),
+        (_, Some((&stream::LOAD, bytes))) => valkey::decode(bytes, &at_most(LIMIT)).map(boxed),
+        _ => valkey::load(&mut values, version & !stream::VALKEY, &at_most(LIMIT)).map(boxed),
+    };
+    if let Ok(filter) = filter {
         check::works(filter);
     }
 });
+
+fn boxed(chain: Chain<Valkey>) -> Filter {
+    Filter::Valkey(Box::new(chain))
+}

@@ -9,18 +9,31 @@
 //! | 4 | a string of zeros: its length in 3 bytes; all of them together have a limit |
 //! | 5 | a layer of a classic filter: capacity in 2 bytes, error rate as n in 2^-(n/8), items and a pattern of bits in 1 byte each |
 //! | 6 | no value, but another number in a field of the header before: where, in units of 4 bytes; bits that say whether it is a power of two, and whether it has 4 or 8 bytes; the number, in 1 byte |
+//! | 7 | all values of a filter of valkey-bloom's: capacity, expansion and number of items in 1 byte each, error rate as n in 2^-(n/8), tightening ratio as (n + 1)/257 |
+//! | 8 | no value, but another one in the place of a value: which, in 1 byte, where in a string, in 2 bytes; the number, in 8 bytes |
 //!
 //! The highest bit of the encoding version asks for a blocked filter's set bits to be counted and written into
-//! its header: no fuzzer would guess them.
+//! its header: no fuzzer would guess them. The next one says that it is a stream of valkey-bloom's type; a version of
+//! [`LOAD`] that all that follows is what BF.LOAD takes.
 
+use bloom::bloom::Filter;
+use bloom::bloom::chain::at_most;
 use bloom::bloom::classic::{Options, Shape};
 use bloom::bloom::codec::stream::{Memory, Sink as _, Value};
-use bloom::bloom::codec::windowed;
+use bloom::bloom::codec::{self, windowed};
+use bloom::bloom::params::{SipSeed, Tightening, ValkeySpec};
+
+use crate::LIMIT;
 
 use crate::tape::Tape;
 
 /// The version bit that asks for set bits to be counted.
 pub const COUNT: u8 = 0x80;
+
+/// The version bit of streams of valkey-bloom's type.
+pub const VALKEY: i32 = 0x40;
+/// The version of what BF.LOAD takes.
+pub const LOAD: u8 = 0x7f;
 
 /// The most zeros in all strings of them: they cost the fuzzer nothing, and take time to read.
 const ZEROS: u32 = (1 << 20) + (1 << 16);
@@ -34,7 +47,7 @@ pub fn decode(bytes: &[u8]) -> (i32, Memory) {
     let mut stream = Memory::default();
     let mut zeros = ZEROS;
     while !tape.is_over() {
-        match tape.u8() % 7 {
+        match tape.u8() % 9 {
             0 => stream.put_unsigned(tape.u64()),
             1 => stream.put_unsigned(tape.u8().into()),
             2 => stream.put_double(f64::from_bits(tape.u64())),
@@ -46,6 +59,8 @@ pub fn decode(bytes: &[u8]) -> (i32, Memory) {
                 stream.put_string(&vec![0; length as usize]);
             }
             5 => classic_layer(&mut tape, &mut stream),
+            7 => valkey_filter(&mut tape, &mut stream),
+            8 => force_value(&mut tape, &mut stream),
             _ => force_field(&mut tape, &mut stream),
         }
     }
@@ -53,6 +68,9 @@ pub fn decode(bytes: &[u8]) -> (i32, Memory) {
         count_bits(&mut stream);
     }
     let version = version & !COUNT;
+    if i32::from(version) & VALKEY != 0 {
+        return (version.into(), stream);
+    }
     // 7 stands for a version that no server gives.
     (
         if version % 8 == 7 {
@@ -102,6 +120,42 @@ fn force_field(tape: &mut Tape<'_>, stream: &mut Memory) {
         && let Some(field) = header.get_mut(at..at + width)
     {
         field.copy_from_slice(&number.to_le_bytes()[..width]);
+    }
+}
+
+/// All values of a filter of valkey-bloom's.
+fn valkey_filter(tape: &mut Tape<'_>, stream: &mut Memory) {
+    let (capacity, expansion, items) = (tape.u8(), tape.u8(), tape.u8());
+    let rate = (-f64::from(tape.u8()) / 8.0).exp2().min(0.999);
+    let tightening = Tightening::new((f64::from(tape.u8()) + 1.0) / 257.0);
+    let spec = tightening.and_then(|tightening| {
+        let (capacity, expansion) = (capacity.max(1).into(), expansion.into());
+        ValkeySpec::new(rate, capacity, expansion, tightening, SipSeed::FIXED)
+    });
+    let Some(mut filter) = spec
+        .ok()
+        .and_then(|spec| Filter::valkey(spec, &at_most(LIMIT)).ok())
+    else {
+        return;
+    };
+    for item in 0..items {
+        let _full = filter.add(&[item], &at_most(LIMIT));
+    }
+    codec::save(&filter, stream);
+}
+
+/// Puts another number into the place of a value.
+fn force_value(tape: &mut Tape<'_>, stream: &mut Memory) {
+    let (which, at, number) = (usize::from(tape.u8()), usize::from(tape.u16()), tape.u64());
+    match stream.values.get_mut(which) {
+        Some(Value::Unsigned(value)) => *value = number,
+        Some(Value::Double(value)) => *value = f64::from_bits(number),
+        Some(Value::String(text)) => {
+            if let Some(place) = text.get_mut(at..at + 8) {
+                place.copy_from_slice(&number.to_le_bytes());
+            }
+        }
+        None => {}
     }
 }
 

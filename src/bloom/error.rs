@@ -11,6 +11,8 @@ pub enum ParamError {
     Expansion,
     /// The number of slices is not one of `Window::SLICES`.
     Slices,
+    /// The tightening ratio is not a number strictly between 0 and 1.
+    Tightening,
 }
 
 /// A filter that could not be made, or could not take another item. Nothing changed.

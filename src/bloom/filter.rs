@@ -6,7 +6,7 @@ use crate::bloom::bits::memory::{Allocation, Mover};
 use crate::bloom::blocked::secret::{Secret, Unshared};
 use crate::bloom::blocked::sizing::power;
 use crate::bloom::blocked::{self, Blocked};
-use crate::bloom::chain::batch::{Added, Block, Items, Layer as _};
+use crate::bloom::chain::batch::{self, Added, Block, Items, Layer as _};
 use crate::bloom::chain::demand::{self, FILTER, Frame};
 use crate::bloom::chain::window::slices::Span;
 use crate::bloom::chain::window::{MOST_SLICES, Ring};
@@ -16,7 +16,8 @@ use crate::bloom::error::Error;
 use crate::bloom::exceptions::table::Table;
 use crate::bloom::exceptions::{self, ExceptError, Excepting, Layers};
 use crate::bloom::item::{Item, ItemHash};
-use crate::bloom::params::{ClassicSpec, Growth, Layout, Seed, Spec, Time, Window};
+use crate::bloom::params::{ClassicSpec, Growth, Layout, Seed, Spec, Time, ValkeySpec, Window};
+use crate::bloom::valkey::{self, Unreached, Valkey};
 
 /// A Bloom filter: a chain of layers of one layout, or a ring of them.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub enum Filter {
     Blocked(Chain<Blocked>),
     /// RedisBloom's bits; see [`classic`].
     Classic(Chain<Classic>),
+    /// valkey-bloom's bits; see [`valkey`].
+    Valkey(Box<Chain<Valkey>>),
     /// Lines of 64 bytes in layers that come and go; see [`window`](crate::bloom::chain::window).
     Windowed(Box<Ring<Blocked>>),
     /// One of this module's own with items that are excepted; see [`exceptions`].
@@ -36,6 +39,7 @@ pub enum Filter {
 pub(super) enum Body<'a> {
     Blocked(&'a Chain<Blocked>),
     Classic(&'a Chain<Classic>),
+    Valkey(&'a Chain<Valkey>),
     Windowed(&'a Ring<Blocked>),
 }
 
@@ -44,6 +48,7 @@ pub(super) enum Body<'a> {
 pub(super) enum BodyMut<'a> {
     Blocked(&'a mut Chain<Blocked>),
     Classic(&'a mut Chain<Classic>),
+    Valkey(&'a mut Box<Chain<Valkey>>),
     Windowed(&'a mut Box<Ring<Blocked>>),
 }
 
@@ -113,6 +118,8 @@ pub enum LayerShape {
         /// Bits of each of an item's two hashes: 64, or 32 in filters of early versions.
         hash_width: u32,
     },
+    /// A layer of valkey-bloom's.
+    Valkey(valkey::Shape),
 }
 
 impl From<Layers> for Filter {
@@ -141,6 +148,9 @@ impl Filter {
                 Chain::new(rules, first, allowance).map(Self::Blocked)
             }
             Layout::Classic => Self::classic(spec.into(), allowance),
+            Layout::Valkey { seed, tightening } => {
+                Self::valkey(ValkeySpec::of(spec, tightening, seed), allowance)
+            }
         }
     }
 
@@ -151,6 +161,16 @@ impl Filter {
     pub fn classic(spec: ClassicSpec, allowance: Allowance<'_>) -> Result<Self, Error> {
         let rules = Classic::new(spec);
         Chain::new(rules, rules.first(spec), allowance).map(Self::Classic)
+    }
+
+    /// An empty filter in valkey-bloom's layout, with all that valkey-bloom takes.
+    ///
+    /// # Errors
+    /// Those of [`Self::new`].
+    pub fn valkey(spec: ValkeySpec, allowance: Allowance<'_>) -> Result<Self, Error> {
+        let rules = Valkey::new(spec);
+        let chain = Chain::new(rules, rules.first(spec.capacity()), allowance)?;
+        Ok(Self::Valkey(Box::new(chain)))
     }
 
     /// Whether `item` is (probably) in the filter. Never false for an item that was added.
@@ -168,6 +188,7 @@ impl Filter {
         match self {
             Self::Blocked(chain) => chain.contains(item),
             Self::Classic(chain) => chain.contains(item),
+            Self::Valkey(chain) => chain.contains(item),
             Self::Windowed(ring) => ring.contains(item),
             Self::Excepting(filter) => filter.contains(item),
         }
@@ -193,6 +214,7 @@ impl Filter {
         match self {
             Self::Blocked(chain) => chain.contains_blocks(items, found),
             Self::Classic(chain) => chain.contains_blocks(items, found),
+            Self::Valkey(chain) => chain.contains_blocks(items, found),
             Self::Windowed(ring) => ring.contains_blocks(items, found),
             Self::Excepting(filter) => filter.contains_blocks(items, found),
         }
@@ -216,6 +238,7 @@ impl Filter {
         match self {
             Self::Blocked(chain) => chain.add(item, allowance),
             Self::Classic(chain) => chain.add(item, allowance),
+            Self::Valkey(chain) => chain.add(item, allowance),
             Self::Windowed(_) | Self::Excepting(_) => {
                 let mut is_new = false;
                 self.add_blocks(std::iter::once(item.bytes()), allowance, |added| {
@@ -257,6 +280,7 @@ impl Filter {
         match self {
             Self::Blocked(chain) => chain.add_blocks(items, allowance, told),
             Self::Classic(chain) => chain.add_blocks(items, allowance, told),
+            Self::Valkey(chain) => chain.add_blocks(items, allowance, told),
             Self::Windowed(ring) => ring.add_blocks(items, allowance, told),
             Self::Excepting(filter) => {
                 let result = filter.add_blocks(items, allowance, added);
@@ -308,9 +332,9 @@ impl Filter {
                 *self = Self::Excepting(filter);
                 return result;
             }
-            Self::Classic(chain) => {
-                *self = Self::Classic(chain);
-                return Err(ExceptError::Classic);
+            foreign @ (Self::Classic(_) | Self::Valkey(_)) => {
+                *self = foreign;
+                return Err(ExceptError::Foreign);
             }
         };
         let mut filter = Box::new(Excepting::new(layers, Table::default()));
@@ -334,14 +358,14 @@ impl Filter {
         }
     }
 
-    /// Has those exceptions from now on, and no others. A classic filter has none.
+    /// Has those exceptions from now on, and no others. A filter of another's layout has none.
     pub(super) fn set_exceptions(&mut self, exceptions: Table) {
         let layers = match std::mem::replace(self, Self::nothing()) {
             Self::Blocked(chain) => Layers::Chain(chain),
             Self::Windowed(ring) => Layers::Ring(ring),
             Self::Excepting(filter) => filter.into_layers(),
-            Self::Classic(chain) => {
-                *self = Self::Classic(chain);
+            foreign @ (Self::Classic(_) | Self::Valkey(_)) => {
+                *self = foreign;
                 return;
             }
         };
@@ -352,13 +376,13 @@ impl Filter {
         };
     }
 
-    /// [`Self::contains`] for an item of which the hash is known; false for a classic filter.
+    /// [`Self::contains`] for an item of which the hash is known; false for a filter of another's layout.
     pub(super) fn contains_hash(&self, hash: ItemHash) -> bool {
         let seed = self.seed();
         seed.is_some_and(|seed| self.contains(Item::hashed(&[], seed, hash)))
     }
 
-    /// Whether the layers contain an item of that hash, excepted or not; false for a classic filter.
+    /// Whether the layers contain an item of that hash, excepted or not; false for a filter of another's layout.
     pub(super) fn holds_hash(&self, hash: ItemHash) -> bool {
         let layers = self.as_blocked();
         layers.is_some_and(|(_, layers)| exceptions::holds(layers, hash))
@@ -373,7 +397,7 @@ impl Filter {
     pub(super) fn excepted(&self) -> Option<&Table> {
         match self {
             Self::Excepting(filter) => Some(filter.exceptions()),
-            Self::Blocked(_) | Self::Classic(_) | Self::Windowed(_) => None,
+            Self::Blocked(_) | Self::Classic(_) | Self::Valkey(_) | Self::Windowed(_) => None,
         }
     }
 
@@ -381,7 +405,7 @@ impl Filter {
     /// window, or exceptions.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        matches!(self, Self::Blocked(_) | Self::Classic(_))
+        matches!(self, Self::Blocked(_) | Self::Classic(_) | Self::Valkey(_))
     }
 
     /// The layers.
@@ -389,6 +413,7 @@ impl Filter {
         match self {
             Self::Blocked(chain) => Body::Blocked(chain),
             Self::Classic(chain) => Body::Classic(chain),
+            Self::Valkey(chain) => Body::Valkey(chain),
             Self::Windowed(ring) => Body::Windowed(ring),
             Self::Excepting(filter) => match filter.layers() {
                 Layers::Chain(chain) => Body::Blocked(chain),
@@ -402,6 +427,7 @@ impl Filter {
         match self {
             Self::Blocked(chain) => BodyMut::Blocked(chain),
             Self::Classic(chain) => BodyMut::Classic(chain),
+            Self::Valkey(chain) => BodyMut::Valkey(chain),
             Self::Windowed(ring) => BodyMut::Windowed(ring),
             Self::Excepting(filter) => match filter.layers_mut() {
                 Layers::Chain(chain) => BodyMut::Blocked(chain),
@@ -414,7 +440,7 @@ impl Filter {
     fn ring(&self) -> Option<&Ring<Blocked>> {
         match self.body() {
             Body::Windowed(ring) => Some(ring),
-            Body::Blocked(_) | Body::Classic(_) => None,
+            Body::Blocked(_) | Body::Classic(_) | Body::Valkey(_) => None,
         }
     }
 
@@ -460,7 +486,7 @@ impl Filter {
                 self.settle();
                 Ok(changed)
             }
-            Self::Blocked(_) | Self::Classic(_) => Ok(false),
+            Self::Blocked(_) | Self::Classic(_) | Self::Valkey(_) => Ok(false),
         }
     }
 
@@ -469,7 +495,7 @@ impl Filter {
     pub fn take_leaving(&mut self) -> (Vec<blocked::Layer>, u64) {
         match self.body_mut() {
             BodyMut::Windowed(ring) => ring.take_leaving(),
-            BodyMut::Blocked(_) | BodyMut::Classic(_) => (Vec::new(), 0),
+            BodyMut::Blocked(_) | BodyMut::Classic(_) | BodyMut::Valkey(_) => (Vec::new(), 0),
         }
     }
 
@@ -509,6 +535,7 @@ impl Filter {
         let of_layers = match self.body() {
             Body::Blocked(chain) => bytes(self.layout(), layers, chain.array_bytes(layers)),
             Body::Classic(chain) => bytes(self.layout(), layers, chain.array_bytes(layers)),
+            Body::Valkey(chain) => valkey::bytes(layers, chain.array_bytes(layers)),
             Body::Windowed(ring) => windowed_bytes(layers, ring.array_bytes(layers)),
         };
         match self.excepted() {
@@ -534,6 +561,11 @@ impl Filter {
         match self.body() {
             Body::Blocked(chain) => chain.each_allocation(visit),
             Body::Classic(chain) => chain.each_allocation(visit),
+            Body::Valkey(chain) => {
+                let own = Allocation::of_array(std::slice::from_ref(chain));
+                own.into_iter().for_each(&mut visit);
+                chain.each_allocation(visit);
+            }
             Body::Windowed(ring) => ring.each_allocation(visit),
         }
     }
@@ -551,6 +583,12 @@ impl Filter {
         match self.body_mut() {
             BodyMut::Blocked(chain) => chain.relocate(first, mover),
             BodyMut::Classic(chain) => chain.relocate(first, mover),
+            BodyMut::Valkey(chain) => {
+                if first == 0 {
+                    mover.boxed(chain);
+                }
+                chain.relocate(first, mover)
+            }
             BodyMut::Windowed(ring) => {
                 if first == 0 {
                     mover.boxed(ring);
@@ -595,6 +633,7 @@ impl Filter {
         match self.body() {
             Body::Blocked(chain) => chain.layers().len(),
             Body::Classic(chain) => chain.layers().len(),
+            Body::Valkey(chain) => chain.layers().len(),
             Body::Windowed(ring) => ring.layers().len(),
         }
     }
@@ -620,6 +659,14 @@ impl Filter {
                     bits_set: layer.bits().ones(),
                 }
             }
+            Body::Valkey(chain) => {
+                let layer = &chain.layers()[index];
+                LayerStats {
+                    shape: LayerShape::Valkey(layer.shape()),
+                    items: layer.items(),
+                    bits_set: layer.ones(),
+                }
+            }
         })
     }
 
@@ -636,6 +683,7 @@ impl Filter {
                     .map_or(0.0, |layer| layer.shape().error_rate);
                 (first / chain.rules().first_share()).min(1.0)
             }
+            Body::Valkey(chain) => chain.rules().error_rate(),
         }
     }
 
@@ -644,6 +692,7 @@ impl Filter {
     pub fn expansion(&self) -> Option<u32> {
         match self.body() {
             Body::Classic(chain) => chain.rules().scales().then_some(chain.rules().expansion()),
+            Body::Valkey(chain) => Some(chain.rules().expansion()).filter(|&expansion| expansion > 0),
             Body::Blocked(_) | Body::Windowed(_) => Some(self.growth()?.expansion()?.factor()),
         }
     }
@@ -666,17 +715,41 @@ impl Filter {
 
     /// The layout, and what only that layout has.
     pub fn layout(&self) -> Layout {
-        self.blocked_rules()
-            .map_or(Layout::Classic, |rules| Layout::Blocked {
-                seed: rules.secret().seed(),
-            })
+        let of_blocked = |rules: &Blocked| Layout::Blocked {
+            seed: rules.secret().seed(),
+        };
+        match self.body() {
+            Body::Blocked(chain) => of_blocked(chain.rules()),
+            Body::Windowed(ring) => of_blocked(ring.rules()),
+            Body::Classic(_) => Layout::Classic,
+            Body::Valkey(chain) => Layout::Valkey {
+                seed: chain.rules().seed(),
+                tightening: chain.rules().tightening(),
+            },
+        }
+    }
+
+    /// What a filter in valkey-bloom's layout was made with.
+    pub fn valkey_rules(&self) -> Option<&Valkey> {
+        match self {
+            Self::Valkey(chain) => Some(chain.rules()),
+            _ => None,
+        }
+    }
+
+    /// The capacity that a filter in valkey-bloom's layout can grow to within `limit` bytes, if it grows.
+    pub fn scaled_capacity(&self, limit: Option<u64>) -> Option<u64> {
+        let Self::Valkey(chain) = self else { return None };
+        let first = batch::Layer::capacity(chain.layers().first()?);
+        let reached = chain.rules().scaled_capacity(first, u64::MAX, limit);
+        (chain.rules().expansion() > 0).then(|| reached.unwrap_or_else(Unreached::capacity))
     }
 
     fn blocked_rules(&self) -> Option<&Blocked> {
         match self.body() {
             Body::Blocked(chain) => Some(chain.rules()),
             Body::Windowed(ring) => Some(ring.rules()),
-            Body::Classic(_) => None,
+            Body::Classic(_) | Body::Valkey(_) => None,
         }
     }
 
@@ -685,7 +758,7 @@ impl Filter {
         match self.body() {
             Body::Blocked(chain) => Some((chain.rules().secret(), chain.layers())),
             Body::Windowed(ring) => Some((ring.rules().secret(), ring.layers())),
-            Body::Classic(_) => None,
+            Body::Classic(_) | Body::Valkey(_) => None,
         }
     }
 
@@ -693,7 +766,7 @@ impl Filter {
     pub fn seed(&self) -> Option<Seed> {
         match self.layout() {
             Layout::Blocked { seed } => Some(seed),
-            Layout::Classic => None,
+            Layout::Classic | Layout::Valkey { .. } => None,
         }
     }
 }
@@ -704,6 +777,7 @@ pub(super) fn bytes(layout: Layout, layers: usize, arrays: u64) -> u64 {
     match layout {
         Layout::Blocked { .. } => demand::bytes::<blocked::Layer>(Frame::CHAIN, layers, arrays),
         Layout::Classic => arrays.saturating_add(CLASSIC_BYTES + CLASSIC_LAYER_BYTES * layers as u64),
+        Layout::Valkey { .. } => valkey::bytes(layers, arrays),
     }
 }
 
@@ -724,6 +798,7 @@ impl LayerShape {
         match self {
             Self::Blocked(shape) => shape.capacity,
             Self::Classic { shape, .. } => shape.capacity,
+            Self::Valkey(shape) => shape.capacity,
         }
     }
 
@@ -732,6 +807,7 @@ impl LayerShape {
         match self {
             Self::Blocked(shape) => shape.geometry.bytes(),
             Self::Classic { shape, .. } => shape.bytes,
+            Self::Valkey(shape) => shape.bytes,
         }
     }
 
@@ -740,6 +816,7 @@ impl LayerShape {
         match self {
             Self::Blocked(shape) => shape.rate,
             Self::Classic { shape, .. } => shape.error_rate,
+            Self::Valkey(shape) => shape.error_rate,
         }
     }
 
@@ -747,7 +824,7 @@ impl LayerShape {
     pub fn lines(&self) -> Option<u64> {
         match self {
             Self::Blocked(shape) => Some(shape.geometry.lines_per_item.into()),
-            Self::Classic { .. } => None,
+            Self::Classic { .. } | Self::Valkey(_) => None,
         }
     }
 
@@ -756,6 +833,7 @@ impl LayerShape {
         match self {
             Self::Blocked(shape) => shape.geometry.probes.into(),
             Self::Classic { shape, .. } => shape.hashes.into(),
+            Self::Valkey(shape) => shape.probes.into(),
         }
     }
 }
@@ -776,6 +854,7 @@ impl LayerStats {
         match self.shape {
             LayerShape::Blocked(shape) => shape.geometry.bytes().saturating_mul(8),
             LayerShape::Classic { shape, .. } => shape.bits,
+            LayerShape::Valkey(shape) => shape.bits(),
         }
     }
 
@@ -792,6 +871,10 @@ impl LayerStats {
             LayerShape::Classic { shape, .. } => {
                 let fill = self.bits_set as f64 / shape.modulus() as f64;
                 power(fill.min(1.0), u64::from(shape.hashes))
+            }
+            LayerShape::Valkey(shape) => {
+                let fill = self.bits_set as f64 / shape.bits() as f64;
+                power(fill.min(1.0), u64::from(shape.probes))
             }
         }
     }

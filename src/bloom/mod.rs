@@ -10,6 +10,7 @@
 //! | [`blocked`] | this project's layout: an item's probes lie within a few cache lines |
 //! | [`scattered`] | layers whose probes are single bits anywhere in the array |
 //! | [`classic`] | RedisBloom's layout, bit for bit |
+//! | [`valkey`] | valkey-bloom's layout, bit for bit |
 //! | [`exceptions`] | items that a filter leaves out |
 //! | [`filter`] | a filter of any layout, and its figures |
 //! | [`sets`] | filters combined: unions, intersections |
@@ -38,6 +39,7 @@ pub mod params;
 pub mod plan;
 pub mod scattered;
 pub mod sets;
+pub mod valkey;
 
 #[cfg(test)]
 mod tests;

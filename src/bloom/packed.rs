@@ -396,7 +396,7 @@ mod tests {
     use super::*;
     use crate::bloom::UNLIMITED;
     use crate::bloom::params::{Expansion, Growth, Layout, Seed, Spec};
-    use crate::bloom::tests::oracle;
+    use crate::bloom::tests::oracle::{self, VALKEY};
 
     fn width(bytes: usize) -> Form {
         Form::Width(NonZeroUsize::new(bytes).unwrap())
@@ -439,7 +439,11 @@ mod tests {
     fn specs() -> impl Strategy<Value = Spec> {
         let two = Expansion::new(2).unwrap();
         let growths = prop_oneof![Just(Growth::Fixed), Just(Growth::Growing(two))];
-        let layouts = prop_oneof![Just(Layout::Blocked { seed: Seed(3) }), Just(Layout::Classic)];
+        let layouts = prop_oneof![
+            Just(Layout::Blocked { seed: Seed(3) }),
+            Just(Layout::Classic),
+            Just(VALKEY)
+        ];
         (1..100u64, growths, layouts).prop_map(|(capacity, growth, layout)| Spec {
             layout,
             ..oracle::spec(capacity, 0.01, growth, 3)

@@ -1,5 +1,7 @@
 //! The parameters of a filter, as types that cannot hold a wrong value.
 
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
 use crate::bloom::error::ParamError;
 
 /// A false positive rate: the share of items never added that the filter reports as present.
@@ -216,6 +218,70 @@ pub enum Layout {
     },
     /// RedisBloom's; see [`classic`](crate::bloom::classic). Its hash has no key.
     Classic,
+    /// valkey-bloom's; see [`valkey`](crate::bloom::valkey).
+    Valkey {
+        /// The keys of the hashes.
+        seed: SipSeed,
+        /// How the error budget is shared among the layers.
+        tightening: Tightening,
+    },
+}
+
+/// What the two hashes of a filter in valkey-bloom's layout are keyed with, 16 bytes each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SipSeed(pub [u8; 32]);
+
+impl SipSeed {
+    /// The seed that valkey-bloom gives all filters when it is told to draw none.
+    pub const FIXED: Self = Self([
+        0x59, 0x0f, 0xf5, 0x22, 0xea, 0x78, 0x11, 0xda, 0xa7, 0x14, 0xd8, 0x09, 0x3b, 0x3e, 0x7b, 0xd9, 0x1d,
+        0x89, 0x8a, 0x73, 0x3e, 0x98, 0x88, 0x87, 0x30, 0x7f, 0x97, 0xcd, 0x28, 0x07, 0x33, 0x83,
+    ]);
+
+    /// Whether valkey-bloom would call it a random one.
+    pub fn is_random(self) -> bool {
+        self != Self::FIXED
+    }
+}
+
+/// The 32 bytes that a seed of 8 stands for: its xxHash (XXH3, 64 bits) with the seeds 0 to 3.
+impl From<Seed> for SipSeed {
+    fn from(Seed(seed): Seed) -> Self {
+        let mut bytes = [0; 32];
+        for (index, word) in (0..).zip(bytes.as_chunks_mut::<8>().0) {
+            *word = xxh3_64_with_seed(&seed.to_le_bytes(), index).to_le_bytes();
+        }
+        Self(bytes)
+    }
+}
+
+/// What a layer's rate is multiplied with for the next one, in valkey-bloom's layout: strictly between 0 and 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tightening(f64);
+
+// It is never NaN.
+impl Eq for Tightening {}
+
+impl Tightening {
+    /// The usual choice.
+    pub const DEFAULT: Self = Self(0.5);
+
+    /// `ratio` as a tightening ratio.
+    ///
+    /// # Errors
+    /// [`ParamError::Tightening`] unless `0 < ratio < 1`; NaN is refused.
+    pub fn new(ratio: f64) -> Result<Self, ParamError> {
+        if ratio > 0.0 && ratio < 1.0 {
+            Ok(Self(ratio))
+        } else {
+            Err(ParamError::Tightening)
+        }
+    }
+
+    /// The ratio.
+    pub const fn value(self) -> f64 {
+        self.0
+    }
 }
 
 /// All that a filter is made from.
@@ -315,6 +381,86 @@ impl From<Spec> for ClassicSpec {
             expansion: expansion.map_or(Self::UNUSED_EXPANSION, Expansion::factor),
             scales: expansion.is_some(),
         }
+    }
+}
+
+/// All that a filter in valkey-bloom's layout is made from, as valkey-bloom takes it: more than a [`Spec`] can say.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ValkeySpec {
+    error_rate: f64,
+    capacity: u64,
+    expansion: u32,
+    tightening: Tightening,
+    seed: SipSeed,
+}
+
+impl ValkeySpec {
+    /// A filter with these fields; with an expansion of 0 it does not grow.
+    ///
+    /// # Errors
+    /// [`ParamError::ErrorRate`] unless `0 < error_rate < 1`, and [`ParamError::Capacity`] unless
+    /// `1 <= capacity < 2^63`.
+    pub fn new(
+        error_rate: f64,
+        capacity: u64,
+        expansion: u32,
+        tightening: Tightening,
+        seed: SipSeed,
+    ) -> Result<Self, ParamError> {
+        if !(error_rate > 0.0 && error_rate < 1.0) {
+            return Err(ParamError::ErrorRate);
+        }
+        if !(1..=i64::MAX as u64).contains(&capacity) {
+            return Err(ParamError::Capacity);
+        }
+        Ok(Self {
+            error_rate,
+            capacity,
+            expansion,
+            tightening,
+            seed,
+        })
+    }
+
+    /// The filter of that figures, in this layout whatever theirs is.
+    pub fn of(spec: Spec, tightening: Tightening, seed: SipSeed) -> Self {
+        Self {
+            error_rate: spec.error_rate.value(),
+            capacity: spec.capacity.items(),
+            expansion: spec.growth.expansion().map_or(0, Expansion::factor),
+            tightening,
+            seed,
+        }
+    }
+
+    /// The same with another seed.
+    pub fn with_seed(self, seed: SipSeed) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// The filter's rate, strictly between 0 and 1.
+    pub fn error_rate(&self) -> f64 {
+        self.error_rate
+    }
+
+    /// Items that its first layer is made for, 1 or more.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// How many times the capacity of the newest layer the next one has; 0 where the filter does not grow.
+    pub fn expansion(&self) -> u32 {
+        self.expansion
+    }
+
+    /// How the error budget is shared among the layers.
+    pub fn tightening(&self) -> Tightening {
+        self.tightening
+    }
+
+    /// What items are hashed with.
+    pub fn seed(&self) -> SipSeed {
+        self.seed
     }
 }
 

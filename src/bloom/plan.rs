@@ -9,10 +9,11 @@ use crate::bloom::bits::memory::Block;
 use crate::bloom::blocked::{self, Blocked};
 use crate::bloom::chain::demand::Frame;
 use crate::bloom::chain::window::{self, Ring};
-use crate::bloom::chain::{demand, planned};
+use crate::bloom::chain::{Rules as _, demand, planned};
 use crate::bloom::classic::{self, Classic};
 use crate::bloom::filter::{LayerShape, bytes, compound, windowed_bytes};
-use crate::bloom::params::{Layout, Spec};
+use crate::bloom::params::{Layout, Spec, ValkeySpec};
+use crate::bloom::valkey::{self, Valkey};
 
 /// The layers that a filter would get.
 #[derive(Clone, Debug)]
@@ -57,6 +58,12 @@ impl Plan {
                 layers
                     .map(|shape| LayerShape::Classic { shape, hash_width })
                     .collect()
+            }
+            Layout::Valkey { seed, tightening } => {
+                let spec = ValkeySpec::of(spec, tightening, seed);
+                let rules = Valkey::new(spec);
+                let layers = planned(&rules, rules.first(spec.capacity()), items, most);
+                layers.into_iter().map(LayerShape::Valkey).collect()
             }
         };
         Self { spec, layers }
@@ -111,6 +118,7 @@ impl Plan {
                 demand::blocks::<blocked::Layer>(Frame::CHAIN, arrays, 0, visit);
             }
             (Layout::Classic, _) => demand::blocks::<classic::Layer>(Frame::CHAIN, arrays, 0, visit),
+            (Layout::Valkey { .. }, _) => demand::blocks::<valkey::Layer>(Valkey::FRAME, arrays, 0, visit),
         }
     }
 }
@@ -126,7 +134,7 @@ impl Stage {
 mod tests {
     use super::*;
     use crate::bloom::params::{Growth, Seed};
-    use crate::bloom::tests::oracle::{growing, item, reserved, spec};
+    use crate::bloom::tests::oracle::{VALKEY, growing, item, reserved, spec};
     use crate::bloom::{Filter, UNLIMITED};
 
     fn specs() -> impl Iterator<Item = Spec> {
@@ -140,7 +148,7 @@ mod tests {
             growing(32_768),
         ];
         let sizes = [(1, 0.01), (13, 0.25), (20, 1e-4), (100, 1e-8)];
-        let layouts = [Layout::Blocked { seed: Seed(3) }, Layout::Classic];
+        let layouts = [Layout::Blocked { seed: Seed(3) }, Layout::Classic, VALKEY];
         growths.into_iter().flat_map(move |growth| {
             sizes.into_iter().flat_map(move |(capacity, rate)| {
                 layouts.into_iter().map(move |layout| Spec {
@@ -167,8 +175,10 @@ mod tests {
                 let shapes: Vec<_> = filter.layer_stats().map(|layer| layer.shape).collect();
                 assert_eq!(plan.layers()[..stage.layers], shapes, "{spec:?}");
                 assert_eq!(stage.bytes, filter.bytes(), "{spec:?}");
+                // valkey-bloom gives the whole rate to the first layer, and half of it to the next one.
+                let kept = if spec.layout == VALKEY { 2.0 } else { 1.0 };
                 assert!(
-                    stage.error_rate <= spec.error_rate.value() * (1.0 + 1e-9),
+                    stage.error_rate <= spec.error_rate.value() * kept * (1.0 + 1e-9),
                     "{spec:?}"
                 );
                 if filter.add(&item(number), UNLIMITED).is_err() {
@@ -186,7 +196,11 @@ mod tests {
         for spec in specs() {
             let plan = Plan::new(spec, u64::MAX, 5);
             let most = if spec.growth == Growth::Fixed { 1 } else { 5 };
-            assert_eq!(plan.layers().len(), most, "{spec:?}");
+            // In valkey-bloom's layout a capacity that is beyond all counting is none.
+            let last = spec.capacity.items().checked_mul(1 << 60);
+            let ends = spec.layout == VALKEY && spec.growth == growing(32_768) && last.is_none();
+            let fewer = usize::from(ends);
+            assert_eq!(plan.layers().len(), most - fewer, "{spec:?}");
             assert_eq!(plan.at(0), plan.at(1).map(|stage| Stage { items: 0, ..stage }));
         }
         let fixed = Plan::new(spec(100, 0.01, Growth::Fixed, 3), 1000, 5);

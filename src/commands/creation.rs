@@ -14,7 +14,10 @@ use super::expiry;
 use super::redisbloom::{self, Release};
 use super::window;
 use crate::bloom::chain::Allowance;
-use crate::bloom::params::{Capacity, ClassicSpec, ErrorRate, Expansion, Growth, Layout, Seed, Spec, Window};
+use crate::bloom::params::{
+    Capacity, ClassicSpec, ErrorRate, Expansion, Growth, Layout, Seed, SipSeed, Spec, Tightening, ValkeySpec,
+    Window,
+};
 use crate::bloom::{Error, Filter};
 use crate::options::values::{Config, LayoutName};
 use crate::server::{Arg, Ctx, OwnedString, log};
@@ -50,6 +53,8 @@ pub enum FilterSpec {
     Blocked(Spec),
     /// In RedisBloom's.
     Classic(ClassicSpec),
+    /// In valkey-bloom's.
+    Valkey(ValkeySpec),
 }
 
 impl From<FilterSpec> for Creation {
@@ -69,6 +74,7 @@ impl FilterSpec {
         match self {
             Self::Blocked(spec) => Filter::new(spec, allowance),
             Self::Classic(spec) => Filter::classic(spec, allowance),
+            Self::Valkey(spec) => Filter::valkey(spec, allowance),
         }
     }
 }
@@ -216,6 +222,11 @@ impl FilterOptions {
                 self.check_classic().map_err(CommandError::by_layout_option)?;
                 (Layout::Classic, false)
             }
+            LayoutName::Valkey => {
+                let seed = SipSeed::from(self.seed.unwrap_or(config.seed()));
+                let tightening = Tightening::DEFAULT;
+                (Layout::Valkey { seed, tightening }, false)
+            }
             LayoutName::Blocked => {
                 let seed = self.seed.unwrap_or(config.seed());
                 (Layout::Blocked { seed }, self.growing || !within_capacity)
@@ -266,6 +277,7 @@ impl FilterOptions {
                 let unused = self.expansion.unwrap_or(otherwise);
                 FilterSpec::Classic(ClassicSpec::from(spec).with_unused_expansion(unused))
             }
+            Layout::Valkey { seed, tightening } => FilterSpec::Valkey(ValkeySpec::of(spec, tightening, seed)),
         })
     }
 }
@@ -410,6 +422,7 @@ pub fn reserve_words(creation: Creation) -> Vec<String> {
         // It takes no expansion beside NONSCALING, and stores the usual one.
         FilterSpec::Classic(spec) if !spec.scales() && spec.expansion() > 0 => vec!["NONSCALING".to_owned()],
         FilterSpec::Classic(spec) => vec!["EXPANSION".to_owned(), factor(spec)],
+        FilterSpec::Valkey(_) => Vec::new(),
     };
     [
         &size(creation.filter)[..],
@@ -453,6 +466,7 @@ fn filter_words(filter: FilterSpec) -> Vec<String> {
     let mut options = match filter {
         FilterSpec::Blocked(spec) => options(spec),
         FilterSpec::Classic(spec) => vec!["EXPANSION".to_owned(), factor(spec)],
+        FilterSpec::Valkey(_) => Vec::new(),
     };
     if matches!(filter, FilterSpec::Classic(spec) if !spec.scales() && spec.expansion() > 0) {
         options.push("NONSCALING".to_owned());
@@ -479,6 +493,7 @@ fn size(filter: FilterSpec) -> [String; 2] {
     let (rate, capacity) = match filter {
         FilterSpec::Blocked(spec) => (spec.error_rate.value(), spec.capacity.items()),
         FilterSpec::Classic(spec) => (spec.error_rate(), spec.capacity()),
+        FilterSpec::Valkey(spec) => (spec.error_rate(), spec.capacity()),
     };
     [format!("{rate:e}"), capacity.to_string()]
 }
@@ -503,7 +518,7 @@ fn exactly(creation: Creation) -> Vec<String> {
         {
             classic().into()
         }
-        FilterSpec::Classic(_) | FilterSpec::Blocked(_) => Vec::new(),
+        FilterSpec::Classic(_) | FilterSpec::Blocked(_) | FilterSpec::Valkey(_) => Vec::new(),
     }
 }
 

@@ -68,6 +68,13 @@ pub(super) fn line(layer: &LayerStats) -> String {
                  size:{size} ratio:{ratio}"
             )
         }
+        LayerShape::Valkey(shape) => {
+            let probes = shape.probes;
+            format!(
+                "layout:valkey bytes:{bytes} bits:{bits} set:{set} probes:{probes} capacity:{capacity} size:{size} \
+                 ratio:{ratio}"
+            )
+        }
     }
 }
 

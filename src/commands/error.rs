@@ -152,7 +152,7 @@ pub enum CommandError {
         rate: f64,
     },
     /// BF.EXCEPT of a classic filter.
-    ExceptionsOfClassic,
+    ExceptionsOfForeign,
     /// The filter has so many exceptions, and could not have all of these.
     TooManyExceptions(u64),
     /// A bug, which the log tells about.
@@ -294,6 +294,7 @@ impl fmt::Display for CommandError {
                         "another seed: only filters of one seed can be combined (SEED, or one bf-seed on all servers)"
                     }
                     Mismatch::Layout => "another layout",
+                    Mismatch::Never => "LAYOUT VALKEY: such filters are never combined",
                     Mismatch::HashWidth => "hashes of another width",
                     Mismatch::Window => "a WINDOW: its layers go in time",
                     Mismatch::Shape => {
@@ -320,7 +321,7 @@ impl fmt::Display for CommandError {
                      their layers are of one shape and have room"
                 );
             }
-            Self::ExceptionsOfClassic => "ERR exceptions are for LAYOUT BLOCKED only",
+            Self::ExceptionsOfForeign => "ERR exceptions are for LAYOUT BLOCKED only",
             Self::TooManyExceptions(exceptions) => {
                 return write!(
                     f,

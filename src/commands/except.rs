@@ -59,7 +59,7 @@ fn except(
 
 fn refused(ctx: Ctx<'_>, name: Arg<'_>, error: ExceptError) -> CommandError {
     match error {
-        ExceptError::Classic => CommandError::ExceptionsOfClassic,
+        ExceptError::Foreign => CommandError::ExceptionsOfForeign,
         ExceptError::TooMany { exceptions } => CommandError::TooManyExceptions(exceptions),
         ExceptError::Memory(error) => {
             stats::refused_growth();

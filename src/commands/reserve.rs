@@ -133,7 +133,7 @@ impl Request<Arg<'_>> {
             (Asked::RedisBloom(filter), FilterSpec::Classic(spec)) => {
                 creation::warn_of_rate(ctx, self.key, filter.asked_rate(config), spec.error_rate());
             }
-            (Asked::RedisBloom(_), FilterSpec::Blocked(_)) => {}
+            (Asked::RedisBloom(_), FilterSpec::Blocked(_) | FilterSpec::Valkey(_)) => {}
         }
     }
 }

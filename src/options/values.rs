@@ -37,6 +37,8 @@ pub enum LayoutName {
     Blocked,
     /// RedisBloom's.
     Classic,
+    /// valkey-bloom's.
+    Valkey,
 }
 
 impl LayoutName {
@@ -45,12 +47,13 @@ impl LayoutName {
         match self {
             Self::Blocked => "blocked",
             Self::Classic => "classic",
+            Self::Valkey => "valkey",
         }
     }
 
     /// The layout that `word` means, in any case.
     pub fn named(word: &[u8]) -> Option<Self> {
-        let all = [Self::Blocked, Self::Classic];
+        let all = [Self::Blocked, Self::Classic, Self::Valkey];
         all.into_iter()
             .find(|layout| word.eq_ignore_ascii_case(layout.name().as_bytes()))
     }
@@ -61,6 +64,7 @@ impl From<Layout> for LayoutName {
         match layout {
             Layout::Blocked { .. } => Self::Blocked,
             Layout::Classic => Self::Classic,
+            Layout::Valkey { .. } => Self::Valkey,
         }
     }
 }

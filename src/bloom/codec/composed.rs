@@ -49,7 +49,7 @@ const BYTES: usize = size_of::<Slot>();
 pub fn is_needed(filter: &Filter) -> bool {
     match filter {
         Filter::Blocked(chain) => !native::is_grown(chain),
-        Filter::Classic(_) | Filter::Windowed(_) => false,
+        Filter::Classic(_) | Filter::Valkey(_) | Filter::Windowed(_) => false,
         Filter::Excepting(_) => true,
     }
 }
@@ -62,7 +62,7 @@ pub fn save(filter: &Filter, sink: &mut impl Sink) {
         Body::Blocked(chain) => native::save_layers(chain, sink),
         Body::Windowed(ring) => windowed::save_layers(ring, sink),
         // It is never asked for.
-        Body::Classic(_) => return,
+        Body::Classic(_) | Body::Valkey(_) => return,
     }
     let exceptions = filter.excepted();
     sink.put_unsigned(exceptions.map_or(0, Table::len) as u64);

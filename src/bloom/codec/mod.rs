@@ -6,15 +6,17 @@ pub mod native;
 pub mod redisbloom;
 pub mod stream;
 pub mod validate;
+pub mod valkey;
 pub mod windowed;
 
+use crate::bloom::bits::array::{BitArray, is_sparse};
 use crate::bloom::chain::Allowance;
 use crate::bloom::chain::batch::Layer;
 use crate::bloom::chain::demand::{self, Frame, Refused};
 use crate::bloom::filter::{Body, Filter};
-use stream::{Sink, Source};
+use stream::{Array, Sink, Source};
 
-/// The newest encoding version of the stored type, which every save has.
+/// The newest encoding version of the stored type, which every save has but those of [`valkey`].
 pub const ENCODING_VERSION: i32 = 4;
 
 /// Why stored bytes are no filter. Nothing is left behind.
@@ -33,17 +35,26 @@ pub enum DecodeError {
     },
 }
 
-/// Writes `filter` to an RDB stream.
+/// Writes `filter` to an RDB stream of its type.
 pub fn save(filter: &Filter, sink: &mut impl Sink) {
     match filter.body() {
         _ if composed::is_needed(filter) => composed::save(filter, sink),
         Body::Blocked(chain) => native::save(chain, sink),
         Body::Classic(chain) => redisbloom::save(chain, sink),
+        Body::Valkey(chain) => valkey::save(chain, sink),
         Body::Windowed(ring) => windowed::save(ring, sink),
     }
 }
 
-/// Reads a filter from an RDB stream of that encoding version.
+/// Writes what two filters have in common if and only if they are equal.
+pub fn save_for_digest(filter: &Filter, sink: &mut impl Sink) {
+    match filter.body() {
+        Body::Valkey(chain) => valkey::save_for_digest(chain, sink),
+        Body::Blocked(_) | Body::Classic(_) | Body::Windowed(_) => save(filter, sink),
+    }
+}
+
+/// Reads a filter from an RDB stream of that encoding version; those of [`valkey`] have a type of their own.
 ///
 /// # Errors
 /// [`DecodeError`] unless the whole stream is one valid filter.
@@ -78,6 +89,26 @@ fn ask_for<L: Layer>(
 ) -> Result<(), DecodeError> {
     let asked = demand::ask::<L>(frame, arrays, 0, 0, allowance);
     asked.map_err(|Refused { bytes, .. }| DecodeError::OutOfMemory { bytes })
+}
+
+/// The bit array that was saved: the very memory that the server read it into, unless a copy leaves many pages
+/// untouched.
+fn restored(array: Array) -> Result<BitArray<u64>, DecodeError> {
+    let array = match array {
+        Array::Words(words) => {
+            let whole = BitArray::of(words);
+            if !is_sparse(whole.ones(), whole.bytes().len() as u64) {
+                return Ok(whole);
+            }
+            Array::Words(whole.into_units())
+        }
+        bytes @ Array::Bytes(_) => bytes,
+    };
+    let bytes = array.bytes();
+    let mut bits = BitArray::zeroed(bytes.len().div_ceil(8) as u64)?;
+    bits.merge(0, bytes)
+        .map_err(|_| DecodeError::Field("bit array length"))?;
+    Ok(bits)
 }
 
 /// An empty list with room for `length` values, which the stored bytes call for.

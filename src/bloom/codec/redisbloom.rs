@@ -34,9 +34,9 @@
 //! follows is checked: a filter whose fields disagree would look in the wrong places for its items.
 
 use super::native::Fields;
-use super::stream::{Array, Sink, Source};
-use super::{DecodeError, ask_for, list_for};
-use crate::bloom::bits::array::{BitArray, is_sparse};
+use super::stream::{Sink, Source};
+use super::{DecodeError, ask_for, list_for, restored};
+use crate::bloom::bits::array::BitArray;
 use crate::bloom::chain::batch::Layer as _;
 use crate::bloom::chain::demand::{Frame, Refused, ask_on, reserve_one};
 use crate::bloom::chain::{Allowance, Chain, MOST_ITEMS};
@@ -119,26 +119,6 @@ pub fn load(
         builder.count(source.unsigned()?)?;
     }
     builder.finish()
-}
-
-/// The bit array that was saved: the very memory that the server read it into, unless a copy leaves many pages
-/// untouched.
-fn restored(array: Array) -> Result<BitArray<u64>, DecodeError> {
-    let array = match array {
-        Array::Words(words) => {
-            let whole = BitArray::of(words);
-            if !is_sparse(whole.ones(), whole.bytes().len() as u64) {
-                return Ok(whole);
-            }
-            Array::Words(whole.into_units())
-        }
-        bytes @ Array::Bytes(_) => bytes,
-    };
-    let bytes = array.bytes();
-    let mut bits = BitArray::zeroed(bytes.len().div_ceil(8) as u64)?;
-    bits.merge(0, bytes)
-        .map_err(|_| DecodeError::Field("bit array length"))?;
-    Ok(bits)
 }
 
 /// The chunk header of `chain`.
@@ -340,7 +320,7 @@ mod tests {
                 "bytes:{} bits:{} hashes:{} hashwidth:{hash_width} capacity:{} size:{} ratio:{}",
                 shape.bytes, shape.bits, shape.hashes, shape.capacity, layer.items, shape.error_rate
             ),
-            LayerShape::Blocked(_) => String::new(),
+            LayerShape::Blocked(_) | LayerShape::Valkey(_) => String::new(),
         });
         let mut lines = vec![format!("size:{}", filter.items())];
         lines.extend(layers);

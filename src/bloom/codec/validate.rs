@@ -14,6 +14,7 @@ use crate::bloom::exceptions::table::hash_of;
 use crate::bloom::exceptions::{Excepting, MOST_EXCEPTIONS};
 use crate::bloom::filter::Body;
 use crate::bloom::params::Growth;
+use crate::bloom::valkey::Valkey;
 
 /// How far, relatively, rounding may take the sum of the layers' rates above the promise.
 const ROUNDING: f64 = 1e-9;
@@ -100,6 +101,7 @@ impl Filter {
         match self.body() {
             Body::Blocked(chain) => blocked(chain),
             Body::Classic(chain) => classic(chain),
+            Body::Valkey(chain) => valkey(chain),
             Body::Windowed(ring) => windowed(ring),
         }
     }
@@ -201,6 +203,33 @@ fn classic(chain: &Chain<Classic>) -> Result<(), Invalid> {
             return Err(Invalid::Geometry { layer: index });
         }
         counts(index, layer, layer.bits())?;
+    }
+    Ok(())
+}
+
+fn valkey(chain: &Chain<Valkey>) -> Result<(), Invalid> {
+    let (layers, rules) = (chain.layers(), chain.rules());
+    let Some(first) = layers.first() else {
+        return Err(Invalid::NoLayer);
+    };
+    if rules.expansion() == 0 && layers.len() > 1 {
+        return Err(Invalid::GrownFixed);
+    }
+    let mut expected = Some(rules.first(first.capacity()));
+    for (index, layer) in layers.iter().enumerate() {
+        let shape = layer.shape();
+        if expected.map(|expected| expected.capacity) != Some(shape.capacity) {
+            return Err(Invalid::Capacity { layer: index });
+        }
+        if shape.check().is_err() || shape.seed != rules.seed() || Some(shape.error_rate) != rules.rate(index)
+        {
+            return Err(Invalid::Geometry { layer: index });
+        }
+        if index + 1 < layers.len() && layer.items() < layer.capacity() {
+            return Err(Invalid::NotFull { layer: index });
+        }
+        counts(index, layer, layer.memory())?;
+        expected = rules.layer(index + 1, shape.capacity);
     }
     Ok(())
 }

@@ -27,8 +27,8 @@ pub const MOST_EXCEPTIONS: usize = 1 << 24;
 /// Why items cannot be excepted. Nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExceptError {
-    /// A classic filter has no place for exceptions.
-    Classic,
+    /// A filter of another's layout has no place for exceptions.
+    Foreign,
     /// The filter has so many exceptions, and cannot have all of these.
     TooMany {
         /// How many it has.

@@ -69,8 +69,10 @@ impl From<Error> for SetError {
 pub enum Mismatch {
     /// The key of its hash is another.
     Seed,
-    /// One is blocked, one is classic.
+    /// It is of another layout.
     Layout,
+    /// It is of a layout whose filters are never combined.
+    Never,
     /// The hashes of one have 64 bits, those of the other 32.
     HashWidth,
     /// It has a window.
@@ -107,6 +109,7 @@ impl<'a> Alike<'a> {
             let differs = |why| Err(SetError::Source { index, why });
             match (first, filter.body()) {
                 (_, Body::Windowed(_)) => return differs(Mismatch::Window),
+                (_, Body::Valkey(_)) => return differs(Mismatch::Never),
                 (Body::Blocked(first), Body::Blocked(chain)) => {
                     if first.rules().secret().seed() != chain.rules().secret().seed() {
                         return differs(Mismatch::Seed);
@@ -127,7 +130,7 @@ impl<'a> Alike<'a> {
             filters: distinct,
             chains: match first {
                 Body::Classic(_) => Chains::Classic(classic),
-                Body::Blocked(_) | Body::Windowed(_) => Chains::Blocked(blocked),
+                Body::Blocked(_) | Body::Windowed(_) | Body::Valkey(_) => Chains::Blocked(blocked),
             },
         })
     }
@@ -173,6 +176,9 @@ impl Filter {
             return Err(SetError::Destination {
                 why: Mismatch::Window,
             });
+        }
+        if matches!(self, Self::Valkey(_)) {
+            return Err(SetError::Destination { why: Mismatch::Never });
         }
         let Alike { mut filters, chains } = Alike::of(self.body(), sources)?;
         if matches!(chains, Chains::Classic(_)) && rate.is_some() {
@@ -259,6 +265,13 @@ impl Filter {
                 };
                 let rules = *chain.rules();
                 Some(Self::Classic(Chain::new(rules, oldest.shape(), UNLIMITED)?))
+            }
+            Body::Valkey(chain) => {
+                let Some(oldest) = chain.layers().first().filter(|_| !chain.is_as_new()) else {
+                    return Ok(None);
+                };
+                let first = Chain::new(*chain.rules(), oldest.shape(), UNLIMITED)?;
+                Some(Self::Valkey(Box::new(first)))
             }
             Body::Windowed(ring) => {
                 if ring.layers().is_empty() && ring.gone() == 0 && !ring.slices().ended() && !has_exceptions {

@@ -13,4 +13,5 @@ mod moving;
 mod scarcity;
 mod sets;
 mod statistics;
+mod valkey;
 mod window;

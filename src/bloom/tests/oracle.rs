@@ -10,7 +10,7 @@ use crate::bloom::chain::{Chain, UNLIMITED};
 use crate::bloom::codec::stream::{Memory, Value};
 use crate::bloom::codec::{self, DecodeError, ENCODING_VERSION};
 use crate::bloom::filter::Body;
-use crate::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
+use crate::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, SipSeed, Spec, Tightening};
 use crate::bloom::{Allowance, Error, Filter};
 
 /// A chain of layers of single bits.
@@ -161,7 +161,7 @@ pub fn spec(capacity: u64, error_rate: f64, growth: Growth, seed: u64) -> Spec {
 pub fn seed(spec: Spec) -> Seed {
     match spec.layout {
         Layout::Blocked { seed } => seed,
-        Layout::Classic => panic!("the filter is classic"),
+        Layout::Classic | Layout::Valkey { .. } => panic!("the filter is not blocked"),
     }
 }
 
@@ -184,7 +184,7 @@ pub fn filter(spec: Spec) -> Filter {
 pub fn chain(filter: &Filter) -> &Chain<Blocked> {
     match filter.body() {
         Body::Blocked(chain) => chain,
-        Body::Classic(_) => panic!("the filter is classic"),
+        Body::Classic(_) | Body::Valkey(_) => panic!("the filter is not blocked"),
         Body::Windowed(_) => panic!("the filter has a window"),
     }
 }
@@ -195,6 +195,28 @@ pub fn stored(filter: &Filter) -> Memory {
     codec::save(filter, &mut memory);
     memory
 }
+
+/// An equal filter, saved and loaded, of any layout.
+pub fn reloaded(filter: &Filter) -> Filter {
+    let stream = stored(filter);
+    let mut source = stream.clone();
+    let loaded = match filter {
+        Filter::Valkey(_) => {
+            let chain = codec::valkey::load(&mut source, codec::valkey::ENCODING_VERSION, UNLIMITED);
+            Filter::Valkey(Box::new(chain.unwrap()))
+        }
+        _ => codec::load(&mut source, ENCODING_VERSION, UNLIMITED).unwrap(),
+    };
+    assert_eq!(source.values.len(), 0, "values left over");
+    assert_eq!(stored(&loaded), stream);
+    loaded
+}
+
+/// A layout of valkey-bloom's.
+pub const VALKEY: Layout = Layout::Valkey {
+    seed: SipSeed(*b"the seed of a filter in 32 bytes"),
+    tightening: Tightening::DEFAULT,
+};
 
 /// The filter that a whole stream is.
 pub fn load_with(stream: &Memory, allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
