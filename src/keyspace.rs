@@ -55,7 +55,7 @@ fn open<'a>(ctx: Ctx<'a>, name: Arg<'a>, mode: u32) -> Result<Key<'a>, WrongType
         return Ok(opened);
     }
     // SAFETY (of the call): the key is open; for a value that is no module's, or none, the type is null.
-    if call!(RedisModule_ModuleTypeGetType(key)) == datatype::raw_type() {
+    if datatype::is_ours(call!(RedisModule_ModuleTypeGetType(key))) {
         // SAFETY (of the call): the key is open and holds a module's value.
         opened.filter = NonNull::new(call!(RedisModule_ModuleTypeGetValue(key)).cast());
         if let Some(filter) = opened.filter() {
@@ -74,7 +74,7 @@ impl Key<'_> {
     /// The filter, unless the key is missing.
     #[inline]
     pub fn filter(&self) -> Option<&Filter> {
-        // SAFETY: the value of a key of our type is a filter that only this module changes, and nothing
+        // SAFETY: the value of a key of our types is a filter that only this module changes, and nothing
         // else runs while the key is open.
         self.filter.map(|filter| unsafe { &**filter.as_ref() })
     }
@@ -116,11 +116,12 @@ impl KeyMut<'_> {
     /// ever. What expired before is gone for clients at once; the server deletes it, as the value of a SET
     /// that was too late.
     pub fn set(&mut self, filter: Box<Counted>, expires: Option<i64>) {
+        let kind = datatype::of(&filter);
         let filter = NonNull::from(Box::leak(filter));
         // SAFETY (of the call): the key is open for writing, and the type's `free` takes such a pointer.
         call!(RedisModule_ModuleTypeSetValue(
             self.key.key,
-            datatype::raw_type(),
+            kind,
             filter.as_ptr().cast()
         ));
         self.key.filter = Some(filter);
@@ -131,8 +132,17 @@ impl KeyMut<'_> {
 
     /// Puts `filter` in the place of the one that the key holds, which is given back, or into the missing key. An end
     /// that the key has stays.
+    ///
+    /// The server puts no value in the place of one of the other type. Then it has the earlier one freed itself, and
+    /// the end goes.
     pub fn replace(&mut self, filter: Box<Counted>) -> Option<Box<Counted>> {
-        if self.key.filter.is_none() {
+        let kind = datatype::of(&filter);
+        let earlier = self.filter().map(|earlier| datatype::of(earlier));
+        if earlier != Some(kind) {
+            if earlier.is_some() {
+                // SAFETY (of the call): the key is open for writing, and nothing refers to its value any more.
+                call!(RedisModule_UnlinkKey(self.key.key));
+            }
             self.set(filter, None);
             return None;
         }
@@ -142,7 +152,7 @@ impl KeyMut<'_> {
         // takes; `earlier` takes its pointer.
         call!(RedisModule_ModuleTypeReplaceValue(
             self.key.key,
-            datatype::raw_type(),
+            kind,
             filter.as_ptr().cast(),
             &raw mut earlier
         ));

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`bloom`] | the filter core, which knows no server |
 //! | [`commands`] | one file a command: request, outcome, reply |
-//! | [`datatype`] | the type `MBbloom--` and its callbacks |
+//! | [`datatype`] | the types `MBbloom--` and `bloomfltr`, and their callbacks |
 //! | [`keyspace`] | keys opened with their type checked |
 //! | [`options`] | the module's options: their values, and their place in the server |
 //! | [`limits`] | what memory a client's command may have |

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_int};
 use redis_module::raw;
 
 use crate::server::alloc::ModuleAllocator;
-use crate::server::{Arg, Ctx, alloc, guarded, taken, warn};
+use crate::server::{Arg, Ctx, alloc, ask, guarded, taken, warn};
 use crate::{commands, datatype, options, stats};
 
 /// The name that tools look for.
@@ -62,8 +62,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     let status = unsafe { raw::Export_RedisModule_Init(ctx, NAME.as_ptr(), VERSION, api) };
     let loaded = guarded("loading the module", || {
         if status != raw::REDISMODULE_OK as c_int {
-            let name = NAME.to_string_lossy();
-            return Err(taken(&format!("name '{name}'")));
+            return Err(name_is_taken());
         }
         // SAFETY: the context is that of the module's loading, which runs until this returns.
         let ctx = unsafe { Ctx::of_callback(ctx) }.ok_or("the server gave no context")?;
@@ -84,7 +83,19 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     status as c_int
 }
 
-/// Takes the load arguments, then registers the data type, the commands, the options and, last, the figures.
+/// Why the name of the module could not be had.
+fn name_is_taken() -> String {
+    // Only valkey-bloom has that name and such figures.
+    let modules = ask(c"INFO", &[c"modules"]).unwrap_or_default();
+    if modules.contains("\nbf_bloom_num_objects:") {
+        return "valkey-bloom is loaded, which has the same name, commands and data type. A server takes one of the \
+                two: start it with this one instead, which loads the other's files"
+            .to_owned();
+    }
+    taken(&format!("name '{}'", NAME.to_string_lossy()))
+}
+
+/// Takes the load arguments, then registers the data types, the commands, the options and, last, the figures.
 ///
 /// # Errors
 /// A line for the log.
@@ -101,6 +112,6 @@ fn load(ctx: Ctx<'_>, arguments: &[Arg<'_>]) -> Result<(), String> {
     commands::register(ctx)?;
     options::register(ctx)?;
     // Last, since nothing may fail after it: Redis 7.0 would call the listener of a module that it refused. (What
-    // it finds wrong when this function has returned leaves the module loaded, because of its data type.)
+    // it finds wrong when this function has returned leaves the module loaded, because of its data types.)
     stats::register(ctx)
 }

@@ -41,13 +41,14 @@ enum Figure {
     RefusedCreations,
     RefusedGrowths,
     ClassicLoads,
+    ValkeyLoads,
     FailedLoads,
 }
 
 /// Filters of this module's own layout that are alive.
 static BLOCKED: AtomicU64 = AtomicU64::new(0);
 
-static FIGURES: [AtomicU64; 14] = [const { AtomicU64::new(0) }; 14];
+static FIGURES: [AtomicU64; 15] = [const { AtomicU64::new(0) }; 15];
 
 impl Figure {
     fn cell(self) -> &'static AtomicU64 {
@@ -110,7 +111,7 @@ impl Drop for Counted {
 
 /// Whether a filter is of this module's own layout.
 fn is_own(filter: &Filter) -> bool {
-    !matches!(filter, Filter::Classic(_))
+    !matches!(filter, Filter::Classic(_) | Filter::Valkey(_))
 }
 
 /// Whether any filter that is alive is of this module's own layout.
@@ -187,8 +188,10 @@ pub fn refused_growth() {
 
 /// A filter came from a file, a payload or a header.
 pub fn loaded(filter: &Filter) {
-    if matches!(filter, Filter::Classic(_)) {
-        Figure::ClassicLoads.add(1);
+    match filter {
+        Filter::Classic(_) => Figure::ClassicLoads.add(1),
+        Filter::Valkey(_) => Figure::ValkeyLoads.add(1),
+        Filter::Blocked(_) | Filter::Windowed(_) | Filter::Excepting(_) => {}
     }
 }
 
@@ -262,6 +265,7 @@ unsafe extern "C" fn tell(info: *mut raw::RedisModuleInfoCtx, _for_crash_report:
             (c"refused_creations", Figure::RefusedCreations.value()),
             (c"refused_growths", Figure::RefusedGrowths.value()),
             (c"classic_loads", Figure::ClassicLoads.value()),
+            (c"valkey_loads", Figure::ValkeyLoads.value()),
             (c"failed_loads", Figure::FailedLoads.value()),
         ];
         for (name, value) in lines {
@@ -271,33 +275,63 @@ unsafe extern "C" fn tell(info: *mut raw::RedisModuleInfoCtx, _for_crash_report:
     });
 }
 
-/// [`Figure::ClassicLoads`] when the load that is going on began.
-static CLASSIC_BEFORE: AtomicU64 = AtomicU64::new(0);
+/// Filters of another module's layout that come in.
+struct Foreign {
+    /// Whose layout it is.
+    module: &'static str,
+    loads: Figure,
+    /// What `loads` was when the load that is going on began.
+    before: AtomicU64,
+}
 
-/// Tells, once for a load, how many of its filters came from RedisBloom.
+static FOREIGN: [Foreign; 2] = [
+    Foreign::new("RedisBloom", Figure::ClassicLoads),
+    Foreign::new("valkey-bloom", Figure::ValkeyLoads),
+];
+
+impl Foreign {
+    const fn new(module: &'static str, loads: Figure) -> Self {
+        Self {
+            module,
+            loads,
+            before: AtomicU64::new(0),
+        }
+    }
+
+    fn begin(&self) {
+        self.before.store(self.loads.value(), Relaxed);
+    }
+
+    /// What to tell of the load, which ended.
+    fn end(&self) -> Option<String> {
+        let loads = self.loads.value() - self.before.load(Relaxed);
+        (loads > 0).then(|| {
+            format!(
+                "Bloom filters of {}'s layout that were loaded: {loads}; they keep it, grow by its rules, and can go \
+                 back",
+                self.module
+            )
+        })
+    }
+}
+
+/// Tells, once for a load, how many of its filters came from another module.
 unsafe extern "C" fn on_loading(
     ctx: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,
     subevent: u64,
     _data: *mut c_void,
 ) {
-    guarded("counting what was loaded", || {
-        let loads = Figure::ClassicLoads.value();
-        match subevent {
-            raw::REDISMODULE_SUBEVENT_LOADING_RDB_START
-            | raw::REDISMODULE_SUBEVENT_LOADING_AOF_START
-            | raw::REDISMODULE_SUBEVENT_LOADING_REPL_START => CLASSIC_BEFORE.store(loads, Relaxed),
-            raw::REDISMODULE_SUBEVENT_LOADING_ENDED if loads > CLASSIC_BEFORE.load(Relaxed) => {
-                let loads = loads - CLASSIC_BEFORE.load(Relaxed);
-                // SAFETY: the server lends the context for the time of this callback.
-                let ctx = unsafe { Ctx::of_callback(ctx) };
-                let line = format!(
-                    "Bloom filters of RedisBloom's layout that were loaded: {loads}; they keep it, grow by its \
-                     rules, and can go back"
-                );
-                note(ctx, &line);
-            }
-            _ => {}
+    guarded("counting what was loaded", || match subevent {
+        raw::REDISMODULE_SUBEVENT_LOADING_RDB_START
+        | raw::REDISMODULE_SUBEVENT_LOADING_AOF_START
+        | raw::REDISMODULE_SUBEVENT_LOADING_REPL_START => FOREIGN.iter().for_each(Foreign::begin),
+        raw::REDISMODULE_SUBEVENT_LOADING_ENDED => {
+            // SAFETY: the server lends the context for the time of this callback.
+            let ctx = unsafe { Ctx::of_callback(ctx) };
+            let lines = FOREIGN.iter().filter_map(Foreign::end);
+            lines.for_each(|line| note(ctx, &line));
         }
+        _ => {}
     });
 }

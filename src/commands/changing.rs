@@ -23,7 +23,7 @@ pub fn turn<T>(filter: &mut Filter, change: impl FnOnce(&mut Filter) -> (T, u64)
 }
 
 /// Puts a new filter in the place of the one that the key holds, if it holds one; that is freed. An end that the key
-/// has stays.
+/// has stays, unless the two are of different types.
 pub fn replace(key: &mut KeyMut<'_>, filter: Filter) {
     if let Some(earlier) = key.replace(Counted::new(filter)) {
         let bytes = earlier.bytes();

@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::bloom::Error;
 use crate::bloom::chain::window::MOST_SLICES;
+use crate::bloom::codec::DecodeError;
 use crate::bloom::exceptions::MOST_EXCEPTIONS;
 use crate::bloom::packed::Malformed;
 use crate::bloom::params::{Capacity, ErrorRate, Expansion, LATEST, Window};
@@ -106,6 +107,10 @@ pub enum CommandError {
     ScanIterator,
     /// BF.LOADCHUNK: the iterator is no number.
     LoadIterator,
+    /// BF.LOAD: the key exists.
+    Busy,
+    /// BF.LOAD: why the data is no filter.
+    BadData(DecodeError),
     /// BF.LOADCHUNK: the header is none, or the iterator.
     BadHeader,
     /// BF.LOADCHUNK: the chunk starts in no layer.
@@ -277,6 +282,8 @@ impl fmt::Display for CommandError {
             Self::Information => "Invalid information value",
             Self::ScanIterator => "Second argument must be numeric",
             Self::LoadIterator => "ERR Second argument must be numeric",
+            Self::Busy => "BUSYKEY Target key name already exists.",
+            Self::BadData(why) => return write!(f, "ERR bad data: {why}"),
             Self::BadHeader => "ERR received bad data",
             Self::ChunkOffset => "ERR invalid offset - no link found",
             Self::ChunkLength => "ERR invalid chunk - Too big for current filter",

@@ -24,6 +24,7 @@ mod expiry;
 mod info;
 mod insert;
 mod intersect;
+mod load;
 mod loadchunk;
 mod madd;
 mod merge;
@@ -104,6 +105,7 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     one::<card::Card>(ctx, category)?;
     one::<scandump::ScanDump>(ctx, category)?;
     one::<loadchunk::LoadChunk>(ctx, category)?;
+    one::<load::Load>(ctx, category)?;
     one::<debug::Debug>(ctx, category)?;
     one::<plan::Plan>(ctx, category)
 }

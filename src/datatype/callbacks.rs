@@ -1,86 +1,25 @@
-//! The type's callbacks. No panic leaves them.
+//! The callbacks that are the same for both types, but for what loads and rewrites. No panic leaves them.
 
 use std::alloc::Layout;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 
 use redis_module::raw;
 
 use super::SERVER_HEADERS;
 use super::io::{Digest, Rdb};
+use super::loading::allowing;
 use crate::bloom::Filter;
 use crate::bloom::codec::{self, chunks};
-use crate::limits::Allowing;
-use crate::server::{Arg, Ctx, OwnedCtx, alloc, call, guarded, log};
+use crate::server::{Arg, OwnedCtx, alloc, guarded, log};
 use crate::stats::{self, Counted};
-
-/// A client's RESTORE or COPY has the limits of a client; no limit may keep a server from starting, or make it
-/// differ from its primary.
-fn allowing<'a>(ctx: Ctx<'a>, key: Option<Arg<'a>>) -> Allowing<'a> {
-    Allowing::new(ctx, key.map_or(b"", Arg::bytes), Ctx::must_obey_unnamed)
-}
-
-/// Loads a filter; null tells the server that the payload is bad.
-pub unsafe extern "C" fn rdb_load(stream: *mut raw::RedisModuleIO, encoding_version: c_int) -> *mut c_void {
-    // SAFETY: the server calls this with a stream that lives until it returns.
-    let mut stream = unsafe { Rdb::of_callback(stream) };
-    let (ctx, key) = (stream.context(), stream.key());
-    let loaded = guarded("loading a filter", || {
-        let allowing = ctx.map(|ctx| allowing(ctx, key));
-        codec::load(&mut stream, encoding_version, &|demand| match &allowing {
-            Some(allowing) => allowing.allows(demand),
-            None => Ok(()),
-        })
-    });
-    match loaded {
-        Some(Ok(filter)) => {
-            stats::loaded(&filter);
-            Box::into_raw(Counted::new(filter)).cast()
-        }
-        Some(Err(error)) => {
-            stats::not_loaded(&error);
-            log::LOAD.warn(ctx, key.map_or(b"", Arg::bytes), || {
-                format!("a Bloom filter was not loaded: {error}")
-            });
-            std::ptr::null_mut()
-        }
-        None => std::ptr::null_mut(),
-    }
-}
 
 /// Saves a filter.
 pub unsafe extern "C" fn rdb_save(stream: *mut raw::RedisModuleIO, value: *mut c_void) {
     // SAFETY: the server calls this with a stream that lives until it returns.
     let mut stream = unsafe { Rdb::of_callback(stream) };
-    // SAFETY: and with a value of this type, which nothing changes meanwhile.
+    // SAFETY: and with a filter, which nothing changes meanwhile.
     let filter = unsafe { &*value.cast::<Filter>() };
     guarded("saving a filter", || codec::save(filter, &mut stream));
-}
-
-/// Writes the commands that load a filter: its header and every chunk that is not all zero.
-pub unsafe extern "C" fn aof_rewrite(
-    stream: *mut raw::RedisModuleIO,
-    key: *mut raw::RedisModuleString,
-    value: *mut c_void,
-) {
-    // SAFETY: the server calls this with a value of this type, which nothing changes meanwhile.
-    let filter = unsafe { &*value.cast::<Filter>() };
-    guarded("rewriting a filter", || {
-        for chunk in chunks::chunks(filter) {
-            let (command, format) = (c"BF.LOADCHUNK".as_ptr(), c"slb".as_ptr());
-            let (start, length) = (chunk.bytes.as_ptr(), chunk.bytes.len());
-            // SAFETY (of the call): the stream and the key are alive until this callback returns; the
-            // format takes a string, a long long, and bytes with their length.
-            call!(RedisModule_EmitAOF(
-                stream,
-                command,
-                format,
-                key,
-                chunk.iterator,
-                start,
-                length
-            ));
-        }
-    });
 }
 
 /// Copies a filter; null tells the server that there is no memory for it, or that it may have none.
@@ -89,7 +28,7 @@ pub unsafe extern "C" fn copy(
     to: *mut raw::RedisModuleString,
     value: *const c_void,
 ) -> *mut c_void {
-    // SAFETY: the server calls this with a value of this type, which nothing changes meanwhile.
+    // SAFETY: the server calls this with a filter, which nothing changes meanwhile.
     let filter = unsafe { &*value.cast::<Filter>() };
     // SAFETY: the server lends the name of the new key for the time of this call.
     let key = unsafe { Arg::of_callback(to) };
@@ -112,7 +51,7 @@ pub unsafe extern "C" fn copy(
 
 /// Bytes that the allocator holds for a filter, and what the server does not count for a value of a module.
 pub unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
-    // SAFETY: the server calls this with a value of this type, which nothing changes meanwhile.
+    // SAFETY: the server calls this with a filter, which nothing changes meanwhile.
     let filter = unsafe { &*value.cast::<Filter>() };
     let bytes = guarded("measuring a filter", || {
         // SAFETY: a filter was boxed when it was made, loaded or copied.
@@ -135,7 +74,7 @@ pub unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
 /// 1 MiB are freed in some 0.1 ms; and while a server evicts keys, what is freed in the background counts as
 /// memory still in use, so that it evicts more than it needs to.
 pub unsafe extern "C" fn free_effort(_key: *mut raw::RedisModuleString, value: *const c_void) -> usize {
-    // SAFETY: the server calls this with a value of this type, which nothing changes meanwhile.
+    // SAFETY: the server calls this with a filter, which nothing changes meanwhile.
     let filter = unsafe { &*value.cast::<Filter>() };
     let bytes = guarded("measuring a filter", || filter.bytes());
     // An effort of 0 would say that it is not known, and the server would take it for the highest.
@@ -148,17 +87,17 @@ pub unsafe extern "C" fn free_effort(_key: *mut raw::RedisModuleString, value: *
 pub unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
     // SAFETY: the server calls this with a digest that lives until it returns.
     let mut digest = unsafe { Digest::of_callback(digest) };
-    // SAFETY: and with a value of this type, which nothing changes meanwhile.
+    // SAFETY: and with a filter, which nothing changes meanwhile.
     let filter = unsafe { &*value.cast::<Filter>() };
     guarded("digesting a filter", || {
-        codec::save(filter, &mut digest);
+        codec::save_for_digest(filter, &mut digest);
         digest.finish();
     });
 }
 
 /// Frees a filter, on the main thread or a background one.
 pub unsafe extern "C" fn free(value: *mut c_void) {
-    // SAFETY: the server gives back a value of this type for the last time.
+    // SAFETY: the server gives back a filter for the last time.
     let filter = unsafe { Box::from_raw(value.cast::<Counted>()) };
     guarded("freeing a filter", || drop(filter));
 }

@@ -1,30 +1,43 @@
-//! The data type `MBbloom--`: the name that RedisBloom's files have, so that they load here.
+//! The data types: `MBbloom--`, the name that RedisBloom's files have, and `bloomfltr`, that valkey-bloom's have, so
+//! that either load here. The layout of a filter says which one its key has; all else is the same for both.
 
 mod callbacks;
 mod defrag;
 mod io;
+mod loading;
+mod rewriting;
 
 use redis_module::native_types::RedisType;
 use redis_module::raw;
 
-use crate::bloom::codec::ENCODING_VERSION;
+use crate::bloom::Filter;
+use crate::bloom::codec;
 use crate::server::{Ctx, taken};
 
 const NAME: &str = "MBbloom--";
+const VALKEY_NAME: &str = "bloomfltr";
 
 /// Bytes that the server keeps for each value of a module, and leaves out when it counts: an object, and a
 /// pair of pointers to the type and the value.
 pub const SERVER_HEADERS: usize = 2 * 16;
 
-/// The type as the server knows it.
-pub static FILTER: RedisType = RedisType::new(
-    NAME,
-    ENCODING_VERSION,
+/// The type of all filters but those in valkey-bloom's layout.
+static FILTER: RedisType = RedisType::new(NAME, codec::ENCODING_VERSION, methods(loading::load));
+
+/// The type of filters in valkey-bloom's layout.
+static VALKEY_FILTER: RedisType = RedisType::new(
+    VALKEY_NAME,
+    codec::valkey::ENCODING_VERSION,
+    methods(loading::load_valkey),
+);
+
+/// The callbacks of a type: only its files differ from those of the other.
+const fn methods(rdb_load: loading::Load) -> raw::RedisModuleTypeMethods {
     raw::RedisModuleTypeMethods {
         version: raw::REDISMODULE_TYPE_METHOD_VERSION as u64,
-        rdb_load: Some(callbacks::rdb_load),
+        rdb_load: Some(rdb_load),
         rdb_save: Some(callbacks::rdb_save),
-        aof_rewrite: Some(callbacks::aof_rewrite),
+        aof_rewrite: Some(rewriting::aof_rewrite),
         mem_usage: Some(callbacks::mem_usage),
         digest: Some(callbacks::digest),
         free: Some(callbacks::free),
@@ -40,23 +53,42 @@ pub static FILTER: RedisType = RedisType::new(
         unlink2: None,
         copy2: None,
         aux_save2: None,
-    },
-);
+    }
+}
 
-/// Registers the type.
+/// Registers the types.
 ///
 /// # Errors
 /// A line for the log.
 pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
-    FILTER
-        .create_data_type(ctx.raw())
-        .map_err(|_| taken(&format!("data type '{NAME}'")))
+    for (kind, name) in [(&FILTER, NAME), (&VALKEY_FILTER, VALKEY_NAME)] {
+        kind.create_data_type(ctx.raw())
+            .map_err(|_| taken(&format!("data type '{name}'")))?;
+    }
+    Ok(())
 }
 
-/// The server's handle of the type; null before the module is loaded.
+/// A type as the server knows it.
+pub type RawType = *mut raw::RedisModuleType;
+
+/// The type of a key that holds `filter`.
+pub fn of(filter: &Filter) -> RawType {
+    raw_type(match filter {
+        Filter::Valkey(_) => &VALKEY_FILTER,
+        Filter::Blocked(_) | Filter::Classic(_) | Filter::Windowed(_) | Filter::Excepting(_) => &FILTER,
+    })
+}
+
+/// Whether the values of that type, which may be null, are filters of this module.
 #[inline]
-pub fn raw_type() -> *mut raw::RedisModuleType {
+pub fn is_ours(kind: RawType) -> bool {
+    !kind.is_null() && (kind == raw_type(&FILTER) || kind == raw_type(&VALKEY_FILTER))
+}
+
+/// The server's handle of a type; null before the module is loaded.
+#[inline]
+fn raw_type(kind: &RedisType) -> RawType {
     // The cell is written once, while the module loads.
     // SAFETY: nothing borrows it mutably after that.
-    unsafe { *FILTER.raw_type.as_ptr() }
+    unsafe { *kind.raw_type.as_ptr() }
 }

@@ -1,0 +1,73 @@
+//! Filters that come in from an RDB file or a payload of RESTORE. No panic leaves the callbacks.
+
+use std::ffi::{c_int, c_void};
+
+use redis_module::raw;
+
+use super::io::Rdb;
+use crate::bloom::Filter;
+use crate::bloom::chain::Allowance;
+use crate::bloom::codec::{self, DecodeError};
+use crate::limits::Allowing;
+use crate::server::{Arg, Ctx, guarded, log};
+use crate::stats::{self, Counted};
+
+/// A callback that loads a value of an encoding version; null tells the server that the payload is bad.
+pub type Load = unsafe extern "C" fn(*mut raw::RedisModuleIO, c_int) -> *mut c_void;
+
+/// Loads a filter of any layout but valkey-bloom's.
+pub unsafe extern "C" fn load(stream: *mut raw::RedisModuleIO, encoding_version: c_int) -> *mut c_void {
+    // SAFETY: the server calls this with a stream that lives until it returns.
+    let stream = unsafe { Rdb::of_callback(stream) };
+    counted(stream, |stream, allowance| {
+        codec::load(stream, encoding_version, allowance)
+    })
+}
+
+/// Loads a filter in valkey-bloom's layout.
+pub unsafe extern "C" fn load_valkey(
+    stream: *mut raw::RedisModuleIO,
+    encoding_version: c_int,
+) -> *mut c_void {
+    // SAFETY: the server calls this with a stream that lives until it returns.
+    let stream = unsafe { Rdb::of_callback(stream) };
+    counted(stream, |stream, allowance| {
+        let chain = codec::valkey::load(stream, encoding_version, allowance)?;
+        Ok(Filter::Valkey(Box::new(chain)))
+    })
+}
+
+/// Loads a filter; null tells the server that the payload is bad.
+fn counted(
+    mut stream: Rdb<'_>,
+    load: impl FnOnce(&mut Rdb<'_>, Allowance<'_>) -> Result<Filter, DecodeError>,
+) -> *mut c_void {
+    let (ctx, key) = (stream.context(), stream.key());
+    let loaded = guarded("loading a filter", || {
+        let allowing = ctx.map(|ctx| allowing(ctx, key));
+        load(&mut stream, &|demand| match &allowing {
+            Some(allowing) => allowing.allows(demand),
+            None => Ok(()),
+        })
+    });
+    match loaded {
+        Some(Ok(filter)) => {
+            stats::loaded(&filter);
+            Box::into_raw(Counted::new(filter)).cast()
+        }
+        Some(Err(error)) => {
+            stats::not_loaded(&error);
+            log::LOAD.warn(ctx, key.map_or(b"", Arg::bytes), || {
+                format!("a Bloom filter was not loaded: {error}")
+            });
+            std::ptr::null_mut()
+        }
+        None => std::ptr::null_mut(),
+    }
+}
+
+/// A client's RESTORE or COPY has the limits of a client; no limit may keep a server from starting, or make it
+/// differ from its primary.
+pub fn allowing<'a>(ctx: Ctx<'a>, key: Option<Arg<'a>>) -> Allowing<'a> {
+    Allowing::new(ctx, key.map_or(b"", Arg::bytes), Ctx::must_obey_unnamed)
+}

@@ -1,0 +1,64 @@
+//! Filters that go into an append-only file when it is rewritten. No panic leaves the callback.
+
+use std::ffi::c_void;
+
+use redis_module::raw;
+
+use crate::bloom::Filter;
+use crate::bloom::codec::{chunks, valkey};
+use crate::server::{call, guarded};
+
+/// The most bytes of one argument: what a server takes from a client by default (`proto-max-bulk-len`), as the node
+/// is that gets the file's commands in an atomic slot migration.
+const MOST_BYTES: usize = 512 << 20;
+
+/// Writes the commands that load a filter.
+pub unsafe extern "C" fn aof_rewrite(
+    stream: *mut raw::RedisModuleIO,
+    key: *mut raw::RedisModuleString,
+    value: *mut c_void,
+) {
+    // SAFETY: the server calls this with a filter, which nothing changes meanwhile.
+    let filter = unsafe { &*value.cast::<Filter>() };
+    guarded("rewriting a filter", || {
+        if let Some(bytes) = for_valkey_bloom(filter) {
+            let (command, format) = (c"BF.LOAD".as_ptr(), c"sb".as_ptr());
+            // SAFETY (of the call): the stream and the key are alive until this callback returns; the
+            // format takes a string, and bytes with their length.
+            call!(RedisModule_EmitAOF(
+                stream,
+                command,
+                format,
+                key,
+                bytes.as_ptr(),
+                bytes.len()
+            ));
+            return;
+        }
+        // Every chunk that is not all zero.
+        for chunk in chunks::chunks(filter) {
+            let (command, format) = (c"BF.LOADCHUNK".as_ptr(), c"slb".as_ptr());
+            let (start, length) = (chunk.bytes.as_ptr(), chunk.bytes.len());
+            // SAFETY (of the call): as above; a long long is between them.
+            call!(RedisModule_EmitAOF(
+                stream,
+                command,
+                format,
+                key,
+                chunk.iterator,
+                start,
+                length
+            ));
+        }
+    });
+}
+
+/// The filter in the one piece that valkey-bloom reads too, if it is of its layout, not too long, and if there is memory
+/// for the piece.
+fn for_valkey_bloom(filter: &Filter) -> Option<Vec<u8>> {
+    let Filter::Valkey(chain) = filter else {
+        return None;
+    };
+    (valkey::encoded_bytes(chain) <= MOST_BYTES).then_some(())?;
+    valkey::encode(chain).ok()
+}
