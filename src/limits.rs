@@ -50,6 +50,14 @@ impl<'a> Allowing<'a> {
         }
     }
 
+    /// Takes what there is now for what there was when it first asked: for a command that the server has memory for
+    /// before it can tell how much it asks for.
+    pub fn as_of_now(&self) {
+        if !self.ctx.is_from_primary_or_file() {
+            self.server.get_or_init(|| server_limits(self.ctx));
+        }
+    }
+
     /// Whether it may have that; if not, the limit.
     ///
     /// # Errors

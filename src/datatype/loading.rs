@@ -19,7 +19,7 @@ pub type Load = unsafe extern "C" fn(*mut raw::RedisModuleIO, c_int) -> *mut c_v
 pub unsafe extern "C" fn load(stream: *mut raw::RedisModuleIO, encoding_version: c_int) -> *mut c_void {
     // SAFETY: the server calls this with a stream that lives until it returns.
     let stream = unsafe { Rdb::of_callback(stream) };
-    counted(stream, |stream, allowance| {
+    counted(stream, |stream, _, allowance| {
         codec::load(stream, encoding_version, allowance)
     })
 }
@@ -31,21 +31,25 @@ pub unsafe extern "C" fn load_valkey(
 ) -> *mut c_void {
     // SAFETY: the server calls this with a stream that lives until it returns.
     let stream = unsafe { Rdb::of_callback(stream) };
-    counted(stream, |stream, allowance| {
+    counted(stream, |stream, allowing, allowance| {
+        // The first layer is in memory before its size is known, and stays there: it is not to be counted twice.
+        if let Some(allowing) = allowing {
+            allowing.as_of_now();
+        }
         let chain = codec::valkey::load(stream, encoding_version, allowance)?;
         Ok(Filter::Valkey(Box::new(chain)))
     })
 }
 
-/// Loads a filter; null tells the server that the payload is bad.
+/// Loads a filter, which is counted; null tells the server that the payload is bad.
 fn counted(
     mut stream: Rdb<'_>,
-    load: impl FnOnce(&mut Rdb<'_>, Allowance<'_>) -> Result<Filter, DecodeError>,
+    load: impl FnOnce(&mut Rdb<'_>, Option<&Allowing<'_>>, Allowance<'_>) -> Result<Filter, DecodeError>,
 ) -> *mut c_void {
     let (ctx, key) = (stream.context(), stream.key());
     let loaded = guarded("loading a filter", || {
         let allowing = ctx.map(|ctx| allowing(ctx, key));
-        load(&mut stream, &|demand| match &allowing {
+        load(&mut stream, allowing.as_ref(), &|demand| match &allowing {
             Some(allowing) => allowing.allows(demand),
             None => Ok(()),
         })

@@ -14,13 +14,14 @@ pub const READING: [&str; 7] = [
     "BF.DEBUG",
 ];
 /// Those that may change a key.
-pub const WRITING: [&str; 11] = [
+pub const WRITING: [&str; 12] = [
     "BF.RESERVE",
     "BF.ADD",
     "BF.MADD",
     "BF.INSERT",
     "BF.ADDPACKED",
     "BF.LOADCHUNK",
+    "BF.LOAD",
     "BF.ROTATE",
     "BF.EXCEPT",
     "BF.RESET",
@@ -45,6 +46,7 @@ pub fn typical(command: &str, key: &str) -> Vec<String> {
         "BF.MERGE" | "BF.INTERSECT" => &["1", key],
         "BF.SCANDUMP" => &["0"],
         "BF.LOADCHUNK" => &["1", "nonsense"],
+        "BF.LOAD" => &["nonsense"],
         _ => &["item"],
     };
     let words = [command, key].into_iter().chain(rest.iter().copied());
@@ -92,7 +94,7 @@ fn the_server_knows_the_key_of_every_command_and_what_happens_to_it() {
             let spec = &specs.elements()[0];
             let flags: Vec<_> = spec.field("flags").elements().iter().map(Reply::text).collect();
             let expected = match *command {
-                "BF.RESERVE" => &["OW", "insert"][..],
+                "BF.RESERVE" | "BF.LOAD" => &["OW", "insert"][..],
                 "BF.LOADCHUNK" => &["RW", "insert"],
                 "BF.ROTATE" | "BF.RESET" => &["RW", "delete"],
                 "BF.EXCEPT" => &["RW", "access", "delete"],

@@ -27,7 +27,7 @@ const KEY_OPTIONS: &str = "[NX]@0.1.0 [expiration(EX seconds:integer@0.1.0|PX mi
                            PXAT unix-time-milliseconds:unix-time@0.1.0)]";
 
 /// A command, its arity, its version, its arguments as [`synopsis`] writes them, its complexity and its summary.
-const COMMANDS: [(&str, i64, &str, &str, &str, &str); 19] = [
+const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
     (
         "BF.RESERVE",
         -4,
@@ -123,6 +123,14 @@ const COMMANDS: [(&str, i64, &str, &str, &str, &str); 19] = [
         "key:key iterator:integer data:string",
         PIECE,
         "Restores a filter previously saved using SCANDUMP",
+    ),
+    (
+        "BF.LOAD",
+        3,
+        "0.1.0",
+        "key:key data:string",
+        "O(n), where n is the number of bytes of the data",
+        "Creates a Bloom Filter from what an append-only file has of one in valkey-bloom's layout",
     ),
     (
         "BF.ROTATE",

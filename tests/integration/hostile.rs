@@ -11,7 +11,7 @@ use crate::server::{Server, sample, seed};
 /// How many commands are tried. `BLOOM_TEST_SEED` repeats those of a run that failed.
 const COMMANDS: usize = 20_000;
 
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 17] = [
     "BF.RESERVE",
     "BF.ADD",
     "BF.MADD",
@@ -22,6 +22,7 @@ const NAMES: [&str; 16] = [
     "BF.CARD",
     "BF.SCANDUMP",
     "BF.LOADCHUNK",
+    "BF.LOAD",
     "BF.DEBUG",
     "bf.insert",
     "bf.reserve",

@@ -353,6 +353,7 @@ fn a_command_that_another_module_has_stops_the_load_and_is_named() {
 fn a_data_type_or_a_name_that_another_module_has_stops_the_load_and_is_named() {
     for (kind, name, why) in [
         ("type", "MBbloom--", "the data type 'MBbloom--'"),
+        ("type", "bloomfltr", "the data type 'bloomfltr'"),
         ("name", "bf", "the name 'bf'"),
     ] {
         let server = Server::with().without_module().start();
@@ -382,10 +383,9 @@ fn what_this_module_has_no_other_module_gets() {
         let name = name.to_lowercase();
         assert_eq!(load(&mut client, &squatter, &["command", &name]), error(REFUSED));
     }
-    assert_eq!(
-        load(&mut client, &squatter, &["type", "MBbloom--"]),
-        error(REFUSED)
-    );
+    for name in ["MBbloom--", "bloomfltr"] {
+        assert_eq!(load(&mut client, &squatter, &["type", name]), error(REFUSED));
+    }
     assert_eq!(modules(&mut client), ["bf"]);
     works(&mut client, "after");
     assert_eq!(load(&mut client, &squatter, &["command", "bf.other"]), ok());

@@ -55,6 +55,7 @@ mod sets;
 mod slots;
 mod statistics;
 mod urls;
+mod valkey;
 mod watching;
 mod window;
 mod window_replication;

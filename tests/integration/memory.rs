@@ -167,6 +167,7 @@ fn a_full_server_answers_questions_and_refuses_additions() {
         }
         let load = [&b"BF.LOADCHUNK"[..], b"new", b"1", header.bytes()];
         assert_eq!(client.call(&load), error(OOM));
+        client.answers(&[("BF.LOAD new nonsense", error(OOM))]);
         client.answers(&[
             ("BF.EXISTS key a", 1.into()),
             ("BF.EXISTS key d", 0.into()),

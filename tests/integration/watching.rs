@@ -60,7 +60,7 @@ const EXCEPTED: &[&str] = &[
     "BF.EXCEPT key a",
 ];
 
-const CASES: [Case; 120] = [
+const CASES: [Case; 122] = [
     // Creations.
     case(&[], "BF.RESERVE key 0.01 100", &["bf.reserve"]),
     case(&[], "BF.ADD key a", &["bf.add"]),
@@ -89,6 +89,7 @@ const CASES: [Case; 120] = [
     case(&[], "BF.CARD key", &[]),
     case(&[], "BF.LOADCHUNK key 1 nonsense", &[]),
     case(&[], "BF.LOADCHUNK key 2 nonsense", &[]),
+    case(&[], "BF.LOAD key nonsense", &[]),
     // Additions.
     case(FILTER, "BF.ADD key d", &["bf.add"]),
     case(FILTER, "BF.ADD key a", &[]),
@@ -110,6 +111,7 @@ const CASES: [Case; 120] = [
     case(FILTER, "BF.ADD key", &[]),
     case(FILTER, "BF.INSERT key ITEM d", &[]),
     case(FILTER, "BF.LOADCHUNK key 8 nonsense", &[]),
+    case(FILTER, "BF.LOAD key nonsense", &[]),
     case(FULL, "BF.ADD key c", &[]),
     case(FULL, "BF.MADD key a c", &[]),
     case(FULL, "BF.INSERT key ITEMS c", &[]),
