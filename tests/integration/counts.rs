@@ -434,7 +434,7 @@ fn the_section_is_where_modules_sections_are() {
         assert_eq!(text.contains("# bf\r\nbf_version:"), there, "{line}");
     }
     let names: Vec<_> = section(&mut client).into_keys().collect();
-    assert_eq!(names.len(), 14, "{names:?}");
+    assert_eq!(names.len(), 15, "{names:?}");
 }
 
 /// Nobody would learn that a filter was made too small until lookups are slow, or would be told of it for ever.
