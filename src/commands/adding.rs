@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::creation::{self, Creation};
 use super::error::CommandError;
 use super::reply::Reply;
-use super::{changing, window};
+use super::{changing, propagation, window};
 use crate::bloom::chain::batch;
 use crate::bloom::packed::Answers;
 use crate::bloom::params::Time;
@@ -83,7 +83,7 @@ impl Batch for &[Arg<'_>] {
                 created: None,
                 at: None,
             } => ctx.replicate(c"BF.MADD", &kept),
-            to => creation::replicate_with(ctx, key, to, &kept[1..]),
+            to => propagation::replicate_with(ctx, key, to, &kept[1..]),
         }
     }
 }

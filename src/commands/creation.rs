@@ -1,18 +1,9 @@
-//! Filters to be created: the options that describe one, and how its creation is propagated.
-//!
-//! Who made a filter says what it is. The creation of a blocked one is propagated with LAYOUT and SEED; that
-//! of a classic one in the words that RedisBloom knows, so that a RedisBloom can follow, and is read by
-//! [`redisbloom`]. Where the key is to expire, [`expiry`] tells when: no RedisBloom reads that, so that the
-//! layout of a classic one is said too.
+//! Filters to be created: the options that describe one, and the making. How a creation is propagated is in
+//! [`propagation`](super::propagation).
 
-use std::ffi::CStr;
-
-use super::adding::Target;
 use super::args::{Argument, Cursor, integer};
 use super::error::CommandError;
-use super::expiry;
 use super::redisbloom::{self, Release};
-use super::window;
 use crate::bloom::chain::Allowance;
 use crate::bloom::params::{
     Capacity, ClassicSpec, ErrorRate, Expansion, Growth, Layout, Seed, SipSeed, Spec, Tightening, ValkeySpec,
@@ -20,7 +11,7 @@ use crate::bloom::params::{
 };
 use crate::bloom::{Error, Filter};
 use crate::options::values::{Config, LayoutName};
-use crate::server::{Arg, Ctx, OwnedString, log};
+use crate::server::{Arg, Ctx, log};
 use crate::stats::{self, Counted};
 use crate::{limits, number, options};
 
@@ -398,158 +389,4 @@ pub fn tell_of_lack(ctx: Ctx<'_>, key: Arg<'_>, error: Error) {
             format!("there is no memory for {bytes} bytes of a Bloom filter")
         });
     }
-}
-
-/// Propagates the creation of an empty filter with everything resolved: the receiver's own configuration plays
-/// no part.
-pub fn replicate(ctx: Ctx<'_>, key: Arg<'_>, creation: Creation) {
-    propagate(ctx, c"BF.RESERVE", key, &reserve_words(creation), &[]);
-}
-
-/// The same of a filter that was created with `items` in it. It is one command, because two would make a
-/// transaction, and servers up to Redis 7.0 and Valkey 8 that find the end of one cut off from their append-only
-/// file lose with it what is written there later.
-///
-/// Or of items that changed a window, which are sent with their time.
-pub fn replicate_with(ctx: Ctx<'_>, key: Arg<'_>, to: Target, items: &[Arg<'_>]) {
-    propagate(ctx, c"BF.INSERT", key, &insert_words(to), items);
-}
-
-/// What follows the key in the BF.RESERVE that makes exactly this filter.
-pub fn reserve_words(creation: Creation) -> Vec<String> {
-    let options = match creation.filter {
-        FilterSpec::Blocked(spec) => options(spec),
-        // It takes no expansion beside NONSCALING, and stores the usual one.
-        FilterSpec::Classic(spec) if !spec.scales() && spec.expansion() > 0 => vec!["NONSCALING".to_owned()],
-        FilterSpec::Classic(spec) => vec!["EXPANSION".to_owned(), factor(spec)],
-        FilterSpec::Valkey(_) => Vec::new(),
-    };
-    [
-        &size(creation.filter)[..],
-        &options,
-        &exactly(creation),
-        &expiry::words(creation.expires),
-    ]
-    .concat()
-}
-
-/// What stands between the key and the items in the BF.INSERT that makes exactly this filter, or changes the one that
-/// is there.
-pub fn insert_words(to: Target) -> Vec<String> {
-    let key = match to.created {
-        Some(creation) => [
-            filter_words(creation.filter),
-            exactly(creation),
-            expiry::words(creation.expires),
-        ]
-        .concat(),
-        None => vec!["NOCREATE".to_owned()],
-    };
-    [key, window::words(to.at), vec!["ITEMS".to_owned()]].concat()
-}
-
-/// What stands between the key and the form of the items in the BF.ADDPACKED that makes exactly this filter, which is
-/// one of a client's of this module. Only this module reads it, so the layout is said of a classic one too.
-pub fn addpacked_words(creation: Creation) -> Vec<String> {
-    let mut words = filter_words(creation.filter);
-    if matches!(creation.filter, FilterSpec::Classic(_)) {
-        words.extend(classic());
-    }
-    words.extend(expiry::words(creation.expires));
-    words
-}
-
-/// A filter in the words of BF.INSERT.
-fn filter_words(filter: FilterSpec) -> Vec<String> {
-    let [rate, capacity] = size(filter);
-    let sized = ["ERROR".to_owned(), rate, "CAPACITY".to_owned(), capacity];
-    let mut options = match filter {
-        FilterSpec::Blocked(spec) => options(spec),
-        FilterSpec::Classic(spec) => vec!["EXPANSION".to_owned(), factor(spec)],
-        FilterSpec::Valkey(_) => Vec::new(),
-    };
-    if matches!(filter, FilterSpec::Classic(spec) if !spec.scales() && spec.expansion() > 0) {
-        options.push("NONSCALING".to_owned());
-    }
-    [&sized, &options[..]].concat()
-}
-
-/// Propagates a command: after the key come `words` and `items`.
-pub fn propagate(ctx: Ctx<'_>, command: &CStr, key: Arg<'_>, words: &[String], items: &[Arg<'_>]) {
-    let words: Vec<_> = words
-        .iter()
-        .map(|word| OwnedString::new(word.as_bytes()))
-        .collect();
-    let arguments: Vec<_> = std::iter::once(key)
-        .chain(words.iter().map(OwnedString::arg))
-        .chain(items.iter().copied())
-        .collect();
-    ctx.replicate(command, &arguments);
-}
-
-/// The error rate and the capacity as they are typed. The fewest digits that mean exactly this rate: RedisBloom
-/// reads the same double.
-fn size(filter: FilterSpec) -> [String; 2] {
-    let (rate, capacity) = match filter {
-        FilterSpec::Blocked(spec) => (spec.error_rate.value(), spec.capacity.items()),
-        FilterSpec::Classic(spec) => (spec.error_rate(), spec.capacity()),
-        FilterSpec::Valkey(spec) => (spec.error_rate(), spec.capacity()),
-    };
-    [format!("{rate:e}"), capacity.to_string()]
-}
-
-/// The expansion of a classic filter as RedisBloom takes it; 0 makes one that does not grow.
-fn factor(spec: ClassicSpec) -> String {
-    // Of a larger one RedisBloom keeps the lower 32 bits, which may be 0.
-    let cut = if spec.scales() && spec.expansion() == 0 {
-        1 << 32
-    } else {
-        0
-    };
-    (cut + u64::from(spec.expansion())).to_string()
-}
-
-/// What keeps a rate that RedisBloom's versions read differently: no client's command makes such a filter.
-/// And what keeps the layout where only this module reads the command.
-fn exactly(creation: Creation) -> Vec<String> {
-    match creation.filter {
-        FilterSpec::Classic(spec)
-            if spec.error_rate() > ErrorRate::HIGHEST_USED || creation.expires.is_some() =>
-        {
-            classic().into()
-        }
-        FilterSpec::Classic(_) | FilterSpec::Blocked(_) | FilterSpec::Valkey(_) => Vec::new(),
-    }
-}
-
-fn classic() -> [String; 2] {
-    ["LAYOUT".to_owned(), "CLASSIC".to_owned()]
-}
-
-/// The options of a blocked filter that leave nothing to a configuration.
-fn options(spec: Spec) -> Vec<String> {
-    let mut words = match spec.growth {
-        Growth::Fixed => vec!["NONSCALING".to_owned()],
-        Growth::Reserved(expansion) | Growth::Growing(expansion) => {
-            vec!["EXPANSION".to_owned(), expansion.factor().to_string()]
-        }
-    };
-    if matches!(spec.growth, Growth::Growing(_)) {
-        words.push("GROWING".to_owned());
-    }
-    if let Some(window) = spec.window {
-        let [seconds, slices] = [window.seconds(), window.slices().into()].map(|value| value.to_string());
-        words.extend(["WINDOW".to_owned(), seconds, "SLICES".to_owned(), slices]);
-        if window.refresh() {
-            words.push("REFRESH".to_owned());
-        }
-    }
-    words.extend([
-        "LAYOUT".to_owned(),
-        LayoutName::from(spec.layout).name().to_ascii_uppercase(),
-    ]);
-    if let Layout::Blocked { seed } = spec.layout {
-        words.extend(["SEED".to_owned(), seed.0.to_string()]);
-    }
-    words
 }

@@ -11,6 +11,7 @@ use std::ffi::CStr;
 use super::args::{Argument, Cursor, iterator};
 use super::creation::flag;
 use super::error::CommandError;
+use super::propagation::Words;
 
 /// What was said of the key of a filter to be made.
 #[derive(Clone, Copy, Debug, Default)]
@@ -103,6 +104,10 @@ impl Unit {
 }
 
 /// The end of a key, in milliseconds of the Unix clock, as it is propagated.
-pub fn words(expires: Option<i64>) -> Vec<String> {
-    expires.map_or_else(Vec::new, |at| vec!["PXAT".to_owned(), at.to_string()])
+pub fn words(expires: Option<i64>) -> Words {
+    let words = Words::default();
+    match expires {
+        Some(at) => words.with("PXAT").with(at.to_string()),
+        None => words,
+    }
 }

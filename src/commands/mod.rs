@@ -32,6 +32,7 @@ mod mexists;
 mod missing;
 mod packed;
 mod plan;
+mod propagation;
 mod redisbloom;
 mod reserve;
 mod reset;

@@ -5,9 +5,10 @@ use std::num::NonZeroUsize;
 
 use super::adding::{Batch, Target};
 use super::args::{Argument, Cursor, integer};
-use super::creation::{self, flag};
+use super::creation::flag;
 use super::docs::{Kind, Parameter};
 use super::error::CommandError;
+use super::propagation::{self, Words};
 use super::window;
 use crate::bloom::chain::batch::Added;
 use crate::bloom::packed::{Answers, Form, Packed};
@@ -130,7 +131,7 @@ impl Batch for PackedItems<'_> {
 
     fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, room: Vec<u8>) {
         let words = words(to, self.items.form());
-        let send = |data| creation::propagate(ctx, c"BF.ADDPACKED", key, &words, &[data]);
+        let send = |data| propagation::propagate(ctx, c"BF.ADDPACKED", key, &words, &[data]);
         if changed.ones() == self.count() as u64 {
             return send(self.data);
         }
@@ -147,17 +148,16 @@ impl Batch for PackedItems<'_> {
 
 /// What stands between the key and the data in a BF.ADDPACKED of items in this form, which makes the filter too if it
 /// was created.
-pub fn words(to: Target, form: Form) -> Vec<String> {
-    let mut words = match to.created {
-        Some(creation) => creation::addpacked_words(creation),
-        None if to.at.is_some() => vec!["NOCREATE".to_owned()],
-        None => Vec::new(),
+pub fn words(to: Target, form: Form) -> Words {
+    let words = match to.created {
+        Some(creation) => propagation::addpacked_words(creation),
+        None if to.at.is_some() => Words::default().with("NOCREATE"),
+        None => Words::default(),
     };
-    words.extend(window::words(to.at));
+    let words = words.and(window::words(to.at));
     match form {
-        Form::Lines => words.push("LINES".to_owned()),
-        Form::Width(width) => words.extend(["WIDTH".to_owned(), width.to_string()]),
-        Form::Prefixed => words.push("PREFIXED".to_owned()),
+        Form::Lines => words.with("LINES"),
+        Form::Width(width) => words.with("WIDTH").with(width.to_string()),
+        Form::Prefixed => words.with("PREFIXED"),
     }
-    words
 }

@@ -7,9 +7,10 @@ use super::adding::Target;
 use super::args::{self, Argument};
 pub use super::creation::{Creation, FilterSpec};
 use super::error::CommandError;
+use super::propagation::{self, Words};
 pub use super::redisbloom::Release;
 pub use super::sources::Combination;
-use super::{addpacked, creation, existspacked, info, insert, intersect, merge, packed, reserve};
+use super::{addpacked, existspacked, info, insert, intersect, merge, packed, reserve};
 use crate::bloom::packed::{Form, Packed};
 use crate::bloom::params::ErrorRate;
 use crate::options::values::Config;
@@ -145,14 +146,14 @@ pub fn iterator(word: &[u8]) -> Option<i64> {
 }
 
 /// The words after the key in the BF.RESERVE that a primary sends for this filter.
-pub fn replicated(creation: Creation) -> Vec<String> {
-    creation::reserve_words(creation)
+pub fn replicated(creation: Creation) -> Words {
+    propagation::reserve_words(creation)
 }
 
 /// The words between the key and the items in the BF.INSERT that a primary sends for this filter when it was
 /// created with items.
-pub fn replicated_with_items(creation: Creation) -> Vec<String> {
-    creation::insert_words(Target {
+pub fn replicated_with_items(creation: Creation) -> Words {
+    propagation::insert_words(Target {
         created: Some(creation),
         at: None,
     })
@@ -160,7 +161,7 @@ pub fn replicated_with_items(creation: Creation) -> Vec<String> {
 
 /// The words between the key and the data in the BF.ADDPACKED that a primary sends: items in this form, and the filter
 /// if it was created with them.
-pub fn replicated_packed(created: Option<Creation>, form: Form) -> Vec<String> {
+pub fn replicated_packed(created: Option<Creation>, form: Form) -> Words {
     packed::words(Target { created, at: None }, form)
 }
 
@@ -176,6 +177,13 @@ mod tests {
 
     fn words(line: &str) -> Vec<Word<'_>> {
         line.split(' ').map(|word| Word(word.as_bytes())).collect()
+    }
+
+    /// What is told of a key: the words that are propagated, then items.
+    fn told<'a>(key: &'a str, words: &'a Words, items: &[&'a str]) -> Vec<Word<'a>> {
+        let items = items.iter().map(|item| item.as_bytes());
+        let all = std::iter::once(key.as_bytes()).chain(words.list()).chain(items);
+        all.map(Word).collect()
     }
 
     /// A replica with other options would make another filter than its primary.
@@ -205,18 +213,18 @@ mod tests {
         ] {
             let key = line.split(' ').next().unwrap();
             let made = reserve(&words(line), &here).unwrap();
-            let alone = format!("{key} {}", replicated(made).join(" "));
-            let inserted = format!("{key} {} a b", replicated_with_items(made).join(" "));
+            let (alone, inserted) = (replicated(made), replicated_with_items(made));
             for release in [Release::Two, Release::Eight] {
-                assert_eq!(obey_reserve(&words(&alone), &there, release), Ok(made), "{line}");
-                let arguments = words(&inserted);
+                let alone = told(key, &alone, &[]);
+                assert_eq!(obey_reserve(&alone, &there, release), Ok(made), "{line}");
+                let arguments = told(key, &inserted, &["a", "b"]);
                 let (items, created) = obey_insert(&arguments, &there, release).unwrap();
                 assert_eq!(items.iter().map(|item| item.0).collect::<Vec<_>>(), [b"a", b"b"]);
                 assert_eq!(created, Ok(made), "{line}");
             }
             for (form, data) in [(Form::Lines, "a\nb"), (Form::Prefixed, "\x01\0\0\0a\x01\0\0\0b")] {
-                let packed = format!("{key} {} {data}", replicated_packed(Some(made), form).join(" "));
-                let arguments = words(&packed);
+                let packed = replicated_packed(Some(made), form);
+                let arguments = told(key, &packed, &[data]);
                 let (items, created) = obey_add_packed(&arguments, &there).unwrap();
                 assert_eq!((items.form(), items.count()), (form, 2));
                 assert_eq!(created, Ok(made), "{line}");
@@ -652,9 +660,10 @@ mod tests {
             ] {
                 let line = format!("key {options} ITEMS a").replace("  ", " ");
                 let made = obey_insert(&words(&line), &here, release).unwrap().1.unwrap();
-                let again = format!("key {} a", replicated_with_items(made).join(" "));
+                let again = replicated_with_items(made);
+                let again = told("key", &again, &["a"]);
                 for later in [Release::Two, Release::Eight] {
-                    let again = obey_insert(&words(&again), &there, later).unwrap().1;
+                    let again = obey_insert(&again, &there, later).unwrap().1;
                     assert_eq!(again, Ok(made), "{line}");
                 }
             }
@@ -665,9 +674,10 @@ mod tests {
                 "0.4 1 NONSCALING",
             ] {
                 let made = obey_reserve(&words(&format!("key {rest}")), &here, release).unwrap();
-                let again = format!("key {}", replicated(made).join(" "));
+                let again = replicated(made);
+                let again = told("key", &again, &[]);
                 for later in [Release::Two, Release::Eight] {
-                    assert_eq!(obey_reserve(&words(&again), &there, later), Ok(made), "{rest}");
+                    assert_eq!(obey_reserve(&again, &there, later), Ok(made), "{rest}");
                 }
             }
         }

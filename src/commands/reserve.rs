@@ -11,6 +11,7 @@ use super::docs::{
 };
 use super::error::CommandError;
 use super::expiry::KeyOptions;
+use super::propagation;
 use super::redisbloom::{self, Described, Release};
 use super::reply::Reply;
 use super::{Call, Command};
@@ -209,7 +210,7 @@ impl Command for Reserve {
         }
         key.set(creation::make(ctx, request.key, creation)?, creation.expires);
         request.warn_of_rate(ctx, &config, creation.filter);
-        creation::replicate(ctx, request.key, creation);
+        propagation::replicate(ctx, request.key, creation);
         key.changed(&[c"bf.reserve"]);
         Reply(ctx).ok();
         Ok(())

@@ -6,7 +6,7 @@ use super::args::{Argument, Cursor};
 use super::docs::{AT, Docs, KEY_TO_DROP_FROM, SINCE_OWN};
 use super::error::CommandError;
 use super::reply::Reply;
-use super::{Call, Command, changing, creation, window};
+use super::{Call, Command, changing, propagation, window};
 use crate::bloom::Error;
 use crate::bloom::params::Time;
 use crate::keyspace;
@@ -72,7 +72,7 @@ impl Command for Rotate {
             }
         })?;
         if changed {
-            creation::propagate(ctx, c"BF.ROTATE", request.key, &window::words(Some(at)), &[]);
+            propagation::propagate(ctx, c"BF.ROTATE", request.key, &window::words(Some(at)), &[]);
             key.changed(&[window::EVENT]);
         }
         Reply(ctx).ok();

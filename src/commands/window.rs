@@ -8,6 +8,7 @@ use std::ffi::CStr;
 use super::args::{Argument, Cursor, integer};
 use super::creation::once;
 use super::error::CommandError;
+use super::propagation::Words;
 use crate::bloom::Filter;
 use crate::bloom::params::{LATEST, Time};
 use crate::server::Ctx;
@@ -45,6 +46,10 @@ pub fn tell_time(ctx: Ctx<'_>, filter: &Filter, at: Option<Time>) {
 }
 
 /// The words that say when a change happened.
-pub fn words(at: Option<Time>) -> Vec<String> {
-    at.map_or_else(Vec::new, |at| vec!["AT".to_owned(), at.to_string()])
+pub fn words(at: Option<Time>) -> Words {
+    let words = Words::default();
+    match at {
+        Some(at) => words.with("AT").with(at.to_string()),
+        None => words,
+    }
 }
