@@ -12,13 +12,14 @@ use crate::bloom::chain::window::{self, Ring};
 use crate::bloom::chain::{Rules as _, demand, planned};
 use crate::bloom::classic::{self, Classic};
 use crate::bloom::filter::{LayerShape, bytes, compound, windowed_bytes};
-use crate::bloom::params::{Layout, Spec, ValkeySpec};
+use crate::bloom::params::{Capacity, ClassicSpec, Layout, Spec, ValkeySpec, Window};
 use crate::bloom::valkey::{self, Valkey};
 
 /// The layers that a filter would get.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Plan {
-    spec: Spec,
+    layout: Layout,
+    window: Option<(Blocked, Capacity, Window)>,
     /// Oldest first. Of a window those of the stream for which it is made: another one has others.
     layers: Vec<LayerShape>,
 }
@@ -40,33 +41,49 @@ impl Plan {
     /// A filter that grows until it counts `items`, or has `most` layers, or can grow no more. A layer takes some
     /// 0.1 ms to size.
     pub fn new(spec: Spec, items: u64, most: usize) -> Self {
-        let layers = match spec.layout {
-            Layout::Blocked { seed } => {
-                let rules = Blocked::new(spec.error_rate, spec.growth, seed);
-                let layers = match spec.window {
-                    Some(window) => window::planned(&rules, spec.capacity, window, spec.capacity.items()),
-                    None => planned(&rules, rules.first(spec.capacity), items, most),
-                };
-                layers.into_iter().map(LayerShape::Blocked).collect()
-            }
-            Layout::Classic => {
-                let spec = spec.into();
-                let rules = Classic::new(spec);
-                let first = rules.first(spec);
-                let hash_width = rules.options().hash_width();
-                let layers = planned(&rules, first, items, most).into_iter();
-                layers
-                    .map(|shape| LayerShape::Classic { shape, hash_width })
-                    .collect()
-            }
+        let seed = match spec.layout {
+            Layout::Blocked { seed } => seed,
+            Layout::Classic => return Self::classic(spec.into(), items, most),
             Layout::Valkey { seed, tightening } => {
-                let spec = ValkeySpec::of(spec, tightening, seed);
-                let rules = Valkey::new(spec);
-                let layers = planned(&rules, rules.first(spec.capacity()), items, most);
-                layers.into_iter().map(LayerShape::Valkey).collect()
+                return Self::valkey(ValkeySpec::of(spec, tightening, seed), items, most);
             }
         };
-        Self { spec, layers }
+        let rules = Blocked::new(spec.error_rate, spec.growth, seed);
+        let layers = match spec.window {
+            Some(window) => window::planned(&rules, spec.capacity, window, spec.capacity.items()),
+            None => planned(&rules, rules.first(spec.capacity), items, most),
+        };
+        Self {
+            layout: spec.layout,
+            window: spec.window.map(|window| (rules, spec.capacity, window)),
+            layers: layers.into_iter().map(LayerShape::Blocked).collect(),
+        }
+    }
+
+    /// The same of a classic filter, with all that RedisBloom takes.
+    pub fn classic(spec: ClassicSpec, items: u64, most: usize) -> Self {
+        let rules = Classic::new(spec);
+        let hash_width = rules.options().hash_width();
+        let layers = planned(&rules, rules.first(spec), items, most).into_iter();
+        Self {
+            layout: Layout::Classic,
+            window: None,
+            layers: layers
+                .map(|shape| LayerShape::Classic { shape, hash_width })
+                .collect(),
+        }
+    }
+
+    /// The same of a filter in valkey-bloom's layout, with all that valkey-bloom takes.
+    pub fn valkey(spec: ValkeySpec, items: u64, most: usize) -> Self {
+        let rules = Valkey::new(spec);
+        let layers = planned(&rules, rules.first(spec.capacity()), items, most);
+        let (seed, tightening) = (spec.seed(), spec.tightening());
+        Self {
+            layout: Layout::Valkey { seed, tightening },
+            window: None,
+            layers: layers.into_iter().map(LayerShape::Valkey).collect(),
+        }
     }
 
     /// The layers.
@@ -82,9 +99,9 @@ impl Plan {
         let arrays = arrays.fold(0, u64::saturating_add);
         Some(Stage {
             items,
-            bytes: match self.spec.window {
+            bytes: match self.window {
                 Some(_) => windowed_bytes(layers.len(), arrays),
-                None => bytes(self.spec.layout, layers.len(), arrays),
+                None => bytes(self.layout, layers.len(), arrays),
             },
             layers: layers.len(),
             error_rate: compound(layers.iter().map(LayerShape::error_rate)),
@@ -92,9 +109,8 @@ impl Plan {
     }
 
     fn layers_at(&self, items: u64) -> Option<Cow<'_, [LayerShape]>> {
-        if let (Some(window), Layout::Blocked { seed }) = (self.spec.window, self.spec.layout) {
-            let rules = Blocked::new(self.spec.error_rate, self.spec.growth, seed);
-            let layers = window::planned(&rules, self.spec.capacity, window, items).into_iter();
+        if let Some((rules, capacity, window)) = &self.window {
+            let layers = window::planned(rules, *capacity, *window, items).into_iter();
             return Some(layers.map(LayerShape::Blocked).collect());
         }
         let mut capacity = 0u64;
@@ -110,7 +126,7 @@ impl Plan {
         let layers = self.layers_at(stage.items).unwrap_or_default();
         let arrays = layers.iter().map(LayerShape::bytes);
         let visit = |block, _| visit(block);
-        match (self.spec.layout, self.spec.window) {
+        match (self.layout, &self.window) {
             (Layout::Blocked { .. }, Some(_)) => {
                 demand::blocks::<blocked::Layer>(Ring::<Blocked>::FRAME, arrays, 0, visit);
             }
