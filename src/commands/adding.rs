@@ -17,8 +17,8 @@ use crate::{limits, stats};
 
 /// The items of a command, in the form in which they came.
 pub trait Batch: Copy {
-    /// Whether RedisBloom sends such batches to its replicas, also where they added nothing.
-    const REDISBLOOM_SENDS_IT: bool;
+    /// Whether RedisBloom and valkey-bloom send such batches to their replicas, also items that added nothing.
+    const FOREIGN_SENDS_IT: bool;
 
     /// Memory that is set apart before anything changes, for [`Self::replicate`].
     type Room;
@@ -54,7 +54,7 @@ pub struct Target {
 }
 
 impl Batch for &[Arg<'_>] {
-    const REDISBLOOM_SENDS_IT: bool = true;
+    const FOREIGN_SENDS_IT: bool = true;
 
     /// A list of pointers, as the server's own of the same items.
     type Room = ();
@@ -255,7 +255,7 @@ impl<B: Batch> Adding<'_, B> {
     /// lost here; a RedisBloom does not. No replica of a RedisBloom has blocked filters.
     fn tell_of_missing_key(self) {
         static TOLD: AtomicBool = AtomicBool::new(false);
-        if !B::REDISBLOOM_SENDS_IT {
+        if !B::FOREIGN_SENDS_IT {
             log::DIVERGENCE.warn(self.ctx, self.key.bytes(), || {
                 "it was missing when its primary added to it: it is made with this server's options"
                     .to_owned()
@@ -276,12 +276,12 @@ impl<B: Batch> Adding<'_, B> {
         }
     }
 
-    /// Whether a RedisBloom would have sent this item although its filter is full: it sends what its clients
-    /// sent, also where it added nothing.
+    /// Whether a RedisBloom or a valkey-bloom would have sent this item although its filter is full: they send what
+    /// their clients sent, also where it added nothing.
     fn is_expected(self, filter: &Filter, error: Error) -> bool {
-        B::REDISBLOOM_SENDS_IT
+        B::FOREIGN_SENDS_IT
             && self.ctx.must_obey()
-            && matches!(filter, Filter::Classic(_))
+            && matches!(filter, Filter::Classic(_) | Filter::Valkey(_))
             && matches!(error, Error::Full { .. })
     }
 

@@ -1,5 +1,6 @@
 //! `BF.ADDPACKED key [CAPACITY n] [ERROR e] [EXPANSION n] [NOCREATE] [NONSCALING] [GROWING] [SEED s] [LAYOUT l]
-//! [WINDOW s [SLICES n] [REFRESH]] [AT ms] [NX] [EX s|PX ms|EXAT s|PXAT ms] LINES|WIDTH n|PREFIXED [COUNT] data`
+//! [TIGHTENING t] [VALIDATESCALETO n] [WINDOW s [SLICES n] [REFRESH]] [AT ms] [NX] [EX s|PX ms|EXAT s|PXAT ms]
+//! LINES|WIDTH n|PREFIXED [COUNT] data`
 
 use std::ffi::CStr;
 
@@ -7,7 +8,7 @@ use super::adding::Adding;
 use super::args::{Argument, Cursor};
 use super::docs::{
     AT, CAPACITY, Docs, ERROR, EXPANSION, EXPIRY, GROWING, KEY_TO_ADD_TO, LAYOUT, NOCREATE, NONSCALING, NX,
-    REFRESH, SEED, SINCE_OWN, SLICES, WINDOW,
+    REFRESH, SEED, SINCE_OWN, SLICES, TIGHTENING, VALIDATESCALETO, WINDOW,
 };
 use super::error::CommandError;
 use super::missing::MissingKey;
@@ -78,6 +79,8 @@ impl Command for AddPacked {
             GROWING,
             SEED,
             LAYOUT,
+            TIGHTENING,
+            VALIDATESCALETO,
             WINDOW,
             SLICES,
             REFRESH,
@@ -99,6 +102,9 @@ impl Command for AddPacked {
             items,
             data,
         } = Request::parse(arguments)?;
+        if !ctx.is_relayed() {
+            missing.check_goal(options::config)?;
+        }
         let adding = Adding {
             ctx,
             key,

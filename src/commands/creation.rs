@@ -3,13 +3,17 @@
 
 use super::args::{Argument, Cursor, integer};
 use super::error::CommandError;
+use super::propagation;
 use super::redisbloom::{self, Release};
 use crate::bloom::chain::Allowance;
 use crate::bloom::params::{
     Capacity, ClassicSpec, ErrorRate, Expansion, Growth, Layout, Seed, SipSeed, Spec, Tightening, ValkeySpec,
     Window,
 };
+use crate::bloom::plan::Plan;
+use crate::bloom::valkey::{Unreached, Valkey};
 use crate::bloom::{Error, Filter};
+use crate::keyspace::KeyMut;
 use crate::options::values::{Config, LayoutName};
 use crate::server::{Arg, Ctx, log};
 use crate::stats::{self, Counted};
@@ -57,6 +61,51 @@ impl From<FilterSpec> for Creation {
 }
 
 impl FilterSpec {
+    /// The error rate that it is made with.
+    pub fn error_rate(self) -> f64 {
+        match self {
+            Self::Blocked(spec) => spec.error_rate.value(),
+            Self::Classic(spec) => spec.error_rate(),
+            Self::Valkey(spec) => spec.error_rate(),
+        }
+    }
+
+    /// Items that it is made for.
+    pub fn capacity(self) -> u64 {
+        match self {
+            Self::Blocked(spec) => spec.capacity.items(),
+            Self::Classic(spec) => spec.capacity(),
+            Self::Valkey(spec) => spec.capacity(),
+        }
+    }
+
+    /// How many times the capacity of its newest layer the next one has, unless it does not grow.
+    pub fn expansion(self) -> Option<u32> {
+        match self {
+            Self::Blocked(spec) => spec.growth.expansion().map(Expansion::factor),
+            Self::Classic(spec) => spec.scales().then_some(spec.expansion()),
+            Self::Valkey(spec) => Some(spec.expansion()).filter(|&factor| factor > 0),
+        }
+    }
+
+    /// Its layout.
+    pub fn layout(self) -> LayoutName {
+        match self {
+            Self::Blocked(_) => LayoutName::Blocked,
+            Self::Classic(_) => LayoutName::Classic,
+            Self::Valkey(_) => LayoutName::Valkey,
+        }
+    }
+
+    /// What it takes: see [`Plan::new`].
+    pub fn plan(self, items: u64, most: usize) -> Plan {
+        match self {
+            Self::Blocked(spec) => Plan::new(spec, items, most),
+            Self::Classic(spec) => Plan::classic(spec, items, most),
+            Self::Valkey(spec) => Plan::valkey(spec, items, most),
+        }
+    }
+
     /// The filter.
     ///
     /// # Errors
@@ -70,14 +119,42 @@ impl FilterSpec {
     }
 }
 
+/// A seed as it was given.
+#[derive(Clone, Copy, Debug)]
+enum GivenSeed {
+    /// A number.
+    Number(Seed),
+    /// 32 bytes.
+    Bytes(SipSeed),
+}
+
+impl GivenSeed {
+    /// 32 bytes are never a number: one has 20 digits at most.
+    fn take<'a>(value: impl Argument<'a>) -> Result<Self, CommandError> {
+        if let Ok(bytes) = value.bytes().try_into() {
+            return Ok(Self::Bytes(SipSeed(bytes)));
+        }
+        let seed = number::whole(value.bytes()).ok_or(CommandError::BadSeed)?;
+        let seed = u64::try_from(seed).map_err(|_| CommandError::SeedRange)?;
+        Ok(Self::Number(Seed(seed)))
+    }
+}
+
+const BLOCKED: &[LayoutName] = &[LayoutName::Blocked];
+const VALKEY: &[LayoutName] = &[LayoutName::Valkey];
+const WITH_SEED: &[LayoutName] = &[LayoutName::Blocked, LayoutName::Valkey];
+
 /// Options that describe a filter, as far as they were given.
 #[derive(Clone, Debug, Default)]
 pub struct FilterOptions {
     expansion: Option<u32>,
     nonscaling: bool,
     growing: bool,
-    seed: Option<Seed>,
+    seed: Option<GivenSeed>,
     layout: Option<LayoutName>,
+    tightening: Option<Tightening>,
+    /// What it must be able to grow to.
+    goal: Option<u64>,
     window: Option<u32>,
     slices: Option<u8>,
     refresh: bool,
@@ -111,13 +188,24 @@ impl FilterOptions {
             flag(&mut self.growing, "GROWING")?;
         } else if word.eq_ignore_ascii_case(b"SEED") {
             let value = cursor.take_if_any().ok_or(CommandError::NoValue("SEED"))?;
-            let seed = number::whole(value.bytes()).ok_or(CommandError::BadSeed)?;
-            let seed = u64::try_from(seed).map_err(|_| CommandError::SeedRange)?;
-            once(&mut self.seed, Seed(seed), "SEED")?;
+            once(&mut self.seed, GivenSeed::take(value)?, "SEED")?;
         } else if word.eq_ignore_ascii_case(b"LAYOUT") {
             let value = cursor.take_if_any().ok_or(CommandError::NoValue("LAYOUT"))?;
             let layout = LayoutName::named(value.bytes()).ok_or(CommandError::BadLayout)?;
             once(&mut self.layout, layout, "LAYOUT")?;
+        } else if word.eq_ignore_ascii_case(b"TIGHTENING") {
+            let value = cursor.take_if_any().ok_or(CommandError::NoValue("TIGHTENING"))?;
+            let ratio = Tightening::new(double(value).ok_or(CommandError::BadTightening)?);
+            let ratio = ratio.map_err(|_| CommandError::TighteningRange)?;
+            once(&mut self.tightening, ratio, "TIGHTENING")?;
+        } else if word.eq_ignore_ascii_case(b"VALIDATESCALETO") {
+            let value = cursor
+                .take_if_any()
+                .ok_or(CommandError::NoValue("VALIDATESCALETO"))?;
+            let items = number::whole(value.bytes()).ok_or(CommandError::BadGoal)?;
+            let items = i64::try_from(items).ok().filter(|&items| items > 0);
+            let items = items.ok_or(CommandError::GoalRange)?.cast_unsigned();
+            once(&mut self.goal, items, "VALIDATESCALETO")?;
         } else if word.eq_ignore_ascii_case(b"WINDOW") {
             let value = cursor.take_if_any().ok_or(CommandError::NoValue("WINDOW"))?;
             let seconds = integer(value.bytes()).ok_or(CommandError::BadWindow)?;
@@ -157,35 +245,55 @@ impl FilterOptions {
             Some(0) if self.growing => return Err(CommandError::Exclusive("EXPANSION 0", "GROWING")),
             _ => {}
         }
+        let fixed = [
+            (self.nonscaling, "NONSCALING"),
+            (self.expansion == Some(0), "EXPANSION 0"),
+        ];
+        let fixed = fixed
+            .into_iter()
+            .find_map(|(is_set, word)| is_set.then_some(word));
+        if let (Some(_), Some(word)) = (self.goal, fixed) {
+            return Err(CommandError::Exclusive("VALIDATESCALETO", word));
+        }
         if self.window.is_some() {
-            for (is_set, word) in [
-                (self.nonscaling, "NONSCALING"),
-                (self.growing, "GROWING"),
-                (self.expansion == Some(0), "EXPANSION 0"),
-            ] {
-                if is_set {
-                    return Err(CommandError::Exclusive(word, "WINDOW"));
-                }
+            if let Some(word) = fixed.or(self.growing.then_some("GROWING")) {
+                return Err(CommandError::Exclusive(word, "WINDOW"));
             }
         } else if self.slices.is_some() {
             return Err(CommandError::NeedsWindow("SLICES"));
         } else if self.refresh {
             return Err(CommandError::NeedsWindow("REFRESH"));
         }
-        match self.layout {
-            Some(LayoutName::Classic) => self.check_classic(),
-            _ => Ok(()),
-        }
+        self.layout().map_or(Ok(()), |layout| self.check_for(layout))
     }
 
-    fn check_classic(&self) -> Result<(), CommandError> {
-        for (is_set, word) in [
-            (self.seed.is_some(), "SEED"),
-            (self.growing, "GROWING"),
-            (self.window.is_some(), "WINDOW"),
-        ] {
-            if is_set {
-                return Err(CommandError::OnlyBlocked(word));
+    /// The layout that was said, or meant by an option that no other layout has.
+    pub fn layout(&self) -> Option<LayoutName> {
+        let options = self.of_some_layouts();
+        let means_valkey = options
+            .iter()
+            .any(|(is_set, _, layouts)| *is_set && *layouts == VALKEY);
+        self.layout.or(means_valkey.then_some(LayoutName::Valkey))
+    }
+
+    /// Options that not every layout has: whether they were given, and the layouts that have them.
+    fn of_some_layouts(&self) -> [(bool, &'static str, &'static [LayoutName]); 6] {
+        let is_number = matches!(self.seed, Some(GivenSeed::Number(_)));
+        let is_bytes = matches!(self.seed, Some(GivenSeed::Bytes(_)));
+        [
+            (is_number, "SEED", WITH_SEED),
+            (self.growing, "GROWING", BLOCKED),
+            (self.window.is_some(), "WINDOW", BLOCKED),
+            (is_bytes, "SEED of 32 bytes", VALKEY),
+            (self.tightening.is_some(), "TIGHTENING", VALKEY),
+            (self.goal.is_some(), "VALIDATESCALETO", VALKEY),
+        ]
+    }
+
+    fn check_for(&self, layout: LayoutName) -> Result<(), CommandError> {
+        for (is_set, option, layouts) in self.of_some_layouts() {
+            if is_set && !layouts.contains(&layout) {
+                return Err(CommandError::OnlyFor(option, layouts));
             }
         }
         Ok(())
@@ -196,80 +304,116 @@ impl FilterOptions {
     ///
     /// # Errors
     /// Options that the configuration excludes.
-    pub fn resolve(
+    pub fn filter(
         &self,
-        error_rate: ErrorRate,
+        rate: AskedRate,
         capacity: Capacity,
         within_capacity: bool,
         config: &Config,
-    ) -> Result<Spec, CommandError> {
+    ) -> Result<FilterSpec, CommandError> {
+        let layout = self.layout().unwrap_or(config.layout());
+        // What was said or meant was checked.
+        self.check_for(layout)
+            .map_err(|error| error.by_layout_option(layout))?;
         let expansion = match (self.nonscaling, self.expansion) {
             (true, _) => None,
             (false, Some(factor)) => Expansion::new(factor).ok(),
             (false, None) => config.expansion(),
         };
-        let (layout, growing) = match self.layout.unwrap_or(config.layout()) {
-            LayoutName::Classic => {
-                self.check_classic().map_err(CommandError::by_layout_option)?;
-                (Layout::Classic, false)
-            }
-            LayoutName::Valkey => {
-                let seed = SipSeed::from(self.seed.unwrap_or(config.seed()));
-                let tightening = Tightening::DEFAULT;
-                (Layout::Valkey { seed, tightening }, false)
-            }
+        let needs_expansion = [
+            (self.growing, "GROWING"),
+            (self.window.is_some(), "WINDOW"),
+            (self.goal.is_some(), "VALIDATESCALETO"),
+        ];
+        if let (None, Some((_, word))) = (expansion, needs_expansion.iter().find(|(is_set, _)| *is_set)) {
+            return Err(CommandError::FixedByOption(word));
+        }
+        match layout {
             LayoutName::Blocked => {
-                let seed = self.seed.unwrap_or(config.seed());
-                (Layout::Blocked { seed }, self.growing || !within_capacity)
+                let seed = match self.seed {
+                    Some(GivenSeed::Number(seed)) => seed,
+                    Some(GivenSeed::Bytes(_)) | None => config.seed(),
+                };
+                let spec = Spec {
+                    error_rate: rate.used,
+                    capacity,
+                    growth: self.growth(expansion, within_capacity),
+                    layout: Layout::Blocked { seed },
+                    window: self.window()?,
+                };
+                Ok(FilterSpec::Blocked(spec))
             }
-        };
+            LayoutName::Classic => self
+                .classic(rate.used, capacity, expansion)
+                .map(FilterSpec::Classic),
+            LayoutName::Valkey => {
+                let seed = match self.seed {
+                    Some(GivenSeed::Bytes(seed)) => seed,
+                    Some(GivenSeed::Number(seed)) => seed.into(),
+                    None => config.seed().into(),
+                };
+                let tightening = self.tightening.unwrap_or(Tightening::DEFAULT);
+                let factor = expansion.map_or(0, Expansion::factor);
+                let spec = ValkeySpec::new(rate.asked, capacity.items(), factor, tightening, seed);
+                spec.map(FilterSpec::Valkey)
+                    .map_err(|_| CommandError::ErrorRateRange)
+            }
+        }
+    }
+
+    fn growth(&self, expansion: Option<Expansion>, within_capacity: bool) -> Growth {
+        match expansion {
+            None => Growth::Fixed,
+            Some(expansion) if self.window.is_none() && (self.growing || !within_capacity) => {
+                Growth::Growing(expansion)
+            }
+            Some(expansion) => Growth::Reserved(expansion),
+        }
+    }
+
+    fn window(&self) -> Result<Option<Window>, CommandError> {
         let slices = self.slices.unwrap_or(Window::USUAL_SLICES);
         let window = self
             .window
-            .map(|seconds| Window::new(seconds, slices, self.refresh).map_err(|_| CommandError::SlicesRange))
-            .transpose()?;
-        let growth = match expansion {
-            None if self.growing => return Err(CommandError::FixedByOption("GROWING")),
-            None if window.is_some() => return Err(CommandError::FixedByOption("WINDOW")),
-            None => Growth::Fixed,
-            Some(expansion) if growing && window.is_none() => Growth::Growing(expansion),
-            Some(expansion) => Growth::Reserved(expansion),
+            .map(|seconds| Window::new(seconds, slices, self.refresh));
+        window.transpose().map_err(|_| CommandError::SlicesRange)
+    }
+
+    /// A classic filter: with the expansion that RedisBloom would store in one that does not use it.
+    fn classic(
+        &self,
+        rate: ErrorRate,
+        capacity: Capacity,
+        expansion: Option<Expansion>,
+    ) -> Result<ClassicSpec, CommandError> {
+        let unused = if self.nonscaling {
+            ClassicSpec::UNUSED_EXPANSION
+        } else {
+            0
         };
-        Ok(Spec {
-            error_rate,
-            capacity,
-            growth,
-            layout,
-            window,
+        let stored = expansion.map_or(self.expansion.unwrap_or(unused), Expansion::factor);
+        ClassicSpec::new(rate.value(), capacity.items(), stored, expansion.is_some())
+            .map_err(|_| CommandError::ErrorRateRange)
+    }
+
+    /// Whether a filter that these options describe can grow as far as they ask for.
+    ///
+    /// # Errors
+    /// What keeps it from that.
+    pub fn check_goal(&self, filter: FilterSpec, config: &Config) -> Result<(), CommandError> {
+        let (Some(goal), FilterSpec::Valkey(spec)) = (self.goal, filter) else {
+            return Ok(());
+        };
+        let reached = Valkey::new(spec).scaled_capacity(spec.capacity(), goal, config.max_filter_bytes());
+        reached.map(drop).map_err(|unreached| match unreached {
+            Unreached::Bytes { .. } => CommandError::GoalBytes,
+            Unreached::Rate { .. } => CommandError::GoalRate,
         })
     }
 
-    /// [`Self::resolve`] for a filter that is to be made: with the expansion that RedisBloom would store in one
-    /// that does not use it.
-    ///
-    /// # Errors
-    /// Those of [`Self::resolve`].
-    pub fn filter(
-        &self,
-        error_rate: ErrorRate,
-        capacity: Capacity,
-        within_capacity: bool,
-        config: &Config,
-    ) -> Result<FilterSpec, CommandError> {
-        let spec = self.resolve(error_rate, capacity, within_capacity, config)?;
-        Ok(match spec.layout {
-            Layout::Blocked { .. } => FilterSpec::Blocked(spec),
-            Layout::Classic => {
-                let otherwise = if self.nonscaling {
-                    ClassicSpec::UNUSED_EXPANSION
-                } else {
-                    0
-                };
-                let unused = self.expansion.unwrap_or(otherwise);
-                FilterSpec::Classic(ClassicSpec::from(spec).with_unused_expansion(unused))
-            }
-            Layout::Valkey { seed, tightening } => FilterSpec::Valkey(ValkeySpec::of(spec, tightening, seed)),
-        })
+    /// Whether there is something for [`Self::check_goal`] to check.
+    pub fn has_goal(&self) -> bool {
+        self.goal.is_some()
     }
 }
 
@@ -297,7 +441,7 @@ pub fn flag(option: &mut bool, name: &'static str) -> Result<(), CommandError> {
     }
 }
 
-/// An error rate as it was asked for, and as it is used.
+/// An error rate as it was asked for, and as it is used in all layouts but valkey-bloom's.
 #[derive(Clone, Copy, Debug)]
 pub struct AskedRate {
     /// As it was asked for.
@@ -316,16 +460,24 @@ impl AskedRate {
         bad: CommandError,
         range: CommandError,
     ) -> Result<Self, CommandError> {
-        let number = value.double().or_else(|| number::beyond_doubles(value.bytes()));
-        let asked = number.filter(|rate| !rate.is_nan()).ok_or(bad)?;
+        let asked = double(value).ok_or(bad)?;
         let used = ErrorRate::new(asked).map_err(|_| range)?;
         Ok(Self { asked, used })
     }
 
-    /// Tells the log of a rate that is not used as it was asked for.
-    pub fn warn_if_limited(self, ctx: Ctx<'_>, key: Arg<'_>) {
-        warn_of_rate(ctx, key, self.asked, self.used.value());
+    /// That of filters which are made without one.
+    pub fn configured(config: &Config) -> Self {
+        Self {
+            asked: config.asked_error_rate(),
+            used: config.error_rate(),
+        }
     }
+}
+
+/// A number, which may be one that no double can tell from 0 or an infinity.
+fn double<'a>(value: impl Argument<'a>) -> Option<f64> {
+    let number = value.double().or_else(|| number::beyond_doubles(value.bytes()));
+    number.filter(|number| !number.is_nan())
 }
 
 /// Tells the log of a rate that is not used as it was asked for.
@@ -362,8 +514,12 @@ pub fn by_default(ctx: Ctx<'_>) -> Result<Creation, CommandError> {
         let spec = redisbloom::Described::default().spec(&config, Release::of_server(ctx))?;
         return Ok(FilterSpec::Classic(spec).into());
     }
-    let filter =
-        FilterOptions::default().filter(config.error_rate(), config.initial_size(), false, &config)?;
+    let filter = FilterOptions::default().filter(
+        AskedRate::configured(&config),
+        config.initial_size(),
+        false,
+        &config,
+    )?;
     Ok(filter.into())
 }
 
@@ -380,6 +536,21 @@ pub fn make(ctx: Ctx<'_>, key: Arg<'_>, creation: Creation) -> Result<Box<Counte
         tell_of_lack(ctx, key, error);
         CommandError::of_creation(error)
     })
+}
+
+/// Makes a filter in a missing key, and propagates that.
+///
+/// # Errors
+/// Those of [`make`].
+pub fn create_empty(
+    ctx: Ctx<'_>,
+    name: Arg<'_>,
+    key: &mut KeyMut<'_>,
+    creation: Creation,
+) -> Result<(), CommandError> {
+    key.set(make(ctx, name, creation)?, creation.expires);
+    propagation::replicate(ctx, name, creation);
+    Ok(())
 }
 
 /// Tells the log what the allocator did not give; of limits it knows already.

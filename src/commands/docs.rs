@@ -125,16 +125,24 @@ pub const NONSCALING: Parameter = Parameter::option(c"nonscaling", c"NONSCALING"
 pub const GROWING: Parameter = Parameter::option(c"growing", c"GROWING", Kind::Word).since(SINCE_OWN);
 /// `SEED s`
 pub const SEED: Parameter = Parameter::option(c"seed", c"SEED", Kind::Integer).since(SINCE_OWN);
-/// `LAYOUT BLOCKED` or `LAYOUT CLASSIC`
+/// `LAYOUT BLOCKED`, or another one
 pub const LAYOUT: Parameter = Parameter::option(
     c"layout",
     c"LAYOUT",
     Kind::OneOf(&[
         Parameter::word(c"blocked", c"BLOCKED"),
         Parameter::word(c"classic", c"CLASSIC"),
+        Parameter::word(c"valkey", c"VALKEY"),
     ]),
 )
 .since(SINCE_OWN);
+
+/// `TIGHTENING t`
+pub const TIGHTENING: Parameter =
+    Parameter::option(c"tightening", c"TIGHTENING", Kind::Double).since(SINCE_OWN);
+/// `VALIDATESCALETO n`
+pub const VALIDATESCALETO: Parameter =
+    Parameter::option(c"validatescaleto", c"VALIDATESCALETO", Kind::Integer).since(SINCE_OWN);
 
 /// `NX`
 pub const NX: Parameter = Parameter::option(c"nx", c"NX", Kind::Word).since(SINCE_OWN);

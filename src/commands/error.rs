@@ -12,6 +12,7 @@ use crate::bloom::params::{Capacity, ErrorRate, Expansion, LATEST, Window};
 use crate::bloom::sets::Mismatch;
 use crate::keyspace::WrongType;
 use crate::number;
+use crate::options::values::LayoutName;
 use crate::server::shown::shown;
 
 /// Why a command was refused.
@@ -51,10 +52,22 @@ pub enum CommandError {
     SeedRange,
     /// The layout is none.
     BadLayout,
-    /// An option of blocked filters, for a classic one.
-    OnlyBlocked(&'static str),
-    /// The same where no layout was given, and the one of the module's options is classic.
-    OnlyBlockedByOption(&'static str),
+    /// An option that filters of these layouts have, for one of another.
+    OnlyFor(&'static str, &'static [LayoutName]),
+    /// The same where no layout was given, and the one of the module's options is this one.
+    OnlyForByOption(&'static str, &'static [LayoutName], LayoutName),
+    /// The tightening ratio is no number.
+    BadTightening,
+    /// The tightening ratio is out of its range.
+    TighteningRange,
+    /// What a filter is to grow to is no number.
+    BadGoal,
+    /// What a filter is to grow to is out of its range.
+    GoalRange,
+    /// A filter would be too large before it has grown as far as was asked for.
+    GoalBytes,
+    /// The rate of a filter's layers would be 0 before it has grown as far as was asked for.
+    GoalRate,
     /// An option that takes a value is the last word.
     NoValue(&'static str),
     /// NONSCALING with an expansion.
@@ -174,10 +187,10 @@ impl CommandError {
         })
     }
 
-    /// The error for a classic layout that nobody typed: the option's.
-    pub fn by_layout_option(self) -> Self {
+    /// The error for a layout that nobody typed: the option's.
+    pub fn by_layout_option(self, layout: LayoutName) -> Self {
         match self {
-            Self::OnlyBlocked(option) => Self::OnlyBlockedByOption(option),
+            Self::OnlyFor(option, layouts) => Self::OnlyForByOption(option, layouts, layout),
             other => other,
         }
     }
@@ -225,14 +238,24 @@ impl fmt::Display for CommandError {
             Self::BadInsertExpansion => "Bad expansion",
             Self::BadSeed => "ERR bad seed",
             Self::SeedRange => return write!(f, "ERR seed must be in the range [0, {}]", u64::MAX),
-            Self::BadLayout => "ERR bad layout: it is BLOCKED or CLASSIC",
-            Self::OnlyBlocked(option) => return write!(f, "ERR {option} is for LAYOUT BLOCKED only"),
-            Self::OnlyBlockedByOption(option) => {
-                return write!(
-                    f,
-                    "ERR {option} is for LAYOUT BLOCKED only, and bf-layout is classic"
-                );
+            Self::BadLayout => "ERR bad layout: it is BLOCKED, CLASSIC or VALKEY",
+            Self::OnlyFor(option, layouts) => {
+                let layouts: Vec<_> = layouts.iter().map(|layout| layout.word()).collect();
+                let layouts = layouts.join(" or ");
+                return write!(f, "ERR {option} is for LAYOUT {layouts} only");
             }
+            Self::OnlyForByOption(option, layouts, by_option) => {
+                let (error, layout) = (Self::OnlyFor(option, layouts), by_option.name());
+                return write!(f, "{error}, and bf-layout is {layout}");
+            }
+            Self::BadTightening => "ERR bad tightening ratio",
+            Self::TighteningRange => "ERR tightening ratio must be in the range (0, 1)",
+            Self::BadGoal => "ERR bad VALIDATESCALETO",
+            Self::GoalRange => {
+                return write!(f, "ERR VALIDATESCALETO must be in the range [1, {}]", i64::MAX);
+            }
+            Self::GoalBytes => "ERR the filter cannot grow to VALIDATESCALETO within bf-max-filter-bytes",
+            Self::GoalRate => "ERR the filter cannot grow to VALIDATESCALETO: its error rate would be 0",
             Self::NoValue(option) => return write!(f, "ERR no value for {option}"),
             Self::NonScalingExpansion => "Nonscaling filters cannot expand",
             Self::Exclusive(one, other) => return write!(f, "ERR {one} and {other} exclude each other"),

@@ -1,4 +1,6 @@
-//! `BF.INFO key [CAPACITY | SIZE | FILTERS | ITEMS | EXPANSION | FULL]`
+//! `BF.INFO key [CAPACITY | SIZE | FILTERS | ITEMS | EXPANSION | ERROR | TIGHTENING | MAXSCALEDCAPACITY | FULL]`
+//!
+//! Of a filter in valkey-bloom's layout the reply is valkey-bloom's, of others RedisBloom's.
 
 use std::ffi::CStr;
 
@@ -10,8 +12,9 @@ use super::{Call, Command};
 use crate::bloom::Filter;
 use crate::bloom::chain::window::slices::Span;
 use crate::bloom::filter::{LayerStats, Totals};
-use crate::keyspace;
+use crate::bloom::params::Layout;
 use crate::options::values::LayoutName;
+use crate::{keyspace, options};
 
 /// The newest layers that are described one by one. More have only filters of expansion 1, and there are a
 /// quarter of a million at times: a reply of all of them would take a second. BF.DEBUG, which is not flagged as
@@ -21,7 +24,7 @@ const LISTED_LAYERS: usize = 1000;
 /// The figures of a filter, all from counts that are kept: O(layers).
 pub struct Info;
 
-/// A figure that clients know. There must never be a sixth: typed clients refuse unknown names.
+/// A figure that clients know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field {
     Capacity,
@@ -29,24 +32,49 @@ pub(super) enum Field {
     Filters,
     Items,
     Expansion,
+    ErrorRate,
+    Tightening,
+    MaxScaledCapacity,
 }
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Selection {
-    Five,
+    Usual,
     One(Field),
     Full,
 }
 
 impl Field {
-    const ALL: [Self; 5] = [
+    /// RedisBloom's. There must never be a sixth: typed clients refuse unknown names.
+    const FIVE: [Self; 5] = [
         Self::Capacity,
         Self::Size,
         Self::Filters,
         Self::Items,
         Self::Expansion,
     ];
+
+    /// valkey-bloom's, of filters that grow last.
+    const VALKEY: [Self; 8] = [
+        Self::Capacity,
+        Self::Size,
+        Self::Filters,
+        Self::Items,
+        Self::ErrorRate,
+        Self::Expansion,
+        Self::Tightening,
+        Self::MaxScaledCapacity,
+    ];
+
+    /// Those of a filter.
+    fn of(filter: &Filter) -> &'static [Self] {
+        match filter.valkey_rules() {
+            None => &Self::FIVE,
+            Some(rules) if rules.expansion() == 0 => &Self::VALKEY[..6],
+            Some(_) => &Self::VALKEY,
+        }
+    }
 
     fn word(self) -> &'static [u8] {
         match self {
@@ -55,16 +83,22 @@ impl Field {
             Self::Filters => b"FILTERS",
             Self::Items => b"ITEMS",
             Self::Expansion => b"EXPANSION",
+            Self::ErrorRate => b"ERROR",
+            Self::Tightening => b"TIGHTENING",
+            Self::MaxScaledCapacity => b"MAXSCALEDCAPACITY",
         }
     }
 
-    fn name(self) -> &'static [u8] {
+    fn name(self) -> &'static CStr {
         match self {
-            Self::Capacity => b"Capacity",
-            Self::Size => b"Size",
-            Self::Filters => b"Number of filters",
-            Self::Items => b"Number of items inserted",
-            Self::Expansion => b"Expansion rate",
+            Self::Capacity => c"Capacity",
+            Self::Size => c"Size",
+            Self::Filters => c"Number of filters",
+            Self::Items => c"Number of items inserted",
+            Self::Expansion => c"Expansion rate",
+            Self::ErrorRate => c"Error rate",
+            Self::Tightening => c"Tightening ratio",
+            Self::MaxScaledCapacity => c"Max scaled capacity",
         }
     }
 
@@ -75,11 +109,19 @@ impl Field {
             Self::Filters => reply.integer(totals.layers as u64),
             Self::Items => reply.integer(totals.items),
             Self::Expansion => reply.integer_if_any(filter.expansion().map(u64::from)),
+            Self::ErrorRate => reply.double(filter.error_rate()),
+            Self::Tightening => match filter.valkey_rules() {
+                Some(rules) => reply.double(rules.tightening().value()),
+                None => reply.null(),
+            },
+            Self::MaxScaledCapacity => {
+                reply.integer_if_any(filter.scaled_capacity(options::config().max_filter_bytes()));
+            }
         }
     }
 
     fn reply_pair(self, reply: Reply<'_>, filter: &Filter, totals: &Totals) {
-        reply.bulk(self.name());
+        reply.bulk(self.name().to_bytes());
         self.reply_value(reply, filter, totals);
     }
 }
@@ -89,10 +131,18 @@ impl Selection {
         if word.eq_ignore_ascii_case(b"FULL") {
             return Ok(Self::Full);
         }
-        let field = Field::ALL
+        let field = Field::VALKEY
             .into_iter()
             .find(|field| word.eq_ignore_ascii_case(field.word()));
         field.map(Self::One).ok_or(CommandError::Information)
+    }
+
+    /// Whether the filter has what was asked for.
+    fn check(self, filter: &Filter) -> Result<(), CommandError> {
+        match self {
+            Self::One(field) if !Field::of(filter).contains(&field) => Err(CommandError::Information),
+            Self::One(_) | Self::Usual | Self::Full => Ok(()),
+        }
     }
 }
 
@@ -114,6 +164,9 @@ impl Command for Info {
                     Parameter::word(c"filters", c"FILTERS"),
                     Parameter::word(c"items", c"ITEMS"),
                     Parameter::word(c"expansion", c"EXPANSION"),
+                    Parameter::word(c"error", c"ERROR").since(SINCE_OWN),
+                    Parameter::word(c"tightening", c"TIGHTENING").since(SINCE_OWN),
+                    Parameter::word(c"maxscaledcapacity", c"MAXSCALEDCAPACITY").since(SINCE_OWN),
                     Parameter::word(c"full", c"FULL").since(SINCE_OWN),
                 ]),
             )
@@ -127,13 +180,25 @@ impl Command for Info {
         let key = cursor.take()?;
         let word = cursor.take_if_any();
         cursor.finish()?;
-        let selection = word.map_or(Ok(Selection::Five), |word| {
+        let selection = word.map_or(Ok(Selection::Usual), |word| {
             Selection::parse(Argument::bytes(word))
         })?;
         let key = keyspace::read(ctx, key)?;
         let filter = key.filter().ok_or(CommandError::NotFound)?;
+        selection.check(filter)?;
         let (reply, totals) = (Reply(ctx), filter.totals());
+        let is_valkey = filter.valkey_rules().is_some();
         match selection {
+            // As valkey-bloom replies: without a map, and of one figure without an array.
+            Selection::One(field) if is_valkey => field.reply_value(reply, filter, &totals),
+            Selection::Usual if is_valkey => {
+                let fields = Field::of(filter);
+                reply.array(2 * fields.len());
+                for field in fields {
+                    reply.simple(field.name());
+                    field.reply_value(reply, filter, &totals);
+                }
+            }
             Selection::One(field) => {
                 if reply.has_maps() {
                     reply.map(1);
@@ -143,9 +208,9 @@ impl Command for Info {
                     field.reply_value(reply, filter, &totals);
                 }
             }
-            Selection::Five => {
-                reply.map(Field::ALL.len());
-                Field::ALL
+            Selection::Usual => {
+                reply.map(Field::FIVE.len());
+                Field::FIVE
                     .into_iter()
                     .for_each(|field| field.reply_pair(reply, filter, &totals));
             }
@@ -158,19 +223,27 @@ impl Command for Info {
 /// The five, and what only this module has.
 fn full(reply: Reply<'_>, filter: &Filter, totals: &Totals) {
     let window = filter.window();
-    reply.map(Field::ALL.len() + if window.is_some() { 11 } else { 8 });
-    Field::ALL
+    let of_window = if window.is_some() { 3 } else { 0 };
+    let rules = filter.valkey_rules();
+    reply.map(Field::FIVE.len() + 8 + of_window + usize::from(rules.is_some()));
+    Field::FIVE
         .into_iter()
         .for_each(|field| field.reply_pair(reply, filter, totals));
-    reply.bulk(b"Error rate");
-    reply.double(filter.error_rate());
+    Field::ErrorRate.reply_pair(reply, filter, totals);
     let layout = LayoutName::from(filter.layout());
     reply.bulk(b"Layout");
     reply.bulk(layout.name().as_bytes());
     reply.bulk(b"Seed");
-    match filter.seed() {
-        Some(seed) => reply.bulk(seed.0.to_string().as_bytes()),
-        None => reply.null(),
+    match filter.layout() {
+        Layout::Blocked { seed } => reply.bulk(seed.0.to_string().as_bytes()),
+        Layout::Classic => reply.null(),
+        Layout::Valkey { seed, .. } => {
+            let digits: String = seed.0.iter().map(|byte| format!("{byte:02x}")).collect();
+            reply.bulk(digits.as_bytes());
+        }
+    }
+    if rules.is_some() {
+        Field::Tightening.reply_pair(reply, filter, totals);
     }
     reply.bulk(b"Bits set");
     reply.integer(totals.bits_set);

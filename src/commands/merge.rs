@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use super::adding::tell_of_growth;
 use super::args::{Argument, Cursor};
-use super::creation::{AskedRate, flag, once};
+use super::creation::{AskedRate, flag, once, warn_of_rate};
 use super::docs::{Docs, ERROR, KEY_TO_MERGE_INTO, Kind, Parameter, SINCE_OWN};
 use super::error::CommandError;
 use super::reply::Reply;
@@ -79,7 +79,7 @@ impl Request<'_, Arg<'_>> {
             }
         }
         if let Some(rate) = self.rate {
-            rate.warn_if_limited(ctx, self.keys.destination);
+            warn_of_rate(ctx, self.keys.destination, rate.asked, rate.used.value());
         }
         ctx.replicate_verbatim();
         key.changed(&[c"bf.merge"]);

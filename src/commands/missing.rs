@@ -4,13 +4,13 @@
 use std::ffi::CStr;
 
 use super::args::{Argument, Cursor};
-use super::creation::{self, AskedRate, Creation, Dialect, FilterOptions, flag, once};
+use super::creation::{self, AskedRate, Creation, Dialect, FilterOptions, FilterSpec, flag, once};
 use super::error::CommandError;
 use super::expiry::KeyOptions;
 use super::window;
 use crate::bloom::params::{Capacity, Time};
 use crate::options;
-use crate::options::values::Config;
+use crate::options::values::{Config, LayoutName};
 use crate::server::{self, Arg, Ctx};
 
 const DIALECT: Dialect = Dialect {
@@ -81,13 +81,34 @@ impl MissingKey {
         if self.no_create {
             return Err(CommandError::NotFound);
         }
-        let rate = self.rate.map_or(config.error_rate(), |rate| rate.used);
-        let items = self.capacity.unwrap_or(config.initial_size());
-        let within_capacity = self.capacity.is_some();
         Ok(Creation {
-            filter: self.options.filter(rate, items, within_capacity, config)?,
+            filter: self.filter(config)?,
             expires: self.key.expires(now),
         })
+    }
+
+    fn filter(&self, config: &Config) -> Result<FilterSpec, CommandError> {
+        let rate = self.rate.unwrap_or_else(|| AskedRate::configured(config));
+        let items = self.capacity.unwrap_or(config.initial_size());
+        let within_capacity = self.capacity.is_some();
+        self.options.filter(rate, items, within_capacity, config)
+    }
+
+    /// The layout of the filter to be made.
+    pub fn layout(&self, config: &Config) -> LayoutName {
+        self.options.layout().unwrap_or(config.layout())
+    }
+
+    /// Whether the filter can grow as far as a client asked for, be the key missing or not.
+    ///
+    /// # Errors
+    /// What keeps it from that, and options that the configuration excludes.
+    pub fn check_goal(&self, config: impl FnOnce() -> Config) -> Result<(), CommandError> {
+        if !self.options.has_goal() {
+            return Ok(());
+        }
+        let config = config();
+        self.options.check_goal(self.filter(&config)?, &config)
     }
 
     /// [`Self::creation`] on this server, which tells its log of a rate that is not used as it was asked for.
@@ -97,7 +118,7 @@ impl MissingKey {
     pub fn create(&self, ctx: Ctx<'_>, key: Arg<'_>) -> Result<Creation, CommandError> {
         let creation = self.creation(&options::config(), server::milliseconds())?;
         if let Some(rate) = self.rate {
-            rate.warn_if_limited(ctx, key);
+            creation::warn_of_rate(ctx, key, rate.asked, creation.filter.error_rate());
         }
         Ok(creation)
     }

@@ -39,6 +39,7 @@ mod reset;
 mod rotate;
 mod scandump;
 mod sources;
+mod valkey;
 mod window;
 
 use std::ffi::{CStr, CString, c_int};

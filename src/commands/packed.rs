@@ -101,7 +101,7 @@ pub struct PackedItems<'a> {
 }
 
 impl Batch for PackedItems<'_> {
-    const REDISBLOOM_SENDS_IT: bool = false;
+    const FOREIGN_SENDS_IT: bool = false;
 
     /// As much as the data takes, if that is much: the server ends where it has no memory for a string.
     type Room = Vec<u8>;

@@ -1,17 +1,16 @@
 //! `BF.PLAN error_rate capacity [EXPANSION n] [NONSCALING] [GROWING] [SEED s] [LAYOUT l]
-//! [WINDOW s [SLICES n] [REFRESH]]`
+//! [TIGHTENING t] [VALIDATESCALETO n] [WINDOW s [SLICES n] [REFRESH]]`
 
 use std::ffi::CStr;
 
 use super::args::Cursor;
+use super::creation::FilterSpec;
 use super::docs::{Docs, SINCE_OWN};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::reserve::{self, Description};
 use super::{Call, Command};
-use crate::bloom::params::Spec;
 use crate::bloom::plan::{self, Stage};
-use crate::options::values::LayoutName;
 use crate::server::alloc;
 use crate::{datatype, options};
 
@@ -37,26 +36,27 @@ impl Command for Plan {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let spec = Description::parse(Cursor::new(arguments), |_, _| Ok(false))?.spec(&options::config())?;
-        let counts = GROWTHS.map(|times| spec.capacity.items().saturating_mul(times));
-        let plan = plan::Plan::new(spec, counts[GROWTHS.len() - 1], MOST_LAYERS);
+        let described = Description::parse(Cursor::new(arguments), |_, _| Ok(false))?;
+        let spec = described.checked(&options::config())?;
+        let counts = GROWTHS.map(|times| spec.capacity().saturating_mul(times));
+        let plan = spec.plan(counts[GROWTHS.len() - 1], MOST_LAYERS);
         let stages: Vec<_> = counts.iter().map_while(|&items| plan.at(items)).collect();
         tell(Reply(ctx), spec, &plan, &stages);
         Ok(())
     }
 }
 
-fn tell(reply: Reply<'_>, spec: Spec, plan: &plan::Plan, stages: &[Stage]) {
+fn tell(reply: Reply<'_>, spec: FilterSpec, plan: &plan::Plan, stages: &[Stage]) {
     let first = plan.layers().first();
     reply.map(7);
     reply.bulk(b"Capacity");
-    reply.integer(spec.capacity.items());
+    reply.integer(spec.capacity());
     reply.bulk(b"Error rate");
-    reply.double(spec.error_rate.value());
+    reply.double(spec.error_rate());
     reply.bulk(b"Expansion rate");
-    reply.integer_if_any(spec.growth.expansion().map(|expansion| expansion.factor().into()));
+    reply.integer_if_any(spec.expansion().map(u64::from));
     reply.bulk(b"Layout");
-    reply.bulk(LayoutName::from(spec.layout).name().as_bytes());
+    reply.bulk(spec.layout().name().as_bytes());
     reply.bulk(b"Lines");
     reply.integer_if_any(first.and_then(|layer| layer.lines()));
     reply.bulk(b"Probes");

@@ -2,15 +2,16 @@
 //!
 //! Who made a filter says what it is. The creation of a blocked one is propagated with LAYOUT and SEED; that
 //! of a classic one in the words that RedisBloom knows, so that a RedisBloom can follow, and is read by
-//! [`redisbloom`](super::redisbloom). Where the key is to expire, [`expiry`] tells when: no RedisBloom reads that, so
-//! that the layout of a classic one is said too.
+//! [`redisbloom`](super::redisbloom); that of one in valkey-bloom's layout likewise in the words of a valkey-bloom, which
+//! [`valkey`](super::valkey) reads. Where the key is to expire, [`expiry`] tells when: neither of the two reads that, so
+//! that the layout is said too.
 
 use std::ffi::CStr;
 
 use super::adding::Target;
 use super::creation::{Creation, FilterSpec};
 use super::{expiry, window};
-use crate::bloom::params::{ClassicSpec, ErrorRate, Growth, Layout, Spec};
+use crate::bloom::params::{ClassicSpec, ErrorRate, Growth, Layout, Spec, ValkeySpec};
 use crate::options::values::LayoutName;
 use crate::server::{Arg, Ctx, OwnedString};
 
@@ -42,7 +43,8 @@ impl Words {
 /// Propagates the creation of an empty filter with everything resolved: the receiver's own configuration plays
 /// no part.
 pub fn replicate(ctx: Ctx<'_>, key: Arg<'_>, creation: Creation) {
-    propagate(ctx, c"BF.RESERVE", key, &reserve_words(creation), &[]);
+    let (command, words) = creating(creation);
+    propagate(ctx, command, key, &words, &[]);
 }
 
 /// The same of a filter that was created with `items` in it. It is one command, because two would make a
@@ -54,44 +56,48 @@ pub fn replicate_with(ctx: Ctx<'_>, key: Arg<'_>, to: Target, items: &[Arg<'_>])
     propagate(ctx, c"BF.INSERT", key, &insert_words(to), items);
 }
 
-/// What follows the key in the BF.RESERVE that makes exactly this filter.
-pub fn reserve_words(creation: Creation) -> Words {
+/// The command that makes exactly this filter with nothing in it, and what follows the key there.
+pub fn creating(creation: Creation) -> (&'static CStr, Words) {
     let [rate, capacity] = size(creation.filter);
     let sized = Words::default().with(rate).with(capacity);
-    let options = match creation.filter {
-        FilterSpec::Blocked(spec) => options(spec),
+    let reserved = match creation.filter {
+        FilterSpec::Blocked(spec) => sized.and(options(spec)),
         // It takes no expansion beside NONSCALING, and stores the usual one.
-        FilterSpec::Classic(spec) if !spec.scales() && spec.expansion() > 0 => {
-            Words::default().with("NONSCALING")
-        }
-        FilterSpec::Classic(spec) => factor(spec),
-        FilterSpec::Valkey(_) => Words::default(),
+        FilterSpec::Classic(spec) if !spec.scales() && spec.expansion() > 0 => sized.with("NONSCALING"),
+        FilterSpec::Classic(spec) => sized.and(factor(spec)),
+        // Its BF.RESERVE says neither the seed nor the ratio.
+        FilterSpec::Valkey(_) => return (c"BF.INSERT", created(creation)),
     };
-    sized
-        .and(options)
+    let words = reserved
         .and(exactly(creation))
-        .and(expiry::words(creation.expires))
+        .and(expiry::words(creation.expires));
+    (c"BF.RESERVE", words)
 }
 
 /// What stands between the key and the items in the BF.INSERT that makes exactly this filter, or changes the one that
 /// is there.
 pub fn insert_words(to: Target) -> Words {
     let key = match to.created {
-        Some(creation) => filter_words(creation.filter)
-            .and(exactly(creation))
-            .and(expiry::words(creation.expires)),
+        Some(creation) => created(creation),
         None => Words::default().with("NOCREATE"),
     };
     key.and(window::words(to.at)).with("ITEMS")
 }
 
+/// The filter that BF.INSERT makes of a missing key.
+fn created(creation: Creation) -> Words {
+    filter_words(creation.filter)
+        .and(exactly(creation))
+        .and(expiry::words(creation.expires))
+}
+
 /// What stands between the key and the form of the items in the BF.ADDPACKED that makes exactly this filter, which is
-/// one of a client's of this module. Only this module reads it, so the layout is said of a classic one too.
+/// one of a client's of this module. Only this module reads it, so the layout is always said.
 pub fn addpacked_words(creation: Creation) -> Words {
     let words = filter_words(creation.filter);
     let words = match creation.filter {
-        FilterSpec::Classic(_) => words.and(layout(LayoutName::Classic)),
-        FilterSpec::Blocked(_) | FilterSpec::Valkey(_) => words,
+        FilterSpec::Blocked(_) => words,
+        FilterSpec::Classic(_) | FilterSpec::Valkey(_) => words.and(layout(creation.filter.layout())),
     };
     words.and(expiry::words(creation.expires))
 }
@@ -99,18 +105,32 @@ pub fn addpacked_words(creation: Creation) -> Words {
 /// A filter in the words of BF.INSERT.
 fn filter_words(filter: FilterSpec) -> Words {
     let [rate, capacity] = size(filter);
-    let sized = Words::default()
-        .with("ERROR")
-        .with(rate)
-        .with("CAPACITY")
-        .with(capacity);
+    let words = Words::default();
+    let sized = words.with("ERROR").with(rate).with("CAPACITY").with(capacity);
     match filter {
         FilterSpec::Blocked(spec) => sized.and(options(spec)),
         FilterSpec::Classic(spec) if !spec.scales() && spec.expansion() > 0 => {
             sized.and(factor(spec)).with("NONSCALING")
         }
         FilterSpec::Classic(spec) => sized.and(factor(spec)),
-        FilterSpec::Valkey(_) => sized,
+        FilterSpec::Valkey(spec) => as_valkey_bloom_does(spec),
+    }
+}
+
+/// A filter as a valkey-bloom tells its replicas of it, to the letter.
+fn as_valkey_bloom_does(spec: ValkeySpec) -> Words {
+    let words = Words::default()
+        .with("CAPACITY")
+        .with(spec.capacity().to_string())
+        .with("ERROR")
+        .with(spec.error_rate().to_string())
+        .with("TIGHTENING")
+        .with(spec.tightening().value().to_string())
+        .with("SEED")
+        .with(spec.seed().0);
+    match spec.expansion() {
+        0 => words.with("NONSCALING"),
+        factor => words.with("EXPANSION").with(factor.to_string()),
     }
 }
 
@@ -127,12 +147,10 @@ pub fn propagate(ctx: Ctx<'_>, command: &CStr, key: Arg<'_>, words: &Words, item
 /// The error rate and the capacity as they are typed. The fewest digits that mean exactly this rate: RedisBloom
 /// reads the same double.
 fn size(filter: FilterSpec) -> [String; 2] {
-    let (rate, capacity) = match filter {
-        FilterSpec::Blocked(spec) => (spec.error_rate.value(), spec.capacity.items()),
-        FilterSpec::Classic(spec) => (spec.error_rate(), spec.capacity()),
-        FilterSpec::Valkey(spec) => (spec.error_rate(), spec.capacity()),
-    };
-    [format!("{rate:e}"), capacity.to_string()]
+    [
+        format!("{:e}", filter.error_rate()),
+        filter.capacity().to_string(),
+    ]
 }
 
 /// The expansion of a classic filter as RedisBloom takes it; 0 makes one that does not grow.
@@ -156,14 +174,13 @@ fn exactly(creation: Creation) -> Words {
         {
             layout(LayoutName::Classic)
         }
+        FilterSpec::Valkey(_) if creation.expires.is_some() => layout(LayoutName::Valkey),
         FilterSpec::Classic(_) | FilterSpec::Blocked(_) | FilterSpec::Valkey(_) => Words::default(),
     }
 }
 
 fn layout(layout: LayoutName) -> Words {
-    Words::default()
-        .with("LAYOUT")
-        .with(layout.name().to_ascii_uppercase())
+    Words::default().with("LAYOUT").with(layout.word())
 }
 
 /// The options of a blocked filter that leave nothing to a configuration.

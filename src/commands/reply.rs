@@ -1,6 +1,6 @@
 //! Replies, in the forms of the client's protocol: RESP3 where the server has it, RESP2 elsewhere.
 
-use std::ffi::{CString, c_long};
+use std::ffi::{CStr, CString, c_long};
 
 use redis_module::raw;
 
@@ -27,8 +27,7 @@ pub struct Reply<'a>(pub Ctx<'a>);
 impl Reply<'_> {
     /// `OK`.
     pub fn ok(self) {
-        // SAFETY (of the call): the context is that of a command; the server copies the text.
-        call!(RedisModule_ReplyWithSimpleString(self.0.raw(), c"OK".as_ptr()));
+        self.simple(c"OK");
     }
 
     /// An error.
@@ -67,6 +66,12 @@ impl Reply<'_> {
         } else {
             self.bulk(number::short(value).as_bytes());
         }
+    }
+
+    /// A simple string.
+    pub fn simple(self, text: &CStr) {
+        // SAFETY (of the call): the context is that of a command; the server copies the text.
+        call!(RedisModule_ReplyWithSimpleString(self.0.raw(), text.as_ptr()));
     }
 
     /// A string of bytes.

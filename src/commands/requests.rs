@@ -3,11 +3,14 @@
 //!
 //! A fuzzer builds with `--cfg fuzzing`; the module that servers load has none of this.
 
+use std::ffi::CStr;
+
 use super::adding::Target;
 use super::args::{self, Argument};
 pub use super::creation::{Creation, FilterSpec};
 use super::error::CommandError;
-use super::propagation::{self, Words};
+use super::propagation;
+pub use super::propagation::Words;
 pub use super::redisbloom::Release;
 pub use super::sources::Combination;
 use super::{addpacked, existspacked, info, insert, intersect, merge, packed, reserve};
@@ -16,7 +19,7 @@ use crate::bloom::params::ErrorRate;
 use crate::options::values::Config;
 
 /// An argument that no server holds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word<'a>(pub &'a [u8]);
 
 impl<'a> Argument<'a> for Word<'a> {
@@ -40,7 +43,9 @@ const LATER: i64 = NOW + 123_456_789;
 /// # Errors
 /// What the command answers.
 pub fn reserve(arguments: &[Word<'_>], config: &Config) -> Result<Creation, CommandError> {
-    reserve::Request::parse(arguments)?.creation(config, Release::Eight, NOW)
+    let request = reserve::Request::parse(arguments)?;
+    request.check_goal(config)?;
+    request.creation(config, Release::Eight, NOW)
 }
 
 /// The same when they come from a primary or a file.
@@ -55,8 +60,8 @@ pub fn obey_reserve(
     reserve::Request::obey(arguments)?.creation(config, release, LATER)
 }
 
-/// The items of a BF.INSERT, and the filter that it makes of a missing key.
-pub type Inserted<'a> = (&'a [Word<'a>], Result<Creation, CommandError>);
+/// The items of a BF.INSERT, if it has ITEMS, and the filter that it makes of a missing key.
+pub type Inserted<'a> = (Option<&'a [Word<'a>]>, Result<Creation, CommandError>);
 
 /// What BF.INSERT of these arguments adds, and the filter that it makes of a missing key.
 ///
@@ -64,7 +69,8 @@ pub type Inserted<'a> = (&'a [Word<'a>], Result<Creation, CommandError>);
 /// What the command answers for any key; the inner error is for a missing one only.
 pub fn insert<'a>(arguments: &'a [Word<'a>], config: &Config) -> Result<Inserted<'a>, CommandError> {
     let request = insert::Request::parse(arguments)?;
-    Ok((request.items(), request.creation(config, Release::Eight, NOW)))
+    request.check_goal(|| config.clone())?;
+    inserted(&request, config, Release::Eight, NOW)
 }
 
 /// The same when they come from a primary or a file.
@@ -76,8 +82,19 @@ pub fn obey_insert<'a>(
     config: &Config,
     release: Release,
 ) -> Result<Inserted<'a>, CommandError> {
-    let request = insert::Request::obey(arguments)?;
-    Ok((request.items(), request.creation(config, release, LATER)))
+    inserted(&insert::Request::obey(arguments)?, config, release, LATER)
+}
+
+fn inserted<'a>(
+    request: &insert::Request<'a, Word<'a>>,
+    config: &Config,
+    release: Release,
+    now: i64,
+) -> Result<Inserted<'a>, CommandError> {
+    if request.items().is_none() {
+        request.may_lack_items(|| false, config)?;
+    }
+    Ok((request.items(), request.creation(config, release, now)))
 }
 
 /// The items that BF.EXISTSPACKED of these arguments asks for.
@@ -97,6 +114,7 @@ pub type AddedPacked<'a> = (Packed<'a>, Result<Creation, CommandError>);
 /// What the command answers for any key; the inner error is for a missing one only.
 pub fn add_packed<'a>(arguments: &'a [Word<'a>], config: &Config) -> Result<AddedPacked<'a>, CommandError> {
     let request = addpacked::Request::parse(arguments)?;
+    request.missing.check_goal(|| config.clone())?;
     Ok((request.items, request.missing.creation(config, NOW)))
 }
 
@@ -145,9 +163,28 @@ pub fn iterator(word: &[u8]) -> Option<i64> {
     args::iterator(word)
 }
 
-/// The words after the key in the BF.RESERVE that a primary sends for this filter.
-pub fn replicated(creation: Creation) -> Words {
-    propagation::reserve_words(creation)
+/// The filter that this command of these arguments makes, when it comes from a primary or a file: of what
+/// [`replicated`] says.
+///
+/// # Errors
+/// What the command answers.
+pub fn obey_creating(
+    command: &CStr,
+    arguments: &[Word<'_>],
+    config: &Config,
+    release: Release,
+) -> Result<Creation, CommandError> {
+    if command == c"BF.RESERVE" {
+        return obey_reserve(arguments, config, release);
+    }
+    let (items, creation) = obey_insert(arguments, config, release)?;
+    assert_eq!(items, None, "a filter without items has some");
+    creation
+}
+
+/// The command that a primary sends for this filter, and the words after its key.
+pub fn replicated(creation: Creation) -> (&'static CStr, Words) {
+    propagation::creating(creation)
 }
 
 /// The words between the key and the items in the BF.INSERT that a primary sends for this filter when it was
@@ -172,8 +209,9 @@ mod tests {
     use super::super::debug;
     use super::*;
     use crate::bloom::UNLIMITED;
-    use crate::bloom::params::Seed;
-    use crate::options::values::ConfigOption;
+    use crate::bloom::error::ParamError;
+    use crate::bloom::params::{Seed, SipSeed, Tightening, ValkeySpec};
+    use crate::options::values::{ConfigOption, LayoutName};
 
     fn words(line: &str) -> Vec<Word<'_>> {
         line.split(' ').map(|word| Word(word.as_bytes())).collect()
@@ -190,9 +228,7 @@ mod tests {
     #[test]
     fn what_is_replicated_means_the_same_under_any_configuration() {
         let here = Config::new(Seed(7));
-        let mut there = Config::new(Seed(8));
-        there.set(ConfigOption::Layout, "classic").unwrap();
-        there.set(ConfigOption::ExpansionFactor, "0").unwrap();
+        let there = elsewhere();
         for line in [
             "NONSCALING 0.01 100",
             "EXPANSION 0.01 100 LAYOUT CLASSIC",
@@ -213,22 +249,491 @@ mod tests {
         ] {
             let key = line.split(' ').next().unwrap();
             let made = reserve(&words(line), &here).unwrap();
-            let (alone, inserted) = (replicated(made), replicated_with_items(made));
+            is_told(key, made, &there);
+            is_told_packed(key, made, &there);
+        }
+    }
+
+    /// A configuration that makes other filters.
+    fn elsewhere() -> Config {
+        let mut there = Config::new(Seed(8));
+        there.set(ConfigOption::Layout, "classic").unwrap();
+        there.set(ConfigOption::ExpansionFactor, "0").unwrap();
+        there
+    }
+
+    /// Whoever is told of this filter makes the same one, with and without items.
+    #[track_caller]
+    fn is_told(key: &str, made: Creation, there: &Config) {
+        let ((command, alone), inserted) = (replicated(made), replicated_with_items(made));
+        for release in [Release::Two, Release::Eight] {
+            let alone = told(key, &alone, &[]);
+            assert_eq!(obey_creating(command, &alone, there, release), Ok(made));
+            let arguments = told(key, &inserted, &["a", "ITEMS"]);
+            let (items, created) = obey_insert(&arguments, there, release).unwrap();
+            assert_eq!(items, Some(&[Word(b"a"), Word(b"ITEMS")][..]));
+            assert_eq!(created, Ok(made));
+        }
+    }
+
+    /// The same with packed items.
+    #[track_caller]
+    fn is_told_packed(key: &str, made: Creation, there: &Config) {
+        for (form, data) in [(Form::Lines, "a\nb"), (Form::Prefixed, "\x01\0\0\0a\x01\0\0\0b")] {
+            let packed = replicated_packed(Some(made), form);
+            let arguments = told(key, &packed, &[data]);
+            let (items, created) = obey_add_packed(&arguments, there).unwrap();
+            assert_eq!((items.form(), items.count()), (form, 2));
+            assert_eq!(created, Ok(made));
+        }
+    }
+
+    /// Seeds whose bytes are what separates words, ends texts, or looks like one.
+    const SEEDS: [&[u8; 32]; 6] = [
+        b"                                ",
+        b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+        b"\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r",
+        b"00000000000000000000000000000007",
+        b"ITEMS LAYOUT CLASSIC  NONSCALING",
+        b"\xff\xfe\x80 \0\t\n\r\xc3\x28\xa0\xa1\xe2\x28\xa1\xf0\x28\x8c\xbc\xf8\xa1\xa1\xa1\xa1\xfc\xa1\xa1\xa1\xa1\xa1\xff\xff",
+    ];
+
+    fn valkey(
+        rate: f64,
+        capacity: u64,
+        expansion: u32,
+        tightening: f64,
+        seed: [u8; 32],
+    ) -> Result<FilterSpec, ParamError> {
+        let tightening = Tightening::new(tightening)?;
+        ValkeySpec::new(rate, capacity, expansion, tightening, SipSeed(seed)).map(FilterSpec::Valkey)
+    }
+
+    /// A replica of a filter in valkey-bloom's layout would have other bits than its primary, and say of items that
+    /// they are missing.
+    #[test]
+    fn every_filter_of_valkey_bloom_is_replicated_as_it_is() {
+        let there = elsewhere();
+        let rates = [
+            5e-324,
+            1e-310,
+            1e-300,
+            1e-17,
+            0.01,
+            0.3333333333333333,
+            0.9999,
+            1.0 - f64::EPSILON / 2.0,
+        ];
+        let mut tried = 0;
+        for (rate, ratio) in rates.iter().zip(rates.iter().rev()) {
+            for (capacity, expansion) in [(1, 0), (100, 2), (i64::MAX as u64, u32::MAX), (1 << 41, 32_769)] {
+                for (seed, expires) in SEEDS
+                    .iter()
+                    .zip([None, Some(1), Some(i64::MAX)].into_iter().cycle())
+                {
+                    let filter = valkey(*rate, capacity, expansion, *ratio, **seed).unwrap();
+                    let made = Creation { filter, expires };
+                    is_told("key", made, &there);
+                    is_told("ITEMS", made, &there);
+                    tried += 1;
+                }
+            }
+        }
+        assert_eq!(tried, 8 * 4 * 6);
+    }
+
+    /// What a valkey-bloom that follows this server is told would be refused by it, or be another filter there.
+    #[test]
+    fn valkey_bloom_is_told_in_its_own_words() {
+        let seed = SEEDS[3];
+        let said = |rate, expansion, expires| {
+            let filter = valkey(rate, 100, expansion, 0.5, *seed).unwrap();
+            let (command, words) = replicated(Creation { filter, expires });
+            assert_eq!(command, c"BF.INSERT");
+            let words: Vec<_> = words
+                .list()
+                .map(|word| String::from_utf8_lossy(word).into_owned())
+                .collect();
+            words.join(" ").replace(str::from_utf8(seed).unwrap(), "(seed)")
+        };
+        assert_eq!(
+            said(0.01, 2, None),
+            "CAPACITY 100 ERROR 0.01 TIGHTENING 0.5 SEED (seed) EXPANSION 2"
+        );
+        assert_eq!(
+            said(1e-7, 0, None),
+            "CAPACITY 100 ERROR 0.0000001 TIGHTENING 0.5 SEED (seed) NONSCALING"
+        );
+        assert_eq!(
+            said(0.9, 7, Some(5)),
+            "CAPACITY 100 ERROR 0.9 TIGHTENING 0.5 SEED (seed) EXPANSION 7 LAYOUT VALKEY PXAT 5"
+        );
+    }
+
+    /// A replica would make another filter of valkey-bloom's layout than a client asked for, or a filter of another
+    /// layout.
+    #[test]
+    fn what_a_client_makes_in_valkey_bloom_s_layout_is_replicated_as_it_is() {
+        let here = Config::new(Seed(7));
+        let mut by_option = here.clone();
+        by_option.set(ConfigOption::Layout, "valkey").unwrap();
+        by_option.set(ConfigOption::ErrorRate, "0.7").unwrap();
+        let there = elsewhere();
+        let made_of = |line: &str, config: &Config| {
+            let reserved = format!("0.9 1000 {line}");
+            let inserted = format!("ERROR 0.9 CAPACITY 1000 {line} ITEMS a");
+            let packed = format!("ERROR 0.9 CAPACITY 1000 {line} LINES a");
+            let key = [Word(b"key")];
+            let arguments = |line| [&key[..], &words(line)].concat();
+            let made = reserve(&arguments(&reserved), config).unwrap();
+            assert_eq!(
+                insert(&arguments(&inserted), config).unwrap().1,
+                Ok(made),
+                "{line}"
+            );
+            assert_eq!(
+                add_packed(&arguments(&packed), config).unwrap().1,
+                Ok(made),
+                "{line}"
+            );
+            is_told("key", made, &there);
+            is_told_packed("key", made, &there);
+            made
+        };
+        let numbered = SipSeed::from(Seed(7)).0;
+        let usual = valkey(0.9, 1000, 2, 0.5, numbered).unwrap().into();
+        for line in [
+            "LAYOUT VALKEY",
+            "layout valkey Seed 7",
+            "VALIDATESCALETO 1000000",
+            "TIGHTENING 0.5",
+            "TightenING 5e-1 SEED 7 EXPANSION 2",
+        ] {
+            assert_eq!(made_of(line, &here), usual, "{line}");
+        }
+        assert_eq!(made_of("EXPANSION 2", &by_option), usual);
+        let other = valkey(0.9, 1000, 32_768, 1e-300, SipSeed::from(Seed(u64::MAX)).0).unwrap();
+        assert_eq!(
+            made_of(
+                "TIGHTENING 1e-300 EXPANSION 32768 SEED 18446744073709551615",
+                &here
+            ),
+            other.into()
+        );
+        let fixed = valkey(0.9, 1000, 0, 0.25, numbered).unwrap();
+        for line in [
+            "NONSCALING TIGHTENING 0.25",
+            "EXPANSION 0 TIGHTENING 0.25 LAYOUT VALKEY",
+        ] {
+            assert_eq!(made_of(line, &here), fixed.into(), "{line}");
+        }
+        for seed in SEEDS {
+            let arguments = [&b"key"[..], b"0.01", b"100", b"SEED", seed].map(Word);
+            let made = reserve(&arguments, &here).unwrap();
+            assert_eq!(made, valkey(0.01, 100, 2, 0.5, *seed).unwrap().into());
+            is_told("key", made, &there);
+        }
+        // Nothing was said: the options say it, and the rate is the one that was asked for.
+        let default = valkey(0.7, 100, 2, 0.5, numbered).unwrap();
+        for line in ["key ITEMS a", "key"] {
+            let made = insert(&words(line), &by_option).unwrap().1;
+            assert_eq!(made, Ok(default.into()), "{line}");
+        }
+    }
+
+    /// A user would look for the mistake in the wrong place, or get a filter that he did not mean.
+    #[test]
+    fn words_for_valkey_bloom_s_layout_are_refused_where_they_contradict() {
+        let config = Config::new(Seed(7));
+        let refused = |options: &str, config: &Config| {
+            let packed = format!("key {options} LINES a");
+            let inserted = format!("key {options} ITEMS a");
+            let (packed, inserted) = (words(&packed), words(&inserted));
+            let [reserved, inserted, packed] = [
+                reserve(&words(&format!("key 0.01 100 {options}")), config).map(|_| ()),
+                insert(&inserted, config).and_then(|(_, made)| made.map(|_| ())),
+                add_packed(&packed, config).and_then(|(_, made)| made.map(|_| ())),
+            ];
+            let error = reserved.unwrap_err().to_string();
+            assert_eq!(inserted.unwrap_err().to_string(), error, "{options}");
+            assert_eq!(packed.unwrap_err().to_string(), error, "{options}");
+            error
+        };
+        for (options, error) in [
+            ("TIGHTENING x", "ERR bad tightening ratio"),
+            ("TIGHTENING nan", "ERR bad tightening ratio"),
+            ("TIGHTENING 0", "ERR tightening ratio must be in the range (0, 1)"),
+            ("TIGHTENING 1", "ERR tightening ratio must be in the range (0, 1)"),
+            (
+                "TIGHTENING -0.5",
+                "ERR tightening ratio must be in the range (0, 1)",
+            ),
+            (
+                "TIGHTENING 1e-400",
+                "ERR tightening ratio must be in the range (0, 1)",
+            ),
+            (
+                "TIGHTENING inf",
+                "ERR tightening ratio must be in the range (0, 1)",
+            ),
+            ("TIGHTENING 0.5 TIGHTENING 0.5", "ERR TIGHTENING was given twice"),
+            (
+                "TIGHTENING 0.5 LAYOUT BLOCKED",
+                "ERR TIGHTENING is for LAYOUT VALKEY only",
+            ),
+            (
+                "LAYOUT CLASSIC TIGHTENING 0.5",
+                "ERR TIGHTENING is for LAYOUT VALKEY only",
+            ),
+            ("VALIDATESCALETO many", "ERR bad VALIDATESCALETO"),
+            ("VALIDATESCALETO 1e3", "ERR bad VALIDATESCALETO"),
+            (
+                "VALIDATESCALETO 0",
+                "ERR VALIDATESCALETO must be in the range [1, 9223372036854775807]",
+            ),
+            (
+                "VALIDATESCALETO 9223372036854775808",
+                "ERR VALIDATESCALETO must be in the range [1, 9223372036854775807]",
+            ),
+            (
+                "VALIDATESCALETO 5 VALIDATESCALETO 5",
+                "ERR VALIDATESCALETO was given twice",
+            ),
+            (
+                "VALIDATESCALETO 5 LAYOUT BLOCKED",
+                "ERR VALIDATESCALETO is for LAYOUT VALKEY only",
+            ),
+            (
+                "VALIDATESCALETO 5 NONSCALING",
+                "ERR VALIDATESCALETO and NONSCALING exclude each other",
+            ),
+            (
+                "EXPANSION 0 VALIDATESCALETO 5",
+                "ERR VALIDATESCALETO and EXPANSION 0 exclude each other",
+            ),
+            (
+                "VALIDATESCALETO 9223372036854775807",
+                "ERR the filter cannot grow to VALIDATESCALETO within bf-max-filter-bytes",
+            ),
+            (
+                "VALIDATESCALETO 1000000 TIGHTENING 1e-200",
+                "ERR the filter cannot grow to VALIDATESCALETO: its error rate would be 0",
+            ),
+            (
+                "SEED aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa LAYOUT BLOCKED",
+                "ERR SEED of 32 bytes is for LAYOUT VALKEY only",
+            ),
+            (
+                "LAYOUT CLASSIC SEED 00000000000000000000000000000001",
+                "ERR SEED of 32 bytes is for LAYOUT VALKEY only",
+            ),
+            ("SEED aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "ERR bad seed"),
+            (
+                "SEED aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa LAYOUT VALKEY",
+                "ERR bad seed",
+            ),
+            (
+                "LAYOUT CLASSIC SEED 1",
+                "ERR SEED is for LAYOUT BLOCKED or VALKEY only",
+            ),
+            ("LAYOUT VALKEY GROWING", "ERR GROWING is for LAYOUT BLOCKED only"),
+            (
+                "TIGHTENING 0.5 WINDOW 10",
+                "ERR WINDOW is for LAYOUT BLOCKED only",
+            ),
+            (
+                "LAYOUT VALKEY SLICES 4",
+                "ERR SLICES is for filters with a WINDOW only",
+            ),
+            (
+                "LAYOUT VALKEY REFRESH",
+                "ERR REFRESH is for filters with a WINDOW only",
+            ),
+            (
+                "LAYOUT VALKEYS",
+                "ERR bad layout: it is BLOCKED, CLASSIC or VALKEY",
+            ),
+        ] {
+            assert_eq!(refused(options, &config), error, "{options}");
+        }
+        let mut by_option = config.clone();
+        by_option.set(ConfigOption::Layout, "valkey").unwrap();
+        by_option.set(ConfigOption::ExpansionFactor, "0").unwrap();
+        for (options, error) in [
+            (
+                "GROWING",
+                "ERR GROWING is for LAYOUT BLOCKED only, and bf-layout is valkey",
+            ),
+            (
+                "WINDOW 10",
+                "ERR WINDOW is for LAYOUT BLOCKED only, and bf-layout is valkey",
+            ),
+            (
+                "LAYOUT CLASSIC SEED 1",
+                "ERR SEED is for LAYOUT BLOCKED or VALKEY only",
+            ),
+            (
+                "VALIDATESCALETO 5",
+                "ERR VALIDATESCALETO needs an EXPANSION above 0: bf-expansion-factor is 0",
+            ),
+        ] {
+            assert_eq!(refused(options, &by_option), error, "{options}");
+        }
+        by_option.set(ConfigOption::Layout, "classic").unwrap();
+        assert_eq!(
+            refused("SEED 1", &by_option),
+            "ERR SEED is for LAYOUT BLOCKED or VALKEY only, and bf-layout is classic"
+        );
+    }
+
+    /// A filter that was meant to hold items would be made without them and nobody told; or a client of valkey-bloom be
+    /// refused.
+    #[test]
+    fn only_filters_of_valkey_bloom_s_layout_are_inserted_without_items() {
+        let mut config = Config::new(Seed(7));
+        let outcome = |line: &str, config: &Config| {
+            let arguments = words(line);
+            insert(&arguments, config).map(|(items, made)| (items.map(<[_]>::len), made.is_ok()))
+        };
+        for line in [
+            "key",
+            "key CAPACITY 7",
+            "key LAYOUT BLOCKED",
+            "key TIGHTENING 0.5 LAYOUT CLASSIC",
+        ] {
+            assert_eq!(outcome(line, &config), Err(CommandError::Arity), "{line}");
+        }
+        for line in [
+            "key LAYOUT VALKEY",
+            "key TIGHTENING 0.5",
+            "key VALIDATESCALETO 1000 NX EX 5",
+        ] {
+            assert_eq!(outcome(line, &config), Ok((None, true)), "{line}");
+        }
+        assert_eq!(outcome("key NOCREATE LAYOUT VALKEY", &config), Ok((None, false)));
+        config.set(ConfigOption::Layout, "valkey").unwrap();
+        assert_eq!(outcome("key", &config), Ok((None, true)));
+        assert_eq!(outcome("key ERROR 0.1", &config), Ok((None, true)));
+        for line in [
+            "key ITEMS",
+            "key LAYOUT VALKEY ITEMS",
+            "key LAYOUT BLOCKED",
+            "key LAYOUT CLASSIC",
+        ] {
+            assert_eq!(outcome(line, &config), Err(CommandError::Arity), "{line}");
+        }
+        let growing = outcome("key GROWING", &config).map(|(items, _)| items);
+        assert_eq!(growing, Ok(None));
+        let growing = outcome("key LAYOUT VALKEY GROWING", &config);
+        assert_eq!(
+            growing,
+            Err(CommandError::OnlyFor("GROWING", &[LayoutName::Blocked]))
+        );
+    }
+
+    /// A replica of a valkey-bloom would go its own way in silence, or one of a RedisBloom make a filter of another
+    /// layout.
+    #[test]
+    fn a_primary_s_words_are_taken_for_those_of_who_may_have_said_them() {
+        let config = Config::new(Seed(7));
+        let numbered = SipSeed::from(Seed(7)).0;
+        let made_of = |line: &str| {
+            let mut all = Vec::new();
             for release in [Release::Two, Release::Eight] {
-                let alone = told(key, &alone, &[]);
-                assert_eq!(obey_reserve(&alone, &there, release), Ok(made), "{line}");
-                let arguments = told(key, &inserted, &["a", "b"]);
-                let (items, created) = obey_insert(&arguments, &there, release).unwrap();
-                assert_eq!(items.iter().map(|item| item.0).collect::<Vec<_>>(), [b"a", b"b"]);
-                assert_eq!(created, Ok(made), "{line}");
+                let arguments = words(line);
+                all.push(
+                    obey_insert(&arguments, &config, release)
+                        .map(|(items, made)| (items.map(<[_]>::len), made)),
+                );
             }
-            for (form, data) in [(Form::Lines, "a\nb"), (Form::Prefixed, "\x01\0\0\0a\x01\0\0\0b")] {
-                let packed = replicated_packed(Some(made), form);
-                let arguments = told(key, &packed, &[data]);
-                let (items, created) = obey_add_packed(&arguments, &there).unwrap();
-                assert_eq!((items.form(), items.count()), (form, 2));
-                assert_eq!(created, Ok(made), "{line}");
-            }
+            assert_eq!(all[0], all[1], "{line}");
+            all.remove(0)
+        };
+        let seeded =
+            |rate, capacity, expansion, ratio| valkey(rate, capacity, expansion, ratio, numbered).unwrap();
+        let seed = *b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+        for (line, items, filter) in [
+            ("key", None, seeded(0.01, 100, 2, 0.5)),
+            ("key CAPACITY 7", None, seeded(0.01, 7, 2, 0.5)),
+            (
+                "key capacity 7 CAPACITY +8 Error 0.5",
+                None,
+                seeded(0.5, 8, 2, 0.5),
+            ),
+            (
+                "key NONSCALING EXPANSION 4294967295",
+                None,
+                seeded(0.01, 100, u32::MAX, 0.5),
+            ),
+            (
+                "key EXPANSION 7 NONSCALING TIGHTENING .25 ITEMS a",
+                Some(1),
+                seeded(0.01, 100, 0, 0.25),
+            ),
+            (
+                "key VALIDATESCALETO 9223372036854775807 ITEMS a b",
+                Some(2),
+                seeded(0.01, 100, 2, 0.5),
+            ),
+            (
+                "key layout Valkey ITEMS ITEMS",
+                Some(1),
+                seeded(0.01, 100, 2, 0.5),
+            ),
+            (
+                "key CAPACITY 9223372036854775807 SEED aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa ITEMS a",
+                Some(1),
+                valkey(0.01, i64::MAX as u64, 2, 0.5, seed).unwrap(),
+            ),
+            // RedisBloom reads no plus sign, and no other layout has such an expansion.
+            ("key CAPACITY +5 ITEMS a", Some(1), seeded(0.01, 5, 2, 0.5)),
+            ("key EXPANSION +5 ITEMS a", Some(1), seeded(0.01, 100, 5, 0.5)),
+        ] {
+            assert_eq!(made_of(line), Ok((items, Ok(filter.into()))), "{line}");
+        }
+        for line in [
+            "key CAPACITY 7 ITEMS a",
+            "key NONSCALING EXPANSION 5 ITEMS a",
+            "key I TIGHTENING 0.5",
+            "key I LAYOUT VALKEY",
+            "key C 7 I ITEMS",
+            "key LAYOUT CLASSIC ITEMS a",
+        ] {
+            let made = made_of(line).unwrap().1;
+            assert!(
+                matches!(made.map(|made| made.filter), Ok(FilterSpec::Classic(_))),
+                "{line}"
+            );
+        }
+        for line in [
+            "key LAYOUT BLOCKED SEED 1 ITEMS a",
+            "key GROWING ITEMS a",
+            "key SEED 1 ITEMS a",
+        ] {
+            let made = made_of(line).unwrap().1;
+            assert!(
+                matches!(made.map(|made| made.filter), Ok(FilterSpec::Blocked(_))),
+                "{line}"
+            );
+        }
+        let not_found = Err(CommandError::NotFound);
+        assert_eq!(made_of("key NOCREATE"), Ok((None, not_found.clone())));
+        assert_eq!(
+            made_of("key NOCREATE TIGHTENING 0.5 ITEMS a"),
+            Ok((Some(1), not_found))
+        );
+        for (line, error) in [
+            ("key LAYOUT VALKEY ITEMS", CommandError::Arity),
+            ("key ERROR 1 TIGHTENING 0.5", CommandError::BadInsertErrorRate),
+            ("key TIGHTENING 1", CommandError::TighteningRange),
+            ("key CAPACITY 0 TIGHTENING 0.5", CommandError::BadInsertCapacity),
+            (
+                "key EXPANSION 4294967296 LAYOUT VALKEY",
+                CommandError::BadInsertExpansion,
+            ),
+            ("key CAPACITY +0 ITEMS a", CommandError::BadInsertCapacity),
+        ] {
+            assert_eq!(made_of(line), Err(error), "{line}");
         }
     }
 
@@ -552,13 +1057,14 @@ mod tests {
             };
             let arguments = words(rest);
             let obeyed = if command == "BF.RESERVE" {
-                obey_reserve(&arguments, &config, release).map(|made| (&[][..], Ok(made)))
+                obey_reserve(&arguments, &config, release).map(|made| (None, Ok(made)))
             } else {
                 obey_insert(&arguments, &config, release)
             };
             if made.get("error").is_none() {
                 made_of += 1;
                 let (items, creation) = obeyed.unwrap();
+                let items = items.unwrap_or_default();
                 assert_eq!(described(creation.unwrap(), items), made, "{version}: {line}");
             } else if made["error"] == "ERR not found" {
                 let outcome = obeyed.map(|(_, creation)| creation);
@@ -578,7 +1084,7 @@ mod tests {
             let (command, rest) = line.split_once(' ').unwrap();
             let arguments = words(rest);
             let asked = match command {
-                "BF.RESERVE" => reserve(&arguments, &config).map(|made| (&[][..], Ok(made))),
+                "BF.RESERVE" => reserve(&arguments, &config).map(|made| (None, Ok(made))),
                 "BF.INSERT" => insert(&arguments, &config),
                 _ => continue,
             };
@@ -594,7 +1100,7 @@ mod tests {
             match (asked, made.get("error")) {
                 (Ok((items, Ok(creation))), None) => {
                     same += 1;
-                    assert_eq!(described(creation, items), made, "{line}");
+                    assert_eq!(described(creation, items.unwrap_or_default()), made, "{line}");
                 }
                 (_, None) => refused.push(line),
                 (_, Some(_)) => {}
@@ -674,10 +1180,11 @@ mod tests {
                 "0.4 1 NONSCALING",
             ] {
                 let made = obey_reserve(&words(&format!("key {rest}")), &here, release).unwrap();
-                let again = replicated(made);
+                let (command, again) = replicated(made);
                 let again = told("key", &again, &[]);
                 for later in [Release::Two, Release::Eight] {
-                    assert_eq!(obey_reserve(&again, &there, later), Ok(made), "{rest}");
+                    let again = obey_creating(command, &again, &there, later);
+                    assert_eq!(again, Ok(made), "{rest}");
                 }
             }
         }

@@ -1,5 +1,5 @@
 //! `BF.RESERVE key error_rate capacity [EXPANSION n] [NONSCALING] [GROWING] [SEED s] [LAYOUT l]
-//! [WINDOW s [SLICES n] [REFRESH]] [NX] [EX s|PX ms|EXAT s|PXAT ms]`
+//! [TIGHTENING t] [VALIDATESCALETO n] [WINDOW s [SLICES n] [REFRESH]] [NX] [EX s|PX ms|EXAT s|PXAT ms]`
 
 use std::ffi::CStr;
 
@@ -7,15 +7,14 @@ use super::args::{Argument, Cursor};
 use super::creation::{self, AskedRate, Creation, Dialect, FilterOptions, FilterSpec};
 use super::docs::{
     Docs, EXPANSION, EXPIRY, GROWING, KEY_TO_CREATE, Kind, LAYOUT, NONSCALING, NX, Parameter, REFRESH, SEED,
-    SLICES, WINDOW,
+    SLICES, TIGHTENING, VALIDATESCALETO, WINDOW,
 };
 use super::error::CommandError;
 use super::expiry::KeyOptions;
-use super::propagation;
 use super::redisbloom::{self, Described, Release};
 use super::reply::Reply;
 use super::{Call, Command};
-use crate::bloom::params::{Capacity, Spec};
+use crate::bloom::params::Capacity;
 use crate::options::values::Config;
 use crate::server::{self, Arg, Ctx};
 use crate::{keyspace, options};
@@ -33,6 +32,8 @@ const PARAMETERS: &[Parameter] = &[
     GROWING,
     SEED,
     LAYOUT,
+    TIGHTENING,
+    VALIDATESCALETO,
     WINDOW,
     SLICES,
     REFRESH,
@@ -110,6 +111,17 @@ impl<'a, A: Argument<'a>> Request<A> {
         })
     }
 
+    /// Whether the filter can grow as far as a client asked for, be the key missing or not.
+    ///
+    /// # Errors
+    /// What keeps it from that, and options that the configuration excludes.
+    pub fn check_goal(&self, config: &Config) -> Result<(), CommandError> {
+        match &self.filter {
+            Asked::Own(filter) => filter.checked(config).map(drop),
+            Asked::RedisBloom(_) => Ok(()),
+        }
+    }
+
     /// What was asked for, if it is made `now`.
     ///
     /// # Errors
@@ -129,13 +141,11 @@ impl<'a, A: Argument<'a>> Request<A> {
 impl Request<Arg<'_>> {
     /// Tells the log of a rate that is not used as it was asked for.
     fn warn_of_rate(&self, ctx: Ctx<'_>, config: &Config, made: FilterSpec) {
-        match (&self.filter, made) {
-            (Asked::Own(filter), _) => filter.rate.warn_if_limited(ctx, self.key),
-            (Asked::RedisBloom(filter), FilterSpec::Classic(spec)) => {
-                creation::warn_of_rate(ctx, self.key, filter.asked_rate(config), spec.error_rate());
-            }
-            (Asked::RedisBloom(_), FilterSpec::Blocked(_) | FilterSpec::Valkey(_)) => {}
-        }
+        let asked = match &self.filter {
+            Asked::Own(filter) => filter.rate.asked,
+            Asked::RedisBloom(filter) => filter.asked_rate(config),
+        };
+        creation::warn_of_rate(ctx, self.key, asked, made.error_rate());
     }
 }
 
@@ -170,13 +180,18 @@ impl Description {
     ///
     /// # Errors
     /// Options that the configuration excludes.
-    pub fn spec(&self, config: &Config) -> Result<Spec, CommandError> {
-        self.options.resolve(self.rate.used, self.capacity, true, config)
+    pub fn filter(&self, config: &Config) -> Result<FilterSpec, CommandError> {
+        self.options.filter(self.rate, self.capacity, true, config)
     }
 
-    /// The same, to be made.
-    fn filter(&self, config: &Config) -> Result<FilterSpec, CommandError> {
-        self.options.filter(self.rate.used, self.capacity, true, config)
+    /// The filter that a client described: it can also grow as far as he asks for.
+    ///
+    /// # Errors
+    /// What keeps it from that, and those of [`Self::filter`].
+    pub fn checked(&self, config: &Config) -> Result<FilterSpec, CommandError> {
+        let filter = self.filter(config)?;
+        self.options.check_goal(filter, config)?;
+        Ok(filter)
     }
 }
 
@@ -193,12 +208,14 @@ impl Command for Reserve {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
+        let config = options::config();
         let request = if ctx.is_relayed() {
             Request::obey(arguments)?
         } else {
-            Request::parse(arguments)?
+            let request = Request::parse(arguments)?;
+            request.check_goal(&config)?;
+            request
         };
-        let config = options::config();
         let creation = request.creation(&config, Release::of_server(ctx), server::milliseconds())?;
         let mut key = keyspace::write(ctx, request.key)?;
         if key.filter().is_some() {
@@ -208,9 +225,8 @@ impl Command for Reserve {
             Reply(ctx).null();
             return Ok(());
         }
-        key.set(creation::make(ctx, request.key, creation)?, creation.expires);
+        creation::create_empty(ctx, request.key, &mut key, creation)?;
         request.warn_of_rate(ctx, &config, creation.filter);
-        propagation::replicate(ctx, request.key, creation);
         key.changed(&[c"bf.reserve"]);
         Reply(ctx).ok();
         Ok(())

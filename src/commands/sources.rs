@@ -12,6 +12,7 @@ use crate::bloom::{Error, Filter};
 use crate::keyspace::{self, Key, KeyMut};
 use crate::limits::Allowing;
 use crate::number;
+use crate::options::values::LayoutName;
 use crate::server::shown::shown;
 use crate::server::{Arg, Ctx};
 use crate::stats;
@@ -116,7 +117,7 @@ impl<'a> Sources<'a> {
             SetError::TooManyExceptions { exceptions } => CommandError::TooManyExceptions(exceptions),
             SetError::Rate { sum, would_do } => CommandError::RateOfLayers { sum, would_do },
             SetError::ClassicRate { sum, rate } => CommandError::RateOfClassicLayers { sum, rate },
-            SetError::RateOfClassic => CommandError::OnlyBlocked("ERROR"),
+            SetError::RateOfClassic => CommandError::OnlyFor("ERROR", &[LayoutName::Blocked]),
             SetError::Memory(error) => {
                 creation::tell_of_lack(self.ctx, self.destination, error);
                 of_memory(error)

@@ -40,6 +40,22 @@ impl Current {
             refused: None,
         }
     }
+
+    /// Tells the log of an error rate that is not used as it was asked for.
+    fn tell_of_rate(&self) {
+        if self.config.error_rate_is_limited() {
+            let option = ConfigOption::ErrorRate;
+            let (asked, used) = (self.config.get(option), self.config.error_rate().value());
+            let used = number::short(used);
+            warn(None, &format!("{} {asked} is used as {used}", option.name()));
+        }
+    }
+
+    /// All options that the module is loaded with were set.
+    fn started(&mut self) {
+        self.starting = false;
+        self.tell_of_rate();
+    }
 }
 
 fn current() -> MutexGuard<'static, Current> {
@@ -58,9 +74,9 @@ fn set(option: ConfigOption, value: &str) -> Result<(), String> {
         .then(|| values::drawn(random_seed()));
     let value = drawn.as_deref().unwrap_or(value);
     current.config.set(option, value).map_err(|invalid| invalid.0)?;
-    if option == ConfigOption::ErrorRate && current.config.error_rate_is_limited() {
-        let used = number::short(current.config.error_rate().value());
-        warn(None, &format!("{} {value} is used as {used}", option.name()));
+    let tells = is_new && matches!(option, ConfigOption::ErrorRate | ConfigOption::Layout);
+    if tells && !current.starting {
+        current.tell_of_rate();
     }
     if current.config.seed() != current.secret.seed() {
         current.secret = Secret::of(current.config.seed());
@@ -126,7 +142,7 @@ pub fn load_arguments(arguments: &[Arg<'_>]) -> Result<(), String> {
 pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     // SAFETY: the table is filled once, before any callback of the module runs.
     if unsafe { raw::RedisModule_RegisterStringConfig }.is_none() {
-        current().starting = false;
+        current().started();
         return Ok(());
     }
     let unprefixed = has_unprefixed_options(ctx);
@@ -171,7 +187,7 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
             },
         ));
     }
-    current().starting = false;
+    current().started();
     Ok(())
 }
 

@@ -51,6 +51,11 @@ impl LayoutName {
         }
     }
 
+    /// The word that commands have for it.
+    pub fn word(self) -> String {
+        self.name().to_ascii_uppercase()
+    }
+
     /// The layout that `word` means, in any case.
     pub fn named(word: &[u8]) -> Option<Self> {
         let all = [Self::Blocked, Self::Classic, Self::Valkey];
@@ -196,7 +201,7 @@ impl Config {
             }
             ConfigOption::Layout => {
                 let layout = LayoutName::named(value.as_bytes());
-                self.layout = layout.ok_or_else(|| must_be(option, "blocked or classic"))?;
+                self.layout = layout.ok_or_else(|| must_be(option, "blocked, classic or valkey"))?;
             }
             ConfigOption::Seed => {
                 let value = SeedValue::parse(value)?;
@@ -228,9 +233,9 @@ impl Config {
         self.error_rate
     }
 
-    /// Whether [`Self::error_rate`] is not the one that was asked for.
+    /// Whether filters that are made without a rate do not get the one that was asked for.
     pub fn error_rate_is_limited(&self) -> bool {
-        self.error_rate != self.error_rate().value()
+        self.layout != LayoutName::Valkey && self.error_rate != self.error_rate().value()
     }
 
     /// The capacity of filters that are made without one.
@@ -480,7 +485,7 @@ mod tests {
         for value in ["", "block", "blocked "] {
             assert_eq!(
                 refused(ConfigOption::Layout, value),
-                "layout must be blocked or classic"
+                "layout must be blocked, classic or valkey"
             );
         }
     }
