@@ -15,7 +15,7 @@ use bloom_fuzz::{check, commands, stream};
 /// Larger filters teach a fuzzer nothing, and slow it down.
 const LARGEST: usize = 2600;
 
-const COMMANDS: [(u8, &str); 22] = [
+const COMMANDS: [(u8, &str); 28] = [
     (0, "key 0.01 100"),
     (0, "key 0.5 1000 EXPANSION 2 SEED 18446744073709551615"),
     (0, "key 1e-9 1 NONSCALING LAYOUT CLASSIC"),
@@ -41,6 +41,12 @@ const COMMANDS: [(u8, &str); 22] = [
     (4, "key NOCREATE AT 1099511627776 LINES 1"),
     (5, "key 2 1 0 ERROR 0.01 OVERRIDE"),
     (5, "key 1 items"),
+    (0, "key 0.5 100 LAYOUT VALKEY SEED 1 NONSCALING"),
+    (0, "key 1e-300 1 TIGHTENING 0.5 EXPANSION 32768 VALIDATESCALETO 1000 EX 1000"),
+    (1, "key CAPACITY +5 ERROR 0.01 TIGHTENING 0.5 EXPANSION 4294967295"),
+    (1, "key LAYOUT VALKEY PXAT 1 ITEMS 1"),
+    (2, "ERROR TIGHTENING MAXSCALEDCAPACITY"),
+    (4, "key TIGHTENING 0.01 LAYOUT VALKEY LINES 1"),
 ];
 
 /// Of the operations: shape, expansion, capacity, rate and seed of the filter, then the steps.

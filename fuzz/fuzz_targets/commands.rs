@@ -5,9 +5,9 @@
 use bloom::bloom::Error;
 use bloom::bloom::chain::at_most;
 use bloom::bloom::packed::Packed;
-use bloom::bloom::params::Seed;
+use bloom::bloom::params::{Layout, Seed};
 use bloom::commands::error::CommandError;
-use bloom::commands::requests::{self, Combination, Creation, FilterSpec, Release, Word};
+use bloom::commands::requests::{self, Combination, Creation, FilterSpec, Release, Word, Words};
 use bloom::options::values::{Config, ConfigOption};
 use bloom_fuzz::commands;
 use bloom_fuzz::tape::Tape;
@@ -19,6 +19,9 @@ const ITEMS: [&[u8]; 3] = [b"", b"ITEMS", b"NOCREATE"];
 /// Small: most specs are only asked for.
 const LIMIT: u64 = 1 << 16;
 
+/// Bytes that RedisBloom and valkey-bloom count for a filter of one layer besides its bits.
+const OF_OTHERS: u64 = 300;
+
 fuzz_target!(|bytes: &[u8]| {
     let mut tape = Tape(bytes);
     let (kind, config) = (tape.u8(), tape.u8());
@@ -29,13 +32,13 @@ fuzz_target!(|bytes: &[u8]| {
             answer(requests::reserve(&words, &config).map(|made| makes(made, &words, &config)));
             for release in [Release::Two, Release::Eight] {
                 let obeyed = requests::obey_reserve(&words, &config, release);
-                answer(obeyed.map(|made| is_told(made, requests::replicated(made), &[])));
+                answer(obeyed.map(is_told_empty));
             }
         }
         1 => {
             answer(requests::insert(&words, &config).map(|(items, made)| {
                 assert!(
-                    !items.is_empty() && follow_their_word(items, &words),
+                    items.is_none_or(|items| !items.is_empty() && follow_their_word(items, &words)),
                     "other items than were given"
                 );
                 answer(made.map(makes_one));
@@ -43,8 +46,8 @@ fuzz_target!(|bytes: &[u8]| {
             for release in [Release::Two, Release::Eight] {
                 answer(
                     requests::obey_insert(&words, &config, release).map(|(items, made)| {
-                        assert!(!items.is_empty());
-                        answer(made.map(|made| is_told(made, requests::replicated_with_items(made), &ITEMS)));
+                        assert!(items.is_none_or(|items| !items.is_empty()));
+                        answer(made.map(is_told));
                     }),
                 );
             }
@@ -124,7 +127,7 @@ fn is_told_packed(made: Creation, items: Packed<'_>) {
     items.for_each(|item| items.form().push(item, &mut data));
     let words = requests::replicated_packed(Some(made), items.form());
     let told = line(&words, &[&data]);
-    for byte in 0..8 {
+    for byte in 0..CONFIGURATIONS {
         let (again, created) =
             requests::obey_add_packed(&told, &configuration(byte)).expect("what a primary sends");
         assert_eq!((again.form(), listed(again)), (items.form(), listed(items)));
@@ -132,7 +135,10 @@ fn is_told_packed(made: Creation, items: Packed<'_>) {
     }
 }
 
-/// One of some configurations.
+/// How many configurations there are.
+const CONFIGURATIONS: u8 = 16;
+
+/// One of them.
 fn configuration(byte: u8) -> Config {
     let mut config = Config::new(Seed(byte.into()));
     if byte & 1 != 0 {
@@ -144,6 +150,9 @@ fn configuration(byte: u8) -> Config {
     if byte & 4 != 0 {
         config.set(ConfigOption::ErrorRate, "0.9").unwrap();
         config.set(ConfigOption::InitialSize, "1099511627776").unwrap();
+    }
+    if byte & 8 != 0 {
+        config.set(ConfigOption::Layout, "valkey").unwrap();
     }
     config
 }
@@ -160,49 +169,59 @@ fn answer(outcome: Result<(), CommandError>) {
 /// The creation makes a filter within the limit or none, and a replica makes the same one from what it is told.
 fn makes(made: Creation, words: &[Word<'_>], config: &Config) {
     makes_one(made);
-    is_told(made, requests::replicated(made), &[]);
-    // The words of options may be in any case.
-    let lower: Vec<_> = words.iter().map(|word| word.0.to_ascii_lowercase()).collect();
+    is_told_empty(made);
+    // The words of options may be in any case; the bytes of a seed may not.
+    let lower = words.iter().map(|word| match word.0.len() {
+        32 => word.0.to_vec(),
+        _ => word.0.to_ascii_lowercase(),
+    });
+    let lower: Vec<_> = lower.collect();
     let lower: Vec<_> = lower.iter().map(|word| Word(word)).collect();
     assert_eq!(requests::reserve(&lower, config), Ok(made));
 }
 
 /// What a primary sends after the name of a command.
-fn line<'a>(words: &'a [String], items: &[&'a [u8]]) -> Vec<Word<'a>> {
-    let words = words.iter().map(|word| word.as_bytes());
+fn line<'a>(words: &'a Words, items: &[&'a [u8]]) -> Vec<Word<'a>> {
     let line = std::iter::once(&b"key"[..])
-        .chain(words)
+        .chain(words.list())
         .chain(items.iter().copied());
     line.map(Word).collect()
 }
 
-/// A replica makes this filter, and no other, from `words`: of BF.RESERVE, or of BF.INSERT with items.
-fn is_told(made: Creation, words: Vec<String>, items: &[&[u8]]) {
-    let told = line(&words, items);
-    for byte in 0..8 {
+/// A replica makes this filter, and no other, when it is told of it without items.
+fn is_told_empty(made: Creation) {
+    let (command, words) = requests::replicated(made);
+    let told = line(&words, &[]);
+    for byte in 0..CONFIGURATIONS {
         let config = configuration(byte);
         for release in [Release::Two, Release::Eight] {
-            if items.is_empty() {
-                let again = requests::obey_reserve(&told, &config, release);
-                assert_eq!(again, Ok(made), "a replica makes another one");
-                continue;
-            }
+            let again = requests::obey_creating(command, &told, &config, release);
+            assert_eq!(again, Ok(made), "a replica makes another one");
+        }
+    }
+}
+
+/// The same with items.
+fn is_told(made: Creation) {
+    let words = requests::replicated_with_items(made);
+    let told = line(&words, &ITEMS);
+    for byte in 0..CONFIGURATIONS {
+        let config = configuration(byte);
+        for release in [Release::Two, Release::Eight] {
             let (added, again) = requests::obey_insert(&told, &config, release).unwrap();
             assert_eq!(again, Ok(made), "a replica makes another one of items");
-            assert!(
-                added.iter().map(|item| item.0).eq(items.iter().copied()),
-                "a replica adds other items"
-            );
+            assert_eq!(added, Some(&ITEMS.map(Word)[..]), "a replica adds other items");
         }
     }
 }
 
 fn makes_one(made: Creation) {
-    is_told(made, requests::replicated_with_items(made), &ITEMS);
+    is_told(made);
     match made.filter.make(&at_most(LIMIT)) {
         Ok(filter) => {
             assert_eq!(filter.validate(), Ok(()));
-            assert!(filter.bytes() <= LIMIT);
+            // What another module counts of its own for a filter is not what this one takes.
+            assert!(filter.bytes() <= LIMIT + OF_OTHERS);
             let capacity = filter.totals().capacity;
             match made.filter {
                 FilterSpec::Blocked(spec) => {
@@ -216,6 +235,14 @@ fn makes_one(made: Creation) {
                     (capacity, filter.expansion()),
                     (spec.capacity(), spec.scales().then_some(spec.expansion()))
                 ),
+                FilterSpec::Valkey(spec) => {
+                    let (seed, tightening) = (spec.seed(), spec.tightening());
+                    assert_eq!(filter.layout(), Layout::Valkey { seed, tightening });
+                    assert_eq!(
+                        (capacity, filter.error_rate(), filter.expansion()),
+                        (spec.capacity(), spec.error_rate(), made.filter.expansion())
+                    );
+                }
             }
         }
         Err(error) => assert!(matches!(error, Error::OverLimit { .. }), "{error:?}"),

@@ -8,7 +8,7 @@ use bloom::commands::requests::Word;
 use crate::tape::Tape;
 
 /// Words that commands know, and numbers at the ends of ranges.
-pub const WORDS: [&str; 58] = [
+pub const WORDS: [&str; 65] = [
     "ITEMS",
     "CAPACITY",
     "ERROR",
@@ -67,6 +67,13 @@ pub const WORDS: [&str; 58] = [
     "REFRESH",
     "AT",
     "OVERRIDE",
+    "VALKEY",
+    "TIGHTENING",
+    "VALIDATESCALETO",
+    "a seed of 32 bytes: \0\n and more.",
+    "4294967295",
+    "+5",
+    "MAXSCALEDCAPACITY",
 ];
 
 /// The arguments.

@@ -119,7 +119,7 @@ fn bad_load_arguments_stop_the_start_and_say_why() {
         ("INITIAL_SIZE 1099511627777", "must be in the range"),
         ("bf-expansion-factor 32769", "must be in the range"),
         ("bf-expansion-factor -1", "must be in the range"),
-        ("bf-layout round", "layout must be blocked or classic"),
+        ("bf-layout round", "layout must be blocked, classic or valkey"),
         ("bf-no-such-option 1", "unknown load argument 'bf-no-such-option'"),
         ("0.02 100", "unknown load argument '0.02'"),
         ("bf-error-rate", "'bf-error-rate' has no value"),
@@ -268,7 +268,7 @@ fn config_set_refuses_what_is_out_of_range() {
             "1e3",
             "random, or a whole number in the range [0, 18446744073709551615]",
         ),
-        ("layout", "round", "blocked or classic"),
+        ("layout", "round", "blocked, classic or valkey"),
         ("max-filter-bytes", "-1", "in the range [0, 9223372036854775807]"),
     ] {
         let before = get(&mut client, name);

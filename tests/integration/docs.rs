@@ -15,7 +15,8 @@ const ADDS: &str = "Adds one or more items to a Bloom Filter. A filter will be c
 
 /// Options that describe a filter, but for the seed and the layout.
 const OPTIONS: &str = "[EXPANSION expansion:integer] [NONSCALING] [GROWING]@0.1.0 [SEED seed:integer]@0.1.0 \
-                       [LAYOUT layout(BLOCKED|CLASSIC)]@0.1.0 [WINDOW window:integer]@0.1.0 \
+                       [LAYOUT layout(BLOCKED|CLASSIC|VALKEY)]@0.1.0 [TIGHTENING tightening:double]@0.1.0 \
+                       [VALIDATESCALETO validatescaleto:integer]@0.1.0 [WINDOW window:integer]@0.1.0 \
                        [SLICES slices:integer]@0.1.0 [REFRESH]@0.1.0";
 
 /// When a window is told that items are added, or that its slice ends.
@@ -47,12 +48,13 @@ const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
     ("BF.MADD", -3, "1.0.0", "key:key item:string...", MANY, ADDS),
     (
         "BF.INSERT",
-        -4,
+        -2,
         "1.0.0",
         "key:key [CAPACITY capacity:integer] [ERROR error:double] [EXPANSION expansion:integer] [NOCREATE] \
-         [NONSCALING] [GROWING]@0.1.0 [SEED seed:integer]@0.1.0 [LAYOUT layout(BLOCKED|CLASSIC)]@0.1.0 \
+         [NONSCALING] [GROWING]@0.1.0 [SEED seed:integer]@0.1.0 [LAYOUT layout(BLOCKED|CLASSIC|VALKEY)]@0.1.0 \
+         [TIGHTENING tightening:double]@0.1.0 [VALIDATESCALETO validatescaleto:integer]@0.1.0 \
          [WINDOW window:integer]@0.1.0 [SLICES slices:integer]@0.1.0 [REFRESH]@0.1.0 {time} {key} \
-         ITEMS items:string...",
+         [ITEMS items:string]...",
         MANY,
         ADDS,
     ),
@@ -61,7 +63,8 @@ const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
         -4,
         "0.1.0",
         "key:key [CAPACITY capacity:integer] [ERROR error:double] [EXPANSION expansion:integer] [NOCREATE] \
-         [NONSCALING] [GROWING]@0.1.0 [SEED seed:integer]@0.1.0 [LAYOUT layout(BLOCKED|CLASSIC)]@0.1.0 \
+         [NONSCALING] [GROWING]@0.1.0 [SEED seed:integer]@0.1.0 [LAYOUT layout(BLOCKED|CLASSIC|VALKEY)]@0.1.0 \
+         [TIGHTENING tightening:double]@0.1.0 [VALIDATESCALETO validatescaleto:integer]@0.1.0 \
          [WINDOW window:integer]@0.1.0 [SLICES slices:integer]@0.1.0 [REFRESH]@0.1.0 {time} {key} \
          form(LINES|WIDTH width:integer|PREFIXED) [COUNT] data:string",
         PACKED,
@@ -96,7 +99,7 @@ const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
         "BF.INFO",
         -2,
         "1.0.0",
-        "key:key [single_value(CAPACITY|SIZE|FILTERS|ITEMS|EXPANSION|FULL@0.1.0)]",
+        "key:key [single_value(CAPACITY|SIZE|FILTERS|ITEMS|EXPANSION|ERROR@0.1.0|TIGHTENING@0.1.0|MAXSCALEDCAPACITY@0.1.0|FULL@0.1.0)]",
         LAYERS,
         "Returns information about a Bloom Filter",
     ),
@@ -368,6 +371,7 @@ fn every_described_option_is_taken() {
                 "pure-token" => vec![String::new()],
                 "integer" => vec!["2".to_owned()],
                 "double" => vec!["0.01".to_owned()],
+                "string" => vec!["item".to_owned()],
                 "oneof" => {
                     let choices = argument.field("arguments");
                     choices
@@ -385,6 +389,8 @@ fn every_described_option_is_taken() {
                 client.run("DEL key new");
                 let (made, beside) = match (command, &*token) {
                     ("BF.ROTATE", _) => ("BF.INSERT key WINDOW 1000 ITEMS item", ""),
+                    // It has all the figures that any filter has.
+                    ("BF.INFO", _) => ("BF.INSERT key LAYOUT VALKEY ITEMS item", ""),
                     (_, "SLICES" | "REFRESH") => ("BF.ADD key item", "WINDOW 1000"),
                     _ => ("BF.ADD key item", ""),
                 };
@@ -397,7 +403,7 @@ fn every_described_option_is_taken() {
             }
         }
     }
-    assert_eq!(tried, 14 + 9 + 18 + 19 + 1 + 6 + 1 + 2);
+    assert_eq!(tried, 17 + 12 + 22 + 22 + 1 + 9 + 1 + 2);
 }
 
 fn is_optional(argument: &Reply) -> bool {

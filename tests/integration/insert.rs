@@ -102,7 +102,7 @@ fn the_configuration_has_no_say_about_a_key_that_exists() {
         ("BF.INSERT classic SEED 7 ITEMS a", array([1])),
         ("BF.INSERT classic GROWING ITEMS a b", array([0, 1])),
     ]);
-    let missing = "ERR SEED is for LAYOUT BLOCKED only, and bf-layout is classic";
+    let missing = "ERR SEED is for LAYOUT BLOCKED or VALKEY only, and bf-layout is classic";
     client.refuses("missing", &[("BF.INSERT missing SEED 7 ITEMS a", missing)]);
 }
 
@@ -197,10 +197,13 @@ fn bad_options_are_refused_in_words_and_add_nothing() {
                 " NONSCALING GROWING ITEMS a",
                 "ERR NONSCALING and GROWING exclude each other",
             ),
-            (" LAYOUT ITEMS a", "ERR bad layout: it is BLOCKED or CLASSIC"),
+            (
+                " LAYOUT ITEMS a",
+                "ERR bad layout: it is BLOCKED, CLASSIC or VALKEY",
+            ),
             (
                 " LAYOUT CLASSIC SEED 1 ITEMS a",
-                "ERR SEED is for LAYOUT BLOCKED only",
+                "ERR SEED is for LAYOUT BLOCKED or VALKEY only",
             ),
             (
                 " EXPANSION 0 GROWING ITEMS a",

@@ -4,9 +4,9 @@ use crate::client::{Client, Reply, WRONG_TYPE, arity, array, error, ok};
 use crate::redisbloom::{add, numbered, present};
 use crate::server::{Server, skip};
 
-const SEED_BLOCKED: &str = "ERR SEED is for LAYOUT BLOCKED only";
+const SEED_BLOCKED: &str = "ERR SEED is for LAYOUT BLOCKED or VALKEY only";
 const GROWING_BLOCKED: &str = "ERR GROWING is for LAYOUT BLOCKED only";
-const BAD_LAYOUT: &str = "ERR bad layout: it is BLOCKED or CLASSIC";
+const BAD_LAYOUT: &str = "ERR bad layout: it is BLOCKED, CLASSIC or VALKEY";
 const BAD_SEED: &str = "ERR bad seed";
 const SEED_RANGE: &str = "ERR seed must be in the range [0, 18446744073709551615]";
 
@@ -95,7 +95,7 @@ fn contradictions_and_misspellings_are_refused_in_words() {
     let by_default = [
         (
             "SEED 1",
-            "ERR SEED is for LAYOUT BLOCKED only, and bf-layout is classic",
+            "ERR SEED is for LAYOUT BLOCKED or VALKEY only, and bf-layout is classic",
         ),
         (
             "GROWING",
@@ -186,7 +186,7 @@ fn the_configuration_decides_the_layout_of_new_filters() {
     ]);
     let refused = client.run(&set("round"));
     let text = format!(
-        "ERR CONFIG SET failed (possibly related to argument '{}') - layout must be blocked or classic",
+        "ERR CONFIG SET failed (possibly related to argument '{}') - layout must be blocked, classic or valkey",
         Server::option("layout")
     );
     assert_eq!(refused, error(&text));

@@ -361,7 +361,7 @@ fn words_change_nothing_of_a_filter_in_use() {
         ("BF.ADDPACKED classic NOCREATE WIDTH 1 aba", bulk(&[0b0100_0000])),
     ]);
     assert_eq!(client.info("key", "Capacity"), 50);
-    let by_option = "ERR SEED is for LAYOUT BLOCKED only, and bf-layout is classic";
+    let by_option = "ERR SEED is for LAYOUT BLOCKED or VALKEY only, and bf-layout is classic";
     client.refuses(
         "missing",
         &[
@@ -474,8 +474,11 @@ const REFUSED_OPTIONS: [(&str, &str); 38] = [
         "EXPANSION 0 GROWING",
         "ERR EXPANSION 0 and GROWING exclude each other",
     ),
-    ("LAYOUT", "ERR bad layout: it is BLOCKED or CLASSIC"),
-    ("LAYOUT CLASSIC SEED 1", "ERR SEED is for LAYOUT BLOCKED only"),
+    ("LAYOUT", "ERR bad layout: it is BLOCKED, CLASSIC or VALKEY"),
+    (
+        "LAYOUT CLASSIC SEED 1",
+        "ERR SEED is for LAYOUT BLOCKED or VALKEY only",
+    ),
     ("LAYOUT CLASSIC GROWING", "ERR GROWING is for LAYOUT BLOCKED only"),
     ("SEED", "ERR bad seed"),
     ("SEED +1", "ERR bad seed"),

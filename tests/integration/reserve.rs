@@ -76,12 +76,15 @@ pub const MISTAKES: [(&str, &str); 68] = [
     ("0.01 100 LAYOUT", "ERR no value for LAYOUT"),
     (
         "0.01 100 LAYOUT BLOCK",
-        "ERR bad layout: it is BLOCKED or CLASSIC",
+        "ERR bad layout: it is BLOCKED, CLASSIC or VALKEY",
     ),
-    ("0.01 100 LAYOUT ''", "ERR bad layout: it is BLOCKED or CLASSIC"),
+    (
+        "0.01 100 LAYOUT ''",
+        "ERR bad layout: it is BLOCKED, CLASSIC or VALKEY",
+    ),
     (
         "0.01 100 LAYOUT CLASSIC SEED 1",
-        "ERR SEED is for LAYOUT BLOCKED only",
+        "ERR SEED is for LAYOUT BLOCKED or VALKEY only",
     ),
     (
         "0.01 100 GROWING LAYOUT CLASSIC",

@@ -140,7 +140,7 @@ fn are_equal(one: &Server, other: &Server, least: usize) {
 
 /// The replica did everything that its primary sent, without a word.
 #[track_caller]
-fn is_content(replica: &Server) {
+pub fn is_content(replica: &Server) {
     let log = replica.log();
     for complaint in [
         "sending an error to its",
@@ -666,15 +666,16 @@ fn a_recorded_file_makes_what_redisbloom_made() {
     recording.is_in(&server);
 }
 
-/// A primary that is played from a recording.
-struct Primary {
-    port: u16,
-    sent: usize,
+/// A primary that is played.
+pub struct Primary {
+    pub port: u16,
+    /// Bytes that it sends.
+    pub sent: usize,
 }
 
 impl Primary {
     /// Sends these commands to whoever follows it.
-    fn of(commands: Vec<u8>) -> Self {
+    pub fn of(commands: Vec<u8>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let primary = Self {
             port: listener.local_addr().unwrap().port(),
