@@ -63,7 +63,7 @@ NOT_SHOWN = {
 # Commands that RedisBloom does not have.
 OWN = {
     *["bf.plan", "bf.addpacked", "bf.existspacked", "bf.rotate"],
-    *["bf.merge", "bf.intersect", "bf.reset", "bf.except"],
+    *["bf.merge", "bf.intersect", "bf.reset", "bf.except", "bf.load"],
 }
 COMMANDS = [page for page in PAGES if page.match("docs/commands/bf.*.md")]
 
