@@ -1,8 +1,8 @@
 //! Tests of the core as a whole.
 //!
-//! [`oracle`] has what most of them compare with, and [`stored`] filters that RedisBloom wrote; [`laws`] hold for any
-//! filter and any items, those of [`window`] for filters that forget, [`moving`] and [`scarcity`] are about memory
-//! that moves or runs out, and [`statistics`] measures rates.
+//! [`oracle`] has what most of them compare with, [`stored`] filters that RedisBloom wrote, and [`stored_valkey`] those
+//! of valkey-bloom; [`laws`] hold for any filter and any items, those of [`window`] for filters that forget, [`moving`]
+//! and [`scarcity`] are about memory that moves or runs out, and [`statistics`] measures rates.
 
 pub mod oracle;
 pub mod stored;
@@ -13,5 +13,6 @@ mod moving;
 mod scarcity;
 mod sets;
 mod statistics;
+mod stored_valkey;
 mod valkey;
 mod window;

@@ -10,6 +10,12 @@ use serde_json::Value as Json;
 use crate::bloom::classic::Options;
 use crate::bloom::codec::stream::{Memory, Value};
 
+/// A data type: its name and the encoding version.
+pub type Type = (&'static str, u64);
+
+/// RedisBloom's.
+const TYPE: Type = ("MBbloom--", 4);
+
 /// A filter as RedisBloom 2.8 saved and described it.
 pub struct Stored {
     /// Its key.
@@ -77,7 +83,7 @@ fn stored(name: &str, json: &Json) -> Stored {
             .iter()
             .map(|probe| number(probe) as usize)
             .collect(),
-        stream: dump_payload(&bytes(&json["dump_base64"])),
+        stream: dump_payload(&bytes(&json["dump_base64"]), TYPE),
         chunks: array(&json["scandump_base64"])
             .iter()
             .map(|chunk| (chunk[0].as_i64().unwrap(), bytes(&chunk[1])))
@@ -109,7 +115,8 @@ fn items(name: &str) -> Vec<Vec<u8>> {
     }
 }
 
-fn numbered(prefix: &str, count: usize) -> Vec<Vec<u8>> {
+/// That many items.
+pub fn numbered(prefix: &str, count: usize) -> Vec<Vec<u8>> {
     (0..count).map(|i| format!("{prefix}{i}").into_bytes()).collect()
 }
 
@@ -125,17 +132,22 @@ fn urls() -> Vec<Vec<u8>> {
 }
 
 /// The values in what DUMP gave for a filter.
-fn dump_payload(payload: &[u8]) -> Memory {
+pub fn dump_payload(payload: &[u8], of: Type) -> Memory {
     // RDB version and checksum come last.
     let mut rdb = Rdb(&payload[..payload.len() - 10]);
     assert_eq!(rdb.byte(), 7);
-    let values = rdb.module();
+    let values = rdb.module(of);
     assert!(rdb.0.is_empty());
     values
 }
 
-/// The values of each filter in an RDB file, by its key.
+/// The values of each filter in RedisBloom's RDB file, by its key.
 pub fn rdb_file(file: &[u8]) -> BTreeMap<String, Memory> {
+    rdb_file_of(file, TYPE)
+}
+
+/// The values of each value of that type in an RDB file, by its key. There are no others.
+pub fn rdb_file_of(file: &[u8], of: Type) -> BTreeMap<String, Memory> {
     let mut rdb = Rdb(&file[9..]);
     let mut filters = BTreeMap::new();
     loop {
@@ -157,7 +169,7 @@ pub fn rdb_file(file: &[u8]) -> BTreeMap<String, Memory> {
             }
             7 => {
                 let key = String::from_utf8(rdb.string()).unwrap();
-                filters.insert(key, rdb.module());
+                filters.insert(key, rdb.module(of));
             }
             0xff => return filters,
             opcode => panic!("{opcode:#x}"),
@@ -212,9 +224,13 @@ impl Rdb<'_> {
         }
     }
 
-    /// A module's value: the filter's data type, encoding version 4.
-    fn module(&mut self) -> Memory {
-        assert_eq!(self.module_id() & 0x3ff, 4);
+    /// A module's value, of that type: nine letters of 6 bits each, and the encoding version.
+    fn module(&mut self, (name, version): Type) -> Memory {
+        const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        let id = self.module_id();
+        let letters = (0..9).map(|at| LETTERS[(id >> (58 - 6 * at)) as usize & 63]);
+        assert!(letters.eq(name.bytes()), "{id:#x}");
+        assert_eq!(id & 0x3ff, version);
         self.values()
     }
 
