@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Moves Bloom filters to a server: from another server, bit for bit, or from a list of items.
 
-    migrate.py copy SOURCE_URL TARGET_URL      every filter of a server, with BF.SCANDUMP and BF.LOADCHUNK
+    migrate.py copy SOURCE_URL TARGET_URL      every filter of a server, with BF.SCANDUMP (valkey-bloom: DUMP)
+                                               and BF.LOADCHUNK
     migrate.py load TARGET_URL KEY --error E --capacity N --file items.gz
                                                a filter from its items, with BF.ADDPACKED or BF.MADD
 
-The source of a copy may be a server with RedisBloom or with this module, and it goes on answering. Each
-filter is put together under a temporary name, checked, and renamed when it is whole, so that nobody meets
-a half of it. The temporary name is the filter's own, in braces if it has none, and :bloom-migrate; that is
+The source of a copy may be a server with RedisBloom, valkey-bloom or this module, and it goes on answering.
+Each filter is put together under a temporary name, checked, and renamed when it is whole, so that nobody meets
+a half of it. It keeps its layout, since its bits do not tell its items. The temporary name is the filter's own, in braces if it has none, and :bloom-migrate; that is
 in the same cluster slot. What a killed run leaves under such a name is removed when it is started again.
 
 With --state FILE an interrupted run goes on where it stopped when it is started again in the same way. For
@@ -47,10 +48,15 @@ from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 from tqdm import tqdm
 
-TYPE_NAME = "MBbloom--"
+# RedisBloom's and this module's type, and that of filters in valkey-bloom's layout.
+TYPE_NAMES = [b"MBbloom--", b"bloomfltr"]
 TEMPORARY = b":bloom-migrate"
-# How the header of a filter in this module's own layout starts; a classic one starts with its item count.
-BLOCKED_MAGIC = b"BLOOM\0\0"
+# How this module's own headers start, with the format version next; a classic filter's starts with its item count.
+MAGIC = b"BLOOM\0\0"
+VALKEY_MAGIC = MAGIC + b"\4"
+# What valkey-bloom keeps before the bits of a layer.
+VALKEY_HEAD = struct.Struct("<BQI32s")
+CHUNK_BYTES = 16 << 20
 GZIP_MAGIC = b"\x1f\x8b"
 # Seconds. An answer may take long (a large value that a RENAME replaces); no answer must not take for ever.
 CONNECT_TIMEOUT = 10
@@ -132,7 +138,9 @@ def add_load_arguments(load):
     load.add_argument("--capacity", type=positive, metavar="N", help="items that it is made for")
     load.add_argument("--expansion", type=positive, metavar="N", help="growth of each further layer")
     load.add_argument("--nonscaling", action="store_true", help="a filter that refuses items when it is full")
-    load.add_argument("--layout", choices=["blocked", "classic"], help="else as the target is configured")
+    load.add_argument(
+        "--layout", choices=["blocked", "classic", "valkey"], help="else as the target is configured"
+    )
     load.add_argument("--add", action="store_true", help="add to a filter that is there, instead of creating one")
     load.add_argument(
         "--file",
@@ -182,7 +190,7 @@ class Changed(NotCopied):
 def copy_filters(options):
     source = Side("source", options.source)
     target = Side("target", options.target)
-    source.require("BF.SCANDUMP")
+    source.require_source()
     target.require("BF.LOADCHUNK")
     if source.identity() is not None and source.identity() == target.identity():
         raise Trouble(f"{source} and {target} are the same database")
@@ -204,12 +212,21 @@ def copy_filters(options):
 def find_keys(source, options):
     if options.keys is None:
         with source.reachable():
-            found = source.client.scan_iter(match=options.match, count=1000, _type=TYPE_NAME)
+            found = [key for name in TYPE_NAMES for key in keys_of(source, options.match, name)]
             # A half of a filter that another run is copying, or was, to what is our source.
             return sorted({key for key in found if not key.endswith(TEMPORARY)})
     separator = b"\0" if options.null else b"\n"
     with open_input(options.keys) as file:
         return list(dict.fromkeys(key for key in pieces(file, separator) if key or options.null))
+
+
+def keys_of(source, pattern, type_name):
+    try:
+        yield from source.client.scan_iter(match=pattern, count=1000, _type=type_name.decode())
+    except redis.ResponseError as why:
+        # Valkey's answer for a type that it has not; others give no keys.
+        if "unknown type name" not in str(why):
+            raise
 
 
 def sizes_of(source, keys):
@@ -291,7 +308,7 @@ class Copier:
 
     def refuse_existing(self, key):
         kind = self.target.call("TYPE", key)
-        if kind not in (b"none", TYPE_NAME.encode()):
+        if kind not in (b"none", *TYPE_NAMES):
             raise NotCopied(f"the target has a {shown(kind)} under this name")
         if kind != b"none" and not self.options.replace:
             changed = ", an older state of it" if self.finished.knows(key) else ""
@@ -332,9 +349,10 @@ class Copier:
         except redis.ResponseError as why:
             # A filter that grew may give chunks that do not fit the header any more.
             self.refuse_change(key, state)
-            if data is header and header.startswith(BLOCKED_MAGIC) and "bad data" in str(why):
+            if data is header and header.startswith(MAGIC) and "bad data" in str(why):
+                layout = "valkey" if header.startswith(VALKEY_MAGIC) else "blocked"
                 raise NotCopied(
-                    "the target cannot read the blocked layout: only classic filters can go to RedisBloom. "
+                    f"the target cannot read the {layout} layout: only classic filters can go to RedisBloom. "
                     f"({wire_text(why)})"
                 ) from None
             raise NotCopied(f"the target refused the chunk that ends at {following}: {wire_text(why)}") from None
@@ -623,8 +641,8 @@ def takes_packed(target, key):
     """Whether this filter's items are to be sent with BF.ADDPACKED."""
     if not target.offers("BF.ADDPACKED", key, "NOCREATE", "LINES", b""):
         return False
-    # To a classic filter they go in words that a RedisBloom which follows as a replica knows.
-    return pairs(target.call("BF.INFO", key, "FULL"))["Layout"] != b"classic"
+    # To others they go in words that a RedisBloom or valkey-bloom which follows as a replica knows.
+    return pairs(target.call("BF.INFO", key, "FULL"))["Layout"] == b"blocked"
 
 
 def packed(items):
@@ -708,6 +726,7 @@ class Side:
 
     def __init__(self, role, url):
         self.role = role
+        self.is_valkey_bloom = False
         # No second try of a command whose answer was lost: a header cannot be loaded twice, and an item
         # that was added would count as known.
         settings = {
@@ -760,9 +779,17 @@ class Side:
         """A command without arguments is refused for their number, if there is such a command."""
         if is_unknown(self.error(command, b"{migrate.py}")):
             raise Trouble(
-                f"{self} has no {command}: load the module there (RedisBloom as a source of a copy; "
-                "valkey-bloom has no such command)"
+                f"{self} has no {command}: load the module there (or RedisBloom, or valkey-bloom from 1.0 on as "
+                "the source of a copy)"
             )
+
+    def require_source(self):
+        """Finds out how filters are read here: valkey-bloom has no chunks, but BF.LOAD, which no other has alone."""
+        self.is_valkey_bloom = is_unknown(self.error("BF.SCANDUMP", b"{migrate.py}")) and not is_unknown(
+            self.error("BF.LOAD", b"{migrate.py}")
+        )
+        if not self.is_valkey_bloom:
+            self.require("BF.SCANDUMP")
 
     def offers(self, *words):
         """Whether there is such a command, and the user may run it. It is run, so it must change nothing."""
@@ -795,6 +822,11 @@ class Side:
 
     def chunks(self, key):
         """Each (iterator, data) of BF.SCANDUMP, the header first."""
+        if self.is_valkey_bloom:
+            payload = self.call("DUMP", key)
+            if payload is not None:
+                yield from valkey_chunks(payload)
+            return
         position = 0
         while True:
             following, data = self.call("BF.SCANDUMP", key, position)
@@ -813,8 +845,10 @@ class Side:
         estimated then, stay as many; so its set bits are asked for, as far as the server knows them and allows it.
         """
         try:
+            if self.is_valkey_bloom:
+                return self.valkey_state(key)
             header = self.call("BF.SCANDUMP", key, 0)[1]
-            if header.startswith(BLOCKED_MAGIC):
+            if header.startswith(MAGIC):
                 return header
             try:
                 return header + b" %d" % pairs(self.call("BF.INFO", key, "FULL"))["Bits set"]
@@ -826,6 +860,13 @@ class Side:
                 return None
             raise
 
+    def valkey_state(self, key):
+        """valkey-bloom never changes a filter but by an item that it counts; the seed tells a new one from an old."""
+        # Asked first, because it knows what holds a filter; DUMP gives any value.
+        self.call("BF.CARD", key)
+        payload = self.call("DUMP", key)
+        return None if payload is None else next(valkey_chunks(payload))[1]
+
     def items(self, key):
         return pairs(self.call("BF.INFO", key)).get("Number of items inserted", 0)
 
@@ -835,6 +876,8 @@ class Side:
         # Old versions of RedisBloom give a rate for filters that do not grow, too.
         if figures.get("BF.INFO Expansion rate") is None:
             figures.pop("BF.INFO Expansion rate", None)
+        # By the server's own limit.
+        figures.pop("BF.INFO Max scaled capacity", None)
         for command in ("BF.CARD", "BF.DEBUG"):
             try:
                 answer = self.call(command, key)
@@ -860,6 +903,117 @@ def is_unknown(error):
 def wire_text(error):
     """The server's words; the client takes off the ERR in front, and keeps every other code."""
     return str(error) or type(error).__name__
+
+
+# ---- valkey-bloom's payloads ---------------------------------------------------------------------
+
+
+def valkey_chunks(payload):
+    """What BF.SCANDUMP would give for the filter of a payload of DUMP; docs/design.md has both formats.
+
+    Unlike RESTORE, which takes no payload of a newer server, this works between all versions.
+    """
+    try:
+        layers, header = unpack_filter(payload)
+    except (IndexError, ValueError, struct.error) as error:
+        raise NotCopied(f"DUMP gives what is no filter of valkey-bloom 1 ({error})") from None
+    yield 1, header
+    position = 1
+    for bits in layers:
+        for start in range(0, len(bits), CHUNK_BYTES):
+            part = bits[start : start + CHUNK_BYTES]
+            position += len(part)
+            yield position, part
+
+
+def unpack_filter(payload):
+    """The bits of each layer, and a chunk header."""
+    saved = Saved(payload)
+    count, expansion, error, tightening = (saved.value() for _ in range(4))
+    saved.value()  # Whether the seed is a random one, which the seed tells too.
+    heads, layers, capacities = [], [], []
+    for _ in range(count):
+        layer = saved.value()
+        heads.append(VALKEY_HEAD.unpack_from(layer))
+        layers.append(layer[VALKEY_HEAD.size :])
+        capacities.append(saved.value())
+    items = [*capacities[:-1], saved.value()]
+    header = VALKEY_MAGIC + struct.pack("<IIddI", 0, count, error, tightening, expansion) + heads[0][3]
+    for capacity, number, bits in zip(capacities, items, layers):
+        header += struct.pack("<QQQ", capacity, number, len(bits))
+    return layers, header
+
+
+class Saved:
+    """The values that a module saved, out of a payload of DUMP."""
+
+    # The payload's first byte, and the version in the last bits of the type's number.
+    MODULE_TYPE, VERSION = 7, 1
+    UNSIGNED, DOUBLE, STRING = 2, 4, 5
+    COMPRESSED = 0xC3
+
+    def __init__(self, payload):
+        self.payload = memoryview(payload)
+        self.at = 1
+        version = self.number() & 1023
+        if payload[0] != self.MODULE_TYPE or version != self.VERSION:
+            raise ValueError(f"a value of type {payload[0]} and version {version}")
+
+    def take(self, count):
+        self.at += count
+        return self.payload[self.at - count : self.at]
+
+    def number(self):
+        """1, 2, 5 or 9 bytes, by the first one."""
+        first = self.take(1)[0]
+        if first < 0x40:
+            return first
+        if first < 0x80:
+            return (first & 0x3F) << 8 | self.take(1)[0]
+        if first not in (0x80, 0x81):
+            raise ValueError(f"a number that begins with {first:#x}")
+        return int.from_bytes(self.take(4 if first == 0x80 else 8), "big")
+
+    def value(self):
+        kind = self.number()
+        if kind == self.UNSIGNED:
+            return self.number()
+        if kind == self.DOUBLE:
+            return struct.unpack("<d", self.take(8))[0]
+        if kind != self.STRING:
+            raise ValueError(f"a value of kind {kind}")
+        if self.payload[self.at] != self.COMPRESSED:
+            return bytes(self.take(self.number()))
+        self.at += 1
+        packed_bytes, length = self.number(), self.number()
+        return decompressed(self.take(packed_bytes), length)
+
+
+def decompressed(packed_bytes, length):
+    """LZF: runs of bytes as they are, and references to bytes that were there before."""
+    out, at = bytearray(), 0
+    while at < len(packed_bytes):
+        control = packed_bytes[at]
+        at += 1
+        if control < 32:
+            out += packed_bytes[at : at + control + 1]
+            at += control + 1
+            continue
+        count = control >> 5
+        if count == 7:
+            count += packed_bytes[at]
+            at += 1
+        start = len(out) - ((control & 31) << 8) - packed_bytes[at] - 1
+        at += 1
+        count += 2
+        if not 0 <= start < len(out):
+            raise ValueError("a reference to what is not there")
+        # What is referred to may still be in the making: then it repeats.
+        found = out[start : start + count]
+        out += (found * (count // len(found) + 1))[:count]
+    if len(out) != length:
+        raise ValueError(f"{len(out)} bytes instead of {length}")
+    return bytes(out)
 
 
 # ---- Files ---------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ BLOOM_TEST_SERVER names another server than redis-server, BLOOM_TEST_MODULE anot
 a free port of the loopback interface, with a directory of its own, and is stopped in any case.
 """
 
+import base64
 import functools
 import gzip
 import json
@@ -34,6 +35,7 @@ from redis.crc import key_slot  # noqa: E402
 PROGRAM = os.environ.get("BLOOM_TEST_SERVER", "redis-server")
 MODULE = Path(os.environ.get("BLOOM_TEST_MODULE", PROJECT / "libbloom.so"))
 STORED = PROJECT / "tests/fixtures/redisbloom"
+RIVAL = PROJECT / "tests/fixtures/valkey-bloom"
 URLS = PROJECT / "tests/fixtures/urls.txt.gz"
 # Seconds until something that must happen has failed. Nothing is measured by it.
 PATIENCE = 30
@@ -74,14 +76,18 @@ class BareServer(Server):
         return False
 
 
-class OlderServer(socketserver.ThreadingTCPServer):
-    """What a server looks like whose module has no packed commands: a way to it on which they lose their names."""
+class PoorerServer(socketserver.ThreadingTCPServer):
+    """What a server looks like whose module lacks commands: a way to it on which they lose their names."""
 
     daemon_threads = True
 
-    def __init__(self, server):
+    def __init__(self, server, lacks):
         super().__init__(("127.0.0.1", 0), Relay)
         self.behind = server
+        self.lacks = lacks
+
+    def without(self, block):
+        return re.sub(self.lacks, lambda name: b"x" * len(name[0]), block)
 
     @property
     def url(self):
@@ -89,13 +95,13 @@ class OlderServer(socketserver.ThreadingTCPServer):
 
 
 class Relay(socketserver.BaseRequestHandler):
-    """A connection to an OlderServer."""
+    """A connection to a PoorerServer."""
 
     def handle(self):
         with socket.create_connection(("127.0.0.1", self.server.behind.port)) as server:
             back = threading.Thread(target=self.pass_on, args=(server, self.request))
             back.start()
-            self.pass_on(self.request, server, lambda block: re.sub(rb"(BF\.\w+)PACKED", rb"\1pocket", block))
+            self.pass_on(self.request, server, self.server.without)
             server.shutdown(socket.SHUT_WR)
             back.join()
 
@@ -138,6 +144,16 @@ def stored_filters():
     }
 
 
+def rival_filters():
+    """Names of filters that a valkey-bloom made, and of each what BF.LOAD takes and its items."""
+    with open(RIVAL / "filters.json") as file:
+        filters = json.load(file)["filters"]
+    for name, made in filters.items():
+        items = made["items"]
+        listed = items.get("list") or [f"{items['prefix']}{number}" for number in range(items.get("count", 0))]
+        yield name, base64.b64decode(made["load"]), [item.encode("latin-1") for item in listed]
+
+
 class Case(unittest.TestCase):
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp(prefix="migrate-"))
@@ -153,15 +169,15 @@ class Case(unittest.TestCase):
         self.addCleanup(client.close)
         return server, client
 
-    def start_older(self, server):
-        """A way to the server on which it has no packed commands."""
-        older = OlderServer(server)
-        serve = threading.Thread(target=functools.partial(older.serve_forever, poll_interval=0.05))
+    def start_poorer(self, server, lacks):
+        """A way to the server on which it has no such commands."""
+        poorer = PoorerServer(server, lacks)
+        serve = threading.Thread(target=functools.partial(poorer.serve_forever, poll_interval=0.05))
         serve.start()
         self.addCleanup(serve.join)
-        self.addCleanup(older.server_close)
-        self.addCleanup(older.shutdown)
-        return older
+        self.addCleanup(poorer.server_close)
+        self.addCleanup(poorer.shutdown)
+        return poorer
 
     def calls(self, client, commands):
         """How often each of these commands was called, and forgets it."""
@@ -209,6 +225,16 @@ class Case(unittest.TestCase):
             self.assertEqual(target.pttl(key), left)
         else:
             self.assertAlmostEqual(target.pttl(key), left, delta=PATIENCE * 1000)
+
+    def assert_same_chunks(self, source, target, key):
+        """The copy has the same bits and figures, if not the same DUMP: servers compress it in their ways."""
+        chunks, position = [], 0
+        while not chunks or position:
+            answers = [client.execute_command("BF.SCANDUMP", key, position) for client in (source, target)]
+            self.assertEqual(*answers, key)
+            position = answers[0][0]
+            chunks.append(position)
+        self.assertEqual(source.execute_command("BF.DEBUG", key), target.execute_command("BF.DEBUG", key), key)
 
     def assert_clean(self, client):
         self.assertEqual([key for key in client.keys() if key.endswith(migrate.TEMPORARY)], [])
@@ -295,6 +321,58 @@ class CopyTest(Case):
         check("classic")
         self.assertEqual(int(new.execute_command("BF.EXISTS", "classic", "x")), 1)
         self.assertIn("copied: 0 (0 read back), by an earlier run: 3, not copied: 0;", self.migrate(*copy))
+
+    def test_filters_of_valkey_bloom_are_copied_bit_for_bit(self):
+        """valkey-bloom gives no chunks. Its filters come out of DUMP, whose bytes the new server might refuse."""
+        behind, old = self.start()
+        source = self.start_poorer(behind, rb"BF\.SCANDUMP")
+        target, new = self.start()
+        filters = {name: items for name, _, items in rival_filters()}
+        for name, data, _ in rival_filters():
+            old.execute_command("BF.LOAD", name, data)
+        old.pexpire("chain", 3_600_000)
+        old.execute_command("BF.RESERVE", "large", "0.01", 30_000_000, "LAYOUT", "VALKEY")
+        old.set("no filter", "x")
+        copy = ["copy", source.url, target.url, "--state", self.state, "--verify"]
+
+        # Compressed as they are stored, and not.
+        for compression, few in (("yes", []), ("no", ["chain"])):
+            old.config_set("rdbcompression", compression)
+            for name in few:
+                old.execute_command("BF.ADD", name, "one more")
+                filters[name].append(b"one more")
+            text = self.migrate(*copy, *["--replace"] * len(few))
+            count, earlier = (len(few), len(filters)) if few else (len(filters) + 1, 0)
+            counts = f"copied: {count} ({count} read back), by an earlier run: {earlier}, not copied: 0;"
+            self.assertIn(counts, text)
+            self.assertEqual(set(new.keys()), {name.encode() for name in [*filters, "large"]})
+            for name, items in filters.items():
+                self.assertEqual(new.type(name), b"bloomfltr")
+                self.assert_same_chunks(old, new, name)
+                self.assert_members(new, name, items)
+            self.assert_same_chunks(old, new, "large")
+        self.assertGreater(new.pttl("chain"), 0)
+
+        # Both go on growing in the same way.
+        for client in (old, new):
+            client.execute_command("BF.MADD", "chain", *range(10_000, 15_000))
+        self.assert_same_chunks(old, new, "chain")
+        (self.folder / "keys").write_text("no filter\n")
+        text = self.migrate("copy", source.url, target.url, "--keys", self.folder / "keys", exit_code=1)
+        self.assertIn("not copied: no filter: WRONGTYPE", text)
+
+    def test_payloads_that_are_no_filter_are_refused(self):
+        """What is cut off must not become a filter that has forgotten items."""
+        _, client = self.start()
+        client.execute_command("BF.INSERT", "seen", "LAYOUT", "VALKEY", "CAPACITY", 20, "ITEMS", *range(100))
+        client.set("text", "x")
+        payload = client.dump("seen")
+        self.assertEqual(len(list(migrate.valkey_chunks(payload))), 4)
+        for length in range(len(payload) - 11):
+            with self.assertRaisesRegex(migrate.NotCopied, "DUMP gives what is no filter of valkey-bloom 1"):
+                list(migrate.valkey_chunks(payload[:length]))
+        with self.assertRaisesRegex(migrate.NotCopied, "a value of type 0"):
+            list(migrate.valkey_chunks(client.dump("text")))
 
     def test_keys_are_chosen_and_are_bytes(self):
         source, old = self.start()
@@ -507,16 +585,16 @@ class LoadTest(Case):
 
     def test_a_filter_gets_the_layout_that_is_asked_for(self):
         shape = ["--error", "0.01", "--capacity", "100", "--expansion", "4"]
-        for layout in ("classic", "blocked"):
+        for layout in ("classic", "valkey", "blocked"):
             self.load(layout, *shape, "--layout", layout, input=b"a\n")
-            lines = self.client.execute_command("BF.DEBUG", layout)
-            self.assertEqual(lines[1].startswith(b"layout:blocked"), layout == "blocked")
+            full = migrate.pairs(self.client.execute_command("BF.INFO", layout, "FULL"))
+            self.assertEqual(full["Layout"].decode(), layout)
             info = migrate.pairs(self.client.execute_command("BF.INFO", layout))
             self.assertEqual(info["Expansion rate"], 4)
 
     def test_packed_or_not_a_load_is_the_same(self):
         """RedisBloom and earlier versions have no packed commands; a user may not be allowed to send them."""
-        older = self.start_older(self.server)
+        older = self.start_poorer(self.server, rb"BF\.\w+PACKED")
         self.client.execute_command("ACL", "SETUSER", "old", "on", ">pw", "~*", "+@all", "-bf.addpacked")
         ways = [self.server.url, older.url, self.server.url.replace("//", "//old:pw@")]
         repeated = b"".join(b"%d\n" % (number * number % 1009) for number in range(3000))
@@ -549,9 +627,9 @@ class LoadTest(Case):
                 for what in (texts, dumps, states):
                     self.assertEqual(what, what[:1] * len(ways))
 
-    def test_a_classic_filter_is_loaded_in_words_that_redisbloom_knows(self):
-        """A RedisBloom that follows would refuse the others, and silently be another filter from then on."""
-        for layout, is_packed in (("classic", False), ("blocked", True)):
+    def test_a_filter_of_another_is_loaded_in_words_that_it_knows(self):
+        """A RedisBloom or valkey-bloom that follows would refuse the others, and silently be another filter from then on."""
+        for layout, is_packed in (("classic", False), ("valkey", False), ("blocked", True)):
             shape = ["--error", "0.01", "--capacity", "100", "--layout", layout]
             for words in (shape, ["--add"]):
                 self.client.config_resetstat()
