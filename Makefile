@@ -4,6 +4,7 @@ SERVER  ?= redis-server
 PORT    ?= 6379
 ARGS    ?=
 REDISBLOOM ?=
+VALKEY_BLOOM ?=
 PROFILE ?= release
 TIME    ?= 600
 JOBS    ?= 1
@@ -20,7 +21,7 @@ VENV       := .build/venv
 BENCH_VENV := .build/bench-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long test-examples test-matrix test-redisbloom fuzz asan lint fmt bench bench-instructions bench-server example \
+.PHONY: help build run test test-long test-examples test-matrix test-redisbloom test-valkey-bloom fuzz asan lint fmt bench bench-instructions bench-server example \
 	package test-package test-deb clean
 
 help: ## List the targets (the default)
@@ -29,7 +30,7 @@ help: ## List the targets (the default)
 	@echo 'Variables: SERVER=$(SERVER)  PORT=$(PORT)  PROFILE=$(PROFILE) (of the tests)'
 	@echo '           TIME=$(TIME) (seconds a fuzz target)  JOBS=$(JOBS) (fuzz targets at once)'
 	@echo '           ARGS= (more for the server or the example; names of servers or fuzz targets)'
-	@echo '           REDISBLOOM= (the module that test-redisbloom compares with)'
+	@echo '           REDISBLOOM= VALKEY_BLOOM= (the modules that test-redisbloom and test-valkey-bloom compare with)'
 
 # A running server has the old file mapped, so the new one takes its name instead of its bytes.
 build: ## Build ./libbloom.so, the module
@@ -65,7 +66,14 @@ test-redisbloom: export BLOOM_TEST_REDISBLOOM = $(abspath $(REDISBLOOM))
 test-redisbloom: ## Compare with a RedisBloom that follows and is followed: REDISBLOOM=path.so, in $SERVER
 	@test -n "$(REDISBLOOM)" || { echo 'REDISBLOOM=path.so is missing'; exit 1; }
 	@scripts/setup.sh test
-	cargo test --profile $(PROFILE) --test integration rival::
+	cargo test --profile $(PROFILE) --test integration rival:: -- --skip valkey_rival::
+
+test-valkey-bloom: export BLOOM_TEST_SERVER = $(SERVER)
+test-valkey-bloom: export BLOOM_TEST_VALKEY_BLOOM = $(abspath $(VALKEY_BLOOM))
+test-valkey-bloom: ## Compare with a valkey-bloom that follows and is followed: VALKEY_BLOOM=path.so, in $SERVER, a Valkey
+	@test -n "$(VALKEY_BLOOM)" || { echo 'VALKEY_BLOOM=path.so is missing'; exit 1; }
+	@scripts/setup.sh test
+	cargo test --profile $(PROFILE) --test integration valkey_rival::
 
 fuzz: ## Fuzz what reads foreign bytes, TIME seconds a target; ARGS= names some of them (scripts/fuzz.sh)
 	@TIME=$(TIME) JOBS=$(JOBS) scripts/fuzz.sh $(ARGS)

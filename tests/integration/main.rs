@@ -56,6 +56,7 @@ mod slots;
 mod statistics;
 mod urls;
 mod valkey;
+mod valkey_rival;
 mod valkey_words;
 mod watching;
 mod window;

@@ -295,7 +295,7 @@ impl Traffic {
 }
 
 /// The server follows the other one, and has all that this one has.
-fn follow(replica: &Server, primary: &Server) {
+pub fn follow(replica: &Server, primary: &Server) {
     let line = format!("REPLICAOF 127.0.0.1 {}", primary.port());
     replica.client().answers(&[(&line, ok())]);
     in_step(primary, replica);
@@ -432,7 +432,7 @@ fn redisbloom_follows_an_end_that_is_said_afterwards() {
 }
 
 /// A directory with an append-only file in it, for another server.
-fn copied(server: &Server) -> TempDir {
+pub fn copied(server: &Server) -> TempDir {
     let copy = TempDir::new().unwrap();
     let files = server.dir().join("appendonlydir");
     fs::create_dir(copy.path().join("appendonlydir")).unwrap();
@@ -445,7 +445,7 @@ fn copied(server: &Server) -> TempDir {
 }
 
 /// Waits until the append-only file is written anew.
-fn rewrite(server: &Server) {
+pub fn rewrite(server: &Server) {
     let mut client = server.client();
     until("the file is written anew", || {
         matches!(client.run("BGREWRITEAOF"), Reply::Simple(_))
@@ -593,6 +593,14 @@ fn texts_are_redisbloom_s() {
     }
 }
 
+/// A compressed fixture.
+pub fn unzipped(name: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let file = File::open(fixture(name)).unwrap();
+    GzDecoder::new(file).read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
 /// What a RedisBloom 8 recorded, and 2.6.28 and 2.8.20 to the letter the same.
 struct Recording {
     /// The commands that it sent to its replicas.
@@ -602,9 +610,7 @@ struct Recording {
 
 impl Recording {
     fn read() -> Self {
-        let file = File::open(fixture("redisbloom/stream-8.aof.gz")).unwrap();
-        let mut commands = Vec::new();
-        GzDecoder::new(file).read_to_end(&mut commands).unwrap();
+        let commands = unzipped("redisbloom/stream-8.aof.gz");
         let said = fs::read(fixture("redisbloom/stream-8.json")).unwrap();
         Self {
             commands,
@@ -640,22 +646,27 @@ impl Recording {
     }
 }
 
+/// A server that finds the commands as its append-only file.
+pub fn started_on_commands(commands: &[u8], setup: Setup) -> (Server, TempDir) {
+    let dir = TempDir::new().unwrap();
+    if Server::version().at_least(7, 0) {
+        let files = dir.path().join("appendonlydir");
+        fs::create_dir(&files).unwrap();
+        fs::write(files.join("appendonly.aof.1.incr.aof"), commands).unwrap();
+        let manifest = "file appendonly.aof.1.incr.aof seq 1 type i\n";
+        fs::write(files.join("appendonly.aof.manifest"), manifest).unwrap();
+    } else {
+        fs::write(dir.path().join("appendonly.aof"), commands).unwrap();
+    }
+    (setup.append_only().dir(dir.path()).start(), dir)
+}
+
 /// A server that is started on a RedisBloom's append-only file would have other filters, and lose what it was told
 /// in words that only RedisBloom takes.
 #[test]
 fn a_recorded_file_makes_what_redisbloom_made() {
     let recording = Recording::read();
-    let dir = TempDir::new().unwrap();
-    if Server::version().at_least(7, 0) {
-        let files = dir.path().join("appendonlydir");
-        fs::create_dir(&files).unwrap();
-        fs::write(files.join("appendonly.aof.1.incr.aof"), &recording.commands).unwrap();
-        let manifest = "file appendonly.aof.1.incr.aof seq 1 type i\n";
-        fs::write(files.join("appendonly.aof.manifest"), manifest).unwrap();
-    } else {
-        fs::write(dir.path().join("appendonly.aof"), &recording.commands).unwrap();
-    }
-    let mut server = Server::with().append_only().dir(dir.path()).start();
+    let (mut server, _dir) = started_on_commands(&recording.commands, Server::with());
     recording.is_in(&server);
     assert!(
         !server.log().contains("sending an error to its"),
