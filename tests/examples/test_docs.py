@@ -58,7 +58,8 @@ NOT_SHOWN = {
     "ERR source early has hashes of another width": "takes a filter of an early RedisBloom",
     "ERR the filter has 256 slices that are not over, and can have no more": "takes 256 commands",
     "ERR GROWING needs an EXPANSION above 0: bf-expansion-factor is 0": "depends on the configuration",
-    "ERR SEED is for LAYOUT BLOCKED only, and bf-layout is classic": "depends on the configuration",
+    "ERR SEED is for LAYOUT BLOCKED or VALKEY only, and bf-layout is classic": "depends on the configuration",
+    "ERR the filter cannot grow to VALIDATESCALETO within bf-max-filter-bytes": "depends on the configuration",
 }
 # Commands that RedisBloom does not have.
 OWN = {
