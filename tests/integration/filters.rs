@@ -3,7 +3,7 @@
 use crate::client::{Client, Reply};
 
 /// How each is made, and how many items go into it.
-const KINDS: [(&str, &str, usize); 10] = [
+const KINDS: [(&str, &str, usize); 12] = [
     ("default", "", 60),
     ("chain", "", 4000),
     ("empty", "BF.RESERVE empty 0.01 1000", 0),
@@ -22,7 +22,20 @@ const KINDS: [(&str, &str, usize); 10] = [
         300,
     ),
     ("loose", "BF.RESERVE loose 0.25 10000 SEED 0", 5000),
+    (
+        "valkey",
+        "BF.RESERVE valkey 0.01 100 LAYOUT VALKEY TIGHTENING 0.75",
+        2000,
+    ),
+    (
+        "fixed-valkey",
+        "BF.RESERVE fixed-valkey 0.001 300 NONSCALING LAYOUT VALKEY",
+        300,
+    ),
 ];
+
+/// Those in valkey-bloom's layout.
+pub const VALKEY: [&str; 2] = ["valkey", "fixed-valkey"];
 
 /// The keys.
 pub fn keys() -> impl Iterator<Item = &'static str> {

@@ -234,7 +234,10 @@ fn mutate(random: &mut StdRng, payload: &mut Payload, other: &Payload) {
                 let with = random.random_range(0..payload.tokens.len());
                 payload.tokens.swap(at, with);
             }
-            6 => payload.id = payload.id & !0x3ff | random.random_range(0..7),
+            6 => {
+                payload.id =
+                    *[payload.id, other.id].choose(random).unwrap() & !0x3ff | random.random_range(0..7)
+            }
             _ => {
                 let spliced = other.tokens.iter().find_map(|token| match token {
                     Token::Text(text) => Some(&text[..]),
@@ -443,7 +446,10 @@ fn bodies(client: &mut Client) -> Vec<Vec<u8>> {
     filters::fill(client, "small", 0, 10);
     client.run("BF.RESERVE old 0.1 4 EXPANSION 1 LAYOUT CLASSIC");
     filters::fill(client, "old", 0, 10);
-    let keys: Vec<_> = filters::keys().chain(["small", "old"]).chain(WINDOWS).collect();
+    client.run("BF.RESERVE odd 0.1 4 EXPANSION 1 LAYOUT VALKEY TIGHTENING 0.9");
+    filters::fill(client, "odd", 0, 10);
+    let small = ["small", "old", "odd"];
+    let keys: Vec<_> = filters::keys().chain(small).chain(WINDOWS).collect();
     let mut bodies: Vec<_> = keys.iter().map(|key| body(&client.dump(key)).to_vec()).collect();
     // What RedisBloom recorded may be compressed; this server writes it plainly.
     for stored in STORED.iter().filter(|stored| stored.body.len() <= LARGEST) {
@@ -453,9 +459,9 @@ fn bodies(client: &mut Client) -> Vec<Vec<u8>> {
         bodies.push(body(&client.dump("recorded")).to_vec());
         client.run("DEL recorded");
     }
-    client.run("DEL small old window live");
+    client.run("DEL small old odd window live");
     bodies.retain(|body| body.len() <= LARGEST);
-    assert!(bodies.len() >= 17, "{}", bodies.len());
+    assert!(bodies.len() >= 19, "{}", bodies.len());
     bodies
 }
 
@@ -674,7 +680,7 @@ fn a_payload_above_the_limit_is_refused_and_leaves_nothing() {
     let source = Server::start();
     let server = Server::with().module_args("bf-max-filter-bytes 200000").start();
     let (mut source, mut client) = (source.client(), server.client());
-    for layout in ["BLOCKED", "CLASSIC"] {
+    for layout in ["BLOCKED", "CLASSIC", "VALKEY"] {
         for (capacity, reply) in [(100_000, ok()), (200_000, error(BAD_FORMAT))] {
             source.run("DEL key");
             let line = format!("BF.RESERVE key 0.01 {capacity} LAYOUT {layout}");

@@ -443,7 +443,7 @@ fn redisbloom_refuses_blocked_filters() {
     filters::make(&mut client);
     let mut blocked = 0;
     for key in filters::keys() {
-        if client.call(&["BF.INFO", key, "FULL"]).field("Layout").text() == "classic" {
+        if client.call(&["BF.INFO", key, "FULL"]).field("Layout").text() != "blocked" {
             continue;
         }
         blocked += 1;
