@@ -8,8 +8,9 @@
 
 The source of a copy may be a server with RedisBloom, valkey-bloom or this module, and it goes on answering.
 Each filter is put together under a temporary name, checked, and renamed when it is whole, so that nobody meets
-a half of it. It keeps its layout, since its bits do not tell its items. The temporary name is the filter's own, in braces if it has none, and :bloom-migrate; that is
-in the same cluster slot. What a killed run leaves under such a name is removed when it is started again.
+a half of it. It keeps its layout, since its bits do not tell its items. The temporary name is the filter's own,
+in braces if it has none, and :bloom-migrate; that is in the same cluster slot. What a killed run leaves under
+such a name is removed when it is started again.
 
 With --state FILE an interrupted run goes on where it stopped when it is started again in the same way. For
 a copy the file also remembers what each filter looked like: a later run with --replace copies those that

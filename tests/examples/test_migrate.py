@@ -169,6 +169,10 @@ class Case(unittest.TestCase):
         self.addCleanup(client.close)
         return server, client
 
+    def start_older(self, server):
+        """A way to the server on which it has no packed commands."""
+        return self.start_poorer(server, rb"BF\.\w+PACKED")
+
     def start_poorer(self, server, lacks):
         """A way to the server on which it has no such commands."""
         poorer = PoorerServer(server, lacks)
@@ -594,7 +598,7 @@ class LoadTest(Case):
 
     def test_packed_or_not_a_load_is_the_same(self):
         """RedisBloom and earlier versions have no packed commands; a user may not be allowed to send them."""
-        older = self.start_poorer(self.server, rb"BF\.\w+PACKED")
+        older = self.start_older(self.server)
         self.client.execute_command("ACL", "SETUSER", "old", "on", ">pw", "~*", "+@all", "-bf.addpacked")
         ways = [self.server.url, older.url, self.server.url.replace("//", "//old:pw@")]
         repeated = b"".join(b"%d\n" % (number * number % 1009) for number in range(3000))
@@ -628,7 +632,7 @@ class LoadTest(Case):
                     self.assertEqual(what, what[:1] * len(ways))
 
     def test_a_filter_of_another_is_loaded_in_words_that_it_knows(self):
-        """A RedisBloom or valkey-bloom that follows would refuse the others, and silently be another filter from then on."""
+        """One that follows would refuse the others, and silently be another filter from then on."""
         for layout, is_packed in (("classic", False), ("valkey", False), ("blocked", True)):
             shape = ["--error", "0.01", "--capacity", "100", "--layout", layout]
             for words in (shape, ["--add"]):
