@@ -5,7 +5,8 @@
 
 use std::cell::{Cell, OnceCell};
 
-use crate::bloom::{Demand, Taken};
+use crate::bloom::{Demand, Taken, valkey};
+use crate::options::values::Config;
 use crate::server::shown::size;
 use crate::server::{Ctx, alloc, ask, log};
 use crate::{options, stats};
@@ -24,6 +25,14 @@ const MARGIN: u64 = 1 << 20;
 /// The limit, in bytes; the log has a line about it.
 pub fn allows(ctx: Ctx<'_>, key: &[u8], demand: Demand<'_>) -> Result<(), u64> {
     Allowing::new(ctx, key, Ctx::must_obey).allows(demand)
+}
+
+/// What a filter in valkey-bloom's layout may grow to by the module's option, if that has a limit.
+pub fn of_valkey(config: &Config) -> Option<valkey::Limit<'static>> {
+    config.max_filter_bytes().map(|bytes| valkey::Limit {
+        bytes,
+        taken: &alloc::taken,
+    })
 }
 
 /// What one command may have. A command that asks several times, as layers of a stored filter come in, is held

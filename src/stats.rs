@@ -45,8 +45,8 @@ enum Figure {
     FailedLoads,
 }
 
-/// Filters of this module's own layout that are alive.
-static BLOCKED: AtomicU64 = AtomicU64::new(0);
+/// Filters that are alive and that no RedisBloom has.
+static OTHERS: AtomicU64 = AtomicU64::new(0);
 
 static FIGURES: [AtomicU64; 15] = [const { AtomicU64::new(0) }; 15];
 
@@ -91,7 +91,7 @@ impl Counted {
         Figure::Bytes.add(account.bytes);
         Figure::Exceptions.add(account.exceptions);
         Figure::OtherItems.add(account.items);
-        BLOCKED.fetch_add(is_own(&filter).into(), Relaxed);
+        OTHERS.fetch_add((!is_redisbloom_s(&filter)).into(), Relaxed);
         Box::new(Self(filter))
     }
 }
@@ -105,18 +105,18 @@ impl Drop for Counted {
         Figure::Bytes.subtract(account.bytes);
         Figure::Exceptions.subtract(account.exceptions);
         Figure::OtherItems.subtract(account.items);
-        BLOCKED.fetch_sub(is_own(&self.0).into(), Relaxed);
+        OTHERS.fetch_sub((!is_redisbloom_s(&self.0)).into(), Relaxed);
     }
 }
 
-/// Whether a filter is of this module's own layout.
-fn is_own(filter: &Filter) -> bool {
-    !matches!(filter, Filter::Classic(_) | Filter::Valkey(_))
+/// Whether a RedisBloom can have such a filter.
+fn is_redisbloom_s(filter: &Filter) -> bool {
+    matches!(filter, Filter::Classic(_))
 }
 
-/// Whether any filter that is alive is of this module's own layout.
-pub fn has_blocked_filters() -> bool {
-    BLOCKED.load(Relaxed) > 0
+/// Whether any filter that is alive is one that no RedisBloom has.
+pub fn has_others_than_redisbloom() -> bool {
+    OTHERS.load(Relaxed) > 0
 }
 
 impl Deref for Counted {

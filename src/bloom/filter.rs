@@ -737,8 +737,8 @@ impl Filter {
         }
     }
 
-    /// The capacity that a filter in valkey-bloom's layout can grow to within `limit` bytes, if it grows.
-    pub fn scaled_capacity(&self, limit: Option<u64>) -> Option<u64> {
+    /// The capacity that a filter in valkey-bloom's layout can grow to within `limit`, if it grows.
+    pub fn scaled_capacity(&self, limit: Option<valkey::Limit<'_>>) -> Option<u64> {
         let Self::Valkey(chain) = self else { return None };
         let first = batch::Layer::capacity(chain.layers().first()?);
         let reached = chain.rules().scaled_capacity(first, u64::MAX, limit);

@@ -252,7 +252,8 @@ impl<B: Batch> Adding<'_, B> {
     }
 
     /// A primary with this module says how a filter is made before it sends items for it, so that the key is
-    /// lost here; a RedisBloom does not. No replica of a RedisBloom has blocked filters.
+    /// lost here, and so does a valkey-bloom; a RedisBloom does not. No replica of a RedisBloom has filters of other
+    /// layouts.
     fn tell_of_missing_key(self) {
         static TOLD: AtomicBool = AtomicBool::new(false);
         if !B::FOREIGN_SENDS_IT {
@@ -260,7 +261,7 @@ impl<B: Batch> Adding<'_, B> {
                 "it was missing when its primary added to it: it is made with this server's options"
                     .to_owned()
             });
-        } else if stats::has_blocked_filters() {
+        } else if stats::has_others_than_redisbloom() {
             log::DIVERGENCE.warn(self.ctx, self.key.bytes(), || {
                 "it was missing when its primary added to it: it is made as RedisBloom would make it, with this \
                  server's options"

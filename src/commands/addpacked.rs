@@ -102,7 +102,7 @@ impl Command for AddPacked {
             items,
             data,
         } = Request::parse(arguments)?;
-        if !ctx.is_relayed() {
+        if !ctx.must_obey() {
             missing.check_goal(options::config)?;
         }
         let adding = Adding {

@@ -404,10 +404,12 @@ impl FilterOptions {
         let (Some(goal), FilterSpec::Valkey(spec)) = (self.goal, filter) else {
             return Ok(());
         };
-        let reached = Valkey::new(spec).scaled_capacity(spec.capacity(), goal, config.max_filter_bytes());
+        let limit = limits::of_valkey(config);
+        let reached = Valkey::new(spec).scaled_capacity(spec.capacity(), goal, limit);
         reached.map(drop).map_err(|unreached| match unreached {
             Unreached::Bytes { .. } => CommandError::GoalBytes,
             Unreached::Rate { .. } => CommandError::GoalRate,
+            Unreached::Layers { .. } => CommandError::GoalLayers,
         })
     }
 

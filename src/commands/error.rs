@@ -10,6 +10,7 @@ use crate::bloom::exceptions::MOST_EXCEPTIONS;
 use crate::bloom::packed::Malformed;
 use crate::bloom::params::{Capacity, ErrorRate, Expansion, LATEST, Window};
 use crate::bloom::sets::Mismatch;
+use crate::bloom::valkey::MOST_FORETOLD;
 use crate::keyspace::WrongType;
 use crate::number;
 use crate::options::values::LayoutName;
@@ -68,6 +69,8 @@ pub enum CommandError {
     GoalBytes,
     /// The rate of a filter's layers would be 0 before it has grown as far as was asked for.
     GoalRate,
+    /// The filter would have more layers than is foretold.
+    GoalLayers,
     /// An option that takes a value is the last word.
     NoValue(&'static str),
     /// NONSCALING with an expansion.
@@ -256,6 +259,13 @@ impl fmt::Display for CommandError {
             }
             Self::GoalBytes => "ERR the filter cannot grow to VALIDATESCALETO within bf-max-filter-bytes",
             Self::GoalRate => "ERR the filter cannot grow to VALIDATESCALETO: its error rate would be 0",
+            Self::GoalLayers => {
+                return write!(
+                    f,
+                    "ERR the filter cannot grow to VALIDATESCALETO with {MOST_FORETOLD} layers: a larger CAPACITY or \
+                     EXPANSION needs fewer"
+                );
+            }
             Self::NoValue(option) => return write!(f, "ERR no value for {option}"),
             Self::NonScalingExpansion => "Nonscaling filters cannot expand",
             Self::Exclusive(one, other) => return write!(f, "ERR {one} and {other} exclude each other"),

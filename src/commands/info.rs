@@ -14,7 +14,7 @@ use crate::bloom::chain::window::slices::Span;
 use crate::bloom::filter::{LayerStats, Totals};
 use crate::bloom::params::Layout;
 use crate::options::values::LayoutName;
-use crate::{keyspace, options};
+use crate::{keyspace, limits, options};
 
 /// The newest layers that are described one by one. More have only filters of expansion 1, and there are a
 /// quarter of a million at times: a reply of all of them would take a second. BF.DEBUG, which is not flagged as
@@ -115,7 +115,8 @@ impl Field {
                 None => reply.null(),
             },
             Self::MaxScaledCapacity => {
-                reply.integer_if_any(filter.scaled_capacity(options::config().max_filter_bytes()));
+                let limit = limits::of_valkey(&options::config());
+                reply.integer_if_any(filter.scaled_capacity(limit));
             }
         }
     }

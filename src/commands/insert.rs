@@ -180,6 +180,14 @@ impl<'a> Request<'a, Arg<'a>> {
         Ok(creation)
     }
 
+    /// [`Self::check_goal`], unless the command must be obeyed: who sent it has checked it.
+    fn check_goal_of_client(&self, ctx: Ctx<'_>) -> Result<(), CommandError> {
+        if ctx.must_obey() {
+            return Ok(());
+        }
+        self.check_goal(options::config)
+    }
+
     /// Makes the filter without items, if the key is missing.
     fn apply_without_items(&self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         let holds_valkey = || {
@@ -187,6 +195,7 @@ impl<'a> Request<'a, Arg<'a>> {
             key.is_ok_and(|key| key.filter().is_some_and(|filter| filter.valkey_rules().is_some()))
         };
         self.may_lack_items(holds_valkey, &options::config())?;
+        self.check_goal_of_client(ctx)?;
         let mut key = keyspace::write(ctx, self.key)?;
         if key.filter().is_none() {
             creation::create_empty(ctx, self.key, &mut key, self.create(ctx)?)?;
@@ -257,15 +266,14 @@ impl Command for Insert {
         let request = if ctx.is_relayed() {
             Request::obey(arguments)?
         } else {
-            let request = Request::parse(arguments)?;
-            request.check_goal(options::config)?;
-            request
+            Request::parse(arguments)?
         };
         let Some(items) = request.items() else {
             request.apply_without_items(ctx)?;
             Reply(ctx).array(0);
             return Ok(());
         };
+        request.check_goal_of_client(ctx)?;
         let adding = Adding {
             ctx,
             key: request.key,

@@ -69,6 +69,9 @@ pub type Inserted<'a> = (Option<&'a [Word<'a>]>, Result<Creation, CommandError>)
 /// What the command answers for any key; the inner error is for a missing one only.
 pub fn insert<'a>(arguments: &'a [Word<'a>], config: &Config) -> Result<Inserted<'a>, CommandError> {
     let request = insert::Request::parse(arguments)?;
+    if request.items().is_none() {
+        request.may_lack_items(|| false, config)?;
+    }
     request.check_goal(|| config.clone())?;
     inserted(&request, config, Release::Eight, NOW)
 }

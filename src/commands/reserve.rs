@@ -212,10 +212,11 @@ impl Command for Reserve {
         let request = if ctx.is_relayed() {
             Request::obey(arguments)?
         } else {
-            let request = Request::parse(arguments)?;
-            request.check_goal(&config)?;
-            request
+            Request::parse(arguments)?
         };
+        if !ctx.must_obey() {
+            request.check_goal(&config)?;
+        }
         let creation = request.creation(&config, Release::of_server(ctx), server::milliseconds())?;
         let mut key = keyspace::write(ctx, request.key)?;
         if key.filter().is_some() {

@@ -13,6 +13,9 @@ use super::error::CommandError;
 use crate::bloom::params::{SipSeed, Tightening, ValkeySpec};
 use crate::options::values::Config;
 
+/// The length of the longest word, VALIDATESCALETO.
+const LONGEST: usize = 15;
+
 /// A BF.INSERT.
 #[derive(Clone, Debug)]
 pub struct Insert<'a, A> {
@@ -47,7 +50,12 @@ impl<'a, A: Argument<'a>> Insert<'a, A> {
         let mut missing = Missing::default();
         let (mut is_own, mut has_goal, mut items) = (false, false, None);
         while let Some(word) = cursor.take_if_any() {
-            match &word.bytes().to_ascii_uppercase()[..] {
+            // A word of any length may come, and is not copied for being none of these.
+            let word = word.bytes();
+            if word.len() > LONGEST {
+                return None;
+            }
+            match &word.to_ascii_uppercase()[..] {
                 b"CAPACITY" => missing.capacity = Some(items_of(cursor.take_if_any()?)?),
                 b"ERROR" => missing.rate = Some(share_of(cursor.take_if_any()?)?),
                 b"EXPANSION" => {

@@ -8,9 +8,9 @@ use crate::bloom::Filter;
 use crate::bloom::codec::{chunks, valkey};
 use crate::server::{call, guarded};
 
-/// The most bytes of one argument: what a server takes from a client by default (`proto-max-bulk-len`), as the node
-/// is that gets the file's commands in an atomic slot migration.
-const MOST_BYTES: usize = 512 << 20;
+/// The most bytes of one argument. They are in memory twice, once of it in the server's, which the process does not
+/// outlive if there is none; valkey-bloom has no larger filters, unless it is told to.
+const MOST_BYTES: usize = 128 << 20;
 
 /// Writes the commands that load a filter.
 pub unsafe extern "C" fn aof_rewrite(

@@ -1,7 +1,7 @@
 //! The bit array: allocated fallibly, zeroed on demand by the allocator, with its set bits counted.
 //!
-//! A unit is what the layout above addresses: a 64-byte line of a blocked layer, a 64-bit word of a classic
-//! one. In bytes, bit `x` is bit `x & 7` of byte `x >> 3`; the bytes are those of little-endian words, in
+//! A unit is what the layout above addresses: a 64-byte line of a blocked layer, a 64-bit word of a layer
+//! whose bits are scattered. In bytes, bit `x` is bit `x & 7` of byte `x >> 3`; the bytes are those of little-endian words, in
 //! memory and in every format.
 
 use bitvec::order::Lsb0;

@@ -29,6 +29,11 @@ impl Frame {
     pub const fn new(own: &'static [Block], beside: usize) -> Self {
         Self { own, beside }
     }
+
+    /// Hands its own blocks to `visit`.
+    pub(in crate::bloom) fn each_block(self, visit: impl FnMut(Block)) {
+        self.own.iter().copied().for_each(visit);
+    }
 }
 
 /// Takes a block, and whether it is a new one.
@@ -251,7 +256,7 @@ pub(in crate::bloom) fn bytes<L: Layer>(frame: Frame, layers: usize, arrays: u64
 }
 
 /// The room that the list of layers gets when `layers` are to fit into it, and it has `room`.
-fn room_for(layers: usize, room: usize) -> usize {
+pub(in crate::bloom) fn room_for(layers: usize, room: usize) -> usize {
     if layers <= room {
         room
     } else if layers <= EXACT_LAYERS {

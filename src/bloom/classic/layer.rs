@@ -7,7 +7,7 @@ use crate::bloom::error::Error;
 use crate::bloom::item::ItemHash;
 use crate::bloom::scattered::ln::ln;
 use crate::bloom::scattered::modulus::Modulus;
-use crate::bloom::scattered::{self, Scattered};
+use crate::bloom::scattered::{self, LOGARITHM_TOLERANCE, Scattered};
 
 /// `ln² 2` as RedisBloom has it: its sizes depend on where it was cut off.
 const LN_2_SQUARED: f64 = 0.480_453_013_918_201;
@@ -17,8 +17,7 @@ const LN_2_SQUARED: f64 = 0.480_453_013_918_201;
     reason = "cut off like RedisBloom's, and not the nearest double"
 )]
 const LN_2: f64 = 0.693_147_180_559_945;
-/// How far apart, relatively, the logarithms of a rate may be: one libm's last bits differ from another's.
-const LOGARITHM_TOLERANCE: f64 = 1e-12;
+
 /// What a layer is made from, and what storage keeps of it besides its items and bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {

@@ -322,7 +322,7 @@ mod tests {
         }
     }
 
-    /// A filter copied or rewritten to the append-only file would lose items, in either layout.
+    /// A filter copied or rewritten to the append-only file would lose items, in any layout.
     #[test]
     fn chunks_give_the_same_filter_back() {
         for layout in LAYOUTS {
@@ -392,7 +392,7 @@ mod tests {
                     start += stats.bytes();
                     let before = filter.bytes_with(layer + 1) - filter.bytes_with(layer);
                     if layout != VALKEY {
-                        let own = "64 bytes are a layer's struct in either layout";
+                        let own = "64 bytes are the struct of such a layer";
                         assert_eq!(before, stats.bytes() + 64, "{own}");
                     }
                 }

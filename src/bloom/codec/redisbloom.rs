@@ -157,7 +157,7 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Class
         return Err(DecodeError::Field("header length"));
     }
     let mut builder = Builder::new(items, u64::from(layers), options, expansion)?;
-    // Nothing is allocated before the last field was found valid and the sum allowed.
+    // Nothing is allocated before the last size was found valid and the sum allowed.
     let mut stored = list_for(layers as usize)?;
     for _ in 0..layers {
         let (bytes, bits, items) = (fields.u64()?, fields.u64()?, fields.u64()?);

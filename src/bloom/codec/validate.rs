@@ -247,7 +247,7 @@ fn alone(index: usize, layer: &Layer) -> Result<(), Invalid> {
     counts(index, layer, bits)
 }
 
-/// What a layer of either layout counts: its items, and its set bits.
+/// What a layer of any layout counts: its items, and its set bits.
 fn counts<U>(index: usize, layer: &impl batch::Layer, bits: &BitArray<U>) -> Result<(), Invalid>
 where
     U: Zeroable + NoUninit + AnyBitPattern,

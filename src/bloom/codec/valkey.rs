@@ -235,7 +235,7 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Valke
         return Err(DecodeError::Field("header length"));
     }
     let mut builder = Builder::new(layers.into(), expansion, error_rate, tightening, seed.is_random())?;
-    // Nothing is allocated before the last field was found valid and the sum allowed.
+    // Nothing is allocated before the last size was found valid and the sum allowed.
     let mut stored: Vec<(Shape, u64)> = list_for(layers as usize)?;
     let rules = builder.rules(seed)?;
     for index in 0..layers as usize {

@@ -1,6 +1,6 @@
 //! The natural logarithm, the same on every machine.
 //!
-//! RedisBloom sizes its layers with libm's `log`, whose last bit depends on the library and the processor.
+//! RedisBloom and valkey-bloom size layers with libm's `log`, whose last bit depends on the library and the processor.
 //! A replica must grow the layer that its primary grew, wherever it runs, so this one only uses operations
 //! that IEEE 754 defines to the last bit: `+ - * /` and the fused multiply-add. It computes with pairs of
 //! doubles (about 104 bits) and rounds once, so its result is the nearest double but for one argument in

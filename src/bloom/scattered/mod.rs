@@ -20,6 +20,10 @@ const PREFETCHED_LAYERS: usize = 4;
 /// The most probes of an item that are fetched ahead; rates tighter than 1e-4 have more.
 const PREFETCHED: usize = 16;
 
+/// How far apart, relatively, the logarithms of a rate may be in sizes that others made: one libm's last bits differ
+/// from another's.
+pub const LOGARITHM_TOLERANCE: f64 = 1e-12;
+
 /// Where an item's bits are in a layer.
 pub trait Probes: Copy {
     /// The item's probes: the index of a word, and a mask of one bit.

@@ -77,7 +77,7 @@ mod tests {
         centres.flat_map(|x| (0..5).map(move |off| x.wrapping_add(off).wrapping_sub(2)))
     }
 
-    /// A remainder that is off by one would probe a bit that RedisBloom never set: a lost item.
+    /// A remainder that is off by one would probe a bit that its maker never set: a lost item.
     #[test]
     fn remainders_at_the_edges_are_exact() {
         for d in edges(1).filter(|&d| d > 0) {

@@ -9,13 +9,17 @@ use super::stored::{Type, dump_payload, numbered, rdb_file_of};
 use crate::bloom::codec::stream::Memory;
 use crate::bloom::codec::valkey::{ENCODING_VERSION, decode, encode, load};
 use crate::bloom::params::{SipSeed, Tightening, ValkeySpec};
+use crate::bloom::valkey::Limit;
 use crate::bloom::{Error, Filter, UNLIMITED};
 
 /// valkey-bloom's data type.
 const TYPE: Type = ("bloomfltr", 1);
 
 /// What one filter took at most when these were recorded.
-const LIMIT: Option<u64> = Some(128 << 20);
+const LIMIT: Option<Limit<'static>> = Some(Limit {
+    bytes: 128 << 20,
+    taken: &|block| block.bytes,
+});
 
 /// A filter as valkey-bloom saved and described it.
 struct Stored {

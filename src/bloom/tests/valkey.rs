@@ -10,7 +10,7 @@ use crate::bloom::codec::valkey::{ENCODING_VERSION, decode, encode, load};
 use crate::bloom::filter::Body;
 use crate::bloom::params::{Growth, Layout, Seed, SipSeed, Spec, Tightening, ValkeySpec};
 use crate::bloom::plan::Plan;
-use crate::bloom::valkey::{Layer, Unreached, Valkey, bytes};
+use crate::bloom::valkey::{Layer, Limit, Unreached, Valkey, bytes};
 use crate::bloom::{Demand, Error, Filter, UNLIMITED};
 
 /// The same filter, with layers of that crate.
@@ -172,7 +172,10 @@ fn a_filter_s_figures_are_valkey_bloom_s() {
 fn a_filter_grows_as_far_as_it_is_foretold() {
     // By a question to valkey-bloom 1.0 with its limit of 128 MiB.
     let usual = Valkey::new(valkey(100, 0.01, 2, 0.5));
-    let limit = Some(128 << 20);
+    let limit = Some(Limit {
+        bytes: 128 << 20,
+        taken: &|block| block.bytes,
+    });
     assert_eq!(
         usual.scaled_capacity(100, u64::MAX, limit),
         Err(Unreached::Bytes { capacity: 26_214_300 })
@@ -195,7 +198,7 @@ fn a_filter_grows_as_far_as_it_is_foretold() {
     let slow = Valkey::new(valkey(1, 0.5, 1, 0.999_999_999));
     assert_eq!(
         slow.scaled_capacity(1, u64::MAX, None),
-        Err(Unreached::Bytes { capacity: 4096 })
+        Err(Unreached::Layers { capacity: 1100 })
     );
     assert_eq!(bytes(0, 0), 48);
 }

@@ -7,7 +7,7 @@ use crate::bloom::item::ItemHash;
 use crate::bloom::params::SipSeed;
 use crate::bloom::scattered::ln::ln;
 use crate::bloom::scattered::modulus::Modulus;
-use crate::bloom::scattered::{self, Scattered};
+use crate::bloom::scattered::{self, LOGARITHM_TOLERANCE, Scattered};
 
 /// Bytes of the head that lies before a layer's bits.
 pub const HEAD_BYTES: usize = 45;
@@ -15,8 +15,6 @@ pub const HEAD_BYTES: usize = 45;
 const VERSION: u8 = 1;
 /// What the probes from the third on are first reduced by: the largest prime below 2^64.
 const PRIME: u64 = 0xFFFF_FFFF_FFFF_FFC5;
-/// How far apart, relatively, the logarithms of a rate may be: one libm's last bits differ from another's.
-const LOGARITHM_TOLERANCE: f64 = 1e-12;
 
 /// What a layer is made from.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -32,7 +32,7 @@ use siphasher::sip::SipHasher13;
 
 use crate::bloom::bits::memory::Block;
 use crate::bloom::chain::batch::Hasher;
-use crate::bloom::chain::demand::{FILTER, Frame};
+use crate::bloom::chain::demand::{FILTER, Frame, room_for};
 use crate::bloom::chain::{Chain, MOST_ITEMS, Rules};
 use crate::bloom::error::Error;
 use crate::bloom::item::{Item, ItemHash};
@@ -45,9 +45,9 @@ const OWN_BYTES: u64 = 48;
 /// What it says that a layer takes besides its bits and its place in the list, in bytes.
 const LAYER_BYTES: u64 = 208;
 
-/// The most layers that a capacity is foretold for: more have only filters of expansion 1 whose ratio is near to 1, and
-/// a question after them would take as long as somebody wants it to.
-const MOST_FORETOLD: usize = 4096;
+/// The most layers that a capacity is foretold for: with the usual ratio no filter can have more. More have only filters
+/// of expansion 1 whose ratio is nearer to 1, and a question after them would take as long as somebody wants it to.
+pub const MOST_FORETOLD: usize = 1100;
 
 /// The keys of a filter's two hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,46 +146,58 @@ impl Valkey {
         Some(Shape::sized(capacity, self.rate(index)?, self.seed()))
     }
 
-    /// The capacity of all layers of a filter whose first one has `first` items, as many as fit into `limit` bytes by
-    /// [`bytes`], or until it reaches `wanted`.
+    /// The capacity that a filter whose first layer has `first` items can have: with all layers that may be within
+    /// `limit`, or until it is `wanted`.
     ///
     /// # Errors
-    /// [`Unreached`] where `wanted` is more, with the capacity up to there. Layers after the first [`MOST_FORETOLD`] are never reached.
-    pub fn scaled_capacity(&self, first: u64, wanted: u64, limit: Option<u64>) -> Result<u64, Unreached> {
-        let (mut capacity, mut arrays, mut next) = (0_u64, 0_u64, Some(self.first(first)));
+    /// [`Unreached`] where `wanted` is more. Layers after the first [`MOST_FORETOLD`] are never reached.
+    pub fn scaled_capacity(
+        &self,
+        first: u64,
+        wanted: u64,
+        limit: Option<Limit<'_>>,
+    ) -> Result<u64, Unreached> {
+        let (mut next, mut capacity, mut room) = (self.first(first), 0_u64, 0);
+        let taken = |block| limit.map_or(0, |limit| (limit.taken)(block));
+        let mut blocks = 0_u64;
+        Self::FRAME.each_block(|block| blocks = blocks.saturating_add(taken(block)));
         for layers in 1..=MOST_FORETOLD {
-            let Some(shape) = next else {
-                return Err(Unreached::Rate { capacity });
-            };
-            arrays = arrays.saturating_add(shape.bytes);
-            let more = capacity.saturating_add(shape.capacity);
-            if limit.is_some_and(|limit| bytes(layers, arrays) > limit) || more > MOST_ITEMS {
+            room = room_for(layers, room);
+            let array = Block::of_array(next.bytes.saturating_add(HEAD_BYTES as u64), size_of::<u64>());
+            blocks = blocks.saturating_add(taken(array));
+            let bytes = blocks.saturating_add(taken(Block::of_list::<Layer>(room)));
+            let with_it = capacity.saturating_add(next.capacity);
+            if limit.is_some_and(|limit| bytes > limit.bytes) || with_it > MOST_ITEMS {
                 return Err(Unreached::Bytes { capacity });
             }
-            capacity = more;
+            capacity = with_it;
             if capacity >= wanted {
                 return Ok(capacity);
             }
-            next = self.layer(layers, shape.capacity);
-            if next.is_none() && shape.capacity.checked_mul(self.expansion.into()).is_none() {
-                return Err(Unreached::Bytes { capacity });
+            if self.rate(layers).is_none() {
+                return Err(Unreached::Rate { capacity });
             }
+            next = self
+                .layer(layers, next.capacity)
+                .ok_or(Unreached::Bytes { capacity })?;
         }
-        Err(Unreached::Bytes { capacity })
+        Err(Unreached::Layers { capacity })
     }
 }
 
-impl Chain<Valkey> {
-    /// Whether nothing was ever added to it.
-    pub(in crate::bloom) fn is_as_new(&self) -> bool {
-        matches!(self.layers(), [only] if Scattered::items(only) == 0 && only.ones() == 0)
-    }
+/// What a filter may take.
+#[derive(Clone, Copy)]
+pub struct Limit<'a> {
+    /// Bytes in all.
+    pub bytes: u64,
+    /// What the allocator takes for a block.
+    pub taken: &'a dyn Fn(Block) -> u64,
 }
 
 /// Why a filter cannot grow to a capacity, and the capacity that it can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreached {
-    /// Its next layer would be too large, or one too many.
+    /// Its next layer would be too large.
     Bytes {
         /// Items of the layers before it.
         capacity: u64,
@@ -195,14 +207,26 @@ pub enum Unreached {
         /// Items of the layers before it.
         capacity: u64,
     },
+    /// It would have more than [`MOST_FORETOLD`] layers.
+    Layers {
+        /// Items of so many.
+        capacity: u64,
+    },
 }
 
 impl Unreached {
     /// The capacity that the filter can have.
     pub fn capacity(self) -> u64 {
         match self {
-            Self::Bytes { capacity } | Self::Rate { capacity } => capacity,
+            Self::Bytes { capacity } | Self::Rate { capacity } | Self::Layers { capacity } => capacity,
         }
+    }
+}
+
+impl Chain<Valkey> {
+    /// Whether nothing was ever added to it.
+    pub(in crate::bloom) fn is_as_new(&self) -> bool {
+        matches!(self.layers(), [only] if Scattered::items(only) == 0 && only.ones() == 0)
     }
 }
 
