@@ -749,21 +749,23 @@ fn a_recorded_primary_is_followed() {
 /// Nobody would learn that a replica has lost a filter, whose items then start anew there.
 #[test]
 fn a_lost_filter_is_told_of() {
-    let primary = Server::start();
-    let replica = Server::with()
-        .config("replica-read-only", "no")
-        .replica_of(&primary)
-        .start();
-    in_step(&primary, &replica);
-    let mut client = primary.client();
-    client.answers(&[("BF.ADD kept a", 1.into()), ("BF.ADD lost a", 1.into())]);
-    in_step(&primary, &replica);
-    replica.client().answers(&[("DEL lost", 1.into())]);
-    client.answers(&[("BF.ADD kept b", 1.into()), ("BF.ADD lost b", 1.into())]);
-    in_step(&primary, &replica);
-    let line = "key 'lost': it was missing when its primary added to it";
-    assert!(replica.log().contains(line), "{}", replica.log());
-    assert!(!replica.log().contains("key 'kept'"), "{}", replica.log());
-    let mut lost = replica.client();
-    assert_eq!(present(&mut lost, "lost", &[b"a".to_vec(), b"b".to_vec()]), [1]);
+    for layout in ["blocked", "valkey"] {
+        let primary = Server::with().module_args(&format!("bf-layout {layout}")).start();
+        let replica = Server::with()
+            .config("replica-read-only", "no")
+            .replica_of(&primary)
+            .start();
+        in_step(&primary, &replica);
+        let mut client = primary.client();
+        client.answers(&[("BF.ADD kept a", 1.into()), ("BF.ADD lost a", 1.into())]);
+        in_step(&primary, &replica);
+        replica.client().answers(&[("DEL lost", 1.into())]);
+        client.answers(&[("BF.ADD kept b", 1.into()), ("BF.ADD lost b", 1.into())]);
+        in_step(&primary, &replica);
+        let line = "key 'lost': it was missing when its primary added to it";
+        assert!(replica.log().contains(line), "{}", replica.log());
+        assert!(!replica.log().contains("key 'kept'"), "{}", replica.log());
+        let mut lost = replica.client();
+        assert_eq!(present(&mut lost, "lost", &[b"a".to_vec(), b"b".to_vec()]), [1]);
+    }
 }

@@ -600,6 +600,69 @@ fn a_filter_that_cannot_grow_far_enough_is_refused() {
     ]);
 }
 
+/// Who asks before how far a filter can grow would be told of more than the server then gives, or of less.
+#[test]
+fn a_filter_grows_as_far_as_it_was_foretold() {
+    for limit in [500, 3000, 30_000, 300_000] {
+        let server = Server::with()
+            .module_args(&format!("bf-layout valkey bf-max-filter-bytes {limit}"))
+            .start();
+        let mut client = server.client();
+        client.answers(&[("BF.RESERVE key 0.01 100", ok())]);
+        let most = client.run("BF.INFO key MAXSCALEDCAPACITY").int();
+        let no_room = error("ERR Insufficient memory to grow filter");
+        let mut refused = None;
+        for number in 0..most + 1000 {
+            match client.run(&format!("BF.ADD key {number}")) {
+                Reply::Int(0 | 1) => {}
+                reply => {
+                    refused = Some(reply);
+                    break;
+                }
+            }
+        }
+        assert_eq!(refused, Some(no_room), "{limit} bytes");
+        client.answers(&[
+            ("BF.CARD key", most.into()),
+            ("BF.INFO key CAPACITY", most.into()),
+        ]);
+    }
+}
+
+/// Who mistypes would look for the mistake in options that are as they should be.
+#[test]
+fn without_items_the_same_is_wrong_as_with_them() {
+    let server = Server::start();
+    let mut client = server.client();
+    for items in ["", " ITEMS a"] {
+        for (words, text) in [
+            (
+                "NONSCALING VALIDATESCALETO 1000",
+                "ERR VALIDATESCALETO and NONSCALING exclude each other",
+            ),
+            (
+                "VALIDATESCALETO 1000 NONSCALING LAYOUT VALKEY",
+                "ERR VALIDATESCALETO and NONSCALING exclude each other",
+            ),
+            (
+                "CAPACITY 1 EXPANSION 1 TIGHTENING 0.9999 VALIDATESCALETO 5000",
+                "ERR the filter cannot grow to VALIDATESCALETO with 1100 layers: a larger CAPACITY or EXPANSION needs \
+                 fewer",
+            ),
+        ] {
+            let line = format!("BF.INSERT key {words}{items}");
+            assert_eq!(client.run(&line), error(text), "{line}");
+        }
+    }
+    client.answers(&[
+        (
+            "BF.INSERT key VALIDATESCALETO 100 LAYOUT BLOCKED",
+            error(&arity("bf.insert")),
+        ),
+        ("EXISTS key", 0.into()),
+    ]);
+}
+
 /// A key would stay for ever, or be gone before its time, here or on a replica.
 #[test]
 fn keys_expire_as_they_were_told_to() {
