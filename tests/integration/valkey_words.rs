@@ -612,7 +612,7 @@ fn a_filter_grows_as_far_as_it_was_foretold() {
         let most = client.run("BF.INFO key MAXSCALEDCAPACITY").int();
         let no_room = error("ERR Insufficient memory to grow filter");
         let mut refused = None;
-        for number in 0..most + 1000 {
+        for number in 0..most + most / 10 + 1000 {
             match client.run(&format!("BF.ADD key {number}")) {
                 Reply::Int(0 | 1) => {}
                 reply => {
