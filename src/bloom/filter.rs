@@ -742,7 +742,10 @@ impl Filter {
         let Self::Valkey(chain) = self else { return None };
         let first = batch::Layer::capacity(chain.layers().first()?);
         let reached = chain.rules().scaled_capacity(first, u64::MAX, limit);
-        (chain.rules().expansion() > 0).then(|| reached.unwrap_or_else(Unreached::capacity))
+        let reached = reached.unwrap_or_else(Unreached::capacity);
+        // It may have more layers than is foretold, or have come from where there is another limit.
+        let reached = reached.max(chain.capacity());
+        (chain.rules().expansion() > 0).then_some(reached)
     }
 
     fn blocked_rules(&self) -> Option<&Blocked> {

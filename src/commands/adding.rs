@@ -217,7 +217,7 @@ impl<B: Batch> Adding<'_, B> {
         let new = match new {
             Ok(new) => new,
             Err(error) if self.is_expected(filter, error) => return Ok(false),
-            Err(error) => return Err(self.refused(error)),
+            Err(error) => return Err(self.refused(filter, error)),
         };
         stats::added(new.into(), (!new).into());
         if new {
@@ -325,7 +325,7 @@ impl<B: Batch> Adding<'_, B> {
         };
         stats::added(ones, new.count() as u64 - ones);
         let error = end.err().filter(|error| !self.is_expected(filter, *error));
-        let stopped = error.map(|error| self.refused(error));
+        let stopped = error.map(|error| self.refused(filter, error));
         Ok(Done {
             added: Added {
                 new,
@@ -361,7 +361,7 @@ impl<B: Batch> Adding<'_, B> {
 
     /// What to reply to an item that was not taken. A replica that cannot do what its primary did is no
     /// replica any more, and its operator must hear of it.
-    fn refused(self, error: Error) -> CommandError {
+    fn refused(self, filter: &Filter, error: Error) -> CommandError {
         if self.ctx.must_obey() {
             log::DIVERGENCE.warn(self.ctx, self.key.bytes(), || {
                 format!("an item that is in the original was not added here: {error:?}")
@@ -372,7 +372,11 @@ impl<B: Batch> Adding<'_, B> {
         if !matches!(error, Error::Full { .. }) {
             stats::refused_growth();
         }
-        CommandError::of_add(error)
+        let grows = filter.valkey_rules().is_some() && filter.expansion().is_some();
+        match error {
+            Error::Full { .. } if grows => CommandError::FullForGood,
+            error => CommandError::of_add(error),
+        }
     }
 
     /// Propagates the items that changed an existing filter, as the command itself if that is all of it.

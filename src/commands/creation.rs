@@ -410,6 +410,7 @@ impl FilterOptions {
             Unreached::Bytes { .. } => CommandError::GoalBytes,
             Unreached::Rate { .. } => CommandError::GoalRate,
             Unreached::Layers { .. } => CommandError::GoalLayers,
+            Unreached::Items { .. } => CommandError::GoalItems,
         })
     }
 

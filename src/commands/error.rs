@@ -4,6 +4,7 @@ use std::ffi::CStr;
 use std::fmt;
 
 use crate::bloom::Error;
+use crate::bloom::chain::MOST_ITEMS;
 use crate::bloom::chain::window::MOST_SLICES;
 use crate::bloom::codec::DecodeError;
 use crate::bloom::exceptions::MOST_EXCEPTIONS;
@@ -69,6 +70,8 @@ pub enum CommandError {
     GoalBytes,
     /// The rate of a filter's layers would be 0 before it has grown as far as was asked for.
     GoalRate,
+    /// With the layer after the last that is too small for it, the filter would be for more items than can be counted.
+    GoalItems,
     /// The filter would have more layers than is foretold.
     GoalLayers,
     /// An option that takes a value is the last word.
@@ -135,6 +138,8 @@ pub enum CommandError {
     ChunkLength,
     /// A filter that may not grow is full.
     Full,
+    /// A filter that grows can have no further layer.
+    FullForGood,
     /// There is no room for a new filter.
     NoMemoryToCreate,
     /// There is no room for a further layer.
@@ -259,6 +264,12 @@ impl fmt::Display for CommandError {
             }
             Self::GoalBytes => "ERR the filter cannot grow to VALIDATESCALETO within bf-max-filter-bytes",
             Self::GoalRate => "ERR the filter cannot grow to VALIDATESCALETO: its error rate would be 0",
+            Self::GoalItems => {
+                return write!(
+                    f,
+                    "ERR the filter cannot grow to VALIDATESCALETO: its capacity would be above {MOST_ITEMS}"
+                );
+            }
             Self::GoalLayers => {
                 return write!(
                     f,
@@ -321,6 +332,9 @@ impl fmt::Display for CommandError {
             Self::ChunkOffset => "ERR invalid offset - no link found",
             Self::ChunkLength => "ERR invalid chunk - Too big for current filter",
             Self::Full => "ERR non scaling filter is full",
+            Self::FullForGood => {
+                "ERR the filter is full: a further layer would have an error rate of 0, or a capacity beyond counting"
+            }
             Self::NoMemoryToCreate => "ERR Insufficient memory to create filter",
             Self::NoMemoryToGrow => "ERR Insufficient memory to grow filter",
             Self::NoMemoryToExcept => "ERR Insufficient memory for exceptions",

@@ -516,7 +516,7 @@ mod tests {
             ),
             (
                 "VALIDATESCALETO 9223372036854775807",
-                "ERR the filter cannot grow to VALIDATESCALETO within bf-max-filter-bytes",
+                "ERR the filter cannot grow to VALIDATESCALETO: its capacity would be above 9223372036854775807",
             ),
             (
                 "VALIDATESCALETO 1000000 TIGHTENING 1e-200",

@@ -60,6 +60,8 @@ NOT_SHOWN = {
     "ERR GROWING needs an EXPANSION above 0: bf-expansion-factor is 0": "depends on the configuration",
     "ERR SEED is for LAYOUT BLOCKED or VALKEY only, and bf-layout is classic": "depends on the configuration",
     "ERR the filter cannot grow to VALIDATESCALETO within bf-max-filter-bytes": "depends on the configuration",
+    "ERR the filter is full: a further layer would have an error rate of 0, or a capacity beyond counting": "takes "
+    "a filter of an odd ratio",
 }
 # Commands that RedisBloom does not have.
 OWN = {

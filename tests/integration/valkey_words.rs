@@ -596,7 +596,10 @@ fn a_filter_that_cannot_grow_far_enough_is_refused() {
     let server = Server::start();
     server.client().answers(&[
         ("BF.INSERT a VALIDATESCALETO 1000000000", Reply::Array(Vec::new())),
-        ("BF.INSERT b VALIDATESCALETO 9223372036854775807", error(NO_ROOM)),
+        (
+            "BF.INSERT b VALIDATESCALETO 9223372036854775807",
+            error("ERR the filter cannot grow to VALIDATESCALETO: its capacity would be above 9223372036854775807"),
+        ),
     ]);
 }
 
@@ -627,6 +630,40 @@ fn a_filter_grows_as_far_as_it_was_foretold() {
             ("BF.INFO key CAPACITY", most.into()),
         ]);
     }
+}
+
+/// Who is told that a filter does not grow would look for a NONSCALING that is not there; and who plans by the figures
+/// would be told of a filter that can hold less than it does.
+#[test]
+fn a_filter_that_can_have_no_further_layer_says_so() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.answers(&[
+        (
+            "BF.RESERVE key 0.01 1 LAYOUT VALKEY TIGHTENING 1e-300 EXPANSION 1",
+            ok(),
+        ),
+        ("BF.MADD key a b", array([1, 1])),
+        (
+            "BF.ADD key c",
+            error(
+                "ERR the filter is full: a further layer would have an error rate of 0, or a capacity beyond counting",
+            ),
+        ),
+        ("BF.INFO key MAXSCALEDCAPACITY", 2.into()),
+        ("BF.RESERVE fixed 0.01 1 LAYOUT VALKEY NONSCALING", ok()),
+        ("BF.ADD fixed a", 1.into()),
+        ("BF.ADD fixed b", error("ERR non scaling filter is full")),
+        (
+            "BF.RESERVE long 1e-9 1 LAYOUT VALKEY TIGHTENING 0.999999 EXPANSION 1",
+            ok(),
+        ),
+    ]);
+    let items = numbered("", 0, 1500);
+    let added = add(&mut client, "BF.MADD long", &items);
+    assert!(added > 1200, "{added}");
+    let capacity = client.run("BF.INFO long CAPACITY");
+    client.answers(&[("BF.INFO long MAXSCALEDCAPACITY", capacity)]);
 }
 
 /// Who mistypes would look for the mistake in options that are as they should be.

@@ -132,6 +132,11 @@ impl<R: Rules> Chain<R> {
         &self.rules
     }
 
+    /// Items that the layers are made for.
+    pub(super) fn capacity(&self) -> u64 {
+        capacity(&self.layers)
+    }
+
     /// Bytes of the bit arrays of the first `layers` layers.
     pub(super) fn array_bytes(&self, layers: usize) -> u64 {
         R::Layer::bytes_of_all(&self.layers[..layers.min(self.layers.len())])

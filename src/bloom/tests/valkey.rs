@@ -185,7 +185,7 @@ fn a_filter_grows_as_far_as_it_is_foretold() {
     // Its next layer would not fit into what a client can be told.
     let reached = usual.scaled_capacity(100, u64::MAX, None).unwrap_err();
     assert!(
-        matches!(reached, Unreached::Bytes { capacity } if capacity == 100 * ((1 << 56) - 1)),
+        matches!(reached, Unreached::Items { capacity } if capacity == 100 * ((1 << 56) - 1)),
         "{reached:?}"
     );
     // Half of a rate 1,022 times is no rate.

@@ -167,8 +167,11 @@ impl Valkey {
             blocks = blocks.saturating_add(taken(array));
             let bytes = blocks.saturating_add(taken(Block::of_list::<Layer>(room)));
             let with_it = capacity.saturating_add(next.capacity);
-            if limit.is_some_and(|limit| bytes > limit.bytes) || with_it > MOST_ITEMS {
+            if limit.is_some_and(|limit| bytes > limit.bytes) {
                 return Err(Unreached::Bytes { capacity });
+            }
+            if with_it > MOST_ITEMS {
+                return Err(Unreached::Items { capacity });
             }
             capacity = with_it;
             if capacity >= wanted {
@@ -179,7 +182,7 @@ impl Valkey {
             }
             next = self
                 .layer(layers, next.capacity)
-                .ok_or(Unreached::Bytes { capacity })?;
+                .ok_or(Unreached::Items { capacity })?;
         }
         Err(Unreached::Layers { capacity })
     }
@@ -207,6 +210,11 @@ pub enum Unreached {
         /// Items of the layers before it.
         capacity: u64,
     },
+    /// With its next layer it would be for more than [`MOST_ITEMS`] items.
+    Items {
+        /// Items of the layers before it.
+        capacity: u64,
+    },
     /// It would have more than [`MOST_FORETOLD`] layers.
     Layers {
         /// Items of so many.
@@ -218,7 +226,10 @@ impl Unreached {
     /// The capacity that the filter can have.
     pub fn capacity(self) -> u64 {
         match self {
-            Self::Bytes { capacity } | Self::Rate { capacity } | Self::Layers { capacity } => capacity,
+            Self::Bytes { capacity }
+            | Self::Rate { capacity }
+            | Self::Items { capacity }
+            | Self::Layers { capacity } => capacity,
         }
     }
 }
