@@ -1,5 +1,5 @@
 //! Filters to be created: the options that describe one, and the making. How a creation is propagated is in
-//! [`propagation`](super::propagation).
+//! [`propagation`].
 
 use super::args::{Argument, Cursor, integer};
 use super::error::CommandError;
