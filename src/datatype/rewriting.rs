@@ -8,8 +8,8 @@ use crate::bloom::Filter;
 use crate::bloom::codec::{chunks, valkey};
 use crate::server::{call, guarded};
 
-/// The most bytes of one argument. They are in memory twice, once of it in the server's, which the process does not
-/// outlive if there is none; valkey-bloom has no larger filters, unless it is told to.
+/// The most bytes of one argument. The process then has them twice, once in a copy of the server's own: without memory
+/// for that it would end. valkey-bloom has no larger filters, unless it is told to.
 const MOST_BYTES: usize = 128 << 20;
 
 /// Writes the commands that load a filter.
