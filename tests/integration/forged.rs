@@ -31,8 +31,9 @@ const KEPT: i64 = 300_000;
 /// What is added to each filter that loads.
 const ITEMS: [&str; 4] = ["one", "two", "", "one"];
 /// The answers to an item that does not fit.
-const NO_ROOM: [&str; 2] = [
+const NO_ROOM: [&str; 3] = [
     "ERR non scaling filter is full",
+    "ERR the filter is full: a further layer would have an error rate of 0, or a capacity beyond counting",
     "ERR Insufficient memory to grow filter",
 ];
 

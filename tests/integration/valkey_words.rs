@@ -655,11 +655,11 @@ fn a_filter_that_can_have_no_further_layer_says_so() {
         ("BF.ADD fixed a", 1.into()),
         ("BF.ADD fixed b", error("ERR non scaling filter is full")),
         (
-            "BF.RESERVE long 1e-9 1 LAYOUT VALKEY TIGHTENING 0.999999 EXPANSION 1",
+            "BF.RESERVE long 1e-30 1 LAYOUT VALKEY TIGHTENING 0.999999 EXPANSION 1",
             ok(),
         ),
     ]);
-    let items = numbered("", 0, 1500);
+    let items = numbered("", 0, 6000);
     let added = add(&mut client, "BF.MADD long", &items);
     assert!(added > 1200, "{added}");
     let capacity = client.run("BF.INFO long CAPACITY");
