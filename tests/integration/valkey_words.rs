@@ -636,11 +636,12 @@ fn a_filter_grows_as_far_as_it_was_foretold() {
 /// would be told of a filter that can hold less than it does.
 #[test]
 fn a_filter_that_can_have_no_further_layer_says_so() {
-    let server = Server::start();
+    // With one seed it is always the same items that are found although they were not added.
+    let server = Server::with().module_args("bf-seed 7").start();
     let mut client = server.client();
     client.answers(&[
         (
-            "BF.RESERVE key 0.01 1 LAYOUT VALKEY TIGHTENING 1e-300 EXPANSION 1",
+            "BF.RESERVE key 1e-6 1 LAYOUT VALKEY TIGHTENING 1e-300 EXPANSION 1",
             ok(),
         ),
         ("BF.MADD key a b", array([1, 1])),
