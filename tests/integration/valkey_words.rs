@@ -198,7 +198,7 @@ fn the_configured_rate_is_used_as_it_is() {
     }
     assert!(!server.log().contains("is used as"), "{}", server.log());
     client.answers(&[
-        ("BF.ADD key b", 1.into()),
+        ("BF.EXISTS key a", 1.into()),
         ("BF.RESERVE other 0.01 10 LAYOUT BLOCKED", ok()),
     ]);
     if !Server::version().at_least(7, 0) {
