@@ -96,7 +96,10 @@ impl Rules for Blocked {
         layer.shape()
     }
 
-    fn next(&self, layers: impl ExactSizeIterator<Item = Shape>) -> Result<Shape, Error> {
+    fn next(
+        &self,
+        layers: impl ExactSizeIterator<Item = Shape> + DoubleEndedIterator,
+    ) -> Result<Shape, Error> {
         let index = layers.len();
         let (full, budget) = layers.fold((0, self.error_rate.value()), |(_, budget), layer| {
             (layer.capacity, budget - layer.full_rate())

@@ -44,7 +44,10 @@ pub trait Rules {
     ///
     /// # Errors
     /// [`Error::Full`] when the filter may not grow.
-    fn next(&self, layers: impl ExactSizeIterator<Item = Self::Plan>) -> Result<Self::Plan, Error>;
+    fn next(
+        &self,
+        layers: impl ExactSizeIterator<Item = Self::Plan> + DoubleEndedIterator,
+    ) -> Result<Self::Plan, Error>;
 }
 
 /// A layer that is still to be allocated.

@@ -153,8 +153,11 @@ impl Rules for Classic {
         layer.shape()
     }
 
-    fn next(&self, layers: impl ExactSizeIterator<Item = Shape>) -> Result<Shape, Error> {
-        let newest = layers.last().ok_or(Error::Full { capacity: 0 })?;
+    fn next(
+        &self,
+        mut layers: impl ExactSizeIterator<Item = Shape> + DoubleEndedIterator,
+    ) -> Result<Shape, Error> {
+        let newest = layers.next_back().ok_or(Error::Full { capacity: 0 })?;
         let capacity = newest.capacity.saturating_mul(u64::from(self.expansion));
         let error_rate = newest.error_rate * TIGHTENING;
         // An expansion of 0 comes from storage, or from RedisBloom's cutting a larger one to 32 bits; a rate of 0,

@@ -14,9 +14,8 @@ use crate::bloom::chain::{Allowance, Chain, UNLIMITED, batch};
 use crate::bloom::classic::Classic;
 use crate::bloom::codec::native;
 use crate::bloom::error::Error;
-use crate::bloom::filter::{Body, BodyMut, Filter};
+use crate::bloom::filter::{Body, BodyMut, Filter, LayerStats};
 use crate::bloom::params::ErrorRate;
-use part::Part;
 
 /// Why filters cannot be combined. Nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -253,21 +252,20 @@ impl Filter {
                 };
                 let first = rules.first_for(capacity.unwrap_or(1));
                 let is_alike = layers.iter().all(|layer| layer.shape() == first);
-                if is_alike && is_as_new(layers) && !has_exceptions {
+                if is_alike && self.is_as_new() && !has_exceptions {
                     return Ok(None);
                 }
                 Some(Self::Blocked(Chain::new(rules.alike(None), first, UNLIMITED)?))
             }
             Body::Classic(chain) => {
-                let layers = chain.layers();
-                let Some(oldest) = layers.first().filter(|_| !is_as_new(layers)) else {
+                let Some(oldest) = chain.layers().first().filter(|_| !self.is_as_new()) else {
                     return Ok(None);
                 };
                 let rules = *chain.rules();
                 Some(Self::Classic(Chain::new(rules, oldest.shape(), UNLIMITED)?))
             }
             Body::Valkey(chain) => {
-                let Some(oldest) = chain.layers().first().filter(|_| !chain.is_as_new()) else {
+                let Some(oldest) = chain.layers().first().filter(|_| !self.is_as_new()) else {
                     return Ok(None);
                 };
                 let first = Chain::new(*chain.rules(), oldest.shape(), UNLIMITED)?;
@@ -287,15 +285,16 @@ impl Filter {
             }
         })
     }
+
+    /// Whether it has the layer that it was made with, and nothing was added to that.
+    fn is_as_new(&self) -> bool {
+        let is_untouched = |layer: LayerStats| layer.items == 0 && layer.bits_set == 0;
+        self.layers() == 1 && self.layer_stats().all(is_untouched)
+    }
 }
 
 /// The filter that says what becomes of all.
 fn first<'a>(sources: &[&'a Filter]) -> Result<&'a Filter, SetError> {
     let why = Mismatch::Shape;
     sources.first().copied().ok_or(SetError::Destination { why })
-}
-
-/// Whether these are the layers of a filter that nothing was added to.
-fn is_as_new<L: Part>(layers: &[L]) -> bool {
-    matches!(layers, [only] if only.items() == 0 && only.ones() == 0)
 }

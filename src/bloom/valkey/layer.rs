@@ -165,7 +165,7 @@ impl Layer {
             items: 0,
             capacity: shape.capacity,
             error_rate: shape.error_rate,
-            // The tightest rate that a double holds has 1075.
+            // The tightest rate that a double holds has 1076.
             probes: shape.probes as u16,
         }
     }

@@ -37,7 +37,6 @@ use crate::bloom::chain::{Chain, MOST_ITEMS, Rules};
 use crate::bloom::error::Error;
 use crate::bloom::item::{Item, ItemHash};
 use crate::bloom::params::{SipSeed, Tightening, ValkeySpec};
-use crate::bloom::scattered::Scattered;
 pub use layer::{HEAD_BYTES, Layer, Shape};
 
 /// What valkey-bloom says that a filter takes besides its layers, in bytes.
@@ -234,13 +233,6 @@ impl Unreached {
     }
 }
 
-impl Chain<Valkey> {
-    /// Whether nothing was ever added to it.
-    pub(in crate::bloom) fn is_as_new(&self) -> bool {
-        matches!(self.layers(), [only] if Scattered::items(only) == 0 && only.ones() == 0)
-    }
-}
-
 /// `base` to the power of `exponent`, by squaring, in the same order everywhere: sizes depend on the last bit.
 fn power_of(mut base: f64, mut exponent: u32) -> f64 {
     let mut power = 1.0;
@@ -289,9 +281,12 @@ impl Rules for Valkey {
         layer.shape()
     }
 
-    fn next(&self, layers: impl ExactSizeIterator<Item = Shape>) -> Result<Shape, Error> {
+    fn next(
+        &self,
+        mut layers: impl ExactSizeIterator<Item = Shape> + DoubleEndedIterator,
+    ) -> Result<Shape, Error> {
         let index = layers.len();
-        let newest = layers.last().ok_or(Error::Full { capacity: 0 })?;
+        let newest = layers.next_back().ok_or(Error::Full { capacity: 0 })?;
         let full = Error::Full {
             capacity: newest.capacity,
         };
