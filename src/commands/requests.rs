@@ -1014,6 +1014,28 @@ mod tests {
         assert_eq!(made.expires, Some(9));
     }
 
+    /// A replica that is older than its primary would have a filter of RedisBloom's layout in the place of one that it
+    /// does not know, in silence, and other answers from then on.
+    #[test]
+    fn a_creation_in_words_of_a_later_version_is_refused() {
+        let config = Config::new(Seed(7));
+        let unknown = || Err::<Creation, _>(CommandError::Unknown("LATER".to_owned()));
+        for release in [Release::Two, Release::Eight] {
+            let options = "EXPANSION 2 LATER LAYOUT BLOCKED SEED 9";
+            let reserved = format!("key 0.01 100 {options}");
+            assert_eq!(obey_reserve(&words(&reserved), &config, release), unknown());
+            let inserted = format!("key ERROR 0.01 CAPACITY 100 {options} ITEMS a");
+            let made = obey_insert(&words(&inserted), &config, release).map(drop);
+            assert_eq!(made, unknown().map(drop));
+            let packed = format!("key ERROR 0.01 CAPACITY 100 {options} LINES a");
+            let made = obey_add_packed(&words(&packed), &config).map(drop);
+            assert_eq!(made, unknown().map(drop));
+            // RedisBloom 2 ignores such a word of its own clients.
+            let made = obey_reserve(&words("key 0.01 100 LATER"), &config, release).unwrap();
+            assert!(matches!(made.filter, FilterSpec::Classic(_)), "{made:?}");
+        }
+    }
+
     /// What RedisBloom made of a command, by its version: `tests/fixtures/redisbloom/record.py` asked it.
     fn recorded() -> Vec<(String, Release, String, Json)> {
         let json = include_str!("../../tests/fixtures/redisbloom/grammar.json");

@@ -93,13 +93,15 @@ impl<'a, A: Argument<'a>> Request<A> {
         })
     }
 
-    /// Reads them as a primary or a file has them: the words of this module, or RedisBloom's.
+    /// Reads them as a primary or a file has them: the words of this module, or RedisBloom's. What a later version of
+    /// this module says, and this one does not know, is no word of RedisBloom's: without an error a replica would have
+    /// another filter, and nobody would hear of it.
     ///
     /// # Errors
     /// Those of [`Self::parse`].
     pub fn obey(arguments: &'a [A]) -> Result<Self, CommandError> {
         let own = Self::parse(arguments);
-        if own.is_ok() && redisbloom::is_own(arguments.get(3..).unwrap_or_default()) {
+        if redisbloom::is_own(arguments.get(3..).unwrap_or_default()) {
             return own;
         }
         Described::reserve(arguments).map_or(own, |(key, filter)| {
