@@ -21,7 +21,7 @@ VENV       := .build/venv
 BENCH_VENV := .build/bench-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long test-examples test-matrix test-redisbloom test-valkey-bloom fuzz asan lint fmt bench bench-instructions bench-server example \
+.PHONY: help build run test test-long test-examples test-prometheus test-matrix test-redisbloom test-valkey-bloom fuzz asan lint fmt bench bench-instructions bench-server example \
 	package test-package test-deb clean
 
 help: ## List the targets (the default)
@@ -91,6 +91,13 @@ test-examples: build ## Test the examples, with Python's packages in .build/venv
 	@scripts/setup.sh example
 	@$(MAKE) --no-print-directory $(VENV)/tests
 	$(VENV)/bin/python -m unittest discover -s tests/examples
+
+# The other tests of the examples run these too, as far as the two programs are there.
+test-prometheus: export BLOOM_TEST_SERVER = $(SERVER)
+test-prometheus: build ## Test examples/prometheus with a real exporter and a real Prometheus
+	@scripts/setup.sh example prometheus
+	@$(MAKE) --no-print-directory $(VENV)/tests
+	$(VENV)/bin/python -m unittest discover -s tests/examples -p test_prometheus.py
 
 CLIENTS := .build/clients
 

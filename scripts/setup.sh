@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, run, test or lint the module, and says nothing when nothing is.
 #
-# usage: scripts/setup.sh [build] [run] [test] [lint] [example] [clients] [python] [cxx] [nightly] [fuzz] [valgrind] [package]
+# usage: scripts/setup.sh [build] [run] [test] [lint] [example] [clients] [prometheus] [python] [cxx] [nightly] [fuzz] [valgrind] [package]
 #
 #   build    a C compiler, libclang (bindgen reads the server's C header with it), Rust
 #   run      what build needs, and the server: $SERVER, by default redis-server
@@ -9,6 +9,7 @@
 #   lint     what build needs, rustfmt and clippy
 #   example  what run needs, and Python with venv and pip
 #   clients  what example needs, Node.js with npm, Go, and Java with Maven
+#   prometheus what build needs, Prometheus and redis_exporter
 #   python   what build needs, and Python with venv and pip
 #   cxx      what build needs, and a C++ compiler
 #   nightly  what build needs, and Rust's nightly toolchain
@@ -25,7 +26,7 @@ cargo_bin=${CARGO_HOME:-$HOME/.cargo}/bin
 export PATH="$cargo_bin:$PATH" # where rustup puts cargo, whether or not the user's shell knows
 
 main() {
-    local want_server='' want_lint='' want_python='' want_cxx='' want_nightly='' want_fuzz='' want_valgrind='' want_clients='' want_package='' goal
+    local want_server='' want_lint='' want_python='' want_cxx='' want_nightly='' want_fuzz='' want_valgrind='' want_clients='' want_package='' want_prometheus='' goal
     [ $# -gt 0 ] || set -- build
     for goal in "$@"; do
         case $goal in
@@ -34,6 +35,7 @@ main() {
             lint) want_lint=yes ;;
             example) want_server=yes want_python=yes ;;
             clients) want_server=yes want_python=yes want_clients=yes ;;
+            prometheus) want_prometheus=yes ;;
             python) want_python=yes ;;
             nightly) want_nightly=yes ;;
             cxx) want_cxx=yes ;;
@@ -53,6 +55,8 @@ main() {
     if [ -n "$want_clients" ] && ! has_go; then missing="$missing go"; fi
     if [ -n "$want_clients" ] && ! has_java; then missing="$missing java"; fi
     if [ -n "$want_clients" ] && ! has_maven; then missing="$missing maven"; fi
+    if [ -n "$want_prometheus" ] && ! has_prometheus; then missing="$missing prometheus"; fi
+    if [ -n "$want_prometheus" ] && ! has_exporter; then missing="$missing exporter"; fi
     if [ -n "$want_cxx" ] && ! has_cxx; then missing="$missing cxx"; fi
     if [ -n "$want_valgrind" ] && ! has_valgrind; then missing="$missing valgrind"; fi
     # Apple's developer tools have their own.
@@ -152,6 +156,11 @@ has_java() { is_macos || has javac; }
 
 has_maven() { has mvn; }
 
+has_prometheus() { has prometheus && has promtool; }
+
+# Debian gives it a longer name.
+has_exporter() { has prometheus-redis-exporter || has redis_exporter; }
+
 # A cargo that is too old to read Cargo.toml is as good as none.
 has_cargo() {
     local version
@@ -232,6 +241,7 @@ describe() {
         go) echo 'Go' ;;
         java) echo 'a Java development kit (javac)' ;;
         maven) echo 'Maven (mvn)' ;;
+        exporter) echo 'redis_exporter' ;;
         *) echo "$1" ;;
     esac
 }
@@ -249,6 +259,8 @@ package() {
         *:node) echo nodejs npm ;;
         apt-get:go) echo golang-go ;;
         dnf:go | yum:go) echo golang ;;
+        apt-get:exporter) echo prometheus-redis-exporter ;;
+        *:exporter) echo redis_exporter ;;
         apt-get:java) echo default-jdk-headless ;;
         dnf:java | yum:java) echo java-latest-openjdk-devel ;;
         apk:java) echo openjdk17-jdk ;;

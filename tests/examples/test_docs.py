@@ -43,6 +43,8 @@ NOT_RUN = {
     "docs/migration.md: mkdir -p data/6379": MIGRATION,
     "docs/migration.md: make build": MIGRATION,
     "docs/migration.md: psql --no-psqlrc -Atc 'SELECT url FROM pages' mydb |": "needs a database; " + MIGRATION,
+    "docs/operations.md: prometheus-redis-exporter -redis.addr redis://localhost:6379 -script "
+    "examples/prometheus/bf.lua": "tests/examples/test_prometheus.py runs one",
     "docs/performance.md: make bench-server": "measures for minutes",
     "docs/sharding.md: redis-py                                      cluster": "a picture",
     "docs/sharding.md: $ sharded.py --url redis://127.0.0.1:7000 plan seen --items 1e11 --error 0.001 "
