@@ -1,4 +1,4 @@
-"""docs/operations.md says what operators meet: every line that the module can log, every figure, and the servers' words.
+"""docs/operations.md says what operators meet: every line that the module can log, every figure, and servers' words.
 
 Run it with `make test-examples`; test_migrate.py tells how to run it by hand.
 """
