@@ -17,12 +17,13 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 LIBRARY    := $(TARGET_DIR)/release/libbloom.$(if $(filter Darwin,$(shell uname -s)),dylib,so)
 BASELINE   := $(TARGET_DIR)/release/examples/libbaseline.$(if $(filter Darwin,$(shell uname -s)),dylib,so)
 REMAP      := "--remap-path-prefix=$(CURDIR)=.", "--remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=cargo"
+AUDITABLE  := RUSTC_WORKSPACE_WRAPPER=cargo-auditable CARGO_AUDITABLE_ORIG_ARGS='{"offline":false,"locked":true,"frozen":false,"config":[]}'
 VENV       := .build/venv
 BENCH_VENV := .build/bench-venv
 
 .DEFAULT_GOAL := help
 .PHONY: help build run test test-long test-examples test-prometheus test-matrix test-redisbloom test-valkey-bloom fuzz asan lint fmt bench bench-instructions bench-server example \
-	package test-package test-deb clean
+	package test-package reproduce test-deb clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -159,7 +160,8 @@ example: build ## Run examples/crawl.py, with Python's packages in .build/venv a
 $(VENV)/ready: examples/requirements.txt
 $(VENV)/scrapy: examples/scrapy/requirements.txt $(VENV)/ready
 $(VENV)/tests: tests/examples/requirements.txt $(VENV)/scrapy
-$(VENV)/scrapy $(VENV)/tests:
+$(VENV)/package: tests/package/requirements.txt $(VENV)/ready
+$(VENV)/scrapy $(VENV)/tests $(VENV)/package:
 	@$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 $(BENCH_VENV)/ready: benches/server/requirements.txt
@@ -170,11 +172,15 @@ $(VENV)/ready $(BENCH_VENV)/ready $(CLIENTS)/venv/ready:
 
 # Built apart, without this machine's paths in it, so that a module is the same wherever it is built.
 # What cargo says of the crates that it built is how their licences are found, with nothing fetched any more.
+# cargo-auditable writes into the module which crates it is made of. `cargo auditable build` would have cargo call
+# it by its path, which goes into the names of symbols; by its name alone it gives the same bytes on every machine.
 package: ## Build dist/: an archive of the module and, where dpkg-deb is, a .deb (docs/install.md)
 	@scripts/setup.sh package
 	@mkdir -p .build/package
-	cargo build --release --lib --locked --target-dir .build/package --config 'target."cfg(all())".rustflags = [$(REMAP)]' \
+	$(AUDITABLE) cargo build --release --lib --locked --target-dir .build/package --config 'target."cfg(all())".rustflags = [$(REMAP)]' \
 		--message-format=json-render-diagnostics >.build/package/built.json
+	cargo cyclonedx --quiet --format json --spec-version 1.5 --no-build-deps --override-filename sbom
+	@mv sbom.json .build/package/
 	@cp .build/package/$(LIBRARY:$(TARGET_DIR)/%=%) .build/package/libbloom.so
 	@rm -rf dist
 	scripts/package.py .build/package/libbloom.so dist
@@ -182,8 +188,12 @@ package: ## Build dist/: an archive of the module and, where dpkg-deb is, a .deb
 test-package: export BLOOM_TEST_SERVER = $(SERVER)
 test-package: package ## Test the packages, with servers of its own
 	@scripts/setup.sh example
-	@$(MAKE) --no-print-directory $(VENV)/ready
+	@$(MAKE) --no-print-directory $(VENV)/package
 	$(VENV)/bin/python -m unittest discover -s tests/package
+
+reproduce: ## Build the packages of the last commit twice, in different surroundings: the bytes must be the same
+	@scripts/setup.sh package
+	@scripts/reproduce.sh
 
 test-deb: ## Install dist's .deb in a clean Debian under systemd; ARGS="trixie valkey"; needs root and debootstrap
 	@tests/package/try-deb.sh dist/*.deb $(ARGS)

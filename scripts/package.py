@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from datetime import datetime, timezone
 from email.utils import formatdate
 from pathlib import Path
 from time import gmtime
@@ -55,6 +56,12 @@ def main():
         default=PROJECT / ".build/package/built.json",
         help="what cargo said when it built the module, as JSON (%(default)s)",
     )
+    parser.add_argument(
+        "--sbom",
+        type=Path,
+        default=PROJECT / ".build/package/sbom.json",
+        help="what cargo-cyclonedx said of the crates (%(default)s)",
+    )
     parser.add_argument("--glibc-floor", default=GLIBC_FLOOR, help="newest version that may be needed (%(default)s)")
     options = parser.parse_args()
     try:
@@ -73,11 +80,14 @@ def pack(options, work):
     shutil.copy(options.module, module)
     platform = Platform(module)
     platform.check(options.glibc_floor)
+    compilers = compilers_of(module, platform)
     strip(module, platform)
-    licences = third_party(options.built)
-    yield archive(module, licences, platform, options.folder)
+    crates = crate_folders(options.built)
+    licences = third_party(crates)
+    bill = sbom(options.sbom, module, crates, compilers)
+    yield archive(module, licences, bill, platform, options.folder)
     if platform.system == "linux" and shutil.which("dpkg-deb"):
-        yield deb(module, licences, platform, work / DEB_NAME, options.folder)
+        yield deb(module, licences, bill, platform, work / DEB_NAME, options.folder)
 
 
 # ---- The module ----------------------------------------------------------------------------------
@@ -127,15 +137,23 @@ def strip(module, platform):
     run("strip", *words, module)
 
 
+def compilers_of(module, platform):
+    """What built the module, as it says itself: whoever builds it again needs the same."""
+    if platform.system == "macos":
+        return []
+    return sorted(re.findall(r"^ *\[ *[0-9a-f]+\] +(.*)$", run("readelf", "-p", ".comment", module), re.MULTILINE))
+
+
 # ---- What is packed ------------------------------------------------------------------------------
 
 
-def archive(module, licences, platform, folder):
+def archive(module, licences, bill, platform, folder):
     name = f"libbloom-{version()}-{platform.machine}-{platform.system}"
     files = {
         module.name: module.read_bytes(),
         "LICENSE": (PROJECT / "LICENSE").read_bytes(),
         "THIRD-PARTY": licences,
+        "libbloom.cdx.json": bill,
         "REQUIREMENTS": f"libbloom {version()} for {platform.machine}\nneeds {platform.needs}\n".encode(),
         **documents(),
         "README.md": readme("archive-readme.md", {"MODULE": module.name, "NEEDS": platform.needs}),
@@ -161,7 +179,7 @@ def member(name, mode, kind=tarfile.REGTYPE):
     return entry
 
 
-def deb(module, licences, platform, root, folder):
+def deb(module, licences, bill, platform, root, folder):
     architecture = DEB_ARCHITECTURES.get(platform.machine)
     if architecture is None:
         raise Trouble(f"no .deb is made for {platform.machine}")
@@ -176,6 +194,7 @@ def deb(module, licences, platform, root, folder):
         f"{doc}/copyright": (copyright_file(), 0o644),
         f"{doc}/changelog.gz": (packed(changelog()), 0o644),
         f"{doc}/third-party.txt.gz": (packed(licences), 0o644),
+        f"{doc}/libbloom.cdx.json": (bill, 0o644),
     }
     # As they are, since a link to a file does not find a compressed one.
     for name, content in {**documents(), "README.md": readme("deb/readme.md", {"NAME": DEB_NAME})}.items():
@@ -290,13 +309,11 @@ def source_time():
         return OLDEST_TIME
 
 
-def third_party(built):
+def third_party(crates):
     """The licences of the crates that are in the module, each as its crate has it."""
     parts = ["libbloom contains the Rust standard library (MIT OR Apache-2.0) and these crates.\n"]
-    for crate in crate_folders(built):
-        manifest = (crate / "Cargo.toml").read_text()
-        own = re.search(r"^\[package\]$(.*?)(?=^\[|\Z)", manifest, re.MULTILINE | re.DOTALL)[1]
-        fields = dict(re.findall(r'^(\w+) = "(.*)"$', own, re.MULTILINE))
+    for crate in crates:
+        fields = crate_fields(crate)
         title = f"{fields['name']} {fields['version']}: {fields['license']}\n{fields.get('repository')}"
         parts.append(f"\n{'=' * 78}\n{title}\n")
         texts = [path for path in crate.iterdir() if re.match(r"(?i)(licen[cs]e|copying|notice)", path.name)]
@@ -304,6 +321,42 @@ def third_party(built):
             if path.is_file():
                 parts.append(f"\n---- {path.name}\n\n{path.read_text(errors='replace')}")
     return "".join(parts).encode()
+
+
+def crate_fields(crate):
+    """What its Cargo.toml says in one line each."""
+    manifest = (crate / "Cargo.toml").read_text()
+    own = re.search(r"^\[package\]$(.*?)(?=^\[|\Z)", manifest, re.MULTILINE | re.DOTALL)[1]
+    return dict(re.findall(r'^(\w+) = "(.*)"$', own, re.MULTILINE))
+
+
+def sbom(path, module, crates, compilers):
+    """What cargo-cyclonedx wrote, less the crates that only run in the compiler, and with the module itself.
+
+    Time, order and paths are not those of this machine, so that the same module has the same one.
+    """
+    if not path.exists():
+        raise Trouble(f"there is no {path}; `make package` makes it")
+    bom = json.loads(path.read_text())
+    root = bom["metadata"]["component"]
+    own = root["bom-ref"]
+    wanted = {(fields["name"], fields["version"]) for fields in map(crate_fields, crates)}
+    bom["components"] = [part for part in bom["components"] if (part["name"], part["version"]) in wanted]
+    if len(bom["components"]) != len(wanted):
+        raise Trouble(f"{path} is not of this build; `make package` makes it again")
+    refs = {own, *(part["bom-ref"] for part in bom["components"])}
+    for entry in bom["dependencies"]:
+        entry["dependsOn"] = sorted(refs.intersection(entry.get("dependsOn", [])))
+    bom["dependencies"] = [entry for entry in bom["dependencies"] if entry["ref"] in refs]
+
+    digest = {"alg": "SHA-256", "content": sha256(module.read_bytes())}
+    root["components"] = [{"type": "file", "name": module.name, "hashes": [digest]}]
+    root["properties"] = [{"name": "libbloom:compiler", "value": compiler} for compiler in compilers]
+    bom.pop("serialNumber", None)
+    bom["metadata"]["timestamp"] = datetime.fromtimestamp(source_time(), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    text = json.dumps(bom, indent=1, sort_keys=True)
+    # The folder of the project is part of the name that cargo has for it.
+    return (text.replace(json.dumps(own), json.dumps("bloom")) + "\n").encode()
 
 
 def crate_folders(built):

@@ -14,7 +14,7 @@
 #   cxx      what build needs, and a C++ compiler
 #   nightly  what build needs, and Rust's nightly toolchain
 #   valgrind what build needs, and valgrind
-#   package  what python needs, objdump and strip
+#   package  what python needs, objdump and strip, cargo-auditable and cargo-cyclonedx
 #   fuzz     what nightly and cxx need (libFuzzer is written in C++), and cargo-fuzz
 #
 # It writes for bash 3.2 too, the one that macOS ships.
@@ -70,6 +70,7 @@ main() {
     if [ -n "$want_lint" ]; then install_lint_tools; fi
     if [ -n "$want_nightly" ]; then install_nightly; fi
     if [ -n "$want_fuzz" ]; then install_cargo_fuzz; fi
+    if [ -n "$want_package" ]; then install_package_tools; fi
 }
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -384,6 +385,18 @@ install_cargo_fuzz() {
     if cargo fuzz --version >/dev/null 2>&1; then return 0; fi
     say 'installing cargo-fuzz'
     cargo install cargo-fuzz --locked --quiet </dev/null >&2 || die 'cargo could not install cargo-fuzz'
+    hash -r
+}
+
+# In these versions, since what they write is in the packages.
+install_package_tools() {
+    local tool installed
+    installed=$(cargo install --list)
+    for tool in cargo-auditable@0.7.7 cargo-cyclonedx@0.5.9; do
+        case $installed in *"${tool%@*} v${tool#*@}:"*) continue ;; esac
+        say "installing $tool"
+        cargo install "$tool" --locked --quiet </dev/null >&2 || die "cargo could not install $tool"
+    done
     hash -r
 }
 

@@ -6,6 +6,7 @@ folder, and the paths in its files are changed to that. tests/package/try-deb.sh
 """
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -14,7 +15,11 @@ import sys
 import tarfile
 import tempfile
 import unittest
+import zlib
 from pathlib import Path
+
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(PROJECT / "examples"), str(PROJECT / "scripts")]
@@ -33,7 +38,7 @@ DOCUMENTS = [
     *(str(path.relative_to(PROJECT)) for pattern in PATTERNS for path in PROJECT.glob(pattern)),
 ]
 ARCHIVED = sorted(
-    ["LICENSE", "REQUIREMENTS", "SHA256SUMS", "THIRD-PARTY", "libbloom.so", *DOCUMENTS]
+    ["LICENSE", "REQUIREMENTS", "SHA256SUMS", "THIRD-PARTY", "libbloom.cdx.json", "libbloom.so", *DOCUMENTS]
 )
 INSTALLED = {
     "/etc/libbloom/bloom.conf": 0o644,
@@ -44,6 +49,7 @@ INSTALLED = {
     "/usr/lib/systemd/system/valkey-server.service.d/libbloom.conf": 0o644,
     "/usr/share/doc/redis-libbloom/changelog.gz": 0o644,
     "/usr/share/doc/redis-libbloom/copyright": 0o644,
+    "/usr/share/doc/redis-libbloom/libbloom.cdx.json": 0o644,
     "/usr/share/doc/redis-libbloom/third-party.txt.gz": 0o644,
     "/usr/share/lintian/overrides/redis-libbloom": 0o644,
     **{f"/usr/share/doc/redis-libbloom/{path}": 0o644 for path in DOCUMENTS},
@@ -231,6 +237,73 @@ class ArchiveTest(Case):
         self.assertEqual(done.returncode, 1)
         self.assertEqual(done.stderr, f"package.py: there is no {self.folder}/none.json; `make package` makes it\n")
 
+    def test_its_bill_of_materials_is_of_this_module(self):
+        """A scanner that cannot read it, or reads it of another module, reports the wrong advisories or none."""
+        folder = self.unpack()
+        text = (folder / "libbloom.cdx.json").read_text()
+        self.assertIsNone(JsonStrictValidator(SchemaVersion.V1_5).validate_str(text))
+        bom = json.loads(text)
+        self.assertEqual(bom["metadata"]["component"]["version"], package.version())
+        [module] = bom["metadata"]["component"]["components"]
+        digest = hashlib.sha256((folder / "libbloom.so").read_bytes()).hexdigest()
+        self.assertEqual((module["name"], module["hashes"]), ("libbloom.so", [{"alg": "SHA-256", "content": digest}]))
+        for part in bom["components"]:
+            self.assertRegex(part["hashes"][0]["content"], "^[0-9a-f]{64}$", part["name"])
+            self.assertTrue(part["licenses"], part["name"])
+        # What this machine is called and where it builds is nobody's business, and differs on another one.
+        for path in (str(PROJECT), str(Path.home())):
+            self.assertNotIn(path, text)
+
+    def test_every_list_of_its_crates_is_the_same(self):
+        """What is asked of one list, for its licences, advisories or reasons, would be right for another module."""
+        folder = self.unpack()
+        bom = json.loads((folder / "libbloom.cdx.json").read_text())
+        crates = {(part["name"], part["version"]) for part in bom["components"]}
+        licensed = re.findall(r"(?m)^={78}\n(\S+) (\S+): ", (folder / "THIRD-PARTY").read_text())
+        self.assertEqual(set(licensed), crates)
+        # And the graph hangs together: everything is reached from the module.
+        edges = {entry["ref"]: entry["dependsOn"] for entry in bom["dependencies"]}
+        reached, ahead = set(), ["bloom"]
+        while ahead:
+            reached.add(ref := ahead.pop())
+            ahead += [other for other in edges[ref] if other not in reached]
+        self.assertEqual(reached, {"bloom", *(part["bom-ref"] for part in bom["components"])})
+        page = (PROJECT / "docs/dependencies.md").read_text()
+        explained = set(re.findall(r"(?m)^\| ([\w-]+) \| \d", page))
+        self.assertEqual({edge.rpartition("#")[2].partition("@")[0] for edge in edges["bloom"]}, explained)
+        brought = re.findall(r"(?m)^\| [\w-]+ \| ([\w, -]+) \|$", page.partition("## What they bring along")[2])
+        explained.update(name for names in brought if names != "brings" for name in names.split(", "))
+        self.assertEqual({name for name, _ in crates}, explained)
+
+    @unittest.skipUnless(IS_ELF, "binutils do not read it")
+    def test_the_module_itself_says_what_it_is_made_of(self):
+        """Whoever finds a module on a server, with no package around it, can ask it for known flaws."""
+        folder = self.unpack()
+        section = folder / "dep-v0"
+        module = folder / "libbloom.so"
+        subprocess.run(["objcopy", "--dump-section", f".dep-v0={section}", module, folder / "copy"], check=True)
+        said = json.loads(zlib.decompress(section.read_bytes()))["packages"]
+        crates = {(part["name"], part["version"]) for part in said if part.get("kind") != "build"}
+        bom = json.loads((folder / "libbloom.cdx.json").read_text())
+        wanted = {(part["name"], part["version"]) for part in bom["components"]}
+        # It is made before the compiler runs, and lists some crates more, which only run in the compiler.
+        self.assertEqual(wanted - crates, set())
+        self.assertIn(("bloom", package.version()), crates)
+        self.assertNotIn("bindgen", {name for name, _ in crates})
+        self.assertLess(section.stat().st_size, 4096)
+
+    def test_a_bill_of_another_build_is_refused(self):
+        old = self.folder / "old.json"
+        bill = json.loads((PROJECT / ".build/package/sbom.json").read_text())
+        bill["components"] = [part for part in bill["components"] if part["name"] != "libc"]
+        old.write_text(json.dumps(bill))
+        done = run_script(self.module, self.folder / "mixed", "--sbom", old)
+        said = f"package.py: {old} is not of this build; `make package` makes it again\n"
+        self.assertEqual((done.returncode, done.stderr), (1, said))
+        old.unlink()
+        done = run_script(self.module, self.folder / "mixed", "--sbom", old)
+        self.assertEqual(done.stderr, f"package.py: there is no {old}; `make package` makes it\n")
+
     def test_the_licences_of_all_crates_are_in_it(self):
         text = (self.unpack() / "THIRD-PARTY").read_text()
         for name in ("redis-module", "bitvec", "libc", "xxhash-rust"):
@@ -317,6 +390,12 @@ class DebTest(Case):
 
     def test_its_links_lead_somewhere(self):
         self.check_links(self.root / "usr/share/doc/redis-libbloom")
+
+    def test_its_bill_of_materials_is_of_its_module(self):
+        bom = json.loads((self.root / "usr/share/doc/redis-libbloom/libbloom.cdx.json").read_text())
+        [module] = bom["metadata"]["component"]["components"]
+        digest = hashlib.sha256((self.root / "usr/lib/redis/modules/libbloom.so").read_bytes()).hexdigest()
+        self.assertEqual(module["hashes"], [{"alg": "SHA-256", "content": digest}])
 
     def test_its_sums_and_scripts(self):
         control = Path(tempfile.mkdtemp(dir=self.folder))
