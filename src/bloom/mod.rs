@@ -42,7 +42,7 @@ pub mod sets;
 pub mod valkey;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use chain::{Allowance, Demand, Taken, UNLIMITED};
 pub use error::Error;

@@ -6,6 +6,7 @@
 use std::alloc::Layout;
 use std::ffi::{c_int, c_ulong, c_void};
 use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
 
 use redis_module::raw;
 
@@ -21,59 +22,101 @@ pub unsafe extern "C" fn defrag(
     value: *mut *mut c_void,
 ) -> c_int {
     let more = guarded("defragmenting a filter", || {
-        let mut defrag = Defrag(ctx);
-        let first = defrag.cursor();
-        // SAFETY: the server lends the place of its pointer to a value of this type.
-        let place = unsafe { &mut *value };
-        if first == 0 {
-            // SAFETY: a filter was boxed when it was made, loaded or copied, and nothing refers to it now.
-            *place = unsafe { defrag.moved(place.cast(), Layout::new::<Filter>()) }.cast();
-        }
-        // SAFETY: as above.
-        let filter = unsafe { &mut *place.cast::<Filter>() };
-        filter
-            .relocate(first, &mut defrag)
-            .is_some_and(|next| defrag.set_cursor(next))
+        // SAFETY: the server lends the place of its pointer to a filter, which was boxed when it was made, loaded or
+        // copied, and nothing refers to it now.
+        unsafe { step(ServerSide(ctx), value) }
     });
     more.unwrap_or(false).into()
 }
 
-/// The server's side of a defragmentation, for the time of a callback.
-struct Defrag(*mut raw::RedisModuleDefragCtx);
+/// Goes on with a filter; true when there is more of it to be moved in another step.
+///
+/// # Safety
+/// At `place` is the address of a [`Filter`] that was allocated as a box, and nothing else refers to it.
+unsafe fn step(side: impl Side, place: *mut *mut c_void) -> bool {
+    let mut defrag = Defrag(side);
+    let first = defrag.0.cursor();
+    // SAFETY: the caller's.
+    let place = unsafe { &mut *place };
+    if first == 0 {
+        // SAFETY: a box's block has that layout, and only the place has its address.
+        *place = unsafe { defrag.moved(place.cast(), Layout::new::<Filter>()) }.cast();
+    }
+    // SAFETY: the caller's; a block that was moved is a copy of the one before.
+    let filter = unsafe { &mut *place.cast::<Filter>() };
+    filter
+        .relocate(first, &mut defrag)
+        .is_some_and(|next| defrag.0.set_cursor(next))
+}
 
-impl Defrag {
+/// What a server does in a defragmentation.
+trait Side {
     /// The layer to go on with; 0 at first.
-    fn cursor(&self) -> usize {
+    fn cursor(&mut self) -> usize;
+    /// Keeps the layer to go on with; false when there will be no other call for this value.
+    fn set_cursor(&mut self, next: usize) -> bool;
+    /// Where a block had better be: a copy of it, which is freed then; `None` where it had better stay.
+    ///
+    /// # Safety
+    /// A block of the module starts at `block`, and nobody uses that address afterwards if it gets another one.
+    unsafe fn elsewhere(&mut self, block: NonNull<u8>) -> Option<NonNull<u8>>;
+    /// Whether the rest must wait.
+    fn must_pause(&mut self) -> bool;
+}
+
+/// The server's side of a defragmentation, for the time of a callback.
+struct ServerSide(*mut raw::RedisModuleDefragCtx);
+
+impl Side for ServerSide {
+    fn cursor(&mut self) -> usize {
         let mut cursor: c_ulong = 0;
         // SAFETY (of the call): the context is alive. Without a cursor the server leaves it at 0.
         call!(RedisModule_DefragCursorGet(self.0, &raw mut cursor));
         usize::try_from(cursor).unwrap_or(usize::MAX)
     }
 
-    /// Keeps the layer to go on with; false when the server will not call again for this value.
-    fn set_cursor(&self, next: usize) -> bool {
+    fn set_cursor(&mut self, next: usize) -> bool {
         // SAFETY (of the call): the context is alive.
         let status = call!(RedisModule_DefragCursorSet(self.0, next as c_ulong));
         status == raw::REDISMODULE_OK as c_int
     }
 
+    unsafe fn elsewhere(&mut self, block: NonNull<u8>) -> Option<NonNull<u8>> {
+        // SAFETY (of the call): the context is alive, and the block is the server's. The new block is of the
+        // same size class, and so aligned alike.
+        let moved: *mut c_void = call!(RedisModule_DefragAlloc(self.0, block.as_ptr().cast()));
+        NonNull::new(moved.cast())
+    }
+
+    fn must_pause(&mut self) -> bool {
+        // SAFETY (of the call): the context is alive.
+        call!(RedisModule_DefragShouldStop(self.0)) != 0
+    }
+}
+
+/// Offers each block of a filter to a server.
+struct Defrag<S>(S);
+
+impl<S: Side> Defrag<S> {
     /// Where a block is now.
     ///
     /// # Safety
     /// The block was allocated by the module with `layout`, and only the caller knows its address.
-    unsafe fn moved(&self, block: *mut u8, layout: Layout) -> *mut u8 {
+    unsafe fn moved(&mut self, block: *mut u8, layout: Layout) -> *mut u8 {
         // A server that can move blocks uses jemalloc, where none has padding.
         if layout.size() == 0 || !alloc::is_unpadded(layout) {
             return block;
         }
-        // SAFETY (of the call): the context is alive, and the block is the server's. The new block is of the
-        // same size class, and so aligned alike.
-        let moved: *mut c_void = call!(RedisModule_DefragAlloc(self.0, block.cast()));
-        if moved.is_null() { block } else { moved.cast() }
+        let Some(start) = NonNull::new(block) else {
+            return block;
+        };
+        // SAFETY: the caller's; it goes on with the address that this gives.
+        let moved = unsafe { self.0.elsewhere(start) };
+        moved.map_or(block, NonNull::as_ptr)
     }
 }
 
-impl Mover for Defrag {
+impl<S: Side> Mover for Defrag<S> {
     fn list<T>(&mut self, values: Vec<T>) -> Vec<T> {
         let mut values = ManuallyDrop::new(values);
         let (start, length, capacity) = (values.as_mut_ptr(), values.len(), values.capacity());
@@ -108,7 +151,9 @@ impl Mover for Defrag {
     }
 
     fn must_pause(&mut self) -> bool {
-        // SAFETY (of the call): the context is alive.
-        call!(RedisModule_DefragShouldStop(self.0)) != 0
+        self.0.must_pause()
     }
 }
+
+#[cfg(test)]
+mod tests;
