@@ -271,3 +271,6 @@ fn is_filled_by_its_items(layer: &Layer) -> bool {
     let probes = u64::from(geometry.probes) * u64::from(geometry.lines_per_item);
     (items..=items.saturating_mul(probes)).contains(&layer.bits().ones())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,624 @@
+//! Each invariant is broken, in filters of each layout that has it, and is found by its name.
+//!
+//! If one of these failed, tests and fuzzers would call a filter sound that is not.
+
+use super::Invalid;
+use crate::bloom::bits::array::BitArray;
+use crate::bloom::blocked::sizing::Geometry;
+use crate::bloom::blocked::{self, Blocked};
+use crate::bloom::chain::batch::Layer as _;
+use crate::bloom::chain::window::slices::{Slices, Span};
+use crate::bloom::chain::window::{Parts, Ring};
+use crate::bloom::chain::{Chain, Plan as _};
+use crate::bloom::classic::{self, Classic, Options};
+use crate::bloom::exceptions::table::Table;
+use crate::bloom::exceptions::{Excepting, Layers};
+use crate::bloom::item::ItemHash;
+use crate::bloom::params::{Capacity, ErrorRate, Growth, Seed, SipSeed, Tightening, ValkeySpec, Window};
+use crate::bloom::tests::oracle::growing;
+use crate::bloom::valkey::{self, Valkey};
+use crate::bloom::{Filter, UNLIMITED};
+
+/// Items of the first layer.
+const CAPACITY: u64 = 100;
+
+// ---- Sound filters, layer by layer -----------------------------------------------------------------
+
+fn rules(growth: Growth) -> Blocked {
+    Blocked::new(ErrorRate::DEFAULT, growth, Seed(5))
+}
+
+/// The first layers of a growing filter; all but the newest are full.
+fn layers(count: usize) -> Vec<blocked::Layer> {
+    let (rules, mut capacity) = (rules(growing(2)), CAPACITY);
+    let mut layers = Vec::new();
+    for index in 0..count {
+        // Small rates, whose sum is far below the filter's.
+        let shape = blocked::Shape::sized(capacity, rules.error_rate().value() / 16.0);
+        let items = if index + 1 < count { capacity } else { 3 };
+        layers.push(filled(shape.make().unwrap(), items));
+        capacity *= 2;
+    }
+    layers
+}
+
+/// A layer that counts so many items, and has as many bits set as items.
+fn filled(mut layer: blocked::Layer, items: u64) -> blocked::Layer {
+    layer.restore(items);
+    set_ones(&mut layer, items);
+    layer
+}
+
+/// Sets the first bits.
+fn set_ones(layer: &mut blocked::Layer, ones: u64) {
+    let bytes: Vec<u8> = (0..ones.div_ceil(8))
+        .map(|byte| 0xff >> (8 - (ones - 8 * byte).min(8)))
+        .collect();
+    layer.bits_mut().merge(0, &bytes).unwrap();
+}
+
+fn chain(growth: Growth, layers: Vec<blocked::Layer>) -> Filter {
+    Filter::Blocked(Chain::of_layers(rules(growth), layers))
+}
+
+/// Milliseconds of a slice.
+const SLICE: u64 = 1000;
+
+fn spans(count: usize) -> Vec<Span> {
+    (10..10 + count as u64)
+        .map(|number| Span {
+            first: number * SLICE,
+            end: (number + 1) * SLICE,
+            begins: true,
+            spare: false,
+        })
+        .collect()
+}
+
+fn ring(layers: Vec<blocked::Layer>, spans: Vec<Span>) -> Filter {
+    let window = Window::new(8, 8, false).unwrap();
+    Filter::Windowed(Box::new(Ring::of_parts(Parts {
+        rules: rules(growing(2)),
+        layers,
+        slices: Slices::new(window, spans, false),
+        capacity: Capacity::new(1000).unwrap(),
+        gone: 0,
+    })))
+}
+
+/// The layers in a chain, in a ring, and in both with an exception.
+fn everywhere(layers: impl Fn() -> Vec<blocked::Layer>) -> Vec<(&'static str, Filter)> {
+    let count = layers().len();
+    let mut filters = vec![
+        ("chain", chain(growing(2), layers())),
+        ("ring", ring(layers(), spans(count))),
+    ];
+    let chain = Chain::of_layers(rules(growing(2)), layers());
+    filters.push(("excepting chain", excepting(Layers::Chain(chain), table(&[7]))));
+    let Filter::Windowed(ring) = ring(layers(), spans(count)) else {
+        unreachable!()
+    };
+    filters.push(("excepting ring", excepting(Layers::Ring(ring), table(&[7]))));
+    filters
+}
+
+fn excepting(layers: Layers, table: Table) -> Filter {
+    Filter::Excepting(Box::new(Excepting::new(layers, table)))
+}
+
+fn table(hashes: &[u64]) -> Table {
+    let mut table = Table::with_room_for(8).unwrap();
+    for &hash in hashes {
+        table.insert(ItemHash {
+            low: hash,
+            high: !hash,
+        });
+    }
+    table
+}
+
+/// Options of today's classic filters, and of those that do not grow.
+const TODAY: u32 = Options::FORCE64 | Options::NOROUND;
+const FIXED: u32 = TODAY | Options::NO_SCALING;
+
+fn classic_of(options: u32, layers: Vec<classic::Layer>) -> Filter {
+    let rules = Classic::stored(Options::new(options).unwrap(), 2);
+    Filter::Classic(Chain::of_layers(rules, layers))
+}
+
+fn classic_shape() -> classic::Shape {
+    classic::Shape::sized(CAPACITY, 0.005, Options::new(TODAY).unwrap())
+}
+
+fn classic_layer(shape: classic::Shape) -> classic::Layer {
+    classic::Layer::stored(shape, BitArray::zeroed(shape.bytes.div_ceil(8)).unwrap())
+}
+
+fn valkey_spec(expansion: u32) -> ValkeySpec {
+    let seed = SipSeed([7; 32]);
+    ValkeySpec::new(0.01, CAPACITY, expansion, Tightening::DEFAULT, seed).unwrap()
+}
+
+/// A filter of valkey-bloom's layout, with as many layers as it gets for so many items.
+fn valkey_filter(items: u32) -> Chain<Valkey> {
+    let Filter::Valkey(mut chain) = Filter::valkey(valkey_spec(2), UNLIMITED).unwrap() else {
+        unreachable!()
+    };
+    for item in 0..items {
+        chain.add(&item.to_le_bytes(), UNLIMITED).unwrap();
+    }
+    *chain
+}
+
+fn valkey_of(expansion: u32, layers: Vec<valkey::Layer>) -> Filter {
+    let rules = Valkey::new(valkey_spec(expansion));
+    Filter::Valkey(Box::new(Chain::of_layers(rules, layers)))
+}
+
+fn valkey_layer(shape: valkey::Shape, items: u64) -> valkey::Layer {
+    let mut layer = valkey::Layer::stored(shape, shape.array().unwrap());
+    layer.restore(items);
+    layer
+}
+
+fn valkey_shapes() -> [valkey::Shape; 2] {
+    let rules = Valkey::new(valkey_spec(2));
+    let first = rules.first(CAPACITY);
+    [first, rules.layer(1, CAPACITY).unwrap()]
+}
+
+/// The test of every invariant would find what the helpers did wrong.
+#[test]
+fn sound_filters_are_valid() {
+    for count in 1..4 {
+        for (place, filter) in everywhere(|| layers(count)) {
+            assert_eq!(filter.validate(), Ok(()), "{place} of {count}");
+            assert_eq!(filter.validate_composed(), Ok(()), "{place} of {count}");
+        }
+    }
+    assert_eq!(chain(Growth::Fixed, layers(1)).validate(), Ok(()));
+    assert_eq!(ring(Vec::new(), Vec::new()).validate(), Ok(()));
+    let shape = classic_shape();
+    for options in [TODAY, FIXED] {
+        assert_eq!(classic_of(options, vec![classic_layer(shape)]).validate(), Ok(()));
+    }
+    assert_eq!(Filter::Valkey(Box::new(valkey_filter(1000))).validate(), Ok(()));
+    let [first, second] = valkey_shapes();
+    let layers = vec![valkey_layer(first, CAPACITY), valkey_layer(second, 0)];
+    assert_eq!(valkey_of(2, layers).validate(), Ok(()));
+    assert_eq!(valkey_of(0, vec![valkey_layer(first, 0)]).validate(), Ok(()));
+}
+
+// ---- One test for each invariant -------------------------------------------------------------------
+
+#[test]
+fn no_layer() {
+    let empty = [
+        chain(growing(2), Vec::new()),
+        classic_of(TODAY, Vec::new()),
+        valkey_of(2, Vec::new()),
+        excepting(
+            Layers::Chain(Chain::of_layers(rules(growing(2)), Vec::new())),
+            table(&[7]),
+        ),
+    ];
+    for filter in empty {
+        assert_eq!(filter.validate_composed(), Err(Invalid::NoLayer), "{filter:?}");
+        assert_eq!(filter.validate(), Err(Invalid::NoLayer), "{filter:?}");
+    }
+}
+
+#[test]
+fn grown_fixed() {
+    let filter = chain(Growth::Fixed, layers(2));
+    assert_eq!(filter.validate(), Err(Invalid::GrownFixed));
+    // A union may have more layers than one.
+    assert_eq!(filter.validate_composed(), Ok(()));
+    let two = || vec![classic_layer(classic_shape()), classic_layer(classic_shape())];
+    assert_eq!(classic_of(FIXED, two()).validate(), Err(Invalid::GrownFixed));
+    assert_eq!(classic_of(TODAY, two()).validate(), Ok(()));
+    let [first, second] = valkey_shapes();
+    let two = vec![valkey_layer(first, CAPACITY), valkey_layer(second, 0)];
+    assert_eq!(valkey_of(0, two).validate(), Err(Invalid::GrownFixed));
+}
+
+/// The shape of a layer, and the layer of it with an array of its size.
+fn reshaped(change: impl Fn(&mut Geometry)) -> blocked::Layer {
+    let mut shape = layers(1)[0].shape();
+    change(&mut shape.geometry);
+    let lines = shape.geometry.lines * u64::from(shape.geometry.lines_per_item);
+    filled(
+        blocked::Layer::stored(shape, BitArray::zeroed(lines).unwrap(), 0),
+        0,
+    )
+}
+
+#[test]
+fn geometry_of_blocked_layers() {
+    let wrong: [(&str, &dyn Fn(&mut Geometry)); 6] = [
+        ("no line", &|geometry| geometry.lines_per_item = 0),
+        ("17 lines", &|geometry| geometry.lines_per_item = 17),
+        ("no probe", &|geometry| geometry.probes = 0),
+        ("one probe", &|geometry| geometry.probes = 1),
+        ("nine probes", &|geometry| geometry.probes = 9),
+        ("an empty partition", &|geometry| geometry.lines = 0),
+    ];
+    for at in 0..3 {
+        for (what, change) in wrong {
+            for (place, filter) in everywhere(|| {
+                let mut layers = layers(3);
+                let (items, capacity) = (layers[at].items(), layers[at].capacity());
+                layers[at] = reshaped(change);
+                let mut shape = layers[at].shape();
+                shape.capacity = capacity;
+                let lines = shape.geometry.lines * u64::from(shape.geometry.lines_per_item);
+                layers[at] = blocked::Layer::stored(shape, BitArray::zeroed(lines).unwrap(), items);
+                layers
+            }) {
+                let expected = Err(Invalid::Geometry { layer: at });
+                assert_eq!(filter.validate(), expected, "{place}: {what} in layer {at}");
+                assert_eq!(filter.validate_composed(), expected, "{place}: {what}");
+            }
+        }
+        for more in [1, -1] {
+            for (place, filter) in everywhere(|| {
+                let mut layers = layers(3);
+                let (shape, items) = (layers[at].shape(), layers[at].items());
+                let lines = shape.geometry.total_lines().checked_add_signed(more).unwrap();
+                layers[at] = blocked::Layer::stored(shape, BitArray::zeroed(lines).unwrap(), items);
+                layers
+            }) {
+                let expected = Err(Invalid::Geometry { layer: at });
+                assert_eq!(filter.validate(), expected, "{place}: {more} line in layer {at}");
+            }
+        }
+    }
+    // The ends of the ranges are within them.
+    for (lines_per_item, probes) in [(1, 2), (1, 8), (16, 2), (16, 8)] {
+        let layer = reshaped(|geometry| {
+            geometry.lines_per_item = lines_per_item;
+            geometry.probes = probes;
+        });
+        assert_eq!(chain(growing(2), vec![layer]).validate(), Ok(()));
+    }
+}
+
+#[test]
+fn geometry_of_classic_and_valkey_layers() {
+    let shape = classic_shape();
+    let wrong = [
+        classic::Shape {
+            hashes: shape.hashes + 1,
+            ..shape
+        },
+        classic::Shape {
+            bits_per_item: shape.bits_per_item * 1.1,
+            ..shape
+        },
+        classic::Shape {
+            error_rate: 0.006,
+            ..shape
+        },
+    ];
+    for shape in wrong {
+        for before in 0..2 {
+            let mut layers: Vec<_> = (0..before).map(|_| classic_layer(classic_shape())).collect();
+            layers.push(classic_layer(shape));
+            let expected = Err(Invalid::Geometry { layer: before });
+            assert_eq!(classic_of(TODAY, layers).validate(), expected, "{shape:?}");
+        }
+    }
+
+    let [first, second] = valkey_shapes();
+    let wrong = |shape: valkey::Shape| {
+        let layers = vec![valkey_layer(first, CAPACITY), valkey_layer(shape, 0)];
+        valkey_of(2, layers).validate()
+    };
+    assert_eq!(wrong(second), Ok(()));
+    for shape in [
+        valkey::Shape {
+            error_rate: second.error_rate * 2.0,
+            ..second
+        },
+        valkey::Shape {
+            bytes: second.bytes + 8,
+            ..second
+        },
+        valkey::Shape {
+            probes: second.probes + 1,
+            ..second
+        },
+        valkey::Shape {
+            seed: SipSeed([8; 32]),
+            ..second
+        },
+    ] {
+        assert_eq!(wrong(shape), Err(Invalid::Geometry { layer: 1 }), "{shape:?}");
+    }
+}
+
+#[test]
+fn items() {
+    for at in 0..3 {
+        for (place, filter) in everywhere(|| {
+            let mut layers = layers(3);
+            let capacity = layers[at].capacity();
+            layers[at].restore(capacity + 1);
+            layers
+        }) {
+            let expected = Err(Invalid::Items { layer: at });
+            assert_eq!(filter.validate(), expected, "{place}, layer {at}");
+            assert_eq!(filter.validate_composed(), expected, "{place}, layer {at}");
+        }
+    }
+    for (place, filter) in everywhere(|| {
+        let shape = blocked::Shape {
+            capacity: 0,
+            ..layers(1)[0].shape()
+        };
+        vec![shape.make().unwrap()]
+    }) {
+        assert_eq!(filter.validate(), Err(Invalid::Items { layer: 0 }), "{place}");
+    }
+    let mut layer = classic_layer(classic_shape());
+    layer.restore(CAPACITY + 1);
+    let layers = vec![classic_layer(classic_shape()), layer];
+    assert_eq!(
+        classic_of(TODAY, layers).validate(),
+        Err(Invalid::Items { layer: 1 })
+    );
+    let [first, second] = valkey_shapes();
+    let layers = vec![
+        valkey_layer(first, CAPACITY),
+        valkey_layer(second, second.capacity + 1),
+    ];
+    assert_eq!(valkey_of(2, layers).validate(), Err(Invalid::Items { layer: 1 }));
+}
+
+#[test]
+fn not_full() {
+    for at in 0..2 {
+        let mut layers = layers(3);
+        let less = layers[at].items() - 1;
+        layers[at].restore(less);
+        let filter = chain(growing(2), layers);
+        assert_eq!(filter.validate(), Err(Invalid::NotFull { layer: at }));
+    }
+    // In a window a layer may have room when the next slice begins, and not when a further layer comes into its own.
+    let two = || {
+        let mut layers = layers(2);
+        layers[0].restore(CAPACITY - 1);
+        layers
+    };
+    assert_eq!(ring(two(), spans(2)).validate(), Ok(()));
+    let mut one_slice = spans(2);
+    one_slice[1] = Span {
+        begins: false,
+        end: one_slice[0].end,
+        first: one_slice[0].first,
+        spare: false,
+    };
+    assert_eq!(ring(layers(2), one_slice.clone()).validate(), Ok(()));
+    let broken = ring(two(), one_slice);
+    assert_eq!(broken.validate(), Err(Invalid::NotFull { layer: 0 }));
+    assert_eq!(broken.validate_composed(), Err(Invalid::NotFull { layer: 0 }));
+
+    let [first, second] = valkey_shapes();
+    let layers = vec![valkey_layer(first, CAPACITY - 1), valkey_layer(second, 0)];
+    assert_eq!(
+        valkey_of(2, layers).validate(),
+        Err(Invalid::NotFull { layer: 0 })
+    );
+}
+
+#[test]
+fn exceptions() {
+    for (place, layers) in [
+        (
+            "chain",
+            Layers::Chain(Chain::of_layers(rules(growing(2)), layers(2))),
+        ),
+        ("ring", {
+            let Filter::Windowed(ring) = ring(layers(2), spans(2)) else {
+                unreachable!()
+            };
+            Layers::Ring(ring)
+        }),
+    ] {
+        // A filter with exceptions, and none that is excepted.
+        let filter = excepting(layers, table(&[]));
+        assert_eq!(filter.validate(), Err(Invalid::Exceptions), "{place}");
+        assert_eq!(filter.validate_composed(), Err(Invalid::Exceptions), "{place}");
+    }
+    let many = || table(&[1, 2, 3, u64::MAX]);
+    let sound = excepting(
+        Layers::Chain(Chain::of_layers(rules(growing(2)), layers(2))),
+        many(),
+    );
+    assert_eq!(sound.validate(), Ok(()));
+}
+
+#[test]
+fn slices() {
+    for (layers_of, spans_of) in [(2, 1), (1, 2), (0, 1), (1, 0)] {
+        let filter = ring(layers(layers_of), spans(spans_of));
+        assert_eq!(
+            filter.validate(),
+            Err(Invalid::Slices),
+            "{layers_of} and {spans_of}"
+        );
+    }
+    let mut within = spans(1);
+    within[0].begins = false;
+    assert_eq!(ring(layers(1), within).validate(), Err(Invalid::Slices));
+}
+
+#[test]
+fn times() {
+    for at in 0..2 {
+        let mut back = spans(3);
+        back[at + 1].first = back[at].first - 1;
+        let filter = ring(layers(3), back);
+        assert_eq!(filter.validate(), Err(Invalid::Times { layer: at }), "{at}");
+        let mut overlap = spans(3);
+        overlap[at].end += 2;
+        let filter = ring(layers(3), overlap);
+        assert_eq!(filter.validate(), Err(Invalid::Times { layer: at }), "{at}");
+    }
+}
+
+#[test]
+fn capacity() {
+    for at in 1..3 {
+        for more in [1, -1] {
+            let mut layers = layers(3);
+            let mut shape = layers[at].shape();
+            shape.capacity = shape.capacity.checked_add_signed(more).unwrap();
+            let items = if at == 1 { shape.capacity } else { 3 };
+            layers[at] = filled(shape.make().unwrap(), items);
+            let filter = chain(growing(2), layers);
+            assert_eq!(
+                filter.validate(),
+                Err(Invalid::Capacity { layer: at }),
+                "{at}, {more}"
+            );
+            assert_eq!(filter.validate_composed(), Ok(()), "{at}, {more}");
+        }
+    }
+    let [first, second] = valkey_shapes();
+    for capacity in [second.capacity - 1, second.capacity + 1] {
+        let shape = valkey::Shape::sized(capacity, second.error_rate, second.seed);
+        let layers = vec![valkey_layer(first, CAPACITY), valkey_layer(shape, 0)];
+        assert_eq!(
+            valkey_of(2, layers).validate(),
+            Err(Invalid::Capacity { layer: 1 })
+        );
+    }
+}
+
+#[test]
+fn bits_set() {
+    for at in 0..3 {
+        // More counted than set, and more set than counted.
+        for (place, filter) in everywhere(|| {
+            let mut layers = layers(3);
+            layers[at].bits_mut().count_set(1);
+            layers
+        }) {
+            let recounted = layers(3)[at].bits().ones();
+            let expected = Err(Invalid::BitsSet {
+                layer: at,
+                counted: recounted + 1,
+                recounted,
+            });
+            assert_eq!(filter.validate(), expected, "{place}, layer {at}");
+            assert_eq!(filter.validate_composed(), expected, "{place}, layer {at}");
+        }
+        for (place, filter) in everywhere(|| {
+            let mut layers = layers(3);
+            let last = layers[at].bits_mut().units_mut().last_mut().unwrap();
+            *bytemuck::bytes_of_mut(last).last_mut().unwrap() |= 0x80;
+            layers
+        }) {
+            let counted = layers(3)[at].bits().ones();
+            let expected = Err(Invalid::BitsSet {
+                layer: at,
+                counted,
+                recounted: counted + 1,
+            });
+            assert_eq!(filter.validate(), expected, "{place}, layer {at}");
+        }
+    }
+    let mut layer = classic_layer(classic_shape());
+    layer.bits_mut().count_set(3);
+    let expected = |layer| {
+        Err(Invalid::BitsSet {
+            layer,
+            counted: 3,
+            recounted: 0,
+        })
+    };
+    let layers = vec![classic_layer(classic_shape()), layer];
+    assert_eq!(classic_of(TODAY, layers).validate(), expected(1));
+
+    // The head of a layer counts among its bits.
+    let [first, _] = valkey_shapes();
+    let mut array = first.array().unwrap();
+    let of_head = array.ones();
+    array.count_set(3);
+    let filter = valkey_of(2, vec![valkey::Layer::stored(first, array)]);
+    let expected = Err(Invalid::BitsSet {
+        layer: 0,
+        counted: of_head + 3,
+        recounted: of_head,
+    });
+    assert_eq!(filter.validate(), expected);
+}
+
+#[test]
+fn fill() {
+    for at in 0..3 {
+        let shape = layers(3)[at].shape();
+        let most = u64::from(shape.geometry.probes) * u64::from(shape.geometry.lines_per_item);
+        for (place, filter) in everywhere(|| {
+            // Fewer bits than items, and more than these can set.
+            let mut layers = layers(3);
+            let (shape, items) = (layers[at].shape(), layers[at].items());
+            layers[at] = shape.make().unwrap();
+            layers[at].restore(items);
+            set_ones(&mut layers[at], items - 1);
+            layers
+        }) {
+            let expected = Err(Invalid::Fill { layer: at });
+            assert_eq!(filter.validate(), expected, "{place}, layer {at}");
+        }
+        for (ones, is_valid) in [(3 * most, true), (3 * most + 1, false)] {
+            let mut layer = shape.make().unwrap();
+            layer.restore(3);
+            set_ones(&mut layer, ones);
+            let filter = ring(vec![layer], spans(1));
+            let expected = if is_valid {
+                Ok(())
+            } else {
+                Err(Invalid::Fill { layer: 0 })
+            };
+            assert_eq!(filter.validate(), expected, "layer {at}, {ones} bits");
+        }
+    }
+}
+
+#[test]
+fn budget() {
+    // Of 0.01 the layers take a sixteenth each at most: one may have the rest, and no more.
+    let others: f64 = layers(3)[..2].iter().map(|layer| layer.shape().rate).sum();
+    for (rate, is_valid) in [
+        (0.01 - others, true),
+        ((0.01 - others) * 1.001, false),
+        (1.0, false),
+        (f64::INFINITY, false),
+        (f64::NAN, false),
+        (-1.0, false),
+    ] {
+        for (place, filter) in everywhere(|| {
+            let mut layers = layers(3);
+            let (mut shape, items) = (layers[2].shape(), layers[2].items());
+            shape.rate = rate;
+            layers[2] = filled(shape.make().unwrap(), items);
+            layers
+        }) {
+            for result in [filter.validate(), filter.validate_composed()] {
+                if is_valid {
+                    assert_eq!(result, Ok(()), "{place}, {rate}");
+                    continue;
+                }
+                let Err(Invalid::Budget { sum }) = result else {
+                    panic!("{place}, {rate}: {result:?}");
+                };
+                assert!(
+                    sum.is_nan() == rate.is_nan() && !(0.0..=0.01).contains(&sum),
+                    "{place}, {rate}: {sum}"
+                );
+            }
+        }
+    }
+}
