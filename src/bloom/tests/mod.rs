@@ -12,6 +12,7 @@ mod laws;
 mod moving;
 mod scarcity;
 mod sets;
+mod sharing;
 mod statistics;
 mod stored_valkey;
 mod valkey;
