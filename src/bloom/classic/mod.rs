@@ -178,6 +178,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::bloom::bits::array::BitArray;
     use crate::bloom::bits::kernel::Portable;
     use crate::bloom::chain::batch::{Items, Layer as _};
     use crate::bloom::chain::{Chain, Plan as _, UNLIMITED, at_most};
@@ -237,6 +238,229 @@ mod tests {
         chain.add(b"a", limit).unwrap();
         assert!(matches!(chain.add(b"b", limit), Err(Error::OverLimit { .. })));
         assert_eq!(chain.add(b"a", limit), Ok(false));
+    }
+
+    /// The bits per item of 0.005, as RedisBloom stored them.
+    const BITS_PER_ITEM: f64 = 11.027_753_418_256_411;
+
+    /// A layer of an early RedisBloom, for 100 items at 0.005 and as many more as its 2^11 bits have room for.
+    const EARLY: Shape = Shape {
+        capacity: 185,
+        error_rate: 0.005,
+        bits_per_item: BITS_PER_ITEM,
+        bits: 2048,
+        bytes: 256,
+        hashes: 8,
+        n2: 11,
+    };
+
+    /// A filter from before 2019 would grow by other layers here than in the RedisBloom that made it.
+    #[test]
+    fn layers_of_a_power_of_two_bits_have_early_sizes() {
+        for options in [0, Options::FORCE64] {
+            assert_eq!(Shape::sized(100, 0.005, Options(options)), EARLY);
+        }
+        // (items, rate, n2, capacity): a power that is needed to the bit is doubled.
+        for (items, rate, n2, capacity) in [
+            (1, 0.5, 1, 1),
+            (1, 0.01, 4, 1),
+            (93, 0.005, 11, 185),
+            (92, 0.005, 10, 92),
+            (1000, 0.01, 14, 1709),
+            (1 << 40, 0.01, 44, 1_835_375_993_739),
+        ] {
+            let shape = Shape::sized(items, rate, Options(Options::FORCE64));
+            assert_eq!((shape.n2, shape.capacity), (n2, capacity), "{items} at {rate}");
+            let bits = 1_u64 << n2;
+            assert_eq!(shape.modulus(), bits);
+            assert_eq!(shape.bytes, bits.next_multiple_of(64) / 8, "{items} at {rate}");
+            assert_eq!(shape.bits, 8 * shape.bytes, "{items} at {rate}");
+            assert_eq!(
+                shape.check(Options(Options::FORCE64)),
+                Ok(()),
+                "{items} at {rate}"
+            );
+        }
+    }
+
+    /// A damaged file of an early RedisBloom would give a filter that looks for its items where they are not, or reads
+    /// beyond its bits; or a good one would not be loaded.
+    #[test]
+    fn early_shapes_are_checked_field_by_field() {
+        let power = Options(Options::FORCE64);
+        let check = |shape: Shape, options: u32| shape.check(Options(options)).err();
+        // 1024 to 2048 bits are what 92.9 to 185.7 items take.
+        for (capacity, expected) in [
+            (0, Some("capacity")),
+            (1, Some("capacity")),
+            (92, Some("capacity")),
+            (93, None),
+            (100, None),
+            (185, None),
+            (186, Some("capacity")),
+            (1 << 40, Some("capacity")),
+            (u64::MAX, Some("capacity")),
+        ] {
+            for options in [0, Options::FORCE64, Options::NO_SCALING] {
+                let shape = Shape { capacity, ..EARLY };
+                assert_eq!(check(shape, options), expected, "{capacity} items");
+            }
+        }
+        for bits in [0, 1, 1024, 1984, 2040, 2047, 2049, 2056, 2112, 4096, u64::MAX] {
+            assert_eq!(
+                check(Shape { bits, ..EARLY }, power.word()),
+                Some("bits"),
+                "{bits} bits"
+            );
+        }
+        for bytes in [0, 8, 128, 248, 255, 257, 264, 512, 1 << 61, u64::MAX] {
+            let shape = Shape { bytes, ..EARLY };
+            let expected = Some("bit array length");
+            assert_eq!(check(shape, power.word()), expected, "{bytes} bytes");
+        }
+        for (n2, expected) in [
+            (10, "capacity"),
+            (12, "capacity"),
+            (63, "capacity"),
+            (64, "n2"),
+            (255, "n2"),
+        ] {
+            assert_eq!(
+                check(Shape { n2, ..EARLY }, power.word()),
+                Some(expected),
+                "n2 {n2}"
+            );
+        }
+        for options in [
+            Options::NOROUND,
+            MODERN.word(),
+            MODERN.word() | Options::NO_SCALING,
+        ] {
+            assert_eq!(check(EARLY, options), Some("n2"));
+        }
+        // Up to 2^63 bits.
+        let most = Shape {
+            capacity: (1 << 63) / 12,
+            bits: 1 << 63,
+            bytes: 1 << 60,
+            n2: 63,
+            ..EARLY
+        };
+        assert_eq!(check(most, power.word()), None);
+        // Fewer bits than a word: in a word or in a byte, of which all count or the power alone.
+        let few = |bytes, bits| Shape {
+            capacity: 1,
+            error_rate: 0.6,
+            bits_per_item: -(0.6_f64.ln() / 0.480_453_013_918_201),
+            bits,
+            bytes,
+            hashes: 1,
+            n2: 1,
+        };
+        for (bytes, bits, is_known) in [
+            (8, 64, true),
+            (8, 2, true),
+            (1, 8, true),
+            (1, 2, true),
+            (1, 64, false),
+            (8, 8, false),
+            (1, 1, false),
+            (1, 4, false),
+            (8, 63, false),
+        ] {
+            let expected = if is_known { None } else { Some("bits") };
+            assert_eq!(
+                check(few(bytes, bits), 0),
+                expected,
+                "{bits} bits in {bytes} bytes"
+            );
+        }
+    }
+
+    /// The same of the layers without a power of two.
+    #[test]
+    fn other_shapes_are_checked_field_by_field() {
+        let check = |shape: Shape, options: u32| shape.check(Options(options)).err();
+        // The earliest had the 1102 bits that 100 items take, in bytes or words; later ones count the gained bits.
+        let of = |bytes, bits| Shape {
+            capacity: 100,
+            bits,
+            bytes,
+            n2: 0,
+            ..EARLY
+        };
+        for (bytes, bits, earliest, later) in [
+            (138, 1102, None, Some("bits")),
+            (144, 1102, None, Some("bits")),
+            (138, 1104, Some("bits"), None),
+            (144, 1152, Some("bits"), None),
+            (138, 1103, Some("bits"), Some("bits")),
+            (144, 1101, Some("bits"), Some("bits")),
+            (144, 1153, Some("bits"), Some("bits")),
+            (144, 1104, Some("bits"), Some("bits")),
+            (137, 1096, Some("bit array length"), Some("bit array length")),
+            (139, 1112, Some("bit array length"), Some("bit array length")),
+            (152, 1216, Some("bit array length"), Some("bit array length")),
+        ] {
+            let what = format!("{bits} bits in {bytes} bytes");
+            assert_eq!(check(of(bytes, bits), 0), earliest, "{what}");
+            assert_eq!(check(of(bytes, bits), MODERN.word()), later, "{what}");
+        }
+        let capacity = |capacity| Shape {
+            capacity,
+            ..of(144, 1152)
+        };
+        assert_eq!(check(capacity(0), MODERN.word()), Some("capacity"));
+        assert_eq!(check(capacity(u64::MAX), MODERN.word()), Some("bit array length"));
+    }
+
+    /// A filter that was loaded would be saved as another one.
+    #[test]
+    fn a_layer_has_the_shape_that_it_was_made_from() {
+        let few = Shape {
+            capacity: 1,
+            error_rate: 0.6,
+            bits_per_item: -(0.6_f64.ln() / 0.480_453_013_918_201),
+            bits: 2,
+            bytes: 1,
+            hashes: 1,
+            n2: 1,
+        };
+        let shapes = [
+            EARLY,
+            Shape {
+                capacity: 93,
+                ..EARLY
+            },
+            few,
+            Shape { bits: 8, ..few },
+            Shape { bytes: 8, ..few },
+            Shape {
+                bytes: 8,
+                bits: 64,
+                ..few
+            },
+            Shape {
+                capacity: 100,
+                bits: 1102,
+                bytes: 138,
+                n2: 0,
+                ..EARLY
+            },
+            Shape {
+                capacity: 100,
+                bits: 1152,
+                bytes: 144,
+                n2: 0,
+                ..EARLY
+            },
+        ];
+        for shape in shapes {
+            let array = BitArray::zeroed(shape.bytes.div_ceil(8)).unwrap();
+            let layer = Layer::stored(shape, array);
+            assert_eq!(layer.shape(), shape);
+            assert_eq!(layer.array().len() as u64, shape.bytes);
+        }
     }
 
     /// Halving a rate for ever ends at 0, which no layer can have.
