@@ -704,6 +704,86 @@ mod tests {
         assert_eq!(damaged(11, Value::Unsigned(101)), field("items"));
     }
 
+    /// The same of the encodings of early versions, which have fewer fields and other sums; and of the chunk header,
+    /// in which the fields of all of them may be.
+    #[test]
+    fn contradictions_of_early_encodings_are_named() {
+        let field = |name| Some(DecodeError::Field(name));
+        for (first_version, early) in early() {
+            for version in first_version..=4 {
+                if version < 2 && early.options != 0 {
+                    continue;
+                }
+                let sound = early.stream(version);
+                let damaged = |at: usize, value: Value| {
+                    let mut damaged = sound.clone();
+                    damaged.values[at] = value;
+                    load_version(&damaged, i32::from(version as u8)).err()
+                };
+                // The layer's values stand behind the filter's: items, layers, and perhaps options and expansion.
+                let layer = match version {
+                    0 | 1 => 2,
+                    2 => 3,
+                    _ => 4,
+                };
+                let what = format!("version {version}, options {}, n2 {}", early.options, early.n2);
+                let unsigned = |at: usize, values: &[u64], name| {
+                    for &value in values {
+                        let result = damaged(at, Value::Unsigned(value));
+                        assert_eq!(result, field(name), "{what}: {value} as value {at}");
+                    }
+                };
+                let double = |at: usize, values: &[f64], name| {
+                    for &value in values {
+                        let result = damaged(at, Value::Double(value));
+                        assert_eq!(result, field(name), "{what}: {value} as value {at}");
+                    }
+                };
+                unsigned(0, &[0, 89, 91, u64::MAX], "items");
+                // In version 4 it is this project's own format that has no layers there.
+                if version < 4 {
+                    unsigned(1, &[0], "layers");
+                }
+                if version >= 2 {
+                    unsigned(2, &[2, 7, 16, 1 << 32, u64::MAX], "options");
+                }
+                if version >= 3 {
+                    unsigned(3, &[1 << 32, u64::MAX], "expansion");
+                }
+                double(
+                    layer + 1,
+                    &[0.0, -0.005, 1.0, f64::NAN, f64::INFINITY],
+                    "error rate",
+                );
+                unsigned(layer + 2, &[0, 7, 9, 1 << 32, (1 << 32) + 8], "hashes");
+                double(layer + 3, &[0.0, 11.0, 11.03, f64::NAN], "bits per item");
+                let end = if version == 0 { layer + 4 } else { layer + 6 };
+                if early.n2 > 0 {
+                    unsigned(layer, &[0, 92, 186, 1 << 40, u64::MAX], "capacity");
+                    unsigned(layer + 4, &[0, 1024, 2047, 2049, 4096, u64::MAX], "bits");
+                    unsigned(layer + 5, &[10, 12, 63], "capacity");
+                    unsigned(layer + 5, &[64, 255, 256, u64::MAX], "n2");
+                } else {
+                    unsigned(layer, &[0], "capacity");
+                    // 100 items take 1102 bits, 138 bytes or 18 words; 101 one word or two bytes more.
+                    unsigned(layer, &[1, 50, 110, 1000, u64::MAX], "bit array length");
+                    if version > 0 {
+                        let [less, more] = [early.bits - 1, early.bits + 1];
+                        unsigned(layer + 4, &[0, less, more, 64, u64::MAX], "bits");
+                        let power = if early.options == 0 { "capacity" } else { "n2" };
+                        unsigned(layer + 5, &[1, 10, 12, 63], power);
+                        unsigned(layer + 5, &[64, 255, 256], "n2");
+                    }
+                }
+                for length in [0, early.bytes - 1, early.bytes + 1, 2 * early.bytes] {
+                    let result = damaged(end, Value::String(vec![0; length]));
+                    assert_eq!(result, field("bit array length"), "{what}: {length} bytes");
+                }
+                unsigned(end + 1, &[0, 89, 91, early.capacity + 1, u64::MAX], "items");
+            }
+        }
+    }
+
     /// A small file that claims a huge filter must not make the server run out of memory.
     #[test]
     fn the_allowance_is_asked_before_anything_is_allocated() {
