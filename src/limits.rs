@@ -81,10 +81,7 @@ impl<'a> Allowing<'a> {
             // counts it as used.
             return Ok(());
         }
-        let mut taken = demand.taken(alloc::taken);
-        if demand.goes_on {
-            taken = self.taken.get().and(taken);
-        }
+        let taken = demand.taken_after(self.taken.get(), alloc::taken);
         self.taken.set(taken);
         let server: &[Limit] = if demand.new > SMALL {
             self.server.get_or_init(|| server_limits(self.ctx))

@@ -49,6 +49,8 @@ pub struct Demand<'a> {
     pub total: u64,
     /// Whether the blocks come on top of those of the demand before it: a stream tells of one layer after another.
     pub goes_on: bool,
+    /// A block of the demands before it that one of the new ones takes the place of: a list that has become longer.
+    gone: Option<Block>,
     /// Hands every block that the filter then has to a visitor, with whether it is a new one.
     blocks: &'a dyn Fn(Visit<'_>),
 }
@@ -64,10 +66,18 @@ pub struct Taken {
 
 impl Taken {
     /// Both together.
-    pub fn and(self, more: Self) -> Self {
+    fn and(self, more: Self) -> Self {
         Self {
             new: self.new.saturating_add(more.new),
             total: self.total.saturating_add(more.total),
+        }
+    }
+
+    /// The same without so many bytes.
+    fn without(self, bytes: u64) -> Self {
+        Self {
+            new: self.new.saturating_sub(bytes),
+            total: self.total.saturating_sub(bytes),
         }
     }
 }
@@ -86,6 +96,17 @@ impl Demand<'_> {
         taken
     }
 
+    /// The same for this and the demands that it goes on from, which came to `before`.
+    pub fn taken_after(&self, before: Taken, of_block: impl Fn(Block) -> u64) -> Taken {
+        let gone = self.gone.map_or(0, &of_block);
+        let taken = self.taken(of_block);
+        if self.goes_on {
+            before.without(gone).and(taken)
+        } else {
+            taken
+        }
+    }
+
     /// Asks for this and for `others` beside it, of which each is told to be a new one or not.
     pub fn with<T>(self, others: &[(Block, bool)], ask: impl FnOnce(Demand<'_>) -> T) -> T {
         let bytes = |is_wanted: fn(bool) -> bool| {
@@ -97,6 +118,7 @@ impl Demand<'_> {
             new: self.new.saturating_add(new),
             total: self.total.saturating_add(all),
             goes_on: self.goes_on,
+            gone: self.gone,
             blocks: &|visit| {
                 (self.blocks)(visit);
                 others.iter().for_each(|&(block, is_new)| visit(block, is_new));
@@ -169,6 +191,7 @@ pub(in crate::bloom) fn ask<L: Layer>(
         new: total.saturating_sub(before),
         total,
         goes_on: false,
+        gone: None,
         blocks: &visit,
     };
     allowance(demand).map_err(|limit| Refused { bytes: total, limit })
@@ -190,18 +213,20 @@ pub(in crate::bloom) fn ask_on<L: Layer>(
     let more = more.saturating_add(array);
     let total = bytes.saturating_add(more);
     let room = layers.capacity();
+    let wanted = room_for(layers.len() + 1, room);
     let visit = |visit: Visit<'_>| {
         own.iter().for_each(|&block| visit(block, true));
         visit(Block::of_array(array, L::UNIT), true);
-        match room_for(layers.len() + 1, room) - room {
-            0 => {}
-            more => visit(Block::of_list::<L>(more), true),
+        if wanted > room {
+            visit(Block::of_list::<L>(wanted), true);
         }
     };
     let demand = Demand {
         new: total,
         total,
         goes_on: !is_first,
+        // What the allocator rounds up is that of the list as it is then, and not that of each part it grew by.
+        gone: (wanted > room && room > 0).then(|| Block::of_list::<L>(room)),
         blocks: &visit,
     };
     allowance(demand).map_err(|limit| Refused { bytes: total, limit })?;
@@ -222,6 +247,7 @@ pub(in crate::bloom) fn ask_beyond(
         new: total,
         total,
         goes_on: true,
+        gone: None,
         blocks: &|visit| blocks.iter().for_each(|&block| visit(block, true)),
     };
     allowance(demand).map_err(|limit| Refused { bytes: total, limit })

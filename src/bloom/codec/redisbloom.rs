@@ -271,7 +271,9 @@ mod tests {
     use super::super::stream::{Memory, Value};
     use super::super::{self as codec, chunks};
     use super::*;
-    use crate::bloom::chain::{UNLIMITED, at_most};
+    use crate::bloom::bits::memory::Block;
+    use crate::bloom::chain::demand::FILTER;
+    use crate::bloom::chain::{Taken, UNLIMITED, at_most};
     use crate::bloom::filter::{Filter, LayerShape};
     use crate::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Spec};
     use crate::bloom::tests::stored::{self, Stored, naive_array};
@@ -830,6 +832,54 @@ mod tests {
             chunks::load_header(&header, UNLIMITED),
             Err(DecodeError::OutOfMemory { .. })
         ));
+    }
+
+    /// A filter of very many layers would pass the limits by some percent: the list of its layers grows part by part,
+    /// and an allocator rounds up the list, and not its parts.
+    #[test]
+    fn what_a_stream_asks_for_is_what_the_filter_then_takes() {
+        // Four sizes in each doubling, as jemalloc's.
+        let of_block = |block: Block| {
+            let step = (block.bytes.next_power_of_two() / 8).max(16);
+            block.bytes.next_multiple_of(step)
+        };
+        let options = Options::new(5).unwrap();
+        for layers in [1, 2, 15, 16, 17, 18, 100, 1000, 5000] {
+            let shape = Shape::sized(1, 0.005, options);
+            let mut stream = Memory::default();
+            for value in [0, layers, 5, 1] {
+                stream.put_unsigned(value);
+            }
+            for _ in 0..layers {
+                stream.put_unsigned(shape.capacity);
+                stream.put_double(shape.error_rate);
+                stream.put_unsigned(shape.hashes.into());
+                stream.put_double(shape.bits_per_item);
+                stream.put_unsigned(shape.bits);
+                stream.put_unsigned(0);
+                stream.put_string(&vec![0; shape.bytes as usize]);
+                stream.put_unsigned(0);
+            }
+            let taken = Cell::new(Taken { new: 0, total: 0 });
+            let allowance: Allowance<'_> = &|demand| {
+                taken.set(demand.taken_after(taken.get(), of_block));
+                Ok(())
+            };
+            let filter = codec::load(&mut stream, 4, allowance).unwrap();
+            assert_eq!(filter.layers() as u64, layers);
+            let mut held = of_block(FILTER);
+            filter.each_allocation(|allocation| {
+                held += of_block(Block {
+                    bytes: allocation.layout.size() as u64,
+                    align: allocation.layout.align(),
+                });
+            });
+            let expected = Taken {
+                new: held,
+                total: held,
+            };
+            assert_eq!(taken.get(), expected, "{layers} layers");
+        }
     }
 
     fn filter_bytes(filter: &Filter) -> u64 {
