@@ -150,7 +150,7 @@ fn item(number: u32) -> [u8; 4] {
 }
 
 /// Items of each filter.
-const ITEMS: u32 = 3000;
+const ITEMS: u32 = 1200;
 
 /// Filters of several layers of every layout, with and without exceptions and a window.
 fn filters() -> Vec<(&'static str, Filter)> {
@@ -288,4 +288,18 @@ fn a_filter_that_is_another_one_in_the_next_step() {
         }
         assert_eq!(key.filter().add(b"item", UNLIMITED), Ok(true), "{name}");
     }
+}
+
+/// A block that no allocator gave would be handed to the server: that of a list which has nothing in it.
+#[test]
+fn a_window_without_layers_has_no_blocks_for_them() {
+    let window = Some(Window::new(60, 8, false).unwrap());
+    let spec = oracle::spec(40, 0.01, oracle::growing(2), 5);
+    let mut key = Key::new(oracle::filter(Spec { window, ..spec }));
+    let mut memory = Memory::new(Mood::All, 1);
+    assert!(!key.step(&mut memory));
+    // The filter's struct, and that of the window.
+    assert_eq!(memory.moved, 2);
+    assert_eq!(key.filter().add(b"item", UNLIMITED), Ok(true));
+    assert!(key.filter().contains(b"item"));
 }
