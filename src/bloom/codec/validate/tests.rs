@@ -235,13 +235,13 @@ fn reshaped(change: impl Fn(&mut Geometry)) -> blocked::Layer {
 
 #[test]
 fn geometry_of_blocked_layers() {
-    let wrong: [(&str, &dyn Fn(&mut Geometry)); 6] = [
-        ("no line", &|geometry| geometry.lines_per_item = 0),
-        ("17 lines", &|geometry| geometry.lines_per_item = 17),
-        ("no probe", &|geometry| geometry.probes = 0),
-        ("one probe", &|geometry| geometry.probes = 1),
-        ("nine probes", &|geometry| geometry.probes = 9),
-        ("an empty partition", &|geometry| geometry.lines = 0),
+    let wrong: [(&str, fn(&mut Geometry)); 6] = [
+        ("no line", |geometry| geometry.lines_per_item = 0),
+        ("17 lines", |geometry| geometry.lines_per_item = 17),
+        ("no probe", |geometry| geometry.probes = 0),
+        ("one probe", |geometry| geometry.probes = 1),
+        ("nine probes", |geometry| geometry.probes = 9),
+        ("an empty partition", |geometry| geometry.lines = 0),
     ];
     for at in 0..3 {
         for (what, change) in wrong {
@@ -320,6 +320,8 @@ fn geometry_of_classic_and_valkey_layers() {
             error_rate: second.error_rate * 2.0,
             ..second
         },
+        // Sound by itself, and not of this filter.
+        valkey::Shape::sized(second.capacity, second.error_rate * 0.5, second.seed),
         valkey::Shape {
             bytes: second.bytes + 8,
             ..second
