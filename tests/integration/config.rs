@@ -304,6 +304,62 @@ fn a_bad_value_in_the_file_is_named_with_its_reason() {
     }
 }
 
+/// Who asks for a rate that filters cannot have would not learn which they get; or find the same line in the log again
+/// and again, and look for what it means.
+#[test]
+fn a_rate_that_is_used_as_another_is_told_once() {
+    let told = |server: &Server| -> Vec<String> {
+        let log = server.log();
+        let lines = log.lines().filter(|line| line.contains("is used as"));
+        // Before it stand the time and the name of whoever says it.
+        lines
+            .map(|line| line[line.rfind("> ").unwrap() + 2..].to_owned())
+            .collect()
+    };
+    // (as it is given, what is said of it)
+    let rates = [
+        ("0.5", Some("error-rate 0.5 is used as 0.25")),
+        ("0.2500001", Some("error-rate 0.2500001 is used as 0.25")),
+        ("0.25", None),
+        ("1e-30", None),
+        ("9e-31", Some("error-rate 9e-31 is used as 1e-30")),
+        ("1e-40", Some("error-rate 1e-40 is used as 1e-30")),
+        ("1e-320", Some("error-rate 1e-320 is used as 1e-30")),
+    ];
+    let has_options = Server::version().at_least(7, 0);
+    for (rate, line) in rates {
+        let expected: Vec<_> = line.into_iter().map(str::to_owned).collect();
+        let server = Server::with()
+            .module_args(&format!("bf-error-rate {rate}"))
+            .start();
+        assert_eq!(told(&server), expected, "as a load argument");
+        // A filter of that rate says nothing more: the option did.
+        server.client().answers(&[("BF.ADD key item", 1.into())]);
+        assert_eq!(told(&server), expected, "{rate}: after a filter");
+        if !has_options {
+            continue;
+        }
+        let option = Server::option("error-rate");
+        let in_file = Server::with().config(&option, rate).start();
+        assert_eq!(told(&in_file), expected, "in the configuration file");
+        let later = Server::start();
+        let mut client = later.client();
+        let set = format!("CONFIG SET {option} {rate}");
+        client.answers(&[(&set, ok())]);
+        assert_eq!(told(&later), expected, "by CONFIG SET");
+        assert_eq!(get(&mut client, "error-rate"), rate);
+        // The same again is no change; nor is what has nothing to do with it.
+        client.answers(&[
+            (&set, ok()),
+            (
+                &format!("CONFIG SET {} 300", Server::option("initial-size")),
+                ok(),
+            ),
+        ]);
+        assert_eq!(told(&later), expected, "{rate} twice");
+    }
+}
+
 /// Who fears that the seed is known could not get another one without a restart.
 #[test]
 fn a_new_seed_can_be_drawn_at_any_time() {
