@@ -15,6 +15,7 @@
 mod accounts;
 mod acl;
 mod add;
+mod advisories;
 mod aof;
 mod callbacks;
 mod card;

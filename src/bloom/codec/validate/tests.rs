@@ -235,7 +235,8 @@ fn reshaped(change: impl Fn(&mut Geometry)) -> blocked::Layer {
 
 #[test]
 fn geometry_of_blocked_layers() {
-    let wrong: [(&str, fn(&mut Geometry)); 6] = [
+    type Change = fn(&mut Geometry);
+    let wrong: [(&str, Change); 6] = [
         ("no line", |geometry| geometry.lines_per_item = 0),
         ("17 lines", |geometry| geometry.lines_per_item = 17),
         ("no probe", |geometry| geometry.probes = 0),
