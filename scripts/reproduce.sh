@@ -30,10 +30,10 @@ if [ -e "$cargo_home/config.toml" ]; then cp "$cargo_home/config.toml" "$root/ca
 (
     umask 077
     mkdir -p "${two%/*}"
-    git clone --quiet . "$two"
+    git clone --quiet "$one" "$two"
     export CARGO_HOME=$root/cargo CARGO_TARGET_DIR=$root/elsewhere CARGO_BUILD_JOBS=1
     export LC_ALL=C.UTF-8 TZ=Pacific/Chatham
-    SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) make -C "$two" --no-print-directory package
+    SOURCE_DATE_EPOCH=$(git -C "$one" log -1 --format=%ct) make -C "$two" --no-print-directory package
 )
 
 say 'compared'
