@@ -7,6 +7,8 @@ REDISBLOOM ?=
 VALKEY_BLOOM ?=
 PROFILE ?= release
 TIME    ?= 600
+SEED    ?=
+PLAN    ?=
 JOBS    ?= 1
 
 # Where rustup puts cargo, also for a user whose shell does not know it yet.
@@ -22,14 +24,15 @@ VENV       := .build/venv
 BENCH_VENV := .build/bench-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long test-examples test-prometheus test-matrix test-redisbloom test-valkey-bloom fuzz asan lint fmt bench bench-instructions bench-server example \
+.PHONY: help build run test test-long histories test-examples test-prometheus test-matrix test-redisbloom test-valkey-bloom fuzz asan lint fmt bench bench-instructions bench-server example \
 	package test-package reproduce test-deb clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo 'Variables: SERVER=$(SERVER)  PORT=$(PORT)  PROFILE=$(PROFILE) (of the tests)'
-	@echo '           TIME=$(TIME) (seconds a fuzz target)  JOBS=$(JOBS) (fuzz targets at once)'
+	@echo '           TIME=$(TIME) (seconds of histories, or of a fuzz target)  SEED= PLAN= (of histories)'
+	@echo '           JOBS=$(JOBS) (fuzz targets at once)'
 	@echo '           ARGS= (more for the server or the example; names of servers or fuzz targets)'
 	@echo '           REDISBLOOM= VALKEY_BLOOM= (the modules that test-redisbloom and test-valkey-bloom compare with)'
 
@@ -57,6 +60,14 @@ test: ## Run all tests: unit, integration (against a real server), documentation
 
 test-long: export BLOOM_TEST_LONG = 1
 test-long: test ## The same tests with larger samples and the slow ones
+
+# Half of the rounds give each server a clock of its own, where libfaketime is there.
+histories: export BLOOM_TEST_SERVER = $(SERVER)
+histories: export BLOOM_TEST_TIME = $(TIME)
+histories: ## Check what was promised through failovers, crashes and cuts, TIME seconds; SEED= and PLAN= repeat a failure
+	@scripts/setup.sh test faketime
+	$(if $(SEED),BLOOM_TEST_SEED=$(SEED)) $(if $(PLAN),BLOOM_TEST_PLAN='$(PLAN)') \
+		cargo test --profile $(PROFILE) --test histories what_was_promised -- --nocapture
 
 test-matrix: ## Run the integration tests on every server; ARGS= names some of them (scripts/servers.sh)
 	@PROFILE=$(PROFILE) scripts/servers.sh $(ARGS)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, run, test or lint the module, and says nothing when nothing is.
 #
-# usage: scripts/setup.sh [build] [run] [test] [lint] [example] [clients] [prometheus] [python] [cxx] [nightly] [fuzz] [valgrind] [package]
+# usage: scripts/setup.sh [build] [run] [test] [lint] [example] [clients] [prometheus] [python] [cxx] [nightly] [fuzz] [valgrind] [faketime] [package]
 #
 #   build    a C compiler, libclang (bindgen reads the server's C header with it), Rust
 #   run      what build needs, and the server: $SERVER, by default redis-server
@@ -14,6 +14,7 @@
 #   cxx      what build needs, and a C++ compiler
 #   nightly  what build needs, and Rust's nightly toolchain
 #   valgrind what build needs, and valgrind
+#   faketime what build needs, and libfaketime where it is a package; without it the tests go without it
 #   package  what python needs, objdump and strip, cargo-auditable and cargo-cyclonedx
 #   fuzz     what nightly and cxx need (libFuzzer is written in C++), and cargo-fuzz
 #
@@ -26,7 +27,7 @@ cargo_bin=${CARGO_HOME:-$HOME/.cargo}/bin
 export PATH="$cargo_bin:$PATH" # where rustup puts cargo, whether or not the user's shell knows
 
 main() {
-    local want_server='' want_lint='' want_python='' want_cxx='' want_nightly='' want_fuzz='' want_valgrind='' want_clients='' want_package='' want_prometheus='' goal
+    local want_server='' want_lint='' want_python='' want_cxx='' want_nightly='' want_fuzz='' want_valgrind='' want_clients='' want_package='' want_prometheus='' want_faketime='' goal
     [ $# -gt 0 ] || set -- build
     for goal in "$@"; do
         case $goal in
@@ -41,6 +42,7 @@ main() {
             cxx) want_cxx=yes ;;
             fuzz) want_nightly=yes want_cxx=yes want_fuzz=yes ;;
             valgrind) want_valgrind=yes ;;
+            faketime) want_faketime=yes ;;
             package) want_python=yes want_package=yes ;;
             *) die "unknown goal '$goal'; scripts/setup.sh names the goals at its top" ;;
         esac
@@ -59,6 +61,8 @@ main() {
     if [ -n "$want_prometheus" ] && ! has_exporter; then missing="$missing exporter"; fi
     if [ -n "$want_cxx" ] && ! has_cxx; then missing="$missing cxx"; fi
     if [ -n "$want_valgrind" ] && ! has_valgrind; then missing="$missing valgrind"; fi
+    # Debian's place for it is the one where the tests look.
+    if [ -n "$want_faketime" ] && has apt-get && ! has_faketime; then missing="$missing faketime"; fi
     # Apple's developer tools have their own.
     if [ -n "$want_package" ] && ! is_macos && ! has_binutils; then missing="$missing binutils"; fi
     if ! has_cargo && ! has rustup && ! has curl; then missing="$missing curl"; fi
@@ -228,6 +232,7 @@ find_manager() {
 }
 
 has_curl() { has curl; }
+has_faketime() { any_file /usr/lib/*/faketime/libfaketime.so.1; }
 has_valgrind() { has valgrind; }
 has_binutils() { has objdump && has strip; }
 
@@ -267,6 +272,7 @@ package() {
         apk:java) echo openjdk17-jdk ;;
         pacman:java) echo jdk-openjdk ;;
         zypper:java) echo java-17-openjdk-devel ;;
+        apt-get:faketime) echo libfaketime ;;
         apt-get:curl) echo curl ca-certificates ;;
         dnf:libclang | yum:libclang | zypper:libclang) echo clang-devel ;;
         apk:cc) echo gcc musl-dev ;;

@@ -123,6 +123,10 @@ pub struct Setup {
     without_module: bool,
     dir: Option<PathBuf>,
     cluster_node: bool,
+    /// Variables of the process' environment.
+    pub env: Vec<(String, String)>,
+    /// Files of the directory that it runs in, before it does, and what they say.
+    pub files: Vec<(String, String)>,
 }
 
 impl Setup {
@@ -192,9 +196,13 @@ impl Setup {
             port: 0,
             has_bus: self.cluster_node,
             home,
+            env: self.env.clone(),
             _own: own,
         };
         server.write_config(&self);
+        for (name, text) in &self.files {
+            fs::write(server.home.join(name), text).unwrap();
+        }
         server.launch().map(|()| server)
     }
 }
@@ -205,6 +213,7 @@ pub struct Server {
     port: u16,
     has_bus: bool,
     home: PathBuf,
+    env: Vec<(String, String)>,
     _own: Option<TempDir>,
 }
 
@@ -379,6 +388,7 @@ impl Server {
             let process = Command::new(&*PROGRAM)
                 .args(["server.conf", "--port", &self.port.to_string(), "--dir", "."])
                 .current_dir(&self.home)
+                .envs(self.env.iter().map(|(name, value)| (name, value)))
                 .stdin(Stdio::null())
                 .stderr(log.try_clone().unwrap())
                 .stdout(log)
