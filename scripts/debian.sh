@@ -31,3 +31,15 @@ private_apt() {
     apt-get -qq -o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts=- \
         -o Dir::State::lists="$apt/lists" -o Dir::Cache="$apt/cache" -o APT::Sandbox::User=root "$@" >&2
 }
+
+# fetch_tree folder release package: unpacks the sources of a package of a release of Debian, as their authors gave
+# them out, into the folder, which is new.
+fetch_tree() {
+    local folder=$1 release=$2 package=$3 apt=$1.apt
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    start_apt "$apt" "$(debian_source "$release" deb-src)" &&
+        (cd "$apt" && private_apt "$apt" source --download-only "$package") &&
+        tar -xf "$apt/$package"_*.orig.tar.* -C "$folder" || return
+    rm -rf "$apt"
+}

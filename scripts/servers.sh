@@ -218,13 +218,8 @@ fetch_source() {
     # Redis 8 reads numbers with a library in C++.
     scripts/setup.sh cxx || return
     say "building $server from Debian $release's source package"
-    local apt=$root/apt
-    rm -rf "$folder" "$folder.part"
-    mkdir -p "$folder.part"
-    start_apt "$apt" "$(debian_source "$release" deb-src)" &&
-        (cd "$apt" && private_apt "$apt" source --download-only "$package") &&
-        tar -xf "$apt/$package"_*.orig.tar.* -C "$folder.part" || return
-    rm -rf "$apt"
+    rm -rf "$folder"
+    fetch_tree "$folder.part" "$release" "$package" || return
     make -C "$folder.part/$package"-*/src -j "$(getconf _NPROCESSORS_ONLN)" MALLOC=jemalloc "$server" \
         >"$root/logs/build-$name.log" 2>&1 || {
         tail -n 20 "$root/logs/build-$name.log" >&2
