@@ -24,7 +24,7 @@ VENV       := .build/venv
 BENCH_VENV := .build/bench-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long histories test-examples test-prometheus test-matrix test-redisbloom test-valkey-bloom fuzz asan lint fmt bench bench-instructions bench-server example \
+.PHONY: help build run test test-long histories test-examples test-prometheus test-matrix test-redisbloom test-valkey-bloom fuzz asan sanitize lint fmt bench bench-instructions bench-server example \
 	package test-package reproduce test-deb clean
 
 help: ## List the targets (the default)
@@ -95,8 +95,11 @@ asan: export RUSTFLAGS = -Zsanitizer=address
 asan: export ASAN_OPTIONS = allocator_may_return_null=1
 asan: ## Run the core's unit tests under AddressSanitizer
 	@scripts/setup.sh nightly
-	cargo +nightly test --lib --target-dir $(TARGET_DIR)/asan \
+	cargo +nightly test --lib --target-dir $(TARGET_DIR)/sanitize \
 		--target "$$(rustc +nightly -vV | sed -n 's/^host: //p')" -- --skip bloom::tests::statistics
+
+sanitize: ## Run the integration tests with sanitizers in server and module; ARGS= names some (scripts/sanitize.sh)
+	@scripts/sanitize.sh $(ARGS)
 
 test-examples: export BLOOM_TEST_SERVER = $(SERVER)
 test-examples: build ## Test the examples, with Python's packages in .build/venv and servers of its own

@@ -1,0 +1,75 @@
+//! Filters that are freed on other threads, the server's and the module's own, while others of the same seed are made,
+//! used and freed. Under ThreadSanitizer (`make sanitize`) this looks at every access to what they share.
+
+use crate::client::{Client, Reply, ok};
+use crate::server::{Server, sample, until};
+
+/// Filters of more than a MiB: from there on they are freed on another thread.
+const CREATION: &str = "0.01 1000000";
+
+/// The filters, layers, bytes and items that the module counts.
+fn figures(client: &mut Client) -> Vec<String> {
+    ["bf_filters", "bf_layers", "bf_bytes", "bf_items"]
+        .map(|name| client.stat("bf", name))
+        .into()
+}
+
+/// What all filters of a seed share is given back with the last of them. If that met with the next one on its way, a
+/// new filter would find nothing, or the server end.
+#[test]
+fn what_is_freed_elsewhere_harms_no_filter_of_the_same_seed() {
+    let server = Server::with()
+        .config("lazyfree-lazy-server-del", "yes")
+        .config("lazyfree-lazy-expire", "yes")
+        .start();
+    let mut client = server.client();
+    let items: Vec<_> = (0..1000).map(|item| item.to_string()).collect();
+    for round in 0..sample(40) {
+        let seed = round % 3;
+        let add = |client: &mut Client, key: &str| {
+            assert_eq!(
+                client.over(&format!("BF.MADD {key}"), &items).elements().len(),
+                1000
+            );
+        };
+        let found = |client: &mut Client, key: &str| {
+            let found = client.over(&format!("BF.MEXISTS {key}"), &items);
+            assert_eq!(
+                found.elements(),
+                [const { Reply::Int(1) }; 1000],
+                "{key} in round {round}"
+            );
+        };
+        for key in ["unlinked", "reset", "kept"] {
+            client.run(&format!("BF.RESERVE {key} {CREATION} SEED {seed}"));
+            add(&mut client, key);
+            found(&mut client, key);
+        }
+        client.run(&format!("BF.RESERVE window {CREATION} WINDOW 1000 SEED {seed}"));
+        add(&mut client, "window");
+        // In each of these goes what the next command makes anew.
+        client.run("UNLINK unlinked");
+        client.run(&format!("BF.RESERVE unlinked {CREATION} SEED {seed}"));
+        add(&mut client, "unlinked");
+        client.answers(&[("BF.RESET reset", ok()), ("BF.RESET window", ok())]);
+        add(&mut client, "reset");
+        client.answers(&[("COPY kept unlinked REPLACE", 1.into()), ("SET reset text", ok())]);
+        client.run(&format!("BF.RESERVE last {CREATION} SEED {seed}"));
+        client.answers(&[("PEXPIRE last 1", 1.into())]);
+        add(&mut client, "window");
+        for key in ["unlinked", "kept", "window"] {
+            found(&mut client, key);
+        }
+        client.answers(&[("FLUSHALL ASYNC", ok())]);
+    }
+    // The module's own thread says nothing of its work. When all was given back, a filter has its seed's secret for
+    // itself, as one has whose seed was never used.
+    until("all is given back", || {
+        let all = figures(&mut client);
+        all.iter().all(|figure| figure == "0")
+    });
+    client.run("BF.RESERVE alone 0.01 100 SEED 1");
+    client.run("BF.RESERVE other 0.01 100 SEED 99");
+    assert_eq!(client.run("MEMORY USAGE alone"), client.run("MEMORY USAGE other"));
+    assert!(server.is_alive());
+}
