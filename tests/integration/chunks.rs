@@ -31,7 +31,7 @@ const GROWN: [(&str, &str); 2] = [
 ];
 
 /// A chunk and its iterator; the header is the first.
-type Chunk = (i64, Vec<u8>);
+pub type Chunk = (i64, Vec<u8>);
 
 /// Asks for one chunk.
 fn scan(client: &mut Client, key: &str, iterator: i64) -> Chunk {

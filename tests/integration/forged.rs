@@ -53,7 +53,7 @@ enum Token {
 
 /// A payload, taken apart.
 #[derive(Clone, Debug)]
-struct Payload {
+pub struct Payload {
     /// The data type's name, and the encoding version in the lowest ten bits.
     id: u64,
     tokens: Vec<Token>,
@@ -61,7 +61,7 @@ struct Payload {
 
 impl Payload {
     /// Takes a body apart that a server wrote without compression.
-    fn parse(body: &[u8]) -> Self {
+    pub fn parse(body: &[u8]) -> Self {
         let mut rest = &body[1..];
         let (id, mut tokens) = (length(&mut rest), Vec::new());
         loop {
@@ -86,7 +86,7 @@ impl Payload {
         Self { id, tokens }
     }
 
-    fn body(&self) -> Vec<u8> {
+    pub fn body(&self) -> Vec<u8> {
         let mut body = vec![7, 0x81];
         body.extend(self.id.to_be_bytes());
         for token in &self.tokens {
@@ -178,7 +178,7 @@ fn extreme_double(random: &mut StdRng, own: f64) -> f64 {
 }
 
 /// Damages bytes in one of the ways in which bytes are damaged; `other` is what may be spliced in.
-fn damage(random: &mut StdRng, bytes: &mut Vec<u8>, other: &[u8]) {
+pub fn damage(random: &mut StdRng, bytes: &mut Vec<u8>, other: &[u8]) {
     if bytes.is_empty() {
         return bytes.extend_from_slice(&other[..other.len().min(9)]);
     }
@@ -212,7 +212,7 @@ fn damage(random: &mut StdRng, bytes: &mut Vec<u8>, other: &[u8]) {
 }
 
 /// Damages the values of a payload, one to three times.
-fn mutate(random: &mut StdRng, payload: &mut Payload, other: &Payload) {
+pub fn mutate(random: &mut StdRng, payload: &mut Payload, other: &Payload) {
     for _ in 0..random.random_range(1..4) {
         if payload.tokens.is_empty() {
             return;
@@ -425,9 +425,9 @@ impl Target {
 }
 
 /// A window with a slice that is over, one with a burst, and one that was ended; and one whose items live on.
-const WINDOWS: [&str; 2] = ["window", "live"];
+pub const WINDOWS: [&str; 2] = ["window", "live"];
 
-fn make_windows(client: &mut Client) {
+pub fn make_windows(client: &mut Client) {
     let now = clock(client);
     client.run("BF.RESERVE window 0.01 40 SEED 1 WINDOW 100000 SLICES 4");
     client.run("BF.RESERVE live 0.1 20 SEED 7 WINDOW 4294967295 SLICES 2 REFRESH");
@@ -441,7 +441,7 @@ fn make_windows(client: &mut Client) {
 }
 
 /// The bodies of small filters of every kind: made here, and made by RedisBloom.
-fn bodies(client: &mut Client) -> Vec<Vec<u8>> {
+pub fn bodies(client: &mut Client) -> Vec<Vec<u8>> {
     make_windows(client);
     client.run("BF.RESERVE small 0.01 4 EXPANSION 1 SEED 1");
     filters::fill(client, "small", 0, 10);
@@ -644,7 +644,7 @@ fn mutated_chunks_are_refused_or_make_filters_that_work() {
 }
 
 /// A dump, cut into other chunks, of which some are damaged, swapped, doubled, lost, or of another filter.
-fn mutated_dump(
+pub fn mutated_dump(
     random: &mut StdRng,
     dump: Vec<(i64, Vec<u8>)>,
     other: &[(i64, Vec<u8>)],

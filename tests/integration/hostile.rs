@@ -86,7 +86,7 @@ const WORDS: [&str; 51] = [
 ];
 
 /// One argument: a word that means something, or bytes that do not.
-fn argument(random: &mut StdRng) -> Vec<u8> {
+pub fn argument(random: &mut StdRng) -> Vec<u8> {
     match random.random_range(0..10) {
         0 => (0..random.random_range(0..40)).map(|_| random.random()).collect(),
         1 => random.random_range(0..200_u32).to_string().into_bytes(),

@@ -57,6 +57,7 @@ mod server;
 mod sets;
 mod slots;
 mod statistics;
+mod storm;
 mod urls;
 mod valkey;
 mod valkey_rival;

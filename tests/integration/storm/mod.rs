@@ -1,0 +1,295 @@
+//! A storm: commands of every kind at random, valid, nearly valid and garbage, in long pipelines over RESP2 and
+//! RESP3. Each gets one reply, the server lives, and when all is deleted its memory is where it was.
+//!
+//! A storm has rounds. After each the server is calmed: everything is deleted, no client is left but the one that
+//! asks, nothing is at work in the background. What it holds then after the first round, which warms it up, is what
+//! it may hold after each other one. A leak grows from round to round.
+//!
+//! `make storm` is a long one; it leaves its record in `.build/storm`. `BLOOM_TEST_SEED` repeats the commands of a
+//! run. (Not their outcome to the last bit: what expires does so by the clock.)
+
+mod commands;
+mod record;
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+
+use crate::client::{Client, Reply, ok, wire};
+use crate::server::{Server, sample, seed, until};
+use commands::{Command, Commands};
+use record::Record;
+
+/// Commands of a short storm, in each of its rounds.
+const SHORT: usize = 15_000;
+/// Commands of a long one, unless `BLOOM_TEST_COMMANDS` says otherwise.
+const LONG: usize = 10_000_000;
+/// So many are on their way at once on a connection.
+const PIPELINE: usize = 100;
+/// How much more than after the warm-up the server may hold.
+const TOLERANCE: f64 = 1.02;
+/// How often a long storm is recorded in each round.
+const SAMPLES: usize = 50;
+
+/// What a storm is.
+struct Plan {
+    /// The first of them warms the server up.
+    rounds: usize,
+    /// Commands of each.
+    commands: usize,
+    /// Whether what the system counts as resident must be back too. A short storm is no measure of that.
+    resident: bool,
+    /// Where its record goes.
+    record: Option<PathBuf>,
+}
+
+/// What the server holds when it is calm.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    used: i64,
+    resident: u64,
+}
+
+/// A server in a storm.
+struct Storm {
+    server: Server,
+    commands: Commands,
+    record: Record,
+}
+
+/// Somebody who may send commands could take the server down, or take its memory bit by bit.
+#[test]
+fn a_storm_of_commands_leaves_nothing_behind() {
+    storm(&Plan {
+        rounds: 3,
+        commands: sample(SHORT),
+        resident: false,
+        record: None,
+    });
+}
+
+/// The same of a server that runs for long.
+#[test]
+#[ignore = "it takes minutes: make storm"]
+fn a_long_storm_leaves_nothing_behind() {
+    let commands = std::env::var("BLOOM_TEST_COMMANDS").map_or(LONG, |text| text.parse().unwrap());
+    let rounds = 10;
+    storm(&Plan {
+        rounds: rounds + 1,
+        commands: commands / rounds,
+        resident: true,
+        record: std::env::var_os("BLOOM_TEST_RECORD").map(PathBuf::from),
+    });
+}
+
+fn storm(plan: &Plan) {
+    let seed = seed();
+    let server = Server::with()
+        .module_args("bf-max-filter-bytes 1mb")
+        .config("appendonly", "yes")
+        .config("appendfsync", "no")
+        .config("auto-aof-rewrite-percentage", 0)
+        .config("rdbcompression", "no")
+        .config("slowlog-log-slower-than", 5000)
+        .start();
+    let mut client = server.client();
+    let commands = Commands::new(seed, &mut client);
+    let record = Record::begin(&mut client);
+    drop(client);
+    let mut storm = Storm {
+        server,
+        commands,
+        record,
+    };
+    let mut first = None;
+    let mut last = Vec::new();
+    for round in 0..plan.rounds {
+        storm.rage(plan);
+        let limit = first.map(|first: Held| Held {
+            used: (first.used as f64 * TOLERANCE) as i64,
+            resident: (first.resident as f64 * TOLERANCE) as u64,
+        });
+        let held = storm.calm(limit.map(|limit| limit.used));
+        storm.record.calm(round, held.used, held.resident);
+        if first.is_none() {
+            first = Some(held);
+        } else {
+            last.push(held.resident);
+        }
+    }
+    let Storm { server, record, .. } = storm;
+    let version = server.client().stat("server", "redis_version");
+    let text = record.end(&mut server.client(), &version, seed, plan.record.as_deref());
+    eprintln!("{text}");
+    assert!(server.is_alive());
+    assert!(!server.log().contains("BUG REPORT"));
+    // Pages of an allocator that come and go are no leak: that is in each of the last rounds.
+    let (first, least) = (first.unwrap().resident as f64, last.iter().rev().take(3).min());
+    let allocator = server.client().stat("memory", "mem_allocator");
+    if plan.resident && allocator.starts_with("jemalloc") {
+        let least = *least.unwrap() as f64;
+        assert!(
+            least <= first * TOLERANCE,
+            "resident: {first} bytes before, then {least}"
+        );
+    }
+}
+
+impl Storm {
+    /// One round.
+    fn rage(&mut self, plan: &Plan) {
+        let mut clients: VecDeque<Client> = (0..4)
+            .map(|number| {
+                if number % 2 == 0 {
+                    self.server.client()
+                } else {
+                    self.server.client3()
+                }
+            })
+            .collect();
+        let every = (plan.commands / SAMPLES).max(PIPELINE);
+        let (mut sent, mut next) = (0, every);
+        let mut batch = self.batch();
+        while sent < plan.commands {
+            let mut client = clients.pop_front().unwrap();
+            let bytes: Vec<_> = batch.iter().flat_map(|command| wire(command)).collect();
+            let echo = format!("after {sent}");
+            let sending = client
+                .send_bytes(&bytes)
+                .and_then(|()| client.send(&["ECHO", &echo]));
+            // While the server works.
+            let following = self.batch();
+            let answers: Result<Vec<_>, _> = sending.and_then(|()| {
+                let replies = batch.iter().map(|_| client.receive());
+                replies.collect()
+            });
+            let answers = answers.unwrap_or_else(|why| panic!("{why}, to one of\n{}", shown(&batch)));
+            for (command, answer) in batch.iter().zip(&answers) {
+                if let Reply::Error(text) = answer {
+                    assert!(!text.contains("internal error"), "{text} to {}", shown([command]));
+                }
+            }
+            let echoed = client.receive().unwrap();
+            let is_echo = matches!(&echoed, Reply::Bulk(text) if *text == echo.as_bytes());
+            assert!(
+                is_echo,
+                "one reply too many, or too few: {echoed:?} for {echo:?} after\n{}",
+                shown(&batch)
+            );
+            sent += batch.len();
+            batch = following;
+            clients.push_back(client);
+            if sent >= next {
+                self.record.sample(&self.server, batch.len());
+                next += every;
+            }
+        }
+        self.record.commands += sent;
+    }
+
+    fn batch(&mut self) -> Vec<Command> {
+        let mut batch = Vec::with_capacity(PIPELINE + 8);
+        while batch.len() < PIPELINE {
+            batch.append(&mut self.commands.next());
+        }
+        batch
+    }
+
+    /// Deletes everything and waits until nothing is at work; what the server holds then. It must come to hold no more
+    /// than `limit`.
+    fn calm(&mut self, limit: Option<i64>) -> Held {
+        let server = &self.server;
+        let mut client = server.client();
+        client.answers(&[
+            ("CONFIG SET maxmemory 0", ok()),
+            ("CONFIG SET maxmemory-policy noeviction", ok()),
+        ]);
+        for (option, value) in [
+            ("error-rate", "0.01"),
+            ("initial-size", "100"),
+            ("expansion-factor", "2"),
+            ("layout", "blocked"),
+            ("seed", "1"),
+            ("max-filter-bytes", "1mb"),
+        ] {
+            client.answers(&[(&format!("CONFIG SET {} {value}", Server::option(option)), ok())]);
+        }
+        // Where the server cannot defragment this is an error.
+        client.run("CONFIG SET activedefrag no");
+        idle(&mut client);
+        replays(&mut client);
+        client.answers(&[("FLUSHALL", ok()), ("SCRIPT FLUSH", ok())]);
+        // The file that it appends to begins anew.
+        client.run("BGREWRITEAOF");
+        idle(&mut client);
+        drop(client);
+
+        let mut client = server.client();
+        until("the server is calm", || {
+            client.stat("clients", "connected_clients") == "1"
+                && client.stat("memory", "lazyfree_pending_objects") == "0"
+                && client.stat("bf", "bf_filters") == "0"
+        });
+        for figure in ["bf_layers", "bf_bytes", "bf_items", "bf_exceptions", "bf_windows"] {
+            assert_eq!(client.stat("bf", figure), "0", "{figure} of no filter");
+        }
+        client.answers(&[("SLOWLOG RESET", ok()), ("MEMORY PURGE", ok())]);
+        // The server's own buffers shrink little by little.
+        let (mut used, mut rest) = (i64::MAX, 40);
+        until(&format!("the server holds no more than {limit:?} bytes"), || {
+            used = used.min(client.used_memory());
+            rest -= i32::from(rest > 0);
+            rest == 0 && limit.is_none_or(|limit| used <= limit)
+        });
+        client.answers(&[("MEMORY PURGE", ok())]);
+        Held {
+            used,
+            resident: server.resident(),
+        }
+    }
+}
+
+/// Waits until no child of the server is at work, or about to be.
+fn idle(client: &mut Client) {
+    until("no child is at work", || {
+        let names = [
+            "rdb_bgsave_in_progress",
+            "aof_rewrite_in_progress",
+            "aof_rewrite_scheduled",
+        ];
+        names
+            .into_iter()
+            .all(|name| client.stat("persistence", name) == "0")
+    });
+}
+
+/// What the server appended to its file makes the data that it has.
+fn replays(client: &mut Client) {
+    for database in 0..3 {
+        client.answers(&[(&format!("SELECT {database}"), ok())]);
+        let keys: Vec<_> = client.run("KEYS *").elements().to_vec();
+        for key in keys {
+            client.call(&[b"PERSIST", key.bytes()]);
+        }
+    }
+    client.answers(&[("SELECT 0", ok())]);
+    let before = client.run("DEBUG DIGEST");
+    client.answers(&[("DEBUG LOADAOF", ok())]);
+    assert_eq!(
+        client.run("DEBUG DIGEST"),
+        before,
+        "the append-only file makes other data"
+    );
+}
+
+/// Commands for a person, each a line.
+fn shown<'a>(commands: impl IntoIterator<Item = &'a Command>) -> String {
+    let mut text = String::new();
+    for command in commands {
+        for word in command.iter().take(20) {
+            let beginning = &word[..word.len().min(100)];
+            text += &format!("\"{}\" ", beginning.escape_ascii());
+        }
+        text += "\n";
+    }
+    text
+}
