@@ -7,6 +7,7 @@ REDISBLOOM ?=
 VALKEY_BLOOM ?=
 PROFILE ?= release
 TIME    ?= 600
+COMMANDS ?= 10000000
 SEED    ?=
 PLAN    ?=
 JOBS    ?= 1
@@ -24,13 +25,14 @@ VENV       := .build/venv
 BENCH_VENV := .build/bench-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long histories test-examples test-prometheus test-matrix test-redisbloom test-valkey-bloom fuzz asan sanitize lint fmt bench bench-instructions bench-server example \
+.PHONY: help build run test test-long storm histories test-examples test-prometheus test-matrix test-redisbloom test-valkey-bloom fuzz asan sanitize lint fmt bench bench-instructions bench-server example \
 	package test-package reproduce test-deb clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo 'Variables: SERVER=$(SERVER)  PORT=$(PORT)  PROFILE=$(PROFILE) (of the tests)'
+COMMANDS ?= 10000000
 	@echo '           TIME=$(TIME) (seconds of histories, or of a fuzz target)  SEED= PLAN= (of histories)'
 	@echo '           JOBS=$(JOBS) (fuzz targets at once)'
 	@echo '           ARGS= (more for the server or the example; names of servers or fuzz targets)'
@@ -61,6 +63,7 @@ test: ## Run all tests: unit, integration (against a real server), documentation
 test-long: export BLOOM_TEST_LONG = 1
 test-long: test ## The same tests with larger samples and the slow ones
 
+COMMANDS ?= 10000000
 # Half of the rounds give each server a clock of its own, where libfaketime is there.
 histories: export BLOOM_TEST_SERVER = $(SERVER)
 histories: export BLOOM_TEST_TIME = $(TIME)

@@ -23,10 +23,10 @@ pub type Command = Vec<Vec<u8>>;
 const KEYS: usize = 48;
 /// What most filters of a family are reserved with: one of each layout, and one with a window.
 const FAMILIES: [&str; 4] = [
-    "0.01 1000 SEED 1",
-    "0.01 100 LAYOUT CLASSIC",
-    "0.01 200 LAYOUT VALKEY SEED 5",
-    "0.01 400 SEED 1 WINDOW 60 SLICES 4",
+    "0.01 1000 EXPANSION 2 LAYOUT BLOCKED SEED 1",
+    "0.01 100 EXPANSION 2 LAYOUT CLASSIC",
+    "0.01 200 EXPANSION 2 LAYOUT VALKEY SEED 5",
+    "0.01 400 EXPANSION 2 LAYOUT BLOCKED SEED 1 WINDOW 60 SLICES 4",
 ];
 /// Items that are met again and again are so many.
 const ITEMS: u32 = 5000;
@@ -83,6 +83,9 @@ pub struct Commands {
     loads: Rc<[Vec<u8>]>,
     /// The clock when it all began.
     now: i64,
+    /// Whether the server is to load its data anew now and then. It leaves out what has expired then, of which its
+    /// append-only file knows nothing.
+    pub reloads: bool,
 }
 
 fn words(line: &str) -> Command {
@@ -147,6 +150,7 @@ impl Commands {
             dumps,
             loads: loads.into(),
             now: clock(client),
+            reloads: false,
         }
     }
 
@@ -157,6 +161,7 @@ impl Commands {
             15..30 => vec![self.script()],
             30..45 => self.copy_in_chunks(),
             45..46 => vec![self.rare()],
+            46..116 => self.anew(),
             _ => vec![self.simple()],
         }
     }
@@ -526,8 +531,8 @@ impl Commands {
     /// What takes the server a while: one command in a thousand is of these.
     fn rare(&mut self) -> Command {
         words(match self.below(24) {
-            0..2 => "DEBUG RELOAD",
-            2..4 => "BGSAVE",
+            0..3 if self.reloads => "DEBUG RELOAD",
+            0..4 => "BGSAVE",
             4..6 => "BGREWRITEAOF",
             6 => "FLUSHALL ASYNC",
             7 => "FLUSHALL",
@@ -585,6 +590,19 @@ impl Commands {
             return dump;
         }
         mutated_dump(&mut self.random, dump, &other)
+    }
+
+    /// A filter in the place of what was there.
+    fn anew(&mut self) -> Vec<Command> {
+        let number = self.random.random_range(0..KEYS);
+        let key = format!("key{number}").into_bytes();
+        let name = self.pick(&["DEL", "UNLINK"]);
+        let reserve = format!("BF.RESERVE - {}", FAMILIES[number % FAMILIES.len()]);
+        let (mut reserve, mut fill) = (words(&reserve), words("BF.MADD -"));
+        reserve[1].clone_from(&key);
+        fill[1].clone_from(&key);
+        fill.extend(self.items());
+        vec![vec![name.into(), key], reserve, fill]
     }
 
     /// A filter as a tool brings it.

@@ -11,7 +11,7 @@
 mod commands;
 mod record;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 
 use crate::client::{Client, Reply, ok, wire};
@@ -27,6 +27,8 @@ const LONG: usize = 10_000_000;
 const PIPELINE: usize = 100;
 /// How much more than after the warm-up the server may hold.
 const TOLERANCE: f64 = 1.02;
+/// More than the filters of all keys may take together, and what the server needs besides.
+const MOST: i64 = 1 << 30;
 /// How often a long storm is recorded in each round.
 const SAMPLES: usize = 50;
 
@@ -54,6 +56,8 @@ struct Storm {
     server: Server,
     commands: Commands,
     record: Record,
+    /// How often each command of the module came alone, and how often it was no error.
+    taken: BTreeMap<Vec<u8>, (usize, usize)>,
 }
 
 /// Somebody who may send commands could take the server down, or take its memory bit by bit.
@@ -99,10 +103,12 @@ fn storm(plan: &Plan) {
         server,
         commands,
         record,
+        taken: BTreeMap::new(),
     };
     let mut first = None;
     let mut last = Vec::new();
     for round in 0..plan.rounds {
+        storm.commands.reloads = round % 2 == 1;
         storm.rage(plan);
         let limit = first.map(|first: Held| Held {
             used: (first.used as f64 * TOLERANCE) as i64,
@@ -116,7 +122,25 @@ fn storm(plan: &Plan) {
             last.push(held.resident);
         }
     }
-    let Storm { server, record, .. } = storm;
+    let Storm {
+        server,
+        record,
+        taken,
+        ..
+    } = storm;
+    assert_eq!(taken.len(), 20, "not every command came: {:?}", taken.keys());
+    for (command, (calls, taken)) in taken {
+        assert!(
+            calls < 100 || taken * 50 > calls,
+            "hardly any {} did anything: {taken} of {calls}",
+            command.escape_ascii()
+        );
+    }
+    assert!(
+        record.most_used < MOST,
+        "{} bytes: a filter was above the limit",
+        record.most_used
+    );
     let version = server.client().stat("server", "redis_version");
     let text = record.end(&mut server.client(), &version, seed, plan.record.as_deref());
     eprintln!("{text}");
@@ -164,6 +188,11 @@ impl Storm {
             });
             let answers = answers.unwrap_or_else(|why| panic!("{why}, to one of\n{}", shown(&batch)));
             for (command, answer) in batch.iter().zip(&answers) {
+                if command[0].starts_with(b"BF.") {
+                    let (calls, taken) = self.taken.entry(command[0].clone()).or_default();
+                    *calls += 1;
+                    *taken += usize::from(!matches!(answer, Reply::Error(_)));
+                }
                 if let Reply::Error(text) = answer {
                     assert!(!text.contains("internal error"), "{text} to {}", shown([command]));
                 }
@@ -216,7 +245,9 @@ impl Storm {
         // Where the server cannot defragment this is an error.
         client.run("CONFIG SET activedefrag no");
         idle(&mut client);
-        replays(&mut client);
+        if !self.commands.reloads {
+            replays(&mut client);
+        }
         client.answers(&[("FLUSHALL", ok()), ("SCRIPT FLUSH", ok())]);
         // The file that it appends to begins anew.
         client.run("BGREWRITEAOF");

@@ -31,7 +31,8 @@ pub struct Record {
     rounds: Vec<(i64, u64)>,
     /// The longest time of each command that the slow log had, in microseconds, and how often it was there.
     slow: BTreeMap<String, (i64, usize)>,
-    most_used: i64,
+    /// The most that the server used at any sample.
+    pub most_used: i64,
     most_resident: u64,
 }
 
