@@ -25,15 +25,15 @@ VENV       := .build/venv
 BENCH_VENV := .build/bench-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long storm histories test-examples test-prometheus test-matrix test-redisbloom test-valkey-bloom fuzz asan sanitize lint fmt bench bench-instructions bench-server example \
+.PHONY: help build run test test-long storm histories test-examples test-prometheus test-matrix test-redisbloom test-valkey-bloom fuzz asan sanitize lint fmt bench bench-instructions bench-complexity bench-server example \
 	package test-package reproduce test-deb clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo 'Variables: SERVER=$(SERVER)  PORT=$(PORT)  PROFILE=$(PROFILE) (of the tests)'
-COMMANDS ?= 10000000
 	@echo '           TIME=$(TIME) (seconds of histories, or of a fuzz target)  SEED= PLAN= (of histories)'
+	@echo '           COMMANDS=$(COMMANDS) SEED= (of a storm)'
 	@echo '           JOBS=$(JOBS) (fuzz targets at once)'
 	@echo '           ARGS= (more for the server or the example; names of servers or fuzz targets)'
 	@echo '           REDISBLOOM= VALKEY_BLOOM= (the modules that test-redisbloom and test-valkey-bloom compare with)'
@@ -63,7 +63,13 @@ test: ## Run all tests: unit, integration (against a real server), documentation
 test-long: export BLOOM_TEST_LONG = 1
 test-long: test ## The same tests with larger samples and the slow ones
 
-COMMANDS ?= 10000000
+storm: export BLOOM_TEST_SERVER = $(SERVER)
+storm: export BLOOM_TEST_COMMANDS = $(COMMANDS)
+storm: export BLOOM_TEST_RECORD = $(CURDIR)/.build/storm
+storm: ## Send COMMANDS random commands to $SERVER, the same ones for the same SEED=; its memory must come back
+	@scripts/setup.sh test
+	$(if $(SEED),BLOOM_TEST_SEED=$(SEED)) cargo test --profile $(PROFILE) --test integration a_long_storm -- --ignored --nocapture
+
 # Half of the rounds give each server a clock of its own, where libfaketime is there.
 histories: export BLOOM_TEST_SERVER = $(SERVER)
 histories: export BLOOM_TEST_TIME = $(TIME)
@@ -157,6 +163,11 @@ bench: ## Measure the core, without a server
 bench-instructions: ## Count the hot paths' instructions; fails where one rose by over 5 %. ARGS=--keep keeps the counts
 	@scripts/setup.sh valgrind
 	cargo bench --bench instructions $(if $(ARGS),-- $(ARGS))
+
+bench-complexity: export BLOOM_TEST_SERVER = $(SERVER)
+bench-complexity: ## Count what commands cost at growing sizes; fails where one grows otherwise than its page says
+	@scripts/setup.sh test valgrind
+	cargo test --profile $(PROFILE) --test integration complexity:: -- --ignored --nocapture
 
 # The first module is the one that the others are compared with.
 bench-server: build ## Measure modules side by side in $SERVER; MODULES= adds name=path.so, REDISBLOOM= that one, ARGS= as measure.py says

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use super::adding::after_key;
 use super::args::Cursor;
-use super::docs::{Docs, ITEM, KEY_TO_EXCEPT_FROM, O_OF_MANY, SINCE_OWN};
+use super::docs::{Docs, ITEM, KEY_TO_EXCEPT_FROM, SINCE_OWN};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command, changing, creation};
@@ -75,7 +75,9 @@ impl Command for Except {
     const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
         summary: c"Excepts one or more items from a Bloom Filter, until they are added again",
-        complexity: O_OF_MANY,
+        complexity:
+            c"O(n * m + e), where n is the number of items, m is the number of layers and e is the number of \
+                      exceptions, which counts where their table grows",
         since: SINCE_OWN,
         parameters: &[KEY_TO_EXCEPT_FROM, ITEM.multiple()],
         cacheable: true,

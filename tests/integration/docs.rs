@@ -8,6 +8,8 @@ const LAYERS: &str = "O(n), where n is the number of layers";
 const MANY: &str = "O(n * m), where n is the number of items and m is the number of layers";
 const PACKED: &str = "O(b + n * m), where b is the number of bytes of the data, n is the number of items in it and \
                       m is the number of layers";
+const EXCEPTED: &str = "O(n * m + e), where n is the number of items, m is the number of layers and e is the number of \
+                        exceptions, which counts where their table grows";
 const PIECE: &str = "O(n + m), where n is the number of bytes of the piece and m is the number of layers";
 const SOURCES: &str = "O(n + e * m), where n is the number of bytes of all sources, e that of their exceptions, and m \
                        that of the sources";
@@ -148,7 +150,7 @@ const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
         -3,
         "0.1.0",
         "key:key item:string...",
-        MANY,
+        EXCEPTED,
         "Excepts one or more items from a Bloom Filter, until they are added again",
     ),
     (

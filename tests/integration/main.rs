@@ -23,6 +23,7 @@ mod chunks;
 mod client;
 mod cluster;
 mod commands;
+mod complexity;
 mod config;
 mod counts;
 mod crash;

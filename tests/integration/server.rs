@@ -143,6 +143,8 @@ pub struct Setup {
     without_module: bool,
     dir: Option<PathBuf>,
     cluster_node: bool,
+    /// A program that runs the server, and its arguments.
+    under: Vec<String>,
     /// Variables of the process' environment.
     pub env: Vec<(String, String)>,
     /// Files of the directory that it runs in, before it does, and what they say.
@@ -185,6 +187,18 @@ impl Setup {
         self.config("appendonly", "yes").config("appendfsync", "always")
     }
 
+    /// A variable of its environment.
+    pub fn environment(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Is run by another program, which takes it as its last arguments and becomes its process.
+    pub fn under(mut self, words: &[&str]) -> Self {
+        self.under = words.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
     /// Follows a primary.
     pub fn replica_of(self, primary: &Server) -> Self {
         self.config("replicaof", format!("127.0.0.1 {}", primary.port))
@@ -216,6 +230,7 @@ impl Setup {
             port: 0,
             has_bus: self.cluster_node,
             home,
+            under: self.under.clone(),
             env: self.env.clone(),
             _own: own,
         };
@@ -233,6 +248,7 @@ pub struct Server {
     port: u16,
     has_bus: bool,
     home: PathBuf,
+    under: Vec<String>,
     env: Vec<(String, String)>,
     _own: Option<TempDir>,
 }
@@ -326,6 +342,15 @@ impl Server {
     /// Bytes of memory that the process really holds, as Linux tells; elsewhere, and where the tables of a sanitizer
     /// are among them, 0.
     pub fn resident(&self) -> u64 {
+        self.status("VmRSS:")
+    }
+
+    /// Those of them that are no pages of files: the pages of programs and libraries stay once they were used.
+    pub fn anonymous(&self) -> u64 {
+        self.status("RssAnon:")
+    }
+
+    fn status(&self, name: &str) -> u64 {
         if SANITIZER.is_some() {
             return 0;
         }
@@ -333,7 +358,7 @@ impl Server {
         let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
         let kilobytes = status
             .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:")?.strip_suffix("kB"));
+            .find_map(|line| line.strip_prefix(name)?.strip_suffix("kB"));
         kilobytes.map_or(0, |number| 1024 * number.trim().parse::<u64>().unwrap())
     }
 
@@ -457,7 +482,9 @@ impl Server {
                 .append(true)
                 .open(self.home.join("server.log"))
                 .unwrap();
-            let process = Command::new(&*PROGRAM)
+            let mut words = self.under.iter().map(OsString::from).chain([PROGRAM.clone()]);
+            let process = Command::new(words.next().unwrap())
+                .args(words)
                 .args(["server.conf", "--port", &self.port.to_string(), "--dir", "."])
                 .current_dir(&self.home)
                 .envs(self.env.iter().map(|(name, value)| (name, value)))

@@ -93,7 +93,7 @@ fn words(line: &str) -> Command {
 }
 
 /// What BF.LOAD takes, from the chunks of a filter in valkey-bloom's layout.
-fn load_data(dump: &[Chunk]) -> Vec<u8> {
+pub fn load_data(dump: &[Chunk]) -> Vec<u8> {
     let ((_, header), arrays) = dump.split_first().unwrap();
     let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
     let layers: Vec<_> = header[68..].chunks_exact(24).collect();
