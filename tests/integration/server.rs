@@ -342,15 +342,6 @@ impl Server {
     /// Bytes of memory that the process really holds, as Linux tells; elsewhere, and where the tables of a sanitizer
     /// are among them, 0.
     pub fn resident(&self) -> u64 {
-        self.status("VmRSS:")
-    }
-
-    /// Those of them that are no pages of files: the pages of programs and libraries stay once they were used.
-    pub fn anonymous(&self) -> u64 {
-        self.status("RssAnon:")
-    }
-
-    fn status(&self, name: &str) -> u64 {
         if SANITIZER.is_some() {
             return 0;
         }
@@ -358,7 +349,7 @@ impl Server {
         let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
         let kilobytes = status
             .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_suffix("kB"));
+            .find_map(|line| line.strip_prefix("VmRSS:")?.strip_suffix("kB"));
         kilobytes.map_or(0, |number| 1024 * number.trim().parse::<u64>().unwrap())
     }
 
