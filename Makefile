@@ -76,7 +76,7 @@ histories: export BLOOM_TEST_TIME = $(TIME)
 histories: ## Check what was promised through failovers, crashes and cuts, TIME seconds; SEED= and PLAN= repeat a failure
 	@scripts/setup.sh test faketime
 	$(if $(SEED),BLOOM_TEST_SEED=$(SEED)) $(if $(PLAN),BLOOM_TEST_PLAN='$(PLAN)') \
-		cargo test --profile $(PROFILE) --test histories what_was_promised -- --nocapture
+		cargo test --profile $(PROFILE) --test integration what_was_promised -- --nocapture
 
 test-matrix: ## Run the integration tests on every server; ARGS= names some of them (scripts/servers.sh)
 	@PROFILE=$(PROFILE) scripts/servers.sh $(ARGS)

@@ -35,6 +35,7 @@ mod failover;
 mod filters;
 mod forged;
 mod freeing;
+mod histories;
 mod hostile;
 mod info;
 mod insert;

@@ -38,7 +38,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
-use crate::history::{Act, Event, History, Item, Key, Time};
+use super::history::{Act, Event, History, Item, Key, Time};
 
 /// How likely a test of a rate may raise a false alarm. A round makes some thirty such tests and takes some seconds,
 /// so an hour makes less than 10^5, and has a false alarm with less than 10^-10.
@@ -530,8 +530,8 @@ fn torn(history: &History, observations: &[Observation]) -> Vec<Violation> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::history::{End, Mark};
     use super::*;
-    use crate::history::{End, Mark};
 
     fn terms(count: Count) -> Vec<Terms> {
         let terms = |name: &str| Terms {
@@ -669,9 +669,9 @@ mod tests {
         assert_eq!(missing(with(Act::Merge(vec![0, 1]), 20), &[]), [1, 2, 3]);
         assert_eq!(missing(with(Act::Intersect(vec![0, 1]), 20), &[]), [2]);
         assert_eq!(missing(with(Act::Copy(0), 20), &[]), [1, 2]);
-        assert_eq!(missing(with(Act::Copy(0), 20), &[1, 2]), []);
+        assert_eq!(missing(with(Act::Copy(0), 20), &[1, 2]), Vec::<Item>::new());
         // Not safe yet in the source when it was sent.
-        assert_eq!(missing(with(Act::Copy(0), 12), &[]), []);
+        assert_eq!(missing(with(Act::Copy(0), 12), &[]), Vec::<Item>::new());
     }
 
     /// An exception that a failover forgot would pass.

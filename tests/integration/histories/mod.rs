@@ -12,27 +12,10 @@
 //! - `BLOOM_TEST_SEED` is the seed of the first round.
 //! - `BLOOM_TEST_PLAN` is a line that leaves parts of the plan out, as a failure prints it; then the round is made
 //!   until it fails, and ten times at most.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test fails by panicking, and so do its helpers"
-)]
-
 mod check;
-#[path = "../integration/client.rs"]
-#[expect(dead_code, reason = "it is the integration tests' too")]
-mod client;
 mod history;
 mod plan;
 mod proxy;
-#[path = "../integration/server.rs"]
-#[expect(
-    dead_code,
-    unused_macros,
-    unused_imports,
-    reason = "it is the integration tests' too"
-)]
-mod server;
 mod worker;
 mod world;
 
@@ -44,11 +27,11 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::client::{Client, Reply};
+use crate::server::Server;
 use check::{Observation, Violation, check};
-use client::{Client, Reply};
 use history::{Act, History, Item, Key, text};
 use plan::{KINDS, Plan, Promise, SCENES, SKEW, WINDOW, key, terms};
-use server::Server;
 use worker::Worker;
 use world::World;
 

@@ -7,9 +7,9 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
-use crate::check::{Count, Terms};
-use crate::history::Key;
-use crate::proxy::Weather;
+use super::check::{Count, Terms};
+use super::history::Key;
+use super::proxy::Weather;
 use crate::server::Server;
 
 /// Seconds of a window. No item of a round is ever over by any clock, since clocks differ by less.

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use super::history::{Act, End, Event, Item, Key, Time, WIDTH, text};
+use super::plan::{KINDS, Plan, Promise, Role, Scene, key, marker, named};
 use crate::client::{Client, Reply};
-use crate::history::{Act, End, Event, Item, Key, Time, WIDTH, text};
-use crate::plan::{KINDS, Plan, Promise, Role, Scene, key, marker, named};
 use crate::server::until;
 
 /// How long a client waits for a reply before it gives its connection up.

@@ -13,12 +13,12 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tempfile::TempDir;
 
+use super::history::Mark;
+use super::plan::{Blow, Fault, Plan, Promise, SKEW, Scene};
+use super::proxy::{Front, Weather};
+use super::worker::Map;
 use crate::client::{Client, Reply, ok};
-use crate::history::Mark;
-use crate::plan::{Blow, Fault, Plan, Promise, SKEW, Scene};
-use crate::proxy::{Front, Weather};
 use crate::server::{Server, until};
-use crate::worker::Map;
 
 /// Milliseconds after which Sentinel, or the nodes of a cluster, miss a primary.
 const MISSED: u64 = 1000;
