@@ -214,7 +214,7 @@ impl Storm {
             batch = following;
             clients.push_back(client);
             if sent >= next {
-                self.record.sample(&self.server, batch.len());
+                self.record.sample(&self.server, sent);
                 next += every;
             }
         }
