@@ -7,6 +7,7 @@
 //!
 //! Each law is measured at three sizes, of which each is four times the one before. What grows in proportion has
 //! steps in the ratio of 4. What must not grow may be a quarter dearer at the largest than at the smallest.
+//! `BLOOM_TEST_LAW=BF.EXCEPT` tries the laws of one command.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -725,6 +726,7 @@ fn costs_grow_with_what_the_pages_say() {
     }
     let mut counter = Counter::start();
     let only = std::env::var("BLOOM_TEST_LAW").unwrap_or_default();
+    assert!(LAWS.iter().any(|law| law.0.contains(&only)), "no law of {only:?}");
     let mut broken = Vec::new();
     for (command, what, growth, size, cost) in LAWS {
         if !command.contains(&only) {
