@@ -22,7 +22,7 @@ use tempfile::TempDir;
 use crate::client::Client;
 
 /// How often a port that another process took in between is replaced by another.
-const PORTS: usize = 10;
+pub const PORTS: usize = 10;
 
 /// How long something that must happen may take before a test gives up. Nothing is measured by it.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -518,7 +518,7 @@ impl Drop for Server {
 }
 
 /// A port that nobody listens on. The nodes of a cluster talk to each other on another port, 10000 above.
-fn free_port(with_bus: bool) -> u16 {
+pub fn free_port(with_bus: bool) -> u16 {
     loop {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

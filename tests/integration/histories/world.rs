@@ -18,7 +18,7 @@ use super::plan::{Blow, Fault, Plan, Promise, SKEW, Scene};
 use super::proxy::{Front, Weather};
 use super::worker::Map;
 use crate::client::{Client, Reply, ok};
-use crate::server::{Server, until};
+use crate::server::{PORTS, Server, free_port, until};
 
 /// Milliseconds after which Sentinel, or the nodes of a cluster, miss a primary.
 const MISSED: u64 = 1000;
@@ -271,13 +271,26 @@ struct Sentinel {
 }
 
 impl Sentinel {
+    /// Starts one, on another port when somebody took the first.
     fn start(primary: u16) -> Self {
+        for _ in 0..PORTS {
+            let mut sentinel = Self::launch(primary);
+            let mut ended = false;
+            until("Sentinel answers or ends", || {
+                ended = sentinel.process.try_wait().unwrap().is_some();
+                let state = sentinel.ask("SENTINEL MASTER main");
+                ended || matches!(state, Some(Reply::Array(_) | Reply::Map(_)))
+            });
+            if !ended {
+                return sentinel;
+            }
+        }
+        panic!("no Sentinel starts in {PORTS} attempts");
+    }
+
+    fn launch(primary: u16) -> Self {
         let dir = TempDir::new().unwrap();
-        let port = std::net::TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        let port = free_port(false);
         let config = format!(
             "port {port}\nbind 127.0.0.1\nprotected-mode no\ndir .\nsentinel monitor main 127.0.0.1 {primary} 1\n\
              sentinel down-after-milliseconds main {MISSED}\nsentinel failover-timeout main 2000\n\
