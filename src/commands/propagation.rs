@@ -183,7 +183,9 @@ fn layout(layout: LayoutName) -> Words {
     Words::default().with("LAYOUT").with(layout.word())
 }
 
-/// The options of a blocked filter that leave nothing to a configuration.
+/// The options of a blocked filter that leave nothing to a configuration. A word that a later version adds belongs
+/// behind LAYOUT: who does not know it yet reads what comes before as RedisBloom does, by letters, and `I…` would end
+/// the options there.
 fn options(spec: Spec) -> Words {
     let mut words = match spec.growth {
         Growth::Fixed => Words::default().with("NONSCALING"),
