@@ -299,13 +299,7 @@ impl Client {
 
     /// One value of the server's INFO.
     pub fn stat(&mut self, section: &str, name: &str) -> String {
-        let text = self.call(&["INFO", section]).text();
-        let value = text
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        value
-            .unwrap_or_else(|| panic!("INFO {section} without {name}:\n{text}"))
-            .to_owned()
+        figure(&self.call(&["INFO", section]).text(), name)
     }
 
     /// Bytes of memory that the server counts as used.
@@ -328,6 +322,16 @@ impl Client {
             assert_eq!(self.dump(key), before, "the key changed: {line}");
         }
     }
+}
+
+/// One value of what INFO says.
+pub fn figure(info: &str, name: &str) -> String {
+    let value = info
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value
+        .unwrap_or_else(|| panic!("INFO without {name}:\n{info}"))
+        .to_owned()
 }
 
 /// A command as it is sent.

@@ -17,7 +17,7 @@ use super::history::Mark;
 use super::plan::{Blow, Fault, Plan, Promise, SKEW, Scene};
 use super::proxy::{Front, Weather};
 use super::worker::Map;
-use crate::client::{Client, Reply, ok};
+use crate::client::{Client, Reply, figure, ok};
 use crate::server::{PORTS, Server, free_port, until};
 
 /// Milliseconds after which Sentinel, or the nodes of a cluster, miss a primary.
@@ -204,13 +204,7 @@ impl Node {
 
     /// One value of INFO.
     fn stat(&self, section: &str, name: &str) -> String {
-        let text = self.run(&format!("INFO {section}")).text();
-        let value = text
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        value
-            .unwrap_or_else(|| panic!("INFO {section} without {name}:\n{text}"))
-            .to_owned()
+        figure(&self.run(&format!("INFO {section}")).text(), name)
     }
 }
 
