@@ -1,22 +1,24 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, run, test or lint the module, and says nothing when nothing is.
 #
-# usage: scripts/setup.sh [build] [run] [test] [lint] [example] [clients] [prometheus] [python] [cxx] [nightly] [fuzz] [valgrind] [faketime] [package]
+# usage: scripts/setup.sh [goal]...
 #
-#   build    a C compiler, libclang (bindgen reads the server's C header with it), Rust
-#   run      what build needs, and the server: $SERVER, by default redis-server
-#   test     what run needs
-#   lint     what build needs, rustfmt and clippy
-#   example  what run needs, and Python with venv and pip
-#   clients  what example needs, Node.js with npm, Go, and Java with Maven
+# The goals, of which build is the usual one:
+#
+#   build      a C compiler, libclang (bindgen reads the server's C header with it), Rust
+#   run        what build needs, and the server: $SERVER, by default redis-server
+#   test       what run needs
+#   lint       what build needs, rustfmt and clippy
+#   example    what run needs, and Python with venv and pip
+#   clients    what example needs, Node.js with npm, Go, and Java with Maven
 #   prometheus what build needs, Prometheus and redis_exporter
-#   python   what build needs, and Python with venv and pip
-#   cxx      what build needs, and a C++ compiler
-#   nightly  what build needs, and Rust's nightly toolchain
-#   valgrind what build needs, and valgrind
-#   faketime what build needs, and libfaketime where it is a package; without it the tests go without it
-#   package  what python needs, objdump and strip, cargo-auditable and cargo-cyclonedx
-#   fuzz     what nightly and cxx need (libFuzzer is written in C++), and cargo-fuzz
+#   python     what build needs, and Python with venv and pip
+#   cxx        what build needs, and a C++ compiler
+#   nightly    what build needs, and Rust's nightly toolchain
+#   valgrind   what build needs, and valgrind
+#   faketime   what build needs, and libfaketime where it is a package; without it the tests go without it
+#   package    what python needs, objdump and strip, cargo-auditable and cargo-cyclonedx
+#   fuzz       what nightly and cxx need (libFuzzer is written in C++), and cargo-fuzz
 #
 # It writes for bash 3.2 too, the one that macOS ships.
 set -euo pipefail
@@ -27,7 +29,8 @@ cargo_bin=${CARGO_HOME:-$HOME/.cargo}/bin
 export PATH="$cargo_bin:$PATH" # where rustup puts cargo, whether or not the user's shell knows
 
 main() {
-    local want_server='' want_lint='' want_python='' want_cxx='' want_nightly='' want_fuzz='' want_valgrind='' want_clients='' want_package='' want_prometheus='' want_faketime='' goal
+    local want_server='' want_lint='' want_python='' want_cxx='' want_nightly='' want_fuzz='' want_valgrind=''
+    local want_clients='' want_package='' want_prometheus='' want_faketime='' goal
     [ $# -gt 0 ] || set -- build
     for goal in "$@"; do
         case $goal in
