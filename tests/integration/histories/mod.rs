@@ -28,7 +28,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::client::{Client, Reply};
-use crate::server::Server;
+use crate::server::{Server, skip};
 use check::{Observation, Violation, check};
 use history::{Act, History, Item, Key, text};
 use plan::{KINDS, Plan, Promise, SCENES, SKEW, WINDOW, key, terms};
@@ -59,6 +59,9 @@ struct Round {
 /// networks have every day.
 #[test]
 fn what_was_promised_is_kept_through_faults() {
+    if Server::sanitizer().is_some() {
+        skip!("a server that is slowed down is missed, and replaced, when no fault asks for it");
+    }
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let seed = number("BLOOM_TEST_SEED").unwrap_or(SEED);
     let time = number("BLOOM_TEST_TIME").map(Duration::from_secs);

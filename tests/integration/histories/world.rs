@@ -1,6 +1,5 @@
 //! The servers of a round, each behind fronts, and what befalls them.
 
-use std::ffi::OsString;
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -221,7 +220,7 @@ fn faketime() -> Option<String> {
         let library =
             folders.find_map(|folder| Some(folder.join("libfaketime.so.1")).filter(|path| path.exists()));
         let library = library?.display().to_string();
-        let mut process = Command::new(program())
+        let mut process = Command::new(Server::program())
             .arg("--version")
             .env("LD_PRELOAD", &library)
             .env("FAKETIME", "+1s")
@@ -232,24 +231,22 @@ fn faketime() -> Option<String> {
             .ok()?;
         // It may call itself for ever.
         let began = Instant::now();
-        while process.try_wait().ok()?.is_none() {
+        let status = loop {
+            if let Some(status) = process.try_wait().ok()? {
+                break status;
+            }
             if began.elapsed() > Duration::from_secs(10) {
                 let _already_ended = process.kill();
                 let _status = process.wait();
                 return None;
             }
             thread::sleep(Duration::from_millis(20));
-        }
+        };
         let mut complaint = String::new();
         process.stderr.take()?.read_to_string(&mut complaint).ok()?;
-        (!complaint.contains("libfaketime")).then_some(library)
+        (status.success() && !complaint.contains("libfaketime")).then_some(library)
     });
     LIBRARY.clone()
-}
-
-/// The server program.
-fn program() -> OsString {
-    std::env::var_os("BLOOM_TEST_SERVER").unwrap_or_else(|| "redis-server".into())
 }
 
 /// Whether servers can have clocks of their own here.
@@ -291,7 +288,7 @@ impl Sentinel {
              sentinel parallel-syncs main 2\n"
         );
         std::fs::write(dir.path().join("sentinel.conf"), config).unwrap();
-        let process = Command::new(program())
+        let process = Command::new(Server::program())
             .args(["sentinel.conf", "--sentinel"])
             .current_dir(dir.path())
             .stdin(Stdio::null())
