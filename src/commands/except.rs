@@ -77,7 +77,7 @@ impl Command for Except {
         summary: c"Excepts one or more items from a Bloom Filter, until they are added again",
         complexity:
             c"O(n * m + e), where n is the number of items, m is the number of layers and e is the number of \
-                      exceptions, which counts where their table grows",
+                      exceptions, all of which are moved when their table grows",
         since: SINCE_OWN,
         parameters: &[KEY_TO_EXCEPT_FROM, ITEM.multiple()],
         cacheable: true,

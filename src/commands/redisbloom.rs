@@ -212,6 +212,9 @@ pub struct Insert<'a, A> {
     pub items: &'a [A],
 }
 
+/// How many words RedisBloom takes behind the capacity of a BF.RESERVE; it refuses one that has more.
+pub const MOST_WORDS: usize = 3;
+
 /// Whether what follows the key of a BF.RESERVE is of this module: only it has these words, and sends them.
 /// RedisBloom ignores them, and would make a classic filter for ever.
 pub fn is_own<'a>(words: &[impl Argument<'a>]) -> bool {

@@ -95,13 +95,15 @@ impl<'a, A: Argument<'a>> Request<A> {
 
     /// Reads them as a primary or a file has them: the words of this module, or RedisBloom's. What a later version of
     /// this module says, and this one does not know, is no word of RedisBloom's: without an error a replica would have
-    /// another filter, and nobody would hear of it.
+    /// another filter, and nobody would hear of it. But up to three such words are what a client of a RedisBloom may
+    /// have written there in vain.
     ///
     /// # Errors
     /// Those of [`Self::parse`].
     pub fn obey(arguments: &'a [A]) -> Result<Self, CommandError> {
         let own = Self::parse(arguments);
-        if redisbloom::is_own(arguments.get(3..).unwrap_or_default()) {
+        let words = arguments.get(3..).unwrap_or_default();
+        if redisbloom::is_own(words) && (own.is_ok() || words.len() > redisbloom::MOST_WORDS) {
             return own;
         }
         Described::reserve(arguments).map_or(own, |(key, filter)| {

@@ -112,7 +112,7 @@ class ScrapeTest(Case):
         names = set(re.findall(r"^(redis_\w+)", scraped, re.MULTILINE))
         rules = re.sub(r"^#.*$", "", (FILES / "rules.yml").read_text(), flags=re.MULTILINE)
         self.assertEqual(set(re.findall(r"redis_\w+", rules)) - names, set())
-        figures = dict(re.findall(r'^redis_script_values\{key="(\w+)"\} (.*)$', scraped, re.MULTILINE))
+        figures = dict(re.findall(r'^redis_script_values\{[^}]*\bkey="(\w+)"[^}]*\} (.*)$', scraped, re.MULTILINE))
         self.assertEqual(set(figures), set(section(client)))
         self.assertEqual((figures["bf_filters"], figures["bf_version"]), ("1", "100"))
         self.assertIn("\nredis_exporter_last_scrape_error{err=\"\"} 0\n", scraped)

@@ -9,7 +9,7 @@ const MANY: &str = "O(n * m), where n is the number of items and m is the number
 const PACKED: &str = "O(b + n * m), where b is the number of bytes of the data, n is the number of items in it and \
                       m is the number of layers";
 const EXCEPTED: &str = "O(n * m + e), where n is the number of items, m is the number of layers and e is the number of \
-                        exceptions, which counts where their table grows";
+                        exceptions, all of which are moved when their table grows";
 const PIECE: &str = "O(n + m), where n is the number of bytes of the piece and m is the number of layers";
 const SOURCES: &str = "O(n + e * m), where n is the number of bytes of all sources, e that of their exceptions, and m \
                        that of the sources";

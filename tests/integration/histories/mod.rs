@@ -58,6 +58,7 @@ struct Round {
 /// A filter would forget, make up or count twice what its clients were told is safe, after a fault that machines and
 /// networks have every day.
 #[test]
+#[serial_test::serial(memory)]
 fn what_was_promised_is_kept_through_faults() {
     if Server::sanitizer().is_some() {
         skip!("a server that is slowed down is missed, and replaced, when no fault asks for it");
@@ -347,8 +348,17 @@ fn ghosts() -> Vec<String> {
     (0..GHOSTS).map(|number| format!("ghost:{number}")).collect()
 }
 
-/// What all servers say of all keys.
+/// What all servers say of all keys. Sentinel may still end connections when all is healed, where it sets a replica
+/// right; then all is asked again.
 fn observe(world: &World, history: &History, when: &str) -> Vec<Observation> {
+    let once = || catch_unwind(AssertUnwindSafe(|| observe_once(world, history, when)));
+    once()
+        .or_else(|_| once())
+        .unwrap_or_else(|_| observe_once(world, history, when))
+}
+
+/// The same; panics when a connection ends.
+fn observe_once(world: &World, history: &History, when: &str) -> Vec<Observation> {
     let mut observations = Vec::new();
     let items: Vec<_> = (0..KINDS.len()).map(|at| sent_to(history, at)).collect();
     for half in 0..2 {

@@ -20,7 +20,7 @@ use crate::client::{Client, Reply, figure, ok};
 use crate::server::{PORTS, Server, free_port, until};
 
 /// Milliseconds after which Sentinel, or the nodes of a cluster, miss a primary.
-const MISSED: u64 = 1000;
+const MISSED: u64 = 2000;
 
 /// A process that was killed stays away longer than that.
 const AWAY: Duration = Duration::from_millis(MISSED + 1500);
