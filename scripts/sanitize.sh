@@ -83,12 +83,15 @@ die() {
 
 # ---- What is built -------------------------------------------------------------------------------
 
+# A copy in the place of an old one, which another run may still have loaded.
+put() { cp "$1" "$2.$$" && mv -f "$2.$$" "$2"; }
+
 # The tests themselves need no checks.
 build_tests() {
     local tests
     tests=$(cargo test --profile "${PROFILE:-dev}" --test integration --no-run \
         --message-format=json-render-diagnostics | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p')
-    cp -f "$tests" "$root/integration"
+    put "$tests" "$root/integration"
 }
 
 # Rust's standard library comes without the checks, which an address sanitizer does not mind. A thread sanitizer has
@@ -108,7 +111,7 @@ build_module() {
     say "building the module for sanitizer $1"
     module=$(RUSTFLAGS=$(flags "$1") cargo +nightly build --lib --target-dir "$target/sanitize" --target "$host" \
         --message-format=json-render-diagnostics | sed -nE 's/.*"([^"]*libbloom\.so)".*/\1/p')
-    cp -f "$module" "$root/module-$1.so"
+    put "$module" "$root/module-$1.so"
     # Unquoted on purpose: a list of words.
     # shellcheck disable=SC2046
     rustc +nightly --edition 2024 --crate-type cdylib -Copt-level=1 -Cdebuginfo=1 $(flags "$1") \
