@@ -27,18 +27,20 @@ pub struct Record {
     /// Commands that were answered.
     pub commands: usize,
     lines: String,
+    /// Rounds that warm the server up; the last of them is what others are compared with.
+    warm_up: usize,
     /// What was held after each round.
     rounds: Vec<(i64, u64)>,
-    /// The longest time of each command that the slow log had, in microseconds, and how often it was there.
-    slow: BTreeMap<String, (i64, usize)>,
-    /// The most that the server used at any sample.
-    pub most_used: i64,
+    /// The longest time of each command that the slow log had, in microseconds, how often it was there, and its first
+    /// words when it took the longest.
+    slow: BTreeMap<String, (i64, usize, String)>,
+    most_used: i64,
     most_resident: u64,
 }
 
 impl Record {
     /// Begins it.
-    pub fn begin(client: &mut Client) -> Self {
+    pub fn begin(client: &mut Client, warm_up: usize) -> Self {
         // Before 7.0 the server has no percentiles.
         client.call(&[
             "CONFIG",
@@ -51,6 +53,7 @@ impl Record {
             began: Instant::now(),
             commands: 0,
             lines: format!("commands,seconds,{},slowest_us,slowest\n", FIGURES.join(",")),
+            warm_up,
             rounds: Vec::new(),
             slow: BTreeMap::new(),
             most_used: 0,
@@ -77,6 +80,8 @@ impl Record {
             let [_, _, Reply::Int(time), words, ..] = entry.elements() else {
                 panic!("no entry of the slow log: {entry:?}")
             };
+            let said = words.elements().iter();
+            let said: Vec<_> = said.map(|word| word.bytes().escape_ascii().to_string()).collect();
             let words: Vec<_> = words.elements().iter().take(2).map(Reply::text).collect();
             // The second word is what the command is only with the server's own.
             let command = words[0].to_uppercase();
@@ -86,8 +91,11 @@ impl Record {
             } else {
                 command
             };
-            let (most, count) = self.slow.entry(command.clone()).or_default();
-            *most = (*most).max(*time);
+            let (most, count, words) = self.slow.entry(command.clone()).or_default();
+            if *time > *most {
+                *most = *time;
+                *words = said.join(" ");
+            }
             *count += 1;
             if *time > longest {
                 (longest, name) = (*time, command);
@@ -113,10 +121,10 @@ impl Record {
         let mut text = format!(
             "{} commands in {seconds:.0} s on {version}, seed {seed}\n\
              at most: {} bytes used, {} resident\n\n\
-             round      used  change  resident  change   (after everything was deleted; round 0 is the warm-up)\n",
+             round      used  change  resident  change   (after everything was deleted)\n",
             self.commands, self.most_used, self.most_resident
         );
-        let first = self.rounds[0];
+        let first = self.rounds[self.warm_up - 1];
         let change = |now: f64, first: f64| 100.0 * (now / first - 1.0);
         for (number, (used, resident)) in self.rounds.iter().enumerate() {
             writeln!(
@@ -138,7 +146,7 @@ impl Record {
                 found.unwrap_or("0")
             };
             let shown = name.replace('|', " ").to_uppercase();
-            let (slowest, slow) = self.slow.get(&shown).copied().unwrap_or_default();
+            let (slowest, slow, _) = self.slow.get(&shown).cloned().unwrap_or_default();
             let found = percentiles.get(name).cloned().unwrap_or_default();
             let percentile = |at: &str| {
                 found
@@ -160,6 +168,10 @@ impl Record {
                 percentile("p99.9"),
             )
             .unwrap();
+        }
+        text += "\nthe slowest of each, in their first words\n";
+        for (time, _, words) in self.slow.values() {
+            writeln!(text, "{time:>9} {}", &words[..words.len().min(400)]).unwrap();
         }
         if let Some(folder) = folder {
             fs::create_dir_all(folder).unwrap();
