@@ -28,7 +28,7 @@ const LONG: usize = 10_000_000;
 const PIPELINE: usize = 100;
 /// How much more than after the warm-up the server may hold.
 const TOLERANCE: f64 = 1.02;
-/// The same of what the system counts as resident. A server without modules is 1 % above after a million plain commands,
+/// The same of what the system counts as resident. A server without modules is 1 % above after 650,000 plain commands,
 /// while it uses no more: pages that are not quite empty cannot be given back.
 const RESIDENT_TOLERANCE: f64 = 1.05;
 /// More than the filters of all keys may take together, and what the server needs besides.
