@@ -100,3 +100,23 @@ fn copies_have_limits_too() {
         "a replica obeys"
     );
 }
+
+/// A client would get past the limits by a script, whose commands the server tells apart from a client's.
+#[test]
+fn scripts_have_the_limits_of_their_client() {
+    let server = Server::with().module_args("bf-max-filter-bytes 1000").start();
+    let mut client = server.client();
+    let mut script =
+        |words: &str| client.call(&["EVAL", &format!("return redis.pcall({words})"), "1", "key"]);
+    for words in [
+        "'BF.RESERVE',KEYS[1],'0.01','10000'",
+        "'BF.INSERT',KEYS[1],'CAPACITY','10000','ITEMS','a'",
+    ] {
+        assert_eq!(script(words), error(NO_CREATION), "{words}");
+    }
+    assert_eq!(script("'BF.RESERVE',KEYS[1],'0.01','100'"), ok());
+    let grown = "(function() for item = 1, 10000 do local new = redis.pcall('BF.ADD', KEYS[1], item); \
+                 if type(new) == 'table' then return new end end end)()";
+    let reply = client.call(&["EVAL", &format!("return {grown}"), "1", "key"]);
+    assert_eq!(reply, error(NO_GROWTH));
+}
