@@ -18,7 +18,7 @@
 # as redis-8.2=/usr/local/bin/redis-server. What is fetched stays in .build/servers; the system's package
 # sources are not changed. A server that cannot be had here, or whose path is not given, is named in the
 # summary and fails nothing; a path that leads to no program does.
-# $PROFILE is cargo's profile of the tests, by default release. It writes for bash 3.2 too.
+# $PROFILE is cargo's profile of the tests, by default tested. It writes for bash 3.2 too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/debian.sh
@@ -90,7 +90,7 @@ die() {
 # with the tests, each build of the one makes cargo build the other again.
 build() {
     local tests module
-    tests=$(cargo test --profile "${PROFILE:-release}" --test integration --no-run \
+    tests=$(cargo test --profile "${PROFILE:-tested}" --test integration --no-run \
         --message-format=json-render-diagnostics | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p')
     cp -f "$tests" "$root/integration"
     if [ -z "${BLOOM_TEST_MODULE:-}" ]; then
