@@ -17,7 +17,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/debian.sh
 . scripts/debian.sh
+# shellcheck source=scripts/tests.sh
+. scripts/tests.sh
 
+me=sanitize
 root=$PWD/.build/sanitize
 target=${CARGO_TARGET_DIR:-$PWD/target}
 export PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH" # where rustup puts cargo
@@ -51,7 +54,8 @@ main() {
     [ "$(uname -s)" = Linux ] || die 'only Linux has what this needs'
     scripts/setup.sh nightly cxx
     mkdir -p "$root"
-    build_tests
+    # The tests themselves need no checks.
+    build_tests "${PROFILE:-dev}" "$root/integration"
 
     local status=0 ran='' summary='' sanitizer server
     for sanitizer in ${sanitizers:-address thread}; do
@@ -75,24 +79,7 @@ main() {
     return "$status"
 }
 
-say() { printf 'sanitize: %s\n' "$*" >&2; }
-die() {
-    say "$*"
-    exit 1
-}
-
 # ---- What is built -------------------------------------------------------------------------------
-
-# A copy in the place of an old one, which another run may still have loaded.
-put() { cp "$1" "$2.$$" && mv -f "$2.$$" "$2"; }
-
-# The tests themselves need no checks.
-build_tests() {
-    local tests
-    tests=$(cargo test --profile "${PROFILE:-dev}" --test integration --no-run \
-        --message-format=json-render-diagnostics | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p')
-    put "$tests" "$root/integration"
-}
 
 # Rust's standard library comes without the checks, which an address sanitizer does not mind. A thread sanitizer has
 # to be told to take it: what it then does not see, tests/sanitizers/shim.c shows it.
@@ -175,20 +162,16 @@ run() {
         UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
         TSAN_OPTIONS=allocator_may_return_null=1:suppressions=$PWD/tests/sanitizers/thread.txt LD_PRELOAD=$preload \
         "$root/integration" --show-output $skip "$@" >"$log" 2>&1; then
-        # All of it when the tests did not come to an end.
-        if grep -q '^test result: ' "$log"; then sed -n '/^failures:$/,$p' "$log"; else cat "$log"; fi
+        print_failures "$log"
         return 1
     fi
 }
 
-# A line of the summary. A skipped test counts as passed until here.
+# A line of the summary.
 row() {
-    local log=$root/$1-$2.log passed failed skipped filtered
-    skipped=$(grep -c '^skipped: ' "$log") || true
-    read -r passed failed filtered <<<"$(sed -n \
-        's/^test result: .* \([0-9]*\) passed; \([0-9]*\) failed;.* \([0-9]*\) filtered.*/\1 \2 \3/p' "$log")"
-    if [ -n "$passed" ]; then passed=$((passed - skipped)); fi
-    printf '%-8s %-11s %7s %7s %7s %9s' "$1" "$2" "${passed:-?}" "${failed:-?}" "$skipped" "${filtered:-?}"
+    local passed failed skipped filtered
+    read -r passed failed skipped filtered <<<"$(counts "$root/$1-$2.log")"
+    printf '%-8s %-11s %7s %7s %7s %9s' "$1" "$2" "$passed" "$failed" "$skipped" "$filtered"
 }
 
 main "$@"

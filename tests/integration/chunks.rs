@@ -15,9 +15,9 @@ use crate::filters;
 use crate::redisbloom::{STORED, add, numbered, present};
 use crate::server::Server;
 
-const BAD_DATA: &str = "ERR received bad data";
-const NO_LINK: &str = "ERR invalid offset - no link found";
-const TOO_BIG: &str = "ERR invalid chunk - Too big for current filter";
+pub const BAD_DATA: &str = "ERR received bad data";
+pub const NO_LINK: &str = "ERR invalid offset - no link found";
+pub const TOO_BIG: &str = "ERR invalid chunk - Too big for current filter";
 const NOT_FOUND: &str = "ERR not found";
 const MEMORY: &str = "ERR Insufficient memory to create filter";
 

@@ -18,6 +18,7 @@ use tempfile::TempDir;
 
 use crate::chunks::{Chunk, scandump};
 use crate::client::{Client, Reply, ok};
+use crate::docs::COMMANDS;
 use crate::packed::Form;
 use crate::server::{Server, skip};
 
@@ -716,6 +717,13 @@ const LAWS: &[Law] = &[
         |counter, n| counter.line(&format!("BF.PLAN 0.01 {}", n * n)),
     ),
 ];
+
+/// What a command's page says of its cost would be nobody's to keep.
+#[test]
+fn every_command_has_a_law() {
+    let with_law: BTreeSet<_> = LAWS.iter().map(|law| law.0).collect();
+    assert_eq!(with_law, COMMANDS.iter().map(|command| command.0).collect());
+}
 
 /// A command on a large filter, or of many arguments, would hold up everybody else for longer than its page says.
 #[test]

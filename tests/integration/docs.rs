@@ -30,7 +30,7 @@ const KEY_OPTIONS: &str = "[NX]@0.1.0 [expiration(EX seconds:integer@0.1.0|PX mi
                            PXAT unix-time-milliseconds:unix-time@0.1.0)]";
 
 /// A command, its arity, its version, its arguments as [`synopsis`] writes them, its complexity and its summary.
-const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
+pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
     (
         "BF.RESERVE",
         -4,

@@ -146,9 +146,9 @@ pub struct Setup {
     /// A program that runs the server, and its arguments.
     under: Vec<String>,
     /// Variables of the process' environment.
-    pub env: Vec<(String, String)>,
+    env: Vec<(String, String)>,
     /// Files of the directory that it runs in, before it does, and what they say.
-    pub files: Vec<(String, String)>,
+    files: Vec<(String, String)>,
 }
 
 impl Setup {
@@ -190,6 +190,12 @@ impl Setup {
     /// A variable of its environment.
     pub fn environment(mut self, name: &str, value: &str) -> Self {
         self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// A file of the directory that it runs in, which is there before it runs.
+    pub fn file(mut self, name: &str, text: String) -> Self {
+        self.files.push((name.to_owned(), text));
         self
     }
 

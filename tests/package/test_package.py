@@ -293,6 +293,7 @@ class ArchiveTest(Case):
         self.assertLess(section.stat().st_size, 4096)
 
     def test_a_bill_of_another_build_is_refused(self):
+        """A package would name crates that are not in its module, or lack some that are."""
         old = self.folder / "old.json"
         bill = json.loads((PROJECT / ".build/package/sbom.json").read_text())
         bill["components"] = [part for part in bill["components"] if part["name"] != "libc"]
@@ -392,6 +393,7 @@ class DebTest(Case):
         self.check_links(self.root / "usr/share/doc/redis-libbloom")
 
     def test_its_bill_of_materials_is_of_its_module(self):
+        """A scanner would take the installed module for another one."""
         bom = json.loads((self.root / "usr/share/doc/redis-libbloom/libbloom.cdx.json").read_text())
         [module] = bom["metadata"]["component"]["components"]
         digest = hashlib.sha256((self.root / "usr/lib/redis/modules/libbloom.so").read_bytes()).hexdigest()

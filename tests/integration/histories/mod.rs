@@ -135,6 +135,10 @@ fn judge(plan: &Plan) -> [usize; 2] {
                 let round = play(&smaller);
                 if !round.violations.is_empty() {
                     eprintln!("smaller: {smaller}");
+                    // The smallest one's history is enough.
+                    if let Some(dir) = &least.1.dir {
+                        fs::remove_dir_all(dir).unwrap();
+                    }
                     least = (smaller, round);
                     continue 'smaller;
                 }

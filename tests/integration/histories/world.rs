@@ -82,10 +82,10 @@ impl Node {
                 ("FAKETIME_NO_CACHE", "1"),
                 ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
             ];
-            setup.env = variables
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .into();
-            setup.files = vec![("clock".to_owned(), shift(clock))];
+            for (name, value) in variables {
+                setup = setup.environment(name, value);
+            }
+            setup = setup.file("clock", shift(clock));
         }
         let server = setup.start();
         let mut node = Self {
