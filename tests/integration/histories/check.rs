@@ -27,7 +27,8 @@
 //!    command that may have been done after the claim's was sent. Claims pass on: by a safe BF.MERGE, BF.INTERSECT or
 //!    copy from what was safe in the sources before it was sent. Sources are never emptied.
 //! 2. **Back**: an item that was excepted, safely and after all that may have added it, is not found, unless the key
-//!    may have been emptied since, and its exceptions with it. Exceptions are exact, so this has no rate.
+//!    may have been emptied since, and its exceptions with it. Exceptions are exact, so this has no rate. What was not
+//!    there (a reply of 0) is not excepted, and may be found by chance later.
 //! 3. **Phantoms**: of items that nobody added, and of those that a safe BF.RESET or UNLINK took away, no more are
 //!    found than the rate says. See [`is_chance`].
 //! 4. **Count**: BF.CARD is at most the number of items sent, attempts counted each, and twice where a command may
@@ -400,7 +401,7 @@ impl Context<'_> {
                 && facts.emptied < event.sent
             {
                 let sure = excepted.iter().enumerate().filter(|(place, item)| {
-                    event.answer(*place).is_some()
+                    event.answer(*place) == Some(true)
                         && facts.added.get(item).is_none_or(|added| *added < event.sent)
                         && self.found.get(item) == Some(&true)
                 });
@@ -693,6 +694,12 @@ mod tests {
         // Another item may have the same bits in the filter that was emptied since.
         let emptied = safe(2, 0, Act::Empty, 30);
         assert_eq!(verdict(vec![add.clone(), except.clone(), emptied], &at), []);
+        // It was not there, so nothing was excepted.
+        let absent = Event {
+            end: End::Done(21, vec![Some(false)]),
+            ..except.clone()
+        };
+        assert_eq!(verdict(vec![add.clone(), absent], &at), []);
         assert_eq!(verdict(vec![add, lost(except)], &at), []);
     }
 
