@@ -90,7 +90,10 @@ fn starts(error: &str, texts: &[&str]) -> bool {
 }
 
 /// Errors of the module that a round may meet: what did not fit, what is not there (yet), what is there already.
-fn is_expected(error: &str) -> bool {
+///
+/// Where Sentinel or the cluster choose the primary, an old one may come back empty and take commands until it is told
+/// that it is a replica now. What is made there anew, by a plain BF.ADD, has another seed and no window.
+fn is_expected(error: &str, scene: Scene) -> bool {
     const EXPECTED: [&str; 6] = [
         "ERR non scaling filter is full",
         "ERR not found",
@@ -101,7 +104,9 @@ fn is_expected(error: &str) -> bool {
     ];
     let rates = "ERR the error rates of the layers sum to ";
     let source = error.starts_with("ERR source ") && error.ends_with(" not found");
-    source || error.starts_with(rates) || starts(error, &EXPECTED)
+    let anew = error.contains(" has another seed: ") || error == "ERR the filter has no WINDOW";
+    let may_be_anew = matches!(scene, Scene::Sentinel | Scene::Cluster);
+    source || error.starts_with(rates) || starts(error, &EXPECTED) || may_be_anew && anew
 }
 
 /// What came of sending something.
@@ -544,7 +549,7 @@ impl<'a> Worker<'a> {
             _ => None,
         };
         if let Reply::Error(why) = reply {
-            if !is_expected(why) && !is_passing(why) {
+            if !is_expected(why, self.plan.scene) && !is_passing(why) {
                 self.strange(*at, why);
             }
             // A packed batch tells how far it came; what it added is not claimed.
@@ -560,7 +565,7 @@ impl<'a> Worker<'a> {
         let answers = match reply {
             Reply::Array(answers) => {
                 if let Some(Reply::Error(why)) = answers.last()
-                    && !is_expected(why)
+                    && !is_expected(why, self.plan.scene)
                 {
                     self.strange(*at, why);
                 }
@@ -724,7 +729,7 @@ impl<'a> Worker<'a> {
         match &outcome {
             Outcome::Reply(_) => {}
             Outcome::Refused(error) => {
-                if !is_passing(error) && !is_expected(error) {
+                if !is_passing(error) && !is_expected(error, self.plan.scene) {
                     let words = commands.iter().flatten().take(8);
                     let words = words.map(|word| String::from_utf8_lossy(word.as_ref()).into_owned());
                     let words: Vec<_> = words.collect();
@@ -772,7 +777,9 @@ impl<'a> Worker<'a> {
         };
         match run() {
             // What it added before it was full is there, and nothing says what.
-            Ok(Reply::Error(why)) if why.contains(" after ") && is_expected(&why) => Outcome::Lost,
+            Ok(Reply::Error(why)) if why.contains(" after ") && is_expected(&why, self.plan.scene) => {
+                Outcome::Lost
+            }
             Ok(Reply::Error(why)) => Outcome::Refused(why),
             Ok(reply) => Outcome::Reply(reply),
             Err(_) => {
