@@ -49,6 +49,19 @@ def errors(page):
     return rows
 
 
+def option_errors(page):
+    """The rows of the tables of wrong options of a page: the commands in the heading, the words, and the error."""
+    rows = []
+    for section in re.split(r"^(?=#)", page.read_text(), flags=re.MULTILINE):
+        heading, _, text = section.partition("\n")
+        for table in re.findall(r"^\| words \| error \|\n\|[-|]+\n((?:\|.*\n?)+)", text, re.MULTILINE):
+            commands = re.findall(r"BF\.[A-Z]+", heading)
+            for row in table.splitlines():
+                words, error = (cell.strip(" `") for cell in row.strip("|").split(" |"))
+                rows.append((commands, words, error))
+    return rows
+
+
 def facts(page):
     """The first table of a command's page: names and values."""
     return dict(re.findall(r"^\| ([a-zA-Z ]+) \| (.*) \|$", page.read_text(), re.MULTILINE))

@@ -18,7 +18,7 @@ import unittest
 from pathlib import Path
 
 import redis
-from documents import PAGES, PROJECT, PROMPT, blocks, errors, facts, promised_output
+from documents import PAGES, PROJECT, PROMPT, blocks, errors, facts, option_errors, promised_output
 from test_migrate import PATIENCE, URLS, Server
 
 SESSION = "no client of this language here; `make test-clients` runs it"
@@ -73,6 +73,13 @@ OWN = {
     *["bf.merge", "bf.intersect", "bf.reset", "bf.except", "bf.load"],
 }
 COMMANDS = [page for page in PAGES if page.match("docs/commands/bf.*.md")]
+# Commands that take options of a filter, with a place for them.
+WITH_OPTIONS = {
+    "BF.RESERVE": "BF.RESERVE new 0.01 100 {words}",
+    "BF.PLAN": "BF.PLAN 0.01 100 {words}",
+    "BF.INSERT": "BF.INSERT new {words} ITEMS item",
+    "BF.ADDPACKED": "BF.ADDPACKED new LINES {words} item",
+}
 
 
 def cli():
@@ -129,6 +136,41 @@ class SessionTest(unittest.TestCase):
                         self.assertEqual(type_in(server, [example]).strip(), f"(error) {text}")
                     else:
                         self.assertIn(text, NOT_SHOWN)
+
+    def test_errors_of_options(self):
+        """A user would look up a word for a filter, and the command at hand would answer otherwise."""
+        server = self.start()
+        rows = option_errors(PROJECT / "docs/commands/options.md")
+        self.assertEqual({name for commands, _, _ in rows for name in commands}, set(WITH_OPTIONS))
+        for commands, words, error in rows:
+            for name in commands:
+                line = WITH_OPTIONS[name].format(words=words)
+                if error.startswith("ERR no value for"):
+                    line = line.removesuffix(" ITEMS item")
+                with self.subTest(line):
+                    self.assertEqual(type_in(server, [line]).strip(), f"(error) {error}")
+
+    def test_every_command_refuses_a_key_that_holds_no_filter(self):
+        """docs/commands/README.md says it once for all of them: of the first command of each page's sessions, every
+        key is put in turn for one that holds something else."""
+        wrong_type = "(error) WRONGTYPE Operation against a key holding the wrong kind of value"
+        text = (PROJECT / "docs/commands/README.md").read_text()
+        self.assertIn(f"| `{wrong_type.removeprefix('(error) ')}` |", text)
+        for page in COMMANDS:
+            if page.stem == "bf.plan":
+                continue  # It has no key.
+            server = self.start()
+            lines = [line for block in blocks(page) if block.is_session for line in block.text.splitlines()]
+            commands = [line.removeprefix(PROMPT) for line in lines if line.startswith(PROMPT)]
+            first = next(at for at, line in enumerate(commands) if line.startswith(page.stem.upper() + " "))
+            type_in(server, [*commands[:first], 'SET text "no filter"'])
+            keys = type_in(server, [f"COMMAND GETKEYS {commands[first]}"])
+            keys = re.findall(r'^[0-9]+\) "(.*)"$', keys, re.MULTILINE)
+            self.assertNotEqual(keys, [])
+            for key in keys:
+                wrong = re.sub(rf" {re.escape(key)}(?= |$)", " text", commands[first], count=1)
+                with self.subTest(wrong):
+                    self.assertEqual(type_in(server, [wrong]).strip(), wrong_type)
 
     def check_session(self, server, lines):
         options = []
