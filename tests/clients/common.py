@@ -1,5 +1,5 @@
 """What the tests of the client libraries share: a server with the module, programs that speak to it, and the
-sessions of the README.
+sessions of docs/clients.md.
 
 Run them with `make test-clients`, which sets up the libraries in .build/clients. BLOOM_TEST_SERVER names another
 server than redis-server, BLOOM_TEST_MODULE another module. Every server is on a free port of the loopback
@@ -59,11 +59,11 @@ class Case(unittest.TestCase):
         return done.stdout
 
     def write_session(self, language, name):
-        """Writes the README's session in a language to the file `name`, for this test's server; gives what it
+        """Writes the session of docs/clients.md in a language to the file `name`, for this test's server; gives what it
         is to print."""
         if 3 not in self.protocols():
             self.skipTest("here modules answer clients of RESP3 with 1 and 0, and the session shows booleans")
-        blocks = documents.blocks(PROJECT / "README.md")
+        blocks = documents.blocks(PROJECT / "docs/clients.md")
         [session] = [block.text for block in blocks if block.language == language]
         self.assertIn("localhost:6379", session)
         file = INSTALLED / name
