@@ -27,10 +27,13 @@ SHARDED = "needs a cluster; tests/examples/test_sharded.py runs such commands"
 PACKAGE = "needs what `make package` builds; tests/package installs it"
 # Blocks that are not run, by their pages and first lines, with the reason.
 NOT_RUN = {
+    "README.md: git clone ADDRESS libbloom && cd libbloom": "the two commands; `.ci/run` is run from a clean clone",
     "README.md: redis-server --loadmodule ./libbloom.so": "takes port 6379; every test loads the module so",
     "docs/clients.md: import { createClient } from \"redis\";": SESSION,
     "docs/clients.md: import redis.clients.jedis.JedisPooled;": SESSION,
     "docs/clients.md: package main": SESSION,
+    "docs/configuration.md: loadmodule /usr/lib/redis/modules/libbloom.so bf-error-rate 0.001 "
+    "bf-max-filter-bytes 512mb": "a line of a server's configuration file",
     "docs/install.md: sudo dpkg -i redis-libbloom_0.1.0_amd64.deb": PACKAGE,
     "docs/install.md: tar -xzf libbloom-0.1.0-x86_64-linux.tar.gz": PACKAGE,
     "docs/install.md: sudo systemctl restart redis-server": PACKAGE,
@@ -263,6 +266,21 @@ class SessionTest(unittest.TestCase):
                     [info] = client.execute_command("COMMAND", "INFO", page.stem)
                     permissions = " and ".join(permissions_for(map(described, info[8]))) or "none for keys"
                     self.assertEqual(shown["permissions"].split(",")[0], permissions)
+
+
+class OptionsTest(unittest.TestCase):
+    def test_names_and_defaults(self):
+        """Who copies a name that the server does not have gets an error, and who counts on a default another filter."""
+        page = (PROJECT / "docs/configuration.md").read_text()
+        rows = re.findall(r"^\| `(bf-[a-z-]+)` \| `(bf\.[a-z-]+)` \| (\S+) \|", page, re.MULTILINE)
+        with Server() as server, server.client() as client:
+            about = client.info("server")
+            if about["redis_version"].startswith("6."):
+                self.skipTest("this server has no configurations of modules")
+            is_redis_8 = "valkey_version" not in about and int(about["redis_version"].split(".")[0]) >= 8
+            shown = {row[0] if is_redis_8 else row[1]: row[2] for row in rows}
+            found = {name: value.split(":")[0] for name, value in client.config_get("bf*").items()}
+            self.assertEqual(found, shown)
 
 
 def permissions_for(keys):

@@ -200,7 +200,7 @@ impl Outcome {
 }
 
 /// Half of a module left behind would end the server later, and a typing error in the one command must not cost
-/// what the server has. What it itself does about the error is in the README.
+/// what the server has. What it itself does about the error is in docs/configuration.md.
 #[test]
 fn an_option_that_nobody_has_costs_no_data_and_leaves_no_half_of_the_module() {
     let version = Server::version();
