@@ -34,14 +34,14 @@ NOT_RUN = {
     "docs/clients.md: package main": SESSION,
     "docs/configuration.md: loadmodule /usr/lib/redis/modules/libbloom.so bf-error-rate 0.001 "
     "bf-max-filter-bytes 512mb": "a line of a server's configuration file",
-    "docs/install.md: sudo dpkg -i redis-libbloom_0.1.0_amd64.deb": PACKAGE,
-    "docs/install.md: tar -xzf libbloom-0.1.0-x86_64-linux.tar.gz": PACKAGE,
+    "docs/install.md: sudo dpkg -i redis-libbloom_0.2.0_amd64.deb": PACKAGE,
+    "docs/install.md: tar -xzf libbloom-0.2.0-x86_64-linux.tar.gz": PACKAGE,
     "docs/install.md: sudo systemctl restart redis-server": PACKAGE,
     "docs/install.md: docker build -t redis-libbloom .": "needs Docker",
     "docs/install.md: docker run --rm redis-libbloom redis-server --include /etc/libbloom/bloom.conf "
     "--appendonly yes": "needs Docker",
     "docs/install.md: sha256sum --check --ignore-missing SHA256SUMS": "needs a release",
-    "docs/install.md: git checkout v0.1.0": "needs a release; `make reproduce` runs such commands",
+    "docs/install.md: git checkout v0.2.0": "needs a release; `make reproduce` runs such commands",
     "docs/install.md: make build": "takes port 6379",
     "docs/migration.md: zcat urls.gz | .build/venv/bin/python examples/migrate.py load "
     "redis://localhost urls:new --error 0.01 --capacity 40000 --layout blocked": MIGRATION,

@@ -16,18 +16,18 @@ const SOURCES: &str = "O(n + e * m), where n is the number of bytes of all sourc
 const ADDS: &str = "Adds one or more items to a Bloom Filter. A filter will be created if it does not exist";
 
 /// Options that describe a filter, but for the seed and the layout.
-const OPTIONS: &str = "[EXPANSION expansion:integer] [NONSCALING] [GROWING]@0.1.0 [SEED seed:integer]@0.1.0 \
-                       [LAYOUT layout(BLOCKED|CLASSIC|VALKEY)]@0.1.0 [TIGHTENING tightening:double]@0.1.0 \
-                       [VALIDATESCALETO validatescaleto:integer]@0.1.0 [WINDOW window:integer]@0.1.0 \
-                       [SLICES slices:integer]@0.1.0 [REFRESH]@0.1.0";
+const OPTIONS: &str = "[EXPANSION expansion:integer] [NONSCALING] [GROWING]@0.2.0 [SEED seed:integer]@0.2.0 \
+                       [LAYOUT layout(BLOCKED|CLASSIC|VALKEY)]@0.2.0 [TIGHTENING tightening:double]@0.2.0 \
+                       [VALIDATESCALETO validatescaleto:integer]@0.2.0 [WINDOW window:integer]@0.2.0 \
+                       [SLICES slices:integer]@0.2.0 [REFRESH]@0.2.0";
 
 /// When a window is told that items are added, or that its slice ends.
-const TIME: &str = "[AT at:integer]@0.1.0";
+const TIME: &str = "[AT at:integer]@0.2.0";
 
 /// What is said of its key.
-const KEY_OPTIONS: &str = "[NX]@0.1.0 [expiration(EX seconds:integer@0.1.0|PX milliseconds:integer@0.1.0|\
-                           EXAT unix-time-seconds:unix-time@0.1.0|\
-                           PXAT unix-time-milliseconds:unix-time@0.1.0)]";
+const KEY_OPTIONS: &str = "[NX]@0.2.0 [expiration(EX seconds:integer@0.2.0|PX milliseconds:integer@0.2.0|\
+                           EXAT unix-time-seconds:unix-time@0.2.0|\
+                           PXAT unix-time-milliseconds:unix-time@0.2.0)]";
 
 /// A command, its arity, its version, its arguments as [`synopsis`] writes them, its complexity and its summary.
 pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
@@ -53,9 +53,9 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
         -2,
         "1.0.0",
         "key:key [CAPACITY capacity:integer] [ERROR error:double] [EXPANSION expansion:integer] [NOCREATE] \
-         [NONSCALING] [GROWING]@0.1.0 [SEED seed:integer]@0.1.0 [LAYOUT layout(BLOCKED|CLASSIC|VALKEY)]@0.1.0 \
-         [TIGHTENING tightening:double]@0.1.0 [VALIDATESCALETO validatescaleto:integer]@0.1.0 \
-         [WINDOW window:integer]@0.1.0 [SLICES slices:integer]@0.1.0 [REFRESH]@0.1.0 {time} {key} \
+         [NONSCALING] [GROWING]@0.2.0 [SEED seed:integer]@0.2.0 [LAYOUT layout(BLOCKED|CLASSIC|VALKEY)]@0.2.0 \
+         [TIGHTENING tightening:double]@0.2.0 [VALIDATESCALETO validatescaleto:integer]@0.2.0 \
+         [WINDOW window:integer]@0.2.0 [SLICES slices:integer]@0.2.0 [REFRESH]@0.2.0 {time} {key} \
          [ITEMS items:string]...",
         MANY,
         ADDS,
@@ -63,11 +63,11 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
     (
         "BF.ADDPACKED",
         -4,
-        "0.1.0",
+        "0.2.0",
         "key:key [CAPACITY capacity:integer] [ERROR error:double] [EXPANSION expansion:integer] [NOCREATE] \
-         [NONSCALING] [GROWING]@0.1.0 [SEED seed:integer]@0.1.0 [LAYOUT layout(BLOCKED|CLASSIC|VALKEY)]@0.1.0 \
-         [TIGHTENING tightening:double]@0.1.0 [VALIDATESCALETO validatescaleto:integer]@0.1.0 \
-         [WINDOW window:integer]@0.1.0 [SLICES slices:integer]@0.1.0 [REFRESH]@0.1.0 {time} {key} \
+         [NONSCALING] [GROWING]@0.2.0 [SEED seed:integer]@0.2.0 [LAYOUT layout(BLOCKED|CLASSIC|VALKEY)]@0.2.0 \
+         [TIGHTENING tightening:double]@0.2.0 [VALIDATESCALETO validatescaleto:integer]@0.2.0 \
+         [WINDOW window:integer]@0.2.0 [SLICES slices:integer]@0.2.0 [REFRESH]@0.2.0 {time} {key} \
          form(LINES|WIDTH width:integer|PREFIXED) [COUNT] data:string",
         PACKED,
         "Adds the items that are packed in one argument to a Bloom Filter. A filter will be created if it does not \
@@ -92,7 +92,7 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
     (
         "BF.EXISTSPACKED",
         -4,
-        "0.1.0",
+        "0.2.0",
         "key:key form(LINES|WIDTH width:integer|PREFIXED) [COUNT] data:string",
         PACKED,
         "Checks whether the items that are packed in one argument exist in a Bloom Filter",
@@ -101,7 +101,7 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
         "BF.INFO",
         -2,
         "1.0.0",
-        "key:key [single_value(CAPACITY|SIZE|FILTERS|ITEMS|EXPANSION|ERROR@0.1.0|TIGHTENING@0.1.0|MAXSCALEDCAPACITY@0.1.0|FULL@0.1.0)]",
+        "key:key [single_value(CAPACITY|SIZE|FILTERS|ITEMS|EXPANSION|ERROR@0.2.0|TIGHTENING@0.2.0|MAXSCALEDCAPACITY@0.2.0|FULL@0.2.0)]",
         LAYERS,
         "Returns information about a Bloom Filter",
     ),
@@ -132,7 +132,7 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
     (
         "BF.LOAD",
         3,
-        "0.1.0",
+        "0.2.0",
         "key:key data:string",
         "O(n), where n is the number of bytes of the data",
         "Creates a Bloom Filter from what an append-only file has of one in valkey-bloom's layout",
@@ -140,7 +140,7 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
     (
         "BF.ROTATE",
         -2,
-        "0.1.0",
+        "0.2.0",
         "key:key {time}",
         "O(n + n * e), where n is the number of layers, and e that of exceptions if layers go",
         "Ends the newest slice of a Bloom Filter with a window, and lets go what is over",
@@ -148,7 +148,7 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
     (
         "BF.EXCEPT",
         -3,
-        "0.1.0",
+        "0.2.0",
         "key:key item:string...",
         EXCEPTED,
         "Excepts one or more items from a Bloom Filter, until they are added again",
@@ -156,7 +156,7 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
     (
         "BF.RESET",
         2,
-        "0.1.0",
+        "0.2.0",
         "key:key",
         LAYERS,
         "Makes a Bloom Filter empty again, as it was when it was created",
@@ -164,7 +164,7 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
     (
         "BF.MERGE",
         -4,
-        "0.1.0",
+        "0.2.0",
         "destination:key numkeys:integer source:key... [ERROR error:double] [OVERRIDE]",
         SOURCES,
         "Merges Bloom Filters: all items of the sources are found in the destination, which is created if it does \
@@ -173,7 +173,7 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
     (
         "BF.INTERSECT",
         -4,
-        "0.1.0",
+        "0.2.0",
         "destination:key numkeys:integer source:key...",
         SOURCES,
         "Intersects Bloom Filters: the items that all sources have are found in the destination, which is created \
@@ -190,7 +190,7 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
     (
         "BF.PLAN",
         -3,
-        "0.1.0",
+        "0.2.0",
         "error_rate:double capacity:integer {options}",
         "O(1)",
         "Returns what a Bloom Filter takes that BF.RESERVE would create, and once it has grown",
