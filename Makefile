@@ -174,10 +174,9 @@ bench-server: build ## Measure modules side by side in $SERVER; MODULES= adds na
 	@scripts/setup.sh example
 	@$(MAKE) --no-print-directory $(BENCH_VENV)/ready
 	cargo build --release --example baseline
-	$(BENCH_VENV)/bin/python benches/server/measure.py --server $(SERVER) --out .build/bench/results.json $(ARGS) \
+	$(BENCH_VENV)/bin/python benches/server/measure.py --server $(SERVER) --out .build/bench $(ARGS) \
 		floor=$(BASELINE),floor plain=$(BASELINE),plain bloom=libbloom.so classic=libbloom.so,bf-layout,classic $(MODULES) \
 		$(if $(REDISBLOOM),redisbloom=$(REDISBLOOM))
-	$(BENCH_VENV)/bin/python benches/server/plot.py .build/bench/results.json .build/bench
 	@echo 'tables and plots: .build/bench'
 
 example: build ## Run examples/crawl.py, with Python's packages in .build/venv and a server of its own

@@ -23,8 +23,9 @@ import statistics
 import time
 from pathlib import Path
 
-from measure import SHORT_ITEM, Server, machine
-from windows import BATCH, ERROR_RATE, at_once, batches, processor_nanoseconds
+from load import DRAWN, SHORT_ITEM
+from servers import Server, machine
+from windows import BATCH, ERROR_RATE, at_once, batches
 
 # Items that only one of the sources has: bits of their own for it.
 OWN = 1000
@@ -153,7 +154,7 @@ def add(server, key, numbers):
 
 
 def item(number):
-    return SHORT_ITEM.replace(b"__rand_int__", b"%012d" % number)
+    return SHORT_ITEM.replace(DRAWN, b"%012d" % number)
 
 
 def measured(server, command):
@@ -252,10 +253,10 @@ def exceptions(options):
         empty, before = server.client.memory_usage("filter"), 0
         print("| exceptions | bytes each | `BF.EXCEPT` of 1,000, µs an item |\n|---|---|---|")
         for count in EXCEPTIONS:
-            spent = processor_nanoseconds(server)
+            spent = server.processor_seconds()
             for some in batches(range(before, count)):
                 server("BF.EXCEPT", "filter", *map(item, some))
-            spent = (processor_nanoseconds(server) - spent) / (count - before) / 1e3
+            spent = (server.processor_seconds() - spent) / (count - before) * 1e6
             used = (server.client.memory_usage("filter") - empty) / count
             print(f"| {count:,} | {used:.1f} | {spent:.2f} |", flush=True)
             before = count

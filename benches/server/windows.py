@@ -18,9 +18,9 @@ import random
 import statistics
 import sys
 import time
-from pathlib import Path
 
-from measure import KEY, SHORT_ITEM, Server, machine
+from load import DRAWN, SHORT_ITEM
+from servers import KEY, Server, machine
 
 ERROR_RATE = 0.01
 BATCH = 1000
@@ -66,16 +66,16 @@ def measure(way, options):
         way.begin(server, options)
         come(server, way, options, range(options.items))
         way.turn(server)
-        before = processor_nanoseconds(server)
+        before = server.processor_seconds()
         come(server, way, options, range(options.items, 2 * options.items))
-        new = (processor_nanoseconds(server) - before) / options.items
+        new = (server.processor_seconds() - before) / options.items
         used = (server.info("memory", "used_memory") - empty) / options.items
 
         server("DEBUG", "SET-ACTIVE-EXPIRE", 0)
         few = min(FEW * BATCH, options.items // 4)
         again = at_once(server, way.add, range(2 * options.items - few, 2 * options.items))
         asked = at_once(server, way.ask, range(2 * options.items, 2 * options.items + few))
-        return used, new / 1e3, again, asked
+        return used, new * 1e6, again, asked
     finally:
         server.remove()
 
@@ -121,7 +121,7 @@ def fill(server, items):
     slice_time = WEEK * 1000 // SLICES
     begin = int(time.time() * 1000) - slice_time * SLICES - slice_time // 2
     for batch in batches(range(items)):
-        data = b"\n".join(SHORT_ITEM.replace(b"__rand_int__", b"%012d" % number) for number in batch)
+        data = b"\n".join(SHORT_ITEM.replace(DRAWN, b"%012d" % number) for number in batch)
         at = begin + batch.start * SLICES // items * (slice_time + 1) + 1
         server("BF.ADDPACKED", "reserved", "LINES", "COUNT", data)
         server("BF.ADDPACKED", "window", "AT", at, "LINES", "COUNT", data)
@@ -142,10 +142,10 @@ def come(server, way, options, numbers):
 
 def at_once(server, command, numbers):
     """The microseconds that each of these items takes the server."""
-    before = processor_nanoseconds(server)
+    before = server.processor_seconds()
     for batch in batches(numbers):
         send(server, command, batch)
-    return (processor_nanoseconds(server) - before) / len(numbers) / 1e3
+    return (server.processor_seconds() - before) / len(numbers) * 1e6
 
 
 def batches(numbers):
@@ -155,14 +155,8 @@ def batches(numbers):
 
 def send(server, command, batch):
     pipeline = server.client.pipeline(transaction=False)
-    command(pipeline, [SHORT_ITEM.replace(b"__rand_int__", b"%012d" % number) for number in batch])
+    command(pipeline, [SHORT_ITEM.replace(DRAWN, b"%012d" % number) for number in batch])
     pipeline.execute()
-
-
-def processor_nanoseconds(server):
-    """What all threads of the server have used so far."""
-    threads = Path(f"/proc/{server.process.pid}/task").iterdir()
-    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)
 
 
 # ---- The ways ------------------------------------------------------------------------------------

@@ -269,7 +269,7 @@ class ListTest(unittest.TestCase):
     def test_what_can_be_measured_is_named(self):
         """Whoever wants one figure should not have to measure all of them."""
         page = (PROJECT / "docs/performance.md").read_text()
-        script = (PROJECT / "benches/server/measure.py").read_text()
+        script = (PROJECT / "benches/server/measurements.py").read_text()
         [table] = re.findall(r"^\| measurement \| is \|\n((?:\|.*\n)+)", page, re.MULTILINE)
         [choices] = re.findall(r"for function in \[(.*)\]$", script, re.MULTILINE)
         self.assertEqual(re.findall(r"^\| `(\w+)`", table, re.MULTILINE), choices.split(", "))
