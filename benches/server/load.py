@@ -25,6 +25,7 @@ FORMS = {
 }
 # Items that are sent before the replies to those before them are read.
 AHEAD = 20_000
+FOUR_DIGITS = numpy.frombuffer(b"".join(b"%04d" % number for number in range(10_000)), numpy.uint8).reshape(-1, 4)
 
 
 # ---- Drawn items ---------------------------------------------------------------------------------
@@ -128,17 +129,39 @@ def send(server, command, numbers, width=1000):
 
     `command`: its words up to the items.
     """
-    with Connection(server) as connection:
-        for start in range(numbers.start, numbers.stop, AHEAD):
-            some = numpy.arange(start, min(start + AHEAD, numbers.stop))
-            full = len(some) // width * width
-            for part, in_each in (some[:full], width), (some[full:], len(some) - full):
-                if len(part):
-                    connection.send(commands(command, part, in_each), len(part) // in_each)
-        return connection.finish()
+    return send_to_all({"": server}, command, numbers, width)[""]
 
 
-def commands(words, numbers, width, item=ITEM):
+def send_to_all(servers, command, numbers, width=1000, item=ITEM):
+    """The same to many servers, which work at the same time."""
+    connections = {name: Connection(server) for name, server in servers.items()}
+    try:
+        for data, replies in batches(command, numbers, width, item):
+            for connection in connections.values():
+                connection.send(data, replies)
+        return {name: connection.finish() for name, connection in connections.items()}
+    finally:
+        for connection in connections.values():
+            connection.socket.close()
+
+
+def batches(command, numbers, width=1000, item=ITEM):
+    """The bytes of commands with these items, some at a time, and how many commands they are."""
+    for start in range(numbers.start, numbers.stop, AHEAD):
+        some = numpy.arange(start, min(start + AHEAD, numbers.stop))
+        full = len(some) // width * width
+        for part, in_each in (some[:full], width), (some[full:], len(some) - full):
+            if len(part):
+                yield commands(command, part, in_each, item), len(part) // in_each
+
+
+def packed_batches(command, numbers, item, width):
+    """The same of packed commands, one at a time."""
+    for start in range(numbers.start, numbers.stop, width):
+        yield packed_command(command, item, numpy.arange(start, min(start + width, numbers.stop))), 1
+
+
+def commands(words, numbers, width, item):
     """The bytes of commands with so many items each, of which all are full."""
     head = b"".join([b"*%d\r\n" % (len(words) + width), *map(argument, words)])
     rows = numpy.empty((len(numbers) // width, len(head) + width * len(argument(item))), numpy.uint8)
@@ -157,11 +180,26 @@ def written(numbers, item):
     """A row of bytes for each item, with its number in it."""
     rows = numpy.empty((len(numbers), len(item)), numpy.uint8)
     rows[:] = numpy.frombuffer(item, numpy.uint8)
-    at, left = item.index(DRAWN), numpy.asarray(numbers, numpy.uint64)
-    for digit in reversed(range(at, at + len(DRAWN))):
-        left, rest = numpy.divmod(left, numpy.uint64(10))
-        rows[:, digit] = rest.astype(numpy.uint8) + ord("0")
+    at = item.index(DRAWN)
+    for fours in range(3):
+        rows[:, at + 4 * fours : at + 4 * fours + 4] = FOUR_DIGITS[numbers // 10_000 ** (2 - fours) % 10_000]
     return rows
+
+
+def bit_commands(words, positions, end=b""):
+    """The bytes of commands that each name a bit: its position is written as short as it can be."""
+    digits = 1 + sum(positions >= 10**power for power in range(1, 12))
+    parts = []
+    for length in numpy.unique(digits):
+        some = positions[digits == length]
+        head = b"".join([b"*%d\r\n" % (len(words) + 1 + bool(end)), *map(argument, words), b"$%d\r\n" % length])
+        tail = b"\r\n" + end
+        rows = numpy.empty((len(some), len(head) + length + len(tail)), numpy.uint8)
+        rows[:] = numpy.frombuffer(head + b"0" * length + tail, numpy.uint8)
+        for digit in range(length):
+            rows[:, len(head) + digit] = some // 10 ** (length - 1 - digit) % 10 + ord("0")
+        parts.append(rows.tobytes())
+    return b"".join(parts)
 
 
 def argument(word):

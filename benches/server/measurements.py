@@ -1,13 +1,23 @@
 """What is measured of modules side by side, each in a function of its own that gives its figures."""
 
+import argparse
+import hashlib
 import statistics
 import time
 from pathlib import Path
 
-from load import FORMS, draw, send
-from servers import KEY, Server, Together
+import numpy
+import redis
+
+import sets
+import windows as ways_to_forget
+from load import FORMS, ITEM, SHORT_ITEM, Connection, bit_commands, draw, packed_batches, send, send_to_all
+from load import batches as known
+from servers import KEY, Server, Together, at_the_same_time
 
 ERROR_RATE = 0.01
+# The module whose own commands are measured where no other has such.
+OWN = "bloom"
 # Items from here on were never added.
 ABSENT = 10**11
 
@@ -22,7 +32,10 @@ WORKLOADS = [
     ("BF.MEXISTS of 1000", "bf.mexists", 1000, 1, 4),
     ("BF.MADD of 1000", "bf.madd", 1000, 1, 4),
 ]
-
+# The same, those that change nothing first.
+QUESTIONS_FIRST = sorted(WORKLOADS, key=lambda workload: "add" in workload[1])
+# Of a rate: how many are asked at once, and how many wrong answers tell it well enough.
+QUESTIONS, ENOUGH = 20_000, 400
 
 
 def taking_turns(servers, rounds, measure):
@@ -37,61 +50,390 @@ def taking_turns(servers, rounds, measure):
     }
 
 
-def throughput(options, servers, distinct, workloads=None, prepare=None):
-    """Each workload on each server, which `prepare` makes ready: the adds of one workload are not there in the next."""
+def with_filters(modules):
+    """Without the module that has no filter."""
+    return {name: module for name, module in modules.items() if not module.endswith(",floor")}
+
+
+def throughput(options, servers, distinct, workloads=None, items=None):
+    """Requests a second, and processor time an item, of each workload on each server."""
     results = {}
-    head = f"{'':<26}{'module':<12}{'items/s':>12}{'ratio':>7}{'cpu us/item':>13}{'ratio':>7}"
-    print(head)
     for name, command, width, pipeline, clients, *form in workloads or WORKLOADS:
-        items = options.requests * (1 if width * pipeline == 1 else 4)
-        if prepare:
-            for server in servers.values():
-                prepare(server)
+        # One by one a request takes so long that fewer will do.
+        of_each = options.requests // 2 if width * pipeline == 1 else items or 2 * options.requests
 
         def measure(server):
             before = server.processor_seconds()
-            rate = draw(server, command, items, width, pipeline, clients, distinct, form=form[0] if form else None)
+            rate = draw(server, command, of_each, width, pipeline, clients, distinct, form=form[0] if form else None)
             spent = server.processor_seconds() - before
-            return {"items/s": rate, "cpu us/item": spent / items * 1e6}
+            return {"requests/s": rate / width, "items/s": rate, "cpu us/item": spent / of_each * 1e6}
 
         results[name] = taking_turns(servers, options.rounds, measure)
-        first = next(iter(results[name].values()))
-        for module, figures in results[name].items():
-            rate, spent = figures["items/s"], figures["cpu us/item"]
-            print(
-                f"{name:<26}{module:<12}{rate:>12.0f}{rate / first['items/s']:>7.2f}"
-                f"{spent:>13.4f}{spent / first['cpu us/item']:>7.2f}",
-                flush=True,
-            )
+        show(name, {module: of["cpu us/item"] for module, of in results[name].items()}, "us/item")
     return results
 
 
-def commands(options, modules):
-    def fill(server):
-        server("DEL", KEY)
-        server("BF.RESERVE", KEY, ERROR_RATE, options.items)
-        draw(server, "bf.madd", options.items, 1000)
+def show(what, figures, unit=""):
+    """Tells how far it is."""
+    print(f"{what}: {', '.join(f'{name} {figure:.4g}' for name, figure in figures.items())} {unit}", flush=True)
 
+
+def reserve(servers, items, *words):
+    for server in servers.values():
+        server("BF.RESERVE", KEY, ERROR_RATE, items, *words)
+
+
+def half_full(servers, items, item=ITEM):
+    """A filter for so many items that has half of them: drawn from all, half of a question's are there."""
+    reserve(servers, items)
+    send_to_all(servers, ["BF.MADD", KEY], range(items // 2), item=item)
+
+
+# ---- Throughput ----------------------------------------------------------------------------------
+
+
+def commands(options, modules):
     with Together(options, modules) as servers:
-        # About a third of what is asked for was added; with what a workload adds in five rounds, the filter is not full yet.
-        return throughput(options, servers, 2 * options.items, prepare=fill)
+        half_full(servers, options.items)
+        return throughput(options, servers, options.items, QUESTIONS_FIRST)
+
+
+def chain(options, modules):
+    with Together(options, modules) as servers:
+        send_to_all(servers, ["BF.MADD", KEY], range(options.chain))
+        memory = {name: server.memory_usage() for name, server in servers.items()}
+        workloads = [workload for workload in QUESTIONS_FIRST if workload[2] * workload[3] > 1]
+        # They take long where a filter has many layers, and those that add should not make it grow much more.
+        found = throughput(options, servers, 2 * options.chain, workloads, items=options.requests)
+        return {"memory": memory, "commands": found}
+
+
+def batches(options, modules):
+    widths = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
+    workloads = [(f"BF.MEXISTS of {width}", "bf.mexists", width, max(1, 100 // width), 4) for width in widths]
+    with Together(options, modules) as servers:
+        half_full(servers, options.items)
+        found = throughput(options, servers, options.items, workloads, items=options.requests)
+    return dict(zip(map(str, widths), found.values()))
+
+
+def sizes(options, modules):
+    results = {}
+    size = 10_000
+    while size <= options.largest:
+        with Together(options, modules) as servers:
+            half_full(servers, size)
+            for command in "BF.MEXISTS", "BF.MADD":
+                workload = (f"{command} of 100, {size:,} items", command, 100, 4, 10)
+                [found] = throughput(options, servers, size, [workload]).values()
+                results.setdefault(command, {})[str(size)] = found
+        size *= 10
+    return results
+
+
+# ---- What only this module has -------------------------------------------------------------------
 
 
 def packed(options, modules):
-    def fill(server):
-        server("DEL", KEY)
-        server("BF.RESERVE", KEY, ERROR_RATE, options.items)
-        draw(server, "bf.madd", options.items, 1000, form="WIDTH")
-
     workloads = [
-        (f"BF.{verb}PACKED of {width}, {form}", command, width, 1, 4, form)
+        (f"BF.{verb}PACKED of {width:,}, {form}", command, width, 1, 4, form)
         for verb, command in [("EXISTS", "bf.mexists"), ("ADD", "bf.madd")]
         for width in [1000, 10_000]
         for form in FORMS
     ]
     with Together(options, modules) as servers:
-        # The filter has 63 % of the items that it was filled with, so half of these, for which it has room.
-        return throughput(options, servers, int(1.26 * options.items), workloads, prepare=fill)
+        half_full(servers, options.items, SHORT_ITEM)
+        return throughput(options, servers, options.items, workloads)
+
+
+def windows(options, modules):
+    """Ways to tell what came lately, as windows.py measures them."""
+    return ways_to_forget.ways(
+        argparse.Namespace(
+            server=options.server, module=modules[OWN], items=options.windowed, window=options.window
+        )
+    )
+
+
+def unions(options, modules):
+    """Unions and intersections, as sets.py measures them."""
+    return sets.combinations(
+        argparse.Namespace(
+            server=options.server, module=modules[OWN], sources=8, megabytes=options.megabytes, rounds=options.rounds
+        )
+    )
+
+
+def long_list(options, modules):
+    """One connection sends a long list of new items: seconds for a million of them, and the server's."""
+    results, items = {}, options.listed
+    with Together(options, modules) as servers:
+        for way, width in {"BF.ADD, 1,000 pipelined": 1, "BF.MADD of 1,000": 1000, "BF.ADDPACKED of 10,000": 10_000}.items():
+            able = {name: server for name, server in servers.items() if width <= 1000 or server.knows("bf.addpacked")}
+            if width > 1000:
+                parts = list(packed_batches(["BF.ADDPACKED", KEY, "LINES", "COUNT"], range(items), ITEM + b"\n", width))
+            else:
+                parts = list(known(["BF.ADD" if width == 1 else "BF.MADD", KEY], range(items), width))
+
+            def measure(server):
+                server("DEL", KEY)
+                server("BF.RESERVE", KEY, ERROR_RATE, items)
+                spent, begin = server.processor_seconds(), time.perf_counter()
+                with Connection(server) as connection:
+                    for data, replies in parts:
+                        connection.send(data, replies)
+                    connection.finish()
+                taken = time.perf_counter() - begin
+                spent = server.processor_seconds() - spent
+                return {"items/s": items / taken, "cpu us/item": spent / items * 1e6}
+
+            results[way] = taking_turns(able, options.rounds, measure)
+            sent = sum(len(data) for data, _ in parts) / items
+            for of in results[way].values():
+                of["bytes sent/item"] = sent
+            show(way, {name: of["items/s"] for name, of in results[way].items()}, "items/s")
+    return results
+
+
+# ---- Memory --------------------------------------------------------------------------------------
+
+
+def memory(options, modules):
+    """Bytes of filters that have 1, 10 and 100 million items, by how they were made."""
+    modules, sizes, results = with_filters(modules), [], {}
+    size = options.largest
+    while size >= 10_000 and len(sizes) < 3:
+        sizes.insert(0, size)
+        size //= 10
+    made = {"reserved": (1, []), "NONSCALING": (1, ["NONSCALING"]), "reserved for a tenth": (10, [])}
+    for how, (part, words) in made.items():
+        for items in sizes:
+            with Together(options, modules) as servers:
+                empty = {name: server.info("memory", "used_memory") for name, server in servers.items()}
+                reserve(servers, items // part, *words)
+                if part > 1 or items < options.largest:
+                    # A filter of one layer has all of its memory before anything is added.
+                    at_the_same_time(servers, lambda server: send(server, ["BF.MADD", KEY], range(items)))
+                results.setdefault(how, {})[str(items)] = {name: held(server, empty[name], items) for name, server in servers.items()}
+                show(f"{how}, {items:,}", {name: of["bits/item"] for name, of in results[how][str(items)].items()}, "bits/item")
+    results["grown from the default"] = grown(options, modules, sizes)
+    return results
+
+
+def grown(options, modules, sizes):
+    """The same of a filter that the first add made: of each size, as far as it gets in time."""
+    with Together(options, modules) as servers:
+        empty = {name: server.info("memory", "used_memory") for name, server in servers.items()}
+        figures = {name: {} for name in servers}
+
+        def grow(name):
+            end = time.perf_counter() + options.patience
+            added, step = 0, max(sizes[0] // 10, 1000)
+            while added < sizes[-1] and time.perf_counter() < end:
+                send(servers[name], ["BF.MADD", KEY], range(added, added + step))
+                added += step
+                if added in sizes:
+                    figures[name][added] = held(servers[name], empty[name], added)
+            for items in sizes:
+                figures[name].setdefault(items, {"reached": added, "seconds": options.patience})
+
+        at_the_same_time({name: name for name in servers}, grow)
+        results = {str(items): {name: of[items] for name, of in figures.items()} for items in sizes}
+        for items, of in results.items():
+            show(f"grown to {items}", {name: one.get("bits/item", float("nan")) for name, one in of.items()}, "bits/item")
+        return results
+
+
+def held(server, empty, items):
+    """What a filter takes, as MEMORY USAGE says and as the server accounts for."""
+    used = server.info("memory", "used_memory") - empty
+    return {"bits/item": server.memory_usage() * 8 / items, "accounted bits/item": used * 8 / items}
+
+
+def growth(options, modules):
+    modules = with_filters(modules)
+    results, added = {name: [] for name in modules}, 0
+    with Together(options, modules) as servers:
+        for exponent in range(14, 46):
+            target = int(10 ** (exponent / 7))
+            if target > options.largest:
+                break
+            send_to_all(servers, ["BF.MADD", KEY], range(added, target))
+            added = target
+            for name, server in servers.items():
+                results[name].append([added, server.memory_usage() * 8 / added])
+    show(f"{added:,} items", {name: points[-1][1] for name, points in results.items()}, "bits/item")
+    return results
+
+
+# ---- False positives -----------------------------------------------------------------------------
+
+
+def errors(options, modules):
+    capacity, probes, results = 100_000, 200_000, {}
+    with Together(options, with_filters(modules)) as servers:
+        reserve(servers, capacity)
+        for step in range(1, 41):
+            send_to_all(servers, ["BF.MADD", KEY], range((step - 1) * capacity // 10, step * capacity // 10))
+            found = send_to_all(servers, ["BF.MEXISTS", KEY], range(ABSENT, ABSENT + probes))
+            for name, ones in found.items():
+                results.setdefault(name, []).append([step / 10, ones / probes])
+    for step in 9, 39:
+        show(f"at {(step + 1) / 10} capacities", {name: points[step][1] for name, points in results.items()})
+    return results
+
+
+def rates(options, modules):
+    """Each rate that is promised: how many of so many questions are answered wrongly once the filters are full."""
+    modules, results = with_filters(modules), []
+    for items, filters in {1000: 50, 10_000: 10, options.full: 1}.items():
+        for rate in [1e-2, 1e-3, 1e-4, 1e-6, 1e-8]:
+            with Together(options, modules) as servers:
+                keys = [f"{KEY}:{number}" for number in range(filters)]
+                for number, key in enumerate(keys):
+                    for server in servers.values():
+                        server("BF.RESERVE", key, rate, items)
+                    send_to_all(servers, ["BF.MADD", key], range(number * items, (number + 1) * items))
+                results.append({"how": "reserved", "items": items, "rate": rate, "filters": filters} | asked(options, servers, keys, rate))
+    for rate in [1e-2, 1e-3, 1e-4]:
+        with Together(options, modules) as servers:
+            for server in servers.values():
+                server.promise(rate)
+            send_to_all(servers, ["BF.MADD", KEY], range(options.full))
+            results.append({"how": "grown from the default", "items": options.full, "rate": rate, "filters": 1} | asked(options, servers, [KEY], rate))
+    return results
+
+
+def asked(options, servers, keys, rate):
+    """Asks all servers the same, for items that were never added, until all have answered wrongly often enough to tell
+    their rates, or for so many seconds."""
+    end = time.perf_counter() + (options.seconds if rate < 1e-5 else options.seconds / 3)
+    connections = {name: Connection(server) for name, server in servers.items()}
+    questions = 0
+    while True:
+        for key in keys:
+            numbers = range(ABSENT + questions, ABSENT + questions + QUESTIONS)
+            for data, replies in known(["BF.MEXISTS", key], numbers):
+                for connection in connections.values():
+                    connection.send(data, replies)
+            questions += QUESTIONS
+        hits = {name: connection.total for name, connection in connections.items()}
+        if min(hits.values()) > ENOUGH or time.perf_counter() > end:
+            break
+    hits = {name: connection.finish() for name, connection in connections.items()}
+    for connection in connections.values():
+        connection.socket.close()
+    show(f"{len(keys)} filters at {rate}, {questions:,} questions", hits, "hits")
+    return {"questions": questions, "hits": hits}
+
+
+# ---- Persistence ---------------------------------------------------------------------------------
+
+
+def private_bytes(pid):
+    """Memory of a process that it shares with no other."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Private_"))
+
+
+def until_done(server, what):
+    """Waits until a child has done its work; gives the most memory that it had of its own."""
+    children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
+    own = 0
+    while server.info("persistence", what):
+        try:
+            own = max([own, *(private_bytes(child) for child in children.read_text().split())])
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # it has just ended
+        time.sleep(0.01)
+    return own
+
+
+def reserved_and_not_used(options, server):
+    """A huge filter: what it takes to make it, and its memory while nothing is in it."""
+    resident = server.info("memory", "used_memory_rss")
+    usual = min(server.seconds("PING")[0] for _ in range(20))
+    label = f"`BF.RESERVE` of {options.huge:.0e} items at 1e-4, ms beyond a PING"
+    try:
+        seconds, _ = server.seconds("BF.RESERVE", "huge", 0.0001, options.huge)
+    except redis.ResponseError as error:
+        return {label: str(error), "resident memory that it takes, MB": None}
+    found = {label: (seconds - usual) * 1e3, "resident memory that it takes, MB": (server.info("memory", "used_memory_rss") - resident) / 1e6}
+    server("UNLINK", "huge")
+    return found
+
+
+def saved_and_loaded(server):
+    save, _ = server.seconds("SAVE")
+    load, _ = server.seconds("DEBUG", "RELOAD", "NOSAVE")
+    return {"SAVE, s": save, "load, s": load, "file, MB": (server.dir / "dump.rdb").stat().st_size / 1e6}
+
+
+def copied_on_write(options, server):
+    """Memory of a saving child's own, and the share of the filter that new items make the kernel copy meanwhile."""
+    server("BGSAVE")
+    own = until_done(server, "rdb_bgsave_in_progress")
+    # The child waits after the key, so that it is there until all items are added.
+    server("CONFIG", "SET", "rdb-key-save-delay", 4_000_000)
+    server("BGSAVE")
+    new = options.stored // 10_000
+    send(server, ["BF.MADD", KEY], range(ABSENT, ABSENT + new), 50)
+    in_time = server.info("persistence", "rdb_bgsave_in_progress")
+    until_done(server, "rdb_bgsave_in_progress")
+    server("CONFIG", "SET", "rdb-key-save-delay", 0)
+    copied = server.info("persistence", "rdb_last_cow_size") / server.memory_usage()
+    return {
+        "memory of a saving child's own, MB": own / 1e6,
+        f"copied on write by {new:,} new items during a BGSAVE, of the filter": copied if in_time else None,
+    }
+
+
+def rewritten(server):
+    """The append-only file that is written anew as commands, and what it takes to read it."""
+    server("CONFIG", "SET", "aof-use-rdb-preamble", "no")
+    server("CONFIG", "SET", "appendfsync", "no")
+    begin = time.perf_counter()
+    server("CONFIG", "SET", "appendonly", "yes")
+    # It is on once it was written.
+    time.sleep(0.2)
+    until_done(server, "aof_rewrite_in_progress")
+    taken = time.perf_counter() - begin
+    try:
+        load = server.seconds("DEBUG", "LOADAOF")[0]
+    except redis.ResponseError as error:
+        load = str(error)
+    found = {"rewrite of the append-only file as commands, s": taken, "its size, MB": server.log_bytes() / 1e6, "its load, s": load}
+    server("CONFIG", "SET", "appendonly", "no")
+    return found
+
+
+def persistence(options, modules):
+    modules = {name: module for name, module in modules.items() if "baseline" not in module}
+    results = {}
+    with Together(options, modules, "--enable-debug-command", "yes") as servers:
+        for name, server in servers.items():
+            results[name] = reserved_and_not_used(options, server)
+        reserve(servers, options.stored)
+        send_to_all(servers, ["BF.MADD", KEY], range(options.stored))
+        for name, server in servers.items():
+            results[name]["filter, MB"] = server.memory_usage() / 1e6
+        for compression in ["yes", "no"]:
+            for server in servers.values():
+                server("CONFIG", "SET", "rdbcompression", compression)
+            for name, of in taking_turns(servers, options.rounds, saved_and_loaded).items():
+                results[name] |= {f"{figure[: figure.index(',')]}, compression {compression}{figure[figure.index(',') :]}": one for figure, one in of.items()}
+        for name, server in servers.items():
+            results[name] |= copied_on_write(options, server)
+            results[name] |= rewritten(server)
+            results[name]["`DEL`, ms"] = server.seconds("DEL", KEY)[0] * 1e3
+    with Together(options, modules, "--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0") as servers:
+        reserve(servers, 1_000_000)
+        for name, server in servers.items():
+            draw(server, "bf.madd", 1_000_000, 100, distinct=10_000)
+            results[name]["append-only file of 1,000,000 adds of 10,000 items, MB"] = server.log_bytes() / 1e6
+    for figure in results[next(iter(results))]:
+        print(figure, [results[name].get(figure) for name in results], flush=True)
+    return results
 
 
 def log(options, modules):
@@ -121,162 +463,6 @@ def log(options, modules):
     return results
 
 
-def chain(options, modules):
-    def grow(server):
-        server("DEL", KEY)
-        return draw(server, "bf.madd", options.chain * 2, 1000, distinct=options.chain)
-
-    with Together(options, modules) as servers:
-        memory = {}
-        for name, server in servers.items():
-            rate = grow(server)
-            memory[name] = server.memory_usage()
-            print(f"{name}: {memory[name]} bytes, grown at {rate:.0f} items/s", flush=True)
-        workloads = [workload for workload in WORKLOADS if workload[2] * workload[3] > 1]
-        found = throughput(options, servers, 2 * options.chain, workloads, prepare=grow)
-        return {"memory": memory, "commands": found}
-
-
-def batches(options, modules):
-    widths = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
-    workloads = [(f"BF.MEXISTS of {width}", "bf.mexists", width, max(1, 100 // width), 4) for width in widths]
-    with Together(options, modules) as servers:
-        for server in servers.values():
-            server("BF.RESERVE", KEY, ERROR_RATE, options.items)
-            draw(server, "bf.madd", options.items, 1000)
-        found = throughput(options, servers, 2 * options.items, workloads)
-    return dict(zip(map(str, widths), found.values()))
-
-
-def sizes(options, modules):
-    results = {}
-    for items in [10_000, 100_000, 1_000_000, 10_000_000, 100_000_000]:
-        with Together(options, modules) as servers:
-            for server in servers.values():
-                server("BF.RESERVE", KEY, ERROR_RATE, items)
-                draw(server, "bf.madd", items, 1000)
-            workload = (f"{items:.0e} items", "bf.mexists", 100, 4, 10)
-            results[str(items)] = throughput(options, servers, 2 * items, [workload])[workload[0]]
-    return results
-
-
-def with_filters(modules):
-    """Without the modules that have no filter."""
-    return {name: module for name, module in modules.items() if not module.endswith(",floor")}
-
-
-def errors(options, modules):
-    capacity, probes, results = 100_000, 200_000, {}
-    with Together(options, with_filters(modules)) as servers:
-        for name, server in servers.items():
-            server("BF.RESERVE", KEY, ERROR_RATE, capacity)
-            results[name] = []
-            for step in range(1, 41):
-                send(server, ["BF.MADD", KEY], range((step - 1) * capacity // 10, step * capacity // 10))
-                found = send(server, ["BF.MEXISTS", KEY], range(ABSENT, ABSENT + probes))
-                results[name].append([step / 10, found / probes])
-            at_capacity, at_end = results[name][9][1], results[name][-1][1]
-            print(f"{name}: {at_capacity:.5f} at capacity, {at_end:.5f} at 4 times that", flush=True)
-    return results
-
-
-def growth(options, modules):
-    results = {}
-    with Together(options, with_filters(modules)) as servers:
-        for name, server in servers.items():
-            results[name], added = [], 0
-            for exponent in range(14, 46):
-                target = int(10 ** (exponent / 7))
-                send(server, ["BF.MADD", KEY], range(added, target))
-                added = target
-                results[name].append([added, server.memory_usage() * 8 / added])
-            print(f"{name}: {results[name][-1][1]:.2f} bits per item at {added} items", flush=True)
-    return results
-
-
-def private_bytes(pid):
-    """Memory of a process that it shares with no other."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Private_"))
-
-
-def saved_in_background(server):
-    """Saves in a child; gives the most memory that it had of its own while it did."""
-    server("BGSAVE")
-    children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
-    own = 0
-    while server.info("persistence", "rdb_bgsave_in_progress"):
-        try:
-            own = max([own, *(private_bytes(child) for child in children.read_text().split())])
-        except (FileNotFoundError, ProcessLookupError):
-            pass  # it has just ended
-        time.sleep(0.01)
-    return own
-
-
-def copied_on_write(server):
-    """The share of a filter of about 1 GiB that 100,000 new items make the kernel copy during a BGSAVE."""
-    server("BF.RESERVE", KEY, ERROR_RATE, 820_000_000)
-    draw(server, "bf.madd", 20_000_000, 1000)  # enough for each of its pages
-    used = server.memory_usage()
-    server("CONFIG", "SET", "rdbcompression", "no")
-    # The child waits after the key, so that it is there until all items are added.
-    server("CONFIG", "SET", "rdb-key-save-delay", 4_000_000)
-    server("BGSAVE")
-    draw(server, "bf.madd", 100_000, 50, distinct=10**9)
-    in_time = server.info("persistence", "rdb_bgsave_in_progress")
-    while server.info("persistence", "rdb_bgsave_in_progress"):
-        time.sleep(0.05)
-    return server.info("persistence", "rdb_last_cow_size") / used if in_time else float("nan")
-
-
-def persistence(options, modules):
-    results = {}
-    stored = {name: module for name, module in modules.items() if "baseline" not in module}
-    for name, module in stored.items():
-        results[name] = of = {}
-        server = Server(options, module)
-        try:
-            resident = server.info("memory", "used_memory_rss")
-            usual = min(server.seconds("PING")[0] for _ in range(20))
-            seconds, _ = server.seconds("BF.RESERVE", "huge", 0.0001, options.huge)
-            of[f"BF.RESERVE of {options.huge:.0e} items at 1e-4, ms beyond a PING"] = (seconds - usual) * 1e3
-            of["resident bytes that it takes"] = server.info("memory", "used_memory_rss") - resident
-            server("UNLINK", "huge")
-
-            server("BF.RESERVE", KEY, ERROR_RATE, options.stored)
-            draw(server, "bf.madd", options.stored, 1000)
-            used = server.memory_usage()
-            of["filter, bytes"] = used
-            for compression in ["yes", "no"]:
-                saves, starts = [], []
-                for _ in range(options.rounds):
-                    server("CONFIG", "SET", "rdbcompression", compression)
-                    saves.append(server.seconds("SAVE")[0])
-                    server.stop()
-                    starts.append(server.start())
-                of[f"SAVE with compression {compression}, s"] = statistics.median(saves)
-                of[f"file with compression {compression}, bytes"] = (server.dir / "dump.rdb").stat().st_size
-                of[f"start with compression {compression}, s"] = statistics.median(starts)
-
-            of["memory of a saving child's own, bytes"] = saved_in_background(server)
-            of["DEL, ms"] = server.seconds("DEL", KEY)[0] * 1e3
-            of["copy-on-write of 100,000 new items in 1 GiB, share of it"] = copied_on_write(server)
-        finally:
-            server.remove()
-
-        log = Server(options, module, "--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0")
-        try:
-            log("BF.RESERVE", KEY, ERROR_RATE, 1_000_000)
-            draw(log, "bf.madd", 1_000_000, 100, distinct=10_000)
-            of["AOF of 1,000,000 adds of 10,000 items, bytes"] = log.log_bytes()
-        finally:
-            log.remove()
-        for figure, value in of.items():
-            print(f"{name:<12}{figure:<60}{value:>16.3f}", flush=True)
-    return results
-
-
 def reloaded(server):
     """Seconds that a server takes to save, and to load what it saved."""
     save, _ = server.seconds("SAVE")
@@ -289,9 +475,8 @@ def loading(options, modules):
     settings = ["--enable-debug-command", "yes", "--rdbcompression", "no"]
     with Together(options, with_filters(modules), *settings) as servers:
         servers = {name: server for name, server in servers.items() if "baseline" not in modules[name]}
+        half_full(servers, options.stored)
         for server in servers.values():
-            server("BF.RESERVE", KEY, ERROR_RATE, options.stored)
-            draw(server, "bf.madd", options.stored // 2, 1000)
             server("SAVE")
         for checksum in ["yes", "no"]:
             for server in servers.values():
@@ -317,7 +502,105 @@ def loading(options, modules):
     return results
 
 
-MEASUREMENTS = {
-    function.__name__: function
-    for function in [commands, chain, packed, log, batches, sizes, errors, growth, persistence, loading]
-}
+# ---- Without a module ----------------------------------------------------------------------------
+
+HASHES = 7
+BITS_AN_ITEM = 9.585  # of a filter of one error in a hundred, whose every bit is drawn for itself
+
+
+def without(options, modules):
+    """The same items in a SET, and in a string whose bits the client sets: nine tenths are there when the rest is
+    added, and as many are asked for."""
+    items, few = options.urls, options.urls // 10
+    results = {}
+    for way in [TheSet(), TheBits(), *(AFilter(name, module) for name, module in with_filters(modules).items())]:
+        server = Server(options, way.module)
+        try:
+            empty = server.info("memory", "used_memory")
+            way.fill(server, items, items - few)
+            of = results[way.name] = {}
+            for what, numbers, add in [
+                ("add", range(items - few, items), True),
+                ("present", range(items - few, items), False),
+                ("absent", range(ABSENT, ABSENT + few), False),
+            ]:
+                parts = list(way.commands(numbers, add))
+                spent, begin = server.processor_seconds(), time.perf_counter()
+                with Connection(server) as connection:
+                    for data, replies in parts:
+                        connection.send(data, replies)
+                    ones = connection.finish()
+                of[f"{what}, s"] = time.perf_counter() - begin
+                of[f"{what}, cpu us/item"] = (server.processor_seconds() - spent) / few * 1e6
+                of[f"{what}, ones"] = ones / few
+                of[f"{what}, requests/item"] = sum(replies for _, replies in parts) / few
+            of["bytes/item"] = (server.info("memory", "used_memory") - empty) / items
+            if way.false_positives:
+                of["false positives"] = way.false_positives(server, few)
+            print(way.name, of, flush=True)
+        finally:
+            server.remove()
+    return results
+
+
+class TheSet:
+    name, module, false_positives = "a SET: `SADD`, `SMISMEMBER` of 1,000", "", None
+
+    def fill(self, server, _items, there):
+        send(server, ["SADD", KEY], range(there))
+
+    def commands(self, numbers, add):
+        return known(["SADD" if add else "SMISMEMBER", KEY], numbers)
+
+
+class TheBits:
+    """A filter in a string, made by hand: the client hashes, and sets and asks each bit by a command of its own."""
+
+    name, module = f"{HASHES} `SETBIT`, `GETBIT` an item, pipelined", ""
+
+    def fill(self, server, items, there):
+        self.bits = int(items * BITS_AN_ITEM)
+        # What SETBIT would have made, at once.
+        ones = numpy.zeros(-(-self.bits // 8) * 8, numpy.uint8)
+        for start in range(0, there, 100_000):
+            ones[self.positions(range(start, min(start + 100_000, there))).ravel()] = 1
+        server("SET", KEY, numpy.packbits(ones).tobytes())
+
+    def positions(self, numbers):
+        """Each item's bits: two hashes, and their sums."""
+        item = ITEM.split(b"_")[0]
+        digests = b"".join(hashlib.blake2b(item + b"%012d" % number, digest_size=16).digest() for number in numbers)
+        first, second = numpy.frombuffer(digests, numpy.uint64).reshape(-1, 2).T
+        probes = numpy.arange(HASHES, dtype=numpy.uint64)
+        return (first[:, None] + second[:, None] * probes) % numpy.uint64(self.bits)
+
+    def commands(self, numbers, add):
+        words, end = (["SETBIT", KEY], b"$1\r\n1\r\n") if add else (["GETBIT", KEY], b"")
+        for start in range(0, len(numbers), 10_000):
+            positions = self.positions(numbers[start : start + 10_000]).ravel().astype(numpy.int64)
+            yield bit_commands(words, positions, end), len(positions)
+
+    def false_positives(self, server, questions):
+        string = numpy.unpackbits(numpy.frombuffer(server("GET", KEY), numpy.uint8))
+        return float(string[self.positions(range(ABSENT, ABSENT + questions))].all(axis=1).mean())
+
+
+class AFilter:
+    def __init__(self, name, module):
+        self.name, self.module = f"{name}: `BF.MADD`, `BF.MEXISTS` of 1,000", module
+
+    def fill(self, server, items, there):
+        server("BF.RESERVE", KEY, ERROR_RATE, items)
+        send(server, ["BF.MADD", KEY], range(there))
+
+    def commands(self, numbers, add):
+        return known(["BF.MADD" if add else "BF.MEXISTS", KEY], numbers)
+
+    def false_positives(self, server, questions):
+        return send(server, ["BF.MEXISTS", KEY], range(ABSENT, ABSENT + questions)) / questions
+
+
+# What `make bench-server` measures, and `make compare`.
+BENCH = [commands, chain, packed, log, batches, sizes, errors, growth, persistence, loading]
+COMPARE = [commands, chain, batches, sizes, memory, growth, rates, persistence, without, packed, windows, unions, long_list]
+MEASUREMENTS = {function.__name__: function for function in [*COMPARE, *BENCH]}
