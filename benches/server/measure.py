@@ -59,8 +59,8 @@ SIZES = {
     "window": (10, 2, "seconds of a window of `windows`"),
     "megabytes": (50, 2, "of a filter of `unions`"),
     "requests": (400_000, 20_000, "items of a measurement of requests a second"),
-    "seconds": (30, 3, "for the questions of one rate of `rates`, a third where it is above 1e-5"),
-    "patience": (150, 10, "seconds that a filter may take to grow to a size of `memory`"),
+    "seconds": (45, 3, "for the questions of one rate of `rates`, a third where it is above 1e-5"),
+    "patience": (240, 10, "seconds that a filter may take to grow to a size of `memory`"),
     "rounds": (3, 1, "in which the modules take turns"),
 }
 

@@ -209,7 +209,7 @@ def memory(options, modules):
     for how, (part, words) in made.items():
         for items in sizes:
             with Together(options, modules) as servers:
-                empty = {name: server.info("memory", "used_memory") for name, server in servers.items()}
+                empty = {name: server.used_memory() for name, server in servers.items()}
                 reserve(servers, items // part, *words)
                 if part > 1 or items < options.largest:
                     # A filter of one layer has all of its memory before anything is added.
@@ -223,7 +223,7 @@ def memory(options, modules):
 def grown(options, modules, sizes):
     """The same of a filter that the first add made: of each size, as far as it gets in time."""
     with Together(options, modules) as servers:
-        empty = {name: server.info("memory", "used_memory") for name, server in servers.items()}
+        empty = {name: server.used_memory() for name, server in servers.items()}
         figures = {name: {} for name in servers}
 
         def grow(name):
@@ -246,7 +246,7 @@ def grown(options, modules, sizes):
 
 def held(server, empty, items):
     """What a filter takes, as MEMORY USAGE says and as the server accounts for."""
-    used = server.info("memory", "used_memory") - empty
+    used = server.used_memory() - empty
     return {"bits/item": server.memory_usage() * 8 / items, "accounted bits/item": used * 8 / items}
 
 
@@ -394,15 +394,14 @@ def rewritten(server):
     server("CONFIG", "SET", "appendfsync", "no")
     begin = time.perf_counter()
     server("CONFIG", "SET", "appendonly", "yes")
-    # It is on once it was written.
-    time.sleep(0.2)
     until_done(server, "aof_rewrite_in_progress")
     taken = time.perf_counter() - begin
     try:
         load = server.seconds("DEBUG", "LOADAOF")[0]
     except redis.ResponseError as error:
         load = str(error)
-    found = {"rewrite of the append-only file as commands, s": taken, "its size, MB": server.log_bytes() / 1e6, "its load, s": load}
+    kind = "append-only file rewritten as commands"
+    found = {f"{kind}, s": taken, f"{kind}, MB": server.log_bytes() / 1e6, f"{kind}, its load, s": load}
     server("CONFIG", "SET", "appendonly", "no")
     return found
 
@@ -516,7 +515,7 @@ def without(options, modules):
     for way in [TheSet(), TheBits(), *(AFilter(name, module) for name, module in with_filters(modules).items())]:
         server = Server(options, way.module)
         try:
-            empty = server.info("memory", "used_memory")
+            empty = server.used_memory()
             way.fill(server, items, items - few)
             of = results[way.name] = {}
             for what, numbers, add in [
@@ -534,7 +533,7 @@ def without(options, modules):
                 of[f"{what}, cpu us/item"] = (server.processor_seconds() - spent) / few * 1e6
                 of[f"{what}, ones"] = ones / few
                 of[f"{what}, requests/item"] = sum(replies for _, replies in parts) / few
-            of["bytes/item"] = (server.info("memory", "used_memory") - empty) / items
+            of["bytes/item"] = (server.used_memory() - empty) / items
             if way.false_positives:
                 of["false positives"] = way.false_positives(server, few)
             print(way.name, of, flush=True)

@@ -116,6 +116,11 @@ class Server:
     def memory_usage(self, key=KEY):
         return self("MEMORY", "USAGE", key, "SAMPLES", 0)
 
+    def used_memory(self):
+        """What it accounts for, without what it keeps for its clients."""
+        memory = self.client.info("memory")
+        return memory["used_memory"] - memory["mem_clients_normal"]
+
     def log_bytes(self):
         """The size of its append-only file."""
         return sum(path.stat().st_size for path in self.dir.rglob("*") if "aof" in path.name and path.is_file())

@@ -162,11 +162,19 @@ def options(results, name):
     return results.get("options", {}).get(name, {})
 
 
+def version(number):
+    """As people write what a module gives as its version."""
+    # RedisBloom has this number between its versions.
+    return "not released" if number == 999_999 else f"{number // 10_000}.{number // 100 % 100}.{number % 100}"
+
+
+def promised(rate):
+    return f"{rate:g}".replace("e-0", "e-")
+
+
 def machine(results):
     about = of(results, "machine")
-    modules = ", ".join(
-        f"{name} (version {version})" for name, version in of(results, "versions").items() if name != FLOOR and version
-    )
+    modules = ", ".join(f"{name} {version(number)}" for name, number in of(results, "versions").items() if name != FLOOR and number)
     return f"{about['server']}; {about['processor']}; {about['system']}; {about['day']}. {modules}.\n"
 
 
@@ -229,7 +237,7 @@ def rates(results):
     modules = list(found[0]["hits"])
     rows = []
     for one in found:
-        row = [f"{one['how']}, {one['items']:,} items", f"{one['rate']:g}", figure(one["questions"] / 1e6)]
+        row = [f"{one['how']}, {one['items']:,} items", promised(one["rate"]), figure(one["questions"] / 1e6)]
         for module in modules:
             hits, expected = one["hits"][module], one["questions"] * one["rate"]
             least, most = (end / expected for end in poisson_interval(hits))
@@ -266,7 +274,7 @@ def without(results):
     rows = []
     for name, one in of(results, "without").items():
         rows.append(
-            [name, figure(one["bytes/item"]), times(one["add, requests/item"])]
+            [name, figure(one["bytes/item"]), figure(one["add, requests/item"])]
             + [f"{one[f'{what}, cpu us/item']:.3f}" for what in ("add", "present", "absent")]
             + [f"{one['false positives']:.2%}" if "false positives" in one else "none"]
         )
@@ -347,10 +355,10 @@ def summary(results):
     def cpu(one):
         return one["cpu us/item"]
 
-    for which, name, path in [("reserved", "commands", []), ("grown", "chain", ["commands"])]:
-        items = millions(options(results, name).get("items" if name == "commands" else "chain", 0))
+    for name, size, made, path in [("commands", "items", "reserved", []), ("chain", "chain", "grown", ["commands"])]:
+        items = millions(options(results, name).get(size, 0))
         for workload in "BF.EXISTS, 64 pipelined", "BF.MEXISTS of 1000", "BF.MADD of 1000":
-            take(f"`{workload.split()[0].strip(',')}`{workload[len(workload.split(' ')[0].strip(',')):]}, {items} {which}: server µs an item", name, *path, workload, write=cpu)
+            take(f"{workload}, {items} items {made}: server µs an item", name, *path, workload, write=cpu)
     for how, sizes in results.get("memory", {}).items():
         # The largest size that all of them reached.
         full = [items for items, modules in sizes.items() if all("bits/item" in one for one in modules.values())]
@@ -358,13 +366,15 @@ def summary(results):
             take(f"memory, {how}, {millions(full[-1])} items: bits an item", "memory", how, full[-1], write=lambda one: one["bits/item"])
     for one in results.get("rates", []):
         if (one["items"], one["rate"]) in [(1000, 1e-8), (max(two["items"] for two in results["rates"]), 1e-2)]:
-            label = f"false positives, {one['how']}, {one['items']:,} items at {one['rate']:g}: measured over promised"
+            label = f"false positives, {one['how']}, {one['items']:,} items at {promised(one['rate'])}: measured over promised"
             rows[label] = {module: hits / one["questions"] / one["rate"] for module, hits in one["hits"].items()}
-    stored = by_figure(results.get("persistence", {}))
+    take("BF.ADDPACKED of 10,000, or BF.MADD: server µs an item", "packed", "BF.ADDPACKED of 10,000, LINES", write=cpu)
     items = millions(options(results, "persistence").get("stored", 0))
-    for figures, module_figures in stored.items():
-        if figures in ("SAVE, compression yes, s", "load, compression yes, s") or figures.startswith(("copied on write", "append-only file of")):
-            rows[f"{items} items: {figures}" if not figures.startswith("append") else figures] = module_figures
+    for name, figures in by_figure(results.get("persistence", {})).items():
+        if name in ("SAVE, compression yes, s", "load, compression yes, s") or name.startswith("copied on write"):
+            rows[f"{items} items: {name}"] = figures
+        elif name.startswith("append-only file of"):
+            rows[name] = figures
     if not rows:
         raise MissingResults("summary")
     return machine(results) + "\n" + beside("", rows)

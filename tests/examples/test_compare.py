@@ -69,8 +69,12 @@ class FiguresTest(unittest.TestCase):
             | {"hits": {"bloom": 0, "redisbloom": 11}}
         ]
         [*_, line] = tables.rates({"rates": found}).splitlines()
-        shown = "| reserved, 1,000 items | 1e-08 | 2 | **0.00** (0.00 to 184), 0 | **550** (275 to 984), 11 |"
+        shown = "| reserved, 1,000 items | 1e-8 | 2 | **0.00** (0.00 to 184), 0 | **550** (275 to 984), 11 |"
         self.assertEqual(line, shown)
+
+    def test_versions_are_written_as_people_write_them(self):
+        """Nobody could tell which RedisBloom a page is about."""
+        self.assertEqual([tables.version(number) for number in (100, 20820, 999999)], ["0.1.0", "2.8.20", "not released"])
 
     def test_a_summary_needs_no_more_than_there_is(self):
         """`--only memory` would end without any table."""
@@ -82,7 +86,7 @@ class FiguresTest(unittest.TestCase):
         self.assertEqual(
             tables.summary(results).splitlines(),
             [
-                "S; P; L; D. bloom (version 100).",
+                "S; P; L; D. bloom 0.1.0.",
                 "",
                 "|  | bloom | redisbloom | redisbloom/bloom |",
                 "|---|---|---|---|",
