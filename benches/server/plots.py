@@ -13,7 +13,7 @@ STYLES = [("#555555", "o"), ("#c1440e", "s"), ("#0b6e99", "^"), ("#8a6d00", "D")
 
 def write(results, folder):
     """Draws what there is of the results."""
-    matplotlib.rcParams.update({"svg.hashsalt": "bloom", "font.size": 10, "axes.grid": True, "grid.alpha": 0.3})
+    matplotlib.rcParams.update({"svg.hashsalt": "bloom", "svg.fonttype": "none", "font.size": 10, "axes.grid": True, "grid.alpha": 0.3})
     styles = Styles()
     for name, draw in {"batches": batches, "sizes": sizes, "errors": errors, "growth": growth, "rates": rates}.items():
         if name in results:
@@ -96,9 +96,11 @@ def rates(results, styles):
                     # Without a hit there is only an upper end.
                     middle = max(hits, 0.5) / expected
                     style = {**styles[module], "label": module if one["rate"] == 1e-2 else None}
+                    style["markersize"] *= hits > 0
                     error = [[middle - max(least, 1e-3)], [most - middle]]
                     axes.errorbar([one["rate"] * 1.25**place], [middle], error, capsize=2, linestyle="", **style)
         axes.axhline(1, color="black", linewidth=1, linestyle="--")
         axes.set(xscale="log", yscale="log", xlabel="promised rate", title=f"{items:,} items")
+        axes.minorticks_off()
     plots[0].set(ylabel="measured rate over the promised one")
     plots[0].legend()

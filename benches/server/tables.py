@@ -13,7 +13,7 @@ import statistics
 
 # The module that the others are compared with, and the one without a filter.
 OWN, FLOOR = "bloom", "floor"
-MARKED = re.compile(r"<!-- (make [a-z-]+): (\w+) -->\n(.*?)<!-- end of (\w+) -->", re.DOTALL)
+MARKED = re.compile(r"^<!-- (make [a-z-]+): (\w+) -->\n(.*?)^<!-- end of (\w+) -->", re.DOTALL | re.MULTILINE)
 NOTHING = "–"
 
 
@@ -223,7 +223,7 @@ def memory(results):
     return (
         "Bits an item at 0.01, `MEMORY USAGE`:\n\n"
         + beside("", rows)
-        + "\nBits an item by what the server accounts for (`used_memory`), with what the allocator rounds up:\n\n"
+        + "\nBits an item by what the server accounts for (`used_memory`), rounded up by the allocator:\n\n"
         + beside("", accounted)
     )
 
@@ -315,7 +315,9 @@ def windows(results):
         + [f"{one[what]:.2f}" for what in ("new", "again", "asked")]
         for name, one in found.items()
     ]
-    return table(["way", "an item is found for", "false positives", "bytes an item", "new, µs", "again, µs", "asked for, µs"], rows)
+    of_run = options(results, "windows")
+    caption = f"{of_run['windowed']:,} items in a window of {of_run['window']} s; processor time of the server, µs an item.\n\n" if of_run else ""
+    return caption + table(["way", "an item is found for", "false positives", "bytes an item", "new, µs", "again, µs", "asked for, µs"], rows)
 
 
 def unions(results):
