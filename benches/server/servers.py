@@ -26,6 +26,7 @@ def machine(server):
     model = models[0].split(":")[1].strip() if models else platform.processor()
     return {
         "server": " ".join(version.split()[:3]),
+        "allocator": next(word.removeprefix("malloc=") for word in version.split() if word.startswith("malloc=")),
         "processor": f"{os.cpu_count()} x {model}",
         "system": f"{platform.system()} {platform.release()}",
         "day": time.strftime("%Y-%m-%d"),

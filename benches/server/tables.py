@@ -175,7 +175,7 @@ def promised(rate):
 def machine(results):
     about = of(results, "machine")
     modules = ", ".join(f"{name} {version(number)}" for name, number in of(results, "versions").items() if name != FLOOR and number)
-    return f"{about['server']}; {about['processor']}; {about['system']}; {about['day']}. {modules}.\n"
+    return f"{about['server']}, {about['allocator']}; {about['processor']}; {about['system']}; {about['day']}. {modules}.\n"
 
 
 def throughput(rows):

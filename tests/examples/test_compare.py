@@ -81,13 +81,13 @@ class FiguresTest(unittest.TestCase):
         """`--only memory` would end without any table."""
         with self.assertRaises(tables.MissingResults):
             tables.summary({"machine": {}, "versions": {}})
-        machine = {"server": "S", "processor": "P", "system": "L", "day": "D"}
+        machine = {"server": "S", "allocator": "A", "processor": "P", "system": "L", "day": "D"}
         sizes = {"1000000": {"bloom": {"bits/item": 10.0}, "redisbloom": {"bits/item": 11.0}}}
         results = {"machine": machine, "versions": {"bloom": 100, "floor": 1}, "memory": {"reserved": sizes}}
         self.assertEqual(
             tables.summary(results).splitlines(),
             [
-                "S; P; L; D. bloom 0.1.0.",
+                "S, A; P; L; D. bloom 0.1.0.",
                 "",
                 "|  | bloom | redisbloom | redisbloom/bloom |",
                 "|---|---|---|---|",
