@@ -180,14 +180,17 @@ bench-server: build ## Measure the module beside the floor in $SERVER; MODULES= 
 		$(if $(REDISBLOOM),redisbloom=$(REDISBLOOM))
 	@echo 'tables and plots: .build/bench'
 
-compare: build ## Measure it beside others in $SERVER: REDISBLOOM= VALKEY_BLOOM= path.so or git address; INTO= pages; ARGS=--quick
+# The others first: nobody should wait for this module to be told that another one cannot be built.
+compare: ## Measure it beside others in $SERVER: REDISBLOOM= VALKEY_BLOOM= path.so or git address; INTO= pages; ARGS=--quick
 	@test -n "$(REDISBLOOM)$(VALKEY_BLOOM)" || { echo 'REDISBLOOM= and VALKEY_BLOOM= are missing: a path.so or a git address'; exit 1; }
-	@$(MAKE) --no-print-directory bench-ready
-	@rivals=''; \
-	if [ -n '$(REDISBLOOM)' ]; then so=$$(scripts/rival.sh redisbloom '$(REDISBLOOM)') && rivals="redisbloom=$$so"; fi && \
-	if [ -n '$(VALKEY_BLOOM)' ]; then so=$$(scripts/rival.sh valkey-bloom '$(VALKEY_BLOOM)') && rivals="$$rivals valkey-bloom=$$so"; fi && \
+	@scripts/setup.sh example
+	@mkdir -p .build/compare
+	@: >.build/compare/rivals
+	@$(if $(REDISBLOOM),so=$$(scripts/rival.sh redisbloom '$(REDISBLOOM)') && echo "redisbloom=$$so" >>.build/compare/rivals)
+	@$(if $(VALKEY_BLOOM),so=$$(scripts/rival.sh valkey-bloom '$(VALKEY_BLOOM)') && echo "valkey-bloom=$$so" >>.build/compare/rivals)
+	@$(MAKE) --no-print-directory build bench-ready
 	$(MEASURE) --for compare --out .build/compare $(ARGS) $(foreach page,$(INTO),--into $(page)) \
-		floor=$(BASELINE),floor bloom=libbloom.so $$rivals
+		floor=$(BASELINE),floor bloom=libbloom.so $$(cat .build/compare/rivals) $(MODULES)
 	@echo 'tables and plots: .build/compare'
 
 .PHONY: bench-ready
