@@ -3,6 +3,7 @@
 SERVER  ?= redis-server
 PORT    ?= 6379
 ARGS    ?=
+INTO    ?=
 REDISBLOOM ?=
 VALKEY_BLOOM ?=
 PROFILE ?= tested
@@ -23,9 +24,10 @@ REMAP      := "--remap-path-prefix=$(CURDIR)=.", "--remap-path-prefix=$(or $(CAR
 AUDITABLE  := RUSTC_WORKSPACE_WRAPPER=cargo-auditable CARGO_AUDITABLE_ORIG_ARGS='{"offline":false,"locked":true,"frozen":false,"config":[]}'
 VENV       := .build/venv
 BENCH_VENV := .build/bench-venv
+MEASURE     = $(BENCH_VENV)/bin/python benches/server/measure.py --server $(SERVER)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long storm histories test-examples test-prometheus test-matrix test-redisbloom test-valkey-bloom fuzz asan sanitize lint fmt bench bench-instructions bench-complexity bench-server example \
+.PHONY: help build run test test-long storm histories test-examples test-prometheus test-matrix test-redisbloom test-valkey-bloom fuzz asan sanitize lint fmt bench bench-instructions bench-complexity bench-server compare example \
 	package test-package reproduce test-deb clean
 
 help: ## List the targets (the default)
@@ -36,7 +38,8 @@ help: ## List the targets (the default)
 	@echo '           COMMANDS=$(COMMANDS) SEED= (of a storm)'
 	@echo '           JOBS=$(JOBS) (fuzz targets at once)'
 	@echo '           ARGS= (more for the server or the example; names of servers or fuzz targets)'
-	@echo '           REDISBLOOM= VALKEY_BLOOM= (the modules that test-redisbloom and test-valkey-bloom compare with)'
+	@echo '           REDISBLOOM= VALKEY_BLOOM= (what compare, test-redisbloom and test-valkey-bloom compare with)'
+	@echo '           INTO= (pages that get the tables of compare and of bench-server)'
 
 # A running server has the old file mapped, so the new one takes its name instead of its bytes.
 build: ## Build ./libbloom.so, the module
@@ -169,16 +172,32 @@ bench-complexity: ## Count what commands cost at growing sizes; fails where one 
 	@scripts/setup.sh test valgrind
 	cargo test --profile $(PROFILE) --test integration complexity:: -- --ignored --nocapture
 
-# The first module is the one that the others are compared with.
-bench-server: build ## Measure modules side by side in $SERVER; MODULES= adds name=path.so, REDISBLOOM= that one, ARGS= as measure.py says
+# What it is compared with: the floor that no module gets below, and a plain filter of RedisBloom's layout.
+bench-server: build ## Measure the module beside the floor in $SERVER; MODULES= adds name=path.so, ARGS= as measure.py says
+	@$(MAKE) --no-print-directory bench-ready
+	$(MEASURE) --for bench-server --out .build/bench $(ARGS) $(foreach page,$(INTO),--into $(page)) \
+		floor=$(BASELINE),floor plain=$(BASELINE),plain bloom=libbloom.so classic=libbloom.so,bf-layout,classic $(MODULES) \
+		$(if $(REDISBLOOM),redisbloom=$(REDISBLOOM))
+	@echo 'tables and plots: .build/bench'
+
+# The others first: nobody should wait for this module to be told that another one cannot be built.
+compare: ## Measure it beside others in $SERVER: REDISBLOOM= VALKEY_BLOOM= path.so or git address; INTO= pages; ARGS=--quick
+	@test -n "$(REDISBLOOM)$(VALKEY_BLOOM)" || { echo 'REDISBLOOM= and VALKEY_BLOOM= are missing: a path.so or a git address'; exit 1; }
+	@scripts/setup.sh example
+	@mkdir -p .build/compare
+	@: >.build/compare/rivals
+	@$(if $(REDISBLOOM),so=$$(scripts/rival.sh redisbloom '$(REDISBLOOM)') && echo "redisbloom=$$so" >>.build/compare/rivals)
+	@$(if $(VALKEY_BLOOM),so=$$(scripts/rival.sh valkey-bloom '$(VALKEY_BLOOM)') && echo "valkey-bloom=$$so" >>.build/compare/rivals)
+	@$(MAKE) --no-print-directory build bench-ready
+	$(MEASURE) --for compare --out .build/compare $(ARGS) $(foreach page,$(INTO),--into $(page)) \
+		floor=$(BASELINE),floor bloom=libbloom.so $$(cat .build/compare/rivals) $(MODULES)
+	@echo 'tables and plots: .build/compare'
+
+.PHONY: bench-ready
+bench-ready:
 	@scripts/setup.sh example
 	@$(MAKE) --no-print-directory $(BENCH_VENV)/ready
 	cargo build --release --example baseline
-	$(BENCH_VENV)/bin/python benches/server/measure.py --server $(SERVER) --out .build/bench/results.json $(ARGS) \
-		floor=$(BASELINE),floor plain=$(BASELINE),plain bloom=libbloom.so classic=libbloom.so,bf-layout,classic $(MODULES) \
-		$(if $(REDISBLOOM),redisbloom=$(REDISBLOOM))
-	$(BENCH_VENV)/bin/python benches/server/plot.py .build/bench/results.json .build/bench
-	@echo 'tables and plots: .build/bench'
 
 example: build ## Run examples/crawl.py, with Python's packages in .build/venv and a server of its own
 	@scripts/setup.sh example

@@ -20,11 +20,14 @@ import argparse
 import os
 import random
 import statistics
+import sys
 import time
 from pathlib import Path
 
-from measure import SHORT_ITEM, Server, machine
-from windows import BATCH, ERROR_RATE, at_once, batches, processor_nanoseconds
+import tables
+from load import DRAWN, SHORT_ITEM
+from servers import Server, machine
+from windows import BATCH, ERROR_RATE, at_once, batches
 
 # Items that only one of the sources has: bits of their own for it.
 OWN = 1000
@@ -49,7 +52,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=7, help="default: %(default)s")
     options = parser.parse_args()
     print(f"{machine(options.server)}, load {os.getloadavg()[0]:.1f}")
-    for part in (combinations, questions, exceptions):
+    print("\n" + tables.unions(combinations(options)))
+    for part in (questions, exceptions):
         print(flush=True)
         part(options)
 
@@ -58,6 +62,8 @@ def main():
 
 
 def combinations(options):
+    """What unions and their like take, each by what it is."""
+    results = {}
     server = Server(options, options.module)
     try:
         capacity = capacity_of(server, options.megabytes * 1_000_000)
@@ -65,9 +71,6 @@ def combinations(options):
         make_sources(server, options.sources, capacity, few)
         size = size_of(server, source(0))
         copying = Copying(size)
-        names = [f"filters of {size / 1e6:.0f} MB", "ms", "GB/s of what is united", "memcpy, GB/s"]
-        print(f"| {' | '.join(names)} | used, MB | at most, MB | then, MB |")
-        print("|---|---|---|---|---|---|---|", flush=True)
 
         def row(name, count, command, prepare):
             seconds, copied, memory = [], [], None
@@ -77,9 +80,10 @@ def combinations(options):
                 seconds.append(taken)
                 copied.append(copying.rate(count))
             taken = statistics.median(seconds)
-            rates = [count * size / taken / 1e9, statistics.median(copied)]
-            cells = [name, f"{taken * 1e3:.1f}", *(f"{one:.1f}" if count else "" for one in rates)]
-            print(f"| {' | '.join(cells + [f'{one / 1e6:.0f}' for one in memory])} |", flush=True)
+            rates = [count * size / taken, statistics.median(copied)] if count else [None, None]
+            results[name] = dict(zip(["filter, bytes", "s", "bytes/s", "memcpy, bytes/s"], [size, taken, *rates]))
+            results[name] |= dict(zip(["before, bytes", "at most, bytes", "then, bytes"], memory))
+            print(name, results[name], file=sys.stderr, flush=True)
 
         def merging(names, *words):
             return ["BF.MERGE", "union", len(names), *names, *words]
@@ -106,6 +110,7 @@ def combinations(options):
         full = "that count too many"
         row(f"`BF.MERGE` of {len(some)} {full} into a new key", len(some), merging(some), none)
         row(f"`BF.MERGE` of {len(some) - 1} {full} into one that is there", len(some), merging(some[1:]), one)
+        return results
     finally:
         server.remove()
 
@@ -153,7 +158,7 @@ def add(server, key, numbers):
 
 
 def item(number):
-    return SHORT_ITEM.replace(b"__rand_int__", b"%012d" % number)
+    return SHORT_ITEM.replace(DRAWN, b"%012d" % number)
 
 
 def measured(server, command):
@@ -196,11 +201,11 @@ class Copying:
         self.target = memoryview(bytearray(b"y") * size)
 
     def rate(self, count):
-        """10^9 bytes a second, for so many times the size."""
+        """Bytes a second, for so many times the size."""
         begin = time.perf_counter()
         for number in range(count):
             self.target[:] = self.sources[number % BUFFERS]
-        return count * self.size / (time.perf_counter() - begin) / 1e9
+        return count * self.size / (time.perf_counter() - begin)
 
 
 # ---- Questions -----------------------------------------------------------------------------------
@@ -252,10 +257,10 @@ def exceptions(options):
         empty, before = server.client.memory_usage("filter"), 0
         print("| exceptions | bytes each | `BF.EXCEPT` of 1,000, µs an item |\n|---|---|---|")
         for count in EXCEPTIONS:
-            spent = processor_nanoseconds(server)
+            spent = server.processor_seconds()
             for some in batches(range(before, count)):
                 server("BF.EXCEPT", "filter", *map(item, some))
-            spent = (processor_nanoseconds(server) - spent) / (count - before) / 1e3
+            spent = (server.processor_seconds() - spent) / (count - before) * 1e6
             used = (server.client.memory_usage("filter") - empty) / count
             print(f"| {count:,} | {used:.1f} | {spent:.2f} |", flush=True)
             before = count

@@ -18,9 +18,10 @@ import random
 import statistics
 import sys
 import time
-from pathlib import Path
 
-from measure import KEY, SHORT_ITEM, Server, machine
+import tables
+from load import DRAWN, SHORT_ITEM
+from servers import KEY, Server, machine
 
 ERROR_RATE = 0.01
 BATCH = 1000
@@ -48,13 +49,29 @@ def main():
     print(f"{machine(options.server)}\n")
     if options.beside:
         return beside(options)
-    names = ["way", "an item is found for", "false positives", "bytes an item"]
-    names += ["new, µs", "again, µs", "asked for, µs"]
-    print(f"| {' | '.join(names)} |\n{'|---' * len(names)}|")
+    print(tables.windows(ways(options)))
+
+
+def ways(options):
+    """What each way keeps and costs, by its name. It gets more time where the items do not come in time."""
+    results = {}
     for way in [Windowed(8), Windowed(32), TwoFilters(), SortedSet(), Keys()]:
-        used, *spent = measure(way, options)
-        cells = [way.name, *way.keeps, f"{used:.1f}", *(f"{one:.2f}" for one in spent)]
-        print(f"| {' | '.join(cells)} |", flush=True)
+        window = options.window
+        while True:
+            try:
+                used, new, again, asked = measure(way, argparse.Namespace(**{**vars(options), "window": window}))
+                break
+            except TooLate as late:
+                window *= 2
+                print(f"{late}; now in {window} s", file=sys.stderr, flush=True)
+        keeps, false = way.keeps
+        results[way.name] = {"keeps": keeps, "false positives": false, "bytes": used, "new": new, "again": again, "asked": asked}
+        print(way.name, results[way.name], file=sys.stderr, flush=True)
+    return results
+
+
+class TooLate(Exception):
+    """The items did not come evenly."""
 
 
 def measure(way, options):
@@ -66,16 +83,16 @@ def measure(way, options):
         way.begin(server, options)
         come(server, way, options, range(options.items))
         way.turn(server)
-        before = processor_nanoseconds(server)
+        before = server.processor_seconds()
         come(server, way, options, range(options.items, 2 * options.items))
-        new = (processor_nanoseconds(server) - before) / options.items
+        new = (server.processor_seconds() - before) / options.items
         used = (server.info("memory", "used_memory") - empty) / options.items
 
         server("DEBUG", "SET-ACTIVE-EXPIRE", 0)
         few = min(FEW * BATCH, options.items // 4)
         again = at_once(server, way.add, range(2 * options.items - few, 2 * options.items))
         asked = at_once(server, way.ask, range(2 * options.items, 2 * options.items + few))
-        return used, new / 1e3, again, asked
+        return used, new * 1e6, again, asked
     finally:
         server.remove()
 
@@ -121,7 +138,7 @@ def fill(server, items):
     slice_time = WEEK * 1000 // SLICES
     begin = int(time.time() * 1000) - slice_time * SLICES - slice_time // 2
     for batch in batches(range(items)):
-        data = b"\n".join(SHORT_ITEM.replace(b"__rand_int__", b"%012d" % number) for number in batch)
+        data = b"\n".join(SHORT_ITEM.replace(DRAWN, b"%012d" % number) for number in batch)
         at = begin + batch.start * SLICES // items * (slice_time + 1) + 1
         server("BF.ADDPACKED", "reserved", "LINES", "COUNT", data)
         server("BF.ADDPACKED", "window", "AT", at, "LINES", "COUNT", data)
@@ -135,17 +152,16 @@ def come(server, way, options, numbers):
         time.sleep(max(0, due - time.monotonic()))
         send(server, way.add, batch)
     if time.monotonic() - begin > options.window * (1 + LATE):
-        longer = 2 * options.window
-        sys.exit(f"{way.name}: the items did not come in time; --window {longer} gives them more")
+        raise TooLate(f"{way.name}: the items did not come in {options.window} s")
     time.sleep(max(0, begin + options.window - time.monotonic()))
 
 
 def at_once(server, command, numbers):
     """The microseconds that each of these items takes the server."""
-    before = processor_nanoseconds(server)
+    before = server.processor_seconds()
     for batch in batches(numbers):
         send(server, command, batch)
-    return (processor_nanoseconds(server) - before) / len(numbers) / 1e3
+    return (server.processor_seconds() - before) / len(numbers) * 1e6
 
 
 def batches(numbers):
@@ -155,14 +171,8 @@ def batches(numbers):
 
 def send(server, command, batch):
     pipeline = server.client.pipeline(transaction=False)
-    command(pipeline, [SHORT_ITEM.replace(b"__rand_int__", b"%012d" % number) for number in batch])
+    command(pipeline, [SHORT_ITEM.replace(DRAWN, b"%012d" % number) for number in batch])
     pipeline.execute()
-
-
-def processor_nanoseconds(server):
-    """What all threads of the server have used so far."""
-    threads = Path(f"/proc/{server.process.pid}/task").iterdir()
-    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)
 
 
 # ---- The ways ------------------------------------------------------------------------------------
