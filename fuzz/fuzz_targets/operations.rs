@@ -220,7 +220,7 @@ impl Tried {
 
     /// Another filter of the same seed is taken in, made alike or not.
     fn unite(&mut self, items: &[Vec<u8>], shape: u8) {
-        let Ok(emptied) = self.filter.emptied() else {
+        let Ok(emptied) = self.filter.emptied(&at_most(LIMIT)) else {
             return;
         };
         let mut other = match emptied {
@@ -264,7 +264,7 @@ impl Tried {
 
     /// What it has in common with another one is what both have.
     fn intersect(&self, items: &[Vec<u8>]) {
-        let Ok(Some(mut other)) = self.filter.emptied() else {
+        let Ok(Some(mut other)) = self.filter.emptied(&at_most(LIMIT)) else {
             return;
         };
         for item in items {
@@ -286,7 +286,7 @@ impl Tried {
         if sure < 200 {
             return;
         }
-        if let Ok(Some(emptied)) = self.filter.emptied() {
+        if let Ok(Some(emptied)) = self.filter.emptied(&at_most(LIMIT)) {
             self.filter = emptied;
             self.added.clear();
             self.excepted.clear();

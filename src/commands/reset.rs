@@ -8,7 +8,7 @@ use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command, changing, creation};
 use crate::server::{Arg, Ctx};
-use crate::{keyspace, stats};
+use crate::{keyspace, limits, stats};
 
 /// Makes a filter empty again, as one that is made alike.
 pub struct Reset;
@@ -16,7 +16,8 @@ pub struct Reset;
 fn apply(ctx: Ctx<'_>, name: Arg<'_>) -> Result<(), CommandError> {
     let mut key = keyspace::write(ctx, name)?;
     let filter = key.filter().ok_or(CommandError::NotFound)?;
-    let emptied = filter.emptied().map_err(|error| {
+    let emptied = filter.emptied(&|demand| limits::allows(ctx, name.bytes(), demand));
+    let emptied = emptied.map_err(|error| {
         stats::refused_creation();
         creation::tell_of_lack(ctx, name, error);
         CommandError::of_creation(error)

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use crate::bloom::blocked::Blocked;
 use crate::bloom::chain::window::{Parts, Ring, slices::Slices};
-use crate::bloom::chain::{Allowance, Chain, UNLIMITED, batch};
+use crate::bloom::chain::{Allowance, Chain, Plan as _, UNLIMITED, batch};
 use crate::bloom::classic::Classic;
 use crate::bloom::codec::native;
 use crate::bloom::error::Error;
@@ -235,11 +235,13 @@ impl Filter {
     }
 
     /// A new filter made alike; `None` where this one is as new. If layers of several filters came together in it, the
-    /// new one is made for as many items as the largest of them.
+    /// new one is made for as many items as the largest of them. It is held against `allowance` only where it is the
+    /// larger one, as a forged filter of a wide layer with few bits has it: who empties one to free memory must not be
+    /// refused for want of it.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; nothing is left behind.
-    pub fn emptied(&self) -> Result<Option<Self>, Error> {
+    /// [`Error::OverLimit`] and [`Error::OutOfMemory`]; nothing is left behind.
+    pub fn emptied(&self, allowance: Allowance<'_>) -> Result<Option<Self>, Error> {
         let has_exceptions = self.exceptions() > 0;
         Ok(match self.body() {
             Body::Blocked(chain) => {
@@ -255,7 +257,9 @@ impl Filter {
                 if is_alike && self.is_as_new() && !has_exceptions {
                     return Ok(None);
                 }
-                Some(Self::Blocked(Chain::new(rules.alike(None), first, UNLIMITED)?))
+                let is_larger = first.bytes() > batch::Layer::bytes_of_all(layers);
+                let allowance = if is_larger { allowance } else { UNLIMITED };
+                Some(Self::Blocked(Chain::new(rules.alike(None), first, allowance)?))
             }
             Body::Classic(chain) => {
                 let Some(oldest) = chain.layers().first().filter(|_| !self.is_as_new()) else {

@@ -117,7 +117,7 @@ proptest! {
                 Step::Copy => filter = chunks::copy(&filter, UNLIMITED).unwrap(),
                 Step::Chunks => filter = reloaded(&filter),
                 Step::Empty => {
-                    if let Some(empty) = filter.emptied().unwrap() {
+                    if let Some(empty) = filter.emptied(UNLIMITED).unwrap() {
                         filter = empty;
                     }
                     twin = oracle::filter(spec);

@@ -547,26 +547,43 @@ fn an_emptied_filter_is_a_new_one() {
         },
     ] {
         let new = oracle::filter(spec);
-        assert!(new.emptied().unwrap().is_none());
+        assert!(new.emptied(UNLIMITED).unwrap().is_none());
         let used = oracle::filter(spec);
         used.set_clock(|| 1_700_000_000_000);
         let mut used = with(used, 0..90);
-        assert_eq!(stored(&used.emptied().unwrap().unwrap()), stored(&new));
+        assert_eq!(stored(&used.emptied(UNLIMITED).unwrap().unwrap()), stored(&new));
         let excepted = items(0..1);
         used.except(excepted.iter().map(Vec::as_slice), UNLIMITED, |_, _| ())
             .unwrap();
-        let emptied = used.emptied().unwrap().unwrap();
+        let emptied = used.emptied(UNLIMITED).unwrap().unwrap();
         assert_eq!((stored(&emptied), emptied.bytes()), (stored(&new), new.bytes()));
     }
     for scales in [true, false] {
         let new = classic(100, scales, []);
-        assert!(new.emptied().unwrap().is_none());
+        assert!(new.emptied(UNLIMITED).unwrap().is_none());
         let used = classic(100, scales, 0..if scales { 300 } else { 50 });
-        assert_eq!(stored(&used.emptied().unwrap().unwrap()), stored(&new));
+        assert_eq!(stored(&used.emptied(UNLIMITED).unwrap().unwrap()), stored(&new));
     }
     let used = filled(oracle::spec(100_000, 0.01, reserved(2), 7), 0..10);
-    let refused = failing::above(10_000, || used.emptied().map(|_| ()));
+    let refused = failing::above(10_000, || used.emptied(UNLIMITED).map(|_| ()));
     assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");
+}
+
+/// Whoever may restore a payload of a few bytes could take 8 GiB with one word more: its layer says that it is for
+/// many items, and has few bits.
+#[test]
+fn a_forged_filter_is_not_emptied_to_more_than_it_may_take() {
+    let spec = oracle::spec(100, 0.01, reserved(2), 7);
+    let forged = oracle::with_header(&stored(&filled(spec, 0..10)), 40, &(1u64 << 36).to_le_bytes());
+    let forged = oracle::load(&forged).unwrap();
+    let limit = at_most(1 << 20);
+    assert!(matches!(
+        forged.emptied(&limit),
+        Err(Error::OverLimit { limit: 0x10_0000, .. })
+    ));
+    // It is as large as it was, so no limit keeps it from being emptied.
+    let emptied = filled(spec, 0..10).emptied(&at_most(1)).unwrap();
+    assert!(emptied.is_some());
 }
 
 /// The next day's items would go into a long chain, or be refused: what is emptied would be made for the smallest part.
@@ -576,10 +593,10 @@ fn what_came_together_is_emptied_to_its_largest_part() {
     for growth in [Growth::Fixed, reserved(2)] {
         let parts = [100, 3000, 500].map(|capacity| filled(oracle::spec(capacity, 0.01, growth, 7), 0..50));
         let merged = Filter::union(&[&parts[0], &parts[1], &parts[2]], rate, UNLIMITED).unwrap();
-        let emptied = merged.emptied().unwrap().unwrap();
+        let emptied = merged.emptied(UNLIMITED).unwrap().unwrap();
         let new = oracle::filter(oracle::spec(3000, 0.05, growth, 7));
         assert_eq!(stored(&emptied), stored(&new));
-        assert!(emptied.emptied().unwrap().is_none());
+        assert!(emptied.emptied(UNLIMITED).unwrap().is_none());
     }
 }
 

@@ -265,12 +265,12 @@ fn an_emptied_filter_is_as_new() {
             .unwrap()
         };
         let mut filter = made();
-        assert!(filter.emptied().unwrap().is_none(), "it is as new");
+        assert!(filter.emptied(UNLIMITED).unwrap().is_none(), "it is as new");
         let more = if growth == Growth::Fixed { 50 } else { 500 };
         for number in 0..more {
             let _full = filter.add(&item(number), UNLIMITED);
         }
-        let emptied = filter.emptied().unwrap().unwrap();
+        let emptied = filter.emptied(UNLIMITED).unwrap().unwrap();
         assert_eq!(stored(&emptied), stored(&made()));
     }
 }
