@@ -117,6 +117,9 @@ mod tests {
             bytes.resize(if turn % 5 == 0 { LONG } else { 20 }, 7);
             let foreseen = item(&bytes);
             follow(Some(&filters[at]));
+            let followed = LAST.with_borrow(|last| last.as_ref().map(|last| last.key.seed()));
+            let seed = filters[at].as_blocked().map(|(secret, _)| secret.seed());
+            assert_eq!(followed, seed, "what is asked for would be in vain");
             let was_there = filters[at].contains(&bytes);
             assert_eq!(filters[at].contains(foreseen), was_there);
             assert_eq!(filters[at].add(foreseen, UNLIMITED), Ok(!was_there));

@@ -337,14 +337,6 @@ impl ClassicSpec {
         Ok(spec)
     }
 
-    /// The same, with `expansion` stored if it is of no use.
-    pub fn with_unused_expansion(self, expansion: u32) -> Self {
-        Self {
-            expansion: if self.scales { self.expansion } else { expansion },
-            ..self
-        }
-    }
-
     /// The filter's rate, strictly between 0 and 1.
     pub fn error_rate(&self) -> f64 {
         self.error_rate

@@ -1102,6 +1102,18 @@ mod tests {
         assert_eq!(made_of, 196, "the recording is another one");
     }
 
+    /// A replica would take a word that nobody knows for one of this module's own, and make a filter that its primary
+    /// did not.
+    #[test]
+    fn only_the_whole_word_is_layout() {
+        let config = Config::new(Seed(7));
+        for word in ["LAYOU", "LAYOUTS", "L"] {
+            let line = format!("key {word} CLASSIC ITEMS a");
+            let made = obey_insert(&words(&line), &config, Release::Two).map(drop);
+            assert_eq!(made, Err(CommandError::unknown(word.as_bytes())));
+        }
+    }
+
     /// A client of RedisBloom that moves here would get another filter of RedisBloom's layout than it had.
     #[test]
     fn what_a_client_may_say_here_means_the_same_there() {

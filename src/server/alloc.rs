@@ -91,7 +91,7 @@ pub unsafe fn held(address: *const u8, layout: Layout) -> usize {
 
 /// Whether a block of this layout starts where its contents do, so that it can be moved as it is.
 pub fn is_unpadded(layout: Layout) -> bool {
-    layout.align() <= MALLOC_ALIGN || behind(layout).is_some_and(|behind| behind.size() == layout.size())
+    padding(layout.align()) == 0
 }
 
 /// A block of memory before alignment: from the server when there is one.
@@ -143,14 +143,8 @@ pub fn taken(block: Block) -> u64 {
     ) else {
         return block.bytes;
     };
-    let aligns = ALIGNS_TO_LINES.load(Ordering::Relaxed);
-    let padding = if aligns || block.align <= MALLOC_ALIGN {
-        0
-    } else {
-        block.align as u64
-    };
-    let bytes = block.bytes.saturating_add(padding);
-    if !aligns {
+    let bytes = block.bytes.saturating_add(padding(block.align) as u64);
+    if !ALIGNS_TO_LINES.load(Ordering::Relaxed) {
         return libc_size(bytes);
     }
     if bytes > LARGE {
@@ -226,14 +220,18 @@ unsafe fn release(block: *mut u8, layout: Layout) {
     }
 }
 
-/// The layout of the block behind an over-aligned one: itself, or one with room to move.
-fn behind(layout: Layout) -> Option<Layout> {
-    let slack = if ALIGNS_TO_LINES.load(Ordering::Relaxed) {
+/// Bytes that are asked for besides a block, so that its contents can be aligned.
+fn padding(align: usize) -> usize {
+    if align <= MALLOC_ALIGN || ALIGNS_TO_LINES.load(Ordering::Relaxed) {
         0
     } else {
-        layout.align()
-    };
-    let bytes = layout.size().checked_add(slack)?;
+        align
+    }
+}
+
+/// The layout of the block behind an over-aligned one: itself, or one with room to move.
+fn behind(layout: Layout) -> Option<Layout> {
+    let bytes = layout.size().checked_add(padding(layout.align()))?;
     Layout::from_size_align(bytes, MALLOC_ALIGN).ok()
 }
 
@@ -448,6 +446,12 @@ mod tests {
         assert_eq!(libc_size(1 << 20), (1 << 20) + page() - 16);
         assert_eq!(libc_size((1 << 20) - 16), (1 << 20) - 16);
         assert_eq!(libc_size(u64::MAX), u64::MAX);
+    }
+
+    /// A limit would refuse filters that it has room for, and no block of another allocator could be moved.
+    #[test]
+    fn only_what_malloc_does_not_align_is_padded() {
+        assert_eq!([1, 8, 16, 32, 64].map(padding), [0, 0, 0, 32, 64]);
     }
 
     #[test]

@@ -224,9 +224,9 @@ impl<'a> Ctx<'a> {
             || self.has_flag(raw::REDISMODULE_CTX_FLAGS_LUA) && self.works_for_primary()
     }
 
-    /// The same where the server calls the module without a client, and so does not say whose command it is.
+    /// The same where the server calls the module without a client, and so does not say at once whose command it is.
     pub fn must_obey_unnamed(self) -> bool {
-        self.has_flag(raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING)
+        self.has_flag(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING)
             || self.works_for_primary()
             || self.has_flag(raw::REDISMODULE_CTX_FLAGS_CLUSTER) && Self::takes_over_slot()
     }

@@ -73,3 +73,26 @@ fn what_is_freed_elsewhere_harms_no_filter_of_the_same_seed() {
     assert_eq!(client.run("MEMORY USAGE alone"), client.run("MEMORY USAGE other"));
     assert!(server.is_alive());
 }
+
+/// Every client would wait while a large filter is freed that a command takes apart.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_large_is_freed_on_a_thread_of_the_module() {
+    let server = Server::start();
+    let mut client = server.client();
+    let pid = client.stat("server", "process_id");
+    let is_there = || {
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        let names = threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("comm")));
+        // A thread of the server may end meanwhile.
+        names.flatten().any(|name| name.trim_end() == "bloom_free")
+    };
+    client.answers(&[("BF.RESERVE small 0.01 100", ok()), ("BF.RESET small", ok())]);
+    assert!(!is_there());
+    client.answers(&[
+        (&format!("BF.RESERVE large {CREATION}"), ok()),
+        ("BF.RESET large", ok()),
+    ]);
+    // It gives itself its name.
+    until("the thread is there", is_there);
+}

@@ -8,7 +8,7 @@ use crate::chunks::scandump;
 use crate::client::{Client, Reply, ok};
 use crate::packed::Form;
 use crate::replication::in_step;
-use crate::server::{Server, Setup, sample, seed, until};
+use crate::server::{Server, Setup, sample, seed, skip, until};
 
 /// Commands, or groups of them, that a test sends.
 const STEPS: usize = 2400;
@@ -316,4 +316,41 @@ fn replicas_that_load_from_a_file_follow_everything() {
             .config("repl-diskless-sync", "no")
             .config("appendonly", "yes"),
     );
+}
+
+/// A replica that takes writes of its own, and answers while it loads, would never again have its primary's data: a
+/// filter above its own limit would end each synchronisation, and the next one would begin.
+#[test]
+fn a_replica_that_answers_while_it_loads_has_no_limits() {
+    if !Server::version().at_least(7, 0) {
+        skip!("this server does not answer while it loads");
+    }
+    let primary = Server::with()
+        .config("repl-diskless-sync", "yes")
+        .config("repl-diskless-sync-delay", 0)
+        .config("repl-backlog-size", "16kb")
+        .start();
+    let replica = Server::with()
+        .config("repl-diskless-load", "swapdb")
+        .config("replica-read-only", "no")
+        .module_args("bf-max-filter-bytes 1000")
+        .replica_of(&primary)
+        .start();
+    linked(&replica);
+    let full = count(&primary, "sync_full");
+    let mut client = primary.client();
+    // All at once: before the replica comes back, what it has missed must be more than the primary keeps.
+    client.run("MULTI");
+    client.run("CLIENT KILL TYPE replica");
+    client.run("BF.INSERT key CAPACITY 10000 ITEMS a b c");
+    for _ in 0..10 {
+        client.call(&["SET", "missed", &"x".repeat(100_000)]);
+    }
+    client.run("EXEC").elements();
+    until("a full synchronisation", || count(&primary, "sync_full") > full);
+    in_step(&primary, &replica);
+    replica.client().answers(&[("BF.CARD key", 3.into())]);
+    assert_eq!(contents(&mut replica.client()), contents(&mut client));
+    let log = replica.log();
+    assert!(!log.contains("was not loaded"), "{log}");
 }

@@ -309,4 +309,10 @@ fn a_window_without_memory_for_its_first_item_is_not_made() {
         ("EXISTS inserted packed", 0.into()),
     ]);
     assert_eq!(propagated(&primary), Vec::<Vec<String>>::new());
+    // Nobody else tells the operator that the machine was the reason.
+    assert!(
+        primary.log().contains(" bytes of a Bloom filter"),
+        "{}",
+        primary.log()
+    );
 }

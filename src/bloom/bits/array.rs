@@ -283,6 +283,13 @@ mod tests {
     use super::*;
     use crate::server::alloc::failing::{self, Shortage};
 
+    /// A filter that was reserved and hardly used would take all of its memory after a restart.
+    #[test]
+    fn an_array_with_few_bits_is_loaded_without_touching_its_pages() {
+        let is_sparse = |ones| matches!(Incoming::<u64>::new(1 << 17, ones).unwrap().room, Room::Sparse(_));
+        assert_eq!([0, 255, 256, 1 << 23].map(is_sparse), [true, true, false, false]);
+    }
+
     #[test]
     fn arrays_too_large_for_any_machine_are_refused() {
         for units in [1 << 57, u64::MAX / 8, u64::MAX] {

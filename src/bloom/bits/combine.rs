@@ -274,6 +274,19 @@ mod tests {
             Some((2 * TELLING * 4) as u64)
         );
         assert_eq!(union_ones(&[], 0, &mut all()), Some(0));
+        // Chance alone gives one part some more than another.
+        let mut uneven = half.clone();
+        uneven[..TELLING]
+            .iter_mut()
+            .step_by(64)
+            .for_each(|byte| *byte = 0x57);
+        let whole_of_uneven = (2 * TELLING * 4 + TELLING / 64) as u64;
+        assert_eq!(
+            union_ones(&[&uneven, &half], whole_of_uneven, &mut all()),
+            Some(whole_of_uneven)
+        );
+        let mut too_little = Reading::new(4 * TELLING as u64 - 1);
+        assert_eq!(union_ones(&[&half, &half], whole, &mut too_little), None);
         let mut some = Reading::new(4 * TELLING as u64);
         assert_eq!(
             union_ones(&[&half, &half], whole, &mut some),

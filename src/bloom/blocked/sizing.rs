@@ -431,7 +431,7 @@ mod tests {
     /// The format depends on it: a replica, or a newer version, must grow the layer that a primary grew.
     #[test]
     fn geometries_are_pinned() {
-        let pinned: [(u64, f64, [u64; 3]); 33] = [
+        let pinned: [(u64, f64, [u64; 3]); 36] = [
             (1, 0.25, [1, 2, 1]),
             (100, 0.25, [1, 2, 1]),
             (1000, 0.25, [1, 2, 7]),
@@ -465,6 +465,10 @@ mod tests {
             (1_000_000, 1e-8, [4, 6, 19_402]),
             (2, 1e-30, [3, 7, 1]),
             (1_000_000, 1e-30, [15, 6, 19_402]),
+            // A line fewer than Poisson's distribution would have.
+            (51, 0.01, [1, 6, 1]),
+            (1752, 0.25, [1, 2, 11]),
+            (98_712, 1e-5, [3, 5, 1580]),
         ];
         for (capacity, rate, [lines_per_item, probes, lines]) in pinned {
             let expected = Geometry {
@@ -478,6 +482,31 @@ mod tests {
                 "({capacity}, {rate})"
             );
         }
+    }
+
+    /// The same: these sizes are computed from it, to the last bit.
+    #[test]
+    fn exponentials_are_pinned() {
+        let pinned = [
+            (0.0, 1.0),
+            (0.125, 0.882_496_902_584_595_1),
+            (1.0, 0.367_879_441_171_441_2),
+        ];
+        for (x, expected) in pinned {
+            assert_eq!(exp_of_minus(x), expected, "{x}");
+        }
+    }
+
+    /// `BF.MERGE` would count too few items in what it unites, and refuse or split what fits.
+    #[test]
+    fn few_items_set_what_each_of_them_sets() {
+        let one = |probes, lines| Geometry {
+            lines_per_item: 1,
+            probes,
+            lines,
+        };
+        assert_eq!([0, 1, 2].map(|met| one(6, 1).ones_of_met(met)), [0, 6, 12]);
+        assert_eq!(one(8, 2).ones_of_met(100), 557);
     }
 
     /// What the user asked for is what the geometry promises, and no line is given away.

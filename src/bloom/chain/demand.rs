@@ -1,7 +1,5 @@
 //! The memory of a chain: what it takes, and what it asks for before it takes it.
 
-use std::fmt;
-
 use super::batch::Layer;
 use crate::bloom::bits::memory::Block;
 use crate::bloom::error::Error;
@@ -127,13 +125,6 @@ impl Demand<'_> {
     }
 }
 
-impl fmt::Debug for Demand<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let asked = self.taken(|block| block.bytes);
-        f.debug_tuple("Demand").field(&asked).finish()
-    }
-}
-
 /// Asked, before anything is allocated, whether a filter may have that memory; if not, it gives the limit
 /// in bytes.
 pub type Allowance<'a> = &'a dyn Fn(Demand<'_>) -> Result<(), u64>;
@@ -256,20 +247,23 @@ pub(in crate::bloom) fn ask_beyond(
 /// An empty list with room for so many.
 pub(in crate::bloom) fn reserved<T>(count: usize) -> Result<Vec<T>, Error> {
     let mut list = Vec::new();
-    let bytes = count.saturating_mul(size_of::<T>()) as u64;
-    let reserved = list.try_reserve_exact(count);
-    reserved.map_err(|_| Error::OutOfMemory { bytes })?;
+    reserve(&mut list, count)?;
     Ok(list)
+}
+
+/// Makes room for so many more; the error tells what the whole list would have taken.
+pub(in crate::bloom) fn reserve<T>(list: &mut Vec<T>, more: usize) -> Result<(), Error> {
+    let bytes = (list.len().saturating_add(more)).saturating_mul(size_of::<T>()) as u64;
+    let reserved = list.try_reserve_exact(more);
+    reserved.map_err(|_| Error::OutOfMemory { bytes })
 }
 
 /// Makes room for a layer more. The list grows by parts of its length when it is long, so that a long
 /// chain is not copied for every layer.
 pub(in crate::bloom) fn reserve_one<L>(layers: &mut Vec<L>) -> Result<(), Error> {
     let room = room_for(layers.len() + 1, layers.capacity());
-    let more = layers.try_reserve_exact(room - layers.len());
-    more.map_err(|_| Error::OutOfMemory {
-        bytes: size_of_val(&layers[..]) as u64,
-    })
+    let more = room - layers.len();
+    reserve(layers, more)
 }
 
 /// Bytes of a filter of so many layers, whose bit arrays have these bytes. Of a list of more than [`EXACT_LAYERS`]
@@ -329,4 +323,36 @@ pub(in crate::bloom) enum Part {
     List { is_new: bool },
     /// The bit array of the layer with that number.
     Array(usize),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bloom::blocked;
+
+    /// A filter would be refused memory for its growth that it does not take.
+    #[test]
+    fn a_list_with_room_is_no_new_one() {
+        let is_new = |room| {
+            let mut of_list = None;
+            blocks::<blocked::Layer>(Frame::CHAIN, [64; 3].into_iter(), room, |_, part| {
+                if let Part::List { is_new } = part {
+                    of_list = Some(is_new);
+                }
+            });
+            of_list
+        };
+        assert_eq!([2, 3, 4].map(is_new), [Some(true), Some(false), Some(false)]);
+    }
+
+    /// The line in the log would name another number of bytes than the one that could not be had.
+    #[test]
+    fn the_error_tells_what_the_list_would_take() {
+        use crate::server::alloc::failing::{self, Shortage};
+        let mut list = vec![1u64, 2, 3];
+        let refused = failing::after(0, Shortage::Lasting, || reserve(&mut list, 7));
+        assert_eq!(refused, Err(Error::OutOfMemory { bytes: 80 }));
+        assert_eq!(reserve(&mut list, 7), Ok(()));
+        assert!(list.capacity() >= 10);
+    }
 }

@@ -16,7 +16,7 @@ use batch::{
     AddMany, AddOne, Added, AnyContains, Block, ContainsMany, ContainsOne, Hasher, InsertOne, Items, Layer,
 };
 pub use demand::{Allowance, Demand, Taken, UNLIMITED, at_most};
-use demand::{Frame, Refused, ask, reserve_one};
+use demand::{Frame, Refused, ask, reserve, reserve_one};
 
 /// Items that all layers of a filter together may be made for: what a client can be told of, and a sum that does
 /// not wrap.
@@ -108,9 +108,7 @@ impl<R: Rules> Chain<R> {
     /// # Errors
     /// [`Error::OutOfMemory`]; nothing changed.
     pub(super) fn reserve(&mut self, more: usize) -> Result<(), Error> {
-        let bytes = ((self.layers.len() + more) * size_of::<R::Layer>()) as u64;
-        let reserved = self.layers.try_reserve_exact(more);
-        reserved.map_err(|_| Error::OutOfMemory { bytes })
+        reserve(&mut self.layers, more)
     }
 
     /// Has other rules from now on, and the layers that `change` makes of its own.

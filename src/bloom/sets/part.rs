@@ -256,3 +256,41 @@ impl Budget for Classic {
     /// The filter's own first layer stays the first: it says what the filter's rate is.
     fn order(&self, _: &mut [classic::Layer]) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bloom::chain::Plan as _;
+    use crate::bloom::params::ClassicSpec;
+
+    /// What a union counts would be off by one.
+    #[test]
+    fn what_classic_bits_tell_is_rounded_to_the_nearest() {
+        let rules = ClassicSpec::new(0.01, 1000, 2, true).unwrap();
+        let layer = Classic::new(rules).first(rules).make().unwrap();
+        let (bits, probes) = (layer.shape().modulus() as f64, f64::from(layer.shape().hashes));
+        for ones in 0..layer.shape().modulus() {
+            let expected = -(1.0 - ones as f64 / bits).ln() * bits / probes;
+            assert_eq!(
+                layer.items_behind(ones),
+                expected.round() as u64,
+                "{ones} of {bits}"
+            );
+        }
+        assert_eq!(layer.items_behind(layer.shape().modulus()), u64::MAX);
+    }
+
+    /// Who repeats a refused command with the rate that its error names would be refused again, or get a looser filter
+    /// than need be.
+    #[test]
+    fn a_rate_is_rounded_up_to_three_digits() {
+        let rounded = |rate| above(rate).map(ErrorRate::value);
+        for rate in [0.25, 0.1, 0.0123, 1.01e-3, 1e-29] {
+            assert_eq!(rounded(rate), Some(rate));
+        }
+        assert_eq!(rounded(0.012_300_1), Some(0.0124));
+        assert_eq!(rounded(0.012_4), Some(0.0124));
+        assert_eq!(rounded(9.991e-5), Some(1e-4));
+        assert_eq!(rounded(0.2501), None);
+    }
+}

@@ -445,6 +445,8 @@ fn exceptions_wait_for_their_bits() {
     at(&copy, 10);
     add(&mut copy, &items(&[3]));
     assert_eq!((copy.rotate(), copy.exceptions()), (Ok(true), 1));
+    // What changes nothing is not propagated.
+    assert_eq!(copy.rotate(), Ok(false));
     for chunk in chunks::chunks(&original).skip(1) {
         chunks::load_chunk(&mut copy, chunk.iterator, &chunk.bytes).unwrap();
     }

@@ -665,6 +665,25 @@ fn sources_that_come_again_are_read_once() {
     assert_eq!(refused, Err(SetError::Source { index: 2, why }));
 }
 
+/// A hundred servers' filters of mostly the same visitors would become a chain: more memory, slower questions, and a
+/// higher rate than the one filter has that got all.
+#[test]
+fn many_filters_that_fit_into_one_become_one() {
+    let spec = oracle::spec(50_000, 0.01, Growth::Fixed, 7);
+    let sources: Vec<_> = (0..100u32)
+        .map(|server| {
+            filled(
+                spec,
+                (0..10_000).chain(1_000_000 + server * 300..1_000_300 + server * 300),
+            )
+        })
+        .collect();
+    let sources: Vec<_> = sources.iter().collect();
+    let union = union(&sources).unwrap();
+    assert_eq!(union.layers(), 1);
+    assert!(found(&union, (0..10_000).chain(1_000_000..1_030_000)));
+}
+
 /// Thousands of small layers would be compared with each other for minutes, while the server stands still.
 #[test]
 fn many_layers_are_united_at_once() {

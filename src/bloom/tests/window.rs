@@ -279,6 +279,12 @@ fn a_steady_stream_takes_what_was_planned() {
         let stage = plan.at(capacity).unwrap();
         assert_eq!((stage.bytes, stage.layers), (stream.filter.bytes(), 9));
         assert!(stage.error_rate <= error_rate);
+        let more = plan.at(10 * capacity).unwrap();
+        assert!(
+            (9 * stage.bytes..11 * stage.bytes).contains(&more.bytes),
+            "{}",
+            more.bytes
+        );
         stream.run(24_999, HOUR - 2);
         let (rate, error) = stream.false_positives();
         assert!(

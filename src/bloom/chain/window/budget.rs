@@ -6,6 +6,7 @@
 //! part, so that there is always some left, and what a dropped layer had comes back.
 
 use super::slices::Slices;
+use crate::bloom::chain::demand::reserved;
 use crate::bloom::error::Error;
 
 /// The part of the rate that is for the slices.
@@ -115,10 +116,7 @@ pub fn of_burst(
 
 /// The median of `most` counts at most, the lower one where there are two.
 fn median(counts: impl Iterator<Item = u64>, most: usize) -> Result<Option<u64>, Error> {
-    let mut list = Vec::new();
-    list.try_reserve_exact(most).map_err(|_| Error::OutOfMemory {
-        bytes: (most * size_of::<u64>()) as u64,
-    })?;
+    let mut list = reserved(most)?;
     list.extend(counts.take(most));
     list.sort_unstable();
     Ok(list.get(list.len().saturating_sub(1) / 2).copied())

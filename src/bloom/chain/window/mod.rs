@@ -16,7 +16,7 @@ use std::cell::Cell;
 use super::batch::{
     Added, AnyContains, BLOCK, Block as ItemBlock, ContainsMany, Hasher as _, Items, Layer, Memory as Known,
 };
-use super::demand::{FILTER, Frame, Refused, ask, reserve_one};
+use super::demand::{FILTER, Frame, Refused, ask, reserve_one, reserved};
 use super::{Allowance, MOST_ITEMS, Plan, Rules, capacity};
 use crate::bloom::bits::kernel::{self, Kernel, Work};
 use crate::bloom::bits::memory::{Allocation, Block, Mover};
@@ -334,18 +334,11 @@ impl<R: Sizing> Ring<R> {
         if over == 0 {
             return Ok(());
         }
-        self.reserve_to_leave(over)?;
+        self.leaving = reserved(over)?;
         let (leaving, left) = self.layers.split_at(over);
         witness(leaving, left);
         self.take_out(over);
         Ok(())
-    }
-
-    fn reserve_to_leave(&mut self, over: usize) -> Result<(), Error> {
-        let bytes = (over * size_of::<R::Layer>()) as u64;
-        self.leaving.clear();
-        let reserved = self.leaving.try_reserve_exact(over);
-        reserved.map_err(|_| Error::OutOfMemory { bytes })
     }
 
     fn take_out(&mut self, over: usize) {

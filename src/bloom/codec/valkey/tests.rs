@@ -53,6 +53,16 @@ fn with(at: usize, value: Option<Value>) -> Result<(), DecodeError> {
     load(&mut stream, ENCODING_VERSION, limit).map(|_| ())
 }
 
+/// The largest filter that a client can make would be lost with a restart.
+#[test]
+fn the_largest_capacity_is_loaded() {
+    let (rate, tightening) = (1.0 - f64::EPSILON / 2.0, Tightening::new(0.5).unwrap());
+    let spec = ValkeySpec::new(rate, MOST_ITEMS, 0, tightening, SipSeed([7; 32])).unwrap();
+    let filter = Filter::valkey(spec, UNLIMITED).unwrap();
+    let loaded = load(&mut saved(&filter), ENCODING_VERSION, UNLIMITED).unwrap();
+    assert_eq!(loaded.layers()[0].capacity(), MOST_ITEMS);
+}
+
 /// valkey-bloom could not load what is saved here, or the other way round.
 #[test]
 fn a_stream_has_valkey_bloom_s_values_in_its_order() {
