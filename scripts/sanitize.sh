@@ -159,6 +159,7 @@ run() {
     if ! BLOOM_TEST_SANITIZER=$sanitizer BLOOM_TEST_FAULTY=$root/faulty-$sanitizer.so \
         BLOOM_TEST_SERVER=$root/$name-$sanitizer/tree/src/${name%%-*}-server BLOOM_TEST_MODULE=$root/module-$sanitizer.so \
         ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1 \
+        LSAN_OPTIONS=suppressions=$PWD/tests/sanitizers/leak.txt \
         UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
         TSAN_OPTIONS=allocator_may_return_null=1:suppressions=$PWD/tests/sanitizers/thread.txt LD_PRELOAD=$preload \
         "$root/integration" --show-output $skip "$@" >"$log" 2>&1; then

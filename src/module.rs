@@ -80,7 +80,21 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
         }
         None => raw::REDISMODULE_ERR,
     };
+    if status == raw::REDISMODULE_ERR {
+        guarded("leaving the server", options::let_go);
+    }
     status as c_int
+}
+
+/// What Redis 8 calls when it takes the module out again, since an option that it was to be loaded with is nobody's.
+/// No server does so later, because of the data types.
+///
+/// # Safety
+/// The server calls it, with a context that lives until it returns, after a load.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn RedisModule_OnUnload(_ctx: *mut raw::RedisModuleCtx) -> c_int {
+    guarded("leaving the server", options::let_go);
+    raw::REDISMODULE_OK as c_int
 }
 
 /// Why the name of the module could not be had.

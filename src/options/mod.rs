@@ -16,8 +16,9 @@ use values::{Config, ConfigOption, is_redisbloom_s};
 
 struct Current {
     config: Config,
-    /// Keeps the secret of new filters, so that each does not expand and hold its own.
-    secret: Arc<Secret>,
+    /// Keeps the secret of new filters, so that each does not expand and hold its own. `None` when the module is on
+    /// its way out.
+    secret: Option<Arc<Secret>>,
     /// What CONFIG GET was given last; the server borrows it.
     given: [Option<OwnedString>; ConfigOption::ALL.len()],
     /// Until the module is loaded.
@@ -34,7 +35,7 @@ impl Current {
         let secret = Secret::of(config.seed());
         Self {
             config,
-            secret,
+            secret: Some(secret),
             given: Default::default(),
             starting: true,
             refused: None,
@@ -62,6 +63,18 @@ fn current() -> MutexGuard<'static, Current> {
     CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Frees what the options hold: the server takes the module out of the process, and with its statics every way there.
+pub fn let_go() {
+    // A load may end before there are any.
+    if LazyLock::get(&CURRENT).is_none() {
+        return;
+    }
+    let mut current = current();
+    current.secret = None;
+    current.given = Default::default();
+    current.refused = None;
+}
+
 /// A copy of the configuration.
 pub fn config() -> Config {
     current().config.clone()
@@ -78,8 +91,9 @@ fn set(option: ConfigOption, value: &str) -> Result<(), String> {
     if tells && !current.starting {
         current.tell_of_rate();
     }
-    if current.config.seed() != current.secret.seed() {
-        current.secret = Secret::of(current.config.seed());
+    let seed = current.config.seed();
+    if current.secret.as_ref().is_none_or(|secret| secret.seed() != seed) {
+        current.secret = Some(Secret::of(seed));
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use crate::server::Server;
+use crate::server::{Server, or_slower};
 
 /// How long a server may stay silent before a test takes it for hung. Nothing is measured by it.
 const SILENCE: Duration = Duration::from_secs(120);
@@ -219,7 +219,7 @@ impl Client {
     pub fn connect(port: u16) -> io::Result<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(SILENCE))?;
+        stream.set_read_timeout(Some(or_slower(SILENCE)))?;
         Ok(Self {
             stream: BufReader::new(stream),
         })

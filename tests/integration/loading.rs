@@ -173,6 +173,28 @@ fn an_option_out_of_its_range_stops_the_load_and_leaves_nothing_behind() {
     works(&mut client, "key");
 }
 
+/// Whoever loads the module again and again with a typing error, as a supervisor may, would take the server's memory:
+/// with the module go the ways to what it holds.
+#[test]
+fn a_refused_load_leaves_no_memory_behind() {
+    const LOADS: i64 = 200;
+    let server = Server::with().without_module().start();
+    let mut client = server.client();
+    let mut refused = |loads| {
+        for _ in 0..loads {
+            let arguments = ["INITIAL_SIZE", "7", "ERROR_RATE", "5"];
+            assert_eq!(load(&mut client, Server::module(), &arguments), error(REFUSED));
+        }
+        client.used_memory()
+    };
+    // The first ones warm the server up.
+    let before = refused(20);
+    let more = refused(LOADS) - before;
+    let line = "the module for Bloom filters is not loaded: load argument 'ERROR_RATE': error-rate must be in the range (0, 1)\n";
+    assert_eq!(server.log().matches(line).count(), 220, "{}", server.log());
+    assert!(more < 40 * LOADS, "{LOADS} refused loads left {more} bytes");
+}
+
 /// What a server does about an option that no module has. It looks for these when the module is loaded already,
 /// and then wants it out again; a module that has a data type cannot be taken out, and each server finds another
 /// way from there.

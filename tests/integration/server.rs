@@ -35,7 +35,7 @@ const REPORTS: [&str; 5] = [
     "ERROR: AddressSanitizer:",
     ": runtime error: ",
     "WARNING: ThreadSanitizer:",
-    LEAKS,
+    "ERROR: LeakSanitizer:",
     "LeakSanitizer has encountered a fatal error",
 ];
 
@@ -47,9 +47,6 @@ macro_rules! skip {
     }};
 }
 pub(crate) use skip;
-
-/// What begins a report of memory that nothing leads to any more.
-const LEAKS: &str = "ERROR: LeakSanitizer:";
 
 /// The server program.
 static PROGRAM: LazyLock<OsString> =
@@ -385,18 +382,9 @@ impl Server {
     }
 
     /// The first line of what a sanitizer found in this server's processes, if anything.
-    ///
-    /// A module that refuses to be loaded, or whose load the server undoes, is taken out of the process with what its
-    /// statics lead to: once some 400 bytes for the seed of new filters. The server leaks the types of one that it
-    /// takes out, too. So then leaks are no report.
     fn report(&self) -> Option<String> {
         let log = self.log();
-        let failed = format!("Module {} initialization failed", MODULE.display());
-        let taken_out = log.contains(&failed) || log.contains("Module bf unloaded");
-        let is_report = |line: &&str| {
-            let report = REPORTS.iter().find(|report| line.contains(**report));
-            report.is_some_and(|report| !(taken_out && *report == LEAKS))
-        };
+        let is_report = |line: &&str| REPORTS.iter().any(|report| line.contains(report));
         log.lines().find(is_report).map(str::to_owned)
     }
 
@@ -556,13 +544,18 @@ pub fn sample(usual: usize) -> usize {
     }
 }
 
+/// What `time` is where every access to memory may be checked.
+pub fn or_slower(time: Duration) -> Duration {
+    if SANITIZER.is_some() {
+        SLOWNESS * time
+    } else {
+        time
+    }
+}
+
 /// Waits until something happens.
 pub fn until(what: &str, mut happens: impl FnMut() -> bool) {
-    let patience = if SANITIZER.is_some() {
-        SLOWNESS * PATIENCE
-    } else {
-        PATIENCE
-    };
+    let patience = or_slower(PATIENCE);
     let start = Instant::now();
     while !happens() {
         assert!(start.elapsed() < patience, "waited in vain: {what}");

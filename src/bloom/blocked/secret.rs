@@ -115,6 +115,10 @@ impl Drop for Secret {
             .is_some_and(|secret| secret.strong_count() == 0)
         {
             table.remove(&self.seed);
+            // An empty table keeps a node.
+            if table.is_empty() {
+                *table = BTreeMap::new();
+            }
         }
     }
 }
