@@ -19,14 +19,21 @@ use crate::server::Server;
 /// A command, word by word.
 pub type Command = Vec<Vec<u8>>;
 
-/// Keys of filters. They belong to families by their number, so that there are filters that can be united.
+/// Keys of filters. Their number says what most of them are reserved with; anything else may come to stand there.
 const KEYS: usize = 48;
-/// What most filters of a family are reserved with: one of each layout, and one with a window.
+/// One of each layout, and one with a window.
 const FAMILIES: [&str; 4] = [
     "0.01 1000 EXPANSION 2 LAYOUT BLOCKED SEED 1",
     "0.01 100 EXPANSION 2 LAYOUT CLASSIC",
     "0.01 200 EXPANSION 2 LAYOUT VALKEY SEED 5",
     "0.01 400 EXPANSION 2 LAYOUT BLOCKED SEED 1 WINDOW 60 SLICES 4",
+];
+/// Keys of filters that can be united: those of one kind are reserved alike, and few commands put anything else there.
+const KIN: usize = 12;
+/// What they are reserved with.
+const KINDS: [&str; 2] = [
+    "0.01 2000 EXPANSION 2 LAYOUT BLOCKED SEED 1",
+    "0.01 2000 EXPANSION 2 LAYOUT CLASSIC",
 ];
 /// Items that are met again and again are so many.
 const ITEMS: u32 = 5000;
@@ -185,16 +192,26 @@ impl Commands {
         self.key_like(number)
     }
 
-    /// A key of the same family, or another one.
+    /// A key of those that are reserved as this one is, or another one.
     fn key_like(&mut self, number: usize) -> Vec<u8> {
         match self.below(100) {
             0..2 => self.pick(&[&b""[..], b"text", b"list", b"\0\xff\r\n"]).to_vec(),
-            2..20 => format!("key{}", self.random.random_range(0..KEYS)).into_bytes(),
+            2..5 => {
+                let kind = self.random.random_range(0..KINDS.len());
+                self.kin(kind)
+            }
+            5..20 => format!("key{}", self.random.random_range(0..KEYS)).into_bytes(),
             _ => {
                 let of_family = self.random.random_range(0..KEYS / FAMILIES.len());
                 format!("key{}", of_family * FAMILIES.len() + number % FAMILIES.len()).into_bytes()
             }
         }
+    }
+
+    /// A key of a filter that can be united with the others of its kind.
+    fn kin(&mut self, kind: usize) -> Vec<u8> {
+        let of_kind = self.random.random_range(0..KIN / KINDS.len());
+        format!("kin{}", of_kind * KINDS.len() + kind).into_bytes()
     }
 
     fn item(&mut self) -> Vec<u8> {
@@ -395,11 +412,20 @@ impl Commands {
             "BF.MERGE" | "BF.INTERSECT" => {
                 let sources = 1 + self.below(4);
                 command.push(sources.to_string().into_bytes());
-                command.extend((0..sources).map(|_| self.key_like(number)));
+                let kind = number % KINDS.len();
+                if self.chance(0.1) {
+                    command.extend((0..sources).map(|_| self.key_like(number)));
+                } else {
+                    if self.chance(0.8) {
+                        command[1] = self.kin(kind);
+                    }
+                    command.extend((0..sources).map(|_| self.kin(kind)));
+                }
                 if name == "BF.MERGE" {
-                    match self.below(6) {
+                    match self.below(12) {
+                        // Refused where the kind is classic.
                         0 => command.extend(words(&format!("ERROR {}", self.rate()))),
-                        1..3 => command.push(b"OVERRIDE".to_vec()),
+                        1..5 => command.push(b"OVERRIDE".to_vec()),
                         _ => {}
                     }
                 }
@@ -595,14 +621,26 @@ impl Commands {
     /// A filter in the place of what was there.
     fn anew(&mut self) -> Vec<Command> {
         let number = self.random.random_range(0..KEYS);
-        let key = format!("key{number}").into_bytes();
+        let (key, with) = if self.chance(0.5) {
+            let kind = number % KINDS.len();
+            (self.kin(kind), KINDS[kind])
+        } else {
+            let key = format!("key{number}").into_bytes();
+            (key, FAMILIES[number % FAMILIES.len()])
+        };
         let name = self.pick(&["DEL", "UNLINK"]);
-        let reserve = format!("BF.RESERVE - {}", FAMILIES[number % FAMILIES.len()]);
-        let (mut reserve, mut fill) = (words(&reserve), words("BF.MADD -"));
-        reserve[1].clone_from(&key);
-        fill[1].clone_from(&key);
+        let (mut reserve, mut fill) = (
+            vec![b"BF.RESERVE".to_vec(), key.clone()],
+            vec![b"BF.MADD".to_vec(), key.clone()],
+        );
+        reserve.extend(words(with));
         fill.extend(self.items());
-        vec![vec![name.into(), key], reserve, fill]
+        let mut commands = vec![vec![name.into(), key.clone()], reserve, fill];
+        if self.chance(0.1) {
+            let excepted = self.pick(&commands[2][2..]);
+            commands.push(vec![b"BF.EXCEPT".to_vec(), key, excepted]);
+        }
+        commands
     }
 
     /// A filter as a tool brings it.
