@@ -2,6 +2,7 @@
 
 use serial_test::serial;
 
+use crate::chunks::scandump;
 use crate::client::{Client, Reply, error, ok};
 use crate::server::Server;
 
@@ -119,4 +120,27 @@ fn scripts_have_the_limits_of_their_client() {
                  if type(new) == 'table' then return new end end end)()";
     let reply = client.call(&["EVAL", &format!("return {grown}"), "1", "key"]);
     assert_eq!(reply, error(NO_GROWTH));
+}
+
+/// Who may store a filter would get past the limits: one that names a larger capacity than it has bits for would be as
+/// large as that when it is emptied, also in a server that has no memory left.
+#[test]
+fn what_is_emptied_has_limits_too() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.answers(&[("BF.RESERVE key 0.01 1000 SEED 1", ok())]);
+    let (_, mut header) = scandump(&mut client, "key").swap_remove(0);
+    // The upper half of the layer's capacity.
+    header[44] = 1;
+    assert_eq!(
+        client.call(&[&b"BF.LOADCHUNK"[..], b"stored", b"1", &header]),
+        ok()
+    );
+    assert_eq!(client.info("stored", "Capacity"), (1 << 32) + 1000);
+    let size = client.info("stored", "Size");
+    leave(&mut client, 3 << 20);
+    client.refuses("stored", &[("BF.RESET stored", NO_CREATION)]);
+    client.answers(&[("CONFIG SET maxmemory 0", ok())]);
+    assert_eq!(client.info("stored", "Size"), size);
+    assert!(server.log().contains("key 'stored': a Bloom filter of "));
 }

@@ -235,9 +235,11 @@ impl Filter {
     }
 
     /// A new filter made alike; `None` where this one is as new. If layers of several filters came together in it, the
-    /// new one is made for as many items as the largest of them. It is held against `allowance` only where it is the
-    /// larger one, as a forged filter of a wide layer with few bits has it: who empties one to free memory must not be
-    /// refused for want of it.
+    /// new one is made for as many items as the largest of them.
+    ///
+    /// `allowance` is asked if it takes more than this one: where layers that came together have other rates than the
+    /// first one of a new filter, or where a stored filter names capacities that its layers are too small for. Else
+    /// nobody is refused who empties a filter to free memory.
     ///
     /// # Errors
     /// [`Error::OverLimit`] and [`Error::OutOfMemory`]; nothing is left behind.
@@ -257,8 +259,8 @@ impl Filter {
                 if is_alike && self.is_as_new() && !has_exceptions {
                     return Ok(None);
                 }
-                let is_larger = first.bytes() > batch::Layer::bytes_of_all(layers);
-                let allowance = if is_larger { allowance } else { UNLIMITED };
+                let takes_more = first.bytes() > chain.array_bytes(layers.len());
+                let allowance = if takes_more { allowance } else { UNLIMITED };
                 Some(Self::Blocked(Chain::new(rules.alike(None), first, allowance)?))
             }
             Body::Classic(chain) => {

@@ -28,10 +28,13 @@ const LONG: usize = 10_000_000;
 const PIPELINE: usize = 100;
 /// How much more than after the warm-up the server may hold.
 const TOLERANCE: f64 = 1.02;
-/// The same of what the system counts as resident. A server without modules is 1 % above after 650,000 plain commands,
-/// while it uses no more: pages that are not quite empty cannot be given back.
+/// The same of what the system counts as resident. In that are tables that the allocator has of all addresses that it
+/// was ever given, and they grow by the server's own doing: for a string of a damaged payload it first asks for as much
+/// as the payload claims, up to 15 TB in a storm. 65 such payloads made a server without modules 2.2 % larger, of which
+/// as many commands without them made 0.6 %. What pages are in use for is no such table, and is held to [`TOLERANCE`].
 const RESIDENT_TOLERANCE: f64 = 1.05;
-/// More than the filters of all keys may take together, and what the server needs besides.
+/// More than the filters of all keys may take together, and what the server needs besides. Memory for a string as above
+/// counts as used, but is given back before the payload is refused.
 const MOST: i64 = 1 << 30;
 /// How often a long storm is recorded in each round.
 const SAMPLES: usize = 50;
@@ -54,6 +57,8 @@ struct Plan {
 struct Held {
     used: i64,
     resident: u64,
+    /// In pages that hold something, as jemalloc tells: what was freed in pieces is in it too. No other allocator does.
+    active: Option<u64>,
 }
 
 impl Held {
@@ -62,6 +67,7 @@ impl Held {
         Self {
             used: self.used.max(other.used),
             resident: self.resident.max(other.resident),
+            active: self.active.max(other.active),
         }
     }
 }
@@ -139,11 +145,11 @@ fn storm(plan: &Plan) {
         storm.rage(plan);
         let limit = warm.filter(|_| round >= plan.warm_up);
         let held = storm.calm(limit.map(|warm| (warm.used as f64 * TOLERANCE) as i64));
-        storm.record.calm(round, held.used, held.resident);
+        storm.record.calm(round, held);
         if round < plan.warm_up {
             warm = Some(warm.map_or(held, |warm| warm.most(held)));
         } else {
-            last.push(held.resident);
+            last.push(held);
         }
     }
     let Storm {
@@ -169,16 +175,23 @@ fn storm(plan: &Plan) {
     eprintln!("{text}");
     assert!(server.is_alive());
     assert!(!server.log().contains("BUG REPORT"));
-    // Pages of an allocator come and go. What was never less in the last rounds than the most in the warm-up is a leak.
-    let (early, late) = (warm.map(|warm| warm.resident), last.iter().rev().take(3).min());
-    let allocator = server.client().stat("memory", "mem_allocator");
-    if plan.resident && allocator.starts_with("jemalloc") {
-        let (early, late) = (early.unwrap() as f64, *late.unwrap() as f64);
-        assert!(
-            late <= early * RESIDENT_TOLERANCE,
-            "resident: {early} bytes at first, then {late}"
-        );
+    // The others give back only what they have at the end.
+    if let Some(warm) = warm.filter(|warm| plan.resident && warm.active.is_some()) {
+        let active = |held: &Held| held.active.unwrap();
+        stays("in pages in use", active(&warm), TOLERANCE, &last, active);
+        stays("resident", warm.resident, RESIDENT_TOLERANCE, &last, |held| {
+            held.resident
+        });
     }
+}
+
+/// Pages of an allocator come and go: what was never less in the last rounds than the most in the warm-up is a leak.
+fn stays(what: &str, early: u64, tolerance: f64, rounds: &[Held], of: impl Fn(&Held) -> u64) {
+    let late = rounds.iter().rev().take(3).map(of).min().unwrap();
+    assert!(
+        late as f64 <= early as f64 * tolerance,
+        "{what}: {early} bytes at first, then {late}"
+    );
 }
 
 impl Storm {
@@ -305,9 +318,14 @@ impl Storm {
             rest == 0 && limit.is_none_or(|limit| used <= limit)
         });
         client.answers(&[("MEMORY PURGE", ok())]);
+        let statistics = client.run("MEMORY MALLOC-STATS").text();
+        let sums = statistics.lines().find(|line| line.starts_with("Allocated: "));
+        let active = sums.and_then(|sums| sums.split(", ").find_map(|sum| sum.strip_prefix("active: ")));
+        let active = active.map(|bytes| bytes.parse().unwrap());
         Held {
             used,
             resident: server.resident(),
+            active,
         }
     }
 }

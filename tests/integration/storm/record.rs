@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
+use super::Held;
 use crate::client::{Client, Reply};
 use crate::server::{Server, Version};
 
@@ -30,7 +31,7 @@ pub struct Record {
     /// Rounds that warm the server up; the last of them is what others are compared with.
     warm_up: usize,
     /// What was held after each round.
-    rounds: Vec<(i64, u64)>,
+    rounds: Vec<Held>,
     /// The longest time of each command that the slow log had, in microseconds, how often it was there, and its first
     /// words when it took the longest.
     slow: BTreeMap<String, (i64, usize, String)>,
@@ -106,13 +107,13 @@ impl Record {
     }
 
     /// What was held after a round.
-    pub fn calm(&mut self, round: usize, used: i64, resident: u64) {
+    pub fn calm(&mut self, round: usize, held: Held) {
         let seconds = self.began.elapsed().as_secs_f64();
         eprintln!(
-            "round {round}: {} commands, {seconds:.0} s; held {used} bytes, resident {resident}",
+            "round {round}: {} commands, {seconds:.0} s; {held:?}",
             self.commands
         );
-        self.rounds.push((used, resident));
+        self.rounds.push(held);
     }
 
     /// The tables, which go into files too if there is a `folder` for them.
@@ -121,19 +122,21 @@ impl Record {
         let mut text = format!(
             "{} commands in {seconds:.0} s on {version}, seed {seed}\n\
              at most: {} bytes used, {} resident\n\n\
-             round      used  change  resident  change   (after everything was deleted)\n",
+             round      used  change    active  change  resident  change   (after everything was deleted)\n",
             self.commands, self.most_used, self.most_resident
         );
         let first = self.rounds[self.warm_up - 1];
-        let change = |now: f64, first: f64| 100.0 * (now / first - 1.0);
-        for (number, (used, resident)) in self.rounds.iter().enumerate() {
-            writeln!(
-                text,
-                "{number:5} {used:9} {:+6.2}% {resident:9} {:+6.2}%",
-                change(*used as f64, first.0 as f64),
-                change(*resident as f64, first.1 as f64)
-            )
-            .unwrap();
+        for (number, held) in self.rounds.iter().enumerate() {
+            write!(text, "{number:5}").unwrap();
+            for (now, first) in [
+                (held.used as f64, first.used as f64),
+                // Where none is told the change is no number.
+                (held.active.unwrap_or(0) as f64, first.active.unwrap_or(0) as f64),
+                (held.resident as f64, first.resident as f64),
+            ] {
+                write!(text, " {now:9.0} {:+6.2}%", 100.0 * (now / first - 1.0)).unwrap();
+            }
+            text += "\n";
         }
         text += "\ncommand                       calls  failed  mean us   p50 us   p99 us p99.9 us    max us   over 5 ms\n";
         let (calls, percentiles) = (client.run("INFO commandstats").text(), latencies(client));
