@@ -575,7 +575,7 @@ fn an_emptied_filter_is_a_new_one() {
 fn a_forged_filter_is_not_emptied_to_more_than_it_may_take() {
     let spec = oracle::spec(100, 0.01, reserved(2), 7);
     let forged = oracle::with_header(&stored(&filled(spec, 0..10)), 40, &(1u64 << 36).to_le_bytes());
-    let forged = oracle::load(&forged).unwrap();
+    let forged = load(&forged).unwrap();
     let limit = at_most(1 << 20);
     assert!(matches!(
         forged.emptied(&limit),
