@@ -344,6 +344,24 @@ def log(results):
 
 def summary(results):
     """What most people ask first, a line each."""
+    rows = lines(results)
+    return machine(results) + "\n" + beside("", rows)
+
+
+def short(results):
+    """Of the summary what a page that is not about figures has room for: batches, and filters that grew."""
+    chosen = {
+        label: figures
+        for label, figures in lines(results).items()
+        if label.startswith(("BF.MEXISTS", "BF.MADD", "memory, grown", "false positives, reserved, 1,000 items"))
+    }
+    if not chosen:
+        raise MissingResults("short")
+    return machine(results) + "\n" + beside("", chosen)
+
+
+def lines(results):
+    """The lines of the summary, as far as there are results."""
     rows = {}
 
     def take(label, name, *path, write=lambda number: number):
@@ -379,13 +397,13 @@ def summary(results):
             rows[name] = figures
     if not rows:
         raise MissingResults("summary")
-    return machine(results) + "\n" + beside("", rows)
+    return rows
 
 
 TABLES = {
     function.__name__: function
     for function in [
-        *[summary, commands, chain, sizes, memory, rates, persistence, without],
+        *[summary, short, commands, chain, sizes, memory, rates, persistence, without],
         *[packed, windows, unions, long_list, log, loading],
     ]
 }
