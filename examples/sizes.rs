@@ -23,12 +23,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// The filter with that first layer, once it holds `items`.
-fn stage(rate: f64, capacity: u64, growth: Growth, items: u64) -> Option<(Plan, Stage)> {
+fn stage(rate: f64, capacity: u64, growth: Growth, items: u64) -> Option<Stage> {
     stage_of(Layout::Blocked { seed: Seed(0) }, rate, capacity, growth, items)
 }
 
 /// The same of a layout.
-fn stage_of(layout: Layout, rate: f64, capacity: u64, growth: Growth, items: u64) -> Option<(Plan, Stage)> {
+fn stage_of(layout: Layout, rate: f64, capacity: u64, growth: Growth, items: u64) -> Option<Stage> {
     let spec = Spec {
         error_rate: ErrorRate::new(rate).ok()?,
         capacity: Capacity::new(capacity).ok()?,
@@ -39,10 +39,8 @@ fn stage_of(layout: Layout, rate: f64, capacity: u64, growth: Growth, items: u64
     of_spec(spec, items)
 }
 
-fn of_spec(spec: Spec, items: u64) -> Option<(Plan, Stage)> {
-    let plan = Plan::new(spec, items, MOST_LAYERS);
-    let stage = plan.at(items)?;
-    Some((plan, stage))
+fn of_spec(spec: Spec, items: u64) -> Option<Stage> {
+    Plan::new(spec, items, MOST_LAYERS).at(items)
 }
 
 /// The filter with a window that is full of the `items` that it was made for.
@@ -55,36 +53,31 @@ fn full_window(rate: f64, items: u64, slices: u8) -> Option<Stage> {
         // How long it is changes nothing.
         window: Some(Window::new(1, slices, false).ok()?),
     };
-    Some(of_spec(spec, items)?.1)
+    of_spec(spec, items)
 }
 
 /// Bits per item of filters for `capacity` items.
 fn by_rate(capacity: u64) -> Option<String> {
     let mut text = table(&[
         "error rate",
-        "lines an item",
-        "probes a line",
-        "BF.RESERVE",
+        "bytes",
+        "bits an item",
+        "RedisBloom's bits",
         "NONSCALING",
-        "bytes, BF.RESERVE",
-        "RedisBloom, BF.RESERVE",
-        "RedisBloom, NONSCALING",
+        "RedisBloom's, NONSCALING",
     ]);
-    for rate in [1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8] {
+    for rate in [1e-2, 1e-3, 1e-4, 1e-6, 1e-8] {
         let growing = Growth::Reserved(Expansion::DEFAULT);
-        let (plan, reserved) = stage(rate, capacity, growing, capacity)?;
-        let (_, fixed) = stage(rate, capacity, Growth::Fixed, capacity)?;
-        let (_, classic) = stage_of(Layout::Classic, rate, capacity, growing, capacity)?;
-        let (_, classic_fixed) = stage_of(Layout::Classic, rate, capacity, Growth::Fixed, capacity)?;
-        let first = plan.layers().first()?;
+        let reserved = stage(rate, capacity, growing, capacity)?;
+        let fixed = stage(rate, capacity, Growth::Fixed, capacity)?;
+        let classic = stage_of(Layout::Classic, rate, capacity, growing, capacity)?;
+        let classic_fixed = stage_of(Layout::Classic, rate, capacity, Growth::Fixed, capacity)?;
         text += &row(&[
             format!("{rate:e}"),
-            first.lines()?.to_string(),
-            first.probes().to_string(),
-            format!("{:.2}", reserved.bits_per_item()),
-            format!("{:.2}", fixed.bits_per_item()),
             reserved.bytes.to_string(),
+            format!("{:.2}", reserved.bits_per_item()),
             format!("{:.2}", classic.bits_per_item()),
+            format!("{:.2}", fixed.bits_per_item()),
             format!("{:.2}", classic_fixed.bits_per_item()),
         ]);
     }
@@ -96,7 +89,7 @@ fn by_items() -> Option<String> {
     let reserved = Growth::Reserved(Expansion::DEFAULT);
     let growing = Growth::Growing(Expansion::DEFAULT);
     let default = Capacity::DEFAULT.items();
-    let of = |rate, capacity, growth, items| Some(stage(rate, capacity, growth, items)?.1);
+    let of = stage;
     let sections = [
         section("Reserved for these items", FEW_ITEMS, |rate, items| {
             of(rate, items, reserved, items)

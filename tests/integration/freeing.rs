@@ -87,10 +87,12 @@ fn what_is_large_is_freed_on_a_thread_of_the_module() {
         // A thread of the server may end meanwhile.
         names.flatten().any(|name| name.trim_end() == "bloom_free")
     };
-    client.answers(&[("BF.RESERVE small 0.01 100", ok()), ("BF.RESET small", ok())]);
+    // One that is as new is not made anew.
+    client.answers(&[("BF.ADD small item", Reply::Int(1)), ("BF.RESET small", ok())]);
     assert!(!is_there());
     client.answers(&[
         (&format!("BF.RESERVE large {CREATION}"), ok()),
+        ("BF.ADD large item", Reply::Int(1)),
         ("BF.RESET large", ok()),
     ]);
     // It gives itself its name.
