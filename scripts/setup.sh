@@ -29,6 +29,8 @@ cargo_bin=${CARGO_HOME:-$HOME/.cargo}/bin
 export PATH="$cargo_bin:$PATH" # where rustup puts cargo, whether or not the user's shell knows
 
 main() {
+    # Without it every Rust would seem too old, and be replaced.
+    [ -n "$(wanted_rust)" ] || die "there is no Cargo.toml with a rust-version in $PWD"
     local want_server='' want_lint='' want_python='' want_cxx='' want_nightly='' want_fuzz='' want_valgrind=''
     local want_clients='' want_package='' want_prometheus='' want_faketime='' goal
     [ $# -gt 0 ] || set -- build

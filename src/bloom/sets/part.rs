@@ -238,7 +238,8 @@ impl Budget for Classic {
     }
 
     /// The filter's rate is that of its first layer; one that grows spends as much as its newest layer on all that are
-    /// to come.
+    /// to come. One that does not grow has one layer in RedisBloom's format, also where another's rate is so low that
+    /// rounding takes it away.
     fn affords(&self, rates: &[f64]) -> Result<(), SetError> {
         let (Some(first), Some(newest)) = (rates.first(), rates.last()) else {
             return Ok(());
@@ -246,7 +247,8 @@ impl Budget for Classic {
         let rate = first / self.first_share();
         let to_come = if self.scales() { *newest } else { 0.0 };
         let sum = rates.iter().sum::<f64>() + to_come;
-        if sum <= rate * (1.0 + ROUNDING) {
+        let may_be_stored = self.scales() || rates.len() == 1;
+        if may_be_stored && sum <= rate * (1.0 + ROUNDING) {
             Ok(())
         } else {
             Err(SetError::ClassicRate { sum, rate })

@@ -454,6 +454,29 @@ fn what_does_not_go_together_is_refused_by_name() {
     );
 }
 
+/// A server would not start again: in the format a classic filter that does not grow has one layer. The rate of another
+/// may be so low that it is lost where the two are added.
+#[test]
+fn a_classic_filter_that_does_not_grow_keeps_to_one_layer() {
+    let of = |rate, scales, id| {
+        let spec = ClassicSpec::new(rate, 100, 2, scales).unwrap();
+        with(Filter::classic(spec, UNLIMITED).unwrap(), [id])
+    };
+    let (mut fixed, precise) = (of(0.001, false, 1), of(1e-30, true, 2));
+    let before = stored(&fixed);
+    let refused = fixed.absorb(&[&precise], None, UNLIMITED);
+    assert!(
+        matches!(refused, Err(SetError::ClassicRate { .. })),
+        "{refused:?}"
+    );
+    let refused = union(&[&fixed, &precise]).map(|_| ());
+    assert!(
+        matches!(refused, Err(SetError::ClassicRate { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(stored(&fixed), before);
+}
+
 /// A merged filter would be read by an earlier version of the module as something else; and one that is as if it had
 /// grown would not be read at all.
 #[test]
