@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 
 use crate::client::{Client, Reply, ok, wire};
-use crate::server::{Server, sample, seed, until};
+use crate::server::{Server, Version, sample, seed, until};
 pub use commands::load_data;
 use commands::{Command, Commands};
 use record::Record;
@@ -175,8 +175,19 @@ fn storm(plan: &Plan) {
     eprintln!("{text}");
     assert!(server.is_alive());
     assert!(!server.log().contains("BUG REPORT"));
-    // The others give back only what they have at the end.
-    if let Some(warm) = warm.filter(|warm| plan.resident && warm.active.is_some()) {
+    // Redis 7.4 forgets a script engine at each DEBUG RELOAD, also without modules: 270 KB that it does not count as
+    // used.
+    let forgets = matches!(
+        Server::version(),
+        Version {
+            valkey: false,
+            major: 7,
+            minor: 4,
+            ..
+        }
+    );
+    // Allocators other than jemalloc give back only what they have at the end.
+    if let Some(warm) = warm.filter(|warm| plan.resident && !forgets && warm.active.is_some()) {
         let active = |held: &Held| held.active.unwrap();
         stays("in pages in use", active(&warm), TOLERANCE, &last, active);
         stays("resident", warm.resident, RESIDENT_TOLERANCE, &last, |held| {
