@@ -12,6 +12,7 @@ COMMANDS ?= 10000000
 SEED    ?=
 PLAN    ?=
 JOBS    ?= 1
+SHARD   ?= 0/6
 
 # Where rustup puts cargo, also for a user whose shell does not know it yet.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -27,7 +28,7 @@ BENCH_VENV := .build/bench-venv
 MEASURE     = $(BENCH_VENV)/bin/python benches/server/measure.py --server $(SERVER)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long storm histories test-examples test-prometheus test-matrix test-redisbloom test-valkey-bloom fuzz asan sanitize lint fmt bench bench-instructions bench-complexity bench-server compare example \
+.PHONY: help build run test test-long storm histories test-examples test-prometheus test-matrix test-redisbloom test-valkey-bloom fuzz mutants asan sanitize lint fmt bench bench-instructions bench-complexity bench-server compare example \
 	package test-package reproduce test-deb clean
 
 help: ## List the targets (the default)
@@ -37,6 +38,7 @@ help: ## List the targets (the default)
 	@echo '           TIME=$(TIME) (seconds of histories, or of a fuzz target)  SEED= PLAN= (of histories)'
 	@echo '           COMMANDS=$(COMMANDS) SEED= (of a storm)'
 	@echo '           JOBS=$(JOBS) (fuzz targets at once)'
+	@echo '           SHARD=$(SHARD) (which part of the mutants)'
 	@echo '           ARGS= (more for the server or the example; names of servers or fuzz targets)'
 	@echo '           REDISBLOOM= VALKEY_BLOOM= (what compare, test-redisbloom and test-valkey-bloom compare with)'
 	@echo '           INTO= (pages that get the tables of compare and of bench-server)'
@@ -101,6 +103,10 @@ test-valkey-bloom: ## Compare with a valkey-bloom that follows and is followed: 
 
 fuzz: ## Fuzz what reads foreign bytes, TIME seconds a target; ARGS= names some of them (scripts/fuzz.sh)
 	@TIME=$(TIME) JOBS=$(JOBS) scripts/fuzz.sh $(ARGS)
+
+mutants: ## Which of a sixth of all small changes of the source no test notices; SHARD=1/6 another one (scripts/mutants.py)
+	@scripts/setup.sh mutants
+	scripts/mutants.py --shard $(SHARD) $(ARGS)
 
 # Without the statistical tests: they take minutes, and touch no memory that the others do not.
 asan: export RUSTFLAGS = -Zsanitizer=address

@@ -19,6 +19,7 @@
 #   faketime   what build needs, and libfaketime where it is a package; without it the tests go without it
 #   package    what python needs, objdump and strip, cargo-auditable and cargo-cyclonedx
 #   fuzz       what nightly and cxx need (libFuzzer is written in C++), and cargo-fuzz
+#   mutants    what test and python need, and cargo-mutants
 #
 # It writes for bash 3.2 too, the one that macOS ships.
 set -euo pipefail
@@ -32,7 +33,7 @@ main() {
     # Without it every Rust would seem too old, and be replaced.
     [ -n "$(wanted_rust)" ] || die "there is no Cargo.toml with a rust-version in $PWD"
     local want_server='' want_lint='' want_python='' want_cxx='' want_nightly='' want_fuzz='' want_valgrind=''
-    local want_clients='' want_package='' want_prometheus='' want_faketime='' goal
+    local want_clients='' want_package='' want_prometheus='' want_faketime='' want_mutants='' goal
     [ $# -gt 0 ] || set -- build
     for goal in "$@"; do
         case $goal in
@@ -49,6 +50,7 @@ main() {
             valgrind) want_valgrind=yes ;;
             faketime) want_faketime=yes ;;
             package) want_python=yes want_package=yes ;;
+            mutants) want_server=yes want_python=yes want_mutants=yes ;;
             *) die "unknown goal '$goal'; scripts/setup.sh names the goals at its top" ;;
         esac
     done
@@ -79,7 +81,10 @@ main() {
     if [ -n "$want_lint" ]; then install_lint_tools; fi
     if [ -n "$want_nightly" ]; then install_nightly; fi
     if [ -n "$want_fuzz" ]; then install_cargo_fuzz; fi
-    if [ -n "$want_package" ]; then install_package_tools; fi
+    # What these write is in the packages.
+    if [ -n "$want_package" ]; then install_tools cargo-auditable@0.7.7 cargo-cyclonedx@0.5.9; fi
+    # Its names of mutants are in scripts/mutants.txt.
+    if [ -n "$want_mutants" ]; then install_tools cargo-mutants@27.1.0; fi
 }
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -399,11 +404,11 @@ install_cargo_fuzz() {
     hash -r
 }
 
-# In these versions, since what they write is in the packages.
-install_package_tools() {
+# Cargo's tools, in fixed versions.
+install_tools() {
     local tool installed
     installed=$(cargo install --list)
-    for tool in cargo-auditable@0.7.7 cargo-cyclonedx@0.5.9; do
+    for tool in "$@"; do
         case $installed in *"${tool%@*} v${tool#*@}:"*) continue ;; esac
         say "installing $tool"
         cargo install "$tool" --locked --quiet </dev/null >&2 || die "cargo could not install $tool"

@@ -13,7 +13,7 @@ use crate::bloom::chain::batch::{
     AddMany, AddOne, AnyContains, Block, ContainsMany, ContainsOne, InsertOne, Items,
 };
 use crate::bloom::chain::{Demand, Plan as _, Rules as _, UNLIMITED};
-use crate::bloom::params::{Growth, Spec};
+use crate::bloom::params::{Growth, Layout, Seed, Spec};
 use crate::bloom::{Error, Filter};
 
 /// What is done to a filter, with items as their numbers.
@@ -448,6 +448,25 @@ fn the_rates_of_sixty_layers_never_exceed_the_promise() {
                     }
                 }
             }
+        }
+    }
+}
+
+/// `BF.INFO` would alarm an operator whose filter is half empty, or be silent of a full one.
+#[test]
+fn the_estimated_rate_follows_the_items() {
+    for layout in [Layout::Blocked { seed: Seed(7) }, Layout::Classic, VALKEY] {
+        let mut filter = filter(Spec {
+            layout,
+            ..spec(1000, 0.02, Growth::Fixed, 7)
+        });
+        assert_eq!(filter.estimated_error_rate(), 0.0, "{layout:?}");
+        for (items, range) in [(0..500, 1e-5..0.005), (500..1000, 0.015..0.025)] {
+            for number in items {
+                filter.add(&item(number), UNLIMITED).unwrap();
+            }
+            let rate = filter.estimated_error_rate();
+            assert!(range.contains(&rate), "{layout:?}: {rate}");
         }
     }
 }

@@ -327,22 +327,3 @@ fn limits_are_asked_for_what_a_filter_takes() {
     let loaded = load(&mut stored(&few()), ENCODING_VERSION, &allow).unwrap();
     assert_eq!(sum.get().new, held(&Filter::Valkey(Box::new(loaded))));
 }
-
-/// `BF.INFO` would alarm an operator whose filter is nearly empty, or be silent of a full one.
-#[test]
-fn the_estimated_rate_follows_the_items() {
-    let (tightening, seed) = (
-        Tightening::new(0.5).unwrap(),
-        SipSeed(*b"thirty-two bytes that are a seed"),
-    );
-    let spec = ValkeySpec::new(0.02, 1000, 0, tightening, seed).unwrap();
-    let mut filter = Filter::valkey(spec, UNLIMITED).unwrap();
-    assert_eq!(filter.estimated_error_rate(), 0.0);
-    for (items, range) in [(0..500, 1e-5..0.002), (500..1000, 0.015..0.025)] {
-        for number in items {
-            filter.add(&item(number), UNLIMITED).unwrap();
-        }
-        let rate = filter.estimated_error_rate();
-        assert!(range.contains(&rate), "{rate}");
-    }
-}
