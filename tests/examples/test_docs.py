@@ -43,8 +43,6 @@ NOT_RUN = {
     "docs/install.md: sha256sum --check --ignore-missing SHA256SUMS": "needs a release",
     "docs/install.md: git checkout v0.2.0": "needs a release; `make reproduce` runs such commands",
     "docs/install.md: make build": "takes port 6379",
-    "docs/migration.md: zcat urls.gz | .build/venv/bin/python examples/migrate.py load "
-    "redis://localhost urls:new --error 0.01 --capacity 40000 --layout blocked": MIGRATION,
     "docs/migration.md: mkdir -p data/6379": MIGRATION,
     "docs/migration.md: make build": MIGRATION,
     "docs/migration.md: psql --no-psqlrc -Atc 'SELECT url FROM pages' mydb |": "needs a database; " + MIGRATION,
