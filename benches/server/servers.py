@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import shutil
 import socket
 import subprocess
@@ -121,6 +122,11 @@ class Server:
         """What it accounts for, without what it keeps for its clients."""
         memory = self.client.info("memory")
         return memory["used_memory"] - memory["mem_clients_normal"]
+
+    def seconds_of_loading(self):
+        """What it took to load its file when it started, as it says itself."""
+        [seconds] = re.findall(r"DB loaded from disk: ([\d.]+) seconds", (self.dir / "log").read_text())
+        return float(seconds)
 
     def log_bytes(self):
         """The size of its append-only file."""

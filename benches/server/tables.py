@@ -15,6 +15,8 @@ import statistics
 OWN, FLOOR = "bloom", "floor"
 MARKED = re.compile(r"^<!-- (make [a-z-]+): (\w+) -->\n(.*?)^<!-- end of (\w+) -->", re.DOTALL | re.MULTILINE)
 NOTHING = "–"
+# What the server counts, since not each module's `MEMORY USAGE` has what the allocator adds.
+ACCOUNTED = "accounted bits/item"
 
 
 # ---- Pages ---------------------------------------------------------------------------------------
@@ -178,11 +180,16 @@ def machine(results):
     return f"{about['server']}, {about['allocator']}; {about['processor']}; {about['system']}; {about['day']}. {modules}.\n"
 
 
+def processor_time(rows):
+    return "Processor time of the server, µs an item:\n\n" + beside(
+        "", one_figure(rows, "cpu us/item"), lambda number: NOTHING if number is None else f"{number:.3f}"
+    )
+
+
 def throughput(rows):
     return (
-        "Processor time of the server, µs an item:\n\n"
-        + beside("", one_figure(rows, "cpu us/item"), lambda number: NOTHING if number is None else f"{number:.3f}")
-        + "\nRequests a second, in thousands:\n\n"
+        processor_time(rows)
+        + "\nRequests a second, in thousands; more is better:\n\n"
         + beside("", {name: {module: one / 1000 for module, one in row.items()} for name, row in one_figure(rows, "requests/s").items()})
     )
 
@@ -214,18 +221,12 @@ def sizes(results):
 
 
 def memory(results):
-    rows, accounted = {}, {}
-    for how, sizes in of(results, "memory").items():
-        for items, modules in sizes.items():
-            name = f"{how}, {millions(items)} items"
-            rows[name] = {module: one.get("bits/item") or reached(one) for module, one in modules.items()}
-            accounted[name] = {module: one.get("accounted bits/item") or reached(one) for module, one in modules.items()}
-    return (
-        "Bits an item at 0.01, `MEMORY USAGE`:\n\n"
-        + beside("", rows)
-        + "\nBits an item by what the server accounts for (`used_memory`), rounded up by the allocator:\n\n"
-        + beside("", accounted)
-    )
+    rows = {
+        f"{how}, {millions(items)} items": {module: one.get(ACCOUNTED) or reached(one) for module, one in modules.items()}
+        for how, sizes in of(results, "memory").items()
+        for items, modules in sizes.items()
+    }
+    return "Bits an item at 0.01, as the server counts them (`used_memory`), rounded up by its allocator:\n\n" + beside("", rows)
 
 
 def reached(one):
@@ -288,7 +289,7 @@ def packed(results):
     items = millions(options(results, "packed").get("items", 0))
     return (
         f"A filter for {items} items at 0.01, half full; items of 30 bytes, half of them in it. Modules without these "
-        "commands get the same items in `BF.MEXISTS` and `BF.MADD`.\n\n" + throughput(of(results, "packed"))
+        "commands get the same items in `BF.MEXISTS` and `BF.MADD`.\n\n" + processor_time(of(results, "packed"))
     )
 
 
@@ -381,9 +382,10 @@ def lines(results):
             take(f"{workload}, {items} items {made}: server µs an item", name, *path, workload, write=cpu)
     for how, sizes in results.get("memory", {}).items():
         # The largest size that all of them reached.
-        full = [items for items, modules in sizes.items() if all("bits/item" in one for one in modules.values())]
+        full = [items for items, modules in sizes.items() if all(ACCOUNTED in one for one in modules.values())]
         if full:
-            take(f"memory, {how}, {millions(full[-1])} items: bits an item", "memory", how, full[-1], write=lambda one: one["bits/item"])
+            label = f"memory, {how}, {millions(full[-1])} items: bits an item"
+            take(label, "memory", how, full[-1], write=lambda one: one[ACCOUNTED])
     for one in results.get("rates", []):
         if (one["items"], one["rate"]) in [(1000, 1e-8), (max(two["items"] for two in results["rates"]), 1e-2)]:
             label = f"false positives, {one['how']}, {one['items']:,} items at {promised(one['rate'])}: measured over promised"

@@ -82,7 +82,7 @@ class FiguresTest(unittest.TestCase):
         with self.assertRaises(tables.MissingResults):
             tables.summary({"machine": {}, "versions": {}})
         machine = {"server": "S", "allocator": "A", "processor": "P", "system": "L", "day": "D"}
-        sizes = {"1000000": {"bloom": {"bits/item": 10.0}, "redisbloom": {"bits/item": 11.0}}}
+        sizes = {"1000000": {"bloom": {tables.ACCOUNTED: 10.0}, "redisbloom": {tables.ACCOUNTED: 11.0}}}
         results = {"machine": machine, "versions": {"bloom": 100, "floor": 1}, "memory": {"reserved": sizes}}
         self.assertEqual(
             tables.summary(results).splitlines(),
