@@ -393,7 +393,7 @@ def lines(results):
     take("BF.ADDPACKED of 10,000, or BF.MADD: server µs an item", "packed", "BF.ADDPACKED of 10,000, LINES", write=cpu)
     items = millions(options(results, "persistence").get("stored", 0))
     for name, figures in by_figure(results.get("persistence", {})).items():
-        if name in ("SAVE, compression yes, s", "load, compression yes, s") or name.startswith("copied on write"):
+        if name.startswith(("SAVE, compression yes", "load, compression yes", "memory of a saving", "copied on write")):
             rows[f"{items} items: {name}"] = figures
         elif name.startswith("append-only file of"):
             rows[name] = figures
