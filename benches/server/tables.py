@@ -204,9 +204,7 @@ def chain(results):
     rows, items = of(results, "chain"), millions(options(results, "chain").get("chain", 0))
     return (
         f"A filter that the first add made, grown to {items} items; half of the items asked for are there.\n\n"
-        + throughput(rows["commands"])
-        + "\n"
-        + beside("", {"memory, MB": {name: bytes_ / 1e6 for name, bytes_ in rows["memory"].items()}})
+        + throughput(rows)
     )
 
 
@@ -376,10 +374,10 @@ def lines(results):
     def cpu(one):
         return one["cpu us/item"]
 
-    for name, size, made, path in [("commands", "items", "reserved", []), ("chain", "chain", "grown", ["commands"])]:
+    for name, size, made in [("commands", "items", "reserved"), ("chain", "chain", "grown")]:
         items = millions(options(results, name).get(size, 0))
         for workload in "BF.EXISTS, 64 pipelined", "BF.MEXISTS of 1000", "BF.MADD of 1000":
-            take(f"{workload}, {items} items {made}: server µs an item", name, *path, workload, write=cpu)
+            take(f"{workload}, {items} items {made}: server µs an item", name, workload, write=cpu)
     for how, sizes in results.get("memory", {}).items():
         # The largest size that all of them reached.
         full = [items for items, modules in sizes.items() if all(ACCOUNTED in one for one in modules.values())]

@@ -262,11 +262,6 @@ impl<'a> Ctx<'a> {
         self.has_flag(raw::REDISMODULE_CTX_FLAGS_RESP3)
     }
 
-    /// A number from an INFO section; `None` where the server does not say.
-    pub fn info_number(self, section: &CStr, field: &CStr) -> Option<u64> {
-        self.info(section).number(field)
-    }
-
     /// A text from an INFO section; `None` where the server does not say.
     pub fn info_text(self, section: &CStr, field: &CStr) -> Option<String> {
         self.info(section).text(field)

@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::client::{Client, Reply, array, error, ok};
+use crate::client::{Client, Reply, WRONG_TYPE, array, error, ok};
 use crate::commands::{READING, WRITING, typical};
 use crate::server::{Server, Version, skip};
 
@@ -390,6 +390,28 @@ fn a_data_type_or_a_name_that_another_module_has_stops_the_load_and_is_named() {
         assert_eq!(modules(&mut client).len(), 1);
         assert!(server.is_alive());
     }
+}
+
+/// What another module keeps in a key would be read as if it were a filter: a crash, or worse.
+#[test]
+fn a_value_of_another_module_is_no_filter() {
+    let server = Server::start();
+    let mut client = server.client();
+    let Some(squatter) = squatter(server.dir()) else {
+        skip!("this machine has no C compiler")
+    };
+    assert_eq!(load(&mut client, &squatter, &["values", "squatters"]), ok());
+    client.answers(&[("SQUATTER.VALUE key", ok())]);
+    for command in commands() {
+        let words = typical(command, "key");
+        assert_eq!(client.call(&words), error(WRONG_TYPE), "{command}");
+    }
+    client.answers(&[
+        ("BF.MERGE new 1 key", error(WRONG_TYPE)),
+        ("BF.INTERSECT new 1 key", error(WRONG_TYPE)),
+        ("TYPE key", Reply::Simple("squatters".into())),
+        ("EXISTS new", 0.into()),
+    ]);
 }
 
 /// Another module could take over a command or the data type of filters that are in use.

@@ -120,7 +120,7 @@ def check_readme(case, text):
     _, _, rest = whole.partition("<!-- until here -->\n")
     case.assertTrue(rest and text.endswith(rest))
     beginning = text.removesuffix(rest)
-    for word in ("build it from source", "make run", "make test", "make build", "<!--"):
+    for word in ("Build it from source", "make run", "make test", "make build", "<!--"):
         case.assertIn(word, whole)
         case.assertNotIn(word, beginning)
 
