@@ -233,11 +233,7 @@ impl Excepting {
             hashes.dedup();
             more = hashes.len();
         }
-        if exceptions.len() + more > MOST_EXCEPTIONS {
-            return Err(ExceptError::TooMany {
-                exceptions: exceptions.len() as u64,
-            });
-        }
+        check_number(exceptions.len(), more)?;
         make_room(layers, exceptions, more, allowance).map_err(ExceptError::Memory)?;
         each_block(layers, items, is_asked, |candidates, block| {
             let mut changed = Items::NONE;
@@ -248,6 +244,16 @@ impl Excepting {
         });
         Ok(())
     }
+}
+
+/// Whether a filter that has so many exceptions can have so many more.
+fn check_number(exceptions: usize, more: usize) -> Result<(), ExceptError> {
+    if exceptions + more > MOST_EXCEPTIONS {
+        return Err(ExceptError::TooMany {
+            exceptions: exceptions as u64,
+        });
+    }
+    Ok(())
 }
 
 /// Hands the hash of each item that is to be excepted, and is not yet, to `visit`.
@@ -385,4 +391,26 @@ fn add_some_to_ring(
         })?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A filter would have more exceptions than its dump can carry, and could not be copied to another server; or it
+    /// would be refused the last one that it can have.
+    #[test]
+    fn no_exception_is_beyond_the_limit() {
+        for exceptions in [0, 1, MOST_EXCEPTIONS - 1, MOST_EXCEPTIONS] {
+            let left = MOST_EXCEPTIONS - exceptions;
+            let refused = Err(ExceptError::TooMany {
+                exceptions: exceptions as u64,
+            });
+            assert_eq!(check_number(exceptions, 0), Ok(()));
+            assert_eq!(check_number(exceptions, left), Ok(()));
+            for too_many in [1, 2, 1000] {
+                assert_eq!(check_number(exceptions, left + too_many), refused);
+            }
+        }
+    }
 }

@@ -38,6 +38,13 @@ fn items(ids: &[u32]) -> Vec<Vec<u8>> {
     ids.iter().map(|&id| item(id)).collect()
 }
 
+/// Bytes of the blocks that the filter has, whatever its figures say.
+fn held(filter: &Filter) -> u64 {
+    let mut bytes = 0;
+    filter.each_allocation(|block| bytes += block.layout.size() as u64);
+    bytes
+}
+
 fn valid(filter: &Filter) -> Result<(), Invalid> {
     match filter.validate() {
         // A chain of tiny layers at a loose rate may set fewer bits than an item has probes.
@@ -196,19 +203,45 @@ fn exceptions_are_counted_in_the_bytes() {
         except(&mut filter, &items(&all[..count]));
         let more = filter.bytes() - before;
         assert_eq!(more, exceptions::bytes(count));
-        let held: usize = {
-            let mut bytes = 0;
-            filter.each_allocation(|block| bytes += block.layout.size());
-            bytes
-        };
+        let held = held(&filter);
         // The filter's own struct is its owner's.
-        assert!(held as u64 + 48 >= filter.bytes(), "{held} {}", filter.bytes());
+        assert!(held + 48 >= filter.bytes(), "{held} {}", filter.bytes());
         if count >= 10 {
             let own = more - exceptions::bytes(0);
             assert!(own as f64 / count as f64 <= 30.0, "{count}: {own}");
         }
     }
     assert_eq!(except(&mut filter, &items(&all[..4000])), vec![false; 4000]);
+}
+
+/// Who excepts many items for a day would pay for the room of all of them until the last one is added again.
+#[test]
+fn what_is_added_again_gives_its_memory_back() {
+    let mut filter = oracle::filter(oracle::spec(10_000, 0.01, reserved(2), 7));
+    let all = items(&(0..5000).collect::<Vec<_>>());
+    add(&mut filter, &all);
+    let before = held(&filter);
+    except(&mut filter, &all);
+    assert_eq!(held(&filter), before + exceptions::bytes(5000));
+    let again = add(&mut filter, &all[1..]);
+    assert_eq!(again, [true; 4999]);
+    assert_eq!((filter.exceptions(), filter.contains(&all[0])), (1, false));
+    assert_eq!(held(&filter), before + exceptions::bytes(1));
+}
+
+/// A client that names one item ten thousand times would be told that the server has no memory for that one.
+#[test]
+fn an_item_that_is_named_often_takes_the_room_of_one() {
+    let mut filter = oracle::filter(oracle::spec(100, 0.01, reserved(2), 7));
+    let all = items(&[1, 2]);
+    add(&mut filter, &all);
+    let layers = filter.bytes();
+    for (count, item) in [(1, &all[0]), (2, &all[1])] {
+        let often = vec![item.as_slice(); 10_000];
+        let most = at_most(layers + exceptions::bytes(count));
+        assert_eq!(filter.except(often.into_iter(), &most, |_, _| ()), Ok(()));
+        assert_eq!(filter.exceptions(), count as u64);
+    }
 }
 
 /// A limit that counted the layers alone would let exceptions take all memory; and what was asked must not be half done.

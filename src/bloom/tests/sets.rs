@@ -556,6 +556,25 @@ fn a_union_is_whole_or_nothing() {
     assert_eq!(stored(&target), stored(&a));
 }
 
+/// On a server that has no memory left, a day's filter could not even be merged into one that has room for its items.
+#[test]
+fn a_merge_that_only_sets_bits_asks_for_no_memory() {
+    let spec = oracle::spec(1000, 0.01, Growth::Fixed, 7);
+    let (mut target, day) = (filled(spec, 0..300), filled(spec, 200..500));
+    let taken = std::cell::Cell::new(None);
+    let asked = |demand: crate::bloom::Demand<'_>| {
+        taken.set(Some(demand.taken(|block| block.bytes)));
+        Ok(())
+    };
+    let changed = target.absorb(&[&day], None, &asked);
+    assert_eq!(changed, Ok(true));
+    let expected = crate::bloom::Taken {
+        new: 0,
+        total: target.bytes(),
+    };
+    assert_eq!(taken.get(), Some(expected));
+}
+
 /// A filter that is emptied for the next day would be another one, or keep some of the last.
 #[test]
 fn an_emptied_filter_is_a_new_one() {
