@@ -90,6 +90,5 @@ pub fn iterator(bytes: &[u8]) -> Option<i64> {
 /// The integer that `bytes` are the decimal form of, as [`number::whole`] reads it; one beyond 64 bits counts as the
 /// nearest that has them, which is in no range that a command has.
 pub fn integer(bytes: &[u8]) -> Option<i64> {
-    let farthest = |negative| if negative { i64::MIN } else { i64::MAX };
-    number::whole(bytes).map(|value| i64::try_from(value).unwrap_or(farthest(value < 0)))
+    number::whole(bytes).map(|value| value.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
 }
