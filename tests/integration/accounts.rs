@@ -436,6 +436,27 @@ fn only_what_can_be_evicted_counts_as_room() {
     client.answers(&[("BF.RESERVE other 0.01 12000000", error(NO_CREATION))]);
 }
 
+/// One small key that expires would make room of half of the filters that stay: the next filter would be accepted, and
+/// the server refuse every write from then on.
+#[test]
+fn filters_that_stay_are_no_room() {
+    let server = Server::with()
+        .config("maxmemory-policy", "volatile-lru")
+        .config("lazyfree-lazy-eviction", "no")
+        .start();
+    let mut client = server.client();
+    client.answers(&[
+        ("BF.RESERVE lasting 0.01 30000000", ok()),
+        ("SET short-lived x EX 10000", ok()),
+    ]);
+    let limit = used(&mut client) + 4 * MIB;
+    client.answers(&[
+        (&format!("CONFIG SET maxmemory {limit}"), ok()),
+        ("BF.RESERVE key 0.01 6000000", error(NO_CREATION)),
+        ("SET another x", ok()),
+    ]);
+}
+
 /// A server whose large keys stay would evict all of the small ones in vain, and then refuse every write; and one
 /// that is a cache would take no filter once it is full.
 #[test]

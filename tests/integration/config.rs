@@ -437,6 +437,9 @@ fn the_seed_is_random_unless_it_is_chosen() {
     let chosen = Server::with().module_args("bf-seed 12345").start();
     assert_eq!(seed(&chosen, "key"), "12345");
     let mut client = chosen.client();
+    // What is made of the seed is not held by each filter.
+    let memory = "MEMORY USAGE key";
+    assert_eq!(client.run(memory), one.client().run(memory));
     client.answers(&[
         ("BF.INSERT own SEED 6 ITEMS item", array([1])),
         ("BF.RESERVE reserved 0.01 100", ok()),
