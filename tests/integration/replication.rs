@@ -266,6 +266,48 @@ fn replicas_answer_and_take_no_writes() {
     );
 }
 
+/// Nobody would learn that a replica has lost a filter, whose items then start anew there; or an operator would look for
+/// a RedisBloom where the primary has this module.
+#[test]
+fn a_lost_filter_is_told_of() {
+    let lost = "it was missing when its primary added to it";
+    for layout in ["blocked", "valkey"] {
+        let primary = Server::with().module_args(&format!("bf-layout {layout}")).start();
+        let replica = Server::with()
+            .config("replica-read-only", "no")
+            .replica_of(&primary)
+            .start();
+        in_step(&primary, &replica);
+        let mut client = primary.client();
+        for key in ["kept", "lost", "packed"] {
+            client.answers(&[(&format!("BF.ADD {key} a"), 1.into())]);
+        }
+        in_step(&primary, &replica);
+        replica.client().answers(&[("DEL lost packed", 2.into())]);
+        client.answers(&[
+            ("BF.ADD kept b", 1.into()),
+            ("BF.ADD lost b", 1.into()),
+            ("BF.ADDPACKED packed LINES COUNT b", 1.into()),
+        ]);
+        in_step(&primary, &replica);
+        let log = replica.log();
+        for line in [
+            // What RedisBloom sends too.
+            &format!(
+                "key 'lost': {lost}: it is made as RedisBloom would make it, with this server's options\n"
+            ),
+            &format!("key 'packed': {lost}: it is made with this server's options\n"),
+        ] {
+            assert_eq!(log.matches(line).count(), 1, "{line}: {log}");
+        }
+        assert!(!log.contains("key 'kept'"), "{log}");
+        for key in ["lost", "packed"] {
+            let found = replica.client().run(&format!("BF.MEXISTS {key} a b"));
+            assert_eq!(found, array([0, 1]), "{key}");
+        }
+    }
+}
+
 /// A limit that is lower on the replica, or was lowered before a restart, would lose filters.
 #[test]
 fn limits_are_for_clients_only() {

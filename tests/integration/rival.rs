@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 use crate::chunks::{load, scandump};
 use crate::client::{Client, Reply, array, ok};
-use crate::redisbloom::{fixture, numbered, present, rdb_file};
+use crate::redisbloom::{fixture, numbered, rdb_file};
 use crate::replication::in_step;
 use crate::server::{Server, Setup, sample, seed, skip, until};
 
@@ -742,28 +742,4 @@ fn a_recorded_primary_is_followed() {
     // It has its own file of it, in words of its own.
     server.restart();
     recording.is_in(&server);
-}
-
-/// Nobody would learn that a replica has lost a filter, whose items then start anew there.
-#[test]
-fn a_lost_filter_is_told_of() {
-    for layout in ["blocked", "valkey"] {
-        let primary = Server::with().module_args(&format!("bf-layout {layout}")).start();
-        let replica = Server::with()
-            .config("replica-read-only", "no")
-            .replica_of(&primary)
-            .start();
-        in_step(&primary, &replica);
-        let mut client = primary.client();
-        client.answers(&[("BF.ADD kept a", 1.into()), ("BF.ADD lost a", 1.into())]);
-        in_step(&primary, &replica);
-        replica.client().answers(&[("DEL lost", 1.into())]);
-        client.answers(&[("BF.ADD kept b", 1.into()), ("BF.ADD lost b", 1.into())]);
-        in_step(&primary, &replica);
-        let line = "key 'lost': it was missing when its primary added to it";
-        assert!(replica.log().contains(line), "{}", replica.log());
-        assert!(!replica.log().contains("key 'kept'"), "{}", replica.log());
-        let mut lost = replica.client();
-        assert_eq!(present(&mut lost, "lost", &[b"a".to_vec(), b"b".to_vec()]), [1]);
-    }
 }
