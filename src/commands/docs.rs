@@ -355,16 +355,18 @@ impl KeyUse {
         );
         let (access, insert) = (raw::REDISMODULE_CMD_KEY_ACCESS, raw::REDISMODULE_CMD_KEY_INSERT);
         let (update, delete) = (raw::REDISMODULE_CMD_KEY_UPDATE, raw::REDISMODULE_CMD_KEY_DELETE);
-        u64::from(match self {
-            Self::Read => read | access,
-            Self::Create => replace | insert,
-            Self::Fill => write | insert,
-            Self::Add => write | access | insert,
-            Self::Drop => write | delete,
-            Self::Remove => write | access | delete,
-            Self::Merge => write | update,
-            Self::Overwrite => replace | update,
-        })
+        let flags: &[u32] = match self {
+            Self::Read => &[read, access],
+            Self::Create => &[replace, insert],
+            Self::Fill => &[write, insert],
+            Self::Add => &[write, access, insert],
+            Self::Drop => &[write, delete],
+            Self::Remove => &[write, access, delete],
+            Self::Merge => &[write, update],
+            Self::Overwrite => &[replace, update],
+        };
+        // Each is a bit of its own.
+        flags.iter().copied().map(u64::from).sum()
     }
 }
 

@@ -39,8 +39,9 @@ impl Work for Combine<'_> {
 
     #[inline(always)]
     fn run<K: Kernel>(self, _: K) {
-        let (words, rest) = self.place.as_chunks_mut::<8>();
-        let (new_words, new_rest) = self.bytes.as_chunks::<8>();
+        // Arrays and tiles are of whole words.
+        let (words, _) = self.place.as_chunks_mut::<8>();
+        let (new_words, _) = self.bytes.as_chunks::<8>();
         let pairs = words.iter_mut().zip(new_words);
         match self.operation {
             Operation::Or => pairs.for_each(|(word, new)| {
@@ -50,16 +51,11 @@ impl Work for Combine<'_> {
                 *word = (u64::from_ne_bytes(*word) & u64::from_ne_bytes(*new)).to_ne_bytes();
             }),
         }
-        for (byte, new) in rest.iter_mut().zip(new_rest) {
-            match self.operation {
-                Operation::Or => *byte |= new,
-                Operation::And => *byte &= new,
-            }
-        }
     }
 }
 
 fn combine(operation: Operation, place: &mut [u8], bytes: &[u8]) {
+    debug_assert!(place.len().is_multiple_of(8) && bytes.len().is_multiple_of(8));
     kernel::run(Combine {
         operation,
         place,
