@@ -345,6 +345,16 @@ mod tests {
         assert_eq!([2, 3, 4].map(is_new), [Some(true), Some(false), Some(false)]);
     }
 
+    /// A filter of many layers would hold more memory than its figures say, or its list be copied for every layer.
+    #[test]
+    fn a_long_list_grows_by_an_eighth() {
+        for held in 0..1000 {
+            let more = if held < EXACT_LAYERS { 1 } else { held / 8 };
+            assert_eq!(room_for(held + 1, held), held + more);
+            assert_eq!(room_for(held, held), held);
+        }
+    }
+
     /// The line in the log would name another number of bytes than the one that could not be had.
     #[test]
     fn the_error_tells_what_the_list_would_take() {
