@@ -7,7 +7,7 @@ use super::error::CommandError;
 use crate::bloom::Filter;
 use crate::bloom::chain::batch::Layer as _;
 use crate::keyspace::KeyMut;
-use crate::server::{Arg, Ctx, background, log};
+use crate::server::{Arg, Ctx, background, is_near_maxmemory, log};
 use crate::stats::{self, Counted};
 
 /// Runs what changes a filter that is not plain and tells how many items were new, counts what came of it, and has what
@@ -18,7 +18,7 @@ pub fn turn<T>(filter: &mut Filter, change: impl FnOnce(&mut Filter) -> (T, u64)
     let (leaving, dropped) = filter.take_leaving();
     stats::turned(filter, before, new, dropped);
     let bytes = leaving.iter().map(|layer| layer.bytes()).sum();
-    background::free(leaving, bytes);
+    let_go(leaving, bytes);
     (result, new, dropped > 0)
 }
 
@@ -27,7 +27,17 @@ pub fn turn<T>(filter: &mut Filter, change: impl FnOnce(&mut Filter) -> (T, u64)
 pub fn replace(key: &mut KeyMut<'_>, filter: Filter) {
     if let Some(earlier) = key.replace(Counted::new(filter)) {
         let bytes = earlier.bytes();
-        background::free(earlier, bytes);
+        let_go(earlier, bytes);
+    }
+}
+
+/// Frees what a command leaves, which holds so many `bytes`. Until that is done the server counts it as used: near
+/// `maxmemory` it would evict keys for it, or refuse what clients write, so nobody waits for another thread there.
+fn let_go(burden: impl Send + 'static, bytes: u64) {
+    if is_near_maxmemory() {
+        drop(burden);
+    } else {
+        background::free(burden, bytes);
     }
 }
 

@@ -238,6 +238,23 @@ impl Counter {
         keys
     }
 
+    /// A filter that was made of so many full ones of one shape.
+    fn alike(&mut self, count: u64) -> String {
+        let key = format!("alike:{count}");
+        self.once(&key, |client| {
+            let parts: Vec<_> = (0..count).map(|number| format!("{key}:{number}")).collect();
+            for part in &parts {
+                let made = format!("BF.INSERT {part} CAPACITY 1 ERROR 1e-6 NONSCALING SEED 1 ITEMS {part}");
+                client.run(&made);
+            }
+            client.over(
+                &format!("BF.MERGE {key} {count}"),
+                &[parts, vec!["ERROR".into(), "0.25".into()]].concat(),
+            );
+        });
+        key
+    }
+
     fn dump(&mut self, key: &str) -> Vec<Chunk> {
         scandump(&mut self.client, key)
     }
@@ -688,6 +705,12 @@ const LAWS: &[Law] = &[
         let sources = [counter.chain(n), counter.chain(8)];
         counter.client.run("DEL key");
         counter.over("BF.MERGE key 2", &sources)
+    }),
+    ("BF.MERGE", "layers of one shape", Linear, 250, |counter, n| {
+        let key = counter.alike(n);
+        let one = counter.alike(1);
+        counter.client.run(&format!("BF.MERGE {key} 1 {one}"));
+        counter.line(&format!("BF.MERGE {key} 1 {one}"))
     }),
     ("BF.MERGE", "exceptions", Linear, 64, |counter, n| {
         let sources = [counter.excepted(n), counter.filled(16)];

@@ -74,6 +74,15 @@ fn what_is_freed_elsewhere_harms_no_filter_of_the_same_seed() {
     assert!(server.is_alive());
 }
 
+/// Whether the module has a thread in the process.
+#[cfg(target_os = "linux")]
+fn has_thread(pid: &str) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let names = threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("comm")));
+    // A thread of the server may end meanwhile.
+    names.flatten().any(|name| name.trim_end() == "bloom_free")
+}
+
 /// Every client would wait while a large filter is freed that a command takes apart.
 #[cfg(target_os = "linux")]
 #[test]
@@ -81,12 +90,7 @@ fn what_is_large_is_freed_on_a_thread_of_the_module() {
     let server = Server::start();
     let mut client = server.client();
     let pid = client.stat("server", "process_id");
-    let is_there = || {
-        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-        let names = threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("comm")));
-        // A thread of the server may end meanwhile.
-        names.flatten().any(|name| name.trim_end() == "bloom_free")
-    };
+    let is_there = || has_thread(&pid);
     // One that is as new is not made anew.
     client.answers(&[("BF.ADD small item", Reply::Int(1)), ("BF.RESET small", ok())]);
     assert!(!is_there());
@@ -97,4 +101,31 @@ fn what_is_large_is_freed_on_a_thread_of_the_module() {
     ]);
     // It gives itself its name.
     until("the thread is there", is_there);
+}
+
+/// The server would evict keys, the emptied filter among them, for what a thread of the module has not freed yet.
+#[cfg(target_os = "linux")]
+#[test]
+fn near_maxmemory_nothing_is_left_to_a_thread() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.answers(&[
+        (&format!("BF.RESERVE large {CREATION}"), ok()),
+        ("BF.ADD large item", Reply::Int(1)),
+        ("SET text value", ok()),
+    ]);
+    let most = client.used_memory() + (1 << 20);
+    client.answers(&[
+        ("CONFIG SET maxmemory-policy allkeys-lru", ok()),
+        (&format!("CONFIG SET maxmemory {most}"), ok()),
+        ("BF.RESET large", ok()),
+        ("SET other value", ok()),
+        ("BF.ADD large item", Reply::Int(1)),
+        ("BF.INTERSECT large 1 large", ok()),
+        ("SET text value", ok()),
+        ("BF.EXISTS large item", Reply::Int(1)),
+        ("DBSIZE", Reply::Int(3)),
+    ]);
+    assert_eq!(client.stat("stats", "evicted_keys"), "0");
+    assert!(!has_thread(&client.stat("server", "process_id")));
 }

@@ -150,7 +150,7 @@ impl Filter {
         if matches!(chains, Chains::Classic(_)) && rate.is_some() {
             return Err(SetError::RateOfClassic);
         }
-        let exceptions = exceptions::of_union(&filters)?;
+        let exceptions = exceptions::of_union(&filters, allowance)?;
         let own = exceptions::blocks(&exceptions, None);
         let allowance: Allowance<'_> = &|demand| demand.with(&own, allowance);
         let mut union = match chains {
@@ -184,7 +184,7 @@ impl Filter {
             return Err(SetError::RateOfClassic);
         }
         filters.push(self);
-        let exceptions = exceptions::of_union(&filters)?;
+        let exceptions = exceptions::of_union(&filters, allowance)?;
         let own = exceptions::blocks(&exceptions, self.excepted());
         let allowance: Allowance<'_> = &|demand| demand.with(&own, allowance);
         let exceptions_differ = exceptions::differ(&exceptions, self.excepted());
@@ -223,7 +223,7 @@ impl Filter {
             let why = Mismatch::Shape;
             return Err(SetError::Source { index, why });
         }
-        let exceptions = exceptions::of_all(&filters)?;
+        let exceptions = exceptions::of_all(&filters, allowance)?;
         let own = exceptions::blocks(&exceptions, None);
         let allowance: Allowance<'_> = &|demand| demand.with(&own, allowance);
         let mut common = match chains {

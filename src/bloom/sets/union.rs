@@ -262,10 +262,22 @@ fn divide<L: Part>(
             let whole = layer(filters, slot.first);
             part.ones() <= whole.ones() && is_within(part.bits().bytes(), whole.bits().bytes(), reading)
         };
-        let is_others = |slot: &&Slot| slot.first.0 != id.0;
-        let mut others = slots.iter().filter(is_others);
-        if let Some(slot) = others.find(|slot| has_all(slot, &mut reading)) {
-            plan.push((slot.first, id));
+        // Those of other filters come first: layers are gone through filter by filter.
+        let others = slots.partition_point(|slot| slot.first.0 < id.0);
+        // To look is work too: with very many tiny layers it is all there is.
+        let looked_at = |reading: &mut Reading| reading.take(size_of::<Slot>() as u64);
+        let mut whole = None;
+        for slot in &slots[..others] {
+            if !looked_at(&mut reading) {
+                break;
+            }
+            if has_all(slot, &mut reading) {
+                whole = Some(slot.first);
+                break;
+            }
+        }
+        if let Some(first) = whole {
+            plan.push((first, id));
             continue;
         }
         let tried = slots.len().saturating_sub(MOST_TRIES);

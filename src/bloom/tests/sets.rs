@@ -7,6 +7,7 @@ use super::oracle::{self, add_batch, contains_batch, growing, item, load, reserv
 use crate::bloom::chain::at_most;
 use crate::bloom::codec::chunks;
 use crate::bloom::codec::stream::Value;
+use crate::bloom::exceptions;
 use crate::bloom::params::{ClassicSpec, ErrorRate, Growth, Spec, Window};
 use crate::bloom::sets::{Mismatch, SetError};
 use crate::bloom::{Error, Filter, UNLIMITED};
@@ -573,6 +574,52 @@ fn a_merge_that_only_sets_bits_asks_for_no_memory() {
         total: target.bytes(),
     };
     assert_eq!(taken.get(), Some(expected));
+}
+
+/// A merge that is refused in the end would first take memory that it may not have: with millions of exceptions,
+/// what the server has left.
+#[test]
+fn exceptions_are_asked_for_before_they_are_gathered() {
+    let excepting = |ids: std::ops::Range<u32>| {
+        let mut filter = filled(oracle::spec(5000, 0.01, reserved(2), 7), ids.clone());
+        let excepted = items(ids);
+        let excepted = excepted.iter().map(Vec::as_slice);
+        filter.except(excepted, UNLIMITED, |_, _| ()).unwrap();
+        filter
+    };
+    let (mut a, b) = (excepting(0..1000), excepting(1000..2000));
+    let limit = a.bytes();
+    assert!(exceptions::bytes(2000) > limit);
+    let merged = failing::above(limit as usize, || {
+        Filter::union(&[&a, &b], None, &at_most(limit)).map(|_| ())
+    });
+    let common = failing::above(limit as usize, || {
+        Filter::intersection(&[&a, &a, &b], &at_most(limit)).map(|_| ())
+    });
+    let before = stored(&a);
+    let absorbed = failing::above(limit as usize, || {
+        a.absorb(&[&b], None, &at_most(limit)).map(|_| ())
+    });
+    for refused in [merged, absorbed] {
+        assert!(
+            matches!(refused, Err(SetError::Memory(Error::OverLimit { limit: at, .. })) if at == limit),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(common, Ok(()));
+    assert_eq!(stored(&a), before);
+    let whole = union(&[&a, &b]).unwrap().bytes();
+    let over = Err(SetError::Memory(Error::OverLimit {
+        bytes: whole,
+        limit: whole - 1,
+    }));
+    assert_eq!(
+        Filter::union(&[&a, &b], None, &at_most(whole - 1)).map(|_| ()),
+        over
+    );
+    assert_eq!(a.absorb(&[&b], None, &at_most(whole - 1)).map(|_| ()), over);
+    a.absorb(&[&b], None, &at_most(whole)).unwrap();
+    assert_eq!(a.bytes(), whole);
 }
 
 /// A filter that is emptied for the next day would be another one, or keep some of the last.

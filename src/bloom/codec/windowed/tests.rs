@@ -207,6 +207,8 @@ fn each_field_is_refused_outside_of_its_range() {
     let open = layer(4, 56);
     let in_items: Vec<(usize, Vec<Vec<u8>>, DecodeError)> = vec![
         (48, halves(&[1, 1000]), Field("times")),
+        // More slices than it says that it has.
+        (52, bytes(&[2, 3]), Field("layer error rate")),
         (53, bytes(&[3]), Field("times")),
         (open, words(&[0, START, START + 5, u64::MAX - 1]), Field("times")),
         (
