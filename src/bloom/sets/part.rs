@@ -290,6 +290,9 @@ mod tests {
         for rate in [0.25, 0.1, 0.0123, 1.01e-3, 1e-29] {
             assert_eq!(rounded(rate), Some(rate));
         }
+        // What only rounding took is not given away.
+        assert_eq!(rounded(0.0123 * (1.0 + 0.25 * ROUNDING)), Some(0.0123));
+        assert_eq!(rounded(0.0123 * (1.0 + 0.75 * ROUNDING)), Some(0.0124));
         assert_eq!(rounded(0.012_300_1), Some(0.0124));
         assert_eq!(rounded(0.012_4), Some(0.0124));
         assert_eq!(rounded(9.991e-5), Some(1e-4));

@@ -576,6 +576,35 @@ fn a_merge_that_only_sets_bits_asks_for_no_memory() {
     assert_eq!(taken.get(), Some(expected));
 }
 
+/// What only the other filters have in one shape would stay apart, or be set in a layer of another size.
+#[test]
+fn layers_that_only_others_have_are_united() {
+    let small = filled(oracle::spec(1000, 0.01, reserved(2), 7), 0..500);
+    let [b, c] = [0..300, 200..600].map(|ids| filled(oracle::spec(3000, 0.01, reserved(2), 7), ids));
+    let rate = Some(ErrorRate::new(0.05).unwrap());
+    let mut target = chunks::copy(&small, UNLIMITED).unwrap();
+    assert_eq!(target.absorb(&[&b, &c], rate, UNLIMITED), Ok(true));
+    assert_eq!(target.layers(), 2);
+    assert!(found(&target, 0..600));
+    let whole = Filter::union(&[&small, &b, &c], rate, UNLIMITED).unwrap();
+    assert_eq!(stored(&target), stored(&whole));
+}
+
+/// Each merge would make a filter larger whose layers have room for what comes, if only their counts said that they
+/// have not.
+#[test]
+fn a_layer_goes_where_the_bits_say_that_it_fits() {
+    let spec = oracle::spec(1000, 0.001, reserved(2), 7);
+    let rate = Some(ErrorRate::new(0.01).unwrap());
+    let [a, b, c] = [0..900, 2000..2900, 2050..2950].map(|ids| filled(spec, ids));
+    let two = Filter::union(&[&a, &b], rate, UNLIMITED).unwrap();
+    assert_eq!(two.layers(), 2);
+    // Together they count 1,800 items, and have 950.
+    let merged = Filter::union(&[&two, &c], rate, UNLIMITED).unwrap();
+    assert_eq!(merged.layers(), 2);
+    assert!(found(&merged, (0..900).chain(2000..2950)));
+}
+
 /// A merge that is refused in the end would first take memory that it may not have: with millions of exceptions,
 /// what the server has left.
 #[test]
@@ -609,15 +638,14 @@ fn exceptions_are_asked_for_before_they_are_gathered() {
     assert_eq!(common, Ok(()));
     assert_eq!(stored(&a), before);
     let whole = union(&[&a, &b]).unwrap().bytes();
-    let over = Err(SetError::Memory(Error::OverLimit {
-        bytes: whole,
-        limit: whole - 1,
-    }));
-    assert_eq!(
-        Filter::union(&[&a, &b], None, &at_most(whole - 1)).map(|_| ()),
-        over
-    );
-    assert_eq!(a.absorb(&[&b], None, &at_most(whole - 1)).map(|_| ()), over);
+    let merged = Filter::union(&[&a, &b], None, &at_most(whole - 1)).map(|_| ());
+    let absorbed = a.absorb(&[&b], None, &at_most(whole - 1)).map(|_| ());
+    for refused in [merged, absorbed] {
+        assert!(
+            matches!(refused, Err(SetError::Memory(Error::OverLimit { limit, .. })) if limit == whole - 1),
+            "{refused:?}"
+        );
+    }
     a.absorb(&[&b], None, &at_most(whole)).unwrap();
     assert_eq!(a.bytes(), whole);
 }

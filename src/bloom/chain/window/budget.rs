@@ -135,3 +135,15 @@ fn of_the_rest(budget: f64, slices: &Slices, over: usize, layer: impl Fn(usize) 
         .sum();
     (spare_rate(budget) - taken).max(0.0) * OF_THE_REST
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A slice would be full before its time in every second busy hour, and grow a layer.
+    #[test]
+    fn a_slice_has_room_for_three_standard_deviations_more() {
+        assert_eq!([0, 1, 100, 10_000].map(with_margin), [1, 4, 130, 10_300]);
+        assert_eq!(with_margin(u64::MAX), u64::MAX);
+    }
+}
