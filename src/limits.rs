@@ -157,6 +157,18 @@ impl Limit {
     }
 }
 
+/// Whether `bytes` that are still counted as used would soon be missed: they are more than half of what is left of
+/// `maxmemory`. What a primary or a file says misses nothing: a replica leaves `maxmemory` to its primary.
+pub fn are_near(ctx: Ctx<'_>, bytes: u64) -> bool {
+    if ctx.must_obey() {
+        return false;
+    }
+    let info = ctx.info(c"memory");
+    let maximum = info.number(c"maxmemory").unwrap_or(0);
+    let used = info.number(c"used_memory").unwrap_or(0);
+    maximum > 0 && maximum.saturating_sub(used) / 2 < bytes
+}
+
 /// What is left of `maxmemory`; where the server makes room by evicting keys, what is left with those; where there
 /// is none, what is left of the machine's memory.
 fn server_limits(ctx: Ctx<'_>) -> Vec<Limit> {

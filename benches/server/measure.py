@@ -8,7 +8,7 @@ modules beside it. Where a module is called `floor`, it has no filter; what only
 one that is called `bloom`. What is measured, each under its own name:
 
     commands     one filter of --items items: single and multi-item commands, pipelined and not
-    chain        the same of a filter that grew from the default to --chain items, and its memory
+    chain        the same of a filter that grew from the default to --chain items
     batches      processor time by the number of items in a command
     sizes        processor time by the size of the filter, up to --largest
     memory       bits an item of filters of --largest items and fewer, by how they were made

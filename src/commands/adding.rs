@@ -317,7 +317,7 @@ impl<B: Batch> Adding<'_, B> {
             (end, ones, false)
         } else {
             let before = filter.layers();
-            let turned = changing::turn(filter, add);
+            let turned = changing::turn(self.ctx, filter, add);
             if at.is_none() && filter.layers() > before {
                 tell_of_growth(self.ctx, self.key, filter, before);
             }

@@ -23,7 +23,7 @@ fn apply(ctx: Ctx<'_>, name: Arg<'_>, items: &[Arg<'_>]) -> Result<Answers, Comm
     let mut key = keyspace::write(ctx, name)?;
     let filter = key.filter().ok_or(CommandError::NotFound)?;
     let mut excepted = Answers::with_room_for(items.len()).map_err(|_| CommandError::NoMemoryToAnswer)?;
-    let (done, ..) = changing::turn(filter, |filter| {
+    let (done, ..) = changing::turn(ctx, filter, |filter| {
         let answer = |block: Items, count: usize| excepted.push(block, count);
         (except(ctx, name, filter, items, answer), 0)
     });

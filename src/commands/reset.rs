@@ -23,7 +23,7 @@ fn apply(ctx: Ctx<'_>, name: Arg<'_>) -> Result<(), CommandError> {
         CommandError::of_creation(error)
     })?;
     if let Some(emptied) = emptied {
-        changing::replace(&mut key, emptied);
+        changing::replace(ctx, &mut key, emptied);
         ctx.replicate_verbatim();
         key.changed(&[c"bf.reset"]);
     }

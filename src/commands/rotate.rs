@@ -59,7 +59,7 @@ impl Command for Rotate {
         let filter = key.filter().ok_or(CommandError::NotFound)?;
         window::tell_time(ctx, filter, request.at);
         let at = filter.time().ok_or(CommandError::NoWindow)?;
-        let (changed, _, _) = changing::turn(filter, |filter| (filter.rotate(), 0));
+        let (changed, _, _) = changing::turn(ctx, filter, |filter| (filter.rotate(), 0));
         let changed = changed.map_err(|error| {
             if ctx.must_obey() {
                 log::DIVERGENCE.warn(ctx, request.key.bytes(), || {

@@ -136,8 +136,9 @@ impl<'a> Sources<'a> {
     /// Puts a filter that was made of them into the destination, which then never expires. They are closed before: one
     /// of them may be what the destination holds.
     pub fn store(self, destination: &mut KeyMut<'_>, filter: Filter) {
+        let ctx = self.ctx;
         drop(self);
-        changing::replace(destination, filter);
+        changing::replace(ctx, destination, filter);
         destination.persist();
     }
 }

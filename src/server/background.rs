@@ -13,9 +13,14 @@ static FREEING: OnceLock<Option<Sender<Burden>>> = OnceLock::new();
 /// Bytes from which on it pays to free on another thread: up to 1 MiB are freed in some 0.1 ms.
 const LONG_TO_FREE: u64 = 1 << 20;
 
+/// Whether it pays to free so many bytes on another thread.
+pub fn is_long(bytes: u64) -> bool {
+    bytes > LONG_TO_FREE
+}
+
 /// Frees `burden`, which holds so many `bytes`: on another thread if that takes long, and there is one.
 pub fn free(burden: impl Send + 'static, bytes: u64) {
-    if bytes <= LONG_TO_FREE {
+    if !is_long(bytes) {
         return drop(burden);
     }
     let burden: Burden = Box::new(burden);

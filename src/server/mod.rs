@@ -443,13 +443,6 @@ fn log(ctx: Option<Ctx<'_>>, level: &CStr, line: &str) {
     call!(RedisModule_Log(ctx, level.as_ptr(), format, line.as_ptr()));
 }
 
-/// Whether less than a tenth of `maxmemory`, if there is one, is left: no client writes that much while something is
-/// freed.
-pub fn is_near_maxmemory() -> bool {
-    // The server's share in use; 0 without `maxmemory`.
-    call!(RedisModule_GetUsedMemoryRatio()) > 0.9
-}
-
 /// The text that the server replies to a command; `None` for any other reply.
 pub fn ask(command: &CStr, arguments: &[&CStr]) -> Option<String> {
     // The context of a stream has nobody to call for.

@@ -103,7 +103,7 @@ fn what_is_large_is_freed_on_a_thread_of_the_module() {
     until("the thread is there", is_there);
 }
 
-/// The server would evict keys, the emptied filter among them, for what a thread of the module has not freed yet.
+/// The server would evict keys, the emptied filter among them, or refuse the next one, for what a thread of the module has not freed yet.
 #[cfg(target_os = "linux")]
 #[test]
 fn near_maxmemory_nothing_is_left_to_a_thread() {

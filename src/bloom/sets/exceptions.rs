@@ -4,7 +4,7 @@ use super::SetError;
 use crate::bloom::bits::memory::Block;
 use crate::bloom::blocked::layer::Layer;
 use crate::bloom::chain::Allowance;
-use crate::bloom::chain::demand::{Demand, Frame, Refused, ask};
+use crate::bloom::chain::demand::{Demand, Frame, Refused, ask, reserved};
 use crate::bloom::error::Error;
 use crate::bloom::exceptions::table::Table;
 use crate::bloom::exceptions::{self, Excepting, MOST_EXCEPTIONS};
@@ -13,15 +13,36 @@ use crate::bloom::item::ItemHash;
 
 /// Those of a union: an item that is excepted in one filter, and present in another one, is present.
 pub(super) fn of_union(filters: &[&Filter], allowance: Allowance<'_>) -> Result<Table, SetError> {
-    collect(filters, allowance, |hash| {
-        !filters.iter().any(|filter| filter.contains_hash(hash))
-    })
+    collect(filters, None, allowance, |hash| is_in_none(filters, hash))
+}
+
+/// Those of a union that becomes `destination`, which is one of `filters`; `None` where it has them already.
+pub(super) fn of_union_in(
+    destination: &Filter,
+    filters: &[&Filter],
+    allowance: Allowance<'_>,
+) -> Result<Option<Table>, SetError> {
+    let stays = |hash| is_in_none(filters, hash);
+    let is_held = |hash| destination.excepted().is_some_and(|held| held.has(hash));
+    let mut held = destination.excepted().into_iter().flat_map(Table::hashes);
+    let mut all = filters
+        .iter()
+        .filter_map(|filter| filter.excepted())
+        .flat_map(Table::hashes);
+    if held.all(stays) && all.all(|hash| is_held(hash) || !stays(hash)) {
+        return Ok(None);
+    }
+    collect(filters, Some(destination), allowance, stays).map(Some)
+}
+
+fn is_in_none(filters: &[&Filter], hash: ItemHash) -> bool {
+    !filters.iter().any(|filter| filter.contains_hash(hash))
 }
 
 /// Those of an intersection: an item that is excepted in one of the filters is not in it. Only those are kept that
 /// would be found else.
 pub(super) fn of_all(filters: &[&Filter], allowance: Allowance<'_>) -> Result<Table, SetError> {
-    collect(filters, allowance, |hash| {
+    collect(filters, None, allowance, |hash| {
         filters.iter().all(|filter| filter.holds_hash(hash))
     })
 }
@@ -30,6 +51,7 @@ pub(super) fn of_all(filters: &[&Filter], allowance: Allowance<'_>) -> Result<Ta
 /// `allowance` is asked whenever their table has to become larger: what is refused then would be refused in the end.
 fn collect(
     filters: &[&Filter],
+    destination: Option<&Filter>,
     allowance: Allowance<'_>,
     stays: impl Fn(ItemHash) -> bool,
 ) -> Result<Table, SetError> {
@@ -45,7 +67,7 @@ fn collect(
                 });
             }
             if !exceptions.has_room_for(1) {
-                ask_for(exceptions.len() + 1, allowance)?;
+                ask_for(exceptions.len() + 1, destination, allowance)?;
                 exceptions.make_room_for(1)?;
             }
             exceptions.insert(hash);
@@ -54,12 +76,25 @@ fn collect(
     Ok(exceptions)
 }
 
-/// Asks for a filter that has nothing but so many exceptions.
-fn ask_for(count: usize, allowance: Allowance<'_>) -> Result<(), Error> {
-    let own = exceptions::blocks(count).map(|block| (block, true));
+/// Asks for so many exceptions beside what `destination` has; without one, in a filter that has nothing else yet.
+fn ask_for(count: usize, destination: Option<&Filter>, allowance: Allowance<'_>) -> Result<(), Error> {
+    let layers = destination.map_or(0, Filter::layers);
+    let mut arrays = reserved(layers)?;
+    arrays.extend(
+        destination
+            .iter()
+            .flat_map(|filter| filter.layer_stats().map(|layer| layer.bytes())),
+    );
+    let has_some = destination.is_some_and(|filter| filter.excepted().is_some());
+    let [own, slots, guard] = exceptions::blocks(count);
+    let own = [(own, !has_some), (slots, true), (guard, true)];
     let allowance: Allowance<'_> = &|demand: Demand<'_>| demand.with(&own, allowance);
-    let asked = ask::<Layer>(Frame::CHAIN, std::iter::empty(), 0, 0, allowance);
-    asked.map_err(|Refused { bytes, limit }| Error::OverLimit { bytes, limit })
+    ask::<Layer>(Frame::CHAIN, arrays.iter().copied(), layers, layers, allowance).map_err(
+        |Refused { bytes, limit }| Error::OverLimit {
+            bytes: bytes.saturating_add(exceptions::bytes(count)),
+            limit,
+        },
+    )
 }
 
 /// The blocks of a filter that gets `exceptions` in place of `held`, and whether they are new.

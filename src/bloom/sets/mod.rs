@@ -14,6 +14,7 @@ use crate::bloom::chain::{Allowance, Chain, Plan as _, UNLIMITED, batch};
 use crate::bloom::classic::Classic;
 use crate::bloom::codec::native;
 use crate::bloom::error::Error;
+use crate::bloom::exceptions::table::Table;
 use crate::bloom::filter::{Body, BodyMut, Filter, LayerStats};
 use crate::bloom::params::ErrorRate;
 
@@ -184,10 +185,10 @@ impl Filter {
             return Err(SetError::RateOfClassic);
         }
         filters.push(self);
-        let exceptions = exceptions::of_union(&filters, allowance)?;
-        let own = exceptions::blocks(&exceptions, self.excepted());
+        let new = exceptions::of_union_in(self, &filters, allowance)?;
+        let (held, none) = (self.excepted(), Table::default());
+        let own = exceptions::blocks(new.as_ref().or(held).unwrap_or(&none), held);
         let allowance: Allowance<'_> = &|demand| demand.with(&own, allowance);
-        let exceptions_differ = exceptions::differ(&exceptions, self.excepted());
         let layers_differ = match (self.body_mut(), chains) {
             (BodyMut::Blocked(chain), Chains::Blocked(others)) => {
                 union::absorb(chain, &others, rate, allowance)?
@@ -201,7 +202,8 @@ impl Filter {
                 });
             }
         };
-        if exceptions_differ {
+        let exceptions_differ = new.is_some();
+        if let Some(exceptions) = new {
             self.set_exceptions(exceptions);
         }
         Ok(exceptions_differ || layers_differ)

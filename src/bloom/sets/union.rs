@@ -243,7 +243,9 @@ fn divide<L: Part>(
         return Ok(());
     }
     let bytes = one.bytes().saturating_mul(group.len() as u64);
-    let mut reading = Reading::new(bytes.saturating_mul(MOST_READINGS).saturating_add(FEW_BYTES));
+    let most_read = bytes.saturating_mul(MOST_READINGS).saturating_add(FEW_BYTES);
+    // To look at a slot is work too: with very many tiny layers it is all there is.
+    let (mut reading, mut looking) = (Reading::new(most_read), Reading::new(most_read));
     // By the mean a tiny layer may have more bits than so many items set.
     let most = one.capacity().saturating_mul(one.bits_of_item());
     let full = one.ones_when_full().min(most);
@@ -264,11 +266,9 @@ fn divide<L: Part>(
         };
         // Those of other filters come first: layers are gone through filter by filter.
         let others = slots.partition_point(|slot| slot.first.0 < id.0);
-        // To look is work too: with very many tiny layers it is all there is.
-        let looked_at = |reading: &mut Reading| reading.take(size_of::<Slot>() as u64);
         let mut whole = None;
         for slot in &slots[..others] {
-            if !looked_at(&mut reading) {
+            if !looking.take(size_of::<Slot>() as u64) {
                 break;
             }
             if has_all(slot, &mut reading) {

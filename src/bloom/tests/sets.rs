@@ -574,6 +574,27 @@ fn a_merge_that_only_sets_bits_asks_for_no_memory() {
         total: target.bytes(),
     };
     assert_eq!(taken.get(), Some(expected));
+    // Exceptions that stay are no new ones either.
+    let mut target = filled(spec, 0..900);
+    let excepted = items(0..100);
+    target
+        .except(excepted.iter().map(Vec::as_slice), UNLIMITED, |_, _| ())
+        .unwrap();
+    let day = filled(spec, 850..950);
+    let nothing_new = |demand: crate::bloom::Demand<'_>| if demand.new == 0 { Ok(()) } else { Err(0) };
+    assert_eq!(target.absorb(&[&day], None, &nothing_new), Ok(true));
+    // What is new is their table.
+    let more = {
+        let mut more = filled(spec, 960..970);
+        let excepted = items(960..970);
+        more.except(excepted.iter().map(Vec::as_slice), UNLIMITED, |_, _| ())
+            .unwrap();
+        more
+    };
+    let table = exceptions::bytes(110) - exceptions::bytes(0);
+    let only_the_table = |demand: crate::bloom::Demand<'_>| if demand.new <= table { Ok(()) } else { Err(0) };
+    assert_eq!(target.absorb(&[&more], None, &only_the_table), Ok(true));
+    assert_eq!(target.exceptions(), 110);
 }
 
 /// What only the other filters have in one shape would stay apart, or be set in a layer of another size.
