@@ -8,7 +8,7 @@ use std::cell::{Cell, OnceCell};
 use crate::bloom::{Demand, Taken, valkey};
 use crate::options::values::Config;
 use crate::server::shown::size;
-use crate::server::{Ctx, alloc, ask, log};
+use crate::server::{Ctx, alloc, ask, has_maxmemory, log};
 use crate::{options, stats};
 
 /// What a command asks for up to this size is not held against the server's memory: `deny-oom` is enough for it.
@@ -160,7 +160,7 @@ impl Limit {
 /// Whether `bytes` that are still counted as used would soon be missed: they are more than half of what is left of
 /// `maxmemory`. What a primary or a file says misses nothing: a replica leaves `maxmemory` to its primary.
 pub fn are_near(ctx: Ctx<'_>, bytes: u64) -> bool {
-    if ctx.must_obey() {
+    if !has_maxmemory() || ctx.must_obey() {
         return false;
     }
     let info = ctx.info(c"memory");

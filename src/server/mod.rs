@@ -443,6 +443,12 @@ fn log(ctx: Option<Ctx<'_>>, level: &CStr, line: &str) {
     call!(RedisModule_Log(ctx, level.as_ptr(), format, line.as_ptr()));
 }
 
+/// Whether the server has a `maxmemory`; asked at no cost, unlike INFO.
+pub fn has_maxmemory() -> bool {
+    // The share of it that is in use.
+    call!(RedisModule_GetUsedMemoryRatio()) > 0.0
+}
+
 /// The text that the server replies to a command; `None` for any other reply.
 pub fn ask(command: &CStr, arguments: &[&CStr]) -> Option<String> {
     // The context of a stream has nobody to call for.
