@@ -105,6 +105,8 @@ def main():
     mutants = listed(chosen)
     explain(mutants, complete=not chosen)
     part, parts = map(int, options.shard.split("/"))
+    if not 0 <= part < parts:
+        parser.error(f"there is no part {options.shard}: the last one is {parts - 1}/{parts}")
     mutants = sorted(random.Random(0).sample(mutants, len(mutants))[part::parts], key=lambda mutant: mutant.number)
     copy_source()
     weave(mutants)

@@ -166,7 +166,7 @@ pub fn are_near(ctx: Ctx<'_>, bytes: u64) -> bool {
     let info = ctx.info(c"memory");
     let maximum = info.number(c"maxmemory").unwrap_or(0);
     let used = info.number(c"used_memory").unwrap_or(0);
-    maximum > 0 && maximum.saturating_sub(used) / 2 < bytes
+    maximum.saturating_sub(used) / 2 < bytes
 }
 
 /// What is left of `maxmemory`; where the server makes room by evicting keys, what is left with those; where there

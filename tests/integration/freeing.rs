@@ -70,9 +70,11 @@ fn what_is_freed_elsewhere_harms_no_filter_of_the_same_seed() {
     });
     client.run("BF.RESERVE alone 0.01 100 SEED 1");
     client.run("BF.RESERVE other 0.01 100 SEED 99");
-    // A secret has more than 200 bytes; libc's malloc may give a block that is 16 bytes larger than the other.
     let [alone, other] = ["alone", "other"].map(|key| client.run(&format!("MEMORY USAGE {key}")).int());
-    assert!((alone - other).abs() < 100, "{alone} and {other}");
+    // A secret has more than 200 bytes. Only libc's malloc gives blocks that are somewhat larger than others.
+    let is_exact = client.stat("memory", "mem_allocator").starts_with("jemalloc");
+    let slack = if is_exact { 0 } else { 64 };
+    assert!((alone - other).abs() <= slack, "{alone} and {other}");
     assert!(server.is_alive());
 }
 
@@ -105,7 +107,8 @@ fn what_is_large_is_freed_on_a_thread_of_the_module() {
     until("the thread is there", is_there);
 }
 
-/// The server would evict keys, the emptied filter among them, or refuse the next one, for what a thread of the module has not freed yet.
+/// The server would evict keys, the emptied filter among them, or refuse the next one, for what a thread of the module
+/// has not freed yet.
 #[cfg(target_os = "linux")]
 #[test]
 fn near_maxmemory_nothing_is_left_to_a_thread() {
@@ -116,18 +119,24 @@ fn near_maxmemory_nothing_is_left_to_a_thread() {
         ("BF.ADD large item", Reply::Int(1)),
         ("SET text value", ok()),
     ]);
-    let most = client.used_memory() + (1 << 20);
     client.answers(&[
         ("CONFIG SET maxmemory-policy allkeys-lru", ok()),
-        (&format!("CONFIG SET maxmemory {most}"), ok()),
-        ("BF.RESET large", ok()),
         ("SET other value", ok()),
-        ("BF.ADD large item", Reply::Int(1)),
-        ("BF.INTERSECT large 1 large", ok()),
-        ("SET text value", ok()),
-        ("BF.EXISTS large item", Reply::Int(1)),
-        ("DBSIZE", Reply::Int(3)),
     ]);
+    let used = client.used_memory();
+    // With both filters the server is over the first limit. Below the second one there is no room for a third.
+    for most in [used + (1 << 20), used + (3 << 20)] {
+        client.answers(&[
+            (&format!("CONFIG SET maxmemory {most}"), ok()),
+            ("BF.RESET large", ok()),
+            ("SET other value", ok()),
+            ("BF.ADD large item", Reply::Int(1)),
+            ("BF.INTERSECT large 1 large", ok()),
+            ("SET text value", ok()),
+            ("BF.EXISTS large item", Reply::Int(1)),
+            ("DBSIZE", Reply::Int(3)),
+        ]);
+    }
     assert_eq!(client.stat("stats", "evicted_keys"), "0");
     assert!(!has_thread(&client.stat("server", "process_id")));
 }

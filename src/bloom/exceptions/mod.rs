@@ -299,24 +299,43 @@ fn make_room(
     if exceptions.has_room_for(more) {
         return Ok(());
     }
-    let [own, slots, guard] = blocks(exceptions.len() + more);
-    let own = [(own, exceptions.is_empty()), (slots, true), (guard, true)];
-    let allowance = |demand: Demand<'_>| demand.with(&own, allowance);
-    let asked = match layers {
-        Layers::Chain(chain) => ask_beside(Frame::CHAIN, chain.layers(), &allowance),
-        Layers::Ring(ring) => ask_beside(Ring::<Blocked>::FRAME, ring.layers(), &allowance),
+    let (frame, layers) = match layers {
+        Layers::Chain(chain) => (Frame::CHAIN, chain.layers()),
+        Layers::Ring(ring) => (Ring::<Blocked>::FRAME, ring.layers()),
     };
-    asked.map_err(|Refused { limit, .. }| Error::OverLimit {
-        bytes: layers.bytes().saturating_add(bytes(exceptions.len() + more)),
-        limit,
-    })?;
+    ask_for(
+        exceptions.len() + more,
+        exceptions.is_empty(),
+        frame,
+        layers,
+        allowance,
+    )?;
     exceptions.make_room_for(more)
 }
 
-/// Asks for what comes beside layers that are there.
-fn ask_beside(frame: Frame, layers: &[Layer], allowance: Allowance<'_>) -> Result<(), Refused> {
+/// Asks for a new table of so many exceptions, which are the first ones of the filter or not, beside layers that are
+/// there; without any, in a new filter.
+pub(in crate::bloom) fn ask_for(
+    exceptions: usize,
+    are_first: bool,
+    frame: Frame,
+    layers: &[Layer],
+    allowance: Allowance<'_>,
+) -> Result<(), Error> {
+    let [own, slots, guard] = blocks(exceptions);
+    let own = [(own, are_first), (slots, true), (guard, true)];
+    let allowance = |demand: Demand<'_>| demand.with(&own, allowance);
     let arrays = layers.iter().map(batch::Layer::bytes);
-    demand::ask::<Layer>(frame, arrays, layers.len(), layers.len(), allowance)
+    let asked = demand::ask::<Layer>(frame, arrays, layers.len(), layers.len(), &allowance);
+    asked.map_err(
+        |Refused {
+             bytes: of_layers,
+             limit,
+         }| Error::OverLimit {
+            bytes: of_layers.saturating_add(bytes(exceptions)),
+            limit,
+        },
+    )
 }
 
 /// Lets the exceptions go that were for layers which go: one of those contains the item, and none that is left does. (An

@@ -2,12 +2,10 @@
 
 use super::SetError;
 use crate::bloom::bits::memory::Block;
-use crate::bloom::blocked::layer::Layer;
 use crate::bloom::chain::Allowance;
-use crate::bloom::chain::demand::{Demand, Frame, Refused, ask, reserved};
-use crate::bloom::error::Error;
+use crate::bloom::chain::demand::Frame;
 use crate::bloom::exceptions::table::Table;
-use crate::bloom::exceptions::{self, Excepting, MOST_EXCEPTIONS};
+use crate::bloom::exceptions::{Excepting, MOST_EXCEPTIONS, ask_for};
 use crate::bloom::filter::Filter;
 use crate::bloom::item::ItemHash;
 
@@ -56,6 +54,10 @@ fn collect(
     stays: impl Fn(ItemHash) -> bool,
 ) -> Result<Table, SetError> {
     let mut exceptions = Table::default();
+    let are_first = destination.is_none_or(|filter| filter.excepted().is_none());
+    let layers = destination
+        .and_then(Filter::as_blocked)
+        .map_or(&[][..], |(_, layers)| layers);
     for table in filters.iter().filter_map(|filter| filter.excepted()) {
         for hash in table.hashes() {
             if exceptions.has(hash) || !stays(hash) {
@@ -67,7 +69,7 @@ fn collect(
                 });
             }
             if !exceptions.has_room_for(1) {
-                ask_for(exceptions.len() + 1, destination, allowance)?;
+                ask_for(exceptions.len() + 1, are_first, Frame::CHAIN, layers, allowance)?;
                 exceptions.make_room_for(1)?;
             }
             exceptions.insert(hash);
@@ -76,42 +78,13 @@ fn collect(
     Ok(exceptions)
 }
 
-/// Asks for so many exceptions beside what `destination` has; without one, in a filter that has nothing else yet.
-fn ask_for(count: usize, destination: Option<&Filter>, allowance: Allowance<'_>) -> Result<(), Error> {
-    let layers = destination.map_or(0, Filter::layers);
-    let mut arrays = reserved(layers)?;
-    arrays.extend(
-        destination
-            .iter()
-            .flat_map(|filter| filter.layer_stats().map(|layer| layer.bytes())),
-    );
-    let has_some = destination.is_some_and(|filter| filter.excepted().is_some());
-    let [own, slots, guard] = exceptions::blocks(count);
-    let own = [(own, !has_some), (slots, true), (guard, true)];
-    let allowance: Allowance<'_> = &|demand: Demand<'_>| demand.with(&own, allowance);
-    ask::<Layer>(Frame::CHAIN, arrays.iter().copied(), layers, layers, allowance).map_err(
-        |Refused { bytes, limit }| Error::OverLimit {
-            bytes: bytes.saturating_add(exceptions::bytes(count)),
-            limit,
-        },
-    )
-}
-
-/// The blocks of a filter that gets `exceptions` in place of `held`, and whether they are new.
-pub(super) fn blocks(exceptions: &Table, held: Option<&Table>) -> Vec<(Block, bool)> {
+/// The blocks of a filter that gets `exceptions`, and whether they are new: its first ones, or others than it has.
+pub(super) fn blocks(exceptions: &Table, are_first: bool, are_new: bool) -> Vec<(Block, bool)> {
     if exceptions.is_empty() {
         return Vec::new();
     }
-    let is_new = differ(exceptions, held);
-    let own = (Excepting::BLOCK, is_new && held.is_none());
-    let table = exceptions.blocks().map(|block| (block, is_new));
-    std::iter::once(own).chain(table).collect()
-}
-
-/// Whether a filter that gets `exceptions` in place of `held` changes.
-pub(super) fn differ(exceptions: &Table, held: Option<&Table>) -> bool {
-    match held {
-        Some(held) => exceptions.len() != held.len() || !exceptions.hashes().all(|hash| held.has(hash)),
-        None => !exceptions.is_empty(),
-    }
+    let table = exceptions.blocks().map(|block| (block, are_new));
+    std::iter::once((Excepting::BLOCK, are_first))
+        .chain(table)
+        .collect()
 }

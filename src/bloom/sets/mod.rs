@@ -152,7 +152,7 @@ impl Filter {
             return Err(SetError::RateOfClassic);
         }
         let exceptions = exceptions::of_union(&filters, allowance)?;
-        let own = exceptions::blocks(&exceptions, None);
+        let own = exceptions::blocks(&exceptions, true, true);
         let allowance: Allowance<'_> = &|demand| demand.with(&own, allowance);
         let mut union = match chains {
             Chains::Blocked(chains) => Self::Blocked(union::make(&chains, rate, allowance)?),
@@ -187,7 +187,8 @@ impl Filter {
         filters.push(self);
         let new = exceptions::of_union_in(self, &filters, allowance)?;
         let (held, none) = (self.excepted(), Table::default());
-        let own = exceptions::blocks(new.as_ref().or(held).unwrap_or(&none), held);
+        let after = new.as_ref().or(held).unwrap_or(&none);
+        let own = exceptions::blocks(after, held.is_none(), new.is_some());
         let allowance: Allowance<'_> = &|demand| demand.with(&own, allowance);
         let layers_differ = match (self.body_mut(), chains) {
             (BodyMut::Blocked(chain), Chains::Blocked(others)) => {
@@ -226,7 +227,7 @@ impl Filter {
             return Err(SetError::Source { index, why });
         }
         let exceptions = exceptions::of_all(&filters, allowance)?;
-        let own = exceptions::blocks(&exceptions, None);
+        let own = exceptions::blocks(&exceptions, true, true);
         let allowance: Allowance<'_> = &|demand| demand.with(&own, allowance);
         let mut common = match chains {
             Chains::Blocked(chains) => Self::Blocked(union::common(&chains, allowance)?),

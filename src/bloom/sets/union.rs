@@ -266,18 +266,11 @@ fn divide<L: Part>(
         };
         // Those of other filters come first: layers are gone through filter by filter.
         let others = slots.partition_point(|slot| slot.first.0 < id.0);
-        let mut whole = None;
-        for slot in &slots[..others] {
-            if !looking.take(size_of::<Slot>() as u64) {
-                break;
-            }
-            if has_all(slot, &mut reading) {
-                whole = Some(slot.first);
-                break;
-            }
-        }
-        if let Some(first) = whole {
-            plan.push((first, id));
+        let mut others = slots[..others]
+            .iter()
+            .take_while(|_| looking.take(size_of::<Slot>() as u64));
+        if let Some(slot) = others.find(|slot| has_all(slot, &mut reading)) {
+            plan.push((slot.first, id));
             continue;
         }
         let tried = slots.len().saturating_sub(MOST_TRIES);

@@ -455,13 +455,19 @@ fn the_rates_of_sixty_layers_never_exceed_the_promise() {
 /// `BF.INFO` would alarm an operator whose filter is half empty, or be silent of a full one.
 #[test]
 fn the_estimated_rate_follows_the_items() {
-    for layout in [Layout::Blocked { seed: Seed(7) }, Layout::Classic, VALKEY] {
+    // Half full blocks differ more from each other than the bits of a whole layer.
+    let layouts = [
+        (Layout::Blocked { seed: Seed(7) }, 0.005),
+        (Layout::Classic, 0.002),
+        (VALKEY, 0.002),
+    ];
+    for (layout, half_full) in layouts {
         let mut filter = filter(Spec {
             layout,
             ..spec(1000, 0.02, Growth::Fixed, 7)
         });
         assert_eq!(filter.estimated_error_rate(), 0.0, "{layout:?}");
-        for (items, range) in [(0..500, 1e-5..0.005), (500..1000, 0.015..0.025)] {
+        for (items, range) in [(0..500, 1e-5..half_full), (500..1000, 0.015..0.025)] {
             for number in items {
                 filter.add(&item(number), UNLIMITED).unwrap();
             }
