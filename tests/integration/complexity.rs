@@ -242,7 +242,7 @@ impl Counter {
     fn alike(&mut self, count: u64) -> String {
         let key = format!("alike:{count}");
         self.once(&key, |client| {
-            let parts: Vec<_> = (0..count).map(|number| format!("{key}:{number}")).collect();
+            let parts = numbered(&key, count);
             for part in &parts {
                 let made = format!("BF.INSERT {part} CAPACITY 1 ERROR 1e-6 NONSCALING SEED 1 ITEMS {part}");
                 client.run(&made);
@@ -712,6 +712,17 @@ const LAWS: &[Law] = &[
         counter.client.run(&format!("BF.MERGE {key} 1 {one}"));
         counter.line(&format!("BF.MERGE {key} 1 {one}"))
     }),
+    (
+        "BF.MERGE",
+        "sources over as many layers of one shape",
+        Linear,
+        250,
+        |counter, n| {
+            let key = counter.alike(n);
+            let parts = numbered(&key, n);
+            counter.over(&format!("BF.MERGE {key} {n}"), &parts)
+        },
+    ),
     ("BF.MERGE", "exceptions", Linear, 64, |counter, n| {
         let sources = [counter.excepted(n), counter.filled(16)];
         counter.client.run("DEL key");

@@ -139,6 +139,35 @@ fn of_the_rest(budget: f64, slices: &Slices, over: usize, layer: impl Fn(usize) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bloom::chain::window::slices::Span;
+    use crate::bloom::params::Window;
+
+    /// After a time of many rotations a filter would give the rest of its rate to every slice for good, and its layers
+    /// would be larger and larger.
+    #[test]
+    fn a_slice_gets_a_usual_share_again_once_the_usual_ones_have_gone() {
+        let window = Window::new(60, 2, false).unwrap();
+        let span = |spare| Span {
+            first: 1000,
+            end: 1001,
+            begins: true,
+            spare,
+        };
+        let share_after = |spans: &[bool]| {
+            let slices = Slices::new(window, spans.iter().copied().map(span).collect(), true);
+            of_slice(0.01, 100, &slices, 0, |_| Held {
+                items: 1,
+                rate: 0.0001,
+            })
+            .map(|share| (share.rate, share.spare))
+        };
+        let usual = Ok((slice_rate(0.01, 2), false));
+        assert_eq!(share_after(&[false, false]), usual);
+        assert_eq!(share_after(&[true, true, true]), usual);
+        assert_eq!(share_after(&[false, true, true, false]), usual);
+        let spare = share_after(&[false, false, true, false]);
+        assert_eq!(spare.map(|(_, spare)| spare), Ok(true));
+    }
 
     /// A slice would be full before its time in every second busy hour, and grow a layer.
     #[test]

@@ -295,6 +295,17 @@ fn no_stamp_comes_after_the_latest_time() {
     }
 }
 
+/// A filter that was rotated at the latest time of all could not be read again.
+#[test]
+fn slices_that_ended_at_the_latest_time_are_read() {
+    let mut filter = made(100, Window::new(0, 4, false).unwrap());
+    for first in [0, 10] {
+        add(&mut filter, LATEST, first..first + 3);
+        filter.rotate().unwrap();
+        assert_eq!(stored(&load(&stored(&filter)).unwrap()), stored(&filter));
+    }
+}
+
 /// A cut file would give a filter that lacks items, or crash the server.
 #[test]
 fn a_stream_cut_anywhere_is_refused() {
