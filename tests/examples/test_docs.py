@@ -53,16 +53,11 @@ NOT_RUN = {
 }
 # Errors without an example.
 NOT_SHOWN = {
-    "ERR Insufficient memory to create filter": "depends on the configuration or on the machine",
     "ERR Insufficient memory to grow filter": "depends on the configuration or on the machine",
     "ERR Insufficient memory to answer": "depends on the machine",
     "ERR Insufficient memory for exceptions": "depends on the configuration or on the machine",
     "ERR the filter has 16777216 exceptions, and can have no more than 16777216": "takes as many items",
-    "ERR source early has hashes of another width": "takes a filter of an early RedisBloom",
     "ERR the filter has 256 slices that are not over, and can have no more": "takes 256 commands",
-    "ERR GROWING needs an EXPANSION above 0: bf-expansion-factor is 0": "depends on the configuration",
-    "ERR SEED is for LAYOUT BLOCKED or VALKEY only, and bf-layout is classic": "depends on the configuration",
-    "ERR the filter cannot grow to VALIDATESCALETO within bf-max-filter-bytes": "depends on the configuration",
     "ERR the filter is full: a further layer would have an error rate of 0, or a capacity beyond counting": "takes "
     "a filter of an odd ratio",
 }
