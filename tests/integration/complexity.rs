@@ -712,15 +712,17 @@ const LAWS: &[Law] = &[
         counter.client.run(&format!("BF.MERGE {key} 1 {one}"));
         counter.line(&format!("BF.MERGE {key} 1 {one}"))
     }),
+    // With fewer it grows with both, up to a bound of what is read.
     (
         "BF.MERGE",
         "sources over as many layers of one shape",
-        Linear,
-        250,
+        Bounded,
+        1000,
         |counter, n| {
             let key = counter.alike(n);
             let parts = numbered(&key, n);
-            counter.over(&format!("BF.MERGE {key} {n}"), &parts)
+            counter.fresh(&key);
+            counter.over(&format!("BF.MERGE key {n}"), &parts)
         },
     ),
     ("BF.MERGE", "exceptions", Linear, 64, |counter, n| {
