@@ -232,6 +232,7 @@ def documents():
     """README.md and what it and the others link to, under the paths that the links have."""
     pages = [PROJECT / f"{name}.md" for name in ["CHANGELOG", "CONTRIBUTING", "README", "SECURITY"]]
     paths = [*pages, *(PROJECT / "docs").rglob("*"), *(PROJECT / "examples").rglob("*")]
+    paths += (PROJECT / "benches").rglob("*.md")
     kinds = {".md", ".svg", ".py", ".txt", ".lua", ".yml"}
     return {str(path.relative_to(PROJECT)): path.read_bytes() for path in sorted(paths) if path.suffix in kinds}
 

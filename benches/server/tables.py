@@ -195,9 +195,18 @@ def throughput(rows):
 
 
 def commands(results):
+    return one_filter(results, throughput)
+
+
+def commands_short(results):
+    """Of it what a page has room for: requests a second are mostly redis-benchmark's and the network's."""
+    return one_filter(results, processor_time)
+
+
+def one_filter(results, write):
     rows = of(results, "commands")
     items = millions(options(results, "commands").get("items", 0))
-    return f"A filter for {items} items at 0.01, half full; half of the items asked for are there.\n\n" + throughput(rows)
+    return f"A filter for {items} items at 0.01, half full; half of the items asked for are there.\n\n" + write(rows)
 
 
 def chain(results):
@@ -319,17 +328,47 @@ def windows(results):
     return caption + table(["way", "an item is found for", "false positives", "bytes an item", "new, µs", "again, µs", "asked for, µs"], rows)
 
 
-def unions(results):
-    found = results if "machine" not in results else of(results, "unions")
-    size = next(iter(found.values()))["filter, bytes"]
+def windows_short(results):
+    """Of it the usual number of slices beside other ways, and what they differ in."""
+    found = results if "machine" not in results else of(results, "windows")
     rows = [
-        [name, f"{one['s'] * 1e3:.1f}"]
-        + [figure(one[rate] / 1e9) if one[rate] else "" for rate in ("bytes/s", "memcpy, bytes/s")]
-        + [f"{one[when] / 1e6:.0f}" for when in ("before, bytes", "at most, bytes", "then, bytes")]
+        [name, one["keeps"], f"{one['bytes']:.1f}", *(f"{one[what]:.2f}" for what in ("new", "asked"))]
         for name, one in found.items()
+        if "32 slices" not in name
     ]
-    head = [f"filters of {size / 1e6:.0f} MB", "ms", "GB/s of what is united", "memcpy, GB/s"]
-    return table([*head, "used, MB", "at most, MB", "then, MB"], rows)
+    return table(["way", "an item is found for", "bytes an item", "new, µs", "asked for, µs"], rows)
+
+
+def unions(results):
+    rows = [
+        [*cells, gigabytes(one["memcpy, bytes/s"])]
+        + [f"{one[when] / 1e6:.0f}" for when in ("before, bytes", "at most, bytes", "then, bytes")]
+        for cells, one in zip(times_of_unions(results), united(results).values(), strict=True)
+    ]
+    return table([*head_of_unions(results), "memcpy, GB/s", "used, MB", "at most, MB", "then, MB"], rows)
+
+
+def unions_short(results):
+    """Of it what most people ask: how long the server answers nobody else."""
+    rows = [cells for cells in times_of_unions(results) if "count too many" not in cells[0]]
+    return table(head_of_unions(results), rows)
+
+
+def united(results):
+    return results if "machine" not in results else of(results, "unions")
+
+
+def head_of_unions(results):
+    size = next(iter(united(results).values()))["filter, bytes"]
+    return [f"filters of {size / 1e6:.0f} MB", "ms", "GB/s of what is united"]
+
+
+def times_of_unions(results):
+    return [[name, f"{one['s'] * 1e3:.1f}", gigabytes(one["bytes/s"])] for name, one in united(results).items()]
+
+
+def gigabytes(rate):
+    return figure(rate / 1e9) if rate else ""
 
 
 def log(results):
@@ -403,7 +442,7 @@ def lines(results):
 TABLES = {
     function.__name__: function
     for function in [
-        *[summary, short, commands, chain, sizes, memory, rates, persistence, without],
-        *[packed, windows, unions, long_list, log, loading],
+        *[summary, short, commands, commands_short, chain, sizes, memory, rates, persistence, without],
+        *[packed, windows, windows_short, unions, unions_short, long_list, log, loading],
     ]
 }

@@ -10,7 +10,7 @@ divided by its items. Then the same is measured of items that are there and come
 items that are not there; keys do not expire meanwhile.
 
 With --beside a full window and a reserved filter of the same items are asked and added to in turns, on one
-server. Nothing is asserted: this measures. docs/windows.md has such tables.
+server. Nothing is asserted: this measures. benches/server/results.md has such a table.
 """
 
 import argparse

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
-PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]
+PAGES = [PROJECT / "README.md", *sorted(PROJECT.glob("benches/**/*.md")), *sorted(PROJECT.glob("docs/**/*.md"))]
 PROMPT = "127.0.0.1:6379> "
 
 

@@ -4,12 +4,13 @@ import re
 import sys
 import unittest
 
-from documents import PROJECT
+from documents import PAGES, PROJECT
 
 sys.path.insert(0, str(PROJECT / "benches/server"))
 import tables  # noqa: E402 (it is no package)
 
 COMMAND = "make compare"
+RECORD = PROJECT / "benches/server/results.md"
 PAGE = """\
 # Figures
 
@@ -23,6 +24,12 @@ others'
 
 The end.
 """
+
+
+def has_cells(row, short):
+    """Whether a row of a table is this one, or this one and more columns."""
+    cells = iter(row.split("|"))
+    return all(cell in cells for cell in short.split("|"))
 
 
 class FiguresTest(unittest.TestCase):
@@ -95,6 +102,58 @@ class FiguresTest(unittest.TestCase):
             ],
         )
 
+    def test_short_forms_have_the_same_figures_and_fewer(self):
+        """A page for readers in a hurry would tell of a measurement otherwise than the record, or as much as it."""
+        row = {"bloom": {"cpu us/item": 0.5, "requests/s": 4000}, "redisbloom": {"cpu us/item": 1.0, "requests/s": 3000}}
+        results = {"commands": {"BF.ADD, one by one": row}, "options": {"commands": {"items": 2_000_000}}}
+        self.assertEqual(
+            tables.commands_short(results).splitlines(),
+            [
+                "A filter for 2 million items at 0.01, half full; half of the items asked for are there.",
+                "",
+                "Processor time of the server, µs an item:",
+                "",
+                "|  | bloom | redisbloom | redisbloom/bloom |",
+                "|---|---|---|---|",
+                "| BF.ADD, one by one | 0.500 | 1.000 | 2.00 |",
+            ],
+        )
+        self.assertEqual(tables.commands(results).count("\n| BF.ADD, one by one |"), 2)
+
+        one = {"keeps": "1 window", "false positives": "none", "bytes": 2.68, "new": 0.678, "again": 0.294, "asked": 0.28}
+        self.assertEqual(
+            tables.windows_short({"8 slices": one, "32 slices": one}).splitlines(),
+            [
+                "| way | an item is found for | bytes an item | new, µs | asked for, µs |",
+                "|---|---|---|---|---|",
+                "| 8 slices | 1 window | 2.7 | 0.68 | 0.28 |",
+            ],
+        )
+
+        one = {"filter, bytes": 5e7, "s": 0.0567, "bytes/s": 1.76e9, "memcpy, bytes/s": 6.42e9}
+        one |= {"before, bytes": 404e6, "at most, bytes": 454e6, "then, bytes": 455e6}
+        reset = one | {"s": 0.0001, "bytes/s": None, "memcpy, bytes/s": None}
+        results = {"2 into a new key": one, "2 that count too many": one, "a reset": reset}
+        self.assertEqual(
+            tables.unions_short(results).splitlines(),
+            [
+                "| filters of 50 MB | ms | GB/s of what is united |",
+                "|---|---|---|",
+                "| 2 into a new key | 56.7 | 1.76 |",
+                "| a reset | 0.1 |  |",
+            ],
+        )
+        self.assertEqual(
+            tables.unions(results).splitlines(),
+            [
+                "| filters of 50 MB | ms | GB/s of what is united | memcpy, GB/s | used, MB | at most, MB | then, MB |",
+                "|---|---|---|---|---|---|---|",
+                "| 2 into a new key | 56.7 | 1.76 | 6.42 | 404 | 454 | 455 |",
+                "| 2 that count too many | 56.7 | 1.76 | 6.42 | 404 | 454 | 455 |",
+                "| a reset | 0.1 |  |  | 404 | 454 | 455 |",
+            ],
+        )
+
 
 class PlacesTest(unittest.TestCase):
     def test_a_table_takes_the_place_of_the_old_one_and_nothing_else_changes(self):
@@ -118,11 +177,31 @@ class PlacesTest(unittest.TestCase):
 
     def test_every_place_in_the_documentation_has_a_table(self):
         """A page would wait for a table that no command makes."""
-        for page in [PROJECT / "README.md", *(PROJECT / "docs").rglob("*.md")]:
+        for page in PAGES:
             text = page.read_text()
             for command in "make compare", "make bench-server":
                 self.assertEqual(tables.put_into(text, command, {}), text)
             self.assertEqual(len(re.findall("^<!-- end of ", text, re.MULTILINE)), len(tables.MARKED.findall(text)), page.name)
+
+    def test_the_record_has_every_table_and_plot(self):
+        """A page would leave figures to it that are nowhere."""
+        text = RECORD.read_text()
+        names = [name for _, name, _, _ in tables.MARKED.findall(text)]
+        # `make bench-server` alone measures the log and loading.
+        whole = [name for name in tables.TABLES if not name.endswith("short") and name not in ("log", "loading")]
+        self.assertEqual(names, whole)
+        plots = {(RECORD.parent / link).resolve() for link in re.findall(r"\]\((.*\.svg)\)", text)}
+        self.assertEqual(plots, set((PROJECT / "docs/performance").glob("*.svg")))
+
+    def test_tables_of_pages_are_of_the_run_that_the_record_has(self):
+        """After a run that went into one page alone, two pages would tell of one measurement otherwise."""
+        record = RECORD.read_text().splitlines()
+        for page in PAGES:
+            for command, name, table, _ in tables.MARKED.findall(page.read_text()):
+                self.assertEqual(command, COMMAND, page.name)
+                for line in table.splitlines():
+                    with self.subTest(page=page.name, table=name, line=line):
+                        self.assertTrue(any(has_cells(other, line) for other in record))
 
 
 if __name__ == "__main__":

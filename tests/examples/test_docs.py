@@ -1,4 +1,4 @@
-"""What the documentation shows is what happens: every session, program and command in README.md and docs.
+"""What the documentation shows is what happens: every session, program and command in README.md, docs and benches.
 
 Sessions of redis-cli are typed into it, a page's sessions one after the other into the same server, which is
 empty at first; `...` in a reply stands for any text in a line, and `…` for any lines. Programs in Python are
@@ -319,7 +319,7 @@ class ListTest(unittest.TestCase):
 
     def test_what_can_be_measured_is_named(self):
         """Whoever wants one figure should not have to measure all of them."""
-        page = (PROJECT / "docs/performance.md").read_text()
+        page = (PROJECT / "benches/README.md").read_text()
         script = (PROJECT / "benches/server/measurements.py").read_text()
         [table] = re.findall(r"^\| measurement \|.*\n((?:\|.*\n)+)", page, re.MULTILINE)
         for maker in "BENCH", "COMPARE":

@@ -32,7 +32,7 @@ MODULE = Path(os.environ.get("BLOOM_TEST_MODULE", PROJECT / ".build/package/libb
 IS_ELF = sys.platform == "linux"
 HAS_DPKG = IS_ELF and shutil.which("dpkg-deb") is not None
 # What is to be read, under its path in the project.
-PATTERNS = ["docs/**/*.*", *(f"examples/**/*.{kind}" for kind in ("lua", "md", "py", "txt", "yml"))]
+PATTERNS = ["benches/**/*.md", "docs/**/*.*", *(f"examples/**/*.{kind}" for kind in ("lua", "md", "py", "txt", "yml"))]
 DOCUMENTS = [
     *["CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"],
     *(str(path.relative_to(PROJECT)) for pattern in PATTERNS for path in PROJECT.glob(pattern)),
