@@ -42,8 +42,9 @@ NOT_RUN = {
     "--appendonly yes": "needs Docker",
     "docs/install.md: sha256sum --check --ignore-missing SHA256SUMS": "needs a release",
     "docs/install.md: make build": "takes port 6379",
-    "docs/migration.md: mkdir -p data/6379": MIGRATION,
-    "docs/migration.md: make build": MIGRATION,
+    "docs/migration.md: redis-server your.conf --appendonly no": "needs a configuration; " + MIGRATION,
+    "docs/migration.md: .build/venv/bin/python examples/migrate.py copy redis://old:6379 redis://new:6379 "
+    "--state copy.state --verify": MIGRATION,
     "docs/migration.md: psql --no-psqlrc -Atc 'SELECT url FROM pages' mydb |": "needs a database; " + MIGRATION,
     "docs/operations.md: prometheus-redis-exporter -redis.addr redis://localhost:6379 -script "
     "examples/prometheus/bf.lua": "tests/examples/test_prometheus.py runs one",
