@@ -40,13 +40,13 @@ fail() {
     die "$2; $1 has all of it. Build it by its own instructions and give the path of its .so instead"
 }
 
+# Each step of a build says itself that it failed: bash does not heed `set -e` in front of `||`.
+
 # Its own build wants a set of tools of its own; the compiler and its level -O3 are all that matters of it.
 build_redisbloom() {
-    set -e
-    git submodule update --quiet --init --depth 1
+    git submodule update --quiet --init --depth 1 || return
     local sources malloc=$PWD/src/td_redismodule_malloc.h
-    sources=$(sed -n '/^_SOURCES=/,/^$/p' Makefile | grep -oE '(deps|src)/[A-Za-z0-9_/]+\.c')
-    [ -n "$sources" ]
+    sources=$(sed -n '/^_SOURCES=/,/^$/p' Makefile | grep -oE '(deps|src)/[A-Za-z0-9_/]+\.c') || return
     # Older ones have no allocator of the server's for t-digest.
     [ -e "$malloc" ] || malloc=td_malloc.h
     # Unquoted on purpose: a list of files.
@@ -59,8 +59,7 @@ build_redisbloom() {
 
 # A target folder of its own, whatever the caller's is.
 build_valkey_bloom() {
-    set -e
-    cargo build --release --target-dir target
+    cargo build --release --target-dir target || return
     cp target/release/libvalkey_bloom.so module.so
 }
 
