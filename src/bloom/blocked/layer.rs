@@ -165,7 +165,7 @@ impl Layer {
     }
 
     /// Bytes of the bit arrays before it in its chain.
-    fn start(&self) -> u64 {
+    pub(in crate::bloom) fn start(&self) -> u64 {
         self.start.lines() * LINE_BYTES
     }
 

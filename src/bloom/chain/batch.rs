@@ -45,6 +45,16 @@ pub trait Layer {
     }
     /// Takes note of the bytes of the bit arrays before it in its chain.
     fn start_at(&mut self, _bytes: u64) {}
+    /// Has `layers` take note of the bytes before them, of which so many are before the first.
+    fn start_all_at(layers: &mut [Self], mut bytes: u64)
+    where
+        Self: Sized,
+    {
+        for layer in layers {
+            layer.start_at(bytes);
+            bytes += layer.bytes();
+        }
+    }
     /// The memory of the layer's bit array.
     fn allocation(&self) -> Option<Allocation>;
     /// Lets `mover` choose another place for the bit array.

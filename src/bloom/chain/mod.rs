@@ -86,16 +86,8 @@ impl<R: Rules> Chain<R> {
     /// A stored filter. The caller has checked that there is a layer, and that the layers suit the rules.
     pub(super) fn of_layers(rules: R, layers: Vec<R::Layer>) -> Self {
         let mut chain = Self { layers, rules };
-        chain.place_layers();
+        Layer::start_all_at(&mut chain.layers, 0);
         chain
-    }
-
-    fn place_layers(&mut self) {
-        let mut start = 0;
-        for layer in &mut self.layers {
-            layer.start_at(start);
-            start += layer.bytes();
-        }
     }
 
     /// The layers that the list has room for.
@@ -115,7 +107,7 @@ impl<R: Rules> Chain<R> {
     pub(super) fn rebuild(&mut self, rules: R, change: impl FnOnce(&R, &mut Vec<R::Layer>)) {
         self.rules = rules;
         change(&self.rules, &mut self.layers);
-        self.place_layers();
+        Layer::start_all_at(&mut self.layers, 0);
     }
 
     /// The layers, oldest first.

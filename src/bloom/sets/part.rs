@@ -179,7 +179,8 @@ pub(super) trait Budget: Rules<Layer: Part> + Sized {
     /// [`SetError::Rate`] or [`SetError::ClassicRate`].
     fn affords(&self, rates: &[f64]) -> Result<(), SetError>;
 
-    /// Brings layers that came together into the order in which they stand: items go into the last one.
+    /// Brings layers that came together into the order in which they stand: items go into the last one. It takes no
+    /// memory, and the caller has to tell the layers their places afterwards.
     fn order(&self, layers: &mut [Self::Layer]);
 }
 
@@ -207,13 +208,13 @@ impl Budget for Blocked {
     /// The smallest first, as in a filter that has grown: the next one grows from the largest. Of equal ones the one
     /// with most room comes last; and of all of them, where the filter may not grow.
     fn order(&self, layers: &mut [blocked::Layer]) {
-        let room = |layer: &blocked::Layer| layer.capacity() - layer.items();
-        match self.growth() {
-            Growth::Fixed => layers.sort_by_key(room),
-            Growth::Reserved(_) | Growth::Growing(_) => {
-                layers.sort_by_key(|layer| (layer.capacity(), room(layer)));
-            }
-        }
+        // Where the rest is equal they stay as they are. A sort that does so by itself would take memory.
+        batch::Layer::start_all_at(layers, 0);
+        let grows = self.growth() != Growth::Fixed;
+        layers.sort_unstable_by_key(|layer| {
+            let capacity = if grows { layer.capacity() } else { 0 };
+            (capacity, layer.capacity() - layer.items(), layer.start())
+        });
     }
 }
 

@@ -671,6 +671,35 @@ fn exceptions_are_asked_for_before_they_are_gathered() {
     assert_eq!(a.bytes(), whole);
 }
 
+/// A server that is short of memory would end in the middle of a merge, or keep half of it.
+#[test]
+fn a_union_that_there_is_no_memory_for_changes_nothing() {
+    let other = filled(oracle::spec(50, 0.0001, Growth::Fixed, 7), 1000..1005);
+    let rate = Some(ErrorRate::new(0.2).unwrap());
+    let (mut refused, mut united) = (0, 0);
+    // The lists of the layers are the largest blocks, and the filter's own has no room for one more.
+    for most in (1000..200_000).step_by(500) {
+        let mut filter = filled(oracle::spec(1, 0.01, growing(1), 7), 0..150);
+        let before = stored(&filter);
+        match failing::above(most, || filter.absorb(&[&other], rate, UNLIMITED)) {
+            Ok(changed) => {
+                united += 1;
+                assert!(changed && found(&filter, (0..150).chain(1000..1005)));
+                assert_eq!(filter.validate_composed(), Ok(()));
+            }
+            Err(error) => {
+                refused += 1;
+                assert!(
+                    matches!(error, SetError::Memory(Error::OutOfMemory { .. })),
+                    "{error:?}"
+                );
+                assert_eq!(stored(&filter), before, "{most} bytes");
+            }
+        }
+    }
+    assert!(refused > 0 && united > 0, "{refused} and {united}");
+}
+
 /// A filter that is emptied for the next day would be another one, or keep some of the last.
 #[test]
 fn an_emptied_filter_is_a_new_one() {
@@ -719,6 +748,10 @@ fn a_forged_filter_is_not_emptied_to_more_than_it_may_take() {
         forged.emptied(&limit),
         Err(Error::OverLimit { limit: 0x10_0000, .. })
     ));
+    // One that has bits and counts no items, as chunks of a forged header make it, is not as new.
+    let uncounted = oracle::with_header(&stored(&filled(spec, 0..10)), 48, &0u64.to_le_bytes());
+    let emptied = load(&uncounted).unwrap().emptied(UNLIMITED).unwrap();
+    assert_eq!(stored(&emptied.unwrap()), stored(&oracle::filter(spec)));
     // It is as large as it was, so no limit keeps it from being emptied.
     let emptied = filled(spec, 0..10).emptied(&at_most(1)).unwrap();
     assert!(emptied.is_some());

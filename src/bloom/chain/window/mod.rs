@@ -131,16 +131,8 @@ impl<R: Sizing> Ring<R> {
             leaving: Vec::new(),
             clock: Cell::new(0),
         };
-        ring.place_layers();
+        Layer::start_all_at(&mut ring.layers, ring.gone);
         ring
-    }
-
-    fn place_layers(&mut self) {
-        let mut start = self.gone;
-        for layer in &mut self.layers {
-            layer.start_at(start);
-            start += layer.bytes();
-        }
     }
 
     /// Tells what time it is: questions leave out what is over by then, and additions are stamped with it.
@@ -347,7 +339,7 @@ impl<R: Sizing> Ring<R> {
         self.slices.drop_oldest(over);
         if self.gone > MOST_GONE {
             self.gone = 0;
-            self.place_layers();
+            Layer::start_all_at(&mut self.layers, self.gone);
         }
     }
 
