@@ -3,6 +3,7 @@
 //! A server makes an object of every argument and a reply of every answer, which takes longer than to look an
 //! item up. Packed, a whole batch is one argument and one reply.
 
+use std::borrow::Cow;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
@@ -117,8 +118,22 @@ impl<'a> Packed<'a> {
         }
     }
 
+    /// The part of the data that does to another filter what all of it did to one that it changed so: the items that
+    /// changed it or, where there is no memory for them, all that were looked at. `None` if that is all data.
+    pub fn to_repeat(self, changed: &Answers) -> Option<Cow<'a, [u8]>> {
+        if changed.ones() == self.count as u64 {
+            return None;
+        }
+        match self.only(changed) {
+            Some(data) => Some(Cow::Owned(data)),
+            // What was there changes nothing in the other filter either.
+            None if changed.count() == self.count => None,
+            None => Some(Cow::Borrowed(self.first(changed.count()))),
+        }
+    }
+
     /// Those of the items that are told by `kept`, in the same form; `None` when there is no memory for them.
-    pub fn only(self, kept: &Answers) -> Option<Vec<u8>> {
+    pub(in crate::bloom) fn only(self, kept: &Answers) -> Option<Vec<u8>> {
         let mut data = Vec::new();
         if let Form::Width(width) = self.form {
             let bytes = width.get().checked_mul(usize::try_from(kept.ones()).ok()?)?;
@@ -147,7 +162,7 @@ impl<'a> Packed<'a> {
     }
 
     /// The bytes of the first `count` items.
-    pub fn first(self, count: usize) -> &'a [u8] {
+    fn first(self, count: usize) -> &'a [u8] {
         let (mut items, mut bytes) = (0, 0);
         self.for_each(|item| {
             if items < count {
@@ -397,6 +412,7 @@ mod tests {
     use crate::bloom::UNLIMITED;
     use crate::bloom::params::{Expansion, Growth, Layout, Seed, Spec};
     use crate::bloom::tests::oracle::{self, VALKEY};
+    use crate::server::alloc::failing;
 
     fn width(bytes: usize) -> Form {
         Form::Width(NonZeroUsize::new(bytes).unwrap())
@@ -490,6 +506,15 @@ mod tests {
             prop_assert_eq!(unpacked(&only, form), Ok(new.collect()));
             let reached = items[..one_by_one.len()].to_vec();
             prop_assert_eq!(unpacked(packed.first(one_by_one.len()), form), Ok(reached));
+            if together.ones() > 0 {
+                let (count, reached) = (items.len(), one_by_one.len());
+                let expected = (together.ones() < count as u64).then_some(&only[..]);
+                let part = packed.to_repeat(&together);
+                prop_assert_eq!(part.as_deref(), expected);
+                let without_memory = failing::above(0, || packed.to_repeat(&together));
+                let expected = (reached < count).then(|| packed.first(reached));
+                prop_assert_eq!(without_memory.as_deref(), expected);
+            }
 
             let found = oracle::contains_batch(&filter, &items);
             let answers = other.contains_packed(packed).unwrap();

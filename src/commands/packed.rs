@@ -132,16 +132,11 @@ impl Batch for PackedItems<'_> {
     fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, room: Vec<u8>) {
         let words = words(to, self.items.form());
         let send = |data| propagation::propagate(ctx, c"BF.ADDPACKED", key, &words, &[data]);
-        if changed.ones() == self.count() as u64 {
-            return send(self.data);
-        }
-        let only_changed = self.items.only(changed);
+        let part = self.items.to_repeat(changed);
         drop(room);
-        match only_changed {
+        match part {
+            None => send(self.data),
             Some(data) => send(OwnedString::new(&data).arg()),
-            // Without memory for them, all that were looked at: what was there changes nothing at the receiver either.
-            None if changed.count() == self.count() => send(self.data),
-            None => send(OwnedString::new(self.items.first(changed.count())).arg()),
         }
     }
 }
