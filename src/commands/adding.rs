@@ -318,7 +318,7 @@ impl<B: Batch> Adding<'_, B> {
         } else {
             let before = filter.layers();
             let turned = changing::turn(self.ctx, filter, add);
-            if at.is_none() && filter.layers() > before {
+            if at.is_none() {
                 tell_of_growth(self.ctx, self.key, filter, before);
             }
             turned

@@ -471,6 +471,17 @@ fn long_chains_are_told_of() {
     filters::fill(&mut client, "batch", 0, 20);
     expected.push(line("batch", 20, 20));
     assert_eq!(lines(&server, "has grown"), expected);
+    // So does a burst in a window, unless it is of another time.
+    for (key, at) in [("burst", None), ("earlier", Some(1_000_000_000_000_u64))] {
+        client.run(&format!("BF.RESERVE {key} 1e-9 1 EXPANSION 1 WINDOW 4294967295"));
+        let at = at.map_or(String::new(), |at| format!("AT {at} "));
+        let items: Vec<_> = (0..20).map(|item| item.to_string()).collect();
+        client.run(&format!("BF.INSERT {key} {at}ITEMS {}", items.join(" ")));
+        assert!(client.info(key, "Number of filters") >= 5, "{key}");
+    }
+    let layers = client.info("burst", "Number of filters");
+    expected.push(line("burst", layers.try_into().unwrap(), 20));
+    assert_eq!(lines(&server, "has grown"), expected);
     // What is loaded was told of when it happened.
     let mut server = server;
     server.restart();
@@ -484,9 +495,9 @@ fn long_chains_are_told_of() {
         filters::fill(&mut client, &key.to_string(), 0, 5);
     }
     let told = lines(&server, "has grown");
-    assert_eq!(told.len(), 5 + 10);
-    assert_eq!(told[13], line("8", 5, 5));
-    assert_eq!(told[14], line("9", 5, 5) + " (no more such lines for a minute)");
+    assert_eq!(told.len(), 6 + 10);
+    assert_eq!(told[14], line("8", 5, 5));
+    assert_eq!(told[15], line("9", 5, 5) + " (no more such lines for a minute)");
 }
 
 /// What the allocator takes for a filter of that plan: the server's own two headers of a value are left out.
