@@ -7,7 +7,7 @@ use serial_test::serial;
 use tempfile::TempDir;
 
 use crate::chunks::{load, scandump};
-use crate::client::{Client, ok};
+use crate::client::{Client, ok, wire};
 use crate::filters;
 use crate::redisbloom::{STORED, numbered, present};
 use crate::server::{Server, Setup, until};
@@ -242,12 +242,12 @@ fn files_of_redisbloom_s_commands_are_read() {
     for stored in STORED.iter() {
         for (iterator, bytes) in &stored.chunks {
             let iterator = iterator.to_string();
-            let words = [b"BF.LOADCHUNK", stored.key.as_bytes(), iterator.as_bytes(), bytes];
-            file.extend(format!("*{}\r\n", words.len()).into_bytes());
-            for word in words {
-                file.extend(format!("${}\r\n", word.len()).into_bytes());
-                file.extend([word, b"\r\n"].concat());
-            }
+            file.extend(wire(&[
+                b"BF.LOADCHUNK",
+                stored.key.as_bytes(),
+                iterator.as_bytes(),
+                bytes,
+            ]));
         }
     }
     fs::write(dir.path().join("appendonly.aof"), file).unwrap();
@@ -268,4 +268,24 @@ fn files_of_redisbloom_s_commands_are_read() {
         server.kill9();
         server.revive();
     }
+}
+
+/// A filter that only one release of RedisBloom makes so would have other bits than it had there: whoever changes over
+/// would miss items.
+#[test]
+fn rates_above_a_quarter_are_read_as_the_redisbloom_that_this_server_can_have() {
+    let dir = TempDir::new().unwrap();
+    let made = wire(&["BF.RESERVE", "half", "0.5", "100"]);
+    fs::write(dir.path().join("appendonly.aof"), made).unwrap();
+    let server = Server::with().append_only().dir(dir.path()).start();
+    // RedisBloom 8 loads in no earlier server.
+    let version = Server::version();
+    let is_of_8 = version.major >= if version.valkey { 9 } else { 8 };
+    let layer = if is_of_8 {
+        "bytes:56 bits:448 hashes:4 hashwidth:64 capacity:100 size:0 ratio:0.125"
+    } else {
+        "bytes:40 bits:320 hashes:3 hashwidth:64 capacity:100 size:0 ratio:0.25"
+    };
+    let lines = server.client().run("BF.DEBUG half");
+    assert_eq!(lines.elements()[1].clone().text(), layer);
 }

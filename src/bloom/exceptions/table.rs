@@ -504,6 +504,26 @@ mod tests {
         (half(), half()).prop_map(|(low, high)| ItemHash { low, high })
     }
 
+    /// To add an excepted item again would build the whole table anew.
+    #[test]
+    fn a_table_gives_back_only_what_is_half_of_it() {
+        let hashes: Vec<_> = (0..1000).map(|low| ItemHash { low, high: 1 }).collect();
+        let mut table = Table::with_room_for(hashes.len()).unwrap();
+        for &hash in &hashes {
+            table.insert(hash);
+        }
+        let whole = table.slots.len();
+        for &hash in &hashes {
+            table.remove(hash);
+            table.settle();
+            let is_half = 2 * slots_for(table.len()) <= whole;
+            assert_eq!(table.slots.len() < whole, is_half, "{} are left", table.len());
+            if is_half {
+                return;
+            }
+        }
+    }
+
     /// A key that leaves hashes as they are: with it a test chooses what falls into one place.
     const PLAIN: Key = Key([0; 4]);
 

@@ -283,6 +283,19 @@ mod tests {
         assert_eq!(layer.items_behind(layer.shape().modulus()), u64::MAX);
     }
 
+    /// Classic filters would be united beyond the rate that their layer is for, or stay side by side for nothing.
+    #[test]
+    fn a_full_classic_layer_has_as_many_bits_as_items_leave() {
+        for (capacity, rate) in [(1, 0.2), (77, 0.01), (1000, 1e-4)] {
+            let rules = ClassicSpec::new(rate, capacity, 2, true).unwrap();
+            let layer = Classic::new(rules).first(rules).make().unwrap();
+            let bits = layer.shape().modulus() as f64;
+            let unset = (0..capacity * u64::from(layer.shape().hashes))
+                .fold(1.0, |unset, _| unset * (1.0 - 1.0 / bits));
+            assert_eq!(layer.ones_when_full(), (bits * (1.0 - unset)).round() as u64);
+        }
+    }
+
     /// Who repeats a refused command with the rate that its error names would be refused again, or get a looser filter
     /// than need be.
     #[test]

@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::oracle::{self, add_batch, contains_batch, growing, item, load, reserved, stored};
-use crate::bloom::chain::at_most;
+use crate::bloom::chain::{MOST_ITEMS, at_most};
 use crate::bloom::codec::chunks;
 use crate::bloom::codec::stream::Value;
 use crate::bloom::exceptions;
@@ -515,6 +515,36 @@ fn layers_that_do_not_follow_have_a_version_of_their_own() {
         (Value::Unsigned(3), 2, Some(Growth::Fixed))
     );
     assert!(found(&load(&stored(&merged)).unwrap(), 0..200));
+}
+
+/// A merge would say that it changed the filter when nothing came in, and a replica that sees no merge would differ.
+#[test]
+fn layers_of_one_filter_are_not_united_with_each_other() {
+    let part = |first| filled(oracle::spec(100, 0.01, Growth::Fixed, 7), first..first + 100);
+    let rate = Some(ErrorRate::new(0.1).unwrap());
+    let mut twins = stored(&Filter::union(&[&part(0), &part(100)], rate, UNLIMITED).unwrap());
+    // The second layer becomes the first one.
+    let header = oracle::header_of(&mut twins);
+    let layer = header[40..88].to_vec();
+    header[88..136].copy_from_slice(&layer);
+    twins.values[4] = twins.values[3].clone();
+    let mut twins = load(&twins).unwrap();
+    let other = filled(oracle::spec(350, 0.001, Growth::Fixed, 7), 1000..1010);
+    assert_eq!(twins.absorb(&[&other], None, UNLIMITED), Ok(true));
+    assert_eq!(twins.layers(), 3);
+    assert!(found(&twins, 1000..1010));
+}
+
+/// A filter that may take no more than can be counted would be lost to every merge, or counts would wrap.
+#[test]
+fn capacities_of_a_union_sum_to_what_can_be_counted() {
+    let stream = stored(&filled(oracle::spec(1000, 0.01, Growth::Fixed, 7), 0..10));
+    let largest = load(&oracle::with_header(&stream, 40, &MOST_ITEMS.to_le_bytes())).unwrap();
+    assert_eq!(stored(&union(&[&largest]).unwrap()), stored(&largest));
+    let other = filled(oracle::spec(1, 0.001, Growth::Fixed, 7), 0..1);
+    let refused = union(&[&largest, &other]).map(|_| ());
+    let capacity = MOST_ITEMS + 1;
+    assert_eq!(refused, Err(SetError::Memory(Error::Full { capacity })));
 }
 
 /// Without memory, or beyond a limit, the filters must be as they were.

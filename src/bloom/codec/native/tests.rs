@@ -243,6 +243,21 @@ fn each_field_is_refused_outside_of_its_range() {
     }
 }
 
+/// A filter whose layers spend all of its rate, but for what rounding added to their sum, would be lost at a restart.
+#[test]
+fn layers_may_spend_the_whole_rate() {
+    let stream = stored(&filter(spec(100, 0.01, Growth::Fixed, 7)));
+    let spending = |rate: f64| {
+        let stream = with_header(&stream, HEAD_BYTES + 24, &rate.to_le_bytes());
+        load(&stream).map(|_| ())
+    };
+    for rate in [0.01, 0.01 * (1.0 + 0.5 * ROUNDING)] {
+        assert_eq!(spending(rate), Ok(()), "{rate}");
+    }
+    let too_much = spending(0.01 * (1.0 + 2.0 * ROUNDING));
+    assert_eq!(too_much, Err(DecodeError::Field("layer error rate")));
+}
+
 /// If it failed, a chain that may no longer grow in capacity would be refused after a restart, or counts would wrap.
 #[test]
 fn capacities_at_the_end_of_the_range_are_loaded() {

@@ -306,6 +306,21 @@ fn slices_that_ended_at_the_latest_time_are_read() {
     }
 }
 
+/// After a rotation, a clock that goes back would make a filter that no server can read again.
+#[test]
+fn what_comes_after_a_rotation_is_stamped_after_it() {
+    for seconds in [1000, 0] {
+        let mut filter = made(100, Window::new(seconds, 4, false).unwrap());
+        add(&mut filter, START, 0..3);
+        filter.set_clock(|| START + 5000);
+        filter.rotate().unwrap();
+        add(&mut filter, START + 60, 3..6);
+        assert_eq!(filter.layers(), 2);
+        assert_eq!(filter.time(), Some(START + 5000));
+        assert_eq!(stored(&load(&stored(&filter)).unwrap()), stored(&filter));
+    }
+}
+
 /// A cut file would give a filter that lacks items, or crash the server.
 #[test]
 fn a_stream_cut_anywhere_is_refused() {
