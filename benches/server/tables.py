@@ -317,7 +317,7 @@ def long_list(results):
 
 
 def windows(results):
-    found = results if "machine" not in results else of(results, "windows")
+    found = alone(results, "windows")
     rows = [
         [name, one["keeps"], one["false positives"], f"{one['bytes']:.1f}"]
         + [f"{one[what]:.2f}" for what in ("new", "again", "asked")]
@@ -330,7 +330,7 @@ def windows(results):
 
 def windows_short(results):
     """Of it the usual number of slices beside other ways, and what they differ in."""
-    found = results if "machine" not in results else of(results, "windows")
+    found = alone(results, "windows")
     rows = [
         [name, one["keeps"], f"{one['bytes']:.1f}", *(f"{one[what]:.2f}" for what in ("new", "asked"))]
         for name, one in found.items()
@@ -355,7 +355,12 @@ def unions_short(results):
 
 
 def united(results):
-    return results if "machine" not in results else of(results, "unions")
+    return alone(results, "unions")
+
+
+def alone(results, name):
+    """The results of a measurement, also where its own script gives no others."""
+    return results if "machine" not in results else of(results, name)
 
 
 def head_of_unions(results):
