@@ -195,8 +195,9 @@ compare: ## Measure it beside others in $SERVER: REDISBLOOM= VALKEY_BLOOM= path.
 	@$(if $(REDISBLOOM),so=$$(scripts/rival.sh redisbloom '$(REDISBLOOM)') && echo "redisbloom=$$so" >>.build/compare/rivals)
 	@$(if $(VALKEY_BLOOM),so=$$(scripts/rival.sh valkey-bloom '$(VALKEY_BLOOM)') && echo "valkey-bloom=$$so" >>.build/compare/rivals)
 	@$(MAKE) --no-print-directory build bench-ready
-	$(MEASURE) --for compare --out .build/compare $(ARGS) $(foreach page,$(INTO),--into $(page)) \
-		floor=$(BASELINE),floor bloom=libbloom.so $$(cat .build/compare/rivals) $(MODULES)
+	set --; while IFS= read -r rival; do set -- "$$@" "$$rival"; done <.build/compare/rivals; \
+		$(MEASURE) --for compare --out .build/compare $(ARGS) $(foreach page,$(INTO),--into $(page)) \
+		floor=$(BASELINE),floor bloom=libbloom.so "$$@" $(MODULES)
 	@echo 'tables and plots: .build/compare'
 
 .PHONY: bench-ready

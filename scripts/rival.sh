@@ -7,6 +7,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 name=$1 from=$2
+# In a hook of git's they name another repository.
+unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_PREFIX
 
 main() {
     if [ -f "$from" ]; then
