@@ -30,45 +30,48 @@ type Id = (usize, usize);
 type PartOf = (Id, Id);
 
 /// What layers count, and their set bits.
-#[derive(Clone, Debug, Default)]
-struct Counts(Vec<(u64, u64)>);
+#[derive(Clone, Debug)]
+struct Counts<I>(I);
 
-impl Counts {
-    fn of<'a, L: Part + 'a>(layers: impl Iterator<Item = &'a L>) -> Self {
-        Self(layers.map(|layer| (layer.items(), layer.ones())).collect())
+/// Those of a layer.
+fn counts_of(layer: &impl Part) -> (u64, u64) {
+    (layer.items(), layer.ones())
+}
+
+impl<I: Iterator<Item = (u64, u64)> + Clone> Counts<I> {
+    fn items(&self) -> impl Iterator<Item = u64> {
+        self.0.clone().map(|(items, _)| items)
     }
 
-    /// Items that they count together.
-    fn sum(&self) -> u64 {
-        self.0
-            .iter()
-            .fold(0, |sum, (items, _)| sum.saturating_add(*items))
+    /// Items of those layers that have so many set bits.
+    fn items_with(&self, ones: u64) -> impl Iterator<Item = u64> {
+        let with = self.0.clone().filter(move |(_, of_part)| *of_part == ones);
+        with.map(|(items, _)| items)
     }
 
     /// The items that the union of them counts, as `layer`, which has its bits. One of them that has all the bits has
     /// met all the items; else it is known from the bits alone.
     fn of_union(&self, layer: &impl Part) -> u64 {
         let ones = layer.ones();
-        let has_all = self.0.iter().filter(|(_, of_part)| *of_part == ones);
-        if let Some((items, _)) = has_all.max() {
-            return *items;
+        if let Some(items) = self.items_with(ones).max() {
+            return items;
         }
-        let least = self.0.iter().map(|(items, _)| *items).max().unwrap_or(0);
+        let sum = self.items().fold(0, u64::saturating_add);
+        let least = self.items().max().unwrap_or(0);
         within(
             layer.items_behind(ones),
             least.max(ones.div_ceil(layer.bits_of_item())),
-            self.sum().min(layer.capacity()).min(ones),
+            sum.min(layer.capacity()).min(ones),
         )
     }
 
     /// The items that `layer` counts, which has the bits that all of them have.
     fn of_common(&self, layer: &impl Part) -> u64 {
         let ones = layer.ones();
-        let has_no_more = self.0.iter().filter(|(_, of_part)| *of_part == ones);
-        if let Some((items, _)) = has_no_more.min() {
-            return *items;
+        if let Some(items) = self.items_with(ones).min() {
+            return items;
         }
-        let most = self.0.iter().map(|(items, _)| *items).min().unwrap_or(0);
+        let most = self.items().min().unwrap_or(0);
         within(
             layer.items_behind(ones),
             ones.div_ceil(layer.bits_of_item()),
@@ -128,17 +131,19 @@ pub(super) fn absorb<R: Budget>(
         made.push(united::<R>(&filters, parts)?);
     }
     chain.reserve(made.len())?;
+    let most_parts = of_union(&plan).map(<[PartOf]>::len).max().unwrap_or(0);
+    let mut arrays = reserved(most_parts)?;
 
-    // From here on nothing fails.
+    // From here on nothing fails, and nothing takes memory.
     let mut changed = !made.is_empty() || !rules.is_alike(chain.rules());
     chain.rebuild(rules, |rules, layers| {
         for parts in of_union(&plan).filter(|parts| !is_new(parts) && parts.len() > 1) {
             // The first part is the filter's own, and all others are of other filters.
             let target = &mut layers[parts[0].0.1];
             let of = |&(_, (filter, layer)): &PartOf| &others[filter - 1].layers()[layer];
-            let mut counts = Counts::of(parts[1..].iter().map(of));
-            counts.0.push((target.items(), target.ones()));
-            changed |= target.bits_mut().unite(&arrays_of(parts[1..].iter().map(of)));
+            let added = parts[1..].iter().map(of);
+            let counts = Counts(added.clone().map(counts_of).chain([counts_of(target)]));
+            changed |= target.bits_mut().unite(gathered(&mut arrays, added));
             let items = counts.of_union(target);
             changed |= target.count(items);
         }
@@ -162,9 +167,10 @@ pub(super) fn common<R: Budget>(
     ask::<R::Layer>(Frame::CHAIN, arrays, 0, 0, allowance).map_err(over_limit)?;
     let mut layer = R::plan_of(first).make()?;
     if layers().all(|layer| layer.ones() > 0) {
-        layer.bits_mut().take_common(&arrays_of(layers()));
+        let mut arrays = reserved(chains.len())?;
+        layer.bits_mut().take_common(gathered(&mut arrays, layers()));
     }
-    let items = Counts::of(layers()).of_common(&layer);
+    let items = Counts(layers().map(counts_of)).of_common(&layer);
     layer.count(items);
     Ok(Chain::of_layers(chains[0].rules().alike(None), vec![layer]))
 }
@@ -173,12 +179,18 @@ fn over_limit(Refused { bytes, limit }: Refused) -> Error {
     Error::OverLimit { bytes, limit }
 }
 
-/// The bit arrays of layers, but for those in which no bit is set.
-fn arrays_of<'a, L: Part + 'a>(layers: impl Iterator<Item = &'a L>) -> Vec<&'a [u8]> {
-    layers
-        .filter(|layer| layer.ones() > 0)
-        .map(|layer| layer.bits().bytes())
-        .collect()
+/// The bit arrays of layers, but for those in which no bit is set, in a list that has room for them.
+fn gathered<'l, 'a, L: Part + 'a>(
+    list: &'l mut Vec<&'a [u8]>,
+    layers: impl Iterator<Item = &'a L>,
+) -> &'l [&'a [u8]] {
+    list.clear();
+    list.extend(
+        layers
+            .filter(|layer| layer.ones() > 0)
+            .map(|layer| layer.bits().bytes()),
+    );
+    list
 }
 
 /// Whether a filter of these rules can have layers as these.
@@ -246,12 +258,15 @@ fn divide<L: Part>(
     let most_read = bytes.saturating_mul(MOST_READINGS).saturating_add(FEW_BYTES);
     // To look at a slot is work too: with very many tiny layers it is all there is.
     let (mut reading, mut looking) = (Reading::new(most_read), Reading::new(most_read));
+    let mut arrays = reserved(group.len())?;
     // By the mean a tiny layer may have more bits than so many items set.
     let most = one.capacity().saturating_mul(one.bits_of_item());
     let full = one.ones_when_full().min(most);
     // Layers of one filter are not united with each other: it would change without anything that comes in.
     let of_filters = group.clone().map(|(filter, _)| filter);
-    if of_filters.is_sorted_by(|one, next| one < next) && fit(filters, group.clone(), full, &mut reading) {
+    if of_filters.is_sorted_by(|one, next| one < next)
+        && fit(filters, group.clone(), full, &mut arrays, &mut reading)
+    {
         plan.extend(group.map(|id| (first, id)));
         return Ok(());
     }
@@ -287,7 +302,7 @@ fn divide<L: Part>(
             }
             let parts = plan[begin..].iter().filter(|(of, _)| *of == slot.first);
             let parts = parts.map(|(_, part)| *part).chain([id]);
-            fit(filters, parts, full, &mut reading)
+            fit(filters, parts, full, &mut arrays, &mut reading)
         });
         let first = match found {
             Some(slot) => {
@@ -307,11 +322,13 @@ fn divide<L: Part>(
     Ok(())
 }
 
-/// Whether layers of one shape, which has so many set bits when it is full, are one when united.
-fn fit<L: Part>(
-    filters: &[&[L]],
+/// Whether layers of one shape, which has so many set bits when it is full, are one when united. `arrays` has room for
+/// theirs.
+fn fit<'a, L: Part>(
+    filters: &[&'a [L]],
     parts: impl Iterator<Item = Id> + Clone,
     full: u64,
+    arrays: &mut Vec<&'a [u8]>,
     reading: &mut Reading,
 ) -> bool {
     let layers = || parts.clone().map(|id| layer(filters, id));
@@ -324,7 +341,7 @@ fn fit<L: Part>(
         return true;
     }
     // One that has all bits of the others is as full as it was.
-    union_ones(&arrays_of(layers()), full.max(most_ones), reading).is_some()
+    union_ones(gathered(arrays, layers()), full.max(most_ones), reading).is_some()
 }
 
 fn layer<'a, L>(filters: &[&'a [L]], (filter, index): Id) -> &'a L {
@@ -335,8 +352,9 @@ fn layer<'a, L>(filters: &[&'a [L]], (filter, index): Id) -> &'a L {
 fn united<R: Budget>(filters: &[&[R::Layer]], parts: &[PartOf]) -> Result<R::Layer, Error> {
     let layers = || parts.iter().map(|&(_, id)| layer(filters, id));
     let mut union = R::plan_of(layer(filters, parts[0].0)).make()?;
-    union.bits_mut().unite(&arrays_of(layers()));
-    let items = Counts::of(layers()).of_union(&union);
+    let mut arrays = reserved(parts.len())?;
+    union.bits_mut().unite(gathered(&mut arrays, layers()));
+    let items = Counts(layers().map(counts_of)).of_union(&union);
     union.count(items);
     Ok(union)
 }

@@ -529,6 +529,9 @@ fn layers_of_one_filter_are_not_united_with_each_other() {
     header[88..136].copy_from_slice(&layer);
     twins.values[4] = twins.values[3].clone();
     let mut twins = load(&twins).unwrap();
+    let before = stored(&twins);
+    assert_eq!(twins.absorb(&[&part(0)], None, UNLIMITED), Ok(false));
+    assert_eq!(stored(&twins), before);
     let other = filled(oracle::spec(350, 0.001, Growth::Fixed, 7), 1000..1010);
     assert_eq!(twins.absorb(&[&other], None, UNLIMITED), Ok(true));
     assert_eq!(twins.layers(), 3);
@@ -706,28 +709,62 @@ fn exceptions_are_asked_for_before_they_are_gathered() {
 fn a_union_that_there_is_no_memory_for_changes_nothing() {
     let other = filled(oracle::spec(50, 0.0001, Growth::Fixed, 7), 1000..1005);
     let rate = Some(ErrorRate::new(0.2).unwrap());
-    let (mut refused, mut united) = (0, 0);
-    // The lists of the layers are the largest blocks, and the filter's own has no room for one more.
-    for most in (1000..200_000).step_by(500) {
-        let mut filter = filled(oracle::spec(1, 0.01, growing(1), 7), 0..150);
-        let before = stored(&filter);
-        match failing::above(most, || filter.absorb(&[&other], rate, UNLIMITED)) {
-            Ok(changed) => {
-                united += 1;
-                assert!(changed && found(&filter, (0..150).chain(1000..1005)));
-                assert_eq!(filter.validate_composed(), Ok(()));
-            }
-            Err(error) => {
-                refused += 1;
-                assert!(
-                    matches!(error, SetError::Memory(Error::OutOfMemory { .. })),
-                    "{error:?}"
-                );
-                assert_eq!(stored(&filter), before, "{most} bytes");
+    // Where the largest block is to be had, that is the plan's; a filter's list of 144 layers has no room for one more,
+    // and a larger one is larger than the plan.
+    let refused = [150, 144].map(|layers| {
+        let spec = oracle::spec(1, 0.01, growing(1), 7);
+        let items = (layers as u32..)
+            .find(|&items| filled(spec, 0..items).layers() == layers)
+            .unwrap();
+        let mut refused = 0;
+        for most in (1000..13_000).step_by(250) {
+            let mut filter = filled(spec, 0..items);
+            let before = stored(&filter);
+            match failing::above(most, || filter.absorb(&[&other], rate, UNLIMITED)) {
+                Ok(changed) => {
+                    assert!(changed && found(&filter, (0..items).chain(1000..1005)));
+                    assert_eq!(filter.validate_composed(), Ok(()));
+                }
+                Err(error) => {
+                    refused += 1;
+                    let is_memory = matches!(error, SetError::Memory(Error::OutOfMemory { .. }));
+                    assert!(is_memory, "{error:?}");
+                    assert_eq!(stored(&filter), before, "{most} bytes");
+                }
             }
         }
+        refused
+    });
+    assert!(
+        0 < refused[0] && refused[0] < refused[1] && refused[1] < 48,
+        "{refused:?}"
+    );
+}
+
+/// Replicas of other versions would have the layers in another order, and grow others from then on.
+#[test]
+fn equal_layers_stay_in_the_order_in_which_they_came() {
+    for growth in [Growth::Fixed, reserved(2)] {
+        let parts: Vec<_> = (0..240u32)
+            .map(|part| {
+                let capacity = [20, 30, 20][part as usize % 3];
+                let room = part % 4;
+                let spec = oracle::spec(capacity.into(), 1e-5, growth, 7);
+                let filter = filled(spec, part * 100..part * 100 + capacity - room);
+                let order = (if growth == Growth::Fixed { 0 } else { capacity }, room);
+                (order, filter)
+            })
+            .collect();
+        let sources: Vec<_> = parts.iter().map(|(_, filter)| filter).collect();
+        let united = Filter::union(&sources, Some(ErrorRate::new(0.2).unwrap()), UNLIMITED).unwrap();
+        let mut expected: Vec<_> = parts
+            .iter()
+            .map(|(order, filter)| (order, arrays(filter)))
+            .collect();
+        expected.sort_by_key(|(order, _)| **order);
+        let expected: Vec<_> = expected.into_iter().flat_map(|(_, arrays)| arrays).collect();
+        assert!(arrays(&united) == expected, "{growth:?}");
     }
-    assert!(refused > 0 && united > 0, "{refused} and {united}");
 }
 
 /// A filter that is emptied for the next day would be another one, or keep some of the last.
