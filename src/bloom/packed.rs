@@ -118,8 +118,9 @@ impl<'a> Packed<'a> {
         }
     }
 
-    /// The part of the data that does to another filter what all of it did to one that it changed so: the items that
-    /// changed it or, where there is no memory for them, all that were looked at. `None` if that is all data.
+    /// What makes of an equal filter what all of the data made of this one, of which at least one item changed it: the
+    /// items that did or, where there is no memory for a copy of them, all that were looked at. `None` if that is all
+    /// of the data.
     pub fn to_repeat(self, changed: &Answers) -> Option<Cow<'a, [u8]>> {
         if changed.ones() == self.count as u64 {
             return None;

@@ -182,9 +182,7 @@ mod tests {
         for spec in specs() {
             let capacity = spec.capacity.items();
             let plan = Plan::new(spec, 50 * capacity, MOST);
-            if spec.window.is_none() {
-                assert_eq!(Plan::new(spec, capacity, MOST).layers().len(), 1, "{spec:?}");
-            }
+            assert_eq!(Plan::new(spec, capacity, MOST).layers().len(), 1, "{spec:?}");
             let mut filter = Filter::new(spec, UNLIMITED).unwrap();
             for number in 0u32.. {
                 let stage = plan.at(filter.items().max(1));

@@ -130,6 +130,11 @@ pub struct Added {
 }
 
 impl Added {
+    /// Of a single item: whether it was new, or why it was not taken.
+    fn of_one(self) -> Result<bool, CommandError> {
+        self.stopped.map_or(Ok(self.new.ones() > 0), Err)
+    }
+
     /// For each item that was reached, whether it changed the filter.
     fn changed(&self) -> &Answers {
         self.refreshed.as_ref().unwrap_or(&self.new)
@@ -205,13 +210,13 @@ impl<B: Batch> Adding<'_, B> {
         let mut key = keyspace::write(self.ctx, self.key)?;
         let Some(filter) = key.filter() else {
             let added = self.create(key, creation()?)?;
-            return added.stopped.map_or(Ok(added.new.ones() > 0), Err);
+            return added.of_one();
         };
         ahead::follow(Some(filter));
         if !filter.is_plain() {
             let done = self.add_to(filter)?;
             let added = self.tell(key, done);
-            return added.stopped.map_or(Ok(added.new.ones() > 0), Err);
+            return added.of_one();
         }
         let new = self.change(filter, |filter| filter.add(item, &|demand| self.may_take(demand)));
         let new = match new {
@@ -395,7 +400,7 @@ impl<B: Batch> Adding<'_, B> {
 /// Tells the log of a filter that had `before` layers, and is a long chain now.
 pub fn tell_of_growth(ctx: Ctx<'_>, key: Arg<'_>, filter: &Filter, before: usize) {
     // What a primary or a file says was told where it happened.
-    if !ctx.must_obey() && is_long(filter.layers(), before) {
+    if is_long(filter.layers(), before) && !ctx.must_obey() {
         log::GROWTH.warn(ctx, key.bytes(), || {
             let (layers, items) = (filter.layers(), filter.items());
             format!(

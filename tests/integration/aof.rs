@@ -273,7 +273,7 @@ fn files_of_redisbloom_s_commands_are_read() {
 /// A filter that only one release of RedisBloom makes so would have other bits than it had there: whoever changes over
 /// would miss items.
 #[test]
-fn rates_above_a_quarter_are_read_as_the_redisbloom_that_this_server_can_have() {
+fn rates_above_a_quarter_are_read_as_by_the_redisbloom_that_this_server_can_have() {
     let dir = TempDir::new().unwrap();
     let made = wire(&["BF.RESERVE", "half", "0.5", "100"]);
     fs::write(dir.path().join("appendonly.aof"), made).unwrap();

@@ -45,7 +45,7 @@ pub trait Layer {
     }
     /// Takes note of the bytes of the bit arrays before it in its chain.
     fn start_at(&mut self, _bytes: u64) {}
-    /// Has `layers` take note of the bytes before them, of which so many are before the first.
+    /// Tells `layers` where they start, the first of them behind so many bytes.
     fn start_all_at(layers: &mut [Self], mut bytes: u64)
     where
         Self: Sized,
