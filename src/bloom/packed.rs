@@ -134,7 +134,7 @@ impl<'a> Packed<'a> {
     }
 
     /// Those of the items that are told by `kept`, in the same form; `None` when there is no memory for them.
-    pub(in crate::bloom) fn only(self, kept: &Answers) -> Option<Vec<u8>> {
+    pub fn only(self, kept: &Answers) -> Option<Vec<u8>> {
         let mut data = Vec::new();
         if let Form::Width(width) = self.form {
             let bytes = width.get().checked_mul(usize::try_from(kept.ones()).ok()?)?;
@@ -163,7 +163,7 @@ impl<'a> Packed<'a> {
     }
 
     /// The bytes of the first `count` items.
-    fn first(self, count: usize) -> &'a [u8] {
+    pub fn first(self, count: usize) -> &'a [u8] {
         let (mut items, mut bytes) = (0, 0);
         self.for_each(|item| {
             if items < count {
