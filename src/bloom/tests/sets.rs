@@ -709,8 +709,8 @@ fn exceptions_are_asked_for_before_they_are_gathered() {
 fn a_union_that_there_is_no_memory_for_changes_nothing() {
     let other = filled(oracle::spec(50, 0.0001, Growth::Fixed, 7), 1000..1005);
     let rate = Some(ErrorRate::new(0.2).unwrap());
-    // Where the largest block is to be had, that is the plan's; a filter's list of 144 layers has no room for one more,
-    // and a larger one is larger than the plan.
+    // With 150 layers the largest block that is asked for is the plan's. A list of 144 layers has no room for one more,
+    // and a longer list is larger than the plan.
     let refused = [150, 144].map(|layers| {
         let spec = oracle::spec(1, 0.01, growing(1), 7);
         let items = (layers as u32..)
