@@ -13,6 +13,7 @@ SEED    ?=
 PLAN    ?=
 JOBS    ?= 1
 SHARD   ?= 0/6
+THREADS ?= $(shell expr 4 \* "$$(getconf _NPROCESSORS_ONLN)")
 
 # Where rustup puts cargo, also for a user whose shell does not know it yet.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -20,25 +21,29 @@ export SERVER
 
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 LIBRARY    := $(TARGET_DIR)/release/libbloom.$(if $(filter Darwin,$(shell uname -s)),dylib,so)
-BASELINE   := $(TARGET_DIR)/release/examples/libbaseline.$(if $(filter Darwin,$(shell uname -s)),dylib,so)
+TESTED     := $(abspath $(TARGET_DIR))/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/$(notdir $(LIBRARY))
+BASELINE   := $(TARGET_DIR)/release/libbaseline.$(if $(filter Darwin,$(shell uname -s)),dylib,so)
 REMAP      := "--remap-path-prefix=$(CURDIR)=.", "--remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=cargo"
 AUDITABLE  := RUSTC_WORKSPACE_WRAPPER=cargo-auditable CARGO_AUDITABLE_ORIG_ARGS='{"offline":false,"locked":true,"frozen":false,"config":[]}'
 VENV       := .build/venv
 BENCH_VENV := .build/bench-venv
+# What the Python package is made of.
+PACKAGE_SOURCES := $(wildcard python/*.toml python/*.md python/Cargo.lock python/src/*.rs python/libbloom/*.py*) \
+	$(wildcard Cargo.toml core/Cargo.toml) $(shell find core/src -name '*.rs')
 MEASURE     = $(BENCH_VENV)/bin/python benches/server/measure.py --server $(SERVER)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long storm histories test-examples test-prometheus test-matrix test-redisbloom test-valkey-bloom fuzz mutants asan sanitize lint fmt bench bench-instructions bench-complexity bench-server compare example \
-	package test-package reproduce test-deb clean
+.PHONY: help build run test test-long storm histories test-examples test-python test-prometheus test-matrix test-redisbloom test-valkey-bloom fuzz mutants asan sanitize lint fmt bench bench-instructions bench-complexity bench-server compare example \
+	package wheel test-package test-wheel reproduce test-deb test-fresh test-arm64 test-image test-crate public-api bench-crates clean
 
 help: ## List the targets (the default)
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo 'Variables: SERVER=$(SERVER)  PORT=$(PORT)  PROFILE=$(PROFILE) (of the tests)'
 	@echo '           TIME=$(TIME) (seconds of histories, or of a fuzz target)  SEED= PLAN= (of histories)'
 	@echo '           COMMANDS=$(COMMANDS) SEED= (of a storm)'
 	@echo '           JOBS=$(JOBS) (fuzz targets at once)'
-	@echo '           SHARD=$(SHARD) (which part of the mutants)'
+	@echo '           SHARD=$(SHARD) (which part of the mutants)  THREADS=$(THREADS) (tests at once)'
 	@echo '           ARGS= (more for the server or the example; names of servers or fuzz targets)'
 	@echo '           REDISBLOOM= VALKEY_BLOOM= (what compare, test-redisbloom and test-valkey-bloom compare with)'
 	@echo '           INTO= (pages that get the tables of compare and of bench-server)'
@@ -58,12 +63,17 @@ run: ## Start the server with the module on PORT, redis.conf and its data in ./d
 	@exec scripts/run.sh start $(PORT) $(ARGS)
 
 # Optimised, because the statistical tests are long; PROFILE=dev adds the overflow checks.
-# Benchmarks are no part of it: cargo tests the library, tests/ and the documentation's examples.
+# Benchmarks are no part of it: cargo tests the library, tests/ and the documentation's examples. All of them test
+# one module, which is built with the tests. More threads than cores, because most tests wait for servers.
 test: export BLOOM_TEST_SERVER = $(SERVER)
-test: ## Run all tests: unit, integration (against a real server), documentation and examples
-	@scripts/setup.sh test
+test: export BLOOM_TEST_MODULE = $(TESTED)
+test: export RUST_TEST_THREADS = $(THREADS)
+test: ## Run all tests: unit, integration (against a real server), documentation, examples and the Python package
+	@scripts/setup.sh test example
+	cargo build --profile $(PROFILE) --lib --tests
+	@$(MAKE) --no-print-directory $(VENV)/tests $(VENV)/libbloom
 	cargo test --profile $(PROFILE) --no-fail-fast
-	@$(MAKE) --no-print-directory test-examples
+	$(VENV)/bin/python tests/examples/run.py tests/examples python/tests
 
 test-long: export BLOOM_TEST_LONG = 1
 test-long: test ## The same tests with larger samples and the slow ones
@@ -113,17 +123,27 @@ asan: export RUSTFLAGS = -Zsanitizer=address
 asan: export ASAN_OPTIONS = allocator_may_return_null=1
 asan: ## Run the core's unit tests under AddressSanitizer
 	@scripts/setup.sh nightly
-	cargo +nightly test --lib --target-dir $(TARGET_DIR)/sanitize \
-		--target "$$(rustc +nightly -vV | sed -n 's/^host: //p')" -- --skip bloom::tests::statistics
+	cargo +nightly test -p libbloom --lib --target-dir $(TARGET_DIR)/sanitize \
+		--target "$$(rustc +nightly -vV | sed -n 's/^host: //p')" -- --skip tests::statistics
 
 sanitize: ## Run the integration tests with sanitizers in server and module; ARGS= names some (scripts/sanitize.sh)
 	@scripts/sanitize.sh $(ARGS)
 
 test-examples: export BLOOM_TEST_SERVER = $(SERVER)
-test-examples: build ## Test the examples, with Python's packages in .build/venv and servers of its own
+test-examples: export BLOOM_TEST_MODULE = $(TESTED)
+test-examples: ## Test the examples, with Python's packages in .build/venv and servers of its own
 	@scripts/setup.sh example
-	@$(MAKE) --no-print-directory $(VENV)/tests
-	$(VENV)/bin/python -m unittest discover -s tests/examples
+	cargo build --profile $(PROFILE) --lib --package bloom
+	@$(MAKE) --no-print-directory $(VENV)/tests $(VENV)/libbloom
+	$(VENV)/bin/python tests/examples/run.py
+
+test-python: export BLOOM_TEST_SERVER = $(SERVER)
+test-python: export BLOOM_TEST_MODULE = $(TESTED)
+test-python: ## Test the Python package, built into .build/venv, with servers of its own
+	@scripts/setup.sh python example
+	cargo build --profile $(PROFILE) --lib --package bloom
+	@$(MAKE) --no-print-directory $(VENV)/tests $(VENV)/libbloom
+	$(VENV)/bin/python tests/examples/run.py python/tests
 
 # The other tests of the examples run these too, as far as the two programs are there.
 test-prometheus: export BLOOM_TEST_SERVER = $(SERVER)
@@ -153,11 +173,29 @@ $(CLIENTS)/go/ready: $(wildcard tests/clients/go/*) scripts/clients.sh
 	@scripts/clients.sh go
 	@[ -e $(@D)/missing ] || touch $@
 
+# What the pages on docs.rs show is the API; the modules that only this project's server module calls are not. rustdoc's
+# JSON has no stable form yet, which RUSTC_BOOTSTRAP lets the stable compiler write.
+PUBLIC_API = RUSTC_BOOTSTRAP=1 cargo rustdoc --quiet --locked -p libbloom --lib -- -Z unstable-options --output-format json --document-hidden-items --cfg docsrs \
+	&& python3 scripts/public-api.py "$(TARGET_DIR)/doc/libbloom.json"
+
+# The package is built from its archive, as crates.io has it.
+test-crate: ## Check the crate: it can be published, and has the API that core/public-api.txt lists
+	@scripts/setup.sh python
+	cargo publish --dry-run --locked -p libbloom $(ARGS)
+	@mkdir -p .build
+	$(PUBLIC_API) >.build/public-api.txt
+	@diff -u core/public-api.txt .build/public-api.txt || { echo 'the API has changed: if it is meant so, make public-api'; exit 1; }
+
+public-api: ## Write core/public-api.txt anew
+	@scripts/setup.sh python
+	@mkdir -p .build
+	$(PUBLIC_API) >.build/public-api.txt && mv .build/public-api.txt core/public-api.txt
+
 lint: ## Check format, clippy's lints and the documentation, warnings as errors
 	@scripts/setup.sh lint
 	cargo fmt --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
-	cargo clippy --all-targets --locked -- -D warnings
+	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --document-private-items --locked
 
 fmt: ## Format the source
@@ -167,11 +205,15 @@ fmt: ## Format the source
 
 bench: ## Measure the core, without a server
 	@scripts/setup.sh build
-	cargo bench --bench core $(if $(ARGS),-- $(ARGS))
+	cargo bench -p libbloom-benches --bench core $(if $(ARGS),-- $(ARGS))
+
+bench-crates: ## Measure the crate beside other crates at equal rates of errors; ARGS="0.01 1000 1e7" is the rate, and sizes
+	@scripts/setup.sh build
+	cargo bench -p libbloom-benches --bench crates $(if $(ARGS),-- $(ARGS))
 
 bench-instructions: ## Count the hot paths' instructions; fails where one rose by over 5 %. ARGS=--keep keeps the counts
 	@scripts/setup.sh valgrind
-	cargo bench --bench instructions $(if $(ARGS),-- $(ARGS))
+	cargo bench -p libbloom-benches --bench instructions $(if $(ARGS),-- $(ARGS))
 
 bench-complexity: export BLOOM_TEST_SERVER = $(SERVER)
 bench-complexity: ## Count what commands cost at growing sizes; fails where one grows otherwise than its page says
@@ -204,21 +246,27 @@ compare: ## Measure it beside others in $SERVER: REDISBLOOM= VALKEY_BLOOM= path.
 bench-ready:
 	@scripts/setup.sh example
 	@$(MAKE) --no-print-directory $(BENCH_VENV)/ready
-	cargo build --release --example baseline
+	cargo build --release -p libbloom-benches
 
 example: build ## Run examples/crawl.py, with Python's packages in .build/venv and a server of its own
 	@scripts/setup.sh example
-	@$(MAKE) --no-print-directory $(VENV)/ready
+	@$(MAKE) --no-print-directory $(VENV)/libbloom
 	$(VENV)/bin/python examples/crawl.py --server $(SERVER) --restart $(ARGS)
 
 $(VENV)/ready: examples/requirements.txt
 $(VENV)/scrapy: examples/scrapy/requirements.txt $(VENV)/ready
 $(VENV)/tests: tests/examples/requirements.txt $(VENV)/scrapy
+$(VENV)/libbloom: $(PACKAGE_SOURCES) $(VENV)/ready
 $(VENV)/package: tests/package/requirements.txt $(VENV)/ready
 $(VENV)/scrapy $(VENV)/tests $(VENV)/package:
 	@$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 $(BENCH_VENV)/ready: benches/server/requirements.txt
+# Built without the profile of what is given away: half a minute instead of minutes, and no answer changes.
+$(VENV)/libbloom:
+	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+		$(@D)/bin/pip install --quiet --disable-pip-version-check './python[redis]'
+	@touch $@
 $(VENV)/ready $(BENCH_VENV)/ready $(CLIENTS)/venv/ready:
 	@python3 -m venv --clear $(@D)
 	@$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<
@@ -228,20 +276,39 @@ $(VENV)/ready $(BENCH_VENV)/ready $(CLIENTS)/venv/ready:
 # What cargo says of the crates that it built is how their licences are found, with nothing fetched any more.
 # cargo-auditable writes into the module which crates it is made of. `cargo auditable build` would have cargo call
 # it by its path, which goes into the names of symbols; by its name alone it gives the same bytes on every machine.
-package: ## Build dist/: an archive of the module and, where dpkg-deb is, a .deb (docs/install.md)
+package: ## Build dist/: an archive of the module, a .deb where dpkg-deb is, and the Python package (docs/install.md)
 	@scripts/setup.sh package
+	@$(MAKE) --no-print-directory pack
+
+# With the tools that are there; CARGO_BUILD_TARGET, in the environment, is another machine that it is for.
+.PHONY: pack
+pack:
 	@mkdir -p .build/package
 	$(AUDITABLE) cargo build --release --lib --locked --target-dir .build/package --config 'target."cfg(all())".rustflags = [$(REMAP)]' \
 		--message-format=json-render-diagnostics >.build/package/built.json
 	cargo cyclonedx --quiet --format json --spec-version 1.5 --no-build-deps --override-filename sbom
 	@mv sbom.json .build/package/
-	@cp .build/package/$(LIBRARY:$(TARGET_DIR)/%=%) .build/package/libbloom.so
-	@rm -rf dist
+	@rm -f */sbom.json
+	@cp .build/package/$(CARGO_BUILD_TARGET)/$(LIBRARY:$(TARGET_DIR)/%=%) .build/package/libbloom.so
+	@rm -rf dist .build/package/wheel
+	$(if $(WHEELS),cp -R "$(WHEELS)" .build/package/wheel,scripts/wheel.sh .build/package/wheel)
 	scripts/package.py .build/package/libbloom.so dist
+	@cp .build/package/wheel/* dist/
+
+wheel: ## Build dist/'s wheel and source distribution of the Python package (python/README.md)
+	@scripts/setup.sh python
+	scripts/wheel.sh dist
+
+test-wheel: ## Install dist's wheel in Debian 12's and 13's own Python, with nothing else, and use it; needs root
+	@tests/package/try-wheel.sh dist/libbloom-*.whl $(ARGS)
 
 test-package: export BLOOM_TEST_SERVER = $(SERVER)
 test-package: package ## Test the packages, with servers of its own
 	@scripts/setup.sh example
+	@$(MAKE) --no-print-directory test-packed
+
+.PHONY: test-packed
+test-packed:
 	@$(MAKE) --no-print-directory $(VENV)/package
 	$(VENV)/bin/python -m unittest discover -s tests/package
 
@@ -251,6 +318,15 @@ reproduce: ## Build the packages of the last commit twice, in different surround
 
 test-deb: ## Install dist's .deb in a clean Debian under systemd; ARGS="trixie valkey"; needs root and debootstrap
 	@tests/package/try-deb.sh dist/*.deb $(ARGS)
+
+test-fresh: ## Try make run and make test in a bare Debian; ARGS="trixie valkey-server"; needs root and debootstrap
+	@PORT=$(PORT) scripts/fresh.sh $(ARGS)
+
+test-arm64: ## Test the module for arm64 on an x86-64 Debian, under qemu; needs root and debootstrap (scripts/arm64.sh)
+	@scripts/arm64.sh $(ARGS)
+
+test-image: ## Build the images with docker, podman or buildah, start them and try them; ARGS="redis valkey redis8" (scripts/test-image.sh)
+	@scripts/test-image.sh $(ARGS)
 
 clean: ## Remove what was built; ./data stays
 	cargo clean

@@ -9,7 +9,7 @@
 //! 64 items. Items are made outside of the measured time. Adds go into a filter that is more than half
 //! full and stay within its capacity: memory that was never touched would be a measurement of the kernel.
 //!
-//! `cargo bench --bench core -- 'items at 0.01'` runs the lines whose names match.
+//! `cargo bench -p libbloom-benches --bench core -- 'items at 0.01'` runs the lines whose names match.
 
 #![expect(clippy::expect_used, reason = "a benchmark may fail")]
 
@@ -18,8 +18,8 @@ mod subjects;
 use std::hint::black_box;
 use std::time::Duration;
 
-use bloom::bloom::params::{Expansion, Growth, Layout};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use libbloom::params::{Expansion, Growth, Layout};
 use subjects::{ABSENT, ALL_NEW, BATCH, BLOCKED, Filled, Item, Subject, filter, floor, measured};
 
 /// Measures everything that a subject can do with `items` items.

@@ -2,13 +2,13 @@
 //! without. Both are measured in turn, in slices of a few milliseconds, so that whatever else the machine does
 //! happens to both; what is printed are medians of the slices' ratios.
 //!
-//! `cargo bench --bench floor -- 100000000 0.01`: for so many items at that error rate.
+//! `cargo bench -p libbloom-benches --bench floor -- 100000000 0.01`: for so many items at that error rate.
 
 mod subjects;
 
 use std::hint::black_box;
 
-use bloom::bloom::params::Growth;
+use libbloom::params::Growth;
 use subjects::{ABSENT, ALL_NEW, BLOCKED, Filled, HALF_NEW, Item, Stream, Subject, filter, floor, measured};
 
 /// Slices of each measurement.
@@ -83,7 +83,7 @@ fn main() {
         .filter_map(|argument| argument.parse().ok())
         .collect();
     let [items, rate] = numbers[..] else {
-        return println!("usage: cargo bench --bench floor -- items error_rate");
+        return println!("usage: cargo bench -p libbloom-benches --bench floor -- items error_rate");
     };
     let items = items as u64;
     let bytes = filter(items, rate, Growth::Fixed, BLOCKED).bytes();

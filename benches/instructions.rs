@@ -1,7 +1,7 @@
 //! Instructions per item of the hot paths, counted by valgrind's callgrind: the same on a busy machine as on an
 //! idle one, so that a change that costs more is seen when it is made.
 //!
-//! `cargo bench --bench instructions` compares with `benches/instructions.txt` and fails when a path takes over
+//! `cargo bench -p libbloom-benches --bench instructions` compares with `benches/instructions.txt` and fails when a path takes over
 //! 5 % more; `-- --keep` writes the counts there instead. They hold for x86-64 with
 //! AVX2 and one version of the compiler.
 
@@ -14,10 +14,10 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use bloom::bloom::chain::batch;
-use bloom::bloom::packed::{Answers, Form, Packed};
-use bloom::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
-use bloom::bloom::{Filter, UNLIMITED};
+use libbloom::chain::batch;
+use libbloom::packed::{Answers, Form, Packed};
+use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
+use libbloom::{Filter, UNLIMITED};
 
 /// How much more a path may take than what was kept.
 const TOLERANCE: f64 = 0.05;
@@ -42,7 +42,7 @@ struct Batch {
 /// A path's name, and what it does with a filter and some batches.
 type HotPath = (&'static str, fn(&mut Filter, &[Batch]));
 
-const PATHS: [HotPath; 11] = [
+const PATHS: [HotPath; 13] = [
     ("add, one by one", |filter, batches| {
         for item in batches.iter().flat_map(|batch| &batch.items) {
             black_box(filter.add(item, UNLIMITED)).expect("room");
@@ -60,6 +60,8 @@ const PATHS: [HotPath; 11] = [
     ("contains, in batches", contains_in_batches),
     ("contains, one by one, grown", contains_one_by_one),
     ("contains, in batches, grown", contains_in_batches),
+    ("contains, in batches, with exceptions", contains_in_batches),
+    ("contains, absent, with exceptions", contains_in_batches),
     ("contains, packed in lines", |filter, batches| {
         batches
             .iter()
@@ -140,7 +142,7 @@ fn contains_packed(filter: &Filter, items: Packed<'_>) {
 
 fn add_packed(filter: &mut Filter, items: Packed<'_>) {
     let mut answers = Answers::with_room_for(items.count()).expect("memory");
-    let added = |block: batch::Added| answers.push(block.new, block.count);
+    let added = |block: batch::BlockOutcome| answers.push(block.new, block.count);
     filter.add_packed(items, UNLIMITED, added).expect("room");
     black_box(items.only(&answers));
 }
@@ -178,11 +180,18 @@ fn filter(grown: bool) -> Filter {
     filter
 }
 
-/// Runs a path over `count` items, half of them present.
+/// Runs a path over `count` items, half of them present, or none.
 fn run((name, path): HotPath, count: u64) {
     let mut filter = filter(name.contains("grown"));
+    if name.contains("with exceptions") {
+        // None of those that are queried.
+        let excepted = items(2 * ITEMS..FILLED);
+        let excepted = excepted.iter().map(|item| &item[..]);
+        filter.except(excepted, UNLIMITED, |_, _| ()).expect("room");
+    }
+    let is_present = |id| item(id)[15] & 1 == 0 && !name.contains("absent");
     // Which are present has no pattern. All are made whatever the count is, so that making them is not counted.
-    let ids = (0..2 * ITEMS).map(|id| if item(id)[15] & 1 == 0 { id } else { ABSENT + id });
+    let ids = (0..2 * ITEMS).map(|id| if is_present(id) { id } else { ABSENT + id });
     let items: Vec<_> = ids.map(item).collect();
     let batches: Vec<_> = items.chunks(BATCH).map(Batch::of).collect();
     path(&mut filter, &batches[..count as usize / BATCH]);
@@ -243,7 +252,7 @@ fn main() -> ExitCode {
         println!("skipped: the counts that were kept are of a processor with AVX2");
         return ExitCode::SUCCESS;
     }
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/instructions.txt");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("instructions.txt");
     let (kept, keep) = (kept(&file), arguments.iter().any(|argument| argument == "--keep"));
     let compiler = compiler();
     if !keep && kept.get("compiler") != Some(&compiler) {
@@ -259,7 +268,7 @@ fn main() -> ExitCode {
         let change = before.map_or(0.0, |before| count / before - 1.0);
         risen |= before.is_none() || change > TOLERANCE;
         println!(
-            "{name:<30} {count:8.1} instructions per item  {:+.1} %",
+            "{name:<38} {count:8.1} instructions per item  {:+.1} %",
             100.0 * change
         );
         writeln!(counts, "{name}: {count:.1}").expect("a string takes all");

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the fuzz targets and runs them, and sums up what they did.
 #
-# usage: scripts/fuzz.sh [stream] [chunks] [commands] [operations]
+# usage: scripts/fuzz.sh [stream] [chunks] [commands] [rdb] [operations]
 #
 # Without arguments: all of them. fuzz/src/lib.rs says what they are. $TIME is the seconds for each, by
 # default 600; $JOBS how many run at once, by default 1. It starts from the seeds in fuzz/corpus; what it finds
@@ -18,10 +18,10 @@ main() {
         one "$2"
         return
     fi
-    [ $# -gt 0 ] || set -- stream chunks commands operations
+    [ $# -gt 0 ] || set -- stream chunks commands rdb operations
     local name
     for name in "$@"; do
-        [ -f "fuzz/fuzz_targets/$name.rs" ] || die "no target '$name'; there are stream, chunks, commands and operations"
+        [ -f "fuzz/fuzz_targets/$name.rs" ] || die "no target '$name'; there are stream, chunks, commands, rdb and operations"
     done
     scripts/setup.sh fuzz
     say "building with $(rustc +nightly --version)"

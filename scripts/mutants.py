@@ -2,7 +2,7 @@
 """Mutation testing: which small changes of the source would no test notice?
 
     scripts/mutants.py --shard 0/6                       # a sixth of all, drawn at random; the others are 1/6 to 5/6
-    scripts/mutants.py --file 'src/bloom/sets/*.rs'      # all of some files
+    scripts/mutants.py --file 'core/src/sets/*.rs'      # all of some files
     scripts/mutants.py --re 'union_ones|Table::watch'    # all whose names match
 
 Other options than --shard and --jobs are those of `cargo mutants --list`.
@@ -296,7 +296,9 @@ def blame(error, files):
 
 
 def build():
-    messages = cargo("build", "--lib") + cargo("test", "--lib", "--test", "integration", "--no-run")
+    messages = cargo("build", "--lib", "--package", "bloom")
+    messages += cargo("test", "--lib", "--package", "libbloom", "--no-run")
+    messages += cargo("test", "--lib", "--test", "integration", "--package", "bloom", "--no-run")
     programs, module = {}, None
     for message in messages:
         if message["reason"] == "compiler-message" and message["message"]["level"] == "error":
@@ -305,6 +307,7 @@ def build():
             programs[message["target"]["name"]] = message["executable"] or programs.get(message["target"]["name"])
             module = next((file for file in message["filenames"] if re.search(r"/libbloom\.(so|dylib)$", file)), module)
     return [
+        Suite("core", programs["libbloom"], {}),
         Suite("unit", programs["bloom"], {}),
         Suite("integration", programs["integration"], {"BLOOM_TEST_MODULE": module}),
     ]
@@ -394,7 +397,7 @@ def report(mutants):
     row = "{:5} {:>7} {:>7} {:>6} {:>11} {:>10}".format
     print(row("", "caught", "viable", "score", "equivalent", "not tried"))
     for group in ("core", "edge"):
-        of_group = [mutant for mutant in mutants if mutant.file.startswith("src/bloom/") == (group == "core")]
+        of_group = [mutant for mutant in mutants if mutant.file.startswith("core/src/") == (group == "core")]
         tried = [mutant for mutant in of_group if not mutant.untried]
         viable = [mutant for mutant in tried if not mutant.equivalent]
         caught = sum(mutant.outcome == "caught" for mutant in viable)

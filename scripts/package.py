@@ -36,6 +36,8 @@ GLIBC_FLOOR = "2.34"
 # What the tools say, and what the archive is named after.
 MACHINES = {"x86-64": "x86_64", "littleaarch64": "aarch64", "arm64": "aarch64"}
 DEB_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+# How cargo names a crate of this project.
+OWN_CRATE = "path+file:"
 # 1980, which every archive can hold, for a source tree without a history.
 OLDEST_TIME = 315_532_800
 
@@ -62,7 +64,17 @@ def main():
         default=PROJECT / ".build/package/sbom.json",
         help="what cargo-cyclonedx said of the crates (%(default)s)",
     )
-    parser.add_argument("--glibc-floor", default=GLIBC_FLOOR, help="newest version that may be needed (%(default)s)")
+    parser.add_argument(
+        "--wheels",
+        type=Path,
+        default=PROJECT / ".build/package/wheel",
+        help="where scripts/wheel.sh left the wheel of the Python package (%(default)s)",
+    )
+    parser.add_argument(
+        "--glibc-floor",
+        default=os.environ.get("GLIBC_FLOOR", GLIBC_FLOOR),
+        help="newest version that may be needed (GLIBC_FLOOR, or %(default)s)",
+    )
     options = parser.parse_args()
     try:
         options.folder.mkdir(parents=True, exist_ok=True)
@@ -85,9 +97,10 @@ def pack(options, work):
     crates = crate_folders(options.built)
     licences = third_party(crates)
     bill = sbom(options.sbom, module, crates, compilers)
-    yield archive(module, licences, bill, platform, options.folder)
+    pages = {**documents(), **wheel(options.wheels)}
+    yield archive(module, licences, bill, platform, pages, options.folder)
     if platform.system == "linux" and shutil.which("dpkg-deb"):
-        yield deb(module, licences, bill, platform, work / DEB_NAME, options.folder)
+        yield deb(module, licences, bill, platform, pages, work / DEB_NAME, options.folder)
 
 
 # ---- The module ----------------------------------------------------------------------------------
@@ -147,7 +160,7 @@ def compilers_of(module, platform):
 # ---- What is packed ------------------------------------------------------------------------------
 
 
-def archive(module, licences, bill, platform, folder):
+def archive(module, licences, bill, platform, pages, folder):
     name = f"libbloom-{version()}-{platform.machine}-{platform.system}"
     files = {
         module.name: module.read_bytes(),
@@ -155,7 +168,7 @@ def archive(module, licences, bill, platform, folder):
         "THIRD-PARTY": licences,
         "libbloom.cdx.json": bill,
         "REQUIREMENTS": f"libbloom {version()} for {platform.machine}\nneeds {platform.needs}\n".encode(),
-        **documents(),
+        **pages,
         "README.md": readme("archive-readme.md", {"MODULE": module.name, "NEEDS": platform.needs}),
     }
     sums = "".join(f"{sha256(files[name])}  {name}\n" for name in sorted(files))
@@ -179,7 +192,7 @@ def member(name, mode, kind=tarfile.REGTYPE):
     return entry
 
 
-def deb(module, licences, bill, platform, root, folder):
+def deb(module, licences, bill, platform, pages, root, folder):
     architecture = DEB_ARCHITECTURES.get(platform.machine)
     if architecture is None:
         raise Trouble(f"no .deb is made for {platform.machine}")
@@ -197,7 +210,7 @@ def deb(module, licences, bill, platform, root, folder):
         f"{doc}/libbloom.cdx.json": (bill, 0o644),
     }
     # As they are, since a link to a file does not find a compressed one.
-    for name, content in {**documents(), "README.md": readme("deb/readme.md", {"NAME": DEB_NAME})}.items():
+    for name, content in {**pages, "README.md": readme("deb/readme.md", {"NAME": DEB_NAME})}.items():
         files[f"{doc}/{name}"] = (content, 0o644)
     for server in ("redis", "valkey"):
         drop_in = (own / "service.conf").read_text().replace("@SERVER@", server)
@@ -229,12 +242,21 @@ def deb(module, licences, bill, platform, root, folder):
 
 
 def documents():
-    """README.md and what it and the others link to, under the paths that the links have."""
+    """README.md, what it and the others link to and what examples read, under the paths that they have here."""
     pages = [PROJECT / f"{name}.md" for name in ["CHANGELOG", "CONTRIBUTING", "README", "SECURITY"]]
     paths = [*pages, *(PROJECT / "docs").rglob("*"), *(PROJECT / "examples").rglob("*")]
-    paths += (PROJECT / "benches").rglob("*.md")
-    kinds = {".md", ".svg", ".py", ".txt", ".lua", ".yml"}
+    paths += [*(PROJECT / "benches").rglob("*.md"), PROJECT / "python/README.md"]
+    paths.append(PROJECT / "tests/fixtures/urls.txt.gz")
+    kinds = {".md", ".svg", ".py", ".ts", ".txt", ".lua", ".yml", ".gz"}
     return {str(path.relative_to(PROJECT)): path.read_bytes() for path in sorted(paths) if path.suffix in kinds}
+
+
+def wheel(folder):
+    """The wheel of the Python package, which has the commands that pages name, and which some examples use."""
+    wheels = sorted(folder.glob("libbloom-*.whl"))
+    if len(wheels) != 1:
+        raise Trouble(f"there is not one wheel in {folder}; `make package` makes it")
+    return {f"python/{wheels[0].name}": wheels[0].read_bytes()}
 
 
 def readme(beginning, fields):
@@ -317,7 +339,10 @@ def third_party(crates):
         fields = crate_fields(crate)
         title = f"{fields['name']} {fields['version']}: {fields['license']}\n{fields.get('repository')}"
         parts.append(f"\n{'=' * 78}\n{title}\n")
-        texts = [path for path in crate.iterdir() if re.match(r"(?i)(licen[cs]e|copying|notice)", path.name)]
+        # Some bring the sources of a library in C along.
+        folders = [crate, *(crate / "c_src").glob("*/**")]
+        found = [path for folder in folders for path in folder.iterdir()]
+        texts = [path for path in found if re.match(r"(?i)(licen[cs]e|copying|notice)", path.name)]
         for path in sorted(texts):
             if path.is_file():
                 parts.append(f"\n---- {path.name}\n\n{path.read_text(errors='replace')}")
@@ -341,6 +366,11 @@ def sbom(path, module, crates, compilers):
     bom = json.loads(path.read_text())
     root = bom["metadata"]["component"]
     own = root["bom-ref"]
+    # The project's own crates are the module: what they need, it needs.
+    parts = {own, *(part["bom-ref"] for part in bom["components"] if part["bom-ref"].startswith(OWN_CRATE))}
+    needs = [entry for entry in bom["dependencies"] if entry["ref"] in parts]
+    bom["dependencies"] = [entry for entry in bom["dependencies"] if entry["ref"] not in parts]
+    bom["dependencies"].append({"ref": own, "dependsOn": [ref for entry in needs for ref in entry.get("dependsOn", [])]})
     wanted = {(fields["name"], fields["version"]) for fields in map(crate_fields, crates)}
     bom["components"] = [part for part in bom["components"] if (part["name"], part["version"]) in wanted]
     if len(bom["components"]) != len(wanted):
@@ -371,7 +401,7 @@ def crate_folders(built):
     crates = [message for message in messages if message["reason"] == "compiler-artifact"]
     # What runs while cargo builds is not optimised.
     parts = [crate for crate in crates if "lib" in crate["target"]["kind"] and crate["profile"]["opt_level"] != "0"]
-    return sorted({Path(part["manifest_path"]).parent for part in parts} - {PROJECT})
+    return sorted({Path(part["manifest_path"]).parent for part in parts if not part["package_id"].startswith(OWN_CRATE)})
 
 
 # ---- Tools ---------------------------------------------------------------------------------------

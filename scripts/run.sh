@@ -3,7 +3,7 @@
 #
 # usage: scripts/run.sh [start | check] PORT [arguments for the server]
 #
-#   check  only says whether the port is free
+#   check  only says whether the port is free, and the folder can be written to
 #
 # The server gets a copy of redis.conf, data/PORT/redis.conf, since CONFIG REWRITE changes the file that a server was
 # started with. The copy is made anew at each start, unless CONFIG REWRITE or a hand has changed it.
@@ -15,9 +15,15 @@ main() {
     [ $# -ge 2 ] || die 'usage: scripts/run.sh [start | check] PORT [arguments for the server]'
     local action=$1 port=$2
     shift 2
-    case $port in '' | *[!0-9]*) die "PORT is '$port', and not a number" ;; esac
+    # An octal number to one program is a decimal one to another; 0 is a free port, whose number nobody would know.
+    case $port in '' | 0* | *[!0-9]* | ??????*) die "PORT is '$port', and not a number from 1 to 65535" ;; esac
+    [ "$port" -le 65535 ] || die "PORT is '$port', and not a number from 1 to 65535"
+    local folder
+    for folder in data "data/$port"; do
+        [ ! -e "$folder" ] || [ -w "$folder" ] || die "you cannot write to $PWD/$folder: remove it, or have its owner give it to you"
+    done
     if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
-        die "port $port is in use: stop what listens there, or take another one (make run PORT=$((10#$port + 1)))"
+        die "port $port is in use: stop what listens there, or take another one (make run PORT=$((port < 65535 ? port + 1 : 6379)))"
     fi
     if [ "$action" = start ]; then start "$port" "$@"; fi
 }

@@ -12,7 +12,7 @@
 # Without one of the first two, both; without a server, both. A folder is one with that server's sources, which are
 # copied; without it they are fetched from Debian. Names choose tests, as cargo test does.
 # What it builds stays in .build/sanitize. A report of a sanitizer fails the test that its server was for: see
-# tests/integration/server.rs, and tests/integration/sanitizers.rs for what proves it first.
+# tests/integration/support/server.rs, and tests/integration/adversary/sanitizers.rs for what proves it first.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/debian.sh
@@ -34,7 +34,7 @@ left_out() {
     if [ "$1" = address ]; then
         # Redis adds to a number of keys of 2^63 - 1 that a client gives to any command (in getKeysUsingKeySpecs,
         # before the module is asked), which is not defined.
-        echo commands::the_server_knows_as_many_sources_as_there_are
+        echo declared::the_server_knows_as_many_sources_as_there_are
         echo sets::hostile_numbers_of_sources_are_refused_and_nothing_else
     fi
     case $2 in

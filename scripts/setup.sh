@@ -32,6 +32,7 @@ export PATH="$cargo_bin:$PATH" # where rustup puts cargo, whether or not the use
 main() {
     # Without it every Rust would seem too old, and be replaced.
     [ -n "$(wanted_rust)" ] || die "there is no Cargo.toml with a rust-version in $PWD"
+    can_build
     local want_server='' want_lint='' want_python='' want_cxx='' want_nightly='' want_fuzz='' want_valgrind=''
     local want_clients='' want_package='' want_prometheus='' want_faketime='' want_mutants='' goal
     [ $# -gt 0 ] || set -- build
@@ -94,6 +95,24 @@ die() {
 }
 has() { command -v "$1" >/dev/null 2>&1; }
 is_macos() { [ "$(uname -s)" = Darwin ]; }
+
+# Whoever works in the checkout of another user, or in one where root has built, would be told by cargo or mkdir, after
+# minutes, of a denied permission.
+can_build() {
+    local path
+    for path in . .build "${CARGO_TARGET_DIR:-target}"; do
+        if [ -e "$path" ] && ! [ -w "$path" ]; then
+            die "you cannot write to $(cd "$path" && pwd), which is $(owner "$path")'s: work in a clone of your own, or have it given to you (chown)"
+        fi
+    done
+}
+
+# By `ls`, whose words are the same everywhere.
+owner() {
+    local fields
+    read -ra fields <<<"$(ls -ld "$1")"
+    echo "${fields[2]}"
+}
 
 # ---- What is there -------------------------------------------------------------------------------
 
@@ -411,7 +430,8 @@ install_tools() {
     for tool in "$@"; do
         case $installed in *"${tool%@*} v${tool#*@}:"*) continue ;; esac
         say "installing $tool"
-        cargo install "$tool" --locked --quiet </dev/null >&2 || die "cargo could not install $tool"
+        # By force, since cargo does not replace a program that it has no record of, such as a copied one.
+        cargo install "$tool" --locked --quiet --force </dev/null >&2 || die "cargo could not install $tool"
     done
     hash -r
 }

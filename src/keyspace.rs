@@ -1,18 +1,27 @@
-//! Keys that hold filters: opened with their type checked, lent no longer than they are open.
+//! Keys that hold filters. The type is checked when a key is opened, and its filter is borrowed only while the key is
+//! open.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::NonNull;
 
 use redis_module::raw;
 
-use crate::bloom::Filter;
-use crate::datatype;
+use crate::options::values::MissingKey;
 use crate::server::{Arg, Ctx, call, milliseconds, now};
 use crate::stats::Counted;
+use crate::{datatype, options};
+use libbloom::Filter;
 
-/// The key holds a value of another type.
+/// Why a key was not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WrongType;
+pub enum Unopened {
+    /// It holds a value of another type.
+    WrongType,
+    /// It may not be changed now: a save without a fork reads its value.
+    BeingSaved,
+    /// It is missing, and the module's option refuses that.
+    Missing,
+}
 
 /// An open key that is missing or holds a filter.
 #[derive(Debug)]
@@ -27,22 +36,33 @@ pub struct Key<'a> {
 /// Opens `name` for reading.
 ///
 /// # Errors
-/// [`WrongType`]; the key is closed again.
-pub fn read<'a>(ctx: Ctx<'a>, name: Arg<'a>) -> Result<Key<'a>, WrongType> {
+/// [`Unopened::WrongType`]; the key is closed again.
+pub fn read<'a>(ctx: Ctx<'a>, name: Arg<'a>) -> Result<Key<'a>, Unopened> {
     open(ctx, name, raw::REDISMODULE_READ)
 }
 
-/// Opens `name` for changing the filter that it holds, or for creating one.
+/// Whether the module's option makes a missing key an error for the running command. What must be obeyed is not
+/// refused: it would make a replica differ from its primary, or a server from its file.
+#[cold]
+pub fn missing_is_error(ctx: Ctx<'_>) -> bool {
+    options::config().missing_key() == MissingKey::Error && !ctx.must_obey()
+}
+
+/// Opens `name` to change its filter, or to create one.
 ///
 /// # Errors
-/// [`WrongType`]; the key is closed again.
-pub fn write<'a>(ctx: Ctx<'a>, name: Arg<'a>) -> Result<KeyMut<'a>, WrongType> {
+/// [`Unopened`]; the key is closed again.
+pub fn write<'a>(ctx: Ctx<'a>, name: Arg<'a>) -> Result<KeyMut<'a>, Unopened> {
     let key = open(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)?;
+    // Else there is always a key to write to, also an empty one.
+    if key.key.is_null() {
+        return Err(Unopened::BeingSaved);
+    }
     let expires = false;
     Ok(KeyMut { key, expires })
 }
 
-fn open<'a>(ctx: Ctx<'a>, name: Arg<'a>, mode: u32) -> Result<Key<'a>, WrongType> {
+fn open<'a>(ctx: Ctx<'a>, name: Arg<'a>, mode: u32) -> Result<Key<'a>, Unopened> {
     // SAFETY (of the call): the context is that of a command, the name one of its arguments.
     let key = call!(RedisModule_OpenKey(ctx.raw(), name.raw(), mode.cast_signed()));
     let mut opened = Key {
@@ -54,7 +74,8 @@ fn open<'a>(ctx: Ctx<'a>, name: Arg<'a>, mode: u32) -> Result<Key<'a>, WrongType
     if key.is_null() {
         return Ok(opened);
     }
-    // SAFETY (of the call): the key is open; for a value that is no module's, or none, the type is null.
+    // SAFETY (of the call): the key is open; the type is null for a missing value and for one that belongs to no
+    // module.
     if datatype::is_ours(call!(RedisModule_ModuleTypeGetType(key))) {
         // SAFETY (of the call): the key is open and holds a module's value.
         opened.filter = NonNull::new(call!(RedisModule_ModuleTypeGetValue(key)).cast());
@@ -67,10 +88,10 @@ fn open<'a>(ctx: Ctx<'a>, name: Arg<'a>, mode: u32) -> Result<Key<'a>, WrongType
     if call!(RedisModule_KeyType(key)) == raw::REDISMODULE_KEYTYPE_EMPTY as c_int {
         return Ok(opened);
     }
-    Err(WrongType)
+    Err(Unopened::WrongType)
 }
 
-impl Key<'_> {
+impl<'a> Key<'a> {
     /// The filter, unless the key is missing.
     #[inline]
     pub fn filter(&self) -> Option<&Filter> {
@@ -79,7 +100,26 @@ impl Key<'_> {
         self.filter.map(|filter| unsafe { &**filter.as_ref() })
     }
 
-    /// Whether the filter that it holds is the one that `other` holds.
+    /// The filter, or `None` for a missing key, which is an empty filter to a query.
+    ///
+    /// # Errors
+    /// [`Unopened::Missing`]: see [`missing_is_error`].
+    #[inline]
+    pub fn filter_or_empty(&self) -> Result<Option<&Filter>, Unopened> {
+        match self.filter() {
+            None if missing_is_error(self.ctx) => Err(Unopened::Missing),
+            filter => Ok(filter),
+        }
+    }
+
+    /// Closes the key and returns its filter.
+    pub fn into_filter(self) -> Option<&'a Filter> {
+        // SAFETY: the value of a key of our types is a filter that only this module changes. It stays at its address
+        // until the command that opened the key replaces it, and that command drops all of these references first.
+        self.filter.map(|filter| unsafe { &**filter.as_ref() })
+    }
+
+    /// Whether both keys hold one and the same filter.
     pub fn is_same(&self, other: &KeyMut<'_>) -> bool {
         self.filter.is_some() && self.filter == other.key.filter
     }
@@ -98,23 +138,21 @@ impl Drop for Key<'_> {
 #[derive(Debug)]
 pub struct KeyMut<'a> {
     key: Key<'a>,
-    /// It was told when to expire.
+    /// Whether an expiry was set.
     expires: bool,
 }
 
 impl KeyMut<'_> {
     /// The filter, unless the key is missing.
     #[inline]
-    pub fn filter(&mut self) -> Option<&mut Filter> {
+    pub fn filter(&mut self) -> Option<&mut Counted> {
         // SAFETY: as for reading; the borrow of the open key is unique.
-        self.key
-            .filter
-            .map(|mut filter| unsafe { &mut **filter.as_mut() })
+        self.key.filter.map(|mut filter| unsafe { filter.as_mut() })
     }
 
-    /// Puts `filter` into the key, which then expires at that time in milliseconds of the Unix clock, if
-    /// ever. What expired before is gone for clients at once; the server deletes it, as the value of a SET
-    /// that was too late.
+    /// Puts `filter` into the key, which expires at `expires` (milliseconds of the Unix clock), if that is given. If
+    /// the time has passed, clients no longer see the key, and the server deletes it, as after a SET with a past
+    /// time.
     pub fn set(&mut self, filter: Box<Counted>, expires: Option<i64>) {
         let kind = datatype::of(&filter);
         let filter = NonNull::from(Box::leak(filter));
@@ -130,11 +168,11 @@ impl KeyMut<'_> {
         }
     }
 
-    /// Puts `filter` in the place of the one that the key holds, which is given back, or into the missing key. An end
-    /// that the key has stays.
+    /// Replaces the key's filter by `filter` and returns the earlier one, or fills a missing key. An expiry of the
+    /// key stays.
     ///
-    /// The server puts no value in the place of one of the other type. Then it has the earlier one freed itself, and
-    /// the end goes.
+    /// The server cannot replace a value by one of another type. In that case the server frees the earlier filter,
+    /// and the expiry is lost.
     pub fn replace(&mut self, filter: Box<Counted>) -> Option<Box<Counted>> {
         let kind = datatype::of(&filter);
         let earlier = self.filter().map(|earlier| datatype::of(earlier));
@@ -161,7 +199,7 @@ impl KeyMut<'_> {
         NonNull::new(earlier).map(|earlier| unsafe { Box::from_raw(earlier.cast().as_ptr()) })
     }
 
-    /// The key, which has a value, never expires.
+    /// Removes the expiry of the key, which must have a value.
     pub fn persist(&mut self) {
         // SAFETY (of the call): the key is open for writing, and has a value.
         call!(RedisModule_SetExpire(
@@ -176,7 +214,7 @@ impl KeyMut<'_> {
             // SAFETY: the key is open for writing, and has a value.
             unsafe { set(self.key.key, at) };
         } else {
-            // Redis 6.2.0 and 6.2.1 know time from now on only.
+            // Redis 6.2.0 and 6.2.1 accept relative times only.
             let left = at.saturating_sub(milliseconds()).max(0);
             // SAFETY (of the call): as above.
             call!(RedisModule_SetExpire(self.key.key, left));
@@ -184,8 +222,8 @@ impl KeyMut<'_> {
         self.expires = true;
     }
 
-    /// Closes the key, then tells those who watch that it changed: they may delete it. Call it once for a
-    /// command that changed it.
+    /// Closes the key, then signals the change and publishes `events`: subscribers may delete the key. Call it once
+    /// for each command that changed the key.
     pub fn changed(self, events: &[&CStr]) {
         let Key { ctx, name, .. } = self.key;
         let expires = self.expires;
@@ -197,5 +235,32 @@ impl KeyMut<'_> {
         if expires {
             ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"expire", name);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The server would end: a filter would be put into a key that is not there. It gives none for writing while it saves
+    /// the value without a fork.
+    #[test]
+    fn without_a_key_there_is_nothing_to_write_to() {
+        unsafe extern "C" fn no_key(
+            _: *mut raw::RedisModuleCtx,
+            _: *mut raw::RedisModuleString,
+            _: c_int,
+        ) -> *mut raw::RedisModuleKey {
+            std::ptr::null_mut()
+        }
+        // SAFETY: no other test of this program opens keys.
+        unsafe { raw::RedisModule_OpenKey = Some(no_key) };
+        let place = NonNull::<u64>::dangling().as_ptr();
+        // SAFETY: nothing looks at the context: the function above does not.
+        let ctx = unsafe { Ctx::of_callback(place.cast()) }.unwrap();
+        // SAFETY: nor at the name.
+        let name = unsafe { Arg::of_callback(place.cast()) }.unwrap();
+        assert_eq!(write(ctx, name).err(), Some(Unopened::BeingSaved));
+        assert!(read(ctx, name).is_ok_and(|key| key.filter().is_none()));
     }
 }

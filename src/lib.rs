@@ -2,7 +2,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`bloom`] | the filter core, which knows no server |
+//! | [`libbloom`] | the filter core, a crate of its own in `core/`, which knows no server |
 //! | [`commands`] | one file a command: request, outcome, reply |
 //! | [`datatype`] | the types `MBbloom--` and `bloomfltr`, and their callbacks |
 //! | [`keyspace`] | keys opened with their type checked |
@@ -13,10 +13,11 @@
 //! | [`server`] | the server's calls, one safe function each; the allocator, and lines for the log |
 //! | `module` | what happens while the server loads the module |
 //!
-//! A command's way: borrowed arguments, a request that parses itself, the key opened, the filter changed in
-//! the core, the change propagated and told once, the reply.
+//! A command borrows its arguments, parses them into a request, opens the key, changes the filter in the core,
+//! propagates the change and signals it once, and replies.
 
-pub mod bloom;
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
+
 pub mod commands;
 pub mod datatype;
 pub mod keyspace;

@@ -1,16 +1,16 @@
-//! What happens while the server loads the module.
+//! Loading the module, and unloading it when that fails.
 
 use std::ffi::{CStr, c_int};
 
 use redis_module::raw;
 
 use crate::server::alloc::ModuleAllocator;
-use crate::server::{Arg, Ctx, alloc, ask, guarded, taken, warn};
+use crate::server::{Arg, Ctx, alloc, ask, guarded, name_conflict, warn};
 use crate::{commands, datatype, options, stats};
 
-/// The name that tools look for.
+/// The module's name, which tools look for.
 const NAME: &CStr = c"bf";
-/// As MODULE LIST tells it, and as RedisBloom writes its own: 20820 would be 2.8.20.
+/// The version in MODULE LIST, in RedisBloom's form: 20820 would be 2.8.20.
 const VERSION: c_int = 10_000 * version_part(env!("CARGO_PKG_VERSION_MAJOR"))
     + 100 * version_part(env!("CARGO_PKG_VERSION_MINOR"))
     + version_part(env!("CARGO_PKG_VERSION_PATCH"));
@@ -18,7 +18,7 @@ const VERSION: c_int = 10_000 * version_part(env!("CARGO_PKG_VERSION_MAJOR"))
 const fn version_part(digits: &str) -> c_int {
     match c_int::from_str_radix(digits, 10) {
         Ok(part) => part,
-        // Cargo takes nothing else.
+        // Cargo accepts only numbers.
         Err(_) => 0,
     }
 }
@@ -26,15 +26,19 @@ const fn version_part(digits: &str) -> c_int {
 #[global_allocator]
 static ALLOCATOR: ModuleAllocator = ModuleAllocator;
 
-/// What the module copes with: payloads that end early are errors, not aborts; keys are signalled by the
-/// commands that change them, not by every open for writing; and a replica may load its primary's data
-/// while it still serves its own, since no filter depends on anything outside of itself.
+/// What the module supports. Payloads that end early are errors, not aborts. The commands signal the keys that they
+/// change, instead of every open for writing. And a replica may load its primary's data while it still serves its
+/// own, because no filter depends on anything outside of itself.
 const OPTIONS: u32 = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
     | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
     | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
 
-/// Of Valkey 9 and later: filters may move in an atomic slot migration, which sends them as the rewriting of an
-/// append-only file does. The header of the crate redis-module, which is of Redis, does not name it.
+/// Valkey 9 and later: filters may move in an atomic slot migration, which sends them as a rewrite of the append-only
+/// file does. The header of the crate redis-module is Redis's and does not name this flag.
+///
+/// Saves without a fork, which Valkey has merged and not released, need one more option. It is left out until a release
+/// has it, and says whether such a save keeps active defragmentation from moving the filter that it reads. The rest is
+/// there: a filter can be saved by another thread, and a key that is not given for writing is an error.
 const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
 
 fn options_of_valkey(ctx: Ctx<'_>) -> u32 {
@@ -46,8 +50,8 @@ fn options_of_valkey(ctx: Ctx<'_>) -> u32 {
     }
 }
 
-/// What the server calls to load the module. Nothing may be allocated before the server's table of calls is
-/// there, which is the first thing that registering the name does.
+/// The server's entry point to load the module. Nothing may be allocated before the server's table of calls is
+/// filled, which registering the name does first.
 ///
 /// # Safety
 /// The server calls it, with a context and `argc` arguments that live until it returns.
@@ -81,51 +85,47 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
         None => raw::REDISMODULE_ERR,
     };
     if status == raw::REDISMODULE_ERR {
-        guarded("leaving the server", options::let_go);
+        guarded("leaving the server", options::free_all);
     }
     status as c_int
 }
 
-/// What Redis 8 calls when it takes the module out again, since an option that it was to be loaded with is nobody's.
-/// No server does so later, because of the data types.
+/// Called by Redis 8 when it unloads a module because it was loaded with an option that nobody knows. No server
+/// unloads this module later, because of its data types.
 ///
 /// # Safety
 /// The server calls it, with a context that lives until it returns, after a load.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn RedisModule_OnUnload(_ctx: *mut raw::RedisModuleCtx) -> c_int {
-    guarded("leaving the server", options::let_go);
+    guarded("leaving the server", options::free_all);
     raw::REDISMODULE_OK as c_int
 }
 
-/// Why the name of the module could not be had.
+/// The line for the log when the module's name is in use.
 fn name_is_taken() -> String {
-    // Only valkey-bloom has that name and such figures.
+    // Only valkey-bloom has this name and such a figure.
     let modules = ask(c"INFO", &[c"modules"]).unwrap_or_default();
     if modules.contains("\nbf_bloom_num_objects:") {
         return "valkey-bloom is loaded, which has the same name, commands and data type. A server takes one of the \
                 two: start it with this one instead, which loads the other's files"
             .to_owned();
     }
-    taken(&format!("name '{}'", NAME.to_string_lossy()))
+    name_conflict(&format!("name '{}'", NAME.to_string_lossy()))
 }
 
-/// Takes the load arguments, then registers the data types, the commands, the options and, last, the figures.
+/// Reads the load arguments, then registers the data types, the commands, the options and, last, the section of INFO.
 ///
 /// # Errors
 /// A line for the log.
 fn load(ctx: Ctx<'_>, arguments: &[Arg<'_>]) -> Result<(), String> {
-    if ctx
-        .info_text(c"memory", c"mem_allocator")
-        .is_some_and(|name| name.starts_with("jemalloc"))
-    {
-        alloc::server_uses_jemalloc();
-    }
+    let allocator = ctx.info_text(c"memory", c"mem_allocator");
+    alloc::detect(allocator.is_some_and(|name| name.starts_with("jemalloc")));
     ctx.set_module_options(OPTIONS | options_of_valkey(ctx));
     options::load_arguments(arguments)?;
     datatype::register(ctx)?;
     commands::register(ctx)?;
     options::register(ctx)?;
-    // Last, since nothing may fail after it: Redis 7.0 would call the listener of a module that it refused. (What
-    // it finds wrong when this function has returned leaves the module loaded, because of its data types.)
+    // Last, since nothing may fail after it: Redis 7.0 would call the listener of a module that it refused. (If the
+    // server refuses the module after this function has returned, the module stays loaded because of its data types.)
     stats::register(ctx)
 }

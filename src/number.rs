@@ -1,7 +1,7 @@
-//! Numbers as people type them and read them. Pure.
+//! Numbers as people type and read them. Pure.
 
-/// The whole number that `bytes` are the decimal form of: no plus sign, spaces or leading zeros. What has more than
-/// 128 bits counts as the number next to it that has no more: it is out of a range then, and not no number.
+/// Parses a whole number in decimal form, without plus sign, spaces or leading zeros. A number of more than 128 bits
+/// is replaced by the nearest that fits, so that it is reported as out of range and not as no number.
 pub fn whole(bytes: &[u8]) -> Option<i128> {
     let text = str::from_utf8(bytes).ok()?;
     let (digits, farthest) = match text.strip_prefix('-') {
@@ -14,8 +14,8 @@ pub fn whole(bytes: &[u8]) -> Option<i128> {
     canonical.then(|| text.parse().unwrap_or(farthest))
 }
 
-/// 0 or an infinity for a decimal number that is too near to 0, or too far from it, for a double. Servers say of one
-/// that it is no number.
+/// Returns 0 or an infinity for a decimal number that a double cannot tell from these. Servers report such a text as
+/// no number.
 pub fn beyond_doubles(bytes: &[u8]) -> Option<f64> {
     let value: f64 = str::from_utf8(bytes).ok()?.parse().ok()?;
     (value == 0.0 || value.is_infinite()).then_some(value)
@@ -38,7 +38,7 @@ pub fn short(value: f64) -> String {
 mod tests {
     use super::*;
 
-    /// A number that is too large would be called none, and its user look for a typing error that is not there.
+    /// Users would be told that a number which is too large is no number, and look for a typing error.
     #[test]
     fn whole_numbers_are_decimal_and_have_any_size() {
         let read: [(&str, i128); 9] = [

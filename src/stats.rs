@@ -1,18 +1,19 @@
-//! The module's section of INFO: the filters that are alive, and what happened to filters since the start.
+//! The module's section of INFO: figures of the filters that exist, and counters since the server started.
 //!
-//! Filters are made and changed on the main thread, but may be freed on another one: every figure is an atomic
-//! of its own, and a command changes one or two of them, not one for each item.
+//! Filters are created and changed on the main thread, but another thread may free them. So every figure is an atomic
+//! of its own. A command updates one or two of them, not one for each item.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use redis_module::raw;
 
-use crate::bloom::Filter;
-use crate::bloom::codec::DecodeError;
-use crate::bloom::filter::Account;
 use crate::server::{Ctx, call, guarded, note};
+use libbloom::Filter;
+use libbloom::codec::DecodeError;
+use libbloom::filter::Account;
+use libbloom::params::Layout;
 
 /// The module's version.
 const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
@@ -20,19 +21,19 @@ const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_V
     Err(_) => c"",
 };
 
-/// What is counted. The first ones are of the filters that are alive.
+/// A figure of the section. The first ones describe the filters that exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Figure {
     Filters,
-    /// Those of the filters that have a window.
+    /// Filters that have a window.
     Windows,
     Layers,
-    /// As BF.INFO tells them.
+    /// Bytes as BF.INFO reports them.
     Bytes,
-    /// Items that are excepted from filters.
+    /// Exceptions of all filters.
     Exceptions,
-    /// Items of filters that are alive, modulo 2^64, without those that were added since the start: an addition
-    /// is counted once, by [`Figure::ItemsAdded`].
+    /// Items of the filters that exist, modulo 2^64, less those added since the start: each addition is counted once,
+    /// in [`Figure::ItemsAdded`].
     OtherItems,
     ItemsAdded,
     Duplicates,
@@ -45,7 +46,7 @@ enum Figure {
     FailedLoads,
 }
 
-/// Filters that are alive and that no RedisBloom has.
+/// Filters that exist and that RedisBloom could not have.
 static OTHERS: AtomicU64 = AtomicU64::new(0);
 
 static FIGURES: [AtomicU64; 15] = [const { AtomicU64::new(0) }; 15];
@@ -59,8 +60,8 @@ impl Figure {
         self.cell().fetch_add(by, Relaxed);
     }
 
-    /// [`Self::add`] for what [`added`] alone changes: only commands call it, and one runs at a time. An atomic
-    /// addition would wait for all memory that the processor has asked for, an item's line above all.
+    /// [`Self::add`] without an atomic addition, for figures that only [`added`] changes. Only commands call it, and
+    /// one runs at a time. An atomic addition would wait for all outstanding loads, above all for an item's line.
     #[inline]
     fn add_by_command(self, by: u64) {
         let cell = self.cell();
@@ -76,45 +77,98 @@ impl Figure {
     }
 }
 
-/// A filter that is counted among those that are alive, until it is dropped.
+/// A filter that the figures count until it is dropped.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Counted(Filter);
 
 impl Counted {
-    /// Counts `filter` from now on.
+    /// Counts `filter` until it is dropped.
     pub fn new(filter: Filter) -> Box<Self> {
-        let account = filter.account();
         Figure::Filters.add(1);
         Figure::Windows.add(filter.window().is_some().into());
-        Figure::Layers.add(account.layers);
-        Figure::Bytes.add(account.bytes);
-        Figure::Exceptions.add(account.exceptions);
-        Figure::OtherItems.add(account.items);
         OTHERS.fetch_add((!is_redisbloom_s(&filter)).into(), Relaxed);
+        count(NOTHING, filter.account());
         Box::new(Self(filter))
+    }
+
+    /// Runs a change of the filter, and counts the difference. Items that are reported to [`added`] in the meantime
+    /// are not counted twice. It is O(layers), because it sums their items.
+    pub fn change<T>(&mut self, change: impl FnOnce(&mut Filter) -> T) -> T {
+        let (mut before, added) = (self.account(), Figure::ItemsAdded.value());
+        let result = change(&mut self.0);
+        before.items = before
+            .items
+            .wrapping_add(Figure::ItemsAdded.value().wrapping_sub(added));
+        count(before, self.account());
+        result
+    }
+
+    /// Runs an addition or a load of bits, and counts the difference in O(1). Only for changes that set bits and may
+    /// add layers to a [plain](Filter::is_plain) filter: neither a single item nor a chunk may sum the items of all
+    /// layers. New items are reported to [`added`]. If the filter grew, `grew` gets the number of layers that it had.
+    #[inline]
+    pub fn set_bits<T>(
+        &mut self,
+        set: impl FnOnce(&mut Filter) -> T,
+        grew: impl FnOnce(&Filter, usize),
+    ) -> T {
+        let before = self.layers();
+        let result = set(&mut self.0);
+        if self.layers() > before {
+            self.count_growth(before);
+            grew(self, before);
+        }
+        result
+    }
+
+    #[cold]
+    fn count_growth(&self, before: usize) {
+        let account = |layers: usize| Account {
+            layers: layers as u64,
+            bytes: self.bytes_with(layers),
+            ..NOTHING
+        };
+        count(account(before), account(self.layers()));
+        grown(self.layers() - before);
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        let account = self.account();
         Figure::Filters.subtract(1);
         Figure::Windows.subtract(self.window().is_some().into());
-        Figure::Layers.subtract(account.layers);
-        Figure::Bytes.subtract(account.bytes);
-        Figure::Exceptions.subtract(account.exceptions);
-        Figure::OtherItems.subtract(account.items);
         OTHERS.fetch_sub((!is_redisbloom_s(&self.0)).into(), Relaxed);
+        count(self.account(), NOTHING);
     }
 }
 
-/// Whether a RedisBloom can have such a filter.
-fn is_redisbloom_s(filter: &Filter) -> bool {
-    matches!(filter, Filter::Classic(_))
+/// The account of no filter.
+const NOTHING: Account = Account {
+    layers: 0,
+    bytes: 0,
+    items: 0,
+    exceptions: 0,
+};
+
+/// Counts the difference between two accounts of a filter.
+fn count(before: Account, after: Account) {
+    for (figure, from, to) in [
+        (Figure::Layers, before.layers, after.layers),
+        (Figure::Bytes, before.bytes, after.bytes),
+        (Figure::Exceptions, before.exceptions, after.exceptions),
+        (Figure::OtherItems, before.items, after.items),
+    ] {
+        figure.add(to.wrapping_sub(from));
+    }
 }
 
-/// Whether any filter that is alive is one that no RedisBloom has.
+/// Whether RedisBloom could have this filter.
+fn is_redisbloom_s(filter: &Filter) -> bool {
+    filter.layout() == Layout::Classic
+}
+
+/// Whether any filter exists that RedisBloom could not have.
 pub fn has_others_than_redisbloom() -> bool {
     OTHERS.load(Relaxed) > 0
 }
@@ -127,76 +181,49 @@ impl Deref for Counted {
     }
 }
 
-/// Whoever adds items tells [`added`] and [`grew`], and whoever changes a filter otherwise [`recounted`].
-impl DerefMut for Counted {
-    fn deref_mut(&mut self) -> &mut Filter {
-        &mut self.0
-    }
-}
-
-/// A command added `new` items to a filter that is counted, and found `duplicates` there.
+/// Counts a command that added `new` items to a counted filter, and found `duplicates` in it.
 #[inline]
 pub fn added(new: u64, duplicates: u64) {
     Figure::ItemsAdded.add_by_command(new);
     Figure::Duplicates.add_by_command(duplicates);
 }
 
-/// A filter that is counted grew; it had `before` layers.
-pub fn grew(filter: &Filter, before: usize) {
-    let layers = (filter.layers() - before) as u64;
-    Figure::Layers.add(layers);
-    Figure::LayersGrown.add(layers);
-    Figure::Bytes.add(filter.bytes().saturating_sub(filter.bytes_with(before)));
+/// Counts the layers by which a command made a filter grow.
+pub fn grown(layers: usize) {
+    Figure::LayersGrown.add(layers as u64);
 }
 
-/// A filter that is counted was changed otherwise than [`added`] and [`grew`] tell. It counted `before`, and `new` items
-/// were new. Gives what it counts now.
-pub fn recounted(filter: &Filter, before: Account, new: u64) -> Account {
-    let after = filter.account();
-    let change = |figure: Figure, from: u64, to: u64| figure.add(to.wrapping_sub(from));
-    change(Figure::Layers, before.layers, after.layers);
-    change(Figure::Bytes, before.bytes, after.bytes);
-    change(Figure::Exceptions, before.exceptions, after.exceptions);
-    // The new ones are counted where they are added.
-    change(Figure::OtherItems, before.items.wrapping_add(new), after.items);
-    after
+/// Counts the layers that a window dropped.
+pub fn dropped(layers: u64) {
+    Figure::LayersDropped.add(layers);
 }
 
-/// A filter that is counted and is not plain was changed as items were added, or as its slice was ended: as
-/// [`recounted`], with the layers that it grew by. It let `dropped` layers go.
-pub fn turned(filter: &Filter, before: Account, new: u64, dropped: u64) {
-    let after = recounted(filter, before, new);
-    // A long batch may make layers that it lets go again.
-    Figure::LayersGrown.add((after.layers + dropped).saturating_sub(before.layers));
-    Figure::LayersDropped.add(dropped);
-}
-
-/// Bytes of the filters that are alive, as BF.INFO tells them.
+/// Bytes of the filters that exist, as BF.INFO reports them.
 pub fn bytes() -> u64 {
     Figure::Bytes.value()
 }
 
-/// There was no room for a new filter.
+/// Counts a new filter that was refused for lack of memory.
 pub fn refused_creation() {
     Figure::RefusedCreations.add(1);
 }
 
-/// There was no room for a further layer.
+/// Counts a layer that was refused for lack of memory.
 pub fn refused_growth() {
     Figure::RefusedGrowths.add(1);
 }
 
-/// A filter came from a file, a payload or a header.
+/// Counts a filter that came from a file, a payload or a header.
 pub fn loaded(filter: &Filter) {
-    match filter {
-        Filter::Classic(_) => Figure::ClassicLoads.add(1),
-        Filter::Valkey(_) => Figure::ValkeyLoads.add(1),
-        Filter::Blocked(_) | Filter::Windowed(_) | Filter::Excepting(_) => {}
+    match filter.layout() {
+        Layout::Classic => Figure::ClassicLoads.add(1),
+        Layout::Valkey { .. } => Figure::ValkeyLoads.add(1),
+        Layout::Blocked { .. } => {}
     }
 }
 
-/// A file, a payload, a header or another filter did not become a filter: there was no room for it, or it is
-/// none.
+/// Counts a file, a payload, a header or a copy that did not become a filter, for lack of memory or because the data
+/// is bad.
 pub fn not_loaded(error: &DecodeError) {
     match error {
         DecodeError::OutOfMemory { .. } => refused_creation(),
@@ -206,15 +233,15 @@ pub fn not_loaded(error: &DecodeError) {
     }
 }
 
-/// Registers the section, then listens for the ends of loads: of a module that it refuses Redis 7.0 forgets the
-/// section, and not the listener.
+/// Registers the section, then the listener for loads. In this order, because Redis 7.0 forgets the section of a
+/// module that it refuses, but not the listener.
 ///
 /// # Errors
 /// A line for the log.
 pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     let ok = raw::REDISMODULE_OK as c_int;
     // SAFETY (of the call): the context is that of the module's loading.
-    if call!(RedisModule_RegisterInfoFunc(ctx.raw(), Some(tell))) != ok {
+    if call!(RedisModule_RegisterInfoFunc(ctx.raw(), Some(write_section))) != ok {
         return Err("the server takes no section for INFO".to_owned());
     }
     let loading = raw::RedisModuleEvent {
@@ -234,8 +261,8 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     }
 }
 
-/// Writes the section. The server calls it for INFO, and when it crashes.
-unsafe extern "C" fn tell(info: *mut raw::RedisModuleInfoCtx, _for_crash_report: c_int) {
+/// Writes the section. The server calls it for INFO, and for its crash report.
+unsafe extern "C" fn write_section(info: *mut raw::RedisModuleInfoCtx, _for_crash_report: c_int) {
     guarded("telling the module's figures", || {
         // SAFETY (of the call): the server lends `info` for the time of this callback. Without a name the section
         // has the module's.
@@ -275,12 +302,12 @@ unsafe extern "C" fn tell(info: *mut raw::RedisModuleInfoCtx, _for_crash_report:
     });
 }
 
-/// Filters of another module's layout that come in.
+/// The filters of another module's layout that are loaded, with the log line about them.
 struct Foreign {
-    /// Whose layout it is.
+    /// The module whose layout it is.
     module: &'static str,
     loads: Figure,
-    /// What `loads` was when the load that is going on began.
+    /// The value of `loads` when the running load began.
     before: AtomicU64,
 }
 
@@ -302,7 +329,7 @@ impl Foreign {
         self.before.store(self.loads.value(), Relaxed);
     }
 
-    /// What to tell of the load, which ended.
+    /// The line for the log at the end of a load, if any such filter came in.
     fn end(&self) -> Option<String> {
         let loads = self.loads.value() - self.before.load(Relaxed);
         (loads > 0).then(|| {
@@ -315,7 +342,7 @@ impl Foreign {
     }
 }
 
-/// Tells, once for a load, how many of its filters came from another module.
+/// Logs, once for each load, how many of its filters came from another module.
 unsafe extern "C" fn on_loading(
     ctx: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,

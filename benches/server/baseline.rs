@@ -7,7 +7,7 @@
 //! layout: for each item, after the reply to the one before it, two Murmur hashes and then bit after bit,
 //! layer after layer, each waiting for memory.
 //!
-//! Built by `cargo build --release --example baseline`.
+//! Built by `cargo build --release -p libbloom-benches`.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char, c_int, c_void};

@@ -66,7 +66,7 @@ def draw(server, command, items, width=1, pipeline=1, clients=2, distinct=None, 
 
 
 def draw_packed(server, command, item, items, width, distinct):
-    """The same by this program: all commands are made before the first one is sent."""
+    """Sends commands by this program, which makes all of them before it sends the first."""
     numbers = numpy.random.default_rng().integers(distinct, size=max(items // width, 1) * width)
     parts = [packed_command(command, item, some) for some in numpy.split(numbers, len(numbers) // width)]
     with Connection(server) as connection:
@@ -133,7 +133,7 @@ def send(server, command, numbers, width=1000):
 
 
 def send_to_all(servers, command, numbers, width=1000, item=ITEM):
-    """The same to many servers, which work at the same time."""
+    """Sends commands to several servers, which work at the same time."""
     connections = {name: Connection(server) for name, server in servers.items()}
     try:
         for data, replies in batches(command, numbers, width, item):
@@ -156,7 +156,7 @@ def batches(command, numbers, width=1000, item=ITEM):
 
 
 def packed_batches(command, numbers, item, width):
-    """The same of packed commands, one at a time."""
+    """Yields packed commands, one at a time, each with the number 1."""
     for start in range(numbers.start, numbers.stop, width):
         yield packed_command(command, item, numpy.arange(start, min(start + width, numbers.stop))), 1
 

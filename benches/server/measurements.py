@@ -32,7 +32,7 @@ WORKLOADS = [
     ("BF.MEXISTS of 1000", "bf.mexists", 1000, 1, 4),
     ("BF.MADD of 1000", "bf.madd", 1000, 1, 4),
 ]
-# The same, those that change nothing first.
+# The commands in the order in which those that change nothing come first.
 QUESTIONS_FIRST = sorted(WORKLOADS, key=lambda workload: "add" in workload[1])
 # Of a rate: how many are asked at once, and how many wrong answers tell it well enough.
 QUESTIONS, ENOUGH = 20_000, 400
@@ -219,7 +219,7 @@ def memory(options, modules):
 
 
 def grown(options, modules, sizes):
-    """The same of a filter that the first add made: of each size, as far as it gets in time."""
+    """Measures a filter that the first add made: of each size, as far as it gets in time."""
     with Together(options, modules) as servers:
         empty = {name: server.used_memory() for name, server in servers.items()}
         figures = {name: {} for name in servers}
@@ -509,7 +509,7 @@ BITS_AN_ITEM = 9.585  # of a filter of one error in a hundred, whose every bit i
 
 
 def without(options, modules):
-    """The same items in a SET, and in a string whose bits the client sets: nine tenths are there when the rest is
+    """Puts the items into a SET, and in a string whose bits the client sets: nine tenths are there when the rest is
     added, and as many are asked for."""
     items, few = options.urls, options.urls // 10
     results = {}

@@ -5,12 +5,12 @@
 
 use std::time::{Duration, Instant};
 
-use bloom::bloom::bits::array::BitArray;
-use bloom::bloom::bits::kernel::{Line, prefetch};
-use bloom::bloom::blocked::secret::Secret;
-use bloom::bloom::item::ItemHash;
-use bloom::bloom::params::{Capacity, ErrorRate, Growth, Layout, Seed, Spec};
-use bloom::bloom::{Filter, UNLIMITED};
+use libbloom::bits::array::BitArray;
+use libbloom::bits::kernel::{Line, prefetch};
+use libbloom::blocked::secret::Secret;
+use libbloom::item::ItemHash;
+use libbloom::params::{Capacity, ErrorRate, Growth, Layout, Seed, Spec};
+use libbloom::{Filter, UNLIMITED};
 
 pub type Item = [u8; 32];
 

@@ -6,14 +6,17 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use bloom::bloom::codec::stream::{Memory, Sink as _, Value};
-use bloom::bloom::codec::{self, ENCODING_VERSION, chunks, valkey};
-use bloom::bloom::params::{SipSeed, Tightening, ValkeySpec};
-use bloom::bloom::{Filter, UNLIMITED};
 use bloom_fuzz::{check, commands, stream};
+use libbloom::codec::stream::{Memory, Sink as _, Value};
+use libbloom::codec::{self, ENCODING_VERSION, chunks, valkey};
+use libbloom::params::{Layout, SipSeed, Tightening, ValkeySpec};
+use libbloom::{Filter, UNLIMITED, dump, rdb};
 
 /// Larger filters teach a fuzzer nothing, and slow it down.
 const LARGEST: usize = 2600;
+
+/// The first byte of a payload in the target `rdb`.
+const PAYLOAD: u8 = 4;
 
 const COMMANDS: [(u8, &str); 28] = [
     (0, "key 0.01 100"),
@@ -109,7 +112,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let seeds = Seeds(root.join("corpus"));
     for (name, filter) in &filters {
         let saved = check::saved(filter);
-        let blocked = !matches!(filter, Filter::Classic(_));
+        let blocked = filter.layout() != Layout::Classic;
         let count = if blocked { stream::COUNT } else { 0 };
         seeds.write(
             "stream",
@@ -173,10 +176,26 @@ fn main() -> Result<(), Box<dyn Error>> {
             .map_err(|error| format!("{error:?}"))?;
     }
     seeds.write("chunks", "valkey", &in_chunks(&filter))?;
-    if let Filter::Valkey(chain) = &filter {
+    if let Some(chain) = filter.as_valkey() {
         let bytes = valkey::encode(chain).map_err(|error| format!("{error:?}"))?;
         seeds.write("stream", "valkey-load", &[&[stream::LOAD], &bytes[..]].concat())?;
     }
+    // A payload is a file's value with a type of its own in front.
+    for (name, filter) in &filters {
+        let mut payload = Vec::new();
+        dump::write(filter, &mut payload)?;
+        let value = &payload[..payload.len() - 10];
+        seeds.write("rdb", &format!("payload-{name}"), &[&[PAYLOAD], value].concat())?;
+    }
+    for (number, name) in [(0, "redis-6.2"), (0, "redis-7.4"), (2, "valkey-9.1")] {
+        let file = fs::read(fixtures.join(format!("rdb/{name}.rdb")))?;
+        seeds.write("rdb", name, &[&[number], &file[9..]].concat())?;
+    }
+    let mut writer = rdb::Writer::new(Vec::new())?;
+    for (number, (name, filter)) in filters.iter().take(3).enumerate() {
+        writer.put(number as u64, name.as_bytes(), filter, Some(1 << 40))?;
+    }
+    seeds.write("rdb", "written", &[&[1], &writer.finish()?[9..]].concat())?;
     for (number, (kind, line)) in COMMANDS.iter().enumerate() {
         seeds.write(
             "commands",

@@ -2,21 +2,23 @@
 //! refused is refused in one line.
 #![no_main]
 
-use bloom::bloom::Error;
-use bloom::bloom::chain::at_most;
-use bloom::bloom::packed::Packed;
-use bloom::bloom::params::{Layout, Seed};
 use bloom::commands::error::CommandError;
-use bloom::commands::requests::{self, Combination, Creation, FilterSpec, Release, Word, Words};
+use bloom::commands::requests::{
+    self, Combination, Creation, FilterSpec, Items, Parsed, Release, Verb, Word, Words,
+};
 use bloom::options::values::{Config, ConfigOption};
 use bloom_fuzz::commands;
 use bloom_fuzz::tape::Tape;
+use libbloom::Error;
+use libbloom::chain::at_most;
+use libbloom::packed::Packed;
+use libbloom::params::{Layout, Seed};
 use libfuzzer_sys::fuzz_target;
 
 /// Items that could be taken for something else.
 const ITEMS: [&[u8]; 3] = [b"", b"ITEMS", b"NOCREATE"];
 
-/// Small: most specs are only asked for.
+/// Small: most specs are only parsed for.
 const LIMIT: u64 = 1 << 16;
 
 /// Bytes that RedisBloom and valkey-bloom count for a filter of one layer besides its bits.
@@ -29,27 +31,27 @@ fuzz_target!(|bytes: &[u8]| {
     let config = configuration(config);
     match kind % 6 {
         0 => {
-            answer(requests::reserve(&words, &config).map(|made| makes(made, &words, &config)));
+            answer(reserve(&words, &config).map(|made| makes(made, &words, &config)));
             for release in [Release::Two, Release::Eight] {
-                let obeyed = requests::obey_reserve(&words, &config, release);
-                answer(obeyed.map(is_told_empty));
+                let obeyed = requests::obey(Verb::Reserve, &words, &config, release);
+                answer(obeyed.and_then(|parsed| parsed.creation).map(is_told_empty));
             }
         }
         1 => {
-            answer(requests::insert(&words, &config).map(|(items, made)| {
+            answer(requests::ask(Verb::Insert, &words, &config).map(|parsed| {
+                let items = listed_items(&parsed);
                 assert!(
                     items.is_none_or(|items| !items.is_empty() && follow_their_word(items, &words)),
                     "other items than were given"
                 );
-                answer(made.map(makes_one));
+                answer(parsed.creation.map(makes_one));
             }));
             for release in [Release::Two, Release::Eight] {
-                answer(
-                    requests::obey_insert(&words, &config, release).map(|(items, made)| {
-                        assert!(items.is_none_or(|items| !items.is_empty()));
-                        answer(made.map(is_told));
-                    }),
-                );
+                let obeyed = requests::obey(Verb::Insert, &words, &config, release);
+                answer(obeyed.map(|parsed| {
+                    assert!(listed_items(&parsed).is_none_or(|items| !items.is_empty()));
+                    answer(parsed.creation.map(is_told));
+                }));
             }
         }
         2 => words.iter().for_each(|word| {
@@ -67,29 +69,52 @@ fuzz_target!(|bytes: &[u8]| {
             .for_each(|pair| set(&config, pair[0].0, pair[1].0)),
         4 => {
             answer(requests::exists_packed(&words).map(is_packed));
-            answer(requests::add_packed(&words, &config).map(|(items, made)| {
+            answer(requests::ask(Verb::AddPacked, &words, &config).map(|parsed| {
+                let items = packed_items(&parsed);
                 is_packed(items);
-                answer(made.map(|made| is_told_packed(made, items)));
+                answer(parsed.creation.map(|made| is_told_packed(made, items)));
             }));
         }
         _ => {
             answer(requests::merge(&words).map(|(keys, ..)| names_its_keys(keys, &words)));
             answer(requests::intersect(&words).map(|keys| {
                 names_its_keys(keys, &words);
-                assert_eq!(keys.places().last(), Some(words.len()), "a word was ignored");
+                assert_eq!(keys.positions().last(), Some(words.len()), "a word was ignored");
                 let (same, rate, overrides) = requests::merge(&words).expect("the same words, and no option");
-                assert!(same.places().eq(keys.places()) && rate.is_none() && !overrides);
+                assert!(same.positions().eq(keys.positions()) && rate.is_none() && !overrides);
             }));
         }
     }
 });
+
+/// The filter that a client's BF.RESERVE makes.
+fn reserve(words: &[Word<'_>], config: &Config) -> Result<Creation, CommandError> {
+    requests::ask(Verb::Reserve, words, config)?.creation
+}
+
+/// The items of a BF.INSERT, if it has ITEMS.
+fn listed_items<'a>(parsed: &Parsed<'a>) -> Option<&'a [Word<'a>]> {
+    match parsed.items {
+        Items::List(items) => Some(items),
+        Items::None => None,
+        Items::Packed { .. } => panic!("packed items of BF.INSERT"),
+    }
+}
+
+/// The items of a BF.ADDPACKED.
+fn packed_items<'a>(parsed: &Parsed<'a>) -> Packed<'a> {
+    match parsed.items {
+        Items::Packed { items, .. } => items,
+        Items::None | Items::List(_) => panic!("no packed items of BF.ADDPACKED"),
+    }
+}
 
 /// The sources are as many as their number says, and the server is told of the keys that are used.
 fn names_its_keys(keys: Combination<'_, Word<'_>>, words: &[Word<'_>]) {
     assert!(!keys.sources.is_empty());
     assert_eq!(keys.sources.len().to_string().as_bytes(), words[1].0);
     let used = std::iter::once(&keys.destination).chain(keys.sources);
-    let told = keys.places().map(|place| words[place - 1].0);
+    let told = keys.positions().map(|place| words[place - 1].0);
     assert!(
         used.map(|word| word.0).eq(told),
         "the server is told of other keys"
@@ -128,10 +153,11 @@ fn is_told_packed(made: Creation, items: Packed<'_>) {
     let words = requests::replicated_packed(Some(made), items.form());
     let told = line(&words, &[&data]);
     for byte in 0..CONFIGURATIONS {
-        let (again, created) =
-            requests::obey_add_packed(&told, &configuration(byte)).expect("what a primary sends");
+        let parsed = requests::obey(Verb::AddPacked, &told, &configuration(byte), Release::Eight);
+        let parsed = parsed.expect("what a primary sends");
+        let again = packed_items(&parsed);
         assert_eq!((again.form(), listed(again)), (items.form(), listed(items)));
-        assert_eq!(created, Ok(made), "a replica makes another one");
+        assert_eq!(parsed.creation, Ok(made), "a replica makes another one");
     }
 }
 
@@ -177,7 +203,7 @@ fn makes(made: Creation, words: &[Word<'_>], config: &Config) {
     });
     let lower: Vec<_> = lower.collect();
     let lower: Vec<_> = lower.iter().map(|word| Word(word)).collect();
-    assert_eq!(requests::reserve(&lower, config), Ok(made));
+    assert_eq!(reserve(&lower, config), Ok(made));
 }
 
 /// What a primary sends after the name of a command.
@@ -201,16 +227,20 @@ fn is_told_empty(made: Creation) {
     }
 }
 
-/// The same with items.
+/// A replica makes this filter, and no other, when it is told of it with items.
 fn is_told(made: Creation) {
     let words = requests::replicated_with_items(made);
     let told = line(&words, &ITEMS);
     for byte in 0..CONFIGURATIONS {
         let config = configuration(byte);
         for release in [Release::Two, Release::Eight] {
-            let (added, again) = requests::obey_insert(&told, &config, release).unwrap();
-            assert_eq!(again, Ok(made), "a replica makes another one of items");
-            assert_eq!(added, Some(&ITEMS.map(Word)[..]), "a replica adds other items");
+            let parsed = requests::obey(Verb::Insert, &told, &config, release).unwrap();
+            assert_eq!(
+                listed_items(&parsed),
+                Some(&ITEMS.map(Word)[..]),
+                "a replica adds other items"
+            );
+            assert_eq!(parsed.creation, Ok(made), "a replica makes another one of items");
         }
     }
 }

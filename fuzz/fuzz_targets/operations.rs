@@ -5,14 +5,14 @@
 use std::collections::HashSet;
 use std::num::{NonZeroU8, NonZeroUsize};
 
-use bloom::bloom::Filter;
-use bloom::bloom::chain::at_most;
-use bloom::bloom::codec::chunks;
-use bloom::bloom::codec::validate::Invalid;
-use bloom::bloom::packed::{Answers, Form, Packed};
-use bloom::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec, Tightening, Window};
 use bloom_fuzz::check;
 use bloom_fuzz::tape::Tape;
+use libbloom::Filter;
+use libbloom::chain::at_most;
+use libbloom::codec::chunks;
+use libbloom::codec::validate::Invalid;
+use libbloom::packed::{Answers, Form, Packed};
+use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec, Tightening, Window};
 use libfuzzer_sys::fuzz_target;
 
 /// The most bytes that a filter may take: chains of some layers, and quick to compare.
@@ -425,7 +425,11 @@ impl Tried {
     /// Without memory, nothing changes, and everything is answered as before.
     fn refuse(&mut self, item: Vec<u8>) {
         let stored = check::saved(&self.filter);
-        if self.filter.add(&item, &|_| Err(0)).is_err() {
+        if self
+            .filter
+            .add(&item, &|_| Err(libbloom::Limit::Bytes(0)))
+            .is_err()
+        {
             assert!(
                 check::saved(&self.filter) == stored,
                 "a refused item changed the filter"

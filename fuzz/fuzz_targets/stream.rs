@@ -1,12 +1,12 @@
 //! An RDB stream, or what BF.LOAD takes: whatever it says, it is refused, or makes a filter that works.
 #![no_main]
 
-use bloom::bloom::Filter;
-use bloom::bloom::chain::Chain;
-use bloom::bloom::chain::at_most;
-use bloom::bloom::codec::{self, valkey};
-use bloom::bloom::valkey::Valkey;
 use bloom_fuzz::{LIMIT, check, stream};
+use libbloom::Filter;
+use libbloom::chain::Chain;
+use libbloom::chain::at_most;
+use libbloom::codec::{self, valkey};
+use libbloom::valkey::Valkey;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -22,5 +22,5 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 fn boxed(chain: Chain<Valkey>) -> Filter {
-    Filter::Valkey(Box::new(chain))
+    chain.into()
 }

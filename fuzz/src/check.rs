@@ -1,10 +1,10 @@
 //! What must hold for a filter, wherever it came from.
 
-use bloom::bloom::chain::at_most;
-use bloom::bloom::codec::stream::Memory;
-use bloom::bloom::codec::validate::Invalid;
-use bloom::bloom::codec::{self, ENCODING_VERSION, chunks, composed, valkey};
-use bloom::bloom::{Error, Filter};
+use libbloom::chain::at_most;
+use libbloom::codec::stream::MemoryStream;
+use libbloom::codec::validate::Invalid;
+use libbloom::codec::{self, ENCODING_VERSION, chunks, composed, valkey};
+use libbloom::{Error, Filter};
 
 use crate::LIMIT;
 
@@ -50,14 +50,14 @@ pub fn takes_items<'a>(filter: &mut Filter, items: impl Iterator<Item = &'a [u8]
     assert_eq!(end.is_ok(), answers.len() == count);
     // Of a window of the last items, so many of those that were new are there in any case.
     let kept = match filter.window() {
-        Some(window) if window.milliseconds().is_none() => filter.totals().capacity,
+        Some(window) if window.counts_items() => filter.totals().capacity,
         _ => u64::MAX,
     };
     for (at, (item, (new, before))) in items.clone().zip(answers.iter().zip(before)).enumerate() {
         let later = (answers.len() - at) as u64;
         let may_go = kept < u64::MAX && (!new || later > kept);
         assert!(may_go || filter.contains(item), "an added item is lost");
-        // A window forgets with an add: what its stamps say is over, or what is not among the last items.
+        // A window forgets with an add: what its stamps say has expired, or what is not among the last items.
         let forgets = filter.window().is_some();
         assert!(
             forgets || !(*new && before),
@@ -83,7 +83,8 @@ pub fn takes_items<'a>(filter: &mut Filter, items: impl Iterator<Item = &'a [u8]
 /// What is said of a filter can be said, and rates are rates.
 pub fn has_figures(filter: &Filter) {
     let totals = filter.totals();
-    assert_eq!(totals.layers, filter.layers());
+    // Layers that have expired are there until the next add.
+    assert_eq!(totals.layers, filter.layers() - filter.expired());
     assert_eq!(totals.items, filter.items());
     // The last byte of an early classic array may have bits that no probe falls into.
     let bytes: u64 = filter.layer_stats().map(|layer| layer.bytes()).sum();
@@ -106,13 +107,10 @@ pub fn has_figures(filter: &Filter) {
 pub fn is_moved_as_it_is(filter: &Filter) {
     let stored = saved(filter);
     assert!(saved(&reloaded(filter)) == stored, "a load changes it");
-    if let Filter::Valkey(chain) = filter {
+    if let Some(chain) = filter.as_valkey() {
         let bytes = valkey::encode(chain).expect("memory");
         let decoded = valkey::decode(&bytes, &|_| Ok(())).expect("what was written is read");
-        assert!(
-            saved(&Filter::Valkey(Box::new(decoded))) == stored,
-            "another filter was read"
-        );
+        assert!(saved(&Filter::from(decoded)) == stored, "another filter was read");
     }
 
     let copied = chunks::copy(filter, &|_| Ok(())).expect("a copy");
@@ -141,17 +139,16 @@ pub fn is_moved_as_it_is(filter: &Filter) {
 /// The filter that is loaded from what an RDB file has of it.
 pub fn reloaded(filter: &Filter) -> Filter {
     let (mut stored, allowed) = (saved(filter), at_most(u64::MAX));
-    let loaded = match filter {
-        Filter::Valkey(_) => valkey::load(&mut stored, valkey::ENCODING_VERSION, &allowed)
-            .map(|chain| Filter::Valkey(Box::new(chain))),
-        _ => codec::load(&mut stored, ENCODING_VERSION, &allowed),
+    let loaded = match filter.as_valkey() {
+        Some(_) => valkey::load(&mut stored, valkey::ENCODING_VERSION, &allowed).map(Filter::from),
+        None => codec::load(&mut stored, ENCODING_VERSION, &allowed),
     };
     loaded.expect("what was saved loads")
 }
 
 /// What an RDB file would have of it.
-pub fn saved(filter: &Filter) -> Memory {
-    let mut stream = Memory::default();
+pub fn saved(filter: &Filter) -> MemoryStream {
+    let mut stream = MemoryStream::default();
     codec::save(filter, &mut stream);
     stream
 }

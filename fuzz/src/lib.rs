@@ -5,6 +5,7 @@
 //! | `stream` | the values of an RDB stream, of any encoding version |
 //! | `chunks` | a chunk header, then chunks, items and questions in any order |
 //! | `commands` | the arguments of a command, and values of options |
+//! | `rdb` | an RDB file, or a payload of DUMP |
 //! | `operations` | what is done to a filter, which is compared with a set |
 //!
 //! A target fails by panicking. All memory that a filter asks for is held against [`LIMIT`], and the fuzzer

@@ -16,12 +16,12 @@
 //! its header: no fuzzer would guess them. The next one says that it is a stream of valkey-bloom's type; a version of
 //! [`LOAD`] that all that follows is what BF.LOAD takes.
 
-use bloom::bloom::Filter;
-use bloom::bloom::chain::at_most;
-use bloom::bloom::classic::{Options, Shape};
-use bloom::bloom::codec::stream::{Memory, Sink as _, Value};
-use bloom::bloom::codec::{self, windowed};
-use bloom::bloom::params::{SipSeed, Tightening, ValkeySpec};
+use libbloom::Filter;
+use libbloom::chain::at_most;
+use libbloom::classic::{Options, Shape};
+use libbloom::codec::stream::{MemoryStream, Sink as _, Value};
+use libbloom::codec::{self, windowed};
+use libbloom::params::{SipSeed, Tightening, ValkeySpec};
 
 use crate::LIMIT;
 
@@ -41,10 +41,10 @@ const ZEROS: u32 = (1 << 20) + (1 << 16);
 const PIECE: u64 = 1 << 20;
 
 /// The encoding version, and the values.
-pub fn decode(bytes: &[u8]) -> (i32, Memory) {
+pub fn decode(bytes: &[u8]) -> (i32, MemoryStream) {
     let mut tape = Tape(bytes);
     let version = tape.u8();
-    let mut stream = Memory::default();
+    let mut stream = MemoryStream::default();
     let mut zeros = ZEROS;
     while !tape.is_over() {
         match tape.u8() % 9 {
@@ -83,7 +83,7 @@ pub fn decode(bytes: &[u8]) -> (i32, Memory) {
 }
 
 /// The bytes that [`decode`] makes these values of.
-pub fn encode(version: u8, stream: &Memory) -> Vec<u8> {
+pub fn encode(version: u8, stream: &MemoryStream) -> Vec<u8> {
     let mut bytes = vec![version];
     for value in &stream.values {
         match value {
@@ -109,7 +109,7 @@ pub fn encode(version: u8, stream: &Memory) -> Vec<u8> {
 }
 
 /// Puts a number that a fuzzer would not meet by chance into a blocked filter's header.
-fn force_field(tape: &mut Tape<'_>, stream: &mut Memory) {
+fn force_field(tape: &mut Tape<'_>, stream: &mut MemoryStream) {
     let (at, kind, number) = (usize::from(tape.u8()) * 4, tape.u8(), tape.u8());
     let number = match kind & 1 {
         0 => u64::from(number),
@@ -124,7 +124,7 @@ fn force_field(tape: &mut Tape<'_>, stream: &mut Memory) {
 }
 
 /// All values of a filter of valkey-bloom's.
-fn valkey_filter(tape: &mut Tape<'_>, stream: &mut Memory) {
+fn valkey_filter(tape: &mut Tape<'_>, stream: &mut MemoryStream) {
     let (capacity, expansion, items) = (tape.u8(), tape.u8(), tape.u8());
     let rate = (-f64::from(tape.u8()) / 8.0).exp2().min(0.999);
     let tightening = Tightening::new((f64::from(tape.u8()) + 1.0) / 257.0);
@@ -145,7 +145,7 @@ fn valkey_filter(tape: &mut Tape<'_>, stream: &mut Memory) {
 }
 
 /// Puts another number into the place of a value.
-fn force_value(tape: &mut Tape<'_>, stream: &mut Memory) {
+fn force_value(tape: &mut Tape<'_>, stream: &mut MemoryStream) {
     let (which, at, number) = (usize::from(tape.u8()), usize::from(tape.u16()), tape.u64());
     match stream.values.get_mut(which) {
         Some(Value::Unsigned(value)) => *value = number,
@@ -160,7 +160,7 @@ fn force_value(tape: &mut Tape<'_>, stream: &mut Memory) {
 }
 
 /// A layer whose fields agree, as encoding versions from 1 on have it.
-fn classic_layer(tape: &mut Tape<'_>, stream: &mut Memory) {
+fn classic_layer(tape: &mut Tape<'_>, stream: &mut MemoryStream) {
     let options = match stream.values.get(2) {
         Some(Value::Unsigned(word)) => u32::try_from(*word).ok().and_then(Options::new),
         _ => None,
@@ -201,14 +201,14 @@ fn classic_layer(tape: &mut Tape<'_>, stream: &mut Memory) {
 }
 
 /// Writes into a blocked filter's header how many bits of each layer are set in the strings after it.
-fn count_bits(stream: &mut Memory) {
+fn count_bits(stream: &mut MemoryStream) {
     let Some(Value::String(mut header)) = stream.values.get(2).cloned() else {
         return;
     };
     let mut pieces = stream.values.iter().skip(3);
     // Before the layers, and of each.
     let (head, bytes) = if header.starts_with(&windowed::MAGIC) {
-        (64, 72)
+        (72, 72)
     } else {
         (40, 48)
     };

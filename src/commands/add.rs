@@ -9,7 +9,7 @@ use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command, creation};
 
-/// Adds an item; creates the filter, with the configured defaults, if the key is missing.
+/// The command BF.ADD: adds an item, and creates the filter with the configured defaults if the key is missing.
 pub struct Add;
 
 impl Command for Add {

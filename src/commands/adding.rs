@@ -1,107 +1,143 @@
-//! What the commands that add share: items go in, and what changed is propagated once.
+//! Adding items: they go into the filter, and those that changed it are propagated once.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::creation::{self, Creation};
+use super::creation;
 use super::error::CommandError;
-use super::reply::Reply;
+use super::reply::{self, Reply};
+use super::spec::{Creation, Target};
 use super::{changing, propagation, window};
-use crate::bloom::chain::batch;
-use crate::bloom::packed::Answers;
-use crate::bloom::params::Time;
-use crate::bloom::{Allowance, Demand, Error, Filter, ahead};
 use crate::keyspace::{self, KeyMut};
+use crate::limits::{self, Allowing};
+use crate::server::alloc::{self, Reserved};
 use crate::server::{Arg, Ctx, log, note, now};
-use crate::{limits, stats};
+use crate::stats::{self, Counted};
+use libbloom::bits::memory::BlockSize;
+use libbloom::chain::batch;
+use libbloom::chain::demand::reserved;
+use libbloom::packed::Answers;
+use libbloom::params::{Layout, Time};
+use libbloom::{Allow, Allowance, Demand, Error, Filter, Limit, ahead};
 
-/// The items of a command, in the form in which they came.
+/// Up to this many items no memory is reserved for a list of them: the server makes lists as long for itself.
+const FEW: usize = 1024;
+
+/// The items of a command, in the form in which they arrived.
 pub trait Batch: Copy {
-    /// Whether RedisBloom and valkey-bloom send such batches to their replicas, also items that added nothing.
+    /// Whether RedisBloom and valkey-bloom propagate such batches, even with items that added nothing.
     const FOREIGN_SENDS_IT: bool;
 
-    /// Memory that is set apart before anything changes, for [`Self::replicate`].
+    /// Memory that is reserved before anything changes, and used by [`Self::replicate`].
     type Room;
 
-    /// How many they are.
+    /// The number of items.
     fn count(self) -> usize;
 
-    /// Sets memory apart; `None` if there is none.
+    /// Reserves memory; `None` if there is none.
     fn room(self) -> Option<Self::Room>;
 
-    /// [`Filter::add_blocks`] of them.
+    /// Adds the items to `filter`, and reports each block of them to `added`.
     ///
     /// # Errors
-    /// As there.
+    /// [`Error::Full`], [`Error::TooManyLayers`], [`Error::OverLimit`] or [`Error::OutOfMemory`]. The items before
+    /// the one that failed were added.
     fn add_to(
         self,
         filter: &mut Filter,
         allowance: Allowance<'_>,
-        added: impl FnMut(batch::Added),
+        added: impl FnMut(batch::BlockOutcome),
     ) -> Result<(), Error>;
 
-    /// Propagates those that changed the filter, to where it went.
+    /// Propagates the items that changed the filter, and the filter itself if `to` says that it is new.
     fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, room: Self::Room);
 }
 
-/// Where items went.
-#[derive(Clone, Copy, Debug)]
-pub struct Target {
-    /// The filter that was created with them; `None` where it was there.
-    pub created: Option<Creation>,
-    /// The time of the change, for a filter with a window.
-    pub at: Option<Time>,
-}
-
-impl Batch for &[Arg<'_>] {
+impl<'a> Batch for &[Arg<'a>] {
     const FOREIGN_SENDS_IT: bool = true;
 
-    /// A list of pointers, as the server's own of the same items.
-    type Room = ();
+    type Room = ListRoom<'a>;
 
     fn count(self) -> usize {
         self.len()
     }
 
-    fn room(self) -> Option<()> {
-        Some(())
+    fn room(self) -> Option<ListRoom<'a>> {
+        ListRoom::of(self.len())
     }
 
     fn add_to(
         self,
         filter: &mut Filter,
         allowance: Allowance<'_>,
-        added: impl FnMut(batch::Added),
+        added: impl FnMut(batch::BlockOutcome),
     ) -> Result<(), Error> {
         filter.add_blocks(self.iter().map(|item| item.bytes()), allowance, added)
     }
 
-    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, (): ()) {
-        let kept = after_key(key, self, changed);
-        match to {
+    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, room: ListRoom<'a>) {
+        room.lend(self, changed, |items| match to {
             Target {
                 created: None,
                 at: None,
-            } => ctx.replicate(c"BF.MADD", &kept),
-            to => propagation::replicate_with(ctx, key, to, &kept[1..]),
+            } => ctx.replicate(c"BF.MADD", &[key], items),
+            to => propagation::replicate_with(ctx, key, to, items),
+        });
+    }
+}
+
+/// Memory that is reserved for propagating items from a list.
+#[derive(Debug)]
+pub struct ListRoom<'a> {
+    kept: Vec<Arg<'a>>,
+    /// Memory for the two lists that the server makes, and for the replies.
+    server: Reserved,
+}
+
+impl<'a> ListRoom<'a> {
+    /// Reserves memory for a list of up to `items` items and as many replies; `None` if there is none.
+    pub fn of(items: usize) -> Option<Self> {
+        let kept = if items > FEW {
+            reserved(items).ok()?
+        } else {
+            Vec::new()
+        };
+        let list = items.checked_mul(size_of::<Arg<'_>>())?;
+        let answers = items.checked_mul(reply::ELEMENT)?;
+        let server = Reserved::default().block(list)?.block(list)?.pieces(answers)?;
+        // Without this the compiler may drop an allocation that nothing reads.
+        let kept = std::hint::black_box(kept);
+        Some(Self { kept, server })
+    }
+
+    /// Lends the items that changed something. No list is made if all of them did.
+    pub fn lend(self, items: &[Arg<'a>], changed: &Answers, lend: impl FnOnce(&[Arg<'a>])) {
+        let Self { mut kept, server } = self;
+        if changed.ones() == items.len() as u64 {
+            drop((kept, server));
+            return lend(items);
         }
+        let Some(&any) = items.first() else {
+            return;
+        };
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "there is room for so many, or they are few"
+        )]
+        kept.resize(changed.count(), any);
+        let mut count = 0;
+        for (&item, has_changed) in items.iter().zip(changed.iter()) {
+            // There is no branch, because which items are new cannot be predicted.
+            kept[count] = item;
+            count += usize::from(has_changed);
+        }
+        kept.truncate(count);
+        drop(server);
+        lend(&kept);
     }
 }
 
-/// The key, then those of the items that changed something, of those that were reached.
-pub fn after_key<'a>(key: Arg<'a>, items: &[Arg<'a>], changed: &Answers) -> Vec<Arg<'a>> {
-    let mut kept = vec![key; 1 + changed.count()];
-    let mut count = 1;
-    for (&item, has_changed) in items.iter().zip(changed.iter()) {
-        // No branch: which items are new cannot be predicted.
-        kept[count] = item;
-        count += usize::from(has_changed);
-    }
-    kept.truncate(count);
-    kept
-}
-
-/// Items to be added to a key.
+/// A command that adds items to a key.
 #[derive(Clone, Copy, Debug)]
 pub struct Adding<'a, B> {
     /// The context of the command.
@@ -110,79 +146,86 @@ pub struct Adding<'a, B> {
     pub key: Arg<'a>,
     /// The items.
     pub items: B,
-    /// The event of the command.
+    /// The keyspace event of the command.
     pub event: &'static CStr,
-    /// Whether the command says nothing but that its items are added.
+    /// Whether the command has no options, so that it can be propagated unchanged.
     pub plain: bool,
-    /// When they are added, where the command says that: what a window is told instead of the server's time.
+    /// The time of the addition if the command gives one. A window uses it instead of the server's time.
     pub at: Option<Time>,
 }
 
-/// What became of the items.
+/// The outcome of an addition, item by item.
 #[derive(Debug, Default)]
-pub struct Added {
-    /// For each item that was reached, whether it was new.
+pub struct Outcome {
+    /// For each item that was processed, whether it was new.
     pub new: Answers,
-    /// For each, whether it changed the filter, where that is not the same.
+    /// For each item that was processed, whether it changed the filter; `None` if that is the same as being new.
     refreshed: Option<Answers>,
-    /// Why the next one was not taken.
+    /// The error at the next item, if there was one.
     pub stopped: Option<CommandError>,
+    /// The key that was created for the items.
+    pub created: Option<Creation>,
 }
 
-impl Added {
-    /// Of a single item: whether it was new, or why it was not taken.
+impl Outcome {
+    /// The outcome for a single item: whether it was new, or the error.
     fn of_one(self) -> Result<bool, CommandError> {
         self.stopped.map_or(Ok(self.new.ones() > 0), Err)
     }
 
-    /// For each item that was reached, whether it changed the filter.
+    /// For each item that was processed, whether it changed the filter.
     fn changed(&self) -> &Answers {
         self.refreshed.as_ref().unwrap_or(&self.new)
     }
 
-    /// One boolean an item; the array ends at an error.
-    pub fn reply(&self, reply: Reply<'_>) {
+    /// Replies an array of one boolean for each item.
+    ///
+    /// # Errors
+    /// The error that stopped the command, which ends the array.
+    pub fn reply(self, reply: Reply<'_>) -> Result<(), CommandError> {
         reply.array(self.new.count() + usize::from(self.stopped.is_some()));
         self.new.iter().for_each(|new| reply.boolean(new));
-        if let Some(error) = &self.stopped {
-            reply.error(error);
-        }
+        self.stopped.map_or(Ok(()), |error| {
+            reply.error(&error);
+            Err(error)
+        })
     }
 }
 
-/// What was done to a filter that is to be told of.
+/// An addition that is done, but not yet propagated.
 struct Done<B: Batch> {
-    added: Added,
+    added: Outcome,
     room: B::Room,
-    /// The time that it was stamped with, in a window.
+    /// The time of the addition, if the filter has a window.
     at: Option<Time>,
-    /// Whether layers of a window went.
+    /// Whether a window dropped layers.
     dropped: bool,
 }
 
-impl<B: Batch> Adding<'_, B> {
-    /// Adds the items to the key's filter, or to a new one as `creation` says.
+impl<'a, B: Batch> Adding<'a, B> {
+    /// Adds the items to the key's filter, or to a new one from `creation`.
     ///
     /// # Errors
-    /// The key's type, or why there is no filter to add to. Nothing changed.
+    /// The key has another type, or the filter could not be created. Nothing changed.
     pub fn apply(
         self,
         creation: impl FnOnce() -> Result<Creation, CommandError>,
-    ) -> Result<Added, CommandError> {
+    ) -> Result<Outcome, CommandError> {
         let mut key = keyspace::write(self.ctx, self.key)?;
         let Some(filter) = key.filter() else {
             let creation = creation()?;
             if self.items.count() == 0 {
-                return Ok(Added::default());
+                return Ok(Outcome::default());
             }
             return self.create(key, creation);
         };
-        let done = self.add_to(filter)?;
-        Ok(self.tell(key, done))
+        limits::check_lookups(self.ctx, filter, self.items.count())?;
+        let done = self.add_to(filter, &self.allowing())?;
+        Ok(self.publish(key, done))
     }
 
-    /// Propagates what changed a filter that was there, and tells of it.
-    fn tell(self, key: KeyMut<'_>, done: Done<B>) -> Added {
+    /// Propagates an addition to an existing filter, and signals the change.
+    fn publish(self, key: KeyMut<'_>, done: Done<B>) -> Outcome {
         let Done {
             added,
             room,
@@ -197,10 +240,10 @@ impl<B: Batch> Adding<'_, B> {
         added
     }
 
-    /// [`Self::apply`] for one item, on the shortest way; whether it is new.
+    /// Adds one item. It is [`Self::apply`] on a shorter path; returns whether the item is new.
     ///
     /// # Errors
-    /// Those of [`Self::apply`], and why the item was not taken.
+    /// The key has another type, the filter could not be created, or the item could not be added.
     pub fn apply_one(
         self,
         item: Arg<'_>,
@@ -214,11 +257,14 @@ impl<B: Batch> Adding<'_, B> {
         };
         ahead::follow(Some(filter));
         if !filter.is_plain() {
-            let done = self.add_to(filter)?;
-            let added = self.tell(key, done);
+            let done = self.add_to(filter, &self.allowing())?;
+            let added = self.publish(key, done);
             return added.of_one();
         }
-        let new = self.change(filter, |filter| filter.add(item, &|demand| self.may_take(demand)));
+        let new = filter.set_bits(
+            |filter| filter.add(item, &self),
+            |filter, before| self.grew(filter, before),
+        );
         let new = match new {
             Ok(new) => new,
             Err(error) if self.is_expected(filter, error) => return Ok(false),
@@ -232,15 +278,18 @@ impl<B: Batch> Adding<'_, B> {
         Ok(new)
     }
 
-    fn create(self, mut key: KeyMut<'_>, creation: Creation) -> Result<Added, CommandError> {
-        if self.ctx.follows() && self.plain {
-            self.tell_of_missing_key();
+    fn create(self, mut key: KeyMut<'_>, creation: Creation) -> Result<Outcome, CommandError> {
+        if self.ctx.origin().is_primary() && self.plain {
+            self.log_missing_key();
         }
-        let mut filter = creation::make(self.ctx, self.key, creation)?;
+        let allowing = self.allowing();
+        let mut filter = creation::make(self.ctx, self.key, creation, &allowing)?;
         filter.set_clock(now);
-        let Done { added, room, at, .. } = self.add_to(&mut filter)?;
+        let Done {
+            mut added, room, at, ..
+        } = self.add_to(&mut filter, &allowing)?;
         if added.changed().ones() == 0 {
-            // A window has no layer before its first item, and there was no memory for that one.
+            // A window has no layer before its first item, and there was no memory for its first layer.
             return Err(CommandError::NoMemoryToCreate);
         }
         key.set(filter, creation.expires);
@@ -248,19 +297,20 @@ impl<B: Batch> Adding<'_, B> {
             created: Some(creation),
             at,
         };
-        // There are some: the first item of an empty filter is always new. Of a batch that fills several
-        // slices an item may come again and live on, which is a change too.
+        // Some items changed it: the first item of an empty filter is always new. In a batch that fills several
+        // slices an item may come again and be refreshed, which is a change too.
         self.items
             .replicate(self.ctx, self.key, to, added.changed(), room);
         key.changed(&[self.event]);
+        added.created = Some(creation);
         Ok(added)
     }
 
-    /// A primary with this module says how a filter is made before it sends items for it, so that the key is
-    /// lost here, and so does a valkey-bloom; a RedisBloom does not. No replica of a RedisBloom has filters of other
-    /// layouts.
-    fn tell_of_missing_key(self) {
-        static TOLD: AtomicBool = AtomicBool::new(false);
+    /// Logs that a filter is created for a missing key. A primary with this module, or with valkey-bloom, propagates
+    /// a creation before it sends items, so the key was lost here. RedisBloom does not, but none of its replicas has
+    /// filters of other layouts.
+    fn log_missing_key(self) {
+        static LOGGED: AtomicBool = AtomicBool::new(false);
         if !B::FOREIGN_SENDS_IT {
             log::DIVERGENCE.warn(self.ctx, self.key.bytes(), || {
                 "it was missing when its primary added to it: it is made with this server's options"
@@ -272,7 +322,7 @@ impl<B: Batch> Adding<'_, B> {
                  server's options"
                     .to_owned()
             });
-        } else if !TOLD.swap(true, Ordering::Relaxed) {
+        } else if !LOGGED.swap(true, Ordering::Relaxed) {
             note(
                 Some(self.ctx),
                 "the primary adds to filters that it did not make by a command of their own, as RedisBloom does: \
@@ -282,17 +332,17 @@ impl<B: Batch> Adding<'_, B> {
         }
     }
 
-    /// Whether a RedisBloom or a valkey-bloom would have sent this item although its filter is full: they send what
-    /// their clients sent, also where it added nothing.
+    /// Whether a primary with RedisBloom or valkey-bloom would send this item to a full filter: they send their
+    /// clients' words, even of commands that added nothing.
     fn is_expected(self, filter: &Filter, error: Error) -> bool {
         B::FOREIGN_SENDS_IT
             && self.ctx.must_obey()
-            && matches!(filter, Filter::Classic(_) | Filter::Valkey(_))
+            && matches!(filter.layout(), Layout::Classic | Layout::Valkey { .. })
             && matches!(error, Error::Full { .. })
     }
 
-    fn add_to(self, filter: &mut Filter) -> Result<Done<B>, CommandError> {
-        window::tell_time(self.ctx, filter, self.at);
+    fn add_to(self, filter: &mut Counted, allowing: &Allowing<'_>) -> Result<Done<B>, CommandError> {
+        window::set_time(self.ctx, filter, self.at);
         let at = filter.time();
         let answers = || Answers::with_room_for(self.items.count()).ok();
         let refreshed = match filter.window() {
@@ -300,42 +350,37 @@ impl<B: Batch> Adding<'_, B> {
             _ => Some(None),
         };
         let Some(((mut new, mut refreshed), room)) = answers().zip(refreshed).zip(self.items.room()) else {
-            if self.ctx.must_obey() {
-                log::DIVERGENCE.warn(self.ctx, self.key.bytes(), || {
-                    "items that are in the original were not added here: there is no memory for the answers".to_owned()
-                });
-            }
             return Err(CommandError::NoMemoryToAnswer);
         };
         let add = |filter: &mut Filter| {
-            let may_take = |demand: Demand<'_>| self.may_take(demand);
-            let end = self.items.add_to(filter, &may_take, |block| {
+            let end = self.items.add_to(filter, allowing, |block| {
                 new.push(block.new, block.count);
                 if let Some(refreshed) = &mut refreshed {
                     refreshed.push(block.changed, block.count);
                 }
             });
-            (end, new.ones())
+            stats::added(new.ones(), new.count() as u64 - new.ones());
+            end
         };
-        let (end, ones, dropped) = if filter.is_plain() {
-            let (end, ones) = self.change(filter, add);
-            (end, ones, false)
+        let (end, dropped) = if filter.is_plain() {
+            let end = filter.set_bits(add, |filter, before| self.grew(filter, before));
+            (end, false)
         } else {
             let before = filter.layers();
             let turned = changing::turn(self.ctx, filter, add);
             if at.is_none() {
-                tell_of_growth(self.ctx, self.key, filter, before);
+                log_growth(self.ctx, self.key, filter, before);
             }
             turned
         };
-        stats::added(ones, new.count() as u64 - ones);
         let error = end.err().filter(|error| !self.is_expected(filter, *error));
         let stopped = error.map(|error| self.refused(filter, error));
         Ok(Done {
-            added: Added {
+            added: Outcome {
                 new,
                 refreshed,
                 stopped,
+                created: None,
             },
             room,
             at,
@@ -343,51 +388,37 @@ impl<B: Batch> Adding<'_, B> {
         })
     }
 
-    fn may_take(self, demand: Demand<'_>) -> Result<(), u64> {
-        limits::allows(self.ctx, self.key.bytes(), demand)
-    }
-
-    /// Runs what may add layers to the filter, and counts those.
-    #[inline]
-    fn change<T>(self, filter: &mut Filter, change: impl FnOnce(&mut Filter) -> T) -> T {
-        let before = filter.layers();
-        let result = change(filter);
-        if filter.layers() > before {
-            self.grew(filter, before);
-        }
-        result
+    /// The memory that the command may use.
+    fn allowing(self) -> Allowing<'a> {
+        Allowing::new(self.ctx, self.key.bytes(), self.ctx.origin())
     }
 
     #[cold]
     fn grew(self, filter: &Filter, before: usize) {
-        stats::grew(filter, before);
-        tell_of_growth(self.ctx, self.key, filter, before);
+        log_growth(self.ctx, self.key, filter, before);
     }
 
-    /// What to reply to an item that was not taken. A replica that cannot do what its primary did is no
-    /// replica any more, and its operator must hear of it.
+    /// The reply for an item that could not be added.
     fn refused(self, filter: &Filter, error: Error) -> CommandError {
-        if self.ctx.must_obey() {
-            log::DIVERGENCE.warn(self.ctx, self.key.bytes(), || {
-                format!("an item that is in the original was not added here: {error:?}")
-            });
-        } else {
-            creation::tell_of_lack(self.ctx, self.key, error);
+        if !self.ctx.must_obey() {
+            creation::log_shortage(self.ctx, self.key, error);
         }
         if !matches!(error, Error::Full { .. }) {
             stats::refused_growth();
         }
-        let grows = filter.valkey_rules().is_some() && filter.expansion().is_some();
+        // A stored expansion of 0 is what RedisBloom makes of NONSCALING.
+        let grows = filter.expansion().is_some_and(|factor| factor > 0);
         match error {
             Error::Full { .. } if grows => CommandError::FullForGood,
             error => CommandError::of_add(error),
         }
     }
 
-    /// Propagates the items that changed an existing filter, as the command itself if that is all of it.
-    fn propagate(self, added: &Added, room: B::Room, at: Option<Time>) {
+    /// Propagates the items that changed an existing filter: the command unchanged if all items did.
+    fn propagate(self, added: &Outcome, room: B::Room, at: Option<Time>) {
         let all_new = added.new.ones() == self.items.count() as u64;
         if self.plain && all_new && at.is_none() {
+            drop(room);
             self.ctx.replicate_verbatim();
         } else {
             let to = Target { created: None, at };
@@ -397,24 +428,36 @@ impl<B: Batch> Adding<'_, B> {
     }
 }
 
-/// Tells the log of a filter that had `before` layers, and is a long chain now.
-pub fn tell_of_growth(ctx: Ctx<'_>, key: Arg<'_>, filter: &Filter, before: usize) {
-    // What a primary or a file says was told where it happened.
+/// The allowance of a single item. The origin of the command is only determined if the item makes the filter grow,
+/// which few do.
+impl<B: Batch> Allow for Adding<'_, B> {
+    fn allow(&self, demand: Demand) -> Result<(), Limit> {
+        self.allowing().allow(demand)
+    }
+
+    fn taken(&self, block: BlockSize) -> u64 {
+        alloc::taken(block)
+    }
+}
+
+/// Logs a filter that has become a long chain; it had `before` layers.
+pub fn log_growth(ctx: Ctx<'_>, key: Arg<'_>, filter: &Filter, before: usize) {
+    // A primary has logged its own growth.
     if is_long(filter.layers(), before) && !ctx.must_obey() {
         log::GROWTH.warn(ctx, key.bytes(), || {
             let (layers, items) = (filter.layers(), filter.items());
             format!(
-                "the Bloom filter has grown to {layers} layers with {items} items: one that BF.RESERVE makes for as \
-                 many as it will hold is smaller and faster (BF.PLAN tells its size)"
+                "the Bloom filter has grown to {layers} layers with {items} items: one that BF.RESERVE makes for its \
+                 final number of items is smaller and faster (BF.PLAN tells its size)"
             )
         });
     }
 }
 
-/// Layers from which on a chain is called long.
+/// The number of layers from which on a chain is called long.
 const LONG: usize = 5;
 
-/// Whether a filter that had `before` layers is now worth a line: with its fifth, 8th, 16th, 32nd, … layer.
+/// Whether growth from `before` layers is logged: it is at the fifth, 8th, 16th, 32nd, … layer.
 fn is_long(layers: usize, before: usize) -> bool {
     (before + 1..=layers).any(|layer| layer == LONG || layer > LONG && layer.is_power_of_two())
 }
@@ -423,7 +466,7 @@ fn is_long(layers: usize, before: usize) -> bool {
 mod tests {
     use super::*;
 
-    /// A filter that grows for ever would be told of for ever, or never.
+    /// A filter that grows for ever would be logged each time, or never.
     #[test]
     fn long_chains_are_told_of_ever_more_rarely() {
         let told: Vec<_> = (1..200).filter(|&layers| is_long(layers, layers - 1)).collect();

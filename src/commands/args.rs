@@ -1,10 +1,10 @@
-//! The arguments of a command, taken one by one.
+//! The arguments of a command, read one by one, and the words of a command that is propagated.
 
 use super::error::CommandError;
 use crate::number;
 use crate::server::Arg;
 
-/// An argument: any bytes.
+/// An argument of a command: any bytes.
 pub trait Argument<'a>: Copy {
     /// Its bytes.
     fn bytes(self) -> &'a [u8];
@@ -22,14 +22,14 @@ impl<'a> Argument<'a> for Arg<'a> {
     }
 }
 
-/// Arguments not taken yet.
+/// The arguments that were not read yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a, A> {
     rest: &'a [A],
 }
 
 impl<'a, A: Argument<'a>> Cursor<'a, A> {
-    /// All of `arguments`.
+    /// Starts at the first of `arguments`.
     pub fn new(arguments: &'a [A]) -> Self {
         Self { rest: arguments }
     }
@@ -49,14 +49,24 @@ impl<'a, A: Argument<'a>> Cursor<'a, A> {
         self.take_if_any().ok_or(CommandError::Arity)
     }
 
-    /// So many further arguments, if there are.
+    /// The last argument.
+    ///
+    /// # Errors
+    /// [`CommandError::Arity`] when there is none.
+    pub fn take_last(&mut self) -> Result<A, CommandError> {
+        let (last, rest) = self.rest.split_last().ok_or(CommandError::Arity)?;
+        self.rest = rest;
+        Ok(*last)
+    }
+
+    /// The next `count` arguments, if there are as many.
     pub fn take_many(&mut self, count: usize) -> Option<&'a [A]> {
         let (many, rest) = self.rest.split_at_checked(count)?;
         self.rest = rest;
         Some(many)
     }
 
-    /// All further arguments.
+    /// All remaining arguments.
     ///
     /// # Errors
     /// [`CommandError::Arity`] when there are none.
@@ -68,7 +78,7 @@ impl<'a, A: Argument<'a>> Cursor<'a, A> {
         }
     }
 
-    /// Nothing may be left over.
+    /// Checks that no argument is left over.
     ///
     /// # Errors
     /// [`CommandError::Arity`] when something is.
@@ -81,14 +91,69 @@ impl<'a, A: Argument<'a>> Cursor<'a, A> {
     }
 }
 
-/// The iterator, or the time, that `bytes` are the decimal form of; RedisBloom and SET call one beyond 64
-/// bits no number.
+/// Sets an option's value.
+///
+/// # Errors
+/// [`CommandError::Twice`] if it was set before.
+pub fn once<T>(option: &mut Option<T>, value: T, name: &'static str) -> Result<(), CommandError> {
+    if option.replace(value).is_some() {
+        Err(CommandError::Twice(name))
+    } else {
+        Ok(())
+    }
+}
+
+/// Sets an option that has no value.
+///
+/// # Errors
+/// [`CommandError::Twice`] if it was set before.
+pub fn flag(option: &mut bool, name: &'static str) -> Result<(), CommandError> {
+    if std::mem::replace(option, true) {
+        Err(CommandError::Twice(name))
+    } else {
+        Ok(())
+    }
+}
+
+/// Parses an iterator or a time in decimal form. For RedisBloom and SET a number beyond 64 bits is no number.
 pub fn iterator(bytes: &[u8]) -> Option<i64> {
     i64::try_from(number::whole(bytes)?).ok()
 }
 
-/// The integer that `bytes` are the decimal form of, as [`number::whole`] reads it; one beyond 64 bits counts as the
-/// nearest that has them, which is in no range that a command has.
+/// Parses an integer in the form of [`number::whole`]. One beyond 64 bits is replaced by the nearest that fits, which
+/// is outside of every range that a command accepts.
 pub fn integer(bytes: &[u8]) -> Option<i64> {
     number::whole(bytes).map(|value| value.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+}
+
+/// Words of a command that is propagated.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Words(Vec<Vec<u8>>);
+
+impl Words {
+    /// An error rate and a capacity as people type them: the fewest digits that mean exactly this rate.
+    pub fn sized(rate: f64, capacity: u64) -> Self {
+        Self::default()
+            .with(format!("{rate:e}"))
+            .with(capacity.to_string())
+    }
+
+    /// Appends a word.
+    #[must_use]
+    pub fn with(mut self, word: impl Into<Vec<u8>>) -> Self {
+        self.0.push(word.into());
+        self
+    }
+
+    /// Appends all words of `more`.
+    #[must_use]
+    pub fn and(mut self, more: Self) -> Self {
+        self.0.extend(more.0);
+        self
+    }
+
+    /// The words.
+    pub fn list(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().map(Vec::as_slice)
+    }
 }

@@ -7,16 +7,16 @@ use super::docs::{Docs, KEY, O_OF_LAYERS};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
-use crate::bloom::Filter;
 use crate::keyspace;
+use libbloom::Filter;
 
-/// How many items were new when they were added; a missing key is an empty filter.
+/// The command BF.CARD: replies how many items were new when they were added; a missing key is an empty filter.
 pub struct Card;
 
 impl Command for Card {
     const NAME: &'static CStr = c"bf.card";
-    const FLAGS: &'static CStr = c"readonly fast";
-    const CATEGORIES: &'static CStr = c"read fast";
+    const FLAGS: &'static CStr = c"readonly";
+    const CATEGORIES: &'static CStr = c"read";
     const DOCS: Docs = Docs {
         summary: c"Returns the cardinality of a Bloom filter",
         complexity: O_OF_LAYERS,
@@ -30,7 +30,7 @@ impl Command for Card {
         let key = cursor.take()?;
         cursor.finish()?;
         let key = keyspace::read(ctx, key)?;
-        Reply(ctx).integer(key.filter().map_or(0, Filter::items));
+        Reply(ctx).integer(key.filter_or_empty()?.map_or(0, Filter::items));
         Ok(())
     }
 }

@@ -7,11 +7,11 @@ use super::docs::{Docs, KEY, O_OF_LAYERS};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
-use crate::bloom::chain::window::slices::Span;
-use crate::bloom::filter::{LayerShape, LayerStats};
 use crate::keyspace;
+use libbloom::chain::window::slices::Span;
+use libbloom::filter::LayerStats;
 
-/// A line of figures for the filter, and one for each layer.
+/// The command BF.DEBUG: replies a line of figures for the filter, and one for each layer.
 pub struct Debug;
 
 impl Command for Debug {
@@ -33,8 +33,9 @@ impl Command for Debug {
         let key = keyspace::read(ctx, key)?;
         let filter = key.filter().ok_or(CommandError::NotFound)?;
         let reply = Reply(ctx);
+        reply.room(filter.layers().saturating_mul(LINE))?;
         reply.array(1 + filter.layers());
-        // Of a window also the layers that are over, as long as they are there.
+        // For a window this includes layers that have expired, while they still exist.
         let account = filter.account();
         let exceptions = match account.exceptions {
             0 => String::new(),
@@ -49,42 +50,33 @@ impl Command for Debug {
     }
 }
 
+/// An upper bound of the bytes of a layer's line.
+const LINE: usize = 300;
+
 /// The line of a layer.
 pub(super) fn line(layer: &LayerStats) -> String {
     let (bytes, bits, set) = (layer.bytes(), layer.bits(), layer.bits_set);
     let (capacity, size, ratio) = (layer.capacity(), layer.items, short(layer.error_rate()));
-    match layer.shape {
-        LayerShape::Blocked(shape) => {
-            let (lines, probes) = (shape.geometry.lines_per_item, shape.geometry.probes);
-            format!(
-                "layout:blocked bytes:{bytes} bits:{bits} set:{set} lines:{lines} probes:{probes} \
-                 capacity:{capacity} size:{size} ratio:{ratio}"
-            )
-        }
-        LayerShape::Classic { shape, hash_width } => {
-            let hashes = shape.hashes;
-            format!(
-                "bytes:{bytes} bits:{bits} hashes:{hashes} hashwidth:{hash_width} capacity:{capacity} \
-                 size:{size} ratio:{ratio}"
-            )
-        }
-        LayerShape::Valkey(shape) => {
-            let probes = shape.probes;
-            format!(
-                "layout:valkey bytes:{bytes} bits:{bits} set:{set} probes:{probes} capacity:{capacity} size:{size} \
-                 ratio:{ratio}"
-            )
-        }
+    let probes = layer.shape.probes;
+    match (layer.shape.hash_width, layer.shape.lines) {
+        (Some(hash_width), _) => format!(
+            "bytes:{bytes} bits:{bits} hashes:{probes} hashwidth:{hash_width} capacity:{capacity} \
+             size:{size} ratio:{ratio}"
+        ),
+        (None, Some(lines)) => format!(
+            "layout:blocked bytes:{bytes} bits:{bits} set:{set} lines:{lines} probes:{probes} \
+             capacity:{capacity} size:{size} ratio:{ratio}"
+        ),
+        (None, None) => format!(
+            "layout:valkey bytes:{bytes} bits:{bits} set:{set} probes:{probes} capacity:{capacity} size:{size} \
+             ratio:{ratio}"
+        ),
     }
 }
 
-/// What the line of a layer of a window says besides.
+/// The times of a window's layer, which its line has in addition.
 fn times(span: &Span) -> String {
-    let (first, begins) = (span.first, u8::from(span.begins));
-    let end = match span.end {
-        Span::OPEN => "open".to_owned(),
-        end => end.to_string(),
-    };
+    let (first, end, begins) = (span.first, span.end, u8::from(span.begins));
     format!(" first:{first} end:{end} begins:{begins}")
 }
 
@@ -108,7 +100,7 @@ fn short(value: f64) -> String {
 mod tests {
     use super::*;
 
-    /// Scripts that parse RedisBloom's lines would otherwise fail on ours.
+    /// Scripts that parse RedisBloom's lines would fail on this module's.
     #[test]
     fn ratios_are_written_as_c_does() {
         let written = [

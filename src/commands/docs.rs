@@ -1,182 +1,121 @@
-//! What the server tells others about a command (COMMAND DOCS, COMMAND INFO), and redis-cli its users while they
-//! type.
+//! The description of a command, which the server publishes (COMMAND DOCS, COMMAND INFO) and redis-cli shows while
+//! its users type.
 
 use std::ffi::{CStr, c_int};
 
 use redis_module::raw;
 
-use crate::server::{Ctx, call};
+use crate::server::{Ctx, call, few};
 
-/// A command, described.
+/// The description of a command.
 #[derive(Debug)]
 pub struct Docs {
     /// What it does.
     pub summary: &'static CStr,
-    /// How its time grows.
+    /// How its running time grows.
     pub complexity: &'static CStr,
-    /// The version that had it first: of RedisBloom, or of this module for what only this module has.
+    /// The first version that had it: of RedisBloom, or of this module for a command that only this module has.
     pub since: &'static CStr,
-    /// What follows its name, in this order.
+    /// Its arguments, in order.
     pub parameters: &'static [Parameter],
-    /// Whether clients may keep what it answers until the key is changed. Of what is about a filter, and not about
-    /// its items, RedisBloom says that they may not.
+    /// Whether clients may cache the reply until the key changes. As in RedisBloom, they may not where the reply is
+    /// about the filter instead of its items.
     pub cacheable: bool,
 }
 
-/// What follows the name of a command: one word, or a few that belong together.
+/// An argument of a command: one word, or a few that belong together.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
     name: &'static CStr,
     kind: Kind,
-    /// The word that comes before the value, or that is all there is.
+    /// The word before the value, or the word that stands alone.
     token: Option<&'static CStr>,
     optional: bool,
     multiple: bool,
-    /// The version of this module that had it first, if its command came from RedisBloom without it.
+    /// The first version of this module that had it, if its command came from RedisBloom without it.
     since: Option<&'static CStr>,
 }
 
-/// What a parameter is.
+/// The kind of a parameter.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// The key: the first parameter of a command that has one.
     Key(KeyUse),
-    /// As many further keys as the whole number before it says.
+    /// Further keys, as many as the number before them says.
     Keys(KeyUse),
     /// Any bytes.
     Text,
     /// A whole number.
     Integer,
-    /// A number.
+    /// A floating-point number.
     Double,
     /// A time of the Unix clock, a whole number.
     UnixTime,
     /// Nothing but its token.
     Word,
-    /// One of these.
+    /// One of several parameters.
     OneOf(&'static [Parameter]),
 }
 
-/// What becomes of a key, in the terms of the server's key specifications: whose rules for keys permit what.
+/// How a command uses a key, in the terms of the server's key specifications, from which ACL rules for keys follow.
 ///
-/// What a filter tells of an item is all the data that it has. So to ask it, or to tell whether an added item was
-/// there, is to access its data, while the server counts the presence of a set's member among the metadata.
+/// The presence of an item is all the data that a filter has. So a command that replies whether an item is or was
+/// there accesses data, although the server counts the presence of a set's member as metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyUse {
-    /// It is asked.
+    /// The key is read.
     Read,
-    /// It is made, with nothing of an earlier value; the reply tells no more than whether there was one.
+    /// The key is created without using an earlier value; the reply tells at most whether there was one.
     Create,
-    /// Data go in, and nothing is told of what was in it.
+    /// Data is stored; the reply tells nothing of the earlier data.
     Fill,
-    /// Items go in, and the reply tells which of them were in it.
+    /// Items are added; the reply tells which of them were there.
     Add,
-    /// Data are taken out, and nothing is told of them.
+    /// Data is removed; the reply tells nothing of it.
     Drop,
-    /// Items are taken out, and the reply tells which of them were in it.
+    /// Items are removed; the reply tells which of them were there.
     Remove,
-    /// What other keys have goes in, or takes the place of all that was in it. Nothing is told of what was in it, and
-    /// nothing of it goes elsewhere: who may only write a key may bring what he can read.
+    /// The data of other keys is added, or replaces the earlier data. The reply tells nothing of the earlier data,
+    /// and none of it goes elsewhere: a user who may only write this key may bring in what he can read.
     Merge,
-    /// What it has is replaced by what others have.
+    /// The data is replaced by data of other keys.
     Overwrite,
 }
 
-/// The complexity of what is done with one item, or with the figures of each layer.
+/// The complexity of commands on one item, or on the figures of each layer.
 pub const O_OF_LAYERS: &CStr = c"O(n), where n is the number of layers";
-/// The complexity of what is done with many items.
+/// The complexity of commands on many items.
 pub const O_OF_MANY: &CStr = c"O(n * m), where n is the number of items and m is the number of layers";
-/// The complexity of what is done with a piece of a filter.
+/// The complexity of commands on a piece of a filter.
 pub const O_OF_PIECE: &CStr =
     c"O(n + m), where n is the number of bytes of the piece and m is the number of layers";
 
-/// The first version of this module.
+/// The first version with the commands and options that only this module has.
 pub const SINCE_OWN: &CStr = c"0.2.0";
 
 /// The key of a command that only reads it.
 pub const KEY: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Read));
-/// The key of a command that makes it.
+/// The key of a command that creates it.
 pub const KEY_TO_CREATE: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Create));
-/// The key of a command that puts data into it.
+/// The key of a command that loads data into it.
 pub const KEY_TO_FILL: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Fill));
 /// The key of a command that adds items to it.
 pub const KEY_TO_ADD_TO: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Add));
-/// The key of a command that takes data out of it.
+/// The key of a command that removes data from it.
 pub const KEY_TO_DROP_FROM: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Drop));
-/// The key of a command that takes items out of it.
+/// The key of a command that removes items from it.
 pub const KEY_TO_EXCEPT_FROM: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Remove));
-/// The key of a command that puts into it what other keys have.
+/// The key of a command that merges other keys into it.
 pub const KEY_TO_MERGE_INTO: Parameter = Parameter::new(c"destination", Kind::Key(KeyUse::Merge));
-/// The key of a command that replaces it by what it makes of other keys.
+/// The key of a command that overwrites it with a combination of other keys.
 pub const KEY_TO_OVERWRITE: Parameter = Parameter::new(c"destination", Kind::Key(KeyUse::Overwrite));
-/// One item.
+/// The parameter for an item.
 pub const ITEM: Parameter = Parameter::new(c"item", Kind::Text);
-/// `CAPACITY n`
-pub const CAPACITY: Parameter = Parameter::option(c"capacity", c"CAPACITY", Kind::Integer);
-/// `ERROR e`
+/// The option `ERROR e`.
 pub const ERROR: Parameter = Parameter::option(c"error", c"ERROR", Kind::Double);
-/// `NOCREATE`
-pub const NOCREATE: Parameter = Parameter::option(c"nocreate", c"NOCREATE", Kind::Word);
-/// `EXPANSION n`
-pub const EXPANSION: Parameter = Parameter::option(c"expansion", c"EXPANSION", Kind::Integer);
-/// `NONSCALING`
-pub const NONSCALING: Parameter = Parameter::option(c"nonscaling", c"NONSCALING", Kind::Word);
-/// `GROWING`
-pub const GROWING: Parameter = Parameter::option(c"growing", c"GROWING", Kind::Word).since(SINCE_OWN);
-/// `SEED s`
-pub const SEED: Parameter = Parameter::option(c"seed", c"SEED", Kind::Integer).since(SINCE_OWN);
-/// `LAYOUT BLOCKED`, or another one
-pub const LAYOUT: Parameter = Parameter::option(
-    c"layout",
-    c"LAYOUT",
-    Kind::OneOf(&[
-        Parameter::word(c"blocked", c"BLOCKED"),
-        Parameter::word(c"classic", c"CLASSIC"),
-        Parameter::word(c"valkey", c"VALKEY"),
-    ]),
-)
-.since(SINCE_OWN);
-
-/// `TIGHTENING t`
-pub const TIGHTENING: Parameter =
-    Parameter::option(c"tightening", c"TIGHTENING", Kind::Double).since(SINCE_OWN);
-/// `VALIDATESCALETO n`
-pub const VALIDATESCALETO: Parameter =
-    Parameter::option(c"validatescaleto", c"VALIDATESCALETO", Kind::Integer).since(SINCE_OWN);
-
-/// `NX`
-pub const NX: Parameter = Parameter::option(c"nx", c"NX", Kind::Word).since(SINCE_OWN);
-/// `EX seconds`, or another word for a time, named as those of SET are.
-pub const EXPIRY: Parameter = Parameter::new(
-    c"expiration",
-    Kind::OneOf(&[
-        Parameter::new(c"seconds", Kind::Integer)
-            .after(c"EX")
-            .since(SINCE_OWN),
-        Parameter::new(c"milliseconds", Kind::Integer)
-            .after(c"PX")
-            .since(SINCE_OWN),
-        Parameter::new(c"unix-time-seconds", Kind::UnixTime)
-            .after(c"EXAT")
-            .since(SINCE_OWN),
-        Parameter::new(c"unix-time-milliseconds", Kind::UnixTime)
-            .after(c"PXAT")
-            .since(SINCE_OWN),
-    ]),
-)
-.optional();
-
-/// `WINDOW s`
-pub const WINDOW: Parameter = Parameter::option(c"window", c"WINDOW", Kind::Integer).since(SINCE_OWN);
-/// `SLICES n`
-pub const SLICES: Parameter = Parameter::option(c"slices", c"SLICES", Kind::Integer).since(SINCE_OWN);
-/// `REFRESH`
-pub const REFRESH: Parameter = Parameter::option(c"refresh", c"REFRESH", Kind::Word).since(SINCE_OWN);
-/// `AT ms`
-pub const AT: Parameter = Parameter::option(c"at", c"AT", Kind::Integer).since(SINCE_OWN);
 
 impl Parameter {
-    /// A value that must be given.
+    /// A required value.
     pub const fn new(name: &'static CStr, kind: Kind) -> Self {
         Self {
             name,
@@ -193,12 +132,12 @@ impl Parameter {
         Self::new(name, Kind::Word).after(token)
     }
 
-    /// What may be given after its token.
+    /// An optional value after its token.
     pub const fn option(name: &'static CStr, token: &'static CStr, kind: Kind) -> Self {
         Self::new(name, kind).after(token).optional()
     }
 
-    /// With that word before it.
+    /// Puts a token before the value.
     pub const fn after(self, token: &'static CStr) -> Self {
         Self {
             token: Some(token),
@@ -206,7 +145,7 @@ impl Parameter {
         }
     }
 
-    /// May be left out.
+    /// Makes the parameter optional.
     pub const fn optional(self) -> Self {
         Self {
             optional: true,
@@ -214,7 +153,7 @@ impl Parameter {
         }
     }
 
-    /// May be repeated, without its token.
+    /// Lets the value be repeated, without its token.
     pub const fn multiple(self) -> Self {
         Self {
             multiple: true,
@@ -222,7 +161,7 @@ impl Parameter {
         }
     }
 
-    /// Only since that version of this module.
+    /// Sets the first version of this module that had it.
     pub const fn since(self, version: &'static CStr) -> Self {
         Self {
             since: Some(version),
@@ -230,7 +169,31 @@ impl Parameter {
         }
     }
 
-    /// The fewest words that it takes.
+    /// The first version of this module that had it, if its command came from RedisBloom without it.
+    #[cfg(test)]
+    pub fn version(&self) -> Option<&'static CStr> {
+        self.since
+    }
+
+    /// The kind of the parameter.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Its token, or the tokens of its choices, each with the kind of the value after it.
+    pub fn tokens(&self) -> impl Iterator<Item = (&'static CStr, Kind)> {
+        let own = self.token.map(|token| (token, self.kind));
+        let choices = match self.kind {
+            Kind::OneOf(choices) if own.is_none() => choices,
+            _ => &[],
+        };
+        let theirs = choices
+            .iter()
+            .filter_map(|choice| Some((choice.token?, choice.kind)));
+        own.into_iter().chain(theirs)
+    }
+
+    /// The fewest words that it can have.
     fn fewest_words(&self) -> usize {
         match self.kind {
             _ if self.optional => 0,
@@ -245,7 +208,7 @@ impl Parameter {
         }
     }
 
-    /// What becomes of the keys that it is, if it is any.
+    /// How the command uses these keys, if the parameter is a key.
     fn key_use(&self) -> Option<KeyUse> {
         match self.kind {
             Kind::Key(key_use) | Kind::Keys(key_use) => Some(key_use),
@@ -263,17 +226,23 @@ impl Docs {
     }
 
     /// Whether one of its arguments says how many keys it has besides the first.
-    pub fn counts_keys(&self) -> bool {
-        let counted = |parameter: &Parameter| matches!(parameter.kind, Kind::Keys(_));
-        self.parameters.iter().any(counted)
+    pub const fn counts_keys(&self) -> bool {
+        let mut rest = self.parameters;
+        while let [first, others @ ..] = rest {
+            if matches!(first.kind, Kind::Keys(_)) {
+                return true;
+            }
+            rest = others;
+        }
+        false
     }
 
-    /// What clients and proxies are told about its answers, if anything.
+    /// The tips for clients and proxies about its replies, if there are any.
     fn tips(&self) -> Option<&'static CStr> {
         (!self.cacheable).then_some(c"dont_cache")
     }
 
-    /// As many words as the command has, its name among them; negative: so many or more.
+    /// The number of words of the command, with its name; negative if that is a minimum.
     fn arity(&self) -> c_int {
         let fewest = self.parameters.iter().map(Parameter::fewest_words).sum::<usize>();
         let fewest = 1 + c_int::try_from(fewest).unwrap_or(0);
@@ -286,8 +255,8 @@ impl Docs {
     }
 }
 
-/// Tells the server what a command of this module is, and what becomes of its keys: a registration alone says that
-/// it may do anything with the first. Servers before 7.0 do not want to know. `false` when the server refuses it.
+/// Describes a command and the use of its keys to the server: by its registration alone a command may do anything
+/// with its first key. Servers before 7.0 have no descriptions. `false` when the server refuses it.
 pub fn describe(ctx: Ctx<'_>, command: &CStr, docs: &Docs) -> bool {
     // SAFETY: the table is filled once, before any callback of the module runs.
     let Some(set) = (unsafe { raw::RedisModule_SetCommandInfo }) else {
@@ -317,11 +286,11 @@ pub fn describe(ctx: Ctx<'_>, command: &CStr, docs: &Docs) -> bool {
         key_specs: keys.as_mut_ptr(),
         args: parameters.list.as_mut_ptr(),
     };
-    // SAFETY: the command is alive, and every list ends with an entry of zeros; the server copies what it is told.
+    // SAFETY: the command is alive, and every list ends with an entry of zeros; the server copies all of it.
     unsafe { set(command, &raw const info) == raw::REDISMODULE_OK as c_int }
 }
 
-/// Where the command's keys are and what becomes of them; the list ends with an entry of zeros.
+/// The positions of the command's keys and their use; the list ends with an entry of zeros.
 fn raw_keys(docs: &Docs) -> Vec<raw::RedisModuleCommandKeySpec> {
     // SAFETY: a plain C structure of numbers and pointers, for which all zeros mean "not given".
     let end: raw::RedisModuleCommandKeySpec = unsafe { std::mem::zeroed() };
@@ -343,7 +312,7 @@ fn raw_keys(docs: &Docs) -> Vec<raw::RedisModuleCommandKeySpec> {
         }
         Some(key)
     });
-    keys.chain([end]).collect()
+    few(keys.chain([end]))
 }
 
 impl KeyUse {
@@ -370,11 +339,11 @@ impl KeyUse {
     }
 }
 
-/// A list of parameters as the server reads it.
+/// A list of parameters in the server's form.
 struct RawParameters {
     /// Ends with an entry of zeros.
     list: Vec<raw::RedisModuleCommandArg>,
-    /// What entries of the list point to.
+    /// The lists that entries point to.
     _nested: Vec<Self>,
 }
 

@@ -1,29 +1,33 @@
-//! What a command answers when it cannot do what was asked: every text on the wire, once.
+//! The errors that commands reply: every text on the wire, once.
 
+use crate::server::few;
 use std::ffi::CStr;
 use std::fmt;
 
-use crate::bloom::Error;
-use crate::bloom::chain::MOST_ITEMS;
-use crate::bloom::chain::window::MOST_SLICES;
-use crate::bloom::codec::DecodeError;
-use crate::bloom::exceptions::MOST_EXCEPTIONS;
-use crate::bloom::packed::Malformed;
-use crate::bloom::params::{Capacity, ErrorRate, Expansion, LATEST, Window};
-use crate::bloom::sets::Mismatch;
-use crate::bloom::valkey::MOST_FORETOLD;
-use crate::keyspace::WrongType;
+use crate::keyspace::Unopened;
+use crate::limits::{MOST_LOOKUPS, TooManyLookups};
 use crate::number;
 use crate::options::values::LayoutName;
 use crate::server::shown::shown;
+use libbloom::Error;
+use libbloom::chain::window::MOST_SLICES;
+use libbloom::chain::{MOST_ITEMS, MOST_LAYERS};
+use libbloom::codec::DecodeError;
+use libbloom::exceptions::MOST_EXCEPTIONS;
+use libbloom::packed::Malformed;
+use libbloom::params::{Capacity, ErrorRate, Expansion, LATEST, Window};
+use libbloom::sets::MOST_ASKED;
+use libbloom::sets::Mismatch;
 
-/// Why a command was refused.
+/// An error that a command replies.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CommandError {
-    /// Too few or too many arguments; the server has the text.
+    /// Too few or too many arguments; the text is the server's.
     Arity,
     /// The key holds a value of another type.
     WrongType,
+    /// The key may not be changed while a save without a fork reads its value.
+    BeingSaved,
     /// There is no such key.
     NotFound,
     /// The key exists.
@@ -52,57 +56,57 @@ pub enum CommandError {
     BadSeed,
     /// The seed is out of its range.
     SeedRange,
-    /// The layout is none.
+    /// The layout's name is unknown.
     BadLayout,
-    /// An option that filters of these layouts have, for one of another.
+    /// An option that only filters of these layouts have.
     OnlyFor(&'static str, &'static [LayoutName]),
-    /// The same where no layout was given, and the one of the module's options is this one.
+    /// An option that only filters of these layouts have, while the layout comes from the module's option.
     OnlyForByOption(&'static str, &'static [LayoutName], LayoutName),
     /// The tightening ratio is no number.
     BadTightening,
     /// The tightening ratio is out of its range.
     TighteningRange,
-    /// What a filter is to grow to is no number.
+    /// VALIDATESCALETO is no number.
     BadGoal,
-    /// What a filter is to grow to is out of its range.
+    /// VALIDATESCALETO is out of its range.
     GoalRange,
-    /// A filter would be too large before it has grown as far as was asked for.
+    /// The filter would be above the size limit before it has grown to VALIDATESCALETO.
     GoalBytes,
-    /// The rate of a filter's layers would be 0 before it has grown as far as was asked for.
+    /// The error rate of a layer would be 0 before the filter has grown to VALIDATESCALETO.
     GoalRate,
-    /// With the layer after the last that is too small for it, the filter would be for more items than can be counted.
+    /// Growing to VALIDATESCALETO would give the filter a capacity above what can be counted.
     GoalItems,
-    /// The filter would have more layers than is foretold.
+    /// Growing to VALIDATESCALETO would need more than the most layers.
     GoalLayers,
-    /// An option that takes a value is the last word.
+    /// An option that needs a value is the last word.
     NoValue(&'static str),
-    /// NONSCALING with an expansion.
+    /// NONSCALING together with an expansion.
     NonScalingExpansion,
-    /// Two options of which there may be one.
+    /// Two options that exclude each other.
     Exclusive(&'static str, &'static str),
-    /// A word for filters that grow where no expansion was given, and the one of the module's options is 0.
+    /// An option for filters that grow, while the module's option for the expansion is 0.
     FixedByOption(&'static str),
     /// The window is no number.
     BadWindow,
     /// The window is out of its range.
     WindowRange,
-    /// The number of slices is none.
+    /// The number of slices is no number.
     BadSlices,
     /// The number of slices is out of its range.
     SlicesRange,
-    /// A word about a window where there is none.
+    /// An option for filters with a window, without WINDOW.
     NeedsWindow(&'static str),
     /// BF.ROTATE of a filter without a window.
     NoWindow,
-    /// BF.ROTATE where there are too many slices.
+    /// BF.ROTATE: the filter has the most slices already.
     TooManySlices,
-    /// A word that is no option, as it is shown.
+    /// A word that is no option, escaped and shortened.
     Unknown(String),
-    /// An option that was given before.
+    /// An option that was given twice.
     Twice(&'static str),
-    /// A time is no number of 64 bits.
+    /// A time to expire is no number of 64 bits.
     NoInteger,
-    /// A time to expire is none, for this command.
+    /// A time to expire is invalid in this command.
     ExpireTime(&'static CStr),
     /// Packed items without a form, or with more than one.
     OneForm,
@@ -110,15 +114,15 @@ pub enum CommandError {
     BadWidth,
     /// The width of packed items is out of its range.
     WidthRange,
-    /// The data holds no items in their form.
+    /// The data does not have the given form.
     Malformed(Malformed),
-    /// Why one of some packed items was not taken, and how many were before it.
+    /// The error at one of several packed items, and how many items came before it.
     After(Box<Self>, usize),
     /// The time of a change is no number.
     BadTime,
     /// The time of a change is out of its range.
     TimeRange,
-    /// There is no room for the answers.
+    /// There is no memory for the answers.
     NoMemoryToAnswer,
     /// BF.INFO: no such field.
     Information,
@@ -128,23 +132,25 @@ pub enum CommandError {
     LoadIterator,
     /// BF.LOAD: the key exists.
     Busy,
-    /// BF.LOAD: why the data is no filter.
+    /// BF.LOAD: the data is no filter.
     BadData(DecodeError),
-    /// BF.LOADCHUNK: the header is none, or the iterator.
+    /// BF.LOADCHUNK: the header is invalid, or the iterator.
     BadHeader,
-    /// BF.LOADCHUNK: the chunk starts in no layer.
+    /// BF.LOADCHUNK: the chunk starts outside of every layer.
     ChunkOffset,
     /// BF.LOADCHUNK: the chunk ends beyond its layer.
     ChunkLength,
     /// A filter that may not grow is full.
     Full,
-    /// A filter that grows can have no further layer.
+    /// A filter that grows can have no further layer: its error rate would be 0, or its capacity beyond counting.
     FullForGood,
-    /// There is no room for a new filter.
+    /// A client's filter has the most layers already.
+    TooManyLayers,
+    /// There is no memory for a new filter.
     NoMemoryToCreate,
-    /// There is no room for a further layer.
+    /// There is no memory for a further layer.
     NoMemoryToGrow,
-    /// There is no room for exceptions.
+    /// There is no memory for exceptions.
     NoMemoryToExcept,
     /// The number of sources is no number.
     BadNumkeys,
@@ -152,41 +158,51 @@ pub enum CommandError {
     NumkeysRange,
     /// There are fewer sources than their number says.
     FewerSources,
-    /// A source is missing, which is shown.
+    /// A source is missing: its key, escaped and shortened.
     NoSource(String),
     /// Filters that cannot be combined.
     Mismatch {
-        /// Which of them this is, of the sources and the destination.
+        /// Which of them has the mismatch: a source, or the destination.
         role: &'static str,
-        /// Its key, as it is shown.
+        /// Its key, escaped and shortened.
         key: String,
-        /// What is in the way.
+        /// The mismatch.
         why: Mismatch,
     },
     /// The layers of all sources together have too high an error rate.
     RateOfLayers {
         /// The sum of their rates.
         sum: f64,
-        /// The rate that would do, if one does.
+        /// An error rate for the result that would be high enough, if there is one.
         would_do: Option<ErrorRate>,
     },
-    /// The same of classic filters.
+    /// The layers of all classic sources together have too high an error rate.
     RateOfClassicLayers {
         /// The sum of their rates.
         sum: f64,
         /// The rate of the result.
         rate: f64,
     },
-    /// BF.EXCEPT of a classic filter.
+    /// BF.EXCEPT: the filter is not in this module's layout.
     ExceptionsOfForeign,
-    /// The filter has so many exceptions, and could not have all of these.
+    /// The filter has this many exceptions, and not enough room for the new ones.
     TooManyExceptions(u64),
-    /// A bug, which the log tells about.
+    /// Looking up so many items in so many layers would take too long.
+    TooManyLookups(TooManyLookups),
+    /// The combined filters have too many exceptions for the number of their layers: querying every layer for each
+    /// would take too long.
+    TooManyToAsk {
+        /// The number of exceptions in all of them.
+        exceptions: u64,
+        /// The number of layers in all of them.
+        layers: u64,
+    },
+    /// A panic, which is in the log.
     Internal,
 }
 
 impl CommandError {
-    /// An unknown word.
+    /// The error for an unknown word.
     pub fn unknown(word: &[u8]) -> Self {
         Self::Unknown(if word.is_empty() {
             "''".to_owned()
@@ -195,7 +211,7 @@ impl CommandError {
         })
     }
 
-    /// The error for a layout that nobody typed: the option's.
+    /// The error for a layout that nobody typed, because it comes from the module's option.
     pub fn by_layout_option(self, layout: LayoutName) -> Self {
         match self {
             Self::OnlyFor(option, layouts) => Self::OnlyForByOption(option, layouts, layout),
@@ -203,23 +219,39 @@ impl CommandError {
         }
     }
 
-    /// Why a filter could not be made.
-    pub fn of_creation(_: Error) -> Self {
-        Self::NoMemoryToCreate
+    /// The reply to a creation that failed.
+    pub fn of_creation(error: Error) -> Self {
+        match error {
+            Error::TooManyLayers { .. } => Self::TooManyLayers,
+            Error::Full { .. } | Error::OverLimit { .. } | Error::OutOfMemory { .. } => {
+                Self::NoMemoryToCreate
+            }
+        }
     }
 
-    /// Why a filter could not take an item.
+    /// The reply to an item that could not be added.
     pub fn of_add(error: Error) -> Self {
         match error {
             Error::Full { .. } => Self::Full,
+            Error::TooManyLayers { .. } => Self::TooManyLayers,
             Error::OverLimit { .. } | Error::OutOfMemory { .. } => Self::NoMemoryToGrow,
         }
     }
 }
 
-impl From<WrongType> for CommandError {
-    fn from(_: WrongType) -> Self {
-        Self::WrongType
+impl From<TooManyLookups> for CommandError {
+    fn from(why: TooManyLookups) -> Self {
+        Self::TooManyLookups(why)
+    }
+}
+
+impl From<Unopened> for CommandError {
+    fn from(why: Unopened) -> Self {
+        match why {
+            Unopened::WrongType => Self::WrongType,
+            Unopened::BeingSaved => Self::BeingSaved,
+            Unopened::Missing => Self::NotFound,
+        }
     }
 }
 
@@ -228,6 +260,7 @@ impl fmt::Display for CommandError {
         let text = match self {
             Self::Arity => "ERR wrong number of arguments",
             Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
+            Self::BeingSaved => "TRYAGAIN the key is being saved",
             Self::NotFound => "ERR not found",
             Self::Exists => "ERR item exists",
             Self::BadErrorRate => "ERR bad error rate",
@@ -248,7 +281,7 @@ impl fmt::Display for CommandError {
             Self::SeedRange => return write!(f, "ERR seed must be in the range [0, {}]", u64::MAX),
             Self::BadLayout => "ERR bad layout: it is BLOCKED, CLASSIC or VALKEY",
             Self::OnlyFor(option, layouts) => {
-                let layouts: Vec<_> = layouts.iter().map(|layout| layout.word()).collect();
+                let layouts = few(layouts.iter().map(|layout| layout.word()));
                 let layouts = layouts.join(" or ");
                 return write!(f, "ERR {option} is for LAYOUT {layouts} only");
             }
@@ -273,7 +306,7 @@ impl fmt::Display for CommandError {
             Self::GoalLayers => {
                 return write!(
                     f,
-                    "ERR the filter cannot grow to VALIDATESCALETO with {MOST_FORETOLD} layers: a larger CAPACITY or \
+                    "ERR the filter cannot grow to VALIDATESCALETO with {MOST_LAYERS} layers: a larger CAPACITY or \
                      EXPANSION needs fewer"
                 );
             }
@@ -286,7 +319,7 @@ impl fmt::Display for CommandError {
                     "ERR {option} needs an EXPANSION above 0: bf-expansion-factor is 0"
                 );
             }
-            Self::BadWindow => "ERR bad window",
+            Self::BadWindow => "ERR bad window: not a whole number of seconds",
             Self::WindowRange => {
                 return write!(f, "ERR window must be in the range [0, {}]", Window::MAX_SECONDS);
             }
@@ -300,7 +333,7 @@ impl fmt::Display for CommandError {
             Self::TooManySlices => {
                 return write!(
                     f,
-                    "ERR the filter has {MOST_SLICES} slices that are not over, and can have no more"
+                    "ERR the filter has {MOST_SLICES} slices that have not expired, and can have no more"
                 );
             }
             Self::Unknown(word) => return write!(f, "ERR Unknown argument received: {word}"),
@@ -335,6 +368,13 @@ impl fmt::Display for CommandError {
             Self::FullForGood => {
                 "ERR the filter is full: a further layer would have an error rate of 0, or a capacity beyond counting"
             }
+            Self::TooManyLayers => {
+                return write!(
+                    f,
+                    "ERR the filter would have more than {MOST_LAYERS} layers: with a larger capacity or EXPANSION it needs \
+                     fewer"
+                );
+            }
             Self::NoMemoryToCreate => "ERR Insufficient memory to create filter",
             Self::NoMemoryToGrow => "ERR Insufficient memory to grow filter",
             Self::NoMemoryToExcept => "ERR Insufficient memory for exceptions",
@@ -350,9 +390,9 @@ impl fmt::Display for CommandError {
                     Mismatch::Layout => "another layout",
                     Mismatch::Never => "LAYOUT VALKEY: such filters are never combined",
                     Mismatch::HashWidth => "hashes of another width",
-                    Mismatch::Window => "a WINDOW: its layers go in time",
+                    Mismatch::Window => "a WINDOW: its layers expire",
                     Mismatch::Shape => {
-                        "another shape: BF.INTERSECT takes filters of one layer, made for one capacity and error rate"
+                        "another shape: BF.INTERSECT needs filters of one layer, made for one capacity and error rate"
                     }
                 };
                 return write!(f, "ERR {role} {key} has {why}");
@@ -382,13 +422,27 @@ impl fmt::Display for CommandError {
                     "ERR the filter has {exceptions} exceptions, and can have no more than {MOST_EXCEPTIONS}"
                 );
             }
+            Self::TooManyLookups(TooManyLookups { items, layers }) => {
+                return write!(
+                    f,
+                    "ERR looking up {items} items in {layers} layers would take too long: the product may be \
+                     {MOST_LOOKUPS} at most"
+                );
+            }
+            Self::TooManyToAsk { exceptions, layers } => {
+                return write!(
+                    f,
+                    "ERR looking up {exceptions} exceptions in {layers} layers would take too long: the product may be \
+                     {MOST_ASKED} at most"
+                );
+            }
             Self::Internal => "ERR internal error, see the server's log",
         };
         f.write_str(text)
     }
 }
 
-/// A rate with three digits that mean something.
+/// A rate rounded to three significant digits.
 fn rounded(rate: f64) -> String {
     let rounded = format!("{rate:.2e}").parse().unwrap_or(rate);
     number::short(rounded)
@@ -398,8 +452,7 @@ fn rounded(rate: f64) -> String {
 mod tests {
     use super::*;
 
-    /// A user would read digits that are an accident of the sum, or look for the rate that would do in another form
-    /// than the command takes.
+    /// A user would see digits that are an accident of the sum, or a rate in a form that the command does not accept.
     #[test]
     fn rates_have_the_digits_that_a_user_types() {
         let text = |sum, would_do: Option<f64>| {

@@ -2,58 +2,65 @@
 
 use std::ffi::CStr;
 
-use super::adding::after_key;
+use super::adding::ListRoom;
 use super::args::Cursor;
 use super::docs::{Docs, ITEM, KEY_TO_EXCEPT_FROM, SINCE_OWN};
 use super::error::CommandError;
-use super::reply::Reply;
+use super::reply::{ELEMENT, Reply};
 use super::{Call, Command, changing, creation};
-use crate::bloom::chain::batch::Items;
-use crate::bloom::exceptions::ExceptError;
-use crate::bloom::packed::Answers;
-use crate::bloom::{Demand, Filter};
+use crate::limits::{self, Allowing};
 use crate::server::{Arg, Ctx};
-use crate::{keyspace, limits, stats};
+use crate::{keyspace, stats};
+use libbloom::Filter;
+use libbloom::chain::batch::Subset;
+use libbloom::exceptions::ExceptError;
+use libbloom::packed::Answers;
 
-/// Excepts items from a filter, until they are added again; a missing key is an empty filter.
+/// The command BF.EXCEPT: excepts items from a filter until they are added again; a missing key is an empty filter.
 pub struct Except;
 
-/// Excepts the items, and tells of it. For each, whether it was there and is no more.
+/// Excepts the items and propagates those that changed something. The answers tell for each item whether it was found
+/// before and is not found now.
 fn apply(ctx: Ctx<'_>, name: Arg<'_>, items: &[Arg<'_>]) -> Result<Answers, CommandError> {
     let mut key = keyspace::write(ctx, name)?;
     let filter = key.filter().ok_or(CommandError::NotFound)?;
+    limits::check_lookups(ctx, filter, items.len())?;
+    let room = ListRoom::of(items.len()).ok_or(CommandError::NoMemoryToAnswer)?;
     let mut excepted = Answers::with_room_for(items.len()).map_err(|_| CommandError::NoMemoryToAnswer)?;
-    let (done, ..) = changing::turn(ctx, filter, |filter| {
-        let answer = |block: Items, count: usize| excepted.push(block, count);
-        (except(ctx, name, filter, items, answer), 0)
+    let (done, _) = changing::turn(ctx, filter, |filter| {
+        let answer = |block: Subset, count: usize| excepted.push(block, count);
+        except(ctx, name, filter, items, answer)
     });
     done.map_err(|error| refused(ctx, name, error))?;
-    let changed = excepted.ones();
-    if changed > 0 {
-        if changed == items.len() as u64 {
+    if excepted.ones() > 0 {
+        if excepted.ones() == items.len() as u64 {
+            drop(room);
             ctx.replicate_verbatim();
         } else {
-            ctx.replicate(c"BF.EXCEPT", &after_key(name, items, &excepted));
+            room.lend(items, &excepted, |changed| {
+                ctx.replicate(c"BF.EXCEPT", &[name], changed)
+            });
         }
         key.changed(&[c"bf.except"]);
     }
     Ok(excepted)
 }
 
-/// A primary, or a file, has asked whether the items are there: a window here may have another clock.
+/// Excepts the items. The items of a primary or a file are not checked for presence, because the sender checked them:
+/// a window here may have another clock.
 fn except(
     ctx: Ctx<'_>,
     name: Arg<'_>,
     filter: &mut Filter,
     items: &[Arg<'_>],
-    excepted: impl FnMut(Items, usize),
+    excepted: impl FnMut(Subset, usize),
 ) -> Result<(), ExceptError> {
     let items = items.iter().map(|item| item.bytes());
-    let allowance = |demand: Demand<'_>| limits::allows(ctx, name.bytes(), demand);
-    if ctx.is_relayed() {
-        filter.except_unasked(items, &allowance, excepted)
+    let allowing = Allowing::new(ctx, name.bytes(), ctx.origin());
+    if ctx.origin().is_relayed() {
+        filter.except_unchecked(items, &allowing, excepted)
     } else {
-        filter.except(items, &allowance, excepted)
+        filter.except(items, &allowing, excepted)
     }
 }
 
@@ -63,7 +70,7 @@ fn refused(ctx: Ctx<'_>, name: Arg<'_>, error: ExceptError) -> CommandError {
         ExceptError::TooMany { exceptions } => CommandError::TooManyExceptions(exceptions),
         ExceptError::Memory(error) => {
             stats::refused_growth();
-            creation::tell_of_lack(ctx, name, error);
+            creation::log_shortage(ctx, name, error);
             CommandError::NoMemoryToExcept
         }
     }
@@ -88,14 +95,16 @@ impl Command for Except {
         let key = cursor.take()?;
         let items = cursor.at_least_one()?;
         let reply = Reply(ctx);
-        match changing::obeyed(ctx, key, Self::NAME, apply(ctx, key, items)) {
+        match apply(ctx, key, items) {
             Ok(excepted) => {
                 reply.array(excepted.count());
                 excepted.iter().for_each(|is_gone| reply.boolean(is_gone));
             }
-            Err(CommandError::NotFound) => {
+            Err(CommandError::NotFound) if !keyspace::missing_is_error(ctx) => {
+                reply.room(items.len().saturating_mul(ELEMENT))?;
                 reply.array(items.len());
                 items.iter().for_each(|_| reply.boolean(false));
+                return Err(CommandError::NotFound);
             }
             Err(error) => return Err(error),
         }

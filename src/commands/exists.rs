@@ -7,16 +7,16 @@ use super::docs::{Docs, ITEM, KEY, O_OF_LAYERS};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
-use crate::bloom::ahead;
 use crate::keyspace;
+use libbloom::ahead;
 
-/// Whether an item is (probably) in a filter; a missing key is an empty filter.
+/// The command BF.EXISTS: replies whether an item is (probably) in a filter; a missing key is an empty filter.
 pub struct Exists;
 
 impl Command for Exists {
     const NAME: &'static CStr = c"bf.exists";
-    const FLAGS: &'static CStr = c"readonly fast";
-    const CATEGORIES: &'static CStr = c"read fast";
+    const FLAGS: &'static CStr = c"readonly";
+    const CATEGORIES: &'static CStr = c"read";
     const DOCS: Docs = Docs {
         summary: c"Checks whether an item exists in a Bloom Filter",
         complexity: O_OF_LAYERS,
@@ -31,8 +31,9 @@ impl Command for Exists {
         cursor.finish()?;
         let item = ahead::item(item.bytes());
         let key = keyspace::read(ctx, key)?;
-        ahead::follow(key.filter());
-        Reply(ctx).boolean(key.filter().is_some_and(|filter| filter.contains(item)));
+        let filter = key.filter_or_empty()?;
+        ahead::follow(filter);
+        Reply(ctx).boolean(filter.is_some_and(|filter| filter.contains(item)));
         Ok(())
     }
 }

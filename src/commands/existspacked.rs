@@ -8,13 +8,14 @@ use super::error::CommandError;
 use super::packed::{COUNT, DATA, FORM, O_OF_PACKED, Packing};
 use super::reply::Reply;
 use super::{Call, Command};
-use crate::bloom::packed::{Answers, Packed};
-use crate::keyspace;
+use crate::{keyspace, limits};
+use libbloom::packed::{Answers, Packed};
 
-/// Whether each of some packed items is (probably) in a filter; a missing key is an empty filter.
+/// The command BF.EXISTSPACKED: replies for each packed item whether it is (probably) in a filter; a missing key is
+/// an empty filter.
 pub struct ExistsPacked;
 
-/// What was asked for.
+/// The parsed arguments of BF.EXISTSPACKED.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a, A> {
     key: A,
@@ -63,7 +64,10 @@ impl Command for ExistsPacked {
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let request = Request::parse(arguments)?;
         let key = keyspace::read(ctx, request.key)?;
-        let (filter, items, reply) = (key.filter(), request.items, Reply(ctx));
+        let (filter, items, reply) = (key.filter_or_empty()?, request.items, Reply(ctx));
+        if let Some(filter) = filter {
+            limits::check_lookups(ctx, filter, items.count())?;
+        }
         if request.packing.counts() {
             reply.integer(filter.map_or(0, |filter| filter.count_packed(items)));
             return Ok(());
@@ -73,7 +77,9 @@ impl Command for ExistsPacked {
             None => Answers::none_of(items.count()),
         };
         let answers = answers.map_err(|_| CommandError::NoMemoryToAnswer)?;
-        reply.bulk(answers.into_bitmap().bytes());
+        let bitmap = answers.into_bitmap();
+        reply.room(bitmap.bytes().len())?;
+        reply.bulk(bitmap.bytes());
         Ok(())
     }
 }

@@ -1,7 +1,8 @@
 //! `BF.INFO key [CAPACITY | SIZE | FILTERS | ITEMS | EXPANSION | ERROR | TIGHTENING | MAXSCALEDCAPACITY | FULL]`
 //!
-//! Of a filter in valkey-bloom's layout the reply is valkey-bloom's, of others RedisBloom's.
+//! A filter in valkey-bloom's layout gets valkey-bloom's reply, any other one RedisBloom's.
 
+use crate::server::few;
 use std::ffi::CStr;
 
 use super::args::{Argument, Cursor};
@@ -9,22 +10,21 @@ use super::docs::{Docs, KEY, Kind, O_OF_LAYERS, Parameter, SINCE_OWN};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
-use crate::bloom::Filter;
-use crate::bloom::chain::window::slices::Span;
-use crate::bloom::filter::{LayerStats, Totals};
-use crate::bloom::params::Layout;
 use crate::options::values::LayoutName;
 use crate::{keyspace, limits, options};
+use libbloom::Filter;
+use libbloom::chain::window::slices::Span;
+use libbloom::filter::{LayerStats, Totals};
+use libbloom::params::Layout;
 
-/// The newest layers that are described one by one. More have only filters of expansion 1, and there are a
-/// quarter of a million at times: a reply of all of them would take a second. BF.DEBUG, which is not flagged as
-/// fast, lists them.
+/// How many layers, the newest ones, are described one by one. Only filters of expansion 1 have more, and stored ones
+/// up to a quarter of a million; listing these would take a second. BF.DEBUG lists them all.
 const LISTED_LAYERS: usize = 1000;
 
-/// The figures of a filter, all from counts that are kept: O(layers).
+/// The command BF.INFO: replies the figures of a filter, all from stored counts: O(layers).
 pub struct Info;
 
-/// A figure that clients know.
+/// A figure that clients of RedisBloom or valkey-bloom know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field {
     Capacity,
@@ -37,7 +37,7 @@ pub(super) enum Field {
     MaxScaledCapacity,
 }
 
-/// What was asked for.
+/// Which figures the reply has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Selection {
     Usual,
@@ -46,7 +46,7 @@ pub(super) enum Selection {
 }
 
 impl Field {
-    /// RedisBloom's. There must never be a sixth: typed clients refuse unknown names.
+    /// The fields of RedisBloom's reply. There must never be a sixth: typed clients refuse unknown names.
     const FIVE: [Self; 5] = [
         Self::Capacity,
         Self::Size,
@@ -55,7 +55,7 @@ impl Field {
         Self::Expansion,
     ];
 
-    /// valkey-bloom's, of filters that grow last.
+    /// The fields of valkey-bloom's reply; the last ones are only for filters that grow.
     const VALKEY: [Self; 8] = [
         Self::Capacity,
         Self::Size,
@@ -67,7 +67,7 @@ impl Field {
         Self::MaxScaledCapacity,
     ];
 
-    /// Those of a filter.
+    /// The fields that the reply for this filter has.
     fn of(filter: &Filter) -> &'static [Self] {
         match filter.valkey_rules() {
             None => &Self::FIVE,
@@ -138,7 +138,7 @@ impl Selection {
         field.map(Self::One).ok_or(CommandError::Information)
     }
 
-    /// Whether the filter has what was asked for.
+    /// Checks that the filter has the selected field.
     fn check(self, filter: &Filter) -> Result<(), CommandError> {
         match self {
             Self::One(field) if !Field::of(filter).contains(&field) => Err(CommandError::Information),
@@ -149,8 +149,8 @@ impl Selection {
 
 impl Command for Info {
     const NAME: &'static CStr = c"bf.info";
-    const FLAGS: &'static CStr = c"readonly fast";
-    const CATEGORIES: &'static CStr = c"read fast";
+    const FLAGS: &'static CStr = c"readonly";
+    const CATEGORIES: &'static CStr = c"read";
     const DOCS: Docs = Docs {
         summary: c"Returns information about a Bloom Filter",
         complexity: O_OF_LAYERS,
@@ -190,7 +190,7 @@ impl Command for Info {
         let (reply, totals) = (Reply(ctx), filter.totals());
         let is_valkey = filter.valkey_rules().is_some();
         match selection {
-            // As valkey-bloom replies: without a map, and of one figure without an array.
+            // valkey-bloom replies without a map, and a single figure without an array.
             Selection::One(field) if is_valkey => field.reply_value(reply, filter, &totals),
             Selection::Usual if is_valkey => {
                 let fields = Field::of(filter);
@@ -221,7 +221,7 @@ impl Command for Info {
     }
 }
 
-/// The five, and what only this module has.
+/// Replies RedisBloom's five fields, and those that only this module has.
 fn full(reply: Reply<'_>, filter: &Filter, totals: &Totals) {
     let window = filter.window();
     let of_window = if window.is_some() { 3 } else { 0 };
@@ -239,7 +239,7 @@ fn full(reply: Reply<'_>, filter: &Filter, totals: &Totals) {
         Layout::Blocked { seed } => reply.bulk(seed.0.to_string().as_bytes()),
         Layout::Classic => reply.null(),
         Layout::Valkey { seed, .. } => {
-            let digits: String = seed.0.iter().map(|byte| format!("{byte:02x}")).collect();
+            let digits = few(seed.0.iter().map(|byte| format!("{byte:02x}"))).concat();
             reply.bulk(digits.as_bytes());
         }
     }
@@ -280,21 +280,21 @@ fn full_layer(reply: Reply<'_>, layout: LayoutName, layer: &LayerStats, span: Op
         ("Items", layer.items),
         ("Bytes", layer.bytes()),
         ("Bits set", layer.bits_set),
-        ("Probes", layer.shape.probes()),
+        ("Probes", layer.shape.probes),
     ];
     for (name, value) in integers {
         reply.bulk(name.as_bytes());
         reply.integer(value);
     }
-    // How many lines an item has is a figure of the blocked layout.
+    // Only layers of the blocked layout have lines.
     reply.bulk(b"Lines");
-    reply.integer_if_any(layer.shape.lines());
+    reply.integer_if_any(layer.shape.lines);
     reply.bulk(b"Error rate");
     reply.double(layer.error_rate());
     if let Some(span) = span {
         reply.bulk(b"First time");
         reply.integer(span.first);
         reply.bulk(b"Last time");
-        reply.integer_if_any((span.end != Span::OPEN).then(|| span.end.saturating_sub(1)));
+        reply.integer(span.end.saturating_sub(1));
     }
 }

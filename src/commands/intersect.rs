@@ -7,12 +7,12 @@ use super::docs::{Docs, KEY_TO_OVERWRITE, SINCE_OWN};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::sources::{Combination, NUMKEYS, O_OF_SOURCES, SOURCES, Sources};
-use super::{Call, Command, changing};
-use crate::bloom::Filter;
+use super::{Call, Command};
 use crate::keyspace;
 use crate::server::{Arg, Ctx};
+use libbloom::Filter;
 
-/// Makes a filter in which all items are found that all sources have.
+/// The command BF.INTERSECT: makes a filter that contains the items which all sources contain.
 pub struct Intersect;
 
 /// Reads the arguments after the command's name.
@@ -28,12 +28,11 @@ pub fn parse<'a, A: Argument<'a>>(arguments: &'a [A]) -> Result<Combination<'a, 
     }
 }
 
-/// Intersects the filters, and tells of it.
+/// Stores the intersection, and propagates the command.
 fn apply(ctx: Ctx<'_>, keys: Combination<'_, Arg<'_>>) -> Result<(), CommandError> {
     let mut key = keyspace::write(ctx, keys.destination)?;
-    let sources = Sources::open(ctx, keys)?;
-    let allowing = sources.allowing();
-    let common = Filter::intersection(&sources.filters(), &|demand| allowing.allows(demand));
+    let sources = Sources::of(ctx, keys, None)?;
+    let common = Filter::intersection(sources.filters(), &sources.allowing());
     let common = common.map_err(|error| sources.refused_creation(error))?;
     sources.store(&mut key, common);
     ctx.replicate_verbatim();
@@ -55,7 +54,7 @@ impl Command for Intersect {
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let keys = parse(arguments)?;
-        changing::obeyed(ctx, keys.destination, Self::NAME, apply(ctx, keys))?;
+        apply(ctx, keys)?;
         Reply(ctx).ok();
         Ok(())
     }

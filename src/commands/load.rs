@@ -6,15 +6,15 @@ use super::args::Cursor;
 use super::docs::{Docs, KEY_TO_CREATE, Kind, Parameter, SINCE_OWN};
 use super::error::CommandError;
 use super::reply::Reply;
-use super::{Call, Command, changing};
-use crate::bloom::Filter;
-use crate::bloom::codec::{DecodeError, valkey};
+use super::{Call, Command};
 use crate::keyspace;
 use crate::limits::Allowing;
 use crate::server::{Arg, Ctx};
 use crate::stats::{self, Counted};
+use libbloom::Filter;
+use libbloom::codec::{DecodeError, valkey};
 
-/// Creates a filter from what valkey-bloom writes into an append-only file.
+/// The command BF.LOAD: creates a filter from the data that valkey-bloom writes into an append-only file.
 pub struct Load;
 
 impl Command for Load {
@@ -33,20 +33,20 @@ impl Command for Load {
         let mut cursor = Cursor::new(arguments);
         let (name, data) = (cursor.take()?, cursor.take()?.bytes());
         cursor.finish()?;
-        changing::obeyed(ctx, name, Self::NAME, load(ctx, name, data))?;
+        load(ctx, name, data)?;
         Reply(ctx).ok();
         Ok(())
     }
 }
 
-/// Creates the filter, and tells of it.
+/// Creates the filter, and propagates the command.
 fn load(ctx: Ctx<'_>, name: Arg<'_>, data: &[u8]) -> Result<(), CommandError> {
     let mut key = keyspace::write(ctx, name)?;
     if key.filter().is_some() {
         return Err(CommandError::Busy);
     }
-    let allowing = Allowing::new(ctx, name.bytes(), Ctx::must_obey);
-    let chain = valkey::decode(data, &|demand| allowing.allows(demand));
+    let allowing = Allowing::new(ctx, name.bytes(), ctx.origin());
+    let chain = valkey::decode(data, &allowing);
     let chain = chain
         .inspect_err(stats::not_loaded)
         .map_err(|error| match error {
@@ -55,7 +55,7 @@ fn load(ctx: Ctx<'_>, name: Arg<'_>, data: &[u8]) -> Result<(), CommandError> {
                 CommandError::BadData(error)
             }
         })?;
-    let filter = Filter::Valkey(Box::new(chain));
+    let filter = Filter::from(chain);
     stats::loaded(&filter);
     key.set(Counted::new(filter), None);
     ctx.replicate_verbatim();

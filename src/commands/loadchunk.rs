@@ -7,14 +7,13 @@ use super::docs::{Docs, KEY_TO_FILL, Kind, O_OF_PIECE, Parameter};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
-use crate::bloom::codec::DecodeError;
-use crate::bloom::codec::chunks::{self, ChunkError};
 use crate::keyspace;
 use crate::limits::Allowing;
-use crate::server::Ctx;
 use crate::stats::{self, Counted};
+use libbloom::codec::DecodeError;
+use libbloom::codec::chunks::{self, ChunkError};
 
-/// Creates a filter from a header, or puts a chunk into it.
+/// The command BF.LOADCHUNK: creates a filter from a header, or loads a chunk into an existing one.
 pub struct LoadChunk;
 
 impl Command for LoadChunk {
@@ -41,14 +40,15 @@ impl Command for LoadChunk {
         let mut key = keyspace::write(ctx, name)?;
         match key.filter() {
             Some(filter) => {
-                if !chunks::load_chunk(filter, iterator, data)? {
+                let loaded = filter.set_bits(|filter| chunks::load_chunk(filter, iterator, data), |_, _| ());
+                if !loaded? {
                     Reply(ctx).ok();
                     return Ok(());
                 }
             }
             None if iterator == chunks::HEADER => {
-                let allowing = Allowing::new(ctx, name.bytes(), Ctx::must_obey);
-                let filter = chunks::load_header(data, &|demand| allowing.allows(demand));
+                let allowing = Allowing::new(ctx, name.bytes(), ctx.origin());
+                let filter = chunks::load_header(data, &allowing);
                 let filter = filter.inspect_err(stats::not_loaded)?;
                 stats::loaded(&filter);
                 key.set(Counted::new(filter), None);

@@ -9,7 +9,7 @@ use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command, creation};
 
-/// Adds items; creates the filter, with the configured defaults, if the key is missing.
+/// The command BF.MADD: adds items, and creates the filter with the configured defaults if the key is missing.
 pub struct MAdd;
 
 impl Command for MAdd {
@@ -36,7 +36,6 @@ impl Command for MAdd {
             plain: true,
             at: None,
         };
-        adding.apply(|| creation::by_default(ctx))?.reply(Reply(ctx));
-        Ok(())
+        adding.apply(|| creation::by_default(ctx))?.reply(Reply(ctx))
     }
 }

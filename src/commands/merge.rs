@@ -2,30 +2,32 @@
 
 use std::ffi::CStr;
 
-use super::adding::tell_of_growth;
-use super::args::{Argument, Cursor};
-use super::creation::{AskedRate, flag, once, warn_of_rate};
+use super::adding::log_growth;
+use super::args::{Argument, Cursor, flag, once};
+use super::creation::log_rate;
 use super::docs::{Docs, ERROR, KEY_TO_MERGE_INTO, Kind, Parameter, SINCE_OWN};
 use super::error::CommandError;
+use super::grammar::RequestedRate;
 use super::reply::Reply;
 use super::sources::{Combination, NUMKEYS, O_OF_SOURCES, SOURCES, Sources};
-use super::{Call, Command, changing};
-use crate::bloom::Filter;
-use crate::bloom::params::ErrorRate;
+use super::{Call, Command};
+use crate::keyspace;
 use crate::server::{Arg, Ctx};
-use crate::{keyspace, stats};
+use crate::stats::{self, Counted};
+use libbloom::Filter;
+use libbloom::params::ErrorRate;
 
-/// Unites filters: every item of every source is found in the destination.
+/// The command BF.MERGE: unites filters, so that the destination contains every item of every source.
 pub struct Merge;
 
-/// What was asked for.
+/// The parsed arguments of BF.MERGE.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a, A> {
-    /// The keys.
+    /// The destination and the sources.
     pub keys: Combination<'a, A>,
-    /// The error rate of the result, if it was said.
-    pub rate: Option<AskedRate>,
-    /// What the destination holds is replaced.
+    /// The error rate of the result, if it was given.
+    pub rate: Option<RequestedRate>,
+    /// Whether the earlier filter of the destination is replaced.
     pub overrides: bool,
 }
 
@@ -43,7 +45,7 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
             if word.eq_ignore_ascii_case(b"ERROR") {
                 let bad = CommandError::BadInsertErrorRate;
                 let value = cursor.take_if_any().ok_or(CommandError::NoValue("ERROR"))?;
-                once(&mut rate, AskedRate::take(value, bad.clone(), bad)?, "ERROR")?;
+                once(&mut rate, RequestedRate::take(value, bad.clone(), bad)?, "ERROR")?;
             } else if word.eq_ignore_ascii_case(b"OVERRIDE") {
                 flag(&mut overrides, "OVERRIDE")?;
             } else {
@@ -64,52 +66,55 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
 }
 
 impl Request<'_, Arg<'_>> {
-    /// Unites the filters, and tells of it.
+    /// Stores the union, and propagates the command if it changed something.
     fn apply(&self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         let mut key = keyspace::write(ctx, self.keys.destination)?;
-        let sources = Sources::open(ctx, self.keys)?;
         if key.filter().is_none() || self.overrides {
+            let sources = Sources::of(ctx, self.keys, None)?;
             let filter = self.union(ctx, &sources)?;
             sources.store(&mut key, filter);
         } else {
-            let sources = sources.without(&key);
+            let sources = Sources::of(ctx, self.keys, Some(&key))?;
             let changed = key.filter().map(|filter| self.absorb(ctx, filter, &sources));
             if changed != Some(Ok(true)) {
                 return changed.unwrap_or(Ok(false)).map(drop);
             }
         }
         if let Some(rate) = self.rate {
-            warn_of_rate(ctx, self.keys.destination, rate.asked, rate.used.value());
+            log_rate(ctx, self.keys.destination, rate.requested, rate.used.value());
         }
         ctx.replicate_verbatim();
         key.changed(&[c"bf.merge"]);
         Ok(())
     }
 
-    /// A new filter of all sources.
+    /// Makes a new filter from all sources.
     fn union(&self, ctx: Ctx<'_>, sources: &Sources<'_>) -> Result<Filter, CommandError> {
-        let (filters, allowing) = (sources.filters(), sources.allowing());
-        let united = Filter::union(&filters, self.used_rate(), &|demand| allowing.allows(demand));
+        let filters = sources.filters();
+        let united = Filter::union(filters, self.used_rate(), &sources.allowing());
         let united = united.map_err(|error| sources.refused_creation(error))?;
         let first = filters.first().map_or(0, |first| first.layers());
-        tell_of_growth(ctx, self.keys.destination, &united, first);
+        log_growth(ctx, self.keys.destination, &united, first);
         Ok(united)
     }
 
-    /// Puts all other sources into the destination; whether that changed it.
-    fn absorb(&self, ctx: Ctx<'_>, filter: &mut Filter, sources: &Sources<'_>) -> Result<bool, CommandError> {
-        let (allowing, before) = (sources.allowing(), filter.account());
-        let absorbed = filter.absorb(&sources.filters(), self.used_rate(), &|demand| {
-            allowing.allows(demand)
-        });
-        stats::recounted(filter, before, 0);
+    /// Adds the sources to the destination's filter. Returns whether that changed it.
+    fn absorb(
+        &self,
+        ctx: Ctx<'_>,
+        filter: &mut Counted,
+        sources: &Sources<'_>,
+    ) -> Result<bool, CommandError> {
+        let before = filter.layers();
+        let absorbed =
+            filter.change(|filter| filter.absorb(sources.filters(), self.used_rate(), &sources.allowing()));
         let changed = absorbed.map_err(|error| {
             sources.refused(error, |error| {
                 stats::refused_growth();
                 CommandError::of_add(error)
             })
         })?;
-        tell_of_growth(ctx, self.keys.destination, filter, before.layers as usize);
+        log_growth(ctx, self.keys.destination, filter, before);
         Ok(changed)
     }
 }
@@ -134,7 +139,7 @@ impl Command for Merge {
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let request = Request::parse(arguments)?;
-        changing::obeyed(ctx, request.keys.destination, Self::NAME, request.apply(ctx))?;
+        request.apply(ctx)?;
         Reply(ctx).ok();
         Ok(())
     }

@@ -5,11 +5,12 @@ use std::ffi::CStr;
 use super::args::Cursor;
 use super::docs::{Docs, ITEM, KEY, O_OF_MANY};
 use super::error::CommandError;
-use super::reply::Reply;
+use super::reply::{ELEMENT, Reply};
 use super::{Call, Command};
-use crate::keyspace;
+use crate::{keyspace, limits};
 
-/// Whether each of some items is (probably) in a filter; a missing key is an empty filter.
+/// The command BF.MEXISTS: replies for each item whether it is (probably) in a filter; a missing key is an empty
+/// filter.
 pub struct MExists;
 
 impl Command for MExists {
@@ -29,9 +30,14 @@ impl Command for MExists {
         let key = cursor.take()?;
         let items = cursor.at_least_one()?;
         let key = keyspace::read(ctx, key)?;
+        let filter = key.filter_or_empty()?;
+        if let Some(filter) = filter {
+            limits::check_lookups(ctx, filter, items.len())?;
+        }
         let reply = Reply(ctx);
+        reply.room(items.len().saturating_mul(ELEMENT))?;
         reply.array(items.len());
-        match key.filter() {
+        match filter {
             Some(filter) => {
                 filter.contains_all(items.iter().map(|item| item.bytes()), |found| {
                     reply.boolean(found)

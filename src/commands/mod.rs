@@ -1,7 +1,8 @@
-//! The commands, one file each: a request that parses itself, is applied, and gives its reply.
+//! The commands, one file each: arguments are parsed into a request, the request is applied, and the outcome is
+//! replied.
 //!
-//! The order inside a command: parse (no key is touched), open the key with its type checked, change the
-//! filter, then, only if it changed, propagate, signal and notify once, then reply.
+//! The order inside a command: parse (no key is touched), open the key with its type checked, change the filter. Only
+//! if the filter changed: propagate, signal and notify once. Then reply.
 
 pub mod args;
 pub mod docs;
@@ -20,7 +21,7 @@ mod debug;
 mod except;
 mod exists;
 mod existspacked;
-mod expiry;
+mod grammar;
 mod info;
 mod insert;
 mod intersect;
@@ -29,16 +30,17 @@ mod loadchunk;
 mod madd;
 mod merge;
 mod mexists;
-mod missing;
 mod packed;
 mod plan;
 mod propagation;
 mod redisbloom;
+mod request;
 mod reserve;
 mod reset;
 mod rotate;
 mod scandump;
 mod sources;
+mod spec;
 mod valkey;
 mod window;
 
@@ -47,14 +49,15 @@ use std::io::ErrorKind;
 
 use redis_module::raw;
 
-use crate::server::{Arg, Ctx, guarded, taken, warn};
+use crate::server::alloc::Reserved;
+use crate::server::{Arg, Ctx, few, guarded, log, name_conflict, warn};
 use args::Cursor;
 use docs::Docs;
 use error::CommandError;
 use reply::Reply;
 use sources::Combination;
 
-/// A command that was called.
+/// A call of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
     /// The context of the call.
@@ -65,23 +68,24 @@ pub struct Call<'a> {
 
 /// A command.
 pub trait Command {
-    /// Its name.
+    /// The command's name.
     const NAME: &'static CStr;
-    /// Its flags, as the server's command table has them.
+    /// Its flags in the server's command table.
     const FLAGS: &'static CStr;
-    /// Its ACL categories, besides the one of this module.
+    /// Its ACL categories besides the module's own.
     const CATEGORIES: &'static CStr;
-    /// What it is, and its arguments.
+    /// Its documentation and arguments.
     const DOCS: Docs;
 
-    /// Does what was asked, and replies.
+    /// Runs the command, and replies.
     ///
     /// # Errors
-    /// What to reply instead; nothing was replied. Nothing changed, but for what [`CommandError::After`] tells.
+    /// The error to reply, unless the reply is complete. Nothing changed before it, except what the reply or
+    /// [`CommandError::After`] tells.
     fn run(call: Call<'_>) -> Result<(), CommandError>;
 }
 
-/// The ACL category of exactly these commands.
+/// The ACL category that contains exactly these commands.
 const CATEGORY: &CStr = c"bloom";
 
 /// Registers every command.
@@ -112,8 +116,9 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     one::<plan::Plan>(ctx, category)
 }
 
-/// The category that is there for the commands, made now or before: Redis 8.0 keeps it when it takes this module
-/// out again, and who is given `@bloom` of another module, or has it taken away, means these commands too.
+/// Creates the ACL category of the commands, or finds an existing one of that name. Redis 8.0 keeps the category when
+/// it unloads the module. And rules for `@bloom` that were written for another module are meant for these commands
+/// too.
 fn acl_category(ctx: Ctx<'_>) -> Option<&'static CStr> {
     match ctx.add_acl_category(CATEGORY)? {
         Err(why) if why.kind() != ErrorKind::ResourceBusy => {
@@ -130,18 +135,18 @@ fn acl_category(ctx: Ctx<'_>) -> Option<&'static CStr> {
 
 fn one<C: Command>(ctx: Ctx<'_>, category: Option<&CStr>) -> Result<(), String> {
     let name = C::NAME.to_string_lossy().to_uppercase();
-    // What is told of keys below is for users' rights. For the nodes of a cluster, and before Redis 7.0 for everything,
+    // The key specifications below serve ACL rules. For the nodes of a cluster, and before Redis 7.0 for everything,
     // the server asks the command itself.
     let is_created = if C::DOCS.counts_keys() {
         let flags = words(&[C::FLAGS, c"getkeys-api"]);
-        ctx.create_command(C::NAME, entry_that_tells_keys::<C>, &flags, true)
+        ctx.create_command(C::NAME, entry::<C>, &flags, true)
     } else {
         ctx.create_command(C::NAME, entry::<C>, C::FLAGS, C::DOCS.has_key())
     };
     if !is_created {
-        return Err(taken(&format!("command {name}")));
+        return Err(name_conflict(&format!("command {name}")));
     }
-    let categories: Vec<_> = std::iter::once(C::CATEGORIES).chain(category).collect();
+    let categories = few(std::iter::once(C::CATEGORIES).chain(category));
     if !ctx.set_acl_categories(C::NAME, &words(&categories)) {
         return Err(format!("{name} could not be put into its ACL categories"));
     }
@@ -151,14 +156,15 @@ fn one<C: Command>(ctx: Ctx<'_>, category: Option<&CStr>) -> Result<(), String> 
     Ok(())
 }
 
-/// A list as the server takes it: words with one blank between them, and none at the end. Redis 7.2 takes what follows
-/// a last blank for an ACL category without a name, and refuses it.
+/// Joins words with single blanks, without one at the end: Redis 7.2 takes what follows a last blank for an ACL
+/// category without a name, and refuses it.
 fn words(list: &[&CStr]) -> CString {
-    let list: Vec<_> = list.iter().map(|word| word.to_bytes()).collect();
+    let list = few(list.iter().map(|word| word.to_bytes()));
     CString::new(list.join(&b' ')).unwrap_or_default()
 }
 
-/// What the server calls: borrows the arguments, keeps panics in, sends errors.
+/// The entry point that the server calls: it borrows the arguments, catches panics and sends errors. If the command has a
+/// number of sources, the server may also ask here where its keys are.
 unsafe extern "C" fn entry<C: Command>(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
@@ -170,45 +176,68 @@ unsafe extern "C" fn entry<C: Command>(
     };
     // SAFETY: the server lends the arguments for the time of this call.
     let arguments = unsafe { Arg::of_command(argv, argc) };
+    if const { C::DOCS.counts_keys() } && ctx.is_key_request() {
+        guarded("telling keys", || tell_keys(ctx, arguments));
+        return raw::REDISMODULE_OK as c_int;
+    }
+    let outer = reply::begin_command();
     let outcome = guarded("a command", || match arguments {
-        [_name, arguments @ ..] => C::run(Call { ctx, arguments }),
+        [_name, arguments @ ..] => run::<C>(Call { ctx, arguments }),
         [] => Err(CommandError::Arity),
     });
-    if let Err(error) = outcome.unwrap_or(Err(CommandError::Internal)) {
-        guarded("replying an error", || Reply(ctx).error(&error));
-    }
+    let outcome = outcome.unwrap_or(Err(CommandError::Internal));
+    guarded("replying an error", || {
+        if let (Err(error), [_, key, ..], true) = (&outcome, arguments, changes::<C>()) {
+            log_divergence(ctx, key.bytes(), C::NAME, error);
+        }
+        Reply(ctx).end(&outcome);
+    });
+    reply::end_command(outer);
     raw::REDISMODULE_OK as c_int
 }
 
-/// The same of a command with a number of sources, which the server asks where its keys are.
-unsafe extern "C" fn entry_that_tells_keys<C: Command>(
-    ctx: *mut raw::RedisModuleCtx,
-    argv: *mut *mut raw::RedisModuleString,
-    argc: c_int,
-) -> c_int {
-    // SAFETY: the server lends the context for the time of this call.
-    let asked = unsafe { Ctx::of_callback(ctx) }.filter(|ctx| ctx.asks_for_keys());
-    let Some(ctx) = asked else {
-        // SAFETY: what the server gave to this callback.
-        return unsafe { entry::<C>(ctx, argv, argc) };
+/// Logs a command of a primary or a file that failed here: this replica differs from its primary now, and its
+/// operator must know.
+fn log_divergence(ctx: Ctx<'_>, key: &[u8], command: &CStr, error: &CommandError) {
+    // The command of a script may have failed on the primary too, and the script went on.
+    if ctx.origin().is_relayed() {
+        log::DIVERGENCE.warn(ctx, key, || {
+            let command = command.to_string_lossy().to_uppercase();
+            format!("{command} succeeded originally, and failed here: {error}")
+        });
+    }
+}
+
+/// Runs a command. What the server writes of a change it writes when the command is done: until then memory for that
+/// is held.
+fn run<C: Command>(call: Call<'_>) -> Result<(), CommandError> {
+    let _held = if changes::<C>() {
+        propagation::room(call.ctx, call.arguments).ok_or(CommandError::NoMemoryToAnswer)?
+    } else {
+        Reserved::default()
     };
-    // SAFETY: the server lends the arguments for the time of this call.
-    let arguments = unsafe { Arg::of_command(argv, argc) };
-    guarded("telling keys", || {
-        let mut cursor = Cursor::new(arguments.get(1..).unwrap_or_default());
-        // What is not to be understood has no keys, and is refused when it runs.
-        if let Ok(keys) = Combination::take(&mut cursor) {
-            keys.places().for_each(|place| ctx.tell_key(place));
-        }
-    });
-    raw::REDISMODULE_OK as c_int
+    C::run(call)
+}
+
+/// Whether the command may change a key.
+fn changes<C: Command>() -> bool {
+    C::FLAGS.to_bytes().starts_with(b"write")
+}
+
+/// Tells the server where the keys of a command with a number of sources are.
+fn tell_keys(ctx: Ctx<'_>, arguments: &[Arg<'_>]) {
+    let mut cursor = Cursor::new(arguments.get(1..).unwrap_or_default());
+    // Arguments that cannot be parsed have no keys; the command refuses them when it runs.
+    if let Ok(keys) = Combination::take(&mut cursor) {
+        keys.positions().for_each(|position| ctx.report_key(position));
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::words;
 
-    /// Redis 7.2 would refuse the module: it makes no category of a module's own, and takes no blank at the end.
+    /// Redis 7.2, which has no categories of modules, would refuse the module for a blank at the end.
     #[test]
     fn a_category_that_could_not_be_made_leaves_no_blank_behind() {
         assert_eq!(words(&[c"read fast"]).as_c_str(), c"read fast");

@@ -1,25 +1,29 @@
 //! What BF.ADDPACKED and BF.EXISTSPACKED share: many items in one argument, and their answers in one reply.
 
+#[cfg(test)]
+mod tests;
+
 use std::ffi::CStr;
 use std::num::NonZeroUsize;
 
-use super::adding::{Batch, Target};
-use super::args::{Argument, Cursor, integer};
-use super::creation::flag;
+use super::adding::Batch;
+use super::args::{Argument, Cursor, Words, flag, integer};
 use super::docs::{Kind, Parameter};
 use super::error::CommandError;
-use super::propagation::{self, Words};
-use super::window;
-use crate::bloom::chain::batch::Added;
-use crate::bloom::packed::{Answers, Form, Packed};
-use crate::bloom::{Allowance, Error, Filter};
+use super::grammar::Verb;
+use super::propagation;
+use super::spec::Target;
+use crate::server::alloc::Reserved;
 use crate::server::{Arg, Ctx, OwnedString};
+use libbloom::chain::batch::BlockOutcome;
+use libbloom::packed::{Answers, Form, Packed};
+use libbloom::{Allowance, Error, Filter};
 
-/// The complexity of what is done with packed items.
+/// The complexity of commands with packed items.
 pub const O_OF_PACKED: &CStr =
     c"O(b + n * m), where b is the number of bytes of the data, n is the number of items in it and m is the number of layers";
 
-/// The form of the items.
+/// The parameter for the form of the items.
 pub const FORM: Parameter = Parameter::new(
     c"form",
     Kind::OneOf(&[
@@ -28,17 +32,15 @@ pub const FORM: Parameter = Parameter::new(
         Parameter::word(c"prefixed", c"PREFIXED"),
     ]),
 );
-/// `COUNT`
+/// The parameter `COUNT`.
 pub const COUNT: Parameter = Parameter::option(c"count", c"COUNT", Kind::Word);
-/// The items.
+/// The packed items.
 pub const DATA: Parameter = Parameter::new(c"data", Kind::Text);
 
-/// Bytes up to which no room is set apart for what is propagated: the allocator leaves the server more than that.
-const SMALL: usize = 1 << 20;
-/// What a string of the server's takes besides its bytes, and more.
+/// An upper bound of what a string of the server uses besides its bytes.
 const STRING: usize = 64;
 
-/// How a command's items are packed, and how it is to answer.
+/// How a command's items are packed, and whether it counts instead of listing its answers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Packing {
     form: Option<Form>,
@@ -46,10 +48,10 @@ pub struct Packing {
 }
 
 impl Packing {
-    /// Takes `word`, and its value from `cursor`, if it is one of these.
+    /// Reads `word`, and its value from `cursor`, if it is one of the words for packing.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the word or its value.
     pub fn take<'a, A: Argument<'a>>(
         &mut self,
         word: &[u8],
@@ -76,60 +78,54 @@ impl Packing {
         Ok(true)
     }
 
-    /// The items that `data` has.
+    /// The items in `data`.
     ///
     /// # Errors
-    /// No form was given, or the data is none in it.
+    /// No form was given, or `data` does not have that form.
     pub fn unpack(self, data: &[u8]) -> Result<Packed<'_>, CommandError> {
         let form = self.form.ok_or(CommandError::OneForm)?;
         Packed::new(data, form).map_err(CommandError::Malformed)
     }
 
-    /// Whether the answers are to be counted.
+    /// Whether the reply is the number of positive answers.
     pub fn counts(self) -> bool {
         self.count
     }
 }
 
-/// The items of a command, and the argument that has them.
+/// The packed items of a command, and the argument that contains them.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedItems<'a> {
-    /// The items.
+    /// The packed items.
     pub items: Packed<'a>,
-    /// The argument.
+    /// The argument that contains them.
     pub data: Arg<'a>,
 }
 
 impl Batch for PackedItems<'_> {
     const FOREIGN_SENDS_IT: bool = false;
 
-    /// As much as the data takes, if that is much: the server ends where it has no memory for a string.
-    type Room = Vec<u8>;
+    /// As many bytes as the data, because the server ends when it has no memory for a string.
+    type Room = Reserved;
 
     fn count(self) -> usize {
         self.items.count()
     }
 
-    fn room(self) -> Option<Vec<u8>> {
-        let mut room = Vec::new();
-        let bytes = self.data.bytes().len();
-        if bytes > SMALL {
-            room.try_reserve_exact(bytes.checked_add(STRING)?).ok()?;
-        }
-        // Memory that nobody sees may never be asked for.
-        Some(std::hint::black_box(room))
+    fn room(self) -> Option<Reserved> {
+        Reserved::default().block(self.data.bytes().len().checked_add(STRING)?)
     }
 
     fn add_to(
         self,
         filter: &mut Filter,
         allowance: Allowance<'_>,
-        added: impl FnMut(Added),
+        added: impl FnMut(BlockOutcome),
     ) -> Result<(), Error> {
         filter.add_packed(self.items, allowance, added)
     }
 
-    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, room: Vec<u8>) {
+    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, room: Reserved) {
         let words = words(to, self.items.form());
         let send = |data| propagation::propagate(ctx, c"BF.ADDPACKED", key, &words, &[data]);
         let part = self.items.to_repeat(changed);
@@ -141,15 +137,14 @@ impl Batch for PackedItems<'_> {
     }
 }
 
-/// What stands between the key and the data in a BF.ADDPACKED of items in this form, which makes the filter too if it
-/// was created.
+/// The words between the key and the data of a BF.ADDPACKED with items in this form; they create the filter too if
+/// `to` says so.
 pub fn words(to: Target, form: Form) -> Words {
-    let words = match to.created {
-        Some(creation) => propagation::addpacked_words(creation),
-        None if to.at.is_some() => Words::default().with("NOCREATE"),
-        None => Words::default(),
+    let words = if to.created.is_none() && to.at.is_none() {
+        Words::default()
+    } else {
+        propagation::words(Verb::AddPacked, to)
     };
-    let words = words.and(window::words(to.at));
     match form {
         Form::Lines => words.with("LINES"),
         Form::Width(width) => words.with("WIDTH").with(width.to_string()),

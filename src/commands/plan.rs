@@ -1,54 +1,61 @@
-//! `BF.PLAN error_rate capacity [EXPANSION n] [NONSCALING] [GROWING] [SEED s] [LAYOUT l]
-//! [TIGHTENING t] [VALIDATESCALETO n] [WINDOW s [SLICES n] [REFRESH]]`
+//! `BF.PLAN error_rate capacity [option ...]`, with the options of the [table](super::grammar::ROWS).
 
+use crate::server::few;
 use std::ffi::CStr;
 
 use super::args::Cursor;
-use super::creation::FilterSpec;
 use super::docs::{Docs, SINCE_OWN};
 use super::error::CommandError;
+use super::grammar::{Given, Verb};
 use super::reply::Reply;
-use super::reserve::{self, Description};
-use super::{Call, Command};
-use crate::bloom::plan::{self, Stage};
+use super::reserve::{CAPACITY, RATE};
+use super::spec::FilterSpec;
+use super::{Call, Command, creation};
 use crate::server::alloc;
 use crate::{datatype, options};
+use libbloom::plan::{self, Stage};
 
-/// What the filter that BF.RESERVE would make of these arguments takes, at once and after it grew.
+/// The command BF.PLAN: replies the size of the filter that BF.RESERVE would create from these arguments, at once and
+/// after it has grown.
 pub struct Plan;
 
-/// How many times its capacity a filter holds in the stages that are told.
+const VERB: Verb = Verb::Plan;
+
+/// The stages of the reply, in multiples of the filter's capacity.
 const GROWTHS: [u64; 3] = [1, 10, 1000];
-/// A stage of more layers is not told: the server would stand still while they are sized, and nobody should have
-/// such a filter. Any expansion of 2 or more gets to the last stage with 10 layers.
+/// The most layers of a stage in the reply. Sizing more would stop the server, and nobody should have such a filter.
+/// An expansion of 2 or more reaches the last stage with 10 layers.
 const MOST_LAYERS: usize = 16;
 
 impl Command for Plan {
-    const NAME: &'static CStr = c"bf.plan";
-    const FLAGS: &'static CStr = c"readonly fast";
-    const CATEGORIES: &'static CStr = c"read fast";
+    const NAME: &'static CStr = VERB.name();
+    const FLAGS: &'static CStr = c"readonly";
+    const CATEGORIES: &'static CStr = c"read";
     const DOCS: Docs = Docs {
         summary: c"Returns what a Bloom Filter takes that BF.RESERVE would create, and once it has grown",
         complexity: c"O(1)",
         since: SINCE_OWN,
-        parameters: reserve::DESCRIPTION,
+        parameters: &VERB.parameters::<{ 2 + VERB.options() }>(&[RATE, CAPACITY], &[]),
         cacheable: true,
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let described = Description::parse(Cursor::new(arguments), |_, _| Ok(false))?;
-        let spec = described.checked(&options::config())?;
+        let given = Given::parse(VERB, &mut Cursor::new(arguments), |_, _| Ok(false))?;
+        given.check(VERB)?;
+        let config = options::config();
+        let spec = creation::filter(&given, &config)?;
+        creation::check_goal(&given, spec, &config)?;
         let counts = GROWTHS.map(|times| spec.capacity().saturating_mul(times));
         let plan = spec.plan(counts[GROWTHS.len() - 1], MOST_LAYERS);
-        let stages: Vec<_> = counts.iter().map_while(|&items| plan.at(items)).collect();
-        tell(Reply(ctx), spec, &plan, &stages);
+        let stages = few(counts.iter().map_while(|&items| plan.at(items)));
+        reply_plan(Reply(ctx), spec, &plan, &stages);
         Ok(())
     }
 }
 
-fn tell(reply: Reply<'_>, spec: FilterSpec, plan: &plan::Plan, stages: &[Stage]) {
+fn reply_plan(reply: Reply<'_>, spec: FilterSpec, plan: &plan::Plan, stages: &[Stage]) {
     let first = plan.layers().first();
-    reply.map(7);
+    reply.map(8);
     reply.bulk(b"Capacity");
     reply.integer(spec.capacity());
     reply.bulk(b"Error rate");
@@ -58,9 +65,11 @@ fn tell(reply: Reply<'_>, spec: FilterSpec, plan: &plan::Plan, stages: &[Stage])
     reply.bulk(b"Layout");
     reply.bulk(spec.layout().name().as_bytes());
     reply.bulk(b"Lines");
-    reply.integer_if_any(first.and_then(|layer| layer.lines()));
+    reply.integer_if_any(first.and_then(|layer| layer.lines));
     reply.bulk(b"Probes");
-    reply.integer_if_any(first.map(|layer| layer.probes()));
+    reply.integer_if_any(first.map(|layer| layer.probes));
+    reply.bulk(b"Most items");
+    reply.integer_if_any(spec.most_items());
     reply.bulk(b"Stages");
     reply.array(stages.len());
     for stage in stages {
@@ -80,9 +89,8 @@ fn tell(reply: Reply<'_>, spec: FilterSpec, plan: &plan::Plan, stages: &[Stage])
     }
 }
 
-/// Bytes that the server will account for such a filter: what its allocator takes for each block.
+/// Bytes that the server will count for the filter at this stage: what its allocator will use for each block.
 fn memory(plan: &plan::Plan, stage: &Stage) -> u64 {
-    let mut bytes = datatype::SERVER_HEADERS as u64;
-    plan.each_block(stage, |block| bytes = bytes.saturating_add(alloc::taken(block)));
-    bytes
+    plan.memory(stage, &alloc::taken)
+        .saturating_add(datatype::SERVER_HEADERS as u64)
 }

@@ -1,214 +1,130 @@
-//! How the creation of a filter is propagated, and what else is not propagated in the words in which it came.
+//! How creations are propagated, and other commands that are not propagated in the client's words.
 //!
-//! Who made a filter says what it is. The creation of a blocked one is propagated with LAYOUT and SEED; that
-//! of a classic one in the words that RedisBloom knows, so that a RedisBloom can follow, and is read by
-//! [`redisbloom`](super::redisbloom); that of one in valkey-bloom's layout likewise in the words of a valkey-bloom, which
-//! [`valkey`](super::valkey) reads. Where the key is to expire, [`expiry`] tells when: neither of the two reads that, so
-//! that the layout is said too.
+//! The server that created a filter propagates every property of it. A blocked filter is described in the words of
+//! [`grammar`], with LAYOUT and SEED. A classic filter is described in RedisBloom's words ([`redisbloom`]), and one
+//! in valkey-bloom's layout in valkey-bloom's ([`valkey`]), so that replicas with these modules can follow. PXAT
+//! tells when the key expires. Neither of the other modules reads that, so the layout is added too.
 
 use std::ffi::CStr;
 
-use super::adding::Target;
-use super::creation::{Creation, FilterSpec};
-use super::{expiry, window};
-use crate::bloom::params::{ClassicSpec, ErrorRate, Growth, Layout, Spec, ValkeySpec};
-use crate::options::values::LayoutName;
-use crate::server::{Arg, Ctx, OwnedString};
+use super::args::Words;
+use super::grammar::{self, Verb};
+use super::spec::{Creation, FilterSpec, Target};
+use super::{redisbloom, valkey};
+use crate::server::alloc::{self, Reserved};
+use crate::server::{Arg, Ctx, OwnedString, few};
 
-/// Words of a command.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Words(Vec<Vec<u8>>);
+/// Bytes by which the server's buffers of text grow beyond what is in them.
+const AHEAD: usize = 1 << 20;
 
-impl Words {
-    /// With one word more.
-    #[must_use]
-    pub fn with(mut self, word: impl Into<Vec<u8>>) -> Self {
-        self.0.push(word.into());
-        self
+/// Sets memory apart for what the server writes of a command that changes a key, with these arguments or fewer: text
+/// for the append-only file and for replicas, after the command. The server ends where it has no memory for that.
+/// `None` if there is none; nothing of what must be obeyed is refused for it.
+pub fn room(ctx: Ctx<'_>, arguments: &[Arg<'_>]) -> Option<Reserved> {
+    let lengths = || arguments.iter().map(|argument| argument.bytes().len());
+    // Most commands are short by far: their digits are not counted.
+    let bytes = lengths().fold(0, usize::saturating_add);
+    let at_most = bytes.saturating_add(
+        arguments
+            .len()
+            .saturating_mul(text(0) + usize::MAX.ilog10() as usize),
+    );
+    if alloc::is_small(at_most) {
+        return Some(Reserved::default());
     }
-
-    /// With all of `more` after them.
-    #[must_use]
-    pub fn and(mut self, more: Self) -> Self {
-        self.0.extend(more.0);
-        self
+    let text = lengths().map(text).fold(0, usize::saturating_add);
+    if alloc::is_small(text) || ctx.must_obey() {
+        return Some(Reserved::default());
     }
-
-    /// The words.
-    pub fn list(&self) -> impl Iterator<Item = &[u8]> {
-        self.0.iter().map(Vec::as_slice)
+    // Replicas have a buffer each before Redis 7.0. When all are gone, the backlog stays for a while.
+    let replication = ctx.info(c"replication");
+    let number = |field| replication.number(field).unwrap_or(0);
+    let followers = number(c"connected_slaves").max(number(c"repl_backlog_active"));
+    let followers = usize::try_from(followers).ok()?;
+    let apart = Reserved::default().pieces(text.checked_mul(followers)?)?;
+    if !ctx.writes_file() {
+        return Some(apart.left_out());
     }
+    // A buffer that grows as arguments come, and is copied where it cannot grow in its place, and that of the file.
+    let buffer = text.checked_add(AHEAD)?;
+    let apart = apart.block(buffer)?.block(buffer)?.block(buffer)?;
+    Some(apart.left_out())
 }
 
-/// Propagates the creation of an empty filter with everything resolved: the receiver's own configuration plays
-/// no part.
+/// Bytes of an argument with so many `bytes` in the server's protocol: `$6\r\nitem:1\r\n`.
+fn text(bytes: usize) -> usize {
+    let digits = bytes.checked_ilog10().unwrap_or(0) as usize + 1;
+    bytes.saturating_add(digits + "$\r\n\r\n".len())
+}
+
+/// Propagates the creation of an empty filter. Every option is resolved: the receiver's own configuration plays no
+/// part.
 pub fn replicate(ctx: Ctx<'_>, key: Arg<'_>, creation: Creation) {
     let (command, words) = creating(creation);
     propagate(ctx, command, key, &words, &[]);
 }
 
-/// The same of a filter that was created with `items` in it. It is one command, because two would make a
-/// transaction, and servers up to Redis 7.0 and Valkey 8 that find the end of one cut off from their append-only
-/// file lose with it what is written there later.
+/// Propagates the creation of a filter with its first `items`, or items that changed a window, with their time.
 ///
-/// Or of items that changed a window, which are sent with their time.
+/// A creation is one command. Two would make a transaction: if its end is cut off from an append-only file, servers
+/// up to Redis 7.0 and Valkey 8 lose whatever is appended later.
 pub fn replicate_with(ctx: Ctx<'_>, key: Arg<'_>, to: Target, items: &[Arg<'_>]) {
     propagate(ctx, c"BF.INSERT", key, &insert_words(to), items);
 }
 
-/// The command that makes exactly this filter with nothing in it, and what follows the key there.
+/// The command that creates exactly this filter without items, and the words after its key.
 pub fn creating(creation: Creation) -> (&'static CStr, Words) {
-    let [rate, capacity] = size(creation.filter);
-    let sized = Words::default().with(rate).with(capacity);
-    let reserved = match creation.filter {
-        FilterSpec::Blocked(spec) => sized.and(options(spec)),
-        // It takes no expansion beside NONSCALING, and stores the usual one.
-        FilterSpec::Classic(spec) if !spec.scales() && spec.expansion() > 0 => sized.with("NONSCALING"),
-        FilterSpec::Classic(spec) => sized.and(factor(spec)),
-        // Its BF.RESERVE says neither the seed nor the ratio.
-        FilterSpec::Valkey(_) => return (c"BF.INSERT", created(creation)),
+    let to = Target {
+        created: Some(creation),
+        at: None,
     };
-    let words = reserved
-        .and(exactly(creation))
-        .and(expiry::words(creation.expires));
-    (c"BF.RESERVE", words)
-}
-
-/// What stands between the key and the items in the BF.INSERT that makes exactly this filter, or changes the one that
-/// is there.
-pub fn insert_words(to: Target) -> Words {
-    let key = match to.created {
-        Some(creation) => created(creation),
-        None => Words::default().with("NOCREATE"),
-    };
-    key.and(window::words(to.at)).with("ITEMS")
-}
-
-/// The filter that BF.INSERT makes of a missing key.
-fn created(creation: Creation) -> Words {
-    filter_words(creation.filter)
-        .and(exactly(creation))
-        .and(expiry::words(creation.expires))
-}
-
-/// What stands between the key and the form of the items in the BF.ADDPACKED that makes exactly this filter, which is
-/// one of a client's of this module. Only this module reads it, so the layout is always said.
-pub fn addpacked_words(creation: Creation) -> Words {
-    let words = filter_words(creation.filter);
-    let words = match creation.filter {
-        FilterSpec::Blocked(_) => words,
-        FilterSpec::Classic(_) | FilterSpec::Valkey(_) => words.and(layout(creation.filter.layout())),
-    };
-    words.and(expiry::words(creation.expires))
-}
-
-/// A filter in the words of BF.INSERT.
-fn filter_words(filter: FilterSpec) -> Words {
-    let [rate, capacity] = size(filter);
-    let words = Words::default();
-    let sized = words.with("ERROR").with(rate).with("CAPACITY").with(capacity);
-    match filter {
-        FilterSpec::Blocked(spec) => sized.and(options(spec)),
-        FilterSpec::Classic(spec) if !spec.scales() && spec.expansion() > 0 => {
-            sized.and(factor(spec)).with("NONSCALING")
-        }
-        FilterSpec::Classic(spec) => sized.and(factor(spec)),
-        FilterSpec::Valkey(spec) => as_valkey_bloom_does(spec),
-    }
-}
-
-/// A filter as a valkey-bloom tells its replicas of it, to the letter.
-fn as_valkey_bloom_does(spec: ValkeySpec) -> Words {
-    let words = Words::default()
-        .with("CAPACITY")
-        .with(spec.capacity().to_string())
-        .with("ERROR")
-        .with(spec.error_rate().to_string())
-        .with("TIGHTENING")
-        .with(spec.tightening().value().to_string())
-        .with("SEED")
-        .with(spec.seed().0);
-    match spec.expansion() {
-        0 => words.with("NONSCALING"),
-        factor => words.with("EXPANSION").with(factor.to_string()),
-    }
-}
-
-/// Propagates a command: after the key come `words` and `items`.
-pub fn propagate(ctx: Ctx<'_>, command: &CStr, key: Arg<'_>, words: &Words, items: &[Arg<'_>]) {
-    let words: Vec<_> = words.list().map(OwnedString::new).collect();
-    let arguments: Vec<_> = std::iter::once(key)
-        .chain(words.iter().map(OwnedString::arg))
-        .chain(items.iter().copied())
-        .collect();
-    ctx.replicate(command, &arguments);
-}
-
-/// The error rate and the capacity as they are typed. The fewest digits that mean exactly this rate: RedisBloom
-/// reads the same double.
-fn size(filter: FilterSpec) -> [String; 2] {
-    [
-        format!("{:e}", filter.error_rate()),
-        filter.capacity().to_string(),
-    ]
-}
-
-/// The expansion of a classic filter as RedisBloom takes it; 0 makes one that does not grow.
-fn factor(spec: ClassicSpec) -> Words {
-    // Of a larger one RedisBloom keeps the lower 32 bits, which may be 0.
-    let cut = if spec.scales() && spec.expansion() == 0 {
-        1 << 32
-    } else {
-        0
-    };
-    let factor = cut + u64::from(spec.expansion());
-    Words::default().with("EXPANSION").with(factor.to_string())
-}
-
-/// What keeps a rate that RedisBloom's versions read differently: no client's command makes such a filter.
-/// And what keeps the layout where only this module reads the command.
-fn exactly(creation: Creation) -> Words {
     match creation.filter {
-        FilterSpec::Classic(spec)
-            if spec.error_rate() > ErrorRate::HIGHEST_USED || creation.expires.is_some() =>
-        {
-            layout(LayoutName::Classic)
-        }
-        FilterSpec::Valkey(_) if creation.expires.is_some() => layout(LayoutName::Valkey),
-        FilterSpec::Classic(_) | FilterSpec::Blocked(_) | FilterSpec::Valkey(_) => Words::default(),
+        FilterSpec::Blocked(_) | FilterSpec::Classic(_) => (c"BF.RESERVE", words(Verb::Reserve, to)),
+        // valkey-bloom's BF.RESERVE has neither the seed nor the tightening ratio.
+        FilterSpec::Valkey(_) => (c"BF.INSERT", words(Verb::Insert, to)),
     }
 }
 
-fn layout(layout: LayoutName) -> Words {
-    Words::default().with("LAYOUT").with(layout.word())
+/// The words between the key and the items of the BF.INSERT that creates exactly this filter, or changes an existing
+/// one.
+pub fn insert_words(to: Target) -> Words {
+    words(Verb::Insert, to).with("ITEMS")
 }
 
-/// The options of a blocked filter that leave nothing to a configuration. A word that a later version adds belongs
-/// behind LAYOUT: who does not know it yet reads what comes before as RedisBloom does, by letters, and `I…` would end
-/// the options there.
-fn options(spec: Spec) -> Words {
-    let mut words = match spec.growth {
-        Growth::Fixed => Words::default().with("NONSCALING"),
-        Growth::Reserved(expansion) | Growth::Growing(expansion) => Words::default()
-            .with("EXPANSION")
-            .with(expansion.factor().to_string()),
+/// The words of a command between its key and its items.
+pub fn words(verb: Verb, to: Target) -> Words {
+    let filter = match to.created.map(|created| created.filter) {
+        Some(FilterSpec::Classic(spec)) => redisbloom::words(verb == Verb::Reserve, spec),
+        Some(FilterSpec::Valkey(spec)) => valkey::words(spec),
+        Some(FilterSpec::Blocked(spec)) if verb == Verb::Reserve => {
+            Words::sized(spec.error_rate.value(), spec.capacity.items())
+        }
+        Some(FilterSpec::Blocked(_)) | None => Words::default(),
     };
-    if matches!(spec.growth, Growth::Growing(_)) {
-        words = words.with("GROWING");
-    }
-    if let Some(window) = spec.window {
-        words = words
-            .with("WINDOW")
-            .with(window.seconds().to_string())
-            .with("SLICES")
-            .with(window.slices().to_string());
-        if window.refresh() {
-            words = words.with("REFRESH");
+    filter.and(grammar::sent(verb, to))
+}
+
+/// Propagates a command with `words` and then `items` after the key.
+pub fn propagate(ctx: Ctx<'_>, command: &CStr, key: Arg<'_>, words: &Words, items: &[Arg<'_>]) {
+    let words = few(words.list().map(OwnedString::new));
+    let head = few(std::iter::once(key).chain(words.iter().map(OwnedString::arg)));
+    ctx.replicate(command, &head, items);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::text;
+
+    /// Of short items too little memory would be set apart for an append-only file, and the server would end.
+    #[test]
+    fn arguments_have_a_head_and_an_end_in_the_protocol() {
+        for (item, sent) in [
+            ("", "$0\r\n\r\n"),
+            ("a", "$1\r\na\r\n"),
+            ("item:00017", "$10\r\nitem:00017\r\n"),
+        ] {
+            assert_eq!(text(item.len()), sent.len(), "{item}");
         }
-    }
-    words = words.and(layout(spec.layout.into()));
-    match spec.layout {
-        Layout::Blocked { seed } => words.with("SEED").with(seed.0.to_string()),
-        Layout::Classic | Layout::Valkey { .. } => words,
+        assert_eq!(text(usize::MAX), usize::MAX);
     }
 }

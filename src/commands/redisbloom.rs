@@ -1,40 +1,44 @@
-//! RedisBloom's grammar of the commands that make filters, for what comes from a primary or a file.
+//! RedisBloom's grammar of the commands that create filters, for commands that come from a primary or a file.
 //!
-//! A RedisBloom sends to its replicas, and writes to its file, what its clients sent, so all that it takes must
-//! mean here what it means there. It takes more than this module takes from a client:
+//! RedisBloom sends its clients' words to its replicas and writes them to its file. So everything that it accepts
+//! must mean the same here. It accepts more than this module accepts from a client:
 //!
 //! | command | what RedisBloom looks at |
 //! |---|---|
 //! | BF.RESERVE | whole words, wherever they stand, the key among them; the first EXPANSION; it ignores all others |
 //! | BF.INSERT | letters: `I…` ends the options, `ER…` is ERROR, other `E…` EXPANSION, `C…` CAPACITY, `N.C…` NOCREATE, other `N…` NONSCALING; of options given again the last |
 //!
-//! This is what any of its versions from 2.6 on takes. What none of them does is refused, whoever sent it, and
-//! then read as a client's command of this module.
+//! This covers every version from 2.6 on. Words that all of them refuse are refused here too, whoever sent them, and
+//! are then read as a client's command of this module.
 //!
-//! This module says in the same words how a classic filter is made, so that RedisBloom can follow it. One thing
-//! is its own: `LAYOUT CLASSIC`, which RedisBloom's BF.RESERVE ignores. It says that the error rate is to be
-//! taken as it stands, whatever a [`Release`] makes of it.
+//! This module propagates the creation of a classic filter in the same words, so that RedisBloom can follow. The
+//! words `LAYOUT CLASSIC` are its own; RedisBloom's BF.RESERVE ignores them. They say that the error rate is to be
+//! used unchanged, whatever a [`Release`] makes of it.
+
+#[cfg(test)]
+mod tests;
 
 use std::sync::OnceLock;
 
-use super::args::{Argument, Cursor, integer};
+use super::args::{Argument, Cursor, Words, integer};
 use super::error::CommandError;
-use crate::bloom::error::ParamError;
-use crate::bloom::params::{ClassicSpec, ErrorRate};
 use crate::options::values::Config;
 use crate::server::Ctx;
+use libbloom::error::ParamError;
+use libbloom::params::{ClassicSpec, ErrorRate};
 
-/// What RedisBloom makes of an error rate above 0.25 depends on its version, which no command tells.
+/// A release of RedisBloom, by how it treats an error rate above 0.25. No command tells which release sent it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// 2.6 and 2.8: it is used as it is.
+    /// Versions 2.6 and 2.8 use it unchanged.
     Two,
-    /// 8 and later: 0.25 is used instead.
+    /// Version 8 and later use 0.25 instead.
     Eight,
 }
 
 impl Release {
-    /// The newest release that this server could follow: no 8 loads in Redis before 8 and Valkey before 9.
+    /// The newest release that this server could follow: RedisBloom 8 does not load in Redis before 8 and Valkey
+    /// before 9.
     pub fn of_server(ctx: Ctx<'_>) -> Self {
         static RELEASE: OnceLock<Release> = OnceLock::new();
         *RELEASE.get_or_init(|| {
@@ -59,22 +63,22 @@ impl Release {
     }
 }
 
-/// A filter in RedisBloom's words, as far as they describe it.
+/// What RedisBloom's words say of a filter; they may leave fields open.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Described {
     rate: Option<f64>,
     capacity: Option<i64>,
     expansion: Option<i64>,
     nonscaling: bool,
-    /// The rate is not for a [`Release`] to change.
+    /// Whether the rate is used unchanged, whatever the [`Release`].
     exact: bool,
 }
 
 impl Described {
-    /// Reads what follows the name of a BF.RESERVE: the key, and the filter.
+    /// Reads the arguments of a BF.RESERVE: the key, and the filter.
     ///
     /// # Errors
-    /// What RedisBloom refuses too.
+    /// Arguments that RedisBloom refuses too.
     pub fn reserve<'a, A: Argument<'a>>(arguments: &'a [A]) -> Result<(A, Self), CommandError> {
         let [key, rate, capacity, words @ ..] = arguments else {
             return Err(CommandError::Arity);
@@ -87,7 +91,7 @@ impl Described {
             }
             None => None,
         };
-        // Of a key of that name RedisBloom makes a filter that does not grow, or none if it is told to expand.
+        // For a key named NONSCALING RedisBloom makes a filter that does not grow, or none if an expansion is given.
         let nonscaling =
             words.iter().any(|word| is(word, "NONSCALING")) || (is(key, "NONSCALING") && expansion.is_none());
         if nonscaling && expansion.is_some_and(|factor| factor > 0) {
@@ -106,10 +110,10 @@ impl Described {
         Ok((*key, filter))
     }
 
-    /// Reads what follows the name of a BF.INSERT.
+    /// Reads the arguments of a BF.INSERT.
     ///
     /// # Errors
-    /// What RedisBloom refuses too.
+    /// Arguments that RedisBloom refuses too.
     pub fn insert<'a, A: Argument<'a>>(arguments: &'a [A]) -> Result<Insert<'a, A>, CommandError> {
         let mut cursor = Cursor::new(arguments);
         let key = cursor.take()?;
@@ -161,13 +165,17 @@ impl Described {
         self.made(rate, self.capacity.unwrap_or(1), 1).map(|_| ())
     }
 
-    /// The filter, with the configuration for what was not said.
+    /// The filter, with the configuration for the open fields.
     ///
     /// # Errors
-    /// None, of what was read without one.
+    /// Never for a filter that was read without an error.
     pub fn spec(&self, config: &Config, release: Release) -> Result<ClassicSpec, CommandError> {
-        let asked = self.asked_rate(config);
-        let rate = if self.exact { asked } else { release.used(asked) };
+        let requested = self.requested_rate(config);
+        let rate = if self.exact {
+            requested
+        } else {
+            release.used(requested)
+        };
         let capacity = self
             .capacity
             .unwrap_or(config.initial_size().items().cast_signed());
@@ -180,14 +188,14 @@ impl Described {
     }
 
     /// The error rate before a [`Release`] changes it.
-    pub fn asked_rate(&self, config: &Config) -> f64 {
-        self.rate.unwrap_or(config.asked_error_rate())
+    pub fn requested_rate(&self, config: &Config) -> f64 {
+        self.rate.unwrap_or(config.requested_error_rate())
     }
 
     fn made(&self, rate: f64, capacity: i64, factor: u32) -> Result<ClassicSpec, CommandError> {
         let factor = self.expansion.unwrap_or(factor.into());
         let scales = !self.nonscaling && factor != 0;
-        // RedisBloom keeps the lower 32 bits of it.
+        // RedisBloom keeps only the lower 32 bits.
         let expansion = factor as u32;
         let capacity = u64::try_from(capacity).unwrap_or(0);
         ClassicSpec::new(rate, capacity, expansion, scales).map_err(|error| match error {
@@ -199,24 +207,55 @@ impl Described {
     }
 }
 
-/// A BF.INSERT.
+/// A BF.INSERT in RedisBloom's words.
 #[derive(Clone, Debug)]
 pub struct Insert<'a, A> {
     /// The key.
     pub key: A,
     /// Whether a missing key stays missing.
     pub no_create: bool,
-    /// The filter to be made of a missing key.
+    /// The filter to create for a missing key.
     pub filter: Described,
     /// The items.
     pub items: &'a [A],
 }
 
-/// How many words RedisBloom takes behind the capacity of a BF.RESERVE; it refuses one that has more.
+/// The words that create this filter, after the key of a BF.RESERVE or, if `reserves` is false, of a BF.INSERT.
+pub fn words(reserves: bool, spec: ClassicSpec) -> Words {
+    let (rate, capacity) = (spec.error_rate(), spec.capacity());
+    let is_fixed = !spec.scales() && spec.expansion() > 0;
+    // RedisBloom keeps only the lower 32 bits of an expansion. They may be 0 in a filter that grows, while a given 0
+    // would make one that does not.
+    let cut = if spec.scales() && spec.expansion() == 0 {
+        1 << 32
+    } else {
+        0
+    };
+    let factor = (cut + u64::from(spec.expansion())).to_string();
+    if reserves {
+        let words = Words::sized(rate, capacity);
+        // RedisBloom accepts no expansion together with NONSCALING, and stores the usual one.
+        return if is_fixed {
+            words.with("NONSCALING")
+        } else {
+            words.with("EXPANSION").with(factor)
+        };
+    }
+    let words = Words::default()
+        .with("ERROR")
+        .with(format!("{rate:e}"))
+        .with("CAPACITY")
+        .with(capacity.to_string())
+        .with("EXPANSION")
+        .with(factor);
+    if is_fixed { words.with("NONSCALING") } else { words }
+}
+
+/// The most words that RedisBloom accepts after the capacity of a BF.RESERVE.
 pub const MOST_WORDS: usize = 3;
 
-/// Whether what follows the key of a BF.RESERVE is of this module: only it has these words, and sends them.
-/// RedisBloom ignores them, and would make a classic filter for ever.
+/// Whether the words after the key of a BF.RESERVE are this module's. Only it knows these words and sends them.
+/// RedisBloom ignores them, and would make a classic filter for good.
 pub fn is_own<'a>(words: &[impl Argument<'a>]) -> bool {
     let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
     let mut words = words.iter().map(|word| word.bytes());

@@ -1,37 +1,77 @@
-//! Replies, in the forms of the client's protocol: RESP3 where the server has it, RESP2 elsewhere.
+//! Replies in the client's protocol: RESP3 where the server has it, otherwise RESP2.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_long};
 
 use redis_module::raw;
 
 use super::error::CommandError;
 use crate::number;
+use crate::server::alloc::Reserved;
 use crate::server::{Ctx, call};
 
-/// A call that servers before 7.0 lack, or what stands in for it.
+/// Calls a function that servers before 7.0 lack, or evaluates the replacement.
 macro_rules! call_or {
     ($name:ident($($argument:expr),*), $instead:expr) => {{
         // SAFETY: the table is filled once, before any callback of the module runs.
         match unsafe { raw::$name } {
-            // SAFETY: the arguments are what the server's header asks for: a live context and a number.
+            // SAFETY: the arguments are what the server's header requires: a live context and a number.
             Some(function) => { unsafe { function($($argument),*) }; }
             None => $instead,
         }
     }};
 }
 
-/// Writes the reply of the running command.
+/// An upper bound of the bytes that the server uses for a boolean in an array, including the headers of its blocks
+/// and the unused rest of the last one.
+pub const ELEMENT: usize = 5;
+
+thread_local! {
+    /// The number of replies that the client still expects: one when a command begins, then the elements of arrays. A
+    /// client that got fewer would take the reply to its next command for a missing element.
+    static OWED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Begins a command. Pass the result to [`end_command`]: a command may run inside another one.
+pub fn begin_command() -> usize {
+    OWED.replace(1)
+}
+
+/// Ends a command.
+pub fn end_command(outer: usize) {
+    OWED.set(outer);
+}
+
+/// Counts a reply that is sent, and the elements that must follow it.
+#[inline]
+fn sends(elements: usize) {
+    OWED.set((OWED.get() + elements).saturating_sub(1));
+}
+
+/// The reply of the running command, which its methods write.
 #[derive(Clone, Copy, Debug)]
 pub struct Reply<'a>(pub Ctx<'a>);
 
 impl Reply<'_> {
-    /// `OK`.
+    /// Sends `OK`.
     pub fn ok(self) {
         self.simple(c"OK");
     }
 
-    /// An error.
+    /// Completes the reply to a command. If elements are missing, the first becomes the error, the others null. So no
+    /// array is short, even after a panic between two elements.
+    pub fn end(self, outcome: &Result<(), CommandError>) {
+        if OWED.get() > 0 {
+            self.error(outcome.as_ref().err().unwrap_or(&CommandError::Internal));
+        }
+        while OWED.get() > 0 {
+            self.null();
+        }
+    }
+
+    /// Sends an error.
     pub fn error(self, error: &CommandError) {
+        sends(0);
         if *error == CommandError::Arity {
             // SAFETY (of the call): the context is that of a command.
             call!(RedisModule_WrongArity(self.0.raw()));
@@ -42,39 +82,43 @@ impl Reply<'_> {
         call!(RedisModule_ReplyWithError(self.0.raw(), text.as_ptr()));
     }
 
-    /// An integer; what does not fit counts as the largest.
+    /// Sends an integer; a value that does not fit is sent as the largest.
     pub fn integer(self, value: u64) {
         let value = i64::try_from(value).unwrap_or(i64::MAX);
+        sends(0);
         // SAFETY (of the call): the context is that of a command.
         call!(RedisModule_ReplyWithLongLong(self.0.raw(), value));
     }
 
-    /// A boolean; 1 or 0 in RESP2.
+    /// Sends a boolean, in RESP2 as 1 or 0.
     #[inline]
     pub fn boolean(self, value: bool) {
         call_or!(
             RedisModule_ReplyWithBool(self.0.raw(), value.into()),
-            self.integer(value.into())
+            return self.integer(value.into())
         );
+        sends(0);
     }
 
-    /// A double; in RESP2 its text, for which servers before 7.2 take more digits than it has.
+    /// Sends a double, in RESP2 as its text: servers before 7.2 would write more digits than it has.
     pub fn double(self, value: f64) {
         if self.0.speaks_resp3() {
             // SAFETY (of the call): the context is that of a command.
             call!(RedisModule_ReplyWithDouble(self.0.raw(), value));
+            sends(0);
         } else {
             self.bulk(number::short(value).as_bytes());
         }
     }
 
-    /// A simple string.
+    /// Sends a simple string.
     pub fn simple(self, text: &CStr) {
         // SAFETY (of the call): the context is that of a command; the server copies the text.
         call!(RedisModule_ReplyWithSimpleString(self.0.raw(), text.as_ptr()));
+        sends(0);
     }
 
-    /// A string of bytes.
+    /// Sends a bulk string.
     pub fn bulk(self, bytes: &[u8]) {
         // SAFETY (of the call): the context is that of a command; the server copies the bytes.
         call!(RedisModule_ReplyWithStringBuffer(
@@ -82,36 +126,81 @@ impl Reply<'_> {
             bytes.as_ptr().cast(),
             bytes.len()
         ));
+        sends(0);
     }
 
-    /// Null.
+    /// Sends null.
     pub fn null(self) {
         // SAFETY (of the call): the context is that of a command.
         call!(RedisModule_ReplyWithNull(self.0.raw()));
+        sends(0);
     }
 
-    /// An integer, or null.
+    /// Sends an integer, or null.
     pub fn integer_if_any(self, value: Option<u64>) {
         value.map_or_else(|| self.null(), |value| self.integer(value));
     }
 
-    /// The head of an array; its `length` elements follow.
+    /// Checks that there is memory for a reply of `bytes` bytes.
+    ///
+    /// # Errors
+    /// [`CommandError::NoMemoryToAnswer`].
+    pub fn room(self, bytes: usize) -> Result<(), CommandError> {
+        // The allocator rounds up by a quarter at most.
+        let apart = Reserved::default().pieces(bytes.saturating_add(bytes / 4));
+        apart.map(drop).ok_or(CommandError::NoMemoryToAnswer)
+    }
+
+    /// Sends the head of an array, whose `length` elements must follow.
     pub fn array(self, length: usize) {
         // SAFETY (of the call): the context is that of a command.
         call!(RedisModule_ReplyWithArray(self.0.raw(), length as c_long));
+        sends(length);
     }
 
-    /// Whether the client reads maps.
+    /// Whether the client can read maps.
     pub fn has_maps(self) -> bool {
         // SAFETY: the table is filled once, before any callback of the module runs.
         self.0.speaks_resp3() && unsafe { raw::RedisModule_ReplyWithMap }.is_some()
     }
 
-    /// The head of a map; `length` pairs of a key and a value follow. A flat array in RESP2.
+    /// Sends the head of a map, whose `length` pairs of key and value must follow. In RESP2 it is a flat array.
     pub fn map(self, length: usize) {
         call_or!(
             RedisModule_ReplyWithMap(self.0.raw(), length as c_long),
-            self.array(2 * length)
+            return self.array(2 * length)
         );
+        sends(2 * length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After a panic between two elements a client would take the reply to its next command for the rest of the
+    /// array, and be off by one from then on.
+    #[test]
+    fn what_a_command_did_not_send_is_still_owed() {
+        let outer = begin_command();
+        assert_eq!(OWED.get(), 1, "one reply");
+        sends(3);
+        assert_eq!(OWED.get(), 3, "the elements of an array");
+        sends(0);
+        sends(2);
+        assert_eq!(OWED.get(), 3, "one of three, and an array of two for another one");
+        let inner = begin_command();
+        sends(0);
+        assert_eq!(OWED.get(), 0, "a command within a command has a reply of its own");
+        end_command(inner);
+        assert_eq!(OWED.get(), 3);
+        (0..3).for_each(|_| sends(0));
+        assert_eq!(OWED.get(), 0, "all was sent");
+        sends(0);
+        assert_eq!(OWED.get(), 0);
+        end_command(outer);
+        begin_command();
+        sends(0);
+        assert_eq!(OWED.get(), 0, "an empty array is a reply");
     }
 }

@@ -7,19 +7,20 @@ use super::docs::{Docs, KEY_TO_DROP_FROM, O_OF_LAYERS, SINCE_OWN};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command, changing, creation};
+use crate::limits::Allowing;
 use crate::server::{Arg, Ctx};
-use crate::{keyspace, limits, stats};
+use crate::{keyspace, stats};
 
-/// Makes a filter empty again, as one that is made alike.
+/// The command BF.RESET: empties a filter, which is then like a new one with the same options.
 pub struct Reset;
 
 fn apply(ctx: Ctx<'_>, name: Arg<'_>) -> Result<(), CommandError> {
     let mut key = keyspace::write(ctx, name)?;
     let filter = key.filter().ok_or(CommandError::NotFound)?;
-    let emptied = filter.emptied(&|demand| limits::allows(ctx, name.bytes(), demand));
+    let emptied = filter.emptied(&Allowing::new(ctx, name.bytes(), ctx.origin()));
     let emptied = emptied.map_err(|error| {
         stats::refused_creation();
-        creation::tell_of_lack(ctx, name, error);
+        creation::log_shortage(ctx, name, error);
         CommandError::of_creation(error)
     })?;
     if let Some(emptied) = emptied {
@@ -46,7 +47,7 @@ impl Command for Reset {
         let mut cursor = Cursor::new(arguments);
         let key = cursor.take()?;
         cursor.finish()?;
-        changing::obeyed(ctx, key, Self::NAME, apply(ctx, key))?;
+        apply(ctx, key)?;
         Reply(ctx).ok();
         Ok(())
     }

@@ -7,10 +7,11 @@ use super::docs::{Docs, KEY, Kind, O_OF_PIECE, Parameter};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
-use crate::bloom::codec::chunks;
 use crate::keyspace;
+use libbloom::codec::chunks;
 
-/// The next chunk of a filter, and the iterator that goes with it; 0 and nothing after the last one.
+/// The command BF.SCANDUMP: replies the next chunk of a filter with its iterator; 0 and an empty chunk after the last
+/// one.
 pub struct ScanDump;
 
 impl Command for ScanDump {
@@ -34,6 +35,7 @@ impl Command for ScanDump {
         let filter = key.filter().ok_or(CommandError::NotFound)?;
         let chunk = chunks::dump(filter, iterator).map_err(|_| CommandError::NoMemoryToAnswer)?;
         let reply = Reply(ctx);
+        reply.room(chunk.as_ref().map_or(0, |chunk| chunk.bytes.len()))?;
         reply.array(2);
         match chunk {
             Some(chunk) => {

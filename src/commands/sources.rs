@@ -1,4 +1,7 @@
-//! What BF.MERGE and BF.INTERSECT share: the filters that one filter is made of.
+//! The source filters of BF.MERGE and BF.INTERSECT.
+
+#[cfg(test)]
+mod tests;
 
 use std::ffi::CStr;
 
@@ -7,38 +10,39 @@ use super::changing;
 use super::creation;
 use super::docs::{KeyUse, Kind, Parameter};
 use super::error::CommandError;
-use crate::bloom::sets::{Mismatch, SetError};
-use crate::bloom::{Error, Filter};
-use crate::keyspace::{self, Key, KeyMut};
+use crate::keyspace::{self, KeyMut};
 use crate::limits::Allowing;
 use crate::number;
 use crate::options::values::LayoutName;
 use crate::server::shown::shown;
 use crate::server::{Arg, Ctx};
 use crate::stats;
+use libbloom::chain::demand::reserved;
+use libbloom::sets::{Mismatch, SetError};
+use libbloom::{Error, Filter};
 
-/// The complexity of what is done with whole filters.
+/// The complexity of commands that combine whole filters.
 pub const O_OF_SOURCES: &CStr = c"O(n + e * m), where n is the number of bytes of all sources, e that of their exceptions, and m that of the sources";
 
-/// How many sources there are.
+/// The parameter for the number of sources.
 pub const NUMKEYS: Parameter = Parameter::new(c"numkeys", Kind::Integer);
-/// The sources.
+/// The parameter for the sources.
 pub const SOURCES: Parameter = Parameter::new(c"source", Kind::Keys(KeyUse::Read)).multiple();
 
-/// A key to be made of others.
+/// The keys of a command that combines filters.
 #[derive(Clone, Copy, Debug)]
 pub struct Combination<'a, A> {
-    /// Where the result goes.
+    /// The key for the result.
     pub destination: A,
-    /// What it is made of; one or more.
+    /// The keys of the sources; one or more.
     pub sources: &'a [A],
 }
 
 impl<'a, A: Argument<'a>> Combination<'a, A> {
-    /// Takes `destination numkeys source [source ...]`, with which a command begins.
+    /// Reads `destination numkeys source [source ...]`, with which a command begins.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// What is wrong with these arguments.
     pub fn take(cursor: &mut Cursor<'a, A>) -> Result<Self, CommandError> {
         let (destination, numkeys) = (cursor.take()?, cursor.take()?);
         let count = number::whole(numkeys.bytes()).ok_or(CommandError::BadNumkeys)?;
@@ -53,79 +57,89 @@ impl<'a, A: Argument<'a>> Combination<'a, A> {
         })
     }
 
-    /// Where the keys stand in the command, whose name has place 0: for a server that is not told of them otherwise.
-    pub fn places(&self) -> impl Iterator<Item = usize> {
+    /// The positions of the keys in the command, whose name has position 0: for a server that cannot derive them from
+    /// a description.
+    pub fn positions(&self) -> impl Iterator<Item = usize> {
         const FIRST: usize = 3;
         std::iter::once(1).chain(FIRST..FIRST + self.sources.len())
     }
 }
 
-/// Sources that are open, and hold filters.
+/// The source filters of a command, with what error texts need.
 #[derive(Debug)]
 pub struct Sources<'a> {
     ctx: Ctx<'a>,
     destination: Arg<'a>,
-    open: Vec<(Arg<'a>, Key<'a>)>,
+    names: Vec<Arg<'a>>,
+    filters: Vec<&'a Filter>,
 }
 
 impl<'a> Sources<'a> {
-    /// Opens all of them.
+    /// Looks up all sources. A source that is the filter of `left_out` is skipped. A client may name any number of
+    /// sources, so no key stays open.
     ///
     /// # Errors
-    /// The first one that is missing, or holds something else.
-    pub fn open(ctx: Ctx<'a>, keys: Combination<'a, Arg<'a>>) -> Result<Self, CommandError> {
-        let open = keys.sources.iter().map(|&name| {
+    /// The first source that is missing or holds another type; or that there is no memory for the list.
+    pub fn of(
+        ctx: Ctx<'a>,
+        keys: Combination<'a, Arg<'a>>,
+        left_out: Option<&KeyMut<'_>>,
+    ) -> Result<Self, CommandError> {
+        let room = |_| CommandError::NoMemoryToAnswer;
+        let mut names = reserved(keys.sources.len()).map_err(room)?;
+        let mut filters = reserved(keys.sources.len()).map_err(room)?;
+        for &name in keys.sources {
             let key = keyspace::read(ctx, name)?;
-            match key.filter() {
-                Some(_) => Ok((name, key)),
-                None => Err(CommandError::NoSource(shown(name.bytes()))),
+            if left_out.is_some_and(|left_out| key.is_same(left_out)) {
+                continue;
             }
-        });
+            let filter = key.into_filter();
+            filters.push(filter.ok_or_else(|| CommandError::NoSource(shown(name.bytes())))?);
+            names.push(name);
+        }
         Ok(Self {
             ctx,
             destination: keys.destination,
-            open: open.collect::<Result<_, CommandError>>()?,
+            names,
+            filters,
         })
     }
 
-    /// Leaves out those that are the destination itself.
-    pub fn without(mut self, destination: &KeyMut<'_>) -> Self {
-        self.open.retain(|(_, key)| !key.is_same(destination));
-        self
+    /// The source filters, in the order of the command.
+    pub fn filters(&self) -> &[&'a Filter] {
+        &self.filters
     }
 
-    /// The filters.
-    pub fn filters(&self) -> Vec<&Filter> {
-        self.open.iter().filter_map(|(_, key)| key.filter()).collect()
-    }
-
-    /// What the command may have for the destination.
+    /// The memory that the command may use for the destination.
     pub fn allowing(&self) -> Allowing<'a> {
-        Allowing::new(self.ctx, self.destination.bytes(), Ctx::must_obey)
+        Allowing::new(self.ctx, self.destination.bytes(), self.ctx.origin())
     }
 
-    /// Why these filters cannot be combined; `of_memory` says what there is no room for.
+    /// The error for filters that cannot be combined. `of_memory` maps a lack of memory.
     pub fn refused(&self, error: SetError, of_memory: impl FnOnce(Error) -> CommandError) -> CommandError {
         match error {
             SetError::Source { index, why } => {
-                let name = self.open.get(index).map_or(&b""[..], |(name, _)| name.bytes());
+                let name = self.names.get(index).map_or(&b""[..], |name| name.bytes());
                 CommandError::mismatch("source", name, why)
             }
             SetError::Destination { why } => {
                 CommandError::mismatch("destination", self.destination.bytes(), why)
             }
             SetError::TooManyExceptions { exceptions } => CommandError::TooManyExceptions(exceptions),
+            SetError::TooManyToAsk { exceptions, layers } => {
+                CommandError::TooManyToAsk { exceptions, layers }
+            }
             SetError::Rate { sum, would_do } => CommandError::RateOfLayers { sum, would_do },
             SetError::ClassicRate { sum, rate } => CommandError::RateOfClassicLayers { sum, rate },
             SetError::RateOfClassic => CommandError::OnlyFor("ERROR", &[LayoutName::Blocked]),
             SetError::Memory(error) => {
-                creation::tell_of_lack(self.ctx, self.destination, error);
+                creation::log_shortage(self.ctx, self.destination, error);
                 of_memory(error)
             }
         }
     }
 
-    /// The same where a new filter was to be made.
+    /// The error for a combination that should have made a new filter.
     pub fn refused_creation(&self, error: SetError) -> CommandError {
         self.refused(error, |error| {
             stats::refused_creation();
@@ -133,8 +147,8 @@ impl<'a> Sources<'a> {
         })
     }
 
-    /// Puts a filter that was made of them into the destination, which then never expires. They are closed before: one
-    /// of them may be what the destination holds.
+    /// Stores the combined filter in the destination, which then has no expiry. Consumes the sources, because one of
+    /// them may be the filter that the destination held.
     pub fn store(self, destination: &mut KeyMut<'_>, filter: Filter) {
         let ctx = self.ctx;
         drop(self);
@@ -144,7 +158,7 @@ impl<'a> Sources<'a> {
 }
 
 impl CommandError {
-    /// What keeps the filter of a key, which is a source or the destination, from being combined.
+    /// The error for a filter, a source or the destination, that cannot be combined with the others.
     pub fn mismatch(role: &'static str, key: &[u8], why: Mismatch) -> Self {
         Self::Mismatch {
             role,

@@ -1,4 +1,4 @@
-//! The callbacks that are the same for both types, but for what loads and rewrites. No panic leaves them.
+//! The callbacks that both types share: all but those that load, rewrite and defragment. No panic leaves them.
 
 use std::alloc::Layout;
 use std::ffi::c_void;
@@ -8,10 +8,10 @@ use redis_module::raw;
 use super::SERVER_HEADERS;
 use super::io::{Digest, Rdb};
 use super::loading::allowing;
-use crate::bloom::Filter;
-use crate::bloom::codec::{self, chunks};
 use crate::server::{Arg, OwnedCtx, alloc, guarded, log};
 use crate::stats::{self, Counted};
+use libbloom::Filter;
+use libbloom::codec::{self, chunks};
 
 /// Saves a filter.
 pub unsafe extern "C" fn rdb_save(stream: *mut raw::RedisModuleIO, value: *mut c_void) {
@@ -19,10 +19,12 @@ pub unsafe extern "C" fn rdb_save(stream: *mut raw::RedisModuleIO, value: *mut c
     let mut stream = unsafe { Rdb::of_callback(stream) };
     // SAFETY: and with a filter, which nothing changes meanwhile.
     let filter = unsafe { &*value.cast::<Filter>() };
-    guarded("saving a filter", || codec::save(filter, &mut stream));
+    guarded("saving a filter", || {
+        alloc::without_kernel_check(|| codec::save(filter, &mut stream));
+    });
 }
 
-/// Copies a filter; null tells the server that there is no memory for it, or that it may have none.
+/// Copies a filter. Null tells the server that there is no memory for it, or that a limit refuses it.
 pub unsafe extern "C" fn copy(
     _from: *mut raw::RedisModuleString,
     to: *mut raw::RedisModuleString,
@@ -35,7 +37,7 @@ pub unsafe extern "C" fn copy(
     match guarded("copying a filter", || {
         let server = OwnedCtx::of_server();
         let allowing = allowing(server.ctx(), key);
-        chunks::copy(filter, &|demand| allowing.allows(demand))
+        chunks::copy(filter, &allowing)
     }) {
         Some(Ok(copy)) => Box::into_raw(Counted::new(copy)).cast(),
         Some(Err(error)) => {
@@ -49,7 +51,7 @@ pub unsafe extern "C" fn copy(
     }
 }
 
-/// Bytes that the allocator holds for a filter, and what the server does not count for a value of a module.
+/// Bytes that the allocator holds for a filter, and those that the server does not count for a value of a module.
 pub unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     // SAFETY: the server calls this with a filter, which nothing changes meanwhile.
     let filter = unsafe { &*value.cast::<Filter>() };
@@ -61,6 +63,9 @@ pub unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
             let bytes_of_both = alloc::taken(unshared.block) + unshared.entry;
             bytes += usize::try_from(bytes_of_both).unwrap_or(0);
         }
+        if let Some(table) = filter.table_of_exceptions() {
+            bytes = bytes.saturating_add(usize::try_from(alloc::taken(table)).unwrap_or(usize::MAX));
+        }
         filter.each_allocation(|allocation| {
             // SAFETY: the filter holds that block.
             bytes = bytes.saturating_add(unsafe { alloc::held(allocation.address, allocation.layout) });
@@ -70,27 +75,27 @@ pub unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     bytes.unwrap_or(0)
 }
 
-/// How much work it is to free a filter, in units of 16 KiB: above 64 the server does it in the background. Up to
-/// 1 MiB are freed in some 0.1 ms; and while a server evicts keys, what is freed in the background counts as
-/// memory still in use, so that it evicts more than it needs to.
+/// How much work it is to free a filter, in units of 16 KiB; above 64 the server frees it in the background. 1 MiB is
+/// freed in about 0.1 ms. And while a server evicts keys, it counts what is being freed in the background as used,
+/// and evicts more than it needs to.
 pub unsafe extern "C" fn free_effort(_key: *mut raw::RedisModuleString, value: *const c_void) -> usize {
     // SAFETY: the server calls this with a filter, which nothing changes meanwhile.
     let filter = unsafe { &*value.cast::<Filter>() };
     let bytes = guarded("measuring a filter", || filter.bytes());
-    // An effort of 0 would say that it is not known, and the server would take it for the highest.
+    // An effort of 0 means "unknown", which the server treats as the highest.
     usize::try_from(bytes.unwrap_or(0) >> 14)
         .unwrap_or(usize::MAX)
         .max(1)
 }
 
-/// Digests a filter: equal for two filters if and only if all of their bits and parameters are.
+/// Digests a filter. Two digests are equal if and only if all bits and parameters of the filters are.
 pub unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
     // SAFETY: the server calls this with a digest that lives until it returns.
     let mut digest = unsafe { Digest::of_callback(digest) };
     // SAFETY: and with a filter, which nothing changes meanwhile.
     let filter = unsafe { &*value.cast::<Filter>() };
     guarded("digesting a filter", || {
-        codec::save_for_digest(filter, &mut digest);
+        alloc::without_kernel_check(|| codec::save_for_digest(filter, &mut digest));
         digest.finish();
     });
 }

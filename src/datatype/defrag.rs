@@ -1,7 +1,7 @@
-//! Active defragmentation: the server's allocator knows which blocks had better be elsewhere.
+//! Active defragmentation: the server moves blocks that its allocator would rather have elsewhere.
 //!
-//! Every block is offered to it. jemalloc moves only those that it keeps in slabs, which are of up to 14 KiB where
-//! pages have 4 KiB; a larger bit array has pages of its own, and stays where it is.
+//! Every block of a filter is offered. jemalloc moves only blocks in slabs, which have up to 14 KiB where pages have
+//! 4 KiB. A larger bit array has pages of its own, and stays where it is.
 
 use std::alloc::Layout;
 use std::ffi::{c_int, c_ulong, c_void};
@@ -10,61 +10,61 @@ use std::ptr::NonNull;
 
 use redis_module::raw;
 
-use crate::bloom::Filter;
-use crate::bloom::bits::memory::Mover;
 use crate::server::{alloc, call, guarded};
+use libbloom::Filter;
+use libbloom::bits::memory::Mover;
 
-/// Moves a filter's struct, its list of layers and their bit arrays; 1 when the server is to call again for
-/// the rest.
+/// Moves a filter's struct, its list of layers and their bit arrays. Returns 1 if the server is to call again for the
+/// rest.
 pub unsafe extern "C" fn defrag(
     ctx: *mut raw::RedisModuleDefragCtx,
     _key: *mut raw::RedisModuleString,
     value: *mut *mut c_void,
 ) -> c_int {
     let more = guarded("defragmenting a filter", || {
-        // SAFETY: the server lends the place of its pointer to a filter, which was boxed when it was made, loaded or
-        // copied, and nothing refers to it now.
+        // SAFETY: the server passes the address of its pointer to a filter. The filter was boxed when it was made,
+        // loaded or copied, and nothing refers to it now.
         unsafe { step(ServerSide(ctx), value) }
     });
     more.unwrap_or(false).into()
 }
 
-/// Goes on with a filter; true when there is more of it to be moved in another step.
+/// Moves the next blocks of a filter. True when more of it is left for another step.
 ///
 /// # Safety
 /// At `place` is the address of a [`Filter`] that was allocated as a box, and nothing else refers to it.
 unsafe fn step(side: impl Side, place: *mut *mut c_void) -> bool {
     let mut defrag = Defrag(side);
     let first = defrag.0.cursor();
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     let place = unsafe { &mut *place };
     if first == 0 {
-        // SAFETY: a box's block has that layout, and only the place has its address.
+        // SAFETY: a box's block has that layout, and only this pointer has its address.
         *place = unsafe { defrag.moved(place.cast(), Layout::new::<Filter>()) }.cast();
     }
-    // SAFETY: the caller's; a block that was moved is a copy of the one before.
+    // SAFETY: the caller guarantees it; a block that was moved is a copy of the one before.
     let filter = unsafe { &mut *place.cast::<Filter>() };
     filter
         .relocate(first, &mut defrag)
         .is_some_and(|next| defrag.0.set_cursor(next))
 }
 
-/// What a server does in a defragmentation.
+/// The server's part in a defragmentation.
 trait Side {
-    /// The layer to go on with; 0 at first.
+    /// The layer to continue with; 0 at first.
     fn cursor(&mut self) -> usize;
-    /// Keeps the layer to go on with; false when there will be no other call for this value.
+    /// Stores the layer to continue with; false if there will be no other call for this value.
     fn set_cursor(&mut self, next: usize) -> bool;
-    /// Where a block had better be: a copy of it, which is freed then; `None` where it had better stay.
+    /// Moves a block: returns the address of the copy and frees the original, or `None` if the block should stay.
     ///
     /// # Safety
     /// A block of the module starts at `block`, and nobody uses that address afterwards if it gets another one.
     unsafe fn elsewhere(&mut self, block: NonNull<u8>) -> Option<NonNull<u8>>;
-    /// Whether the rest must wait.
+    /// Whether the rest must wait for another step.
     fn must_pause(&mut self) -> bool;
 }
 
-/// The server's side of a defragmentation, for the time of a callback.
+/// The server's part in a defragmentation, during a callback.
 struct ServerSide(*mut raw::RedisModuleDefragCtx);
 
 impl Side for ServerSide {
@@ -94,23 +94,23 @@ impl Side for ServerSide {
     }
 }
 
-/// Offers each block of a filter to a server.
+/// A defragmentation, which offers each block of a filter to a server.
 struct Defrag<S>(S);
 
 impl<S: Side> Defrag<S> {
-    /// Where a block is now.
+    /// Offers a block, and returns its address afterwards.
     ///
     /// # Safety
     /// The block was allocated by the module with `layout`, and only the caller knows its address.
     unsafe fn moved(&mut self, block: *mut u8, layout: Layout) -> *mut u8 {
-        // A server that can move blocks uses jemalloc, where none has padding.
+        // A server that can move blocks uses jemalloc, where no block has padding.
         if layout.size() == 0 || !alloc::is_unpadded(layout) {
             return block;
         }
         let Some(start) = NonNull::new(block) else {
             return block;
         };
-        // SAFETY: the caller's; it goes on with the address that this gives.
+        // SAFETY: the caller guarantees it, and uses the returned address from now on.
         let moved = unsafe { self.0.elsewhere(start) };
         moved.map_or(block, NonNull::as_ptr)
     }

@@ -5,9 +5,9 @@ use std::ptr::NonNull;
 
 use redis_module::raw;
 
-use crate::bloom::codec::DecodeError;
-use crate::bloom::codec::stream::{Array, Sink, Source};
 use crate::server::{Arg, Ctx, call};
+use libbloom::codec::DecodeError;
+use libbloom::codec::stream::{Array, Sink, Source};
 
 /// An RDB stream of the server's, for the time of a callback.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl<'a> Rdb<'a> {
         unsafe { Ctx::of_callback(ctx) }
     }
 
-    /// The key whose value it is, where the server says so.
+    /// The key of the value, where the server tells it.
     pub fn key(&self) -> Option<Arg<'a>> {
         // SAFETY (of the call): the stream is alive.
         let key = call!(RedisModule_GetKeyNameFromIO(self.stream));
@@ -44,7 +44,7 @@ impl<'a> Rdb<'a> {
         unsafe { Arg::of_callback(key) }
     }
 
-    /// The next string, in memory that the server allocated for it.
+    /// Reads the next string, in memory that the server allocated.
     fn buffer(&mut self) -> Result<Buffer, DecodeError> {
         let mut length = 0;
         // SAFETY (of the call): the stream is alive, `length` takes the length.
@@ -53,7 +53,7 @@ impl<'a> Rdb<'a> {
         self.checked(Buffer { start, length })
     }
 
-    /// `value`, unless the stream failed: then the server gives zeros, which mean nothing.
+    /// Returns `value` unless the stream failed; the server then returns zeros that mean nothing.
     fn checked<T>(&self, value: T) -> Result<T, DecodeError> {
         // SAFETY (of the call): the stream is alive.
         if call!(RedisModule_IsIOError(self.stream)) == 0 {
@@ -113,7 +113,7 @@ impl Source for Rdb<'_> {
     }
 }
 
-/// The digest of a value, for DEBUG DIGEST-VALUE: of all that a save would write.
+/// The digest of a value for DEBUG DIGEST-VALUE, over all that a save would write.
 #[derive(Debug)]
 pub struct Digest(*mut raw::RedisModuleDigest);
 
@@ -126,7 +126,7 @@ impl Digest {
         Self(raw)
     }
 
-    /// Ends the value.
+    /// Completes the digest.
     pub fn finish(self) {
         // SAFETY (of the call): the digest is alive.
         call!(RedisModule_DigestEndSequence(self.0));
@@ -153,7 +153,7 @@ impl Sink for Digest {
     }
 }
 
-/// Bytes that the server allocated for us.
+/// Bytes that the server allocated for this module.
 struct Buffer {
     start: NonNull<u8>,
     length: usize,
@@ -165,7 +165,8 @@ impl Buffer {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 
-    /// The same memory as a box: the server's allocator is the module's, which frees a block by its address.
+    /// Turns the memory into a box without copying it: the module's allocator is the server's, and frees a block by
+    /// its address.
     fn into_array(self) -> Array {
         if self.length == 0 {
             return Array::Bytes(Box::default());

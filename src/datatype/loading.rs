@@ -1,18 +1,18 @@
-//! Filters that come in from an RDB file or a payload of RESTORE. No panic leaves the callbacks.
+//! Loading filters from an RDB file or a payload of RESTORE. No panic leaves the callbacks.
 
 use std::ffi::{c_int, c_void};
 
 use redis_module::raw;
 
 use super::io::Rdb;
-use crate::bloom::Filter;
-use crate::bloom::chain::Allowance;
-use crate::bloom::codec::{self, DecodeError};
 use crate::limits::Allowing;
 use crate::server::{Arg, Ctx, guarded, log};
 use crate::stats::{self, Counted};
+use libbloom::Filter;
+use libbloom::chain::{Allowance, UNLIMITED};
+use libbloom::codec::{self, DecodeError};
 
-/// A callback that loads a value of an encoding version; null tells the server that the payload is bad.
+/// A callback that loads a value of an encoding version. Null tells the server that the payload is bad.
 pub type Load = unsafe extern "C" fn(*mut raw::RedisModuleIO, c_int) -> *mut c_void;
 
 /// Loads a filter of any layout but valkey-bloom's.
@@ -32,16 +32,16 @@ pub unsafe extern "C" fn load_valkey(
     // SAFETY: the server calls this with a stream that lives until it returns.
     let stream = unsafe { Rdb::of_callback(stream) };
     counted(stream, |stream, allowing, allowance| {
-        // The first layer is in memory before its size is known, and stays there: it is not to be counted twice.
+        // The first layer is in memory before its size is known, and must not be counted twice.
         if let Some(allowing) = allowing {
             allowing.as_of_now();
         }
         let chain = codec::valkey::load(stream, encoding_version, allowance)?;
-        Ok(Filter::Valkey(Box::new(chain)))
+        Ok(chain.into())
     })
 }
 
-/// Loads a filter, which is counted; null tells the server that the payload is bad.
+/// Loads a filter and counts it. Null tells the server that the payload is bad.
 fn counted(
     mut stream: Rdb<'_>,
     load: impl FnOnce(&mut Rdb<'_>, Option<&Allowing<'_>>, Allowance<'_>) -> Result<Filter, DecodeError>,
@@ -49,10 +49,8 @@ fn counted(
     let (ctx, key) = (stream.context(), stream.key());
     let loaded = guarded("loading a filter", || {
         let allowing = ctx.map(|ctx| allowing(ctx, key));
-        load(&mut stream, allowing.as_ref(), &|demand| match &allowing {
-            Some(allowing) => allowing.allows(demand),
-            None => Ok(()),
-        })
+        let allowance = allowing.as_ref().map_or(UNLIMITED, |allowing| allowing);
+        load(&mut stream, allowing.as_ref(), allowance)
     });
     match loaded {
         Some(Ok(filter)) => {
@@ -70,8 +68,8 @@ fn counted(
     }
 }
 
-/// A client's RESTORE or COPY has the limits of a client; no limit may keep a server from starting, or make it
-/// differ from its primary.
+/// The allowance for a filter that is loaded or copied. A client's RESTORE and COPY are limited as its other commands
+/// are. No limit may keep a server from starting, or make it differ from its primary.
 pub fn allowing<'a>(ctx: Ctx<'a>, key: Option<Arg<'a>>) -> Allowing<'a> {
-    Allowing::new(ctx, key.map_or(b"", Arg::bytes), Ctx::must_obey_unnamed)
+    Allowing::new(ctx, key.map_or(b"", Arg::bytes), ctx.origin_unnamed())
 }

@@ -1,5 +1,5 @@
-//! The data types: `MBbloom--`, the name that RedisBloom's files have, and `bloomfltr`, that valkey-bloom's have, so
-//! that either load here. The layout of a filter says which one its key has; all else is the same for both.
+//! The two data types: `MBbloom--`, the name in RedisBloom's files, and `bloomfltr`, the name in valkey-bloom's, so
+//! that both load here. The layout of a filter decides the type of its key. Everything else is common to both.
 
 mod callbacks;
 mod defrag;
@@ -10,15 +10,15 @@ mod rewriting;
 use redis_module::native_types::RedisType;
 use redis_module::raw;
 
-use crate::bloom::Filter;
-use crate::bloom::codec;
-use crate::server::{Ctx, taken};
+use crate::server::{Ctx, name_conflict};
+use libbloom::Filter;
+use libbloom::codec;
 
 const NAME: &str = "MBbloom--";
 const VALKEY_NAME: &str = "bloomfltr";
 
-/// Bytes that the server keeps for each value of a module, and leaves out when it counts: an object, and a
-/// pair of pointers to the type and the value.
+/// Bytes that the server uses for each value of a module, and does not count: an object, and a pair of pointers to
+/// the type and the value.
 pub const SERVER_HEADERS: usize = 2 * 16;
 
 /// The type of all filters but those in valkey-bloom's layout.
@@ -31,7 +31,7 @@ static VALKEY_FILTER: RedisType = RedisType::new(
     methods(loading::load_valkey),
 );
 
-/// The callbacks of a type: only its files differ from those of the other.
+/// The callbacks of a type. The two types differ in loading only.
 const fn methods(rdb_load: loading::Load) -> raw::RedisModuleTypeMethods {
     raw::RedisModuleTypeMethods {
         version: raw::REDISMODULE_TYPE_METHOD_VERSION as u64,
@@ -63,7 +63,7 @@ const fn methods(rdb_load: loading::Load) -> raw::RedisModuleTypeMethods {
 pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     for (kind, name) in [(&FILTER, NAME), (&VALKEY_FILTER, VALKEY_NAME)] {
         kind.create_data_type(ctx.raw())
-            .map_err(|_| taken(&format!("data type '{name}'")))?;
+            .map_err(|_| name_conflict(&format!("data type '{name}'")))?;
     }
     Ok(())
 }
@@ -71,15 +71,15 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
 /// A type as the server knows it.
 pub type RawType = *mut raw::RedisModuleType;
 
-/// The type of a key that holds `filter`.
+/// The data type of a key that holds `filter`.
 pub fn of(filter: &Filter) -> RawType {
-    raw_type(match filter {
-        Filter::Valkey(_) => &VALKEY_FILTER,
-        Filter::Blocked(_) | Filter::Classic(_) | Filter::Windowed(_) | Filter::Excepting(_) => &FILTER,
+    raw_type(match filter.as_valkey() {
+        Some(_) => &VALKEY_FILTER,
+        None => &FILTER,
     })
 }
 
-/// Whether the values of that type, which may be null, are filters of this module.
+/// Whether values of this type, which may be null, are filters of this module.
 #[inline]
 pub fn is_ours(kind: RawType) -> bool {
     !kind.is_null() && (kind == raw_type(&FILTER) || kind == raw_type(&VALKEY_FILTER))

@@ -1,15 +1,15 @@
-//! Filters that go into an append-only file when it is rewritten. No panic leaves the callback.
+//! Writing filters into an append-only file that is rewritten. No panic leaves the callback.
 
 use std::ffi::c_void;
 
 use redis_module::raw;
 
-use crate::bloom::Filter;
-use crate::bloom::codec::{chunks, valkey};
-use crate::server::{call, guarded};
+use crate::server::{alloc, call, guarded};
+use libbloom::Filter;
+use libbloom::codec::{chunks, valkey};
 
-/// The most bytes of one argument. The process then has them twice, once in a copy of the server's own: without memory
-/// for that it would end. valkey-bloom has no larger filters, unless it is told to.
+/// The most bytes of one argument. The process holds them twice, because the server copies them, and ends if there is
+/// no memory for that. By default valkey-bloom has no larger filters.
 const MOST_BYTES: usize = 128 << 20;
 
 /// Writes the commands that load a filter.
@@ -21,7 +21,7 @@ pub unsafe extern "C" fn aof_rewrite(
     // SAFETY: the server calls this with a filter, which nothing changes meanwhile.
     let filter = unsafe { &*value.cast::<Filter>() };
     guarded("rewriting a filter", || {
-        if let Some(bytes) = for_valkey_bloom(filter) {
+        if let Some(bytes) = alloc::without_kernel_check(|| for_valkey_bloom(filter)) {
             let (command, format) = (c"BF.LOAD".as_ptr(), c"sb".as_ptr());
             // SAFETY (of the call): the stream and the key are alive until this callback returns; the
             // format takes a string, and bytes with their length.
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn aof_rewrite(
             return;
         }
         // Every chunk that is not all zero.
-        for chunk in chunks::chunks(filter) {
+        for chunk in alloc::without_kernel_check(|| chunks::chunks(filter)) {
             let (command, format) = (c"BF.LOADCHUNK".as_ptr(), c"slb".as_ptr());
             let (start, length) = (chunk.bytes.as_ptr(), chunk.bytes.len());
             // SAFETY (of the call): as above; a long long is between them.
@@ -53,12 +53,10 @@ pub unsafe extern "C" fn aof_rewrite(
     });
 }
 
-/// The filter in the one piece that valkey-bloom reads too, if it is of its layout, not too long, and if there is memory
+/// The filter in one piece, as valkey-bloom writes it: if it has that layout, is not too long, and there is memory
 /// for the piece.
 fn for_valkey_bloom(filter: &Filter) -> Option<Vec<u8>> {
-    let Filter::Valkey(chain) = filter else {
-        return None;
-    };
+    let chain = filter.as_valkey()?;
     (valkey::encoded_bytes(chain) <= MOST_BYTES).then_some(())?;
     valkey::encode(chain).ok()
 }

@@ -1,4 +1,4 @@
-//! The module's options in the server: load arguments, CONFIG SET and GET.
+//! The module's options in the server: load arguments, CONFIG SET, CONFIG GET.
 
 pub mod values;
 
@@ -7,23 +7,24 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use redis_module::raw;
 
-use crate::bloom::blocked::secret::Secret;
-use crate::bloom::params::Seed;
 use crate::number;
 use crate::server::shown::shown;
-use crate::server::{Arg, Ctx, OwnedString, call, guarded, note, warn};
+use crate::server::{Arg, Ctx, OwnedString, call, few, guarded, note, warn};
+use libbloom::blocked::secret::Secret;
+use libbloom::params::Seed;
 use values::{Config, ConfigOption, is_redisbloom_s};
 
+/// The present options, and what goes with them.
 struct Current {
     config: Config,
-    /// Keeps the secret of new filters, so that each does not expand and hold its own. `None` when the module is on
-    /// its way out.
+    /// The secret of the configured seed, kept so that new filters share it. `None` when the module is being
+    /// unloaded.
     secret: Option<Arc<Secret>>,
-    /// What CONFIG GET was given last; the server borrows it.
+    /// The last values that CONFIG GET returned; the server borrows them.
     given: [Option<OwnedString>; ConfigOption::ALL.len()],
-    /// Until the module is loaded.
+    /// Whether the module is still being loaded.
     starting: bool,
-    /// The option that was refused since, and why.
+    /// The option that was refused during the load, and why.
     refused: Option<String>,
 }
 
@@ -42,20 +43,20 @@ impl Current {
         }
     }
 
-    /// Tells the log of an error rate that is not used as it was asked for.
-    fn tell_of_rate(&self) {
+    /// Logs an error rate that is not used unchanged.
+    fn log_rate(&self) {
         if self.config.error_rate_is_limited() {
             let option = ConfigOption::ErrorRate;
-            let (asked, used) = (self.config.get(option), self.config.error_rate().value());
+            let (requested, used) = (self.config.get(option), self.config.error_rate().value());
             let used = number::short(used);
-            warn(None, &format!("{} {asked} is used as {used}", option.name()));
+            warn(None, &format!("{} {requested} is used as {used}", option.name()));
         }
     }
 
-    /// All options that the module is loaded with were set.
+    /// Ends the load: all its options are set.
     fn started(&mut self) {
         self.starting = false;
-        self.tell_of_rate();
+        self.log_rate();
     }
 }
 
@@ -63,9 +64,9 @@ fn current() -> MutexGuard<'static, Current> {
     CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Frees what the options hold: the server takes the module out of the process, and with its statics every way there.
-pub fn let_go() {
-    // A load may end before there are any.
+/// Frees what the options hold. The server unloads the module with its statics, after which nothing could free this.
+pub fn free_all() {
+    // A load may fail before the options exist.
     if LazyLock::get(&CURRENT).is_none() {
         return;
     }
@@ -89,7 +90,7 @@ fn set(option: ConfigOption, value: &str) -> Result<(), String> {
     current.config.set(option, value).map_err(|invalid| invalid.0)?;
     let tells = is_new && matches!(option, ConfigOption::ErrorRate | ConfigOption::Layout);
     if tells && !current.starting {
-        current.tell_of_rate();
+        current.log_rate();
     }
     let seed = current.config.seed();
     if current.secret.as_ref().is_none_or(|secret| secret.seed() != seed) {
@@ -105,8 +106,8 @@ fn random_seed() -> Seed {
     Seed(u64::from_le_bytes(bytes))
 }
 
-/// Takes the module's load arguments: pairs of a name, in any of its forms, and a value. Those that only RedisBloom
-/// has are ignored, with a line in the log, and so is a single empty one.
+/// Reads the module's load arguments: pairs of a name, in any of its forms, and a value. Arguments that only
+/// RedisBloom has are ignored, with a line in the log; so is a single empty argument.
 ///
 /// # Errors
 /// A line for the log.
@@ -118,10 +119,7 @@ pub fn load_arguments(arguments: &[Arg<'_>]) -> Result<(), String> {
     }
     let mut given = Vec::new();
     for pair in arguments.chunks(2) {
-        let texts: Vec<_> = pair
-            .iter()
-            .map(|text| String::from_utf8_lossy(text.bytes()))
-            .collect();
+        let texts = few(pair.iter().map(|text| String::from_utf8_lossy(text.bytes())));
         let [name, rest @ ..] = &texts[..] else { break };
         let option = ConfigOption::named(name);
         if option.is_none() && !is_redisbloom_s(name) {
@@ -148,8 +146,8 @@ pub fn load_arguments(arguments: &[Arg<'_>]) -> Result<(), String> {
     Ok(())
 }
 
-/// Registers the options with the server, where it has options of modules (7.0 and later), and takes the
-/// values of its configuration file. Load arguments have become the defaults.
+/// Registers the options with the server, if it supports options of modules (7.0 and later), and reads their values
+/// from its configuration file. Load arguments become the defaults.
 ///
 /// # Errors
 /// A line for the log.
@@ -205,8 +203,8 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether options may have names of their own, without the module's name and a dot in front: Redis 8 and
-/// later. Valkey has no such options, and refuses or ignores the wish.
+/// Whether the names of options may omit the module's name and a dot: in Redis 8 and later. Valkey has no such names,
+/// and refuses or ignores the request.
 fn has_unprefixed_options(ctx: Ctx<'_>) -> bool {
     let version = ctx.info_text(c"server", c"redis_version").unwrap_or_default();
     let major: u32 = version
@@ -252,7 +250,7 @@ unsafe extern "C" fn set_option(
         return raw::REDISMODULE_OK as c_int;
     };
     let text = OwnedString::new(invalid.as_bytes());
-    // SAFETY: the server gives a place for the text, which it frees.
+    // SAFETY: the server passes the address for a text that it frees.
     unsafe { error.write(text.arg().raw()) };
     std::mem::forget(text);
     raw::REDISMODULE_ERR as c_int

@@ -1,36 +1,18 @@
-//! The module's options: names, bounds, defaults. Pure text and values; the server's side of it is in
-//! [`options`](super).
+//! The module's options as values: names, bounds, defaults. Pure; [`options`](super) registers them with the server.
 
-use crate::bloom::params::{Capacity, ErrorRate, Expansion, Layout, Seed};
 use crate::number;
+use libbloom::params::{Capacity, ErrorRate, Expansion, Layout, Seed};
 
-/// The values of all options.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Config {
-    /// As it was given; [`ErrorRate`] says how it is used.
-    error_rate: f64,
-    initial_size: Capacity,
-    /// 0 makes filters that do not grow.
-    expansion_factor: u32,
-    layout: LayoutName,
-    seed: Seed,
-    /// Whether the seed was drawn, and is for this run of the server only.
-    seed_is_random: bool,
-    max_filter_bytes: u64,
-}
-
-/// A seed as users set it.
+/// The configured seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SeedValue {
     /// A number.
     Chosen(Seed),
-    /// `random`
-    Random,
-    /// `random:` and a number: one that was drawn, as [`Config::get`] tells it.
+    /// `random:` and a number: a seed that was drawn at random, for this run of the server only.
     Drawn(Seed),
 }
 
-/// A layout as users name it.
+/// A layout, by the name that users type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutName {
     /// This module's own.
@@ -51,16 +33,40 @@ impl LayoutName {
         }
     }
 
-    /// The word that commands have for it.
+    /// The layout's name as an argument of a command, in capitals.
     pub fn word(self) -> String {
         self.name().to_ascii_uppercase()
     }
 
-    /// The layout that `word` means, in any case.
+    /// The layout that `word` names, in upper or lower case.
     pub fn named(word: &[u8]) -> Option<Self> {
         let all = [Self::Blocked, Self::Classic, Self::Valkey];
         all.into_iter()
             .find(|layout| word.eq_ignore_ascii_case(layout.name().as_bytes()))
+    }
+}
+
+/// What a command of a client makes of a missing key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissingKey {
+    /// An empty filter, to which items are added with the configured defaults.
+    Empty,
+    /// An error, unless the command says for how many items the filter is made.
+    Error,
+}
+
+impl MissingKey {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Empty => "empty",
+            Self::Error => "error",
+        }
+    }
+
+    fn named(word: &str) -> Option<Self> {
+        let all = [Self::Empty, Self::Error];
+        all.into_iter()
+            .find(|missing| word.eq_ignore_ascii_case(missing.name()))
     }
 }
 
@@ -74,24 +80,130 @@ impl From<Layout> for LayoutName {
     }
 }
 
-/// An option that a user can set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConfigOption {
-    /// The error rate of filters that are made without one.
-    ErrorRate,
-    /// The capacity of filters that are made without one.
-    InitialSize,
-    /// The expansion of filters that are made without one.
-    ExpansionFactor,
-    /// The layout of filters that are made without one.
-    Layout,
-    /// The seed of filters that are made without one.
-    Seed,
-    /// The most bytes that a client's command may make a filter take.
-    MaxFilterBytes,
+/// Derives from the rows both [`ConfigOption`] and [`Config`], which has a field for each row.
+macro_rules! table {
+    ($(
+        $(#[$doc:meta])*
+        $option:ident $name:literal, $field:ident: $type:ty = $default:expr;
+        show |$shown:pat_param| $show:expr;
+        read |$value:pat_param, $earlier:pat_param| $read:expr;
+    )*) => {
+        /// An option that a user can set.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum ConfigOption {
+            $($(#[$doc])* $option,)*
+        }
+
+        /// The values of all options.
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct Config {
+            $($field: $type,)*
+        }
+
+        impl ConfigOption {
+            /// All options.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$option),*];
+
+            /// Its name, without the module's prefix.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$option => $name,)*
+                }
+            }
+        }
+
+        impl Config {
+            fn with_seed_0() -> Self {
+                Self { $($field: $default),* }
+            }
+
+            /// The value of `option` in the form that [`Self::set`] accepts.
+            pub fn get(&self, option: ConfigOption) -> String {
+                match option {
+                    $(ConfigOption::$option => {
+                        let $shown = self.$field;
+                        $show
+                    })*
+                }
+            }
+
+            /// Sets `option`. The seed `random` keeps the seed that was drawn last: [`draws_seed`] says when to draw
+            /// another.
+            ///
+            /// # Errors
+            /// [`Invalid`] with the values that the option accepts; the configuration is unchanged.
+            pub fn set(&mut self, option: ConfigOption, value: &str) -> Result<(), Invalid> {
+                let set = match option {
+                    $(ConfigOption::$option => {
+                        let read = |$value: &str, $earlier: $type| -> Result<$type, String> { $read };
+                        read(value, self.$field).map(|read| self.$field = read)
+                    })*
+                };
+                set.map_err(|accepted| Invalid(format!("{} must be {accepted}", option.name())))
+            }
+        }
+    };
 }
 
-/// What RedisBloom has and this module does not, without the `cf-` or `CF_` in front: it is of Cuckoo filters.
+// A row has the option's name, its default, how CONFIG GET shows its value, and how a text is read. What `read` returns
+// as an error follows "must be".
+table! {
+    /// The error rate of filters that are made without one, as it was given; [`ErrorRate`] limits how it is used.
+    ErrorRate "error-rate", error_rate: f64 = ErrorRate::DEFAULT.value();
+    show |rate| number::short(rate);
+    read |value, _| {
+        let rate: f64 = value.parse().map_err(|_| "a number in the range (0, 1)")?;
+        ErrorRate::new(rate).map_err(|_| "in the range (0, 1)")?;
+        Ok(rate)
+    };
+
+    /// The capacity of filters that are made without one.
+    InitialSize "initial-size", initial_size: Capacity = Capacity::DEFAULT;
+    show |capacity| capacity.items().to_string();
+    read |value, _| {
+        let items = whole_in(value, 1, Capacity::MAX)?;
+        Ok(Capacity::new(items).unwrap_or(Capacity::DEFAULT))
+    };
+
+    /// The expansion of filters that are made without one; 0 makes filters that do not grow.
+    ExpansionFactor "expansion-factor", expansion_factor: u32 = Expansion::DEFAULT.factor();
+    show |factor| factor.to_string();
+    read |value, _| {
+        let factor = whole_in(value, 0, Expansion::MAX.into())?;
+        Ok(u32::try_from(factor).unwrap_or(Expansion::MAX))
+    };
+
+    /// The layout of filters that are made without one.
+    Layout "layout", layout: LayoutName = LayoutName::Blocked;
+    show |layout| layout.name().to_owned();
+    read |value, _| Ok(LayoutName::named(value.as_bytes()).ok_or("blocked, classic or valkey")?);
+
+    /// The seed of filters that are made without one.
+    Seed "seed", seed: SeedValue = SeedValue::Drawn(Seed(0));
+    show |seed| match seed {
+        SeedValue::Drawn(seed) => drawn(seed),
+        SeedValue::Chosen(seed) => seed.0.to_string(),
+    };
+    read |value, earlier| Ok(SeedValue::parse(value)?.unwrap_or(SeedValue::Drawn(earlier.seed())));
+
+    /// The most bytes that a client's command may make a filter use; 0 sets no limit.
+    MaxFilterBytes "max-filter-bytes", max_filter_bytes: u64 = 0;
+    show |bytes| bytes.to_string();
+    read |value, _| {
+        let range = format!("in the range [0, {}]", i64::MAX);
+        let bytes = byte_count(value)
+            .ok_or_else(|| format!("a whole number, or one with a unit such as 512mb, {range}"))?;
+        let bytes = u64::try_from(bytes).ok().filter(|&bytes| bytes <= i64::MAX as u64);
+        bytes.ok_or(range)
+    };
+
+    /// What a client's command makes of a missing key.
+    MissingKey "missing-key", missing_key: MissingKey = MissingKey::Empty;
+    show |missing| missing.name().to_owned();
+    read |value, _| Ok(MissingKey::named(value).ok_or("empty or error")?);
+}
+
+/// RedisBloom's options for its Cuckoo filters, which this module does not have, without the `cf-` or `CF_` in front.
 const REDISBLOOM_S: [&str; 5] = [
     "bucket-size",
     "expansion-factor",
@@ -100,7 +212,7 @@ const REDISBLOOM_S: [&str; 5] = [
     "max-iterations",
 ];
 
-/// Whether `name` is an option that only RedisBloom has: in any case, with `_` for `-`.
+/// Whether only RedisBloom has the option `name`, in upper or lower case, with `_` for `-`.
 pub fn is_redisbloom_s(name: &str) -> bool {
     let name = name.to_ascii_lowercase().replace('_', "-");
     name.strip_prefix("cf-")
@@ -112,30 +224,8 @@ pub fn is_redisbloom_s(name: &str) -> bool {
 pub struct Invalid(pub String);
 
 impl ConfigOption {
-    /// All options.
-    pub const ALL: [Self; 6] = [
-        Self::ErrorRate,
-        Self::InitialSize,
-        Self::ExpansionFactor,
-        Self::Layout,
-        Self::Seed,
-        Self::MaxFilterBytes,
-    ];
-
-    /// Its name, without the module's prefix.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::ErrorRate => "error-rate",
-            Self::InitialSize => "initial-size",
-            Self::ExpansionFactor => "expansion-factor",
-            Self::Layout => "layout",
-            Self::Seed => "seed",
-            Self::MaxFilterBytes => "max-filter-bytes",
-        }
-    }
-
-    /// The option that `name` means: in any case, with `_` for `-`, with or without `bf-` or `bf.`; also
-    /// RedisBloom's `EXPANSION`.
+    /// The option that `name` names: in upper or lower case, with `_` for `-`, with or without `bf-` or `bf.`.
+    /// RedisBloom's `EXPANSION` counts too.
     pub fn named(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase().replace('_', "-");
         let name = name
@@ -152,75 +242,12 @@ impl ConfigOption {
 }
 
 impl Config {
-    /// The defaults, with `seed` as the one that was drawn for this server.
+    /// The defaults, with `seed` as the seed that was drawn for this server.
     pub fn new(seed: Seed) -> Self {
         Self {
-            error_rate: ErrorRate::DEFAULT.value(),
-            initial_size: Capacity::DEFAULT,
-            expansion_factor: Expansion::DEFAULT.factor(),
-            layout: LayoutName::Blocked,
-            seed,
-            seed_is_random: true,
-            max_filter_bytes: 0,
+            seed: SeedValue::Drawn(seed),
+            ..Self::with_seed_0()
         }
-    }
-
-    /// The value of `option` as [`Self::set`] takes it.
-    pub fn get(&self, option: ConfigOption) -> String {
-        match option {
-            ConfigOption::ErrorRate => number::short(self.error_rate),
-            ConfigOption::InitialSize => self.initial_size.items().to_string(),
-            ConfigOption::ExpansionFactor => self.expansion_factor.to_string(),
-            ConfigOption::Layout => self.layout.name().to_owned(),
-            ConfigOption::Seed if self.seed_is_random => drawn(self.seed),
-            ConfigOption::Seed => self.seed.0.to_string(),
-            ConfigOption::MaxFilterBytes => self.max_filter_bytes.to_string(),
-        }
-    }
-
-    /// Sets `option`. The seed `random` is the one that was drawn last: [`draws_seed`] says when to draw another.
-    ///
-    /// # Errors
-    /// [`Invalid`] with what the option takes; the configuration is as it was.
-    pub fn set(&mut self, option: ConfigOption, value: &str) -> Result<(), Invalid> {
-        match option {
-            ConfigOption::ErrorRate => {
-                let rate: f64 = value
-                    .parse()
-                    .map_err(|_| must_be(option, "a number in the range (0, 1)"))?;
-                ErrorRate::new(rate).map_err(|_| must_be(option, "in the range (0, 1)"))?;
-                self.error_rate = rate;
-            }
-            ConfigOption::InitialSize => {
-                let items = whole_in(option, value, 1, Capacity::MAX)?;
-                self.initial_size = Capacity::new(items).unwrap_or(Capacity::DEFAULT);
-            }
-            ConfigOption::ExpansionFactor => {
-                let factor = whole_in(option, value, 0, Expansion::MAX.into())?;
-                self.expansion_factor = u32::try_from(factor).unwrap_or(Expansion::MAX);
-            }
-            ConfigOption::Layout => {
-                let layout = LayoutName::named(value.as_bytes());
-                self.layout = layout.ok_or_else(|| must_be(option, "blocked, classic or valkey"))?;
-            }
-            ConfigOption::Seed => {
-                let value = SeedValue::parse(value)?;
-                self.seed_is_random = !matches!(value, SeedValue::Chosen(_));
-                if let SeedValue::Chosen(seed) | SeedValue::Drawn(seed) = value {
-                    self.seed = seed;
-                }
-            }
-            ConfigOption::MaxFilterBytes => {
-                let what = "a whole number, or one with a unit such as 512mb, in the range ";
-                let range = format!("[0, {}]", i64::MAX);
-                let bytes = byte_count(value).ok_or_else(|| must_be(option, &format!("{what}{range}")))?;
-                self.max_filter_bytes = u64::try_from(bytes)
-                    .ok()
-                    .filter(|&bytes| bytes <= i64::MAX as u64)
-                    .ok_or_else(|| must_be(option, &format!("in the range {range}")))?;
-            }
-        }
-        Ok(())
     }
 
     /// The error rate of filters that are made without one.
@@ -228,12 +255,12 @@ impl Config {
         ErrorRate::new(self.error_rate).unwrap_or(ErrorRate::DEFAULT)
     }
 
-    /// The same as it was asked for.
-    pub fn asked_error_rate(&self) -> f64 {
+    /// The configured error rate as it was given, which may be above the highest that is used.
+    pub fn requested_error_rate(&self) -> f64 {
         self.error_rate
     }
 
-    /// Whether filters that are made without a rate do not get the one that was asked for.
+    /// Whether filters that are made without a rate get a lower one than was configured.
     pub fn error_rate_is_limited(&self) -> bool {
         self.layout != LayoutName::Valkey && self.error_rate != self.error_rate().value()
     }
@@ -248,7 +275,7 @@ impl Config {
         Expansion::new(self.expansion_factor).ok()
     }
 
-    /// The same as it was asked for: 0 where they do not grow.
+    /// The configured expansion as it was given: 0 for filters that do not grow.
     pub fn expansion_factor(&self) -> u32 {
         self.expansion_factor
     }
@@ -260,66 +287,74 @@ impl Config {
 
     /// The seed of filters that are made without one.
     pub fn seed(&self) -> Seed {
-        self.seed
+        self.seed.seed()
     }
 
-    /// The most bytes that a client's command may make a filter take; `None`: what the server may use.
+    /// The most bytes that a client's command may make a filter use; `None` if the option sets no limit.
     pub fn max_filter_bytes(&self) -> Option<u64> {
         (self.max_filter_bytes > 0).then_some(self.max_filter_bytes)
+    }
+
+    /// What a client's command makes of a missing key.
+    pub fn missing_key(&self) -> MissingKey {
+        self.missing_key
     }
 }
 
 impl SeedValue {
-    fn parse(value: &str) -> Result<Self, Invalid> {
+    fn seed(self) -> Seed {
+        match self {
+            Self::Chosen(seed) | Self::Drawn(seed) => seed,
+        }
+    }
+
+    /// Reads a value of the option; `None` for `random`, which requires a new seed.
+    fn parse(value: &str) -> Result<Option<Self>, String> {
         if value.eq_ignore_ascii_case("random") {
-            return Ok(Self::Random);
+            return Ok(None);
         }
         let (meaning, digits): (fn(Seed) -> Self, _) = match value.split_once(':') {
             Some((word, digits)) if word.eq_ignore_ascii_case("random") => (Self::Drawn, digits),
             _ => (Self::Chosen, value),
         };
         let range = format!("in the range [0, {}]", u64::MAX);
-        let seed = number::whole(digits.as_bytes())
-            .ok_or_else(|| must_be(ConfigOption::Seed, &format!("random, or a whole number {range}")))?;
-        let seed = u64::try_from(seed).map_err(|_| must_be(ConfigOption::Seed, &range))?;
-        Ok(meaning(Seed(seed)))
+        let seed =
+            number::whole(digits.as_bytes()).ok_or_else(|| format!("random, or a whole number {range}"))?;
+        let seed = u64::try_from(seed).map_err(|_| range)?;
+        Ok(Some(meaning(Seed(seed))))
     }
 }
 
-/// How a seed that was drawn is told. It differs from every other value that users type, since a server does not
-/// pass on a value that is there already: `random` could not draw again. And it is not the number alone, which
-/// CONFIG REWRITE would make the seed of every later run.
+/// The text for a seed that was drawn. It differs from every value that users type: a server does not pass on a value
+/// that is already set, so that a second `random` would not draw again. And it is not the number alone, because
+/// CONFIG REWRITE would then fix that seed for every later run.
 pub fn drawn(seed: Seed) -> String {
     format!("random:{}", seed.0)
 }
 
-/// Whether `value` asks for a new seed: `random`, and in a configuration that a server starts with also what was
-/// drawn for an earlier run. Later that puts a seed back, as a server does whose other options were refused.
+/// Whether `value` requires a new seed. `random` does. A drawn seed does so only in the configuration that a server
+/// starts with, where it comes from an earlier run; later it restores a seed, as a server does when other options
+/// were refused.
 pub fn draws_seed(value: &str, at_start: bool) -> bool {
     match SeedValue::parse(value) {
-        Ok(SeedValue::Random) => true,
-        Ok(SeedValue::Drawn(_)) => at_start,
-        Ok(SeedValue::Chosen(_)) | Err(_) => false,
+        Ok(None) => true,
+        Ok(Some(SeedValue::Drawn(_))) => at_start,
+        Ok(Some(SeedValue::Chosen(_))) | Err(_) => false,
     }
 }
 
-fn must_be(option: ConfigOption, what: &str) -> Invalid {
-    Invalid(format!("{} must be {what}", option.name()))
-}
-
 /// A whole number from `least` to `most`.
-fn whole_in(option: ConfigOption, value: &str, least: u64, most: u64) -> Result<u64, Invalid> {
+fn whole_in(value: &str, least: u64, most: u64) -> Result<u64, String> {
     let range = format!("in the range [{least}, {most}]");
-    let number =
-        number::whole(value.as_bytes()).ok_or_else(|| must_be(option, &format!("a whole number {range}")))?;
-    u64::try_from(number)
+    let number = number::whole(value.as_bytes()).ok_or_else(|| format!("a whole number {range}"))?;
+    let number = u64::try_from(number)
         .ok()
-        .filter(|number| (least..=most).contains(number))
-        .ok_or_else(|| must_be(option, &range))
+        .filter(|number| (least..=most).contains(number));
+    number.ok_or(range)
 }
 
-/// A number of bytes, with the units of the server's own memory options (`k`, `kb`, `m`, `mb`, `g`, `gb`;
-/// with a `b` powers of 1024, without it powers of 1000); as [`number::whole`] reads it.
+/// Parses a number of bytes with the units of the server's own memory options (`k`, `kb`, `m`, `mb`, `g`, `gb`; with
+/// a `b` powers of 1024, without it powers of 1000), in the form of [`number::whole`].
 fn byte_count(text: &str) -> Option<i128> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
@@ -339,7 +374,7 @@ fn byte_count(text: &str) -> Option<i128> {
 mod tests {
     use super::*;
 
-    /// What a configuration written for RedisBloom, or by CONFIG REWRITE, says must be understood.
+    /// A configuration that was written for RedisBloom, or by CONFIG REWRITE, would not be understood.
     #[test]
     fn names_are_known_in_all_their_forms() {
         for name in [
@@ -360,8 +395,8 @@ mod tests {
         }
     }
 
-    /// A server that was started with RedisBloom's arguments would not start with this module, or a misspelt
-    /// argument be ignored.
+    /// A server with RedisBloom's load arguments would not start with this module, or a misspelt argument would be
+    /// ignored.
     #[test]
     fn options_of_other_filters_are_known() {
         for name in [
@@ -389,16 +424,25 @@ mod tests {
     #[test]
     fn values_are_given_back_as_they_were_set() {
         let mut config = Config::new(Seed(7));
-        let values = ["1e-6", "12345", "0", "classic", "18446744073709551615", "4096"];
+        let values = [
+            "1e-6",
+            "12345",
+            "0",
+            "classic",
+            "18446744073709551615",
+            "4096",
+            "error",
+        ];
         for (option, value) in ConfigOption::ALL.into_iter().zip(values) {
             assert_eq!(config.set(option, value), Ok(()));
             assert_eq!(config.get(option), value);
         }
         assert_eq!(config.expansion(), None);
         assert_eq!(config.max_filter_bytes(), Some(4096));
+        assert_eq!(config.missing_key(), MissingKey::Error);
     }
 
-    /// Who is told the range of a number looks for a wrong number, and not for a typing error.
+    /// A user who is told the range of a number looks for a wrong number, not for a typing error.
     #[test]
     fn what_is_refused_is_told_with_its_reason_and_changes_nothing() {
         let before = Config::new(Seed(7));
@@ -488,9 +532,15 @@ mod tests {
                 "layout must be blocked, classic or valkey"
             );
         }
+        for value in ["", "1", "errors", "empty "] {
+            assert_eq!(
+                refused(ConfigOption::MissingKey, value),
+                "missing-key must be empty or error"
+            );
+        }
     }
 
-    /// A seed that was drawn would be fixed for ever by CONFIG REWRITE, or a refused CONFIG SET would lose it.
+    /// CONFIG REWRITE would fix a drawn seed for ever, or a refused CONFIG SET would lose it.
     #[test]
     fn a_drawn_seed_is_told_from_a_chosen_one() {
         let mut config = Config::new(Seed(7));

@@ -1,41 +1,118 @@
-//! The allocator: the server's inside a server, so that its memory figures are right; the system's in
-//! tests, benchmarks and fuzzers, where there is no server.
+//! The module's allocator. Inside a server it is the server's, so that the server's memory figures are right. In
+//! tests, benchmarks and fuzzers it is the system's.
 //!
-//! Three promises that neither of them makes by itself:
+//! It adds three guarantees that neither of the two gives by itself:
 //! - Zeroed memory comes from `calloc`, so that a large array costs only the pages that are written.
-//! - A large request that cannot be met gives null. Servers before 7.4 have no fallible `calloc`, and
-//!   their plain one ends the process; and a server whose allocator got the last there was ends with whatever
-//!   it allocates next. So the kernel is asked first, for what the allocator will map and some more.
-//! - Alignments up to 64 hold. The server's jemalloc aligns every size that is a multiple of 64 to 64; any
-//!   other allocator is asked for a little more, and the address it gave is kept before the block.
+//! - A large request that cannot be met returns null. Servers before 7.4 have no fallible `calloc`, and their
+//!   infallible one ends the process. And a server whose allocator handed out the last memory ends with the next
+//!   allocation of its own. So the kernel is asked first, for what the allocator will map and a reserve.
+//! - Alignments up to 64 hold. The server's jemalloc aligns every size that is a multiple of 64 to 64. Any other
+//!   allocator gets a slightly larger request, and the address that it returned is stored before the block.
+//!
+//! How the server's allocator rounds and aligns is determined once, when the module is loaded ([`detect`]).
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use redis_module::raw;
 
-use crate::bloom::bits::memory::Block;
+use libbloom::bits::memory::BlockSize;
 
-/// What `malloc` aligns to on every platform that the servers run on.
+/// The alignment of `malloc` on every platform that the servers run on.
 const MALLOC_ALIGN: usize = 16;
-/// Requests above this size are put to the kernel first. What jemalloc takes for them is computed; of smaller ones
-/// it is asked, since builds of it differ.
+/// Bytes before a block in which a server keeps its size, where the C library cannot report sizes.
+const PREFIX: usize = 8;
+/// Requests above this size are tried with the kernel first. How jemalloc rounds them is computed; for smaller ones
+/// jemalloc itself is asked, since its builds differ.
 const LARGE: u64 = 1 << 16;
-/// What the kernel must have besides: an allocator maps tables of its own for what is large, up to some
+/// What the kernel must be able to give in addition: an allocator maps tables of its own for large blocks, up to some
 /// megabytes at once, and the server must be able to go on.
 const SLACK: u64 = 16 << 20;
 
-/// Set once, before the first filter, when the server's allocator aligns multiples of 64 to 64.
-static ALIGNS_TO_LINES: AtomicBool = AtomicBool::new(false);
-
-/// Tells the allocator that the server uses jemalloc. Call it before anything is allocated with an
-/// alignment above 16, and at most once.
-pub fn server_uses_jemalloc() {
-    ALIGNS_TO_LINES.store(true, Ordering::Relaxed);
+/// An entry of the server's table of calls; `None` where the server lacks it, or without a server.
+macro_rules! server {
+    ($name:ident) => {{
+        // SAFETY: the table is written once, before any other code of the module runs.
+        unsafe { raw::$name }
+    }};
 }
 
-/// Whether the kernel would give this process blocks of all these sizes, in bytes, at once.
+/// An allocator, as far as its rounding and alignment are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// jemalloc has four sizes in each doubling. From version 5.3.1 on large sizes are also multiples of its page,
+    /// which is the page size of the machine that built it, so that neighbouring sizes are at most `largest_step`
+    /// apart.
+    Jemalloc { largest_step: u64 },
+    /// The C library's `malloc`, and any allocator that is not recognised.
+    Malloc,
+    /// `malloc` behind the server's own header, where the C library cannot report sizes, as with musl: a block starts
+    /// [`PREFIX`] bytes after the address that `malloc` returned.
+    Prefixed,
+}
+
+/// The server's allocator. Set once, before anything is allocated with an alignment above [`PREFIX`].
+static KIND: OnceLock<Kind> = OnceLock::new();
+
+/// The allocator in use; without a server it is the system's `malloc`.
+fn kind() -> Kind {
+    KIND.get().copied().unwrap_or(Kind::Malloc)
+}
+
+/// Determines how the server's allocator rounds and aligns. Call it before anything is allocated with an alignment
+/// above 8.
+pub fn detect(says_jemalloc: bool) {
+    let (address, bytes) = match says_jemalloc {
+        true if !kernel_grants(&[2 * STEP_PROBE]) => (0, 0),
+        true => probe(STEP_PROBE + 1),
+        // Small enough for any heap, and large enough to get the allocator's usual alignment.
+        false => probe(1000),
+    };
+    let kind = match says_jemalloc {
+        true => Kind::Jemalloc {
+            largest_step: largest_step(bytes),
+        },
+        false if address % MALLOC_ALIGN == PREFIX => Kind::Prefixed,
+        false => Kind::Malloc,
+    };
+    // A server loads a module once.
+    let _ = KIND.set(kind);
+}
+
+/// A size class of jemalloc from which a quarter of a doubling leads to the next. It is far above any page, which has
+/// 4 to 64 KiB.
+const STEP_PROBE: u64 = 8 << 20;
+
+/// The largest distance between two of jemalloc's sizes, derived from its size for one byte more than [`STEP_PROBE`].
+fn largest_step(bytes: u64) -> u64 {
+    match bytes.checked_sub(STEP_PROBE) {
+        Some(step) if step.is_power_of_two() && (1 << 12..STEP_PROBE / 4).contains(&step) => step,
+        _ => u64::MAX,
+    }
+}
+
+/// The address and the size of a block that the server's allocator returns for `bytes` bytes; zeros without a server.
+fn probe(bytes: u64) -> (usize, u64) {
+    let (Some(alloc), Some(free), Some(malloc_size)) = (
+        server!(RedisModule_Alloc),
+        server!(RedisModule_Free),
+        server!(RedisModule_MallocSize),
+    ) else {
+        return (0, 0);
+    };
+    // SAFETY: the server's allocator takes any size.
+    let block = unsafe { alloc(bytes as usize) };
+    // SAFETY: the block was just allocated.
+    let size = unsafe { malloc_size(block) };
+    // SAFETY: nothing refers to it.
+    unsafe { free(block) };
+    (block.addr(), size as u64)
+}
+
+/// Whether the kernel would map blocks of all these sizes, in bytes, for this process at once.
 pub fn kernel_grants(sizes: &[u64]) -> bool {
     let [bytes, rest @ ..] = sizes else {
         return true;
@@ -58,20 +135,97 @@ pub fn kernel_grants(sizes: &[u64]) -> bool {
     granted
 }
 
+/// Memory that is reserved for an allocation of the server, which ends when it has none. It is freed right before
+/// that allocation.
+#[derive(Debug, Default)]
+pub struct Reserved {
+    blocks: Vec<Vec<u8>>,
+    /// Bytes of the blocks that are [left out](Self::left_out) of `maxmemory`.
+    left_out: u64,
+}
+
+/// Bytes of all blocks that are left out of `maxmemory`.
+static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes that the server counts as used now, but not against `maxmemory` when it takes them itself.
+pub fn left_out() -> u64 {
+    LEFT_OUT.load(Relaxed)
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        LEFT_OUT.fetch_sub(self.left_out, Relaxed);
+    }
+}
+
+impl Reserved {
+    /// Most bytes of a block that stands for many small ones. jemalloc has blocks of 8 MiB and more in an arena of their
+    /// own, and what is given back there is no use for smaller ones.
+    const PIECE: usize = 4 << 20;
+
+    /// Sets one more block of so many bytes apart; `None` if there is none. Of a small one it sets nothing apart: the
+    /// server itself needs as much for whatever it does next.
+    pub fn block(mut self, bytes: usize) -> Option<Self> {
+        if !is_small(bytes) {
+            let mut block = Vec::new();
+            block.try_reserve_exact(bytes).ok()?;
+            // Without this the compiler may drop an allocation that nothing reads.
+            self.blocks.push(std::hint::black_box(block));
+        }
+        Some(self)
+    }
+
+    /// Its blocks are for what the server does not count against `maxmemory`.
+    pub fn left_out(mut self) -> Self {
+        let bytes: usize = self.blocks.iter().map(Vec::capacity).sum();
+        LEFT_OUT.fetch_add(bytes as u64 - self.left_out, Relaxed);
+        self.left_out = bytes as u64;
+        self
+    }
+
+    /// Sets so many bytes more apart, for what the server takes in blocks of less than 8 MiB; `None` if they are not
+    /// there.
+    pub fn pieces(mut self, bytes: usize) -> Option<Self> {
+        let mut left = bytes;
+        while left > 0 {
+            let piece = left.min(Self::PIECE);
+            self = self.block(piece)?;
+            left -= piece;
+        }
+        Some(self)
+    }
+}
+
+/// Whether nobody is asked for so many bytes.
+pub fn is_small(bytes: usize) -> bool {
+    bytes as u64 <= LARGE
+}
+
+thread_local! {
+    /// Whether large requests of this thread skip the kernel check.
+    static SKIPS_KERNEL_CHECK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `work`, which cannot report a failure, such as a save. Its large requests skip the kernel check, so that it
+/// goes on as long as there is any memory, as the server itself does.
+pub fn without_kernel_check<T>(work: impl FnOnce() -> T) -> T {
+    /// Restores the check, also after a panic.
+    struct Reset;
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            SKIPS_KERNEL_CHECK.set(false);
+        }
+    }
+    let _reset = Reset;
+    SKIPS_KERNEL_CHECK.set(true);
+    work()
+}
+
 /// The global allocator of the module.
 #[derive(Debug)]
 pub struct ModuleAllocator;
 
-/// An entry of the server's table of calls; `None` where the server lacks it, or where there is no server.
-macro_rules! server {
-    ($name:ident) => {{
-        // SAFETY: the table is written once, before any other code of the module runs.
-        unsafe { raw::$name }
-    }};
-}
-
-/// Bytes that the allocator holds for a block, what it rounds up included; what was asked for when there
-/// is no server to tell.
+/// Bytes that the allocator holds for a block, rounding included; without a server, the requested size.
 ///
 /// # Safety
 /// A block at `address` was allocated here with `layout`, and is not freed yet.
@@ -89,30 +243,26 @@ pub unsafe fn held(address: *const u8, layout: Layout) -> usize {
     unsafe { malloc_size(block.cast::<c_void>()) }
 }
 
-/// Whether a block of this layout starts where its contents do, so that it can be moved as it is.
+/// Whether a block of this layout has no padding, so that it can be moved as it is.
 pub fn is_unpadded(layout: Layout) -> bool {
     padding(layout.align()) == 0
 }
 
-/// A block of memory before alignment: from the server when there is one.
+/// Allocates a block from the server, or from the system without one, with the allocator's own alignment.
 ///
 /// # Safety
-/// `layout` has a size above 0 and an alignment of at most [`MALLOC_ALIGN`].
+/// `layout` has a size above 0 and an alignment of at most [`alignment`].
 unsafe fn allocate(layout: Layout, zeroed: bool) -> *mut u8 {
-    #[cfg(test)]
-    if failing::now(layout.size()) {
-        return std::ptr::null_mut();
-    }
     let bytes = layout.size();
     let (Some(alloc), Some(calloc)) = (server!(RedisModule_Alloc), server!(RedisModule_Calloc)) else {
         return match zeroed {
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees it.
             true => unsafe { System.alloc_zeroed(layout) },
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees it.
             false => unsafe { System.alloc(layout) },
         };
     };
-    if bytes as u64 > LARGE && !kernel_grants(&mapped(bytes as u64)) {
+    if bytes as u64 > LARGE && !SKIPS_KERNEL_CHECK.get() && !kernel_grants(&mapped(bytes as u64)) {
         return std::ptr::null_mut();
     }
     let block = match (
@@ -132,53 +282,43 @@ unsafe fn allocate(layout: Layout, zeroed: bool) -> *mut u8 {
     block.cast()
 }
 
-/// Bytes that the server's allocator takes for a block, what it rounds up included: what [`held`] then tells of it.
-/// jemalloc has four sizes in each doubling; any other allocator is taken for the system's, of which the answer may
-/// be a page too much. Without a server, what is asked for.
-pub fn taken(block: Block) -> u64 {
-    let (Some(alloc), Some(free), Some(malloc_size)) = (
-        server!(RedisModule_Alloc),
-        server!(RedisModule_Free),
-        server!(RedisModule_MallocSize),
-    ) else {
+/// Bytes that the server's allocator will use for a block, rounding included: what [`held`] later reports. An
+/// allocator that is not recognised is treated as glibc's; the result may then be a page too much. Without a server,
+/// the requested size.
+pub fn taken(block: BlockSize) -> u64 {
+    if server!(RedisModule_MallocSize).is_none() {
         return block.bytes;
-    };
-    let bytes = block.bytes.saturating_add(padding(block.align) as u64);
-    if !ALIGNS_TO_LINES.load(Ordering::Relaxed) {
-        return libc_size(bytes);
     }
-    if bytes > LARGE {
-        return jemalloc_size(bytes);
+    let bytes = unmoved(kind(), block.bytes, block.align).saturating_add(padding(block.align) as u64);
+    match kind() {
+        Kind::Jemalloc { largest_step } if bytes > LARGE => jemalloc_size(bytes, largest_step),
+        Kind::Jemalloc { .. } => probe(bytes).1,
+        Kind::Prefixed => bytes.saturating_add(PREFIX as u64),
+        Kind::Malloc => libc_size(bytes),
     }
-    // SAFETY: the server's allocator takes any size.
-    let probe = unsafe { alloc(bytes as usize) };
-    // SAFETY: the block was just allocated.
-    let size = unsafe { malloc_size(probe) };
-    // SAFETY: nothing refers to it.
-    unsafe { free(probe) };
-    size as u64
 }
 
-/// Sizes that the kernel must have at once for a large block of `bytes` bytes: the block's, and the rest. jemalloc
-/// puts a page beside it, and maps a size above if it can get it, to have the rest for what comes next; the last
-/// such size was one less. They are two, because a kernel without a limit for the process may refuse in one piece,
-/// as more than the machine has, what it gives in two.
+/// Sizes that the kernel must be able to map at once for a large block of `bytes` bytes: the block itself, and the
+/// rest. jemalloc adds a page to the block, and maps up to two of its sizes more if it can, to keep the remainder for
+/// later requests. There are two sizes because a kernel without a limit for the process may refuse in one piece, as
+/// more than the machine has, what it grants in two.
 fn mapped(bytes: u64) -> [u64; 2] {
-    let block = Block {
+    let block = BlockSize {
         bytes,
         align: MALLOC_ALIGN,
     };
     let taken = taken(block);
-    let ahead = if ALIGNS_TO_LINES.load(Ordering::Relaxed) {
-        jemalloc_size(jemalloc_size(taken.saturating_add(1)).saturating_add(1)).saturating_sub(taken)
-    } else {
-        0
+    // Mappings have four sizes in each doubling even where blocks have more.
+    let above = |bytes: u64| jemalloc_size(bytes.saturating_add(1), u64::MAX);
+    let ahead = match kind() {
+        Kind::Jemalloc { .. } => above(above(taken)).saturating_sub(taken),
+        Kind::Malloc | Kind::Prefixed => 0,
     };
     [taken, ahead.saturating_add(SLACK)]
 }
 
-/// What the system's allocator has for a block of `bytes` bytes: multiples of 16 with a header of half of that; and
-/// for large blocks, which have pages of their own, whole pages with a header of that.
+/// Bytes that glibc's allocator has for a block of `bytes` bytes. Small blocks are multiples of 16 with a header of 8
+/// bytes; large ones are whole pages with a header of 16.
 fn libc_size(bytes: u64) -> u64 {
     const UNIT: u64 = MALLOC_ALIGN as u64;
     const PAGES_FROM: u64 = 128 << 10;
@@ -191,9 +331,9 @@ fn libc_size(bytes: u64) -> u64 {
     with_header.map_or(u64::MAX, |all| all.max(2 * UNIT) - header)
 }
 
-/// Bytes of a page.
+/// The size of a page in bytes.
 fn page() -> u64 {
-    // SAFETY: it asks for a constant of the system.
+    // SAFETY: the call reads a constant of the system.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u64::try_from(page)
         .ok()
@@ -201,13 +341,16 @@ fn page() -> u64 {
         .unwrap_or(4096)
 }
 
-/// jemalloc's size for `bytes`, which are above its smallest sizes: a power of two, or 5, 6 or 7 quarters of one.
-fn jemalloc_size(bytes: u64) -> u64 {
-    let step = 1 << bytes.saturating_sub(1).max(4).ilog2().saturating_sub(2);
-    bytes.checked_next_multiple_of(step).unwrap_or(u64::MAX)
+/// jemalloc's size for a request above its smallest sizes: a power of two or 5, 6 or 7 quarters of one, and a
+/// multiple of `largest_step` where a quarter is more than that.
+fn jemalloc_size(bytes: u64, largest_step: u64) -> u64 {
+    let quarter = 1 << bytes.saturating_sub(1).max(4).ilog2().saturating_sub(2);
+    bytes
+        .checked_next_multiple_of(largest_step.min(quarter))
+        .unwrap_or(u64::MAX)
 }
 
-/// Gives back what [`allocate`] gave.
+/// Frees a block that [`allocate`] returned.
 ///
 /// # Safety
 /// `block` came from [`allocate`] with `layout`.
@@ -220,25 +363,54 @@ unsafe fn release(block: *mut u8, layout: Layout) {
     }
 }
 
-/// Bytes that are asked for besides a block, so that its contents can be aligned.
-fn padding(align: usize) -> usize {
-    if align <= MALLOC_ALIGN || ALIGNS_TO_LINES.load(Ordering::Relaxed) {
-        0
-    } else {
-        align
+/// The alignment of every block of the allocator. The jemalloc that comes with a server has sizes such as 24, 40 and
+/// 56, whose blocks start at multiples of 8.
+fn alignment() -> usize {
+    match kind() {
+        Kind::Malloc => MALLOC_ALIGN,
+        Kind::Jemalloc { .. } | Kind::Prefixed => PREFIX,
     }
 }
 
-/// The layout of the block behind an over-aligned one: itself, or one with room to move.
+/// Bytes that are requested in addition to a block, so that its contents can be aligned.
+fn padding(align: usize) -> usize {
+    padding_of(kind(), align)
+}
+
+/// The [`padding`] with an allocator of this kind.
+fn padding_of(kind: Kind, align: usize) -> usize {
+    match kind {
+        Kind::Jemalloc { .. } => 0,
+        Kind::Malloc if align <= MALLOC_ALIGN => 0,
+        Kind::Prefixed if align <= PREFIX => 0,
+        Kind::Malloc | Kind::Prefixed => align,
+    }
+}
+
+/// The layout of the block that holds an over-aligned one, with room to shift the contents if that is needed.
 fn behind(layout: Layout) -> Option<Layout> {
-    let bytes = layout.size().checked_add(padding(layout.align()))?;
+    let bytes = unmoved(kind(), layout.size() as u64, layout.align());
+    let bytes = usize::try_from(bytes)
+        .ok()?
+        .checked_add(padding(layout.align()))?;
     Layout::from_size_align(bytes, MALLOC_ALIGN).ok()
 }
 
-/// An over-aligned block.
+/// Bytes to request so that the allocator aligns a block of `bytes` bytes by itself: jemalloc aligns a size that is a
+/// multiple of a power of two, up to a page, to that power.
+fn unmoved(kind: Kind, bytes: u64, align: usize) -> u64 {
+    match kind {
+        Kind::Jemalloc { .. } if align > PREFIX => {
+            bytes.checked_next_multiple_of(align as u64).unwrap_or(u64::MAX)
+        }
+        Kind::Jemalloc { .. } | Kind::Malloc | Kind::Prefixed => bytes,
+    }
+}
+
+/// Allocates a block whose alignment is above the allocator's own.
 ///
 /// # Safety
-/// `layout` has a size above 0 and an alignment above [`MALLOC_ALIGN`].
+/// `layout` has a size above 0 and an alignment above [`alignment`].
 unsafe fn allocate_aligned(layout: Layout, zeroed: bool) -> *mut u8 {
     let Some(behind) = behind(layout) else {
         return std::ptr::null_mut();
@@ -248,34 +420,34 @@ unsafe fn allocate_aligned(layout: Layout, zeroed: bool) -> *mut u8 {
     if block.is_null() {
         return block;
     }
-    if behind.size() == layout.size() {
+    if is_unpadded(layout) {
         if block.addr().is_multiple_of(layout.align()) {
             return block;
         }
-        // An allocator that says it is jemalloc and is not: better no filter than a broken one.
+        // The allocator claims to be jemalloc and is not. No filter is better than a broken one.
         // SAFETY: it was just allocated with this layout.
         unsafe { release(block, behind) };
         return std::ptr::null_mut();
     }
-    // At least MALLOC_ALIGN bytes lie before the next aligned address: room for the block's own.
+    // At least PREFIX bytes lie before the next aligned address: room for the block's own.
     let offset = layout.align() - block.addr() % layout.align();
     // SAFETY: the slack is the alignment, and the offset at most that.
     let aligned = unsafe { block.add(offset) };
-    // SAFETY: the offset is a multiple of MALLOC_ALIGN and above 0, so a pointer fits before.
+    // SAFETY: the offset is a multiple of PREFIX, which is a pointer's size, and above 0, so one fits before.
     let before = unsafe { aligned.cast::<*mut u8>().sub(1) };
     // SAFETY: as above; both addresses are multiples of 8.
     unsafe { before.write(block) };
     aligned
 }
 
-/// Gives back what [`allocate_aligned`] gave.
+/// Frees a block that [`allocate_aligned`] returned.
 ///
 /// # Safety
 /// `aligned` came from [`allocate_aligned`] with `layout`.
 unsafe fn release_aligned(aligned: *mut u8, layout: Layout) {
     let Some(behind) = behind(layout) else { return };
-    if behind.size() == layout.size() {
-        // SAFETY: there was no slack, so the block is the one that was allocated.
+    if is_unpadded(layout) {
+        // SAFETY: without padding the block is the one that was allocated.
         return unsafe { release(aligned, behind) };
     }
     // SAFETY: the block has padding.
@@ -284,7 +456,7 @@ unsafe fn release_aligned(aligned: *mut u8, layout: Layout) {
     unsafe { release(block, behind) };
 }
 
-/// The block that an over-aligned one with padding lies in.
+/// The block that holds an over-aligned one with padding.
 ///
 /// # Safety
 /// `aligned` came from [`allocate_aligned`] with a layout that is not [`is_unpadded`].
@@ -295,111 +467,78 @@ unsafe fn block_of_aligned(aligned: *mut u8) -> *mut u8 {
     unsafe { before.read() }
 }
 
-// SAFETY: blocks come from the server's or the system's allocator, which keep the contract for alignments
-// up to MALLOC_ALIGN; larger alignments are made above. Which of the two is in use never changes once
-// anything was allocated: the server's table of calls is the first thing that is filled when a module is
-// loaded, from a buffer on the stack. Whether lines need padding is decided before the first filter.
+// SAFETY: blocks come from the server's or the system's allocator, which satisfy alignments up to `alignment`; larger
+// alignments are made above. Which of the two is in use never changes after the first allocation: a loading module
+// fills the server's table of calls first, from a buffer on the stack. The kind of the allocator is known before any
+// alignment above 8 is requested.
 unsafe impl GlobalAlloc for ModuleAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if layout.align() <= MALLOC_ALIGN {
-            // SAFETY: the caller's.
+        if layout.align() <= alignment() {
+            // SAFETY: the caller guarantees it.
             unsafe { allocate(layout, false) }
         } else {
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees it.
             unsafe { allocate_aligned(layout, false) }
         }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if layout.align() <= MALLOC_ALIGN {
-            // SAFETY: the caller's.
+        if layout.align() <= alignment() {
+            // SAFETY: the caller guarantees it.
             unsafe { allocate(layout, true) }
         } else {
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees it.
             unsafe { allocate_aligned(layout, true) }
         }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        if layout.align() <= MALLOC_ALIGN {
-            // SAFETY: the caller's.
+        if layout.align() <= alignment() {
+            // SAFETY: the caller guarantees it.
             unsafe { release(block, layout) }
         } else {
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees it.
             unsafe { release_aligned(block, layout) }
         }
-    }
-}
-
-/// An allocator that fails, for tests of what then becomes of a filter.
-#[cfg(test)]
-pub mod failing {
-    use std::cell::Cell;
-
-    /// Which allocations fail.
-    #[derive(Clone, Copy, Debug)]
-    pub enum Shortage {
-        /// All of them, from one on.
-        Lasting,
-        /// A single one.
-        Passing,
-    }
-
-    thread_local! {
-        /// Allocations of this thread that succeed before one fails, and what comes after it; `None` when none
-        /// fails.
-        static LEFT: Cell<Option<(u32, Shortage)>> = const { Cell::new(None) };
-        /// Bytes above which no block of this thread is to be had.
-        static LARGEST: Cell<usize> = const { Cell::new(usize::MAX) };
-    }
-
-    /// Whether the allocation of so many bytes that is asked for now fails.
-    pub fn now(bytes: usize) -> bool {
-        if bytes > LARGEST.get() {
-            return true;
-        }
-        let left = LEFT.get();
-        LEFT.set(match left {
-            Some((0, Shortage::Passing)) => None,
-            left => left.map(|(good, shortage)| (good.saturating_sub(1), shortage)),
-        });
-        matches!(left, Some((0, _)))
-    }
-
-    /// What `work` gives when, of the allocations of this thread, `good` succeed before the shortage.
-    pub fn after<T>(good: u32, shortage: Shortage, work: impl FnOnce() -> T) -> T {
-        /// Counts no more, also after a panic, which allocates.
-        struct Reset;
-        impl Drop for Reset {
-            fn drop(&mut self) {
-                LEFT.set(None);
-            }
-        }
-        let _reset = Reset;
-        LEFT.set(Some((good, shortage)));
-        work()
-    }
-
-    /// What `work` gives when no block of this thread of more than so many bytes is to be had.
-    pub fn above<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
-        /// Ends the shortage, also after a panic.
-        struct Reset;
-        impl Drop for Reset {
-            fn drop(&mut self) {
-                LARGEST.set(usize::MAX);
-            }
-        }
-        let _reset = Reset;
-        LARGEST.set(bytes);
-        work()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use libbloom::codec::{self, ENCODING_VERSION, stream};
+    use libbloom::params::{Capacity, ErrorRate, Growth, Layout as FilterLayout, Seed, Spec};
+    use libbloom::{Filter, UNLIMITED};
 
-    /// A line that straddles two cache lines costs two of them; an unaligned one would be undefined.
+    /// A filter for a billion items that nobody has used yet would fill the memory of a server that makes, saves or
+    /// loads it.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_huge_untouched_filter_is_stored_and_loaded_without_touching_its_memory() {
+        let resident = || {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
+            line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+        };
+        let before = resident();
+        let spec = Spec {
+            error_rate: ErrorRate::new(0.01).unwrap(),
+            capacity: Capacity::new(1_000_000_000).unwrap(),
+            growth: Growth::Fixed,
+            layout: FilterLayout::Blocked { seed: Seed(5) },
+            window: None,
+        };
+        let filter = Filter::new(spec, UNLIMITED).unwrap();
+        let mut stream = stream::MemoryStream::default();
+        codec::save(&filter, &mut stream);
+        let loaded = codec::load(&mut stream, ENCODING_VERSION, UNLIMITED).unwrap();
+        assert!(filter.bytes() > 1 << 30 && loaded.bytes() == filter.bytes());
+        // Other tests run in parallel.
+        let taken = resident().saturating_sub(before);
+        assert!(taken < 1 << 29, "{taken} bytes touched");
+    }
+
+    /// A line across two cache lines costs two cache misses; an unaligned one would be undefined behaviour.
     #[test]
     fn every_alignment_holds_and_zeroed_memory_is_zero() {
         for align in [1, 8, 16, 32, 64] {
@@ -420,7 +559,7 @@ mod tests {
         }
     }
 
-    /// What is held against a limit would be less than what the server then counts.
+    /// Limits would be compared with less memory than the server then counts.
     #[test]
     fn sizes_of_jemalloc_are_quarters_of_a_doubling() {
         for (bytes, size) in [
@@ -433,11 +572,38 @@ mod tests {
             ((64 << 20) + 1, 80 << 20),
             (u64::MAX - 1, u64::MAX),
         ] {
-            assert_eq!(jemalloc_size(bytes), size, "{bytes}");
+            assert_eq!(jemalloc_size(bytes, u64::MAX), size, "{bytes}");
         }
     }
 
-    /// The same for a server without jemalloc. The bytes and sizes are glibc's, of version 2.36.
+    /// With jemalloc 5.3.1 a filter that fits would be refused, and BF.PLAN would name up to a fifth too much. The
+    /// sizes are Debian's, on arm64 (pages of 64 KiB) and x86-64 (4 KiB).
+    #[test]
+    fn sizes_of_a_newer_jemalloc_are_multiples_of_its_page() {
+        for (bytes, page, size) in [
+            (65_537, 1 << 16, 81_920),
+            (229_377, 1 << 16, 1 << 18),
+            ((1 << 19) + 1, 1 << 16, (1 << 19) + (1 << 16)),
+            (2_551_152, 1 << 16, 39 << 16),
+            (65_537, 1 << 12, 69_632),
+            (2_551_152, 1 << 12, 623 << 12),
+            (u64::MAX - 1, 1 << 12, u64::MAX),
+        ] {
+            assert_eq!(jemalloc_size(bytes, page), size, "{bytes}");
+        }
+        // What the probe finds for each page size.
+        for page in [1 << 12, 1 << 14, 1 << 16] {
+            assert_eq!(largest_step(jemalloc_size(STEP_PROBE + 1, page)), page);
+        }
+        assert_eq!(largest_step(jemalloc_size(STEP_PROBE + 1, u64::MAX)), u64::MAX);
+        // The kernel refused the probe, or the allocator is not the jemalloc that it claims to be.
+        for told in [0, STEP_PROBE, STEP_PROBE + 8, u64::MAX] {
+            assert_eq!(largest_step(told), u64::MAX, "{told}");
+        }
+    }
+
+    /// In a server without jemalloc a limit would refuse what fits, or accept what does not. The bytes and sizes are
+    /// those of glibc 2.36.
     #[test]
     fn sizes_of_the_system_are_whole_pages_or_multiples_of_16() {
         for (bytes, size) in [(1, 24), (24, 24), (25, 40), (40, 40), (1000, 1000), (1001, 1016)] {
@@ -448,10 +614,37 @@ mod tests {
         assert_eq!(libc_size(u64::MAX), u64::MAX);
     }
 
-    /// A limit would refuse filters that it has room for, and no block of another allocator could be moved.
+    /// A limit would refuse filters that it has room for, and no block of another allocator could be moved. In a
+    /// server on musl a vector at an address that is no multiple of 16 would end the process.
     #[test]
-    fn only_what_malloc_does_not_align_is_padded() {
-        assert_eq!([1, 8, 16, 32, 64].map(padding), [0, 0, 0, 32, 64]);
+    fn only_what_the_allocator_does_not_align_is_padded() {
+        let paddings = |kind| [1, 8, 16, 32, 64].map(|align| padding_of(kind, align));
+        let jemalloc = Kind::Jemalloc {
+            largest_step: u64::MAX,
+        };
+        assert_eq!(paddings(jemalloc), [0; 5]);
+        assert_eq!(paddings(Kind::Malloc), [0, 0, 0, 32, 64]);
+        assert_eq!(paddings(Kind::Prefixed), [0, 0, 16, 32, 64]);
+    }
+
+    /// A server with its own jemalloc would crash: an address that must be a multiple of 16 would only be one of 8.
+    /// The tables of the standard library's sets are such a case; the smallest but one has 52 bytes.
+    #[test]
+    fn jemalloc_gets_multiples_of_the_alignment() {
+        let jemalloc = Kind::Jemalloc {
+            largest_step: u64::MAX,
+        };
+        for (bytes, align, expected) in [
+            (52, 16, 64),
+            (40, 16, 48),
+            (40, 8, 40),
+            (100, 64, 128),
+            (128, 64, 128),
+            (u64::MAX, 16, u64::MAX),
+        ] {
+            assert_eq!(unmoved(jemalloc, bytes, align), expected, "{bytes}, {align}");
+            assert_eq!(unmoved(Kind::Malloc, bytes, align), bytes);
+        }
     }
 
     #[test]

@@ -1,16 +1,16 @@
-//! A thread that frees what takes long to free, as the server's own does for what UNLINK takes away.
+//! A thread that frees large values, as the server's own thread does after UNLINK.
 
 use std::sync::OnceLock;
 use std::sync::mpsc::{self, Sender};
 use std::thread::Builder;
 
-/// What is to be freed.
+/// A value to be freed.
 type Burden = Box<dyn Send>;
 
-/// The way to the thread; `None` where none could be made. It lives as long as the server.
+/// The channel to the thread, which lives as long as the server; `None` if it could not be started.
 static FREEING: OnceLock<Option<Sender<Burden>>> = OnceLock::new();
 
-/// Bytes from which on it pays to free on another thread: up to 1 MiB are freed in some 0.1 ms.
+/// Above this size it pays to free on another thread: 1 MiB is freed in about 0.1 ms.
 const LONG_TO_FREE: u64 = 1 << 20;
 
 /// Whether it pays to free so many bytes on another thread.
@@ -18,14 +18,14 @@ pub fn is_long(bytes: u64) -> bool {
     bytes > LONG_TO_FREE
 }
 
-/// Frees `burden`, which holds so many `bytes`: on another thread if that takes long, and there is one.
+/// Frees `burden`, which holds `bytes` bytes: on the other thread if it is large and the thread exists.
 pub fn free(burden: impl Send + 'static, bytes: u64) {
     if !is_long(bytes) {
         return drop(burden);
     }
     let burden: Burden = Box::new(burden);
     if let Some(way) = FREEING.get_or_init(start) {
-        // What cannot be sent comes back in the error, and is freed with it.
+        // A value that cannot be sent is in the error, and freed with it.
         drop(way.send(burden));
     }
 }
@@ -39,12 +39,13 @@ fn start() -> Option<Sender<Burden>> {
     thread.ok().map(|_| way)
 }
 
-/// The server expects its signals on its own threads: the watchdog's to find the main thread at work.
+/// Blocks all signals on this thread. The server expects them on its own threads: the watchdog's signal must
+/// interrupt the main thread.
 fn leave_signals_to_the_server() {
     // SAFETY: a plain C structure of integers, for which all zeros are a value.
     let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: the call writes into a set that lives until this function ends.
     unsafe { libc::sigfillset(&raw mut all) };
-    // SAFETY: the call reads a set that was filled, and may be told of no place for the old one.
+    // SAFETY: the call reads a filled set, and accepts null for the old one.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut()) };
 }

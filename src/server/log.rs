@@ -1,20 +1,19 @@
-//! Lines for the operator that any command could cause: of each kind a few a minute, so that no client can fill
-//! the log.
+//! Log lines that any command can cause. Of each kind a few a minute are written, so that no client can fill the log.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
 
 use crate::server::shown::shown;
 use crate::server::{self, Ctx};
 
-/// Lines of a kind that are written in a minute.
+/// Lines of one kind that are written in a minute.
 const LINES: u32 = 10;
 /// A minute, in milliseconds.
 const MINUTE: i64 = 60_000;
 
-/// A kind of lines. They are written on the main thread.
+/// A kind of log line, with its count. Lines are written on the main thread only.
 #[derive(Debug)]
 pub struct Kind {
-    /// When the minute began in which lines are counted.
+    /// When the current minute began, in milliseconds.
     start: AtomicI64,
     lines: AtomicU32,
 }
@@ -23,11 +22,13 @@ pub struct Kind {
 pub static REFUSAL: Kind = Kind::new();
 /// Filters that became long chains.
 pub static GROWTH: Kind = Kind::new();
-/// Error rates that are not used as they were asked for.
+/// Filters that grow, but will reach the most layers.
+pub static END: Kind = Kind::new();
+/// Error rates that were requested and are not used unchanged.
 pub static RATE: Kind = Kind::new();
-/// Stored filters that are none.
+/// Stored data that is no filter.
 pub static LOAD: Kind = Kind::new();
-/// Filters that there was no memory to copy.
+/// Filters that could not be copied for lack of memory.
 pub static COPY: Kind = Kind::new();
 /// Replicas that cannot do what their primary did.
 pub static DIVERGENCE: Kind = Kind::new();
@@ -40,7 +41,7 @@ impl Kind {
         }
     }
 
-    /// Warns of something that happens to `key`, unless too many lines of this kind were written lately.
+    /// Logs a warning about `key`, unless the minute's lines of this kind are used up.
     pub fn warn<'a>(&self, ctx: impl Into<Option<Ctx<'a>>>, key: &[u8], what: impl FnOnce() -> String) {
         let line = self.count(server::milliseconds());
         if line > LINES {
@@ -55,10 +56,11 @@ impl Kind {
         server::warn(ctx.into(), &line);
     }
 
-    /// Which line of its minute this is, from 1 on.
+    /// The number of this line within its minute, from 1.
     fn count(&self, now: i64) -> u32 {
         let start = self.start.load(Relaxed);
-        // A clock that was put back begins a minute too: else no line would be written until it is there again.
+        // A clock that was set back starts a new minute too. Otherwise no line would be written until it has caught
+        // up.
         if now < start || now.saturating_sub(start) >= MINUTE {
             self.start.store(now, Relaxed);
             self.lines.store(0, Relaxed);

@@ -1,8 +1,9 @@
-//! The server's calls that the crate `redis_module` does not wrap, one safe function each.
+//! Safe wrappers, one function each, for the server's calls that the crate `redis_module` does not wrap.
 
 pub mod alloc;
 pub mod background;
 pub mod log;
+pub mod origin;
 pub mod shown;
 
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -12,7 +13,7 @@ use std::ptr::NonNull;
 
 use redis_module::raw;
 
-use crate::bloom::params::Time;
+use libbloom::params::Time;
 
 /// Calls a function of the server's table.
 macro_rules! call {
@@ -20,20 +21,21 @@ macro_rules! call {
         // SAFETY: the table is filled once, before any callback of the module runs.
         let function = unsafe { raw::$name };
         let Some(function) = function else { $crate::server::missing(stringify!($name)) };
-        // SAFETY: the arguments are what the server's header asks for, as the caller's comment shows.
+        // SAFETY: the arguments are what the server's header requires, as the caller's comment shows.
         unsafe { function($($argument),*) }
     }};
 }
 pub(crate) use call;
 
-/// Why the server does not take a part of this module that it has already: what is asked first, and where it says so.
-pub fn taken(part: &str) -> String {
+/// The line for the log when the server already has a name of this module: it names the likely cause, and how to
+/// check.
+pub fn name_conflict(part: &str) -> String {
     format!(
-        "another module has the {part}: is a module for Bloom filters loaded already? MODULE LIST names all modules"
+        "another module has the {part}: only one module for Bloom filters can be loaded: remove the other one, which the log or MODULE LIST names; in Redis 8's image, mount this one over redisbloom.so"
     )
 }
 
-/// Panics; every callback catches it.
+/// Panics, because the server lacks a call; every callback catches it.
 #[cold]
 pub(crate) fn missing(name: &str) -> ! {
     #[expect(
@@ -45,14 +47,14 @@ pub(crate) fn missing(name: &str) -> ! {
     }
 }
 
-/// The context of a callback: valid while the callback runs, which is as long as it is lent.
+/// The server's context of a callback, valid while that callback runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Ctx<'a> {
     raw: NonNull<raw::RedisModuleCtx>,
     callback: PhantomData<&'a ()>,
 }
 
-/// A string of the server's, borrowed: an argument of a command, or one that was made for a call.
+/// A borrowed string of the server: an argument of a command, or one that was made for a call.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct Arg<'a> {
@@ -131,7 +133,7 @@ impl OwnedString {
         Self(string)
     }
 
-    /// A loan of it.
+    /// Borrows it.
     pub fn arg(&self) -> Arg<'_> {
         Arg {
             raw: self.0,
@@ -150,12 +152,12 @@ impl Drop for OwnedString {
 // SAFETY: the string is this value's alone; the server's strings have no tie to a thread.
 unsafe impl Send for OwnedString {}
 
-/// A context of the server's for a callback that is given none; it tells of the server, not of a client.
+/// A context for callbacks that get none. It belongs to no client.
 #[derive(Debug)]
 pub struct OwnedCtx(NonNull<raw::RedisModuleCtx>);
 
 impl OwnedCtx {
-    /// A new one, of no client.
+    /// A new context that belongs to no client.
     pub fn of_server() -> Self {
         // SAFETY (of the call): without a blocked client the context is of no client, and is the caller's to free.
         let raw = call!(RedisModule_GetThreadSafeContext(std::ptr::null_mut()));
@@ -165,7 +167,7 @@ impl OwnedCtx {
         Self(raw)
     }
 
-    /// A loan of it.
+    /// Borrows it.
     pub fn ctx(&self) -> Ctx<'_> {
         Ctx {
             raw: self.0,
@@ -199,62 +201,13 @@ impl<'a> Ctx<'a> {
     }
 
     /// Flags of the context and its client (`REDISMODULE_CTX_FLAGS_*`).
-    fn has_flag(self, flags: u32) -> bool {
+    fn flags(self) -> u32 {
         // SAFETY (of the call): the context is alive.
-        call!(RedisModule_GetContextFlags(self.raw())).cast_unsigned() & flags != 0
+        call!(RedisModule_GetContextFlags(self.raw())).cast_unsigned()
     }
 
-    /// Whether the command's words are those of a primary or of a file. What a script calls is in the script's own
-    /// words, also where the server says that the script comes from either.
-    pub fn is_relayed(self) -> bool {
-        self.is_from_primary_or_file() && !self.has_flag(raw::REDISMODULE_CTX_FLAGS_LUA)
-    }
-
-    /// Whether the server says at once that the command comes from a primary or a file.
-    pub fn is_from_primary_or_file(self) -> bool {
-        self.has_flag(raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING)
-    }
-
-    /// Whether the command comes from a primary, from a node that hands over a slot, or from a file that is being
-    /// loaded: it must be obeyed.
-    pub fn must_obey(self) -> bool {
-        self.is_from_primary_or_file()
-            // Redis 6.2 can be told to propagate scripts as they are: of their commands it does not say whose they
-            // are.
-            || self.has_flag(raw::REDISMODULE_CTX_FLAGS_LUA) && self.works_for_primary()
-    }
-
-    /// The same where the server calls the module without a client, and so does not say at once whose command it is.
-    pub fn must_obey_unnamed(self) -> bool {
-        self.has_flag(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING)
-            || self.works_for_primary()
-            || self.has_flag(raw::REDISMODULE_CTX_FLAGS_CLUSTER) && Self::takes_over_slot()
-    }
-
-    /// Whether what a replica does now comes from its primary.
-    fn works_for_primary(self) -> bool {
-        self.has_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE)
-            && (self.has_flag(raw::REDISMODULE_CTX_FLAGS_READONLY)
-                || Self::is_at_work(&[c"LIST", c"TYPE", c"master"]).unwrap_or(true))
-    }
-
-    /// Whether a node hands over a slot at once (Valkey 9), and is at work; other servers know no such clients.
-    fn takes_over_slot() -> bool {
-        Self::is_at_work(&[c"LIST", c"FLAGS", c"i"]).unwrap_or(false)
-    }
-
-    /// Whether one of the clients that CLIENT lists has the arguments of a command: the running one, or the beginning
-    /// of its next. `None` when the server does not list such clients.
-    fn is_at_work(list: &[&CStr]) -> Option<bool> {
-        let clients = ask(c"CLIENT", list)?;
-        let mut words = clients.split_ascii_whitespace();
-        Some(words.any(|word| word.strip_prefix("argv-mem=").is_some_and(|bytes| bytes != "0")))
-    }
-
-    /// Whether the command comes from a primary.
-    pub fn follows(self) -> bool {
-        self.has_flag(raw::REDISMODULE_CTX_FLAGS_REPLICATED)
-            && !self.has_flag(raw::REDISMODULE_CTX_FLAGS_LOADING)
+    fn has_flag(self, flag: u32) -> bool {
+        self.flags() & flag != 0
     }
 
     /// Whether the client speaks RESP3.
@@ -262,7 +215,12 @@ impl<'a> Ctx<'a> {
         self.has_flag(raw::REDISMODULE_CTX_FLAGS_RESP3)
     }
 
-    /// A text from an INFO section; `None` where the server does not say.
+    /// Whether the server writes an append-only file.
+    pub fn writes_file(self) -> bool {
+        self.has_flag(raw::REDISMODULE_CTX_FLAGS_AOF)
+    }
+
+    /// A text from an INFO section; `None` where the server does not have it.
     pub fn info_text(self, section: &CStr, field: &CStr) -> Option<String> {
         self.info(section).text(field)
     }
@@ -274,26 +232,27 @@ impl<'a> Ctx<'a> {
         Info { ctx: self, data }
     }
 
-    /// Propagates a command to replicas and the AOF.
-    pub fn replicate(self, command: &CStr, arguments: &[Arg<'_>]) {
-        let (start, count) = (arguments.as_ptr(), arguments.len());
-        // SAFETY (of the call): format `v` takes an array of strings and its length; all are alive.
+    /// Propagates a command to replicas and the AOF, with the arguments of `head` and then `items`.
+    pub fn replicate(self, command: &CStr, head: &[Arg<'_>], items: &[Arg<'_>]) {
+        // SAFETY (of the call): each `v` of the format takes an array of strings and its length; all are alive.
         call!(RedisModule_Replicate(
             self.raw(),
             command.as_ptr(),
-            c"v".as_ptr(),
-            start,
-            count
+            c"vv".as_ptr(),
+            head.as_ptr(),
+            head.len(),
+            items.as_ptr(),
+            items.len()
         ));
     }
 
-    /// Propagates the running command as it came.
+    /// Propagates the running command with its own arguments.
     pub fn replicate_verbatim(self) {
         // SAFETY (of the call): the context is that of a command.
         call!(RedisModule_ReplicateVerbatim(self.raw()));
     }
 
-    /// Tells WATCH and client-side caches that `key` changed.
+    /// Signals to WATCH and client-side caches that `key` changed.
     pub fn signal_modified(self, key: Arg<'_>) {
         // SAFETY (of the call): both are alive.
         call!(RedisModule_SignalModifiedKey(self.raw(), key.raw()));
@@ -310,7 +269,7 @@ impl<'a> Ctx<'a> {
         ));
     }
 
-    /// What the module can cope with (`REDISMODULE_OPTION(S)_*`).
+    /// Declares what the module supports (`REDISMODULE_OPTION(S)_*`).
     pub fn set_module_options(self, options: u32) {
         // SAFETY (of the call): the context is alive.
         call!(RedisModule_SetModuleOptions(self.raw(), options.cast_signed()));
@@ -342,23 +301,24 @@ impl<'a> Ctx<'a> {
         status == raw::REDISMODULE_OK as c_int
     }
 
-    /// Whether the server wants to know where the keys of the command are, and not that it runs.
-    pub fn asks_for_keys(self) -> bool {
+    /// Whether the server asks for the positions of the command's keys instead of running it.
+    pub fn is_key_request(self) -> bool {
         // SAFETY (of the call): the context is that of a command.
         call!(RedisModule_IsKeysPositionRequest(self.raw())) != 0
     }
 
-    /// Tells the server that [asks for keys](Self::asks_for_keys) the place of one; that of the command's name is 0.
-    pub fn tell_key(self, place: usize) {
-        let place = c_int::try_from(place).unwrap_or(0);
-        // SAFETY (of the call): the context is that of such a request; the server leaves out place 0.
-        call!(RedisModule_KeyAtPos(self.raw(), place));
+    /// Reports the position of a key to a server that [asks for positions](Self::is_key_request). Position 0 is the
+    /// command's name.
+    pub fn report_key(self, position: usize) {
+        let position = c_int::try_from(position).unwrap_or(0);
+        // SAFETY (of the call): the context is that of such a request; the server ignores position 0.
+        call!(RedisModule_KeyAtPos(self.raw(), position));
     }
 
-    /// Makes an ACL category. `None` where the server knows none of modules: before Redis 7.4 and Valkey 8.0.
+    /// Creates an ACL category. `None` where modules cannot have any: before Redis 7.4 and Valkey 8.0.
     ///
     /// # Errors
-    /// [`ErrorKind::ResourceBusy`](io::ErrorKind::ResourceBusy) where there is one of this name already.
+    /// [`ErrorKind::ResourceBusy`](io::ErrorKind::ResourceBusy) if the category exists already.
     pub fn add_acl_category(self, name: &CStr) -> Option<io::Result<()>> {
         // SAFETY: the table is filled once, before any callback of the module runs.
         let add = unsafe { raw::RedisModule_AddACLCategory }?;
@@ -371,8 +331,7 @@ impl<'a> Ctx<'a> {
         })
     }
 
-    /// Puts a command of this module into ACL categories, where the server knows categories of modules'
-    /// commands.
+    /// Puts a command into ACL categories, where the server supports that for commands of modules.
     pub fn set_acl_categories(self, command: &CStr, categories: &CStr) -> bool {
         // SAFETY: the table is filled once, before any callback of the module runs.
         let Some(set) = (unsafe { raw::RedisModule_SetCommandACLCategories }) else {
@@ -393,7 +352,7 @@ pub struct Info<'a> {
 }
 
 impl Info<'_> {
-    /// A number; `None` where the server does not say.
+    /// A number of the section; `None` where the server does not have it.
     pub fn number(&self, field: &CStr) -> Option<u64> {
         let mut failed = 0;
         // SAFETY (of the call): the section is alive, `failed` takes the status.
@@ -405,7 +364,7 @@ impl Info<'_> {
         (failed == 0).then_some(value)
     }
 
-    /// A text; `None` where the server does not say.
+    /// A text of the section; `None` where the server does not have it.
     pub fn text(&self, field: &CStr) -> Option<String> {
         // SAFETY (of the call): the section is alive.
         let text = call!(RedisModule_ServerInfoGetFieldC(self.data, field.as_ptr()));
@@ -425,12 +384,12 @@ impl Drop for Info<'_> {
     }
 }
 
-/// Writes a warning to the server's log, without or with a context.
+/// Writes a warning to the server's log. The context is optional.
 pub fn warn(ctx: Option<Ctx<'_>>, line: &str) {
     log(ctx, c"warning", line);
 }
 
-/// Writes a line to the server's log that is no warning.
+/// Writes a notice to the server's log. The context is optional.
 pub fn note(ctx: Option<Ctx<'_>>, line: &str) {
     log(ctx, c"notice", line);
 }
@@ -443,21 +402,27 @@ fn log(ctx: Option<Ctx<'_>>, level: &CStr, line: &str) {
     call!(RedisModule_Log(ctx, level.as_ptr(), format, line.as_ptr()));
 }
 
-/// Whether the server has a `maxmemory`; asked at no cost, unlike INFO.
+/// Whether `maxmemory` is set; unlike INFO this costs nothing.
 pub fn has_maxmemory() -> bool {
-    // The share of it that is in use.
+    // The share of `maxmemory` that is in use, 0 without one.
     call!(RedisModule_GetUsedMemoryRatio()) > 0.0
 }
 
-/// The text that the server replies to a command; `None` for any other reply.
+/// Collects a list whose length the module's own code bounds, such as the words of a command. Never use it for a list
+/// whose length a client chooses.
+pub fn few<T>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    #[expect(clippy::disallowed_methods, reason = "a list as short as a sentence")]
+    values.into_iter().collect()
+}
+
+/// Calls a command of the server and returns its reply if that is a text.
 pub fn ask(command: &CStr, arguments: &[&CStr]) -> Option<String> {
-    // The context of a stream has nobody to call for.
+    // A stream's context has no client on whose behalf to call.
     let server = OwnedCtx::of_server();
-    let arguments: Vec<_> = arguments
+    let arguments = few(arguments
         .iter()
-        .map(|argument| OwnedString::new(argument.to_bytes()))
-        .collect();
-    let arguments: Vec<_> = arguments.iter().map(OwnedString::arg).collect();
+        .map(|argument| OwnedString::new(argument.to_bytes())));
+    let arguments = few(arguments.iter().map(OwnedString::arg));
     let (start, count) = (arguments.as_ptr(), arguments.len());
     // SAFETY (of the call): format `v` takes an array of strings and its length; all are alive.
     let reply = call!(RedisModule_Call(
@@ -485,12 +450,12 @@ pub fn ask(command: &CStr, arguments: &[&CStr]) -> Option<String> {
     text
 }
 
-/// The time of the server's clock, since 1970.
+/// The time of the server's clock, in milliseconds since 1970; 0 for a clock before that.
 pub fn now() -> Time {
     Time::try_from(milliseconds()).unwrap_or(0)
 }
 
-/// The time of the server's clock.
+/// The time of the server's clock, in milliseconds since 1970.
 pub fn milliseconds() -> i64 {
     call!(RedisModule_Milliseconds())
 }

@@ -1,7 +1,7 @@
-//! What is shown to people: bytes of a client's, made safe, since they may be any, and any number of them; and
-//! numbers of bytes, with units.
+//! Texts for people: a client's bytes, escaped and shortened because they may be any, and numbers of bytes with
+//! units.
 
-/// How many bytes are shown.
+/// The most bytes that are shown.
 const MOST: usize = 64;
 
 /// The beginning of `bytes` as one line of text; dots stand for the rest.
@@ -11,14 +11,14 @@ pub fn shown(bytes: &[u8]) -> String {
     format!("{beginning}{rest}")
 }
 
-/// A number of bytes, for people and for their tools.
+/// A number of bytes with a unit for people, and exactly for their tools.
 pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let (mut rounded, mut unit) = (bytes as f64 / 1024.0, 0);
     if rounded < 1.0 {
         return format!("{bytes} bytes");
     }
-    // What would be shown as 1024.0 is 1.0 of the next unit.
+    // A number that would round to 1024.0 is 1.0 of the next unit.
     while rounded >= 1023.95 && unit + 1 < UNITS.len() {
         rounded /= 1024.0;
         unit += 1;
@@ -30,7 +30,7 @@ pub fn size(bytes: u64) -> String {
 mod tests {
     use super::*;
 
-    /// An operator would take a limit for another one.
+    /// An operator would misread a limit.
     #[test]
     fn sizes_have_units() {
         assert_eq!(size(0), "0 bytes");
@@ -41,7 +41,7 @@ mod tests {
         assert_eq!(size(u64::MAX), "16.0 EiB (18446744073709551615 bytes)");
     }
 
-    /// A name of 100 MB would be copied several times over for a line that nobody reads to its end.
+    /// A key name of 100 MB would be copied several times for a log line that nobody reads to its end.
     #[test]
     fn only_the_beginning_is_shown() {
         assert_eq!(shown(b""), "");

@@ -1,4 +1,4 @@
-//! A server that defragments, made up: what the real one does, block by block, without one that has jemalloc.
+//! Defragmentation by a simulated server, which does block by block what a real one with jemalloc does.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::collections::BTreeMap;
@@ -6,32 +6,35 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 
 use super::{Side, step};
-use crate::bloom::params::{Layout as FilterLayout, Spec, Window};
-use crate::bloom::tests::oracle;
-use crate::bloom::{Filter, UNLIMITED};
 use crate::server::alloc::{self, ModuleAllocator};
+use libbloom::codec;
+use libbloom::codec::stream::MemoryStream;
+use libbloom::params::{
+    Capacity, ErrorRate, Expansion, Growth, Layout as FilterLayout, Seed, SipSeed, Spec, Tightening, Window,
+};
+use libbloom::{Filter, UNLIMITED};
 
-/// What the made-up server gives for a block.
+/// What the simulated server does with a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mood {
-    /// Another place for each.
+    /// Moves each block.
     All,
-    /// None has a better place.
+    /// Moves no block.
     None,
-    /// Another place for every second one.
+    /// Moves every second block.
     Some,
 }
 
-/// What the made-up server knows between its calls.
+/// What the simulated server knows between its calls.
 #[derive(Debug)]
 struct Memory {
     mood: Mood,
-    /// Layers in a step; then it asks for a pause.
+    /// Layers in a step, after which it wants a pause.
     pace: usize,
     /// Whether it will call again.
     calls_again: bool,
     cursor: usize,
-    /// The blocks of the filter when a step begins. A server is told an address only, and knows the rest.
+    /// The blocks of the filter when a step begins. A real server gets only an address, and knows the rest.
     blocks: BTreeMap<usize, Layout>,
     asked: Vec<usize>,
     moved: usize,
@@ -51,7 +54,7 @@ impl Memory {
     }
 }
 
-/// The server in one step.
+/// The simulated server during one step.
 struct MadeUp<'a> {
     memory: &'a mut Memory,
     layers: usize,
@@ -90,7 +93,7 @@ impl Side for MadeUp<'_> {
         let other = NonNull::new(unsafe { ModuleAllocator.alloc(layout) }).unwrap();
         // SAFETY: both have that size, and are two.
         unsafe { block.copy_to_nonoverlapping(other, layout.size()) };
-        // What still looked at the old block would find nonsense.
+        // Whatever still reads the old block finds nonsense.
         // SAFETY: the block has that size.
         unsafe { block.write_bytes(0xa5, layout.size()) };
         // SAFETY: it was allocated so, and nobody uses it again.
@@ -104,7 +107,7 @@ impl Side for MadeUp<'_> {
     }
 }
 
-/// A filter where a server has it.
+/// A filter as a server holds it.
 struct Key {
     value: *mut c_void,
 }
@@ -149,17 +152,34 @@ fn item(number: u32) -> [u8; 4] {
     number.to_le_bytes()
 }
 
+/// What the filters are made from, but for their layout and window.
+fn spec() -> Spec {
+    Spec {
+        error_rate: ErrorRate::new(0.01).unwrap(),
+        capacity: Capacity::new(40).unwrap(),
+        growth: Growth::Growing(Expansion::new(2).unwrap()),
+        layout: FilterLayout::Blocked { seed: Seed(5) },
+        window: None,
+    }
+}
+
+/// The filter as it is stored.
+fn stored(filter: &Filter) -> MemoryStream {
+    let mut stream = MemoryStream::default();
+    codec::save(filter, &mut stream);
+    stream
+}
+
 /// Items of each filter.
 const ITEMS: u32 = 1200;
 
 /// Filters of several layers of every layout, with and without exceptions and a window.
 fn filters() -> Vec<(&'static str, Filter)> {
-    let growing = oracle::growing(2);
     let of = |layout: FilterLayout, window| {
         let spec = Spec {
             layout,
             window,
-            ..oracle::spec(40, 0.01, growing, 5)
+            ..spec()
         };
         let mut filter = Filter::new(spec, UNLIMITED).unwrap();
         for number in 0..ITEMS {
@@ -168,7 +188,11 @@ fn filters() -> Vec<(&'static str, Filter)> {
         }
         filter
     };
-    let blocked = oracle::spec(1, 0.01, growing, 5).layout;
+    let blocked = spec().layout;
+    let valkey = FilterLayout::Valkey {
+        seed: SipSeed(*b"the seed of a filter in 32 bytes"),
+        tightening: Tightening::DEFAULT,
+    };
     let window = Some(Window::new(60, 8, false).unwrap());
     let mut excepting = of(blocked, None);
     let mut both = of(blocked, window);
@@ -180,7 +204,7 @@ fn filters() -> Vec<(&'static str, Filter)> {
     vec![
         ("blocked", of(blocked, None)),
         ("classic", of(FilterLayout::Classic, None)),
-        ("valkey", of(oracle::VALKEY, None)),
+        ("valkey", of(valkey, None)),
         ("window", of(blocked, window)),
         ("exceptions", excepting),
         ("exceptions in a window", both),
@@ -206,12 +230,12 @@ fn filters_are_moved_step_by_step_and_stay_the_same() {
                 while key.step(&mut memory) {
                     assert_eq!(memory.cursor, steps * pace, "{name}");
                     steps += 1;
-                    // What a client does between two steps. It is there already, so no layer comes.
+                    // A client's add between two steps. The item is there already, so no layer is added.
                     assert_eq!(key.filter().add(&item(ITEMS - 1), UNLIMITED), Ok(false), "{name}");
                     twin.add(&item(ITEMS - 1), UNLIMITED).unwrap();
                 }
                 assert_eq!(steps, layers.div_ceil(pace), "{name}");
-                // Each block was offered, and but for the refused ones each is elsewhere.
+                // Each block was offered, and each that was not refused has moved.
                 let sorted = |mut sizes: Vec<usize>| {
                     sizes.sort_unstable();
                     sizes
@@ -228,11 +252,7 @@ fn filters_are_moved_step_by_step_and_stay_the_same() {
                     assert_eq!(key.blocks(), before, "{name}");
                 }
                 let filter = key.filter();
-                assert_eq!(
-                    oracle::stored(filter),
-                    oracle::stored(&twin),
-                    "{name}, {mood:?}, {pace}"
-                );
+                assert_eq!(stored(filter), stored(&twin), "{name}, {mood:?}, {pace}");
                 assert_eq!(filter.validate_composed(), Ok(()), "{name}");
                 for number in 0..2 * ITEMS {
                     let (item, now) = (item(number), u64::from(number) * 10);
@@ -244,14 +264,14 @@ fn filters_are_moved_step_by_step_and_stay_the_same() {
                         "{name}, {number}"
                     );
                 }
-                assert_eq!(oracle::stored(filter), oracle::stored(&twin), "{name}, used");
+                assert_eq!(stored(filter), stored(&twin), "{name}, used");
             }
         }
     }
 }
 
-/// A server that never calls again would be told that it must, and one that does not defragment in steps would be asked
-/// for ever.
+/// A server that never calls again would be told that it must, and one that does not defragment in steps would be
+/// told so for ever.
 #[test]
 fn a_server_that_will_not_call_again_is_not_asked_to() {
     for (name, filter) in filters() {
@@ -264,8 +284,8 @@ fn a_server_that_will_not_call_again_is_not_asked_to() {
     }
 }
 
-/// A filter that lost its layers between two steps, as one that is reset or replaced, would be read beyond its end; or
-/// its struct, which is moved at the start only, would be moved in every step.
+/// A filter that lost its layers between two steps, by a reset or a replacement, would be read beyond its end. Or its
+/// struct, which only the first step moves, would be moved in every step.
 #[test]
 fn a_filter_that_is_another_one_in_the_next_step() {
     for (name, filter) in filters() {
@@ -278,8 +298,7 @@ fn a_filter_that_is_another_one_in_the_next_step() {
         assert_eq!(key.value, value, "{name}: the struct was moved again");
         // A padded block stays, so that there may be none to move.
         assert!(memory.moved <= 2, "{name}: {}", memory.moved);
-        let spec = oracle::spec(40, 0.01, oracle::growing(2), 5);
-        *key.filter() = oracle::filter(spec);
+        *key.filter() = Filter::new(spec(), UNLIMITED).unwrap();
         for cursor in [1, 4, 1000, usize::MAX] {
             memory.cursor = cursor;
             memory.moved = 0;
@@ -290,15 +309,15 @@ fn a_filter_that_is_another_one_in_the_next_step() {
     }
 }
 
-/// A block that no allocator gave would be handed to the server: that of a list which has nothing in it.
+/// The server would get a block that no allocator returned: the one of an empty list.
 #[test]
 fn a_window_without_layers_has_no_blocks_for_them() {
     let window = Some(Window::new(60, 8, false).unwrap());
-    let spec = oracle::spec(40, 0.01, oracle::growing(2), 5);
-    let mut key = Key::new(oracle::filter(Spec { window, ..spec }));
+    let spec = Spec { window, ..spec() };
+    let mut key = Key::new(Filter::new(spec, UNLIMITED).unwrap());
     let mut memory = Memory::new(Mood::All, 1);
     assert!(!key.step(&mut memory));
-    // The filter's struct, and that of the window.
+    // The struct of the filter, and the struct of the window.
     assert_eq!(memory.moved, 2);
     assert_eq!(key.filter().add(b"item", UNLIMITED), Ok(true));
     assert!(key.filter().contains(b"item"));

@@ -1,0 +1,134 @@
+//! Prefetching for a command of one item, before its filter is known.
+//!
+//! A lookup of one item waits for memory, and the command has nothing to do meanwhile but to find its filter.
+//! Most commands use the same filter as the command before them. So the item is first hashed as that last
+//! filter would hash it, and the lines that it would have there are prefetched. If the command turns out to
+//! use another filter, or the last filter has changed or been deleted, only the effort is lost: a prefetch
+//! has no effect, and the hash is valid for every filter with the same seed.
+
+use std::cell::RefCell;
+
+use crate::Filter;
+use crate::blocked::layer::Lines;
+use crate::blocked::secret::Key;
+use crate::chain::batch::Prefetch as _;
+use crate::item::Item;
+
+/// The most layers whose lines are prefetched. In filters that grow by doubling, the older layers are small
+/// and mostly in the processor's caches.
+const LAYERS: usize = 6;
+
+/// Items of this many bytes or more are not hashed ahead: the hash would take longer than the memory access.
+const LONG: usize = 1024;
+
+thread_local! {
+    static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
+}
+
+/// How the last filter hashes an item and where its layers look for it.
+#[derive(Debug)]
+struct Last {
+    /// A copy of the key. Sharing it would keep alive memory that filters own.
+    key: Key,
+    /// Newest layer first.
+    lines: [Lines; LAYERS],
+    layers: usize,
+}
+
+/// Hashes an item as the last filter does, and prefetches its lines in that filter.
+#[inline]
+pub fn item(bytes: &[u8]) -> Item<'_> {
+    LAST.with_borrow(|last| {
+        let Some(last) = last.as_ref().filter(|_| bytes.len() < LONG) else {
+            return bytes.into();
+        };
+        let hash = last.key.hash(bytes);
+        if let [newest, older @ ..] = &last.lines[..last.layers.min(LAYERS)] {
+            newest.prefetch(hash);
+            // In an older layer that does not hold the item, the first line mostly shows it.
+            older.iter().for_each(|lines| lines.prefetch_first(hash));
+        }
+        Item::hashed(bytes, last.key.seed(), hash)
+    })
+}
+
+/// Remembers the filter of the current command for the next call of [`item`]. With `None`, or a filter that
+/// is not blocked, nothing is prefetched until the next call.
+#[inline]
+pub fn follow(filter: Option<&Filter>) {
+    LAST.with_borrow_mut(|last| {
+        let Some((secret, layers)) = filter.and_then(Filter::as_blocked) else {
+            *last = None;
+            return;
+        };
+        let last = match last {
+            Some(last) if last.key.seed() == secret.seed() => last,
+            _ => last.insert(Last {
+                key: ***secret,
+                lines: [Lines::NOWHERE; LAYERS],
+                layers: 0,
+            }),
+        };
+        last.layers = layers.len().min(LAYERS);
+        for (lines, layer) in last.lines.iter_mut().zip(layers.iter().rev()) {
+            *lines = layer.lines();
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::UNLIMITED;
+    use crate::params::{Expansion, Growth, Layout, Spec};
+    use crate::tests::oracle::spec;
+
+    fn filter(spec: Spec) -> Filter {
+        Filter::new(spec, UNLIMITED).unwrap()
+    }
+
+    /// If this failed, an answer could come from the wrong filter: users of two filters, or of a filter that
+    /// was deleted and made again, would see items forgotten.
+    #[test]
+    fn a_wrong_guess_changes_no_answer() {
+        let growing = Growth::Growing(Expansion::new(2).unwrap());
+        let blocked = |capacity, error_rate, seed| spec(capacity, error_rate, growing, seed);
+        let classic = Spec {
+            layout: Layout::Classic,
+            ..blocked(100, 0.01, 0)
+        };
+        let kinds = [
+            blocked(10, 0.01, 1),
+            blocked(1_000_000, 1e-9, 1),
+            blocked(100, 0.01, 2),
+            classic,
+        ];
+        let mut filters = kinds.map(filter);
+        let mut longest = 0;
+        for turn in 0..8_000_u32 {
+            // A de Bruijn sequence: each filter follows each other one.
+            let at = [0, 0, 1, 0, 2, 0, 3, 1, 1, 2, 1, 3, 2, 2, 3, 3][turn as usize % 16];
+            longest = longest.max(filters[at].layers());
+            if turn % 2_001 == 2_000 && at < 3 {
+                // Now the guess refers to memory that has been freed.
+                follow(Some(&filters[at]));
+                filters[at] = filter(kinds[at]);
+            }
+            let mut bytes = turn.to_le_bytes().to_vec();
+            bytes.resize(if turn % 5 == 0 { LONG } else { 20 }, 7);
+            let foreseen = item(&bytes);
+            follow(Some(&filters[at]));
+            let followed = LAST.with_borrow(|last| last.as_ref().map(|last| last.key.seed()));
+            let seed = filters[at].as_blocked().map(|(secret, _)| secret.seed());
+            assert_eq!(followed, seed, "what is asked for would be in vain");
+            let was_there = filters[at].contains(&bytes);
+            assert_eq!(filters[at].contains(foreseen), was_there);
+            assert_eq!(filters[at].add(foreseen, UNLIMITED), Ok(!was_there));
+            assert!(filters[at].contains(&bytes));
+            assert!(filters[at].contains(item(&bytes)));
+        }
+        assert!(longest > LAYERS, "{longest} layers");
+        follow(None);
+        assert!(LAST.with_borrow(Option::is_none));
+    }
+}

@@ -1,0 +1,253 @@
+//! Filters of the blocked layout, with and without a window: their figures, memory and stored bytes.
+
+use super::{Blocked, Layer, Shape, format, windowed};
+use crate::bits::array::OutOfRange;
+use crate::bits::memory::Allocation;
+use crate::blocked::sizing::{MAX_LINES_PER_ITEM, PROBES};
+use crate::chain::batch::Layer as _;
+use crate::chain::window::{MOST_SLICES, Ring};
+use crate::chain::{Chain, Rules as _};
+use crate::error::Error;
+use crate::layered::{LayerShape, LayerStats, Layered, compound};
+use crate::params::{Expansion, Growth, Layout, ROUNDING};
+use crate::stored::invalid::{Invalid, counts};
+use crate::stored::stream::Sink;
+
+/// The most layers with room for which the present rate is computed: as many as a window can have slices. A stored
+/// filter may have any number of them.
+pub const MOST_ESTIMATED: usize = MOST_SLICES;
+
+impl From<Shape> for LayerShape {
+    fn from(shape: Shape) -> Self {
+        let bytes = shape.geometry.bytes();
+        Self {
+            capacity: shape.capacity,
+            bytes,
+            bits: bytes.saturating_mul(8),
+            error_rate: shape.rate,
+            lines: Some(shape.geometry.lines_per_item.into()),
+            probes: shape.geometry.probes.into(),
+            hash_width: None,
+        }
+    }
+}
+
+/// The false positive rate that layers have now. For a layer that is not full it takes some ten microseconds to
+/// compute. That is done for the newest [`MOST_ESTIMATED`] such layers; older ones, which only merged filters have,
+/// count as if they were full.
+fn estimated_error_rate(layers: &[Layer]) -> f64 {
+    let mut estimated = 0;
+    compound(layers.iter().rev().map(|layer| {
+        let (shape, items) = (layer.shape(), layer.items());
+        estimated += usize::from(items < shape.capacity);
+        if estimated > MOST_ESTIMATED {
+            shape.rate
+        } else if items >= shape.capacity {
+            shape.full_rate()
+        } else {
+            shape.geometry.estimated_rate(items)
+        }
+    }))
+}
+
+impl Layered for Chain<Blocked> {
+    fn layout(&self) -> Layout {
+        let seed = self.rules().secret().seed();
+        Layout::Blocked { seed }
+    }
+
+    fn error_rate(&self) -> f64 {
+        self.rules().error_rate().value()
+    }
+
+    fn expansion(&self) -> Option<u32> {
+        self.rules().growth().expansion().map(Expansion::factor)
+    }
+
+    fn estimated_error_rate(&self) -> f64 {
+        estimated_error_rate(self.layers())
+    }
+
+    fn count(&self) -> usize {
+        self.layers().len()
+    }
+
+    fn stats(&self, layer: usize) -> LayerStats {
+        let layer = &self.layers()[layer];
+        LayerStats {
+            shape: layer.shape().into(),
+            items: layer.items(),
+            bits_set: layer.bits().ones(),
+        }
+    }
+
+    fn bytes(&self, layers: usize) -> u64 {
+        Blocked::FRAME.bytes(layers, self.array_bytes(layers))
+    }
+
+    fn each_allocation(&self, visit: &mut dyn FnMut(Allocation)) {
+        self.each_allocation(visit);
+    }
+
+    fn array(&self, layer: usize) -> &[u8] {
+        self.layers()[layer].array()
+    }
+
+    fn merge(&mut self, layer: usize, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
+        self.layers_mut()[layer].merge(offset, bytes)
+    }
+
+    fn place_of(&self, offset: u64) -> Option<(usize, u64)> {
+        // Layers know where they start, and there may be many.
+        let layers = self.layers();
+        let layer = layers
+            .partition_point(|layer| layer.start() <= offset)
+            .checked_sub(1)?;
+        let start = layers[layer].start();
+        (offset - start < layers[layer].bytes()).then_some((layer, start))
+    }
+
+    fn header(&self) -> Result<Vec<u8>, Error> {
+        format::header(self)
+    }
+
+    fn save(&self, sink: &mut dyn Sink) {
+        format::save(self, sink);
+    }
+
+    fn validate(&self) -> Result<(), Invalid> {
+        let layers = self.layers();
+        if layers.is_empty() {
+            return Err(Invalid::NoLayer);
+        }
+        alone(layers)?;
+        together(layers, self.rules())
+    }
+}
+
+impl Layered for Ring<Blocked> {
+    fn layout(&self) -> Layout {
+        self.chain().layout()
+    }
+
+    fn error_rate(&self) -> f64 {
+        self.chain().error_rate()
+    }
+
+    fn expansion(&self) -> Option<u32> {
+        self.chain().expansion()
+    }
+
+    fn estimated_error_rate(&self) -> f64 {
+        estimated_error_rate(&self.chain().layers()[self.expired()..])
+    }
+
+    fn count(&self) -> usize {
+        self.chain().count()
+    }
+
+    fn stats(&self, layer: usize) -> LayerStats {
+        self.chain().stats(layer)
+    }
+
+    fn bytes(&self, layers: usize) -> u64 {
+        Self::FRAME.bytes(layers, self.chain().array_bytes(layers))
+    }
+
+    fn each_allocation(&self, visit: &mut dyn FnMut(Allocation)) {
+        self.each_allocation(visit);
+    }
+
+    fn array(&self, layer: usize) -> &[u8] {
+        self.chain().array(layer)
+    }
+
+    fn merge(&mut self, layer: usize, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
+        self.layers_mut()[layer].merge(offset, bytes)
+    }
+
+    fn place_of(&self, offset: u64) -> Option<(usize, u64)> {
+        self.chain().place_of(offset)
+    }
+
+    fn gone(&self) -> u64 {
+        self.gone()
+    }
+
+    fn header(&self) -> Result<Vec<u8>, Error> {
+        windowed::header(self)
+    }
+
+    fn save(&self, sink: &mut dyn Sink) {
+        windowed::save(self, sink);
+    }
+
+    fn validate(&self) -> Result<(), Invalid> {
+        let (layers, spans) = (self.chain().layers(), self.slices().spans());
+        if layers.len() != spans.len() || spans.first().is_some_and(|span| !span.begins) {
+            return Err(Invalid::Slices);
+        }
+        alone(layers)?;
+        for (index, pair) in spans.windows(2).enumerate() {
+            let layer = index;
+            if !pair[0].is_followed_by(&pair[1]) {
+                return Err(Invalid::Times { layer });
+            }
+            if !pair[1].begins && layers[index].items() < layers[index].capacity() {
+                return Err(Invalid::NotFull { layer });
+            }
+        }
+        together(layers, self.chain().rules())
+    }
+}
+
+/// Checks that the layers of a chain follow from one another, as growth makes them.
+pub(crate) fn grown(chain: &Chain<Blocked>) -> Result<(), Invalid> {
+    let (layers, growth) = (chain.layers(), chain.rules().growth());
+    if growth == Growth::Fixed && layers.len() > 1 {
+        return Err(Invalid::GrownFixed);
+    }
+    if let Some(expansion) = growth.expansion() {
+        for (index, pair) in layers.windows(2).enumerate() {
+            if pair[0].items() < pair[0].capacity() {
+                return Err(Invalid::NotFull { layer: index });
+            }
+            if pair[1].capacity() != pair[0].capacity().saturating_mul(u64::from(expansion.factor())) {
+                return Err(Invalid::Capacity { layer: index + 1 });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks that layers keep the filter's rate, and have as many bits as their items set.
+fn together(layers: &[Layer], rules: &Blocked) -> Result<(), Invalid> {
+    let sum: f64 = layers.iter().map(|layer| layer.shape().rate).sum();
+    if !(0.0..=rules.error_rate().value() * (1.0 + ROUNDING)).contains(&sum) {
+        return Err(Invalid::Budget { sum });
+    }
+    let wrong = layers.iter().position(|layer| !is_filled_by_its_items(layer));
+    wrong.map_or(Ok(()), |layer| Err(Invalid::Fill { layer }))
+}
+
+/// Checks each layer by itself, regardless of the others.
+fn alone(layers: &[Layer]) -> Result<(), Invalid> {
+    for (index, layer) in layers.iter().enumerate() {
+        let (bits, geometry) = (layer.bits(), layer.shape().geometry);
+        if !(1..=MAX_LINES_PER_ITEM).contains(&geometry.lines_per_item)
+            || !PROBES.contains(&geometry.probes)
+            || geometry.lines == 0
+            || bits.bytes().len() as u64 != geometry.bytes()
+        {
+            return Err(Invalid::Geometry { layer: index });
+        }
+        counts(index, layer, bits)?;
+    }
+    Ok(())
+}
+
+fn is_filled_by_its_items(layer: &Layer) -> bool {
+    let (geometry, items) = (layer.shape().geometry, layer.items());
+    let probes = u64::from(geometry.probes) * u64::from(geometry.lines_per_item);
+    (items..=items.saturating_mul(probes)).contains(&layer.bits().ones())
+}

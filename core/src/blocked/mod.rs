@@ -1,0 +1,176 @@
+//! The blocked layout, this project's own: an item's probes lie within a few lines of 64 bytes.
+//!
+//! [`sizing`] has the theory and the sizes, [`layer`] the choice of an item's lines, `search` the lookup of
+//! many items in a chain, [`secret`] the hash. This module decides how large a filter's next layer is, and
+//! how much of the error budget it gets.
+
+pub mod format;
+pub mod layer;
+pub mod layered;
+mod search;
+pub mod secret;
+pub mod sizing;
+pub mod windowed;
+
+use std::sync::Arc;
+
+use crate::chain::Rules;
+use crate::chain::batch::Hasher;
+use crate::chain::window::Sizing;
+use crate::error::Error;
+use crate::item::{Item, ItemHash};
+use crate::params::{Capacity, ErrorRate, Expansion, Growth, Seed};
+pub use layer::{Layer, Shape};
+use secret::{Key, Secret};
+
+/// Rules of blocked filters: one error rate for the whole chain, at any length.
+///
+/// A layer gets a share of what is left of the error budget (see [`Growth::share`]). The rate that it really
+/// has at its capacity, after rounding up to whole lines, is then subtracted from the budget. So the sum of
+/// the layers' rates, and with it the rate of the chain, never exceeds the filter's rate. (Almeida, Baquero,
+/// Preguiça, Hutchison, "Scalable Bloom Filters", 2007, shrink the rates geometrically instead, which needs
+/// more bits in every further layer.)
+#[derive(Debug)]
+pub struct Blocked {
+    secret: Arc<Secret>,
+    error_rate: ErrorRate,
+    growth: Growth,
+}
+
+impl Blocked {
+    /// Rules of a filter whose items are hashed under `seed`.
+    pub fn new(error_rate: ErrorRate, growth: Growth, seed: Seed) -> Self {
+        Self {
+            secret: Secret::of(seed),
+            error_rate,
+            growth,
+        }
+    }
+
+    /// The shape of a first layer for `capacity` items.
+    pub fn first(&self, capacity: Capacity) -> Shape {
+        self.first_for(capacity.items())
+    }
+
+    /// The shape of a first layer for `capacity` items. The capacity may exceed [`Capacity::MAX`], as that of
+    /// a grown layer does.
+    pub fn first_for(&self, capacity: u64) -> Shape {
+        self.nth(0, capacity, self.error_rate.value())
+    }
+
+    /// A copy of these rules, with another error rate if one is given.
+    pub fn alike(&self, error_rate: Option<ErrorRate>) -> Self {
+        Self {
+            secret: Arc::clone(&self.secret),
+            error_rate: error_rate.unwrap_or(self.error_rate),
+            growth: self.growth,
+        }
+    }
+
+    /// The false positive rate that the filter keeps.
+    pub fn error_rate(&self) -> ErrorRate {
+        self.error_rate
+    }
+
+    /// What the filter does when it is full.
+    pub fn growth(&self) -> Growth {
+        self.growth
+    }
+
+    /// The key of the filter's hash.
+    pub fn secret(&self) -> &Arc<Secret> {
+        &self.secret
+    }
+
+    fn nth(&self, index: usize, capacity: u64, budget: f64) -> Shape {
+        Shape::sized(capacity, self.growth.share(index) * budget)
+    }
+}
+
+impl Rules for Blocked {
+    type Layer = Layer;
+    type Shape = Shape;
+    type Hasher = Secret;
+
+    #[inline(always)]
+    fn hasher(&self) -> &Secret {
+        &self.secret
+    }
+
+    fn shape_of(layer: &Layer) -> Shape {
+        layer.shape()
+    }
+
+    fn next(
+        &self,
+        layers: impl ExactSizeIterator<Item = Shape> + DoubleEndedIterator,
+    ) -> Result<Shape, Error> {
+        let index = layers.len();
+        let (full, budget) = layers.fold((0, self.error_rate.value()), |(_, budget), layer| {
+            (layer.capacity, budget - layer.full_rate())
+        });
+        let expansion = self.growth.expansion().ok_or(Error::Full { capacity: full })?;
+        let capacity = full.saturating_mul(u64::from(expansion.factor()));
+        Ok(self.nth(index, capacity, budget.max(0.0)))
+    }
+}
+
+impl Sizing for Blocked {
+    fn budget(&self) -> f64 {
+        self.error_rate.value()
+    }
+
+    fn factor(&self) -> u32 {
+        self.growth.expansion().map_or(1, Expansion::factor)
+    }
+
+    fn sized(capacity: u64, rate: f64) -> Shape {
+        Shape::sized(capacity, rate)
+    }
+
+    fn rate(shape: &Shape) -> f64 {
+        shape.full_rate()
+    }
+}
+
+impl Hasher for Secret {
+    #[inline(always)]
+    fn hash(&self, item: Item<'_>) -> ItemHash {
+        let known = item.hash_under(self.seed());
+        known.unwrap_or_else(|| Key::hash(self, item.bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sizing::Geometry;
+    use super::*;
+    use crate::tests::oracle::reserved;
+
+    /// If this failed, a filter from an early file would exceed its rate: such files have loose layers that
+    /// are a line too small for theirs. What these have overspent is taken from the layers that follow.
+    #[test]
+    fn early_loose_layers_are_made_up_for() {
+        let rate = ErrorRate::new(0.25).unwrap();
+        let rules = Blocked::new(rate, reserved(1), Seed(1));
+        let now = rules.first(Capacity::new(2931).unwrap());
+        let early = Shape {
+            geometry: Geometry {
+                lines: now.geometry.lines - 1,
+                ..now.geometry
+            },
+            rate: 0.2,
+            ..now
+        };
+        let mut layers = vec![early];
+        for _ in 0..150 {
+            layers.push(rules.next(layers.iter().copied()).unwrap());
+        }
+        let spent = |shape: &Shape| shape.geometry.rate(shape.capacity);
+        assert!(spent(&early) > 0.2 * 1.001, "{early:?}");
+        let sum: f64 = layers.iter().map(spent).sum();
+        assert!(sum <= rate.value() * (1.0 + 1e-9), "{sum}");
+        let stored: f64 = layers.iter().map(|shape| shape.rate).sum();
+        assert!(stored <= rate.value() && stored > 0.24, "{stored}");
+    }
+}

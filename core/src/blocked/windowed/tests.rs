@@ -1,0 +1,514 @@
+use std::fs;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::chain::{UNLIMITED, at_most};
+use crate::codec::chunks;
+use crate::params::{Spec, Time};
+use crate::stored::invalid::Invalid;
+use crate::stored::stream::Value;
+use crate::tests::oracle::{
+    contains_batch, fixture, header_of, item, load, load_with, of_file, reserved, spec, stored, to_file,
+    with_header,
+};
+use crate::{Allowance, Filter};
+
+const START: Time = 1_700_000_000_000;
+
+fn made(capacity: u64, window: Window) -> Filter {
+    let spec = Spec {
+        window: Some(window),
+        ..spec(capacity, 0.01, reserved(2), 7)
+    };
+    Filter::new(spec, UNLIMITED).unwrap()
+}
+
+fn add(filter: &mut Filter, time: Time, ids: std::ops::Range<u32>) {
+    filter.set_clock(|| time);
+    let items: Vec<_> = ids.map(item).collect();
+    filter
+        .add_all(items.iter().map(Vec::as_slice), UNLIMITED, |_| ())
+        .unwrap();
+}
+
+/// Slices of 250 seconds for 25 items: one with 10 items, one with 60 in two layers, one with 5, which was ended.
+fn four_layers() -> Filter {
+    let mut filter = made(100, Window::new(1000, 4, false).unwrap());
+    add(&mut filter, START, 0..10);
+    add(&mut filter, START + 300_000, 10..70);
+    add(&mut filter, START + 600_000, 70..75);
+    filter.rotate().unwrap();
+    assert_eq!(filter.layers(), 4);
+    filter
+}
+
+/// The last eight items, in slices of two.
+fn of_items() -> Filter {
+    let mut filter = made(8, Window::new(0, 4, true).unwrap());
+    add(&mut filter, START, 0..30);
+    assert_eq!(filter.layers(), 5);
+    filter
+}
+
+/// A file of this version would be lost to a later one that reads other bytes.
+#[test]
+fn the_format_is_pinned() {
+    let mut filter = made(4, Window::new(60, 2, true).unwrap());
+    add(&mut filter, START, 1..3);
+    add(&mut filter, START + 1, 3..5);
+    filter.rotate().unwrap();
+    let stream = stored(&filter);
+    let first = [Value::Unsigned(2), Value::Unsigned(0)];
+    assert!(stream.values.iter().take(2).eq(&first));
+    let header = header_of(&mut stream.clone()).clone();
+    let mut expected = Vec::new();
+    expected.extend(b"BLOOM\0\0\x02");
+    expected.extend([0, 0, 0, 0, 2, 0, 0, 0]);
+    expected.extend(7u64.to_le_bytes());
+    expected.extend(0.01f64.to_le_bytes());
+    expected.extend([3, 0, 0, 0, 2, 0, 0, 0]);
+    expected.extend(4u64.to_le_bytes());
+    expected.extend([60, 0, 0, 0, 2, 3, 0, 0]);
+    expected.extend(0u64.to_le_bytes());
+    expected.extend(0u64.to_le_bytes());
+    assert_eq!(header[..HEAD_BYTES], expected);
+    let layers: Vec<_> = header[HEAD_BYTES..].chunks(72).collect();
+    let times = |layer: &[u8]| -> Vec<u64> {
+        let (words, _) = layer[48..].as_chunks::<8>();
+        words.iter().map(|word| u64::from_le_bytes(*word)).collect()
+    };
+    assert_eq!(times(layers[0]), [START, START + 2, 1]);
+    assert_eq!(times(layers[1]), [START + 1, START + 2, 2]);
+    assert_eq!(layers[0][..16], [[2, 0, 0, 0, 0, 0, 0, 0]; 2].concat());
+    // The bits are where those of any blocked filter are.
+    assert_eq!(stream.values.len(), 5);
+    assert!(load(&stream).is_ok_and(|loaded| stored(&loaded) == stream));
+}
+
+/// Filters that were stored by the first release that has windows would be lost, or a replica of another version make
+/// others of the same commands.
+#[test]
+fn stored_filters_of_version_2_are_read_and_written_as_ever() {
+    let empty = made(100, Window::new(60, 8, true).unwrap());
+    for (name, filter) in [
+        ("v2-window", four_layers()),
+        ("v2-items", of_items()),
+        ("v2-empty", empty),
+    ] {
+        if std::env::var_os("BLOOM_WRITE_FIXTURES").is_some() {
+            fs::write(fixture(name), to_file(&stored(&filter))).unwrap();
+        }
+        let file = fs::read(fixture(name)).unwrap();
+        let loaded = load(&of_file(&file)).unwrap();
+        assert_eq!(loaded.validate(), Ok(()), "{name}");
+        assert_eq!(to_file(&stored(&loaded)), file, "{name}: written again");
+        assert_eq!(to_file(&stored(&filter)), file, "{name}: made again");
+    }
+}
+
+/// A hostile field would get into a filter, or an honest failure could not be explained.
+#[test]
+fn each_field_is_refused_outside_of_its_range() {
+    use DecodeError::Field;
+    let layer = |index: usize, offset: usize| HEAD_BYTES + index * 72 + offset;
+    let words = |values: &[u64]| {
+        values
+            .iter()
+            .map(|value| value.to_le_bytes().to_vec())
+            .collect::<Vec<_>>()
+    };
+    let halves = |values: &[u32]| {
+        values
+            .iter()
+            .map(|value| value.to_le_bytes().to_vec())
+            .collect::<Vec<_>>()
+    };
+    let bytes = |values: &[u8]| values.iter().map(|value| vec![*value]).collect::<Vec<_>>();
+    let rates = |values: &[f64]| {
+        values
+            .iter()
+            .map(|value| value.to_le_bytes().to_vec())
+            .collect::<Vec<_>>()
+    };
+    let late = START + 10_000_000;
+    let in_time: Vec<(usize, Vec<Vec<u8>>, DecodeError)> = vec![
+        (0, words(&[0, u64::MAX]), Field("magic")),
+        (8, halves(&[1, u32::MAX]), Field("zero")),
+        (12, halves(&[0]), Field("window")),
+        (12, halves(&[1, 3, 5, u32::MAX]), Field("header length")),
+        (
+            24,
+            rates(&[0.0, -1.0, 0.26, 1.0, f64::NAN, 1e-31]),
+            Field("error rate"),
+        ),
+        (24, rates(&[0.001]), Field("layer error rate")),
+        (32, halves(&[0, 1, 2, 4, u32::MAX]), Field("growth")),
+        (36, halves(&[0, 32_769, u32::MAX]), Field("growth")),
+        (40, words(&[0, (1 << 40) + 1, u64::MAX]), Field("capacity")),
+        // Slices that are shorter than the ones that are there; items that are counted.
+        (48, halves(&[0, 1, 999]), Field("times")),
+        // Time is the clock.
+        (64, words(&[1, START, u64::MAX]), Field("times")),
+        (52, bytes(&[0, 1, 65, 255]), Field("slices")),
+        (52, bytes(&[8, 64]), Field("times")),
+        (53, bytes(&[4, 7, 255]), Field("window")),
+        (54, bytes(&[1, 255]), Field("window")),
+        (55, bytes(&[1, 255]), Field("window")),
+        (
+            56,
+            words(&[1, 63, 65, (1 << 52) + 64, u64::MAX]),
+            Field("bytes before"),
+        ),
+        (
+            layer(0, 32),
+            words(&[0, u64::MAX, 1 << 57, 1 << 46]),
+            Field("lines"),
+        ),
+        (layer(0, 0), words(&[0, 9]), Field("items")),
+        (
+            layer(0, 0),
+            words(&[u64::MAX, i64::MAX as u64]),
+            Field("capacity"),
+        ),
+        (layer(1, 8), words(&[0, 24]), Field("items")),
+        (layer(0, 24), rates(&[0.0021, 0.9]), Field("layer error rate")),
+        (layer(2, 24), rates(&[0.0016, 0.9]), Field("layer error rate")),
+        // The oldest begins no slice, follows the others, ends before it begins.
+        (layer(0, 64), halves(&[0, 2]), Field("times")),
+        (
+            layer(0, 48),
+            words(&[START + 300_001, late, 1 << 62, (1 << 62) + 1, u64::MAX]),
+            Field("times"),
+        ),
+        (
+            layer(0, 56),
+            words(&[0, START - 1, START + 250_001, late, u64::MAX]),
+            Field("times"),
+        ),
+        // A burst that is older than its slice, or ends with another one.
+        (layer(2, 48), words(&[START + 299_999, late]), Field("times")),
+        (
+            layer(2, 56),
+            words(&[START + 549_999, START + 550_001]),
+            Field("times"),
+        ),
+        (layer(2, 64), halves(&[0]), Field("layer error rate")),
+        (
+            layer(3, 48),
+            words(&[START + 299_999, START + 549_998, START + 600_002, u64::MAX]),
+            Field("times"),
+        ),
+        (
+            layer(3, 56),
+            words(&[START + 549_999, START + 850_001, u64::MAX]),
+            Field("times"),
+        ),
+        (layer(3, 64), halves(&[4, 8, u32::MAX]), Field("times")),
+        (layer(3, 68), halves(&[1, u32::MAX]), Field("times")),
+    ];
+    let in_items: Vec<(usize, Vec<Vec<u8>>, DecodeError)> = vec![
+        (48, halves(&[1, 1000]), Field("times")),
+        // More slices than it says that it has.
+        (52, bytes(&[2, 3]), Field("layer error rate")),
+        // The clock: before the newest slice, beyond its items, later than any.
+        (64, words(&[0, 27, 31, (1 << 62) + 1, u64::MAX]), Field("times")),
+        // New items that no slice has, before the oldest and between two.
+        (
+            layer(0, 48),
+            words(&[0, 19, 23, 1 << 62, u64::MAX]),
+            Field("times"),
+        ),
+        (layer(2, 48), words(&[22, 25, 27]), Field("times")),
+        (layer(4, 48), words(&[26, 27, 29, 31]), Field("times")),
+        (layer(0, 56), words(&[0, 19, 23, START, u64::MAX]), Field("times")),
+        (layer(4, 56), words(&[0, 27, 31, START, u64::MAX]), Field("times")),
+        (layer(1, 64), halves(&[0, 2]), Field("times")),
+    ];
+    for (stream, table) in [(stored(&four_layers()), in_time), (stored(&of_items()), in_items)] {
+        for (offset, values, expected) in table {
+            for value in values {
+                let end = load(&with_header(&stream, offset, &value)).map(|_| ());
+                assert_eq!(end, Err(expected), "at {offset}: {value:x?}");
+            }
+        }
+    }
+}
+
+/// What no field contradicts, or only makes another promise, must work: a clock that was wrong stamped it.
+#[test]
+fn what_is_accepted_works() {
+    let layer = |index: usize, offset: usize| HEAD_BYTES + index * 72 + offset;
+    let late = 1u64 << 62;
+    let stream = stored(&four_layers());
+    let mut far = stream.clone();
+    for index in 0..4 {
+        for offset in [48, 56] {
+            let end = late + if offset == 56 { 1 } else { 0 };
+            far = with_header(&far, layer(index, offset), &end.to_le_bytes());
+        }
+    }
+    let equal = with_header(&stream, layer(0, 48), &(START + 250_000).to_le_bytes());
+    let another_seed = with_header(&stream, 16, &u64::MAX.to_le_bytes());
+    let not_ended = with_header(&stream, 53, &[0]);
+    let refreshing = with_header(&stream, 53, &[3]);
+    let longer = with_header(&stream, 48, &u32::MAX.to_le_bytes());
+    let dropped = with_header(&stream, 56, &(1u64 << 51).to_le_bytes());
+    for stream in [far, equal, another_seed, not_ended, refreshing, longer, dropped] {
+        let mut filter = load(&stream).unwrap();
+        assert_eq!(filter.validate(), Ok(()));
+        for step in 0..40 {
+            let ids = 1000 + step * 50..1000 + step * 50 + 50;
+            add(
+                &mut filter,
+                START + 600_000 + u64::from(step) * 100_000,
+                ids.clone(),
+            );
+            let items: Vec<_> = ids.map(item).collect();
+            assert!(contains_batch(&filter, &items).into_iter().all(|found| found));
+            assert_eq!(filter.validate(), Ok(()));
+            assert_eq!(stored(&load(&stored(&filter)).unwrap()), stored(&filter));
+        }
+    }
+}
+
+/// What is accepted would be stamped later than any time that is read again: a server would not start on its own file.
+#[test]
+fn no_stamp_comes_after_the_latest_time() {
+    let mut filter = made(100, Window::new(1000, 4, false).unwrap());
+    add(&mut filter, START, 0..3);
+    filter.rotate().unwrap();
+    let stream = stored(&filter);
+    let ending = |first: u64, end: u64| {
+        let stream = with_header(&stream, HEAD_BYTES + 48, &first.to_le_bytes());
+        with_header(&stream, HEAD_BYTES + 56, &end.to_le_bytes())
+    };
+    for end in [LATEST + 2, LATEST + 250_000] {
+        let refused = load(&ending(LATEST, end)).map(|_| ());
+        assert_eq!(refused, Err(DecodeError::Field("times")), "{end}");
+    }
+    for (first, end) in [(LATEST, LATEST + 1), (LATEST - 5, LATEST), (LATEST, LATEST)] {
+        let mut filter = load(&ending(first, end)).unwrap();
+        for time in [LATEST, LATEST, 0] {
+            add(&mut filter, time, 10..20);
+            assert!(filter.contains(&item(15)));
+            filter.rotate().unwrap();
+            add(&mut filter, time, 20..30);
+            assert!(filter.time().is_some_and(|stamp| stamp <= LATEST));
+            assert_eq!(stored(&load(&stored(&filter)).unwrap()), stored(&filter));
+        }
+    }
+}
+
+/// A forged clock of items would run beyond what is read again: a server would not start on its own file.
+#[test]
+fn the_clock_of_items_stops_before_it_is_too_late() {
+    let mut stream = stored(&of_items());
+    let shift = LATEST - 30;
+    for at in [64]
+        .into_iter()
+        .chain((0..5).flat_map(|layer| [48, 56].map(|field| HEAD_BYTES + 72 * layer + field)))
+    {
+        let word = u64::from_le_bytes(header_of(&mut stream)[at..at + 8].try_into().unwrap());
+        stream = with_header(&stream, at, &(word + shift).to_le_bytes());
+    }
+    let mut filter = load(&stream).unwrap();
+    for id in 30..200 {
+        add(&mut filter, START, id..id + 1);
+        let last: Vec<_> = (id - 7..=id).map(item).collect();
+        assert!(
+            contains_batch(&filter, &last).into_iter().all(|found| found),
+            "{id}"
+        );
+        assert!(filter.layers() <= 8, "{}", filter.layers());
+        assert_eq!(stored(&load(&stored(&filter)).unwrap()), stored(&filter));
+        if id % 50 == 0 {
+            filter.rotate().unwrap();
+        }
+    }
+}
+
+/// A filter that was rotated at the latest time of all could not be read again.
+#[test]
+fn slices_that_ended_at_the_latest_time_are_read() {
+    let mut filter = made(100, Window::new(0, 4, false).unwrap());
+    for first in [0, 10] {
+        add(&mut filter, LATEST, first..first + 3);
+        filter.rotate().unwrap();
+        assert_eq!(stored(&load(&stored(&filter)).unwrap()), stored(&filter));
+    }
+}
+
+/// After a rotation, a clock that goes back would make a filter that no server can read again.
+#[test]
+fn what_comes_after_a_rotation_is_stamped_after_it() {
+    for seconds in [1000, 0] {
+        let mut filter = made(100, Window::new(seconds, 4, false).unwrap());
+        add(&mut filter, START, 0..3);
+        filter.set_clock(|| START + 5000);
+        filter.rotate().unwrap();
+        add(&mut filter, START + 60, 3..6);
+        assert_eq!(filter.layers(), 2);
+        let stamp = if seconds > 0 { START + 5000 } else { 3 };
+        assert_eq!(filter.spans()[1].first, stamp);
+        assert_eq!(stored(&load(&stored(&filter)).unwrap()), stored(&filter));
+    }
+}
+
+/// A cut file would give a filter that lacks items, or crash the server.
+#[test]
+fn a_stream_cut_anywhere_is_refused() {
+    let stream = stored(&four_layers());
+    for length in 0..stream.values.len() {
+        let mut cut = stream.clone();
+        cut.values.truncate(length);
+        assert_eq!(
+            load(&cut).map(|_| ()),
+            Err(DecodeError::Truncated),
+            "{length} values"
+        );
+    }
+    for length in 0..HEAD_BYTES + 4 * 72 {
+        let mut cut = stream.clone();
+        header_of(&mut cut).truncate(length);
+        let expected = if length < HEAD_BYTES {
+            DecodeError::Truncated
+        } else {
+            DecodeError::Field("header length")
+        };
+        assert_eq!(
+            load(&cut).map(|_| ()),
+            Err(expected),
+            "{length} bytes of the header"
+        );
+    }
+}
+
+/// Who copies a filter by chunks while it goes on would get bits in wrong places: items forgotten, others made up.
+#[test]
+fn chunks_know_their_place_while_slices_go() {
+    let source = four_layers();
+    let header = chunks::header(&source);
+    let pieces: Vec<_> = chunks::chunks(&source)
+        .skip(1)
+        .map(|chunk| (chunk.iterator, chunk.bytes.to_vec()))
+        .collect();
+    for loaded in 0..=pieces.len() {
+        let mut copy = chunks::load_header(&header, UNLIMITED).unwrap();
+        for (iterator, bytes) in &pieces[..loaded] {
+            chunks::load_chunk(&mut copy, *iterator, bytes).unwrap();
+        }
+        // The first slice has expired, and goes.
+        add(&mut copy, START + 1_250_000, 500..501);
+        assert_eq!(copy.layers(), 4);
+        for (at, (iterator, bytes)) in pieces.iter().enumerate().skip(loaded) {
+            let outcome = chunks::load_chunk(&mut copy, *iterator, bytes);
+            assert_eq!(outcome, Ok(at > 0), "chunk {at}");
+        }
+        let items: Vec<_> = (10..75).chain([500]).map(item).collect();
+        assert!(
+            contains_batch(&copy, &items).into_iter().all(|found| found),
+            "{loaded} loaded"
+        );
+        assert_eq!(copy.validate(), Ok(()));
+        // What is asked for of a layer that went is of the next one.
+        let first = chunks::dump(&copy, 1).unwrap().unwrap();
+        assert_eq!(first.iterator, pieces[1].0);
+        assert_eq!(first.bytes, pieces[1].1);
+        let all =
+            std::iter::successors(Some(first), |last| chunks::dump(&copy, last.iterator).unwrap()).count();
+        assert_eq!(all, 4);
+        assert_eq!(stored(&chunks::copy(&copy, UNLIMITED).unwrap()), stored(&copy));
+    }
+}
+
+/// Where layers start is counted on for years: it must begin anew before the count has no room.
+#[test]
+fn what_has_gone_is_counted_anew_before_it_is_too_much() {
+    let stream = with_header(
+        &stored(&four_layers()),
+        56,
+        &(MOST_GONE - (1 << 20)).to_le_bytes(),
+    );
+    let mut filter = load(&stream).unwrap();
+    assert_eq!(filter.layers.cold().gone(), MOST_GONE - (1 << 20));
+    let mut time = START + 600_000;
+    let mut before = MOST_GONE - (1 << 20);
+    for turn in 0.. {
+        time += 1_300_000;
+        add(&mut filter, time, turn * 40_000..turn * 40_000 + 40_000);
+        assert!(filter.layers.cold().gone() <= MOST_GONE);
+        assert_eq!(
+            stored(&chunks::copy(&filter, UNLIMITED).unwrap()),
+            stored(&filter)
+        );
+        let gone = filter.layers.cold().gone();
+        if gone < before {
+            assert_eq!(gone, 0);
+            break;
+        }
+        before = gone;
+    }
+    assert_eq!(filter.validate(), Ok(()));
+    let first = chunks::chunks(&filter).nth(1).unwrap();
+    assert_eq!(first.iterator, 1 + first.bytes.len() as i64);
+}
+
+/// A filter that forgot everything would be saved in a form that no server loads.
+#[test]
+fn a_window_that_holds_nothing_is_kept() {
+    let mut empty = made(100, Window::new(1000, 4, false).unwrap());
+    empty.set_clock(|| START);
+    assert_eq!(empty.rotate(), Ok(false));
+    let mut forgotten = four_layers();
+    forgotten.set_clock(|| START + 2_000_000);
+    assert_eq!(forgotten.rotate(), Ok(true));
+    assert_eq!(forgotten.layers(), 0);
+    assert_eq!(forgotten.rotate(), Ok(false));
+    for mut filter in [empty, forgotten] {
+        let stream = stored(&filter);
+        assert_eq!(stored(&load(&stream).unwrap()), stream);
+        assert_eq!(stored(&chunks::copy(&filter, UNLIMITED).unwrap()), stream);
+        assert_eq!(chunks::dump(&filter, 1), Ok(None));
+        assert!(!filter.contains(&item(1)));
+        assert_eq!(contains_batch(&filter, &[item(1), item(2)]), [false; 2]);
+        add(&mut filter, START + 2_000_001, 0..3);
+        assert_eq!((filter.items(), filter.layers()), (3, 1));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// A hostile payload would crash the server, or plant a filter that breaks later.
+    #[test]
+    fn a_damaged_header_is_refused_or_gives_a_filter_that_works(
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        of_items_alone: bool,
+    ) {
+        let mut stream = stored(&if of_items_alone { of_items() } else { four_layers() });
+        let header = header_of(&mut stream);
+        for (at, byte) in damage {
+            let at = at.index(header.len());
+            header[at] = byte;
+        }
+        // Which bits a number of items can set is not asked of a stream.
+        let sound = |filter: &Filter| match filter.validate() {
+            Err(Invalid::Fill { .. }) => Ok(()),
+            other => other,
+        };
+        let small: Allowance<'_> = &at_most(1 << 24);
+        if let Ok(mut filter) = load_with(&stream, small) {
+            prop_assert_eq!(sound(&filter), Ok(()));
+            for time in [START, START + 700_000, START + 5_000_000] {
+                filter.set_clock(|| time);
+                let added = filter.add(&time.to_le_bytes(), small);
+                prop_assert!(added.is_err() || filter.contains(&time.to_le_bytes()));
+                prop_assert_eq!(sound(&filter), Ok(()));
+                let _ = (filter.rotate(), filter.totals(), filter.estimated_error_rate());
+                // What is saved then can be loaded.
+                prop_assert!(load_with(&stored(&filter), small).is_ok());
+            }
+        }
+    }
+}

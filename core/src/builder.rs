@@ -1,0 +1,457 @@
+//! Filters for programs: made with a [`Builder`], filled and queried without a limit on memory.
+//!
+//! A server passes an [`Allowance`](crate::Allowance) with each call, because its users share its memory. The methods
+//! here pass none.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use crate::chain::UNLIMITED;
+use crate::codec::{DecodeError, chunks};
+use crate::error::{BuildError, Error};
+use crate::filter::Filter;
+use crate::item::Item;
+use crate::params::{
+    Capacity, ErrorRate, Expansion, Growth, Layout, Seed, SipSeed, Spec, Tightening, Time, Window,
+};
+use crate::plan::Plan;
+use crate::sets::SetError;
+
+/// The seed of filters that are built without one. It is drawn once in each process, so that these filters can be
+/// united.
+static SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one("libbloom"));
+
+/// The parameters of a filter to be made. Start with [`Filter::builder`], end with [`Builder::build`].
+///
+/// ```
+/// use libbloom::Filter;
+///
+/// let mut seen = Filter::builder(1_000_000, 0.001).seed(42).build()?;
+/// assert!(seen.insert("https://example.com/")?);
+/// assert!(seen.contains("https://example.com/"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct Builder {
+    capacity: u64,
+    error_rate: f64,
+    expansion: u32,
+    is_fixed: bool,
+    is_growing: bool,
+    seed: Option<u64>,
+    layout: StoredLayout,
+    window: Option<(Duration, u8, bool)>,
+}
+
+/// The layout of a filter, which decides the servers and modules that can load it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoredLayout {
+    /// This project's own layout: the fastest, and the smallest that grows.
+    Blocked,
+    /// RedisBloom's layout.
+    Classic,
+    /// valkey-bloom's layout.
+    Valkey,
+}
+
+impl Filter {
+    /// Begins a filter for `capacity` items (1 to 2^40). Queries for absent items are answered wrongly with at most
+    /// the probability `error_rate` (between 0 and 1; above 0.25 it is used as 0.25).
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// let filter = Filter::builder(1000, 0.01).build()?;
+    /// assert_eq!(filter.totals().capacity, 1000);
+    /// # Ok::<(), libbloom::BuildError>(())
+    /// ```
+    pub fn builder(capacity: u64, error_rate: f64) -> Builder {
+        Builder {
+            capacity,
+            error_rate,
+            expansion: Expansion::DEFAULT.factor(),
+            is_fixed: false,
+            is_growing: false,
+            seed: None,
+            layout: StoredLayout::Blocked,
+            window: None,
+        }
+    }
+
+    /// Adds `item`. True if it was not in the filter before; false if it (probably) was.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// let mut filter = Filter::builder(1000, 0.01).build()?;
+    /// assert!(filter.insert(b"ann")?);
+    /// assert!(!filter.insert(b"ann")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Full`] if the filter may not grow, [`Error::OutOfMemory`] if it must and cannot. The filter is
+    /// unchanged.
+    #[inline]
+    pub fn insert<'a>(&mut self, item: impl Into<Item<'a>>) -> Result<bool, Error> {
+        self.add(item, UNLIMITED)
+    }
+
+    /// Adds all of `items`, several times faster than one by one, and counts those that were new.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// let mut filter = Filter::builder(1000, 0.01).build()?;
+    /// let lines = "ann\nbob\nann";
+    /// assert_eq!(filter.insert_many(lines.lines().map(str::as_bytes))?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Filter::insert`] lists them. The items before the one that failed are in the filter.
+    pub fn insert_many<'a>(&mut self, items: impl IntoIterator<Item = &'a [u8]>) -> Result<u64, Error> {
+        let mut new = 0;
+        self.add_blocks(items.into_iter(), UNLIMITED, |added| {
+            new += added.new.count_ones()
+        })?;
+        Ok(new)
+    }
+
+    /// Whether each of `items` is (probably) in the filter, in order; several times faster than one by one.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// let mut filter = Filter::builder(1000, 1e-9).build()?;
+    /// filter.insert("ann")?;
+    /// assert_eq!(filter.contains_many([&b"ann"[..], b"bob"]), [true, false]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn contains_many<'a>(&self, items: impl IntoIterator<Item = &'a [u8]>) -> Vec<bool> {
+        let items = items.into_iter();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a program's list of answers is its own to bound"
+        )]
+        let mut answers = Vec::with_capacity(items.size_hint().0);
+        self.contains_all(items, |found| answers.push(found));
+        answers
+    }
+
+    /// Adds all items of `other`, which must have this filter's seed and layout. Returns whether that changed
+    /// anything.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// let mut monday = Filter::builder(1000, 0.01).build()?;
+    /// let mut tuesday = Filter::builder(1000, 0.01).build()?;
+    /// tuesday.insert("bob")?;
+    /// monday.union_with(&tuesday)?;
+    /// assert!(monday.contains("bob"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`SetError`]; nothing changed.
+    pub fn union_with(&mut self, other: &Self) -> Result<bool, SetError> {
+        self.absorb(&[other], None, UNLIMITED)
+    }
+
+    /// Makes a new filter of the items that are in this filter and in `other`, which must have the same shape. An
+    /// item that is in neither is found with at most the lower of their rates.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// let mut monday = Filter::builder(1000, 1e-9).build()?;
+    /// let mut tuesday = Filter::builder(1000, 1e-9).build()?;
+    /// monday.insert_many([&b"ann"[..], b"bob"])?;
+    /// tuesday.insert_many([&b"bob"[..], b"eve"])?;
+    /// let both = monday.intersection_with(&tuesday)?;
+    /// assert!(both.contains("bob") && !both.contains("ann") && !both.contains("eve"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`SetError`], such as a filter that has grown.
+    pub fn intersection_with(&self, other: &Self) -> Result<Self, SetError> {
+        Self::intersection(&[self, other], UNLIMITED)
+    }
+
+    /// Copies the filter. Bit arrays that were never written to need no pages in the copy either.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// let mut filter = Filter::builder(1000, 0.01).build()?;
+    /// filter.insert("ann")?;
+    /// assert!(filter.try_clone()?.contains("ann"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn try_clone(&self) -> Result<Self, Error> {
+        chunks::copy(self, UNLIMITED).map_err(|error| match error {
+            DecodeError::OutOfMemory { bytes } => Error::OutOfMemory { bytes },
+            // The dump of a valid filter is valid.
+            _ => Error::OutOfMemory { bytes: self.bytes() },
+        })
+    }
+
+    /// Removes all items and exceptions. Parameters stay; a filter that has grown is small again.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// let mut filter = Filter::builder(1000, 0.01).build()?;
+    /// filter.insert("ann")?;
+    /// filter.clear()?;
+    /// assert!(!filter.contains("ann"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; nothing changed.
+    pub fn clear(&mut self) -> Result<(), Error> {
+        if let Some(empty) = self.emptied(UNLIMITED)? {
+            *self = empty;
+        }
+        Ok(())
+    }
+
+    /// Sets the clock of a filter with a [window](Builder::window), in milliseconds since any fixed moment, such as
+    /// the Unix epoch. Queries then ignore what has expired, and added items get this time. Other filters ignore it.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// # use std::time::Duration;
+    /// let hour = Duration::from_secs(3600);
+    /// let mut events = Filter::builder(1000, 1e-6).window(hour).build()?;
+    /// events.at(0).insert("event 17")?;
+    /// assert!(events.at(3_599_999).contains("event 17"));
+    /// assert!(!events.at(2 * 3_600_000).contains("event 17"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn at(&mut self, now: Time) -> &mut Self {
+        self.set_clock(|| now);
+        self
+    }
+}
+
+impl Builder {
+    /// The filter never grows: once it holds as many items as its capacity, it refuses more with [`Error::Full`].
+    pub fn fixed(mut self) -> Self {
+        self.is_fixed = true;
+        self
+    }
+
+    /// Each further layer is for `factor` times as many items as the one before it (1 to 32768; default 2).
+    pub fn expansion(mut self, factor: u32) -> Self {
+        self.expansion = factor;
+        self
+    }
+
+    /// The filter is expected to outgrow its capacity by far: its error rate is shared out for many layers, which makes
+    /// a grown filter smaller, and one that stays within its capacity larger.
+    pub fn growing(mut self) -> Self {
+        self.is_growing = true;
+        self
+    }
+
+    /// The seed of the hash. Filters can be united if they have the same one. Without it, all filters of a process
+    /// share a random one. Keep it secret if strangers add items: whoever knows it can make items that collide.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// The layout of the filter: RedisBloom's or valkey-bloom's for a server with that module.
+    pub fn layout(mut self, layout: StoredLayout) -> Self {
+        self.layout = layout;
+        self
+    }
+
+    /// Items expire: each is found for at least `duration` (whole seconds, up to 136 years) after it was added, and at
+    /// most an eighth longer. The capacity is that of one window. [`Filter::at`] sets the time. [`Duration::ZERO`] counts
+    /// items instead: as many as the capacity are remembered.
+    pub fn window(mut self, duration: Duration) -> Self {
+        let (_, slices, refresh) = self.window.unwrap_or((duration, Window::USUAL_SLICES, false));
+        self.window = Some((duration, slices, refresh));
+        self
+    }
+
+    /// The number of steps in which the window forgets (2 to 64; default 8).
+    pub fn slices(mut self, slices: u8) -> Self {
+        let (duration, _, refresh) = self.window.unwrap_or_default();
+        self.window = Some((duration, slices, refresh));
+        self
+    }
+
+    /// An item that is added again is found for another whole window.
+    pub fn refresh(mut self) -> Self {
+        let (duration, slices, _) = self
+            .window
+            .unwrap_or((Duration::ZERO, Window::USUAL_SLICES, false));
+        self.window = Some((duration, slices, true));
+        self
+    }
+
+    /// Makes the filter. Its memory is zeroed, and on most systems costs nothing until it is written to.
+    ///
+    /// ```
+    /// # use libbloom::{BuildError, Filter};
+    /// assert!(matches!(Filter::builder(0, 0.01).build(), Err(BuildError::Param(_))));
+    /// ```
+    ///
+    /// # Errors
+    /// [`BuildError`]: a parameter is out of its range, two exclude each other, or there is no memory.
+    pub fn build(self) -> Result<Filter, BuildError> {
+        Ok(Filter::new(self.spec()?, UNLIMITED)?)
+    }
+
+    /// Forecasts the size of the filter once it counts `items`, without making it. If it needs more than a thousand
+    /// layers for that, the plan has a thousand.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// let plan = Filter::builder(1_000_000, 0.01).plan(10_000_000)?;
+    /// assert!(plan.at(1_000_000).is_some_and(|stage| stage.bytes < 1_400_000));
+    /// assert_eq!(plan.at(10_000_000).map(|stage| stage.layers), Some(4));
+    /// # Ok::<(), libbloom::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`BuildError`]: a parameter is out of its range, or two exclude each other.
+    pub fn plan(self, items: u64) -> Result<Plan, BuildError> {
+        Ok(Plan::new(self.spec()?, items, 1000))
+    }
+
+    fn spec(self) -> Result<Spec, BuildError> {
+        let expansion = Expansion::new(self.expansion)?;
+        let seed = self.seed.unwrap_or(*SEED);
+        let is_own = self.layout == StoredLayout::Blocked;
+        if self.is_fixed && (self.is_growing || self.window.is_some()) {
+            return Err(BuildError::Fixed);
+        }
+        if !is_own && (self.window.is_some() || self.is_growing) {
+            return Err(BuildError::Layout);
+        }
+        let window = self.window.map(|(duration, slices, refresh)| {
+            let seconds = u32::try_from(duration.as_secs()).ok();
+            let seconds = seconds.filter(|_| duration.subsec_nanos() == 0);
+            Ok::<_, BuildError>(Window::new(seconds.ok_or(BuildError::Window)?, slices, refresh)?)
+        });
+        Ok(Spec {
+            error_rate: ErrorRate::new(self.error_rate)?,
+            capacity: Capacity::new(self.capacity)?,
+            growth: match (self.is_fixed, self.is_growing && self.window.is_none()) {
+                (true, _) => Growth::Fixed,
+                (false, true) => Growth::Growing(expansion),
+                (false, false) => Growth::Reserved(expansion),
+            },
+            layout: match self.layout {
+                StoredLayout::Blocked => Layout::Blocked { seed: Seed(seed) },
+                StoredLayout::Classic => Layout::Classic,
+                StoredLayout::Valkey => Layout::Valkey {
+                    seed: SipSeed::from(Seed(seed)),
+                    tightening: Tightening::DEFAULT,
+                },
+            },
+            window: window.transpose()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ParamError;
+
+    /// A program would get a filter that it did not ask for, and notice it much later.
+    #[test]
+    fn what_cannot_be_is_refused_by_name() {
+        let filter = || Filter::builder(100, 0.01);
+        let refused = |builder: Builder| builder.build().map(drop).unwrap_err();
+        let param = BuildError::Param;
+        let zero = Duration::ZERO;
+        for (builder, error) in [
+            (Filter::builder(0, 0.01), param(ParamError::Capacity)),
+            (Filter::builder(1 << 41, 0.01), param(ParamError::Capacity)),
+            (Filter::builder(1, 0.0), param(ParamError::ErrorRate)),
+            (Filter::builder(1, 1.0), param(ParamError::ErrorRate)),
+            (Filter::builder(1, f64::NAN), param(ParamError::ErrorRate)),
+            (filter().expansion(0), param(ParamError::Expansion)),
+            (filter().expansion(32_769), param(ParamError::Expansion)),
+            (filter().window(zero).slices(1), param(ParamError::Slices)),
+            (filter().window(Duration::from_millis(1500)), BuildError::Window),
+            (filter().window(Duration::from_secs(1 << 32)), BuildError::Window),
+            (filter().fixed().growing(), BuildError::Fixed),
+            (filter().fixed().window(zero), BuildError::Fixed),
+            (
+                filter().layout(StoredLayout::Classic).window(zero),
+                BuildError::Layout,
+            ),
+            (
+                filter().layout(StoredLayout::Valkey).growing(),
+                BuildError::Layout,
+            ),
+        ] {
+            assert_eq!(refused(builder), error, "{builder:?}");
+            assert!(!error.to_string().is_empty());
+        }
+        let too_large = refused(
+            Filter::builder(1 << 40, 1e-30)
+                .layout(StoredLayout::Classic)
+                .seed(1),
+        );
+        assert!(
+            matches!(too_large, BuildError::Filter(Error::OutOfMemory { .. })),
+            "{too_large:?}"
+        );
+    }
+
+    /// Two filters of one program could not be united, or those of two programs could by chance.
+    #[test]
+    fn filters_of_a_process_share_a_seed_unless_one_is_given() {
+        let seed = |builder: Builder| builder.build().unwrap().seed();
+        let plain = || Filter::builder(10, 0.01);
+        assert_eq!(seed(plain()), seed(plain()));
+        assert_eq!(seed(plain().seed(7)), Some(Seed(7)));
+        assert_ne!(seed(plain()), Some(Seed(7)));
+    }
+
+    /// Several threads of a program could not query one filter at once.
+    #[test]
+    fn a_filter_can_be_shared_by_threads() {
+        fn is_shared<T: Send + Sync>() {}
+        is_shared::<Filter>();
+    }
+
+    /// A filter that a program made would grow differently from a server's filter with the same options.
+    #[test]
+    fn a_builder_makes_what_the_words_of_the_server_make() {
+        let hour = Duration::from_secs(3600);
+        let own = |growth, window| Spec {
+            error_rate: ErrorRate::new(0.01).unwrap(),
+            capacity: Capacity::new(100).unwrap(),
+            growth,
+            layout: Layout::Blocked { seed: Seed(5) },
+            window,
+        };
+        let expansion = Expansion::new(3).unwrap();
+        let builder = || Filter::builder(100, 0.01).seed(5).expansion(3);
+        for (builder, spec) in [
+            (builder(), own(Growth::Reserved(expansion), None)),
+            (builder().growing(), own(Growth::Growing(expansion), None)),
+            (builder().fixed(), own(Growth::Fixed, None)),
+            (
+                builder().slices(4).refresh().window(hour),
+                own(
+                    Growth::Reserved(expansion),
+                    Some(Window::new(3600, 4, true).unwrap()),
+                ),
+            ),
+        ] {
+            let (built, expected) = (builder.build().unwrap(), Filter::new(spec, UNLIMITED).unwrap());
+            assert_eq!(chunks::header(&built), chunks::header(&expected), "{builder:?}");
+        }
+    }
+}

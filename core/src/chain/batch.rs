@@ -1,0 +1,514 @@
+//! Probing a chain of layers for one item or many, in any layout.
+//!
+//! A probe of a large filter waits for memory. The items of a batch are processed in blocks of [`BLOCK`]:
+//! hashed, their memory prefetched, then probed, so that the waits within a block overlap. Lookups go from
+//! the newest layer to the oldest, because most items are in the newest.
+
+use crate::bits::array::OutOfRange;
+use crate::bits::kernel::{Kernel, Work};
+use crate::bits::memory::{Allocation, Mover};
+use crate::error::Error;
+use crate::item::{Item, ItemHash};
+
+/// Items that are hashed and prefetched together, as many as a word has bits, so that a word is a set of
+/// them.
+pub const BLOCK: usize = u64::BITS as usize;
+
+/// What a chain needs to know of its layers.
+pub trait Layer {
+    /// Bytes of a unit of the bit array, which is also its alignment.
+    const UNIT: usize;
+    /// Bytes of the array before the bits.
+    const HEAD: u64 = 0;
+    /// Items that the layer is made for.
+    fn capacity(&self) -> u64;
+    /// Items that changed the layer.
+    fn items(&self) -> u64;
+    /// Bytes of the layer's bits.
+    fn bytes(&self) -> u64;
+    /// Bytes of the bits of all `layers`; saturating.
+    fn bytes_of_all(layers: &[Self]) -> u64
+    where
+        Self: Sized,
+    {
+        layers.iter().map(Self::bytes).fold(0, u64::saturating_add)
+    }
+    /// The layer's bits.
+    fn array(&self) -> &[u8];
+    /// Sets the bits that are set in `bytes`, starting at byte `offset` of the layer's bits.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] if `bytes` do not fit; nothing changed.
+    fn merge(&mut self, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange>;
+    /// Tells the layer how many bytes of bits precede it in its chain. Layouts that do not need this ignore
+    /// it.
+    fn start_at(&mut self, _bytes: u64) {}
+    /// Calls [`Self::start_at`] for all `layers`, of which the first is preceded by `bytes` bytes.
+    fn start_all_at(layers: &mut [Self], mut bytes: u64)
+    where
+        Self: Sized,
+    {
+        for layer in layers {
+            layer.start_at(bytes);
+            bytes += layer.bytes();
+        }
+    }
+    /// The layer's block of memory; `None` if it has none.
+    fn allocation(&self) -> Option<Allocation>;
+    /// Lets `mover` move the layer's memory.
+    fn relocate(&mut self, mover: &mut impl Mover);
+    /// Whether an item has so many probes that prefetching pays off even for a single item.
+    const SCATTERED: bool;
+    /// A prefetcher for all the memory that [`Self::contains`] and [`Self::insert`] read.
+    fn prefetcher(&self) -> impl Prefetch;
+    /// Prefetches the memory that [`Self::contains`] reads first.
+    fn prefetch_first(&self, hash: ItemHash);
+    /// A prefetcher for looking up a block. If the layer `is_only`, the lookup is [`Self::contains_block`];
+    /// if it is the newest of several, [`Self::any_contains_block`] with [`Prefetched::Yes`].
+    fn lookup_prefetcher(&self, is_only: bool) -> impl Prefetch;
+    /// Whether the item is (probably) in the layer.
+    fn contains<K: Kernel>(&self, kernel: K, hash: ItemHash) -> bool;
+    /// The items of a block that are (probably) in the layer. Their memory has been prefetched.
+    fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Subset) -> Subset;
+    /// Whether any of `layers`, oldest first, contains the item.
+    fn any_contains<K: Kernel>(layers: &[Self], kernel: K, hash: ItemHash) -> bool
+    where
+        Self: Sized;
+    /// The items of a block that any of `layers`, oldest first, contains. `newest` says whether their memory
+    /// in the newest layer has been prefetched.
+    fn any_contains_block<K: Kernel>(
+        layers: &[Self],
+        kernel: K,
+        hashes: &Hashes,
+        items: Subset,
+        newest: Prefetched,
+    ) -> Subset
+    where
+        Self: Sized;
+    /// Inserts the item. If that changes the layer, counts the item and returns true.
+    fn insert<K: Kernel>(&mut self, kernel: K, hash: ItemHash) -> bool;
+    /// Inserts the items of a block in order. Counts and returns the items that changed the layer.
+    #[inline(always)]
+    fn insert_block<K: Kernel>(&mut self, kernel: K, hashes: &Hashes, items: Subset) -> Subset {
+        let mut new = Subset::NONE;
+        for at in items {
+            new.put_if(at, self.insert(kernel, hashes[at]));
+        }
+        new
+    }
+}
+
+/// Prefetches the memory that items will read. It holds what it needs by value, so that a loop keeps it in
+/// registers. It is not a closure, because one that is not inlined costs a call for each item.
+pub trait Prefetch: Copy {
+    /// Prefetches an item's memory.
+    fn prefetch(self, hash: ItemHash);
+}
+
+/// Prefetches nothing if there is no prefetcher.
+impl<P: Prefetch> Prefetch for Option<P> {
+    #[inline(always)]
+    fn prefetch(self, hash: ItemHash) {
+        if let Some(prefetcher) = self {
+            prefetcher.prefetch(hash);
+        }
+    }
+}
+
+/// Whether the memory that a block of items will read in a layer has been prefetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prefetched {
+    /// The memory has been prefetched with [`Layer::lookup_prefetcher`].
+    Yes,
+    /// The memory has not been prefetched.
+    No,
+}
+
+/// The hashes of a block's items; entries after the last item are meaningless.
+pub type Hashes = [ItemHash; BLOCK];
+
+/// A set of a block's items, one bit each. As an iterator it yields their positions, all below [`BLOCK`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subset(u64);
+
+impl Subset {
+    /// The empty set.
+    pub const NONE: Self = Self(0);
+
+    /// The first `count` items of a block; `count` is at most [`BLOCK`].
+    #[inline(always)]
+    pub fn first(count: usize) -> Self {
+        Self(u64::MAX.unbounded_shr(u64::BITS.saturating_sub(count as u32)))
+    }
+
+    /// Adds the item at position `at` if it `belongs`. There is no branch, as the outcome is unpredictable.
+    #[inline(always)]
+    pub fn put_if(&mut self, at: usize, belongs: bool) {
+        self.0 |= u64::from(belongs) << at;
+    }
+
+    /// Adds all of `others`.
+    #[inline(always)]
+    pub fn put_all(&mut self, others: Self) {
+        self.0 |= others.0;
+    }
+
+    /// The items that are not among `others`.
+    #[inline(always)]
+    pub fn without(self, others: Self) -> Self {
+        Self(self.0 & !others.0)
+    }
+
+    /// The items that are also among `others`.
+    #[inline(always)]
+    pub fn and(self, others: Self) -> Self {
+        Self(self.0 & others.0)
+    }
+
+    /// Moves the items back by `count` positions; those that leave the block are dropped.
+    #[inline(always)]
+    pub fn later_by(self, count: usize) -> Self {
+        Self(self.0.unbounded_shl(count as u32))
+    }
+
+    /// The items at position `at` and after it.
+    #[inline(always)]
+    pub fn from(self, at: usize) -> Self {
+        Self(self.0 & u64::MAX.unbounded_shl(at as u32))
+    }
+
+    /// The first `count` of the items.
+    pub fn lowest(self, count: u64) -> Self {
+        if self.count_ones() <= count {
+            return self;
+        }
+        let mut rest = self;
+        rest.by_ref()
+            .take(usize::try_from(count).unwrap_or(BLOCK))
+            .for_each(drop);
+        self.without(rest)
+    }
+
+    /// The position after the last item, 0 if there is none.
+    #[inline(always)]
+    pub fn end(self) -> usize {
+        (u64::BITS - self.0.leading_zeros()) as usize
+    }
+
+    /// Whether the set is empty.
+    #[inline(always)]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The set as a word; bit `n` is the item at position `n`.
+    #[inline(always)]
+    pub fn word(self) -> u64 {
+        self.0
+    }
+
+    /// Number of items.
+    #[inline(always)]
+    pub fn count_ones(self) -> u64 {
+        u64::from(self.0.count_ones())
+    }
+
+    /// Whether the item at position `at` is in the set.
+    #[inline(always)]
+    pub fn has(self, at: usize) -> bool {
+        self.0 >> at & 1 == 1
+    }
+}
+
+impl Iterator for Subset {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        if self.0 == 0 {
+            return None;
+        }
+        let at = self.0.trailing_zeros() as usize % BLOCK;
+        self.0 &= self.0 - 1;
+        Some(at)
+    }
+}
+
+/// The outcome of adding a block of items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockOutcome {
+    /// The items that were new.
+    pub new: Subset,
+    /// The items that changed the filter: the new ones and, in a window that refreshes, those whose time was
+    /// restarted.
+    pub changed: Subset,
+    /// Number of items that were processed: [`BLOCK`], except at the end of a batch.
+    pub count: usize,
+}
+
+impl BlockOutcome {
+    /// The outcome if only new items changed the filter.
+    #[inline(always)]
+    pub(crate) fn of_new(new: Subset, count: usize) -> Self {
+        Self {
+            new,
+            changed: new,
+            count,
+        }
+    }
+}
+
+/// The hash function of a chain.
+pub trait Hasher {
+    /// The hash of `item`.
+    fn hash(&self, item: Item<'_>) -> ItemHash;
+}
+
+/// Tests one item in a chain's only layer. Most filters have one layer, and need only this and [`InsertOne`],
+/// which are short.
+pub struct ContainsOne<'a, L> {
+    /// The only layer.
+    pub layer: &'a L,
+    /// The item's hash.
+    pub hash: ItemHash,
+}
+
+impl<L: Layer> Work for ContainsOne<'_, L> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<K: Kernel>(self, kernel: K) -> bool {
+        if L::SCATTERED {
+            self.layer.prefetch_first(self.hash);
+        }
+        self.layer.contains(kernel, self.hash)
+    }
+}
+
+/// Inserts one item into a chain's only layer, which has room for it; true if the item is new.
+pub struct InsertOne<'a, L> {
+    /// The only layer.
+    pub layer: &'a mut L,
+    /// The item's hash.
+    pub hash: ItemHash,
+}
+
+impl<L: Layer> Work for InsertOne<'_, L> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<K: Kernel>(self, kernel: K) -> bool {
+        if L::SCATTERED {
+            self.layer.prefetcher().prefetch(self.hash);
+        }
+        self.layer.insert(kernel, self.hash)
+    }
+}
+
+/// Tests whether any layer of a chain contains one item.
+pub struct AnyContains<'a, L> {
+    /// All layers, oldest first.
+    pub layers: &'a [L],
+    /// The item's hash.
+    pub hash: ItemHash,
+}
+
+impl<L: Layer> Work for AnyContains<'_, L> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<K: Kernel>(self, kernel: K) -> bool {
+        L::any_contains(self.layers, kernel, self.hash)
+    }
+}
+
+/// Tests which of `items` any layer of a chain contains, and reports the answers block by block.
+pub struct ContainsMany<'a, L, H, I, F> {
+    /// All layers, oldest first.
+    pub layers: &'a [L],
+    /// The chain's hash function.
+    pub hasher: &'a H,
+    /// The items to look up.
+    pub items: I,
+    /// Called for each block with the items that were found.
+    pub found: F,
+}
+
+impl<'a, L: Layer, H: Hasher, I: Iterator<Item = &'a [u8]>, F: FnMut(Subset, &Block)> Work
+    for ContainsMany<'_, L, H, I, F>
+{
+    type Output = ();
+
+    #[inline(always)]
+    fn run<K: Kernel>(mut self, kernel: K) {
+        let mut block = Block::new();
+        let [older @ .., newest] = self.layers else { return };
+        let is_only = older.is_empty();
+        while block.fill(self.hasher, &mut self.items, newest.lookup_prefetcher(is_only)) {
+            let (hashes, items) = (&block.hashes, block.items());
+            let found = if is_only {
+                newest.contains_block(kernel, hashes, items)
+            } else {
+                L::any_contains_block(self.layers, kernel, hashes, items, Prefetched::Yes)
+            };
+            (self.found)(found, &block);
+        }
+    }
+}
+
+/// Adds one item to a chain; true if it is new.
+pub struct AddOne<'a, L, G> {
+    /// All layers, oldest first; never empty.
+    pub layers: &'a mut Vec<L>,
+    /// The item's hash.
+    pub hash: ItemHash,
+    /// Appends a layer.
+    pub grow: G,
+}
+
+impl<L: Layer, G: FnMut(&mut Vec<L>) -> Result<(), Error>> Work for AddOne<'_, L, G> {
+    type Output = Result<bool, Error>;
+
+    #[inline(always)]
+    fn run<K: Kernel>(mut self, kernel: K) -> Result<bool, Error> {
+        if let [.., newest] = &self.layers[..] {
+            newest.prefetcher().prefetch(self.hash);
+        }
+        add_one(kernel, self.layers, 0, self.hash, &mut self.grow)
+    }
+}
+
+/// Adds `items` to a chain in order, and reports block by block which are new. Stops at the first item for
+/// which the chain has no room and cannot grow; the items before it have been added.
+pub struct AddMany<'a, L, H, I, F, G> {
+    /// All layers, oldest first; never empty.
+    pub layers: &'a mut Vec<L>,
+    /// The chain's hash function.
+    pub hasher: &'a H,
+    /// The items to add.
+    pub items: I,
+    /// Called for each block with the outcome.
+    pub added: F,
+    /// Appends a layer.
+    pub grow: G,
+}
+
+impl<'a, L, H, I, F, G> Work for AddMany<'_, L, H, I, F, G>
+where
+    L: Layer,
+    H: Hasher,
+    I: Iterator<Item = &'a [u8]>,
+    F: FnMut(BlockOutcome, &Block),
+    G: FnMut(&mut Vec<L>) -> Result<(), Error>,
+{
+    type Output = Result<(), Error>;
+
+    #[inline(always)]
+    fn run<K: Kernel>(mut self, kernel: K) -> Result<(), Error> {
+        let mut block = Block::new();
+        loop {
+            let older = self.layers.len() - 1;
+            if !block.fill(self.hasher, &mut self.items, self.layers[older].prefetcher()) {
+                return Ok(());
+            }
+            // Only the newest layer changes, so the whole block can be looked up in the older layers first.
+            let (hashes, items) = (&block.hashes, block.items());
+            let known = match &self.layers[..older] {
+                [] => Subset::NONE,
+                layers => L::any_contains_block(layers, kernel, hashes, items, Prefetched::No),
+            };
+            let unknown = items.without(known);
+            let newest = &mut self.layers[older];
+            let room = newest.capacity().saturating_sub(newest.items());
+            if unknown.count_ones() <= room {
+                let new = newest.insert_block(kernel, hashes, unknown);
+                (self.added)(BlockOutcome::of_new(new, block.count), &block);
+                continue;
+            }
+            let mut new = Subset::NONE;
+            for at in unknown {
+                match add_one(kernel, self.layers, older, hashes[at], &mut self.grow) {
+                    Ok(is_new) => new.put_if(at, is_new),
+                    Err(error) => {
+                        (self.added)(BlockOutcome::of_new(new, at), &block);
+                        return Err(error);
+                    }
+                }
+            }
+            (self.added)(BlockOutcome::of_new(new, block.count), &block);
+        }
+    }
+}
+
+/// The hashes of up to [`BLOCK`] items.
+pub struct Block {
+    /// The hashes, in order.
+    pub hashes: Hashes,
+    /// Number of items: [`BLOCK`], except in the last block of a batch.
+    pub count: usize,
+}
+
+impl Default for Block {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Block {
+    /// A block without items.
+    #[inline(always)]
+    pub fn new() -> Self {
+        Self {
+            hashes: [ItemHash::default(); BLOCK],
+            count: 0,
+        }
+    }
+
+    /// Hashes the next items and prefetches what they will read. Returns false if there are none.
+    #[inline(always)]
+    pub fn fill<'a>(
+        &mut self,
+        hasher: &impl Hasher,
+        items: &mut impl Iterator<Item = &'a [u8]>,
+        prefetcher: impl Prefetch,
+    ) -> bool {
+        let mut count = 0;
+        for (hash, item) in self.hashes.iter_mut().zip(items) {
+            *hash = hasher.hash(item.into());
+            prefetcher.prefetch(*hash);
+            count += 1;
+        }
+        self.count = count;
+        self.count > 0
+    }
+
+    /// The set of all its items.
+    #[inline(always)]
+    pub fn items(&self) -> Subset {
+        Subset::first(self.count)
+    }
+}
+
+/// Adds an item that none of the layers before layer `unknown` contains; true if the item is new.
+#[inline(always)]
+fn add_one<K: Kernel, L: Layer>(
+    kernel: K,
+    layers: &mut Vec<L>,
+    unknown: usize,
+    hash: ItemHash,
+    grow: &mut impl FnMut(&mut Vec<L>) -> Result<(), Error>,
+) -> Result<bool, Error> {
+    let older = layers.len() - 1;
+    if L::any_contains(&layers[unknown..older], kernel, hash) {
+        return Ok(false);
+    }
+    let newest = &mut layers[older];
+    if newest.items() < newest.capacity() {
+        return Ok(newest.insert(kernel, hash));
+    }
+    if newest.contains(kernel, hash) {
+        return Ok(false);
+    }
+    grow(layers)?;
+    Ok(layers.last_mut().is_some_and(|layer| layer.insert(kernel, hash)))
+}

@@ -1,0 +1,272 @@
+//! The scalable chain: layers that are added as a filter grows.
+//!
+//! The [`Rules`] of a layout define its layers, its hash and its growth. The walk over the layers is here and in
+//! [`batch`], once for all layouts. The memory is in [`demand`]. Layers that expire are in [`window`].
+
+pub mod batch;
+pub mod demand;
+pub mod window;
+
+use crate::bits::kernel;
+use crate::bits::memory::{Allocation, Mover};
+use crate::error::Error;
+use crate::item::Item;
+use batch::{
+    AddMany, AddOne, AnyContains, Block, BlockOutcome, ContainsMany, ContainsOne, Hasher, InsertOne, Layer,
+    Subset,
+};
+pub use demand::{Allow, Allowance, Cost, Demand, Limit, Rounding, UNLIMITED, at_most};
+use demand::{FILTER, Footprint, Frame, reserve, reserve_one};
+
+/// The largest capacity of all layers of a filter together: it fits into a reply, and sums do not overflow.
+pub const MOST_ITEMS: u64 = i64::MAX as u64;
+
+/// The most layers to which filters of a server's clients grow. A query for an absent item reads every layer, and a
+/// new layer is added next to all others: with this many layers a query takes ten microseconds or more, and growth a
+/// hundred. Nobody needs as many: with an expansion of 2 the 41st layer is for a thousand billion items. The limit is
+/// a little above what RedisBloom's filters can have, whose rate is 0 after some 1,070 halvings.
+pub const MOST_LAYERS: usize = 1100;
+
+/// How the filters of a layout hash and grow.
+pub trait Rules {
+    /// A layer.
+    type Layer: Layer;
+    /// The shape of a layer.
+    type Shape: NewLayer<Self::Layer>;
+    /// The hash function.
+    type Hasher: Hasher;
+
+    /// What such a filter allocates besides the bits of its layers.
+    const FRAME: Frame = Frame::new::<Self::Layer>(&[FILTER], 0);
+
+    /// The filter's hash function.
+    fn hasher(&self) -> &Self::Hasher;
+
+    /// The shape of a layer.
+    fn shape_of(layer: &Self::Layer) -> Self::Shape;
+
+    /// The shape of the next layer after `layers`, oldest first.
+    ///
+    /// # Errors
+    /// [`Error::Full`] if the filter may not grow.
+    fn next(
+        &self,
+        layers: impl ExactSizeIterator<Item = Self::Shape> + DoubleEndedIterator,
+    ) -> Result<Self::Shape, Error>;
+}
+
+/// The shape of a layer, as what is needed to allocate one.
+pub trait NewLayer<L>: Copy {
+    /// Items that it is made for.
+    fn capacity(&self) -> u64;
+
+    /// Bytes of its bit array.
+    fn bytes(&self) -> u64;
+
+    /// Allocates it.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], with nothing allocated.
+    fn make(self) -> Result<L, Error>;
+}
+
+/// A Bloom filter of one layout. It has at least one layer.
+#[derive(Debug)]
+pub struct Chain<R: Rules> {
+    layers: Vec<R::Layer>,
+    rules: R,
+}
+
+impl<R: Rules> Chain<R> {
+    /// Makes a filter with `first` as its only layer.
+    ///
+    /// # Errors
+    /// [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing is left behind.
+    pub fn new(rules: R, first: R::Shape, allowance: Allowance<'_>) -> Result<Self, Error> {
+        let mut layers = Vec::new();
+        append(R::FRAME, &mut layers, first, allowance)?;
+        Ok(Self { layers, rules })
+    }
+
+    /// Makes a stored filter. The caller has checked that there is a layer, and that the layers fit the rules.
+    pub(super) fn of_layers(rules: R, layers: Vec<R::Layer>) -> Self {
+        let mut chain = Self { layers, rules };
+        Layer::start_all_at(&mut chain.layers, 0);
+        chain
+    }
+
+    /// The number of layers that the list has room for.
+    pub(super) fn room(&self) -> usize {
+        self.layers.capacity()
+    }
+
+    /// Makes room for `more` layers.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; nothing changed.
+    pub(super) fn reserve(&mut self, more: usize) -> Result<(), Error> {
+        reserve(&mut self.layers, more)
+    }
+
+    /// Replaces the rules, and lets `change` rebuild the layers.
+    pub(super) fn rebuild(&mut self, rules: R, change: impl FnOnce(&R, &mut Vec<R::Layer>)) {
+        self.rules = rules;
+        change(&self.rules, &mut self.layers);
+        Layer::start_all_at(&mut self.layers, 0);
+    }
+
+    /// The layers, oldest first.
+    pub fn layers(&self) -> &[R::Layer] {
+        &self.layers
+    }
+
+    /// The layers, for loading.
+    pub(super) fn layers_mut(&mut self) -> &mut [R::Layer] {
+        &mut self.layers
+    }
+
+    /// The rules of the filter.
+    pub fn rules(&self) -> &R {
+        &self.rules
+    }
+
+    /// Items that the layers are made for.
+    pub(super) fn capacity(&self) -> u64 {
+        capacity(&self.layers)
+    }
+
+    /// Bytes of the bit arrays of the first `layers` layers.
+    pub(super) fn array_bytes(&self, layers: usize) -> u64 {
+        R::Layer::bytes_of_all(&self.layers[..layers.min(self.layers.len())])
+    }
+
+    /// Passes every block of memory to `visit`, as [`Filter::each_allocation`](crate::Filter::each_allocation) does.
+    pub fn each_allocation(&self, visit: impl FnMut(Allocation)) {
+        let list = Allocation::of_list(&self.layers);
+        let arrays = self.layers.iter().filter_map(Layer::allocation);
+        list.into_iter().chain(arrays).for_each(visit);
+    }
+
+    /// Whether `item` is (probably) in the filter.
+    pub fn contains<'a>(&self, item: impl Into<Item<'a>>) -> bool {
+        let hash = self.rules.hasher().hash(item.into());
+        match &self.layers[..] {
+            [layer] => kernel::run(ContainsOne { layer, hash }),
+            layers => kernel::run(AnyContains { layers, hash }),
+        }
+    }
+
+    /// Queries items in blocks, as [`Filter::contains_blocks`](crate::Filter::contains_blocks) does.
+    pub fn contains_blocks<'a>(
+        &self,
+        items: impl Iterator<Item = &'a [u8]>,
+        found: impl FnMut(Subset, &Block),
+    ) {
+        kernel::run(ContainsMany {
+            layers: &self.layers,
+            hasher: self.rules.hasher(),
+            items,
+            found,
+        });
+    }
+
+    /// Adds `item`; true if it was new.
+    pub fn add<'a>(&mut self, item: impl Into<Item<'a>>, allowance: Allowance<'_>) -> Result<bool, Error> {
+        let Self { layers, rules } = self;
+        let hash = rules.hasher().hash(item.into());
+        if let [layer] = &mut layers[..]
+            && layer.items() < layer.capacity()
+        {
+            return Ok(kernel::run(InsertOne { layer, hash }));
+        }
+        let grow = |layers: &mut Vec<R::Layer>| grow(layers, rules, allowance);
+        kernel::run(AddOne { layers, hash, grow })
+    }
+
+    /// Adds items in blocks, as [`Filter::add_blocks`](crate::Filter::add_blocks) does.
+    pub fn add_blocks<'a>(
+        &mut self,
+        items: impl Iterator<Item = &'a [u8]>,
+        allowance: Allowance<'_>,
+        added: impl FnMut(BlockOutcome, &Block),
+    ) -> Result<(), Error> {
+        let Self { layers, rules } = self;
+        let grow = |layers: &mut Vec<R::Layer>| grow(layers, rules, allowance);
+        kernel::run(AddMany {
+            layers,
+            hasher: rules.hasher(),
+            items,
+            added,
+            grow,
+        })
+    }
+
+    /// See [`Filter::relocate`](crate::Filter::relocate).
+    pub fn relocate(&mut self, first: usize, mover: &mut impl Mover) -> Option<usize> {
+        if first == 0 {
+            self.layers = mover.list(std::mem::take(&mut self.layers));
+        }
+        for (index, layer) in self.layers.iter_mut().enumerate().skip(first) {
+            if index > first && mover.must_pause() {
+                return Some(index);
+            }
+            layer.relocate(mover);
+        }
+        None
+    }
+}
+
+/// Appends the next layer. On an error the layers are unchanged.
+#[cold]
+fn grow<R: Rules>(layers: &mut Vec<R::Layer>, rules: &R, allowance: Allowance<'_>) -> Result<(), Error> {
+    let next = rules.next(layers.iter().map(R::shape_of))?;
+    append(R::FRAME, layers, next, allowance)
+}
+
+fn append<L: Layer>(
+    frame: Frame,
+    layers: &mut Vec<L>,
+    new: impl NewLayer<L>,
+    allowance: Allowance<'_>,
+) -> Result<(), Error> {
+    let capacity = capacity(layers);
+    if capacity.saturating_add(new.capacity()) > MOST_ITEMS {
+        return Err(Error::Full { capacity });
+    }
+    held(frame, layers, layers.capacity(), allowance).ask([new.bytes()].into_iter(), allowance)?;
+    let mut layer = new.make()?;
+    layer.start_at(L::bytes_of_all(layers));
+    reserve_one(layers)?;
+    layers.push(layer);
+    Ok(())
+}
+
+/// The memory of a filter with these layers, in a list with room for `room` of them. Without a list there is no filter
+/// yet.
+pub(super) fn held<L: Layer>(frame: Frame, layers: &[L], room: usize, allowance: Allowance<'_>) -> Footprint {
+    if room == 0 {
+        return Footprint::none(frame);
+    }
+    let arrays = layers.iter().map(Layer::bytes);
+    Footprint::of(frame, arrays, room, &|block| allowance.taken(block))
+}
+
+/// The sum of the layers' capacities.
+pub(super) fn capacity<L: Layer>(layers: &[L]) -> u64 {
+    let capacities = layers.iter().map(Layer::capacity);
+    capacities.fold(0, u64::saturating_add)
+}
+
+/// The shapes of the layers that a filter has once it counts `items`; at most the first `most`, and no more than it
+/// can have. Nothing is allocated.
+pub(super) fn planned<R: Rules>(rules: &R, first: R::Shape, items: u64, most: usize) -> Vec<R::Shape> {
+    let (mut layers, mut capacity) = (Vec::from([first]), first.capacity());
+    while capacity < items
+        && layers.len() < most
+        && let Ok(next) = rules.next(layers.iter().copied())
+    {
+        capacity = capacity.saturating_add(next.capacity());
+        layers.push(next);
+    }
+    layers
+}

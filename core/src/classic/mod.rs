@@ -1,0 +1,567 @@
+//! RedisBloom's layout, bit for bit.
+//!
+//! # Probes
+//! An item has two hashes, `a = MurmurHash64A(item, 0xc6a4a7935bd1e995)` and `b = MurmurHash64A(item, a)`.
+//! Probe `i` of `k` is bit `(a + i·b mod 2^64) mod bits`, anywhere in the array: `k` cache lines an item.
+//! (Kirsch, Mitzenmacher, "Less Hashing, Same Performance", 2006.) Filters made by early versions of
+//! RedisBloom differ in two ways, also in the layers that they grow later:
+//!
+//! - without the option [`FORCE64`](Options::FORCE64), `a` and `b` are 32-bit MurmurHash2, with the seeds
+//!   0x9747b28c and `a`;
+//! - without [`NOROUND`](Options::NOROUND), the number of bits is `2^n2`. (RedisBloom computes in 32 bits
+//!   there when `n2 < 32`; modulo a power of two that makes no difference.)
+//!
+//! # Sizes
+//! A layer for `n` items at rate `e` has `bpe = -ln(e) / 0.480453013918201` bits per item (`ln² 2`, cut off),
+//! `k = ceil(0.693147180559945 · bpe)` probes (`ln 2`, cut off) and `max(1, trunc(n · bpe))` bits, rounded up
+//! to whole words. Without `NOROUND` it has `2^n2` bits with `n2 = floor(log2(n · bpe)) + 1`, and room for
+//! `trunc((2^n2 - n · bpe) / bpe)` more items. The first layer has half of the filter's rate (all of it, if
+//! the filter does not grow), and each further layer half of the rate before it, so the sum stays below the
+//! filter's rate.
+
+pub mod format;
+pub mod layer;
+pub mod layered;
+pub mod murmur;
+
+use crate::chain::Rules;
+use crate::chain::batch::Hasher;
+use crate::chain::demand::{FILTER, Frame};
+use crate::error::Error;
+use crate::item::{Item, ItemHash};
+use crate::params::ClassicSpec;
+pub use layer::{Layer, Shape};
+
+/// The ratio of a layer's rate to that of the layer before it.
+const TIGHTENING: f64 = ClassicSpec::TIGHTENING;
+
+/// The options of a filter: a word of flags, as RedisBloom stores it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options(u32);
+
+impl Options {
+    /// Layers have as many bits as they need, not a power of two.
+    pub const NOROUND: u32 = 1;
+    /// Hashes have 64 bits, not 32.
+    pub const FORCE64: u32 = 4;
+    /// The filter does not grow.
+    pub const NO_SCALING: u32 = 8;
+
+    /// The options in a stored word; `None` if it has flags that no command of RedisBloom sets.
+    pub fn new(word: u32) -> Option<Self> {
+        (word & !(Self::NOROUND | Self::FORCE64 | Self::NO_SCALING) == 0).then_some(Self(word))
+    }
+
+    /// The options as the stored word.
+    pub fn word(self) -> u32 {
+        self.0
+    }
+
+    /// Whether all flags in `options` are set.
+    pub fn has(self, options: u32) -> bool {
+        self.0 & options == options
+    }
+
+    /// Bits of each of an item's two hashes, 64 or 32.
+    pub fn hash_width(self) -> u32 {
+        if self.has(Self::FORCE64) { 64 } else { 32 }
+    }
+}
+
+impl Hasher for Options {
+    #[inline(always)]
+    fn hash(&self, item: Item<'_>) -> ItemHash {
+        let item = item.bytes();
+        if self.has(Self::FORCE64) {
+            let low = murmur::hash64(item, 0xc6a4_a793_5bd1_e995);
+            let high = murmur::hash64(item, low);
+            ItemHash { low, high }
+        } else {
+            let low = murmur::hash32(item, 0x9747_b28c);
+            let high = murmur::hash32(item, low);
+            ItemHash {
+                low: u64::from(low),
+                high: u64::from(high),
+            }
+        }
+    }
+}
+
+/// Rules of classic filters: the options and expansion that RedisBloom stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Classic {
+    options: Options,
+    expansion: u32,
+}
+
+impl Classic {
+    /// Rules of a new filter, as current versions of RedisBloom make it.
+    pub fn new(spec: ClassicSpec) -> Self {
+        let usual = Options::FORCE64 | Options::NOROUND;
+        let fixed = if spec.scales() { 0 } else { Options::NO_SCALING };
+        Self {
+            options: Options(usual | fixed),
+            expansion: spec.expansion(),
+        }
+    }
+
+    /// Rules of a stored filter.
+    pub(crate) fn stored(options: Options, expansion: u32) -> Self {
+        Self { options, expansion }
+    }
+
+    /// The shape of a new filter's first layer.
+    pub fn first(&self, spec: ClassicSpec) -> Shape {
+        Shape::sized(spec.capacity(), spec.first_rate(), self.options)
+    }
+
+    /// The first layer's share of the filter's error rate.
+    pub fn first_share(&self) -> f64 {
+        if self.scales() { TIGHTENING } else { 1.0 }
+    }
+
+    /// Whether the filter grows.
+    pub fn scales(&self) -> bool {
+        !self.options.has(Options::NO_SCALING)
+    }
+
+    /// The filter's options.
+    pub fn options(&self) -> Options {
+        self.options
+    }
+
+    /// The expansion as it is stored, even if the filter does not grow.
+    pub fn expansion(&self) -> u32 {
+        self.expansion
+    }
+}
+
+impl Rules for Classic {
+    type Layer = Layer;
+    type Shape = Shape;
+    type Hasher = Options;
+
+    const FRAME: Frame = Frame::new::<Layer>(&[FILTER], 0).reporting(layered::reported);
+
+    #[inline(always)]
+    fn hasher(&self) -> &Options {
+        &self.options
+    }
+
+    fn shape_of(layer: &Layer) -> Shape {
+        layer.shape()
+    }
+
+    fn next(
+        &self,
+        mut layers: impl ExactSizeIterator<Item = Shape> + DoubleEndedIterator,
+    ) -> Result<Shape, Error> {
+        let newest = layers.next_back().ok_or(Error::Full { capacity: 0 })?;
+        let capacity = newest.capacity.saturating_mul(u64::from(self.expansion));
+        let error_rate = newest.error_rate * TIGHTENING;
+        // An expansion of 0 comes from storage, or from RedisBloom truncating a larger one to 32 bits. A rate
+        // of 0 comes after some thousand layers.
+        if !self.scales() || capacity == 0 || error_rate == 0.0 {
+            return Err(Error::Full {
+                capacity: newest.capacity,
+            });
+        }
+        Ok(Shape::sized(capacity, error_rate, self.options))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::bits::array::BitArray;
+    use crate::bits::kernel::Portable;
+    use crate::chain::batch::{Layer as _, Subset};
+    use crate::chain::{Chain, NewLayer as _, UNLIMITED, at_most};
+    use crate::tests::stored::{naive_array, naive_probes};
+
+    const MODERN: Options = Options(5);
+
+    fn filter(options: u32, capacity: u64, rate: f64) -> Chain<Classic> {
+        let rules = Classic::stored(Options(options), 2);
+        let first = Shape::sized(capacity, rate, rules.options);
+        Chain::new(rules, first, UNLIMITED).unwrap()
+    }
+
+    /// If this failed, filters would have other sizes than RedisBloom reports in BF.INFO and BF.DEBUG, and
+    /// memory planned with those would be wrong.
+    #[test]
+    fn sizes_are_redisbloom_s() {
+        let sized = |capacity, rate| {
+            let shape = Shape::sized(capacity, rate, MODERN);
+            (shape.bytes, shape.bits, shape.hashes)
+        };
+        assert_eq!(sized(100, 0.005), (144, 1152, 8));
+        assert_eq!(sized(3200, 1.5625e-5), (9216, 73_728, 16));
+        assert_eq!(sized(1000, 5e-8), (4376, 35_008, 25));
+        assert_eq!(sized(1, 0.9), (8, 64, 1));
+        // At powers of two, the last bit of the logarithm decides about one probe more or less.
+        assert_eq!([0.125, 0.25, 0.5].map(|rate| sized(1, rate).2), [4, 3, 2]);
+    }
+
+    /// If this failed, layers of filters from early versions would not use, or not count, the room that
+    /// rounding up to a power of two gains.
+    #[test]
+    fn rounded_layers_use_all_of_their_bits() {
+        let shape = Shape::sized(100, 0.005, Options(Options::FORCE64));
+        assert_eq!((shape.n2, shape.bits, shape.bytes), (11, 2048, 256));
+        assert_eq!(shape.capacity, 185);
+        assert_eq!(shape.check(Options(Options::FORCE64)), Ok(()));
+        let tiny = Shape::sized(1, 0.25, Options(0));
+        assert_eq!((tiny.n2, tiny.modulus(), tiny.bits, tiny.bytes), (2, 4, 64, 8));
+        assert_eq!(tiny.check(Options(0)), Ok(()));
+    }
+
+    /// If this failed, a client that reserves an impossible filter would crash or stall the server.
+    #[test]
+    fn extremes_are_answered() {
+        for options in [0, 5] {
+            for rate in [5e-324, 1e-300, 0.25, 1.0 - f64::EPSILON] {
+                for capacity in [1, 1 << 40, u64::MAX] {
+                    let shape = Shape::sized(capacity, rate, Options(options));
+                    assert!(shape.bytes >= 8 && shape.hashes <= 1100, "{shape:?}");
+                }
+                let impossible = Shape::sized(u64::MAX, rate.min(0.25), Options(options)).make();
+                assert!(matches!(impossible, Err(Error::OutOfMemory { .. })));
+            }
+        }
+        let steep = Classic::stored(MODERN, u32::MAX);
+        let mut chain = Chain::new(steep, Shape::sized(1, 1e-3, MODERN), UNLIMITED).unwrap();
+        let limit = &at_most((1 << 20) - 1);
+        chain.add(b"a", limit).unwrap();
+        assert!(matches!(chain.add(b"b", limit), Err(Error::OverLimit { .. })));
+        assert_eq!(chain.add(b"a", limit), Ok(false));
+    }
+
+    /// Bits per item at a rate of 0.005, as RedisBloom stored it.
+    const BITS_PER_ITEM: f64 = 11.027_753_418_256_411;
+
+    /// A layer of an early RedisBloom: made for 100 items at 0.005, and for as many more as fit into its 2^11
+    /// bits.
+    const EARLY: Shape = Shape {
+        capacity: 185,
+        error_rate: 0.005,
+        bits_per_item: BITS_PER_ITEM,
+        bits: 2048,
+        bytes: 256,
+        hashes: 8,
+        n2: 11,
+    };
+
+    /// If this failed, a filter from before 2019 would grow other layers than in the RedisBloom that made it.
+    #[test]
+    fn layers_of_a_power_of_two_bits_have_early_sizes() {
+        for options in [0, Options::FORCE64] {
+            assert_eq!(Shape::sized(100, 0.005, Options(options)), EARLY);
+        }
+        // (items, rate, n2, capacity): even if a power of two is exactly enough, the next one is used.
+        for (items, rate, n2, capacity) in [
+            (1, 0.5, 1, 1),
+            (1, 0.01, 4, 1),
+            (93, 0.005, 11, 185),
+            (92, 0.005, 10, 92),
+            (1000, 0.01, 14, 1709),
+            (1 << 40, 0.01, 44, 1_835_375_993_739),
+        ] {
+            let shape = Shape::sized(items, rate, Options(Options::FORCE64));
+            assert_eq!((shape.n2, shape.capacity), (n2, capacity), "{items} at {rate}");
+            let bits = 1_u64 << n2;
+            assert_eq!(shape.modulus(), bits);
+            assert_eq!(shape.bytes, bits.next_multiple_of(64) / 8, "{items} at {rate}");
+            assert_eq!(shape.bits, 8 * shape.bytes, "{items} at {rate}");
+            assert_eq!(
+                shape.check(Options(Options::FORCE64)),
+                Ok(()),
+                "{items} at {rate}"
+            );
+        }
+    }
+
+    /// If this failed, a damaged file of an early RedisBloom would give a filter that looks for its items in
+    /// the wrong places or reads beyond its bits, or a good file would not load.
+    #[test]
+    fn early_shapes_are_checked_field_by_field() {
+        let power = Options(Options::FORCE64);
+        let check = |shape: Shape, options: u32| shape.check(Options(options)).err();
+        // 1024 to 2048 bits are right for 92.9 to 185.7 items.
+        for (capacity, expected) in [
+            (0, Some("capacity")),
+            (1, Some("capacity")),
+            (92, Some("capacity")),
+            (93, None),
+            (100, None),
+            (185, None),
+            (186, Some("capacity")),
+            (1 << 40, Some("capacity")),
+            (u64::MAX, Some("capacity")),
+        ] {
+            for options in [0, Options::FORCE64, Options::NO_SCALING] {
+                let shape = Shape { capacity, ..EARLY };
+                assert_eq!(check(shape, options), expected, "{capacity} items");
+            }
+        }
+        for bits in [0, 1, 1024, 1984, 2040, 2047, 2049, 2056, 2112, 4096, u64::MAX] {
+            assert_eq!(
+                check(Shape { bits, ..EARLY }, power.word()),
+                Some("bits"),
+                "{bits} bits"
+            );
+        }
+        for bytes in [0, 8, 128, 248, 255, 257, 264, 512, 1 << 61, u64::MAX] {
+            let shape = Shape { bytes, ..EARLY };
+            let expected = Some("bit array length");
+            assert_eq!(check(shape, power.word()), expected, "{bytes} bytes");
+        }
+        for (n2, expected) in [
+            (10, "capacity"),
+            (12, "capacity"),
+            (63, "capacity"),
+            (64, "n2"),
+            (255, "n2"),
+        ] {
+            assert_eq!(
+                check(Shape { n2, ..EARLY }, power.word()),
+                Some(expected),
+                "n2 {n2}"
+            );
+        }
+        for options in [
+            Options::NOROUND,
+            MODERN.word(),
+            MODERN.word() | Options::NO_SCALING,
+        ] {
+            assert_eq!(check(EARLY, options), Some("n2"));
+        }
+        // Up to 2^63 bits.
+        let most = Shape {
+            capacity: (1 << 63) / 12,
+            bits: 1 << 63,
+            bytes: 1 << 60,
+            n2: 63,
+            ..EARLY
+        };
+        assert_eq!(check(most, power.word()), None);
+        // Fewer bits than a word has, stored in a word or in a byte, counting all its bits or only the power
+        // of two.
+        let few = |bytes, bits| Shape {
+            capacity: 1,
+            error_rate: 0.6,
+            bits_per_item: -(0.6_f64.ln() / 0.480_453_013_918_201),
+            bits,
+            bytes,
+            hashes: 1,
+            n2: 1,
+        };
+        for (bytes, bits, is_known) in [
+            (8, 64, true),
+            (8, 2, true),
+            (1, 8, true),
+            (1, 2, true),
+            (1, 64, false),
+            (8, 8, false),
+            (1, 1, false),
+            (1, 4, false),
+            (8, 63, false),
+        ] {
+            let expected = if is_known { None } else { Some("bits") };
+            assert_eq!(
+                check(few(bytes, bits), 0),
+                expected,
+                "{bits} bits in {bytes} bytes"
+            );
+        }
+    }
+
+    /// If this failed, a damaged file of RedisBloom would give a filter that looks for its items in the wrong
+    /// places or reads beyond its bits, or a good file would not load. The layers here do not have a power of
+    /// two bits.
+    #[test]
+    fn other_shapes_are_checked_field_by_field() {
+        let check = |shape: Shape, options: u32| shape.check(Options(options)).err();
+        // The earliest layers have the 1102 bits that 100 items need, in whole bytes or words; later ones
+        // count the bits gained by rounding up.
+        let of = |bytes, bits| Shape {
+            capacity: 100,
+            bits,
+            bytes,
+            n2: 0,
+            ..EARLY
+        };
+        for (bytes, bits, earliest, later) in [
+            (138, 1102, None, Some("bits")),
+            (144, 1102, None, Some("bits")),
+            (138, 1104, Some("bits"), None),
+            (144, 1152, Some("bits"), None),
+            (138, 1103, Some("bits"), Some("bits")),
+            (144, 1101, Some("bits"), Some("bits")),
+            (144, 1153, Some("bits"), Some("bits")),
+            (144, 1104, Some("bits"), Some("bits")),
+            (137, 1096, Some("bit array length"), Some("bit array length")),
+            (139, 1112, Some("bit array length"), Some("bit array length")),
+            (152, 1216, Some("bit array length"), Some("bit array length")),
+        ] {
+            let what = format!("{bits} bits in {bytes} bytes");
+            assert_eq!(check(of(bytes, bits), 0), earliest, "{what}");
+            assert_eq!(check(of(bytes, bits), MODERN.word()), later, "{what}");
+        }
+        let capacity = |capacity| Shape {
+            capacity,
+            ..of(144, 1152)
+        };
+        assert_eq!(check(capacity(0), MODERN.word()), Some("capacity"));
+        assert_eq!(check(capacity(u64::MAX), MODERN.word()), Some("bit array length"));
+    }
+
+    /// If this failed, a filter that was loaded would be saved as another one.
+    #[test]
+    fn a_layer_has_the_shape_that_it_was_made_from() {
+        let few = Shape {
+            capacity: 1,
+            error_rate: 0.6,
+            bits_per_item: -(0.6_f64.ln() / 0.480_453_013_918_201),
+            bits: 2,
+            bytes: 1,
+            hashes: 1,
+            n2: 1,
+        };
+        let shapes = [
+            EARLY,
+            Shape {
+                capacity: 93,
+                ..EARLY
+            },
+            few,
+            Shape { bits: 8, ..few },
+            Shape { bytes: 8, ..few },
+            Shape {
+                bytes: 8,
+                bits: 64,
+                ..few
+            },
+            Shape {
+                capacity: 100,
+                bits: 1102,
+                bytes: 138,
+                n2: 0,
+                ..EARLY
+            },
+            Shape {
+                capacity: 100,
+                bits: 1152,
+                bytes: 144,
+                n2: 0,
+                ..EARLY
+            },
+        ];
+        for shape in shapes {
+            let array = BitArray::zeroed(shape.bytes.div_ceil(8)).unwrap();
+            let layer = Layer::stored(shape, array);
+            assert_eq!(layer.shape(), shape);
+            assert_eq!(layer.array().len() as u64, shape.bytes);
+        }
+    }
+
+    /// If this failed, a filter would grow a layer with rate 0, which no layer can have, after its rates were
+    /// halved long enough.
+    #[test]
+    fn growth_ends_where_rates_end() {
+        for (expansion, rate) in [(2, 5e-324), (0, 0.01)] {
+            let rules = Classic::stored(MODERN, expansion);
+            let mut chain = Chain::new(rules, Shape::sized(1, rate, MODERN), UNLIMITED).unwrap();
+            assert_eq!(chain.add(b"a", UNLIMITED), Ok(true));
+            assert_eq!(chain.add(b"b", UNLIMITED), Err(Error::Full { capacity: 1 }));
+        }
+    }
+
+    /// If this failed, BF.CARD would count other items than RedisBloom's, or a full filter would forget what
+    /// it holds.
+    #[test]
+    fn filters_that_cannot_grow_end_at_their_capacity() {
+        let spec = |expansion, scales| ClassicSpec::new(0.01, 3, expansion, scales).unwrap();
+        let rules = Classic::new(spec(2, false));
+        assert_eq!((rules.options.word(), rules.expansion), (13, 2));
+        let first = rules.first(spec(2, false));
+        assert_eq!(first.error_rate, 0.01);
+        let mut chain = Chain::new(rules, first, UNLIMITED).unwrap();
+        for item in [b"a", b"b", b"c"] {
+            assert_eq!(chain.add(item, UNLIMITED), Ok(true));
+            assert_eq!(chain.add(item, UNLIMITED), Ok(false));
+        }
+        assert_eq!(chain.add(b"d", UNLIMITED), Err(Error::Full { capacity: 3 }));
+        assert_eq!(chain.add(b"c", UNLIMITED), Ok(false));
+        assert_eq!(chain.layers()[0].items(), 3);
+        let growing = Classic::new(spec(7, true));
+        assert_eq!((growing.options.word(), growing.expansion), (5, 7));
+    }
+
+    proptest! {
+        /// If this failed, items in a filter from some version of RedisBloom would not be found: their bits
+        /// would be elsewhere than RedisBloom sets them.
+        #[test]
+        fn layers_are_the_naive_model(
+            options in prop::sample::select(vec![0u32, 1, 4, 5, 12, 13]),
+            capacity in 1u64..300,
+            exponent in 1i32..40,
+            items in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 1..200),
+        ) {
+            let rate = 0.5f64.powi(exponent) * 0.7;
+            let options = Options(options);
+            let mut layer = Shape::sized(capacity, rate, options).make().unwrap();
+            let shape = layer.shape();
+            prop_assert_eq!(shape.check(options), Ok(()));
+            let mut set = HashSet::new();
+            let mut counted = 0;
+            for item in &items {
+                let bits = naive_probes(shape.modulus(), shape.hashes, options, item);
+                let is_new = bits.iter().any(|bit| !set.contains(bit));
+                set.extend(bits);
+                counted += u64::from(is_new);
+                let hash = options.hash(item.into());
+                prop_assert_eq!(layer.contains(Portable, hash), !is_new);
+                prop_assert_eq!(layer.insert(Portable, hash), is_new);
+                prop_assert!(layer.contains(Portable, hash));
+            }
+            let expected = naive_array(shape.bytes as usize, shape.modulus(), shape.hashes, options, &items);
+            prop_assert_eq!(layer.array(), &expected[..]);
+            prop_assert_eq!(layer.items(), counted);
+            prop_assert_eq!(layer.bits().ones(), set.len() as u64);
+        }
+
+        /// If this failed, a filter would forget items as it grows, or treat a batch unlike single items.
+        #[test]
+        fn chains_forget_nothing(
+            options in prop::sample::select(vec![0u32, 1, 4, 5]),
+            capacity in 1u64..50,
+            items in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..4), 1..500),
+        ) {
+            let mut one_by_one = filter(options, capacity, 0.05);
+            let mut known = HashSet::new();
+            for item in &items {
+                let added = one_by_one.add(item, UNLIMITED).unwrap();
+                prop_assert!(known.insert(item) || !added);
+            }
+            let mut batch = filter(options, capacity, 0.05);
+            batch.add_blocks(items.iter().map(Vec::as_slice), UNLIMITED, |_, _| ()).unwrap();
+            for chain in [&one_by_one, &batch] {
+                prop_assert!(items.iter().all(|item| chain.contains(item)));
+                let mut all = true;
+                chain.contains_blocks(items.iter().map(Vec::as_slice), |found, block| {
+                    all &= found == Subset::first(block.count);
+                });
+                prop_assert!(all);
+            }
+            let arrays = |chain: &Chain<Classic>| -> Vec<_> {
+                chain.layers().iter().map(|layer| (layer.array().to_vec(), layer.items())).collect()
+            };
+            prop_assert_eq!(arrays(&one_by_one), arrays(&batch));
+        }
+    }
+}

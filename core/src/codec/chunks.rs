@@ -1,0 +1,487 @@
+//! A filter as a header and chunks: BF.SCANDUMP, BF.LOADCHUNK, and the rewriting of an append-only file.
+//!
+//! The bit arrays of a filter's layers, oldest first and end to end, are cut into chunks of at most [`CHUNK_BYTES`],
+//! none of which spans two layers. A chunk travels with its *iterator*: 1 + the offset of its end. The header has the
+//! iterator 1. What the header looks like depends on the layout, see [`native`], [`windowed`], [`composed`],
+//! [`redisbloom`] and [`valkey`]; all the rest is the same for all, and RedisBloom's.
+//!
+//! Chunks can be loaded in any order, and a missing chunk is one of zeros. A chunk is loaded whole or not
+//! at all.
+
+use std::borrow::Cow;
+
+use super::{DecodeError, composed, native, redisbloom, valkey, windowed};
+use crate::bits::array::all_zero;
+use crate::chain::Allowance;
+use crate::chain::demand::reserved;
+use crate::error::Error;
+use crate::filter::Filter;
+use crate::stored::or_end;
+
+/// The most bytes of a chunk, other than a header.
+pub const CHUNK_BYTES: usize = 16 << 20;
+/// The iterator of a header.
+pub const HEADER: i64 = 1;
+
+/// A part of a dumped filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk<'a> {
+    /// The number with which the chunk is loaded, and the next one requested.
+    pub iterator: i64,
+    /// The header, or bytes of a bit array.
+    pub bytes: Cow<'a, [u8]>,
+}
+
+/// Why a chunk was not loaded. Nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChunkError {
+    /// The iterator is invalid, or the chunk is longer than the bytes before its end.
+    NoPlace,
+    /// The chunk starts outside of every layer.
+    NoLayer,
+    /// The chunk ends beyond the layer that it starts in.
+    TooLong {
+        /// Bytes from the chunk's start to the end of the layer.
+        room: u64,
+    },
+}
+
+/// The chunk after the one with `iterator`; the header for 0; `None` after the last one, and for an iterator outside
+/// of the filter.
+///
+/// # Errors
+/// [`Error::OutOfMemory`], for the header.
+pub fn dump(filter: &Filter, iterator: i64) -> Result<Option<Chunk<'_>>, Error> {
+    if iterator == 0 {
+        return Ok(Some(Chunk {
+            iterator: HEADER,
+            bytes: Cow::Owned(try_header(filter)?),
+        }));
+    }
+    Ok(piece(filter, iterator))
+}
+
+/// The bytes of a bit array after the chunk with `iterator`.
+fn piece(filter: &Filter, iterator: i64) -> Option<Chunk<'_>> {
+    // Layers that a window has dropped since the last chunk are left out.
+    let offset = u64::try_from(iterator.checked_sub(HEADER)?)
+        .ok()?
+        .max(filter.layers.cold().gone());
+    let place = Place::of(filter, offset)?;
+    let rest = filter
+        .layers
+        .cold()
+        .array(place.layer)
+        .get(usize::try_from(place.offset).ok()?..)?;
+    let bytes = &rest[..rest.len().min(CHUNK_BYTES)];
+    Some(Chunk {
+        iterator: HEADER
+            .checked_add_unsigned(offset)?
+            .checked_add_unsigned(bytes.len() as u64)?,
+        bytes: Cow::Borrowed(bytes),
+    })
+}
+
+/// The header, then every chunk that is not all zero, which is all that loading needs. Layers without a set bit are
+/// not read.
+pub fn chunks(filter: &Filter) -> impl Iterator<Item = Chunk<'_>> {
+    let layers = filter.layers.cold();
+    let mut end_of_layers = HEADER.saturating_add_unsigned(layers.gone());
+    let arrays = (0..layers.count()).flat_map(move |layer| {
+        let array = layers.array(layer);
+        let start = end_of_layers;
+        end_of_layers += array.len() as i64;
+        let touched = layers.stats(layer).bits_set > 0;
+        let pieces = array.chunks(CHUNK_BYTES).enumerate();
+        pieces
+            .filter(move |(_, piece)| touched && !all_zero(piece))
+            .map(move |(index, piece)| Chunk {
+                iterator: start + (index * CHUNK_BYTES + piece.len()) as i64,
+                bytes: Cow::Borrowed(piece),
+            })
+    });
+    std::iter::once(Chunk {
+        iterator: HEADER,
+        bytes: Cow::Owned(header(filter)),
+    })
+    .chain(arrays)
+}
+
+/// The filter that a header describes: its items are counted, and all of its bits are unset.
+///
+/// # Errors
+/// [`DecodeError`]; nothing is left behind.
+pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
+    if bytes.starts_with(&composed::MAGIC) {
+        composed::load_header(bytes, allowance)
+    } else if bytes.starts_with(&native::MAGIC) {
+        native::load_header(bytes, allowance).map(Filter::from)
+    } else if bytes.starts_with(&windowed::MAGIC) {
+        windowed::load_header(bytes, allowance).map(Filter::from)
+    } else if bytes.starts_with(&valkey::MAGIC) {
+        valkey::load_header(bytes, allowance).map(Filter::from)
+    } else {
+        redisbloom::load_header(bytes, allowance).map(Filter::from)
+    }
+}
+
+/// Sets the bits of a chunk, other than a header, and returns whether that changed any. Bits are never unset, so that
+/// an item that was added between chunks is not forgotten.
+///
+/// # Errors
+/// [`ChunkError`]; nothing changed.
+pub fn load_chunk(filter: &mut Filter, iterator: i64, bytes: &[u8]) -> Result<bool, ChunkError> {
+    let end = u64::try_from(iterator).ok().filter(|&end| end > 0);
+    let start = end.and_then(|end| end.checked_sub(bytes.len() as u64));
+    // The iterator is 1 more than the offset of the end: of 0 only RedisBloom says that no layer is there.
+    let start = start
+        .ok_or(ChunkError::NoPlace)?
+        .checked_sub(HEADER.unsigned_abs())
+        .ok_or(ChunkError::NoLayer)?;
+    if start.saturating_add(bytes.len() as u64) <= filter.layers.cold().gone() {
+        // Its layer existed, and was dropped.
+        return Ok(false);
+    }
+    let Place { layer, offset, room } = Place::of(filter, start).ok_or(ChunkError::NoLayer)?;
+    let layers = filter.layers.cold_mut();
+    let before = layers.stats(layer).bits_set;
+    let merged = layers.merge(layer, offset, bytes);
+    merged.map_err(|_| ChunkError::TooLong { room })?;
+    Ok(layers.stats(layer).bits_set > before)
+}
+
+/// A copy with memory of its own. Memory that was never written to stays untouched in the copy.
+///
+/// # Errors
+/// [`DecodeError::OutOfMemory`]; nothing is left behind.
+pub fn copy(filter: &Filter, allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
+    let mut copy = match filter.excepted() {
+        Some(exceptions) => composed::copy_without_bits(filter, exceptions, allowance)?,
+        None => load_header(&try_header(filter)?, allowance)?,
+    };
+    let layers = filter.layers.cold();
+    for layer in (0..layers.count()).filter(|&layer| layers.stats(layer).bits_set > 0) {
+        let merged = copy.layers.cold_mut().merge(layer, 0, layers.array(layer));
+        merged.map_err(|_| DecodeError::Field("lines"))?;
+    }
+    Ok(copy)
+}
+
+/// What a filter was made from and how many items it counts, and its exceptions, as the first chunk of a dump. Without
+/// memory for it the process ends: it is for a child that rewrites a file, which must not leave a filter out.
+pub fn header(filter: &Filter) -> Vec<u8> {
+    or_end(try_header(filter))
+}
+
+/// The first chunk of a dump, or an error without memory for it, where [`header`] ends the process.
+///
+/// # Errors
+/// [`Error::OutOfMemory`].
+fn try_header(filter: &Filter) -> Result<Vec<u8>, Error> {
+    let of_layers = filter.layers.cold().header()?;
+    if !composed::is_needed(filter) {
+        return Ok(of_layers);
+    }
+    let bytes = composed::header_bytes(filter) + of_layers.len();
+    let mut header = reserved(bytes)?;
+    composed::put_header(filter, &mut header);
+    header.extend_from_slice(&of_layers);
+    Ok(header)
+}
+
+/// The position of a byte in a filter's bit arrays.
+struct Place {
+    layer: usize,
+    /// Bytes of the layer before it.
+    offset: u64,
+    /// Bytes of the layer from it on.
+    room: u64,
+}
+
+impl Place {
+    /// Finds the byte at `offset` in the bits of all layers, end to end.
+    fn of(filter: &Filter, offset: u64) -> Option<Self> {
+        let layers = filter.layers.cold();
+        let (layer, start) = layers.place_of(offset)?;
+        let offset = offset - start;
+        let room = (layers.array(layer).len() as u64).checked_sub(offset)?;
+        Some(Self { layer, offset, room })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::chain::{UNLIMITED, at_most};
+    use crate::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
+    use crate::stored::stream::MemoryStream;
+    use crate::tests::oracle::{VALKEY, reloaded};
+    use crate::tests::stored;
+
+    const LAYOUTS: [Layout; 3] = [Layout::Classic, Layout::Blocked { seed: Seed(7) }, VALKEY];
+
+    fn filter(layout: Layout, capacity: u64, items: u32) -> Filter {
+        let spec = Spec {
+            error_rate: ErrorRate::new(0.01).unwrap(),
+            capacity: Capacity::new(capacity).unwrap(),
+            growth: Growth::Growing(Expansion::new(2).unwrap()),
+            layout,
+            window: None,
+        };
+        let mut filter = Filter::new(spec, UNLIMITED).unwrap();
+        add(&mut filter, items);
+        filter
+    }
+
+    fn add(filter: &mut Filter, items: u32) {
+        for item in 0..items {
+            filter.add(&item.to_le_bytes(), UNLIMITED).unwrap();
+        }
+    }
+
+    fn save(filter: &Filter) -> MemoryStream {
+        let mut stream = MemoryStream::default();
+        super::super::save(filter, &mut stream);
+        stream
+    }
+
+    /// The chunks that a client gets in a complete dump.
+    fn dumped(filter: &Filter) -> Vec<Chunk<'_>> {
+        let next = |iterator| dump(filter, iterator).unwrap();
+        std::iter::successors(next(0), |last| next(last.iterator)).collect()
+    }
+
+    fn loaded<'a>(header: &[u8], chunks: impl IntoIterator<Item = &'a Chunk<'a>>) -> Filter {
+        let mut filter = load_header(header, UNLIMITED).unwrap();
+        for chunk in chunks {
+            load_chunk(&mut filter, chunk.iterator, &chunk.bytes).unwrap();
+        }
+        filter
+    }
+
+    /// Tools that copy filters with SCANDUMP and LOADCHUNK, from or to RedisBloom, would corrupt them.
+    #[test]
+    fn chunks_are_redisbloom_s() {
+        for stored in stored::filters() {
+            let filter = super::super::load(&mut stored.stream.clone(), 4, UNLIMITED).unwrap();
+            let chunks = dumped(&filter);
+            let pairs: Vec<_> = chunks
+                .iter()
+                .map(|chunk| (chunk.iterator, chunk.bytes.to_vec()))
+                .collect();
+            if !stored.chunks.is_empty() {
+                assert_eq!(pairs, stored.chunks, "{}", stored.name);
+            }
+            let copy = loaded(&chunks[0].bytes, &chunks[1..]);
+            assert_eq!(save(&copy), stored.stream, "{}", stored.name);
+            let reversed = loaded(&chunks[0].bytes, chunks[1..].iter().rev());
+            assert_eq!(save(&reversed), stored.stream, "{}", stored.name);
+        }
+    }
+
+    /// A filter that is copied, or rewritten to the append-only file, would lose items, in any layout.
+    #[test]
+    fn chunks_give_the_same_filter_back() {
+        for layout in LAYOUTS {
+            for (capacity, items) in [(1, 0), (1, 1), (100, 60), (10, 5000)] {
+                let filter = filter(layout, capacity, items);
+                let chunks = dumped(&filter);
+                assert_eq!(save(&loaded(&chunks[0].bytes, &chunks[1..])), save(&filter));
+                let written: Vec<_> = super::chunks(&filter).collect();
+                assert_eq!(written[0], chunks[0]);
+                assert_eq!(save(&loaded(&written[0].bytes, &written[1..])), save(&filter));
+            }
+        }
+    }
+
+    /// Chunks above 16 MiB would not fit where RedisBloom and its tools expect them.
+    #[test]
+    fn large_layers_are_cut_and_zeros_left_out() {
+        for layout in LAYOUTS {
+            let mut filter = filter(layout, 40_000_000, 0);
+            assert_eq!(chunks(&filter).count(), 1, "an empty filter is its header");
+            filter.add(b"one item", UNLIMITED).unwrap();
+            let all = dumped(&filter);
+            let bytes = filter.layer_stats().next().unwrap().bytes();
+            assert_eq!(all.len() as u64, 1 + bytes.div_ceil(CHUNK_BYTES as u64));
+            let mut end = 1;
+            for (at, chunk) in all.iter().enumerate().skip(1) {
+                end += chunk.bytes.len() as i64;
+                assert_eq!(chunk.iterator, end);
+                assert_eq!(chunk.bytes.len() == CHUNK_BYTES, at + 1 < all.len());
+            }
+            let written: Vec<_> = chunks(&filter).collect();
+            let nonzero = |chunk: &&Chunk<'_>| !all_zero(&chunk.bytes);
+            assert!(written.iter().eq(all.iter().filter(nonzero)));
+            assert!(loaded(&written[0].bytes, &written[1..]).contains(b"one item"));
+        }
+    }
+
+    /// An append-only file of a filter of very many layers would take minutes to load, or put bits into other
+    /// layers: where a layer starts is known, however the filter came to be.
+    #[test]
+    fn long_chains_know_where_their_layers_start() {
+        for layout in LAYOUTS {
+            let spec = Spec {
+                error_rate: ErrorRate::new(0.01).unwrap(),
+                capacity: Capacity::new(1).unwrap(),
+                growth: Growth::Growing(Expansion::new(1).unwrap()),
+                layout,
+                window: None,
+            };
+            let mut grown = Filter::new(spec, UNLIMITED).unwrap();
+            for item in 0u32.. {
+                grown.add(&item.to_le_bytes(), UNLIMITED).unwrap();
+                if grown.layers() == 300 {
+                    break;
+                }
+            }
+            let loaded = reloaded(&grown);
+            let copied = copy(&grown, UNLIMITED).unwrap();
+            for filter in [grown, loaded, copied] {
+                let mut start = 0;
+                for (layer, stats) in filter.layer_stats().enumerate() {
+                    for offset in [0, 1, stats.bytes() - 1] {
+                        let place = Place::of(&filter, start + offset).unwrap();
+                        let found = (place.layer, place.offset, place.room);
+                        assert_eq!(found, (layer, offset, stats.bytes() - offset));
+                    }
+                    start += stats.bytes();
+                    let before = filter.bytes_with(layer + 1) - filter.bytes_with(layer);
+                    if layout != VALKEY {
+                        let own = "64 bytes are the struct of such a layer";
+                        assert_eq!(before, stats.bytes() + 64, "{own}");
+                    }
+                }
+                assert!(Place::of(&filter, start).is_none());
+            }
+        }
+    }
+
+    /// A client could crash the server with an iterator of any number.
+    #[test]
+    fn any_iterator_is_safe() {
+        for layout in LAYOUTS {
+            let filter = filter(layout, 10, 100);
+            let arrays: Vec<u8> = (0..filter.totals().layers)
+                .flat_map(|layer| filter.layers.cold().array(layer).to_vec())
+                .collect();
+            let end = arrays.len() as i64 + 1;
+            for iterator in 1..end {
+                let chunk = dump(&filter, iterator).unwrap().unwrap();
+                let range = iterator as usize - 1..chunk.iterator as usize - 1;
+                assert_eq!(chunk.bytes[..], arrays[range]);
+            }
+            for iterator in [
+                end,
+                end + 1,
+                i64::MAX - 1,
+                i64::MAX,
+                -1,
+                -2,
+                i64::MIN,
+                i64::MIN + 1,
+            ] {
+                assert_eq!(dump(&filter, iterator), Ok(None), "{iterator}");
+            }
+        }
+    }
+
+    /// Chunks come from clients: in any order, twice, overlapping, beyond the end. Each is put where its
+    /// iterator says, or refused with nothing changed.
+    #[test]
+    fn chunks_are_loaded_whole_or_refused() {
+        for layout in LAYOUTS {
+            let source = filter(layout, 10, 100);
+            let lengths: Vec<_> = source.layer_stats().map(|layer| layer.bytes() as i64).collect();
+            let end: i64 = lengths.iter().sum();
+            let mut target = load_header(&header(&source), UNLIMITED).unwrap();
+            let mut naive = vec![0; end as usize];
+            let places = (-3..end + 3).chain([i64::MIN, i64::MIN + 1, i64::MAX - 300, i64::MAX]);
+            for (turn, start) in places.enumerate() {
+                for length in [0, 1, 7, 8, 64, 100] {
+                    let Some(iterator) = start.checked_add(length).and_then(|end| end.checked_add(1)) else {
+                        continue;
+                    };
+                    // Few bits at a time, so that a misplaced bit is noticed.
+                    let bytes = vec![if turn % 61 == 0 { 1 << (turn % 8) } else { 0 }; length as usize];
+                    let mut from = start;
+                    let layer = lengths.iter().find(|&&layer| {
+                        let inside = from < layer;
+                        from -= if inside { 0 } else { layer };
+                        inside
+                    });
+                    let expected = match layer {
+                        Some(layer) if start >= 0 && from + length <= *layer => {
+                            let place = &naive[start as usize..][..length as usize];
+                            Ok(place.iter().zip(&bytes).any(|(place, byte)| byte & !place > 0))
+                        }
+                        Some(layer) if start >= 0 => Err(ChunkError::TooLong {
+                            room: (layer - from) as u64,
+                        }),
+                        _ if start >= -1 && iterator > 0 => Err(ChunkError::NoLayer),
+                        _ => Err(ChunkError::NoPlace),
+                    };
+                    let result = load_chunk(&mut target, iterator, &bytes);
+                    assert_eq!(result, expected, "{length} bytes to {iterator}");
+                    if result.is_ok() {
+                        let place = &mut naive[start as usize..][..length as usize];
+                        place
+                            .iter_mut()
+                            .zip(&bytes)
+                            .for_each(|(place, byte)| *place |= byte);
+                    }
+                }
+            }
+            let arrays: Vec<u8> = (0..lengths.len())
+                .flat_map(|layer| target.layers.cold().array(layer).to_vec())
+                .collect();
+            assert_eq!(arrays, naive);
+            let set: u32 = naive.iter().map(|byte| byte.count_ones()).sum();
+            assert_eq!(target.totals().bits_set, u64::from(set));
+        }
+    }
+
+    /// A client may add to a filter whose chunks are still to come, and the server may save it then: a file
+    /// that does not load would keep the server from starting.
+    #[test]
+    fn half_loaded_filters_take_items_and_are_saved() {
+        for layout in LAYOUTS {
+            let source = filter(layout, 10, 1000);
+            let chunks = dumped(&source);
+            for count in 1..=chunks.len() {
+                let mut half = loaded(&chunks[0].bytes, &chunks[1..count]);
+                reloaded(&half);
+                add(&mut half, 2000);
+                assert!((0..2000u32).all(|item| half.contains(&item.to_le_bytes())));
+                for chunk in &chunks[count..] {
+                    load_chunk(&mut half, chunk.iterator, &chunk.bytes).unwrap();
+                }
+                assert!((0..1000u32).all(|item| half.contains(&item.to_le_bytes())));
+                reloaded(&half);
+            }
+        }
+    }
+
+    /// RedisBloom must refuse a blocked filter's header, not misread it: it takes bytes 8 to 11 for the
+    /// number of layers, and wants 20 bytes and 53 for each.
+    #[test]
+    fn blocked_headers_are_none_of_redisbloom_s() {
+        let header = header(&filter(LAYOUTS[1], 10, 100));
+        assert_eq!(header[8..12], [0; 4]);
+        assert_ne!(header.len(), 20);
+        assert!(redisbloom::load_header(&header, UNLIMITED).is_err());
+    }
+
+    proptest! {
+        /// A client could crash the server with any bytes as a header.
+        #[test]
+        fn headers_of_any_bytes_are_answered(bytes: Vec<u8>, start in 0usize..3) {
+            let start = [&[][..], &native::MAGIC, &valkey::MAGIC][start];
+            let limit: Allowance<'_> = &at_most((1 << 24) - 1);
+            let _ = load_header(&[start, &bytes].concat(), limit);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Filters of any layout as stored bytes. Each layout has its formats in its own folder.
+
+pub mod chunks;
+pub mod composed;
+pub mod validate;
+
+pub use crate::blocked::{format as native, windowed};
+use crate::chain::Allowance;
+pub use crate::classic::format as redisbloom;
+use crate::filter::Filter;
+pub use crate::stored::{DecodeError, stream};
+pub use crate::valkey::format as valkey;
+use stream::{Sink, Source};
+
+/// The newest encoding version of the stored type. Every save has it except those of [`valkey`].
+pub const ENCODING_VERSION: i32 = 4;
+
+/// Writes `filter` to an RDB stream of its type.
+pub fn save(filter: &Filter, sink: &mut dyn Sink) {
+    if composed::is_needed(filter) {
+        composed::save(filter, sink);
+    } else {
+        filter.layers.cold().save(sink);
+    }
+}
+
+/// Writes values that are equal for two filters if and only if the filters are.
+pub fn save_for_digest(filter: &Filter, sink: &mut dyn Sink) {
+    if composed::is_needed(filter) {
+        composed::save(filter, sink);
+    } else {
+        filter.layers.cold().save_for_digest(sink);
+    }
+}
+
+/// Reads a filter from an RDB stream of that encoding version; those of [`valkey`] have a type of their own.
+///
+/// # Errors
+/// [`DecodeError`] unless the whole stream is one valid filter.
+pub fn load(
+    source: &mut impl Source,
+    encoding_version: i32,
+    allowance: Allowance<'_>,
+) -> Result<Filter, DecodeError> {
+    let unknown = DecodeError::Version(u64::from(encoding_version.unsigned_abs()));
+    let encoding_version = u8::try_from(encoding_version).map_err(|_| unknown)?;
+    if encoding_version > ENCODING_VERSION as u8 {
+        return Err(unknown);
+    }
+    let first = source.unsigned()?;
+    match source.unsigned()? {
+        0 if i32::from(encoding_version) == ENCODING_VERSION => match first {
+            composed::VERSION => composed::load(source, allowance),
+            windowed::VERSION => windowed::load(source, allowance).map(Filter::from),
+            _ => native::load(first, source, allowance).map(Filter::from),
+        },
+        layers => redisbloom::load(first, layers, source, encoding_version, allowance).map(Filter::from),
+    }
+}

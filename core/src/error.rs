@@ -1,0 +1,119 @@
+//! The errors of filters, with the data that a message needs. The texts here are for programs; the messages that a
+//! server sends to clients are its own.
+
+use std::fmt;
+
+/// A parameter outside of its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamError {
+    /// The error rate is not a number strictly between 0 and 1.
+    ErrorRate,
+    /// The capacity is not in `1..=Capacity::MAX`.
+    Capacity,
+    /// The expansion is not in `1..=Expansion::MAX`.
+    Expansion,
+    /// The number of slices is not one of `Window::SLICES`.
+    Slices,
+    /// The tightening ratio is not a number strictly between 0 and 1.
+    Tightening,
+}
+
+/// Why a filter could not be made, or another item not be added. Nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The filter may not grow, and is full.
+    Full {
+        /// Items that the filter was made for.
+        capacity: u64,
+    },
+    /// The filter would need more bytes than the caller allows.
+    OverLimit {
+        /// Bytes that the filter would need.
+        bytes: u64,
+        /// Bytes that it may have.
+        limit: u64,
+    },
+    /// The filter would have more layers than the caller allows.
+    TooManyLayers {
+        /// Layers that it may have.
+        most: usize,
+    },
+    /// The allocator had no memory for a bit array.
+    OutOfMemory {
+        /// Bytes that were requested.
+        bytes: u64,
+    },
+}
+
+/// A filter that a [`Builder`](crate::Builder) could not make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A parameter is out of its range.
+    Param(ParamError),
+    /// A filter that never grows can neither be made for growth, nor have a window.
+    Fixed,
+    /// Windows, and budgets for growth, are of this project's own layout only.
+    Layout,
+    /// The window is not of whole seconds, or longer than 2^32 - 1 of them.
+    Window,
+    /// There is no room for the filter.
+    Filter(Error),
+}
+
+impl From<ParamError> for BuildError {
+    fn from(error: ParamError) -> Self {
+        Self::Param(error)
+    }
+}
+
+impl From<Error> for BuildError {
+    fn from(error: Error) -> Self {
+        Self::Filter(error)
+    }
+}
+
+impl fmt::Display for ParamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ErrorRate => "the error rate must be between 0 and 1, and neither of them",
+            Self::Capacity => "the capacity must be between 1 and 2^40 items",
+            Self::Expansion => "the expansion must be between 1 and 32768",
+            Self::Slices => "a window must have 2 to 64 slices",
+            Self::Tightening => "the tightening ratio must be between 0 and 1, and neither of them",
+        })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full { capacity } => {
+                write!(f, "the filter is full with {capacity} items, and may not grow")
+            }
+            Self::OverLimit { bytes, limit } => {
+                write!(f, "the filter would need {bytes} bytes, and may have {limit}")
+            }
+            Self::TooManyLayers { most } => write!(f, "the filter may have {most} layers, and needs more"),
+            Self::OutOfMemory { bytes } => write!(f, "there is no memory for {bytes} bytes"),
+        }
+    }
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Param(error) => error.fmt(f),
+            Self::Fixed => {
+                f.write_str("a filter that never grows can have no window and no budget for growth")
+            }
+            Self::Layout => f.write_str("windows and budgets for growth need the blocked layout"),
+            Self::Window => f.write_str("a window must be of whole seconds, at most 2^32 - 1"),
+            Self::Filter(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ParamError {}
+impl std::error::Error for Error {}
+impl std::error::Error for BuildError {}

@@ -1,0 +1,584 @@
+//! A filter of any layout, with or without a window, and its figures.
+
+use std::sync::Arc;
+
+use crate::bits::memory::{Allocation, BlockSize, Mover};
+pub use crate::blocked::layered::MOST_ESTIMATED;
+use crate::blocked::secret::{Secret, Unshared};
+use crate::blocked::{self, Blocked};
+use crate::chain::batch::{self, Block, BlockOutcome, Hasher as _, Subset};
+use crate::chain::demand::FILTER;
+use crate::chain::window::slices::Span;
+use crate::chain::window::{MOST_SLICES, Ring};
+use crate::chain::{Allowance, Chain, Rules as _};
+use crate::classic::Classic;
+use crate::error::Error;
+use crate::exceptions::table::Table;
+use crate::exceptions::{self, ExceptError};
+use crate::item::{Item, ItemHash};
+pub use crate::layered::{LayerShape, LayerStats};
+use crate::layers::Layers;
+use crate::params::{ClassicSpec, Growth, Layout, Seed, Spec, Time, ValkeySpec, Window};
+use crate::valkey::{self, Unreached, Valkey};
+
+/// The items of a call, in the crate's own tests: each call with another type would be compiled anew for all layouts and
+/// kernels, which took most of the time that the tests took to build.
+#[cfg(test)]
+type Slices<'i, 'a> = &'i mut dyn Iterator<Item = &'a [u8]>;
+
+/// A Bloom filter: layers of one layout, and the items that are excepted from them.
+#[derive(Debug)]
+pub struct Filter {
+    pub(crate) layers: Layers,
+    /// Not empty, and only beside layers of the blocked layout. Boxed, since few filters have any.
+    exceptions: Option<Box<Table>>,
+}
+
+// Small filters are many; which layout it is must hide in a value that the largest one never has.
+const _: () = assert!(size_of::<Filter>() as u64 == FILTER.bytes && align_of::<Filter>() == FILTER.align);
+
+/// The figures of a filter over all of its layers that have not expired.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Totals {
+    /// The number of layers.
+    pub layers: usize,
+    /// Items that they are made for, saturating; with a window, the items that are expected in it.
+    pub capacity: u64,
+    /// Items that were new when they were added.
+    pub items: u64,
+    /// The number of bits in all bit arrays.
+    pub bits: u64,
+    /// The number of set bits.
+    pub bits_set: u64,
+}
+
+impl Totals {
+    /// The share of the bits that are set; 0 if there are no bits, as in an empty window.
+    pub fn fill_ratio(&self) -> f64 {
+        self.bits_set as f64 / self.bits.max(1) as f64
+    }
+}
+
+/// The counts of a filter, including expired layers of a window, which use memory until they are dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// The number of layers.
+    pub layers: u64,
+    /// See [`Filter::bytes`].
+    pub bytes: u64,
+    /// Items that changed the layers, saturating.
+    pub items: u64,
+    /// The number of exceptions.
+    pub exceptions: u64,
+}
+
+impl<L> From<L> for Filter
+where
+    Layers: From<L>,
+{
+    /// A filter of these layers, without exceptions.
+    fn from(layers: L) -> Self {
+        let (layers, exceptions) = (layers.into(), None);
+        Self { layers, exceptions }
+    }
+}
+
+impl Filter {
+    /// Makes an empty filter.
+    ///
+    /// # Errors
+    /// [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing is left behind.
+    pub fn new(spec: Spec, allowance: Allowance<'_>) -> Result<Self, Error> {
+        match spec.layout {
+            Layout::Blocked { seed } => {
+                let rules = Blocked::new(spec.error_rate, spec.growth, seed);
+                if let Some(window) = spec.window {
+                    return Ring::new(rules, spec.capacity, window, allowance).map(Self::from);
+                }
+                let first = rules.first(spec.capacity);
+                Chain::new(rules, first, allowance).map(Self::from)
+            }
+            Layout::Classic => Self::classic(spec.into(), allowance),
+            Layout::Valkey { seed, tightening } => {
+                Self::valkey(ValkeySpec::of(spec, tightening, seed), allowance)
+            }
+        }
+    }
+
+    /// Makes an empty classic filter, from any parameters that RedisBloom accepts.
+    ///
+    /// # Errors
+    /// [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing is left behind.
+    pub fn classic(spec: ClassicSpec, allowance: Allowance<'_>) -> Result<Self, Error> {
+        let rules = Classic::new(spec);
+        Chain::new(rules, rules.first(spec), allowance).map(Self::from)
+    }
+
+    /// Makes an empty filter in valkey-bloom's layout, from any parameters that valkey-bloom accepts.
+    ///
+    /// # Errors
+    /// [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing is left behind.
+    pub fn valkey(spec: ValkeySpec, allowance: Allowance<'_>) -> Result<Self, Error> {
+        let rules = Valkey::new(spec);
+        Chain::new(rules, rules.first(spec.capacity()), allowance).map(Self::from)
+    }
+
+    /// Whether `item` is (probably) in the filter. Never false for an item that was added.
+    #[inline]
+    pub fn contains<'a>(&self, item: impl Into<Item<'a>>) -> bool {
+        if let (Layers::Blocked(chain), None) = (&self.layers, &self.exceptions) {
+            return chain.contains(item);
+        }
+        self.contains_otherwise(item.into())
+    }
+
+    /// [`Self::contains`] for a filter that is not of the usual kind. Apart, it costs the usual kind two comparisons.
+    #[inline(never)]
+    fn contains_otherwise(&self, item: Item<'_>) -> bool {
+        let Some((exceptions, (rules, _))) = self.exceptions.as_deref().zip(self.layers.blocked()) else {
+            return self.layers.contains(item);
+        };
+        let hash = rules.hasher().hash(item);
+        let hashed = Item::hashed(item.bytes(), rules.secret().seed(), hash);
+        self.layers.contains(hashed) && !exceptions.has(hash)
+    }
+
+    /// Queries each of `items`, and passes the answers to `found` in order.
+    #[inline]
+    pub fn contains_all<'a>(&self, items: impl Iterator<Item = &'a [u8]>, mut found: impl FnMut(bool)) {
+        self.contains_blocks(items, |present, count| {
+            (0..count).for_each(|at| found(present.has(at)));
+        });
+    }
+
+    /// Queries each of `items` in blocks of [`BLOCK`](crate::chain::batch::BLOCK). `found` gets the items of a block
+    /// that are present, and how many items the block has: only the last one may have fewer.
+    #[inline]
+    pub fn contains_blocks<'a>(
+        &self,
+        items: impl Iterator<Item = &'a [u8]>,
+        found: impl FnMut(Subset, usize),
+    ) {
+        #[cfg(test)]
+        let (items, found): (Slices<'_, 'a>, &mut dyn FnMut(Subset, usize)) =
+            (&mut { items }, &mut { found });
+        self.contains_slices(items, found);
+    }
+
+    #[inline]
+    fn contains_slices<'a>(
+        &self,
+        items: impl Iterator<Item = &'a [u8]>,
+        mut found: impl FnMut(Subset, usize),
+    ) {
+        let exceptions = self.exceptions.as_deref();
+        let found = |mut present: Subset, block: &Block| {
+            if let Some(exceptions) = exceptions {
+                present = present.without(exceptions.among(&block.hashes, present));
+            }
+            found(present, block.count);
+        };
+        self.layers.contains_blocks(items, found);
+    }
+
+    /// Adds `item`; true if it was not (probably) in the filter before.
+    ///
+    /// # Errors
+    /// The errors of growth: [`Error::Full`], [`Error::OverLimit`], [`Error::TooManyLayers`] or
+    /// [`Error::OutOfMemory`]. The filter is unchanged. An item that is there already needs no growth.
+    #[inline]
+    pub fn add<'a>(&mut self, item: impl Into<Item<'a>>, allowance: Allowance<'_>) -> Result<bool, Error> {
+        if let (Layers::Blocked(chain), None) = (&mut self.layers, &self.exceptions) {
+            return chain.add(item, allowance);
+        }
+        self.add_otherwise(item.into(), allowance)
+    }
+
+    /// [`Self::add`] for a filter that is not of the usual kind. Apart, it costs the usual kind two comparisons.
+    #[inline(never)]
+    fn add_otherwise(&mut self, item: Item<'_>, allowance: Allowance<'_>) -> Result<bool, Error> {
+        if self.exceptions.is_none() {
+            return self.layers.add(item, allowance);
+        }
+        let mut is_new = false;
+        let one = std::iter::once(item.bytes());
+        self.add_blocks(one, allowance, |added| is_new = added.new.has(0))?;
+        Ok(is_new)
+    }
+
+    /// Adds each of `items` in order, and passes to `added` whether it was new.
+    ///
+    /// # Errors
+    /// The error of the first item that needs growth when growth fails. The items before it were added and reported.
+    #[inline]
+    pub fn add_all<'a>(
+        &mut self,
+        items: impl Iterator<Item = &'a [u8]>,
+        allowance: Allowance<'_>,
+        mut added: impl FnMut(bool),
+    ) -> Result<(), Error> {
+        self.add_blocks(items, allowance, |block| {
+            (0..block.count).for_each(|at| added(block.new.has(at)));
+        })
+    }
+
+    /// Adds each of `items` in order, and reports the outcome to `added` block by block.
+    ///
+    /// # Errors
+    /// The error of the first item that could not be processed. The items before it were processed and reported.
+    #[inline]
+    pub fn add_blocks<'a>(
+        &mut self,
+        items: impl Iterator<Item = &'a [u8]>,
+        allowance: Allowance<'_>,
+        added: impl FnMut(BlockOutcome),
+    ) -> Result<(), Error> {
+        #[cfg(test)]
+        let (items, added): (Slices<'_, 'a>, &mut dyn FnMut(BlockOutcome)) = (&mut { items }, &mut { added });
+        self.add_slices(items, allowance, added)
+    }
+
+    #[inline]
+    fn add_slices<'a>(
+        &mut self,
+        items: impl Iterator<Item = &'a [u8]>,
+        allowance: Allowance<'_>,
+        mut added: impl FnMut(BlockOutcome),
+    ) -> Result<(), Error> {
+        let Some(exceptions) = &mut self.exceptions else {
+            return self.layers.add_blocks(items, allowance, |told, _| added(told));
+        };
+        let result = exceptions::add_blocks(&mut self.layers, exceptions, items, allowance, added);
+        self.settle();
+        result
+    }
+
+    /// Excepts `items`: the filter denies them until they are added again. `excepted` gets, block by block, the items
+    /// that were (probably) there and are not any more. No other item's answer changes.
+    ///
+    /// # Errors
+    /// [`ExceptError`]; nothing changed.
+    pub fn except<'a>(
+        &mut self,
+        items: impl Iterator<Item = &'a [u8]> + Clone,
+        allowance: Allowance<'_>,
+        excepted: impl FnMut(Subset, usize),
+    ) -> Result<(), ExceptError> {
+        self.except_if(true, items, allowance, excepted)
+    }
+
+    /// Excepts `items` without checking whether they are there. It is for a replica, whose primary has checked, and
+    /// whose clock may differ.
+    ///
+    /// # Errors
+    /// [`ExceptError`]; nothing changed.
+    pub fn except_unchecked<'a>(
+        &mut self,
+        items: impl Iterator<Item = &'a [u8]> + Clone,
+        allowance: Allowance<'_>,
+        excepted: impl FnMut(Subset, usize),
+    ) -> Result<(), ExceptError> {
+        self.except_if(false, items, allowance, excepted)
+    }
+
+    fn except_if<'a>(
+        &mut self,
+        is_checked: bool,
+        items: impl Iterator<Item = &'a [u8]> + Clone,
+        allowance: Allowance<'_>,
+        excepted: impl FnMut(Subset, usize),
+    ) -> Result<(), ExceptError> {
+        if self.layers.blocked().is_none() {
+            return Err(ExceptError::Foreign);
+        }
+        let exceptions = self.exceptions.get_or_insert_default();
+        let result = exceptions::except(&self.layers, exceptions, items, is_checked, allowance, excepted);
+        self.settle();
+        result
+    }
+
+    /// Gives back what the exceptions do not need any more.
+    fn settle(&mut self) {
+        if let Some(exceptions) = &mut self.exceptions {
+            exceptions.settle();
+        }
+        self.exceptions.take_if(|exceptions| exceptions.is_empty());
+    }
+
+    /// Replaces all exceptions. Layers in another module's layout must have none.
+    pub(super) fn set_exceptions(&mut self, exceptions: Table) {
+        self.exceptions = (!exceptions.is_empty()).then(|| Box::new(exceptions));
+    }
+
+    /// Has that table of exceptions from now on, even an empty one.
+    #[cfg(test)]
+    pub(crate) fn force_exceptions(&mut self, exceptions: Table) {
+        self.exceptions = Some(Box::new(exceptions));
+    }
+
+    /// [`Self::contains`] for an item whose hash is known; false for a filter in another module's layout.
+    pub(super) fn contains_hash(&self, hash: ItemHash) -> bool {
+        let seed = self.seed();
+        seed.is_some_and(|seed| self.contains(Item::hashed(&[], seed, hash)))
+    }
+
+    /// Whether the layers contain an item with this hash, excepted or not; false for a filter in another module's
+    /// layout.
+    pub(super) fn holds_hash(&self, hash: ItemHash) -> bool {
+        let blocked = self.layers.blocked();
+        blocked.is_some_and(|(_, layers)| exceptions::holds(layers, hash))
+    }
+
+    /// The number of exceptions.
+    pub fn exceptions(&self) -> u64 {
+        self.excepted().map_or(0, |exceptions| exceptions.len() as u64)
+    }
+
+    /// The exceptions, if there are any.
+    pub(super) fn excepted(&self) -> Option<&Table> {
+        self.exceptions.as_deref()
+    }
+
+    /// Whether the new items and the number of layers describe everything that an addition changed. It is false with
+    /// a window, or with exceptions.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.ring().is_none() && self.exceptions.is_none()
+    }
+
+    /// The layers of a window.
+    #[inline]
+    fn ring(&self) -> Option<&Ring<Blocked>> {
+        self.layers.ring()
+    }
+
+    /// Sets the clock of a filter with a window. Queries then ignore what has expired, and additions are stamped with
+    /// this time.
+    #[inline]
+    pub fn set_clock(&self, now: impl FnOnce() -> Time) {
+        if let Some(ring) = self.ring() {
+            ring.set_clock(now());
+        }
+    }
+
+    /// Sets the clock of a filter with a window to a time that a client gives, which may be wrong: a time before the
+    /// newest stamp counts as the newest stamp.
+    pub fn set_client_time(&self, time: Time) {
+        if let Some(ring) = self.ring() {
+            ring.set_clock(time.max(ring.slices().newest_stamp()));
+        }
+    }
+
+    /// The time that changes of a filter with a window are stamped with: its clock, but never a time before its
+    /// newest stamp.
+    pub fn time(&self) -> Option<Time> {
+        self.ring().map(Ring::time)
+    }
+
+    /// Ends the newest slice of a window now, and drops expired layers. Returns whether that changed anything.
+    ///
+    /// # Errors
+    /// [`Error::Full`] if there are the most slices already, or [`Error::OutOfMemory`]; nothing changed.
+    pub fn rotate(&mut self) -> Result<bool, Error> {
+        if self.ring().is_some_and(|ring| !ring.may_rotate()) {
+            return Err(Error::Full {
+                capacity: MOST_SLICES as u64,
+            });
+        }
+        let Some(ring) = self.layers.ring_mut() else {
+            return Ok(false);
+        };
+        let window = ring.slices().window();
+        let changed = match &mut self.exceptions {
+            None => ring.rotate(&mut |_, _| ())?,
+            Some(exceptions) => {
+                ring.rotate(&mut |leaving, left| exceptions::sweep(window, exceptions, leaving, left))?
+            }
+        };
+        self.settle();
+        Ok(changed)
+    }
+
+    /// Returns the layers that a window dropped since the last call, which may take long to free, and their number.
+    pub fn take_dropped(&mut self) -> (Vec<blocked::Layer>, u64) {
+        self.layers.ring_mut().map(Ring::take_dropped).unwrap_or_default()
+    }
+
+    /// The counts of the filter, for the figures of its owner.
+    pub fn account(&self) -> Account {
+        Account {
+            layers: self.layers() as u64,
+            bytes: self.bytes(),
+            items: self
+                .layer_stats()
+                .fold(0, |items, layer| items.saturating_add(layer.items)),
+            exceptions: self.exceptions(),
+        }
+    }
+
+    /// Items that were new when they were added, in layers that have not expired.
+    pub fn items(&self) -> u64 {
+        self.layer_stats()
+            .skip(self.expired())
+            .fold(0, |items, layer| items.saturating_add(layer.items))
+    }
+
+    /// The number of expired layers that a window still has; they are the oldest.
+    pub fn expired(&self) -> usize {
+        self.ring().map_or(0, Ring::expired)
+    }
+
+    /// Bytes of the filter: its structs, bit arrays and exceptions, without what it shares with other filters. For a
+    /// classic filter, the bytes that RedisBloom would report.
+    pub fn bytes(&self) -> u64 {
+        self.bytes_with(self.layers())
+    }
+
+    /// [`Self::bytes`] of the filter as it was with only its first `layers` layers.
+    pub fn bytes_with(&self, layers: usize) -> u64 {
+        let of_layers = self.layers.cold().bytes(layers.min(self.layers()));
+        let of_exceptions = self.excepted().map_or(0, |table| exceptions::bytes(table.len()));
+        of_layers.saturating_add(of_exceptions)
+    }
+
+    /// Memory outside of the filter's own blocks that it keeps alive and no other filter uses.
+    pub fn unshared(&self) -> Option<Unshared> {
+        let (rules, _) = self.layers.blocked()?;
+        (Arc::strong_count(rules.secret()) == 1).then_some(Secret::UNSHARED)
+    }
+
+    /// The block that the table of exceptions is in, which only the table knows the address of.
+    pub fn table_of_exceptions(&self) -> Option<BlockSize> {
+        self.excepted().map(Table::block)
+    }
+
+    /// Passes every block of memory of the filter to `visit`, in O(layers). The filter's own struct belongs to its
+    /// owner.
+    pub fn each_allocation(&self, mut visit: impl FnMut(Allocation)) {
+        if let Some(exceptions) = self.excepted() {
+            let own = Allocation::of_array(std::slice::from_ref(exceptions));
+            own.into_iter().for_each(&mut visit);
+        }
+        self.layers.cold().each_allocation(&mut visit);
+    }
+
+    /// Lets `mover`, which must not panic, move the filter's memory, from layer `first` on; if `first` is 0, the list
+    /// of layers too. If `mover` wants to pause, returns the layer to continue with. Each call moves at least one
+    /// layer. The filter may change in any way between calls.
+    pub fn relocate(&mut self, first: usize, mover: &mut impl Mover) -> Option<usize> {
+        if first == 0
+            && let Some(exceptions) = &mut self.exceptions
+        {
+            mover.boxed(exceptions);
+        }
+        self.layers.relocate(first, mover)
+    }
+
+    /// The figures of the whole filter, in O(layers).
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals {
+            layers: 0,
+            capacity: 0,
+            items: 0,
+            bits: 0,
+            bits_set: 0,
+        };
+        for layer in self.layer_stats().skip(self.expired()) {
+            totals.layers += 1;
+            totals.capacity = totals.capacity.saturating_add(layer.capacity());
+            totals.items = totals.items.saturating_add(layer.items);
+            totals.bits = totals.bits.saturating_add(layer.bits());
+            totals.bits_set += layer.bits_set;
+        }
+        if let Some(ring) = self.ring() {
+            totals.capacity = ring.capacity().items();
+        }
+        totals
+    }
+
+    /// The false positive rate that the filter has now, from the rates of its layers. The rate of a blocked layer
+    /// that is not full takes some ten microseconds to compute. That is done for the newest [`MOST_ESTIMATED`] such
+    /// layers; older ones, which only merged filters have, count as if they were full.
+    pub fn estimated_error_rate(&self) -> f64 {
+        self.layers.cold().estimated_error_rate()
+    }
+
+    /// The number of layers, including expired ones.
+    pub fn layers(&self) -> usize {
+        self.layers.cold().count()
+    }
+
+    /// The figures of each layer, oldest first, including expired ones.
+    pub fn layer_stats(&self) -> impl ExactSizeIterator<Item = LayerStats> + DoubleEndedIterator {
+        let layers = self.layers.cold();
+        (0..layers.count()).map(move |index| layers.stats(index))
+    }
+
+    /// The false positive rate that the filter was made for: a blocked filter keeps it, a classic one as
+    /// well as double hashing can.
+    pub fn error_rate(&self) -> f64 {
+        self.layers.cold().error_rate()
+    }
+
+    /// The capacity of a new layer divided by that of the layer before it; `None` if the filter does not grow. With a
+    /// window, the largest such ratio within a slice.
+    pub fn expansion(&self) -> Option<u32> {
+        self.layers.cold().expansion()
+    }
+
+    /// What a blocked filter does when it is full. A classic one grows, or does not, as
+    /// [`Self::expansion`] says.
+    pub fn growth(&self) -> Option<Growth> {
+        self.layers.blocked().map(|(rules, _)| rules.growth())
+    }
+
+    /// The window, if the filter has one.
+    pub fn window(&self) -> Option<Window> {
+        self.ring().map(|ring| ring.slices().window())
+    }
+
+    /// The times at which each layer of a window accepts items, oldest first; empty without a window.
+    pub fn spans(&self) -> &[Span] {
+        self.ring().map_or(&[], |ring| ring.slices().spans())
+    }
+
+    /// The layout, with the parameters that only this layout has.
+    pub fn layout(&self) -> Layout {
+        self.layers.cold().layout()
+    }
+
+    /// The layers of a filter in valkey-bloom's layout.
+    pub fn as_valkey(&self) -> Option<&Chain<Valkey>> {
+        match &self.layers {
+            Layers::Valkey(chain) => Some(chain),
+            _ => None,
+        }
+    }
+
+    /// The rules of a filter in valkey-bloom's layout.
+    pub fn valkey_rules(&self) -> Option<&Valkey> {
+        self.as_valkey().map(Chain::rules)
+    }
+
+    /// The capacity that a filter in valkey-bloom's layout can grow to within `limit`, if it grows.
+    pub fn scaled_capacity(&self, limit: Option<valkey::ByteLimit<'_>>) -> Option<u64> {
+        let chain = self.as_valkey()?;
+        let first = batch::Layer::capacity(chain.layers().first()?);
+        let reached = chain.rules().scaled_capacity(first, u64::MAX, limit);
+        let reached = reached.unwrap_or_else(Unreached::capacity);
+        // The filter may have more layers than a forecast has, or come from a server with another limit.
+        let reached = reached.max(chain.capacity());
+        (chain.rules().expansion() > 0).then_some(reached)
+    }
+
+    /// The hash and the layers of a blocked filter.
+    pub(super) fn as_blocked(&self) -> Option<(&Arc<Secret>, &[blocked::Layer])> {
+        let (rules, layers) = self.layers.blocked()?;
+        Some((rules.secret(), layers))
+    }
+
+    /// The seed of the hash, if it has one.
+    pub fn seed(&self) -> Option<Seed> {
+        self.layers.blocked().map(|(rules, _)| rules.secret().seed())
+    }
+}

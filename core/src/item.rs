@@ -1,0 +1,53 @@
+//! What goes into a filter of any layout: an item's bytes, and its hash.
+
+use super::params::Seed;
+
+/// The 128-bit hash of an item, as two halves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ItemHash {
+    /// The low 64 bits.
+    pub low: u64,
+    /// The high 64 bits.
+    pub high: u64,
+}
+
+/// An item's bytes, and its hash if that was computed ahead.
+#[derive(Clone, Copy, Debug)]
+pub struct Item<'a> {
+    bytes: &'a [u8],
+    hashed: Option<(Seed, ItemHash)>,
+}
+
+impl<'a> Item<'a> {
+    /// An item whose hash under `seed` is known.
+    #[inline]
+    pub fn hashed(bytes: &'a [u8], seed: Seed, hash: ItemHash) -> Self {
+        Self {
+            bytes,
+            hashed: Some((seed, hash)),
+        }
+    }
+
+    /// The item's bytes.
+    #[inline]
+    pub fn bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The item's hash under `seed`, if that is the one that was computed.
+    #[inline(always)]
+    pub fn hash_under(self, seed: Seed) -> Option<ItemHash> {
+        self.hashed
+            .and_then(|(under, hash)| (under == seed).then_some(hash))
+    }
+}
+
+impl<'a, T: AsRef<[u8]> + ?Sized> From<&'a T> for Item<'a> {
+    #[inline(always)]
+    fn from(bytes: &'a T) -> Self {
+        Self {
+            bytes: bytes.as_ref(),
+            hashed: None,
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What every layout does besides queries and additions: figures, memory, stored bytes. A layout implements
+//! [`Layered`] in its own folder, for its chain or its ring.
+
+use std::fmt::Debug;
+
+use crate::bits::array::OutOfRange;
+use crate::bits::memory::Allocation;
+use crate::error::Error;
+use crate::params::Layout;
+use crate::stored::invalid::Invalid;
+use crate::stored::stream::Sink;
+
+/// What a layer was made from, as reports show it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LayerShape {
+    /// Items that the layer is made for.
+    pub capacity: u64,
+    /// Bytes of its bit array.
+    pub bytes: u64,
+    /// Bits of its bit array.
+    pub bits: u64,
+    /// The rate that the layer is made for.
+    pub error_rate: f64,
+    /// The number of lines that an item has, in the blocked layout.
+    pub lines: Option<u64>,
+    /// Bits that an item sets: in each of its lines, or in the whole layer.
+    pub probes: u64,
+    /// Bits of each of an item's two hashes, in a layout that has 32 or 64.
+    pub hash_width: Option<u32>,
+}
+
+/// What one layer holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LayerStats {
+    /// What it was made from.
+    pub shape: LayerShape,
+    /// Items that changed it.
+    pub items: u64,
+    /// Set bits.
+    pub bits_set: u64,
+}
+
+impl LayerStats {
+    /// Items that the layer is made for.
+    pub fn capacity(&self) -> u64 {
+        self.shape.capacity
+    }
+
+    /// Bytes of its bit array.
+    pub fn bytes(&self) -> u64 {
+        self.shape.bytes
+    }
+
+    /// Bits of its bit array.
+    pub fn bits(&self) -> u64 {
+        self.shape.bits
+    }
+
+    /// The rate that the layer is made for.
+    pub fn error_rate(&self) -> f64 {
+        self.shape.error_rate
+    }
+}
+
+/// The layers of a filter in any layout. Layers are numbered from 0, the oldest. A number that is passed must be that
+/// of a layer.
+pub trait Layered: Debug {
+    /// The layout, with the parameters that only this layout has.
+    fn layout(&self) -> Layout;
+
+    /// The false positive rate that the filter was made for.
+    fn error_rate(&self) -> f64;
+
+    /// The capacity of a new layer divided by that of the layer before it; `None` if the filter does not grow. With a
+    /// window, the largest such ratio within a slice.
+    fn expansion(&self) -> Option<u32>;
+
+    /// The false positive rate that the filter has with what it holds now.
+    fn estimated_error_rate(&self) -> f64;
+
+    /// The number of layers, including expired ones.
+    fn count(&self) -> usize;
+
+    /// The figures of a layer.
+    fn stats(&self, layer: usize) -> LayerStats;
+
+    /// Bytes of the filter as it was when it had only its first `layers` layers, of which it has as many or more; see
+    /// [`Filter::bytes`](crate::Filter::bytes).
+    fn bytes(&self, layers: usize) -> u64;
+
+    /// Passes every block of memory to `visit`, except the filter's own struct.
+    fn each_allocation(&self, visit: &mut dyn FnMut(Allocation));
+
+    /// The bit array of a layer.
+    fn array(&self, layer: usize) -> &[u8];
+
+    /// Sets the bits of `bytes` in a layer from byte `offset` on.
+    ///
+    /// # Errors
+    /// [`OutOfRange`]; nothing changed.
+    fn merge(&mut self, layer: usize, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange>;
+
+    /// Finds byte `offset` in all bit arrays that the filter ever had, end to end. Returns the layer that has it, and
+    /// the offset of that layer's first byte.
+    fn place_of(&self, offset: u64) -> Option<(usize, u64)> {
+        let (mut start, mut end) = (0, 0);
+        let layer = (0..self.count()).find(|&layer| {
+            start = end;
+            end += self.array(layer).len() as u64;
+            offset < end
+        });
+        layer.map(|layer| (layer, start))
+    }
+
+    /// Bytes of the bit arrays of all layers that the filter has dropped.
+    fn gone(&self) -> u64 {
+        0
+    }
+
+    /// What the filter was made from and how many items it counts: the first chunk of a dump.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    fn header(&self) -> Result<Vec<u8>, Error>;
+
+    /// Writes the filter to an RDB stream.
+    fn save(&self, sink: &mut dyn Sink);
+
+    /// Writes values that are equal for two filters if and only if the filters are.
+    fn save_for_digest(&self, sink: &mut dyn Sink) {
+        self.save(sink);
+    }
+
+    /// Checks every invariant, except that each layer has the capacity to which the layer before it would have grown:
+    /// the layers of a union need not.
+    ///
+    /// # Errors
+    /// The first [`Invalid`] found.
+    fn validate(&self) -> Result<(), Invalid>;
+}
+
+/// The false positive rate of layers that have these rates each. It is summed so that it stays exact for rates that are
+/// far below the rounding of 1.
+pub fn compound(rates: impl Iterator<Item = f64>) -> f64 {
+    rates.fold(0.0, |all, rate| all + rate * (1.0 - all))
+}

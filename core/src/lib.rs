@@ -1,0 +1,123 @@
+//! Scalable Bloom filters whose items lie within a few cache lines, in the bytes that Redis and Valkey modules store.
+//!
+//! ```
+//! use libbloom::Filter;
+//!
+//! let mut seen = Filter::builder(1_000_000, 0.001).build()?;
+//! assert!(seen.insert("https://example.com/")?); // true: it was new
+//! assert!(seen.contains("https://example.com/"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`Filter::builder`] makes filters: [`insert`](Filter::insert), [`insert_many`](Filter::insert_many),
+//! [`contains`](Filter::contains), [`contains_many`](Filter::contains_many), [`union_with`](Filter::union_with),
+//! [`save`](Filter::save) and [`load`](Filter::load) are what most programs need. [`rdb`] and [`dump`] read and write
+//! the filters of servers.
+//!
+//! Bytes from outside are hostile: reading them gives a filter or an error, without a panic, and with no more memory
+//! than the limit that is passed.
+//!
+//! # How it is built
+//!
+//! The core knows no server, no configuration and, but for files, no I/O. A [`Filter`] is a chain of layers of one
+//! layout. Each room knows those above it in this table, and no other. Rooms without a link are public for this project's
+//! server module alone: what a release may change in them is not said by its version.
+//!
+//! | room | what it is |
+//! |---|---|
+//! | [`params`], [`error`], [`item`] | what a filter is made from, what can go wrong, and what goes in |
+//! | [`bits`] | the bit array, its memory, and the instructions that test and set bits |
+//! | [`chain`] | layers that are added as a filter grows, and the walk over them for one item or many |
+//! | [`stored`] | what the formats of all layouts have in common |
+//! | [`layered`] | what every layout does besides queries and additions |
+//! | [`blocked`] | this project's layout: an item's probes lie within a few cache lines |
+//! | [`scattered`] | layers whose probes are single bits anywhere in the array |
+//! | [`classic`] | RedisBloom's layout, bit for bit |
+//! | [`valkey`] | valkey-bloom's layout, bit for bit |
+//! | [`layers`] | the layouts that there are |
+//! | [`exceptions`] | items that a filter leaves out |
+//! | [`filter`] | a filter of any layout, and its figures |
+//! | [`sets`] | filters combined: unions, intersections |
+//! | [`packed`] | many items in one run of bytes, many answers in one bitmap |
+//! | [`plan`], [`ahead`] | what a filter will take; a guess where the next item goes |
+//! | [`codec`] | filters as bytes, and back |
+//! | [`rdb`], [`dump`] | filters in the RDB files and the DUMP payloads of servers |
+//! | [`mod@file`] | a filter as a file, `.bloom` |
+//! | [`builder`] | what programs without a server call |
+//!
+//! What state there is changes no answer: the keys that filters share, the last sizes that were computed,
+//! the kernel that was detected, and the guess.
+//!
+//! Units, everywhere: capacities and counts in items, sizes in bytes or bits as named, rates as shares
+//! between 0 and 1.
+
+#![deny(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
+
+#[cfg_attr(docsrs, doc(hidden))]
+pub mod ahead;
+#[cfg_attr(docsrs, doc(hidden))]
+pub mod bits;
+#[cfg_attr(docsrs, doc(hidden))]
+pub mod blocked;
+#[cfg_attr(docsrs, doc(hidden))]
+pub mod builder;
+#[cfg_attr(docsrs, doc(hidden))]
+pub mod chain;
+#[cfg_attr(docsrs, doc(hidden))]
+pub mod classic;
+#[cfg_attr(docsrs, doc(hidden))]
+pub mod codec;
+pub mod dump;
+#[cfg_attr(docsrs, doc(hidden))]
+pub mod error;
+#[cfg_attr(docsrs, doc(hidden))]
+pub mod exceptions;
+pub mod file;
+#[cfg_attr(docsrs, doc(hidden))]
+pub mod filter;
+#[cfg_attr(docsrs, doc(hidden))]
+pub mod item;
+#[cfg_attr(docsrs, doc(hidden))]
+pub mod layered;
+#[cfg_attr(docsrs, doc(hidden))]
+pub mod layers;
+#[cfg_attr(docsrs, doc(hidden))]
+pub mod packed;
+#[cfg_attr(docsrs, doc(hidden))]
+pub mod params;
+#[cfg_attr(docsrs, doc(hidden))]
+pub mod plan;
+pub mod rdb;
+#[cfg_attr(docsrs, doc(hidden))]
+pub mod scattered;
+#[cfg_attr(docsrs, doc(hidden))]
+pub mod sets;
+#[cfg_attr(docsrs, doc(hidden))]
+pub mod stored;
+#[cfg_attr(docsrs, doc(hidden))]
+pub mod valkey;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+#[doc(inline)]
+pub use builder::{Builder, StoredLayout};
+#[cfg_attr(docsrs, doc(hidden))]
+pub use chain::{Allow, Allowance, Cost, Demand, Limit, UNLIMITED};
+#[doc(inline)]
+pub use codec::DecodeError;
+#[doc(inline)]
+pub use error::{BuildError, Error, ParamError};
+pub use file::FileError;
+#[doc(inline)]
+pub use filter::{Filter, Totals};
+#[doc(inline)]
+pub use item::Item;
+#[doc(inline)]
+pub use params::Time;
+#[doc(inline)]
+pub use plan::{Plan, Stage};
+pub use rdb::RdbError;
+#[doc(inline)]
+pub use sets::SetError;

@@ -1,0 +1,556 @@
+//! Many items packed into one byte string, and many answers packed into one bitmap.
+//!
+//! A server makes an object of every argument and a reply of every answer, which takes longer than looking up
+//! an item. Packed, a whole batch is one argument and one reply.
+
+use std::borrow::Cow;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+
+use crate::chain::Allowance;
+use crate::chain::batch::{BLOCK, BlockOutcome, Subset};
+use crate::error::Error;
+use crate::filter::Filter;
+
+/// Evaluates `$work` with an iterator over packed items. It is compiled for each form, so that the filter's work can be
+/// inlined into the loop.
+macro_rules! for_each_form {
+    ($packed:expr, $items:ident => $work:expr) => {{
+        let Packed { form, data, .. } = $packed;
+        match form {
+            Form::Lines => {
+                let ends = memchr::memchr_iter(b'\n', data);
+                let $items = Lines { data, start: 0, ends };
+                $work
+            }
+            Form::Width(width) => {
+                let $items = data.chunks_exact(width.get());
+                $work
+            }
+            Form::Prefixed => {
+                let $items = Prefixed { rest: data };
+                $work
+            }
+        }
+    }};
+}
+
+/// How items are packed into a byte string.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Each item ends with a line feed, which the last one may lack. Nothing else is stripped, and an empty
+    /// line is the empty item.
+    Lines,
+    /// Each item has this many bytes.
+    Width(NonZeroUsize),
+    /// Each item follows its length, a little-endian u32.
+    Prefixed,
+}
+
+/// Why a byte string cannot be split into items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// The length of the data is not a multiple of the width.
+    Width {
+        /// Length of the data, in bytes.
+        bytes: usize,
+        /// The width, in bytes.
+        width: NonZeroUsize,
+    },
+    /// A length prefix is cut short, or larger than the rest of the data.
+    Length {
+        /// Offset of the length prefix, in bytes.
+        at: usize,
+    },
+}
+
+/// Bytes of a length prefix in [`Form::Prefixed`].
+const LENGTH_BYTES: usize = size_of::<u32>();
+
+/// Packed items whose form has been checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Packed<'a> {
+    data: &'a [u8],
+    form: Form,
+    count: usize,
+}
+
+impl<'a> Packed<'a> {
+    /// Checks `data` and counts its items, in one pass over the data or over its length prefixes.
+    ///
+    /// # Errors
+    /// [`Malformed`] if `data` cannot be split into items of this form.
+    pub fn new(data: &'a [u8], form: Form) -> Result<Self, Malformed> {
+        let count = match form {
+            Form::Lines => {
+                let ends = memchr::memchr_iter(b'\n', data).count();
+                ends + usize::from(data.last().is_some_and(|&last| last != b'\n'))
+            }
+            Form::Width(width) if data.len().is_multiple_of(width.get()) => data.len() / width,
+            Form::Width(width) => {
+                let bytes = data.len();
+                return Err(Malformed::Width { bytes, width });
+            }
+            Form::Prefixed => {
+                let mut items = Prefixed { rest: data };
+                let count = items.by_ref().count();
+                if !items.rest.is_empty() {
+                    let at = data.len() - items.rest.len();
+                    return Err(Malformed::Length { at });
+                }
+                count
+            }
+        };
+        Ok(Self { data, form, count })
+    }
+
+    /// Number of items.
+    pub fn count(self) -> usize {
+        self.count
+    }
+
+    /// How the items are packed.
+    pub fn form(self) -> Form {
+        self.form
+    }
+
+    /// Calls `each` for every item, in order.
+    pub fn for_each(self, each: impl FnMut(&'a [u8])) {
+        for_each_form!(self, items => items.for_each(each));
+    }
+
+    /// The data to send to an equal filter so that it changes as this filter did. `changed` marks the items
+    /// that changed this filter, at least one. The result holds only those items or, if there is no memory
+    /// for a copy, all items that were processed. `None` means the whole data.
+    pub fn to_repeat(self, changed: &Answers) -> Option<Cow<'a, [u8]>> {
+        if changed.ones() == self.count as u64 {
+            return None;
+        }
+        match self.only(changed) {
+            Some(data) => Some(Cow::Owned(data)),
+            // Items that were already there change nothing in the other filter either.
+            None if changed.count() == self.count => None,
+            None => Some(Cow::Borrowed(self.first(changed.count()))),
+        }
+    }
+
+    /// Copies the items marked in `kept`, packed in the same form. `None` if there is no memory for them.
+    pub fn only(self, kept: &Answers) -> Option<Vec<u8>> {
+        let mut data = Vec::new();
+        if let Form::Width(width) = self.form {
+            let bytes = width.get().checked_mul(usize::try_from(kept.ones()).ok()?)?;
+            data.try_reserve_exact(bytes).ok()?;
+            for run in kept.runs() {
+                data.extend_from_slice(&self.data[run.start * width.get()..run.end * width.get()]);
+            }
+            return Some(data);
+        }
+        // Enough if all items have the same length. Not the whole length: of millions of items perhaps only
+        // one is kept.
+        let share = self.data.len() as u128 * u128::from(kept.ones()) / self.count.max(1) as u128;
+        data.try_reserve_exact(usize::try_from(share).ok()?).ok()?;
+        let (mut answers, mut start, mut has_room) = (kept.iter(), 0, true);
+        self.for_each(|item| {
+            let end = self.data.len().min(start + self.form.bytes(item));
+            if answers.next() == Some(true) && has_room {
+                let bytes = &self.data[start..end];
+                has_room = data.try_reserve(bytes.len()).is_ok();
+                if has_room {
+                    data.extend_from_slice(bytes);
+                }
+            }
+            start = end;
+        });
+        has_room.then_some(data)
+    }
+
+    /// The data of the first `count` items.
+    pub fn first(self, count: usize) -> &'a [u8] {
+        let (mut items, mut bytes) = (0, 0);
+        self.for_each(|item| {
+            if items < count {
+                bytes += self.form.bytes(item);
+            }
+            items += 1;
+        });
+        &self.data[..bytes.min(self.data.len())]
+    }
+}
+
+impl Form {
+    /// Bytes that `item` has when packed in this form.
+    fn bytes(self, item: &[u8]) -> usize {
+        item.len()
+            + match self {
+                Self::Lines => 1,
+                Self::Width(_) => 0,
+                Self::Prefixed => LENGTH_BYTES,
+            }
+    }
+
+    /// Appends an item, which must be valid in this form.
+    pub fn push(self, item: &[u8], data: &mut Vec<u8>) {
+        if self == Self::Prefixed {
+            // A valid item's length fits into the prefix.
+            data.extend((item.len() as u32).to_le_bytes());
+        }
+        data.extend_from_slice(item);
+        if self == Self::Lines {
+            data.push(b'\n');
+        }
+    }
+}
+
+/// The items of [`Form::Lines`].
+struct Lines<'a> {
+    data: &'a [u8],
+    start: usize,
+    ends: memchr::Memchr<'a>,
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = &'a [u8];
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let end = match self.ends.next() {
+            Some(end) => end,
+            None if self.start < self.data.len() => self.data.len(),
+            None => return None,
+        };
+        let item = self.data.get(self.start..end);
+        self.start = end + 1;
+        item
+    }
+}
+
+/// The items of [`Form::Prefixed`]; ends before the first one that is incomplete.
+struct Prefixed<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Prefixed<'a> {
+    type Item = &'a [u8];
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let (length, rest) = self.rest.split_first_chunk::<LENGTH_BYTES>()?;
+        let (item, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        self.rest = rest;
+        Some(item)
+    }
+}
+
+impl Filter {
+    /// Runs [`Self::contains`] for each packed item.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if the answers cannot be allocated.
+    pub fn contains_packed(&self, items: Packed<'_>) -> Result<Answers, Error> {
+        let mut answers = Answers::with_room_for(items.count)?;
+        for_each_form!(items, items => self.contains_blocks(items, |found, count| answers.push(found, count)));
+        Ok(answers)
+    }
+
+    /// Counts the packed items that are (probably) in the filter.
+    pub fn count_packed(&self, items: Packed<'_>) -> u64 {
+        let mut count = 0;
+        for_each_form!(items, items => self.contains_blocks(items, |found, _| count += found.count_ones()));
+        count
+    }
+
+    /// Adds packed items, as [`Self::add_blocks`] does.
+    ///
+    /// # Errors
+    /// [`Error::OverLimit`] or [`Error::OutOfMemory`] if the filter cannot grow, [`Error::Full`] if it may
+    /// not. The items before the failing one have been added.
+    pub fn add_packed(
+        &mut self,
+        items: Packed<'_>,
+        allowance: Allowance<'_>,
+        added: impl FnMut(BlockOutcome),
+    ) -> Result<(), Error> {
+        for_each_form!(items, items => self.add_blocks(items, allowance, added))
+    }
+}
+
+/// The answers for the items of a batch, one bit each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// One word for each block of items. Bit 0 is the block's first item; a set bit means yes.
+    blocks: Vec<u64>,
+    count: usize,
+}
+
+impl Answers {
+    /// No answers yet, with room for `count`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if the bitmap cannot be allocated.
+    pub fn with_room_for(count: usize) -> Result<Self, Error> {
+        let mut answers = Self::default();
+        let blocks = count.div_ceil(BLOCK);
+        let room = answers.blocks.try_reserve_exact(blocks);
+        room.map_err(|_| Error::OutOfMemory {
+            bytes: (blocks * size_of::<u64>()) as u64,
+        })?;
+        Ok(answers)
+    }
+
+    /// The answer no, `count` times.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if the bitmap cannot be allocated.
+    pub fn none_of(count: usize) -> Result<Self, Error> {
+        let mut answers = Self::with_room_for(count)?;
+        #[expect(clippy::disallowed_methods, reason = "it has the room")]
+        answers.blocks.resize(count.div_ceil(BLOCK), 0);
+        answers.count = count;
+        Ok(answers)
+    }
+
+    /// Appends the answers for a block of `count` items. Every block before it must have had [`BLOCK`] items.
+    #[inline(always)]
+    pub fn push(&mut self, yes: Subset, count: usize) {
+        debug_assert!(self.count.is_multiple_of(BLOCK), "a block before it was short");
+        self.blocks.push(yes.word());
+        self.count += count;
+    }
+
+    /// Number of answers.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Number of answers that are yes.
+    pub fn ones(&self) -> u64 {
+        self.blocks.iter().map(|yes| u64::from(yes.count_ones())).sum()
+    }
+
+    /// The answers in order.
+    pub fn iter(&self) -> impl Iterator<Item = bool> {
+        (0..self.count).map(|at| self.blocks[at / BLOCK] >> (at % BLOCK) & 1 == 1)
+    }
+
+    /// The runs of consecutive yes answers, as ranges of item numbers.
+    fn runs(&self) -> impl Iterator<Item = Range<usize>> {
+        self.blocks.iter().enumerate().flat_map(|(block, &yes)| {
+            let mut rest = yes;
+            std::iter::from_fn(move || {
+                if rest == 0 {
+                    return None;
+                }
+                let start = rest.trailing_zeros();
+                let end = start + (rest >> start).trailing_ones();
+                rest &= u64::MAX.unbounded_shl(end);
+                let run = start as usize..end as usize;
+                Some(block * BLOCK + run.start..block * BLOCK + run.end)
+            })
+        })
+    }
+
+    /// Converts the answers to the bit order of the server's own bitmaps: the first answer is the highest bit
+    /// of the first byte.
+    pub fn into_bitmap(mut self) -> Bitmap {
+        for yes in &mut self.blocks {
+            *yes = yes.reverse_bits().to_be();
+        }
+        Bitmap(self)
+    }
+}
+
+/// Answers as a bitmap; the first answer is the highest bit of the first byte.
+#[derive(Clone, Debug)]
+pub struct Bitmap(Answers);
+
+impl Bitmap {
+    /// The bitmap, eight answers a byte; unused bits are 0.
+    pub fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.0.blocks)[..self.0.count.div_ceil(8)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::UNLIMITED;
+    use crate::params::{Expansion, Growth, Layout, Seed, Spec};
+    use crate::tests::failing;
+    use crate::tests::oracle::{self, VALKEY};
+
+    fn width(bytes: usize) -> Form {
+        Form::Width(NonZeroUsize::new(bytes).unwrap())
+    }
+
+    fn pack(form: Form, items: &[Vec<u8>]) -> Vec<u8> {
+        let mut data = Vec::new();
+        items.iter().for_each(|item| form.push(item, &mut data));
+        data
+    }
+
+    fn unpacked(data: &[u8], form: Form) -> Result<Vec<Vec<u8>>, Malformed> {
+        let mut items = Vec::new();
+        let packed = Packed::new(data, form)?;
+        packed.for_each(|item| items.push(item.to_vec()));
+        assert_eq!(packed.count(), items.len());
+        Ok(items)
+    }
+
+    /// A form and items that are valid in it.
+    fn batches() -> impl Strategy<Value = (Form, Vec<Vec<u8>>)> {
+        // Few different bytes, so that items repeat and contain line feeds.
+        let bytes = |size| vec(prop_oneof![Just(b'\n'), Just(0), Just(b'a'), Just(0xff)], size);
+        prop_oneof![
+            vec(bytes(0..5usize), 0..300).prop_map(|mut items| {
+                items
+                    .iter_mut()
+                    .flatten()
+                    .filter(|byte| **byte == b'\n')
+                    .for_each(|byte| *byte = b'b');
+                (Form::Lines, items)
+            }),
+            (1..9usize).prop_flat_map(move |size| {
+                vec(bytes(size..size + 1), 0..300).prop_map(move |items| (width(size), items))
+            }),
+            vec(bytes(0..5usize), 0..300).prop_map(|items| (Form::Prefixed, items)),
+        ]
+    }
+
+    fn specs() -> impl Strategy<Value = Spec> {
+        let two = Expansion::new(2).unwrap();
+        let growths = prop_oneof![Just(Growth::Fixed), Just(Growth::Growing(two))];
+        let layouts = prop_oneof![
+            Just(Layout::Blocked { seed: Seed(3) }),
+            Just(Layout::Classic),
+            Just(VALKEY)
+        ];
+        (1..100u64, growths, layouts).prop_map(|(capacity, growth, layout)| Spec {
+            layout,
+            ..oracle::spec(capacity, 0.01, growth, 3)
+        })
+    }
+
+    proptest! {
+        /// If this failed, an item could be split wrongly, and would never be found again.
+        #[test]
+        fn what_was_packed_is_unpacked((form, items) in batches()) {
+            let data = pack(form, &items);
+            prop_assert_eq!(unpacked(&data, form), Ok(items.clone()));
+            if form == Form::Lines && items.last().is_some_and(|last| !last.is_empty()) {
+                let open = &data[..data.len() - 1];
+                prop_assert_eq!(unpacked(open, form), Ok(items));
+            }
+        }
+
+        /// If this failed, packed commands would give other answers, set other bits, or fail at another item
+        /// than the same commands unpacked.
+        #[test]
+        fn packed_items_are_treated_as_others(
+            (form, items) in batches(),
+            spec in specs(),
+            before in vec(vec(any::<u8>(), 0..3), 0..60),
+        ) {
+            let [mut filter, mut other] = [(), ()].map(|()| {
+                let mut filter = oracle::filter(spec);
+                let _full = oracle::add_batch(&mut filter, &before);
+                filter
+            });
+            let data = pack(form, &items);
+            let packed = Packed::new(&data, form).unwrap();
+
+            let mut together = Answers::default();
+            let (one_by_one, end) = oracle::add_batch(&mut filter, &items);
+            let packed_end = other.add_packed(packed, UNLIMITED, |block| together.push(block.new, block.count));
+            prop_assert_eq!(end, packed_end);
+            prop_assert_eq!(together.iter().collect::<Vec<_>>(), one_by_one.clone());
+            prop_assert_eq!(oracle::stored(&filter), oracle::stored(&other));
+
+            // What a replica receives, and what it receives if there is no memory for the short form.
+            let new = items.iter().zip(&one_by_one).filter(|(_, new)| **new).map(|(item, _)| item.clone());
+            let only = packed.only(&together).unwrap();
+            prop_assert_eq!(unpacked(&only, form), Ok(new.collect()));
+            let reached = items[..one_by_one.len()].to_vec();
+            prop_assert_eq!(unpacked(packed.first(one_by_one.len()), form), Ok(reached));
+            if together.ones() > 0 {
+                let (count, reached) = (items.len(), one_by_one.len());
+                let expected = (together.ones() < count as u64).then_some(&only[..]);
+                let part = packed.to_repeat(&together);
+                prop_assert_eq!(part.as_deref(), expected);
+                let without_memory = failing::above(0, || packed.to_repeat(&together));
+                let expected = (reached < count).then(|| packed.first(reached));
+                prop_assert_eq!(without_memory.as_deref(), expected);
+            }
+
+            let found = oracle::contains_batch(&filter, &items);
+            let answers = other.contains_packed(packed).unwrap();
+            prop_assert_eq!(answers.iter().collect::<Vec<_>>(), found.clone());
+            prop_assert_eq!(other.count_packed(packed), answers.ones());
+            prop_assert_eq!(answers.ones(), found.iter().filter(|is_there| **is_there).count() as u64);
+        }
+
+        /// If this failed, clients that read the bitmap with GETBIT or numpy would get the answer for another
+        /// item.
+        #[test]
+        fn answers_are_bits_from_the_highest_on(answers in vec(any::<bool>(), 0..300)) {
+            let mut told = Answers::with_room_for(answers.len()).unwrap();
+            for block in answers.chunks(BLOCK) {
+                let mut yes = Subset::NONE;
+                block.iter().enumerate().for_each(|(at, &answer)| yes.put_if(at, answer));
+                told.push(yes, block.len());
+            }
+            prop_assert_eq!(told.count(), answers.len());
+            prop_assert_eq!(told.iter().collect::<Vec<_>>(), answers.clone());
+            prop_assert_eq!(told.ones(), answers.iter().filter(|yes| **yes).count() as u64);
+            let mut bytes = vec![0u8; answers.len().div_ceil(8)];
+            for (at, _) in answers.iter().enumerate().filter(|(_, answer)| **answer) {
+                bytes[at / 8] |= 0x80 >> (at % 8);
+            }
+            prop_assert_eq!(told.into_bitmap().bytes().to_vec(), bytes);
+            let none = Answers::none_of(answers.len()).unwrap();
+            prop_assert_eq!((none.count(), none.ones()), (answers.len(), 0));
+            prop_assert_eq!(none.into_bitmap().bytes().to_vec(), vec![0; answers.len().div_ceil(8)]);
+        }
+
+        /// If this failed, data that cannot be split into items would be accepted, or the error would name
+        /// the wrong offset.
+        #[test]
+        fn bytes_that_do_not_add_up_are_refused(data in vec(0..4u8, 0..60), size in 1..70usize) {
+            let multiple = data.len().is_multiple_of(size);
+            let expected = Malformed::Width { bytes: data.len(), width: NonZeroUsize::new(size).unwrap() };
+            prop_assert_eq!(unpacked(&data, width(size)).err(), (!multiple).then_some(expected));
+            match unpacked(&data, Form::Prefixed) {
+                Ok(items) => prop_assert_eq!(pack(Form::Prefixed, &items), data),
+                Err(Malformed::Length { at }) => {
+                    prop_assert!(unpacked(&data[..at], Form::Prefixed).is_ok());
+                    let rest = &data[at..];
+                    let whole = rest.first_chunk().is_some_and(|length| {
+                        u32::from_le_bytes(*length) as usize <= rest.len() - LENGTH_BYTES
+                    });
+                    prop_assert!(!whole, "an item was there");
+                }
+                Err(other) => prop_assert!(false, "{:?}", other),
+            }
+        }
+    }
+
+    /// If this failed, an item that nobody sent would be added, or one that was sent would be missing.
+    #[test]
+    fn lines_are_taken_as_they_stand() {
+        let lines = |data: &str| unpacked(data.as_bytes(), Form::Lines).unwrap();
+        let texts = |lines: &[&str]| {
+            lines
+                .iter()
+                .map(|line| line.as_bytes().to_vec())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(lines(""), texts(&[]));
+        assert_eq!(lines("\n"), texts(&[""]));
+        assert_eq!(lines("a"), texts(&["a"]));
+        assert_eq!(lines("a\n"), texts(&["a"]));
+        assert_eq!(lines("a\n\n"), texts(&["a", ""]));
+        assert_eq!(lines(" a\t\r\n\0\nb"), texts(&[" a\t\r", "\0", "b"]));
+    }
+}

@@ -1,0 +1,535 @@
+//! The parameters of a filter, as types that cannot hold an invalid value.
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::error::ParamError;
+
+/// The relative amount by which rounding may raise a sum of layers' rates above the rate that they share.
+pub(crate) const ROUNDING: f64 = 1e-9;
+
+/// A false positive rate: the share of items never added that the filter reports as present.
+///
+/// A rate above [`ErrorRate::HIGHEST_USED`] is replaced by it: a looser filter saves next to nothing. A rate
+/// below [`ErrorRate::LOWEST_USED`] is replaced by it: with the 128-bit hash, two different items among 10^9
+/// share their whole hash with probability 10^-21 or so, and no layout can tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct ErrorRate(f64);
+
+impl ErrorRate {
+    /// The highest rate that a filter is made with.
+    pub const HIGHEST_USED: f64 = 0.25;
+    /// The lowest rate that a filter is made with.
+    pub const LOWEST_USED: f64 = 1e-30;
+    /// The default rate.
+    pub const DEFAULT: Self = Self(0.01);
+
+    /// `rate`, clamped to `LOWEST_USED..=HIGHEST_USED`.
+    ///
+    /// # Errors
+    /// [`ParamError::ErrorRate`] unless `0 < rate < 1`; NaN is refused.
+    pub fn new(rate: f64) -> Result<Self, ParamError> {
+        if rate > 0.0 && rate < 1.0 {
+            Ok(Self(rate.clamp(Self::LOWEST_USED, Self::HIGHEST_USED)))
+        } else {
+            Err(ParamError::ErrorRate)
+        }
+    }
+
+    /// The rate, in `LOWEST_USED..=HIGHEST_USED`.
+    pub const fn value(self) -> f64 {
+        self.0
+    }
+}
+
+/// The number of items that a filter (or a layer) is made for, `1..=2^40`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Capacity(u64);
+
+impl Capacity {
+    /// The largest capacity that a filter can be made with.
+    pub const MAX: u64 = 1 << 40;
+    /// The default for filters that grow.
+    pub const DEFAULT: Self = Self(100);
+
+    /// `items` as a capacity.
+    ///
+    /// # Errors
+    /// [`ParamError::Capacity`] unless `1 <= items <= MAX`.
+    pub fn new(items: u64) -> Result<Self, ParamError> {
+        if (1..=Self::MAX).contains(&items) {
+            Ok(Self(items))
+        } else {
+            Err(ParamError::Capacity)
+        }
+    }
+
+    /// The number of items.
+    pub const fn items(self) -> u64 {
+        self.0
+    }
+}
+
+/// The ratio of the next layer's capacity to the newest layer's, `1..=32768`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expansion(u32);
+
+impl Expansion {
+    /// The largest expansion.
+    pub const MAX: u32 = 32_768;
+    /// The default expansion.
+    pub const DEFAULT: Self = Self(2);
+
+    /// `factor` as an expansion.
+    ///
+    /// # Errors
+    /// [`ParamError::Expansion`] unless `1 <= factor <= MAX`.
+    pub fn new(factor: u32) -> Result<Self, ParamError> {
+        if (1..=Self::MAX).contains(&factor) {
+            Ok(Self(factor))
+        } else {
+            Err(ParamError::Expansion)
+        }
+    }
+
+    /// The factor.
+    pub const fn factor(self) -> u32 {
+        self.0
+    }
+}
+
+/// What a filter does when it is full, and so how it shares its error budget among its layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Growth {
+    /// The filter accepts no further item: one layer has the whole budget (`NONSCALING`).
+    Fixed,
+    /// The filter grows, but is expected to stay within its first capacity: the first layer gets most of the
+    /// budget.
+    Reserved(Expansion),
+    /// The filter is expected to grow: the budget is shared evenly enough for a long chain (`GROWING`).
+    Growing(Expansion),
+}
+
+impl Growth {
+    /// The expansion, unless the filter cannot grow.
+    pub fn expansion(self) -> Option<Expansion> {
+        match self {
+            Self::Fixed => None,
+            Self::Reserved(expansion) | Self::Growing(expansion) => Some(expansion),
+        }
+    }
+
+    /// The share that layer `index` gets of what is left of the error budget, in `(0, 1]`.
+    pub fn share(self, index: usize) -> f64 {
+        let i = index as f64;
+        match self {
+            Self::Fixed => 1.0,
+            Self::Reserved(_) if index == 0 => 0.8,
+            Self::Reserved(_) => 2.0 / (i + 3.0),
+            Self::Growing(_) => 1.0 / (i + 4.0),
+        }
+    }
+}
+
+/// A point in time: milliseconds since 1970, in UTC.
+pub type Time = u64;
+
+/// The latest time that an add can be stamped with.
+pub const LATEST: Time = 1 << 62;
+
+/// How long a filter remembers an item, and in what steps it forgets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    seconds: u32,
+    slices: u8,
+    refresh: bool,
+}
+
+impl Window {
+    /// The longest window in seconds, 136 years.
+    pub const MAX_SECONDS: u32 = u32::MAX;
+    /// The fewest and the most slices.
+    pub const SLICES: std::ops::RangeInclusive<u8> = 2..=64;
+    /// The default number of slices.
+    pub const USUAL_SLICES: u8 = 8;
+
+    /// A window of `seconds` seconds in `slices` slices. With 0 seconds the window holds the last items, as
+    /// many as the filter's capacity. With `refresh`, adding an item again restarts its time.
+    ///
+    /// # Errors
+    /// [`ParamError::Slices`] unless `slices` is within [`Self::SLICES`].
+    pub fn new(seconds: u32, slices: u8, refresh: bool) -> Result<Self, ParamError> {
+        if Self::SLICES.contains(&slices) {
+            Ok(Self {
+                seconds,
+                slices,
+                refresh,
+            })
+        } else {
+            Err(ParamError::Slices)
+        }
+    }
+
+    /// Length of the window in seconds; 0 if it counts items instead of time.
+    pub const fn seconds(self) -> u32 {
+        self.seconds
+    }
+
+    /// Whether the window's clock counts new items, instead of telling the time.
+    pub const fn counts_items(self) -> bool {
+        self.seconds == 0
+    }
+
+    /// Length of the window by its clock: milliseconds, or new items.
+    pub const fn length(self, capacity: Capacity) -> u64 {
+        match self.seconds {
+            0 => capacity.items(),
+            seconds => seconds as u64 * 1000,
+        }
+    }
+
+    /// Number of slices of the window.
+    pub const fn slices(self) -> u8 {
+        self.slices
+    }
+
+    /// How long a slice accepts items by the window's clock: the length of the window divided by its slices,
+    /// rounded up.
+    pub const fn slice_length(self, capacity: Capacity) -> u64 {
+        self.length(capacity).div_ceil(self.slices as u64)
+    }
+
+    /// Items that each slice is made for, in a window for `capacity` items.
+    pub fn slice_capacity(self, capacity: Capacity) -> u64 {
+        capacity.items().div_ceil(self.slices.into())
+    }
+
+    /// Whether adding an item again restarts its time.
+    pub const fn refresh(self) -> bool {
+        self.refresh
+    }
+}
+
+/// The key of a filter's hash. Whoever does not know it cannot compute items that collide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Seed(pub u64);
+
+/// The layout of a filter, with the parameters that only that layout has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// This project's own: an item's probes lie within a few cache lines; see [`blocked`](crate::blocked).
+    Blocked {
+        /// The key of the hash.
+        seed: Seed,
+    },
+    /// RedisBloom's layout; see [`classic`](crate::classic). Its hash has no key.
+    Classic,
+    /// valkey-bloom's layout; see [`valkey`](crate::valkey).
+    Valkey {
+        /// The keys of the hashes.
+        seed: SipSeed,
+        /// The ratio of each layer's rate to that of the layer before it.
+        tightening: Tightening,
+    },
+}
+
+/// The keys of the two hashes in valkey-bloom's layout, 16 bytes each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SipSeed(pub [u8; 32]);
+
+impl SipSeed {
+    /// The seed that valkey-bloom gives all filters if it is configured not to draw random ones.
+    pub const FIXED: Self = Self([
+        0x59, 0x0f, 0xf5, 0x22, 0xea, 0x78, 0x11, 0xda, 0xa7, 0x14, 0xd8, 0x09, 0x3b, 0x3e, 0x7b, 0xd9, 0x1d,
+        0x89, 0x8a, 0x73, 0x3e, 0x98, 0x88, 0x87, 0x30, 0x7f, 0x97, 0xcd, 0x28, 0x07, 0x33, 0x83,
+    ]);
+
+    /// Whether valkey-bloom would call this a random seed.
+    pub fn is_random(self) -> bool {
+        self != Self::FIXED
+    }
+}
+
+/// Expands a seed of 8 bytes to 32: its xxHash (XXH3, 64 bits) with the seeds 0 to 3.
+impl From<Seed> for SipSeed {
+    fn from(Seed(seed): Seed) -> Self {
+        let mut bytes = [0; 32];
+        for (index, word) in (0..).zip(bytes.as_chunks_mut::<8>().0) {
+            *word = xxh3_64_with_seed(&seed.to_le_bytes(), index).to_le_bytes();
+        }
+        Self(bytes)
+    }
+}
+
+/// The ratio of a layer's rate to that of the layer before it, in valkey-bloom's layout: strictly between 0
+/// and 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tightening(f64);
+
+// The value is never NaN.
+impl Eq for Tightening {}
+
+impl Tightening {
+    /// The default ratio.
+    pub const DEFAULT: Self = Self(0.5);
+
+    /// `ratio` as a tightening ratio.
+    ///
+    /// # Errors
+    /// [`ParamError::Tightening`] unless `0 < ratio < 1`; NaN is refused.
+    pub fn new(ratio: f64) -> Result<Self, ParamError> {
+        if ratio > 0.0 && ratio < 1.0 {
+            Ok(Self(ratio))
+        } else {
+            Err(ParamError::Tightening)
+        }
+    }
+
+    /// The ratio.
+    pub const fn value(self) -> f64 {
+        self.0
+    }
+}
+
+/// Everything that defines a filter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spec {
+    /// The false positive rate of the whole filter, which holds at any number of layers.
+    pub error_rate: ErrorRate,
+    /// The capacity of the first layer. With a window, the number of items expected in it.
+    pub capacity: Capacity,
+    /// What happens when the filter is full. The classic layout has one way to grow: reserved and growing are
+    /// alike.
+    pub growth: Growth,
+    /// The layout of the layers; always blocked with a window.
+    pub layout: Layout,
+    /// How long items are remembered; `None` means for ever.
+    pub window: Option<Window>,
+}
+
+/// Everything that defines a classic filter, as RedisBloom accepts it. That is more than a [`Spec`] can
+/// express: any rate and capacity, and an expansion even for a filter that does not grow, which RedisBloom
+/// stores anyway.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClassicSpec {
+    error_rate: f64,
+    capacity: u64,
+    expansion: u32,
+    scales: bool,
+}
+
+impl ClassicSpec {
+    /// The expansion that RedisBloom stores in a filter made with `NONSCALING` and no `EXPANSION`.
+    pub const UNUSED_EXPANSION: u32 = 2;
+    /// The ratio of the first layer's rate to the filter's, if the filter grows, and of each further layer's
+    /// rate to that of the layer before it.
+    pub const TIGHTENING: f64 = 0.5;
+
+    /// Checks the parameters.
+    ///
+    /// # Errors
+    /// [`ParamError::ErrorRate`] unless the filter's rate and its first layer's are strictly between 0 and 1,
+    /// and [`ParamError::Capacity`] if the capacity is 0.
+    pub fn new(error_rate: f64, capacity: u64, expansion: u32, scales: bool) -> Result<Self, ParamError> {
+        let spec = Self {
+            error_rate,
+            capacity,
+            expansion,
+            scales,
+        };
+        if !(spec.first_rate() > 0.0 && error_rate < 1.0) {
+            return Err(ParamError::ErrorRate);
+        }
+        if capacity == 0 {
+            return Err(ParamError::Capacity);
+        }
+        Ok(spec)
+    }
+
+    /// The filter's false positive rate, strictly between 0 and 1.
+    pub fn error_rate(&self) -> f64 {
+        self.error_rate
+    }
+
+    /// The rate of the first layer.
+    pub fn first_rate(&self) -> f64 {
+        self.error_rate * if self.scales { Self::TIGHTENING } else { 1.0 }
+    }
+
+    /// Items that the first layer is made for, 1 or more.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// The expansion as it is stored, even if the filter does not grow.
+    pub fn expansion(&self) -> u32 {
+        self.expansion
+    }
+
+    /// Whether the filter may grow.
+    pub fn scales(&self) -> bool {
+        self.scales
+    }
+}
+
+/// Copies rate, capacity and growth; the layout is ignored.
+impl From<Spec> for ClassicSpec {
+    fn from(spec: Spec) -> Self {
+        let expansion = spec.growth.expansion();
+        Self {
+            error_rate: spec.error_rate.value(),
+            capacity: spec.capacity.items(),
+            expansion: expansion.map_or(Self::UNUSED_EXPANSION, Expansion::factor),
+            scales: expansion.is_some(),
+        }
+    }
+}
+
+/// Everything that defines a filter in valkey-bloom's layout, as valkey-bloom accepts it. That is more than a
+/// [`Spec`] can express.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ValkeySpec {
+    error_rate: f64,
+    capacity: u64,
+    expansion: u32,
+    tightening: Tightening,
+    seed: SipSeed,
+}
+
+impl ValkeySpec {
+    /// Checks the parameters. With an expansion of 0 the filter does not grow.
+    ///
+    /// # Errors
+    /// [`ParamError::ErrorRate`] unless `0 < error_rate < 1`, and [`ParamError::Capacity`] unless
+    /// `1 <= capacity < 2^63`.
+    pub fn new(
+        error_rate: f64,
+        capacity: u64,
+        expansion: u32,
+        tightening: Tightening,
+        seed: SipSeed,
+    ) -> Result<Self, ParamError> {
+        if !(error_rate > 0.0 && error_rate < 1.0) {
+            return Err(ParamError::ErrorRate);
+        }
+        if !(1..=i64::MAX as u64).contains(&capacity) {
+            return Err(ParamError::Capacity);
+        }
+        Ok(Self {
+            error_rate,
+            capacity,
+            expansion,
+            tightening,
+            seed,
+        })
+    }
+
+    /// Copies rate, capacity and growth from `spec`; its layout is ignored.
+    pub fn of(spec: Spec, tightening: Tightening, seed: SipSeed) -> Self {
+        Self {
+            error_rate: spec.error_rate.value(),
+            capacity: spec.capacity.items(),
+            expansion: spec.growth.expansion().map_or(0, Expansion::factor),
+            tightening,
+            seed,
+        }
+    }
+
+    /// Replaces the seed.
+    pub fn with_seed(self, seed: SipSeed) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// The filter's false positive rate, strictly between 0 and 1.
+    pub fn error_rate(&self) -> f64 {
+        self.error_rate
+    }
+
+    /// Items that the first layer is made for, 1 or more.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// The ratio of the next layer's capacity to the newest layer's; 0 if the filter does not grow.
+    pub fn expansion(&self) -> u32 {
+        self.expansion
+    }
+
+    /// The ratio of a layer's rate to that of the layer before it.
+    pub fn tightening(&self) -> Tightening {
+        self.tightening
+    }
+
+    /// The keys of the hashes.
+    pub fn seed(&self) -> SipSeed {
+        self.seed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// If this failed, a filter could be made with a rate that no layer can be sized for.
+    #[test]
+    fn error_rates_outside_of_0_to_1_are_refused_and_extremes_are_clamped() {
+        for bad in [
+            0.0,
+            -0.0,
+            1.0,
+            -1.0,
+            2.0,
+            f64::NAN,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+        ] {
+            assert_eq!(ErrorRate::new(bad), Err(ParamError::ErrorRate), "{bad}");
+        }
+        let used = |rate| ErrorRate::new(rate).map(ErrorRate::value);
+        assert_eq!(used(0.01), Ok(0.01));
+        assert_eq!(used(0.9), Ok(0.25));
+        assert_eq!(used(1e-300), Ok(1e-30));
+        assert_eq!(used(f64::MIN_POSITIVE), Ok(1e-30));
+    }
+
+    /// If this failed, a filter could be made with a capacity or an expansion outside of its range.
+    #[test]
+    fn capacity_and_expansion_keep_their_bounds() {
+        assert_eq!(Capacity::new(0), Err(ParamError::Capacity));
+        assert_eq!(Capacity::new(1 << 40).map(Capacity::items), Ok(1 << 40));
+        assert_eq!(Capacity::new((1 << 40) + 1), Err(ParamError::Capacity));
+        assert_eq!(Expansion::new(0), Err(ParamError::Expansion));
+        assert_eq!(Expansion::new(32_768).map(Expansion::factor), Ok(32_768));
+        assert_eq!(Expansion::new(32_769), Err(ParamError::Expansion));
+    }
+
+    /// If this failed, a replica could make a filter whose layers have no bits, or a size that cannot be
+    /// computed.
+    #[test]
+    fn classic_filters_have_a_rate_and_room() {
+        let made = |rate, capacity, scales| ClassicSpec::new(rate, capacity, 2, scales).map(|_| ());
+        for bad in [0.0, 1.0, -0.5, 2.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(made(bad, 1, true), Err(ParamError::ErrorRate), "{bad}");
+        }
+        // Half of it is 0.
+        assert_eq!(made(5e-324, 1, true), Err(ParamError::ErrorRate));
+        assert_eq!(made(5e-324, 1, false), Ok(()));
+        assert_eq!(made(0.99, 0, true), Err(ParamError::Capacity));
+        assert_eq!(made(0.99, u64::MAX, true), Ok(()));
+    }
+
+    /// If this failed, a filter that grows for years could exceed the rate that it promised.
+    #[test]
+    fn shares_never_spend_more_than_the_budget() {
+        let two = Expansion(2);
+        for growth in [Growth::Reserved(two), Growth::Growing(two)] {
+            let mut left = 1.0;
+            for index in 0..10_000 {
+                let share = growth.share(index);
+                assert!(share > 0.0 && share < 1.0);
+                left -= share * left;
+                assert!(left > 0.0);
+            }
+        }
+        assert_eq!(Growth::Fixed.share(0), 1.0);
+    }
+}

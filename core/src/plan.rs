@@ -1,0 +1,232 @@
+//! Forecasts: which layers a filter will have, and how much memory, before it is made and as it grows.
+//!
+//! The layers come from the same [`Rules`] as those of a real filter, and their bytes
+//! are added up by the same code. Nothing is estimated.
+
+use std::borrow::Cow;
+
+use crate::blocked::Blocked;
+use crate::chain::demand::{Footprint, Frame, Rounding};
+use crate::chain::window::{self, Ring};
+use crate::chain::{Rules, planned};
+use crate::classic::{self, Classic};
+use crate::layered::{LayerShape, compound};
+use crate::params::{Capacity, ClassicSpec, Layout, Spec, ValkeySpec, Window};
+use crate::valkey::Valkey;
+
+/// A forecast of the layers that a filter will have.
+#[derive(Debug)]
+pub struct Plan {
+    frame: Frame,
+    window: Option<(Blocked, Capacity, Window)>,
+    /// Oldest first. For a filter with a window, the layers at the expected number of items in each window.
+    layers: Vec<LayerShape>,
+}
+
+/// A filter at the moment when it counts a given number of items.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stage {
+    /// Number of items.
+    pub items: u64,
+    /// [`Filter::bytes`](super::Filter::bytes) of the filter.
+    pub bytes: u64,
+    /// Number of layers.
+    pub layers: usize,
+    /// The false positive rate once the newest layer is full; until then it is lower.
+    pub error_rate: f64,
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a forecast has as many layers as its caller allows"
+)]
+impl Plan {
+    /// Forecasts a filter that grows until it counts `items`, has `most` layers, or can grow no more. Sizing
+    /// a layer takes some 0.1 ms.
+    pub fn new(spec: Spec, items: u64, most: usize) -> Self {
+        let seed = match spec.layout {
+            Layout::Blocked { seed } => seed,
+            Layout::Classic => return Self::classic(spec.into(), items, most),
+            Layout::Valkey { seed, tightening } => {
+                return Self::valkey(ValkeySpec::of(spec, tightening, seed), items, most);
+            }
+        };
+        let rules = Blocked::new(spec.error_rate, spec.growth, seed);
+        let Some(window) = spec.window else {
+            return Self::of(&rules, rules.first(spec.capacity), items, most, LayerShape::from);
+        };
+        let layers = window::planned(&rules, spec.capacity, window, spec.capacity.items());
+        Self {
+            frame: Ring::<Blocked>::FRAME,
+            window: Some((rules, spec.capacity, window)),
+            layers: layers.into_iter().map(LayerShape::from).collect(),
+        }
+    }
+
+    /// Forecasts a classic filter that grows until it counts `items`, has `most` layers, or can grow no more.
+    /// A [`ClassicSpec`] allows everything that RedisBloom does.
+    pub fn classic(spec: ClassicSpec, items: u64, most: usize) -> Self {
+        let rules = Classic::new(spec);
+        let described = |shape: classic::Shape| shape.described(rules.options());
+        Self::of(&rules, rules.first(spec), items, most, described)
+    }
+
+    /// Forecasts a filter in valkey-bloom's layout that grows until it counts `items`, has `most` layers, or
+    /// can grow no more. A [`ValkeySpec`] allows everything that valkey-bloom does.
+    pub fn valkey(spec: ValkeySpec, items: u64, most: usize) -> Self {
+        let rules = Valkey::new(spec);
+        Self::of(
+            &rules,
+            rules.first(spec.capacity()),
+            items,
+            most,
+            LayerShape::from,
+        )
+    }
+
+    fn of<R: Rules>(
+        rules: &R,
+        first: R::Shape,
+        items: u64,
+        most: usize,
+        described: impl Fn(R::Shape) -> LayerShape,
+    ) -> Self {
+        let layers = planned(rules, first, items, most).into_iter();
+        Self {
+            frame: R::FRAME,
+            window: None,
+            layers: layers.map(described).collect(),
+        }
+    }
+
+    /// The layers, oldest first.
+    pub fn layers(&self) -> &[LayerShape] {
+        &self.layers
+    }
+
+    /// The filter once it counts `items`, or `None` if the forecast's layers do not hold that many. With a
+    /// window: once `items` items have arrived in each window for some time.
+    pub fn at(&self, items: u64) -> Option<Stage> {
+        let layers = self.layers_at(items)?;
+        let arrays = layers.iter().map(|layer| layer.bytes);
+        let arrays = arrays.fold(0, u64::saturating_add);
+        Some(Stage {
+            items,
+            bytes: self.frame.bytes(layers.len(), arrays),
+            layers: layers.len(),
+            error_rate: compound(layers.iter().map(|layer| layer.error_rate)),
+        })
+    }
+
+    fn layers_at(&self, items: u64) -> Option<Cow<'_, [LayerShape]>> {
+        if let Some((rules, capacity, window)) = &self.window {
+            let layers = window::planned(rules, *capacity, *window, items).into_iter();
+            return Some(layers.map(LayerShape::from).collect());
+        }
+        let mut capacity = 0u64;
+        let newest = self.layers.iter().position(|layer| {
+            capacity = capacity.saturating_add(layer.capacity);
+            capacity >= items
+        })?;
+        Some(Cow::Borrowed(&self.layers[..=newest]))
+    }
+
+    /// Bytes that an allocator takes for the filter at `stage`.
+    pub fn memory(&self, stage: &Stage, rounding: Rounding<'_>) -> u64 {
+        let layers = self.layers_at(stage.items).unwrap_or_default();
+        let arrays = layers.iter().map(|layer| layer.bytes);
+        Footprint::of(self.frame, arrays, 0, rounding).cost.taken
+    }
+}
+
+impl Stage {
+    /// Bits of memory for each item.
+    pub fn bits_per_item(&self) -> f64 {
+        self.bytes as f64 * 8.0 / self.items as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::params::{Growth, Seed};
+    use crate::tests::oracle::{VALKEY, growing, item, reserved, spec};
+    use crate::{Filter, UNLIMITED};
+
+    fn specs() -> impl Iterator<Item = Spec> {
+        let growths = [
+            Growth::Fixed,
+            reserved(1),
+            reserved(2),
+            reserved(7),
+            growing(1),
+            growing(2),
+            growing(32_768),
+        ];
+        let sizes = [(1, 0.01), (13, 0.25), (20, 1e-4), (100, 1e-8)];
+        let layouts = [Layout::Blocked { seed: Seed(3) }, Layout::Classic, VALKEY];
+        growths.into_iter().flat_map(move |growth| {
+            sizes.into_iter().flat_map(move |(capacity, rate)| {
+                layouts.into_iter().map(move |layout| Spec {
+                    layout,
+                    ..spec(capacity, rate, growth, 3)
+                })
+            })
+        })
+    }
+
+    /// If this failed, whoever buys memory by the forecast would buy too little or too much.
+    #[test]
+    fn a_plan_is_what_the_filter_becomes() {
+        const MOST: usize = 12;
+        for spec in specs() {
+            let capacity = spec.capacity.items();
+            let plan = Plan::new(spec, 50 * capacity, MOST);
+            assert_eq!(Plan::new(spec, capacity, MOST).layers().len(), 1, "{spec:?}");
+            let mut filter = Filter::new(spec, UNLIMITED).unwrap();
+            for number in 0u32.. {
+                let stage = plan.at(filter.items().max(1));
+                let Some(stage) = stage.filter(|_| filter.items() <= 50 * capacity) else {
+                    break;
+                };
+                let shapes: Vec<_> = filter.layer_stats().map(|layer| layer.shape).collect();
+                assert_eq!(plan.layers()[..stage.layers], shapes, "{spec:?}");
+                assert_eq!(stage.bytes, filter.bytes(), "{spec:?}");
+                // valkey-bloom gives the whole rate to the first layer, and half of it to the next one.
+                let kept = if spec.layout == VALKEY { 2.0 } else { 1.0 };
+                assert!(
+                    stage.error_rate <= spec.error_rate.value() * kept * (1.0 + 1e-9),
+                    "{spec:?}"
+                );
+                if filter.add(&item(number), UNLIMITED).is_err() {
+                    break;
+                }
+            }
+            let grown = filter.items() >= 50 * capacity || filter.layers() >= MOST;
+            assert!(grown || spec.growth == Growth::Fixed, "{spec:?}");
+        }
+    }
+
+    /// If this failed, a forecast for an impossible filter would stall the server.
+    #[test]
+    fn plans_have_an_end() {
+        for spec in specs() {
+            let plan = Plan::new(spec, u64::MAX, 5);
+            let most = if spec.growth == Growth::Fixed { 1 } else { 5 };
+            // In valkey-bloom's layout there is no layer whose capacity would overflow.
+            let last = spec.capacity.items().checked_mul(1 << 60);
+            let ends = spec.layout == VALKEY && spec.growth == growing(32_768) && last.is_none();
+            let fewer = usize::from(ends);
+            assert_eq!(plan.layers().len(), most - fewer, "{spec:?}");
+            assert_eq!(plan.at(0), plan.at(1).map(|stage| Stage { items: 0, ..stage }));
+        }
+        let fixed = Plan::new(spec(100, 0.01, Growth::Fixed, 3), 1000, 5);
+        assert_eq!(
+            (fixed.at(100).map(|stage| stage.layers), fixed.at(101)),
+            (Some(1), None)
+        );
+        let steep = Plan::new(spec(1 << 40, 1e-30, growing(32_768), 3), u64::MAX, 100);
+        assert_eq!(steep.layers().len(), 3);
+        assert_eq!(steep.at(u64::MAX).unwrap().bytes, u64::MAX);
+    }
+}

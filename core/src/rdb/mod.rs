@@ -1,0 +1,530 @@
+//! The filters in an RDB file: what `SAVE` and `BGSAVE` of Redis and Valkey write, and the base of an append-only file.
+//!
+//! [`filters`] walks a file and yields those of RedisBloom, valkey-bloom and this project. Keys of every other type are
+//! skipped. [`Writer`] writes a file that any of these servers loads, so that a filter can be built where the data is.
+//!
+//! ```
+//! use libbloom::{Filter, rdb};
+//!
+//! let mut seen = Filter::builder(1000, 0.01).build()?;
+//! seen.insert("ann")?;
+//! let mut file = Vec::new();
+//! let mut writer = rdb::Writer::new(&mut file)?;
+//! writer.put(0, b"seen", &seen, None)?;
+//! writer.finish()?;
+//!
+//! for entry in rdb::filters(&file[..], u64::MAX) {
+//!     let entry = entry?;
+//!     assert_eq!((entry.db, &entry.key[..]), (0, &b"seen"[..]));
+//!     assert!(entry.filter?.contains("ann"));
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Files of Redis up to RDB version 14 and of Valkey up to 81 are read; tests have files of Redis 6.2 and 7.4 and of
+//! Valkey 9.1. A later version is an error, and so is a key of an unknown type, because its length cannot be known.
+
+mod crc;
+mod input;
+mod output;
+mod skip;
+
+use std::fmt;
+use std::io::{self, BufReader, Read, Write};
+
+use crate::chain::at_most;
+use crate::codec::{self, DecodeError};
+use crate::filter::Filter;
+use crate::params::{Layout, Time};
+use input::{Input, Values};
+use output::Output;
+
+/// The version that is written, which every server since Redis 5 reads.
+const WRITTEN: u16 = 9;
+/// The first version that ends with a checksum.
+const WITH_CHECKSUM: u16 = 5;
+/// The newest version of Redis that is read.
+const NEWEST_REDIS: u16 = 14;
+/// The versions of Valkey that are read. Below them its files are Redis's.
+const VALKEY: std::ops::RangeInclusive<u16> = 80..=81;
+/// From this number on a byte begins a section, and below it the type of a key.
+const SECTIONS: u8 = 128;
+/// The type of a module's value.
+const MODULE: u8 = 7;
+/// RedisBloom's type, and this project's.
+const CLASSIC_TYPE: u64 = type_id(b"MBbloom--");
+/// valkey-bloom's type.
+const VALKEY_TYPE: u64 = type_id(b"bloomfltr");
+/// Bits of a type's ID that are the encoding version.
+const ENCODING_BITS: u64 = (1 << 10) - 1;
+
+/// The server that wrote a file. The two use some numbers for different types and sections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    Redis,
+    Valkey,
+}
+
+/// An RDB file or a DUMP payload that cannot be read.
+///
+/// ```
+/// # use libbloom::rdb;
+/// let mut filters = rdb::filters(&b"REDIS0099"[..], u64::MAX);
+/// let error = filters.next().unwrap().unwrap_err();
+/// assert_eq!(error.to_string(), "RDB version 99 is not known");
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RdbError {
+    /// The system could not read it.
+    Io(io::Error),
+    /// It does not begin as an RDB file does, or as the payload of a filter.
+    Magic,
+    /// Its version is not known: it was written by a later server.
+    Version(u16),
+    /// It ends early.
+    Truncated,
+    /// The file has a section, or a key of a type, that is not known.
+    Type(u8),
+    /// The named part is not encoded as a server encodes it.
+    Encoding(&'static str),
+    /// Its checksum is wrong.
+    Checksum,
+    /// The payload does not hold a filter.
+    Filter(DecodeError),
+}
+
+impl From<io::Error> for RdbError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Self::Truncated,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+impl fmt::Display for RdbError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::Magic => f.write_str("this is no RDB file, and no payload of a filter"),
+            Self::Version(version) => write!(f, "RDB version {version} is not known"),
+            Self::Truncated => f.write_str("it ends early"),
+            Self::Type(kind) => write!(f, "the type or section {kind} is not known"),
+            Self::Encoding(what) => write!(f, "{what} is not encoded as a server does it"),
+            Self::Checksum => f.write_str("the checksum is wrong"),
+            Self::Filter(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RdbError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            Self::Filter(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// A key of an RDB file that holds a filter.
+///
+/// ```
+/// # use libbloom::{DecodeError, Filter, rdb};
+/// # let large = Filter::builder(1_000_000, 0.01).build()?;
+/// # let mut writer = rdb::Writer::new(Vec::new())?;
+/// # writer.put(1, b"large", &large, Some(4_102_444_800_000))?;
+/// # let file = writer.finish()?;
+/// let entry = rdb::filters(&file[..], 1 << 20).next().unwrap()?;
+/// assert_eq!((entry.db, &entry.key[..]), (1, &b"large"[..]));
+/// assert_eq!(entry.expires_at, Some(4_102_444_800_000));
+/// assert!(matches!(entry.filter, Err(DecodeError::OutOfMemory { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Entry {
+    /// The number of the database.
+    pub db: u64,
+    /// The name of the key.
+    pub key: Vec<u8>,
+    /// When the key expires, in milliseconds since 1970.
+    pub expires_at: Option<Time>,
+    /// The filter, or why it cannot be read. The keys after it can still be read.
+    pub filter: Result<Filter, DecodeError>,
+}
+
+/// The filters of the RDB file that `reader` reads, in the file's order. Each may need `most` bytes of memory: a file
+/// of some hundred bytes can stand for an empty filter of any size.
+///
+/// The iterator reads the file a piece at a time, with up to twice the memory of a filter while it reads one. The
+/// checksum is at the end of the file, and is only checked by an iterator that runs to its end.
+///
+/// ```no_run
+/// use libbloom::rdb;
+///
+/// let file = std::fs::File::open("dump.rdb")?;
+/// for entry in rdb::filters(file, 1 << 30) {
+///     let entry = entry?;
+///     let name = String::from_utf8_lossy(&entry.key);
+///     match entry.filter {
+///         Ok(filter) => println!("{name}: {} items", filter.totals().items),
+///         Err(error) => eprintln!("{name}: {error}"),
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// Of the iterator: [`RdbError`], after which it ends.
+pub fn filters<R: Read>(reader: R, most: u64) -> Filters<R> {
+    Filters {
+        input: Input::new(BufReader::with_capacity(1 << 16, reader)),
+        most,
+        at: At::Start,
+        db: 0,
+    }
+}
+
+/// The filters of an RDB file. [`filters`] makes it.
+///
+/// ```
+/// # use libbloom::rdb::{self, RdbError};
+/// let mut filters = rdb::filters(&b"GIF89a..."[..], u64::MAX);
+/// assert!(matches!(filters.next(), Some(Err(RdbError::Magic))));
+/// assert!(filters.next().is_none());
+/// ```
+#[derive(Debug)]
+pub struct Filters<R> {
+    input: Input<BufReader<R>>,
+    most: u64,
+    at: At,
+    db: u64,
+}
+
+/// Where the walk over a file is.
+#[derive(Clone, Copy, Debug)]
+enum At {
+    Start,
+    Entries { version: u16, dialect: Dialect },
+    End,
+}
+
+impl<R: Read> Iterator for Filters<R> {
+    type Item = Result<Entry, RdbError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let entry = self.entry().transpose();
+        if !matches!(entry, Some(Ok(_))) {
+            self.at = At::End;
+        }
+        entry
+    }
+}
+
+impl<R: Read> std::iter::FusedIterator for Filters<R> {}
+
+impl<R: Read> Filters<R> {
+    fn entry(&mut self) -> Result<Option<Entry>, RdbError> {
+        let (version, dialect) = match self.at {
+            At::Start => magic(&mut self.input)?,
+            At::Entries { version, dialect } => (version, dialect),
+            At::End => return Ok(None),
+        };
+        self.at = At::Entries { version, dialect };
+        let input = &mut self.input;
+        let mut expires_at = None;
+        loop {
+            match input.byte()? {
+                // What modules attach to the key that follows.
+                243 if dialect == Dialect::Redis => input.skip_metadata()?,
+                // An import of slots: its name, and ranges.
+                243 => {
+                    input.skip_string()?;
+                    input.each(|input| input.skip_lengths(2))?;
+                }
+                // How many keys a slot has.
+                244 => input.skip_lengths(3)?,
+                // A library of functions.
+                245 => input.skip_string()?,
+                // What a module saves besides its keys: its ID and when, as a value.
+                247 => {
+                    input.length()?;
+                    input.skip_values()?;
+                }
+                // How long and how often the key that follows was not used, and was.
+                248 => input.skip_lengths(1)?,
+                249 => input.skip(1)?,
+                // A name and a value about the file.
+                250 => {
+                    input.skip_string()?;
+                    input.skip_string()?;
+                }
+                // How many keys the database has.
+                251 => input.skip_lengths(2)?,
+                252 => expires_at = Some(time(i64::from_le_bytes(input.bytes()?))),
+                253 => {
+                    let seconds = i32::from_le_bytes(input.bytes()?);
+                    expires_at = Some(time(i64::from(seconds) * 1000));
+                }
+                254 => self.db = input.length()?,
+                255 => {
+                    if version >= WITH_CHECKSUM {
+                        check(input)?;
+                    }
+                    return Ok(None);
+                }
+                MODULE => {
+                    let key = input.key()?;
+                    if let Some(filter) = module_value(input, self.most)? {
+                        let db = self.db;
+                        return Ok(Some(Entry {
+                            db,
+                            key,
+                            expires_at,
+                            filter,
+                        }));
+                    }
+                    expires_at = None;
+                }
+                kind @ 0..SECTIONS => {
+                    input.skip_string()?;
+                    input.skip_object(kind, dialect)?;
+                    expires_at = None;
+                }
+                kind => return Err(RdbError::Type(kind)),
+            }
+        }
+    }
+}
+
+impl<R: Read> Input<R> {
+    /// Skips what modules attach to a key: how many they are; of each 4 bytes that name it, and its values.
+    pub(crate) fn skip_metadata(&mut self) -> Result<(), RdbError> {
+        self.each(|input| {
+            input.skip(4)?;
+            input.skip_values()
+        })
+    }
+}
+
+/// Reads what a file begins with.
+fn magic<R: Read>(input: &mut Input<R>) -> Result<(u16, Dialect), RdbError> {
+    let magic = input.bytes::<9>().map_err(|error| match error {
+        RdbError::Truncated => RdbError::Magic,
+        error => error,
+    })?;
+    let (digits, dialect) = match &magic {
+        [b'R', b'E', b'D', b'I', b'S', digits @ ..] => (&digits[..], Dialect::Redis),
+        [b'V', b'A', b'L', b'K', b'E', b'Y', digits @ ..] => (&digits[..], Dialect::Valkey),
+        _ => return Err(RdbError::Magic),
+    };
+    let mut version = 0;
+    for digit in digits {
+        if !digit.is_ascii_digit() {
+            return Err(RdbError::Magic);
+        }
+        version = version * 10 + u16::from(digit - b'0');
+    }
+    let is_known = match dialect {
+        Dialect::Redis => (1..=NEWEST_REDIS).contains(&version),
+        Dialect::Valkey => VALKEY.contains(&version),
+    };
+    if is_known {
+        Ok((version, dialect))
+    } else {
+        Err(RdbError::Version(version))
+    }
+}
+
+/// Reads the checksum, and compares it with what was read before. A server that computes none writes 0.
+fn check<R: Read>(input: &mut Input<R>) -> Result<(), RdbError> {
+    let computed = input.crc.value();
+    match u64::from_le_bytes(input.bytes()?) {
+        0 => Ok(()),
+        stored if stored == computed => Ok(()),
+        _ => Err(RdbError::Checksum),
+    }
+}
+
+/// Reads a module's value. None, and skipped, if it is no filter.
+fn module_value<R: Read>(
+    input: &mut Input<R>,
+    most: u64,
+) -> Result<Option<Result<Filter, DecodeError>>, RdbError> {
+    let id = input.length()?;
+    let version = (id & ENCODING_BITS) as i32;
+    let allowance = &at_most(most);
+    let filter = match id & !ENCODING_BITS {
+        CLASSIC_TYPE => Values::read(input, most, |values| codec::load(values, version, allowance))?,
+        VALKEY_TYPE => Values::read(input, most, |values| {
+            codec::valkey::load(values, version, allowance).map(Filter::from)
+        })?,
+        _ => {
+            input.skip_values()?;
+            return Ok(None);
+        }
+    };
+    Ok(Some(filter))
+}
+
+/// A time as a server stores it. What was before 1970 has long expired.
+fn time(milliseconds: i64) -> Time {
+    u64::try_from(milliseconds).unwrap_or(0)
+}
+
+/// The ID of a module's type whose name is those nine letters, of 6 bits each, with no encoding version.
+const fn type_id(name: &[u8; 9]) -> u64 {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let (mut id, mut at) = (0, 0);
+    while at < name.len() {
+        let mut letter = 0;
+        while LETTERS[letter] != name[at] {
+            letter += 1;
+        }
+        id = id << 6 | letter as u64;
+        at += 1;
+    }
+    id << 10
+}
+
+/// The ID of the type that a filter is saved as, with the encoding version.
+fn type_of(filter: &Filter) -> u64 {
+    match filter.layout() {
+        Layout::Valkey { .. } => VALKEY_TYPE | codec::valkey::ENCODING_VERSION as u64,
+        Layout::Blocked { .. } | Layout::Classic => CLASSIC_TYPE | codec::ENCODING_VERSION as u64,
+    }
+}
+
+/// Writes an RDB file of filters. A server that has it as its `dump.rdb` when it starts has these keys.
+///
+/// ```
+/// # use libbloom::{Filter, rdb};
+/// let seen = Filter::builder(1000, 0.01).build()?;
+/// let mut writer = rdb::Writer::new(Vec::new())?;
+/// writer.put(0, b"seen", &seen, None)?;
+/// writer.put(0, b"today", &seen, Some(4_102_444_800_000))?;
+/// let file = writer.finish()?;
+/// assert_eq!(rdb::filters(&file[..], u64::MAX).count(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Writer<W> {
+    output: Output<W>,
+    db: u64,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a file. Small pieces are written: a [`BufWriter`](io::BufWriter) makes that fast.
+    ///
+    /// ```
+    /// let file = libbloom::rdb::Writer::new(Vec::new())?.finish()?;
+    /// assert!(file.starts_with(b"REDIS0009"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The error of `writer`.
+    pub fn new(writer: W) -> io::Result<Self> {
+        let mut output = Output::new(writer);
+        output.put(format!("REDIS{WRITTEN:04}").as_bytes());
+        output.result()?;
+        Ok(Self { output, db: 0 })
+    }
+
+    /// Writes a key: its database, its name, its filter, and when it expires, in milliseconds since 1970. A server
+    /// refuses a file in which a key stands twice.
+    ///
+    /// ```
+    /// # use libbloom::{Filter, rdb};
+    /// let filter = Filter::builder(1000, 0.01).build()?;
+    /// let mut writer = rdb::Writer::new(Vec::new())?;
+    /// writer.put(3, b"seen", &filter, None)?;
+    /// let file = writer.finish()?;
+    /// let entry = rdb::filters(&file[..], u64::MAX).next().unwrap()?;
+    /// assert_eq!((entry.db, entry.key), (3, b"seen".to_vec()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The error of `writer`. The file cannot be used.
+    pub fn put(&mut self, db: u64, key: &[u8], filter: &Filter, expires_at: Option<Time>) -> io::Result<()> {
+        let output = &mut self.output;
+        if db != self.db {
+            output.put(&[254]);
+            output.put_length(db);
+            self.db = db;
+        }
+        if let Some(time) = expires_at {
+            output.put(&[252]);
+            output.put(&time.to_le_bytes());
+        }
+        output.put_filter(Some(key), filter);
+        output.result()
+    }
+
+    /// Completes the file, and returns the writer.
+    ///
+    /// ```
+    /// let file = libbloom::rdb::Writer::new(Vec::new())?.finish()?;
+    /// assert_eq!(libbloom::rdb::filters(&file[..], 0).count(), 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The error of the writer. The file cannot be used.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.output.put(&[255]);
+        self.output.put_crc();
+        self.output.result()?;
+        self.output.writer.flush()?;
+        Ok(self.output.writer)
+    }
+}
+
+/// Reads the payload that DUMP gave for a key. [`crate::dump::read`] is its public name.
+pub(crate) fn read_payload(payload: &[u8], most: u64) -> Result<Filter, RdbError> {
+    let (value, version) = payload
+        .len()
+        .checked_sub(10)
+        .map(|end| payload.split_at(end))
+        .ok_or(RdbError::Magic)?;
+    let version = u16::from_le_bytes([version[0], version[1]]);
+    if !(1..=NEWEST_REDIS).contains(&version) && !VALKEY.contains(&version) {
+        return Err(RdbError::Version(version));
+    }
+    // All of it first: a payload that was damaged on its way is not to be called a bad filter.
+    let mut whole = Input::new(payload);
+    whole.skip(payload.len() as u64 - 8)?;
+    check(&mut whole)?;
+    let mut input = Input::new(value);
+    let mut kind = input.byte().map_err(|_| RdbError::Magic)?;
+    if kind == 243 {
+        input.skip_metadata()?;
+        kind = input.byte()?;
+    }
+    if kind != MODULE {
+        return Err(RdbError::Magic);
+    }
+    let filter = module_value(&mut input, most)?.ok_or(RdbError::Magic)?;
+    let filter = filter.map_err(RdbError::Filter)?;
+    if input.is_at_end()? {
+        Ok(filter)
+    } else {
+        Err(RdbError::Encoding("what follows the value"))
+    }
+}
+
+/// Writes a payload for `RESTORE`. [`crate::dump::write`] is its public name.
+pub(crate) fn write_payload<W: Write>(filter: &Filter, writer: W) -> io::Result<()> {
+    let mut output = Output::new(writer);
+    output.put_filter(None, filter);
+    output.put(&WRITTEN.to_le_bytes());
+    output.put_crc();
+    output.result()?;
+    output.writer.flush()
+}
+
+#[cfg(test)]
+mod tests;

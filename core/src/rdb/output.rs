@@ -1,0 +1,96 @@
+//! The parts that RDB files and DUMP payloads consist of, as they are written. Strings are not compressed, because the
+//! bits of a filter in use cannot be.
+
+use std::io::{self, Write};
+
+use super::crc::Crc;
+use super::{MODULE, type_of};
+use crate::codec::{self, stream::Sink};
+use crate::filter::Filter;
+
+/// A writer that computes the checksum of what it writes.
+#[derive(Debug)]
+pub struct Output<W> {
+    pub writer: W,
+    pub crc: Crc,
+    /// The first error. It is kept here, because the codec's writes cannot fail.
+    failed: Option<io::Error>,
+}
+
+impl<W: Write> Output<W> {
+    pub fn new(writer: W) -> Self {
+        Self {
+            writer,
+            crc: Crc::default(),
+            failed: None,
+        }
+    }
+
+    pub fn put(&mut self, bytes: &[u8]) {
+        if self.failed.is_none() {
+            self.crc.add(bytes);
+            self.failed = self.writer.write_all(bytes).err();
+        }
+    }
+
+    /// The first error of a write, if there was one.
+    pub fn result(&mut self) -> io::Result<()> {
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    /// Writes a length, or any unsigned integer.
+    pub fn put_length(&mut self, length: u64) {
+        match length {
+            0..0x40 => self.put(&[length as u8]),
+            0x40..0x4000 => self.put(&(0x4000 | length as u16).to_be_bytes()),
+            _ => match u32::try_from(length) {
+                Ok(length) => {
+                    self.put(&[0x80]);
+                    self.put(&length.to_be_bytes());
+                }
+                Err(_) => {
+                    self.put(&[0x81]);
+                    self.put(&length.to_be_bytes());
+                }
+            },
+        }
+    }
+
+    pub fn put_bytes(&mut self, bytes: &[u8]) {
+        self.put_length(bytes.len() as u64);
+        self.put(bytes);
+    }
+
+    /// Writes the checksum of everything that was written.
+    pub fn put_crc(&mut self) {
+        self.put(&self.crc.value().to_le_bytes());
+    }
+
+    /// Writes a filter: its type and its value. In a file, the key comes between the two.
+    pub fn put_filter(&mut self, key: Option<&[u8]>, filter: &Filter) {
+        self.put(&[MODULE]);
+        if let Some(key) = key {
+            self.put_bytes(key);
+        }
+        self.put_length(type_of(filter));
+        codec::save(filter, self);
+        self.put_length(0);
+    }
+}
+
+impl<W: Write> Sink for Output<W> {
+    fn put_unsigned(&mut self, value: u64) {
+        self.put_length(2);
+        self.put_length(value);
+    }
+
+    fn put_double(&mut self, value: f64) {
+        self.put_length(4);
+        self.put(&value.to_le_bytes());
+    }
+
+    fn put_string(&mut self, bytes: &[u8]) {
+        self.put_length(5);
+        self.put_bytes(bytes);
+    }
+}

@@ -1,0 +1,219 @@
+//! Layers in which an item's probes are single bits anywhere in the array, each in a cache line of its own.
+//!
+//! Which bits those are, and how many, is up to the layout's [`Probes`]. Prefetching, testing and setting
+//! them is the same for all such layouts, and is done here.
+
+pub mod ln;
+pub mod modulus;
+
+use crate::bits::array::{BitArray, OutOfRange};
+use crate::bits::kernel::{Kernel, prefetch};
+use crate::bits::memory::{Allocation, Mover};
+use crate::chain::batch::{Hashes, Layer, Prefetch, Prefetched, Subset};
+use crate::item::ItemHash;
+
+/// Probes that are tested first. In a full layer half of the bits are set, so only an eighth of the absent
+/// items pass them.
+const FIRST: usize = 3;
+/// The newest layers in which the first words of a single item are prefetched.
+const PREFETCHED_LAYERS: usize = 4;
+/// The most probes of an item that are prefetched; rates below 1e-4 have more.
+const PREFETCHED: usize = 16;
+
+/// The relative difference that is tolerated between sizes computed here and by others, because the last bits
+/// of a logarithm differ between libms.
+pub const LOGARITHM_TOLERANCE: f64 = 1e-12;
+
+/// Computes where an item's bits are in a layer.
+pub trait Probes: Copy {
+    /// The probes of an item: the index of a word, and a mask with one bit.
+    fn probes(self, hash: ItemHash) -> impl Iterator<Item = (usize, u64)>;
+}
+
+/// A layer whose probes are scattered.
+pub trait Scattered {
+    /// Computes where items' bits are.
+    type Probes: Probes;
+
+    /// Bytes of the array before the bits.
+    const HEAD: u64;
+
+    /// The parameters of this layer's probes.
+    fn probes(&self) -> Self::Probes;
+    /// The array, in words.
+    fn words(&self) -> &BitArray<u64>;
+    /// The array, for changing it.
+    fn words_mut(&mut self) -> &mut BitArray<u64>;
+    /// Bytes of the layer's bits.
+    fn array_bytes(&self) -> u64;
+    /// Items that the layer is made for.
+    fn capacity(&self) -> u64;
+    /// Items that changed the layer.
+    fn items(&self) -> u64;
+    /// Counts an item that changed the layer.
+    fn count(&mut self);
+}
+
+/// Prefetches the first words of items.
+#[derive(Clone, Copy)]
+struct Words<'a, P> {
+    array: &'a [u64],
+    probes: P,
+    words: usize,
+}
+
+impl<P: Probes> Prefetch for Words<'_, P> {
+    #[inline(always)]
+    fn prefetch(self, hash: ItemHash) {
+        for (word, _) in self.probes.probes(hash).take(self.words) {
+            prefetch(&self.array[word]);
+        }
+    }
+}
+
+/// A prefetcher for the first `words` words of items.
+#[inline(always)]
+fn first_words<L: Scattered>(layer: &L, words: usize) -> Words<'_, L::Probes> {
+    Words {
+        array: layer.words().units(),
+        probes: layer.probes(),
+        words,
+    }
+}
+
+/// Whether the item's first probes are set, so that the layer may contain it.
+#[inline(always)]
+fn may_contain(layer: &impl Scattered, hash: ItemHash) -> bool {
+    let mut probes = layer.probes().probes(hash).take(FIRST);
+    probes.all(|(word, mask)| layer.words().units()[word] & mask != 0)
+}
+
+impl<L: Scattered> Layer for L {
+    const UNIT: usize = size_of::<u64>();
+    const HEAD: u64 = <L as Scattered>::HEAD;
+
+    #[inline(always)]
+    fn capacity(&self) -> u64 {
+        Scattered::capacity(self)
+    }
+
+    #[inline(always)]
+    fn items(&self) -> u64 {
+        Scattered::items(self)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.array_bytes()
+    }
+
+    fn array(&self) -> &[u8] {
+        &self.words().bytes()[<L as Scattered>::HEAD as usize..][..self.array_bytes() as usize]
+    }
+
+    fn merge(&mut self, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
+        let end = offset.checked_add(bytes.len() as u64).ok_or(OutOfRange)?;
+        if end > self.array_bytes() {
+            return Err(OutOfRange);
+        }
+        self.words_mut().merge(<L as Scattered>::HEAD + offset, bytes)
+    }
+
+    fn allocation(&self) -> Option<Allocation> {
+        self.words().allocation()
+    }
+
+    fn relocate(&mut self, mover: &mut impl Mover) {
+        self.words_mut().relocate(mover);
+    }
+
+    const SCATTERED: bool = true;
+
+    #[inline(always)]
+    fn prefetcher(&self) -> impl Prefetch {
+        first_words(self, PREFETCHED)
+    }
+
+    #[inline(always)]
+    fn prefetch_first(&self, hash: ItemHash) {
+        first_words(self, FIRST).prefetch(hash);
+    }
+
+    #[inline(always)]
+    fn lookup_prefetcher(&self, _: bool) -> impl Prefetch {
+        first_words(self, FIRST)
+    }
+
+    #[inline(always)]
+    fn contains<K: Kernel>(&self, _: K, hash: ItemHash) -> bool {
+        let mut probes = self.probes().probes(hash);
+        probes.all(|(word, mask)| self.words().units()[word] & mask != 0)
+    }
+
+    #[inline(always)]
+    fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Subset) -> Subset {
+        // Prefetches an item's other words only if its first probes are set.
+        let (mut possible, mut found) = (Subset::NONE, Subset::NONE);
+        for at in items {
+            let is_possible = may_contain(self, hashes[at]);
+            if is_possible {
+                self.prefetcher().prefetch(hashes[at]);
+            }
+            possible.put_if(at, is_possible);
+        }
+        for at in possible {
+            found.put_if(at, self.contains(kernel, hashes[at]));
+        }
+        found
+    }
+
+    #[inline(always)]
+    fn any_contains<K: Kernel>(layers: &[Self], kernel: K, hash: ItemHash) -> bool {
+        for layer in layers.iter().rev().take(PREFETCHED_LAYERS) {
+            layer.prefetch_first(hash);
+        }
+        layers.iter().rev().any(|layer| layer.contains(kernel, hash))
+    }
+
+    #[inline(always)]
+    fn any_contains_block<K: Kernel>(
+        layers: &[Self],
+        kernel: K,
+        hashes: &Hashes,
+        items: Subset,
+        newest: Prefetched,
+    ) -> Subset {
+        let (mut found, mut memory) = (Subset::NONE, newest);
+        for layer in layers.iter().rev() {
+            let pending = items.without(found);
+            if pending.is_empty() {
+                break;
+            }
+            if memory == Prefetched::No {
+                for at in pending {
+                    layer.prefetch_first(hashes[at]);
+                }
+            }
+            found.put_all(layer.contains_block(kernel, hashes, pending));
+            memory = Prefetched::No;
+        }
+        found
+    }
+
+    #[inline(always)]
+    fn insert<K: Kernel>(&mut self, _: K, hash: ItemHash) -> bool {
+        let mut newly_set = 0;
+        for (word, mask) in self.probes().probes(hash) {
+            // Only words that change are written to: a page that is only read stays shared with a forked
+            // child that saves the filter.
+            if self.words().units()[word] & mask == 0 {
+                self.words_mut().units_mut()[word] |= mask;
+                newly_set += 1;
+            }
+        }
+        self.words_mut().count_set(newly_set);
+        if newly_set > 0 {
+            self.count();
+        }
+        newly_set > 0
+    }
+}

@@ -1,0 +1,311 @@
+//! Malicious headers, which cost as much as a header can: the work that they cause is bounded, or grows with their
+//! bytes.
+
+use super::oracle::{add_batch, filter, item, reserved, spec, stored};
+use super::work::{self, Work};
+use crate::codec::{DecodeError, chunks};
+use crate::filter::{Filter, MOST_ESTIMATED};
+use crate::params::{Spec, Window};
+use crate::sets::SetError;
+use crate::{Allowance, UNLIMITED};
+
+/// The most computations for one rate of a full layer, by which sizes are found.
+const EXACT: u64 = 32 * 16 + 1;
+/// The most computations for one rate of a layer that is not full.
+const ESTIMATE: u64 = 5 * 16 + 1;
+
+/// The time at which the first slice of a window begins.
+const START: u64 = 1_700_000_000_000;
+
+/// A layer of a header.
+#[derive(Clone, Copy)]
+pub struct Layer {
+    pub capacity: u64,
+    pub items: u64,
+    pub rate: f64,
+    pub lines: u64,
+    pub lines_per_item: u32,
+    pub probes: u32,
+}
+
+impl Layer {
+    /// A layer so small for its capacity that its rate needs the most steps.
+    pub const OVERFULL: Self = Self {
+        capacity: 1 << 40,
+        items: (1 << 40) - 1,
+        rate: 0.0,
+        lines: 1 << 33,
+        lines_per_item: 1,
+        probes: 8,
+    };
+
+    fn put(&self, header: &mut Vec<u8>) {
+        for field in [self.capacity, self.items, 0, self.rate.to_bits(), self.lines] {
+            header.extend(field.to_le_bytes());
+        }
+        header.extend(self.lines_per_item.to_le_bytes());
+        header.extend(self.probes.to_le_bytes());
+    }
+}
+
+/// The header of a filter with exceptions, before that of its layers.
+pub fn excepting(exceptions: u64, of_layers: &[u8]) -> Vec<u8> {
+    let mut header = b"BLOOM\0\0\x03".to_vec();
+    header.extend([0; 8]);
+    header.extend(exceptions.to_le_bytes());
+    for number in 1..=exceptions {
+        // The low half of the hash decides in which lines an item has its bits.
+        header.extend(number.to_le_bytes());
+        header.extend(number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    }
+    header.extend(of_layers);
+    header
+}
+
+/// The header of a filter that was merged from others.
+pub fn composed(layers: impl ExactSizeIterator<Item = Layer>) -> Vec<u8> {
+    excepting(0, &chain(layers))
+}
+
+/// The header of layers of a filter without a window.
+fn chain(layers: impl ExactSizeIterator<Item = Layer>) -> Vec<u8> {
+    let mut header = b"BLOOM\0\0\x01\0\0\0\0".to_vec();
+    header.extend((layers.len() as u32).to_le_bytes());
+    header.extend(7_u64.to_le_bytes());
+    header.extend(0.25_f64.to_le_bytes());
+    header.extend([1, 0, 0, 0, 1, 0, 0, 0]);
+    layers.for_each(|layer| layer.put(&mut header));
+    header
+}
+
+/// The header of a filter with a window of a thousand seconds in two slices, each layer of which begins a slice.
+pub fn windowed(layers: impl ExactSizeIterator<Item = Layer>, are_spare: bool) -> Vec<u8> {
+    let mut header = b"BLOOM\0\0\x02\0\0\0\0".to_vec();
+    header.extend((layers.len() as u32).to_le_bytes());
+    header.extend(7_u64.to_le_bytes());
+    header.extend(0.25_f64.to_le_bytes());
+    header.extend([3, 0, 0, 0, 1, 0, 0, 0]);
+    header.extend(1000_u64.to_le_bytes());
+    header.extend(1000_u32.to_le_bytes());
+    header.extend([2, 0, 0, 0]);
+    header.extend([0; 16]);
+    for (layer, time) in layers.zip(START..) {
+        layer.put(&mut header);
+        header.extend(time.to_le_bytes());
+        header.extend((time + 1).to_le_bytes());
+        header.extend((1 + 2 * u32::from(are_spare)).to_le_bytes());
+        header.extend([0; 4]);
+    }
+    header
+}
+
+fn load(header: &[u8], allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
+    chunks::load_header(header, allowance)
+}
+
+/// A client could stop the server for minutes with a header of some megabytes that is refused in the end, or with
+/// such a payload of RESTORE.
+#[test]
+fn a_windowed_header_with_too_high_rates_is_refused_before_they_are_computed() {
+    for are_spare in [false, true] {
+        let costly = Layer {
+            rate: 0.07,
+            ..Layer::OVERFULL
+        };
+        let header = windowed((0..2000).map(|_| costly), are_spare);
+        let (work, refused) = work::of(Work::LineRates, || load(&header, UNLIMITED).map(|_| ()));
+        assert_eq!(refused, Err(DecodeError::Field("layer error rate")));
+        assert_eq!(work, 0);
+    }
+    // As many layers of this rate as a window can have.
+    let costly = Layer {
+        rate: 0.07,
+        lines: 4,
+        ..Layer::OVERFULL
+    };
+    let (work, _) = work::of(Work::LineRates, || {
+        load(&windowed((0..3).map(|_| costly), false), UNLIMITED)
+    });
+    assert!((1..=3 * EXACT).contains(&work), "{work}");
+}
+
+/// BF.INFO FULL of a filter with very many layers that are not full would take seconds.
+#[test]
+fn an_estimate_of_very_many_layers_computes_the_rates_of_few() {
+    let layer = |number: u64| Layer {
+        capacity: 1 << 20,
+        items: (1 << 20) - 1 - number,
+        lines: 1,
+        ..Layer::OVERFULL
+    };
+    for count in [10, MOST_ESTIMATED as u64, 3000, 30_000] {
+        let filter = load(
+            &composed((0..count as usize).map(|number| layer(number as u64))),
+            UNLIMITED,
+        );
+        let filter = filter.unwrap();
+        assert_eq!(filter.layers() as u64, count);
+        let (work, rate) = work::of(Work::LineRates, || filter.estimated_error_rate());
+        let computed = count.min(MOST_ESTIMATED as u64);
+        assert!(
+            (computed..=computed * ESTIMATE).contains(&work),
+            "{count}: {work}"
+        );
+        assert!(rate > 0.999, "{count}: {rate}");
+    }
+}
+
+/// The rate that BF.INFO FULL reports for a filter that was merged from very many would be above the promised rate,
+/// or below the real one.
+#[test]
+fn layers_that_are_not_computed_count_as_full() {
+    let layer = Layer {
+        capacity: 100,
+        items: 50,
+        rate: 1e-5,
+        lines: 1000,
+        ..Layer::OVERFULL
+    };
+    let filter = load(&composed((0..MOST_ESTIMATED + 1000).map(|_| layer)), UNLIMITED).unwrap();
+    let of_newest = load(&composed((0..MOST_ESTIMATED).map(|_| layer)), UNLIMITED).unwrap();
+    let (all, newest) = (filter.estimated_error_rate(), of_newest.estimated_error_rate());
+    assert!((all - newest - 1000.0 * 1e-5).abs() < 1e-4, "{all}, {newest}");
+}
+
+/// A layer of one line, with an item.
+const SMALL: Layer = Layer {
+    capacity: 1,
+    items: 1,
+    lines: 1,
+    ..Layer::OVERFULL
+};
+
+/// An add that begins a slice, or BF.ROTATE, would stop the server for seconds.
+#[test]
+fn exceptions_stay_where_too_many_layers_would_be_asked_for_them() {
+    let (layers, exceptions) = (3000, 20_000);
+    let of_layers = windowed((0..layers).map(|_| SMALL), true);
+    let mut filter = load(&excepting(exceptions, &of_layers), UNLIMITED).unwrap();
+    // The oldest layer has every item.
+    chunks::load_chunk(&mut filter, 1 + 64, &[0xff; 64]).unwrap();
+    filter.set_clock(|| START + 1 + 1_000_000);
+    assert_eq!(filter.expired(), 1);
+    let (asked, added) = work::of(Work::LayersAsked, || filter.add(b"item", UNLIMITED));
+    assert_eq!(added, Ok(true));
+    assert_eq!(filter.layers(), layers);
+    assert_eq!(asked, exceptions);
+    assert_eq!(filter.exceptions(), exceptions);
+
+    // Without a layer nothing can be excepted.
+    filter.set_clock(|| START + 1_000_000_000);
+    let (asked, added) = work::of(Work::LayersAsked, || filter.add(b"item", UNLIMITED));
+    assert_eq!(added, Ok(true));
+    assert_eq!((asked, filter.layers(), filter.exceptions()), (0, 1, 0));
+    assert!(filter.contains(b"item"));
+}
+
+/// A filter of a few layers would keep exceptions of slices that are forgotten for ever.
+#[test]
+fn exceptions_go_with_their_slices_where_few_layers_are_asked() {
+    let (layers, exceptions) = (60, 20_000);
+    let of_layers = windowed((0..layers).map(|_| SMALL), true);
+    let mut filter = load(&excepting(exceptions, &of_layers), UNLIMITED).unwrap();
+    chunks::load_chunk(&mut filter, 1 + 64, &[0xff; 64]).unwrap();
+    filter.set_clock(|| START + 1 + 1_000_000);
+    let (asked, changed) = work::of(Work::LayersAsked, || filter.rotate());
+    assert_eq!((changed, filter.exceptions()), (Ok(true), 0));
+    assert_eq!(asked, exceptions * layers as u64);
+}
+
+/// One batch into a window of the last few items would stop the server for hours, because each item drops a slice.
+#[test]
+fn a_batch_does_not_ask_for_every_exception_again_and_again() {
+    let window = Window::new(0, 64, false).unwrap();
+    let spec = Spec {
+        window: Some(window),
+        ..spec(64, 0.01, reserved(2), 7)
+    };
+    let of_layers = chunks::header(&filter(spec));
+    let (exceptions, items) = (20_000, 1000);
+    let mut filter = load(&excepting(exceptions, &of_layers), UNLIMITED).unwrap();
+    let items: Vec<_> = (0..items).map(item).collect();
+    let (asked, added) = work::of(Work::LayersAsked, || add_batch(&mut filter, &items).1);
+    assert_eq!(added, Ok(()));
+    assert!(asked <= 2 * 256 * items.len() as u64, "{asked}");
+    assert_eq!(filter.exceptions(), exceptions);
+}
+
+/// Very many shapes with two layers each would stop a BF.MERGE for seconds.
+#[test]
+fn a_merge_of_very_many_shapes_sizes_few() {
+    const SHAPES: u64 = 3000;
+    let layer = |number| Layer {
+        capacity: (1 << 20) + number,
+        items: 1 << 20,
+        lines: 2,
+        ..Layer::OVERFULL
+    };
+    let header = composed((0..SHAPES as usize).map(|number| layer(number as u64)));
+    let sources = [
+        load(&header, UNLIMITED).unwrap(),
+        load(&header, UNLIMITED).unwrap(),
+    ];
+    let (work, union) = work::of(Work::LineRates, || {
+        Filter::union(&[&sources[0], &sources[1]], None, UNLIMITED).map(|union| union.layers())
+    });
+    assert_eq!(union, Ok(SHAPES as usize));
+    let of_counts = 16 * SHAPES;
+    assert!((1..=64 * EXACT + of_counts).contains(&work), "{work}");
+}
+
+/// Many filters with a few layers of a high rate would stop a BF.MERGE for seconds, before it is refused.
+#[test]
+fn a_merge_of_too_high_rates_is_refused_before_they_are_computed() {
+    let layer = |number: u64| Layer {
+        capacity: (1 << 40) + number,
+        rate: 0.06,
+        lines: 4,
+        ..Layer::OVERFULL
+    };
+    let source = |from: u64| {
+        load(
+            &composed((from as usize..from as usize + 4).map(|number| layer(number as u64))),
+            UNLIMITED,
+        )
+    };
+    let sources: Vec<_> = (0..20).map(|number| source(4 * number).unwrap()).collect();
+    let sources: Vec<_> = sources.iter().collect();
+    let (work, refused) = work::of(Work::LineRates, || {
+        Filter::union(&sources, None, UNLIMITED).map(|_| ())
+    });
+    assert!(
+        matches!(refused, Err(SetError::Rate { would_do: None, .. })),
+        "{refused:?}"
+    );
+    assert_eq!(work, 0);
+}
+
+/// A merge of filters with exceptions would stop the server for minutes, because every exception is looked up in
+/// every layer.
+#[test]
+fn filters_with_too_many_exceptions_for_their_layers_are_not_combined() {
+    let (exceptions, layers) = (10_000, 3400);
+    let of_layers = chain((0..layers).map(|_| SMALL));
+    let many = load(&excepting(exceptions, &of_layers), UNLIMITED).unwrap();
+    let mut other = filter(spec(1000, 0.25, reserved(1), 7));
+    let refused = SetError::TooManyToAsk {
+        exceptions,
+        layers: layers as u64 + 1,
+    };
+    let (asked, union) = work::of(Work::LayersAsked, || {
+        Filter::union(&[&many, &other], None, UNLIMITED).map(|_| ())
+    });
+    assert_eq!((asked, union), (0, Err(refused)));
+    let before = stored(&other);
+    assert_eq!(other.absorb(&[&many], None, UNLIMITED), Err(refused));
+    assert_eq!(stored(&other), before);
+
+    let few = load(&excepting(2000, &of_layers), UNLIMITED).unwrap();
+    let union = Filter::union(&[&few, &other], None, UNLIMITED).unwrap();
+    assert_eq!(union.exceptions(), 2000);
+}

@@ -1,0 +1,24 @@
+//! Tests of the core as a whole.
+//!
+//! [`failing`] is an allocator that fails on demand; [`oracle`] is a naive filter to compare with; [`stored`] and
+//! [`stored_valkey`] have filters that RedisBloom and valkey-bloom wrote. [`laws`] hold for any filter and any items,
+//! the laws of [`window`] for filters that forget. [`moving`] and [`scarcity`] are about memory that moves or runs
+//! out. [`crafted`] counts, by means of [`work`], what malicious headers cost, and [`statistics`] measures rates and
+//! sizes.
+
+pub mod failing;
+pub mod oracle;
+pub mod stored;
+pub mod work;
+
+mod crafted;
+mod exceptions;
+mod laws;
+mod moving;
+mod scarcity;
+mod sets;
+mod sharing;
+mod statistics;
+mod stored_valkey;
+mod valkey;
+mod window;

@@ -1,0 +1,955 @@
+//! Filters as sets: the laws of unions and intersections, over filters of every kind.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::oracle::{self, add_batch, contains_batch, growing, item, load, reserved, stored};
+use crate::chain::{MOST_ITEMS, at_most};
+use crate::codec::chunks;
+use crate::codec::stream::Value;
+use crate::exceptions;
+use crate::params::{ClassicSpec, ErrorRate, Growth, Spec, Window};
+use crate::sets::{Mismatch, SetError};
+use crate::tests::failing;
+use crate::{Error, Filter, UNLIMITED};
+
+fn items(ids: impl IntoIterator<Item = u32>) -> Vec<Vec<u8>> {
+    ids.into_iter().map(item).collect()
+}
+
+/// A filter of all of the items that it has room for.
+fn filled(spec: Spec, ids: impl IntoIterator<Item = u32>) -> Filter {
+    with(oracle::filter(spec), ids)
+}
+
+fn with(mut filter: Filter, ids: impl IntoIterator<Item = u32>) -> Filter {
+    let (_, end) = add_batch(&mut filter, &items(ids));
+    assert!(matches!(end, Ok(()) | Err(Error::Full { .. })));
+    filter
+}
+
+fn classic(capacity: u64, scales: bool, ids: impl IntoIterator<Item = u32>) -> Filter {
+    let spec = ClassicSpec::new(0.01, capacity, 2, scales).unwrap();
+    with(Filter::classic(spec, UNLIMITED).unwrap(), ids)
+}
+
+/// The bit arrays, oldest first.
+fn arrays(filter: &Filter) -> Vec<Vec<u8>> {
+    chunks::chunks(filter)
+        .skip(1)
+        .map(|chunk| chunk.bytes.into_owned())
+        .collect()
+}
+
+fn found(filter: &Filter, ids: impl IntoIterator<Item = u32>) -> bool {
+    contains_batch(filter, &items(ids)).into_iter().all(|found| found)
+}
+
+fn rates(filter: &Filter) -> f64 {
+    filter.layer_stats().map(|layer| layer.error_rate()).sum()
+}
+
+fn union(sources: &[&Filter]) -> Result<Filter, SetError> {
+    Filter::union(sources, None, UNLIMITED)
+}
+
+/// A union at whatever rate it takes, as who reads the error would ask for it.
+fn union_at_any_rate(sources: &[&Filter]) -> Option<Filter> {
+    match union(sources) {
+        Ok(union) => Some(union),
+        Err(SetError::Rate { would_do, .. }) => {
+            let union = Filter::union(sources, Some(would_do?), UNLIMITED);
+            Some(union.expect("the rate that was named does"))
+        }
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+/// A filter of any kind, with items from a range; of one seed.
+fn any_filter() -> impl Strategy<Value = Filter> {
+    let growth = prop_oneof![
+        Just(Growth::Fixed),
+        Just(reserved(2)),
+        Just(reserved(1)),
+        Just(growing(2)),
+    ];
+    let capacity = prop::sample::select(vec![1u64, 20, 100, 300]);
+    let rate = prop::sample::select(vec![0.001, 0.01, 0.05]);
+    (growth, capacity, rate, 0..600u32, 0..400u32).prop_map(|(growth, capacity, rate, from, count)| {
+        filled(oracle::spec(capacity, rate, growth, 7), from..from + count)
+    })
+}
+
+/// The numbers of the known items that the filter contains.
+fn members(filter: &Filter) -> Vec<u32> {
+    let answers = contains_batch(filter, &items(0..1000));
+    (0..1000).filter(|&id| answers[id as usize]).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// A worker's items would be missing in the whole, or the promise of the whole would not hold, or it could be
+    /// saved and never loaded again.
+    #[test]
+    fn a_union_finds_all_items_and_keeps_its_rate(sources in vec(any_filter(), 1..5)) {
+        let sources: Vec<_> = sources.iter().collect();
+        let Some(mut union) = union_at_any_rate(&sources) else { return Ok(()) };
+        for source in &sources {
+            prop_assert!(found(&union, members(source)));
+        }
+        prop_assert!(rates(&union) <= union.error_rate() * (1.0 + 1e-9));
+        prop_assert_eq!(union.validate_composed(), Ok(()));
+        prop_assert_eq!(stored(&load(&stored(&union)).unwrap()), stored(&union));
+        prop_assert_eq!(stored(&chunks::copy(&union, UNLIMITED).unwrap()), stored(&union));
+        let most = sources.iter().map(|source| source.items()).max().unwrap_or(0);
+        let sum: u64 = sources.iter().map(|source| source.items()).sum();
+        // Where a layer has all bits of another one by chance, its items are counted once.
+        prop_assert!((most - most / 10..=sum).contains(&union.items()), "{} of {} to {}", union.items(), most, sum);
+
+        // In place it is the same filter.
+        let mut absorbing = chunks::copy(sources[0], UNLIMITED).unwrap();
+        let before = stored(&absorbing);
+        let rate = ErrorRate::new(union.error_rate()).unwrap();
+        let changed = absorbing.absorb(&sources[1..], Some(rate), UNLIMITED).unwrap();
+        prop_assert_eq!(stored(&absorbing), stored(&union));
+        prop_assert_eq!(changed, stored(&absorbing) != before);
+        // Once more it changes nothing. (Among more layers of one shape, the one that has these bits is not searched for.)
+        if union.layers() <= 32 {
+            prop_assert_eq!(absorbing.absorb(&sources, None, UNLIMITED), Ok(false));
+            prop_assert_eq!(stored(&absorbing), stored(&union));
+        }
+
+        // It goes on as a filter: what it may take it takes, within its rate.
+        let may_grow = union.expansion().is_some();
+        let (_, end) = add_batch(&mut union, &items(2000..2300));
+        prop_assert_eq!(end.is_ok() || !may_grow, true);
+        if may_grow {
+            prop_assert!(found(&union, 2000..2300));
+        }
+        prop_assert!(rates(&union) <= union.error_rate() * (1.0 + 1e-9));
+        prop_assert_eq!(union.validate_composed(), Ok(()));
+        prop_assert_eq!(stored(&load(&stored(&union)).unwrap()), stored(&union));
+    }
+
+    /// Eight workers would not give what one gives.
+    #[test]
+    fn filters_of_one_shape_unite_to_the_filter_that_got_all(
+        capacity in prop::sample::select(vec![600u64, 1000, 5000]),
+        rate in prop::sample::select(vec![0.2, 0.01, 1e-5]),
+        growth in prop::sample::select(vec![Growth::Fixed, reserved(2), growing(3)]),
+        parts in vec((0..500u32, 0..200u32), 3),
+        classical: bool,
+    ) {
+        let make = |ids: &mut dyn Iterator<Item = u32>| {
+            if classical { classic(capacity, growth != Growth::Fixed, ids) } else { filled(oracle::spec(capacity, rate, growth, 7), ids) }
+        };
+        let ranges: Vec<_> = parts.iter().map(|&(from, count)| from..from + count).collect();
+        let workers: Vec<_> = ranges.iter().map(|range| make(&mut range.clone())).collect();
+        let all = make(&mut ranges.iter().cloned().flatten());
+        let [a, b, c] = [&workers[0], &workers[1], &workers[2]];
+        let abc = union(&[a, b, c]).unwrap();
+        prop_assert_eq!(arrays(&abc), arrays(&all));
+        prop_assert_eq!(abc.layers(), 1);
+        // The count is an estimate; it is exact where nothing is in several parts.
+        let off = abc.items().abs_diff(all.items()) as f64;
+        prop_assert!(off <= 3.0 + 0.06 * all.items() as f64, "{} for {}", abc.items(), all.items());
+        // Commutative, also in what it counts.
+        for order in [[a, c, b], [b, a, c], [c, b, a]] {
+            prop_assert_eq!(stored(&union(&order).unwrap()), stored(&abc));
+        }
+        // Associative.
+        let (ab, bc) = (union(&[a, b]).unwrap(), union(&[b, c]).unwrap());
+        prop_assert_eq!(arrays(&union(&[&ab, c]).unwrap()), arrays(&abc));
+        prop_assert_eq!(arrays(&union(&[a, &bc]).unwrap()), arrays(&abc));
+        // Idempotent.
+        prop_assert_eq!(stored(&union(&[&abc, &abc, a]).unwrap()), stored(&abc));
+        prop_assert_eq!(stored(&union(&[a]).unwrap()), stored(a));
+        prop_assert_eq!(abc.validate(), Ok(()));
+    }
+
+    /// Who asks what two lists have in common would miss some of it.
+    #[test]
+    fn an_intersection_finds_what_is_common(
+        capacity in prop::sample::select(vec![300u64, 1000]),
+        growth in prop::sample::select(vec![Growth::Fixed, reserved(2)]),
+        parts in vec((0..300u32, 0..200u32), 1..5),
+        classical: bool,
+    ) {
+        let sources: Vec<_> = parts.iter().map(|&(from, count)| {
+            let ids = from..from + count;
+            if classical { classic(capacity, growth != Growth::Fixed, ids) } else { filled(oracle::spec(capacity, 0.01, growth, 7), ids) }
+        }).collect();
+        let sources: Vec<_> = sources.iter().collect();
+        let common = Filter::intersection(&sources, UNLIMITED).unwrap();
+        for id in 0..1000 {
+            let in_all = sources.iter().all(|source| source.contains(&item(id)));
+            prop_assert_eq!(common.contains(&item(id)), in_all, "{}", id);
+        }
+        let least = sources.iter().map(|source| source.items()).min().unwrap();
+        prop_assert!(common.items() <= least);
+        if !classical {
+            prop_assert_eq!(common.validate(), Ok(()));
+        }
+        prop_assert_eq!(stored(&load(&stored(&common)).unwrap()), stored(&common));
+    }
+
+    /// An exception would come back, or hide what another filter has.
+    #[test]
+    fn exceptions_follow_their_filters(
+        a in (0..50u32, 60..120u32), b in (0..50u32, 60..120u32),
+        of_a in vec(0..150u32, 0..40), of_b in vec(0..150u32, 0..40),
+    ) {
+        let make = |(from, to): (u32, u32), excepted: &[u32]| {
+            let mut filter = filled(oracle::spec(1000, 1e-6, reserved(2), 7), from..to);
+            let excepted = items(excepted.iter().copied());
+            filter.except(excepted.iter().map(Vec::as_slice), UNLIMITED, |_, _| ()).unwrap();
+            filter
+        };
+        let (a, b) = (make(a, &of_a), make(b, &of_b));
+        let either = union(&[&a, &b]).unwrap();
+        let both = Filter::intersection(&[&a, &b], UNLIMITED).unwrap();
+        for id in 0..200 {
+            let [in_a, in_b] = [&a, &b].map(|filter| filter.contains(&item(id)));
+            prop_assert_eq!(either.contains(&item(id)), in_a || in_b, "{}", id);
+            prop_assert_eq!(both.contains(&item(id)), in_a && in_b, "{}", id);
+        }
+        let mut absorbing = chunks::copy(&a, UNLIMITED).unwrap();
+        let changed = absorbing.absorb(&[&b], None, UNLIMITED).unwrap();
+        prop_assert_eq!(stored(&absorbing), stored(&either));
+        prop_assert_eq!(changed, stored(&a) != stored(&either));
+        for filter in [&either, &both, &absorbing] {
+            prop_assert_eq!(filter.validate(), Ok(()));
+        }
+        prop_assert_eq!(stored(&union(&[&b, &a]).unwrap()), stored(&either));
+    }
+}
+
+/// BF.CARD of a union would be of no use. The estimate is off by the spread of set bits, which for these sizes is
+/// below a hundredth.
+#[test]
+fn the_count_of_a_union_is_that_of_its_items() {
+    for (capacity, rate) in [(10_000, 0.01), (10_000, 0.2), (200_000, 0.001), (10_000, 1e-8)] {
+        for part in [1, 2, 4] {
+            let each = capacity as u32 / 32 * part * 2;
+            let spec = oracle::spec(capacity, rate, reserved(2), 7);
+            let sources: Vec<_> = (0..4u32)
+                .map(|source| {
+                    let mut filter = oracle::filter(spec);
+                    // Half of each is in the next one too.
+                    let ids = source * each / 2..source * each / 2 + each;
+                    filter
+                        .add_all(
+                            ids.map(u32::to_be_bytes)
+                                .collect::<Vec<_>>()
+                                .iter()
+                                .map(|id| &id[..]),
+                            UNLIMITED,
+                            |_| (),
+                        )
+                        .unwrap();
+                    filter
+                })
+                .collect();
+            let union = union(&sources.iter().collect::<Vec<_>>()).unwrap();
+            let mut all = oracle::filter(spec);
+            let ids: Vec<_> = (0..each / 2 * 3 + each).map(u32::to_be_bytes).collect();
+            all.add_all(ids.iter().map(|id| &id[..]), UNLIMITED, |_| ())
+                .unwrap();
+            assert_eq!(arrays(&union), arrays(&all));
+            let off = union.items() as f64 / all.items() as f64 - 1.0;
+            assert!(off.abs() < 0.01, "{capacity} at {rate}, {each} each: {off}");
+        }
+    }
+}
+
+/// The rate that was promised for the whole would not hold.
+#[test]
+fn the_rate_of_a_union_is_measured() {
+    let probes = 400_000u32;
+    for (sources, expected_layers) in [
+        // Eight workers, and the whole fills the layer.
+        (
+            (0..8u32)
+                .map(|worker| {
+                    filled(
+                        oracle::spec(8000, 0.01, reserved(2), 7),
+                        worker * 1000..worker * 1000 + 1000,
+                    )
+                })
+                .collect::<Vec<_>>(),
+            1,
+        ),
+        // Full layers that cannot be united stay beside each other.
+        (
+            (0..3u32)
+                .map(|part| {
+                    filled(
+                        oracle::spec(2000, 0.01, Growth::Fixed, 7),
+                        part * 2000..part * 2000 + 2000,
+                    )
+                })
+                .collect(),
+            3,
+        ),
+        // Grown chains.
+        (
+            (0..2u32)
+                .map(|part| {
+                    filled(
+                        oracle::spec(500, 0.02, growing(2), 7),
+                        part * 3000..part * 3000 + 3000,
+                    )
+                })
+                .collect(),
+            6,
+        ),
+    ] {
+        let sources: Vec<_> = sources.iter().collect();
+        let union = union_at_any_rate(&sources).unwrap();
+        assert_eq!(union.layers(), expected_layers);
+        let promise = union.error_rate();
+        let mut hits = 0;
+        let absent: Vec<_> = (0..probes)
+            .map(|id| (u64::from(id) << 32 | 0xabcd).to_le_bytes())
+            .collect();
+        union.contains_all(absent.iter().map(|item| &item[..]), |found| {
+            hits += u32::from(found)
+        });
+        let measured = f64::from(hits) / f64::from(probes);
+        let error = (promise / f64::from(probes)).sqrt();
+        assert!(measured <= promise + 3.0 * error, "{measured} of {promise}");
+        assert!(
+            measured >= promise / 4.0,
+            "{measured} of {promise}: the promise says nothing"
+        );
+    }
+}
+
+/// An intersection would find more than its sources promise.
+#[test]
+fn the_rate_of_an_intersection_is_measured() {
+    let spec = oracle::spec(20_000, 0.01, reserved(2), 7);
+    let (a, b) = (filled(spec, 0..20_000), filled(spec, 15_000..35_000));
+    let common = Filter::intersection(&[&a, &b], UNLIMITED).unwrap();
+    let share = |filter: &Filter, ids: std::ops::Range<u32>| {
+        let count = ids.len() as f64;
+        contains_batch(filter, &items(ids))
+            .into_iter()
+            .filter(|&found| found)
+            .count() as f64
+            / count
+    };
+    let largest = share(&a, 100_000..200_000).max(share(&b, 100_000..200_000));
+    let measured = share(&common, 100_000..200_000);
+    assert!(measured <= largest, "{measured} of {largest}");
+    // In one of them only.
+    assert!(share(&common, 0..15_000) < 0.013);
+    assert!(found(&common, 15_000..20_000));
+}
+
+/// A client would learn nothing from a refusal, or the destination be half changed by it.
+#[test]
+fn what_does_not_go_together_is_refused_by_name() {
+    let own = filled(oracle::spec(100, 0.01, reserved(2), 7), 0..50);
+    let other_seed = filled(oracle::spec(100, 0.01, reserved(2), 8), 0..50);
+    let larger = filled(oracle::spec(200, 0.01, reserved(2), 7), 0..50);
+    let grown = filled(oracle::spec(100, 0.01, reserved(2), 7), 0..150);
+    let redis_blooms = classic(100, true, 0..50);
+    let window = Window::new(60, 8, false).unwrap();
+    let windowed = oracle::filter(Spec {
+        window: Some(window),
+        ..oracle::spec(100, 0.01, reserved(2), 7)
+    });
+    let refusals = [
+        (&other_seed, Mismatch::Seed),
+        (&redis_blooms, Mismatch::Layout),
+        (&windowed, Mismatch::Window),
+    ];
+    for (source, why) in refusals {
+        let refused = Err(SetError::Source { index: 1, why });
+        assert_eq!(union(&[&own, source]).map(|_| ()), refused);
+        assert_eq!(
+            Filter::intersection(&[&own, source], UNLIMITED).map(|_| ()),
+            refused
+        );
+        let mut target = chunks::copy(&own, UNLIMITED).unwrap();
+        assert_eq!(
+            target.absorb(&[&own, source], None, UNLIMITED).map(|_| ()),
+            refused
+        );
+        assert_eq!(stored(&target), stored(&own));
+    }
+    let mut target = chunks::copy(&windowed, UNLIMITED).unwrap();
+    let refused = target.absorb(&[&own], None, UNLIMITED);
+    assert_eq!(
+        refused,
+        Err(SetError::Destination {
+            why: Mismatch::Window
+        })
+    );
+    assert_eq!(
+        union(&[&windowed]).map(|_| ()),
+        Err(SetError::Source {
+            index: 0,
+            why: Mismatch::Window
+        })
+    );
+    assert_eq!(
+        union(&[&redis_blooms, &own]).map(|_| ()),
+        Err(SetError::Source {
+            index: 1,
+            why: Mismatch::Layout
+        })
+    );
+    for (index, sources) in [(1, [&own, &larger]), (1, [&own, &grown]), (0, [&grown, &own])] {
+        let refused = Filter::intersection(&sources, UNLIMITED).map(|_| ());
+        assert_eq!(
+            refused,
+            Err(SetError::Source {
+                index,
+                why: Mismatch::Shape
+            })
+        );
+    }
+    let rate = ErrorRate::new(0.02).unwrap();
+    assert_eq!(
+        Filter::union(&[&redis_blooms], Some(rate), UNLIMITED).map(|_| ()),
+        Err(SetError::RateOfClassic)
+    );
+
+    let [reserved_for, another] =
+        [10_000, 20_000].map(|capacity| filled(oracle::spec(capacity, 0.01, reserved(2), 7), 0..50));
+    // 1.6 % in two layers of a filter that may grow, which has 90 % of its rate for two.
+    let Err(SetError::Rate {
+        sum,
+        would_do: Some(would_do),
+    }) = union(&[&reserved_for, &another])
+    else {
+        panic!("two layers of 0.8 % are above 1 %")
+    };
+    assert!(sum > 0.012 && sum <= 0.016, "{sum}");
+    assert!(
+        (0.0..0.01).contains(&(would_do.value() * 0.9 / sum - 1.0)),
+        "{would_do:?}"
+    );
+    let tighter = ErrorRate::new(would_do.value() * 0.99).unwrap();
+    assert!(Filter::union(&[&reserved_for, &another], Some(tighter), UNLIMITED).is_err());
+    let union_of_both = Filter::union(&[&reserved_for, &another], Some(would_do), UNLIMITED).unwrap();
+    assert_eq!(union_of_both.error_rate(), would_do.value());
+    let loose: Vec<_> = (1..5u64)
+        .map(|part| filled(oracle::spec(100 * part, 0.25, Growth::Fixed, 7), 0..1))
+        .collect();
+    let refused = union(&loose.iter().collect::<Vec<_>>()).map(|_| ());
+    assert!(
+        matches!(refused, Err(SetError::Rate { would_do: None, .. })),
+        "{refused:?}"
+    );
+
+    // Classic layers that cannot be one are refused: their rate is that of the first layer.
+    let (full, also_full) = (classic(100, true, 0..100), classic(100, true, 100..200));
+    let refused = union(&[&full, &also_full]).map(|_| ());
+    assert!(
+        matches!(refused, Err(SetError::ClassicRate { .. })),
+        "{refused:?}"
+    );
+}
+
+/// A server would not start again: in the format a classic filter that does not grow has one layer. The rate of another
+/// may be so low that it is lost where the two are added.
+#[test]
+fn a_classic_filter_that_does_not_grow_keeps_to_one_layer() {
+    let of = |rate, scales, id| {
+        let spec = ClassicSpec::new(rate, 100, 2, scales).unwrap();
+        with(Filter::classic(spec, UNLIMITED).unwrap(), [id])
+    };
+    let (mut fixed, precise) = (of(0.001, false, 1), of(1e-30, true, 2));
+    let before = stored(&fixed);
+    let refused = fixed.absorb(&[&precise], None, UNLIMITED);
+    assert!(
+        matches!(refused, Err(SetError::ClassicRate { .. })),
+        "{refused:?}"
+    );
+    let refused = union(&[&fixed, &precise]).map(|_| ());
+    assert!(
+        matches!(refused, Err(SetError::ClassicRate { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(stored(&fixed), before);
+}
+
+/// A merged filter would be read by an earlier version of the module as something else; and one that is as if it had
+/// grown would not be read at all.
+#[test]
+fn layers_that_do_not_follow_have_a_version_of_their_own() {
+    let version = |filter: &Filter| stored(filter).values[0].clone();
+    let (a, b) = (
+        filled(oracle::spec(100, 0.01, reserved(2), 7), 0..50),
+        filled(oracle::spec(350, 0.01, reserved(2), 7), 40..90),
+    );
+    let rate = ErrorRate::new(0.05).unwrap();
+    let merged = Filter::union(&[&b, &a], Some(rate), UNLIMITED).unwrap();
+    assert_eq!(
+        merged
+            .layer_stats()
+            .map(|layer| layer.capacity())
+            .collect::<Vec<_>>(),
+        [100, 350]
+    );
+    assert_eq!(
+        (version(&merged), version(&a)),
+        (Value::Unsigned(3), Value::Unsigned(1))
+    );
+    assert_eq!(version(&union(&[&a, &a]).unwrap()), Value::Unsigned(1));
+    let fixed: Vec<_> = (0..2u32)
+        .map(|part| {
+            filled(
+                oracle::spec(100, 0.01, Growth::Fixed, 7),
+                part * 100..part * 100 + 100,
+            )
+        })
+        .collect();
+    let merged = Filter::union(&[&fixed[0], &fixed[1]], Some(rate), UNLIMITED).unwrap();
+    assert_eq!(
+        (version(&merged), merged.layers(), merged.growth()),
+        (Value::Unsigned(3), 2, Some(Growth::Fixed))
+    );
+    assert!(found(&load(&stored(&merged)).unwrap(), 0..200));
+}
+
+/// A merge would say that it changed the filter when nothing came in, and a replica that sees no merge would differ.
+#[test]
+fn layers_of_one_filter_are_not_united_with_each_other() {
+    let part = |first| filled(oracle::spec(100, 0.01, Growth::Fixed, 7), first..first + 100);
+    let rate = Some(ErrorRate::new(0.1).unwrap());
+    let mut twins = stored(&Filter::union(&[&part(0), &part(100)], rate, UNLIMITED).unwrap());
+    // The second layer becomes the first one.
+    let header = oracle::header_of(&mut twins);
+    let layer = header[40..88].to_vec();
+    header[88..136].copy_from_slice(&layer);
+    twins.values[4] = twins.values[3].clone();
+    let mut twins = load(&twins).unwrap();
+    let before = stored(&twins);
+    assert_eq!(twins.absorb(&[&part(0)], None, UNLIMITED), Ok(false));
+    assert_eq!(stored(&twins), before);
+    let other = filled(oracle::spec(350, 0.001, Growth::Fixed, 7), 1000..1010);
+    assert_eq!(twins.absorb(&[&other], None, UNLIMITED), Ok(true));
+    assert_eq!(twins.layers(), 3);
+    assert!(found(&twins, 1000..1010));
+}
+
+/// A filter that may take no more than can be counted would be lost to every merge, or counts would wrap.
+#[test]
+fn capacities_of_a_union_sum_to_what_can_be_counted() {
+    let stream = stored(&filled(oracle::spec(1000, 0.01, Growth::Fixed, 7), 0..10));
+    let largest = load(&oracle::with_header(&stream, 40, &MOST_ITEMS.to_le_bytes())).unwrap();
+    assert_eq!(stored(&union(&[&largest]).unwrap()), stored(&largest));
+    let other = filled(oracle::spec(1, 0.001, Growth::Fixed, 7), 0..1);
+    let refused = union(&[&largest, &other]).map(|_| ());
+    let capacity = MOST_ITEMS + 1;
+    assert_eq!(refused, Err(SetError::Memory(Error::Full { capacity })));
+}
+
+/// Without memory, or beyond a limit, the filters must be as they were.
+#[test]
+fn a_union_is_whole_or_nothing() {
+    let (a, b) = (
+        filled(oracle::spec(1000, 0.01, reserved(2), 7), 0..500),
+        filled(oracle::spec(3000, 0.01, reserved(2), 7), 0..2000),
+    );
+    let rate = Some(ErrorRate::new(0.05).unwrap());
+    let whole = Filter::union(&[&a, &b], rate, UNLIMITED).unwrap();
+    let limit = whole.bytes() - 1;
+    let over = Err(SetError::Memory(Error::OverLimit {
+        bytes: whole.bytes(),
+        limit,
+    }));
+    assert_eq!(Filter::union(&[&a, &b], rate, &at_most(limit)).map(|_| ()), over);
+    let mut target = chunks::copy(&a, UNLIMITED).unwrap();
+    assert_eq!(target.absorb(&[&b], rate, &at_most(limit)).map(|_| ()), over);
+    assert_eq!(stored(&target), stored(&a));
+    target.absorb(&[&b], rate, &at_most(limit + 1)).unwrap();
+    assert_eq!(stored(&target), stored(&whole));
+    // What is new is the layer that could not be united, and the longer list.
+    let mut target = chunks::copy(&a, UNLIMITED).unwrap();
+    let new = std::cell::Cell::new(0);
+    let asked = |demand: crate::Demand| {
+        new.set(demand.new.asked);
+        Ok(())
+    };
+    target.absorb(&[&b], rate, &asked).unwrap();
+    assert_eq!(new.get(), whole.bytes() - a.bytes());
+    // The plan takes small blocks; the layer is the large one.
+    let layer = b.layer_stats().next().unwrap().bytes() as usize;
+    let mut target = chunks::copy(&a, UNLIMITED).unwrap();
+    let refused = failing::above(layer - 1, || target.absorb(&[&b], rate, UNLIMITED));
+    assert!(
+        matches!(refused, Err(SetError::Memory(Error::OutOfMemory { .. }))),
+        "{refused:?}"
+    );
+    assert_eq!(stored(&target), stored(&a));
+}
+
+/// On a server that has no memory left, a day's filter could not even be merged into one that has room for its items.
+#[test]
+fn a_merge_that_only_sets_bits_asks_for_no_memory() {
+    let spec = oracle::spec(1000, 0.01, Growth::Fixed, 7);
+    let (mut target, day) = (filled(spec, 0..300), filled(spec, 200..500));
+    let taken = std::cell::Cell::new(None);
+    let asked = |demand: crate::Demand| {
+        taken.set(Some((demand.new.taken, demand.total.taken)));
+        Ok(())
+    };
+    let changed = target.absorb(&[&day], None, &asked);
+    assert_eq!(changed, Ok(true));
+    assert_eq!(taken.get(), Some((0, target.bytes())));
+    // Exceptions that stay are no new ones either.
+    let mut target = filled(spec, 0..900);
+    let excepted = items(0..100);
+    target
+        .except(excepted.iter().map(Vec::as_slice), UNLIMITED, |_, _| ())
+        .unwrap();
+    let day = filled(spec, 850..950);
+    let nothing_new = |demand: crate::Demand| {
+        if demand.new == crate::Cost::NONE {
+            Ok(())
+        } else {
+            Err(crate::Limit::Bytes(0))
+        }
+    };
+    assert_eq!(target.absorb(&[&day], None, &nothing_new), Ok(true));
+    // What is new is their table.
+    let more = {
+        let mut more = filled(spec, 960..970);
+        let excepted = items(960..970);
+        more.except(excepted.iter().map(Vec::as_slice), UNLIMITED, |_, _| ())
+            .unwrap();
+        more
+    };
+    let table = exceptions::bytes(110) - exceptions::bytes(0);
+    let only_the_table = |demand: crate::Demand| {
+        if demand.new.asked <= table {
+            Ok(())
+        } else {
+            Err(crate::Limit::Bytes(0))
+        }
+    };
+    assert_eq!(target.absorb(&[&more], None, &only_the_table), Ok(true));
+    assert_eq!(target.exceptions(), 110);
+}
+
+/// What only the other filters have in one shape would stay apart, or be set in a layer of another size.
+#[test]
+fn layers_that_only_others_have_are_united() {
+    let small = filled(oracle::spec(1000, 0.01, reserved(2), 7), 0..500);
+    let [b, c] = [0..300, 200..600].map(|ids| filled(oracle::spec(3000, 0.01, reserved(2), 7), ids));
+    let rate = Some(ErrorRate::new(0.05).unwrap());
+    let mut target = chunks::copy(&small, UNLIMITED).unwrap();
+    assert_eq!(target.absorb(&[&b, &c], rate, UNLIMITED), Ok(true));
+    assert_eq!(target.layers(), 2);
+    assert!(found(&target, 0..600));
+    let whole = Filter::union(&[&small, &b, &c], rate, UNLIMITED).unwrap();
+    assert_eq!(stored(&target), stored(&whole));
+}
+
+/// Each merge would make a filter larger whose layers have room for what comes, if only their counts said that they
+/// have not.
+#[test]
+fn a_layer_goes_where_the_bits_say_that_it_fits() {
+    let spec = oracle::spec(1000, 0.001, reserved(2), 7);
+    let rate = Some(ErrorRate::new(0.01).unwrap());
+    let [a, b, c] = [0..900, 2000..2900, 2050..2950].map(|ids| filled(spec, ids));
+    let two = Filter::union(&[&a, &b], rate, UNLIMITED).unwrap();
+    assert_eq!(two.layers(), 2);
+    // Together they count 1,800 items, and have 950.
+    let merged = Filter::union(&[&two, &c], rate, UNLIMITED).unwrap();
+    assert_eq!(merged.layers(), 2);
+    assert!(found(&merged, (0..900).chain(2000..2950)));
+}
+
+/// A merge that is refused in the end would first take memory that it may not have: with millions of exceptions,
+/// what the server has left.
+#[test]
+fn exceptions_are_asked_for_before_they_are_gathered() {
+    let excepting = |ids: std::ops::Range<u32>| {
+        let mut filter = filled(oracle::spec(5000, 0.01, reserved(2), 7), ids.clone());
+        let excepted = items(ids);
+        let excepted = excepted.iter().map(Vec::as_slice);
+        filter.except(excepted, UNLIMITED, |_, _| ()).unwrap();
+        filter
+    };
+    let (mut a, b) = (excepting(0..1000), excepting(1000..2000));
+    let limit = a.bytes();
+    assert!(exceptions::bytes(2000) > limit);
+    let merged = failing::above(limit as usize, || {
+        Filter::union(&[&a, &b], None, &at_most(limit)).map(|_| ())
+    });
+    let common = failing::above(limit as usize, || {
+        Filter::intersection(&[&a, &a, &b], &at_most(limit)).map(|_| ())
+    });
+    let before = stored(&a);
+    let absorbed = failing::above(limit as usize, || {
+        a.absorb(&[&b], None, &at_most(limit)).map(|_| ())
+    });
+    for refused in [merged, absorbed] {
+        assert!(
+            matches!(refused, Err(SetError::Memory(Error::OverLimit { limit: at, .. })) if at == limit),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(common, Ok(()));
+    assert_eq!(stored(&a), before);
+    let whole = union(&[&a, &b]).unwrap().bytes();
+    let merged = Filter::union(&[&a, &b], None, &at_most(whole - 1)).map(|_| ());
+    let absorbed = a.absorb(&[&b], None, &at_most(whole - 1)).map(|_| ());
+    for refused in [merged, absorbed] {
+        assert!(
+            matches!(refused, Err(SetError::Memory(Error::OverLimit { limit, .. })) if limit == whole - 1),
+            "{refused:?}"
+        );
+    }
+    a.absorb(&[&b], None, &at_most(whole)).unwrap();
+    assert_eq!(a.bytes(), whole);
+}
+
+/// A server that is short of memory would end in the middle of a merge, or keep half of it.
+#[test]
+fn a_union_that_there_is_no_memory_for_changes_nothing() {
+    let other = filled(oracle::spec(50, 0.0001, Growth::Fixed, 7), 1000..1005);
+    let rate = Some(ErrorRate::new(0.2).unwrap());
+    // With 150 layers the largest block that is asked for is the plan's. A list of 144 layers has no room for one more,
+    // and a longer list is larger than the plan.
+    let refused = [150, 144].map(|layers| {
+        let spec = oracle::spec(1, 0.01, growing(1), 7);
+        let items = (layers as u32..)
+            .find(|&items| filled(spec, 0..items).layers() == layers)
+            .unwrap();
+        let mut refused = 0;
+        for most in (1000..13_000).step_by(250) {
+            let mut filter = filled(spec, 0..items);
+            let before = stored(&filter);
+            match failing::above(most, || filter.absorb(&[&other], rate, UNLIMITED)) {
+                Ok(changed) => {
+                    assert!(changed && found(&filter, (0..items).chain(1000..1005)));
+                    assert_eq!(filter.validate_composed(), Ok(()));
+                }
+                Err(error) => {
+                    refused += 1;
+                    let is_memory = matches!(error, SetError::Memory(Error::OutOfMemory { .. }));
+                    assert!(is_memory, "{error:?}");
+                    assert_eq!(stored(&filter), before, "{most} bytes");
+                }
+            }
+        }
+        refused
+    });
+    assert!(
+        0 < refused[0] && refused[0] < refused[1] && refused[1] < 48,
+        "{refused:?}"
+    );
+}
+
+/// Replicas of other versions would have the layers in another order, and grow others from then on.
+#[test]
+fn equal_layers_stay_in_the_order_in_which_they_came() {
+    for growth in [Growth::Fixed, reserved(2)] {
+        let parts: Vec<_> = (0..240u32)
+            .map(|part| {
+                let capacity = [20, 30, 20][part as usize % 3];
+                let room = part % 4;
+                let spec = oracle::spec(capacity.into(), 1e-5, growth, 7);
+                let filter = filled(spec, part * 100..part * 100 + capacity - room);
+                let order = (if growth == Growth::Fixed { 0 } else { capacity }, room);
+                (order, filter)
+            })
+            .collect();
+        let sources: Vec<_> = parts.iter().map(|(_, filter)| filter).collect();
+        let united = Filter::union(&sources, Some(ErrorRate::new(0.2).unwrap()), UNLIMITED).unwrap();
+        let mut expected: Vec<_> = parts
+            .iter()
+            .map(|(order, filter)| (order, arrays(filter)))
+            .collect();
+        expected.sort_by_key(|(order, _)| **order);
+        let expected: Vec<_> = expected.into_iter().flat_map(|(_, arrays)| arrays).collect();
+        assert!(arrays(&united) == expected, "{growth:?}");
+    }
+}
+
+/// A filter that is emptied for the next day would be another one, or keep some of the last.
+#[test]
+fn an_emptied_filter_is_a_new_one() {
+    let window = Window::new(60, 8, true).unwrap();
+    for spec in [
+        oracle::spec(100, 0.01, Growth::Fixed, 7),
+        oracle::spec(100, 0.25, reserved(2), 7),
+        oracle::spec(1, 1e-9, growing(1), 7),
+        Spec {
+            window: Some(window),
+            ..oracle::spec(100, 0.01, reserved(2), 7)
+        },
+    ] {
+        let new = oracle::filter(spec);
+        assert!(new.emptied(UNLIMITED).unwrap().is_none());
+        let used = oracle::filter(spec);
+        used.set_clock(|| 1_700_000_000_000);
+        let mut used = with(used, 0..90);
+        assert_eq!(stored(&used.emptied(UNLIMITED).unwrap().unwrap()), stored(&new));
+        let excepted = items(0..1);
+        used.except(excepted.iter().map(Vec::as_slice), UNLIMITED, |_, _| ())
+            .unwrap();
+        let emptied = used.emptied(UNLIMITED).unwrap().unwrap();
+        assert_eq!((stored(&emptied), emptied.bytes()), (stored(&new), new.bytes()));
+    }
+    for scales in [true, false] {
+        let new = classic(100, scales, []);
+        assert!(new.emptied(UNLIMITED).unwrap().is_none());
+        let used = classic(100, scales, 0..if scales { 300 } else { 50 });
+        assert_eq!(stored(&used.emptied(UNLIMITED).unwrap().unwrap()), stored(&new));
+    }
+    let used = filled(oracle::spec(100_000, 0.01, reserved(2), 7), 0..10);
+    let refused = failing::above(10_000, || used.emptied(UNLIMITED).map(|_| ()));
+    assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");
+}
+
+/// Whoever may restore a payload of a few bytes could take 8 GiB with one word more: its layer says that it is for
+/// many items, and has few bits.
+#[test]
+fn a_forged_filter_is_not_emptied_to_more_than_it_may_take() {
+    let spec = oracle::spec(100, 0.01, reserved(2), 7);
+    let forged = oracle::with_header(&stored(&filled(spec, 0..10)), 40, &(1u64 << 36).to_le_bytes());
+    let forged = load(&forged).unwrap();
+    let limit = at_most(1 << 20);
+    assert!(matches!(
+        forged.emptied(&limit),
+        Err(Error::OverLimit { limit: 0x10_0000, .. })
+    ));
+    // One that has bits and counts no items, as chunks of a forged header make it, is not as new.
+    let uncounted = oracle::with_header(&stored(&filled(spec, 0..10)), 48, &0u64.to_le_bytes());
+    let emptied = load(&uncounted).unwrap().emptied(UNLIMITED).unwrap();
+    assert_eq!(stored(&emptied.unwrap()), stored(&oracle::filter(spec)));
+    // It is as large as it was, so no limit keeps it from being emptied.
+    let emptied = filled(spec, 0..10).emptied(&at_most(1)).unwrap();
+    assert!(emptied.is_some());
+}
+
+/// The next day's items would go into a long chain, or be refused: what is emptied would be made for the smallest part.
+#[test]
+fn what_came_together_is_emptied_to_its_largest_part() {
+    let rate = Some(ErrorRate::new(0.05).unwrap());
+    for growth in [Growth::Fixed, reserved(2)] {
+        let parts = [100, 3000, 500].map(|capacity| filled(oracle::spec(capacity, 0.01, growth, 7), 0..50));
+        let merged = Filter::union(&[&parts[0], &parts[1], &parts[2]], rate, UNLIMITED).unwrap();
+        let emptied = merged.emptied(UNLIMITED).unwrap().unwrap();
+        let new = oracle::filter(oracle::spec(3000, 0.05, growth, 7));
+        assert_eq!(stored(&emptied), stored(&new));
+        assert!(emptied.emptied(UNLIMITED).unwrap().is_none());
+    }
+}
+
+/// A filter that may not grow would refuse items although it has room.
+#[test]
+fn room_is_not_lost_behind_a_full_layer() {
+    let rate = Some(ErrorRate::new(0.05).unwrap());
+    for (growth, full, roomy) in [
+        (Growth::Fixed, 1000, 1000),
+        (Growth::Fixed, 3000, 1000),
+        (reserved(2), 1000, 1000),
+    ] {
+        let full = filled(oracle::spec(full, 0.02, growth, 7), 0..4000);
+        let mut filter = filled(oracle::spec(roomy, 0.01, growth, 7), 5000..5500);
+        filter.absorb(&[&full], rate, UNLIMITED).unwrap();
+        let layers = filter.layers();
+        let (_, end) = add_batch(&mut filter, &items(10_000..10_400));
+        assert_eq!((end, filter.layers()), (Ok(()), layers), "{growth:?}");
+    }
+}
+
+/// A merge that is sent again would make the filter larger each time; or change the order of its layers on the primary
+/// alone, since a command that changes nothing is not propagated: the replica would put the next items elsewhere.
+#[test]
+fn what_is_merged_again_changes_nothing() {
+    let rate = Some(ErrorRate::new(0.2).unwrap());
+    let full = |part: u32| {
+        filled(
+            oracle::spec(100, 0.001, Growth::Fixed, 7),
+            part * 1000..part * 1000 + 100,
+        )
+    };
+    let part = |from: u32, count: u32| filled(oracle::spec(100, 0.001, Growth::Fixed, 7), from..from + count);
+    let many: Vec<_> = (0..150).map(full).collect();
+    let few = vec![part(0, 15), part(100, 7), part(200, 80)];
+    let two = vec![part(0, 90), part(1000, 50)];
+    for sources in [many, few, two] {
+        let sources: Vec<_> = sources.iter().collect();
+        let mut filter = Filter::union(&sources, rate, UNLIMITED).unwrap();
+        for round in 0..3 {
+            let before = stored(&filter);
+            assert_eq!(filter.absorb(&sources, rate, UNLIMITED), Ok(false));
+            assert_eq!(filter.absorb(&sources[..1], None, UNLIMITED), Ok(false));
+            assert!(stored(&filter) == before);
+            // The last layer gets less room than the one before it.
+            let _ = add_batch(&mut filter, &items(round * 45 + 200_000..round * 45 + 200_045));
+        }
+    }
+}
+
+/// One command with a filter named a thousand times, or thousands of full ones, would stop the server.
+#[test]
+fn sources_that_come_again_are_read_once() {
+    let spec = oracle::spec(20_000, 0.01, reserved(2), 7);
+    let (a, b) = (filled(spec, 0..15_000), filled(spec, 20_000..35_000));
+    let rate = Some(ErrorRate::new(0.05).unwrap());
+    let twice = Filter::union(&[&b, &a], rate, UNLIMITED).unwrap();
+    let mut sources = vec![&b];
+    sources.extend(std::iter::repeat_n(&a, 100_000));
+    let often = Filter::union(&sources, rate, UNLIMITED).unwrap();
+    assert_eq!(stored(&often), stored(&twice));
+    // The place of one that does not go is that in the list.
+    let other = filled(oracle::spec(20_000, 0.01, reserved(2), 8), 0..1);
+    let refused = Filter::union(&[&a, &a, &other], rate, UNLIMITED).map(|_| ());
+    let why = Mismatch::Seed;
+    assert_eq!(refused, Err(SetError::Source { index: 2, why }));
+}
+
+/// A hundred servers' filters of mostly the same visitors would become a chain: more memory, slower questions, and a
+/// higher rate than the one filter has that got all.
+#[test]
+fn many_filters_that_fit_into_one_become_one() {
+    let spec = oracle::spec(50_000, 0.01, Growth::Fixed, 7);
+    let sources: Vec<_> = (0..100u32)
+        .map(|server| {
+            filled(
+                spec,
+                (0..10_000).chain(1_000_000 + server * 300..1_000_300 + server * 300),
+            )
+        })
+        .collect();
+    let sources: Vec<_> = sources.iter().collect();
+    let union = union(&sources).unwrap();
+    assert_eq!(union.layers(), 1);
+    assert!(found(&union, (0..10_000).chain(1_000_000..1_030_000)));
+}
+
+/// Thousands of small layers would be compared with each other for minutes, while the server stands still.
+#[test]
+fn many_layers_are_united_at_once() {
+    let spec = oracle::spec(1, 0.2, reserved(1), 7);
+    let sources: Vec<_> = (0..2u32)
+        .map(|part| {
+            let mut filter = oracle::filter(spec);
+            for number in 0u32.. {
+                filter
+                    .add(&(number << 1 | part).to_be_bytes(), UNLIMITED)
+                    .unwrap();
+                if filter.layers() == 3000 {
+                    break;
+                }
+            }
+            filter
+        })
+        .collect();
+    let union = union_at_any_rate(&[&sources[0], &sources[1]]).unwrap();
+    assert!(union.layers() <= 6000);
+    assert_eq!(union.validate_composed(), Ok(()));
+    assert!((0..1000u32).all(|number| union.contains(&number.to_be_bytes())));
+}

@@ -1,0 +1,288 @@
+//! valkey-bloom's layout, bit for bit.
+//!
+//! # Probes
+//! An item has two hashes, `a` and `b`: SipHash-1-3 (Aumasson, Bernstein, "SipHash: a fast short-input PRF",
+//! 2012), keyed with the first and the last 16 bytes of the filter's seed, of the item's length as 8 bytes
+//! and then the item. Probes 0 and 1 are bits `a mod bits` and `b mod bits`; every further probe `i` is bit
+//! `((a + i·b mod 2^64) mod (2^64 - 59)) mod bits`, where `2^64 - 59` is the largest prime below `2^64`. They
+//! are anywhere in the array: `k` cache lines an item.
+//!
+//! # Sizes
+//! Layer `i` (from 0) has the rate `e · t^i`, where `e` is the filter's rate and `t` its tightening ratio,
+//! and the capacity of the layer before it times the expansion. A layer for `n` items at rate `p` has
+//! `ceil(-n · ln p / (8 · ln² 2))` bytes of bits, and `max(1, round(bits / n · ln 2))` probes.
+//!
+//! In memory, a head of 45 bytes precedes the bits of each layer, as in valkey-bloom, so that a layer is
+//! saved and loaded in one piece.
+//!
+//! | offset | bytes | field of a head |
+//! |---|---|---|
+//! | 0 | 1 | 1, its version |
+//! | 1 | 8 | bytes of bits |
+//! | 9 | 4 | probes |
+//! | 13 | 32 | the seed |
+//!
+//! Bit `x` is bit `x mod 8` of byte `x / 8` of the bits.
+
+pub mod format;
+pub mod layer;
+pub mod layered;
+
+use std::hash::Hasher as _;
+
+use siphasher::sip::SipHasher13;
+
+use crate::bits::memory::BlockSize;
+use crate::chain::batch::Hasher;
+use crate::chain::demand::{FILTER, Footprint, Frame, Rounding};
+use crate::chain::{Chain, MOST_ITEMS, MOST_LAYERS, Rules};
+use crate::error::Error;
+use crate::item::{Item, ItemHash};
+use crate::params::{SipSeed, Tightening, ValkeySpec};
+pub use layer::{HEAD_BYTES, Layer, Shape};
+
+/// Bytes that valkey-bloom reports for a filter without its layers.
+const OWN_BYTES: u64 = 48;
+/// Bytes that valkey-bloom reports for a layer, without its bits and its entry in the list of layers.
+const LAYER_BYTES: u64 = 208;
+
+/// The keys of a filter's two hashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keys([[u64; 2]; 2]);
+
+impl Keys {
+    fn new(seed: SipSeed) -> Self {
+        let word = |at: usize| {
+            let bytes = seed.0.as_chunks::<8>().0[at];
+            u64::from_le_bytes(bytes)
+        };
+        Self([[word(0), word(1)], [word(2), word(3)]])
+    }
+
+    fn seed(self) -> SipSeed {
+        let mut seed = [0; 32];
+        let words = self.0.as_flattened().iter();
+        for (place, word) in seed.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *place = word.to_le_bytes();
+        }
+        SipSeed(seed)
+    }
+}
+
+impl Hasher for Keys {
+    #[inline(always)]
+    fn hash(&self, item: Item<'_>) -> ItemHash {
+        let item = item.bytes();
+        let [low, high] = self.0.map(|[first, last]| {
+            let mut hasher = SipHasher13::new_with_keys(first, last);
+            hasher.write_u64(item.len() as u64);
+            hasher.write(item);
+            hasher.finish()
+        });
+        ItemHash { low, high }
+    }
+}
+
+/// Rules of a filter in valkey-bloom's layout.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Valkey {
+    keys: Keys,
+    error_rate: f64,
+    tightening: Tightening,
+    /// 0 if the filter does not grow.
+    expansion: u32,
+}
+
+impl Valkey {
+    /// Rules of a filter made with these parameters.
+    pub fn new(spec: ValkeySpec) -> Self {
+        Self {
+            keys: Keys::new(spec.seed()),
+            error_rate: spec.error_rate(),
+            tightening: spec.tightening(),
+            expansion: spec.expansion(),
+        }
+    }
+
+    /// The shape of the first layer, for `capacity` items.
+    pub fn first(&self, capacity: u64) -> Shape {
+        Shape::sized(capacity, self.error_rate, self.seed())
+    }
+
+    /// The filter's false positive rate, strictly between 0 and 1.
+    pub fn error_rate(&self) -> f64 {
+        self.error_rate
+    }
+
+    /// The ratio of a layer's rate to that of the layer before it.
+    pub fn tightening(&self) -> Tightening {
+        self.tightening
+    }
+
+    /// The ratio of the next layer's capacity to the newest layer's; 0 if the filter does not grow.
+    pub fn expansion(&self) -> u32 {
+        self.expansion
+    }
+
+    /// The keys of the hashes.
+    pub fn seed(&self) -> SipSeed {
+        self.keys.seed()
+    }
+
+    /// The rate of layer `index`; `None` if it is too close to 0.
+    pub(crate) fn rate(&self, index: usize) -> Option<f64> {
+        let power = i32::try_from(index).ok()?;
+        let rate = self.error_rate * power_of(self.tightening.value(), power.unsigned_abs());
+        (rate > f64::MIN_POSITIVE || index == 0).then_some(rate)
+    }
+
+    /// The shape of layer `index`, if the layer before it has a capacity of `before` items. `None` if there
+    /// can be no such layer.
+    pub(crate) fn layer(&self, index: usize, before: u64) -> Option<Shape> {
+        let capacity = before.checked_mul(self.expansion.into())?;
+        (capacity > 0).then_some(())?;
+        Some(Shape::sized(capacity, self.rate(index)?, self.seed()))
+    }
+
+    /// The capacity of a filter once it has grown to hold `wanted` items, if its first layer is for `first`
+    /// items.
+    ///
+    /// # Errors
+    /// [`Unreached`] if `wanted` is not reached within `limit` and the first [`MOST_LAYERS`] layers. It contains
+    /// the capacity that is.
+    pub fn scaled_capacity(
+        &self,
+        first: u64,
+        wanted: u64,
+        limit: Option<ByteLimit<'_>>,
+    ) -> Result<u64, Unreached> {
+        let (mut next, mut capacity, mut memory) = (self.first(first), 0_u64, Footprint::none(Self::FRAME));
+        let rounding: Rounding<'_> = &|block| limit.map_or(0, |limit| (limit.taken)(block));
+        for layers in 1..=MOST_LAYERS {
+            let array = [next.bytes].into_iter();
+            (memory, _) = memory.with(array, rounding);
+            let with_it = capacity.saturating_add(next.capacity);
+            if limit.is_some_and(|limit| memory.cost.taken > limit.bytes) {
+                return Err(Unreached::Bytes { capacity });
+            }
+            if with_it > MOST_ITEMS {
+                return Err(Unreached::Items { capacity });
+            }
+            capacity = with_it;
+            if capacity >= wanted {
+                return Ok(capacity);
+            }
+            if self.rate(layers).is_none() {
+                return Err(Unreached::Rate { capacity });
+            }
+            next = self
+                .layer(layers, next.capacity)
+                .ok_or(Unreached::Items { capacity })?;
+        }
+        Err(Unreached::Layers { capacity })
+    }
+}
+
+/// A limit for the memory of a filter, with the allocator's rounding.
+#[derive(Clone, Copy)]
+pub struct ByteLimit<'a> {
+    /// The most bytes that the filter may use.
+    pub bytes: u64,
+    /// The bytes that the allocator uses for a block.
+    pub taken: Rounding<'a>,
+}
+
+/// Why a filter cannot grow to the wanted capacity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreached {
+    /// The next layer would exceed the memory limit.
+    Bytes {
+        /// Capacity without that layer.
+        capacity: u64,
+    },
+    /// The rate of the next layer would be 0.
+    Rate {
+        /// Capacity without that layer.
+        capacity: u64,
+    },
+    /// With the next layer the capacity would exceed [`MOST_ITEMS`].
+    Items {
+        /// Capacity without that layer.
+        capacity: u64,
+    },
+    /// The filter would need more than [`MOST_LAYERS`] layers.
+    Layers {
+        /// Capacity of that many layers.
+        capacity: u64,
+    },
+}
+
+impl Unreached {
+    /// The capacity that the filter can reach.
+    pub fn capacity(self) -> u64 {
+        match self {
+            Self::Bytes { capacity }
+            | Self::Rate { capacity }
+            | Self::Items { capacity }
+            | Self::Layers { capacity } => capacity,
+        }
+    }
+}
+
+/// `base` to the power of `exponent`, by squaring. The order of multiplications is fixed, because sizes
+/// depend on the last bit.
+fn power_of(mut base: f64, mut exponent: u32) -> f64 {
+    let mut power = 1.0;
+    loop {
+        if exponent & 1 == 1 {
+            power *= base;
+        }
+        exponent >>= 1;
+        if exponent == 0 {
+            return power;
+        }
+        base *= base;
+    }
+}
+
+/// Bytes that valkey-bloom reports for a filter with this number of layers, without their bits. Its list of layers has
+/// room for one at first, then for four, and then for twice as many each time.
+fn reported(layers: usize) -> u64 {
+    let room = match layers {
+        0 | 1 => layers,
+        more => more.next_power_of_two().max(4),
+    };
+    OWN_BYTES + 8 * room as u64 + LAYER_BYTES * layers as u64
+}
+
+impl Rules for Valkey {
+    type Layer = Layer;
+    type Shape = Shape;
+    type Hasher = Keys;
+
+    const FRAME: Frame = {
+        const OWN: &[BlockSize] = &[FILTER, BlockSize::of::<Chain<Valkey>>()];
+        Frame::new::<Layer>(OWN, 0).reporting(reported)
+    };
+
+    #[inline(always)]
+    fn hasher(&self) -> &Keys {
+        &self.keys
+    }
+
+    fn shape_of(layer: &Layer) -> Shape {
+        layer.shape()
+    }
+
+    fn next(
+        &self,
+        mut layers: impl ExactSizeIterator<Item = Shape> + DoubleEndedIterator,
+    ) -> Result<Shape, Error> {
+        let index = layers.len();
+        let newest = layers.next_back().ok_or(Error::Full { capacity: 0 })?;
+        let full = Error::Full {
+            capacity: newest.capacity,
+        };
+        self.layer(index, newest.capacity).ok_or(full)
+    }
+}

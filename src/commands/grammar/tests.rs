@@ -1,0 +1,457 @@
+use super::super::requests::trying::*;
+use super::super::requests::{Creation, NOW, Release};
+use super::*;
+use crate::options::values::ConfigOption;
+
+/// A replica with other options would make another filter than its primary.
+#[test]
+fn what_is_replicated_means_the_same_under_any_configuration() {
+    let here = Config::new(Seed(7));
+    let there = elsewhere();
+    for line in [
+        "NONSCALING 0.01 100",
+        "EXPANSION 0.01 100 LAYOUT CLASSIC",
+        "NONSCALING 0.01 100 LAYOUT CLASSIC",
+        "key 0.1 10 LAYOUT CLASSIC NONSCALING",
+        "key 0.1 10 LAYOUT CLASSIC EXPANSION 32768",
+        "key 0.01 100",
+        "key 0.9 1099511627776 EXPANSION 32768",
+        "key 1e-300 1 NONSCALING",
+        "key 0.3333333333333333 12345 GROWING SEED 18446744073709551615",
+        "key 0.1 10 LAYOUT CLASSIC EXPANSION 0",
+        "key 0.01 100 EX 1",
+        "key 0.01 100 NX PX 9000000000000000000 SEED 1",
+        "EXPANSION 0.9 100 EXAT 1 LAYOUT CLASSIC",
+        "NONSCALING 0.5 100 PXAT 9223372036854775807 NONSCALING LAYOUT CLASSIC",
+        "key 0.1 10 LAYOUT CLASSIC EXPANSION 0 EXAT 9223372036854775",
+        "key 0.1 10 PXAT 1 EXPANSION 32768",
+    ] {
+        let key = line.split(' ').next().unwrap();
+        let made = reserve(&words(line), &here).unwrap();
+        is_told(key, made, &there);
+        is_told_packed(key, made, &there);
+    }
+}
+
+/// A user would look for the mistake in the wrong place, or get a filter that was not meant.
+#[test]
+fn words_for_valkey_bloom_s_layout_are_refused_where_they_contradict() {
+    let config = Config::new(Seed(7));
+    let refused = |options: &str, config: &Config| {
+        let packed = format!("key {options} LINES a");
+        let inserted = format!("key {options} ITEMS a");
+        let (packed, inserted) = (words(&packed), words(&inserted));
+        let [reserved, inserted, packed] = [
+            reserve(&words(&format!("key 0.01 100 {options}")), config).map(|_| ()),
+            insert(&inserted, config).and_then(|(_, made)| made.map(|_| ())),
+            add_packed(&packed, config).and_then(|(_, made)| made.map(|_| ())),
+        ];
+        let error = reserved.unwrap_err().to_string();
+        assert_eq!(inserted.unwrap_err().to_string(), error, "{options}");
+        assert_eq!(packed.unwrap_err().to_string(), error, "{options}");
+        error
+    };
+    for (options, error) in [
+        ("TIGHTENING x", "ERR bad tightening ratio"),
+        ("TIGHTENING nan", "ERR bad tightening ratio"),
+        ("TIGHTENING 0", "ERR tightening ratio must be in the range (0, 1)"),
+        ("TIGHTENING 1", "ERR tightening ratio must be in the range (0, 1)"),
+        (
+            "TIGHTENING -0.5",
+            "ERR tightening ratio must be in the range (0, 1)",
+        ),
+        (
+            "TIGHTENING 1e-400",
+            "ERR tightening ratio must be in the range (0, 1)",
+        ),
+        (
+            "TIGHTENING inf",
+            "ERR tightening ratio must be in the range (0, 1)",
+        ),
+        ("TIGHTENING 0.5 TIGHTENING 0.5", "ERR TIGHTENING was given twice"),
+        (
+            "TIGHTENING 0.5 LAYOUT BLOCKED",
+            "ERR TIGHTENING is for LAYOUT VALKEY only",
+        ),
+        (
+            "LAYOUT CLASSIC TIGHTENING 0.5",
+            "ERR TIGHTENING is for LAYOUT VALKEY only",
+        ),
+        ("VALIDATESCALETO many", "ERR bad VALIDATESCALETO"),
+        ("VALIDATESCALETO 1e3", "ERR bad VALIDATESCALETO"),
+        (
+            "VALIDATESCALETO 0",
+            "ERR VALIDATESCALETO must be in the range [1, 9223372036854775807]",
+        ),
+        (
+            "VALIDATESCALETO 9223372036854775808",
+            "ERR VALIDATESCALETO must be in the range [1, 9223372036854775807]",
+        ),
+        (
+            "VALIDATESCALETO 5 VALIDATESCALETO 5",
+            "ERR VALIDATESCALETO was given twice",
+        ),
+        (
+            "VALIDATESCALETO 5 LAYOUT BLOCKED",
+            "ERR VALIDATESCALETO is for LAYOUT VALKEY only",
+        ),
+        (
+            "VALIDATESCALETO 5 NONSCALING",
+            "ERR VALIDATESCALETO and NONSCALING exclude each other",
+        ),
+        (
+            "EXPANSION 0 VALIDATESCALETO 5",
+            "ERR VALIDATESCALETO and EXPANSION 0 exclude each other",
+        ),
+        (
+            "VALIDATESCALETO 9223372036854775807",
+            "ERR the filter cannot grow to VALIDATESCALETO: its capacity would be above 9223372036854775807",
+        ),
+        (
+            "VALIDATESCALETO 1000000 TIGHTENING 1e-200",
+            "ERR the filter cannot grow to VALIDATESCALETO: its error rate would be 0",
+        ),
+        (
+            "SEED aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa LAYOUT BLOCKED",
+            "ERR SEED of 32 bytes is for LAYOUT VALKEY only",
+        ),
+        (
+            "LAYOUT CLASSIC SEED 00000000000000000000000000000001",
+            "ERR SEED of 32 bytes is for LAYOUT VALKEY only",
+        ),
+        ("SEED aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "ERR bad seed"),
+        (
+            "SEED aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa LAYOUT VALKEY",
+            "ERR bad seed",
+        ),
+        (
+            "LAYOUT CLASSIC SEED 1",
+            "ERR SEED is for LAYOUT BLOCKED or VALKEY only",
+        ),
+        ("LAYOUT VALKEY GROWING", "ERR GROWING is for LAYOUT BLOCKED only"),
+        (
+            "TIGHTENING 0.5 WINDOW 10",
+            "ERR WINDOW is for LAYOUT BLOCKED only",
+        ),
+        (
+            "LAYOUT VALKEY SLICES 4",
+            "ERR SLICES is for filters with a WINDOW only",
+        ),
+        (
+            "LAYOUT VALKEY REFRESH",
+            "ERR REFRESH is for filters with a WINDOW only",
+        ),
+        (
+            "LAYOUT VALKEYS",
+            "ERR bad layout: it is BLOCKED, CLASSIC or VALKEY",
+        ),
+    ] {
+        assert_eq!(refused(options, &config), error, "{options}");
+    }
+    let mut by_option = config.clone();
+    by_option.set(ConfigOption::Layout, "valkey").unwrap();
+    by_option.set(ConfigOption::ExpansionFactor, "0").unwrap();
+    for (options, error) in [
+        (
+            "GROWING",
+            "ERR GROWING is for LAYOUT BLOCKED only, and bf-layout is valkey",
+        ),
+        (
+            "WINDOW 10",
+            "ERR WINDOW is for LAYOUT BLOCKED only, and bf-layout is valkey",
+        ),
+        (
+            "LAYOUT CLASSIC SEED 1",
+            "ERR SEED is for LAYOUT BLOCKED or VALKEY only",
+        ),
+        (
+            "VALIDATESCALETO 5",
+            "ERR VALIDATESCALETO needs an EXPANSION above 0: bf-expansion-factor is 0",
+        ),
+    ] {
+        assert_eq!(refused(options, &by_option), error, "{options}");
+    }
+    by_option.set(ConfigOption::Layout, "classic").unwrap();
+    assert_eq!(
+        refused("SEED 1", &by_option),
+        "ERR SEED is for LAYOUT BLOCKED or VALKEY only, and bf-layout is classic"
+    );
+}
+
+/// A filter that was meant to get items would silently be created without them, or a client of valkey-bloom would be
+/// refused.
+#[test]
+fn only_filters_of_valkey_bloom_s_layout_are_inserted_without_items() {
+    let mut config = Config::new(Seed(7));
+    let outcome = |line: &str, config: &Config| {
+        let arguments = words(line);
+        insert(&arguments, config).map(|(items, made)| (items.map(<[_]>::len), made.is_ok()))
+    };
+    for line in [
+        "key",
+        "key CAPACITY 7",
+        "key LAYOUT BLOCKED",
+        "key TIGHTENING 0.5 LAYOUT CLASSIC",
+    ] {
+        assert_eq!(outcome(line, &config), Err(CommandError::Arity), "{line}");
+    }
+    for line in [
+        "key LAYOUT VALKEY",
+        "key TIGHTENING 0.5",
+        "key VALIDATESCALETO 1000 NX EX 5",
+    ] {
+        assert_eq!(outcome(line, &config), Ok((None, true)), "{line}");
+    }
+    assert_eq!(outcome("key NOCREATE LAYOUT VALKEY", &config), Ok((None, false)));
+    config.set(ConfigOption::Layout, "valkey").unwrap();
+    assert_eq!(outcome("key", &config), Ok((None, true)));
+    assert_eq!(outcome("key ERROR 0.1", &config), Ok((None, true)));
+    for line in [
+        "key ITEMS",
+        "key LAYOUT VALKEY ITEMS",
+        "key LAYOUT BLOCKED",
+        "key LAYOUT CLASSIC",
+    ] {
+        assert_eq!(outcome(line, &config), Err(CommandError::Arity), "{line}");
+    }
+    let growing = outcome("key GROWING", &config).map(|(items, _)| items);
+    assert_eq!(growing, Ok(None));
+    let growing = outcome("key LAYOUT VALKEY GROWING", &config);
+    assert_eq!(
+        growing,
+        Err(CommandError::OnlyFor("GROWING", &[LayoutName::Blocked]))
+    );
+}
+
+/// A filter would stay for ever, or be gone at once; or a client that moves from SET to these commands would see
+/// other errors.
+#[test]
+fn times_are_those_of_set() {
+    let config = Config::new(Seed(7));
+    for (words, expires) in [
+        ("", None),
+        ("NX", None),
+        ("EX 1", Some(NOW + 1000)),
+        ("px 1 nx", Some(NOW + 1)),
+        ("NX ExAt 1", Some(1000)),
+        ("PXAT 1", Some(1)),
+        ("EX 9000000000000000", Some(NOW + 9_000_000_000_000_000_000)),
+        ("PXAT 9223372036854775807", Some(i64::MAX)),
+        ("EXAT 9223372036854775", Some(9_223_372_036_854_775_000)),
+    ] {
+        for made in expiring(words, &config) {
+            assert_eq!(made.unwrap().expires, expires, "{words}");
+        }
+    }
+    let no_integer = "ERR value is not an integer or out of range";
+    for (words, error) in [
+        ("EX 0", "ERR invalid expire time in '...' command"),
+        ("PX -1", "ERR invalid expire time in '...' command"),
+        ("EXAT 0", "ERR invalid expire time in '...' command"),
+        (
+            "PXAT -9223372036854775808",
+            "ERR invalid expire time in '...' command",
+        ),
+        (
+            "EX 9223372036854775807",
+            "ERR invalid expire time in '...' command",
+        ),
+        ("EX 9223372036854775", "ERR invalid expire time in '...' command"),
+        (
+            "PX 9223372036854775807",
+            "ERR invalid expire time in '...' command",
+        ),
+        (
+            "EXAT 9223372036854776",
+            "ERR invalid expire time in '...' command",
+        ),
+        ("PXAT 9223372036854775808", no_integer),
+        ("EX -9223372036854775809", no_integer),
+        ("EX abc", no_integer),
+        ("PX 1.5", no_integer),
+        ("EXAT 01", no_integer),
+        ("EX NX", no_integer),
+        ("EX 1 EX 1", "ERR EX was given twice"),
+        ("EX 1 PX 1", "ERR EX and PX exclude each other"),
+        ("PXAT 1 EXAT 1", "ERR PXAT and EXAT exclude each other"),
+        ("NX NX", "ERR NX was given twice"),
+        ("KEEPTTL", "ERR Unknown argument received: KEEPTTL"),
+        ("XX", "ERR Unknown argument received: XX"),
+    ] {
+        let refused = expiring(words, &config).map(|made| made.unwrap_err().to_string());
+        let commands = ["bf.reserve", "bf.insert", "bf.addpacked"];
+        assert_eq!(
+            refused,
+            commands.map(|command| error.replace("...", command)),
+            "{words}"
+        );
+    }
+    let last = [
+        reserve(&words("key 0.01 100 EX"), &config).map(|_| ()),
+        insert(&words("key EX"), &config).map(|_| ()),
+        add_packed(&words("key LINES EX data"), &config).map(|_| ()),
+    ];
+    assert_eq!(last, [const { Err(CommandError::NoValue("EX")) }; 3]);
+}
+
+/// What BF.RESERVE, BF.INSERT and BF.ADDPACKED create from these options.
+fn expiring(options: &str, config: &Config) -> [Result<Creation, CommandError>; 3] {
+    let line = |line: String| line.replace("  ", " ");
+    let inserted = line(format!("key {options} ITEMS a"));
+    let packed = line(format!("key {options} LINES a"));
+    [
+        reserve(&words(line(format!("key 0.01 100 {options}")).trim_end()), config),
+        insert(&words(&inserted), config).and_then(|(_, made)| made),
+        add_packed(&words(&packed), config).and_then(|(_, made)| made),
+    ]
+}
+
+/// A filter that RedisBloom propagates would expire, or be another one: RedisBloom reads letters, and ignores words.
+#[test]
+fn only_pxat_is_told_and_read_as_a_time() {
+    let config = Config::new(Seed(7));
+    let release = Release::Eight;
+    for (line, expansion, grows) in [
+        ("key EX 9 ITEMS a", 9, true),
+        ("key EXAT 5 ITEMS a", 5, true),
+        ("key NX ITEMS a", 2, false),
+    ] {
+        let arguments = words(line);
+        let made = obey_insert(&arguments, &config, release).unwrap().1.unwrap();
+        let FilterSpec::Classic(spec) = made.filter else {
+            panic!("{made:?}")
+        };
+        assert_eq!(
+            (spec.expansion(), spec.scales(), made.expires),
+            (expansion, grows, None)
+        );
+    }
+    for line in ["key 0.01 100 EX 9", "key 0.01 100 NX", "key 0.01 100 PX 9 EXAT 1"] {
+        let made = obey_reserve(&words(line), &config, release).unwrap();
+        assert!(matches!(made.filter, FilterSpec::Classic(_)), "{made:?}");
+        assert_eq!(made.expires, None, "{line}");
+    }
+    let made = obey_reserve(&words("key 0.01 100 pxat 9"), &config, release).unwrap();
+    assert!(matches!(made.filter, FilterSpec::Blocked(_)), "{made:?}");
+    assert_eq!(made.expires, Some(9));
+}
+
+/// A replica that is older than its primary would silently have a filter of RedisBloom's layout instead of one that
+/// it does not know, and give other answers from then on.
+#[test]
+fn a_creation_in_words_of_a_later_version_is_refused() {
+    let config = Config::new(Seed(7));
+    let unknown = || Err::<Creation, _>(CommandError::Unknown("LATER".to_owned()));
+    for release in [Release::Two, Release::Eight] {
+        let options = "EXPANSION 2 LATER LAYOUT BLOCKED SEED 9";
+        let reserved = format!("key 0.01 100 {options}");
+        assert_eq!(obey_reserve(&words(&reserved), &config, release), unknown());
+        let inserted = format!("key ERROR 0.01 CAPACITY 100 {options} ITEMS a");
+        let made = obey_insert(&words(&inserted), &config, release).map(drop);
+        assert_eq!(made, unknown().map(drop));
+        let packed = format!("key ERROR 0.01 CAPACITY 100 {options} LINES a");
+        let made = obey_add_packed(&words(&packed), &config).map(drop);
+        assert_eq!(made, unknown().map(drop));
+        // RedisBloom ignores such words of its clients, as long as they are few.
+        for ignored in ["LATER", "EXPANSION 2 SEED", "LAYOUT BLOCKED LATER"] {
+            let made = obey_reserve(&words(&format!("key 0.01 100 {ignored}")), &config, release).unwrap();
+            assert!(matches!(made.filter, FilterSpec::Classic(_)), "{made:?}");
+        }
+    }
+}
+
+/// The pages of the commands, which show their options.
+const PAGES: [(Verb, &str, &str, &str); 3] = [
+    (
+        Verb::Reserve,
+        "BF.RESERVE _ _ _",
+        "",
+        include_str!("../../../docs/commands/bf.reserve.md"),
+    ),
+    (
+        Verb::Insert,
+        "BF.INSERT _",
+        "[ITEMS _ [_ ...]]",
+        include_str!("../../../docs/commands/bf.insert.md"),
+    ),
+    (
+        Verb::Rotate,
+        "BF.ROTATE _",
+        "",
+        include_str!("../../../docs/commands/bf.rotate.md"),
+    ),
+];
+
+/// The options of a command as its page shows them, with `_` for values.
+fn usage(verb: Verb) -> String {
+    let mut usage = String::new();
+    for row in ROWS.iter().filter(|row| verb.has(row)) {
+        let shown = |(token, kind): (&'static CStr, Kind)| match kind {
+            Kind::Word => text(token).to_owned(),
+            Kind::OneOf(choices) => {
+                let choices: Vec<_> = choices.iter().flat_map(Parameter::tokens).collect();
+                let choices: Vec<_> = choices.into_iter().map(|(choice, _)| text(choice)).collect();
+                format!("{} {}", text(token), choices.join(" | "))
+            }
+            _ => format!("{} _", text(token)),
+        };
+        let words: Vec<_> = row.parameter.tokens().map(shown).collect();
+        let words = format!(" [{}]", words.join(" | "));
+        match usage.strip_suffix(']') {
+            Some(window) if row.of_window => usage = format!("{window}{words}]"),
+            _ => usage += &words,
+        }
+    }
+    usage
+}
+
+/// A reader of the page would miss an option, or be refused one that it shows.
+#[test]
+fn pages_show_the_words_of_the_table() {
+    for (verb, before, after, page) in PAGES {
+        let shown = page.split("```").nth(1).unwrap().strip_prefix("text\n").unwrap();
+        let shown = shown.replace('[', "[ ").replace(']', " ]");
+        let words = shown.split_whitespace().map(|word| {
+            if word.starts_with(|letter: char| letter.is_ascii_lowercase()) {
+                "_"
+            } else {
+                word
+            }
+        });
+        let shown = words.collect::<Vec<_>>().join(" ");
+        let shown = shown.replace("[ ", "[").replace(" ]", "]");
+        let expected = format!("{before}{} {after}", usage(verb));
+        assert_eq!(shown, expected.trim_end());
+    }
+    let options = include_str!("../../../docs/commands/options.md");
+    let (plan, reserve) = (usage(Verb::Plan), usage(Verb::Reserve));
+    assert_eq!(usage(Verb::AddPacked), usage(Verb::Insert));
+    assert_eq!(reserve.split_once(" [NX]").unwrap().0, plan);
+    for row in ROWS.iter().filter(|row| Verb::Plan.has(row)) {
+        assert!(options.contains(&format!("`{}", row.word())), "{}", row.word());
+    }
+}
+
+/// A user of an earlier version would try an option that it does not have.
+#[test]
+fn pages_tell_the_version_that_had_a_word_first() {
+    for (verb, _, _, page) in &PAGES[..2] {
+        let rows = ROWS.iter().filter(|row| verb.has(row));
+        let own = rows.filter(|row| row.word() == "PXAT" || row.parameter.version() == Some(SINCE_OWN));
+        let own = own.flat_map(|row| row.parameter.tokens());
+        let words: Vec<_> = own.map(|(token, _)| format!("`{}`", text(token))).collect();
+        let (last, words) = words.split_last().unwrap();
+        let since = format!("; {} and {last} 0.2.0 of this module |", words.join(", "));
+        assert!(page.contains(&since), "{since}");
+    }
+}
+
+/// An option would be accepted together with one that it excludes, or be propagated where older servers misread it.
+#[test]
+fn rules_name_words_of_the_table() {
+    let is_word = |word: &str| word == FIXED || ROWS.iter().any(|row| row.word() == word);
+    for (one, other) in EXCLUSIVE {
+        assert!(is_word(one) && is_word(other), "{one} {other}");
+    }
+    assert!(SENT_FIRST.into_iter().all(is_word));
+}

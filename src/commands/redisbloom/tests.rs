@@ -1,0 +1,198 @@
+use serde_json::{Value as Json, json};
+
+use super::super::debug;
+use super::super::requests::trying::{insert, obey_insert, obey_reserve, reserve, told, words};
+use super::super::requests::{Creation, FilterSpec, Word, obey_creating, replicated, replicated_with_items};
+use super::*;
+use crate::options::values::ConfigOption;
+use libbloom::UNLIMITED;
+use libbloom::params::Seed;
+
+/// What each version of RedisBloom made of a command, as `tests/fixtures/redisbloom/record.py` recorded it.
+fn recorded() -> Vec<(String, Release, String, Json)> {
+    let json = include_str!("../../../tests/fixtures/redisbloom/grammar.json");
+    let json: Json = serde_json::from_str(json).unwrap();
+    let versions = json.as_object().unwrap();
+    assert_eq!(versions.keys().collect::<Vec<_>>(), ["2.6.28", "2.8.20", "8"]);
+    let cases = versions.iter().flat_map(|(version, made)| {
+        let release = if version == "8" {
+            Release::Eight
+        } else {
+            Release::Two
+        };
+        let made = made.as_object().unwrap().iter();
+        made.map(move |(line, made)| (version.clone(), release, line.clone(), made.clone()))
+    });
+    cases.collect()
+}
+
+/// The stored form of a filter with these items, in the form of the recording.
+fn described(creation: Creation, items: &[Word<'_>]) -> Json {
+    let FilterSpec::Classic(spec) = creation.filter else {
+        panic!("not RedisBloom's: {creation:?}")
+    };
+    let mut filter = creation.filter.make(UNLIMITED).unwrap();
+    let items = items.iter().map(|item| item.0);
+    filter.add_all(items, UNLIMITED, |_| ()).unwrap();
+    let layers = filter.layer_stats().map(|layer| debug::line(&layer));
+    let lines: Vec<_> = std::iter::once(format!("size:{}", filter.items()))
+        .chain(layers)
+        .collect();
+    let options = if spec.scales() { 5 } else { 13 };
+    json!({"options": options, "expansion": spec.expansion(), "debug": lines})
+}
+
+/// A replica of RedisBloom would silently diverge, and a server that is started on its file would have other filters.
+#[test]
+fn what_redisbloom_made_of_a_command_is_made_of_it_here() {
+    let config = Config::new(Seed(7));
+    let mut made_of = 0;
+    for (version, release, line, made) in recorded() {
+        let Some((command @ ("BF.RESERVE" | "BF.INSERT"), rest)) = line.split_once(' ') else {
+            continue;
+        };
+        let arguments = words(rest);
+        let obeyed = if command == "BF.RESERVE" {
+            obey_reserve(&arguments, &config, release).map(|made| (None, Ok(made)))
+        } else {
+            obey_insert(&arguments, &config, release)
+        };
+        if made.get("error").is_none() {
+            made_of += 1;
+            let (items, creation) = obeyed.unwrap();
+            let items = items.unwrap_or_default();
+            assert_eq!(described(creation.unwrap(), items), made, "{version}: {line}");
+        } else if made["error"] == "ERR not found" {
+            let outcome = obeyed.map(|(_, creation)| creation);
+            assert_eq!(outcome, Ok(Err(CommandError::NotFound)), "{version}: {line}");
+        }
+    }
+    assert_eq!(made_of, 196, "the recording is another one");
+}
+
+/// A replica would mistake an unknown word for one of this module's, and make a filter that its primary did not make.
+#[test]
+fn only_the_whole_word_is_layout() {
+    let config = Config::new(Seed(7));
+    for word in ["LAYOU", "LAYOUTS", "L"] {
+        let line = format!("key {word} CLASSIC ITEMS a");
+        let made = obey_insert(&words(&line), &config, Release::Two).map(drop);
+        assert_eq!(made, Err(CommandError::unknown(word.as_bytes())));
+    }
+}
+
+/// A client of RedisBloom that moves here would get another filter of RedisBloom's layout than it had.
+#[test]
+fn what_a_client_may_say_here_means_the_same_there() {
+    let mut config = Config::new(Seed(7));
+    config.set(ConfigOption::Layout, "classic").unwrap();
+    let (mut same, mut refused) = (0, Vec::new());
+    for (version, _, line, made) in recorded() {
+        let (command, rest) = line.split_once(' ').unwrap();
+        let arguments = words(rest);
+        let asked = match command {
+            "BF.RESERVE" => reserve(&arguments, &config).map(|made| (None, Ok(made))),
+            "BF.INSERT" => insert(&arguments, &config),
+            _ => continue,
+        };
+        // A key named like an option, an option whose letters mean another one there, or a rate too low to be told
+        // from lower ones: see the documentation.
+        let is_other = rest.contains(" EX ")
+            || rest.to_uppercase().starts_with("NONSCALING 0")
+            || rest.contains("e-40")
+            || rest.contains("e-324");
+        if version != "8" || is_other {
+            continue;
+        }
+        match (asked, made.get("error")) {
+            (Ok((items, Ok(creation))), None) => {
+                same += 1;
+                assert_eq!(described(creation, items.unwrap_or_default()), made, "{line}");
+            }
+            (_, None) => refused.push(line),
+            (_, Some(_)) => {}
+        }
+    }
+    assert_eq!(same, 27);
+    // All of these are typing errors.
+    let mistakes = [
+        "BF.INSERT key CAP 77 ITEMS a",
+        "BF.INSERT key CAPACITY 77 CAPACITY 78 ITEMS a",
+        "BF.INSERT key CREATE 77 ITEMS a",
+        "BF.INSERT key E 3 ITEMS a",
+        "BF.INSERT key EQUAL 3 ITEMS a",
+        "BF.INSERT key ERR 0.001 ITEMS a",
+        "BF.INSERT key ERROR 0.001 ERROR 0.002 ITEMS a",
+        "BF.INSERT key EXPANSION 0 EXPANSION 4 ITEMS a",
+        "BF.INSERT key EXPANSION 3 EXPANSION 4 ITEMS a",
+        "BF.INSERT key EXPANSION 4 EXPANSION 0 ITEMS a",
+        "BF.INSERT key I a",
+        "BF.INSERT key ITEM a",
+        "BF.INSERT key Indeed a ITEMS",
+        "BF.INSERT key N CAP 5 ER 0.1 E 7 I I N",
+        "BF.INSERT key NO ITEMS a",
+        "BF.INSERT key NONSENSE ITEMS a",
+        "BF.INSERT key NOSCALE ITEMS a",
+        "BF.INSERT key c 77 ITEMS a",
+        "BF.INSERT key er 0.001 ITEMS a",
+        "BF.RESERVE key 0.01 100 CAPACITY 7",
+        "BF.RESERVE key 0.01 100 EXP 3",
+        "BF.RESERVE key 0.01 100 EXPANSION 3 EXPANSION",
+        "BF.RESERVE key 0.01 100 EXPANSION 3 X",
+        "BF.RESERVE key 0.01 100 EXPANSIONS 3",
+        "BF.RESERVE key 0.01 100 NONSCALE",
+        "BF.RESERVE key 0.01 100 NONSCALING NONSCALING NONSCALING",
+        "BF.RESERVE key 0.01 100 SCALING",
+        "BF.RESERVE key 0.01 100 X",
+        "BF.RESERVE key 0.01 100 X EXPANSION 3",
+        "BF.RESERVE key 0.01 100 X Y Z",
+    ];
+    assert_eq!(refused, mistakes);
+}
+
+/// A replica writes RedisBloom's commands into its own file, which another server may read when its options are
+/// others: it would have other filters.
+#[test]
+fn what_redisbloom_takes_is_written_so_that_it_means_the_same_again() {
+    let here = Config::new(Seed(7));
+    let mut there = Config::new(Seed(8));
+    there.set(ConfigOption::ExpansionFactor, "0").unwrap();
+    for release in [Release::Two, Release::Eight] {
+        for options in [
+            "",
+            "C 7",
+            "ER 0.9",
+            "ERR 1e-40 N",
+            "E 40000",
+            "E 4294967296",
+            "E 4294967296 N",
+            "EXP 0",
+            "EX 0 NONS",
+            "NO CAP 9223372036854775807 EXP 5",
+            "ER 0.26 E 65536 CAP 3",
+        ] {
+            let line = format!("key {options} ITEMS a").replace("  ", " ");
+            let made = obey_insert(&words(&line), &here, release).unwrap().1.unwrap();
+            let again = replicated_with_items(made);
+            let again = told("key", &again, &["a"]);
+            for later in [Release::Two, Release::Eight] {
+                let again = obey_insert(&again, &there, later).unwrap().1;
+                assert_eq!(again, Ok(made), "{line}");
+            }
+        }
+        for rest in [
+            "0.9 5",
+            "1e-40 9223372036854775807 EXP 3",
+            "0.5 7 X EXPANSION 4294967296",
+            "0.4 1 NONSCALING",
+        ] {
+            let made = obey_reserve(&words(&format!("key {rest}")), &here, release).unwrap();
+            let (command, again) = replicated(made);
+            let again = told("key", &again, &[]);
+            for later in [Release::Two, Release::Eight] {
+                let again = obey_creating(command, &again, &there, later);
+                assert_eq!(again, Ok(made), "{rest}");
+            }
+        }
+    }
+}

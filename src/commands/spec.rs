@@ -1,0 +1,126 @@
+//! What a command creates, with every option resolved: a filter and its key's expiry; and which filter items were
+//! added to.
+
+use crate::options::values::LayoutName;
+use libbloom::chain::{Allowance, MOST_ITEMS, MOST_LAYERS};
+use libbloom::params::{ClassicSpec, Expansion, Spec, Time, ValkeySpec};
+use libbloom::plan::Plan;
+use libbloom::{Error, Filter};
+
+/// A key to be created with its filter, with every option resolved.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Creation {
+    /// The filter.
+    pub filter: FilterSpec,
+    /// When the key expires, in milliseconds of the Unix clock.
+    pub expires: Option<i64>,
+}
+
+/// A filter to be created, in one of the three layouts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FilterSpec {
+    /// In this module's own layout.
+    Blocked(Spec),
+    /// In RedisBloom's.
+    Classic(ClassicSpec),
+    /// In valkey-bloom's.
+    Valkey(ValkeySpec),
+}
+
+impl From<FilterSpec> for Creation {
+    /// A key without an expiry.
+    fn from(filter: FilterSpec) -> Self {
+        let expires = None;
+        Self { filter, expires }
+    }
+}
+
+impl FilterSpec {
+    /// The error rate of the filter.
+    pub fn error_rate(self) -> f64 {
+        match self {
+            Self::Blocked(spec) => spec.error_rate.value(),
+            Self::Classic(spec) => spec.error_rate(),
+            Self::Valkey(spec) => spec.error_rate(),
+        }
+    }
+
+    /// The number of items that the filter is made for.
+    pub fn capacity(self) -> u64 {
+        match self {
+            Self::Blocked(spec) => spec.capacity.items(),
+            Self::Classic(spec) => spec.capacity(),
+            Self::Valkey(spec) => spec.capacity(),
+        }
+    }
+
+    /// The capacity of a new layer divided by that of the layer before it; `None` if the filter does not grow.
+    pub fn expansion(self) -> Option<u32> {
+        match self {
+            Self::Blocked(spec) => spec.growth.expansion().map(Expansion::factor),
+            Self::Classic(spec) => spec.scales().then_some(spec.expansion()),
+            Self::Valkey(spec) => Some(spec.expansion()).filter(|&factor| factor > 0),
+        }
+    }
+
+    /// The capacity of the filter with all the layers that it can have; `None` for a window, where there is no such
+    /// number.
+    pub fn most_items(self) -> Option<u64> {
+        if matches!(self, Self::Blocked(spec) if spec.window.is_some()) {
+            return None;
+        }
+        let Some(factor) = self.expansion() else {
+            return Some(self.capacity());
+        };
+        let items = if let Self::Blocked(_) = self {
+            let next = |layer: &u64| Some(layer.saturating_mul(factor.into()));
+            let layers = std::iter::successors(Some(self.capacity()), next);
+            layers.take(MOST_LAYERS).fold(0, u64::saturating_add)
+        } else {
+            // The error rates of these layouts shrink from layer to layer, and may reach 0 before.
+            let plan = self.plan(u64::MAX, MOST_LAYERS);
+            let layers = plan.layers().iter().map(|layer| layer.capacity);
+            layers.fold(0, u64::saturating_add)
+        };
+        Some(items.min(MOST_ITEMS))
+    }
+
+    /// Its layout.
+    pub fn layout(self) -> LayoutName {
+        match self {
+            Self::Blocked(_) => LayoutName::Blocked,
+            Self::Classic(_) => LayoutName::Classic,
+            Self::Valkey(_) => LayoutName::Valkey,
+        }
+    }
+
+    /// The sizes of the filter as it grows to `items` items, with at most `most` layers: see [`Plan::new`].
+    pub fn plan(self, items: u64, most: usize) -> Plan {
+        match self {
+            Self::Blocked(spec) => Plan::new(spec, items, most),
+            Self::Classic(spec) => Plan::classic(spec, items, most),
+            Self::Valkey(spec) => Plan::valkey(spec, items, most),
+        }
+    }
+
+    /// The filter.
+    ///
+    /// # Errors
+    /// [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing is left behind.
+    pub fn make(self, allowance: Allowance<'_>) -> Result<Filter, Error> {
+        match self {
+            Self::Blocked(spec) => Filter::new(spec, allowance),
+            Self::Classic(spec) => Filter::classic(spec, allowance),
+            Self::Valkey(spec) => Filter::valkey(spec, allowance),
+        }
+    }
+}
+
+/// The filter that items were added to.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// The filter if the same command created it; `None` for an existing one.
+    pub created: Option<Creation>,
+    /// The time of the change, for a filter with a window.
+    pub at: Option<Time>,
+}

@@ -1,0 +1,243 @@
+use super::super::requests::trying::{
+    SEEDS, add_packed, elsewhere, insert, is_told, is_told_packed, obey_insert, reserve, valkey, words,
+};
+use super::super::requests::{Release, Word, replicated};
+use super::*;
+use crate::options::values::ConfigOption;
+use libbloom::params::Seed;
+
+/// A replica's filter in valkey-bloom's layout would have other bits than its primary's, and deny items that were
+/// added.
+#[test]
+fn every_filter_of_valkey_bloom_is_replicated_as_it_is() {
+    let there = elsewhere();
+    let rates = [
+        5e-324,
+        1e-310,
+        1e-300,
+        1e-17,
+        0.01,
+        0.3333333333333333,
+        0.9999,
+        1.0 - f64::EPSILON / 2.0,
+    ];
+    let mut tried = 0;
+    for (rate, ratio) in rates.iter().zip(rates.iter().rev()) {
+        for (capacity, expansion) in [(1, 0), (100, 2), (i64::MAX as u64, u32::MAX), (1 << 41, 32_769)] {
+            for (seed, expires) in SEEDS
+                .iter()
+                .zip([None, Some(1), Some(i64::MAX)].into_iter().cycle())
+            {
+                let filter = valkey(*rate, capacity, expansion, *ratio, **seed).unwrap();
+                let made = Creation { filter, expires };
+                is_told("key", made, &there);
+                is_told("ITEMS", made, &there);
+                tried += 1;
+            }
+        }
+    }
+    assert_eq!(tried, 8 * 4 * 6);
+}
+
+/// A valkey-bloom that follows this server would refuse its commands, or make another filter from them.
+#[test]
+fn valkey_bloom_is_told_in_its_own_words() {
+    let seed = SEEDS[3];
+    let said = |rate, expansion, expires| {
+        let filter = valkey(rate, 100, expansion, 0.5, *seed).unwrap();
+        let (command, words) = replicated(Creation { filter, expires });
+        assert_eq!(command, c"BF.INSERT");
+        let words: Vec<_> = words
+            .list()
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+            .collect();
+        words.join(" ").replace(str::from_utf8(seed).unwrap(), "(seed)")
+    };
+    assert_eq!(
+        said(0.01, 2, None),
+        "CAPACITY 100 ERROR 0.01 TIGHTENING 0.5 SEED (seed) EXPANSION 2"
+    );
+    assert_eq!(
+        said(1e-7, 0, None),
+        "CAPACITY 100 ERROR 0.0000001 TIGHTENING 0.5 SEED (seed) NONSCALING"
+    );
+    assert_eq!(
+        said(0.9, 7, Some(5)),
+        "CAPACITY 100 ERROR 0.9 TIGHTENING 0.5 SEED (seed) EXPANSION 7 LAYOUT VALKEY PXAT 5"
+    );
+}
+
+/// A replica would make another filter of valkey-bloom's layout than a client requested, or a filter of another
+/// layout.
+#[test]
+fn what_a_client_makes_in_valkey_bloom_s_layout_is_replicated_as_it_is() {
+    let here = Config::new(Seed(7));
+    let mut by_option = here.clone();
+    by_option.set(ConfigOption::Layout, "valkey").unwrap();
+    by_option.set(ConfigOption::ErrorRate, "0.7").unwrap();
+    let there = elsewhere();
+    let made_of = |line: &str, config: &Config| {
+        let reserved = format!("0.9 1000 {line}");
+        let inserted = format!("ERROR 0.9 CAPACITY 1000 {line} ITEMS a");
+        let packed = format!("ERROR 0.9 CAPACITY 1000 {line} LINES a");
+        let key = [Word(b"key")];
+        let arguments = |line| [&key[..], &words(line)].concat();
+        let made = reserve(&arguments(&reserved), config).unwrap();
+        assert_eq!(
+            insert(&arguments(&inserted), config).unwrap().1,
+            Ok(made),
+            "{line}"
+        );
+        assert_eq!(
+            add_packed(&arguments(&packed), config).unwrap().1,
+            Ok(made),
+            "{line}"
+        );
+        is_told("key", made, &there);
+        is_told_packed("key", made, &there);
+        made
+    };
+    let numbered = SipSeed::from(Seed(7)).0;
+    let usual = valkey(0.9, 1000, 2, 0.5, numbered).unwrap().into();
+    for line in [
+        "LAYOUT VALKEY",
+        "layout valkey Seed 7",
+        "VALIDATESCALETO 1000000",
+        "TIGHTENING 0.5",
+        "TightenING 5e-1 SEED 7 EXPANSION 2",
+    ] {
+        assert_eq!(made_of(line, &here), usual, "{line}");
+    }
+    assert_eq!(made_of("EXPANSION 2", &by_option), usual);
+    let other = valkey(0.9, 1000, 32_768, 1e-300, SipSeed::from(Seed(u64::MAX)).0).unwrap();
+    assert_eq!(
+        made_of(
+            "TIGHTENING 1e-300 EXPANSION 32768 SEED 18446744073709551615",
+            &here
+        ),
+        other.into()
+    );
+    let fixed = valkey(0.9, 1000, 0, 0.25, numbered).unwrap();
+    for line in [
+        "NONSCALING TIGHTENING 0.25",
+        "EXPANSION 0 TIGHTENING 0.25 LAYOUT VALKEY",
+    ] {
+        assert_eq!(made_of(line, &here), fixed.into(), "{line}");
+    }
+    for seed in SEEDS {
+        let arguments = [&b"key"[..], b"0.01", b"100", b"SEED", seed].map(Word);
+        let made = reserve(&arguments, &here).unwrap();
+        assert_eq!(made, valkey(0.01, 100, 2, 0.5, *seed).unwrap().into());
+        is_told("key", made, &there);
+    }
+    // Without words the options decide, and the rate is the requested one.
+    let default = valkey(0.7, 100, 2, 0.5, numbered).unwrap();
+    for line in ["key ITEMS a", "key"] {
+        let made = insert(&words(line), &by_option).unwrap().1;
+        assert_eq!(made, Ok(default.into()), "{line}");
+    }
+}
+
+/// A replica of valkey-bloom would silently diverge, or one of RedisBloom would make a filter of another layout.
+#[test]
+fn a_primary_s_words_are_taken_for_those_of_who_may_have_said_them() {
+    let config = Config::new(Seed(7));
+    let numbered = SipSeed::from(Seed(7)).0;
+    let made_of = |line: &str| {
+        let mut all = Vec::new();
+        for release in [Release::Two, Release::Eight] {
+            let arguments = words(line);
+            all.push(
+                obey_insert(&arguments, &config, release).map(|(items, made)| (items.map(<[_]>::len), made)),
+            );
+        }
+        assert_eq!(all[0], all[1], "{line}");
+        all.remove(0)
+    };
+    let seeded =
+        |rate, capacity, expansion, ratio| valkey(rate, capacity, expansion, ratio, numbered).unwrap();
+    let seed = *b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    for (line, items, filter) in [
+        ("key", None, seeded(0.01, 100, 2, 0.5)),
+        ("key CAPACITY 7", None, seeded(0.01, 7, 2, 0.5)),
+        (
+            "key capacity 7 CAPACITY +8 Error 0.5",
+            None,
+            seeded(0.5, 8, 2, 0.5),
+        ),
+        (
+            "key NONSCALING EXPANSION 4294967295",
+            None,
+            seeded(0.01, 100, u32::MAX, 0.5),
+        ),
+        (
+            "key EXPANSION 7 NONSCALING TIGHTENING .25 ITEMS a",
+            Some(1),
+            seeded(0.01, 100, 0, 0.25),
+        ),
+        (
+            "key VALIDATESCALETO 9223372036854775807 ITEMS a b",
+            Some(2),
+            seeded(0.01, 100, 2, 0.5),
+        ),
+        (
+            "key layout Valkey ITEMS ITEMS",
+            Some(1),
+            seeded(0.01, 100, 2, 0.5),
+        ),
+        (
+            "key CAPACITY 9223372036854775807 SEED aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa ITEMS a",
+            Some(1),
+            valkey(0.01, i64::MAX as u64, 2, 0.5, seed).unwrap(),
+        ),
+        // RedisBloom reads no plus sign, and no other layout has such an expansion.
+        ("key CAPACITY +5 ITEMS a", Some(1), seeded(0.01, 5, 2, 0.5)),
+        ("key EXPANSION +5 ITEMS a", Some(1), seeded(0.01, 100, 5, 0.5)),
+    ] {
+        assert_eq!(made_of(line), Ok((items, Ok(filter.into()))), "{line}");
+    }
+    for line in [
+        "key CAPACITY 7 ITEMS a",
+        "key NONSCALING EXPANSION 5 ITEMS a",
+        "key I TIGHTENING 0.5",
+        "key I LAYOUT VALKEY",
+        "key C 7 I ITEMS",
+        "key LAYOUT CLASSIC ITEMS a",
+    ] {
+        let made = made_of(line).unwrap().1;
+        assert!(
+            matches!(made.map(|made| made.filter), Ok(FilterSpec::Classic(_))),
+            "{line}"
+        );
+    }
+    for line in [
+        "key LAYOUT BLOCKED SEED 1 ITEMS a",
+        "key GROWING ITEMS a",
+        "key SEED 1 ITEMS a",
+    ] {
+        let made = made_of(line).unwrap().1;
+        assert!(
+            matches!(made.map(|made| made.filter), Ok(FilterSpec::Blocked(_))),
+            "{line}"
+        );
+    }
+    let not_found = Err(CommandError::NotFound);
+    assert_eq!(made_of("key NOCREATE"), Ok((None, not_found.clone())));
+    assert_eq!(
+        made_of("key NOCREATE TIGHTENING 0.5 ITEMS a"),
+        Ok((Some(1), not_found))
+    );
+    for (line, error) in [
+        ("key LAYOUT VALKEY ITEMS", CommandError::Arity),
+        ("key ERROR 1 TIGHTENING 0.5", CommandError::BadInsertErrorRate),
+        ("key TIGHTENING 1", CommandError::TighteningRange),
+        ("key CAPACITY 0 TIGHTENING 0.5", CommandError::BadInsertCapacity),
+        (
+            "key EXPANSION 4294967296 LAYOUT VALKEY",
+            CommandError::BadInsertExpansion,
+        ),
+        ("key CAPACITY +0 ITEMS a", CommandError::BadInsertCapacity),
+    ] {
+        assert_eq!(made_of(line), Err(error), "{line}");
+    }
+}

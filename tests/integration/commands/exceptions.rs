@@ -1,0 +1,618 @@
+//! Items that are excepted from a filter: what is found, what it costs, who is told, and what comes back from replicas
+//! and files.
+
+use serial_test::serial;
+
+use crate::client::clock;
+use crate::client::{Client, Reply, WRONG_TYPE, arity, array, error, ok};
+use crate::commands::sets::{PARAMETERS, copied, found, make};
+use crate::filters::{contents, figure, same};
+use crate::server::{Server, sample, skip, until};
+use crate::support::aof::{propagated, rewrite};
+use crate::support::chunks::{load, scandump};
+use crate::support::items::numbered;
+use crate::support::link::in_step;
+use crate::support::table::FIELDS;
+
+const OF_CLASSIC: &str = "ERR exceptions are for LAYOUT BLOCKED only";
+const NO_EXCEPTIONS: &str = "ERR Insufficient memory for exceptions";
+
+/// How many items are excepted.
+fn exceptions(client: &mut Client, key: &str) -> i64 {
+    client
+        .run(&format!("BF.INFO {key} FULL"))
+        .field("Exceptions")
+        .int()
+}
+
+// ---- What is found ---------------------------------------------------------------------------------
+
+/// An address that was blocked by mistake would stay blocked; or others would be let through with it.
+#[test]
+fn an_excepted_item_is_not_found_until_it_is_added_again() {
+    let server = Server::start();
+    let mut client = server.client();
+    for parameters in [
+        PARAMETERS,
+        "1e-9 20 EXPANSION 2 SEED 1",
+        "1e-9 1000 NONSCALING",
+        "1e-9 1000 WINDOW 1000 SLICES 4",
+        "1e-9 1000 WINDOW 0 SLICES 4 REFRESH",
+    ] {
+        client.answers(&[("FLUSHALL", ok())]);
+        make(&mut client, "key", parameters, 0, 300);
+        // With REFRESH an item counts in each slice that has it: those of the first slice come into the second one.
+        let anew = |items: i64| if parameters.contains("REFRESH") { items } else { 0 };
+        client.answers(&[
+            ("BF.EXCEPT key item:1", array([1])),
+            ("BF.EXCEPT key item:1", array([0])),
+            (
+                "BF.EXCEPT key item:1 item:2 nothing item:2 item:3",
+                array([0, 1, 0, 0, 1]),
+            ),
+            ("BF.EXISTS key item:1", 0.into()),
+            (
+                "BF.MEXISTS key item:0 item:1 item:2 item:3 item:4",
+                array([1, 0, 0, 0, 1]),
+            ),
+            (
+                "BF.EXISTSPACKED key LINES item:0\nitem:1\nitem:2",
+                Reply::Bulk(b"\x80".to_vec()),
+            ),
+            ("BF.EXISTSPACKED key LINES COUNT item:0\nitem:1\nitem:2", 1.into()),
+            ("BF.CARD key", 300.into()),
+        ]);
+        let others: Vec<_> = (0..300).filter(|item| !(1..4).contains(item)).collect();
+        assert_eq!(found(&mut client, "key", 400), others, "{parameters}");
+        assert_eq!(exceptions(&mut client, "key"), 3, "{parameters}");
+        client.answers(&[
+            ("BF.ADD key item:1", 1.into()),
+            ("BF.ADD key item:1", 0.into()),
+            ("BF.EXISTS key item:1", 1.into()),
+            ("BF.MADD key item:0 item:2 item:2", array([0, 1, 0])),
+            ("BF.INSERT key NOCREATE ITEMS item:3", array([1])),
+            ("BF.CARD key", (300 + anew(4)).into()),
+            ("BF.EXCEPT key item:4 item:5 item:6", array([1, 1, 1])),
+            (
+                "BF.ADDPACKED key LINES item:4\nitem:7\nitem:5",
+                Reply::Bulk(b"\xa0".to_vec()),
+            ),
+            ("BF.ADDPACKED key LINES COUNT item:6", 1.into()),
+            ("BF.CARD key", (300 + anew(8)).into()),
+        ]);
+        assert_eq!(
+            found(&mut client, "key", 400),
+            (0..300).collect::<Vec<_>>(),
+            "{parameters}"
+        );
+        assert_eq!(exceptions(&mut client, "key"), 0, "{parameters}");
+        // New items are counted, beside excepted ones.
+        client.answers(&[
+            ("BF.EXCEPT key item:1", array([1])),
+            ("BF.MADD key new item:1 newer item:0", array([1, 1, 1, 0])),
+            ("BF.CARD key", (302 + anew(8)).into()),
+        ]);
+    }
+}
+
+/// A filter would keep what has expired for ever, and another server refuse it for that.
+#[test]
+fn without_exceptions_a_filter_is_as_it_was() {
+    let server = Server::start();
+    let mut client = server.client();
+    for parameters in [PARAMETERS, "1e-9 20 SEED 1", "1e-9 1000 WINDOW 1000"] {
+        client.answers(&[("FLUSHALL", ok())]);
+        make(&mut client, "key", parameters, 0, 100);
+        let before = contents(&mut client, &["key"]);
+        let (size, usage) = (client.info("key", "Size"), client.run("MEMORY USAGE key"));
+        client.answers(&[("BF.EXCEPT key item:1 item:2", array([1, 1]))]);
+        assert_ne!(client.dump("key"), before[2].1, "{parameters}");
+        assert_ne!(client.run("DEBUG DIGEST-VALUE key"), before[1].1, "{parameters}");
+        assert!(client.info("key", "Size") > size, "{parameters}");
+        assert_eq!(
+            client.run("BF.DEBUG key").elements()[0].text(),
+            "size:100 exceptions:2",
+            "{parameters}"
+        );
+        client.answers(&[("BF.MADD key item:2 item:1", array([1, 1]))]);
+        assert_eq!(contents(&mut client, &["key"]), before, "{parameters}");
+        assert_eq!(client.info("key", "Size"), size, "{parameters}");
+        assert_eq!(client.run("MEMORY USAGE key"), usage, "{parameters}");
+        // The order in which they come does not matter.
+        client.answers(&[
+            ("COPY key copy", 1.into()),
+            ("BF.EXCEPT key item:1 item:2 item:3", array([1, 1, 1])),
+            ("BF.EXCEPT copy item:3 item:4 item:2 item:1", array([1, 1, 1, 1])),
+            ("BF.ADD copy item:4", 1.into()),
+        ]);
+        let digests = ["key", "copy"].map(|key| client.run(&format!("DEBUG DIGEST-VALUE {key}")));
+        assert_eq!(digests[0], digests[1], "{parameters}");
+    }
+}
+
+/// A filter would be made by a question, or a mistake look like an answer.
+#[test]
+fn what_has_no_exceptions_is_refused_or_answered() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.answers(&[
+        ("BF.EXCEPT missing a b", array([0, 0])),
+        ("EXISTS missing", 0.into()),
+        ("SET text value", ok()),
+        ("BF.RESERVE classic 0.01 100 LAYOUT CLASSIC", ok()),
+        ("BF.ADD classic a", 1.into()),
+    ]);
+    let arity = arity("bf.except");
+    client.refuses(
+        "classic",
+        &[
+            ("BF.EXCEPT", arity.as_str()),
+            ("BF.EXCEPT classic", &arity),
+            ("BF.EXCEPT classic a", OF_CLASSIC),
+            ("BF.EXCEPT classic b", OF_CLASSIC),
+            ("BF.EXCEPT text a", WRONG_TYPE),
+        ],
+    );
+}
+
+/// In RESP3 a program would get other types than from BF.MADD.
+#[test]
+fn replies_are_those_of_additions() {
+    let server = Server::start();
+    let mut client = server.client3();
+    client.answers(&[
+        ("BF.EXCEPT key a", array([false])),
+        ("BF.MADD key a b", array([true, true])),
+        ("BF.EXCEPT key a x a", array([true, false, false])),
+        ("BF.MADD key a b", array([true, false])),
+    ]);
+    for key in ["key", "missing"] {
+        let (mut two, mut three) = (server.client(), server.client3());
+        for item in ["b", "c"] {
+            let line = format!("BF.EXCEPT {key} {item}");
+            let (two, three) = (two.run(&line), three.run(&line));
+            assert_eq!(two.elements().len(), 1, "{line}");
+            assert_eq!(three.elements().len(), 1, "{line}");
+        }
+    }
+}
+
+/// What goes in time would leave its exceptions behind, and an item that comes later would not be found.
+#[test]
+fn a_window_forgets_its_exceptions_with_the_items() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.answers(&[("BF.RESERVE key 1e-9 100 SEED 1 WINDOW 1000 SLICES 10", ok())]);
+    let now = clock(&mut client);
+    client.answers(&[
+        (
+            &format!("BF.INSERT key AT {} ITEMS old", now - 900_000),
+            array([1]),
+        ),
+        (&format!("BF.INSERT key AT {now} ITEMS young"), array([1])),
+        ("BF.EXCEPT key old young", array([1, 1])),
+    ]);
+    assert_eq!(exceptions(&mut client, "key"), 2);
+    let later = now + 500_000;
+    client.answers(&[
+        (&format!("BF.INSERT key AT {later} ITEMS new"), array([1])),
+        ("BF.MEXISTS key old young new", array([0, 0, 1])),
+    ]);
+    assert_eq!(exceptions(&mut client, "key"), 1);
+    assert_eq!(figure(&mut client, "exceptions"), 1);
+    client.answers(&[("BF.MADD key old young", array([1, 1]))]);
+    assert_eq!(exceptions(&mut client, "key"), 0);
+    client.answers(&[("BF.EXCEPT key new", array([1])), ("BF.RESET key", ok())]);
+    assert_eq!(exceptions(&mut client, "key"), 0);
+    assert_eq!(figure(&mut client, "exceptions"), 0);
+}
+
+/// A merge would bring back what was taken out everywhere, or take out what somebody else has.
+#[test]
+fn exceptions_stay_where_no_source_has_the_item() {
+    let server = Server::start();
+    let mut client = server.client();
+    make(&mut client, "a", PARAMETERS, 0, 100);
+    make(&mut client, "b", PARAMETERS, 50, 150);
+    client.answers(&[
+        // In a alone, in both and excepted from one, in both and excepted from both.
+        ("BF.EXCEPT a item:1 item:60 item:70", array([1, 1, 1])),
+        ("BF.EXCEPT b item:70 item:140", array([1, 1])),
+        ("BF.MERGE to 2 a b", ok()),
+        ("BF.MERGE other 2 b a", ok()),
+        ("BF.INTERSECT both 2 a b", ok()),
+    ]);
+    for key in ["to", "other"] {
+        let has: Vec<_> = (0..150).filter(|item| ![1, 70, 140].contains(item)).collect();
+        assert_eq!(found(&mut client, key, 200), has, "{key}");
+        assert_eq!(exceptions(&mut client, key), 3, "{key}");
+    }
+    let has: Vec<_> = (50..100).filter(|item| ![60, 70].contains(item)).collect();
+    assert_eq!(found(&mut client, "both", 200), has);
+    // In place too; and what comes back in another source is there again.
+    client.answers(&[
+        ("BF.ADD b item:1", 1.into()),
+        ("BF.MERGE a 1 b", ok()),
+        (
+            "BF.MEXISTS a item:1 item:60 item:70 item:140",
+            array([1, 1, 0, 0]),
+        ),
+        ("BF.RESET a", ok()),
+    ]);
+    assert_eq!(exceptions(&mut client, "a"), 0);
+    client.answers(&[("BF.ADD a item:70", 1.into()), ("BF.EXISTS a item:70", 1.into())]);
+}
+
+// ---- What it costs ---------------------------------------------------------------------------------
+
+/// An operator would plan with figures that are not so, or a typed client refuse a field that it does not know.
+#[test]
+fn exceptions_are_told_and_cost_what_is_said() {
+    const COUNT: usize = 20_000;
+    let server = Server::start();
+    let (mut client, mut client3) = (server.client(), server.client3());
+    make(&mut client, "key", "0.001 50000 SEED 1", 0, COUNT);
+    let five = client.run("BF.INFO key").fields();
+    let usage = client.run("MEMORY USAGE key").int();
+    let size = client.info("key", "Size");
+    assert_eq!(exceptions(&mut client3, "key"), 0);
+    for some in numbered("item:", 0, COUNT).chunks(1000) {
+        client.over("BF.EXCEPT key", some);
+    }
+    let count = exceptions(&mut client3, "key");
+    // Some items were never new, as they were false positives; all are excepted.
+    assert_eq!(count, COUNT as i64);
+    assert_eq!(figure(&mut client, "exceptions"), count);
+    for (what, more) in [
+        ("MEMORY USAGE", client.run("MEMORY USAGE key").int() - usage),
+        ("Size", client.info("key", "Size") - size),
+    ] {
+        let each = more as f64 / count as f64;
+        assert!(
+            (19.0..=48.0).contains(&each),
+            "{each} bytes an exception by {what}"
+        );
+    }
+    let now = client.run("BF.INFO key").fields();
+    for (before, after) in five.iter().zip(&now) {
+        assert!(before == after || before.0 == "Size", "{before:?} and {after:?}");
+    }
+    assert_eq!(
+        now.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+        FIELDS
+    );
+    let section =
+        |client: &mut Client| ["filters", "bytes", "items", "exceptions"].map(|name| figure(client, name));
+    let sums = section(&mut client);
+    assert_eq!(
+        sums,
+        [
+            1,
+            client.info("key", "Size"),
+            client.run("BF.CARD key").int(),
+            count
+        ]
+    );
+    client.answers(&[("COPY key copy", 1.into())]);
+    assert_eq!(section(&mut client), sums.map(|sum| 2 * sum));
+    client.answers(&[("BF.RESET copy", ok()), ("UNLINK key", 1.into())]);
+    until("one is left", || figure(&mut client, "exceptions") == 0);
+    client.answers(&[("FLUSHALL", ok())]);
+    until("all are gone", || section(&mut client) == [0; 4]);
+}
+
+/// A filter would take more than its owner allows; or a replica would not obey.
+#[test]
+fn exceptions_keep_to_the_limits_of_clients() {
+    if !Server::version().at_least(7, 0) {
+        skip!("this server has no configurations of modules");
+    }
+    let primary = Server::start();
+    let mut client = primary.client();
+    make(&mut client, "key", "0.001 5000 SEED 1", 0, 5000);
+    let replica = Server::with()
+        .module_args("bf-max-filter-bytes 1000")
+        .replica_of(&primary)
+        .start();
+    in_step(&primary, &replica);
+    let option = Server::option("max-filter-bytes");
+    let limit = client.info("key", "Size") + 20_000;
+    client.answers(&[(&format!("CONFIG SET {option} {limit}"), ok())]);
+    let items = numbered("item:", 0, 5000);
+    let mut excepted = 0;
+    for some in items.chunks(100) {
+        let before = client.dump("key");
+        match client.over("BF.EXCEPT key", some) {
+            Reply::Array(answers) => {
+                assert_eq!(answers, vec![Reply::Int(1); some.len()]);
+                excepted += some.len();
+            }
+            refused => {
+                // All or nothing.
+                assert_eq!(refused, error(NO_EXCEPTIONS));
+                assert_eq!(client.dump("key"), before);
+                break;
+            }
+        }
+    }
+    assert!((200..1250).contains(&excepted), "{excepted} were taken");
+    assert_eq!(exceptions(&mut client, "key"), excepted as i64);
+    assert!(
+        primary.log().contains("bf-max-filter-bytes is"),
+        "{}",
+        primary.log()
+    );
+    assert_eq!(figure(&mut client, "refused_growths"), 1);
+    // What takes none is answered.
+    client.answers(&[("BF.EXCEPT key item:0 nothing", array([0, 0]))]);
+    client.answers(&[(&format!("CONFIG SET {option} 0"), ok())]);
+    let answers = client.over("BF.EXCEPT key", &items);
+    assert_eq!(
+        answers.elements().iter().map(Reply::int).sum::<i64>() as usize,
+        items.len() - excepted
+    );
+    in_step(&primary, &replica);
+    same(&primary, &replica, &["key"], "a replica obeys");
+}
+
+/// A filter would take items out until nothing else fits into the server, or end it.
+#[test]
+#[serial(memory)]
+fn a_filter_has_so_many_exceptions_and_no_more() {
+    const MOST: usize = 1 << 24;
+    if sample(1) == 1 {
+        skip!("it takes a minute: a long run does it");
+    }
+    let server = Server::start();
+    let mut client = server.client();
+    client.answers(&[("BF.RESERVE key 1e-6 20000000 SEED 1", ok())]);
+    for from in (0..MOST).step_by(10_000) {
+        let items = numbered("", from, (from + 10_000).min(MOST));
+        client.over("BF.MADD key", &items);
+        client.over("BF.EXCEPT key", &items);
+    }
+    assert_eq!(exceptions(&mut client, "key"), MOST as i64);
+    client.answers(&[
+        ("BF.ADD key one", 1.into()),
+        (
+            "BF.EXCEPT key one",
+            error("ERR the filter has 16777216 exceptions, and can have no more than 16777216"),
+        ),
+        ("BF.EXCEPT key 1 2", array([0, 0])),
+        ("BF.ADD key 1", 1.into()),
+        ("BF.EXCEPT key one", array([1])),
+    ]);
+}
+
+// ---- Replicas and files ----------------------------------------------------------------------------
+
+/// A replica would be told of items that are not excepted, and would except them without asking.
+#[test]
+fn what_was_excepted_is_propagated() {
+    let server = Server::with().append_only().start();
+    let mut client = server.client();
+    make(&mut client, "key", PARAMETERS, 0, 10);
+    make(&mut client, "window", "1e-9 100 SEED 1 WINDOW 1000", 0, 10);
+    let mut sent = propagated(&server).len();
+    for (line, told) in [
+        ("BF.EXCEPT key item:1", Some("BF.EXCEPT key item:1")),
+        ("BF.EXCEPT key item:1", None),
+        ("BF.EXCEPT key nothing", None),
+        ("BF.EXCEPT missing item:1", None),
+        (
+            "BF.EXCEPT key item:1 item:2 x item:3 item:2",
+            Some("BF.EXCEPT key item:2 item:3"),
+        ),
+        ("bf.except key item:4 item:5", Some("bf.except key item:4 item:5")),
+        ("BF.EXCEPT window item:1 x", Some("BF.EXCEPT window item:1")),
+        ("BF.ADD key item:1", Some("BF.ADD key item:1")),
+        ("BF.ADD key item:1", None),
+        ("BF.MADD key item:1 item:2 item:0", Some("BF.MADD key item:2")),
+        ("BF.INSERT key ITEMS item:3 item:0", Some("BF.MADD key item:3")),
+        (
+            "BF.ADDPACKED key LINES item:4\nitem:0",
+            Some("BF.ADDPACKED key LINES item:4\n"),
+        ),
+    ] {
+        let dirty = client.stat("persistence", "rdb_changes_since_last_save");
+        client.run(line);
+        let is_dirty = client.stat("persistence", "rdb_changes_since_last_save") != dirty;
+        let commands = propagated(&server);
+        assert_eq!(is_dirty, told.is_some(), "{line}");
+        assert_eq!(
+            commands.len(),
+            sent + usize::from(told.is_some()),
+            "{line}: {commands:?}"
+        );
+        if let Some(told) = told {
+            assert_eq!(commands[sent].join(" "), told, "{line}");
+        }
+        sent = commands.len();
+    }
+}
+
+/// A replica whose window has another clock would keep an item that its primary has excepted.
+#[test]
+fn a_replica_obeys_without_asking() {
+    let primary = Server::start();
+    let replica = Server::with()
+        .config("replica-read-only", "no")
+        .replica_of(&primary)
+        .start();
+    let mut client = primary.client();
+    make(&mut client, "key", PARAMETERS, 0, 10);
+    in_step(&primary, &replica);
+    // Nothing is there any more.
+    replica.client().answers(&[("BF.RESET key", ok())]);
+    client.answers(&[("BF.EXCEPT key item:1 item:2", array([1, 1]))]);
+    in_step(&primary, &replica);
+    let mut follower = replica.client();
+    assert_eq!(exceptions(&mut follower, "key"), 2);
+    follower.answers(&[
+        ("BF.ADD key item:1", 1.into()),
+        ("BF.EXISTS key item:1", 1.into()),
+        ("DEL key", 1.into()),
+    ]);
+    client.answers(&[("BF.EXCEPT key item:3", array([1]))]);
+    in_step(&primary, &replica);
+    follower.answers(&[("EXISTS key", 0.into())]);
+    let line = "key 'key': BF.EXCEPT succeeded originally, and failed here: ERR not found";
+    assert!(replica.log().contains(line), "{}", replica.log());
+}
+
+/// A file that is loaded after the window's time would bring back what was taken out, if only for a while: or the same
+/// file give another filter each time.
+#[test]
+fn a_file_is_obeyed_after_the_time_of_its_window() {
+    let mut server = Server::with()
+        .append_only()
+        .config("aof-use-rdb-preamble", "no")
+        .start();
+    let replica = Server::with().replica_of(&server).start();
+    in_step(&server, &replica);
+    let mut client = server.client();
+    // Slices of half a second.
+    make(&mut client, "key", "1e-9 100 SEED 1 WINDOW 1 SLICES 2", 0, 50);
+    make(
+        &mut client,
+        "other",
+        "1e-9 100 SEED 1 WINDOW 1000 SLICES 2",
+        0,
+        50,
+    );
+    client.answers(&[("BF.EXCEPT other item:1 item:2 x", array([1, 1, 0]))]);
+    // On a slow machine some may be over by now.
+    let excepted = client.run("BF.EXCEPT key item:1 item:2 x");
+    let told = propagated(&server);
+    let until_now = clock(&mut client) + 1600;
+    in_step(&server, &replica);
+    let keys = ["key", "other"];
+    same(&server, &replica, &keys, "the replica");
+    let before = contents(&mut client, &keys);
+    until("the window is over", || clock(&mut client) > until_now);
+    assert!(found(&mut client, "key", 50).is_empty());
+    client.answers(&[("BF.EXCEPT key item:1 item:2 item:3", array([0, 0, 0]))]);
+    assert_eq!(propagated(&server), told, "nothing was there");
+    for _ in 0..2 {
+        server.kill9();
+        server.revive();
+        assert_eq!(contents(&mut server.client(), &keys), before, "{excepted:?}");
+    }
+    // What comes in a new window is found; the exceptions go with the old one.
+    let mut client = server.client();
+    client.answers(&[
+        ("BF.MADD key item:1 item:9", array([1, 1])),
+        ("BF.MEXISTS key item:1 item:2 item:9", array([1, 0, 1])),
+    ]);
+    assert_eq!(exceptions(&mut client, "key"), 0);
+}
+
+/// What was taken out would be found again after a restart, a copy or a move.
+#[test]
+fn exceptions_are_stored_and_moved() {
+    let mut server = Server::with()
+        .append_only()
+        .config("aof-use-rdb-preamble", "no")
+        .start();
+    let replica = Server::with().replica_of(&server).start();
+    let mut client = server.client();
+    let keys = ["plain", "chain", "window", "large"];
+    make(&mut client, "plain", PARAMETERS, 0, 100);
+    make(&mut client, "chain", "1e-9 20 SEED 1", 0, 300);
+    make(
+        &mut client,
+        "window",
+        "1e-9 1000 SEED 1 WINDOW 100000 SLICES 4",
+        0,
+        100,
+    );
+    make(&mut client, "large", "1e-9 20000 SEED 1", 0, 20_000);
+    for key in keys {
+        client.over(&format!("BF.EXCEPT {key}"), &numbered("item:", 10, 30));
+    }
+    for some in numbered("item:", 1000, 15_000).chunks(1000) {
+        client.over("BF.EXCEPT large", some);
+    }
+    in_step(&server, &replica);
+    same(&server, &replica, &keys, "the replica");
+    for key in keys {
+        for copy in copied(&mut client, key) {
+            let items = numbered("item:", 9, 32);
+            let found = client.over(&format!("BF.MEXISTS {copy}"), &items);
+            let has: Vec<_> = found.elements().iter().map(Reply::int).collect();
+            assert_eq!((has[0], has[21], has[22]), (1, 1, 1), "{key} {copy}");
+            assert_eq!(has[1..21], [0; 20], "{key} {copy}");
+            client.answers(&[(&format!("BF.ADD {copy} item:10"), 1.into())]);
+            client.answers(&[(&format!("DEL {copy}"), 1.into())]);
+        }
+    }
+    let before = contents(&mut client, &keys);
+    let total = figure(&mut client, "exceptions");
+    for how in ["DEBUG RELOAD", "commands", "rewritten", "RDB"] {
+        let mut client = server.client();
+        match how {
+            "DEBUG RELOAD" => client.answers(&[(how, ok())]),
+            "rewritten" => rewrite(&mut client),
+            "RDB" => {
+                client.answers(&[("CONFIG SET aof-use-rdb-preamble yes", ok())]);
+                rewrite(&mut client);
+            }
+            _ => {}
+        }
+        if how != "DEBUG RELOAD" {
+            server.kill9();
+            server.revive();
+        }
+        let mut client = server.client();
+        assert!(contents(&mut client, &keys) == before, "{how}");
+        assert_eq!(figure(&mut client, "exceptions"), total, "{how}");
+    }
+}
+
+/// While a dump is loaded, what is added or excepted would be lost, or what was taken out come back.
+#[test]
+fn chunks_come_beside_changes() {
+    let server = Server::start();
+    let mut client = server.client();
+    make(&mut client, "key", PARAMETERS, 0, 100);
+    client.answers(&[("BF.EXCEPT key item:1 item:2", array([1, 1]))]);
+    let chunks = scandump(&mut client, "key");
+    load(&mut client, "loaded", &chunks[..1]);
+    client.answers(&[
+        ("BF.MEXISTS loaded item:1 item:3", array([0, 0])),
+        ("BF.ADD loaded item:1", 1.into()),
+        ("BF.EXISTS loaded item:1", 1.into()),
+    ]);
+    load(&mut client, "loaded", &chunks[1..]);
+    client.answers(&[("BF.MEXISTS loaded item:1 item:2 item:3", array([1, 0, 1]))]);
+}
+
+/// Somebody who waits for a change would miss it, or wake for nothing; a transaction would run on what has changed.
+#[test]
+fn exceptions_in_transactions_are_changes() {
+    let server = Server::start();
+    let (mut client, mut other) = (server.client(), server.client());
+    make(&mut client, "key", PARAMETERS, 0, 10);
+    let queued = || Reply::Simple("QUEUED".into());
+    client.answers(&[
+        ("MULTI", ok()),
+        ("BF.EXCEPT key item:1", queued()),
+        ("BF.ADD key item:1", queued()),
+        ("BF.EXCEPT key item:1 x", queued()),
+        ("BF.EXISTS key item:1", queued()),
+    ]);
+    let expected = vec![array([1]), 1.into(), array([1, 0]), 0.into()];
+    assert_eq!(client.run("EXEC"), Reply::Array(expected));
+    let script = "return {redis.call('BF.EXCEPT',KEYS[1],'item:4','x','item:4'),redis.call('BF.ADD',KEYS[1],'item:4'),\
+                  redis.call('BF.EXCEPT',KEYS[2],'item:4'),redis.call('BF.EXISTS',KEYS[1],'item:4')}";
+    let expected = [array([1, 0, 0]), 1.into(), array([0]), 1.into()];
+    assert_eq!(
+        client.call(&["EVAL", script, "2", "key", "missing"]),
+        Reply::Array(expected.into())
+    );
+    for (line, breaks) in [("BF.EXCEPT key item:1", false), ("BF.EXCEPT key item:2", true)] {
+        client.answers(&[("WATCH key", ok()), ("MULTI", ok()), ("PING", queued())]);
+        other.run(line);
+        assert_eq!(client.run("EXEC") == Reply::Null, breaks, "{line}");
+    }
+}

@@ -1,0 +1,983 @@
+//! BF.ADDPACKED and BF.EXISTSPACKED: many items in one argument, and their answers in one bitmap.
+
+use std::time::Duration;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use serial_test::serial;
+
+use crate::client::bulk;
+use crate::client::{Client, Reply, WRONG_TYPE, arity, array, end, error, ok, wire};
+use crate::filters;
+use crate::server::{Server, sample, skip, until};
+use crate::support::packed::taken;
+use crate::support::packed::{Form, bitmap};
+
+const BAD_RATE: &str = "Bad error rate";
+const BAD_CAPACITY: &str = "Bad capacity";
+const BAD_EXPANSION: &str = "Bad expansion";
+const NOT_FOUND: &str = "ERR not found";
+const ONE_FORM: &str = "ERR the form of the items must be one of LINES, WIDTH and PREFIXED";
+const BAD_WIDTH: &str = "ERR bad width";
+const WIDTH_RANGE: &str = "ERR width must be in the range [1, 4294967295]";
+const FULL: &str = "ERR non scaling filter is full";
+const NO_GROWTH: &str = "ERR Insufficient memory to grow filter";
+
+/// A client would take the answer to one item for that to another.
+#[test]
+fn every_form_answers_in_bits_or_counts_them() {
+    let server = Server::start();
+    for mut client in [server.client(), server.client3()] {
+        client.answers(&[("FLUSHALL", ok()), ("BF.RESERVE key 1e-9 1000 SEED 1", ok())]);
+        for (command, data, expected) in [
+            (
+                "BF.ADDPACKED key LINES",
+                &b"a\nb\na\nc\n"[..],
+                bulk([0b1101_0000]),
+            ),
+            ("bf.existspacked key lines", b"c\nx\nb\n", bulk([0b1010_0000])),
+            ("BF.EXISTSPACKED key LINES COUNT", b"c\nx\nb\n", 2.into()),
+            ("BF.ADDPACKED key LINES COUNT", b"c\nd\nd\n", 1.into()),
+            // Items of one kind are found in the others.
+            ("BF.EXISTSPACKED key WIDTH 1", b"abxcd", bulk([0b1101_1000])),
+            ("BF.ADDPACKED key WIDTH 3", b"foobarfoo", bulk([0b1100_0000])),
+            ("BF.EXISTSPACKED key Width 3 Count", b"barabcfoo", 2.into()),
+            (
+                "BF.EXISTSPACKED key PREFIXED",
+                b"\x03\0\0\0bar\0\0\0\0\x01\0\0\0d",
+                bulk([0b1010_0000]),
+            ),
+            (
+                "BF.ADDPACKED key prefixed",
+                b"\x02\0\0\0\n\xff\x02\0\0\0\n\xff\0\0\0\0",
+                bulk([0b1010_0000]),
+            ),
+            ("BF.ADDPACKED key PREFIXED COUNT", b"\x02\0\0\0\n\xff", 0.into()),
+            // Eight answers are a byte, and the ninth begins another.
+            ("BF.EXISTSPACKED key WIDTH 1", b"abcdabcd", bulk([0xff])),
+            (
+                "BF.EXISTSPACKED key WIDTH 1",
+                b"xxxxxxxxa",
+                bulk([0, 0b1000_0000]),
+            ),
+        ] {
+            assert_eq!(client.over(command, &[data]), expected, "{command}");
+        }
+        server.client().answers(&[
+            ("BF.CARD key", 8.into()),
+            (
+                "BF.MEXISTS key a b c d foo bar '' \n x",
+                array([1, 1, 1, 1, 1, 1, 1, 0, 0]),
+            ),
+        ]);
+    }
+}
+
+/// A program that keeps the answer in a key, and asks the server for its bits, would read them in another order.
+#[test]
+fn the_server_s_own_commands_read_the_bitmap() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.answers(&[("BF.RESERVE key 1e-9 1000 SEED 1", ok())]);
+    let items: Vec<_> = (0..203).map(|item| item.to_string()).collect();
+    let known: Vec<_> = (0..203).map(|item| item % 3 == 0 || item % 7 == 2).collect();
+    for (item, _) in items.iter().zip(&known).filter(|(_, known)| **known) {
+        assert_eq!(client.call(&["BF.ADD", "key", item]), 1.into());
+    }
+    let data = Form::Lines.pack(&items);
+    let found = client.over("BF.EXISTSPACKED key LINES", &[&data]);
+    let new = client.over("BF.ADDPACKED key LINES", &[&data]);
+    for (key, reply, answers) in [
+        ("found", found, known.clone()),
+        ("new", new, known.iter().map(|known| !known).collect()),
+    ] {
+        assert_eq!(reply.bytes().len(), 26, "a bit for each item");
+        assert_eq!(client.call(&[b"SET", key.as_bytes(), reply.bytes()]), ok());
+        let bits = client.pipeline((0..203).map(|at| format!("GETBIT {key} {at}")));
+        let bits: Vec<_> = bits.iter().map(|bit| bit.int() == 1).collect();
+        assert_eq!(bits, answers, "{key}");
+        // Spare bits would be counted with the answers.
+        let ones = answers.iter().filter(|answer| **answer).count() as i64;
+        client.answers(&[
+            (&format!("BITCOUNT {key}"), ones.into()),
+            (&format!("STRLEN {key}"), 26.into()),
+        ]);
+    }
+}
+
+/// Items would come into the filter that nobody sent, and those that were sent would be missing.
+#[test]
+fn lines_are_taken_as_they_stand() {
+    let server = Server::start();
+    let mut client = server.client();
+    for (data, items) in [
+        (&b"a"[..], &[&b"a"[..]][..]),
+        (b"a\n", &[b"a"]),
+        (b"a\nb", &[b"a", b"b"]),
+        (b"\n", &[b""]),
+        (b"\n\n", &[b"", b""]),
+        (b"\na", &[b"", b"a"]),
+        (b"a\n\nb\n\n", &[b"a", b"", b"b", b""]),
+        (b"a\r\nb\r", &[b"a\r", b"b\r"]),
+        (b" a\t\n\0\nb \n\xff\xfe", &[b" a\t", b"\0", b"b ", b"\xff\xfe"]),
+    ] {
+        let what = data.escape_ascii().to_string();
+        client.answers(&[
+            ("FLUSHALL", ok()),
+            ("BF.RESERVE packed 1e-9 100 SEED 1", ok()),
+            ("BF.RESERVE single 1e-9 100 SEED 1", ok()),
+        ]);
+        let single = client.over("BF.MADD single", items);
+        let expected = bitmap(single.elements().iter().map(|new| new.int() == 1));
+        assert_eq!(
+            client.over("BF.ADDPACKED packed LINES", &[data]),
+            expected,
+            "{what}"
+        );
+        assert_eq!(client.dump("packed"), client.dump("single"), "{what}");
+        let all = client.over("BF.EXISTSPACKED packed LINES COUNT", &[data]);
+        assert_eq!(all, (items.len() as i64).into(), "{what}");
+    }
+}
+
+/// A program that asks before anything was added would get an error, or make an empty filter by asking; one whose
+/// batch happens to be empty would make a filter of which it said nothing.
+#[test]
+fn a_missing_key_is_an_empty_filter() {
+    let server = Server::start();
+    for mut client in [server.client(), server.client3()] {
+        let none = || Reply::Bulk(Vec::new());
+        client.answers(&[
+            ("BF.EXISTSPACKED key LINES a\nb", bulk([0])),
+            ("BF.EXISTSPACKED key LINES COUNT a\nb", 0.into()),
+            ("BF.EXISTSPACKED key WIDTH 1 abcdefghi", bulk([0, 0])),
+            ("BF.EXISTSPACKED key PREFIXED \0\0\0\0", bulk([0])),
+            // No items.
+            ("BF.EXISTSPACKED key LINES ''", none()),
+            ("BF.EXISTSPACKED key WIDTH 7 ''", none()),
+            ("BF.EXISTSPACKED key PREFIXED ''", none()),
+            ("BF.EXISTSPACKED key PREFIXED COUNT ''", 0.into()),
+            ("BF.ADDPACKED key LINES ''", none()),
+            ("BF.ADDPACKED key WIDTH 4294967295 ''", none()),
+            ("BF.ADDPACKED key PREFIXED COUNT ''", 0.into()),
+            ("BF.ADDPACKED key CAPACITY 5 NONSCALING LINES ''", none()),
+            ("BF.ADDPACKED key NOCREATE LINES ''", error(NOT_FOUND)),
+            ("BF.ADDPACKED key NOCREATE LINES a", error(NOT_FOUND)),
+            ("DBSIZE", 0.into()),
+            ("BF.ADDPACKED key LINES \n", bulk([0b1000_0000])),
+            ("BF.CARD key", 1.into()),
+        ]);
+        let before = client.dump("key");
+        client.answers(&[
+            ("BF.ADDPACKED key LINES ''", none()),
+            ("BF.ADDPACKED key NOCREATE PREFIXED COUNT ''", 0.into()),
+            ("BF.EXISTSPACKED key LINES ''", none()),
+        ]);
+        assert_eq!(client.dump("key"), before);
+        client.answers(&[("FLUSHALL", ok())]);
+    }
+}
+
+/// A new filter would be another one than BF.INSERT or BF.MADD makes: of another size, or wrong more often.
+#[test]
+fn makes_the_filter_that_its_words_describe() {
+    let server = Server::start();
+    let mut client = server.client();
+    for (words, insert) in [
+        ("LINES", ""),
+        ("COUNT LINES", ""),
+        ("seed 1 lines", "SEED 1"),
+        ("capacity 500 seed 1 lines", "CAPACITY 500 SEED 1"),
+        ("LINES SEED 1 CAPACITY 500", "CAPACITY 500 SEED 1"),
+        (
+            "SEED 1 EXPANSION 4 LINES ERROR 0.001 COUNT CAPACITY 500",
+            "ERROR 0.001 CAPACITY 500 EXPANSION 4 SEED 1",
+        ),
+        (
+            "Count CAPACITY 500 Lines NonScaling SEED 1",
+            "CAPACITY 500 NONSCALING SEED 1",
+        ),
+        (
+            "EXPANSION 0 CAPACITY 500 SEED 1 LINES",
+            "CAPACITY 500 NONSCALING SEED 1",
+        ),
+        (
+            "EXPANSION 4 NONSCALING LINES CAPACITY 500 SEED 1",
+            "CAPACITY 500 NONSCALING SEED 1",
+        ),
+        ("Growing CAPACITY 500 LINES SEED 1", "CAPACITY 500 GROWING SEED 1"),
+        ("LINES ERROR 0.5 layout blocked SEED 1", "ERROR 0.25 SEED 1"),
+        ("LAYOUT CLASSIC ERROR 0.001 LINES", "LAYOUT CLASSIC ERROR 0.001"),
+        (
+            "LINES LAYOUT classic NONSCALING CAPACITY 7",
+            "CAPACITY 7 NONSCALING LAYOUT CLASSIC",
+        ),
+    ] {
+        client.answers(&[("FLUSHALL", ok())]);
+        let all = if words.to_lowercase().contains("count") {
+            3.into()
+        } else {
+            bulk([0b1110_0000])
+        };
+        client.answers(&[
+            (&format!("BF.ADDPACKED key {words} a\nb\nc"), all),
+            (
+                &format!("BF.INSERT same {insert} ITEMS a b c").replace("  ", " "),
+                array([1, 1, 1]),
+            ),
+        ]);
+        assert_eq!(client.dump("key"), client.dump("same"), "{words}");
+    }
+    client.answers(&[
+        ("FLUSHALL", ok()),
+        ("BF.ADDPACKED key WIDTH 1 abc", bulk([0b1110_0000])),
+        ("BF.MADD same a b c", array([1, 1, 1])),
+    ]);
+    assert_eq!(client.dump("key"), client.dump("same"), "the defaults");
+}
+
+/// Adding to a filter in use would reset it or change the promise that it keeps; or be refused as soon as the
+/// configuration was changed.
+#[test]
+fn words_change_nothing_of_a_filter_in_use() {
+    let server = Server::with().module_args("bf-layout classic").start();
+    let mut client = server.client();
+    client.answers(&[
+        ("BF.RESERVE key 0.001 50 LAYOUT BLOCKED SEED 7", ok()),
+        ("BF.RESERVE classic 0.001 50", ok()),
+        ("BF.ADDPACKED key LINES a", bulk([0b1000_0000])),
+    ]);
+    let before = client.dump("key");
+    client.answers(&[
+        (
+            "BF.ADDPACKED key CAPACITY 5000 ERROR 0.5 EXPANSION 7 SEED 9 GROWING LINES a",
+            bulk([0]),
+        ),
+        ("BF.ADDPACKED key NONSCALING LINES a", bulk([0])),
+        ("BF.ADDPACKED key NOCREATE LAYOUT CLASSIC LINES a", bulk([0])),
+    ]);
+    assert_eq!(client.dump("key"), before);
+    client.answers(&[
+        ("BF.ADDPACKED key SEED 8 GROWING LINES a\nb", bulk([0b0100_0000])),
+        ("BF.ADDPACKED classic SEED 8 GROWING LINES a", bulk([0b1000_0000])),
+        ("BF.ADDPACKED classic NOCREATE WIDTH 1 aba", bulk([0b0100_0000])),
+    ]);
+    assert_eq!(client.info("key", "Capacity"), 50);
+    let by_option = "ERR SEED is for LAYOUT BLOCKED or VALKEY only, and bf-layout is classic";
+    client.refuses(
+        "missing",
+        &[
+            ("BF.ADDPACKED missing SEED 7 LINES a", by_option),
+            ("BF.ADDPACKED missing SEED 7 LINES ''", by_option),
+        ],
+    );
+}
+
+/// What both commands refuse, after the key.
+const REFUSED: [(&str, &str); 43] = [
+    ("a b", "ERR Unknown argument received: a"),
+    ("COUNT a", ONE_FORM),
+    ("COUNT ''", ONE_FORM),
+    ("LINES LINES a", ONE_FORM),
+    ("LINES PREFIXED a", ONE_FORM),
+    ("PREFIXED LINES a", ONE_FORM),
+    ("WIDTH 1 LINES a", ONE_FORM),
+    ("lines COUNT width 1 a", ONE_FORM),
+    ("WIDTH 1 WIDTH 1 a", ONE_FORM),
+    ("WIDTH a", "ERR no value for WIDTH"),
+    ("COUNT width a", "ERR no value for WIDTH"),
+    ("LINES WIDTH a", "ERR no value for WIDTH"),
+    ("WIDTH 0 a", WIDTH_RANGE),
+    ("WIDTH 0 ''", WIDTH_RANGE),
+    ("WIDTH -1 a", WIDTH_RANGE),
+    ("WIDTH 4294967296 a", WIDTH_RANGE),
+    ("WIDTH 9223372036854775808 a", WIDTH_RANGE),
+    ("WIDTH 18446744073709551617 a", WIDTH_RANGE),
+    ("WIDTH -18446744073709551615 a", WIDTH_RANGE),
+    ("WIDTH two a", BAD_WIDTH),
+    ("WIDTH '' a", BAD_WIDTH),
+    ("WIDTH +1 a", BAD_WIDTH),
+    ("WIDTH 01 a", BAD_WIDTH),
+    ("WIDTH 1.0 a", BAD_WIDTH),
+    ("WIDTH 1\0 a", BAD_WIDTH),
+    ("WIDTH COUNT a", BAD_WIDTH),
+    ("WIDTH 2 abc", "ERR 3 bytes of data are no multiple of WIDTH 2"),
+    (
+        "WIDTH 4294967295 a",
+        "ERR 1 bytes of data are no multiple of WIDTH 4294967295",
+    ),
+    (
+        "COUNT WIDTH 4 a\nb\nc\n",
+        "ERR 6 bytes of data are no multiple of WIDTH 4",
+    ),
+    ("PREFIXED a", "ERR there is no whole item at byte 0 of the data"),
+    (
+        "PREFIXED \0\0\0",
+        "ERR there is no whole item at byte 0 of the data",
+    ),
+    (
+        "PREFIXED \u{1}\0\0\0",
+        "ERR there is no whole item at byte 0 of the data",
+    ),
+    (
+        "PREFIXED \u{1}\0\0\0ab",
+        "ERR there is no whole item at byte 5 of the data",
+    ),
+    (
+        "PREFIXED \u{1}\0\0\0b\0\0\0\0\u{3}\0\0\0ab",
+        "ERR there is no whole item at byte 9 of the data",
+    ),
+    // A length in the other order.
+    (
+        "PREFIXED COUNT \0\0\0\u{1}a",
+        "ERR there is no whole item at byte 0 of the data",
+    ),
+    ("LINES COUNT COUNT a", "ERR COUNT was given twice"),
+    ("LINES ITEMS a", "ERR Unknown argument received: ITEMS"),
+    ("ITEMS a b", "ERR Unknown argument received: ITEMS"),
+    ("LINE a b", "ERR Unknown argument received: LINE"),
+    ("LINES '' a", "ERR Unknown argument received: ''"),
+    ("LINES COUNTS a", "ERR Unknown argument received: COUNTS"),
+    ("LINES a b", "ERR Unknown argument received: a"),
+    ("WIDTH 1 2 a", "ERR Unknown argument received: 2"),
+];
+
+/// What BF.ADDPACKED refuses besides, before the form and the data, as BF.INSERT does.
+const REFUSED_OPTIONS: [(&str, &str); 38] = [
+    ("NOCREATED", "ERR Unknown argument received: NOCREATED"),
+    ("CAP 100", "ERR Unknown argument received: CAP"),
+    ("ERR 0.1", "ERR Unknown argument received: ERR"),
+    ("CAPACITY many", BAD_CAPACITY),
+    ("CAPACITY ''", BAD_CAPACITY),
+    ("CAPACITY +5", BAD_CAPACITY),
+    ("CAPACITY 1e3", BAD_CAPACITY),
+    ("CAPACITY", BAD_CAPACITY),
+    ("CAPACITY 0", BAD_CAPACITY),
+    ("CAPACITY -1", BAD_CAPACITY),
+    ("CAPACITY 1099511627777", BAD_CAPACITY),
+    ("CAPACITY 9223372036854775808", BAD_CAPACITY),
+    ("ERROR rate", BAD_RATE),
+    ("ERROR ''", BAD_RATE),
+    ("ERROR nan", BAD_RATE),
+    ("ERROR inf", BAD_RATE),
+    ("ERROR 0", BAD_RATE),
+    ("ERROR 1e-400", BAD_RATE),
+    ("ERROR 1", BAD_RATE),
+    ("ERROR -0.5", BAD_RATE),
+    ("EXPANSION two", BAD_EXPANSION),
+    ("EXPANSION -1", BAD_EXPANSION),
+    ("EXPANSION 32769", BAD_EXPANSION),
+    ("EXPANSION", BAD_EXPANSION),
+    (
+        "NONSCALING GROWING",
+        "ERR NONSCALING and GROWING exclude each other",
+    ),
+    (
+        "EXPANSION 0 GROWING",
+        "ERR EXPANSION 0 and GROWING exclude each other",
+    ),
+    ("LAYOUT", "ERR bad layout: it is BLOCKED, CLASSIC or VALKEY"),
+    (
+        "LAYOUT CLASSIC SEED 1",
+        "ERR SEED is for LAYOUT BLOCKED or VALKEY only",
+    ),
+    ("LAYOUT CLASSIC GROWING", "ERR GROWING is for LAYOUT BLOCKED only"),
+    ("SEED", "ERR bad seed"),
+    ("SEED +1", "ERR bad seed"),
+    (
+        "SEED 18446744073709551616",
+        "ERR seed must be in the range [0, 18446744073709551615]",
+    ),
+    ("CAPACITY 100 CAPACITY 100", "ERR CAPACITY was given twice"),
+    ("ERROR 0.1 error 0.1", "ERR ERROR was given twice"),
+    ("EXPANSION 2 EXPANSION 2", "ERR EXPANSION was given twice"),
+    ("NOCREATE NOCREATE", "ERR NOCREATE was given twice"),
+    ("SEED 1 SEED 1", "ERR SEED was given twice"),
+    ("LAYOUT BLOCKED LAYOUT BLOCKED", "ERR LAYOUT was given twice"),
+];
+
+/// A misspelt word would make a filter that nobody asked for, and data cut off on its way would add items that nobody
+/// sent, which in a filter can never be undone.
+#[test]
+fn what_does_not_add_up_is_refused_in_words_and_changes_nothing() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.answers(&[("BF.ADD used item", 1.into()), ("SET text value", ok())]);
+    let state = |client: &mut Client| {
+        ["DEBUG DIGEST", "BF.INFO used FULL", "INFO bf", "DBSIZE"]
+            .map(|line| client.run(line))
+            .to_vec()
+    };
+    let before = state(&mut client);
+    let [add, exists] = ["bf.addpacked", "bf.existspacked"].map(arity);
+    for key in ["key", "used", "text"] {
+        for (command, arity) in [("BF.ADDPACKED", &*add), ("BF.EXISTSPACKED", &exists)] {
+            let no_form = if Server::version().at_least(7, 0) {
+                arity
+            } else {
+                ONE_FORM
+            };
+            client.refuses(
+                key,
+                &[
+                    (command, arity),
+                    (&format!("{command} {key}"), arity),
+                    (&format!("{command} {key} LINES"), no_form),
+                ],
+            );
+            for (rest, text) in REFUSED {
+                client.refuses(key, &[(&format!("{command} {key} {rest}"), text)]);
+            }
+            for (data, at) in [
+                (&b"\xff\xff\xff\xffitem"[..], 0),
+                (b"\x04\0\0\0item\xff\xff\xff\xff", 8),
+                (b"\0\0\0\0\x05\0\0\0item", 4),
+                (b"\x04\0\0\0item\x01\0\0\x80a", 8),
+                (b"\x04\0\0\0item\x04\0\0", 8),
+            ] {
+                let text = format!("ERR there is no whole item at byte {at} of the data");
+                let kept = client.dump(key);
+                assert_eq!(
+                    client.over(&format!("{command} {key} PREFIXED"), &[data]),
+                    error(&text),
+                    "{data:?}"
+                );
+                assert_eq!(client.dump(key), kept, "{data:?}");
+            }
+        }
+        for (options, text) in REFUSED_OPTIONS {
+            client.refuses(key, &[(&format!("BF.ADDPACKED {key} {options} LINES a"), text)]);
+            // Options of a filter mean nothing to a question.
+            let word = options.split(' ').next().unwrap();
+            let unknown = format!("ERR Unknown argument received: {word}");
+            client.refuses(
+                key,
+                &[(&format!("BF.EXISTSPACKED {key} {options} LINES a"), &unknown)],
+            );
+        }
+        for (words, text) in [
+            ("CAPACITY", "ERR no value for CAPACITY"),
+            ("ERROR", "ERR no value for ERROR"),
+            ("EXPANSION", "ERR no value for EXPANSION"),
+            ("SEED", "ERR no value for SEED"),
+            ("LAYOUT", "ERR no value for LAYOUT"),
+        ] {
+            client.refuses(key, &[(&format!("BF.ADDPACKED {key} LINES {words} a"), text)]);
+        }
+        for word in ["NOCREATE", "NONSCALING", "GROWING"] {
+            client.refuses(
+                key,
+                &[
+                    (&format!("BF.ADDPACKED {key} {word} a"), ONE_FORM),
+                    (
+                        &format!("BF.ADDPACKED {key} {word} WIDTH 2 a"),
+                        "ERR 1 bytes of data are no multiple of WIDTH 2",
+                    ),
+                ],
+            );
+        }
+    }
+    client.refuses(
+        "text",
+        &[
+            ("BF.ADDPACKED text LINES a", WRONG_TYPE),
+            ("BF.ADDPACKED text LINES ''", WRONG_TYPE),
+            ("BF.ADDPACKED text NOCREATE COUNT LINES a", WRONG_TYPE),
+            ("BF.EXISTSPACKED text LINES a", WRONG_TYPE),
+            ("BF.EXISTSPACKED text COUNT LINES ''", WRONG_TYPE),
+        ],
+    );
+    client.refuses("key", &[("BF.ADDPACKED key LINES NOCREATE a", NOT_FOUND)]);
+    assert_eq!(state(&mut client), before);
+}
+
+/// How the filters of the law are made; of nothing the first batch makes one.
+const SHAPES: [&str; 11] = [
+    "",
+    "0.01 100",
+    "0.001 1000",
+    "0.1 20 EXPANSION 1",
+    "1e-9 50 GROWING",
+    "0.25 1 EXPANSION 4",
+    "0.05 60 NONSCALING",
+    "0.2 150 NONSCALING SEED 3",
+    "0.1 30 LAYOUT CLASSIC",
+    "0.25 5 EXPANSION 4 LAYOUT CLASSIC",
+    "0.01 70 NONSCALING LAYOUT CLASSIC",
+];
+
+/// Everything that a client can learn about a key of six letters.
+fn everything(client: &mut Client, key: &str) -> Vec<(String, Reply)> {
+    let mut learnt: Vec<_> = ["DUMP", "DEBUG DIGEST-VALUE", "MEMORY USAGE", "BF.DEBUG"]
+        .map(|command| (command.to_owned(), client.run(&format!("{command} {key}"))))
+        .into();
+    match client.run(&format!("BF.INFO {key} FULL")) {
+        error @ Reply::Error(_) => learnt.push(("BF.INFO".to_owned(), error)),
+        info => learnt.extend(info.fields()),
+    }
+    if !client.stat("memory", "mem_allocator").starts_with("jemalloc") {
+        // Of another allocator a block may have some bytes more, or less, by what was free around it.
+        learnt.retain(|(name, _)| !["MEMORY USAGE", "Size"].contains(&&**name));
+    }
+    learnt
+}
+
+/// What a packed command answers where another one answered item by item.
+fn packed_reply(answers: &[Reply], counted: bool) -> Reply {
+    if let Some((Reply::Error(text), taken)) = answers.split_last() {
+        return error(&format!("{text} after {} items", taken.len()));
+    }
+    let answers = answers.iter().map(|answer| answer.int() == 1);
+    if counted {
+        (answers.filter(|yes| *yes).count() as i64).into()
+    } else {
+        bitmap(answers)
+    }
+}
+
+/// Items, their form, and whether the answers are counted.
+type Batch = (Form, Vec<Vec<u8>>, bool);
+
+/// A program that packs its items would get other answers than before, or fill another filter with them.
+#[test]
+fn packed_commands_are_the_others() {
+    let server = Server::with().module_args("bf-seed 1").start();
+    let config = Config {
+        cases: u32::try_from(sample(120)).unwrap(),
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let forms = prop_oneof![
+        Just(Form::Lines),
+        (1..10usize).prop_map(Form::Width),
+        Just(Form::Prefixed)
+    ];
+    // Some items come again, and some batches are long enough for several blocks.
+    let items = vec(vec(any::<u8>(), 0..3), 0..220);
+    let batches = vec((forms, items, any::<bool>()), 1..5);
+    let law = |(shape, batches): (usize, Vec<Batch>)| {
+        let mut client = server.client();
+        client.answers(&[("FLUSHALL", ok())]);
+        for key in ["packed", "single"] {
+            let shape = SHAPES[shape];
+            if !shape.is_empty() {
+                client.answers(&[(&format!("BF.RESERVE {key} {shape}"), ok())]);
+            }
+        }
+        for (form, items, counted) in &batches {
+            let items: Vec<_> = items.iter().map(|item| form.fit(item)).collect();
+            let words = form.words() + if *counted { " COUNT" } else { "" };
+            let data = form.pack(&items);
+            for (packed, single) in [
+                ("BF.EXISTSPACKED", "BF.MEXISTS"),
+                ("BF.ADDPACKED", "BF.MADD"),
+                ("BF.EXISTSPACKED", "BF.MEXISTS"),
+            ] {
+                let answers = if items.is_empty() {
+                    Vec::new()
+                } else {
+                    let reply = client.over(&format!("{single} single"), &items);
+                    reply.elements().to_vec()
+                };
+                let reply = client.over(&format!("{packed} packed {words}"), &[&data]);
+                prop_assert_eq!(reply, packed_reply(&answers, *counted), "{}", packed);
+                prop_assert_eq!(
+                    everything(&mut client, "packed"),
+                    everything(&mut client, "single")
+                );
+            }
+        }
+        Ok(())
+    };
+    TestRunner::new(config)
+        .run(&(0..SHAPES.len(), batches), law)
+        .unwrap();
+}
+
+/// A batch of thousands of items, for which these commands are, would end elsewhere than one of BF.MADD in a chain
+/// that grows many times within it.
+#[test]
+fn a_long_batch_grows_a_chain_as_many_short_ones_do() {
+    let server = Server::with().module_args("bf-seed 1").start();
+    let mut client = server.client();
+    let items: Vec<_> = (0..60_000).map(|item| format!("{:05}", item % 45_000)).collect();
+    for form in Form::ALL {
+        for shape in [
+            "",
+            // Layers of a few items each would be hundreds, and the test slow.
+            "0.05 2000 EXPANSION 1",
+            "0.01 100 LAYOUT CLASSIC",
+        ] {
+            client.answers(&[("FLUSHALL", ok())]);
+            for key in ["packed", "single"] {
+                if !shape.is_empty() {
+                    client.answers(&[(&format!("BF.RESERVE {key} {shape}"), ok())]);
+                }
+            }
+            let mut answers = Vec::new();
+            for some in items.chunks(1001) {
+                answers.extend_from_slice(client.over("BF.MADD single", some).elements());
+            }
+            let head = format!("BF.ADDPACKED packed {}", form.words());
+            let reply = client.over(&head, &[form.pack(&items)]);
+            assert!(reply == packed_reply(&answers, false), "{form:?} {shape}");
+            assert_eq!(
+                everything(&mut client, "packed"),
+                everything(&mut client, "single"),
+                "{form:?} {shape}"
+            );
+            assert!(client.info("packed", "Number of filters") > 5);
+            let head = format!("BF.EXISTSPACKED packed COUNT {}", form.words());
+            assert_eq!(client.over(&head, &[form.pack(&items)]), 60_000.into());
+        }
+    }
+}
+
+/// Who fills a filter that may not grow would not learn how many items are in it, and add them again elsewhere, or
+/// leave some out.
+#[test]
+fn a_full_filter_tells_how_many_items_it_took() {
+    let server = Server::start();
+    let mut client = server.client();
+    let full = |items: usize| error(&format!("{FULL} after {items} items"));
+    let add = "BF.ADDPACKED key CAPACITY 2 ERROR 0.0001 NONSCALING SEED 1 WIDTH 1 abacd";
+    client.answers(&[
+        (add, full(3)),
+        ("BF.EXISTSPACKED key WIDTH 1 abcd", bulk([0b1100_0000])),
+        ("BF.CARD key", 2.into()),
+    ]);
+    client.refuses(
+        "key",
+        &[
+            (add, &format!("{FULL} after 3 items")),
+            ("BF.ADDPACKED key LINES c", &format!("{FULL} after 0 items")),
+            (
+                "BF.ADDPACKED key COUNT LINES a\nc",
+                &format!("{FULL} after 1 items"),
+            ),
+        ],
+    );
+    client.answers(&[
+        ("BF.ADDPACKED key LINES b\na", bulk([0])),
+        ("BF.ADDPACKED key LINES COUNT ''", 0.into()),
+    ]);
+    // The last item that fits is at any place of a block.
+    for capacity in [1, 63, 64, 65, 127, 128, 129, 200] {
+        let items: Vec<_> = (0..300).map(|item| item.to_string()).collect();
+        client.answers(&[
+            ("DEL key", 1.into()),
+            (
+                &format!("BF.RESERVE key 1e-12 {capacity} NONSCALING SEED 1"),
+                ok(),
+            ),
+        ]);
+        let reply = client.over("BF.ADDPACKED key LINES", &[Form::Lines.pack(&items)]);
+        assert_eq!(reply, full(capacity));
+        let found = client.over("BF.EXISTSPACKED key LINES", &[Form::Lines.pack(&items)]);
+        assert_eq!(found, bitmap((0..300).map(|item| item < capacity)));
+        client.answers(&[("BF.CARD key", (capacity as i64).into())]);
+    }
+}
+
+/// A filter would grow until the server that it is in has nothing left for anybody else, or an owner's limit would
+/// hold for some commands only.
+#[test]
+fn limits_of_memory_hold_for_packed_items() {
+    let server = Server::with().module_args("bf-max-filter-bytes 1000000").start();
+    let mut client = server.client();
+    client.refuses(
+        "key",
+        &[(
+            "BF.ADDPACKED key CAPACITY 10000000 LINES a",
+            "ERR Insufficient memory to create filter",
+        )],
+    );
+    client.answers(&[("EXISTS key", 0.into())]);
+
+    let server = Server::start();
+    let mut client = server.client();
+    client.answers(&[("BF.RESERVE key 0.01 500000 SEED 1", ok())]);
+    let items: Vec<_> = (0..1_000_000).map(|item| item.to_string()).collect();
+    let limit = client.used_memory() + 1_200_000;
+    client.answers(&[(&format!("CONFIG SET maxmemory {limit}"), ok())]);
+    let (mut before, mut new, mut refused) = (0, 0, None);
+    for batch in items.chunks(1000) {
+        match client.over("BF.ADDPACKED key LINES COUNT", &[Form::Lines.pack(batch)]) {
+            Reply::Int(some) => new += some,
+            error => {
+                refused = Some(taken(&error, NO_GROWTH));
+                break;
+            }
+        }
+        before += batch.len();
+    }
+    let in_all = before + refused.unwrap();
+    client.answers(&[("BF.CARD key", 500_000.into())]);
+    assert!(new <= 500_000 && in_all >= 500_000, "{new} of {in_all}");
+    for batch in items[..in_all].chunks(50_000) {
+        let found = client.over("BF.EXISTSPACKED key LINES COUNT", &[Form::Lines.pack(batch)]);
+        assert_eq!(found, (batch.len() as i64).into());
+    }
+    client.answers(&[("CONFIG SET maxmemory 0", ok())]);
+    let next = client.over(
+        "BF.ADDPACKED key LINES COUNT",
+        &[Form::Lines.pack(&items[in_all..])],
+    );
+    assert!(next.int() > 480_000, "{next:?}");
+    assert_eq!(client.info("key", "Number of filters"), 2);
+}
+
+/// The most items that an argument can hold are its bytes: a server would be taken down with little effort, or keep
+/// what it took for the answer.
+#[test]
+#[serial(memory)]
+fn nothing_but_line_feeds_is_a_lot_of_items() {
+    // An argument has 512 MB at most: a long run fills it, a usual one takes 64 MB, to be done in time.
+    let megabytes = if Server::sanitizer().is_some() {
+        4
+    } else {
+        sample(64).min(512)
+    };
+    let items = megabytes << 20;
+    let server = Server::start();
+    let mut client = server.client();
+    // So many answers take their time.
+    let hour = Duration::from_secs(3600);
+    client.line().set_read_timeout(Some(hour)).unwrap();
+    client.answers(&[
+        ("BF.RESERVE key 1e-9 100 SEED 1", ok()),
+        ("BF.ADDPACKED key LINES a", bulk([0b1000_0000])),
+        ("BF.EXISTSPACKED key LINES a", bulk([0b1000_0000])),
+    ]);
+    let before = client.used_memory();
+    // The replies are too long to be shown.
+    let ask = |client: &mut Client, head: &str, data: &[u8], expected: Reply| {
+        assert!(client.over(head, &[data]) == expected, "{head}");
+    };
+    let lines = vec![b'\n'; items];
+    let answers = |byte: u8| Reply::Bulk(vec![byte; items / 8]);
+    ask(&mut client, "BF.EXISTSPACKED missing LINES", &lines, answers(0));
+    let mut first = vec![0; items / 8];
+    first[0] = 0b1000_0000;
+    ask(&mut client, "BF.ADDPACKED key LINES", &lines, Reply::Bulk(first));
+    client.answers(&[("BF.CARD key", 2.into()), ("EXISTS missing", 0.into())]);
+    ask(&mut client, "BF.EXISTSPACKED key LINES", &lines, answers(0xff));
+    drop(lines);
+    // Lengths of as many empty items as there can be of that form.
+    let zeros = vec![0; items];
+    let quarter = (items / 4) as i64;
+    ask(
+        &mut client,
+        "BF.EXISTSPACKED key PREFIXED COUNT",
+        &zeros,
+        quarter.into(),
+    );
+    // One item of all these bytes.
+    let line = format!("BF.ADDPACKED key WIDTH {items}");
+    ask(&mut client, &line, &zeros, bulk([0b1000_0000]));
+    ask(
+        &mut client,
+        "BF.EXISTSPACKED key LINES",
+        &zeros,
+        bulk([0b1000_0000]),
+    );
+    let cut = format!("ERR {items} bytes of data are no multiple of WIDTH 4294967295");
+    ask(
+        &mut client,
+        "BF.ADDPACKED key WIDTH 4294967295",
+        &zeros,
+        error(&cut),
+    );
+    drop(zeros);
+    let lies = vec![0xff; items];
+    let at_0 = error("ERR there is no whole item at byte 0 of the data");
+    ask(&mut client, "BF.ADDPACKED key PREFIXED", &lies, at_0.clone());
+    ask(&mut client, "BF.EXISTSPACKED key PREFIXED", &lies, at_0);
+    drop(lies);
+    client.answers(&[("BF.CARD key", 3.into())]);
+    until("the memory comes back", || {
+        client.used_memory() < before + (1 << 20)
+    });
+    assert!(server.is_alive());
+}
+
+const NO_ROOM: &str = "ERR Insufficient memory to answer";
+const MIB: usize = 1 << 20;
+
+/// What a server answers to a BF.ADDPACKED of these 64 MiB of lines when it has so many MiB of addresses left; of them
+/// it makes room for another argument of this size first. `None` where nobody can limit a process.
+fn added_with_few_addresses(
+    left: usize,
+    before: &[(&str, Reply)],
+    data: &[u8],
+) -> Option<(Server, Client, Reply)> {
+    if Server::sanitizer().is_some() {
+        return None;
+    }
+    let add = wire(&[b"BF.ADDPACKED", &b"key"[..], b"LINES", data]);
+    for _ in 0..10 {
+        let server = Server::start();
+        let mut client = server.client();
+        client.answers(before);
+        let mut sender = server.client();
+        sender.send_bytes(&add[..add.len() - 1]).unwrap();
+        // Not only has the argument its room: all but its last byte is there. A server that is slow to read it may give
+        // back what is not used yet, and would have to make the room once more.
+        until("the argument is there", || {
+            longest_query(&mut client) > data.len()
+        });
+        server.limit_addresses((left * MIB) as u64)?;
+        sender.send_bytes(&add[add.len() - 1..]).unwrap();
+        match sender.receive() {
+            Ok(reply) => return Some((server, client, reply)),
+            // Now and then a server runs out of addresses itself while it reads the argument, before any command.
+            Err(_) if server.log().contains("(processMultibulkBuffer+") => (),
+            Err(error) => panic!("{error}: {}", server.log()),
+        }
+    }
+    panic!("with {left} MiB the server never came to the command");
+}
+
+/// Bytes that the server holds of a client's command which has not come whole, of the client of which it holds most.
+fn longest_query(client: &mut Client) -> usize {
+    let clients = client.run("CLIENT LIST").text();
+    let lengths = clients
+        .split_whitespace()
+        .filter_map(|field| field.strip_prefix("qbuf=")?.parse().ok());
+    lengths.max().unwrap_or(0)
+}
+
+/// A batch of which some is known would end a server that is short of addresses, with all that it holds: what
+/// is new is copied for replicas, which is not worth that.
+#[test]
+#[serial(memory)]
+fn no_room_for_a_copy_of_what_is_new_ends_no_server() {
+    let data = [&b"a\n"[..], &vec![b'x'; 64 * MIB]].concat();
+    for left in (100..300).step_by(25) {
+        let made = [("BF.ADD key a", 1.into())];
+        let Some((server, mut client, reply)) = added_with_few_addresses(left, &made, &data) else {
+            skip!("nobody can limit a process here");
+        };
+        let was_taken = reply == bulk([0b0100_0000]);
+        assert!(was_taken || reply == error(NO_ROOM), "{left} MiB left: {reply:?}");
+        assert!(was_taken || left < 275, "the most was not enough");
+        client.answers(&[("BF.CARD key", (1 + i64::from(was_taken)).into())]);
+        assert!(server.is_alive(), "{left} MiB left");
+    }
+}
+
+/// A batch that ends in the middle, because the filter is full, would end a server that is short of addresses: the
+/// items that were added are copied for replicas.
+#[test]
+#[serial(memory)]
+fn no_room_for_a_copy_of_what_was_taken_ends_no_server() {
+    let data = [&b"a\n"[..], &vec![b'x'; 64 * MIB], b"\nc\n"].concat();
+    let mut taken = 0;
+    for left in (100..300).step_by(25) {
+        let made = [
+            ("BF.RESERVE key 0.001 2 NONSCALING", ok()),
+            ("BF.ADD key a", 1.into()),
+        ];
+        let Some((server, mut client, reply)) = added_with_few_addresses(left, &made, &data) else {
+            skip!("nobody can limit a process here");
+        };
+        let was_taken = reply == error("ERR non scaling filter is full after 2 items");
+        assert!(was_taken || reply == error(NO_ROOM), "{left} MiB left: {reply:?}");
+        taken += i32::from(was_taken);
+        client.answers(&[("BF.CARD key", (1 + i64::from(was_taken)).into())]);
+        assert!(server.is_alive(), "{left} MiB left");
+    }
+    assert!(taken > 0, "there was never any room");
+}
+
+/// Part of a batch would be in a filter that nobody can take it out of, or the memory for the rest would be
+/// lost, when a program or its network fails.
+#[test]
+fn a_client_that_goes_halfway_changes_nothing() {
+    let server = Server::start();
+    let mut client = server.client();
+    filters::fill(&mut client, "key", 0, 50);
+    let state =
+        |client: &mut Client| ["DEBUG DIGEST", "BF.INFO key FULL", "INFO bf"].map(|line| client.run(line));
+    let before = state(&mut client);
+    let memory = client.used_memory();
+    let data: Vec<_> = (0..1_000_000_u64).flat_map(u64::to_le_bytes).collect();
+    let add = wire(&[b"BF.ADDPACKED", &b"key"[..], b"WIDTH", b"8", &data]);
+    let make = wire(&[b"BF.ADDPACKED", &b"new"[..], b"LINES", &data]);
+    let multi = [wire(&["MULTI"]), add.clone()].concat();
+    let most = add.len();
+    for (bytes, sent) in [
+        (&add, 20),
+        (&add, 60),
+        (&add, 65_536),
+        (&add, most / 2),
+        (&add, most - 2),
+        (&add, most - 1),
+        (&make, make.len() - 1),
+        (&multi, multi.len()),
+        (&multi, multi.len() - 1),
+    ] {
+        let mut dying = server.client();
+        dying.send_bytes(&bytes[..sent]).unwrap();
+        if sent == bytes.len() {
+            // The command waits for its EXEC.
+            assert_eq!(dying.receive().unwrap(), ok());
+            assert_eq!(dying.receive().unwrap(), Reply::Simple("QUEUED".into()));
+        }
+        end(&dying.line());
+    }
+    until("the clients are gone", || {
+        client.stat("clients", "connected_clients") == "1"
+    });
+    assert_eq!(state(&mut client), before);
+    client.answers(&[("EXISTS new", 0.into())]);
+    until("the memory comes back", || {
+        client.used_memory() < memory + (1 << 20)
+    });
+    // Sends all of the bytes.
+    let mut alive = server.client();
+    alive.send_bytes(&add).unwrap();
+    assert_eq!(alive.receive().unwrap().bytes().len(), 125_000);
+    let found = client.over("BF.EXISTSPACKED key WIDTH 8 COUNT", &[&data]);
+    assert_eq!(found, 1_000_000.into());
+}
+
+/// Who reads a filter's answers from a pipeline, or while it is given other commands, would take one reply for
+/// another.
+#[test]
+fn packed_commands_stand_among_others() {
+    let server = Server::start();
+    let mut client = server.client();
+    let queued = || Reply::Simple("QUEUED".into());
+    let replies = client.pipeline(
+        [
+            "BF.ADDPACKED key LINES a\nb",
+            "BF.ADD key c",
+            "BF.EXISTSPACKED key WIDTH 1 abcx",
+            "BF.EXISTSPACKED key WIDTH 2 abc",
+            "BF.ADDPACKED key COUNT PREFIXED ''",
+            "BF.CARD key",
+        ]
+        .map(str::to_owned),
+    );
+    let odd = error("ERR 3 bytes of data are no multiple of WIDTH 2");
+    assert_eq!(
+        replies,
+        [
+            bulk([0b1100_0000]),
+            1.into(),
+            bulk([0b1110_0000]),
+            odd.clone(),
+            0.into(),
+            3.into()
+        ]
+    );
+    client.answers(&[
+        ("MULTI", ok()),
+        ("BF.ADDPACKED key LINES c\nd", queued()),
+        ("BF.ADDPACKED key WIDTH 2 abc", queued()),
+        ("BF.EXISTSPACKED key LINES COUNT d\ne", queued()),
+        ("EXEC", Reply::Array(vec![bulk([0b0100_0000]), odd, 1.into()])),
+    ]);
+}

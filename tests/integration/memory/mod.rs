@@ -1,0 +1,7 @@
+//! Limits, and servers that are short of memory.
+
+mod arguments;
+mod freeing;
+mod limits;
+mod rounding;
+mod shortage;

@@ -1,0 +1,697 @@
+//! The memory that the server counts: whatever the allocator rounds up is held against every limit, so that what was
+//! accepted fits, and what was refused changed nothing.
+
+use serial_test::serial;
+
+use crate::client::{Client, Reply, error, ok};
+use crate::server::{Server, sample, skip, until};
+use crate::support::items::numbered;
+use crate::support::packed::{Form, bits, taken};
+use crate::support::payload::{BAD_FORMAT, Body, body, sealed};
+
+const NO_CREATION: &str = "ERR Insufficient memory to create filter";
+const NO_GROWTH: &str = "ERR Insufficient memory to grow filter";
+const NOT_COPIED: &str = "ERR module key failed to copy";
+const MIB: u64 = 1 << 20;
+/// What a filter leaves of `maxmemory`, and what the server itself takes meanwhile.
+const BUFFERS: u64 = MIB + 500_000;
+
+fn stage(client: &mut Client, words: &str, field: &str) -> u64 {
+    let plan = client.run(&format!("BF.PLAN {words}"));
+    plan.field("Stages").elements()[0]
+        .field(field)
+        .int()
+        .unsigned_abs()
+}
+
+fn used(client: &mut Client) -> u64 {
+    client.used_memory().unsigned_abs()
+}
+
+/// A way to a filter.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Reserve,
+    Insert,
+    AddPacked,
+    LoadChunk,
+    Restore,
+    Copy,
+    Grow,
+    GrowPacked,
+}
+
+const WAYS: [Way; 8] = [
+    Way::Reserve,
+    Way::Insert,
+    Way::AddPacked,
+    Way::LoadChunk,
+    Way::Restore,
+    Way::Copy,
+    Way::Grow,
+    Way::GrowPacked,
+];
+
+/// A filter to be, and what brings it.
+struct Wanted {
+    capacity: u64,
+    /// What the allocator takes for it.
+    taken: u64,
+    /// What it takes for the layer that a filter grows by, of about the same capacity.
+    grown: u64,
+    header: Vec<u8>,
+    payload: Vec<u8>,
+}
+
+/// How much a first layer grows by.
+const EXPANSION: u64 = 32_768;
+
+impl Wanted {
+    fn new(client: &mut Client, capacity: u64) -> Self {
+        let capacity = capacity / EXPANSION * EXPANSION;
+        client.answers(&[
+            ("CONFIG SET maxmemory 0", ok()),
+            (&format!("BF.RESERVE wanted 0.01 {capacity} SEED 1"), ok()),
+        ]);
+        let first = client.run(&format!(
+            "BF.PLAN 0.01 {} EXPANSION {EXPANSION}",
+            capacity / EXPANSION
+        ));
+        let memory = |stage: usize| first.field("Stages").elements()[stage].field("Memory").int();
+        let wanted = Self {
+            capacity,
+            grown: (memory(1) - memory(0)).unsigned_abs(),
+            taken: stage(client, &format!("0.01 {capacity}"), "Memory"),
+            header: client.run("BF.SCANDUMP wanted 0").elements()[1].bytes().to_vec(),
+            payload: client.dump("wanted").bytes().to_vec(),
+        };
+        client.answers(&[("DEL wanted", 1.into())]);
+        wanted
+    }
+
+    /// What the allocator takes for what comes that way.
+    fn taken(&self, way: Way) -> u64 {
+        match way {
+            Way::Grow | Way::GrowPacked => self.grown,
+            _ => self.taken,
+        }
+    }
+
+    /// What must be there before the filter comes that way.
+    fn prepare(&self, client: &mut Client, way: Way) {
+        client.answers(&[("CONFIG SET maxmemory 0", ok()), ("FLUSHALL SYNC", ok())]);
+        match way {
+            Way::Copy => {
+                let line = format!("BF.RESERVE other 0.01 {} SEED 1", self.capacity);
+                client.answers(&[(&line, ok())]);
+            }
+            Way::Grow | Way::GrowPacked => {
+                let first = self.capacity / EXPANSION;
+                let line = format!("BF.RESERVE key 0.01 {first} EXPANSION {EXPANSION} SEED 1");
+                client.answers(&[(&line, ok())]);
+                for number in 0.. {
+                    if client.run("BF.CARD key").int().unsigned_abs() == first {
+                        break;
+                    }
+                    client.call(&["BF.ADD", "key", &format!("first {number}")]);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the filter came that way; it is refused with the right words, and then all is as it was.
+    fn comes(&self, client: &mut Client, way: Way) -> bool {
+        let before = (client.run("DBSIZE"), client.dump("key"), client.dump("other"));
+        let (reply, refusal) = match way {
+            Way::Reserve => {
+                let line = format!("BF.RESERVE key 0.01 {} SEED 1", self.capacity);
+                (client.run(&line), NO_CREATION)
+            }
+            Way::Insert => {
+                let line = format!("BF.INSERT key CAPACITY {} SEED 1 ITEMS item", self.capacity);
+                let reply = client.run(&line);
+                let first = match reply {
+                    Reply::Array(answers) => answers[0].clone(),
+                    reply => reply,
+                };
+                (first, NO_CREATION)
+            }
+            Way::AddPacked => {
+                let words = format!("CAPACITY {} SEED 1 LINES COUNT", self.capacity);
+                (client.run(&format!("BF.ADDPACKED key {words} item")), NO_CREATION)
+            }
+            Way::LoadChunk => {
+                let reply = client.call(&[&b"BF.LOADCHUNK"[..], b"key", b"1", &self.header]);
+                (reply, NO_CREATION)
+            }
+            Way::Restore => {
+                let reply = client.call(&[&b"RESTORE"[..], b"key", b"0", &self.payload]);
+                (reply, BAD_FORMAT)
+            }
+            Way::Copy => (client.run("COPY other key"), NOT_COPIED),
+            Way::Grow => {
+                // The next item that is new.
+                let mut items =
+                    (0..).map(|number| client.call(&["BF.ADD", "key", &format!("next {number}")]));
+                (items.find(|reply| *reply != 0.into()).unwrap(), NO_GROWTH)
+            }
+            Way::GrowPacked => {
+                let items: Vec<_> = (0..100).map(|number| format!("next {number}")).collect();
+                let data = Form::Lines.pack(&items);
+                let found = bits(&client.over("BF.EXISTSPACKED key LINES", &[&data]), items.len());
+                let known = found.iter().take_while(|found| **found).count();
+                let reply = match client.over("BF.ADDPACKED key LINES COUNT", &[&data]) {
+                    Reply::Int(1..) => 1.into(),
+                    refused => {
+                        assert_eq!(
+                            taken(&refused, NO_GROWTH),
+                            known,
+                            "those before the first new one"
+                        );
+                        error(NO_GROWTH)
+                    }
+                };
+                (reply, NO_GROWTH)
+            }
+        };
+        if reply == ok() || reply == 1.into() {
+            return true;
+        }
+        assert_eq!(reply, error(refusal), "{way:?} of {}", self.capacity);
+        assert_eq!(
+            (client.run("DBSIZE"), client.dump("key"), client.dump("other")),
+            before,
+            "{way:?} of {}: a refusal changed something",
+            self.capacity
+        );
+        false
+    }
+}
+
+/// Adds items, all of which must be taken and found.
+fn works(client: &mut Client, context: &str) {
+    let items: Vec<_> = (0..100).map(|item| format!("new {item}")).collect();
+    let answers = client.over("BF.MADD key", &items);
+    let good = |answer: &Reply| *answer == 0.into() || *answer == 1.into();
+    assert!(
+        matches!(&answers, Reply::Array(answers) if answers.iter().all(good)),
+        "{context}: {answers:?}"
+    );
+    let found = client.over("BF.MEXISTS key", &items);
+    assert!(
+        found.elements().iter().all(|found| *found == 1.into()),
+        "{context}: the filter is gone"
+    );
+}
+
+/// Capacities at 0.01 whose filters are a little above a size class of jemalloc, a little below one, and between.
+fn capacities(client: &mut Client) -> Vec<u64> {
+    let classes = [4 * MIB, 5 * MIB, 28 * MIB];
+    let mut capacities = Vec::new();
+    for class in &classes[..sample(1).clamp(2, 3)] {
+        let below = *class as f64 / (stage(client, "0.01 10000000", "Size") as f64 / 1e7);
+        for share in [0.97, 1.03, 1.12] {
+            capacities.push((below * share) as u64);
+        }
+    }
+    capacities
+}
+
+/// A server would evict all that it has, and then the filter; or take no write any more.
+#[test]
+fn what_is_accepted_under_maxmemory_fits() {
+    for policy in ["noeviction", "allkeys-lru", "volatile-lru"] {
+        // What is freed in the background counts until it is gone.
+        let server = Server::with()
+            .config("maxmemory-policy", policy)
+            .config("lazyfree-lazy-user-del", "no")
+            .start();
+        let mut client = server.client();
+        for capacity in capacities(&mut client) {
+            let wanted = Wanted::new(&mut client, capacity);
+            // Where every key may be evicted, the copied one makes room for its copy.
+            let makes_room = |way: &Way| policy == "allkeys-lru" && matches!(way, Way::Copy);
+            for way in WAYS.into_iter().filter(|way| !makes_room(way)) {
+                let (mut answers, taken) = (Vec::new(), wanted.taken(way));
+                let step = taken / sample(12).min(60) as u64;
+                for left in (0..).map(|number| taken / 2 + number * step) {
+                    wanted.prepare(&mut client, way);
+                    let limit = used(&mut client) + left;
+                    client.answers(&[(&format!("CONFIG SET maxmemory {limit}"), ok())]);
+                    let context = format!("{policy}, {way:?} of {taken} bytes, {left} left");
+                    let comes = wanted.comes(&mut client, way);
+                    answers.push(comes);
+                    if comes {
+                        works(&mut client, &context);
+                        assert!(
+                            client.info("key", "Capacity").unsigned_abs() >= wanted.capacity,
+                            "{context}"
+                        );
+                        assert!(
+                            used(&mut client) <= limit,
+                            "{context}: the server is over its limit"
+                        );
+                    }
+                    if left < taken - taken / 100 {
+                        assert!(!comes, "{context}");
+                    }
+                    // A payload is held twice while it is read.
+                    if left > taken + BUFFERS + wanted.payload.len() as u64 {
+                        assert!(comes, "{context}: refused");
+                        break;
+                    }
+                }
+                assert!(answers.contains(&false), "{policy}, {way:?}");
+                assert_eq!(client.stat("stats", "evicted_keys"), "0", "{policy}, {way:?}");
+            }
+        }
+    }
+}
+
+/// A filter that comes from RedisBloom would be refused although there is room for it: its bit array is the memory
+/// that the server read it into, and must not count twice.
+#[test]
+fn a_filter_of_redisbloom_s_that_fits_is_restored() {
+    let source = Server::with().config("rdbcompression", "no").start();
+    let mut client = source.client();
+    client.answers(&[("BF.RESERVE key 0.01 20000000 LAYOUT CLASSIC", ok())]);
+    for batch in numbered("", 0, 100_000).chunks(10_000) {
+        client.over("BF.MADD key", batch);
+    }
+    let taken = client.run("MEMORY USAGE key").int().unsigned_abs();
+    let payload = client.dump("key").bytes().to_vec();
+    let target = Server::start();
+    let mut client = target.client();
+    for (left, comes) in [(taken / 2, false), (taken + BUFFERS, true)] {
+        // While the command runs its payload takes as much as the array in it.
+        let limit = used(&mut client) + taken + left;
+        client.answers(&[(&format!("CONFIG SET maxmemory {limit}"), ok())]);
+        let restored = client.call(&[b"RESTORE", &b"key"[..], b"0", &payload]);
+        assert_eq!(restored == ok(), comes, "{left} left for {taken}: {restored:?}");
+    }
+    works(&mut client, "restored");
+}
+
+/// One command of a client would end the server, wherever an administrator or a container limits its addresses.
+#[test]
+#[serial(memory)]
+fn no_filter_ends_a_server_with_few_addresses() {
+    let server = Server::start();
+    let mut source = server.client();
+    let (mut accepted, mut refused) = (0, 0);
+    for capacity in [3_000_000, 45_900_000] {
+        let wanted = Wanted::new(&mut source, capacity);
+        let places = sample(4).min(32) as u64;
+        for way in WAYS {
+            // With less than some megabytes the server may end by itself.
+            for left in (0..places)
+                .map(|place| 8 * MIB + wanted.taken / 2 + place * (wanted.taken + 72 * MIB) / places)
+            {
+                // To compress, the server itself needs half a megabyte of stack, and ends where it cannot have it.
+                let server = Server::with().config("rdbcompression", "no").start();
+                let mut client = server.client();
+                wanted.prepare(&mut client, way);
+                if server.limit_addresses(left).is_none() {
+                    skip!("nobody can limit a process here");
+                }
+                if wanted.comes(&mut client, way) {
+                    accepted += 1;
+                    works(
+                        &mut client,
+                        &format!("{way:?} of {} bytes, {left} left", wanted.taken),
+                    );
+                } else {
+                    refused += 1;
+                }
+                assert!(
+                    server.is_alive(),
+                    "{way:?} of {} bytes, {left} left",
+                    wanted.taken
+                );
+            }
+        }
+    }
+    assert!(
+        accepted > 0 && refused > 0,
+        "{accepted} are accepted, {refused} refused"
+    );
+}
+
+/// Who plans by the answer would buy a fifth too little.
+#[test]
+fn a_plan_tells_what_the_server_accounts_for() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.answers(&[("SET key text", ok())]);
+    let of_key = client.run("MEMORY USAGE key").int() - 24;
+    for words in [
+        "0.01 10",
+        "0.01 100 GROWING",
+        "0.001 1000 LAYOUT CLASSIC",
+        "0.001 20000",
+        "0.01 77777 LAYOUT CLASSIC",
+        "0.01 100000 NONSCALING",
+        "1e-4 1000000",
+        "0.01 48500000 NONSCALING",
+    ] {
+        client.answers(&[("DEL key", 1.into()), (&format!("BF.RESERVE key {words}"), ok())]);
+        let told = client.run("MEMORY USAGE key").int();
+        let planned = stage(&mut client, words, "Memory").cast_signed();
+        // Without jemalloc a block may be one page smaller or larger, by what lies beside it.
+        let slack = if client.stat("memory", "mem_allocator").starts_with("jemalloc") || planned < 50_000 {
+            100
+        } else {
+            4200
+        };
+        assert!(
+            (told - of_key - planned).abs() <= slack,
+            "{words}: {planned} planned, {told} told, {of_key} of them for the key"
+        );
+        assert!(planned >= stage(&mut client, words, "Size").cast_signed() - 64);
+    }
+}
+
+/// A small payload would fill the machine: each of its layers is small enough to be free.
+#[test]
+fn layers_of_a_payload_are_held_against_limits_together() {
+    const LAYERS: u32 = 200;
+    let server = Server::start();
+    let mut client = server.client();
+    client.answers(&[("BF.RESERVE one 0.02 80000 LAYOUT CLASSIC", ok())]);
+    let one = client.run("BF.SCANDUMP one 0").elements()[1].bytes().to_vec();
+    let mut header = one.repeat(1);
+    header.truncate(20);
+    header[8..12].copy_from_slice(&LAYERS.to_le_bytes());
+    (0..LAYERS).for_each(|_| header.extend_from_slice(&one[20..]));
+    assert_eq!(client.call(&[&b"BF.LOADCHUNK"[..], b"many", b"1", &header]), ok());
+    let size = client.info("many", "Size").unsigned_abs();
+    assert!(size > 12 * MIB, "{size}");
+    let payload = client.dump("many").bytes().to_vec();
+    assert!((payload.len() as u64) < MIB, "{}", payload.len());
+    client.answers(&[("DEL many", 1.into())]);
+    for (left, reply) in [
+        (size / 2, error(BAD_FORMAT)),
+        (size / 10 * 9, error(BAD_FORMAT)),
+        (size / 10 * 14, ok()),
+    ] {
+        let server = Server::start();
+        let mut client = server.client();
+        let limit = used(&mut client) + left;
+        client.answers(&[(&format!("CONFIG SET maxmemory {limit}"), ok())]);
+        let restored = client.call(&[&b"RESTORE"[..], b"many", b"0", &payload]);
+        assert_eq!(restored, reply, "{left} left for {size}");
+        let peak: u64 = client.stat("memory", "used_memory_peak").parse().unwrap();
+        assert!(
+            peak <= limit + BUFFERS + payload.len() as u64,
+            "{left} left: {peak} of {limit}"
+        );
+    }
+    let option = Server::with().module_args("bf-max-filter-bytes 5mb").start();
+    let mut client = option.client();
+    let restored = client.call(&[&b"RESTORE"[..], b"many", b"0", &payload]);
+    assert_eq!(restored, error(BAD_FORMAT));
+    client.answers(&[("EXISTS many", 0.into())]);
+}
+
+/// A filter would be accepted that cannot be made room for, and the server refuse every write from then on.
+#[test]
+fn only_what_can_be_evicted_counts_as_room() {
+    // What is evicted in the background counts until it is gone.
+    let server = Server::with()
+        .config("maxmemory-policy", "volatile-lru")
+        .config("lazyfree-lazy-eviction", "no")
+        .start();
+    let mut client = server.client();
+    client.answers(&[("BF.RESERVE lasting 0.01 6000000", ok())]);
+    let limit = used(&mut client) + 4 * MIB;
+    client.answers(&[
+        (&format!("CONFIG SET maxmemory {limit}"), ok()),
+        ("BF.RESERVE key 0.01 5000000", error(NO_CREATION)),
+        ("EXPIRE lasting 10000", 1.into()),
+        ("BF.RESERVE key 0.01 5000000", ok()),
+        ("BF.ADD key item", 1.into()),
+        ("EXISTS lasting", 0.into()),
+    ]);
+    // More than there can ever be room for.
+    client.answers(&[("BF.RESERVE other 0.01 12000000", error(NO_CREATION))]);
+}
+
+/// One small key that expires would make room of half of the filters that stay: the next filter would be accepted, and
+/// the server refuse every write from then on.
+#[test]
+fn filters_that_stay_are_no_room() {
+    let server = Server::with()
+        .config("maxmemory-policy", "volatile-lru")
+        .config("lazyfree-lazy-eviction", "no")
+        .start();
+    let mut client = server.client();
+    client.answers(&[
+        ("BF.RESERVE lasting 0.01 30000000", ok()),
+        ("SET short-lived x EX 10000", ok()),
+    ]);
+    let limit = used(&mut client) + 4 * MIB;
+    client.answers(&[
+        (&format!("CONFIG SET maxmemory {limit}"), ok()),
+        ("BF.RESERVE key 0.01 6000000", error(NO_CREATION)),
+        ("SET another x", ok()),
+    ]);
+}
+
+/// A server whose large keys stay would evict all of the small ones in vain, and then refuse every write; and one
+/// that is a cache would take no filter once it is full.
+#[test]
+fn large_keys_that_stay_are_no_room() {
+    let server = Server::with()
+        .config("maxmemory-policy", "volatile-lru")
+        .config("lazyfree-lazy-eviction", "no")
+        .start();
+    let mut client = server.client();
+    let value = vec![b'x'; 1000];
+    let cache = |client: &mut Client, keys: usize| {
+        for at in 0..keys {
+            let key = format!("cached {at}");
+            let kept = client.call(&[&b"SET"[..], key.as_bytes(), &value, b"EX", b"10000"]);
+            assert_eq!(kept, ok());
+        }
+    };
+    cache(&mut client, 1000);
+    // Not sent as a value, which would fill buffers of the server for a while.
+    client.answers(&[("SETRANGE large 8388607 x", (8 << 20).into())]);
+    let limit = used(&mut client) + 8 * MIB;
+    client.answers(&[
+        (&format!("CONFIG SET maxmemory {limit}"), ok()),
+        ("BF.RESERVE key 0.01 11000000", error(NO_CREATION)),
+        ("DBSIZE", 1001.into()),
+        ("DEL large", 1.into()),
+        ("SET small x", ok()),
+    ]);
+    cache(&mut client, 12_000);
+    let limit = used(&mut client);
+    client.answers(&[
+        (&format!("CONFIG SET maxmemory {limit}"), ok()),
+        ("BF.RESERVE key 0.01 2000000", ok()),
+        ("BF.ADD key item", 1.into()),
+        ("BF.EXISTS key item", 1.into()),
+        ("EXISTS small", 1.into()),
+    ]);
+}
+
+/// Whoever may write to a replica could fill it, whatever its owner allows.
+#[test]
+fn clients_of_a_writable_replica_have_limits() {
+    let primary = Server::start();
+    let replica = Server::with()
+        .module_args("bf-max-filter-bytes 5000")
+        .config("replica-read-only", "no")
+        .replica_of(&primary)
+        .start();
+    let (mut client, mut local) = (primary.client(), replica.client());
+    client.answers(&[
+        ("BF.RESERVE key 0.01 10000", ok()),
+        ("BF.ADD key item", 1.into()),
+        ("COPY key copy", 1.into()),
+    ]);
+    let payload = client.dump("key");
+    let restore = |client: &mut Client| client.call(&[&b"RESTORE"[..], b"restored", b"0", payload.bytes()]);
+    crate::support::link::in_step(&primary, &replica);
+    assert_eq!(local.dump("copy"), payload, "a primary is obeyed");
+    local.answers(&[
+        ("COPY key mine", error(NOT_COPIED)),
+        ("BF.RESERVE mine 0.01 10000", error(NO_CREATION)),
+        ("EXISTS mine", 0.into()),
+    ]);
+    assert_eq!(restore(&mut local), error(BAD_FORMAT));
+    local.answers(&[("EXISTS restored", 0.into())]);
+    // In transactions too, whoever sends them.
+    client.answers(&[
+        ("MULTI", ok()),
+        ("COPY key another", Reply::Simple("QUEUED".to_owned())),
+        ("EXEC", Reply::Array(vec![1.into()])),
+    ]);
+    assert_eq!(restore(&mut client), ok());
+    crate::support::link::in_step(&primary, &replica);
+    for key in ["another", "restored"] {
+        assert_eq!(local.dump(key), payload, "{key}: a primary is obeyed");
+    }
+}
+
+/// A replica of Redis 6.2 that gets scripts as they are would not do what its primary did.
+#[test]
+fn scripts_of_a_primary_are_obeyed() {
+    let version = Server::version();
+    if version.valkey || version.major > 6 {
+        skip!("this server propagates what scripts did, never the scripts");
+    }
+    for read_only in ["yes", "no"] {
+        let primary = Server::with().config("lua-replicate-commands", "no").start();
+        let replica = Server::with()
+            .module_args("bf-max-filter-bytes 5000")
+            .config("replica-read-only", read_only)
+            .replica_of(&primary)
+            .start();
+        let (mut client, mut local) = (primary.client(), replica.client());
+        crate::support::link::in_step(&primary, &replica);
+        let script = "redis.call('BF.RESERVE',KEYS[1],'0.01','10000','SEED','1');\
+                      redis.call('BF.ADD',KEYS[1],'item') return redis.call('COPY',KEYS[1],KEYS[2])";
+        let eval =
+            |client: &mut Client, keys: [&str; 2]| client.call(&["EVAL", script, "2", keys[0], keys[1]]);
+        assert_eq!(eval(&mut client, ["key", "copy"]), 1.into());
+        crate::support::link::in_step(&primary, &replica);
+        for key in ["key", "copy"] {
+            assert_eq!(local.dump(key), client.dump(key), "read-only {read_only}");
+        }
+        if read_only == "no" {
+            let refused = format!("{:?}", eval(&mut local, ["mine", "other"]));
+            assert!(
+                refused.contains("Insufficient memory to create filter"),
+                "{refused}"
+            );
+            local.answers(&[("EXISTS mine other", 0.into())]);
+        }
+    }
+}
+
+/// A replica of such a primary, and the primary itself after a restart, would take the script's words for those of
+/// RedisBloom, and make a filter of another layout than the one that the script made.
+#[test]
+fn scripts_have_words_of_their_own() {
+    let version = Server::version();
+    if version.valkey || version.major > 6 {
+        skip!("this server propagates what scripts did, never the scripts");
+    }
+    let setup = || {
+        Server::with()
+            .config("lua-replicate-commands", "no")
+            .module_args("bf-seed 7")
+            .append_only()
+    };
+    let mut primary = setup().start();
+    let mut replica = setup().replica_of(&primary).start();
+    let mut client = primary.client();
+    crate::support::link::in_step(&primary, &replica);
+    for (at, line) in [
+        "'BF.ADD',KEYS[1],'item'",
+        "'BF.INSERT',KEYS[1],'CAPACITY','50','ITEMS','item'",
+        "'BF.RESERVE',KEYS[1],'0.01','50'",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let script = format!("return redis.call({line})");
+        let made = client.call(&["EVAL", &script, "1", &format!("key{at}")]);
+        assert!(!matches!(made, Reply::Error(_)), "{line}: {made:?}");
+    }
+    crate::support::link::in_step(&primary, &replica);
+    let made: Vec<_> = (0..3).map(|at| client.dump(&format!("key{at}"))).collect();
+    for server in [&mut primary, &mut replica] {
+        server.restart();
+        let mut client = server.client();
+        for (at, made) in made.iter().enumerate() {
+            let key = format!("key{at}");
+            assert_eq!(&client.dump(&key), made, "{key}");
+            let lines = client.run(&format!("BF.DEBUG {key}"));
+            assert!(
+                lines.elements()[1].text().starts_with("layout:blocked"),
+                "{lines:?}"
+            );
+        }
+    }
+}
+
+/// A layer of RedisBloom's that is made for so many items, all but none of which take a bit, and has this many.
+fn layer(body: Body, capacity: u64, items: u64) -> Body {
+    let rate = 1.0 - f64::EPSILON / 2.0;
+    let bits_per_item = -(rate.ln() / 0.480_453_013_918_201);
+    let bits = ((capacity as f64 * bits_per_item) as u64)
+        .max(1)
+        .next_multiple_of(64);
+    let array = vec![0; bits as usize / 8];
+    body.unsigned(&[capacity])
+        .double(rate)
+        .unsigned(&[1])
+        .double(bits_per_item)
+        .unsigned(&[bits, 0])
+        .string(&array)
+        .unsigned(&[items])
+}
+
+/// A forged payload would make BF.CARD and INFO tell nonsense, also of all other filters once it is gone.
+#[test]
+fn counts_do_not_wrap() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.answers(&[("BF.ADD other item", 1.into())]);
+    let footer = |client: &mut Client| {
+        let payload = client.dump("other");
+        payload.bytes()[body(&payload).len()..][..2].to_vec()
+    };
+    let version = footer(&mut client);
+    let restore = |client: &mut Client, body: Body| {
+        client.call(&[&b"RESTORE"[..], b"key", b"0", &sealed(&body.end(), &version)])
+    };
+    let figure = |client: &mut Client, name: &str| client.stat("bf", &format!("bf_{name}"));
+    let huge = u64::MAX - 3;
+    let most = i64::MAX.unsigned_abs();
+    for (first, second) in [(huge, None), (huge, Some(100)), (most, Some(1)), (most + 1, None)] {
+        let layers = 1 + u64::from(second.is_some());
+        let mut forged = layer(Body::of_version(4).unsigned(&[first, layers, 5, 2]), first, first);
+        if let Some(capacity) = second {
+            forged = layer(forged, capacity, 0);
+        }
+        assert_eq!(
+            restore(&mut client, forged),
+            error(BAD_FORMAT),
+            "{first} and {second:?}"
+        );
+        assert_eq!(figure(&mut client, "items"), "1");
+    }
+    let first = most - 100;
+    let forged = layer(Body::of_version(4).unsigned(&[first, 2, 5, 2]), first, first);
+    assert_eq!(restore(&mut client, layer(forged, 100, 0)), ok());
+    assert_eq!(client.run("BF.CARD key"), first.cast_signed().into());
+    // Nearly every item is there already in a layer with one bit.
+    let new: i64 = (0..1000)
+        .map(|item| match client.call(&["BF.ADD", "key", &item.to_string()]) {
+            Reply::Int(new) => new,
+            reply => panic!("{reply:?}"),
+        })
+        .sum();
+    assert!(new > 0);
+    let items = first.cast_signed() + new;
+    assert_eq!(client.run("BF.CARD key"), items.into());
+    assert_eq!(client.info("key", "Number of items inserted"), items);
+    assert_eq!(client.info("key", "Capacity"), i64::MAX);
+    assert_eq!(figure(&mut client, "items"), (items + 1).to_string());
+    client.answers(&[("COPY key copy", 1.into()), ("DEL copy", 1.into())]);
+    let payload = client.dump("key");
+    client.answers(&[("DEL key", 1.into())]);
+    assert_eq!(figure(&mut client, "items"), "1");
+    assert_eq!(
+        client.call(&[&b"RESTORE"[..], b"key", b"0", payload.bytes()]),
+        ok()
+    );
+    assert_eq!(client.run("BF.CARD key"), items.into());
+    client.answers(&[("DEL key", 1.into())]);
+    until("INFO tells of one filter", || figure(&mut client, "items") == "1");
+}

@@ -1,0 +1,10 @@
+//! Replicas, clusters and failovers: the same filters on every server.
+
+mod cluster;
+mod failover;
+mod histories;
+mod packed;
+mod propagation;
+mod replicas;
+pub mod slots;
+mod window;

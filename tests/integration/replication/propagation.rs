@@ -1,0 +1,327 @@
+//! What travels to replicas and to the append-only file: what changed, and no more.
+
+use serial_test::serial;
+
+use crate::client::{Reply, array, error, ok};
+use crate::filters;
+use crate::server::{Server, skip};
+use crate::support::aof::propagated;
+use crate::support::link::{UNUSUAL, in_step};
+
+/// The items that propagated commands add to filters, with their keys.
+fn added(commands: &[Vec<String>]) -> Vec<(&str, &str)> {
+    let mut added = Vec::new();
+    for command in commands {
+        let items = match &*command[0] {
+            "BF.ADD" | "BF.MADD" => 2,
+            "BF.INSERT" => command.iter().position(|word| word == "ITEMS").unwrap() + 1,
+            _ => continue,
+        };
+        added.extend(command[items..].iter().map(|item| (&*command[1], &**item)));
+    }
+    added
+}
+
+/// A replica with another configuration, or a later start, would make another filter out of the same adds.
+#[test]
+fn a_creation_says_everything_that_the_configuration_decided() {
+    let server = Server::with().module_args(UNUSUAL).append_only().start();
+    let mut client = server.client();
+    client.run("BF.ADD added item");
+    client.run("BF.INSERT inserted CAPACITY 70 ITEMS item");
+    client.run("BF.INSERT fixed EXPANSION 0 ERROR 0.5 ITEMS item");
+    client.run("BF.RESERVE classic 0.1 90 LAYOUT CLASSIC");
+    client.run("BF.RESERVE reserved 0.1 90 SEED 5");
+    let commands = propagated(&server);
+    // One command each, and no transaction.
+    for (command, (name, key, rate, capacity, rest)) in commands.iter().zip([
+        (
+            "BF.INSERT",
+            "added",
+            0.0123456789,
+            "50",
+            "EXPANSION 3 GROWING LAYOUT BLOCKED SEED 77 ITEMS item",
+        ),
+        (
+            "BF.INSERT",
+            "inserted",
+            0.0123456789,
+            "70",
+            "EXPANSION 3 LAYOUT BLOCKED SEED 77 ITEMS item",
+        ),
+        (
+            "BF.INSERT",
+            "fixed",
+            0.25,
+            "50",
+            "NONSCALING LAYOUT BLOCKED SEED 77 ITEMS item",
+        ),
+        ("BF.RESERVE", "classic", 0.1, "90", "EXPANSION 3"),
+        (
+            "BF.RESERVE",
+            "reserved",
+            0.1,
+            "90",
+            "EXPANSION 3 LAYOUT BLOCKED SEED 5",
+        ),
+    ]) {
+        let mut words: Vec<_> = command.iter().map(String::as_str).collect();
+        words.retain(|word| !["ERROR", "CAPACITY"].contains(word));
+        assert_eq!(words[..2], [name, key]);
+        assert_eq!(words[2].parse(), Ok(rate), "to the last bit");
+        assert_eq!(words[3], capacity);
+        assert_eq!(words[4..].join(" "), rest, "{command:?}");
+    }
+    assert_eq!(commands.len(), 5);
+}
+
+/// A stream that repeats itself, which is what filters are for, would fill the disk and the replicas' links.
+#[test]
+fn only_what_changed_is_propagated() {
+    let server = Server::with().append_only().start();
+    let mut client = server.client();
+    client.answers(&[
+        ("SET text value", ok()),
+        ("BF.RESERVE key 1e-9 6 NONSCALING SEED 1", ok()),
+        ("BF.MADD key a b a", array([1, 1, 0])),
+        ("BF.MADD key b c a d", array([0, 1, 0, 1])),
+        ("BF.INSERT key ITEMS d e b", array([0, 1, 0])),
+    ]);
+    let commands = propagated(&server);
+    assert_eq!(
+        added(&commands),
+        ["a", "b", "c", "d", "e"].map(|item| ("key", item))
+    );
+
+    let dirty = client.stat("persistence", "rdb_changes_since_last_save");
+    for line in [
+        "BF.ADD key a",
+        "BF.MADD key a b c",
+        "BF.INSERT key ITEMS e d",
+        "BF.INSERT key CAPACITY 5000 ITEMS a",
+        "BF.ADDPACKED key LINES a\nb",
+        "BF.ADDPACKED key CAPACITY 5000 LINES COUNT a\nb",
+        "BF.ADDPACKED key LINES ''",
+        "BF.ADDPACKED key PREFIXED xyz",
+        "BF.ADDPACKED new LINES ''",
+        "BF.ADDPACKED new NOCREATE LINES a",
+        "BF.ADDPACKED text LINES a",
+        "BF.EXISTSPACKED key LINES a\nx",
+        "BF.EXISTS key x",
+        "BF.MEXISTS key a x",
+        "BF.CARD key",
+        "BF.INFO key FULL",
+        "BF.RESERVE key 0.01 100",
+        "BF.RESERVE new 2 100",
+        "BF.INSERT new NOCREATE ITEMS a",
+        "BF.ADD text a",
+    ] {
+        client.run(line);
+        assert_eq!(
+            client.stat("persistence", "rdb_changes_since_last_save"),
+            dirty,
+            "{line}"
+        );
+    }
+    assert_eq!(propagated(&server), commands);
+
+    let full = error("ERR non scaling filter is full");
+    client.answers(&[
+        (
+            "BF.MADD key a f g h",
+            Reply::Array(vec![0.into(), 1.into(), full.clone()]),
+        ),
+        ("BF.ADD key g", full.clone()),
+        ("BF.MADD key a g", Reply::Array(vec![0.into(), full])),
+    ]);
+    assert_eq!(added(&propagated(&server)[commands.len()..]), [("key", "f")]);
+}
+
+/// A replica would answer differently after a failover: false negatives included.
+#[test]
+fn replicas_are_bit_identical() {
+    let primary = Server::with().module_args(UNUSUAL).start();
+    let other = || Server::with().module_args("bf-initial-size 999 bf-seed 5 bf-max-filter-bytes 300");
+    let early = other().replica_of(&primary).start();
+    in_step(&primary, &early);
+    let mut client = primary.client();
+    filters::make(&mut client);
+    client.answers(&[
+        (
+            "EVAL return{redis.call('BF.ADD',KEYS[1],'a'),redis.call('BF.ADD',KEYS[1],'a')} 1 script",
+            array([1, 0]),
+        ),
+        ("MULTI", ok()),
+        ("BF.MADD multi a b", Reply::Simple("QUEUED".into())),
+        ("BF.ADD multi a", Reply::Simple("QUEUED".into())),
+        ("EXEC", Reply::Array(vec![array([1, 1]), 0.into()])),
+    ]);
+    let late = other().replica_of(&primary).start();
+    filters::fill(&mut client, "chain", 4000, 6000);
+    let snapshot = filters::snapshot(&mut client);
+    for replica in [&early, &late] {
+        in_step(&primary, replica);
+        let mut replica = replica.client();
+        assert_eq!(filters::snapshot(&mut replica), snapshot);
+        for key in ["script", "multi"] {
+            assert_eq!(replica.dump(key), client.dump(key), "{key}");
+        }
+    }
+}
+
+/// Tools that compare a replica with its primary would find differences where none are, or none at all.
+#[test]
+fn digests_tell_filters_apart() {
+    let server = Server::start();
+    let mut client = server.client();
+    let digests: Vec<_> = [
+        "SEED 1",
+        "SEED 1",
+        "SEED 2",
+        "SEED 1 EXPANSION 3",
+        "SEED 1 GROWING",
+    ]
+    .iter()
+    .enumerate()
+    .map(|(key, options)| {
+        let key = key.to_string();
+        client.run(&format!("BF.RESERVE {key} 0.01 100 {options}"));
+        client.run(&format!("BF.MADD {key} a b"));
+        client.call(&["DEBUG", "DIGEST-VALUE", &key])
+    })
+    .collect();
+    assert_eq!(digests[0], digests[1]);
+    for (at, digest) in digests.iter().enumerate().skip(1) {
+        assert_eq!(
+            digests[at + 1..].iter().filter(|&other| other == digest).count(),
+            0,
+            "{digests:?}"
+        );
+    }
+    client.run("BF.ADD 0 c");
+    assert_ne!(client.run("DEBUG DIGEST-VALUE 0"), digests[0]);
+}
+
+/// A replica would refuse the questions it is there for, or take writes that its primary does not know.
+#[test]
+fn replicas_answer_and_take_no_writes() {
+    let primary = Server::start();
+    let replica = Server::with().replica_of(&primary).start();
+    primary.client().answers(&[("BF.ADD key item", 1.into())]);
+    in_step(&primary, &replica);
+    let read_only = "READONLY You can't write against a read only replica.";
+    let mut client = replica.client();
+    client.answers(&[
+        ("BF.EXISTS key item", 1.into()),
+        ("BF.MEXISTS key item other", array([1, 0])),
+        (
+            "BF.EXISTSPACKED key LINES other\nitem",
+            Reply::Bulk(vec![0b0100_0000]),
+        ),
+        ("BF.CARD key", 1.into()),
+    ]);
+    assert_eq!(client.info("key", "Capacity"), 100);
+    client.refuses(
+        "key",
+        &[
+            ("BF.RESERVE other 0.01 100", read_only),
+            ("BF.ADD key item", read_only),
+            ("BF.MADD key other", read_only),
+            ("BF.INSERT key ITEMS other", read_only),
+            ("BF.ADDPACKED key LINES other", read_only),
+        ],
+    );
+}
+
+/// Nobody would learn that a replica has lost a filter, whose items then start anew there; or an operator would look for
+/// a RedisBloom where the primary has this module.
+#[test]
+fn a_lost_filter_is_told_of() {
+    let lost = "it was missing when its primary added to it";
+    for layout in ["blocked", "valkey"] {
+        let primary = Server::with().module_args(&format!("bf-layout {layout}")).start();
+        let replica = Server::with()
+            .config("replica-read-only", "no")
+            .replica_of(&primary)
+            .start();
+        in_step(&primary, &replica);
+        let mut client = primary.client();
+        for key in ["kept", "lost", "packed"] {
+            client.answers(&[(&format!("BF.ADD {key} a"), 1.into())]);
+        }
+        in_step(&primary, &replica);
+        replica.client().answers(&[("DEL lost packed", 2.into())]);
+        client.answers(&[
+            ("BF.ADD kept b", 1.into()),
+            ("BF.ADD lost b", 1.into()),
+            ("BF.ADDPACKED packed LINES COUNT b", 1.into()),
+        ]);
+        in_step(&primary, &replica);
+        let log = replica.log();
+        for line in [
+            // What RedisBloom sends too.
+            &format!(
+                "key 'lost': {lost}: it is made as RedisBloom would make it, with this server's options\n"
+            ),
+            &format!("key 'packed': {lost}: it is made with this server's options\n"),
+        ] {
+            assert_eq!(log.matches(line).count(), 1, "{line}: {log}");
+        }
+        assert!(!log.contains("key 'kept'"), "{log}");
+        for key in ["lost", "packed"] {
+            let found = replica.client().run(&format!("BF.MEXISTS {key} a b"));
+            assert_eq!(found, array([0, 1]), "{key}");
+        }
+    }
+}
+
+/// A limit that is lower on the replica, or was lowered before a restart, would lose filters.
+#[test]
+fn limits_are_for_clients_only() {
+    let mut server = Server::with().append_only().start();
+    filters::make(&mut server.client());
+    let snapshot = filters::snapshot(&mut server.client());
+    server.kill9();
+    for (setup, source) in [
+        (Server::with().append_only(), "append-only"),
+        (Server::with(), "RDB"),
+    ] {
+        let lowered = setup
+            .module_args("bf-max-filter-bytes 300")
+            .dir(server.dir())
+            .start();
+        assert_eq!(
+            filters::snapshot(&mut lowered.client()),
+            snapshot,
+            "from the {source} file"
+        );
+        lowered.client().answers(&[("SAVE", ok())]);
+    }
+}
+
+/// A window's first layer comes with its first item: where the machine has no memory for it, replicas and files
+/// would be told of a command without items, and the primary alone keep an empty filter.
+#[test]
+#[serial(memory)]
+fn a_window_without_memory_for_its_first_item_is_not_made() {
+    let primary = Server::with().append_only().start();
+    let mut client = primary.client();
+    if primary.limit_addresses(200 << 20).is_none() {
+        skip!("nobody can limit a process here");
+    }
+    // Two slices of more than 500 MB.
+    let window = "WINDOW 60 SLICES 2 CAPACITY 1000000000";
+    let refused = error("ERR Insufficient memory to create filter");
+    client.answers(&[
+        (&format!("BF.INSERT inserted {window} ITEMS a b"), refused.clone()),
+        (&format!("BF.ADDPACKED packed {window} LINES a"), refused),
+        ("EXISTS inserted packed", 0.into()),
+    ]);
+    assert_eq!(propagated(&primary), Vec::<Vec<String>>::new());
+    // Nobody else tells the operator that the machine was the reason.
+    assert!(
+        primary.log().contains(" bytes of a Bloom filter"),
+        "{}",
+        primary.log()
+    );
+}

@@ -1,0 +1,67 @@
+//! Rewrites and reads the append-only file of a server.
+
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::path::PathBuf;
+
+use crate::client::{Client, Reply};
+use crate::server::{Server, Setup, until};
+
+/// A server whose append-only file contains only commands.
+pub fn as_commands() -> Setup {
+    Server::with().append_only().config("aof-use-rdb-preamble", "no")
+}
+
+/// Rewrites the append-only file, and waits until that is done.
+pub fn rewrite(client: &mut Client) {
+    until("the rewrite begins", || {
+        matches!(client.run("BGREWRITEAOF"), Reply::Simple(_))
+    });
+    until("the rewrite ends", || {
+        client.stat("persistence", "aof_rewrite_in_progress") == "0"
+            && client.stat("persistence", "aof_rewrite_scheduled") == "0"
+    });
+    assert_eq!(client.stat("persistence", "aof_last_bgrewrite_status"), "ok");
+}
+
+/// The append-only files' names. A server keeps them in a directory of their own, or has a single one.
+pub fn paths(server: &Server) -> Vec<PathBuf> {
+    let own = server.dir().join("appendonlydir");
+    let dir = if own.exists() {
+        own
+    } else {
+        server.dir().to_owned()
+    };
+    let files = fs::read_dir(dir).unwrap().map(|file| file.unwrap().path());
+    let is_one = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "aof");
+    files.filter(is_one).collect()
+}
+
+/// The commands of the module in the append-only file.
+pub fn propagated(server: &Server) -> Vec<Vec<String>> {
+    let dir = server.dir();
+    let files = fs::read_dir(dir.join("appendonlydir"))
+        .or_else(|_| fs::read_dir(dir))
+        .unwrap();
+    let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    files.retain(|path| {
+        let name = path.to_string_lossy();
+        name.ends_with(".incr.aof") || name.ends_with("/appendonly.aof")
+    });
+    assert_eq!(files.len(), 1, "{files:?}");
+    let mut stream = BufReader::new(File::open(&files[0]).unwrap());
+    let commands = std::iter::from_fn(|| Reply::read(&mut stream).unwrap());
+    let words = commands.map(|command| command.elements().iter().map(Reply::text).collect::<Vec<_>>());
+    words
+        .filter(|command| command[0].to_uppercase().starts_with("BF."))
+        .collect()
+}
+
+/// Waits until the link is up and the replica has written its first file.
+pub fn settled(server: &Server) {
+    let mut client = server.client();
+    until("the replica has a file", || {
+        client.stat("persistence", "aof_rewrite_in_progress") == "0"
+            && client.stat("persistence", "aof_rewrite_scheduled") == "0"
+    });
+}
