@@ -14,6 +14,8 @@ is there.
 
 When the server with the filter is away, or the filter is missing, every question goes to the database: the
 service is slower then, and not wrong.
+
+It needs redis-py alone, and no package of this project: the filter is asked in a transaction.
 """
 
 import argparse
@@ -25,9 +27,9 @@ from contextlib import contextmanager
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import redis
-from crawl import Trouble
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+from support import Trouble, require_filters
 
 BATCH = 1000
 TABLE = "CREATE TABLE IF NOT EXISTS products (id TEXT PRIMARY KEY, name TEXT NOT NULL)"
@@ -63,12 +65,26 @@ def parse_arguments():
     fill_parser.set_defaults(run=fill, patience=60.0)
 
     serve_parser = commands.add_parser("serve", parents=[common], help="answer questions")
-    serve_parser.add_argument("--port", type=int, default=8000, help="0 takes a free one (default: %(default)s)")
+    serve_parser.add_argument("--port", type=port, default=8000, help="0 takes a free one (default: %(default)s)")
     serve_parser.add_argument(
-        "--patience", type=float, default=0.1, help="seconds to wait for the filter (default: %(default)s)"
+        "--patience", type=seconds, default=0.1, help="seconds to wait for the filter (default: %(default)s)"
     )
     serve_parser.set_defaults(run=serve)
     return parser.parse_args()
+
+
+def port(text):
+    number = int(text)
+    if not 0 <= number <= 65535:
+        raise argparse.ArgumentTypeError(f"{text} is not a port")
+    return number
+
+
+def seconds(text):
+    number = float(text)
+    if not 0 < number < 1e6:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds")
+    return number
 
 
 def connect(url, patience):
@@ -123,6 +139,7 @@ class Guard:
         `names` is iterated when the new filter is there: an id that is written later comes by `add`. One that was
         added before must be among them, so `names` has to wait for whoever has added an id and not yet committed.
         """
+        require_filters(self.client, self.key)
         try:
             self.client.execute_command("BF.RESERVE", self.draft, error_rate, count)
         except redis.ResponseError as error:
@@ -136,6 +153,7 @@ class Guard:
 
 def fill(guard, table, options):
     if options.replace:
+        require_filters(guard.client, guard.draft)
         guard.client.unlink(guard.draft)
     # Half as many again: rows that come later need no further layer.
     count = max(1000, table.count() * 3 // 2)
@@ -244,6 +262,10 @@ class Service:
 
 
 def serve(guard, table, options):
+    try:
+        require_filters(guard.client, guard.key)
+    except redis.ConnectionError:
+        pass  # The server may come later.
     with make_server("127.0.0.1", options.port, Service(guard, table), handler_class=QuietHandler) as server:
         print(f"http://127.0.0.1:{server.server_port}/products/", flush=True)
         server.serve_forever()

@@ -12,6 +12,8 @@ than the first (Zipf's law). The same questions go to a guard as in guard.py and
 wrong about, and each answer is held against the rows. Before the last round some of the excepted ids get rows. The
 exit code is 1 when an answer was wrong, or an absent row was looked up twice (2 when the script could not run at
 all). It starts a server of its own on a free port of the loopback interface, and stops it at the end.
+
+Like guard.py it needs redis-py alone, and no package of this project.
 """
 
 import argparse
@@ -20,12 +22,11 @@ import itertools
 import random
 import sqlite3
 import sys
-from pathlib import Path
 
-import crawl
 import guard
 import redis
-from crawl import Trouble
+import support
+from support import Trouble
 
 # Questions that come at once, such as the links of a page.
 BATCH = 20
@@ -37,10 +38,10 @@ def main():
     options = parse_arguments()
     try:
         # Ids are text in the table, and URLs any bytes.
-        lines = [url.decode("latin-1") for url in crawl.read_urls(options.urls)]
+        lines = [url.decode("latin-1") for url in support.read_urls(options.urls)]
         if not lines:
             raise Trouble(f"no URLs in {options.urls}")
-        with crawl.Server(options.server, options.module) as server:
+        with support.Server(options.server, options.module) as server:
             promises = compare(server.client(), lines, options)
     except (Trouble, OSError, redis.RedisError, sqlite3.Error) as trouble:
         print(f"misses.py: {trouble}", file=sys.stderr)
@@ -54,24 +55,13 @@ def parse_arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    support.add_urls_argument(parser, "ids")
+    parser.add_argument("--rounds", type=support.positive, default=4, help="of questions (default: %(default)s)")
     parser.add_argument(
-        "urls",
-        nargs="?",
-        default=crawl.PROJECT / "tests/fixtures/urls.txt.gz",
-        help="a file of ids, one a line, plain or gzip; - for standard input (default: %(default)s)",
-    )
-    parser.add_argument("--rounds", type=crawl.positive, default=4, help="of questions (default: %(default)s)")
-    parser.add_argument(
-        "--questions", type=crawl.positive, default=50_000, help="in a round (default: %(default)s)"
+        "--questions", type=support.positive, default=50_000, help="in a round (default: %(default)s)"
     )
     parser.add_argument("--error", type=float, default=0.01, help="error rate (default: %(default)s)")
-    parser.add_argument("--server", default="redis-server", help="server to start (default: %(default)s)")
-    parser.add_argument(
-        "--module",
-        type=Path,
-        default=crawl.PROJECT / "libbloom.so",
-        help="module to load (default: %(default)s)",
-    )
+    support.add_server_arguments(parser)
     return parser.parse_args()
 
 
@@ -82,7 +72,7 @@ class Keeper(guard.Guard):
     """Knows which ids may exist; what it was wrong about it does not say again."""
 
     def that_may_exist(self, names):
-        """Those of the names that are not certainly absent, each once. A filter that cannot be asked knows nothing."""
+        """The names that may be present, each once. If the filter cannot be queried, all may be."""
         names = list(dict.fromkeys(names))
         try:
             # In one transaction, as in guard.Guard.may_exist.
@@ -174,13 +164,13 @@ def compare(client, lines, options):
         if number == options.rounds:
             late = write_late(both.values(), exact)
         before = [rows.misses.total() for rows in (plain, learning)]
-        for some in crawl.batches(questions, BATCH):
+        for some in support.batches(questions, BATCH):
             expected = {name: exact[name] for name in some if name in exact}
             wrong += sum(rows.get(some) != expected for rows in (plain, learning))
         misses = [rows.misses.total() - old for rows, old in zip((plain, learning), before)]
         print(f"round {number}: {misses[0]:,} absent rows were looked up, with exceptions {misses[1]:,}")
 
-    promises = crawl.Promises()
+    promises = support.Promises()
     promises.add(wrong == 0, f"batches with a wrong answer: {wrong:,}")
     again = sum(count > 1 for count in learning.misses.values())
     promises.add(again == 0, f"absent rows looked up again with exceptions: {again:,}")

@@ -10,6 +10,9 @@ The events are the lines of a file of URLs. Each day all of them come in their o
 else each time. The days of the stream pass in seconds, so the consumer says by its own clock when it adds
 (BF.INSERT … AT). One that lives in real time leaves that out, and may use BF.ADD.
 
+It needs redis-py alone, and no package of this project: WAIT counts for the connection that added, so both are
+sent in one pipeline.
+
 The script keeps the time of each handling beside the filter. Its exit code is 1 when an event was handled
 again too early, or too many were skipped that were due (2 when it could not run at all). It starts two
 servers of its own on free ports of the loopback interface, and stops them at the end.
@@ -20,11 +23,10 @@ import random
 import sys
 import time
 from contextlib import ExitStack
-from pathlib import Path
 
-import crawl
 import redis
-from crawl import Trouble
+import support
+from support import Trouble
 
 DAY, MINUTE = 86_400_000, 60_000  # milliseconds
 SLICES = 8
@@ -39,7 +41,7 @@ PATIENCE = 10_000
 def main():
     options = parse_arguments()
     try:
-        urls = crawl.read_urls(options.urls)
+        urls = support.read_urls(options.urls)
         if not urls:
             raise Trouble(f"no URLs in {options.urls}")
         with Pair(options.server, options.module) as pair:
@@ -56,28 +58,17 @@ def parse_arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "urls",
-        nargs="?",
-        default=crawl.PROJECT / "tests/fixtures/urls.txt.gz",
-        help="a file of events, one a line, plain or gzip; - for standard input (default: %(default)s)",
-    )
-    parser.add_argument("--days", type=crawl.positive, default=4, help="of the stream (default: %(default)s)")
+    support.add_urls_argument(parser, "events")
+    parser.add_argument("--days", type=support.positive, default=4, help="of the stream (default: %(default)s)")
     parser.add_argument("--error", type=float, default=0.01, help="error rate (default: %(default)s)")
     parser.add_argument(
         "--capacity",
-        type=crawl.positive,
+        type=support.positive,
         default=30_000,
         help="different events a day (default: %(default)s)",
     )
     parser.add_argument("--key", default="events:handled", help="of the filter (default: %(default)s)")
-    parser.add_argument("--server", default="redis-server", help="server to start (default: %(default)s)")
-    parser.add_argument(
-        "--module",
-        type=Path,
-        default=crawl.PROJECT / "libbloom.so",
-        help="module to load (default: %(default)s)",
-    )
+    support.add_server_arguments(parser)
     return parser.parse_args()
 
 
@@ -97,7 +88,7 @@ class Once:
         self.client.execute_command("BF.RESERVE", self.key, error_rate, capacity, *words)
 
     def take(self, events, now=None):
-        """Those of the events that are to be handled, at the first of them that are equal.
+        """The events to be handled, each once however often it is given.
 
         They count as handled from here on: whoever dies before the work is done leaves it undone. (To do it
         first, and add then, would be to do it twice after the same death.) A replica has them too when this
@@ -180,7 +171,7 @@ class Table:
             self.handled[event] = now
 
     def report(self, pair, options):
-        promises = crawl.Promises()
+        promises = support.Promises()
         different = self.handled.keys() | self.missed.keys()
         print(f"{self.events:,} events in {options.days} days, {len(different):,} different ones")
         promises.add(
@@ -198,7 +189,7 @@ class Table:
 # ---- The servers ---------------------------------------------------------------------------------
 
 
-class ReplicatedServer(crawl.Server):
+class ReplicatedServer(support.Server):
     """A replica of this one need not wait for others that might come."""
 
     ARGUMENTS = ("--repl-diskless-sync-delay", "0")

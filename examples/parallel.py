@@ -19,15 +19,13 @@ import secrets
 import sys
 import threading
 import time
-from pathlib import Path
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-import crawl
 import redis
-from crawl import Trouble
+import support
+from libbloom import Bloom
+from support import Trouble
 
-# URLs in a command.
-BATCH = 5000
 # Seconds until all workers must have begun. Their work may take as long as it takes.
 PATIENCE = 60
 # Room beyond the list: a filter's items are estimated from its bits where it is merged.
@@ -37,10 +35,10 @@ SPARE = 1.02
 def main():
     options = parse_arguments()
     try:
-        urls = crawl.read_urls(options.urls)
+        urls = support.read_urls(options.urls)
         if not urls:
             raise Trouble(f"no URLs in {options.urls}")
-        with crawl.Server(options.server, options.module) as server:
+        with support.Server(options.server, options.module) as server:
             promises = compare(server, urls, options)
     except (Trouble, OSError, redis.RedisError) as trouble:
         print(f"parallel.py: {trouble}", file=sys.stderr)
@@ -54,22 +52,11 @@ def parse_arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "urls",
-        nargs="?",
-        default=crawl.PROJECT / "tests/fixtures/urls.txt.gz",
-        help="a file of URLs, one a line, plain or gzip; - for standard input (default: %(default)s)",
-    )
-    parser.add_argument("--workers", type=crawl.positive, default=8, help="processes (default: %(default)s)")
+    support.add_urls_argument(parser, "URLs")
+    parser.add_argument("--workers", type=support.positive, default=8, help="processes (default: %(default)s)")
     parser.add_argument("--error", type=float, default=0.001, help="error rate (default: %(default)s)")
     parser.add_argument("--key", default="urls", help="of the filter (default: %(default)s)")
-    parser.add_argument("--server", default="redis-server", help="server to start (default: %(default)s)")
-    parser.add_argument(
-        "--module",
-        type=Path,
-        default=crawl.PROJECT / "libbloom.so",
-        help="module to load (default: %(default)s)",
-    )
+    support.add_server_arguments(parser)
     return parser.parse_args()
 
 
@@ -83,7 +70,7 @@ class Parts:
         self.client = client
         self.key = key
         # Parts can be merged if they hash alike and have one shape. So each is made for the whole list.
-        self.shape = (error_rate, capacity, seed)
+        self.shape = {"error_rate": error_rate, "capacity": capacity, "seed": seed}
 
     def name(self, part):
         """In the same slot of a cluster as the filter, so that they can be merged."""
@@ -91,14 +78,13 @@ class Parts:
 
     def begin(self, part):
         """An empty filter for a worker, also where one that died has left something."""
-        error_rate, capacity, seed = self.shape
-        self.client.execute_command("BF.RESERVE", self.name(part), error_rate, capacity, "SEED", seed, "NX")
-        self.client.execute_command("BF.RESET", self.name(part))
+        own = Bloom(self.client, self.name(part), **self.shape)
+        own.reserve(exist_ok=True)
+        own.reset()
 
     def add(self, part, items):
-        """NOCREATE, since a filter that was lost would come back with another shape and without the items before."""
-        data = b"\n".join(items)
-        self.client.execute_command("BF.ADDPACKED", self.name(part), "NOCREATE", "LINES", "COUNT", data)
+        """A filter that was lost would come back without the items before; create=False makes an error of it."""
+        Bloom(self.client, self.name(part), create=False).update(items, progress=lambda done: None)
 
     def merge(self, count):
         """The filter of all parts takes the place of what the key held, in one moment; a part that is lost is an error.
@@ -106,7 +92,7 @@ class Parts:
         The parts go afterwards. In one transaction they would be deleted as well if they could not be merged.
         """
         names = [self.name(part) for part in range(count)]
-        self.client.execute_command("BF.MERGE", self.key, count, *names, "OVERRIDE")
+        Bloom(self.client, self.key).merge(*names, replace=True)
         self.client.unlink(*names)
 
 
@@ -156,11 +142,10 @@ def work(port, key, shape, part, urls, start):
     """One worker, in a process of its own."""
     try:
         with redis.Redis(host="127.0.0.1", port=port, socket_timeout=None) as client:
-            parts = Parts(client, key, *shape)
+            parts = Parts(client, key, **shape)
             parts.begin(part)
             start.wait(PATIENCE)
-            for some in crawl.batches(urls, BATCH):
-                parts.add(part, map(canonical, some))
+            parts.add(part, map(canonical, urls))
     except (redis.RedisError, threading.BrokenBarrierError) as error:
         print(f"worker {part}: {error}", file=sys.stderr, flush=True)
         start.abort()
@@ -176,7 +161,7 @@ def compare(server, urls, options):
     client = server.client()
     capacity = int(len(urls) * SPARE) + 100
     seed = secrets.randbits(64)
-    promises = crawl.Promises()
+    promises = support.Promises()
 
     alone = Parts(client, f"{options.key}:alone", options.error, capacity, seed)
     seconds, _ = fill(server.port, alone, urls, 1)
@@ -195,8 +180,8 @@ def compare(server, urls, options):
     left = client.dbsize()
     promises.add(left == 2, f"filters that are left: {left}, one worker's and this one")
     exact = set(map(canonical, urls))
-    crawl.check_members(client.bf(), exact, options, promises, "in the merged filter")
-    crawl.check_strangers(client.bf(), exact, options, promises)
+    support.check_members(client, options.key, exact, promises, "in the merged filter")
+    support.check_strangers(client, options.key, exact, options.error, promises)
     items = client.bf().card(options.key)
     promises.add(
         abs(items - len(exact)) <= 0.01 * len(exact) + 10,

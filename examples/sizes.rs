@@ -2,8 +2,8 @@
 //! README.md by error rate. `cargo run --release --example sizes [capacity]`. The figures are those that filters
 //! are allocated by; a test keeps the documents in step with them.
 
-use bloom::bloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec, Window};
-use bloom::bloom::plan::{Plan, Stage};
+use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec, Window};
+use libbloom::plan::{Plan, Stage};
 
 /// More layers than any of these filters has.
 const MOST_LAYERS: usize = 128;
@@ -22,12 +22,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The filter with that first layer, once it holds `items`.
+/// The blocked filter with that first layer, once it holds `items`.
 fn stage(rate: f64, capacity: u64, growth: Growth, items: u64) -> Option<Stage> {
     stage_of(Layout::Blocked { seed: Seed(0) }, rate, capacity, growth, items)
 }
 
-/// The same of a layout.
+/// The filter of this layout with that first layer, once it holds `items`.
 fn stage_of(layout: Layout, rate: f64, capacity: u64, growth: Growth, items: u64) -> Option<Stage> {
     let spec = Spec {
         error_rate: ErrorRate::new(rate).ok()?,
@@ -115,7 +115,7 @@ fn by_items() -> Option<String> {
     Some(sections.join("\n"))
 }
 
-/// Those of filters of each rate with so many items.
+/// A section with the sizes of filters, by error rate and number of items.
 fn section(title: &str, zeros: &[u32], stage: impl Fn(f64, u64) -> Option<Stage>) -> Option<String> {
     let mut text = format!("### {title}\n\n{}", table_by_rate("items"));
     for &zeros in zeros {

@@ -15,6 +15,8 @@ request whether it was the first one to bring it.
 A request counts as seen from when it is scheduled. A crawl that is stopped half-way keeps its queue in Scrapy's
 JOBDIR; with BLOOM_DUPEFILTER_KEEP and without JOBDIR, what was in the queue is never fetched. Scrapy exempts the
 requests of start_urls from filtering; a spider whose own `start` yields them decides for itself.
+
+It needs Scrapy and redis-py alone, so that you can copy this file into any project.
 """
 
 import redis
@@ -48,6 +50,8 @@ class BloomDupeFilter(RFPDupeFilter):
         )
 
     def open(self):
+        # An error if the key holds something else, which is not ours to delete.
+        self.client.execute_command("BF.EXISTS", self.key, b"")
         if not self.keep:
             self.client.unlink(self.key)
 

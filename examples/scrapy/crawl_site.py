@@ -32,6 +32,20 @@ class SiteSpider(scrapy.Spider):
                 yield scrapy.Request(url)
 
 
+def rate(text):
+    number = float(text)
+    if not 0 < number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
+    return number
+
+
+def positive(text):
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return number
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -39,15 +53,13 @@ def main():
     parser.add_argument("url", help="the page to start with")
     parser.add_argument("--redis", default="redis://127.0.0.1:6379/0", help="(default: %(default)s)")
     parser.add_argument("--key", default="{spider}:seen", help="of the filter (default: %(default)s)")
-    parser.add_argument("--error", type=float, default=0.0001, help="error rate (default: %(default)s)")
-    parser.add_argument("--capacity", type=int, default=1_000_000, help="first capacity (default: %(default)s)")
+    parser.add_argument("--error", type=rate, default=0.0001, help="error rate (default: %(default)s)")
+    parser.add_argument("--capacity", type=positive, default=1_000_000, help="first capacity (default: %(default)s)")
     parser.add_argument("--keep", action="store_true", help="skip what earlier runs have seen")
     options = parser.parse_args()
     try:
-        # Scrapy would go on without an answer, and show a trace for each request.
-        with redis.Redis.from_url(options.redis) as client:
-            client.ping()
-    except (redis.RedisError, ValueError) as error:
+        check(options)
+    except (redis.RedisError, ValueError, LookupError) as error:
         print(f"crawl_site.py: {error}", file=sys.stderr)
         return 2
 
@@ -71,6 +83,21 @@ def main():
     print(f"{figures.get('dupefilter/filtered', 0):,} requests for pages that were seen")
     failed = figures.get("log_count/ERROR", 0)
     return 1 if failed or figures.get("finish_reason") != "finished" else 0
+
+
+def check(options):
+    """Raises what Scrapy would show as a trace for each request, and go on."""
+    parts = urlsplit(options.url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{options.url} is no address of a page, as http://127.0.0.1:8000/ is")
+    key = options.key.format(spider=SiteSpider.name)
+    with redis.Redis.from_url(options.redis) as client:
+        try:
+            client.execute_command("BF.EXISTS", key, b"")
+        except redis.ResponseError as error:
+            if "unknown command" in str(error).lower():
+                raise ValueError("the server has no BF.EXISTS: load the module there") from None
+            raise ValueError(f"{key}: {error}") from None
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(PROJECT / "examples"), str(PROJECT / "tests/examples")]
 
-import crawl  # noqa: E402
+import support  # noqa: E402
 import documents  # noqa: E402
 
 PROGRAM = os.environ.get("BLOOM_TEST_SERVER", "redis-server")
@@ -26,7 +26,7 @@ INSTALLED = PROJECT / ".build/clients"
 PATIENCE = 300
 
 
-class Server(crawl.Server):
+class Server(support.Server):
     """One whose filters have the same false positives in every run."""
 
     ARGUMENTS = ("bf-seed", "42")
@@ -58,9 +58,9 @@ class Case(unittest.TestCase):
         self.assertEqual(done.returncode, 0, f"{words}\n{done.stdout}{done.stderr}")
         return done.stdout
 
-    def write_session(self, language, name):
-        """Writes the session of docs/clients.md in a language to the file `name`, for this test's server; gives what it
-        is to print."""
+    def check_session(self, language, name, run):
+        """Writes the session of docs/clients.md in a language to the file `name`, for this test's server, and runs it
+        twice: who tries a program runs it again, and then the filter is there."""
         if 3 not in self.protocols():
             self.skipTest("here modules answer clients of RESP3 with 1 and 0, and the session shows booleans")
         blocks = documents.blocks(PROJECT / "docs/clients.md")
@@ -69,5 +69,7 @@ class Case(unittest.TestCase):
         file = INSTALLED / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(session.replace("localhost:6379", self.address))
-        return documents.promised_output(session)
+        promised = documents.promised_output(session)
+        self.assertEqual(run(), promised)
+        self.assertEqual(run(), promised.replace("fetch it\n", ""))
 

@@ -33,8 +33,7 @@ class GoTest(Case):
         self.assertEqual(printed, "".join(f"RESP{protocol}\n" for protocol in protocols))
 
     def test_the_session_in_the_readme(self):
-        promised = self.write_session("go", "go/readme/main.go")
-        self.assertEqual(self.run_go("./readme"), promised)
+        self.check_session("go", "go/readme/main.go", lambda: self.run_go("./readme"))
 
 
 if __name__ == "__main__":

@@ -46,8 +46,7 @@ class JedisTest(Case):
         self.assertEqual(printed, "".join(f"RESP{protocol}\n" for protocol in protocols))
 
     def test_the_session_in_the_readme(self):
-        promised = self.write_session("java", "java/Readme.java")
-        self.assertEqual(self.run_java(INSTALLED / "java/Readme.java"), promised)
+        self.check_session("java", "java/Readme.java", lambda: self.run_java(INSTALLED / "java/Readme.java"))
 
 
 if __name__ == "__main__":

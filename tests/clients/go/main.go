@@ -87,7 +87,7 @@ func asks(client *redis.Client) {
 	items, err = client.BFCard(ctx, "missing").Result()
 	gives(items, err, int64(0))
 
-	figures := redis.BFInfo{Capacity: 1000, Size: 2032, Filters: 1, ItemsInserted: 3, ExpansionRate: 4}
+	figures := redis.BFInfo{Capacity: 1000, Size: 2040, Filters: 1, ItemsInserted: 3, ExpansionRate: 4}
 	info, err := client.BFInfo(ctx, "inserted").Result()
 	gives(info, err, figures)
 	capacity, err := client.BFInfoCapacity(ctx, "inserted").Result()

@@ -64,8 +64,8 @@ public class JedisTest {
         equal(redis.bfMExists("missing", "a", "b"), List.of(false, false));
         equal(redis.bfCard("many"), 2L);
         equal(redis.bfCard("missing"), 0L);
-        equal(redis.bfInfo("added"), figures(100, 304, 1, 2));
-        equal(redis.bfInfo("options"), figures(1000, 2032, 3, 4));
+        equal(redis.bfInfo("added"), figures(100, 312, 1, 2));
+        equal(redis.bfInfo("options"), figures(1000, 2040, 3, 4));
         refused(() -> redis.bfInfo("missing"), "ERR not found");
     }
 

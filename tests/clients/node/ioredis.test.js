@@ -40,5 +40,6 @@ async function uses(client, protocol) {
     iterator = next;
   }
   assert.deepEqual(await client.dumpBuffer("copy"), await client.dumpBuffer("key"));
+  assert.deepEqual(await client.callBuffer("BF.ADDPACKED", "packed", "LINES", "a\nb\na\n"), Buffer.from([0xc0]));
   await assert.rejects(client.call("BF.RESERVE", "key", "0.01", "100"), { message: "ERR item exists" });
 }

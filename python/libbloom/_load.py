@@ -1,0 +1,285 @@
+"""`libbloom migrate load` and `libbloom passwords load`: a filter in a server is made of a list of items."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import itertools
+import json
+import math
+import re
+import struct
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ._server import PIPELINE, ResponseError, Server, wire_text
+from ._steps import encoded
+from ._terminal import Bar, Input, Trouble, in_bytes, opened, shown
+
+# Bytes of items in a command that adds, unless one item has more; a server takes 512 MB in one argument.
+BATCH_BYTES = 1 << 20
+# An error of BF.ADDPACKED; where some items are in, it says how many.
+REFUSED = re.compile(r"(.*?)(?: after (\d+) items)?", re.DOTALL)
+
+# What becomes of a line; None if it is skipped.
+ToItem = Callable[[bytes], bytes | None]
+
+
+def load_items(options: argparse.Namespace, to_item: ToItem | None = None) -> int:
+    to_item = to_item or (lambda line: line if line or options.null else None)
+    target = Server("target", options.target)
+    target.require("BF.MADD")
+    separator = b"\0" if options.null else b"\n"
+    with opened(options.file) as file:
+        place = Place(options, target, separator)
+        place.before = prepare(target, place, options)
+        lines = file.pieces(separator)
+        place.skip(lines)
+        loader = Loader(target, place, file, to_item, options)
+        try:
+            loader.run(lines)
+        finally:
+            place.save()
+    return loader.report()
+
+
+def prepare(target: Server, place: Place, options: argparse.Namespace) -> int:
+    """Makes the filter, or finds it, and gives its items."""
+    key = shown(options.key)
+    exists = target.call("EXISTS", options.key)
+    if not options.add and not place.is_resumed:
+        if exists:
+            raise Trouble(f"{key} exists; --add adds to it, and --state lets an interrupted run go on")
+        words = ["BF.RESERVE", options.key, options.error_rate, options.capacity]
+        words += ["EXPANSION", options.expansion] if options.expansion else []
+        words += ["NONSCALING"] if options.fixed else []
+        words += ["LAYOUT", options.layout.upper()] if options.layout else []
+        # Noted before, so that a run that is killed in between does not meet its own filter as a stranger's.
+        place.save()
+        try:
+            target.call(*words)
+        except ResponseError as why:
+            place.forget()
+            raise Trouble(f"BF.RESERVE {key}: {wire_text(why)}") from None
+    elif not exists:
+        ending = f"; without {options.state} it would be loaded from the start" if place.is_resumed else ""
+        raise Trouble(f"there is no {key}{ending}")
+    try:
+        items = target.items(options.key)
+    except ResponseError as why:
+        raise Trouble(f"{key}: {wire_text(why)}") from None
+    if items < place.items and not forgets(target, options.key):
+        raise Trouble(
+            f"{key} has {items:,} items, and had {place.items:,} when {place.path} was saved: it was replaced, or the "
+            "server has lost some; delete both, and load from the start"
+        )
+    return items
+
+
+def forgets(target: Server, key: bytes) -> bool:
+    """Whether a filter may have fewer items than before, as one with a window or with exceptions has."""
+    try:
+        full = target.full(key)
+    except ResponseError:
+        # RedisBloom, whose filters forget nothing.
+        return False
+    return "Window" in full or bool(full.get("Exceptions"))
+
+
+class Loader:
+    """Adds the items, several commands at once, and counts."""
+
+    def __init__(
+        self, target: Server, place: Place, file: Input, to_item: ToItem, options: argparse.Namespace
+    ) -> None:
+        self.target = target
+        self.place = place
+        self.file = file
+        self.to_item = to_item
+        self.options = options
+        self.is_packed = takes_packed(target, options.key)
+        self.known = 0
+        self.refusal: str | None = None
+        self.seconds = 0.0
+
+    @property
+    def new(self) -> int:
+        return self.place.new
+
+    def run(self, lines: Iterator[bytes]) -> None:
+        started = time.monotonic()
+        at_once = PIPELINE * self.options.batch
+        with Bar("read", self.file.size, in_bytes) as bar:
+            while self.refusal is None and (part := list(itertools.islice(lines, at_once))):
+                self.add([item for item in map(self.to_item, part) if item is not None])
+                if self.refusal is None:
+                    self.place.advance(part)
+                self.seconds = time.monotonic() - started
+                bar(
+                    self.file.position(),
+                    f"; {self.new:,} new, {self.known:,} known, {self.rate():,.0f} items a second",
+                )
+
+    def add(self, items: list[bytes]) -> None:
+        some = list(batches(items, self.options.batch, BATCH_BYTES))
+        if self.is_packed:
+            self.add_packed(some)
+        else:
+            self.add_unpacked(some)
+
+    def add_packed(self, some: list[list[bytes]]) -> None:
+        commands = [("BF.ADDPACKED", self.options.key, *form, "COUNT", data) for form, data in map(packed, some)]
+        # Items of commands that ended with an error, whose answer does not say how many of them were new.
+        unclear = 0
+        for items, answer in zip(some, self.target.pipeline(commands)):
+            if isinstance(answer, Exception):
+                [reason, items_in] = REFUSED.fullmatch(wire_text(answer)).groups()  # type: ignore[union-attr]
+                self.refusal = self.refusal or reason
+                unclear += int(items_in or 0)
+            else:
+                self.place.new += answer
+                self.known += len(items) - answer
+        if unclear:
+            new = self.target.items(self.options.key) - self.place.before - self.new
+            # Others may add, too.
+            new = min(max(new, 0), unclear)
+            self.place.new += new
+            self.known += unclear - new
+
+    def add_unpacked(self, some: list[list[bytes]]) -> None:
+        for answers in self.target.pipeline([("BF.MADD", self.options.key, *items) for items in some]):
+            # A filter that does not grow answers up to the item that did not fit, and there with the error.
+            for answer in answers if isinstance(answers, list) else [answers]:
+                if isinstance(answer, Exception):
+                    self.refusal = self.refusal or wire_text(answer)
+                elif answer:
+                    self.place.new += 1
+                else:
+                    self.known += 1
+
+    def rate(self) -> float:
+        return (self.new + self.known) / max(self.seconds, 1e-9)
+
+    def report(self) -> int:
+        total = self.new + self.known
+        print(
+            f"{total:,} items, {self.new:,} new and {self.known:,} known (or taken for known), "
+            f"in {self.seconds:.1f} s, {self.rate():,.0f} items/s"
+        )
+        key = shown(self.options.key)
+        items = self.target.items(self.options.key)
+        print(f"{key} has {items:,} items")
+        if self.refusal is not None:
+            raise Refused(f"stopped after item {total:,} of this run: {self.refusal}")
+        before = self.place.before
+        if items < before + self.new:
+            raise Trouble(f"{key} had {before:,} items and got {self.new:,}: it was deleted or replaced meanwhile")
+        return 0
+
+
+class Refused(Trouble):
+    """An item did not fit, which has an exit code of its own."""
+
+
+def takes_packed(target: Server, key: bytes) -> bool:
+    """Whether this filter's items are to be sent with BF.ADDPACKED."""
+    if not target.offers("BF.ADDPACKED", key, "NOCREATE", "LINES", b""):
+        return False
+    # To others they go in words that a RedisBloom or valkey-bloom which follows as a replica knows.
+    return encoded(target.full(key)["Layout"]) == b"blocked"
+
+
+def packed(items: list[bytes]) -> tuple[tuple[Any, ...], bytes]:
+    """Items in one run of bytes, and before it the words that say how they stand there."""
+    if len({len(item) for item in items}) == 1 and items[0]:
+        return ("WIDTH", len(items[0])), b"".join(items)
+    data = b"\n".join(items) + b"\n"
+    if data.count(b"\n") == len(items):
+        return ("LINES",), data
+    return ("PREFIXED",), b"".join([struct.pack("<I", len(item)) + item for item in items])
+
+
+def batches(items: list[bytes], size: int, most_bytes: float = math.inf) -> Iterable[list[bytes]]:
+    """Parts of at most so many items, and of at most so many bytes unless a single item has more."""
+    for start in range(0, len(items), size):
+        part = items[start : start + size]
+        if len(part) > 1 and sum(map(len, part)) > most_bytes:
+            yield from batches(part, len(part) // 2, most_bytes)
+        else:
+            yield part
+
+
+class Place:
+    """How many lines of the input are in the filter, and how many items it had then: in a file, if one is named.
+
+    With the checksum of these lines, so that another input is noticed.
+    """
+
+    # Seconds between two notes of the place.
+    INTERVAL = 0.2
+
+    def __init__(self, options: argparse.Namespace, target: Server, separator: bytes) -> None:
+        self.path: Path | None = options.state
+        self.separator = separator
+        self.what = {"target": str(target.address), "key": options.key.decode("latin-1"), "null": options.null}
+        self.lines = 0
+        self.checksum = hashlib.sha256()
+        # Items of the filter when the file was saved; when this run began; and those that it added.
+        self.items = self.before = self.new = 0
+        self.saved = time.monotonic()
+        self.is_resumed = self.path is not None and self.path.exists()
+        if self.is_resumed:
+            self.read()
+
+    def read(self) -> None:
+        try:
+            state = json.loads(self.path.read_bytes())  # type: ignore[union-attr]
+            self.lines, self.items, self.wanted = state.pop("lines"), state.pop("items"), state.pop("sha256")
+            if not (type(self.lines) is type(self.items) is int):
+                raise ValueError("lines and items are numbers")
+        except OSError as error:
+            raise Trouble(f"{self.path}: {error.strerror or error}") from None
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise Trouble(f"{self.path} is no state file of a load ({error})") from None
+        if state != self.what:
+            raise Trouble(f"{self.path} is the state of another load, {state}, not {self.what}; name another file")
+
+    def skip(self, lines: Iterator[bytes]) -> None:
+        """Passes over the lines that an earlier run loaded."""
+        left = self.lines
+        while left:
+            part = list(itertools.islice(lines, min(left, 10_000)))
+            if not part:
+                raise Trouble(f"the input ends {left:,} lines before the place that {self.path} holds")
+            self.count(part)
+            left -= len(part)
+        if self.lines and self.checksum.hexdigest() != self.wanted:
+            raise Trouble(f"the first {self.lines:,} lines are not those that {self.path} was saved after")
+
+    def advance(self, part: list[bytes]) -> None:
+        self.lines += len(part)
+        self.count(part)
+        if time.monotonic() - self.saved > self.INTERVAL:
+            self.save()
+
+    def count(self, part: list[bytes]) -> None:
+        self.checksum.update(self.separator.join(part) + self.separator)
+
+    def save(self) -> None:
+        self.saved = time.monotonic()
+        if self.path is not None:
+            state = {
+                **self.what,
+                "lines": self.lines,
+                "items": self.before + self.new,
+                "sha256": self.checksum.hexdigest(),
+            }
+            draft = self.path.with_name(self.path.name + ".new")
+            draft.write_text(json.dumps(state) + "\n")
+            draft.replace(self.path)
+
+    def forget(self) -> None:
+        if self.path is not None:
+            self.path.unlink()

@@ -1,0 +1,377 @@
+"""`libbloom migrate copy`: the filters of one server go to another, bit for bit."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import itertools
+import json
+import os
+import time
+from pathlib import Path
+from typing import IO, Any
+
+from . import _steps, _valkey
+from ._server import MAGIC, TYPE_NAMES, NotCopied, ResponseError, Server, State, redis, wire_text
+from ._terminal import Bar, Trouble, in_bytes, opened, shown
+
+# The end of the name of a copy in the making.
+TEMPORARY = b":bloom-migrate"
+# Milliseconds between what two servers say of one expiry: the way between them, and clocks that run differently.
+EXPIRY_SLACK = 2000
+
+
+class Changed(NotCopied):
+    """The source's filter changed while it was read."""
+
+
+def copy_filters(options: argparse.Namespace) -> int:
+    source = Server("source", options.source)
+    target = Server("target", options.target)
+    source.require_source()
+    target.require("BF.LOADCHUNK")
+    if source.identity() is not None and source.identity() == target.identity():
+        raise Trouble(f"{source} and {target} are the same database")
+
+    with Finished(options.state, source, target) as finished:
+        keys = find_keys(source, options)
+        if not keys:
+            print(f"no filters found: {source}")
+        sizes = source.sizes(keys)
+        with Bar("copied", sum(sizes), in_bytes) as bar:
+            copier = Copier(source, target, finished, bar, options)
+            for key, size in zip(keys, sizes):
+                copier.take(key, size)
+            for key in finished.others(keys):
+                copier.take_other(key)
+    return copier.report()
+
+
+def find_keys(source: Server, options: argparse.Namespace) -> list[bytes]:
+    if options.keys is None:
+        # A half of a filter that another run is copying, or was, to what is our source.
+        return sorted(key for key in source.keys(options.match) if not key.endswith(TEMPORARY))
+    separator = b"\0" if options.null else b"\n"
+    with opened(options.keys) as file:
+        return list(dict.fromkeys(key for key in file.pieces(separator) if key or options.null))
+
+
+class Copier:
+    """Copies filters one by one, and counts."""
+
+    def __init__(
+        self, source: Server, target: Server, finished: Finished, bar: Bar, options: argparse.Namespace
+    ) -> None:
+        self.source = source
+        self.target = target
+        self.finished = finished
+        self.bar = bar
+        self.options = options
+        self.started = time.monotonic()
+        self.copied = self.verified = self.skipped = self.expiries = self.deleted = self.failed = 0
+        self.bytes = 0
+
+    def take(self, key: bytes, size: int) -> None:
+        """Brings the target up to date with a filter of the source; reports a failure."""
+        before = self.bytes
+        self.reported(self.bring, key)
+        # The bar was promised the size that BF.INFO gives; what was moved is a little less, or several times it.
+        self.bar.total = (self.bar.total or 0) + self.bytes - before - size
+
+    def take_other(self, key: bytes) -> None:
+        """A filter that an earlier run copied and this one did not look for may be gone."""
+        self.reported(self.bring_other, key)
+
+    def reported(self, bring: Any, key: bytes) -> None:
+        try:
+            bring(key)
+        except (NotCopied, ResponseError) as why:
+            self.failed += 1
+            self.bar.say(f"not copied: {shown(key)}: {wire_text(why)}")
+
+    def bring(self, key: bytes) -> None:
+        state = self.source.state(key)
+        if state is None:
+            self.follow_deletion(key)
+        elif self.finished.has(key, state) and self.is_published(key):
+            self.follow_expiry(key, state)
+        else:
+            self.copy(key)
+
+    def bring_other(self, key: bytes) -> None:
+        if self.source.state(key) is None:
+            self.follow_deletion(key)
+
+    def follow_deletion(self, key: bytes) -> None:
+        """The source has no such filter, and the target may have the copy of an earlier run."""
+        if not self.finished.knows(key):
+            raise NotCopied("the source has no key of this name")
+        kind = self.target.call("TYPE", key)
+        left = self.target.left(key)
+        # One that expired at the source is about to expire here.
+        if kind in TYPE_NAMES and left is not None and not 0 <= left <= EXPIRY_SLACK:
+            if not self.options.delete:
+                raise NotCopied("the source has it no more, and the target has the copy; --delete deletes that too")
+            state = self.target.state(key)
+            if state is None or not self.finished.has(key, state):
+                raise NotCopied("the source has it no more, and the target's has changed since it was copied")
+            self.target.call("UNLINK", key)
+            self.deleted += 1
+        self.finished.drop(key)
+
+    def follow_expiry(self, key: bytes, state: State) -> None:
+        """The filter has not changed since an earlier run copied it. The copy and its expiry may have."""
+        there = self.target.state(key)
+        if there is None or not there.is_alike(state):
+            raise NotCopied("the target's has changed since it was copied; delete it there to have it copied again")
+        left, left_there = self.source.left(key), self.target.left(key)
+        if left is None or left_there is None:
+            raise NotCopied("it has just expired")
+        # -1, for ever, is as far from any time as can be.
+        if (left < 0) != (left_there < 0) or abs(left - left_there) > EXPIRY_SLACK:
+            if not self.options.replace:
+                raise NotCopied(f"it {self.expires(left)} now, the copy {self.expires(left_there)}; --replace changes that")
+            self.expire(key, left)
+            self.expiries += 1
+        self.skipped += 1
+
+    @staticmethod
+    def expires(left: int) -> str:
+        return "never expires" if left < 0 else f"expires in {left // 1000:,} s"
+
+    def expire(self, key: bytes, left: int) -> None:
+        if left < 0:
+            self.target.call("PERSIST", key)
+        else:
+            self.target.call("PEXPIRE", key, max(left, 1))
+
+    def copy(self, key: bytes) -> None:
+        self.refuse_existing(key)
+        temporary = _steps.beside(key, TEMPORARY)
+        is_noted = False
+        try:
+            for attempt in itertools.count(1):
+                try:
+                    state = self.transfer(key, temporary)
+                    break
+                except Changed as change:
+                    if attempt == self.options.attempts:
+                        raise NotCopied(
+                            f"{change}, {attempt} times; stop its writers, or try when there are fewer"
+                        ) from None
+                    self.bar.say(f"again: {shown(key)}: {change} (attempt {attempt} of {self.options.attempts})")
+            # Noted before it gets its name, so that the next run does not take it for a stranger's filter.
+            self.finished.add(key, state)
+            is_noted = True
+            self.publish(key, temporary)
+        except Trouble:
+            # Whether it got its name is unknown; the next run looks.
+            if not is_noted:
+                self.clear(temporary)
+            raise
+        except BaseException:
+            self.finished.drop(key)
+            self.clear(temporary)
+            raise
+        self.copied += 1
+
+    def is_published(self, key: bytes) -> bool:
+        """Whether a copy that was noted as finished got its name, too."""
+        temporary = _steps.beside(key, TEMPORARY)
+        return bool(self.target.call("EXISTS", key)) and not self.target.call("EXISTS", temporary)
+
+    def refuse_existing(self, key: bytes) -> None:
+        kind = self.target.call("TYPE", key)
+        if kind not in (b"none", *TYPE_NAMES):
+            raise NotCopied(f"the target has a {shown(kind)} under this name")
+        if kind != b"none" and not self.options.replace:
+            changed = ", an older state of it" if self.finished.knows(key) else ""
+            raise NotCopied(f"the target has a filter under this name{changed}; --replace replaces it")
+
+    def transfer(self, key: bytes, temporary: bytes) -> State:
+        """Copies once, checked, under the temporary name; gives the state that was copied."""
+        self.target.call("UNLINK", temporary)
+        chunks = Chunks() if self.options.verify and self.copied % self.options.verify == 0 else None
+        state = self.source.state(key)
+        if state is None:
+            raise NotCopied("it is gone from the source")
+        header = None
+        for following, data in self.source.chunks(key):
+            if header is None:
+                header = data
+            self.put(key, temporary, state, header, following, data)
+            if chunks is not None:
+                chunks.add(following, data)
+            self.bytes += len(data)
+            self.bar(self.bytes)
+        if header is None:
+            raise NotCopied("the source gave no header")
+
+        expected = self.source.figures(key)
+        self.refuse_change(key, state)
+        found = self.target.figures(temporary)
+        for name in expected.keys() & found.keys():
+            if expected[name] != found[name]:
+                raise NotCopied(f"the copy's {name} is {found[name]}, the source's {expected[name]}")
+        if chunks is not None:
+            self.read_back(temporary, chunks)
+        return state
+
+    def put(self, key: bytes, temporary: bytes, state: State, header: bytes, following: int, data: bytes) -> None:
+        try:
+            self.target.call("BF.LOADCHUNK", temporary, following, data)
+        except ResponseError as why:
+            # A filter that grew may give chunks that do not fit the header any more.
+            self.refuse_change(key, state)
+            if data is header and header.startswith(MAGIC) and "bad data" in str(why):
+                layout = "valkey" if header.startswith(_valkey.MAGIC) else "blocked"
+                raise NotCopied(
+                    f"the target cannot read the {layout} layout: only classic filters can go to RedisBloom. "
+                    f"({wire_text(why)})"
+                ) from None
+            raise NotCopied(f"the target refused the chunk that ends at {following}: {wire_text(why)}") from None
+
+    def refuse_change(self, key: bytes, state: State) -> None:
+        now = self.source.state(key)
+        if now is None:
+            raise NotCopied("it is gone from the source")
+        if now != state:
+            raise Changed(f"it changed while it was copied, and has {self.source.items(key):,} items now")
+
+    def read_back(self, temporary: bytes, chunks: Chunks) -> None:
+        again = Chunks()
+        for following, data in self.target.chunks(temporary):
+            again.add(following, data)
+        difference = chunks.difference(again)
+        if difference:
+            raise NotCopied(f"read back from the target, {difference}")
+        self.verified += 1
+
+    def publish(self, key: bytes, temporary: bytes) -> None:
+        """Gives the copy the filter's time to live and its name."""
+        left = self.source.left(key)
+        if left is None:
+            raise NotCopied("it is gone from the source")
+        if left >= 0:
+            self.expire(temporary, left)
+        if self.options.replace:
+            self.target.call("RENAME", temporary, key)
+        elif not self.target.call("RENAMENX", temporary, key):
+            raise NotCopied("the target got a key of this name in the meantime")
+
+    def clear(self, temporary: bytes) -> None:
+        """As far as possible: the next run does it too."""
+        try:
+            self.target.call("UNLINK", temporary)
+        except (Trouble, redis.RedisError):
+            pass
+
+    def report(self) -> int:
+        seconds = time.monotonic() - self.started
+        verified = f" ({self.verified:,} read back)" if self.options.verify else ""
+        expiries = f" ({self.expiries:,} with another expiry now)" if self.expiries else ""
+        deleted = f", deleted: {self.deleted:,}" if self.options.delete else ""
+        print(
+            f"filters copied: {self.copied:,}{verified}, by an earlier run: {self.skipped:,}{expiries}{deleted}, "
+            f"not copied: {self.failed:,}; "
+            f"{self.bytes:,} bytes in {seconds:.1f} s, {self.bytes / 2**20 / max(seconds, 1e-9):,.1f} MiB/s"
+        )
+        return 1 if self.failed else 0
+
+
+class Chunks:
+    """A filter's chunks, without their bytes: each one's iterator and checksum."""
+
+    def __init__(self) -> None:
+        self.list: list[tuple[int, bytes]] = []
+
+    def add(self, following: int, data: bytes) -> None:
+        self.list.append((following, hashlib.sha256(data).digest()))
+
+    def difference(self, other: Chunks) -> str | None:
+        for ours, theirs in itertools.zip_longest(self.list, other.list):
+            if ours != theirs:
+                return f"the chunk that ends at {(ours or theirs)[0]} differs"
+        return None
+
+
+class Finished:
+    """The keys that were copied, each with the state that it had: in a file, if one is named.
+
+    A line of JSON for the two servers, then one for each key, of which the last counts. A run that is killed
+    while it writes leaves half a line at the end, which is dropped.
+    """
+
+    def __init__(self, path: Path | None, source: Server, target: Server) -> None:
+        self.path = path
+        self.servers = {"source": str(source.address), "target": str(target.address)}
+        # The state of each key, with a checksum for its header; None for a key that was dropped.
+        self.states: dict[bytes, State | None] = {}
+        self.file: IO[bytes] | None = None
+
+    def __enter__(self) -> Finished:
+        if self.path is not None:
+            try:
+                old = self.path.read_bytes() if self.path.exists() else b""
+                whole = old[: old.rfind(b"\n") + 1]
+                self.read(whole)
+                self.file = open(self.path, "ab")
+            except OSError as error:
+                raise Trouble(f"{self.path}: {error.strerror or error}") from None
+            self.file.truncate(len(whole))
+            if not whole:
+                self.write(self.servers)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self.file is not None:
+            self.file.close()
+
+    def read(self, text: bytes) -> None:
+        try:
+            first, *rest = [json.loads(line) for line in text.splitlines()] or [self.servers]
+            for line in rest:
+                header, bits_set = line["header"], line["bits set"]
+                state = None if header is None else State(bytes.fromhex(header), bits_set)
+                self.states[line["key"].encode("latin-1")] = state
+        except (ValueError, TypeError, KeyError) as error:
+            raise Trouble(f"{self.path} is no state file of a copy ({error})") from None
+        if first != self.servers:
+            raise Trouble(
+                f"{self.path} is the state of another copy, {first}, not {self.servers}; name another file"
+            )
+
+    def write(self, line: dict[str, Any]) -> None:
+        if self.file is not None:
+            self.file.write(json.dumps(line).encode() + b"\n")
+            self.file.flush()
+            os.fsync(self.file.fileno())
+
+    def others(self, keys: list[bytes]) -> list[bytes]:
+        """The keys that are known, and not among these."""
+        return sorted({key for key, state in self.states.items() if state is not None}.difference(keys))
+
+    def knows(self, key: bytes) -> bool:
+        return self.states.get(key) is not None
+
+    def has(self, key: bytes, state: State) -> bool:
+        """Whether a filter, or its copy, is in the state that was copied."""
+        known = self.states.get(key)
+        return known is not None and known.is_alike(summed(state))
+
+    def add(self, key: bytes, state: State) -> None:
+        self.note(key, summed(state))
+
+    def drop(self, key: bytes) -> None:
+        if self.knows(key):
+            self.note(key, None)
+
+    def note(self, key: bytes, state: State | None) -> None:
+        self.states[key] = state
+        header, bits_set = (None, None) if state is None else (state.header.hex(), state.bits_set)
+        self.write({"key": key.decode("latin-1"), "header": header, "bits set": bits_set})
+
+
+def summed(state: State) -> State:
+    """A state with a checksum in place of the header."""
+    return state._replace(header=hashlib.sha256(state.header).digest())

@@ -1,0 +1,189 @@
+"""The native half: see `libbloom.Filter`."""
+
+import os
+from collections.abc import Iterable
+from typing import Any, final
+
+__version__: str
+
+class FormatError(ValueError):
+    """The bytes, or the file, are no whole filter."""
+
+class FullError(Exception):
+    """The filter is full, and may not grow."""
+
+class SeedError(ValueError):
+    """The filters have different seeds, so that their bits mean different items."""
+
+def plan(
+    capacity: int,
+    error_rate: float = 0.01,
+    *,
+    items: int | None = None,
+    fixed: bool = False,
+    growing: bool = False,
+    expansion: int = 2,
+    layout: str = "blocked",
+    window: int | None = None,
+    slices: int = 8,
+) -> tuple[int, int, float] | None:
+    """What a filter takes that counts `items` (its capacity, unless said), without making it: its bytes, its layers,
+    and its error rate when the newest of them is full. None if it cannot hold so many."""
+
+def divide(shards: int, form: str, *words: Any) -> tuple[list[tuple[int, int, bytes]], bytes]:
+    """Divides packed items among shards: a shard, the number of its items, and they packed in the same form, for each
+    shard that has some; and the shards of all items in their order, four bytes each in the machine's order. Empty lines
+    are left out."""
+
+@final
+class Filter:
+    """A Bloom filter: a set of str or bytes that says "not there" for certain, and "there" with a small chance of
+    being wrong.
+
+    It is made for `capacity` items, and answers queries for absent items wrongly with the probability `error_rate` at
+    most. When it is full it grows, and keeps that rate. A str and its UTF-8 bytes are one item.
+
+    >>> seen = Filter(1_000_000, 0.001)
+    >>> seen.add("https://example.com/")
+    True
+    >>> "https://example.com/" in seen
+    True
+
+    fixed: it never grows, and raises FullError instead.
+    growing: it is expected to outgrow its capacity by far, and shares its rate out for that.
+    expansion: each further layer is for so many times as many items (1 to 32768).
+    seed: filters with the same one can be united. Without it, all filters of a process share a random one.
+    layout: "blocked", this project's own; "classic", RedisBloom's; "valkey", valkey-bloom's.
+    window: items expire after so many seconds; 0 counts items instead, and remembers the last `capacity`.
+    slices: the window forgets in so many steps (2 to 64).
+    refresh: an item that is added again to a window is remembered for a whole window from then on.
+    """
+
+    def __new__(
+        cls,
+        capacity: int,
+        error_rate: float = 0.01,
+        *,
+        fixed: bool = False,
+        growing: bool = False,
+        expansion: int = 2,
+        seed: int | None = None,
+        layout: str = "blocked",
+        window: int | None = None,
+        slices: int = 8,
+        refresh: bool = False,
+    ) -> Filter: ...
+    def add(self, item: str | bytes, *, now: float | None = None) -> bool:
+        """Adds an item. True if it was not in the filter before. In a window it is added at `now`, in seconds of the
+        Unix clock."""
+
+    def update(
+        self, items: Iterable[str | bytes] | Any, *, threads: int = 1, now: float | None = None
+    ) -> int:
+        """Adds all items of an iterable, or of a numpy array (each element's bytes), and counts those that were new.
+        Other threads run meanwhile. With `threads` above 1, items are read in one thread and added in another; the
+        filter is the same."""
+
+    def contains_many(
+        self, items: Iterable[str | bytes] | Any, *, threads: int = 1, now: float | None = None
+    ) -> Any:
+        """Whether each item is in the filter, in their order: a list of bool, or for a numpy array an array of bool.
+        Other threads run meanwhile."""
+
+    def except_(self, items: Iterable[str | bytes]) -> int:
+        """Takes items out, until they are added again, and counts those that were there. No other answer changes."""
+
+    def merge(self, *others: Filter, error_rate: float | None = None) -> bool:
+        """Adds all items of other filters; whether that changed anything. Filters of one shape whose items fit into
+        one are laid over each other. Others stay layers of their own, for which `error_rate` may have to be higher."""
+
+    def copy(self) -> Filter:
+        """An equal filter with memory of its own."""
+
+    def clear(self) -> None:
+        """Takes all items out. Parameters stay."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the filter to a file, which gets its name when it is complete and on the disk."""
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, max_bytes: int | None = None) -> Filter:
+        """Reads a filter that `save` wrote. Raises FormatError for anything but a whole file, and MemoryError where the
+        filter would need more than `max_bytes`."""
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, max_bytes: int | None = None) -> Filter:
+        """Reads what `bytes(filter)` gave: the bytes of the file."""
+
+    def chunks(self) -> list[tuple[int, bytes]]:
+        """What BF.LOADCHUNK needs, one call for each: an iterator and data. The header comes first."""
+
+    @classmethod
+    def from_chunks(cls, chunks: list[tuple[int, bytes]]) -> Filter:
+        """A filter of what BF.SCANDUMP or `chunks` gave."""
+
+    def push(self, client: Any, key: str | bytes) -> None:
+        """Makes a key of a server this filter, whole: its chunks go under another name first, which expires if the push
+        is interrupted. An expiry of the key stays. A key that holds no filter raises ValueError, or the server's
+        error."""
+
+    @classmethod
+    def pull(cls, client: Any, key: str | bytes) -> Filter:
+        """The filter of a key of a server. If it changes meanwhile, the server makes a copy, which is read instead."""
+
+    @property
+    def capacity(self) -> int:
+        """Items that the layers are made for; of a window, the items that are expected in it."""
+
+    @property
+    def error_rate(self) -> float:
+        """The probability that a query for an absent item is answered wrongly, at most."""
+
+    @property
+    def estimated_error_rate(self) -> float:
+        """That probability with the items that are in the filter now."""
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Bytes of the filter. Of a large one only the pages that were written to take memory."""
+
+    @property
+    def fill_ratio(self) -> float:
+        """The share of the bits that is set."""
+
+    @property
+    def layers(self) -> int:
+        """The number of layers: 1, and one more each time the filter grew."""
+
+    @property
+    def exceptions(self) -> int:
+        """Items that were taken out by `except_`."""
+
+    @property
+    def expansion(self) -> int | None:
+        """Each further layer is for so many times as many items; None where the filter never grows."""
+    @property
+    def fixed(self) -> bool:
+        """Whether the filter never grows."""
+    @property
+    def growing(self) -> bool:
+        """Whether the filter is expected to outgrow its capacity by far."""
+    @property
+    def seed(self) -> int | None:
+        """The seed of the hash; None where the layout has none, or one of another kind."""
+    @property
+    def layout(self) -> str:
+        """The layout: "blocked", "classic" or "valkey"."""
+    @property
+    def window(self) -> int | None:
+        """Seconds after which items expire; 0 where items are counted instead; None where they stay."""
+    def __contains__(self, item: str | bytes) -> bool: ...
+    def __len__(self) -> int: ...
+    def __bool__(self) -> bool: ...
+    def __or__(self, other: Filter) -> Filter: ...
+    def __ior__(self, other: Filter) -> Filter: ...
+    def __and__(self, other: Filter) -> Filter: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __copy__(self) -> Filter: ...
+    def __deepcopy__(self, memo: Any) -> Filter: ...
+    def __bytes__(self) -> bytes: ...

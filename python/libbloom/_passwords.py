@@ -1,0 +1,92 @@
+"""`libbloom passwords`: whether a password is in a list of leaked ones, from a filter of their SHA-1 hashes."""
+
+from __future__ import annotations
+
+import argparse
+import binascii
+import getpass
+import hashlib
+import os
+import warnings
+
+from . import _load, _steps
+from ._server import Server
+from ._terminal import Trouble, opened
+
+HASH_SIZE = hashlib.sha1().digest_size
+# Passwords in a command.
+BATCH = 1000
+
+
+def load_list(options: argparse.Namespace) -> int:
+    return _load.load_items(options, item_of_password if options.plain else item_of_hash)
+
+
+def item_of_hash(line: bytes) -> bytes | None:
+    """The bytes of a hash; None for an empty line."""
+    text = line.partition(b":")[0].strip()
+    if not text:
+        return None
+    try:
+        digest = binascii.unhexlify(text)
+    except binascii.Error:
+        digest = b""
+    if len(digest) != HASH_SIZE:
+        # Without the line: it may be a password.
+        raise Trouble(f"a line of {len(line)} bytes is no SHA-1 hash; --plain is for a list of passwords")
+    return digest
+
+
+def item_of_password(line: bytes) -> bytes | None:
+    line = line.removesuffix(b"\r")
+    return hash_of(line) if line else None
+
+
+def hash_of(password: bytes) -> bytes:
+    # What the lists are made of; nothing is kept secret by it.
+    return hashlib.sha1(password, usedforsecurity=False).digest()
+
+
+def check_passwords(options: argparse.Namespace) -> int:
+    server = Server("server", options.target)
+    server.require("BF.EXISTS")
+    server.require_filter(options.key)
+    is_packed = server.offers("BF.EXISTSPACKED", options.key, "LINES", b"")
+    are_leaked = are_leaked_packed if is_packed else are_leaked_unpacked
+    if not options.stdin:
+        leaked = are_leaked(server, options.key, [asked_password()])[0]
+        print("probably leaked" if leaked else "not leaked")
+        return int(leaked)
+
+    total, numbers = 0, []
+    with opened("-") as file:
+        for part in file.parts(b"\n"):
+            passwords = [line.removesuffix(b"\r") for line in part]
+            for some in _load.batches(passwords, BATCH):
+                answers = are_leaked(server, options.key, some)
+                numbers += [total + at for at, leaked in enumerate(answers, 1) if leaked]
+                total += len(some)
+    for number in numbers:
+        print(f"line {number}: probably leaked")
+    print(f"{len(numbers):,} of {total:,} passwords are probably leaked")
+    return int(bool(numbers))
+
+
+def asked_password() -> bytes:
+    """What is typed in at a terminal that does not show it."""
+    with warnings.catch_warnings():
+        # Without a terminal it would only warn, and read what everybody can see.
+        warnings.simplefilter("error", getpass.GetPassWarning)
+        try:
+            return os.fsencode(getpass.getpass())
+        except (EOFError, getpass.GetPassWarning):
+            raise Trouble("no password was typed in; --stdin reads each line of the standard input as one") from None
+
+
+def are_leaked_packed(server: Server, key: bytes, passwords: list[bytes]) -> list[bool]:
+    hashes = b"".join(map(hash_of, passwords))
+    return _steps.bits(server.call("BF.EXISTSPACKED", key, "WIDTH", HASH_SIZE, hashes), len(passwords))
+
+
+def are_leaked_unpacked(server: Server, key: bytes, passwords: list[bytes]) -> list[bool]:
+    return [bool(answer) for answer in server.call("BF.MEXISTS", key, *map(hash_of, passwords))]

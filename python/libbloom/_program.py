@@ -1,0 +1,418 @@
+"""The program `libbloom`: filters in files and servers, by their command line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+from . import Bloom, Filter, FullError, MissingError, UnsureError, __version__, plan
+from ._terminal import Bar, Trouble, opened
+
+EXIT_CODES = """\
+exit codes:
+  0    yes: all was done, and all items were found
+  1    no: query: some items were not found; passwords check: a password is (probably) leaked; migrate copy: some
+       filters were not copied, each of which is named; load: an item did not fit
+  2    an error, in one line
+  130  interrupted with Ctrl-C
+"""
+COPY = """\
+The source may have RedisBloom, valkey-bloom or this module, and goes on answering. Each filter is put together under a
+temporary name (its own, in braces if it has none, and :bloom-migrate), compared with the source, given its time to live,
+and renamed. What a killed run leaves is removed when it is started again. A filter keeps its layout, since its bits do
+not tell its items.
+
+With --state an interrupted run goes on where it stopped, when it is started again in the same way. A later run with
+--state and --replace brings the target up to date: it copies the filters that changed and sets the expiries that changed;
+with --delete it also deletes the copies of filters that the source has no more. Without --replace and --delete it names
+them. So: copy while everything runs; stop the writers; copy again; switch.
+
+Keys are bytes. Messages show unusual ones as \\xNN.
+"""
+LOAD = """\
+With --state an interrupted run goes on where it stopped, when it is started again in the same way.
+"""
+QUERY = "Print the items that are found; those of the standard input if none is given."
+SHARD_LOAD = """\
+With --state a run that ended in any way goes on where it was, when it is started again in the same way. With --replicas
+no item is lost by a failover to one of these replicas. A node that fails over or moves its slots is waited for.
+"""
+PASSWORDS = """\
+The list has a hash a line in hexadecimal, with or without a count behind it (HASH:COUNT). The filter holds the 20 bytes
+of each hash. """ + LOAD
+CHECK = """\
+Asks for a password without showing it, or with --stdin reads each line of the standard input as one. No password is ever
+printed. The filter says "leaked" of a password that is not in the list at most at its error rate, and never says "not
+leaked" of one that is.
+"""
+
+
+def lines(name: str) -> Iterator[list[bytes]]:
+    """The lines of a file, plain or gzip, or of the standard input, in parts."""
+    with opened(name) as file:
+        for part in file.parts(b"\n"):
+            yield [line.removesuffix(b"\r") for line in part]
+
+
+def loaded(name: str) -> Filter:
+    try:
+        return Filter.load(name)
+    except OSError as error:
+        raise Trouble(f"{name}: {error.strerror or error}") from None
+
+
+def save(made: Filter, name: str) -> None:
+    try:
+        made.save(name)
+    except OSError as error:
+        raise Trouble(f"{name}: {error.strerror or error}") from None
+
+
+def number(text: str) -> int:
+    """A whole number, also as 1e9 or 1_000_000."""
+    try:
+        value = float(text)
+        if value != int(value) or value < 1:
+            raise ValueError
+        return int(text) if text.isdigit() else int(value)
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of 1 or more") from None
+
+
+def options_of(words: argparse.Namespace) -> dict[str, Any]:
+    names = ("fixed", "growing", "expansion", "layout", "window", "slices")
+    return {name: getattr(words, name) for name in names}
+
+
+def client_of(url: str) -> Any:
+    from ._server import Server
+
+    return Server("server", url).client
+
+
+def run_plan(words: argparse.Namespace) -> int:
+    rows = [f"{'items':>20} {'bytes':>20} {'bits an item':>13} {'layers':>7} {'error rate':>12}"]
+    for items in [words.capacity, *([words.items] if words.items else [])]:
+        stage = plan(words.capacity, words.error_rate, items=items, **options_of(words))
+        if stage is None:
+            raise Trouble(f"a filter of these options cannot hold {items:,} items")
+        size, layers, rate = stage
+        rows.append(f"{items:>20,} {size:>20,} {8 * size / items:>13.2f} {layers:>7,} {rate:>12.3g}")
+    print("\n".join(rows))
+    return 0
+
+
+def run_build(words: argparse.Namespace) -> int:
+    capacity = words.capacity
+    if capacity is None:
+        if "-" in words.files:
+            raise Trouble("the standard input is read only once: --capacity must say how many items come")
+        capacity = max(1, sum(len(some) for name in words.files for some in lines(name)))
+    made = Filter(capacity, words.error_rate, seed=words.seed, refresh=words.refresh, **options_of(words))
+    read = new = 0
+    with Bar(words.output, capacity if words.capacity is None else None) as bar:
+        for name in words.files:
+            for some in lines(name):
+                new += made.update(some)
+                read += len(some)
+                bar(read)
+    save(made, words.output)
+    print(f"{words.output}: {new:,} of {read:,} items were new, {made.size_in_bytes:,} bytes, {made.layers:,} layers")
+    return 0
+
+
+def run_query(words: argparse.Namespace) -> int:
+    return print_found(words, loaded(words.filter))
+
+
+def print_found(words: argparse.Namespace, made: Any) -> int:
+    output, missing = sys.stdout.buffer, 0
+    asked = [[os.fsencode(item) for item in words.items]] if words.items else lines("-")
+    for some in asked:
+        for item, found in zip(some, made.contains_many(some)):
+            missing += not found
+            if not words.quiet and found != words.invert:
+                output.write(item + b"\n")
+        output.flush()
+    return 1 if missing else 0
+
+
+def run_info(words: argparse.Namespace) -> int:
+    made = loaded(words.filter)
+    names = "capacity error_rate estimated_error_rate size_in_bytes fill_ratio layers exceptions expansion fixed growing seed"
+    print(f"items: {len(made)}")
+    for name in [*names.split(), "layout", "window"]:
+        value = getattr(made, name)
+        print(f"{name.replace('_', ' ')}: {'none' if value is None else value}")
+    return 0
+
+
+def run_push(words: argparse.Namespace) -> int:
+    made = loaded(words.filter)
+    made.push(client_of(words.url), words.key)
+    print(f"{words.key}: {len(made):,} items, {made.size_in_bytes:,} bytes")
+    return 0
+
+
+def run_pull(words: argparse.Namespace) -> int:
+    made = Bloom(client_of(words.url), words.key).pull()
+    save(made, words.output)
+    print(f"{words.output}: {len(made):,} items, {made.size_in_bytes:,} bytes")
+    return 0
+
+
+def run_copy(words: argparse.Namespace) -> int:
+    from . import _migrate
+
+    return _migrate.copy_filters(words)
+
+
+def run_load(words: argparse.Namespace) -> int:
+    from . import _load, _passwords
+
+    described = [words.error_rate, words.capacity, words.expansion, words.layout]
+    if words.add and (words.fixed or any(value is not None for value in described)):
+        raise Trouble("--add takes the filter as it is: no --error-rate, --capacity or other properties")
+    if not words.add and (words.error_rate is None or words.capacity is None):
+        raise Trouble("--error-rate and --capacity are needed to make the filter, or --add to use one that is there")
+    try:
+        return _passwords.load_list(words) if words.of_passwords else _load.load_items(words)
+    except _load.Refused as refusal:
+        complain(refusal)
+        return 1
+
+
+def run_check(words: argparse.Namespace) -> int:
+    from . import _passwords
+
+    return _passwords.check_passwords(words)
+
+
+def run_shard(words: argparse.Namespace) -> int:
+    from . import _shard
+
+    return getattr(_shard, words.way)(words)
+
+
+def run_shard_query(words: argparse.Namespace) -> int:
+    from . import _shard
+
+    return print_found(words, _shard.opened_filter(words))
+
+
+class Parser(argparse.ArgumentParser):
+    """Wrong arguments are an error like any other: one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    program = Parser(
+        prog="libbloom",
+        description="Bloom filters in files and servers.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    program.add_argument("--version", action="version", version=__version__)
+    commands = program.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, run: Any, text: str, more: str = "", under: Any = commands) -> argparse.ArgumentParser:
+        parser = under.add_parser(
+            name,
+            help=text,
+            description=f"{text}\n\n{more}",
+            epilog=EXIT_CODES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if run is not None:
+            parser.set_defaults(run=run)
+        return parser
+
+    def add_options(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--error-rate", type=float, default=0.01, metavar="RATE", help="wrong yeses (default: 0.01)")
+        parser.add_argument("--fixed", action="store_true", help="never grow")
+        parser.add_argument("--growing", action="store_true", help="expect to outgrow the capacity by far")
+        parser.add_argument("--expansion", type=number, default=2, metavar="N", help="how many times larger each layer is")
+        parser.add_argument("--layout", default="blocked", choices=["blocked", "classic", "valkey"])
+        parser.add_argument("--window", type=int, metavar="SECONDS", help="forget items; 0: remember the last CAPACITY")
+        parser.add_argument("--slices", type=number, default=8, metavar="N", help="steps in which a window forgets")
+
+    def add_more_options(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--seed", type=int, metavar="N", help="filters of one seed can be united")
+        parser.add_argument("--refresh", action="store_true", help="an item that comes again stays in a window")
+
+    def add_query(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("items", nargs="*", metavar="ITEM")
+        parser.add_argument("-v", "--invert", action="store_true", help="print those that are not found")
+        parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
+
+    def add_server(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--url",
+            default="redis://127.0.0.1:6379",
+            help="a server, or any server of a cluster, as redis-py names it (default: %(default)s)",
+        )
+
+    def add_load(parser: argparse.ArgumentParser, items: str) -> None:
+        parser.add_argument("target", metavar="URL", help="a server, or any of a cluster: redis://:password@host:6379/0")
+        parser.add_argument("key", metavar="KEY", type=os.fsencode, help="the filter to make and fill")
+        parser.add_argument("--error-rate", metavar="RATE", help="wrong yeses, such as 0.01")
+        parser.add_argument("--capacity", type=number, metavar="N", help="items that it is made for")
+        parser.add_argument("--expansion", type=number, metavar="N", help="how many times larger each layer is")
+        parser.add_argument("--fixed", action="store_true", help="never grow: refuse items when it is full")
+        parser.add_argument(
+            "--layout", choices=["blocked", "classic", "valkey"], help="else as the server is configured"
+        )
+        parser.add_argument("--add", action="store_true", help="add to a filter that is there, instead of making one")
+        parser.add_argument("--file", default="-", metavar="FILE", help=f"{items}; - for standard input (default)")
+        parser.add_argument("--null", action="store_true", help="items end in NUL bytes, not in newlines; an empty one counts")
+        parser.add_argument(
+            "--batch", type=number, default=1000, metavar="N", help="items in a command, at most (default: %(default)s)"
+        )
+        parser.add_argument("--state", type=Path, metavar="FILE", help="remember there how many lines are in")
+
+    planned = command("plan", run_plan, "Say what a filter takes, without making it.")
+    planned.add_argument("capacity", type=number)
+    planned.add_argument("--items", type=number, metavar="N", help="also once it has grown to so many items")
+    add_options(planned)
+    build = command("build", run_build, "Make a filter of the lines of files, plain or gzip; - is the standard input.")
+    build.add_argument("files", nargs="+", metavar="FILE")
+    build.add_argument("-o", "--output", required=True, metavar="FILTER")
+    build.add_argument("--capacity", type=number, metavar="N", help="items to come (default: the lines are counted first)")
+    add_options(build)
+    add_more_options(build)
+    query = command("query", run_query, QUERY)
+    query.add_argument("filter")
+    add_query(query)
+    info = command("info", run_info, "Print a filter's figures.")
+    info.add_argument("filter")
+    push = command("push", run_push, "Make a key of a server the filter of a file.")
+    push.add_argument("filter")
+    push.add_argument("key")
+    add_server(push)
+    pull = command("pull", run_pull, "Save a server's filter as a file.")
+    pull.add_argument("key")
+    pull.add_argument("-o", "--output", required=True, metavar="FILTER")
+    add_server(pull)
+
+    migrate = command("migrate", None, "Move filters to a server, from another one or from a list of items.")
+    ways = migrate.add_subparsers(required=True, metavar="{copy,load}")
+    copy = command("copy", run_copy, "Copy the filters of a server, bit for bit.", COPY, ways)
+    copy.add_argument("source", metavar="SOURCE_URL", help="a server, or any of a cluster: redis://:password@host:6379/0")
+    copy.add_argument("target", metavar="TARGET_URL", help="where the filters go")
+    which = copy.add_mutually_exclusive_group()
+    which.add_argument("--match", metavar="PATTERN", help="only keys that match, as in SCAN's MATCH")
+    which.add_argument("--keys", metavar="FILE", help="these keys, one a line; - for standard input")
+    copy.add_argument("--null", action="store_true", help="keys in FILE end in NUL bytes, not in newlines")
+    copy.add_argument("--replace", action="store_true", help="replace filters that the target has, and their expiries")
+    copy.add_argument(
+        "--delete", action="store_true", help="delete copies of an earlier run whose filter the source has no more"
+    )
+    copy.add_argument("--state", type=Path, metavar="FILE", help="remember finished keys there, and skip them")
+    copy.add_argument(
+        "--verify",
+        type=number,
+        nargs="?",
+        const=1,
+        metavar="N",
+        help="read every N-th copy back, before it is renamed, and compare each chunk's SHA-256 (without N: every copy)",
+    )
+    copy.add_argument(
+        "--attempts",
+        type=number,
+        default=5,
+        metavar="N",
+        help="how often a filter that changes while it is copied is tried (default: %(default)s)",
+    )
+    load = command("load", run_load, "Make a filter of a list of items, byte for byte.", LOAD, ways)
+    load.set_defaults(of_passwords=False)
+    add_load(load, "the items, one a line, plain or gzip, without empty ones")
+
+    shard = command("shard", None, "Keep one filter in many keys of a cluster.")
+    ways = shard.add_subparsers(required=True, metavar="{plan,create,load,query,status,drop}")
+
+    def shard_command(name: str, text: str, more: str = "", run: Any = run_shard) -> argparse.ArgumentParser:
+        parser = command(name, run, text, more, ways)
+        parser.set_defaults(way=name)
+        parser.add_argument("name", help="of the filter")
+        if name != "plan":
+            add_server(parser)
+        return parser
+
+    def add_shards(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--items", type=number, required=True, metavar="N", help="different items that will come")
+        parser.add_argument("--shards", type=number, metavar="N", help="number of keys (default: by the filter's size)")
+        add_options(parser)
+        add_more_options(parser)
+
+    way = shard_command("plan", "Say what a filter over many keys takes, without a server.")
+    add_shards(way)
+    way.add_argument("--nodes", type=number, default=3, metavar="N", help="primaries (default: %(default)s)")
+    add_shards(shard_command("create", "Make a filter of many keys."))
+    way = shard_command("load", "Add the lines of files, plain or gzip, without empty ones.", SHARD_LOAD)
+    way.add_argument("files", nargs="+", metavar="FILE", help="- for standard input")
+    way.add_argument(
+        "--processes", type=number, default=os.cpu_count(), metavar="N", help="that add (default: %(default)s)"
+    )
+    way.add_argument("--state", type=Path, metavar="FILE", help="remember there how far the files are in")
+    way.add_argument(
+        "--replicas", type=int, default=0, metavar="N", help="wait until so many replicas have each item (default: 0)"
+    )
+    way = shard_command("query", QUERY, run=run_shard_query)
+    add_query(way)
+    shard_command("status", "Show how full it is, which nodes have how much of it, and what is wrong.")
+    shard_command("drop", "Delete a filter, all of its keys.")
+
+    passwords = command("passwords", None, "Tell whether passwords are in a list of leaked ones.")
+    ways = passwords.add_subparsers(required=True, metavar="{load,check}")
+    load = command("load", run_load, "Put a list of leaked passwords into a filter of a server.", PASSWORDS, ways)
+    load.set_defaults(of_passwords=True)
+    add_load(load, "the list, plain or gzip")
+    load.add_argument("--plain", action="store_true", help="the lines are passwords, not hashes")
+    check = command("check", run_check, "Tell whether passwords are (probably) leaked.", CHECK, ways)
+    check.add_argument("target", metavar="URL", help="a server, or any of a cluster")
+    check.add_argument("key", metavar="KEY", type=os.fsencode, help="the filter")
+    check.add_argument("--stdin", action="store_true", help="check every line of the standard input")
+    return program
+
+
+def complain(text: object) -> None:
+    print(f"libbloom: {text}", file=sys.stderr)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    words = parser().parse_args(arguments)
+    try:
+        return words.run(words)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 2
+    except KeyboardInterrupt:
+        complain("interrupted")
+        return 130
+    except Exception as error:
+        complain(said(error))
+        return 2
+
+
+def said(error: Exception) -> str:
+    """An error in one line. 1, which a trace ends with, would be an answer."""
+    if isinstance(error, OSError) and error.filename is not None:
+        text = f"{os.fsdecode(error.filename)}: {error.strerror}"
+    else:
+        text = str(error) or type(error).__name__
+        of_server = type(error).__module__.split(".")[0] in ("redis", "valkey")
+        ours = (Trouble, FullError, MissingError, UnsureError)
+        if not of_server and not isinstance(error, (*ours, OSError, ValueError, OverflowError, MemoryError)):
+            # Nobody's but the program's own.
+            text = f"{type(error).__name__}: {text}"
+    return " ".join(text.split())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

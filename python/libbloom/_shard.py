@@ -1,0 +1,391 @@
+"""`libbloom shard`: a filter over many keys of a cluster, by the command line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from . import _cluster
+from ._server import Server
+from ._sharded import Count, Layout, Shard, ShardedBloom, deviation
+from ._steps import slot
+from ._terminal import Bar, Input, Trouble, in_bytes, opened
+
+SLOTS = 16384
+# From which share of its capacity on a shard is named, and a node that has so many times the average.
+FULL, LOPSIDED = 0.95, 1.2
+# What jemalloc rounds sizes up to: multiples of an eighth of the next power of two.
+STEPS = 8
+
+
+def opened_filter(words: argparse.Namespace, replicas: int = 0) -> ShardedBloom:
+    return ShardedBloom(Server("server", words.url).client, words.name, replicas=replicas)
+
+
+def options_of(words: argparse.Namespace) -> dict[str, Any]:
+    """The options of a filter that mean something to it."""
+    names = ["fixed", "growing", "layout", "window", "seed", "refresh"]
+    names += ["expansion"] * (not words.fixed) + ["slices"] * (words.window is not None)
+    return {name: getattr(words, name) for name in names}
+
+
+def create(words: argparse.Namespace) -> int:
+    client, options = Server("server", words.url).client, options_of(words)
+    made = ShardedBloom.create(client, words.name, words.items, words.error_rate, shards=words.shards, **options)
+    info = made.info()
+    print(f"{words.name}: {len(info.shards):,} shards for {info.capacity:,} items, {info.size_in_bytes:,} bytes")
+    return 0
+
+
+def drop(words: argparse.Namespace) -> int:
+    opened_filter(words).drop()
+    return 0
+
+
+def plan(words: argparse.Namespace) -> int:
+    name, options = os.fsencode(words.name), options_of(words)
+    layout = Layout.planned(name, words.items, words.error_rate, words.shards, options)
+    size = layout.shard_bytes()
+    total, taken = size * layout.shards, allocated(size) * layout.shards
+    mean, sigma = layout.capacity / layout.shards, deviation(layout.capacity, layout.shards)
+    fullest = max(shards_of_nodes(layout, words.nodes))
+    print(
+        f"items in a shard: {mean:,.0f} on average, deviation {sigma:,.0f}, reserved for {layout.shard_capacity:,}\n"
+        f"bytes of a shard: {size:,}, {allocated(size):,} in memory\n"
+        f"bytes of all {layout.shards:,}: {total:,}, {8 * total / layout.capacity:.2f} bits an item\n"
+        f"memory of all: {in_bytes(taken)}, with a replica of each {in_bytes(2 * taken)}\n"
+        f"memory of each of {words.nodes} primaries: {in_bytes(taken / words.nodes)} on average, at most "
+        f"{in_bytes(fullest * allocated(size))} ({fullest:,} shards), twice that for saves under load"
+    )
+    return 0
+
+
+def allocated(size: int) -> int:
+    """What jemalloc takes for so many bytes."""
+    step = max(1 << (size - 1).bit_length(), STEPS) // STEPS
+    return -(-size // step) * step
+
+
+def shards_of_nodes(layout: Layout, nodes: int) -> list[int]:
+    """How many shards each node has, if each has a range of as many slots."""
+    numbers = [0] * nodes
+    for key in layout.keys():
+        numbers[slot(key) * nodes // SLOTS] += 1
+    return numbers
+
+
+def status(words: argparse.Namespace) -> int:
+    sharded = opened_filter(words)
+    info = sharded.info()
+    of_node: dict[Any, list[Shard]] = defaultdict(list)
+    nodes = {}
+    for shard in info.shards:
+        node = _cluster.node_of(sharded.client, _cluster.Call(shard.key))
+        name = getattr(node, "name", "server")
+        nodes[name] = node
+        of_node[name].append(shard)
+    print(
+        f"{words.name}: {info.items:,} items in {len(info.shards):,} shards, made for {info.capacity:,} at "
+        f"{info.error_rate:g}; {in_bytes(info.size_in_bytes)}"
+    )
+    print(f"{'node':<24} {'shards':>7} {'items':>18} {'filters':>11} {'memory':>11} {'of':>11} {'replicas':>8}")
+    sizes = {name: sum(shard.size_in_bytes for shard in shards) for name, shards in of_node.items()}
+    warnings = filling(info.shards) if "window" not in info.options else []
+    for name, shards in sorted(of_node.items()):
+        figures = _cluster.client_of(sharded.client, nodes[name]).info()
+        limit, replicas = figures["maxmemory"], figures["connected_slaves"]
+        print(
+            f"{name:<24} {len(shards):>7,} {sum(shard.items for shard in shards):>18,} {in_bytes(sizes[name]):>11} "
+            f"{in_bytes(figures['used_memory']):>11} {in_bytes(limit) if limit else 'no limit':>11} {replicas:>8}"
+        )
+        if not replicas:
+            warnings.append(f"{name} has no replica: its shards are lost with it")
+        if sizes[name] > LOPSIDED * info.size_in_bytes / len(of_node):
+            warnings.append(f"{name} has {sizes[name] / (info.size_in_bytes / len(of_node)):.1f} times the average: move slots")
+    for warning in warnings:
+        print(f"warning: {warning}")
+    return 0
+
+
+def filling(shards: tuple[Shard, ...]) -> list[str]:
+    """What is to be said of shards that are full, or nearly."""
+    warnings = []
+    if grown := [shard for shard in shards if shard.layers > 1]:
+        warnings.append(f"{len(grown):,} shards have grown: they need more memory and time than planned")
+    near = [shard for shard in shards if shard.layers == 1 and shard.items >= FULL * shard.capacity]
+    if near:
+        worst = max(near, key=lambda shard: shard.items / shard.capacity)
+        share = 100 * worst.items / worst.capacity
+        name = worst.key.decode(errors="replace")
+        warnings.append(f"{len(near):,} shards are nearly full, and more items make them grow; {name} is {share:.0f} % full")
+    return warnings
+
+
+def load(words: argparse.Namespace) -> int:
+    sharded = opened_filter(words)
+    layout = sharded._run(sharded._layout())
+    place = Place(words.state, layout, words.files)
+    place.check(sharded)
+    with Bar("read", place.size, in_bytes) as bar, Workers(words) as workers:
+        loader = Loader(place, workers, bar)
+        try:
+            loader.run(layout.piece())
+        finally:
+            place.save()
+    return loader.report(sharded)
+
+
+class Place:
+    """How far the files are in the filter: in a file, if one is named. What comes behind may be in, too, and is added
+    again by a run that goes on."""
+
+    # Seconds between two notes of the place.
+    INTERVAL = 0.2
+
+    def __init__(self, path: Path | None, layout: Layout, files: list[str]) -> None:
+        self.path = path
+        self.files = files
+        if path is not None and "-" in files:
+            raise Trouble("the standard input cannot be read again: --state needs files")
+        self.what: dict[str, Any] = {
+            "name": layout.name.decode("latin-1"),
+            "shards": layout.shards,
+            "files": [identity(name) for name in files],
+        }
+        sizes = [size for _, size, _ in self.what["files"]]
+        # None where there is no end to see.
+        self.size = None if None in sizes else sum(sizes)
+        self.forgets = "window" in layout.options
+        # The file and the place in it, unpacked, up to which all is in; and the items that there were.
+        self.file = self.offset = self.items = 0
+        self.new = Count(0)
+        self.saved = time.monotonic()
+        if path is not None and path.exists():
+            self.read(path)
+
+    def read(self, path: Path) -> None:
+        try:
+            state = json.loads(path.read_bytes())
+            self.file, self.offset, self.items = state.pop("file"), state.pop("offset"), state.pop("items")
+            self.new = Count(state.pop("new"), state.pop("maybe"))
+        except OSError as error:
+            raise Trouble(f"{path}: {error.strerror or error}") from None
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise Trouble(f"{path} is no state file of a load ({error})") from None
+        if state != self.what:
+            raise Trouble(f"{path} is the state of another load, or a file has changed: {state}, not {self.what}")
+
+    def check(self, sharded: ShardedBloom) -> None:
+        """A filter that has lost items must be loaded from the start."""
+        if self.new and not self.forgets and (items := len(sharded)) < self.new:
+            raise Trouble(
+                f"{self.what['name']} has {items:,} items, and got {int(self.new):,} before {self.path} was saved: it was made "
+                "anew, or a server has lost some; delete the file, and load from the start"
+            )
+
+    def advance(self, block: Block, items: int, new: Count) -> None:
+        self.file, self.offset = block.file, block.end
+        self.items += items
+        self.new = self.new.plus(new)
+        if time.monotonic() - self.saved > self.INTERVAL:
+            self.save()
+
+    def save(self) -> None:
+        self.saved = time.monotonic()
+        if self.path is None:
+            return
+        figures = {"items": self.items, "new": int(self.new), "maybe": self.new.maybe}
+        draft = self.path.with_name(self.path.name + ".new")
+        draft.write_text(json.dumps({**self.what, "file": self.file, "offset": self.offset, **figures}) + "\n")
+        draft.replace(self.path)
+
+
+def identity(name: str) -> list[Any]:
+    """What tells a file from another one, or from itself when it has changed."""
+    if name == "-":
+        return [name, None, None]
+    try:
+        status = os.stat(name)
+    except OSError as error:
+        raise Trouble(f"{name}: {error.strerror or error}") from None
+    return [os.path.abspath(name), status.st_size, status.st_mtime_ns]
+
+
+class Block:
+    """Whole lines of a file, up to a place in it, unpacked."""
+
+    def __init__(self, file: int, end: int, lines: bytes) -> None:
+        self.file, self.end, self.lines = file, end, lines
+
+
+def blocks(file: Input, number: int, offset: int, size: int) -> Iterator[Block]:
+    """The lines of a file from a place on, in blocks of about so many bytes."""
+    skip(file, offset)
+    rest = b""
+    while data := read_fully(file, size):
+        lines, feed, after = data.rpartition(b"\n")
+        if not feed:
+            rest += data
+            continue
+        yield Block(number, file.bytes - len(after), rest + lines + feed)
+        rest = after
+    yield Block(number, file.bytes, rest)
+
+
+def read_fully(file: Input, size: int) -> bytes:
+    """So many bytes, unless the file ends before. A pipe gives fewer at once."""
+    parts = []
+    while size > 0 and (part := file.read(size)):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def skip(file: Input, offset: int) -> None:
+    while file.bytes < offset:
+        if not file.read(min(offset - file.bytes, 1 << 20)):
+            raise Trouble(f"{file.name} ends before the place that the state file holds")
+
+
+class Workers:
+    """Processes that add blocks, one at a time each."""
+
+    def __init__(self, words: argparse.Namespace) -> None:
+        # They share no connection with this process, and none of their pipes' ends with each other: so each notices
+        # when this process ends, whatever ends it.
+        context = multiprocessing.get_context("spawn")
+        self.free: list[Connection] = []
+        self.busy: dict[Connection, Block] = {}
+        self.processes = []
+        for _ in range(words.processes):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=work, args=(theirs, words), daemon=True)
+            process.start()
+            theirs.close()
+            self.processes.append(process)
+            self.free.append(ours)
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        for process in self.processes:
+            process.terminate()
+            process.join()
+
+    def give(self, block: Block) -> None:
+        worker = self.free.pop()
+        self.busy[worker] = block
+        try:
+            worker.send_bytes(block.lines)
+        except OSError:
+            raise Trouble("a process of the load has ended before its time") from None
+        # Only its place is needed from here on.
+        block.lines = b""
+
+    def done(self) -> Iterator[tuple[Block, int, Count]]:
+        """The blocks that have been added since, with the numbers of their items and of the new ones; waits for one."""
+        ready = wait(list(self.busy))
+        for worker in [one for one in self.busy if one in ready]:
+            try:
+                items, new, maybe, error = worker.recv()
+            except (EOFError, OSError):
+                raise Trouble("a process of the load has ended before its time") from None
+            if error is not None:
+                raise Trouble(error)
+            self.free.append(worker)
+            yield self.busy.pop(worker), items, Count(new, maybe)
+
+
+def work(pipe: Connection, words: argparse.Namespace) -> None:
+    """A process that adds the blocks which come through a pipe, until the other end is closed."""
+    # Ctrl-C goes to all processes of a terminal. The first one ends the others.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    add = Adder(words)
+    with suppress(EOFError, OSError):
+        while True:
+            pipe.send(add(pipe.recv_bytes()))
+
+
+class Adder:
+    """Adds blocks of lines: how many items there were, how many of them were new or may have been, and the error."""
+
+    def __init__(self, words: argparse.Namespace) -> None:
+        self.words = words
+        self.sharded: ShardedBloom | None = None
+
+    def __call__(self, lines: bytes) -> tuple[int, int, int, str | None]:
+        try:
+            self.sharded = self.sharded or opened_filter(self.words, self.words.replicas)
+            sent = self.sharded._run(self.sharded._update_packed(("LINES", lines.replace(b"\r\n", b"\n"))))
+        except Exception as error:
+            return 0, 0, 0, str(error) or type(error).__name__
+        new = sent.new()
+        return sent.items, int(new), new.maybe, None
+
+
+class Loader:
+    """Gives blocks to the workers, and keeps the place up to which all of them are in."""
+
+    def __init__(self, place: Place, workers: Workers, bar: Bar) -> None:
+        self.place, self.workers, self.bar = place, workers, bar
+        self.before = place.items
+        self.begin = time.monotonic()
+        # Blocks in their order, those that are in with the numbers of their items.
+        self.order: dict[Block, tuple[int, Count] | None] = {}
+        # Bytes of the files before the one that is read.
+        self.passed = 0
+
+    def run(self, size: int) -> None:
+        first = self.place.file
+        for number, name in enumerate(self.place.files):
+            if number >= first:
+                with opened(name) as file:
+                    for block in blocks(file, number, self.place.offset if number == first else 0, size):
+                        self.give(block, self.passed + file.position())
+            self.passed += self.place.what["files"][number][1] or 0
+        while self.workers.busy:
+            self.take(self.passed)
+
+    def give(self, block: Block, position: int) -> None:
+        while not self.workers.free:
+            self.take(position)
+        self.order[block] = None
+        self.workers.give(block)
+
+    def take(self, position: int) -> None:
+        for block, items, new in self.workers.done():
+            self.order[block] = (items, new)
+        # What is in from the first block on without a gap.
+        for block, counted in list(self.order.items()):
+            if counted is None:
+                break
+            self.place.advance(block, *counted)
+            del self.order[block]
+        self.bar(position, f"; {self.place.items:,} items, {self.rate():,.0f} a second")
+
+    def rate(self) -> float:
+        return (self.place.items - self.before) / max(time.monotonic() - self.begin, 1e-9)
+
+    def report(self, sharded: ShardedBloom) -> int:
+        new = self.place.new
+        seconds, loaded = time.monotonic() - self.begin, self.place.items - self.before
+        unsure = f"; {new.maybe:,} more may have been new, for a connection broke" if new.maybe else ""
+        resumed = "; what a killed run added last counts as known" if self.before else ""
+        print(f"{self.place.items:,} items, {int(new):,} new{unsure}{resumed}")
+        print(f"{loaded:,} items in {seconds:.1f} s, {self.rate():,.0f} a second")
+        info = sharded.info()
+        print(f"{self.place.what['name']} has {info.items:,} items")
+        for warning in filling(info.shards) if not self.place.forgets else []:
+            print(f"warning: {warning}")
+        return 0

@@ -1,0 +1,550 @@
+"""`ShardedBloom` and `AsyncShardedBloom`: one filter over many keys of a cluster. docs/sharding.md defines the layout."""
+
+from __future__ import annotations
+
+import enum
+import math
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from . import _cluster, _steps
+from ._client import Item, Progress, in_array, progress_of, words_of
+from ._cluster import Call, Steps
+from ._native import Filter, divide, plan
+from ._steps import Command, encoded, fields
+
+VERSION, HASH = 1, "BLAKE2b-512"
+# How many standard deviations above the mean a shard has room for. The fullest of 4096 shards is above six of them four
+# times in a million.
+SIGMAS = 6
+MOST_SHARDS = 65536
+# Without a number of shards there are this many, or more of about this size.
+FEWEST_SHARDS, SHARD_BYTES = 64, 16 << 20
+# Bytes of packed items to each shard at once, and of all items that are under way.
+SHARE, MOST_BYTES = 8 << 10, 64 << 20
+# Commands without items that are under way at once.
+AT_ONCE = 4096
+
+# Describes the filter where it is not described yet, and tells what describes it.
+CLAIM = """
+if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('HSET', KEYS[1], unpack(ARGV)) end
+return redis.call('HGETALL', KEYS[1])
+"""
+
+
+class MissingError(LookupError):
+    """There is no such filter, or a shard of it is gone: it was deleted or evicted, or a server lost its data."""
+
+
+class Maybe(enum.Enum):
+    """An answer that is as true as True."""
+
+    NEW = "maybe new"
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return "MAYBE_NEW"
+
+
+# The item is in the filter, and may have been new: the answer to its first attempt was lost.
+MAYBE_NEW = Maybe.NEW
+
+
+class Count(int):
+    """How many items were new. So many more may have been new as `maybe` says: the first answer to them was lost."""
+
+    maybe: int
+
+    def __new__(cls, new: int, maybe: int = 0) -> Count:
+        count = super().__new__(cls, new)
+        count.maybe = maybe
+        return count
+
+    def plus(self, other: Count) -> Count:
+        return Count(self + other, self.maybe + other.maybe)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The figures of one shard."""
+
+    key: bytes
+    capacity: int
+    items: int
+    size_in_bytes: int
+    layers: int
+
+
+@dataclass(frozen=True)
+class ShardedInfo:
+    """The figures of a sharded filter. `capacity` is what it was created for; its shards have room for some more."""
+
+    capacity: int
+    error_rate: float
+    options: dict[str, Any]
+    shards: tuple[Shard, ...]
+
+    @property
+    def items(self) -> int:
+        return sum(shard.items for shard in self.shards)
+
+    @property
+    def size_in_bytes(self) -> int:
+        return sum(shard.size_in_bytes for shard in self.shards)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a sharded filter is, as the hash NAME:{meta} keeps it."""
+
+    name: bytes
+    shards: int
+    capacity: int
+    error_rate: float
+    shard_capacity: int
+    # Options of `Filter`.
+    options: dict[str, Any]
+
+    @classmethod
+    def planned(cls, name: bytes, items: float, error_rate: float, shards: int | None, options: dict[str, Any]) -> Layout:
+        check_name(name)
+        if not 1 <= items < math.inf:
+            raise ValueError("items must be a number of 1 or more")
+        capacity = math.ceil(items)
+        # Written down, for the servers' own defaults may differ.
+        options = {"layout": "blocked", **({} if options.get("fixed") else {"expansion": 2}), **options}
+        options = {word: value for word, value in options.items() if value is not None and value is not False}
+        # Raises the errors of bad values.
+        Filter(1, error_rate, **options)
+        if shards is None:
+            [size, *_] = plan(capacity, error_rate, **size_options(options)) or (0,)
+            shards = min(MOST_SHARDS, max(FEWEST_SHARDS, 1 << math.ceil(math.log2(max(size / SHARD_BYTES, 1)))))
+        if not 0 < shards <= MOST_SHARDS:
+            raise ValueError(f"shards must be 1 to {MOST_SHARDS:,}")
+        return cls(name, shards, capacity, error_rate, shard_capacity(capacity, shards), options)
+
+    @classmethod
+    def of_fields(cls, name: bytes, reply: Any) -> tuple[Layout, str]:
+        """What was kept, and its state."""
+        kept = {word: encoded(value).decode() for word, value in fields(reply).items()}
+        if kept.pop("version", None) != str(VERSION) or kept.pop("hash", None) != HASH:
+            raise ValueError(f"{name.decode(errors='replace')} is no sharded filter of version {VERSION} with {HASH}")
+        state = kept.pop("state", "without a state")
+        error_rate = float(kept.pop("error_rate"))
+        numbers = {word: kept.pop(word) for word in ("shards", "capacity", "shard_capacity")}
+        options = {word: value if word == "layout" else int(value) for word, value in kept.items()}
+        for word in ("fixed", "growing", "refresh"):
+            if word in options:
+                options[word] = bool(options[word])
+        return cls(name, error_rate=error_rate, options=options, **{word: int(text) for word, text in numbers.items()}), state
+
+    def fields(self) -> dict[str, Any]:
+        numbers = {"shards": self.shards, "capacity": self.capacity, "shard_capacity": self.shard_capacity}
+        options = {word: int(value) if isinstance(value, bool) else value for word, value in self.options.items()}
+        return {"version": VERSION, "hash": HASH, **numbers, "error_rate": repr(float(self.error_rate)), **options}
+
+    @property
+    def meta(self) -> bytes:
+        return self.name + b":{meta}"
+
+    def key(self, shard: int) -> bytes:
+        """The key of a shard. What stands in braces decides about the slot."""
+        return b"%b:{%d}:%d" % (self.name, shard, self.shards)
+
+    def keys(self) -> list[bytes]:
+        return [self.key(shard) for shard in range(self.shards)]
+
+    def shard(self, item: bytes) -> int:
+        return int.from_bytes(blake2b(item).digest()[:8], "big") % self.shards
+
+    def shard_bytes(self) -> int:
+        [size, *_] = plan(self.shard_capacity, self.error_rate, **size_options(self.options)) or (0,)
+        return size
+
+    def piece(self) -> int:
+        """Bytes of packed items that are sent at once."""
+        return min(max(SHARE * self.shards, _steps.PIECE), MOST_BYTES)
+
+    def reserve(self) -> Command:
+        return (self.error_rate, self.shard_capacity, *words_of(**self.options))
+
+
+def check_name(name: bytes) -> None:
+    if b"{" in name:
+        raise ValueError(f"{name.decode(errors='replace')!r}: the name of a sharded filter has no brace")
+
+
+def deviation(items: int, shards: int) -> float:
+    """The standard deviation of a shard's number of items, which is binomial."""
+    return math.sqrt(items / shards * (1 - 1 / shards))
+
+
+def shard_capacity(items: int, shards: int) -> int:
+    """What a shard is reserved for: its mean number of items, and room for chance."""
+    return max(1, math.ceil(items / shards + SIGMAS * deviation(items, shards)))
+
+
+def size_options(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that decide about a filter's size."""
+    return {word: value for word, value in options.items() if word not in ("seed", "refresh")}
+
+
+@dataclass(frozen=True)
+class Sent:
+    """Items that were sent to their shards."""
+
+    # Each shard that got some, their number, and they packed.
+    shares: list[tuple[int, int, bytes]]
+    # The shards of all items in their order, as an array of integers.
+    places: bytes
+    # The command to each of the shards, and whether it adds.
+    calls: list[Call]
+    adds: bool
+
+    @property
+    def items(self) -> int:
+        return sum(count for _, count, _ in self.shares)
+
+    def new(self) -> Count:
+        """How many items were new, where the commands counted them."""
+        new = maybe = 0
+        for call, (_, count, _) in zip(self.calls, self.shares):
+            new += call.reply
+            maybe += (count - call.reply) * call.is_unsure
+        return Count(new, maybe)
+
+    def answers(self) -> list[bool | Maybe]:
+        """The answer to each item, in their order."""
+        of_shard: dict[int, Iterator[bool | Maybe]] = {}
+        for call, (shard, count, _) in zip(self.calls, self.shares):
+            bits: list[Any] = _steps.bits(call.reply, count)
+            is_unsure = self.adds and call.is_unsure
+            of_shard[shard] = iter([bit or MAYBE_NEW for bit in bits] if is_unsure else bits)
+        return [next(of_shard[shard]) for shard in array("I", self.places)]
+
+
+class _Sharded:
+    """The steps of each method, for both classes."""
+
+    def __init__(self, client: Any, name: Item, *, patience: float = 60.0, replicas: int = 0) -> None:
+        self.client = client
+        self.name = name
+        self.patience = patience
+        self.replicas = replicas
+        self._name = encoded(name)
+        check_name(self._name)
+        self._known: Layout | None = None
+
+    def __repr__(self) -> str:
+        return f"<libbloom.{type(self).__name__} {self.name!r}>"
+
+    def _deliver(self, calls: list[Call], adds: bool = False) -> Steps:
+        """The replies to commands; raises the first error among them."""
+        yield from _cluster.delivered(self.client, calls, self.patience, adds=adds, replicas=self.replicas)
+        for call in calls:
+            if call.error is not None:
+                raise self._raised(call.key, call.error)
+        return [call.reply for call in calls]
+
+    def _raised(self, key: bytes, error: Exception) -> BaseException:
+        """The error of a shard, with its name."""
+        if "not found" in str(error):
+            return self._gone(key)
+        return _steps.raised(type(error)(f"{key.decode(errors='replace')}: {error}"))
+
+    def _gone(self, key: bytes) -> MissingError:
+        # Perhaps the filter was dropped, and made anew with other shards.
+        self._known = None
+        return MissingError(f"there is no {key.decode(errors='replace')}, a shard of {self.name!r}: it is lost or dropped")
+
+    def _each(self, keys: list[bytes], name: str, *words: Any) -> Steps:
+        """A command for each key, some of them at once."""
+        replies: list[Any] = []
+        for begin in range(0, len(keys), AT_ONCE):
+            calls = [Call(key, name, key, *words) for key in keys[begin : begin + AT_ONCE]]
+            replies += yield from self._deliver(calls)
+        return replies
+
+    def _kept(self) -> Steps:
+        """What was kept, and its state; or None."""
+        meta = self._name + b":{meta}"
+        [reply] = yield from self._each([meta], "HGETALL")
+        return Layout.of_fields(self._name, reply) if reply else None
+
+    def _layout(self) -> Steps:
+        if self._known is None:
+            kept = yield from self._kept()
+            if kept is None:
+                raise MissingError(f"there is no sharded filter {self.name!r}")
+            layout, state = kept
+            if state != "ready":
+                raise MissingError(f"{self.name!r} is not whole, it is {state}: create it again, or drop it")
+            self._known = layout
+        return self._known
+
+    def _create(self, planned: Layout, exist_ok: bool) -> Steps:
+        kept = yield from self._kept()
+        if kept is None:
+            taken = yield from self._each(planned.keys(), "EXISTS")
+            if any(taken):
+                key = planned.key([bool(there) for there in taken].index(True))
+                raise ValueError(f"there is a key {key.decode(errors='replace')}, which is no shard of {self.name!r} yet")
+            words = [word for pair in planned.fields().items() for word in pair]
+            claim = Call(planned.meta, "EVAL", CLAIM, 1, planned.meta, *words, "state", "creating")
+            [reply] = yield from self._deliver([claim])
+            kept = Layout.of_fields(self._name, reply)
+        layout, state = kept
+        if layout != planned:
+            raise ValueError(f"{self.name!r} exists with other figures: {layout.fields()}, not {planned.fields()}")
+        if state == "ready" and not exist_ok:
+            raise ValueError(f"{self.name!r} exists")
+        if state == "dropping":
+            raise ValueError(f"{self.name!r} is being dropped; drop it again first")
+        if state == "creating":
+            try:
+                yield from self._each(layout.keys(), "BF.RESERVE", *layout.reserve(), "NX")
+            except Exception as error:
+                if _cluster.is_answer(error):
+                    # A server refuses the options, or has no memory for its shards.
+                    yield from self._unlink(layout)
+                raise
+            yield from self._each([layout.meta], "HSET", "state", "ready")
+        self._known = layout
+
+    def _drop(self) -> Steps:
+        kept = yield from self._kept()
+        if kept is None:
+            raise MissingError(f"there is no sharded filter {self.name!r}")
+        self._known = None
+        yield from self._unlink(kept[0])
+
+    def _unlink(self, layout: Layout) -> Steps:
+        yield from self._each([layout.meta], "HSET", "state", "dropping")
+        yield from self._each(layout.keys(), "UNLINK")
+        yield from self._each([layout.meta], "UNLINK")
+
+    def _add(self, item: Item) -> Steps:
+        layout = yield from self._layout()
+        data = encoded(item)
+        key = layout.key(layout.shard(data))
+        call = Call(key, "BF.INSERT", key, "NOCREATE", "ITEMS", data)
+        [[reply]] = yield from self._deliver([call], adds=True)
+        if isinstance(reply, Exception):
+            raise self._raised(key, reply)
+        return bool(reply) or (MAYBE_NEW if call.is_unsure else False)
+
+    def _contains(self, item: Item) -> Steps:
+        layout = yield from self._layout()
+        data = encoded(item)
+        key = layout.key(layout.shard(data))
+        [reply] = yield from self._each([key], "BF.EXISTS", data)
+        if not reply:
+            yield from self._require([key])
+        return bool(reply)
+
+    def _require(self, keys: list[bytes]) -> Steps:
+        """A shard that is gone denies every item, as an empty one does."""
+        replies = yield from self._each(keys, "EXISTS")
+        for key, reply in zip(keys, replies):
+            if not reply:
+                raise self._gone(key)
+
+    def _sent(self, layout: Layout, packed: Command, name: str, *words: Any, last: Command = ()) -> Steps:
+        """Sends packed items to their shards, all at once."""
+        shares, places = divide(layout.shards, *packed)
+        sent = Sent(shares, places, [], adds=name == "BF.ADDPACKED")
+        for shard, _, data in shares:
+            key = layout.key(shard)
+            sent.calls.append(Call(key, name, key, *words, *packed[:-1], *last, data))
+        replies = yield from self._deliver(sent.calls, sent.adds)
+        if not sent.adds:
+            yield from self._require([call.key for call, reply in zip(sent.calls, replies) if not any(reply)])
+        return sent
+
+    def _update_packed(self, packed: Command) -> Steps:
+        """Adds packed items: what was sent, with the number of new ones."""
+        layout = yield from self._layout()
+        return (yield from self._sent(layout, packed, "BF.ADDPACKED", "NOCREATE", last=("COUNT",)))
+
+    def _update(self, items: Any, progress: Progress | None) -> Steps:
+        layout = yield from self._layout()
+        count, done = Count(0), 0
+        with progress_of(str(self.name), items, progress) as show:
+            for number, packed in _steps.pieces(items, layout.piece()):
+                sent = yield from self._update_packed(packed)
+                count = count.plus(sent.new())
+                done += number
+                show(done)
+        return count
+
+    def _many(self, items: Any, progress: Progress | None, name: str, *words: Any) -> Steps:
+        layout = yield from self._layout()
+        answers: list[bool | Maybe] = []
+        with progress_of(str(self.name), items, progress) as show:
+            for _, packed in _steps.pieces(items, layout.piece()):
+                sent = yield from self._sent(layout, packed, name, *words)
+                answers += sent.answers()
+                show(len(answers))
+        return in_array(items, answers)
+
+    def _add_many(self, items: Any, progress: Progress | None) -> Steps:
+        return self._many(items, progress, "BF.ADDPACKED", "NOCREATE")
+
+    def _contains_many(self, items: Any, progress: Progress | None) -> Steps:
+        return self._many(items, progress, "BF.EXISTSPACKED")
+
+    def _figures(self) -> Steps:
+        layout = yield from self._layout()
+        keys = layout.keys()
+        replies = yield from self._each(keys, "BF.INFO")
+        shards = []
+        for key, reply in zip(keys, replies):
+            it = fields(reply)
+            numbers = [int(it[name]) for name in ("Capacity", "Number of items inserted", "Size", "Number of filters")]
+            shards.append(Shard(key, *numbers))
+        return ShardedInfo(layout.capacity, layout.error_rate, layout.options, tuple(shards))
+
+
+class ShardedBloom(_Sharded):
+    """One filter over many keys of a cluster, by a client of redis-py or valkey-py. `create` makes it once; then its name
+    is enough anywhere.
+
+    patience: seconds for which a node is tried again that does not answer, has moved its slots, or fails over.
+    replicas: adds return when so many replicas have them; then no item is lost by a failover to one of these.
+    """
+
+    def _run(self, steps: Steps) -> Any:
+        return _cluster.run(self.client, steps)
+
+    @classmethod
+    def create(
+        cls,
+        client: Any,
+        name: Item,
+        items: float,
+        error_rate: float = 0.01,
+        *,
+        shards: int | None = None,
+        exist_ok: bool = False,
+        patience: float = 60.0,
+        replicas: int = 0,
+        **options: Any,
+    ) -> ShardedBloom:
+        """Makes the filter, empty, for so many different items. `options` are those of `Filter`. A filter that exists is
+        an error, or with `exist_ok` only one with other figures. An interrupted creation goes on when it is repeated."""
+        planned = Layout.planned(encoded(name), items, error_rate, shards, options)
+        sharded = cls(client, name, patience=patience, replicas=replicas)
+        sharded._run(sharded._create(planned, exist_ok))
+        return sharded
+
+    def add(self, item: Item) -> bool | Maybe:
+        """Adds an item. True if it was not in the filter before; MAYBE_NEW, which is as true, where the answer to a first
+        attempt was lost."""
+        return self._run(self._add(item))
+
+    def add_many(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Any:
+        """Adds all items, and says of each whether it was new, as `add` does: a list, or for a numpy array an array of
+        bool, in which MAYBE_NEW is True."""
+        return self._run(self._add_many(items, progress))
+
+    def __contains__(self, item: Item) -> bool:
+        return self._run(self._contains(item))
+
+    def contains(self, item: Item) -> bool:
+        """Whether an item is in the filter."""
+        return item in self
+
+    def update(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Count:
+        """Adds all items of an iterable, or of a numpy array (each element's bytes), and counts those that were new.
+        `progress` is called with the number of items that were sent; without it a terminal shows a bar."""
+        return self._run(self._update(items, progress))
+
+    def contains_many(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Any:
+        """Whether each item is in the filter, in their order: a list of bool, or for a numpy array an array of bool."""
+        return self._run(self._contains_many(items, progress))
+
+    def card(self) -> int:
+        """How many items are in the filter."""
+        return self.info().items
+
+    def __len__(self) -> int:
+        return self.card()
+
+    def __bool__(self) -> bool:
+        return True
+
+    def info(self) -> ShardedInfo:
+        """The figures of the filter, and of each shard."""
+        return self._run(self._figures())
+
+    def drop(self) -> None:
+        """Deletes the filter. An interrupted drop goes on when it is repeated."""
+        self._run(self._drop())
+
+
+class AsyncShardedBloom(_Sharded):
+    """`ShardedBloom` for the asyncio clients of redis-py and valkey-py: every method is awaited, `contains` stands for
+    `in` and `card` for `len`."""
+
+    async def _run(self, steps: Steps) -> Any:
+        return await _cluster.run_async(self.client, steps)
+
+    @classmethod
+    async def create(
+        cls,
+        client: Any,
+        name: Item,
+        items: float,
+        error_rate: float = 0.01,
+        *,
+        shards: int | None = None,
+        exist_ok: bool = False,
+        patience: float = 60.0,
+        replicas: int = 0,
+        **options: Any,
+    ) -> AsyncShardedBloom:
+        """Makes the filter, empty, for so many different items. `options` are those of `Filter`. A filter that exists is
+        an error, or with `exist_ok` only one with other figures. An interrupted creation goes on when it is repeated."""
+        planned = Layout.planned(encoded(name), items, error_rate, shards, options)
+        sharded = cls(client, name, patience=patience, replicas=replicas)
+        await sharded._run(sharded._create(planned, exist_ok))
+        return sharded
+
+    async def add(self, item: Item) -> bool | Maybe:
+        """Adds an item. True if it was not in the filter before; MAYBE_NEW, which is as true, where the answer to a first
+        attempt was lost."""
+        return await self._run(self._add(item))
+
+    async def add_many(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Any:
+        """Adds all items, and says of each whether it was new, as `add` does: a list, or for a numpy array an array of
+        bool, in which MAYBE_NEW is True."""
+        return await self._run(self._add_many(items, progress))
+
+    async def contains(self, item: Item) -> bool:
+        """Whether an item is in the filter."""
+        return await self._run(self._contains(item))
+
+    async def update(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Count:
+        """Adds all items of an iterable, or of a numpy array (each element's bytes), and counts those that were new."""
+        return await self._run(self._update(items, progress))
+
+    async def contains_many(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Any:
+        """Whether each item is in the filter, in their order: a list of bool, or for a numpy array an array of bool."""
+        return await self._run(self._contains_many(items, progress))
+
+    async def card(self) -> int:
+        """How many items are in the filter."""
+        return (await self.info()).items
+
+    async def info(self) -> ShardedInfo:
+        """The figures of the filter, and of each shard."""
+        return await self._run(self._figures())
+
+    async def drop(self) -> None:
+        """Deletes the filter. An interrupted drop goes on when it is repeated."""
+        await self._run(self._drop())

@@ -1,0 +1,111 @@
+"""A reader of `.bloom` files of every layout, made from docs/file.md and docs/design.md alone.
+
+It is slow: it shows that the pages suffice, and is a start for readers in other languages.
+"""
+
+import math
+import struct
+
+from hashes import LOW, SECRET, chacha20, murmur32, murmur64, siphash13, u64, xxh3_128
+
+# The largest prime below 2^64.
+PRIME = 2**64 - 59
+
+
+def multiplier(number):
+    """A[0], B[0], A[1], B[1], …: 1, and the outputs of SplitMix64 with their lowest bit set."""
+    state = number * 0x9E3779B97F4A7C15 & LOW
+    z = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & LOW
+    z = (z ^ z >> 27) * 0x94D049BB133111EB & LOW
+    return z ^ z >> 31 | 1
+
+
+class Reader:
+    """A filter of a file's bytes. `now` is the time of its answers, which only filters with a window heed."""
+
+    now = 0
+
+    def __init__(self, data):
+        assert data[:16] == b"\x89BLOOM\r\n\1\0\0\0\0\0\0\0", "no filter's file"
+        records, at = [], 16
+        while at < len(data):
+            iterator, length = struct.unpack_from("<qQ", data, at)
+            content = data[at + 32 : at + 32 + length]
+            low, high = xxh3_128(data[at : at + 16] + content, SECRET)
+            assert (low, high) == (u64(data, at + 16), u64(data, at + 24)), "a damaged record"
+            records.append((iterator, content))
+            at += 32 + length
+        assert records.pop() == (0, len(records).to_bytes(8, "little")), "a cut file"
+        header, self.exceptions, self.before = records[0][1], set(), 0
+        if header[:8] == b"BLOOM\0\0\3":
+            end = 24 + 16 * u64(header, 16)
+            self.exceptions = {(u64(header, i + 8), u64(header, i)) for i in range(24, end, 16)}
+            header = header[end:]
+        own = {b"BLOOM\0\0\1": self.read_blocked, b"BLOOM\0\0\2": self.read_window, b"BLOOM\0\0\4": self.read_valkey}
+        # Each layer: the bytes of its bits, when it expires, and what its probes need.
+        self.layers = [*own.get(header[:8], self.read_classic)(header)]
+        self.bits = bytearray(sum(size for size, *_ in self.layers))
+        for iterator, chunk in records[1:]:
+            end = iterator - 1 - self.before
+            self.bits[end - len(chunk) : end] = chunk
+
+    def read_blocked(self, header, begin=40, step=48):
+        self.probes, self.secret = self.blocked_probes, chacha20(header[16:24] + bytes(24), 3)
+        for at in range(begin, begin + step * u64(header, 12, 4), step):
+            lines, g, k = struct.unpack_from("<QII", header, at + 32)
+            yield g * lines * 64, None, (lines, g, k)
+
+    def read_window(self, header):
+        capacity, seconds, _, _, _, self.before, self.now = struct.unpack_from("<QIBBHQQ", header, 40)
+        for number, (size, _, shape) in enumerate(self.read_blocked(header, 72, 72)):
+            end = u64(header, 72 + 72 * number + 56)
+            yield size, end + (1000 * seconds or capacity), shape
+
+    def read_classic(self, header):
+        _, layers, self.options, _ = struct.unpack_from("<QIII", header)
+        self.probes = self.classic_probes
+        for at in range(20, 20 + 53 * layers, 53):
+            size, bits, _, _, _, hashes, _, n2 = struct.unpack_from("<QQQddIQB", header, at)
+            yield size, None, (bits if self.options & 1 else 1 << n2, hashes)
+
+    def read_valkey(self, header):
+        layers, rate, tightening, _, self.seed = struct.unpack_from("<IddI32s", header, 12)
+        self.probes = self.valkey_probes
+        for at in range(68, 68 + 24 * layers, 24):
+            capacity, _, size = struct.unpack_from("<QQQ", header, at)
+            yield size, None, (8 * size, max(1, math.floor(8 * size / capacity * math.log(2) + 0.5)))
+
+    def blocked_probes(self, item, lines, g, k):
+        """The places of an item's bits in a layer, numbered from the lowest bit of its first byte."""
+        low, high = xxh3_128(item, self.secret)
+        for j in range(g):
+            c = low * multiplier(2 * j) & LOW
+            w = (c + high) * multiplier(2 * j + 1) & LOW
+            line = (j * lines + (c * lines >> 64)) * 512
+            for t in range(k):
+                yield line + ((w >> 61) + t) % 8 * 64 + (w >> 55 - 6 * t) % 64
+
+    def classic_probes(self, item, bits, hashes):
+        if self.options & 4:
+            a = murmur64(item, 0xC6A4A7935BD1E995)
+            b = murmur64(item, a)
+        else:
+            a = murmur32(item, 0x9747B28C)
+            b = murmur32(item, a)
+        return ((a + i * b & LOW) % bits for i in range(hashes))
+
+    def valkey_probes(self, item, bits, hashes):
+        sized = len(item).to_bytes(8, "little") + item
+        a, b = siphash13(self.seed[:16], sized), siphash13(self.seed[16:], sized)
+        return ((h if i < 2 else (a + i * b & LOW) % PRIME) % bits for i, h in zip(range(hashes), [a, b] + hashes * [0]))
+
+    def __contains__(self, item):
+        if self.exceptions and xxh3_128(item, self.secret) in self.exceptions:
+            return False
+        begin = 0
+        for size, over, shape in self.layers:
+            places = ((begin + place // 8, place % 8) for place in self.probes(item, *shape))
+            if (over is None or over > self.now) and all(self.bits[at] >> bit & 1 for at, bit in places):
+                return True
+            begin += size
+        return False

@@ -1,0 +1,472 @@
+"""The class Filter.
+
+Run it with `make test-python`, or after `pip install ./python` with `python -m unittest discover -s python/tests`.
+"""
+
+import base64
+import copy
+import json
+import math
+import pickle
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+import libbloom
+import numpy
+from libbloom import Filter, FormatError, FullError, SeedError, _native
+
+PACKAGE = Path(libbloom.__file__).parent
+FIXTURES = Path(__file__).resolve().parents[2] / "tests/fixtures"
+
+
+def words(count, prefix="item "):
+    return [f"{prefix}{number}" for number in range(count)]
+
+
+def filled(items=500, **options):
+    made = Filter(100, 0.01, **{"seed": 7, **options})
+    made.update(words(items))
+    return made
+
+
+KINDS = {
+    "blocked": {},
+    "fixed": {"fixed": True, "items": 90},
+    "growing": {"growing": True},
+    "window": {"window": 3600},
+    "last items": {"window": 0, "slices": 3, "refresh": True},
+    "classic": {"layout": "classic"},
+    "valkey": {"layout": "valkey"},
+}
+
+
+class ItemsTest(unittest.TestCase):
+    def test_a_str_and_its_bytes_are_one_item(self):
+        """A program that reads a file as bytes would miss what another one added as text."""
+        seen = Filter(100, 1e-9)
+        for text in ["", "a", "Zürich", "日本", "\0", "😀", "x" * 100_000]:
+            self.assertTrue(seen.add(text))
+            self.assertFalse(seen.add(text.encode()))
+            self.assertIn(text.encode(), seen)
+        self.assertEqual(len(seen), 7)
+
+    def test_what_is_no_item_is_refused_and_nothing_changes(self):
+        """An item that was mixed up with another one would be lost, or found for ever."""
+        seen = filled()
+        before = bytes(seen)
+        for item in [None, 17, 1.5, ["a"], ("a",), bytearray(b"a"), object()]:
+            name = type(item).__name__
+            for call in [seen.add, seen.__contains__, lambda item: seen.update([item]), lambda item: seen.contains_many([item])]:
+                with self.assertRaisesRegex(TypeError, f"items are str or bytes, not {name}"):
+                    call(item)
+        for call in [seen.add, seen.__contains__, lambda item: seen.update([item])]:
+            with self.assertRaises(UnicodeEncodeError):
+                call("\ud800")
+        for one in ["item", b"item", bytearray(b"item")]:
+            for call in [seen.update, seen.contains_many]:
+                with self.assertRaisesRegex(TypeError, re.escape("for one item there is add()")):
+                    call(one)
+        with self.assertRaisesRegex(TypeError, "not iterable"):
+            seen.update(17)
+        self.assertEqual(bytes(seen), before)
+
+    def test_a_generator_that_raises_leaves_what_came_before(self):
+        """Items would be missing that were handled already."""
+
+        def broken(count):
+            yield from words(count)
+            raise KeyError("the source")
+
+        for threads in (1, 2):
+            for count in (0, 5, 2048, 2049, 40_000):
+                seen = Filter(100_000, 1e-6, seed=7)
+                with self.assertRaisesRegex(KeyError, "the source"):
+                    seen.update(broken(count), threads=threads)
+                self.assertEqual(len(seen), count, (threads, count))
+
+    def test_what_came_before_a_wrong_item_is_in(self):
+        """Whoever goes on after the error would skip items that were never added."""
+        for threads in (1, 2):
+            for items in ([*words(5000), None, "more"], iter([*words(5000), None]), numpy.array(["item 0", 5], dtype=object)):
+                seen = Filter(10_000, 1e-6)
+                with self.assertRaisesRegex(TypeError, "items are str or bytes, not (NoneType|int)"):
+                    seen.update(items, threads=threads)
+                self.assertEqual(len(seen), 1 if isinstance(items, numpy.ndarray) else 5000)
+
+    def test_a_list_may_change_meanwhile(self):
+        """Another thread that appends to the list would crash the program."""
+        items = words(200_000)
+        stop = threading.Event()
+
+        def change():
+            while not stop.is_set():
+                items.extend(["more"] * 3)
+                del items[-3:]
+                items[0] = "".join(["item ", "0"])
+
+        thread = threading.Thread(target=change)
+        thread.start()
+        try:
+            for threads in (1, 2):
+                seen = Filter(300_000, 1e-6)
+                seen.update(items, threads=threads)
+                self.assertTrue(all(seen.contains_many(words(100_000))))
+        finally:
+            stop.set()
+            thread.join()
+
+    def test_numpy_arrays_have_the_items_of_their_elements(self):
+        """An array would be filled in as other items than those that are asked for."""
+        cases = [
+            (numpy.array([b"a", b"bcd", b"", b"x\0y"]), [b"a", b"bcd", b"", b"x\0y"]),
+            (numpy.array(["a", "Zürich", ""]), ["a", "Zürich", ""]),
+            (numpy.array(["a", b"b"], dtype=object), ["a", b"b"]),
+            (numpy.array([1, -2, 2**62]), [number.to_bytes(8, "little", signed=True) for number in (1, -2, 2**62)]),
+            (numpy.array([1.5, math.inf]), [numpy.float64(1.5).tobytes(), numpy.float64(math.inf).tobytes()]),
+            (numpy.array([b"ab\0", b"\0\0\0"], dtype="V3"), [b"ab\0", b"\0\0\0"]),
+            (numpy.array([[1, 2], [3, 4]], dtype="u1"), [b"\1", b"\2", b"\3", b"\4"]),
+            (numpy.arange(10, dtype="u1")[::3], [b"\0", b"\3", b"\6", b"\x09"]),
+            (numpy.arange(6, dtype="<u2").reshape(2, 3).T, [b"\0\0", b"\3\0", b"\1\0", b"\4\0", b"\2\0", b"\5\0"]),
+            (numpy.array([], dtype="i8"), []),
+            (numpy.array([], dtype="U5"), []),
+            (numpy.array([b"", b""], dtype="V0"), [b"", b""]),
+        ]
+        for array, items in cases:
+            with self.subTest(str(array.dtype)):
+                one, other = Filter(100, 1e-9, seed=1), Filter(100, 1e-9, seed=1)
+                self.assertEqual(one.update(array), other.update(items))
+                self.assertEqual(one, other)
+                answers = one.contains_many(array)
+                self.assertTrue(all(answers))
+                self.assertEqual(len(answers), len(items))
+
+    def test_arrays_are_answered_by_arrays(self):
+        """Code that selects with the answers would fail, or change them without a copy."""
+        numbers = numpy.arange(10_000)
+        seen = Filter(10_000, 1e-9)
+        self.assertEqual(seen.update(numbers[::2]), 5000)
+        for threads in (1, 2, 3):
+            answers = seen.contains_many(numbers, threads=threads)
+            self.assertEqual(answers.dtype, bool)
+            self.assertTrue((numbers[answers] == numbers[::2]).all())
+            answers[0] = False
+        with self.assertRaises(TypeError):
+            seen.update(numpy.array([1, None], dtype=object))
+
+    def test_the_number_of_threads_changes_no_bit(self):
+        """A filter would depend on the machine that built it."""
+        items = words(50_000)
+        for options in ({}, {"growing": True}, {"window": 0}, {"layout": "classic"}):
+            one = Filter(1000, 0.01, seed=7, **options)
+            new = one.update(items, now=1000.0)
+            answers = one.contains_many(items + words(20_000, "other "), now=1000.0)
+            for threads in (2, 3, 64):
+                other = Filter(1000, 0.01, seed=7, **options)
+                self.assertEqual(other.update(iter(items), threads=threads, now=1000.0), new)
+                self.assertEqual(bytes(one), bytes(other))
+                again = other.contains_many(items + words(20_000, "other "), threads=threads, now=1000.0)
+                self.assertEqual(again, answers)
+        for call in (one.update, one.contains_many):
+            with self.assertRaisesRegex(ValueError, "threads must be 1 or more"):
+                call(items, threads=0)
+
+
+class FilterTest(unittest.TestCase):
+    def test_the_rate_is_kept_however_far_it_grows(self):
+        """A program would skip more new items than it was promised."""
+        for options in KINDS.values():
+            options = {**options}
+            if "window" in options or options.get("layout") == "valkey":
+                continue
+            seen = filled(**{"items": 20_000, **options})
+            wrong = sum(seen.contains_many(words(100_000, "absent ")))
+            self.assertLess(wrong, 1000 + 5 * 1000**0.5)
+            self.assertGreaterEqual(seen.error_rate, seen.estimated_error_rate)
+
+    def test_a_full_filter_keeps_what_fitted(self):
+        """Items before the error would be lost, or those after it silently missing."""
+        for threads in (1, 2):
+            seen = Filter(100, 0.001, fixed=True)
+            with self.assertRaisesRegex(FullError, "100"):
+                seen.update(words(1000), threads=threads)
+            self.assertEqual(len(seen), 100)
+            self.assertTrue(all(seen.contains_many(words(100))))
+            self.assertFalse(seen.add("item 0"))
+            with self.assertRaises(FullError):
+                for word in words(1000, "more "):
+                    seen.add(word)
+            self.assertEqual(len(seen), 100)
+
+    def test_parameters_that_cannot_be_are_refused(self):
+        """A filter of other parameters would be noticed when it is full."""
+        for options in [
+            {"capacity": 0},
+            {"error_rate": 0.0},
+            {"error_rate": 1.0},
+            {"error_rate": math.nan},
+            {"expansion": 0},
+            {"layout": "other"},
+            {"fixed": True, "growing": True},
+            {"fixed": True, "window": 5},
+            {"layout": "classic", "window": 5},
+            {"window": 5, "slices": 1},
+            {"slices": 4},
+            {"refresh": True},
+            {"window": 2**32},
+        ]:
+            with self.subTest(str(options)), self.assertRaisesRegex(ValueError, "."):
+                Filter(**{"capacity": 100, **options})
+        for options in [{"capacity": -1}, {"seed": -1}, {"seed": 2**64}, {"slices": 300, "window": 1}]:
+            with self.assertRaises(OverflowError):
+                Filter(**{"capacity": 100, **options})
+
+    def test_figures_are_those_that_it_was_made_with(self):
+        """A program could not tell how a filter was made that it got."""
+        made = Filter(1000, 0.001, expansion=4, seed=9)
+        figures = (made.capacity, made.error_rate, made.expansion, made.seed, made.layout, made.window)
+        self.assertEqual(figures, (1000, 0.001, 4, 9, "blocked", None))
+        self.assertEqual((made.layers, made.exceptions, made.fixed, made.growing), (1, 0, False, False))
+        self.assertEqual((len(made), bool(made), made.fill_ratio, made.estimated_error_rate), (0, False, 0.0, 0.0))
+        self.assertTrue(1000 * 10 / 8 < made.size_in_bytes < 1000 * 20 / 8 + 600, made.size_in_bytes)
+        self.assertRegex(repr(made), r"^<libbloom.Filter: 0 items, capacity 1000, error rate 0.001, \d+ bytes>$")
+        made.update(words(3000))
+        self.assertEqual((made.layers, made.capacity), (2, 5000))
+        self.assertTrue(0 < made.fill_ratio < 0.6 and bool(made))
+        fixed, growing = Filter(10, fixed=True), Filter(10, growing=True)
+        self.assertEqual((fixed.fixed, fixed.expansion, growing.growing), (True, None, True))
+        self.assertEqual(Filter(10, window=60).window, 60)
+        self.assertEqual([Filter(10, layout=name).layout for name in ("classic", "valkey")], ["classic", "valkey"])
+        self.assertIsNone(Filter(10, layout="classic").seed)
+        self.assertEqual(Filter(10).seed, Filter(20).seed)
+        with self.assertRaises(AttributeError):
+            made.capacity = 5
+
+    def test_sets(self):
+        """Parts that were filled apart would not be the whole."""
+        one, two = Filter(1000, 1e-6, seed=3), Filter(1000, 1e-6, seed=3)
+        one.update(words(200))
+        two.update(words(300, "item 1"))
+        both = one | two
+        self.assertTrue(all(both.contains_many(words(200) + words(300, "item 1"))))
+        self.assertNotIn("item 1250", one)
+        whole = Filter(1000, 1e-6, seed=3)
+        whole.update(words(200) + words(300, "item 1"))
+        self.assertEqual(both.chunks()[1:], whole.chunks()[1:])
+        common = one & two
+        self.assertTrue("item 10" in common and "item 0" not in common and "item 1299" not in common)
+        same = one
+        one |= two
+        self.assertIs(one, same)
+        self.assertEqual(one, both)
+        self.assertFalse(one.merge(two, one))
+        for other in (Filter(1000, 1e-6, seed=4),):
+            for call in (one.merge, one.__or__, one.__ior__, one.__and__):
+                with self.assertRaisesRegex(SeedError, "seeds"):
+                    call(other)
+        with self.assertRaises(ValueError):
+            one.merge(Filter(10, layout="classic"))
+        with self.assertRaises(TypeError):
+            one | {"item"}
+
+    def test_items_can_be_taken_out(self):
+        """A wrong yes would stay for ever."""
+        seen = filled()
+        self.assertEqual(seen.except_(["item 1", "item 2", "absent from it"]), 2)
+        self.assertEqual((seen.exceptions, "item 1" in seen, "item 3" in seen), (2, False, True))
+        self.assertEqual(Filter.from_bytes(bytes(seen)), seen)
+        self.assertTrue(seen.add("item 1"))
+        self.assertEqual((seen.exceptions, "item 1" in seen), (1, True))
+        with self.assertRaisesRegex(ValueError, "layout"):
+            filled(layout="valkey").except_(["item 1"])
+        seen.clear()
+        self.assertEqual((len(seen), seen.exceptions, seen.layers, seen.capacity), (0, 0, 1, 100))
+
+    def test_a_window_forgets_at_the_time_that_is_given(self):
+        """An event would be handled twice within its window, or never again."""
+        seen = Filter(1000, 1e-6, window=3600, slices=4)
+        self.assertTrue(seen.add("a", now=1000.0))
+        self.assertFalse(seen.add("a", now=1000.0 + 3600))
+        self.assertEqual(seen.update(["a", "b"], now=1000.0 + 3600), 1)
+        self.assertEqual(seen.contains_many(["a", "b"], now=1000.0 + 3600), [True, True])
+        self.assertEqual(seen.contains_many(["a", "b"], now=1000.0 + 4501), [False, True])
+        self.assertTrue(seen.add("a", now=1000.0 + 4501))
+        # Decades later nothing is there.
+        self.assertEqual(("b" in seen, len(seen)), (False, 0))
+        for now in (-1.0, math.nan, math.inf, 1e300):
+            with self.assertRaisesRegex(ValueError, "now must be seconds"):
+                seen.add("c", now=now)
+        lives = Filter(1000, 1e-6, window=3600, slices=4, refresh=True)
+        for now in (0.0, 3000.0, 6000.0):
+            lives.add("a", now=now)
+        self.assertEqual(lives.contains_many(["a"], now=9000.0), [True])
+
+    def test_threads_share_a_filter(self):
+        """Items that one thread adds would be lost, or the program would crash or wait for ever."""
+        seen, other = Filter(1000, 1e-6, seed=1), Filter(1000, 1e-6, seed=1)
+        failures = []
+
+        def work(number):
+            try:
+                mine = words(3000, f"{number} ")
+                seen.update(mine)
+                for word in mine[:300]:
+                    seen.add(word + "!")
+                    if word not in seen:
+                        failures.append(word)
+                if not all(seen.contains_many(mine, threads=2)):
+                    failures.append(number)
+                other.merge(seen)
+                seen.merge(other)
+                seen == other, len(seen), bytes(seen), seen.copy()
+            except Exception as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+            self.assertFalse(thread.is_alive())
+        self.assertEqual(failures, [])
+        for number in range(6):
+            self.assertTrue(all(seen.contains_many(words(3000, f"{number} "))))
+
+    def test_an_empty_filter_takes_only_the_pages_that_were_touched(self):
+        """A filter for a billion items would need its gigabyte at once, and again for a copy."""
+        script = """
+from libbloom import Filter
+def resident():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmRSS"))
+begin = resident()
+seen = Filter(1_000_000_000, 0.01)
+for number in range(10):
+    seen.add(str(number))
+copy = seen.copy()
+assert len(bytes(Filter(1_000_000_000, 0.01))) < 1000
+assert "7" in copy and seen.size_in_bytes > 1 << 30
+print(resident() - begin)
+"""
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        # Two times 10 items with a page for each of two lines, of 2 MiB where the system has huge ones.
+        self.assertLess(int(done.stdout), 150_000)
+
+
+class StoredTest(unittest.TestCase):
+    def test_copies_of_every_kind_are_equal_and_apart(self):
+        """A filter that goes to another process, or to a file, would be another one there."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "seen.bloom")
+            for name, options in KINDS.items():
+                seen = filled(**options)
+                seen.save(path)
+                self.assertEqual(path.read_bytes(), bytes(seen))
+                for other in [
+                    seen.copy(),
+                    copy.copy(seen),
+                    copy.deepcopy(seen),
+                    pickle.loads(pickle.dumps(seen)),
+                    Filter.from_bytes(bytes(seen)),
+                    Filter.load(path),
+                    Filter.load(str(path)),
+                    Filter.from_chunks(seen.chunks()),
+                ]:
+                    with self.subTest(name):
+                        self.assertEqual(other, seen)
+                        self.assertEqual(bytes(other), bytes(seen))
+                        other.clear()
+                        self.assertNotEqual(other, seen)
+                        self.assertIn("item 3" if name != "last items" else "item 499", seen)
+            self.assertEqual([entry.name for entry in Path(folder).iterdir()], ["seen.bloom"])
+        self.assertNotEqual(seen, 17)
+        with self.assertRaises(TypeError):
+            hash(seen)
+
+    def test_a_damaged_file_is_refused(self):
+        """A damaged filter would deny items, or crash the program."""
+        generator = random.Random(1)
+        for name, options in KINDS.items():
+            data = bytes(filled(**options))
+            for cut in [*range(0, 120), *(generator.randrange(len(data)) for _ in range(100)), len(data) - 1]:
+                with self.assertRaisesRegex(FormatError, "."):
+                    Filter.from_bytes(data[:cut])
+            for place in [*range(0, 120), *(generator.randrange(len(data)) for _ in range(300))]:
+                damaged = bytearray(data)
+                damaged[place] ^= 1 << generator.randrange(8)
+                with self.subTest(f"{name}, byte {place}"), self.assertRaisesRegex(FormatError, "."):
+                    Filter.from_bytes(bytes(damaged))
+            for more in (data + b"\0", data + data, b"\0" + data):
+                with self.assertRaises(FormatError):
+                    Filter.from_bytes(more)
+
+    def test_chunks_of_others_are_checked(self):
+        """What a server sent half would crash the program."""
+        chunks = filled().chunks()
+        for wrong in [[], chunks[1:], [(1, b"nonsense")], [chunks[0], (10**12, chunks[1][1])], [chunks[0], chunks[0]]]:
+            with self.assertRaisesRegex(FormatError, "."):
+                Filter.from_chunks(wrong)
+
+    def test_payloads_of_servers_are_read(self):
+        """Filters of a RedisBloom could be fetched in chunks only, and a backup of payloads could not be read."""
+        recorded = json.loads((FIXTURES / "redisbloom/redisbloom-2.8.json").read_text())
+        payload = base64.b64decode(recorded["filters"]["rb:chain"]["dump_base64"])
+        chain = Filter.from_bytes(payload)
+        self.assertEqual((chain.layout, chain.layers > 1), ("classic", True))
+        self.assertTrue(all(str(number) in chain for number in range(4000)))
+        with self.assertRaisesRegex(FormatError, "the checksum is wrong"):
+            Filter.from_bytes(payload[:-1] + bytes([payload[-1] ^ 1]))
+        with self.assertRaisesRegex(FormatError, "no payload of a filter"):
+            Filter.from_bytes(b"\7")
+        with self.assertRaises(MemoryError):
+            Filter.from_bytes(payload, max_bytes=1000)
+
+    def test_errors_name_the_file(self):
+        """A program that reads many files could not say which one is wrong."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "wrong.bloom")
+            with self.assertRaisesRegex(FileNotFoundError, "wrong.bloom") as raised:
+                Filter.load(path)
+            self.assertEqual((raised.exception.errno, raised.exception.strerror), (2, "No such file or directory"))
+            path.write_bytes(b"no filter at all, but long enough")
+            with self.assertRaisesRegex(FormatError, "wrong.bloom: this is not a filter's file"):
+                Filter.load(path)
+            with self.assertRaisesRegex(FileNotFoundError, "seen.bloom"):
+                filled().save(Path(folder, "missing", "seen.bloom"))
+            large = Filter(10_000_000)
+            large.save(path)
+            with self.assertRaisesRegex(MemoryError, "wrong.bloom: .*bytes of memory"):
+                Filter.load(path, max_bytes=1_000_000)
+            self.assertIsInstance(FormatError(), ValueError)
+        with self.assertRaises(MemoryError):
+            Filter.from_bytes(bytes(large), max_bytes=1_000_000)
+
+
+class PagesTest(unittest.TestCase):
+    def test_help_shows_what_the_types_say(self):
+        """Whoever asks the interpreter for help would learn something else than who reads the types, or nothing."""
+        stub = (PACKAGE / "_native.pyi").read_text()
+        found = re.findall(r"def (\w+)\([^\"]*?\"\"\"(.*?)\"\"\"", stub, re.DOTALL)
+        found.append(("", re.search(r"class Filter:\s*\"\"\"(.*?)\"\"\"", stub, re.DOTALL)[1]))
+        self.assertGreater(len(found), 20)
+        for name, text in found:
+            with self.subTest(name or "Filter"):
+                shown = getattr(Filter if hasattr(Filter, name) else _native, name) if name else Filter
+                self.assertEqual((shown.__doc__ or "").split(), text.split())
+
+    def test_every_public_name_has_types(self):
+        """An editor would underline what works."""
+        stub = (PACKAGE / "_native.pyi").read_text()
+        for name in vars(Filter):
+            if not name.startswith("__"):
+                self.assertIn(f"def {name}(", stub)
+        self.assertTrue((PACKAGE / "py.typed").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()

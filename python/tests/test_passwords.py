@@ -1,0 +1,128 @@
+"""`libbloom passwords`, tried as its users would, with a generated list."""
+
+import gzip
+import hashlib
+import json
+import subprocess
+import unittest
+
+from test_migrate import PATIENCE, Case, command
+
+COUNT = 20_000
+ERROR = 0.0001
+
+
+def password(number):
+    return b"secret %d" % number
+
+
+def listed(number):
+    """A line of the usual lists: the hash in capitals, and how often it was met."""
+    return b"%s:%d\r\n" % (hashlib.sha1(password(number)).hexdigest().upper().encode(), number % 7)
+
+
+class PasswordsTest(Case):
+    def setUp(self):
+        super().setUp()
+        self.server, self.client = self.start()
+        self.url = self.server.url
+        self.list = self.folder / "list.txt"
+
+    def words(self, way, *arguments):
+        return command("passwords", way, self.url, "leaked", *map(str, arguments))
+
+    def run_program(self, *arguments, exit_code=0, **named):
+        done = subprocess.run(self.words(*arguments), capture_output=True, timeout=PATIENCE, **named)
+        text = (done.stdout + done.stderr).decode()
+        self.assertEqual(done.returncode, exit_code, text)
+        self.assertNotIn("Traceback", text)
+        return text
+
+    def load(self, *arguments, **named):
+        return self.run_program("load", "--error-rate", ERROR, "--capacity", COUNT, "--file", self.list, *arguments, **named)
+
+    def check(self, passwords, exit_code):
+        lines = b"".join(line + b"\n" for line in passwords)
+        return self.run_program("check", "--stdin", input=lines, exit_code=exit_code)
+
+    def test_every_leaked_password_is_found(self):
+        self.list.write_bytes(gzip.compress(b"".join(map(listed, range(COUNT)))))
+        self.assertIn(f"{COUNT:,} items, ", self.load())
+        text = self.check(map(password, range(COUNT)), exit_code=1)
+        self.assertIn(f"{COUNT:,} of {COUNT:,} passwords are probably leaked", text)
+
+    def test_others_are_found_at_the_error_rate_at_most(self):
+        self.list.write_bytes(b"".join(map(listed, range(COUNT))))
+        self.load()
+        others = [b"other %d" % number for number in range(COUNT)]
+        hashes = [hashlib.sha1(other).digest() for other in others]
+        found = sum(self.client.execute_command("BF.MEXISTS", "leaked", *hashes))
+        # Two are expected; more than 15 come once in 10^8 runs.
+        self.assertLessEqual(found, 15)
+        text = self.check([*others[:1000], password(3)], exit_code=1)
+        self.assertIn("line 1001: probably leaked\n", text)
+        for secret in (b"secret 3", b"other 0"):
+            self.assertNotIn(secret.decode(), text, "no password is printed")
+
+    def test_a_list_of_passwords(self):
+        self.list.write_bytes(b"first\n\nsecond\r\nse\xff:1")
+        self.load("--plain")
+        self.assertEqual(self.client.execute_command("BF.CARD", "leaked"), 3)
+        self.assertIn("3 of 3 ", self.check([b"first", b"second\r", b"se\xff:1"], exit_code=1))
+        self.assertEqual(self.check([b"third", b""], exit_code=0), "0 of 2 passwords are probably leaked\n")
+
+    def test_where_there_are_no_packed_commands_it_is_the_same(self):
+        """RedisBloom and earlier versions have none; a user may not be allowed to send them."""
+        self.list.write_bytes(b"".join(map(listed, range(2000))))
+        self.load()
+        passwords = [password(number) for number in range(1500, 2500)] + [b"", b"\xff"]
+        commands = ["bf.existspacked", "bf.mexists"]
+        self.client.config_resetstat()
+        text = self.check(passwords, exit_code=1)
+        # The first one only asks whether there is such a command.
+        self.assertEqual(self.calls(self.client, commands), {"bf.existspacked": 3, "bf.mexists": 0})
+        self.client.execute_command("ACL", "SETUSER", "old", "on", ">pw", "~*", "+@all", "-bf.existspacked")
+        older = self.start_older(self.server)
+        for self.url in (older.url, self.server.url.replace("//", "//old:pw@")):
+            self.assertEqual(self.check(passwords, exit_code=1), text)
+            self.assertEqual(self.calls(self.client, commands), {"bf.existspacked": 0, "bf.mexists": 2})
+
+    def test_a_killed_load_goes_on(self):
+        count = 400_000
+        with open(self.list, "wb") as file:
+            file.writelines(map(listed, range(count)))
+        state = ["--state", self.state]
+        process = subprocess.Popen(
+            self.words("load", "--error-rate", ERROR, "--capacity", count, "--file", self.list, *state),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.wait_until(lambda: self.state.exists() and json.loads(self.state.read_text())["lines"] > 0)
+        process.kill()
+        process.wait()
+        before = self.client.execute_command("BF.CARD", "leaked")
+        self.assertLess(before, count, "it was killed too late")
+        self.assertGreater(before, 0)
+
+        text = self.run_program("load", "--error-rate", ERROR, "--capacity", count, "--file", self.list, *state)
+        self.assertNotIn(f"{count:,} items, ", text)
+        self.assertEqual(json.loads(self.state.read_text())["lines"], count)
+        for start in range(0, count, 10_000):
+            hashes = [hashlib.sha1(password(number)).digest() for number in range(start, start + 10_000)]
+            self.assertEqual(sum(self.client.execute_command("BF.MEXISTS", "leaked", *hashes)), 10_000)
+
+    def test_what_cannot_run_says_why(self):
+        # A filter that is not there would call every password safe.
+        self.assertIn("libbloom: there is no leaked", self.check([b"a"], exit_code=2))
+        self.list.write_bytes(listed(1) + b"hunter2\n")
+        text = self.load(exit_code=2)
+        self.assertIn("libbloom: a line of 7 bytes is no SHA-1 hash; --plain is for a list of passwords", text)
+        self.assertNotIn("hunter2", text)
+        self.assertIn("--error-rate and --capacity are needed", self.run_program("load", exit_code=2))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,552 @@
+"""Filters between a program and servers: push and pull, `Bloom` and `AsyncBloom`, on real servers.
+
+BLOOM_TEST_SERVER and BLOOM_TEST_MODULE name other ones than redis-server and ./libbloom.so.
+"""
+
+import asyncio
+import importlib
+import io
+import itertools
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+PROJECT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(PROJECT / "examples"), str(PROJECT / "tests/examples")]
+
+import support  # noqa: E402
+import numpy  # noqa: E402
+import redis  # noqa: E402
+import redis.asyncio  # noqa: E402
+import valkey  # noqa: E402
+import valkey.asyncio  # noqa: E402
+from redis.crc import key_slot  # noqa: E402
+from servers import PATIENCE, Cluster  # noqa: E402
+
+from libbloom import AsyncBloom, Bloom, Filter, FullError, _steps  # noqa: E402
+
+PROGRAM = os.environ.get("BLOOM_TEST_SERVER", "redis-server")
+MODULE = Path(os.environ.get("BLOOM_TEST_MODULE", PROJECT / "libbloom.so"))
+# Keys whose tags are all that decides about the slot, are empty, are not closed, or hold the other brace.
+KEYS = ["seen", "{seen}:1", "a{b}c{d}", "{}empty", "{open", "clo}se", "a}b{c", "", "}{", b"\xff\0{x"]
+
+
+def words(count, prefix="item "):
+    return [f"{prefix}{number}" for number in range(count)]
+
+
+def setUpModule():
+    global server
+    server = support.Server(PROGRAM, MODULE)
+    unittest.addModuleCleanup(server.__exit__)
+    server.__enter__()
+
+
+def clients():
+    """Every kind of client of one server."""
+    for library, name in [(redis, "Redis"), (valkey, "Valkey")]:
+        for protocol in (2, 3):
+            for decode in (False, True):
+                options = dict(port=server.port, protocol=protocol, decode_responses=decode)
+                yield getattr(library, name)(host="127.0.0.1", **options)
+
+
+class ServerCase(unittest.TestCase):
+    def setUp(self):
+        self.client = server.client()
+        self.addCleanup(self.client.close)
+        self.client.flushall()
+
+    def no_other_keys(self, *keys):
+        self.assertEqual(sorted(self.client.keys()), sorted(key.encode() for key in keys))
+
+
+class NamesTest(unittest.TestCase):
+    def test_temporary_names_are_in_the_slot_of_the_key(self):
+        """A push to a cluster would end with CROSSSLOT, for some keys."""
+        for key in KEYS:
+            key = key.encode() if isinstance(key, str) else key
+            self.assertEqual(_steps.slot(key), key_slot(key))
+            other = _steps.temporary(key)
+            self.assertEqual(key_slot(other), key_slot(key), (key, other))
+            self.assertNotEqual(other, _steps.temporary(key))
+
+
+class PushTest(ServerCase):
+    KINDS = {
+        "blocked": ({}, ["0.01", 100, "SEED", 7]),
+        "expansion": ({"expansion": 4}, ["0.01", 100, "SEED", 7, "EXPANSION", 4]),
+        "growing": ({"growing": True}, ["0.01", 100, "SEED", 7, "GROWING"]),
+        "fixed": ({"fixed": True}, ["0.01", 100, "SEED", 7, "NONSCALING"]),
+        "classic": ({"layout": "classic", "seed": None}, ["0.01", 100, "LAYOUT", "CLASSIC"]),
+        "window": ({"window": 10**9}, ["0.01", 100, "SEED", 7, "WINDOW", 10**9]),
+    }
+
+    def test_a_filter_grown_here_and_there_has_the_same_bytes(self):
+        """Items that a program and a server add to a filter would be lost by one of them."""
+        for name, (options, reserve) in self.KINDS.items():
+            with self.subTest(name):
+                here = Filter(100, 0.01, **{"seed": 7, **options})
+                self.client.delete("there", "pushed")
+                self.client.execute_command("BF.RESERVE", "there", *reserve)
+                some = words(90 if name == "fixed" else 3000)
+                if name == "window":
+                    # The time of an item is part of the bytes.
+                    self.client.execute_command("BF.INSERT", "there", "NOCREATE", "AT", 1_000_000_000_000, "ITEMS", *some)
+                    here.update(some, now=1e9)
+                else:
+                    self.client.execute_command("BF.MADD", "there", *some)
+                    here.update(some)
+                here.push(self.client, "pushed")
+                self.assertEqual(self.client.dump("there"), self.client.dump("pushed"))
+                self.assertEqual(Filter.pull(self.client, "there"), here)
+                # Both grow on alike.
+                if name in ("window", "fixed"):
+                    continue
+                here.update(words(3000, "more "))
+                self.client.execute_command("BF.MADD", "pushed", *words(3000, "more "))
+                self.assertEqual(Filter.pull(self.client, "pushed"), here)
+
+    def test_every_client_and_every_name_of_a_key(self):
+        """A program with another client, or another key, could not take its filter along."""
+        seen = Filter(1000, seed=7)
+        seen.update(words(2500))
+        for client in clients():
+            with client:
+                if client.connection_pool.connection_kwargs["protocol"] == 3:
+                    # It gives the client callbacks that read replies in another way.
+                    getattr(client, "bf", lambda: None)()
+                for key in KEYS:
+                    seen.push(client, key)
+                    self.assertEqual(Filter.pull(client, key), seen)
+        self.assertEqual(self.client.dbsize(), len(KEYS))
+
+    def test_large_filters_go_in_many_chunks(self):
+        """Filters above 16 MiB would be cut."""
+        seen = Filter(15_000_000, 0.001, seed=7)
+        seen.update(numpy.arange(20_000))
+        self.assertGreater(len(seen.chunks()), 2)
+        seen.push(self.client, "seen")
+        self.assertEqual(Filter.pull(self.client, "seen"), seen)
+        self.no_other_keys("seen")
+
+    def test_the_key_keeps_its_expiry_and_its_type(self):
+        """A filter would stay for ever, or vanish at once, or take the place of other data."""
+        seen = Filter(100)
+        seen.add("a")
+        for expiry in (None, 5_000_000):
+            Bloom(self.client, "seen").add("b")
+            if expiry:
+                self.client.pexpire("seen", expiry)
+            seen.push(self.client, "seen")
+            left = self.client.pttl("seen")
+            self.assertTrue(left == -1 if expiry is None else 4_900_000 < left <= expiry, left)
+            self.assertEqual(Filter.pull(self.client, "seen"), seen)
+        self.client.set("text", "precious")
+        with self.assertRaisesRegex(ValueError, "the key 'text' holds string, which is no filter"):
+            seen.push(self.client, "text")
+        # It became another type while the chunks were on their way.
+        steps = _steps.push(seen, "late")
+        replies = None
+        with self.assertRaisesRegex(redis.ResponseError, "WRONGTYPE the key holds list, which is no filter"):
+            while True:
+                commands = steps.send(replies)
+                if commands[0][:2] == ("EVAL", _steps.FINISH):
+                    self.client.rpush("late", "precious")
+                replies = [self.client.execute_command(*command) for command in commands]
+        self.assertEqual((self.client.get("text"), self.client.lrange("late", 0, -1)), (b"precious", [b"precious"]))
+
+    def test_an_interrupted_push_harms_nothing(self):
+        """The key would be missing or half, or the rest of a filter stay in the server."""
+        old, new = Filter(100), Filter(15_000_000, 0.001)
+        old.add("old")
+        new.update(numpy.arange(20_000))
+        old.push(self.client, "seen")
+        steps = len(list(self.commands_of(new)))
+        self.assertGreater(steps, 4)
+        for last in range(1, steps):
+            # The connection breaks, and nothing more can be sent.
+            with self.subTest(last):
+                client = server.client()
+                calls = iter(range(10**6))
+                send = redis.Connection.send_packed_command
+
+                def broken(connection, command, check_health=True):
+                    if next(calls) >= last:
+                        raise redis.ConnectionError("cut")
+                    return send(connection, command, check_health)
+
+                with mock.patch.object(redis.Connection, "send_packed_command", broken):
+                    with self.assertRaisesRegex(redis.ConnectionError, "cut"):
+                        new.push(client, "seen")
+                client.close()
+                self.assertEqual(Filter.pull(self.client, "seen"), old)
+                for key in self.client.keys():
+                    if key != b"seen":
+                        self.assertTrue(0 < self.client.pttl(key) <= _steps.LEFT_OVER)
+                        self.client.delete(key)
+        # An error of the server, such as a limit: the rest is removed at once.
+        self.client.config_set("maxmemory", self.client.info("memory")["used_memory"] + (8 << 20))
+        try:
+            with self.assertRaises(redis.RedisError):
+                new.push(self.client, "seen")
+        finally:
+            self.client.config_set("maxmemory", 0)
+        self.no_other_keys("seen")
+        self.assertEqual(Filter.pull(self.client, "seen"), old)
+
+    @staticmethod
+    def commands_of(filter):
+        steps = _steps.push(filter, "seen")
+        commands = next(steps)
+        try:
+            while True:
+                yield commands
+                commands = steps.send([b"none"])
+        except StopIteration:
+            pass
+
+    def test_a_filter_that_changes_meanwhile_is_pulled_whole(self):
+        """Items would be missing in what was pulled while others added to it."""
+        seen = Bloom(self.client, "seen", capacity=1000, error_rate=0.001)
+        seen.update(words(5000))
+        steps, replies, dumps = _steps.pull("seen"), None, 0
+        try:
+            while True:
+                commands = steps.send(replies)
+                dumps += commands[0][0] == "BF.SCANDUMP"
+                if dumps == 3:
+                    self.client.execute_command("BF.MADD", "seen", *words(9000, "more "))
+                    dumps += 1
+                replies = [self.client.execute_command(*command) for command in commands]
+        except StopIteration as stop:
+            pulled = stop.value
+        self.assertTrue(all(pulled.contains_many(words(5000) + words(9000, "more "))))
+        self.assertEqual(pulled, Filter.pull(self.client, "seen"))
+        self.no_other_keys("seen")
+
+    def test_what_is_no_filter_cannot_be_pulled(self):
+        """A program would go on with an empty filter, in which nothing is found."""
+        self.client.set("text", "a")
+        with self.assertRaisesRegex(redis.ResponseError, "WRONGTYPE"):
+            Filter.pull(self.client, "text")
+        with self.assertRaisesRegex(redis.ResponseError, "not found"):
+            Filter.pull(self.client, "missing")
+
+
+class BloomTest(ServerCase):
+    def test_every_method_with_every_client(self):
+        """A program would get bytes for numbers, or None for answers, with the other client or protocol."""
+        for client in clients():
+            options = client.connection_pool.connection_kwargs
+            with self.subTest(f"{type(client).__module__} {options['protocol']} {options['decode_responses']}"), client:
+                self.client.flushall()
+                getattr(client, "bf", lambda: None)()
+                seen = Bloom(client, "seen", capacity=1000, error_rate=1e-6, expansion=4, seed=7)
+                self.assertEqual(("a" in seen, seen.contains_many(["a"])), (False, [False]))
+                self.assertEqual((seen.add("a"), seen.add(b"a"), "a" in seen, seen.contains("b")), (True, False, True, False))
+                self.assertEqual(seen.update(words(3000)), 3000)
+                here = Filter(1000, 1e-6, expansion=4, seed=7)
+                here.update(["a", *words(3000)])
+                self.assertEqual(seen.pull(), here)
+                answers = seen.contains_many([*words(3000), *words(3000, "absent ")])
+                self.assertEqual(answers, here.contains_many([*words(3000), *words(3000, "absent ")]))
+                self.assertEqual((len(seen), seen.card(), bool(seen)), (3001, 3001, True))
+                self.assertEqual(seen.except_(["a", "item 1", "absent from it"]), 2)
+                info = seen.info()
+                self.assertEqual((info.capacity, info.layers, info.expansion, info.error_rate), (5000, 2, 4, 1e-6))
+                self.assertEqual((info.layout, info.seed, info.exceptions, info.window), ("blocked", "7", 2, None))
+                self.assertTrue(0 < info.fill_ratio < 1 and 0 < info.estimated_error_rate <= 1e-6)
+                self.assertEqual([layer.capacity for layer in info.newest_layers], [1000, 4000])
+                self.assertEqual(info.newest_layers[0].items, 1000)
+                other = Bloom(client, "other", seed=7)
+                other.add("z")
+                seen.merge(other, "other", error_rate=0.01)
+                self.assertIn("z", seen)
+                seen.reset()
+                self.assertEqual(len(seen), 0)
+                seen.push(here)
+                self.assertEqual(seen.pull(), here)
+                timed = Bloom(client, "timed", capacity=100, window=3600, slices=4, refresh=True)
+                timed.add("a")
+                timed.rotate()
+                timed.add("b")
+                info = timed.info()
+                self.assertEqual((info.window, info.slices, info.refresh, info.layers), (3600, 4, True, 2))
+                self.assertGreater(info.newest_layers[0].first_time, 1_700_000_000_000)
+                for layout in ("CLASSIC", "VALKEY"):
+                    with_layout = Bloom(client, layout, capacity=100, layout=layout)
+                    with_layout.update(words(300))
+                    info = with_layout.info()
+                    self.assertEqual((info.layout, info.items > 250), (layout.lower(), True))
+
+    def test_each_of_many_items_is_answered(self):
+        """A crawler would fetch what it has seen, or leave out what it has not."""
+        seen = Bloom(self.client, "seen", capacity=100_000, error_rate=1e-9, seed=7)
+        seen.add("item 1")
+        self.assertEqual(seen.add_many(["item 0", "item 1", b"item 2", "item 0", ""]), [True, False, True, False, True])
+        self.assertEqual(seen.add_many(words(70_000)), [False] * 3 + [True] * 69_997)
+        answers = seen.add_many(numpy.arange(5))
+        self.assertEqual((answers.dtype, all(answers), len(seen)), (bool, True, 70_006))
+        self.assertFalse(any(seen.add_many(numpy.arange(5))))
+
+        async def use():
+            async with redis.asyncio.Redis(host="127.0.0.1", port=server.port) as client:
+                return await AsyncBloom(client, "seen").add_many(["item 0", "new"])
+
+        self.assertEqual(asyncio.run(use()), [False, True])
+
+    def test_a_filter_that_is_gone_is_an_error(self):
+        """An evicted filter, or a mistyped name, would call everything new."""
+        seen = Bloom(self.client, "seen", create=False)
+        for call, items in ((seen.add, "a"), (seen.update, ["a"]), (seen.add_many, ["a"])):
+            with self.assertRaisesRegex(redis.ResponseError, "not found"):
+                call(items)
+        self.no_other_keys()
+        Bloom(self.client, "seen", capacity=100, error_rate=0.01).reserve()
+        self.assertEqual((seen.add("a"), seen.update(["a", "b"]), seen.add_many(["b", "c"])), (True, 1, [False, True]))
+
+    def test_a_filter_is_made_before_its_items_come(self):
+        """The first item would make another filter than the one that was planned."""
+        options = dict(capacity=1000, error_rate=0.001, seed=7, expansion=4, window=60, slices=4, refresh=True)
+        planned = Bloom(self.client, "planned", **options)
+        planned.reserve()
+        by_item = Bloom(self.client, "by item", **options)
+        by_item.add("a")
+        self.assertEqual((len(planned), planned.info().capacity), (0, by_item.info().capacity))
+        self.assertEqual((planned.info().window, planned.info().refresh, planned.info().seed), (60, True, "7"))
+        with self.assertRaisesRegex(redis.ResponseError, "exists"):
+            planned.reserve()
+        planned.add("a")
+        planned.reserve(exist_ok=True)
+        self.assertIn("a", planned)
+        for options in ({}, {"capacity": 9}, {"error_rate": 0.1}):
+            with self.assertRaisesRegex(ValueError, "a filter is made for a capacity and an error_rate"):
+                Bloom(self.client, "other", **options).reserve()
+
+        async def use():
+            async with redis.asyncio.Redis(host="127.0.0.1", port=server.port) as client:
+                made = AsyncBloom(client, "made", capacity=9, error_rate=0.1)
+                await made.reserve()
+                await made.reserve(exist_ok=True)
+                return await made.card()
+
+        self.assertEqual(asyncio.run(use()), 0)
+
+    def test_a_merge_can_replace(self):
+        """What is no longer in a list would be found for ever."""
+        for name, items in (("all", ["old"]), ("one", ["a"]), ("two", ["b"])):
+            Bloom(self.client, name, capacity=100, error_rate=1e-6, seed=7).update(items)
+        whole = Bloom(self.client, "all")
+        whole.merge("one", Bloom(self.client, "two"), replace=True)
+        self.assertEqual(whole.contains_many(["a", "b", "old"]), [True, True, False])
+        whole.merge("one", error_rate=0.01)
+        self.assertEqual(len(whole), 2)
+
+        async def use():
+            async with redis.asyncio.Redis(host="127.0.0.1", port=server.port) as client:
+                await AsyncBloom(client, "all").merge("one", replace=True)
+
+        asyncio.run(use())
+        self.assertEqual(whole.contains_many(["a", "b", "old"]), [True, False, False])
+
+    def test_arrays_are_the_items_that_they_are_in_a_program(self):
+        """A filter that was filled from an array in the server would deny the items in the program."""
+        for number, array in enumerate(
+            [
+                numpy.arange(300_000),
+                numpy.array([b"a", b"bc", b""]),
+                numpy.array(["a", "Zürich"]),
+                numpy.array([["x", b"y"]], dtype=object),
+                numpy.arange(12, dtype="u2").reshape(3, 4)[:, ::2],
+                numpy.array([], dtype="i8"),
+            ]
+        ):
+            there = Bloom(self.client, f"{number}", capacity=1_000_000, error_rate=1e-6, seed=3)
+            here = Filter(1_000_000, 1e-6, seed=3)
+            sent = []
+            self.assertEqual(there.update(array, progress=sent.append), here.update(array))
+            self.assertEqual(sent[-1:], [array.size] if array.size else [])
+            answers = there.contains_many(array)
+            self.assertEqual((len(answers), all(answers)), (array.size, True))
+            if array.size:
+                self.assertEqual(there.pull(), here)
+        self.assertEqual(there.contains_many(numpy.arange(5)).dtype, bool)
+
+    def test_a_terminal_shows_how_far_it_is(self):
+        """A load of an hour would look like one that hangs; a log would be full of bars."""
+        for is_terminal in (True, False):
+            stream = io.StringIO()
+            stream.isatty = lambda: is_terminal
+            with mock.patch("sys.stderr", stream):
+                Bloom(self.client, "seen", capacity=100_000).update(words(100_000))
+            if is_terminal:
+                self.assertRegex(stream.getvalue(), r"\rseen: 100,000 of 100,000 \(100 %\), [\d,]+ items a second\x1b\[K\n$")
+            else:
+                self.assertEqual(stream.getvalue(), "")
+
+    def test_errors_say_what_is_wrong(self):
+        """A full filter would look like items that were there, and bad items would be others."""
+        full = Bloom(self.client, "full", capacity=10, fixed=True)
+        with self.assertRaisesRegex(FullError, "full"):
+            full.update(words(20))
+        with self.assertRaisesRegex(FullError, "full"):
+            for word in words(20, "more "):
+                full.add(word)
+        self.assertEqual(len(full), 10)
+        self.client.set("text", "a")
+        for call in ("add", "contains", "except_"):
+            with self.assertRaisesRegex(redis.ResponseError, "WRONGTYPE"):
+                getattr(Bloom(self.client, "text"), call)(["a"] if call == "except_" else "a")
+        for item in (None, 5, ["a"]):
+            for call in ("add", "contains"):
+                with self.assertRaisesRegex(TypeError, "items and keys are str or bytes"):
+                    getattr(full, call)(item)
+            with self.assertRaises(TypeError):
+                full.update([item])
+        for call in (full.update, full.contains_many, full.except_):
+            with self.assertRaises(TypeError):
+                call("text")
+        with self.assertRaisesRegex(redis.ResponseError, "WINDOW"):
+            full.rotate()
+
+    def test_asyncio(self):
+        """A service with asyncio would have to stop for every command."""
+
+        async def use(client):
+            seen = AsyncBloom(client, "seen", capacity=1000, error_rate=0.01, seed=7)
+            self.assertEqual((await seen.add("a"), await seen.contains("a"), await seen.contains("b")), (True, True, False))
+            # What a filter in the program says too: a few of so many are found before they are there.
+            here = Filter(1000, seed=7)
+            here.add("a")
+            self.assertEqual(await seen.update(words(50_000)), here.update(words(50_000)))
+            self.assertTrue(all(await seen.contains_many(words(50_000))))
+            pulled = await seen.pull()
+            self.assertEqual(len(pulled), await seen.card())
+            self.assertEqual((await seen.info()).items, await seen.card())
+            self.assertEqual(await seen.except_(["a"]), 1)
+            other = AsyncBloom(client, "other", seed=7)
+            await other.push(pulled)
+            await seen.merge(other, error_rate=0.1)
+            await seen.reset()
+            self.assertEqual(await seen.card(), 0)
+            timed = AsyncBloom(client, "timed", capacity=10, window=60)
+            await timed.add("a")
+            await timed.rotate()
+            with self.assertRaisesRegex(Exception, "WRONGTYPE"):
+                await AsyncBloom(client, "text").add("a")
+            await client.aclose()
+
+        for library, name in [(redis.asyncio, "Redis"), (valkey.asyncio, "Valkey")]:
+            for protocol in (2, 3):
+                for decode in (False, True):
+                    self.client.flushall()
+                    self.client.set("text", "a")
+                    options = dict(port=server.port, protocol=protocol, decode_responses=decode)
+                    asyncio.run(use(getattr(library, name)(host="127.0.0.1", **options)))
+
+
+class PageTest(ServerCase):
+    def test_the_programs_of_the_page_run(self):
+        """Who copies from the page would be met by an error."""
+        page = (PROJECT / "python/README.md").read_text()
+        program = "".join(re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
+        self.assertIn("redis.Redis()", program)
+        program = program.replace("redis.Redis()", f"redis.Redis('127.0.0.1', {server.port})")
+        shown = ["seen.add", "in seen", "seen.update", "events.add(", "events.add_many", "events.update"]
+        for call in shown:
+            # What the lines answer is printed.
+            program = re.sub(rf"^( *)(.*{re.escape(call)}.*?)(  +#.*)?$", r"\1print(\2)", program, count=1, flags=re.M)
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "urls.txt").write_text("".join(f"https://example.com/{number}\n" for number in range(1000)))
+            words = [sys.executable, "-c", program]
+            done = subprocess.run(words, capture_output=True, text=True, cwd=folder, timeout=PATIENCE)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout.split("\n"), ["True", "True", "1000", "True", "[False, True]", "1", ""])
+
+
+class ClusterTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = Cluster(cls)
+
+    def test_clusters(self):
+        """Users of clusters could not push at all, or only keys with tags."""
+        port = self.cluster.nodes[0].port
+        seen = Filter(1000, seed=7)
+        seen.update(words(5000))
+        for library, name in [(redis, "RedisCluster"), (valkey, "ValkeyCluster")]:
+            module = importlib.import_module(f"{library.__name__}.cluster")
+            for protocol, decode in itertools.product((2, 3), (False, True)):
+                options = dict(port=port, protocol=protocol, decode_responses=decode)
+                with self.subTest(f"{name} {options}"), getattr(module, name)(host="127.0.0.1", **options) as client:
+                    getattr(client, "bf", lambda: None)()
+                    for key in KEYS:
+                        seen.push(client, key)
+                        self.assertEqual(Filter.pull(client, key), seen)
+                        bloom = Bloom(client, key)
+                        self.assertEqual((bloom.add("new"), "new" in bloom, len(bloom)), (True, True, len(seen) + 1))
+                        self.assertTrue(all(bloom.contains_many(words(5000))))
+                        info = bloom.info()
+                        self.assertEqual((info.capacity, info.seed, info.layout), (seen.capacity, "7", "blocked"))
+                        self.assertEqual(sum(layer.items for layer in info.newest_layers), info.items)
+
+    def test_clusters_with_asyncio(self):
+        """A service with asyncio could not use a cluster, or would be told other figures there."""
+        port = self.cluster.nodes[0].port
+        seen = Filter(1000, 0.001, seed=7)
+        seen.update(words(5000))
+
+        async def use(client):
+            async with client:
+                if hasattr(client, "bf"):
+                    # It gives the client callbacks that read replies in another way.
+                    client.bf()
+                for key in KEYS:
+                    bloom = AsyncBloom(client, key, capacity=1000, error_rate=0.001, seed=7)
+                    self.assertEqual((await bloom.add("a"), await bloom.add("a"), await bloom.contains("a")), (True, False, True))
+                    await bloom.push(seen)
+                    self.assertEqual(await bloom.pull(), seen)
+                    self.assertEqual((await bloom.add("new"), await bloom.contains("new")), (True, True))
+                    # Enough for several commands, some of them at once.
+                    more = words(300_000 if key == "seen" else 3000, "more ")
+                    here = seen.copy()
+                    here.update(["new", *more])
+                    new = await bloom.update(more)
+                    self.assertEqual((await bloom.card(), await bloom.pull()), (len(here), here))
+                    self.assertEqual(new, len(here) - len(seen) - 1)
+                    answers = await bloom.contains_many([*more, "absent"])
+                    self.assertEqual(answers, here.contains_many([*more, "absent"]))
+                    info = await bloom.info()
+                    self.assertEqual((info.items, info.capacity, info.seed), (len(here), here.capacity, "7"))
+                    self.assertEqual([layer.layout for layer in info.newest_layers], ["blocked"] * info.layers)
+                    self.assertEqual(await bloom.except_(["new"]), 1)
+                    await bloom.reset()
+                    self.assertEqual(await bloom.card(), 0)
+                one, other = (AsyncBloom(client, name, seed=7) for name in ("{tag}1", "{tag}2"))
+                await one.add("a")
+                await other.add("b")
+                await one.merge(other)
+                self.assertEqual(await one.contains_many(["a", "b", "c"]), [True, True, False])
+                full = AsyncBloom(client, "full", capacity=10, fixed=True)
+                with self.assertRaisesRegex(FullError, "full"):
+                    await full.update(words(20))
+
+        for library, name in [(redis, "RedisCluster"), (valkey, "ValkeyCluster")]:
+            module = importlib.import_module(f"{library.__name__}.asyncio.cluster")
+            for protocol in (2, 3):
+                for decode in (False, True):
+                    with self.subTest(f"{name} {protocol} {decode}"):
+                        for client in self.cluster.clients:
+                            client.flushall()
+                        options = dict(port=port, protocol=protocol, decode_responses=decode)
+                        asyncio.run(use(getattr(module, name)(host="127.0.0.1", **options)))
+
+
+if __name__ == "__main__":
+    unittest.main()

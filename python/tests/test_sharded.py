@@ -1,0 +1,628 @@
+"""`ShardedBloom` and `AsyncShardedBloom`: the layout by its vectors, delivery without a server, and all of it on clusters.
+
+BLOOM_TEST_SERVER and BLOOM_TEST_MODULE name other ones than redis-server and ./libbloom.so.
+"""
+
+import array
+import asyncio
+import contextlib
+import hashlib
+import importlib
+import itertools
+import json
+import math
+import os
+import struct
+import sys
+import threading
+import time
+import unittest
+from pathlib import Path
+from unittest import mock
+
+PROJECT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(PROJECT / "examples"), str(PROJECT / "tests/examples")]
+
+import numpy  # noqa: E402
+import redis  # noqa: E402
+import redis.asyncio  # noqa: E402
+import sharded_vectors  # noqa: E402
+import valkey  # noqa: E402
+import valkey.asyncio  # noqa: E402
+from redis.cluster import RedisCluster  # noqa: E402
+from servers import PRIMARIES, SLOTS, Cluster  # noqa: E402
+
+from libbloom import (  # noqa: E402
+    MAYBE_NEW,
+    AsyncShardedBloom,
+    FullError,
+    MissingError,
+    ShardedBloom,
+    UnsureError,
+    plan,
+)
+from libbloom._cluster import ASKING, Call, Lost, Unsent, delivered  # noqa: E402
+from libbloom._native import divide  # noqa: E402
+from libbloom._steps import slot  # noqa: E402
+
+
+def words(count, prefix="item "):
+    return [f"{prefix}{number}" for number in range(count)]
+
+
+class LayoutTest(unittest.TestCase):
+    def test_the_files_are_what_the_generator_writes(self):
+        """Another version would look for items in other shards, and deny them."""
+        folder = sharded_vectors.FOLDER
+        self.assertEqual({path.stem for path in folder.glob("*.json")}, set(sharded_vectors.FILTERS))
+        for name in sharded_vectors.FILTERS:
+            with self.subTest(name):
+                self.assertEqual((folder / f"{name}.json").read_text(), sharded_vectors.text(name))
+
+    def test_the_vectors_say_what_the_page_says(self):
+        """A client in another language that follows the page would deny what this one added."""
+        for path in sharded_vectors.FOLDER.glob("*.json"):
+            vector = json.loads(path.read_text())
+            meta, name = vector["meta"], vector["name"]
+            shards, items = int(meta["shards"]), int(meta["capacity"])
+            with self.subTest(name):
+                self.assertEqual((vector["meta_key"], meta["version"], meta["hash"]), (f"{name}:{{meta}}", "1", "BLAKE2b-512"))
+                mean = items / shards
+                room = math.ceil(mean + 6 * math.sqrt(mean * (1 - 1 / shards)))
+                self.assertEqual(vector["reserve"][:2], [meta["error_rate"], str(room)])
+                self.assertEqual(meta["shard_capacity"], str(room))
+                for entry in vector["items"]:
+                    digest = hashlib.new("blake2b512", bytes.fromhex(entry["item"])).digest()
+                    self.assertEqual(entry["shard"], struct.unpack_from(">Q", digest)[0] % shards)
+                    self.assertEqual(entry["key"], f"{name}:{{{entry['shard']}}}:{shards}")
+
+    def test_many_items_go_where_each_of_them_goes(self):
+        """What was added by update would not be found one by one."""
+        items = [os.urandom(length) for length in [*range(1, 300), 1000, 5000]]
+        shard = [int.from_bytes(hashlib.blake2b(item).digest()[:8], "big") % 37 for item in items]
+        prefixed = b"".join(struct.pack("<I", len(item)) + item for item in items)
+        lines = [b"%d" % number for number in range(1000)]
+        numbers = struct.pack("<500Q", *range(500))
+        each = {
+            ("PREFIXED", prefixed): shard,
+            ("LINES", b"\n\n" + b"\n".join(lines) + b"\n\n7"): [self.shard(line) for line in [*lines, b"7"]],
+            ("WIDTH", 8, numbers): [self.shard(numbers[at : at + 8]) for at in range(0, 4000, 8)],
+        }
+        for packed, expected in each.items():
+            shares, places = divide(37, *packed)
+            self.assertEqual(list(array.array("I", places)), expected)
+            self.assertEqual([(at, count) for at, count, _ in shares], sorted((at, expected.count(at)) for at in set(expected)))
+            # Each share is divided like the whole: all of it to one shard, as it is.
+            for at, count, data in shares:
+                self.assertEqual(divide(37, *packed[:-1], data)[0], [(at, count, data)])
+        self.assertEqual(divide(37, "LINES", b""), ([], b""))
+        for bad in [("PREFIXED", b"\5\0\0\0abc"), ("WIDTH", 3, b"abcd"), ("WIDTH", 0, b""), ("TEXT", b"a"), ()]:
+            with self.assertRaises((ValueError, TypeError)):
+                divide(37, *bad)
+
+    @staticmethod
+    def shard(item):
+        return int.from_bytes(hashlib.blake2b(item).digest()[:8], "big") % 37
+
+    def test_bad_figures_are_refused_before_anything_is_made(self):
+        """A filter that nobody can use would be half made."""
+        for problem in [
+            dict(items=0),
+            dict(items=10, shards=0),
+            dict(items=10, shards=65537),
+            dict(items=10, error_rate=0),
+            dict(items=10, layout="flat"),
+        ]:
+            with self.subTest(problem), self.assertRaises(ValueError):
+                ShardedBloom.create(None, "seen", **problem)
+        with self.assertRaisesRegex(ValueError, "has no brace"):
+            ShardedBloom(None, "a{b")
+
+
+class Moved(Exception):
+    """As clients name it."""
+
+    def __init__(self, host, port):
+        self.host, self.port = host, port
+
+
+MovedError = type("MovedError", (Moved,), {})
+AskError = type("AskError", (Moved,), {})
+TryAgainError = type("TryAgainError", (Exception,), {})
+
+
+class Node:
+    def __init__(self, name):
+        self.name = name
+
+
+class FakeClient:
+    """A client of a cluster whose every slot is in one node."""
+
+    def __init__(self):
+        self.nodes = {name: Node(name) for name in ("one:1", "two:2")}
+        self.nodes_manager = self
+
+    def get_node(self, host, port):
+        return self.nodes.get(f"{host}:{port}")
+
+    def get_node_from_slot(self, slot):
+        return self.nodes["one:1"]
+
+
+class DeliveryTest(unittest.TestCase):
+    """Each is what a node answered, and what must be sent next."""
+
+    def deliver(self, exchanges, *, patience=60.0, adds=False, replicas=0, commands=1):
+        """Delivers commands; `exchanges` are the node, what comes to it, and what it answers. What else was done."""
+        calls = [Call(b"{%d}" % number, "ADD", number) for number in range(commands)]
+        steps = delivered(FakeClient(), calls, patience, adds=adds, replicas=replicas)
+        exchanges, others, result = iter(exchanges), [], None
+        while True:
+            try:
+                name, *words = steps.send(result)
+            except StopIteration:
+                self.assertEqual(list(exchanges), [])
+                return calls, others
+            result = None
+            if name != "exchange":
+                others.append(name)
+                continue
+            [[(node, sent)]] = words
+            expected, commands, result = next(exchanges)
+            self.assertEqual((node.name, sent), (expected, commands))
+            result = [result]
+
+    ADD = ("ADD", 0)
+
+    def test_an_answer_is_the_answer(self):
+        """A batch would be sent twice."""
+        [call, other], others = self.deliver([("one:1", [self.ADD, ("ADD", 1)], [5, None])], commands=2)
+        self.assertEqual((call.reply, other.reply, call.is_unsure, others), (5, None, False, []))
+
+    def test_redirections_are_followed_at_once(self):
+        """Items of a slot that moves would be refused."""
+        moved = [("one:1", [self.ADD], [MovedError("two", 2)]), ("two:2", [self.ADD], [1])]
+        [call], others = self.deliver(moved, adds=True)
+        self.assertEqual((call.reply, call.is_unsure, others), (1, False, ["refresh"]))
+        asked = [("one:1", [self.ADD], [AskError("two", 2)]), ("two:2", [ASKING, self.ADD], ["OK", 1])]
+        [call], others = self.deliver(asked, adds=True)
+        self.assertEqual((call.reply, call.is_unsure, others), (1, False, []))
+        # A node that nobody has heard of, yet.
+        lost = [("one:1", [self.ADD], [MovedError("three", 3)]), ("one:1", [self.ADD], [1])]
+        self.assertEqual(self.deliver(lost)[0][0].reply, 1)
+
+    def test_what_was_not_done_is_done_later(self):
+        """A failover would end a load, or add to what is called unsure."""
+        for error in (TryAgainError(), Unsent(OSError("refused"))):
+            [call], others = self.deliver([("one:1", [self.ADD], [error])] * 2 + [("one:1", [self.ADD], [0])], adds=True)
+            self.assertEqual((call.reply, call.is_unsure, others), (0, False, ["pause", "refresh"] * 2))
+
+    def test_a_lost_answer_makes_an_add_unsure(self):
+        """An item that was new would be called known, and left out."""
+        first = ("one:1", [self.ADD, ("ADD", 1)], [1, Lost(OSError("cut"))])
+        [answered, call], _ = self.deliver([first, ("one:1", [("ADD", 1)], [0])], adds=True, commands=2)
+        self.assertEqual((answered.reply, answered.is_unsure, call.reply, call.is_unsure), (1, False, 0, True))
+
+    def test_other_errors_are_final(self):
+        """A full shard would be tried for a minute."""
+        error = redis.ResponseError("non scaling filter is full")
+        [call, other], others = self.deliver([("one:1", [self.ADD, ("ADD", 1)], [error, 1])], commands=2)
+        self.assertEqual((call.error, other.reply, others), (error, 1, []))
+
+    def test_adds_are_confirmed_by_a_write(self):
+        """WAIT would answer for another connection's past, and a failover lose what it confirmed."""
+        words = [self.ADD, ("SET", b"{0}:wait", b"", "PX", 2000), ("WAIT", 1, 2000)]
+        few, enough = ("one:1", words, [1, b"OK", 0]), ("one:1", words, [0, b"OK", 1])
+        [call], _ = self.deliver([few, enough], adds=True, replicas=1)
+        # The first answer counts: it was new then.
+        self.assertEqual((call.reply, call.is_unsure), (1, False))
+        # Queries need no confirmation.
+        self.deliver([("one:1", [self.ADD], [1])], replicas=1)
+        # The write follows a slot that moves.
+        asked = ("two:2", [ASKING, words[0], ASKING, *words[1:]], ["OK", 1, "OK", b"OK", 1])
+        moving = ("one:1", words, [AskError("two", 2), AskError("two", 2), 1])
+        [call], _ = self.deliver([moving, asked], adds=True, replicas=1)
+        self.assertEqual(call.reply, 1)
+        # The write was sent elsewhere, the item was not.
+        elsewhere = ("one:1", words, [1, MovedError("two", 2), 1])
+        [call], _ = self.deliver([elsewhere, enough], adds=True, replicas=1)
+        self.assertEqual((call.reply, call.is_unsure), (1, False))
+        # What went wrong with the confirmation is told.
+        [call], _ = self.deliver([("one:1", words, [1, redis.ResponseError("OOM"), 0])], adds=True, replicas=1)
+        self.assertEqual(str(call.error), "OOM")
+
+    def test_patience_ends(self):
+        """A program would hang for ever, or be told that nothing was added."""
+        lost = ("one:1", [self.ADD], [Lost(OSError("cut"))])
+        with self.assertRaisesRegex(UnsureError, "cut.*adding them again is safe"):
+            self.deliver([lost], adds=True, patience=0)
+        with self.assertRaisesRegex(OSError, "cut"):
+            self.deliver([lost], patience=0)
+        with self.assertRaisesRegex(OSError, "refused"):
+            self.deliver([("one:1", [self.ADD], [Unsent(OSError("refused"))])], adds=True, patience=0)
+        words = [self.ADD, ("SET", b"{0}:wait", b"", "PX", 2000), ("WAIT", 2, 2000)]
+        with self.assertRaisesRegex(UnsureError, "1 of 2 replicas"):
+            self.deliver([("one:1", words, [1, b"OK", 1])], adds=True, patience=0, replicas=2)
+
+
+class ClusterCase(unittest.TestCase):
+    REPLICAS = 0
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = Cluster(cls, cls.REPLICAS)
+        cls.client = RedisCluster.from_url(cls.cluster.url, socket_timeout=None)
+        cls.addClassCleanup(cls.client.close)
+
+    def setUp(self):
+        self.client.flushall()
+
+
+class ShardedTest(ClusterCase):
+    def test_every_method_with_every_client(self):
+        """A program with another client, or another protocol, could not use the filter, or would find other items."""
+        port = self.cluster.nodes[0].port
+        made = ShardedBloom.create(self.client, "seen", 20_000, 1e-9, shards=20)
+        made.update(["a", *words(5000)])
+        for library, name in [(redis, "RedisCluster"), (valkey, "ValkeyCluster")]:
+            module = importlib.import_module(f"{library.__name__}.cluster")
+            for protocol, decode in itertools.product((2, 3), (False, True)):
+                options = dict(port=port, protocol=protocol, decode_responses=decode)
+                with self.subTest(f"{name} {options}"), getattr(module, name)(host="127.0.0.1", **options) as client:
+                    seen = ShardedBloom(client, b"seen")
+                    self.assertEqual(("a" in seen, seen.contains(b"a"), "b" in seen, seen.add("a")), (True, True, False, False))
+                    self.assertEqual(seen.contains_many(["x", "a", b"item 4999", ""]), [False, True, True, False])
+                    self.assertEqual((len(seen), seen.card(), bool(seen)), (5001, 5001, True))
+                    other = ShardedBloom.create(client, "other", 1000, 1e-9, shards=7, window=3600, refresh=True, slices=4)
+                    self.assertEqual(other.add_many(["b", "a", "b", ""]), [True, True, False, True])
+                    self.assertEqual((other.update(words(100)), other.add("c")), (100, True))
+                    self.assertEqual(other.info().options["window"], 3600)
+                    other.drop()
+        self.assertEqual(sum(client.dbsize() for client in self.cluster.clients), 21)
+
+    def test_asyncio(self):
+        """A service with asyncio could not use the filter."""
+        port = self.cluster.nodes[0].port
+
+        async def use(client):
+            async with client:
+                made = await AsyncShardedBloom.create(client, "seen", 10_000, 1e-9, shards=12)
+                self.assertEqual((await made.add("a"), await made.add("a"), await made.contains("a")), (True, False, True))
+                self.assertEqual(await made.update(words(5000)), 5000)
+                seen = AsyncShardedBloom(client, "seen")
+                self.assertEqual(await seen.add_many(["b", "a"]), [True, False])
+                answers = await seen.contains_many([*words(5000), *words(5000, "absent ")])
+                self.assertEqual(answers, [True] * 5000 + [False] * 5000)
+                self.assertEqual((await seen.contains("absent"), await seen.card()), (False, 5002))
+                self.assertEqual((await seen.info()).items, 5002)
+                await seen.drop()
+                with self.assertRaises(MissingError):
+                    await made.contains("absent")
+
+        for library, name in [(redis, "RedisCluster"), (valkey, "ValkeyCluster")]:
+            module = importlib.import_module(f"{library.__name__}.asyncio.cluster")
+            for protocol, decode in itertools.product((2, 3), (False, True)):
+                with self.subTest(f"{name} {protocol} {decode}"):
+                    options = dict(port=port, protocol=protocol, decode_responses=decode)
+                    asyncio.run(use(getattr(module, name)(host="127.0.0.1", **options)))
+
+    def test_a_cut_connection_of_asyncio(self):
+        """A service with asyncio would be told that a new item is known, or read another's answer."""
+
+        async def use():
+            async with redis.asyncio.RedisCluster(host="127.0.0.1", port=self.cluster.nodes[0].port) as client:
+                seen = await AsyncShardedBloom.create(client, "seen", 1000, 1e-9, shards=4)
+                connection = redis.asyncio.connection.AbstractConnection
+                read, calls = connection.read_response, itertools.count()
+
+                async def broken(self, *arguments, **options):
+                    reply = await read(self, *arguments, **options)
+                    if options.get("disable_decoding") and next(calls) == 0:
+                        await self.disconnect()
+                        raise redis.ConnectionError("cut")
+                    return reply
+
+                with mock.patch.object(connection, "read_response", broken):
+                    self.assertIs(await seen.add("a"), MAYBE_NEW)
+                # Whoever is stopped while it waits leaves no answer behind.
+                tasks = [asyncio.create_task(seen.contains_many(words(5000))) for _ in range(5)]
+                await asyncio.sleep(0)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                self.assertEqual((await seen.contains("a"), await seen.add("b"), await seen.card()), (True, True, 2))
+
+        asyncio.run(use())
+
+    def test_the_answers_are_those_of_one_large_filter(self):
+        """The whole would be wrong more often than a shard is, or need more memory than was planned."""
+        count, rate = 200_000, 0.01
+        seen = ShardedBloom.create(self.client, "seen", count, rate, shards=50)
+        numbers = numpy.arange(2 * count, dtype="<u8")
+        # An item is taken for known by the errors of what is there before it: the rate of a filter that fills.
+        new = seen.update(numbers[:count])
+        self.assertTrue(all(seen.contains_many(numbers[:count])))
+        self.assertEqual(len(seen), new)
+        info = seen.info()
+        self.assertEqual([shard.layers for shard in info.shards], [1] * 50)
+        self.assertGreater(min(shard.items for shard in info.shards), 0)
+        [size, *_] = plan(count, rate)
+        self.assertLess(info.size_in_bytes, 1.2 * size)
+        # One filter of the same items, of which each shard is a sample.
+        key = "{one}"
+        self.client.execute_command("BF.RESERVE", key, rate, info.shards[0].capacity * 50)
+        one = importlib.import_module("libbloom").Bloom(self.client, key)
+        once = one.update(numbers[:count])
+        self.assertLess(abs(int(new) - once), 3 * math.sqrt(2 * (count - once + 1)))
+        strangers = numbers[count:]
+        found, by_one = sum(seen.contains_many(strangers)), sum(one.contains_many(strangers))
+        self.assertLess(abs(int(found) - int(by_one)), 3 * math.sqrt(found + by_one))
+        self.assertLess(found, rate * count)
+
+    def test_a_name_is_made_once(self):
+        """Another number of shards would deny four items of five, and say nothing."""
+        made = ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8)
+        made.add("a")
+        with self.assertRaisesRegex(ValueError, "exists"):
+            ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8)
+        for other in [dict(shards=9), dict(shards=8, error_rate=0.02), dict(shards=8, items=1001), dict(shards=8, window=5)]:
+            figures = {"items": 1000, "error_rate": 0.01, **other}
+            with self.assertRaisesRegex(ValueError, "exists with other figures"):
+                ShardedBloom.create(self.client, "seen", exist_ok=True, **figures)
+        again = ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8, exist_ok=True)
+        self.assertIn("a", again)
+        # What servers refuse leaves nothing.
+        with self.assertRaisesRegex(redis.ResponseError, "GROWING and WINDOW exclude each other"):
+            ShardedBloom.create(self.client, "refused", 1000, 0.01, window=60, growing=True)
+        self.assertFalse(self.client.exists("refused:{meta}"))
+        # Others' keys are not taken over.
+        self.client.set("mine:{3}:8", "precious")
+        with self.assertRaisesRegex(ValueError, r"there is a key mine:\{3\}:8"):
+            ShardedBloom.create(self.client, "mine", 1000, 0.01, shards=8)
+        self.assertFalse(self.client.exists("mine:{meta}"))
+        with self.assertRaisesRegex(ValueError, "no sharded filter of version 1"):
+            self.client.hset("later:{meta}", "version", "2")
+            "a" in ShardedBloom(self.client, "later")
+
+    def test_what_was_interrupted_goes_on(self):
+        """A killed program would leave half a filter, which denies items, or cannot be made or dropped any more."""
+        for last in range(1, 5):
+            with self.subTest(last), self.interrupted(last):
+                ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8)
+            with contextlib.suppress(MissingError):
+                self.assertNotIn("a", ShardedBloom(self.client, "seen"))
+                self.fail("half a filter was opened")
+            seen = ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8)
+            seen.update(words(100))
+            for step in range(1, 4):
+                with self.interrupted(step):
+                    seen.drop()
+            with self.assertRaisesRegex(MissingError, "it is dropping"):
+                "a" in ShardedBloom(self.client, "seen")
+            with self.assertRaisesRegex(ValueError, "being dropped"):
+                ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8)
+            seen.drop()
+            self.assertEqual(sum(client.dbsize() for client in self.cluster.clients), 0)
+            with self.assertRaises(MissingError):
+                seen.drop()
+
+    @contextlib.contextmanager
+    def interrupted(self, last):
+        """Ctrl-C when so many exchanges have been made."""
+        from libbloom import _cluster
+
+        exchange, calls = _cluster.Links.exchange, itertools.count()
+
+        def stopped(links, rounds):
+            if next(calls) >= last:
+                raise KeyboardInterrupt
+            return exchange(links, rounds)
+
+        with mock.patch.object(_cluster.Links, "exchange", stopped), self.assertRaises(KeyboardInterrupt):
+            yield
+
+    def test_a_lost_shard_is_an_error(self):
+        """An evicted shard would call everything new, or be filled again as a small filter."""
+        seen = ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8)
+        seen.update(words(1000))
+        lost = seen._known.key(seen._known.shard(b"item 7"))
+        self.client.delete(lost)
+        for call in (
+            lambda: "item 7" in seen,
+            lambda: seen.add("item 7"),
+            lambda: seen.update(["item 7"]),
+            lambda: seen.add_many(words(20)),
+            lambda: seen.contains_many(words(20)),
+            lambda: len(seen),
+        ):
+            with self.assertRaisesRegex(MissingError, f"there is no {lost.decode()}".replace("{", r"\{")):
+                call()
+        self.assertFalse(self.client.exists(lost))
+        with self.assertRaisesRegex(MissingError, "no sharded filter 'unseen'"):
+            "a" in ShardedBloom(self.client, "unseen")
+
+    def test_who_knows_an_older_filter_of_the_name_is_told(self):
+        """A program that runs on while a filter is made anew would look for items in the wrong shards."""
+        old = ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8)
+        old.add("a")
+        new = ShardedBloom(self.client, "seen")
+        new.drop()
+        ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=9).add("a")
+        with self.assertRaises(MissingError):
+            "a" in old
+        self.assertTrue(("a" in old, "a" in new), (True, True))
+
+    def test_a_full_shard_says_so(self):
+        """Items that did not fit would look like those that were there."""
+        seen = ShardedBloom.create(self.client, "seen", 20, 0.01, shards=3, fixed=True)
+        with self.assertRaisesRegex(FullError, r"seen:\{\d\}:3: non scaling filter is full"):
+            seen.update(words(200))
+        with self.assertRaisesRegex(FullError, r"seen:\{\d\}:3: non scaling filter is full"):
+            for word in words(200, "more "):
+                seen.add(word)
+        for bad in (None, 5, ["a"]):
+            with self.assertRaises(TypeError):
+                seen.add(bad)
+        for call in (seen.update, seen.contains_many, seen.add_many):
+            with self.assertRaises(TypeError):
+                call("text")
+
+    def test_a_cut_connection_makes_no_wrong_answer(self):
+        """An item whose first answer was lost would be called known, and its page never fetched."""
+        seen = ShardedBloom.create(self.client, "seen", 1000, 1e-9, shards=4)
+        with self.cut():
+            self.assertIs(seen.add("a"), MAYBE_NEW)
+        self.assertTrue(MAYBE_NEW)
+        self.assertEqual(repr(MAYBE_NEW), "MAYBE_NEW")
+        seen.add("b")
+        with self.cut():
+            # Each node's first command was carried out, and its answer is lost.
+            answers = seen.add_many(words(50))
+        self.assertEqual(set(answers), {True, MAYBE_NEW})
+        with self.cut():
+            count = seen.update([*words(50, "more "), *words(50)])
+        self.assertGreater(count.maybe, 0)
+        self.assertEqual(seen.update(words(50, "more ")), 0)
+        self.assertTrue(int(count) <= 50 <= count + count.maybe <= 100)
+        with self.cut():
+            self.assertEqual(seen.contains_many(["a", "absent", "more 1"]), [True, False, True])
+
+    @contextlib.contextmanager
+    def cut(self):
+        """The first answer that comes to a connection is not read: it breaks."""
+        connection = redis.connection.AbstractConnection
+        read, calls = connection.read_response, itertools.count()
+
+        def broken(self, *arguments, **options):
+            reply = read(self, *arguments, **options)
+            if options.get("disable_decoding") and next(calls) == 0:
+                self.disconnect()
+                raise redis.ConnectionError("cut")
+            return reply
+
+        with mock.patch.object(connection, "read_response", broken):
+            yield
+
+    def test_slots_that_move_lose_nothing(self):
+        """Who adds a node would lose what is added meanwhile."""
+        shards = 20
+        seen = ShardedBloom.create(self.client, "moving", 4000, 1e-9, shards=shards)
+        before, during = words(1000, "before "), words(1000, "during ")
+        seen.update(before)
+        for shard in range(4):
+            at = slot(seen._known.key(shard))
+            source = at * PRIMARIES // SLOTS
+            some = during[250 * shard : 250 * (shard + 1)]
+
+            def use():
+                self.assertEqual(seen.update(some), 250)
+                self.assertTrue(all(seen.contains_many(before)))
+                for word in some:
+                    self.assertIn(word, seen)
+
+            self.cluster.move_slot(at, source, (source + 1) % PRIMARIES, use)
+        for client in (self.client, RedisCluster.from_url(self.cluster.url)):
+            self.assertTrue(all(ShardedBloom(client, "moving").contains_many(before + during)))
+        self.assertEqual(len(seen), 2000)
+
+
+    def test_slots_that_move_lose_nothing_with_asyncio(self):
+        """A service with asyncio would end when a node is added."""
+
+        async def use(library, name):
+            module = importlib.import_module(f"{library.__name__}.asyncio.cluster")
+            async with getattr(module, name)(host="127.0.0.1", port=self.cluster.nodes[0].port) as client:
+                seen = await AsyncShardedBloom.create(client, "moving", 1000, 1e-9, shards=6)
+                self.assertEqual(await seen.update(words(100)), 100)
+                at = slot(b"moving:{0}:6")
+                [source] = [place for place, node in enumerate(self.cluster.clients) if self.owns(node)]
+                loop = asyncio.get_running_loop()
+
+                def half_way():
+                    # Some keys of the slot are here, some there.
+                    asked = asyncio.run_coroutine_threadsafe(seen.add_many(words(200)), loop)
+                    self.assertEqual(asked.result(60), [False] * 100 + [True] * 100)
+
+                target = (source + 1) % PRIMARIES
+                await asyncio.to_thread(self.cluster.move_slot, at, source, target, half_way)
+                self.assertEqual(await seen.contains_many(words(300)), [True] * 200 + [False] * 100)
+                self.assertTrue(await seen.add("item 200"))
+                await seen.drop()
+
+        for library, name in [(redis, "RedisCluster"), (valkey, "ValkeyCluster")]:
+            with self.subTest(name):
+                asyncio.run(use(library, name))
+
+    @staticmethod
+    def owns(node):
+        """Whether a node has the slot that moves."""
+        try:
+            node.execute_command("EXISTS", "moving:{0}:6")
+        except redis.ResponseError as error:
+            return "MOVED" not in f"{type(error).__name__} {error}".upper()
+        return True
+
+
+class ChangingTest(ClusterCase):
+    """A cluster that changes while it is loaded."""
+
+    REPLICAS = 1
+
+    def test_what_was_confirmed_is_found(self):
+        """A node that is added, slots that move, or a primary that dies would cost items that were confirmed."""
+        client = RedisCluster.from_url(self.cluster.url, socket_timeout=5)
+        seen = ShardedBloom.create(client, "seen", 2_000_000, 0.001, shards=32, patience=100, replicas=1)
+        confirmed, stop, failed = [], threading.Event(), []
+
+        def load():
+            try:
+                for number in itertools.count():
+                    if stop.is_set():
+                        return
+                    some = numpy.arange(1000 * number, 1000 * (number + 1), dtype="<u8")
+                    seen.update(some)
+                    confirmed.append(some)
+            except BaseException as error:
+                failed.append(error)
+                raise
+
+        loader = threading.Thread(target=load)
+        loader.start()
+        try:
+            self.grows(confirmed, failed, 5)
+            added = self.cluster.add_primary()
+            for shard in range(0, 32, 4):
+                at = slot(b"seen:{%d}:32" % shard)
+                self.cluster.move_slot(at, at * PRIMARIES // SLOTS, added, lambda: time.sleep(0.02))
+            self.grows(confirmed, failed, 5)
+            for shard in range(1, 32, 4):
+                at = slot(b"seen:{%d}:32" % shard)
+                self.cluster.migrate_slot(at, at * PRIMARIES // SLOTS, added)
+            self.grows(confirmed, failed, 5)
+            # A primary with shards dies at once, and its replica takes over.
+            victim = self.cluster.nodes[1]
+            victim.process.kill()
+            victim.process.wait()
+            replica = self.cluster.clients[PRIMARIES + 1]
+            self.cluster.wait_until(lambda: replica.info("replication")["role"] == "master")
+            # It comes back empty, as a replica, without which nothing can be confirmed.
+            victim.start()
+            self.grows(confirmed, failed, 5)
+        finally:
+            stop.set()
+            loader.join()
+        self.assertEqual(failed, [])
+        asking = ShardedBloom(RedisCluster.from_url(self.cluster.url, socket_timeout=5), "seen")
+        for some in confirmed:
+            self.assertTrue(all(asking.contains_many(some)))
+
+    def grows(self, confirmed, failed, batches):
+        """Waits until so many more batches are confirmed."""
+        wanted = len(confirmed) + batches
+        self.cluster.wait_until(lambda: failed or len(confirmed) >= wanted)
+        self.assertEqual(failed, [])
+
+
+if __name__ == "__main__":
+    unittest.main()
