@@ -1,7 +1,7 @@
 # A server with the module, on an official image of Redis or Valkey:
 #
 #   docker build -t redis-libbloom .
-#   docker build -t valkey-libbloom --build-arg BASE=valkey/valkey:8.1-bookworm --build-arg SERVER=valkey-server .
+#   docker build -t valkey-libbloom --build-arg BASE=valkey/valkey:8.1-bookworm .
 #   docker run --rm -p 127.0.0.1:6379:6379 -v bloom:/data redis-libbloom
 #
 # The base has Debian 12 or later: the module is built on Debian 12, and needs no older glibc.
@@ -17,6 +17,7 @@ RUN apt-get update \
 WORKDIR /build
 COPY Cargo.toml Cargo.lock ./
 COPY .cargo .cargo
+COPY core core
 COPY src src
 COPY benches benches
 # cargo looks for the file of every target that Cargo.toml names, whichever is built.
@@ -25,22 +26,17 @@ RUN cargo build --release --lib --locked && strip --strip-unneeded target/releas
 
 # hadolint ignore=DL3006
 FROM ${BASE}
-ARG SERVER=redis-server
-# The name is fixed for what starts the server, whichever it is.
-ENV SERVER=${SERVER}
 COPY --from=build --chmod=755 /build/target/release/libbloom.so /usr/lib/redis/modules/libbloom.so
 COPY --chmod=644 packaging/bloom.conf /etc/libbloom/bloom.conf
 COPY --chmod=644 LICENSE /usr/share/doc/libbloom/LICENSE
-WORKDIR /data
-# The users of both images, by the number that both have.
-USER 999:999
-EXPOSE 6379
+# Redis 8's image loads each module of this folder. RedisBloom has this module's name, and a server takes one of the two.
+RUN rm -f /usr/local/lib/redis/modules/redisbloom.so
 # Alive is what answers, be it with an error: a server that wants a password, that loads its data, that runs a
 # long script or that could not save is not mended by a restart, which would lose data or begin the load again.
 # (That it reaches no server redis-cli writes to standard error.) What asks whether the data is there must ask
 # the server itself.
 HEALTHCHECK --interval=10s --timeout=3s \
-    CMD ["sh", "-c", "\"${SERVER%-server}-cli\" ping | grep -q ."]
-# The images' own entry point starts what it is given, as the user that it is started as. The form with a shell
-# is needed for the variable; exec leaves the server as the first process, which gets the signals.
-CMD ["sh", "-c", "exec \"$SERVER\" --include /etc/libbloom/bloom.conf --protected-mode no --dir /data"]
+    CMD ["sh", "-c", "\"$(command -v redis-cli || command -v valkey-cli)\" ping | grep -q ."]
+# No USER: the base's entry point starts as root, gives /data to the server's user and becomes that user. It puts
+# the name of its server before arguments that begin with a dash.
+CMD ["--include", "/etc/libbloom/bloom.conf"]

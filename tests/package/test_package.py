@@ -5,6 +5,7 @@ another module to pack than the one that `make package` built. Nothing is instal
 folder, and the paths in its files are changed to that. tests/package/try-deb.sh installs it.
 """
 
+import base64
 import hashlib
 import json
 import os
@@ -15,6 +16,7 @@ import sys
 import tarfile
 import tempfile
 import unittest
+import zipfile
 import zlib
 from pathlib import Path
 
@@ -24,18 +26,23 @@ from cyclonedx.validation.json import JsonStrictValidator
 PROJECT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(PROJECT / "examples"), str(PROJECT / "scripts")]
 
-import crawl  # noqa: E402
+import support  # noqa: E402
 import package  # noqa: E402
 
 PROGRAM = os.environ.get("BLOOM_TEST_SERVER", "redis-server")
 MODULE = Path(os.environ.get("BLOOM_TEST_MODULE", PROJECT / ".build/package/libbloom.so")).resolve()
+WHEELS = PROJECT / ".build/package/wheel"
 IS_ELF = sys.platform == "linux"
+# Seconds until a program must have ended. Nothing is measured by it.
+PATIENCE = 120
 HAS_DPKG = IS_ELF and shutil.which("dpkg-deb") is not None
 # What is to be read, under its path in the project.
 PATTERNS = ["benches/**/*.md", "docs/**/*.*", *(f"examples/**/*.{kind}" for kind in ("lua", "md", "py", "txt", "yml"))]
 DOCUMENTS = [
-    *["CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"],
+    *["CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "python/README.md"],
+    *(f"python/{path.name}" for path in WHEELS.glob("*.whl")),
     *(str(path.relative_to(PROJECT)) for pattern in PATTERNS for path in PROJECT.glob(pattern)),
+    "tests/fixtures/urls.txt.gz",
 ]
 ARCHIVED = sorted(
     ["LICENSE", "REQUIREMENTS", "SHA256SUMS", "THIRD-PARTY", "libbloom.cdx.json", "libbloom.so", *DOCUMENTS]
@@ -60,7 +67,7 @@ LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 NAMED = re.compile(r"(?<![\w.])/(usr/lib|etc|run)/(libbloom|redis/modules)\b")
 
 
-class Server(crawl.Server):
+class Server(support.Server):
     """A server with a configuration file of its own, and with what else a unit starts it with."""
 
     def __init__(self, arguments=(), lines=()):
@@ -98,6 +105,22 @@ class Case(unittest.TestCase):
         for page, link in links:
             self.assertTrue((page.parent / link).is_file(), f"{page.relative_to(folder)}: {link}")
 
+    def check_examples(self, folder):
+        """Follows the page of the examples, in a folder of one's own, and runs those that it says need nothing else."""
+        page = (folder / "examples/README.md").read_text()
+        [setup] = re.findall(r"^```\n(python3 -m venv .*?)^```$", page, re.MULTILINE | re.DOTALL)
+        subprocess.run(["sh", "-euc", setup], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        [names] = re.findall(r"^(.*) then need nothing else than a `redis-server`", page, re.MULTILINE)
+        for name in re.findall(r"\w+\.py", names):
+            with self.subTest(name):
+                words = [folder / ".build/venv/bin/python", f"examples/{name}", "--server", PROGRAM]
+                done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=PATIENCE)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+                self.assertRegex(done.stdout, r"\d promises kept, 0 broken\n$")
+        # The program that pages about moving filters name.
+        done = subprocess.run([folder / ".build/venv/bin/libbloom", "--version"], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout), (0, f"{package.version()}\n"))
+
     def check_filter(self, server):
         """Creates, fills and asks a filter."""
         with server, server.client() as client:
@@ -120,7 +143,7 @@ def check_readme(case, text):
     _, _, rest = whole.partition("<!-- until here -->\n")
     case.assertTrue(rest and text.endswith(rest))
     beginning = text.removesuffix(rest)
-    for word in ("Build it from source", "make run", "make test", "make build", "<!--"):
+    for word in ("build it in a checkout of the source", "make run", "make test", "make build", "<!--"):
         case.assertIn(word, whole)
         case.assertNotIn(word, beginning)
 
@@ -200,6 +223,10 @@ class ArchiveTest(Case):
         section = re.search(r"^## The archive$.*?(?=^## )", page, re.MULTILINE | re.DOTALL)[0]
         return re.findall(r"^```\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
 
+    def test_its_examples_run_in_its_folder(self):
+        """What a page shows and a package lacks stops whoever tries the module without its source."""
+        self.check_examples(self.unpack())
+
     def test_its_readme_is_for_who_has_the_module(self):
         """The source, which the README of the project is about, is not in a package."""
         text = (self.unpack() / "README.md").read_text()
@@ -236,6 +263,14 @@ class ArchiveTest(Case):
         done = run_script(self.module, self.folder / "unbuilt", "--built", self.folder / "none.json")
         self.assertEqual(done.returncode, 1)
         self.assertEqual(done.stderr, f"package.py: there is no {self.folder}/none.json; `make package` makes it\n")
+
+    def test_without_a_wheel_it_says_so(self):
+        """The pages name commands that a package without it lacks."""
+        none = self.folder / "no wheel"
+        none.mkdir()
+        done = run_script(self.module, self.folder / "poorer", "--wheels", none)
+        said = f"package.py: there is not one wheel in {none}; `make package` makes it\n"
+        self.assertEqual((done.returncode, done.stderr), (1, said))
 
     def test_its_bill_of_materials_is_of_this_module(self):
         """A scanner that cannot read it, or reads it of another module, reports the wrong advisories or none."""
@@ -351,6 +386,18 @@ class DebTest(Case):
         self.assertIn(f"Version {package.version()}, as the package redis-libbloom.", text)
         check_readme(self, text)
 
+    def test_its_examples_run_in_a_copy(self):
+        """Nobody but root can write where the package has them, and a venv and a table are written."""
+        page = self.root / "usr/share/doc/redis-libbloom/examples/README.md"
+        [copy] = re.findall(r"^```\n(cp -r .*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+        home = Path(tempfile.mkdtemp(dir=self.folder))
+        steps = copy.replace("/usr/share/doc", f"{self.root}/usr/share/doc")
+        subprocess.run(["sh", "-euc", steps], env={**os.environ, "HOME": str(home)}, check=True)
+        # The module is where the package has it, and not in the copy.
+        script = home / "libbloom/examples/support.py"
+        script.write_text(NAMED.sub(rf"{self.root}\g<0>", script.read_text()))
+        self.check_examples(home / "libbloom")
+
     def test_its_note_without_systemd_holds_after_a_rewrite(self):
         """An include, which it named once, stays beside the line that CONFIG REWRITE writes: loaded twice."""
         note = (PROJECT / "packaging/deb/postinst").read_text()
@@ -432,6 +479,39 @@ class DebTest(Case):
         with server:
             self.assertNotEqual(self.server_arguments(server), [])
 
+    def test_the_removal_names_every_line_that_keeps_a_server_from_starting(self):
+        """CONFIG REWRITE writes options of the module too, and no server without it starts with these."""
+        probe = Server()
+        with probe:
+            arguments = self.server_arguments(probe)
+        server = Server(arguments)
+        with server:
+            with server.client() as client:
+                if not (options := client.config_get("bf*error-rate")):
+                    self.skipTest("this server has no configurations of modules")
+                client.config_set(*options, "0.001")
+                client.config_rewrite()
+            lines = (server.home / "redis.conf").read_text().splitlines()
+        # The file of each server that the distribution knows, and of another instance.
+        files = ["redis/redis.conf", "redis/redis-other.conf", "valkey/valkey.conf"]
+        for name in files:
+            (self.root / "etc" / name).parent.mkdir(exist_ok=True)
+            (self.root / "etc" / name).write_text("\n".join(lines) + "\n")
+        (self.root / "etc/redis/sentinel.conf").write_text("# loadmodule libbloom.so\n# bf-layout blocked\nport 1\n")
+        script = (PROJECT / "packaging/deb/prerm").read_text()
+        for folder in ("/usr/lib/libbloom", "/etc/redis", "/etc/valkey"):
+            script = script.replace(folder, f"{self.root}{folder}")
+        done = subprocess.run(["sh", "-c", script, "prerm", "remove"], capture_output=True, text=True, check=True)
+        told = re.split(r"WARNING: .* out of (.*):\n", done.stderr)[1:]
+        self.assertEqual(sorted(told[::2]), sorted(str(self.root / "etc" / name) for name in files))
+        for named in told[1::2]:
+            numbers = {int(line.partition(":")[0]) for line in named.splitlines()}
+            left = [line for number, line in enumerate(lines, 1) if number not in numbers]
+            self.assertGreaterEqual(len(numbers), 2, "the loadmodule line and the option")
+            server = Server(lines=[line for line in left if not line.startswith(("port ", "dir "))])
+            with server, server.client() as client:
+                self.assertTrue(client.ping())
+
     def test_a_rewritten_configuration_starts_again(self):
         """CONFIG REWRITE, which Sentinel also calls, writes a loadmodule line (not on Redis 6.2).
 
@@ -476,6 +556,66 @@ def dpkg_deb(*words):
     return subprocess.run(
         ["dpkg-deb", *map(str, words)], check=True, stdout=subprocess.PIPE, text=True
     ).stdout
+
+
+class WheelTest(unittest.TestCase):
+    """The wheel of the Python package that `make package` built; tests/package/try-wheel.sh installs it."""
+
+    @classmethod
+    def setUpClass(cls):
+        [cls.path] = WHEELS.glob("libbloom-*.whl")
+        with zipfile.ZipFile(cls.path) as wheel:
+            cls.files = {name: wheel.read(name) for name in wheel.namelist()}
+            cls.dates = {entry.date_time for entry in wheel.infolist()}
+        cls.own = f"libbloom-{package.version()}.dist-info"
+
+    def test_it_is_named_after_what_it_needs(self):
+        """pip would install it where it cannot be loaded, or not where it can."""
+        system = rf"manylinux_{package.GLIBC_FLOOR.replace('.', '_')}|musllinux_1_\d|macosx_\d+_\d"
+        name = rf"libbloom-{re.escape(package.version())}-cp310-abi3-({system})_(x86_64|aarch64|arm64)\.whl"
+        self.assertRegex(self.path.name, f"^{name}$")
+        metadata = self.files[f"{self.own}/METADATA"].decode()
+        self.assertIn("\nRequires-Python: >=3.10\n", metadata)
+        self.assertIn("\nRequires-Dist: redis>=5 ; extra == 'redis'\n", metadata)
+        self.assertIn(b"libbloom=libbloom._program:main", self.files[f"{self.own}/entry_points.txt"])
+
+    def test_its_list_of_files_holds(self):
+        """Installers refuse a wheel whose files are not those of its list."""
+        record = f"{self.own}/RECORD"
+        listed = dict(line.split(",", 1) for line in self.files[record].decode().splitlines())
+        self.assertEqual(set(listed), set(self.files))
+        for name, content in self.files.items():
+            digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+            self.assertEqual(listed[name], "," if name == record else f"sha256={digest},{len(content)}", name)
+        sources = {f"libbloom/{path.name}" for path in (PROJECT / "python/libbloom").glob("*.py*") if path.is_file()}
+        sources.add("libbloom/py.typed")
+        self.assertLessEqual(sources, set(self.files))
+
+    def test_the_licences_of_all_crates_are_in_it(self):
+        text = self.files[f"{self.own}/licenses/THIRD-PARTY"].decode()
+        for name in ("pyo3", "mimalloc", "libmimalloc-sys", "bitvec", "xxhash-rust"):
+            self.assertRegex(text, rf"(?m)^={{78}}\n{name} \d")
+        self.assertIn("Copyright (c) 2018-2025 Microsoft Corporation", text)
+        self.assertIn("Permission is hereby granted", self.files[f"{self.own}/licenses/LICENSE"].decode())
+
+    def test_the_source_distribution_can_be_built(self):
+        """Without a wheel for a machine pip builds it from there, where the module's sources are not."""
+        [path] = WHEELS.glob("*.tar.gz")
+        with tarfile.open(path) as archive:
+            archive.extractall(folder := tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, folder)
+        manifest = Path(folder, f"libbloom-{package.version()}", "python/Cargo.toml")
+        words = ["cargo", "metadata", "--locked", "--format-version", "1", "--manifest-path", manifest]
+        done = subprocess.run(words, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('"name":"libbloom-python"', done.stdout)
+
+    def test_it_says_nothing_of_the_machine_that_built_it(self):
+        """What this machine is called and where it builds is nobody's business, and differs on another one."""
+        for name, content in self.files.items():
+            for path in (PROJECT, Path.home()):
+                self.assertNotIn(f"{path}/".encode(), content, name)
+        self.assertEqual(len(self.dates), 1)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@
 #
 # usage: tests/package/try-deb.sh PACKAGE.deb [SUITE [SERVER]]
 #
-# SUITE is Debian's, by default bookworm; SERVER is redis, the default, or valkey. Needs root, debootstrap and unshare. Everything is in a temporary
-# folder, in namespaces of its own (also of the network), and gone at the end.
+# SUITE is Debian's, by default bookworm; SERVER is redis, the default, or valkey. Needs root, debootstrap and unshare.
+# Everything is in a temporary folder, in namespaces of its own (also of the network), and gone at the end.
 set -euo pipefail
 
 [ $# -gt 0 ] || set -- dist/*.deb
@@ -43,21 +43,31 @@ main() {
     restart
     expect '1 1' bf BF.MEXISTS seen a b
 
-    say 'CONFIG REWRITE'
+    say 'CONFIG REWRITE, of an option too'
+    local option
+    option=$(bf CONFIG GET 'bf*error-rate' | head -n 1)
+    expect OK bf CONFIG SET "$option" 0.001
     expect OK bf CONFIG REWRITE
     inside grep -n libbloom "$config"
     restart
     expect '1' bf BF.EXISTS seen a
 
-    say 'remove: it names the line that CONFIG REWRITE wrote'
+    say 'remove: it names the lines that CONFIG REWRITE wrote'
+    expect '1' bf DEL seen
     inside dpkg -r redis-libbloom 2>&1 | tee "$root/removed"
-    grep -q "WARNING: the server does not start without libbloom" "$root/removed"
+    grep -q "WARNING: without libbloom its server does not start until this is taken out of $config" "$root/removed"
     grep -Eq '^[0-9]+:loadmodule /usr/lib/redis/modules/libbloom.so' "$root/removed"
+    grep -Eq "^[0-9]+:$option " "$root/removed"
+
+    say 'the server starts when they are taken out'
+    inside sed -i -e "$(sed -nE 's/^([0-9]+):.*/\1d/p' "$root/removed")" "$config"
+    restart
+    expect PONG bf PING
 
     say 'install again, and remove from a server whose file was left alone'
     inside dpkg -i /package.deb
-    inside sed -i '/libbloom/d' "$config"
     restart
+    expect '1' bf BF.ADD seen a
     expect '1' bf DEL seen
     inside dpkg -r redis-libbloom 2>&1 | tee "$root/removed"
     if grep -q WARNING "$root/removed"; then fail 'a warning without a reason'; fi
