@@ -1,6 +1,6 @@
 """examples/guard.py, tried as its users would: the service over HTTP, its table in SQLite, a server with the module.
 
-Run it with `make test-examples`; test_migrate.py tells how to run it by hand. The questions that reach the
+Run it with `make test-examples`; servers.py tells how to run it by hand. The questions that reach the
 database are counted by SQLite itself.
 """
 
@@ -16,9 +16,9 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from wsgiref.util import setup_testing_defaults
 
-from test_migrate import PATIENCE, PROJECT, Case
+from servers import PATIENCE, PROJECT, Case
 
-import crawl  # noqa: E402
+import support  # noqa: E402
 import guard  # noqa: E402
 
 ROWS = 2000
@@ -80,7 +80,7 @@ class ServiceTest(GuardCase):
         self.queries.clear()
         for name in self.absent():
             self.assertEqual(self.ask(name)[0], 404)
-        chance = crawl.SLACK * (ERROR * (1 - ERROR) * ABSENT) ** 0.5
+        chance = support.SLACK * (ERROR * (1 - ERROR) * ABSENT) ** 0.5
         self.assertLessEqual(len(self.queries), ERROR * ABSENT + chance)
         # A filter that lets nothing through at all is no filter.
         self.assertGreater(len(self.queries), 0)

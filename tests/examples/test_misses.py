@@ -1,6 +1,6 @@
 """examples/misses.py, tried as its users would: a real stream of questions, its table in SQLite.
 
-Run it with `make test-examples`; test_migrate.py tells how to run it by hand. The questions that reach the
+Run it with `make test-examples`; servers.py tells how to run it by hand. The questions that reach the
 table are counted by SQLite itself.
 """
 
@@ -12,7 +12,7 @@ import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 
-from test_migrate import MODULE, PATIENCE, PROGRAM, PROJECT, Case
+from servers import MODULE, PATIENCE, PROGRAM, PROJECT, Case
 
 import guard  # noqa: E402
 import misses  # noqa: E402

@@ -1,6 +1,6 @@
 """examples/once.py, tried as its users would: days of a real stream, a restart and a failover, in seconds.
 
-Run it with `make test-examples`; test_migrate.py tells how to run it by hand.
+Run it with `make test-examples`; servers.py tells how to run it by hand.
 """
 
 import contextlib
@@ -11,9 +11,9 @@ import sys
 import unittest
 from unittest import mock
 
-from test_migrate import MODULE, PATIENCE, PROGRAM, PROJECT, Case
+from servers import MODULE, PATIENCE, PROGRAM, PROJECT, Case
 
-import crawl  # noqa: E402
+import support  # noqa: E402
 import once  # noqa: E402
 import redis  # noqa: E402
 
@@ -45,7 +45,7 @@ class ScriptTest(unittest.TestCase):
         due = number(r"were due: [\d,]+ of ([\d,]+)", text)
         # The first day alone makes all of them due.
         self.assertGreater(due, 2 * DIFFERENT)
-        self.assertLessEqual(skipped, ERROR * due + crawl.SLACK * (ERROR * due) ** 0.5)
+        self.assertLessEqual(skipped, ERROR * due + support.SLACK * (ERROR * due) ** 0.5)
         # Some come again within the three hours after a day; of all events they are few.
         late = number(r"longer than a day: ([\d,]+)", text)
         self.assertGreater(late, 0)
@@ -104,7 +104,7 @@ class OnceTest(Case):
         consumer = once.Once(client, "handled")
         consumer.create(ERROR, 100)
         with mock.patch.object(once, "PATIENCE", 10):
-            with self.assertRaisesRegex(crawl.Trouble, "no replica took over"):
+            with self.assertRaisesRegex(support.Trouble, "no replica took over"):
                 consumer.take([b"a"])
 
     def test_a_filter_that_is_gone_lets_nothing_pass(self):

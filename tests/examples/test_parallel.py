@@ -1,6 +1,6 @@
 """examples/parallel.py, tried as its users would: processes that fill filters of their own, and their union.
 
-Run it with `make test-examples`; test_migrate.py tells how to run it by hand.
+Run it with `make test-examples`; servers.py tells how to run it by hand.
 """
 
 import re
@@ -8,9 +8,9 @@ import subprocess
 import sys
 import unittest
 
-from test_migrate import MODULE, PATIENCE, PROGRAM, PROJECT, URLS, Case
+from servers import MODULE, PATIENCE, PROGRAM, PROJECT, URLS, Case
 
-import crawl  # noqa: E402
+import support  # noqa: E402
 import parallel  # noqa: E402
 import redis  # noqa: E402
 
@@ -26,7 +26,7 @@ class ScriptTest(Case):
     def test_many_workers_make_the_filter_of_one(self):
         """Whoever fills a filter in parallel would lose items, or get another filter than the one he planned."""
         some = self.folder / "urls.txt"
-        some.write_bytes(b"\n".join(crawl.read_urls(URLS)[:LINES]))
+        some.write_bytes(b"\n".join(support.read_urls(URLS)[:LINES]))
         done = self.run_script(some, "--workers", 3, "--error", ERROR, "--module", MODULE)
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
         self.assertRegex(done.stdout, r"3,000 URLs by one worker: [\d.]+ s")
@@ -126,7 +126,7 @@ class CanonicalTest(unittest.TestCase):
         self.assertEqual({parallel.canonical(form) for form in forms}, {b"http://example.com/?a=1&b=2"})
 
     def test_any_bytes_have_a_form(self):
-        for url in [b"", b"http://[", b"\xff\xfe", b"/path?\xfc=%FC", *crawl.read_urls(URLS)]:
+        for url in [b"", b"http://[", b"\xff\xfe", b"/path?\xfc=%FC", *support.read_urls(URLS)]:
             form = parallel.canonical(url)
             self.assertEqual(parallel.canonical(form), form)
             self.assertNotIn(b"\n", form)

@@ -1,6 +1,6 @@
 """The files of examples/prometheus, tried with a real exporter and a real Prometheus where there are any.
 
-`make test-prometheus` installs both and runs this; test_migrate.py tells how to run it by hand.
+`make test-prometheus` installs both and runs this; servers.py tells how to run it by hand.
 """
 
 import json
@@ -11,9 +11,9 @@ import time
 import unittest
 import urllib.request
 
-from test_migrate import PATIENCE, PROJECT, BareServer, Case, Server
+from servers import PATIENCE, PROJECT, BareServer, Case, Server
 
-import crawl  # noqa: E402
+import support  # noqa: E402
 
 FILES = PROJECT / "examples/prometheus"
 SCRIPT = FILES / "bf.lua"
@@ -100,7 +100,7 @@ class ScrapeTest(Case):
 
     def export(self, server, *words):
         """Starts an exporter of that server; gives its address."""
-        address = f"127.0.0.1:{crawl.free_port()}"
+        address = f"127.0.0.1:{support.free_port()}"
         options = ["-redis.addr", f"redis://127.0.0.1:{server.port}", "-web.listen-address", address]
         self.run_in_background(EXPORTER, *options, "-script", str(SCRIPT), *words)
         return address
@@ -135,7 +135,7 @@ class ScrapeTest(Case):
             "scrape_configs": [{"job_name": "redis", "static_configs": [{"targets": [address]}]}],
         }
         (self.folder / "prometheus.yml").write_text(json.dumps(config))
-        own = f"127.0.0.1:{crawl.free_port()}"
+        own = f"127.0.0.1:{support.free_port()}"
         options = [f"--web.listen-address={own}", "--config.file=prometheus.yml", "--storage.tsdb.path=data"]
         self.run_in_background(PROMETHEUS, *options)
         deadline = time.monotonic() + PATIENCE

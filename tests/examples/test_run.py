@@ -1,6 +1,6 @@
-"""scripts/run.sh, which `make run` starts the server with.
+"""scripts/run.sh, which `make run` starts the server with, and scripts/setup.sh, which comes before every build.
 
-Run it with `make test-examples`; test_migrate.py tells how to run it by hand. The script runs in a folder of its
+Run it with `make test-examples`; servers.py tells how to run it by hand. The script runs in a folder of its
 own, which has what it needs of the project.
 """
 
@@ -15,9 +15,9 @@ import unittest
 from pathlib import Path
 
 import redis
-from test_migrate import MODULE, PATIENCE, PROGRAM, PROJECT
+from servers import MODULE, PATIENCE, PROGRAM, PROJECT
 
-import crawl  # noqa: E402
+import support  # noqa: E402
 
 
 class RunTest(unittest.TestCase):
@@ -62,7 +62,7 @@ class RunTest(unittest.TestCase):
 
     def test_each_port_has_data_of_its_own(self):
         """Two servers in one folder would write over each other's files."""
-        first, second = crawl.free_port(), crawl.free_port()
+        first, second = support.free_port(), support.free_port()
         client = self.start(first)
         self.assertEqual(client.execute_command("BF.ADD", "seen", "a"), 1)
         self.stop(client)
@@ -77,7 +77,7 @@ class RunTest(unittest.TestCase):
     def test_a_rewritten_configuration_stays_and_is_no_tracked_file(self):
         """CONFIG REWRITE of a server that was started with redis.conf would be a change of the project."""
         before = (self.project / "redis.conf").read_bytes()
-        port = crawl.free_port()
+        port = support.free_port()
         client = self.start(port)
         client.execute_command("BF.ADD", "seen", "a")
         client.config_set("maxmemory", "64mb")
@@ -100,7 +100,7 @@ class RunTest(unittest.TestCase):
         self.assertEqual(client.config_get("maxmemory"), {"maxmemory": str(64 << 20)})
 
     def test_an_edit_of_the_configuration_holds_from_the_next_start(self):
-        port = crawl.free_port()
+        port = support.free_port()
         self.stop(self.start(port))
         with open(self.project / "redis.conf", "a") as file:
             file.write("hz 20\n")
@@ -120,8 +120,90 @@ class RunTest(unittest.TestCase):
         self.assertFalse((self.project / "data").exists())
 
     def test_what_is_no_port(self):
-        done = subprocess.run(self.words("check", "7000x"), capture_output=True, text=True, timeout=PATIENCE)
-        self.assertEqual((done.returncode, done.stderr), (1, "run: PORT is '7000x', and not a number\n"))
+        """The server takes 0 for none, and a number with a 0 in front for another one, after a build of minutes."""
+        for port in ("7000x", "0", "080", "65536", "70000", "99999999999999999999", "-1", ""):
+            for action in ("check", "start"):
+                done = subprocess.run(self.words(action, port), capture_output=True, text=True, timeout=PATIENCE)
+                said = f"run: PORT is '{port}', and not a number from 1 to 65535\n"
+                self.assertEqual((done.returncode, done.stdout, done.stderr), (1, "", said))
+        self.assertFalse((self.project / "data").exists())
+
+    def test_data_of_another_user_is_told_before_the_build(self):
+        """Whoever started it as root once would wait for a build to be told of a denied permission."""
+        port = support.free_port()
+        folder = self.project / "data" / str(port)
+        folder.mkdir(parents=True)
+        for path, mode in {self.project: 0o777, folder.parent: 0o777, folder: 0o555}.items():
+            path.chmod(mode)
+        done = as_nobody(self.words("check", port))
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertRegex(done.stderr, rf"^run: you cannot write to {folder}: .*\n$")
+
+
+class SetupTest(unittest.TestCase):
+    def setUp(self):
+        self.project = Path(tempfile.mkdtemp(prefix="setup-"))
+        self.addCleanup(shutil.rmtree, self.project)
+        (self.project / "scripts").mkdir()
+        shutil.copy(PROJECT / "scripts/setup.sh", self.project / "scripts")
+        shutil.copy(PROJECT / "Cargo.toml", self.project)
+        self.words = [str(self.project / "scripts/setup.sh")]
+
+    def test_a_checkout_of_another_user_is_told_in_a_line(self):
+        """And not by cargo, as a denied permission."""
+        self.project.chmod(0o777)
+        for denied in ("target", "."):
+            folder = self.project / denied
+            folder.mkdir(exist_ok=True)
+            folder.chmod(0o555)
+            done = as_nobody([*self.words, "build"])
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            said = rf"^setup: you cannot write to {folder.resolve()}, which is \S+'s: work in a clone of your own, .*\n$"
+            self.assertRegex(done.stderr, said)
+            folder.chmod(0o777)
+
+    def test_a_tool_that_cargo_has_no_record_of_is_replaced(self):
+        """Where it was copied, or came from another cargo, `cargo install` refuses, and no package would be made."""
+        home = self.project / "cargo"
+        (home / "bin").mkdir(parents=True)
+        cargo = home / "bin/cargo"
+        cargo.write_text(
+            "#!/bin/sh\n"
+            'case "$*" in\n'
+            "    --version) echo cargo 9.9.9 ;;\n"
+            '    "install --list") ;;\n'
+            '    install*--force*) echo "$2" >>"$CARGO_HOME/installed" ;;\n'
+            '    *) echo "binary already exists in destination" >&2; exit 101 ;;\n'
+            "esac\n"
+        )
+        cargo.chmod(0o755)
+        environment = {**os.environ, "CARGO_HOME": str(home)}
+        done = subprocess.run([*self.words, "package"], env=environment, capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        installed = (home / "installed").read_text()
+        self.assertRegex(installed, r"^cargo-auditable@[\d.]+\ncargo-cyclonedx@[\d.]+\n$")
+
+
+class FreshTest(unittest.TestCase):
+    def test_what_cannot_be_tried_is_told_before_a_debian_is_fetched(self):
+        """A mistyped server, or no root rights, would come out after minutes."""
+        folder = Path(tempfile.mkdtemp(prefix="fresh-"))
+        self.addCleanup(shutil.rmtree, folder)
+        folder.chmod(0o755)
+        (folder / "scripts").mkdir()
+        script = shutil.copy(PROJECT / "scripts/fresh.sh", folder / "scripts")
+        for arguments, said in {
+            ("trixie", "redis"): "the server is 'redis', and neither redis-server nor valkey-server",
+            ("trixie",): "root rights are needed: sudo make test-fresh",
+        }.items():
+            done = as_nobody([script, *arguments])
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (1, "", f"fresh: {said}\n"))
+
+
+def as_nobody(words):
+    """Runs a script as a user who is not root, for whom everything can be written."""
+    named = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+    return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, **named)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """examples/scrapy, tried as its users would: Scrapy crawls a site of this process, and a server remembers the pages.
 
-Run it with `make test-examples`; test_migrate.py tells how to run it by hand.
+Run it with `make test-examples`; servers.py tells how to run it by hand.
 """
 
 import collections
@@ -11,7 +11,7 @@ import sys
 import threading
 import unittest
 
-from test_migrate import PROJECT, Case
+from servers import PROJECT, Case
 
 PAGES = 150
 # One in a billion, so that no page is missed by chance.

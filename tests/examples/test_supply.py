@@ -34,8 +34,10 @@ class SupplyTest(unittest.TestCase):
 
     def test_every_dependency_has_its_reason(self):
         """A crate that nobody argued for, or a version that nobody read, would be in the module unseen."""
-        section = re.search(r"^\[dependencies\]\n(.*?)^\[", (PROJECT / "Cargo.toml").read_text(), re.M | re.S)[1]
-        direct = re.findall(r"^([\w-]+) *=", section, re.M)
+        manifests = [(PROJECT / path).read_text() for path in ("Cargo.toml", "core/Cargo.toml")]
+        sections = [re.search(r"^\[dependencies\]\n(.*?)^\[", text, re.M | re.S)[1] for text in manifests]
+        own = {re.search(r'^name = "(.*)"', text, re.M)[1] for text in manifests}
+        direct = sorted({*re.findall(r"^([\w-]+) *=", "\n".join(sections), re.M)} - own)
         lock = (PROJECT / "Cargo.lock").read_text()
         locked = [re.search(rf'name = "{name}"\nversion = "(.*)"', lock)[1] for name in direct]
         page = (PROJECT / "docs/dependencies.md").read_text()
@@ -49,10 +51,10 @@ class SupplyTest(unittest.TestCase):
         """Dependabot looks only where it is told to."""
         settings = (PROJECT / ".github/dependabot.yml").read_text()
         lists = [*PROJECT.glob("tests/*/requirements.txt"), *PROJECT.glob("examples/**/requirements.txt")]
-        lists += PROJECT.glob("benches/*/requirements.txt")
+        lists += [*PROJECT.glob("benches/*/requirements.txt"), *PROJECT.glob("packaging/*/requirements.txt")]
         for path in lists:
             self.assertIn(f'"/{path.parent.relative_to(PROJECT)}"', settings)
-        self.assertIn('directories: ["/", "/fuzz"]', settings)
+        self.assertIn('directories: ["/", "/fuzz", "/python"]', settings)
 
 
 if __name__ == "__main__":
