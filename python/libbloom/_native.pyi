@@ -113,7 +113,7 @@ class Filter:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, max_bytes: int | None = None) -> Filter:
-        """Reads what `bytes(filter)` gave: the bytes of the file."""
+        """Reads what `bytes(filter)` gave, the bytes of the file; or what DUMP of a server gave."""
 
     def chunks(self) -> list[tuple[int, bytes]]:
         """What BF.LOADCHUNK needs, one call for each: an iterator and data. The header comes first."""

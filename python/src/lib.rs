@@ -12,7 +12,9 @@ use libbloom::exceptions::ExceptError;
 use libbloom::params::{ErrorRate, Growth, Layout};
 use libbloom::sets::Mismatch;
 use libbloom::{BuildError, DecodeError, Error, FileError, RdbError, SetError, StoredLayout, UNLIMITED};
-use pyo3::exceptions::{PyMemoryError, PyOSError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{
+    PyMemoryError, PyOSError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyIterator, PyList, PyString, PyTuple, PyType};
 
@@ -141,6 +143,20 @@ fn milliseconds(now: Option<f64>) -> PyResult<u64> {
         Some(seconds) if (0.0..4e15).contains(&seconds) => Ok((seconds * 1000.0) as u64),
         Some(_) => Err(PyValueError::new_err("now must be seconds of the Unix clock")),
     }
+}
+
+/// A number of Python's, or None. One that is negative or too large is a ValueError, as any other bad value.
+fn number<'a, 'py, T>(value: &'a Bound<'py, PyAny>) -> PyResult<T>
+where
+    T: FromPyObject<'a, 'py, Error = PyErr>,
+{
+    value.extract().map_err(|error: PyErr| {
+        if error.is_instance_of::<PyOverflowError>(value.py()) {
+            PyValueError::new_err(format!("{value} is out of range"))
+        } else {
+            error
+        }
+    })
 }
 
 /// Items that are read chunk by chunk.
@@ -489,15 +505,15 @@ fn builder(
     layout="blocked", window=None, slices=8))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
 fn plan(
-    capacity: u64,
+    #[pyo3(from_py_with = number)] capacity: u64,
     error_rate: f64,
-    items: Option<u64>,
+    #[pyo3(from_py_with = number)] items: Option<u64>,
     fixed: bool,
     growing: bool,
-    expansion: u32,
+    #[pyo3(from_py_with = number)] expansion: u32,
     layout: &str,
-    window: Option<u64>,
-    slices: u8,
+    #[pyo3(from_py_with = number)] window: Option<u64>,
+    #[pyo3(from_py_with = number)] slices: u8,
 ) -> PyResult<Option<(u64, usize, f64)>> {
     let options = (fixed, growing, expansion, layout);
     let builder = builder(
@@ -536,15 +552,15 @@ impl Filter {
         layout="blocked", window=None, slices=8, refresh=false))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn new(
-        capacity: u64,
+        #[pyo3(from_py_with = number)] capacity: u64,
         error_rate: f64,
         fixed: bool,
         growing: bool,
-        expansion: u32,
-        seed: Option<u64>,
+        #[pyo3(from_py_with = number)] expansion: u32,
+        #[pyo3(from_py_with = number)] seed: Option<u64>,
         layout: &str,
-        window: Option<u64>,
-        slices: u8,
+        #[pyo3(from_py_with = number)] window: Option<u64>,
+        #[pyo3(from_py_with = number)] slices: u8,
         refresh: bool,
     ) -> PyResult<Self> {
         let options = (fixed, growing, expansion, layout);
@@ -870,7 +886,7 @@ impl Filter {
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// Reads what `bytes(filter)` gave: the bytes of the file.
+    /// Reads what `bytes(filter)` gave, the bytes of the file; or what DUMP of a server gave.
     #[classmethod]
     #[pyo3(signature = (data, *, max_bytes=None))]
     fn from_bytes(_class: &Bound<'_, PyType>, data: &[u8], max_bytes: Option<u64>) -> PyResult<Self> {
