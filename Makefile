@@ -213,7 +213,7 @@ bench-crates: ## Measure the crate beside other crates at equal rates of errors;
 
 bench-instructions: ## Count the hot paths' instructions; fails where one rose by over 5 %. ARGS=--keep keeps the counts
 	@scripts/setup.sh valgrind
-	cargo bench -p libbloom-benches --bench instructions $(if $(ARGS),-- $(ARGS))
+	cargo run --release -p libbloom-instructions $(if $(ARGS),-- $(ARGS))
 
 bench-complexity: export BLOOM_TEST_SERVER = $(SERVER)
 bench-complexity: ## Count what commands cost at growing sizes; fails where one grows otherwise than its page says

@@ -1,9 +1,8 @@
 //! Instructions per item of the hot paths, counted by valgrind's callgrind: the same on a busy machine as on an
 //! idle one, so that a change that costs more is seen when it is made.
 //!
-//! `cargo bench -p libbloom-benches --bench instructions` compares with `benches/instructions.txt` and fails when a path takes over
-//! 5 % more; `-- --keep` writes the counts there instead. They hold for x86-64 with
-//! AVX2 and one version of the compiler.
+//! `make bench-instructions` compares with `counts.txt` and fails when a path needs over 5 % more; with `ARGS=--keep` it
+//! writes the counts there instead. They hold for x86-64 with AVX2 and one version of the compiler.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a benchmark may fail")]
 
@@ -252,7 +251,7 @@ fn main() -> ExitCode {
         println!("skipped: the counts that were kept are of a processor with AVX2");
         return ExitCode::SUCCESS;
     }
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("instructions.txt");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("counts.txt");
     let (kept, keep) = (kept(&file), arguments.iter().any(|argument| argument == "--keep"));
     let compiler = compiler();
     if !keep && kept.get("compiler") != Some(&compiler) {
