@@ -1,4 +1,4 @@
-//! Prints what filters take, as tables: the sizes of docs/sizing.md, or, of one capacity, the bits per item of
+//! Prints what filters take, as a table: the sizes of docs/sizing.md, or, of one capacity, the bits per item of
 //! README.md by error rate. `cargo run --release --example sizes [capacity]`. The figures are those that filters
 //! are allocated by; a test keeps the documents in step with them.
 
@@ -7,11 +7,8 @@ use libbloom::plan::{Plan, Stage};
 
 /// More layers than any of these filters has.
 const MOST_LAYERS: usize = 128;
-/// Powers of ten: the items of filters that take as many bits an item however many they have, and of all others.
-const FEW_ITEMS: &[u32] = &[6, 9];
-const MANY_ITEMS: &[u32] = &[6, 7, 8, 9, 10, 11];
-/// The error rates of the tables.
-const RATES: [f64; 5] = [1e-2, 1e-3, 1e-4, 1e-6, 1e-8];
+/// The error rates of the table.
+const RATES: [f64; 4] = [1e-2, 1e-3, 1e-4, 1e-6];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let text = match std::env::args().nth(1) {
@@ -84,72 +81,42 @@ fn by_rate(capacity: u64) -> Option<String> {
     Some(text)
 }
 
-/// Sizes of filters that hold from a million to 100 billion items, by how they came to do so.
+/// Sizes of filters and bits per item, by how the filters came to hold their items.
 fn by_items() -> Option<String> {
+    const MILLION: u64 = 1_000_000;
+    const BILLION: u64 = 1000 * MILLION;
     let reserved = Growth::Reserved(Expansion::DEFAULT);
     let growing = Growth::Growing(Expansion::DEFAULT);
+    let of = |capacity, growth, items| move |rate| stage(rate, capacity, growth, items);
     let default = Capacity::DEFAULT.items();
-    let of = stage;
-    let sections = [
-        section("Reserved for these items", FEW_ITEMS, |rate, items| {
-            of(rate, items, reserved, items)
-        })?,
-        section("The same, NONSCALING", FEW_ITEMS, |rate, items| {
-            of(rate, items, Growth::Fixed, items)
-        })?,
-        section(
-            "Reserved for a thousandth of these items",
-            FEW_ITEMS,
-            |rate, items| of(rate, items / 1000, reserved, items),
-        )?,
-        section(
-            "Not reserved: grown from the default, 100 items",
-            MANY_ITEMS,
-            |rate, items| of(rate, default, growing, items),
-        )?,
-        section("A full window of 8 slices", FEW_ITEMS, |rate, items| {
-            full_window(rate, items, Window::USUAL_SLICES)
-        })?,
-        by_slices("A full window of 10^6 items, by its slices", &[4, 8, 16, 32])?,
-    ];
-    Some(sections.join("\n"))
-}
-
-/// A section with the sizes of filters, by error rate and number of items.
-fn section(title: &str, zeros: &[u32], stage: impl Fn(f64, u64) -> Option<Stage>) -> Option<String> {
-    let mut text = format!("### {title}\n\n{}", table_by_rate("items"));
-    for &zeros in zeros {
-        let mut cells = vec![format!("10^{zeros}")];
-        for rate in RATES {
-            let stage = stage(rate, 10u64.pow(zeros))?;
-            cells.push(format!("{} ({:.1})", size(stage.bytes), stage.bits_per_item()));
-        }
-        text += &row(&cells);
-    }
-    Some(text)
-}
-
-/// Sizes of filters with a window that is full of a million items.
-fn by_slices(title: &str, slices: &[u8]) -> Option<String> {
-    let mut text = format!("### {title}\n\n{}", table_by_rate("slices"));
-    for &slices in slices {
-        let mut cells = vec![slices.to_string()];
-        for rate in RATES {
-            let stage = full_window(rate, 1_000_000, slices)?;
-            cells.push(format!("{} ({:.1})", size(stage.bytes), stage.bits_per_item()));
-        }
-        text += &row(&cells);
-    }
-    Some(text)
-}
-
-/// The head of a table with a column for each rate.
-fn table_by_rate(first: &str) -> String {
     let rates: Vec<_> = RATES.iter().map(|rate| format!("{rate:e}")).collect();
-    let head: Vec<_> = std::iter::once(first)
+    let head: Vec<_> = std::iter::once("items")
         .chain(rates.iter().map(String::as_str))
         .collect();
-    table(&head)
+    let rows = [
+        by_rates("10^6", of(MILLION, reserved, MILLION))?,
+        by_rates("10^9", of(BILLION, reserved, BILLION))?,
+        by_rates("10^10", of(10 * BILLION, reserved, 10 * BILLION))?,
+        by_rates("10^9, `NONSCALING`", of(BILLION, Growth::Fixed, BILLION))?,
+        by_rates("10^9 in a `WINDOW`", |rate| {
+            full_window(rate, BILLION, Window::USUAL_SLICES)
+        })?,
+        by_rates("10^9, reserved for 10^6", of(MILLION, reserved, BILLION))?,
+        by_rates("10^6, not reserved", of(default, growing, MILLION))?,
+        by_rates("10^8, not reserved", of(default, growing, 100 * MILLION))?,
+        by_rates("10^10, not reserved", of(default, growing, 10 * BILLION))?,
+    ];
+    Some(table(&head) + &rows.concat())
+}
+
+/// A row with the sizes of a filter by error rate.
+fn by_rates(title: &str, stage: impl Fn(f64) -> Option<Stage>) -> Option<String> {
+    let mut cells = vec![title.to_owned()];
+    for rate in RATES {
+        let stage = stage(rate)?;
+        cells.push(format!("{} ({:.1})", size(stage.bytes), stage.bits_per_item()));
+    }
+    Some(row(&cells))
 }
 
 /// The head of a table.
