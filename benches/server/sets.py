@@ -13,7 +13,7 @@ Questions: BF.MEXISTS of 1,000 items in filters of --items items, of which none,
 turns; what the server's processor does in that time is divided by the items. Then the bytes of an exception by
 MEMORY USAGE, and what BF.EXCEPT takes.
 
-Times are medians over --rounds rounds. Nothing is asserted: this measures. docs/sets.md has such figures.
+Times are medians over --rounds rounds. Nothing is asserted: this measures. benches/server/results.md has such a table.
 """
 
 import argparse

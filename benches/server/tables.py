@@ -195,18 +195,9 @@ def throughput(rows):
 
 
 def commands(results):
-    return one_filter(results, throughput)
-
-
-def commands_short(results):
-    """Of it what a page has room for: requests a second are mostly redis-benchmark's and the network's."""
-    return one_filter(results, processor_time)
-
-
-def one_filter(results, write):
     rows = of(results, "commands")
     items = millions(options(results, "commands").get("items", 0))
-    return f"A filter for {items} items at 0.01, half full; half of the items asked for are there.\n\n" + write(rows)
+    return f"A filter for {items} items at 0.01, half full; half of the items asked for are there.\n\n" + throughput(rows)
 
 
 def chain(results):
@@ -328,17 +319,6 @@ def windows(results):
     return caption + table(["way", "an item is found for", "false positives", "bytes an item", "new, µs", "again, µs", "asked for, µs"], rows)
 
 
-def windows_short(results):
-    """Of it the usual number of slices beside other ways, and what they differ in."""
-    found = alone(results, "windows")
-    rows = [
-        [name, one["keeps"], f"{one['bytes']:.1f}", *(f"{one[what]:.2f}" for what in ("new", "asked"))]
-        for name, one in found.items()
-        if "32 slices" not in name
-    ]
-    return table(["way", "an item is found for", "bytes an item", "new, µs", "asked for, µs"], rows)
-
-
 def unions(results):
     rows = [
         [*cells, gigabytes(one["memcpy, bytes/s"])]
@@ -346,12 +326,6 @@ def unions(results):
         for cells, one in zip(times_of_unions(results), united(results).values(), strict=True)
     ]
     return table([*head_of_unions(results), "memcpy, GB/s", "used, MB", "at most, MB", "then, MB"], rows)
-
-
-def unions_short(results):
-    """Of it what most people ask: how long the server answers nobody else."""
-    rows = [cells for cells in times_of_unions(results) if "count too many" not in cells[0]]
-    return table(head_of_unions(results), rows)
 
 
 def united(results):
@@ -448,7 +422,7 @@ def lines(results):
 TABLES = {
     function.__name__: function
     for function in [
-        *[summary, short, commands, commands_short, chain, sizes, memory, rates, persistence, without],
-        *[packed, windows, windows_short, unions, unions_short, long_list, log, loading],
+        *[summary, short, commands, chain, sizes, memory, rates, persistence, without],
+        *[packed, windows, unions, long_list, log, loading],
     ]
 }

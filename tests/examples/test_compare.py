@@ -121,47 +121,12 @@ class FiguresTest(unittest.TestCase):
             ],
         )
 
-    def test_short_forms_have_the_same_figures_and_fewer(self):
-        """A page for readers in a hurry would tell of a measurement otherwise than the record, or as much as it."""
-        row = {"bloom": {"cpu us/item": 0.5, "requests/s": 4000}, "redisbloom": {"cpu us/item": 1.0, "requests/s": 3000}}
-        results = {"commands": {"BF.ADD, one by one": row}, "options": {"commands": {"items": 2_000_000}}}
-        self.assertEqual(
-            tables.commands_short(results).splitlines(),
-            [
-                "A filter for 2 million items at 0.01, half full; half of the items asked for are there.",
-                "",
-                "Processor time of the server, µs an item:",
-                "",
-                "|  | bloom | redisbloom | redisbloom/bloom |",
-                "|---|---|---|---|",
-                "| BF.ADD, one by one | 0.500 | 1.000 | 2.00 |",
-            ],
-        )
-        self.assertEqual(tables.commands(results).count("\n| BF.ADD, one by one |"), 2)
-
-        one = {"keeps": "1 window", "false positives": "none", "bytes": 2.68, "new": 0.678, "again": 0.294, "asked": 0.28}
-        self.assertEqual(
-            tables.windows_short({"8 slices": one, "32 slices": one}).splitlines(),
-            [
-                "| way | an item is found for | bytes an item | new, µs | asked for, µs |",
-                "|---|---|---|---|---|",
-                "| 8 slices | 1 window | 2.7 | 0.68 | 0.28 |",
-            ],
-        )
-
+    def test_unions_without_a_comparison_have_empty_cells(self):
+        """A reset would seem to unite bytes at some rate."""
         one = {"filter, bytes": 5e7, "s": 0.0567, "bytes/s": 1.76e9, "memcpy, bytes/s": 6.42e9}
         one |= {"before, bytes": 404e6, "at most, bytes": 454e6, "then, bytes": 455e6}
         reset = one | {"s": 0.0001, "bytes/s": None, "memcpy, bytes/s": None}
         results = {"2 into a new key": one, "2 that count too many": one, "a reset": reset}
-        self.assertEqual(
-            tables.unions_short(results).splitlines(),
-            [
-                "| filters of 50 MB | ms | GB/s of what is united |",
-                "|---|---|---|",
-                "| 2 into a new key | 56.7 | 1.76 |",
-                "| a reset | 0.1 |  |",
-            ],
-        )
         self.assertEqual(
             tables.unions(results).splitlines(),
             [
@@ -207,7 +172,7 @@ class PlacesTest(unittest.TestCase):
         text = RECORD.read_text()
         names = [name for _, name, _, _ in tables.MARKED.findall(text)]
         # `make bench-server` alone measures the log and loading.
-        whole = [name for name in tables.TABLES if not name.endswith("short") and name not in ("log", "loading")]
+        whole = [name for name in tables.TABLES if name not in ("short", "log", "loading")]
         self.assertEqual(names, whole)
         plots = {(RECORD.parent / link).resolve() for link in re.findall(r"\]\((.*\.svg)\)", text)}
         self.assertEqual(plots, set((PROJECT / "docs/performance").glob("*.svg")))
@@ -219,7 +184,7 @@ class PlacesTest(unittest.TestCase):
         for page in (page for page in PAGES if page != OTHER_RECORD):
             for command, name, table, _ in tables.MARKED.findall(page.read_text()):
                 self.assertEqual(command, COMMAND, page.name)
-                lines, found = record["summary" if name == "short" else name.removesuffix("_short")]
+                lines, found = record["summary" if name == "short" else name]
                 lines_of_page, tables_of_page = parts(table)
                 self.assertTrue(tables_of_page, name)
                 with self.subTest(page=page.name, table=name):
