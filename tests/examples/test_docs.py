@@ -26,6 +26,7 @@ MIGRATION = "python/tests/test_migrate.py runs such commands"
 SHARDED = "needs a cluster; python/tests/test_shard.py runs it"
 KUBERNETES = "needs Kubernetes; tests/examples/test_containers.py looks at its paths"
 IMAGE = "needs an engine for containers; `make test-image` does what it says"
+LISTING = "lists names, bytes or formulas"
 PACKAGE = "needs what `make package` builds; tests/package installs it"
 # Blocks that are not run, by their pages and first lines, with the reason.
 NOT_RUN = {
@@ -47,19 +48,38 @@ NOT_RUN = {
     'docs/containers.md: image: { registry: registry.example.com, repository: redis-libbloom, tag: "1" }': KUBERNETES,
     'docs/containers.md: image: { repository: registry.example.com/redis-libbloom, tag: "1" }': KUBERNETES,
     "docs/containers.md: commonConfiguration: |-": KUBERNETES,
+    "docs/design.md: core/src                            the crate libbloom: the filter, which knows no server": LISTING,
+    "docs/design.md: hash      a (low half), b (high half) = XXH3-128 of the item under the secret": LISTING,
+    "docs/design.md: a slice       begins at the time t of the first new item that finds none open": LISTING,
+    "docs/design.md: a          MurmurHash64A(item, seed 0xc6a4a7935bd1e995)": LISTING,
+    "docs/design.md: a, b       SipHash-1-3 of the item's length (8 bytes), then the item,": LISTING,
+    'docs/design.md: 8 bytes  "BLOOM", 0, 0, 1 (the format version)': LISTING,
+    "docs/design.md: u64      capacity of the window, 1 to 2^40": LISTING,
+    "docs/design.md: RDB stream:": LISTING,
+    "docs/design.md: RDB stream, encoding version 4:": LISTING,
+    "docs/design.md: head, before a layer's bits:": LISTING,
+    "docs/design.md: classic filter reserved   BF.RESERVE key rate capacity EXPANSION n|NONSCALING": LISTING,
+    "docs/file.md: head": LISTING,
+    "docs/file.md: parameters    capacity, error_rate, seed; layout, expansion, fixed, growing, window, slices": LISTING,
     "docs/install.md: sudo dpkg -i redis-libbloom_0.2.0_amd64.deb": PACKAGE,
     "docs/install.md: tar -xzf libbloom-0.2.0-x86_64-linux.tar.gz": PACKAGE,
     "docs/install.md: sudo systemctl restart redis-server": PACKAGE,
     "docs/install.md: docker build -t redis-libbloom .": IMAGE,
     "docs/install.md: sha256sum --check --ignore-missing SHA256SUMS": "needs a release",
     "docs/install.md: make build": "takes port 6379",
-    "docs/migration.md: redis-server your.conf --appendonly no": "needs a configuration; " + MIGRATION,
+    "docs/migration.md: redis-cli -h old SAVE": "needs two servers; " + MIGRATION,
+    "docs/migration.md: redis-cli -h new REPLICAOF old 6379": "needs two servers; " + MIGRATION,
     "docs/migration.md: libbloom migrate copy redis://old:6379 redis://new:6379 --state copy.state --verify": MIGRATION,
     "docs/migration.md: psql --no-psqlrc -Atc 'SELECT url FROM pages' mydb |": "needs a database; " + MIGRATION,
+    "docs/migration.md: 10  Redis 7.0": LISTING,
+    "docs/migration.md: bf.bloom-fp-rate              bf.error-rate": LISTING,
     "docs/operations.md: prometheus-redis-exporter -redis.addr redis://localhost:6379 -script "
     "examples/prometheus/bf.lua": "tests/examples/test_prometheus.py runs one",
     "docs/python.md: libbloom passwords load redis://127.0.0.1 leaked --error-rate 0.001 --capacity 1e9 "
     "--file hashes.txt --state load.state": "needs a list; python/tests/test_passwords.py runs such commands",
+    "docs/python.md: push   BF.LOADCHUNK EVAL TYPE PTTL PEXPIRE PERSIST RENAME UNLINK": LISTING,
+    "docs/sharding.md: N                 the number of shards, 1 to 65536": LISTING,
+    "docs/sharding.md: name, create     the filter's name, and the arguments of ShardedBloom.create": LISTING,
     "docs/sharding.md: libbloom shard create seen --items 1e9 --error-rate 0.01 --url redis://127.0.0.1:7000": SHARDED,
     "docs/sharding.md: $ libbloom shard plan seen --items 1e9 --error-rate 0.01": "needs the package; "
     "python/tests/test_shard.py runs it",
