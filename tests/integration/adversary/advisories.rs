@@ -1,5 +1,5 @@
 //! The flaws that were published of other modules for Bloom filters, and of their like: the same payloads and commands,
-//! made here by hand, do no harm. `docs/hardening.md` has the list, with what went wrong there.
+//! made here by hand, do no harm. `docs/hardening.md` lists them, with their sources.
 //!
 //! Each test has the name of an advisory. What is refused leaves nothing behind; what is taken works. No other filter
 //! changes, and the server goes on.
