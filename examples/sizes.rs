@@ -8,7 +8,7 @@ use libbloom::plan::{Plan, Stage};
 /// More layers than any of these filters has.
 const MOST_LAYERS: usize = 128;
 /// The error rates of the table.
-const RATES: [f64; 4] = [1e-2, 1e-3, 1e-4, 1e-6];
+const RATES: [f64; 3] = [1e-2, 1e-3, 1e-6];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let text = match std::env::args().nth(1) {
