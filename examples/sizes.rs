@@ -94,7 +94,6 @@ fn by_items() -> Option<String> {
         .chain(rates.iter().map(String::as_str))
         .collect();
     let rows = [
-        by_rates("10^6", of(MILLION, reserved, MILLION))?,
         by_rates("10^9", of(BILLION, reserved, BILLION))?,
         by_rates("10^10", of(10 * BILLION, reserved, 10 * BILLION))?,
         by_rates("10^9, `NONSCALING`", of(BILLION, Growth::Fixed, BILLION))?,
@@ -103,7 +102,6 @@ fn by_items() -> Option<String> {
         })?,
         by_rates("10^9, reserved for 10^6", of(MILLION, reserved, BILLION))?,
         by_rates("10^6, not reserved", of(default, growing, MILLION))?,
-        by_rates("10^8, not reserved", of(default, growing, 100 * MILLION))?,
         by_rates("10^10, not reserved", of(default, growing, 10 * BILLION))?,
     ];
     Some(table(&head) + &rows.concat())

@@ -58,6 +58,7 @@ NOT_RUN = {
     "docs/design.md: RDB stream:": LISTING,
     "docs/design.md: RDB stream, encoding version 4:": LISTING,
     "docs/design.md: head, before a layer's bits:": LISTING,
+    "docs/design.md: iterator 1                      the header for chunks": LISTING,
     "docs/design.md: classic filter reserved   BF.RESERVE key rate capacity EXPANSION n|NONSCALING": LISTING,
     "docs/file.md: head": LISTING,
     "docs/file.md: parameters    capacity, error_rate, seed; layout, expansion, fixed, growing, window, slices": LISTING,
