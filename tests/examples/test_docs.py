@@ -22,11 +22,11 @@ from documents import PAGES, PROJECT, PROMPT, blocks, errors, facts, option_erro
 from servers import PATIENCE, URLS, Server
 
 SESSION = "no client of this language here; `make test-clients` runs it"
+LISTING = "lists names, bytes or formulas"
 MIGRATION = "python/tests/test_migrate.py runs such commands"
 SHARDED = "needs a cluster; python/tests/test_shard.py runs it"
 KUBERNETES = "needs Kubernetes; tests/examples/test_containers.py looks at its paths"
 IMAGE = "needs an engine for containers; `make test-image` does what it says"
-LISTING = "lists names, bytes or formulas"
 PACKAGE = "needs what `make package` builds; tests/package installs it"
 # Blocks that are not run, by their pages and first lines, with the reason.
 NOT_RUN = {
