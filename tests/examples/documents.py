@@ -38,30 +38,37 @@ def promised_output(program):
     return "".join(line + "\n" for line in re.findall(r"(?:#|//) prints: (.*)", program))
 
 
+def sections(page):
+    """The headings of a page, and the text below each."""
+    parts = re.split(r"^(?=#)", page.read_text(), flags=re.MULTILINE)
+    return [part.partition("\n")[::2] for part in parts]
+
+
 def errors(page):
-    """The rows of the tables of errors of a page: the text, and the example or nothing."""
-    head = r"^\| error \| when \| example \|\n\|[-|]+\n"
-    rows = []
-    for table in re.findall(head + r"((?:\|.*\n?)+)", page.read_text(), re.MULTILINE):
-        for row in table.splitlines():
-            text, _when, example = (cell.strip() for cell in row.strip("|").split(" |"))
-            rows.append((text.strip("`"), example.strip("`")))
-    return rows
+    """The errors that a page lists below `Errors`. They stand in its sessions too, or cannot be shown."""
+    text = "".join(text for heading, text in sections(page) if heading == "## Errors")
+    return re.findall(r"^- `([A-Z]{3,} [^`]*)`", text, re.MULTILINE)
 
 
 def option_errors(page):
-    """The rows of the tables of wrong options of a page: the commands in the heading, the words, and the error."""
+    """The wrong options that a page's sessions show: the commands in the heading above, the words and the error."""
     rows = []
-    for section in re.split(r"^(?=#)", page.read_text(), flags=re.MULTILINE):
-        heading, _, text = section.partition("\n")
-        for table in re.findall(r"^\| words \| error \|\n\|[-|]+\n((?:\|.*\n?)+)", text, re.MULTILINE):
-            commands = re.findall(r"BF\.[A-Z]+", heading)
-            for row in table.splitlines():
-                words, error = (cell.strip(" `") for cell in row.strip("|").split(" |"))
-                rows.append((commands, words, error))
+    line = rf"^{PROMPT}BF\.(?:RESERVE new 0\.01 100|INSERT new) (.*?)(?: ITEMS item)?\n\(error\) (.*)$"
+    for heading, text in sections(page):
+        commands = re.findall(r"BF\.[A-Z]+", heading)
+        rows += [(commands, words, error) for words, error in re.findall(line, text, re.MULTILINE)]
     return rows
 
 
 def facts(page):
-    """The first table of a command's page: names and values."""
-    return dict(re.findall(r"^\| ([a-zA-Z ]+) \| (.*) \|$", page.read_text(), re.MULTILINE))
+    """What a command's page says below its arguments: the complexity, and who has had the command since when."""
+    text = re.sub(r"\n {12}", " ", blocks(page)[0].text)
+    return dict(re.findall(r"^(complexity|since): +(.*)$", text, re.MULTILINE))
+
+
+def permissions(page):
+    """The permissions and the flags of each command, from the page's table."""
+    found = {}
+    for names, permission, flags in re.findall(r"^\| (`BF\..*) \| (.*) \| `(.*)` \|$", page.read_text(), re.MULTILINE):
+        found.update((name, (permission, flags)) for name in re.findall(r"BF\.[A-Z]+", names))
+    return found

@@ -410,6 +410,7 @@ fn usage(verb: Verb) -> String {
 fn pages_show_the_words_of_the_table() {
     for (verb, before, after, page) in PAGES {
         let shown = page.split("```").nth(1).unwrap().strip_prefix("text\n").unwrap();
+        let (shown, _facts) = shown.split_once("\n\n").unwrap();
         let shown = shown.replace('[', "[ ").replace(']', " ]");
         let words = shown.split_whitespace().map(|word| {
             if word.starts_with(|letter: char| letter.is_ascii_lowercase()) {
@@ -439,9 +440,10 @@ fn pages_tell_the_version_that_had_a_word_first() {
         let rows = ROWS.iter().filter(|row| verb.has(row));
         let own = rows.filter(|row| row.word() == "PXAT" || row.parameter.version() == Some(SINCE_OWN));
         let own = own.flat_map(|row| row.parameter.tokens());
-        let words: Vec<_> = own.map(|(token, _)| format!("`{}`", text(token))).collect();
+        let words: Vec<_> = own.map(|(token, _)| text(token)).collect();
         let (last, words) = words.split_last().unwrap();
-        let since = format!("; {} and {last} 0.2.0 of this module |", words.join(", "));
+        let since = format!("; {} and {last} 0.2.0 of this module ```", words.join(", "));
+        let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(page.contains(&since), "{since}");
     }
 }
