@@ -27,6 +27,7 @@ MIGRATION = "python/tests/test_migrate.py runs such commands"
 SHARDED = "needs a cluster; python/tests/test_shard.py runs it"
 KUBERNETES = "needs Kubernetes; tests/examples/test_containers.py looks at its paths"
 IMAGE = "needs an engine for containers; `make test-image` does what it says"
+LOG = "lines of the log; tests/examples/test_operations.py compares them with the source"
 PACKAGE = "needs what `make package` builds; tests/package installs it"
 # Blocks that are not run, by their pages and first lines, with the reason.
 NOT_RUN = {
@@ -36,6 +37,13 @@ NOT_RUN = {
     "docs/clients.md: package main": SESSION,
     "docs/configuration.md: loadmodule /usr/lib/redis/modules/libbloom.so bf-error-rate 0.001 "
     "bf-max-filter-bytes 512mb": "a line of a server's configuration file",
+    "docs/operations.md: a Bloom filter of … bytes was refused: the allocator would take … for it, and "
+    "bf-max-filter-bytes is …": LOG,
+    "docs/operations.md: the Bloom filter has grown to … layers with … items: …": LOG,
+    "docs/operations.md: it was missing when its primary added to it: …": LOG,
+    "docs/operations.md: a Bloom filter was not loaded: format version … is not known": LOG,
+    "docs/operations.md: the module for Bloom filters is not loaded: …": LOG,
+    "docs/operations.md: error rate … is used as …": LOG,
     "docs/containers.md: docker build -t redis-libbloom .": IMAGE,
     "docs/containers.md: docker run --rm redis-libbloom --include /etc/libbloom/bloom.conf --appendonly yes": IMAGE,
     "docs/containers.md: podman run --health-cmd 'redis-cli ping | grep -q .' --health-interval 10s "
