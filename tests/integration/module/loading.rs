@@ -102,7 +102,7 @@ fn a_second_copy_is_refused_and_the_first_goes_on() {
     // What the guide shows of the log.
     let guide = include_str!("../../../docs/install.md");
     let line = format!(
-        "\n> the module for Bloom filters is not loaded: another module has the name 'bf': {WHAT_TO_DO}\n"
+        "\nthe module for Bloom filters is not loaded: another module has the name 'bf': {WHAT_TO_DO}\n"
     );
     assert!(guide.contains(&line), "{line}");
     let server = Server::start();
