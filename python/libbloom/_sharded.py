@@ -119,29 +119,37 @@ class Layout:
         # Written down, for the servers' own defaults may differ.
         options = {"layout": "blocked", **({} if options.get("fixed") else {"expansion": 2}), **options}
         options = {word: value for word, value in options.items() if value is not None and value is not False}
-        # Raises the errors of bad values.
-        Filter(1, error_rate, **options)
+        check(error_rate, options)
         if shards is None:
             [size, *_] = plan(capacity, error_rate, **size_options(options)) or (0,)
             shards = min(MOST_SHARDS, max(FEWEST_SHARDS, 1 << math.ceil(math.log2(max(size / SHARD_BYTES, 1)))))
-        if not 0 < shards <= MOST_SHARDS:
-            raise ValueError(f"shards must be 1 to {MOST_SHARDS:,}")
+        check_shards(shards)
         return cls(name, shards, capacity, error_rate, shard_capacity(capacity, shards), options)
 
     @classmethod
     def of_fields(cls, name: bytes, reply: Any) -> tuple[Layout, str]:
-        """What was kept, and its state."""
-        kept = {word: encoded(value).decode() for word, value in fields(reply).items()}
-        if kept.pop("version", None) != str(VERSION) or kept.pop("hash", None) != HASH:
-            raise ValueError(f"{name.decode(errors='replace')} is no sharded filter of version {VERSION} with {HASH}")
-        state = kept.pop("state", "without a state")
-        error_rate = float(kept.pop("error_rate"))
-        numbers = {word: kept.pop(word) for word in ("shards", "capacity", "shard_capacity")}
-        options = {word: value if word == "layout" else int(value) for word, value in kept.items()}
-        for word in ("fixed", "growing", "refresh"):
-            if word in options:
-                options[word] = bool(options[word])
-        return cls(name, error_rate=error_rate, options=options, **{word: int(text) for word, text in numbers.items()}), state
+        """What was kept, and its state. Anybody may have written it: what makes no sense is a ValueError."""
+        text = name.decode(errors="replace")
+        try:
+            kept = {word: encoded(value).decode() for word, value in fields(reply).items()}
+            if kept.pop("version", None) != str(VERSION) or kept.pop("hash", None) != HASH:
+                raise ValueError(f"{text} is no sharded filter of version {VERSION} with {HASH}")
+            state = kept.pop("state", "without a state")
+            error_rate = float(kept.pop("error_rate"))
+            numbers = {word: int(kept.pop(word)) for word in ("shards", "capacity", "shard_capacity")}
+        except KeyError as missing:
+            raise ValueError(f"{text}:{{meta}} is damaged: it has no {missing.args[0]}") from None
+        for word, number in numbers.items():
+            if not 0 < number < 1 << 64:
+                raise ValueError(f"{text}:{{meta}} is damaged: {word} is {number}")
+        check_shards(numbers["shards"])
+        options: dict[str, Any] = {}
+        for word, value in kept.items():
+            if word not in OPTIONS:
+                raise ValueError(f"{text}:{{meta}} is damaged: there is no option {word}")
+            options[word] = OPTIONS[word](value)
+        check(error_rate, options)
+        return cls(name, error_rate=error_rate, options=options, **numbers), state
 
     def fields(self) -> dict[str, Any]:
         numbers = {"shards": self.shards, "capacity": self.capacity, "shard_capacity": self.shard_capacity}
@@ -172,6 +180,24 @@ class Layout:
 
     def reserve(self) -> Command:
         return (self.error_rate, self.shard_capacity, *words_of(**self.options))
+
+
+# How the options are kept.
+OPTIONS: dict[str, Any] = {
+    "layout": str,
+    **dict.fromkeys(("expansion", "seed", "window", "slices"), int),
+    **dict.fromkeys(("fixed", "growing", "refresh"), lambda value: bool(int(value))),
+}
+
+
+def check(error_rate: float, options: dict[str, Any]) -> None:
+    """Raises the errors of bad values."""
+    Filter(1, error_rate, **options)
+
+
+def check_shards(shards: int) -> None:
+    if not 0 < shards <= MOST_SHARDS:
+        raise ValueError(f"shards must be 1 to {MOST_SHARDS:,}, not {shards:,}")
 
 
 def check_name(name: bytes) -> None:

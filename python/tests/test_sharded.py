@@ -385,6 +385,32 @@ class ShardedTest(ClusterCase):
             self.client.hset("later:{meta}", "version", "2")
             "a" in ShardedBloom(self.client, "later")
 
+    def test_a_damaged_description_is_an_error(self):
+        """A program would end without memory, or look for items in shards that are not there, and call all of them new."""
+        ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8)
+        whole = self.client.hgetall("seen:{meta}")
+        for field, value, why in [
+            ("shards", "0", "shards is 0"),
+            ("shards", "-1", "shards is -1"),
+            ("shards", "999999999", "1 to 65,536, not 999,999,999"),
+            ("shards", "8.0", "'8.0'"),
+            ("capacity", "1" + 30 * "0", "capacity is 1"),
+            ("shard_capacity", None, "it has no shard_capacity"),
+            ("error_rate", "nan", "the error rate must be"),
+            ("expansion", "-1", "-1 is out of range"),
+            ("layout", "odd", "layout must be"),
+            ("refresh", "1", "window"),
+            ("odd", "1", "there is no option odd"),
+        ]:
+            self.client.delete("seen:{meta}")
+            self.client.hset("seen:{meta}", mapping=whole)
+            if value is None:
+                self.client.hdel("seen:{meta}", field)
+            else:
+                self.client.hset("seen:{meta}", field, value)
+            with self.subTest(field=field, value=value), self.assertRaisesRegex(ValueError, why):
+                ShardedBloom(self.client, "seen").contains("a")
+
     def test_what_was_interrupted_goes_on(self):
         """A killed program would leave half a filter, which denies items, or cannot be made or dropped any more."""
         for last in range(1, 5):
@@ -428,16 +454,23 @@ class ShardedTest(ClusterCase):
         seen.update(words(1000))
         lost = seen._known.key(seen._known.shard(b"item 7"))
         self.client.delete(lost)
-        for call in (
+        calls = [
             lambda: "item 7" in seen,
             lambda: seen.add("item 7"),
             lambda: seen.update(["item 7"]),
             lambda: seen.add_many(words(20)),
             lambda: seen.contains_many(words(20)),
             lambda: len(seen),
-        ):
-            with self.assertRaisesRegex(MissingError, f"there is no {lost.decode()}".replace("{", r"\{")):
-                call()
+        ]
+        # Redis 6.2 has no CONFIG for a module's options.
+        names = list(self.cluster.clients[0].config_get("bf?missing-key"))
+        for option in ["empty", "error"] if names else ["empty"]:
+            for client in self.cluster.clients if names else []:
+                client.config_set(names[0], option)
+                self.addCleanup(client.config_set, names[0], "empty")
+            for call in calls:
+                with self.assertRaisesRegex(MissingError, f"there is no {lost.decode()}".replace("{", r"\{")):
+                    call()
         self.assertFalse(self.client.exists(lost))
         with self.assertRaisesRegex(MissingError, "no sharded filter 'unseen'"):
             "a" in ShardedBloom(self.client, "unseen")
