@@ -86,7 +86,11 @@ fn about(estimate: i64, truth: i64) {
 fn a_merged_filter_is_the_one_that_got_all_items() {
     let server = Server::start();
     let mut client = server.client();
-    for parameters in [PARAMETERS, "0.001 1000 NONSCALING", "0.01 1000 LAYOUT CLASSIC"] {
+    for parameters in [
+        PARAMETERS,
+        "0.001 1000 NONSCALING SEED 1",
+        "0.01 1000 LAYOUT CLASSIC",
+    ] {
         client.answers(&[("FLUSHALL", ok())]);
         for (key, from, to) in [("a", 0, 300), ("b", 200, 500), ("c", 0, 0), ("all", 0, 500)] {
             make(&mut client, key, parameters, from, to);
@@ -398,7 +402,11 @@ fn narrow(client: &mut Client, from: &str, to: &str) {
 fn an_intersection_has_what_all_sources_have() {
     let server = Server::start();
     let mut client = server.client();
-    for parameters in [PARAMETERS, "1e-6 1000 NONSCALING", "0.0001 1000 LAYOUT CLASSIC"] {
+    for parameters in [
+        PARAMETERS,
+        "1e-6 1000 NONSCALING SEED 1",
+        "0.0001 1000 LAYOUT CLASSIC",
+    ] {
         client.answers(&[("FLUSHALL", ok())]);
         make(&mut client, "a", parameters, 0, 600);
         make(&mut client, "b", parameters, 400, 1000);

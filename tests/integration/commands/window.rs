@@ -271,38 +271,44 @@ fn items_are_found_for_the_window_and_then_forgotten() {
     const SLICE: i64 = 250;
     let server = Server::start();
     let mut client = server.client();
-    client.answers(&[
-        ("BF.RESERVE key 1e-9 1000 SEED 1 WINDOW 1 SLICES 4", ok()),
-        ("BF.MADD key a b", array([1, 1])),
-    ]);
-    let one_slice = slices(&mut client, "key");
-    let [begin, end] = [one_slice[0].first, one_slice[0].end];
-    assert_eq!(end - begin, SLICE);
-    let (digest, size) = (client.dump("key"), client.info("key", "Size"));
-    let bytes = figure(&mut client, "bytes");
-    assert_eq!(bytes, size);
-    let mut found_last = 0;
-    until("they are forgotten", || {
-        let before = clock(&mut client);
-        let mut found = vec![
-            client.run("BF.EXISTS key a").int() == 1,
-            client.run("BF.MEXISTS key b x") == array([1, 0]),
-            client.run("BF.EXISTSPACKED key LINES COUNT a\nb").int() == 2,
-            client.run("BF.CARD key").int() == 2,
-            client.info("key", "Number of items inserted") == 2,
-            client.info("key", "Number of filters") == 1,
-        ];
-        let after = clock(&mut client);
-        if after < end + WINDOW {
-            assert_eq!(found, [true; 6], "{} ms after the first", before - begin);
-            found_last = after;
-        } else if before >= end + WINDOW {
-            assert_eq!(found, [false; 6], "{} ms after the first", before - begin);
-        }
-        found.dedup();
-        found == [false]
+    let (mut digest, mut size) = (ok(), 0);
+    // A machine that is busy may ask for the first time when the window is over: then there is another filter.
+    until("the items are found, and then they are forgotten", || {
+        client.run("DEL key");
+        client.answers(&[
+            ("BF.RESERVE key 1e-9 1000 SEED 1 WINDOW 1 SLICES 4", ok()),
+            ("BF.MADD key a b", array([1, 1])),
+        ]);
+        let one_slice = slices(&mut client, "key");
+        let Some([begin, end]) = one_slice.first().map(|slice| [slice.first, slice.end]) else {
+            return false;
+        };
+        assert_eq!(end - begin, SLICE);
+        (digest, size) = (client.dump("key"), client.info("key", "Size"));
+        assert_eq!(figure(&mut client, "bytes"), size);
+        let mut were_found = false;
+        until("they are forgotten", || {
+            let before = clock(&mut client);
+            let mut found = vec![
+                client.run("BF.EXISTS key a").int() == 1,
+                client.run("BF.MEXISTS key b x") == array([1, 0]),
+                client.run("BF.EXISTSPACKED key LINES COUNT a\nb").int() == 2,
+                client.run("BF.CARD key").int() == 2,
+                client.info("key", "Number of items inserted") == 2,
+                client.info("key", "Number of filters") == 1,
+            ];
+            let after = clock(&mut client);
+            if after < end + WINDOW {
+                assert_eq!(found, [true; 6], "{} ms after the first", before - begin);
+                were_found = true;
+            } else if before >= end + WINDOW {
+                assert_eq!(found, [false; 6], "{} ms after the first", before - begin);
+            }
+            found.dedup();
+            found == [false]
+        });
+        were_found
     });
-    assert!(found_last > begin);
     // Nothing but the answers has changed, and all bytes are still there.
     assert_eq!(client.dump("key"), digest);
     assert_eq!(client.info("key", "Size"), size);
@@ -315,7 +321,19 @@ fn items_are_found_for_the_window_and_then_forgotten() {
         (0.into(), 0.0)
     );
     // An item that is added again is new.
-    client.answers(&[("BF.ADD key a", 1.into()), ("BF.MEXISTS key a b", array([1, 0]))]);
+    let mut added = Vec::new();
+    until("it is asked for in its window", || {
+        let before = clock(&mut client);
+        added.push(client.run("BF.ADD key a").int());
+        let found = client.run("BF.MEXISTS key a b");
+        let held = slices(&mut client, "key").len();
+        let is_in_time = added.last() == Some(&1) && clock(&mut client) < before + WINDOW;
+        if is_in_time {
+            assert_eq!((found, held), (array([1, 0]), 1));
+        }
+        is_in_time
+    });
+    assert_eq!(added[0], 1);
     assert_eq!(client.info("key", "Size"), size);
     assert_eq!(figure(&mut client, "bytes"), size);
     assert_eq!(
@@ -323,9 +341,8 @@ fn items_are_found_for_the_window_and_then_forgotten() {
             figure(&mut client, "layers"),
             figure(&mut client, "layers_dropped")
         ],
-        [1, 1]
+        [1, added.iter().sum()]
     );
-    assert_eq!(slices(&mut client, "key").len(), 1);
 }
 
 /// A query of a filter of which some slices have expired would find their items, or miss others.
@@ -456,8 +473,8 @@ fn items_that_come_often_take_no_place_of_others() {
     let server = Server::start();
     let mut client = server.client();
     client.answers(&[
-        ("BF.RESERVE small 1e-9 8 WINDOW 0 SLICES 2 REFRESH", ok()),
-        ("BF.RESERVE large 1e-9 1000 WINDOW 0 REFRESH", ok()),
+        ("BF.RESERVE small 1e-9 8 SEED 1 WINDOW 0 SLICES 2 REFRESH", ok()),
+        ("BF.RESERVE large 1e-9 1000 SEED 1 WINDOW 0 REFRESH", ok()),
     ]);
     client.over("BF.MADD small", &numbered(0, 8));
     client.over("BF.MADD large", &numbered(0, 1000));
@@ -1050,7 +1067,7 @@ fn layers_that_a_batch_makes_and_lets_go_are_counted() {
     };
     assert_eq!(figures(&mut client), [3, 50, 47, 6, 100]);
     client.over(
-        "BF.INSERT other ERROR 1e-9 CAPACITY 4 WINDOW 0 SLICES 2 ITEMS",
+        "BF.INSERT other ERROR 1e-9 CAPACITY 4 SEED 1 WINDOW 0 SLICES 2 ITEMS",
         &numbered(0, 100),
     );
     assert_eq!(figures(&mut client), [6, 100, 94, 12, 200]);

@@ -11,7 +11,7 @@ use serial_test::serial;
 use crate::client::clock;
 use crate::client::{Client, Reply, WRONG_TYPE, arity, array, error, ok};
 use crate::filters;
-use crate::server::Server;
+use crate::server::{Server, until};
 use crate::support::aof::rewrite;
 use crate::support::chunks::{BAD_DATA, NO_LINK, TOO_BIG, load, load_one, scan, scandump};
 use crate::support::items::{add, numbered, present};
@@ -989,7 +989,8 @@ fn a_filter_of_600_mib_is_copied_while_its_source_is_used() {
         let members = numbered("member ", 0, 20_000);
         let new = add(&mut client, "BF.MADD big", &members);
 
-        let (done, mut second) = (AtomicBool::new(false), source.client());
+        let (done, added) = (AtomicBool::new(false), AtomicBool::new(false));
+        let mut second = source.client();
         let used = thread::scope(|scope| {
             let user = scope.spawn(|| {
                 let mut used = Vec::new();
@@ -998,10 +999,14 @@ fn a_filter_of_600_mib_is_copied_while_its_source_is_used() {
                     add(&mut second, "BF.MADD big", &items);
                     used.extend(items);
                     second.answers(&[("BF.EXISTS big member:0", 0.into())]);
+                    added.store(true, Ordering::Relaxed);
                 }
                 used
             });
             let mut next = scan(&mut client, "big", 0);
+            until("the source answers somebody else", || {
+                added.load(Ordering::Relaxed) || user.is_finished()
+            });
             let mut bytes = 0;
             while next.0 > 0 {
                 assert!(next.1.len() <= CHUNK_BYTES);
@@ -1018,7 +1023,7 @@ fn a_filter_of_600_mib_is_copied_while_its_source_is_used() {
             done.store(true, Ordering::Relaxed);
             user.join().unwrap()
         });
-        assert!(!used.is_empty(), "the source answers nobody else");
+        assert!(added.into_inner(), "the source answers nobody else");
         assert_eq!(
             present(&mut client, "big", &used).len(),
             used.len(),

@@ -176,6 +176,8 @@ impl Traffic {
     fn keep_everything(&mut self) {
         for key in KEYS {
             self.client.run(&format!("PERSIST {key}"));
+            // Most keys may have expired by now. A key that is no filter stays what it is.
+            self.client.run(&format!("BF.ADD {key} last"));
         }
     }
 }
