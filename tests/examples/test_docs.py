@@ -19,7 +19,7 @@ from pathlib import Path
 
 import redis
 from documents import PAGES, PROJECT, PROMPT, blocks, errors, facts, option_errors, promised_output
-from servers import PATIENCE, URLS, Server
+from servers import PATIENCE, URLS, SeededServer, Server
 
 SESSION = "no client of this language here; `make test-clients` runs it"
 LISTING = "lists names, bytes or formulas"
@@ -132,16 +132,11 @@ def is_as_shown(printed, shown):
     return re.fullmatch(pattern, printed) is not None
 
 
-class SeededServer(Server):
-    """One whose filters have the same false positives in every run: a filter for two items has them soon."""
-
-    ARGUMENTS = ("bf-seed", "42")
-
-
 class SessionTest(unittest.TestCase):
     maxDiff = None
 
     def start(self):
+        # A filter for two items has false positives soon.
         server = SeededServer()
         server.__enter__()
         self.addCleanup(server.__exit__)
@@ -228,7 +223,7 @@ class SessionTest(unittest.TestCase):
                 server = self.start()
                 if self.is_old:
                     self.skipTest("here modules answer clients of RESP3 with 1 and 0, and programs print booleans")
-                program = block.text.replace("redis.Redis(", f"redis.Redis(port={server.port}, ")
+                program = block.text.replace("redis.Redis(", f"redis.Redis('127.0.0.1', {server.port}, ")
                 words = [sys.executable, "-c", program]
                 folder = self.folder()
                 self.run_shown(block, words, cwd=folder)
@@ -267,7 +262,7 @@ class SessionTest(unittest.TestCase):
         self.check_output(done.stdout, promised_output(block.text))
 
     def test_flags_and_categories(self):
-        with redis.Redis(port=self.start().port, protocol=2) as client:
+        with redis.Redis("127.0.0.1", self.start().port, protocol=2) as client:
             client.response_callbacks.clear()
             # Redis 7.2 has categories for commands of modules, and none that a module makes.
             not_made = {"@bloom"} if b"bloom" not in client.execute_command("ACL", "CAT") else set()
