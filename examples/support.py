@@ -201,7 +201,7 @@ class Server:
                     # Another program's server may have taken the port since it was found to be free.
                     if client.info("server")["process_id"] == self.process.pid:
                         return True
-                except (redis.ConnectionError, redis.BusyLoadingError):
+                except (redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError):
                     pass
                 time.sleep(0.02)
         return False

@@ -268,7 +268,7 @@ class ShardedTest(ClusterCase):
         for library, name in [(redis, "RedisCluster"), (valkey, "ValkeyCluster")]:
             module = importlib.import_module(f"{library.__name__}.cluster")
             for protocol, decode in itertools.product((2, 3), (False, True)):
-                options = dict(port=port, protocol=protocol, decode_responses=decode)
+                options = dict(port=port, protocol=protocol, decode_responses=decode, socket_timeout=None)
                 with self.subTest(f"{name} {options}"), getattr(module, name)(host="127.0.0.1", **options) as client:
                     seen = ShardedBloom(client, b"seen")
                     self.assertEqual(("a" in seen, seen.contains(b"a"), "b" in seen, seen.add("a")), (True, True, False, False))
@@ -304,14 +304,15 @@ class ShardedTest(ClusterCase):
             module = importlib.import_module(f"{library.__name__}.asyncio.cluster")
             for protocol, decode in itertools.product((2, 3), (False, True)):
                 with self.subTest(f"{name} {protocol} {decode}"):
-                    options = dict(port=port, protocol=protocol, decode_responses=decode)
+                    options = dict(port=port, protocol=protocol, decode_responses=decode, socket_timeout=None)
                     asyncio.run(use(getattr(module, name)(host="127.0.0.1", **options)))
 
     def test_a_cut_connection_of_asyncio(self):
         """A service with asyncio would be told that a new item is known, or read another's answer."""
 
         async def use():
-            async with redis.asyncio.RedisCluster(host="127.0.0.1", port=self.cluster.nodes[0].port) as client:
+            options = dict(port=self.cluster.nodes[0].port, socket_timeout=None)
+            async with redis.asyncio.RedisCluster(host="127.0.0.1", **options) as client:
                 seen = await AsyncShardedBloom.create(client, "seen", 1000, 1e-9, shards=4)
                 connection = redis.asyncio.connection.AbstractConnection
                 read, calls = connection.read_response, itertools.count()
@@ -522,7 +523,7 @@ class ShardedTest(ClusterCase):
                     self.assertIn(word, seen)
 
             self.cluster.move_slot(at, source, (source + 1) % PRIMARIES, use)
-        for client in (self.client, RedisCluster.from_url(self.cluster.url)):
+        for client in (self.client, RedisCluster.from_url(self.cluster.url, socket_timeout=None)):
             self.assertTrue(all(ShardedBloom(client, "moving").contains_many(before + during)))
         self.assertEqual(len(seen), 2000)
 
@@ -532,7 +533,8 @@ class ShardedTest(ClusterCase):
 
         async def use(library, name):
             module = importlib.import_module(f"{library.__name__}.asyncio.cluster")
-            async with getattr(module, name)(host="127.0.0.1", port=self.cluster.nodes[0].port) as client:
+            options = dict(port=self.cluster.nodes[0].port, socket_timeout=None)
+            async with getattr(module, name)(host="127.0.0.1", **options) as client:
                 seen = await AsyncShardedBloom.create(client, "moving", 1000, 1e-9, shards=6)
                 self.assertEqual(await seen.update(words(100)), 100)
                 at = slot(b"moving:{0}:6")

@@ -76,7 +76,7 @@ class ContainersTest(unittest.TestCase):
             process = subprocess.Popen([*head, *words], stdout=log, stderr=subprocess.STDOUT)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        client = redis.Redis("127.0.0.1", port, retry=Retry(NoBackoff(), 0))
+        client = redis.Redis("127.0.0.1", port, socket_timeout=None, retry=Retry(NoBackoff(), 0))
         self.addCleanup(client.close)
         for _ in range(PATIENCE * 50):
             if process.poll() is not None:

@@ -223,7 +223,8 @@ class SessionTest(unittest.TestCase):
                 server = self.start()
                 if self.is_old:
                     self.skipTest("here modules answer clients of RESP3 with 1 and 0, and programs print booleans")
-                program = block.text.replace("redis.Redis(", f"redis.Redis('127.0.0.1', {server.port}, ")
+                client = f"redis.Redis('127.0.0.1', {server.port}, socket_timeout=None, "
+                program = block.text.replace("redis.Redis(", client)
                 words = [sys.executable, "-c", program]
                 folder = self.folder()
                 self.run_shown(block, words, cwd=folder)
@@ -262,7 +263,7 @@ class SessionTest(unittest.TestCase):
         self.check_output(done.stdout, promised_output(block.text))
 
     def test_flags_and_categories(self):
-        with redis.Redis("127.0.0.1", self.start().port, protocol=2) as client:
+        with redis.Redis("127.0.0.1", self.start().port, protocol=2, socket_timeout=None) as client:
             client.response_callbacks.clear()
             # Redis 7.2 has categories for commands of modules, and none that a module makes.
             not_made = {"@bloom"} if b"bloom" not in client.execute_command("ACL", "CAT") else set()
@@ -276,7 +277,8 @@ class SessionTest(unittest.TestCase):
                         self.assertEqual(shown["ACL categories"] - not_made, categories)
 
     def test_complexities_versions_and_permissions(self):
-        with redis.Redis(port=self.start().port, protocol=2, decode_responses=True) as client:
+        named = dict(protocol=2, decode_responses=True, socket_timeout=None)
+        with redis.Redis("127.0.0.1", self.start().port, **named) as client:
             if self.is_old:
                 self.skipTest("this server keeps no descriptions of commands")
             client.response_callbacks.clear()

@@ -40,7 +40,7 @@ class RunTest(unittest.TestCase):
             )
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        client = redis.Redis("127.0.0.1", port)
+        client = redis.Redis("127.0.0.1", port, socket_timeout=None)
         self.addCleanup(client.close)
         deadline = time.monotonic() + PATIENCE
         while True:
