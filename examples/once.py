@@ -35,7 +35,7 @@ BEGIN = 1_767_225_600_000
 # Minutes that the source delivers again to a consumer that was started anew.
 UNACKNOWLEDGED = 5
 # Milliseconds until the replica must have what was added.
-PATIENCE = 10_000
+PATIENCE = 60_000
 
 
 def main():

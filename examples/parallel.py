@@ -13,6 +13,7 @@ interface, and stops it at the end.
 
 import argparse
 import itertools
+import math
 import multiprocessing
 import os
 import secrets
@@ -184,7 +185,7 @@ def compare(server, urls, options):
     support.check_strangers(client, options.key, exact, options.error, promises)
     items = client.bf().card(options.key)
     promises.add(
-        abs(items - len(exact)) <= 0.01 * len(exact) + 10,
+        abs(items - len(exact)) <= 0.01 * len(exact) + math.sqrt(len(exact)),
         f"BF.CARD, estimated from the bits, is {items:,} for {len(exact):,} different URLs",
     )
     return promises

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 import zlib
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import redis
@@ -133,7 +134,7 @@ class Server:
     """A server with the module, on a free port of the loopback interface, in a directory of its own."""
 
     ATTEMPTS = 5
-    PATIENCE = 30.0
+    PATIENCE = 60.0
     # What else the server is started with.
     ARGUMENTS = ()
 
@@ -146,6 +147,8 @@ class Server:
         self.module = module.resolve()
         self.process = None
         self.port = None
+        # What keeps the port for this server, also while it does not run.
+        self.kept = ExitStack()
 
     def __enter__(self):
         self.home = Path(tempfile.mkdtemp(prefix="crawl-"))
@@ -158,6 +161,7 @@ class Server:
 
     def __exit__(self, *_):
         self.stop()
+        self.kept.close()
         shutil.rmtree(self.home, ignore_errors=True)
 
     def client(self):
@@ -169,10 +173,10 @@ class Server:
         self.start()
 
     def start(self):
-        """Another process may take a free port first; then the next one is tried, but for a restart."""
+        """Where a port is not kept, another process may take it first; then another is tried, but for a restart."""
         attempts = self.ATTEMPTS if self.port is None else 1
         for _ in range(attempts):
-            port = self.port or free_port()
+            port = self.port or self.take_port()
             if self.launch(port):
                 self.port = port
                 return
@@ -180,6 +184,10 @@ class Server:
             if "already in use" not in self.log():
                 break
         raise Trouble(f"{self.program} did not start:\n{self.log()}")
+
+    def take_port(self):
+        self.kept.close()
+        return self.kept.enter_context(kept_port())
 
     def launch(self, port):
         """Whether the server runs and has loaded its data."""
@@ -193,7 +201,7 @@ class Server:
                     # Another program's server may have taken the port since it was found to be free.
                     if client.info("server")["process_id"] == self.process.pid:
                         return True
-                except (redis.ConnectionError, redis.BusyLoadingError):
+                except (redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError):
                     pass
                 time.sleep(0.02)
         return False
@@ -216,7 +224,17 @@ class Server:
         return (self.home / "log").read_text(errors="replace")
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+@contextmanager
+def kept_port(port=0):
+    """A port where nobody listens, a free one unless it is named. Meanwhile no other program is given it.
+
+    On Linux a server can listen there nevertheless, since it allows that as this does; elsewhere it is only found to be
+    free.
+    """
+    with socket.socket() as keeper:
+        keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        keeper.bind(("127.0.0.1", port))
+        port = keeper.getsockname()[1]
+        if sys.platform != "linux":
+            keeper.close()
+        yield port

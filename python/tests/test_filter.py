@@ -94,7 +94,7 @@ class ItemsTest(unittest.TestCase):
         """Whoever goes on after the error would skip items that were never added."""
         for threads in (1, 2):
             for items in ([*words(5000), None, "more"], iter([*words(5000), None]), numpy.array(["item 0", 5], dtype=object)):
-                seen = Filter(10_000, 1e-6)
+                seen = Filter(10_000, 1e-6, seed=7)
                 with self.assertRaisesRegex(TypeError, "items are str or bytes, not (NoneType|int)"):
                     seen.update(items, threads=threads)
                 self.assertEqual(len(seen), 1 if isinstance(items, numpy.ndarray) else 5000)

@@ -19,7 +19,7 @@ sys.path[:0] = [str(PROJECT / "examples"), str(PROJECT / "tests/examples")]
 import support  # noqa: E402
 import servers  # noqa: E402
 from redis.crc import key_slot  # noqa: E402
-from servers import PATIENCE, URLS, BareServer, Cluster, Node, Server  # noqa: E402
+from servers import PATIENCE, URLS, BareServer, Cluster, Node, Server, unused_port  # noqa: E402
 
 from libbloom import Filter, _load, _steps, _valkey  # noqa: E402
 from libbloom._migrate import TEMPORARY  # noqa: E402
@@ -120,6 +120,10 @@ class Case(servers.Case):
             chunks.append(position)
         self.assertEqual(source.execute_command("BF.DEBUG", key), target.execute_command("BF.DEBUG", key), key)
 
+    def has_begun(self):
+        """Whether a load has saved a place in its input."""
+        return self.state.exists() and json.loads(self.state.read_text())["lines"] > 0
+
     def assert_clean(self, client):
         self.assertEqual([key for key in client.keys() if key.endswith(TEMPORARY)], [])
 
@@ -177,23 +181,24 @@ class CopyTest(Case):
         """A filter would expire at the new server long before it does at the old one, or never."""
         source, old = self.start()
         target, new = self.start()
-        expiries = {"prolonged": 60_000, "shortened": 86_400_000, "set": None, "removed": 60_000, "same": 60_000}
+        hours = 3_600_000
+        expiries = {"prolonged": 10, "shortened": 24, "set": None, "removed": 10, "same": 10}
         for key, expiry in expiries.items():
             old.execute_command("BF.ADD", key, "a")
             if expiry:
-                old.pexpire(key, expiry)
+                old.pexpire(key, expiry * hours)
         copy = ["copy", source.url, target.url, "--state", self.state]
         self.migrate(*copy)
-        old.pexpire("prolonged", 86_400_000)
-        old.pexpire("shortened", 50_000)
-        old.pexpire("set", 70_000)
+        old.pexpire("prolonged", 24 * hours)
+        old.pexpire("shortened", 9 * hours)
+        old.pexpire("set", 12 * hours)
         old.persist("removed")
 
         text = self.migrate(*copy, exit_code=1)
         self.assertIn("by an earlier run: 1, not copied: 4;", text)
-        self.assertRegex(text, r"not copied: prolonged: it expires in 86,[34]\d\d s now, the copy expires in [56]\d s; --rep")
-        self.assertRegex(text, r"not copied: set: it expires in [67]\d s now, the copy never expires; --replace changes that")
-        self.assertRegex(text, r"not copied: removed: it never expires now, the copy expires in [56]\d s; --replace")
+        self.assertRegex(text, r"not copied: prolonged: it expires in 8[56],\d+ s now, the copy expires in 3[56],\d+ s; --rep")
+        self.assertRegex(text, r"not copied: set: it expires in 4[23],\d+ s now, the copy never expires; --replace changes that")
+        self.assertRegex(text, r"not copied: removed: it never expires now, the copy expires in 3[56],\d+ s; --replace")
         self.assertEqual(new.pttl("set"), -1)
         text = self.migrate(*copy, "--replace")
         self.assertIn("copied: 0, by an earlier run: 5 (4 with another expiry now), not copied: 0;", text)
@@ -204,7 +209,7 @@ class CopyTest(Case):
         # A copy that expired before its expiry was prolonged is made again.
         new.delete("prolonged")
         self.assertIn("copied: 1, by an earlier run: 4, not copied: 0;", self.migrate(*copy))
-        self.assertGreater(new.pttl("prolonged"), 60_000)
+        self.assertGreater(new.pttl("prolonged"), 10 * hours)
 
     def test_a_later_run_carries_deletions_over(self):
         """What was deleted at the old server would go on answering at the new one."""
@@ -397,29 +402,23 @@ class CopyTest(Case):
         old.execute_command("BF.RESERVE", "busy", "0.01", 40_000_000)
         added = []
         stop = threading.Event()
-        client = source.client()
-        self.addCleanup(client.close)
 
-        def write():
-            while not stop.is_set():
-                item = b"item %d" % len(added)
-                client.execute_command("BF.ADD", "busy", item)
-                added.append(item)
+        def write(block):
+            """An item comes whenever the copy asks for a chunk."""
+            if b"BF.SCANDUMP" in block and not stop.is_set():
+                added.append(b"item %d" % len(added))
+                old.execute_command("BF.ADD", "busy", added[-1])
+            return block
 
-        writer = threading.Thread(target=write)
-        writer.start()
-        self.addCleanup(writer.join)
-        self.addCleanup(stop.set)
-
-        text = self.migrate("copy", source.url, target.url, "--attempts", "2", exit_code=1)
+        busy = self.open(source, write)
+        text = self.migrate("copy", busy.url, target.url, "--attempts", "2", exit_code=1)
         self.assertIn("again: busy: it changed while it was copied, and has", text)
         self.assertIn("items now, 2 times; stop its writers, or try when there are fewer", text)
         self.assertEqual(new.keys(), [])
 
-        process = self.begin("copy", source.url, target.url, "--attempts", "100", "--verify")
+        process = self.begin("copy", busy.url, target.url, "--attempts", "100", "--verify")
         self.assertIn(b"again: busy", process.stderr.readline())
         stop.set()
-        writer.join()
         process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 0)
         self.assertGreater(len(added), 0)
@@ -432,17 +431,19 @@ class CopyTest(Case):
         target, new = self.start()
         for key in ("a", "b"):
             old.execute_command("BF.MADD", key, *range(100))
-        # 125 MiB: time enough to be met half-way. Most of it is never written, and so takes no memory here.
-        old.execute_command("BF.RESERVE", "large", "0.01", 100_000_000, "NONSCALING")
+        # Several chunks. Most of it is never written, and so takes no memory here.
+        old.execute_command("BF.RESERVE", "large", "0.01", 40_000_000, "NONSCALING")
         old.execute_command("BF.MADD", "large", *range(1000))
         old.execute_command("BF.MADD", "z", *range(100))
-        copy = ["copy", source.url, target.url, "--state", self.state]
+        temporary = _steps.beside(b"large", TEMPORARY)
+        held, release = self.hold(target, lambda: new.exists(temporary))
+        copy = ["copy", source.url, held.url, "--state", self.state]
 
         process = self.begin(*copy)
-        temporary = _steps.beside(b"large", TEMPORARY)
         self.wait_until(lambda: new.exists(temporary))
         process.kill()
         process.wait()
+        release()
         self.assertEqual(set(new.keys()), {b"a", b"b", temporary}, "nobody meets half a filter")
         with open(self.state, "ab") as file:
             file.write(b'{"key": "z", "hea')
@@ -492,7 +493,7 @@ class CopyTest(Case):
         source, _ = self.start()
         target, _ = self.start()
         bare, _ = self.start(BareServer())
-        nowhere = f"redis://127.0.0.1:{support.free_port()}/0"
+        nowhere = f"redis://127.0.0.1:{unused_port(self)}/0"
 
         def says(text, *arguments):
             self.assertIn(text, self.migrate("copy", *arguments, exit_code=2))
@@ -551,13 +552,16 @@ class LoadTest(Case):
         items = self.folder / "items"
         items.write_bytes(b"".join(b"item %d\n" % number for number in range(count)))
         shape = ["big", "--error-rate", "0.001", "--capacity", str(count), "--state", self.state, "--batch", "100"]
-        process = self.begin("load", self.server.url, *shape, "--file", items)
-        self.wait_until(lambda: self.state.exists() and json.loads(self.state.read_text())["lines"] > 0)
+        held, release = self.hold(self.server, self.has_begun)
+        load = functools.partial(self.migrate, "load", held.url, *shape, "--file", items)
+        process = self.begin("load", held.url, *shape, "--file", items)
+        self.wait_until(self.has_begun)
         process.kill()
         process.wait()
+        release()
         self.assertLess(self.client.execute_command("BF.CARD", "big"), count, "it was killed too late")
 
-        self.load(*shape, "--file", items)
+        load()
         self.assert_members(self.client, "big", [b"item %d" % number for number in range(count)])
         state = json.loads(self.state.read_text())
         self.assertEqual(state["lines"], count)
@@ -565,13 +569,13 @@ class LoadTest(Case):
         # Lines that were added to the file are loaded, and another file is noticed.
         with open(items, "ab") as file:
             file.write(b"one more\n")
-        self.assertIn("1 items,", self.load(*shape, "--file", items))
+        self.assertIn("1 items,", load())
         items.write_bytes(b"other\n" + items.read_bytes())
-        self.assertIn("are not those that", self.load(*shape, "--file", items, exit_code=2))
+        self.assertIn("are not those that", load(exit_code=2))
         items.write_bytes(b"short\n")
-        self.assertIn("the input ends", self.load(*shape, "--file", items, exit_code=2))
+        self.assertIn("the input ends", load(exit_code=2))
         self.client.delete("big")
-        self.assertIn("there is no big; without", self.load(*shape, "--file", items, exit_code=2))
+        self.assertIn("there is no big; without", load(exit_code=2))
 
     def test_items_that_the_server_lost_are_noticed(self):
         """A server that came back from an old file, or a filter that somebody made anew, would deny the first lines."""
@@ -745,7 +749,7 @@ class TroubleTest(Case):
     def test_without_a_server_or_the_module(self):
         bare, _ = self.start(BareServer())
         alone, _ = self.start(Alone())
-        nowhere = f"redis://127.0.0.1:{support.free_port()}"
+        nowhere = f"redis://127.0.0.1:{unused_port(self)}"
         for words, arguments in self.COMMANDS.items():
             with self.subTest(words):
                 self.assertIn("Connection refused", self.complaint(words, arguments, nowhere))
@@ -860,15 +864,19 @@ class InterruptTest(Case):
         """What Ctrl-C leaves would be met by clients, or be in the way of the next run."""
         source, old = self.start()
         target, new = self.start()
-        old.execute_command("BF.RESERVE", "large", "0.01", 200_000_000)
+        old.execute_command("BF.RESERVE", "large", "0.01", 40_000_000)
         old.execute_command("BF.ADD", "large", "a")
-        process = self.begin("copy", source.url, target.url, "--state", self.state)
-        self.wait_until(lambda: new.exists(_steps.beside(b"large", TEMPORARY)))
+        temporary = _steps.beside(b"large", TEMPORARY)
+        held, release = self.hold(target, lambda: new.exists(temporary))
+        copy = ["copy", source.url, held.url, "--state", self.state]
+        process = self.begin(*copy)
+        self.wait_until(lambda: new.exists(temporary))
         process.send_signal(signal.SIGINT)
+        release()
         _, text = process.communicate(timeout=PATIENCE)
         self.assertEqual((process.returncode, text.splitlines()[-1]), (130, b"libbloom: interrupted"))
         self.wait_until(lambda: not new.keys())
-        self.migrate("copy", source.url, target.url, "--state", self.state)
+        self.migrate(*copy)
         self.assert_members(new, "large", ["a"])
 
     def test_a_server_that_dies_meanwhile(self):
@@ -876,11 +884,14 @@ class InterruptTest(Case):
         source, old = self.start()
         target, new = self.start()
         old.execute_command("BF.ADD", "a", "a")
-        old.execute_command("BF.RESERVE", "large", "0.01", 200_000_000)
-        copy = ["copy", source.url, target.url, "--state", self.state]
+        old.execute_command("BF.RESERVE", "large", "0.01", 40_000_000)
+        temporary = _steps.beside(b"large", TEMPORARY)
+        held, release = self.hold(target, lambda: new.exists(temporary))
+        copy = ["copy", source.url, held.url, "--state", self.state]
         process = self.begin(*copy)
-        self.wait_until(lambda: new.exists(_steps.beside(b"large", TEMPORARY)))
+        self.wait_until(lambda: new.exists(temporary))
         target.process.kill()
+        release()
         _, text = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 2)
         self.assertRegex(text.decode().splitlines()[-1], "^libbloom: target 127.0.0.1:[0-9]+/0: ")

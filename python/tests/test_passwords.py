@@ -92,6 +92,8 @@ class PasswordsTest(Case):
         with open(self.list, "wb") as file:
             file.writelines(map(listed, range(count)))
         state = ["--state", self.state]
+        held, release = self.hold(self.server, self.has_begun)
+        self.url = held.url
         process = subprocess.Popen(
             self.words("load", "--error-rate", ERROR, "--capacity", count, "--file", self.list, *state),
             stdout=subprocess.PIPE,
@@ -100,9 +102,10 @@ class PasswordsTest(Case):
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        self.wait_until(lambda: self.state.exists() and json.loads(self.state.read_text())["lines"] > 0)
+        self.wait_until(self.has_begun)
         process.kill()
         process.wait()
+        release()
         before = self.client.execute_command("BF.CARD", "leaked")
         self.assertLess(before, count, "it was killed too late")
         self.assertGreater(before, 0)

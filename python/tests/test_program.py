@@ -9,6 +9,8 @@ import unittest
 from pathlib import Path
 
 import test_server
+from servers import PATIENCE
+
 from libbloom import Filter, plan
 
 
@@ -25,7 +27,7 @@ class ProgramTest(unittest.TestCase):
 
     def run_program(self, *words, input=b"", code=0):
         command = [sys.executable, "-m", "libbloom._program", *map(str, words)]
-        done = subprocess.run(command, input=input, capture_output=True, cwd=self.folder, timeout=60)
+        done = subprocess.run(command, input=input, capture_output=True, cwd=self.folder, timeout=PATIENCE)
         self.assertEqual(done.returncode, code, done.stderr.decode())
         if code == 2:
             self.assertEqual(done.stdout, b"")

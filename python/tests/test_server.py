@@ -52,7 +52,7 @@ def clients():
     for library, name in [(redis, "Redis"), (valkey, "Valkey")]:
         for protocol in (2, 3):
             for decode in (False, True):
-                options = dict(port=server.port, protocol=protocol, decode_responses=decode)
+                options = dict(port=server.port, protocol=protocol, decode_responses=decode, socket_timeout=None)
                 yield getattr(library, name)(host="127.0.0.1", **options)
 
 
@@ -296,7 +296,7 @@ class BloomTest(ServerCase):
         self.assertFalse(any(seen.add_many(numpy.arange(5))))
 
         async def use():
-            async with redis.asyncio.Redis(host="127.0.0.1", port=server.port) as client:
+            async with redis.asyncio.Redis(host="127.0.0.1", port=server.port, socket_timeout=None) as client:
                 return await AsyncBloom(client, "seen").add_many(["item 0", "new"])
 
         self.assertEqual(asyncio.run(use()), [False, True])
@@ -330,7 +330,7 @@ class BloomTest(ServerCase):
                 Bloom(self.client, "other", **options).reserve()
 
         async def use():
-            async with redis.asyncio.Redis(host="127.0.0.1", port=server.port) as client:
+            async with redis.asyncio.Redis(host="127.0.0.1", port=server.port, socket_timeout=None) as client:
                 made = AsyncBloom(client, "made", capacity=9, error_rate=0.1)
                 await made.reserve()
                 await made.reserve(exist_ok=True)
@@ -349,7 +349,7 @@ class BloomTest(ServerCase):
         self.assertEqual(len(whole), 2)
 
         async def use():
-            async with redis.asyncio.Redis(host="127.0.0.1", port=server.port) as client:
+            async with redis.asyncio.Redis(host="127.0.0.1", port=server.port, socket_timeout=None) as client:
                 await AsyncBloom(client, "all").merge("one", replace=True)
 
         asyncio.run(use())
@@ -447,7 +447,7 @@ class BloomTest(ServerCase):
                 for decode in (False, True):
                     self.client.flushall()
                     self.client.set("text", "a")
-                    options = dict(port=server.port, protocol=protocol, decode_responses=decode)
+                    options = dict(port=server.port, protocol=protocol, decode_responses=decode, socket_timeout=None)
                     asyncio.run(use(getattr(library, name)(host="127.0.0.1", **options)))
 
 
@@ -457,7 +457,7 @@ class PageTest(ServerCase):
         page = (PROJECT / "python/README.md").read_text()
         program = "".join(re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
         self.assertIn("redis.Redis()", program)
-        program = program.replace("redis.Redis()", f"redis.Redis('127.0.0.1', {server.port})")
+        program = program.replace("redis.Redis()", f"redis.Redis('127.0.0.1', {server.port}, socket_timeout=None)")
         shown = ["seen.add", "in seen", "seen.update", "events.add(", "events.add_many", "events.update"]
         for call in shown:
             # What the lines answer is printed.
@@ -483,7 +483,7 @@ class ClusterTest(unittest.TestCase):
         for library, name in [(redis, "RedisCluster"), (valkey, "ValkeyCluster")]:
             module = importlib.import_module(f"{library.__name__}.cluster")
             for protocol, decode in itertools.product((2, 3), (False, True)):
-                options = dict(port=port, protocol=protocol, decode_responses=decode)
+                options = dict(port=port, protocol=protocol, decode_responses=decode, socket_timeout=None)
                 with self.subTest(f"{name} {options}"), getattr(module, name)(host="127.0.0.1", **options) as client:
                     getattr(client, "bf", lambda: None)()
                     for key in KEYS:
@@ -544,7 +544,7 @@ class ClusterTest(unittest.TestCase):
                     with self.subTest(f"{name} {protocol} {decode}"):
                         for client in self.cluster.clients:
                             client.flushall()
-                        options = dict(port=port, protocol=protocol, decode_responses=decode)
+                        options = dict(port=port, protocol=protocol, decode_responses=decode, socket_timeout=None)
                         asyncio.run(use(getattr(module, name)(host="127.0.0.1", **options)))
 
 

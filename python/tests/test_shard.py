@@ -65,7 +65,7 @@ class ShardTest(unittest.TestCase):
     def test_a_filter_is_made_loaded_asked_and_dropped(self):
         """Nobody could use a filter over many keys without writing a program."""
         items = [b"item %d" % number for number in range(60_000)]
-        text = self.run_program("create", "seen", "--items", 60_000, "--error-rate", 0.001, "--shards", 50)
+        text = self.run_program("create", "seen", "--items", 60_000, "--error-rate", 0.001, "--shards", 50, "--seed", 7)
         self.assertRegex(text, r"^seen: 50 shards for 60,000 items, \d+,\d+ bytes\n$")
         # Lines of Windows, empty ones, and a last one without its end; a packed file; the standard input.
         first = self.folder / "first"
@@ -133,7 +133,7 @@ class ShardTest(unittest.TestCase):
 
     def test_what_is_wrong_is_shown(self):
         """A filter would grow, or a node run full, before anybody knew."""
-        self.run_program("create", "small", "--items", 100, "--shards", 2)
+        self.run_program("create", "small", "--items", 100, "--shards", 2, "--seed", 7)
         items = [b"%d" % number for number in range(75)]
         self.run_program("load", "small", self.file("some", items))
         self.assertNotIn("grow", self.run_program("status", "small"))
@@ -149,7 +149,7 @@ class ShardTest(unittest.TestCase):
         count = 400_000
         items = [b"item %d" % number for number in range(count)]
         files = [self.file("one", items[: count // 2]), self.file("two.gz", items[count // 2 :], gzip.open)]
-        self.run_program("create", "seen", "--items", count, "--error-rate", 1e-6, "--shards", 128)
+        self.run_program("create", "seen", "--items", count, "--error-rate", 1e-6, "--shards", 128, "--seed", 7)
         state = self.folder / "state"
         load = self.words("load", "seen", *files, "--processes", 2, "--state", state)
         offsets = []
@@ -198,7 +198,7 @@ class ShardTest(unittest.TestCase):
     def test_a_filter_that_lost_items_is_not_gone_on_with(self):
         """The items of the first part would be missing."""
         path, state = self.file("items", [b"%d" % number for number in range(1000)]), self.folder / "state"
-        make = ["create", "seen", "--items", 1000, "--error-rate", 1e-6, "--shards", 8]
+        make = ["create", "seen", "--items", 1000, "--error-rate", 1e-6, "--shards", 8, "--seed", 7]
         self.run_program(*make)
         self.run_program("load", "seen", path, "--state", state)
         self.run_program("drop", "seen")

@@ -30,7 +30,7 @@ import sharded_vectors  # noqa: E402
 import valkey  # noqa: E402
 import valkey.asyncio  # noqa: E402
 from redis.cluster import RedisCluster  # noqa: E402
-from servers import PRIMARIES, SLOTS, Cluster  # noqa: E402
+from servers import LATE, PATIENCE, PRIMARIES, SLOTS, SOON, Cluster  # noqa: E402
 
 from libbloom import (  # noqa: E402
     MAYBE_NEW,
@@ -268,7 +268,7 @@ class ShardedTest(ClusterCase):
         for library, name in [(redis, "RedisCluster"), (valkey, "ValkeyCluster")]:
             module = importlib.import_module(f"{library.__name__}.cluster")
             for protocol, decode in itertools.product((2, 3), (False, True)):
-                options = dict(port=port, protocol=protocol, decode_responses=decode)
+                options = dict(port=port, protocol=protocol, decode_responses=decode, socket_timeout=None)
                 with self.subTest(f"{name} {options}"), getattr(module, name)(host="127.0.0.1", **options) as client:
                     seen = ShardedBloom(client, b"seen")
                     self.assertEqual(("a" in seen, seen.contains(b"a"), "b" in seen, seen.add("a")), (True, True, False, False))
@@ -304,14 +304,15 @@ class ShardedTest(ClusterCase):
             module = importlib.import_module(f"{library.__name__}.asyncio.cluster")
             for protocol, decode in itertools.product((2, 3), (False, True)):
                 with self.subTest(f"{name} {protocol} {decode}"):
-                    options = dict(port=port, protocol=protocol, decode_responses=decode)
+                    options = dict(port=port, protocol=protocol, decode_responses=decode, socket_timeout=None)
                     asyncio.run(use(getattr(module, name)(host="127.0.0.1", **options)))
 
     def test_a_cut_connection_of_asyncio(self):
         """A service with asyncio would be told that a new item is known, or read another's answer."""
 
         async def use():
-            async with redis.asyncio.RedisCluster(host="127.0.0.1", port=self.cluster.nodes[0].port) as client:
+            options = dict(port=self.cluster.nodes[0].port, socket_timeout=None)
+            async with redis.asyncio.RedisCluster(host="127.0.0.1", **options) as client:
                 seen = await AsyncShardedBloom.create(client, "seen", 1000, 1e-9, shards=4)
                 connection = redis.asyncio.connection.AbstractConnection
                 read, calls = connection.read_response, itertools.count()
@@ -338,7 +339,7 @@ class ShardedTest(ClusterCase):
     def test_the_answers_are_those_of_one_large_filter(self):
         """The whole would be wrong more often than a shard is, or need more memory than was planned."""
         count, rate = 200_000, 0.01
-        seen = ShardedBloom.create(self.client, "seen", count, rate, shards=50)
+        seen = ShardedBloom.create(self.client, "seen", count, rate, shards=50, seed=7)
         numbers = numpy.arange(2 * count, dtype="<u8")
         # An item is taken for known by the errors of what is there before it: the rate of a filter that fills.
         new = seen.update(numbers[:count])
@@ -351,7 +352,7 @@ class ShardedTest(ClusterCase):
         self.assertLess(info.size_in_bytes, 1.2 * size)
         # One filter of the same items, of which each shard is a sample.
         key = "{one}"
-        self.client.execute_command("BF.RESERVE", key, rate, info.shards[0].capacity * 50)
+        self.client.execute_command("BF.RESERVE", key, rate, info.shards[0].capacity * 50, "SEED", 7)
         one = importlib.import_module("libbloom").Bloom(self.client, key)
         once = one.update(numbers[:count])
         self.assertLess(abs(int(new) - once), 3 * math.sqrt(2 * (count - once + 1)))
@@ -555,7 +556,7 @@ class ShardedTest(ClusterCase):
                     self.assertIn(word, seen)
 
             self.cluster.move_slot(at, source, (source + 1) % PRIMARIES, use)
-        for client in (self.client, RedisCluster.from_url(self.cluster.url)):
+        for client in (self.client, RedisCluster.from_url(self.cluster.url, socket_timeout=None)):
             self.assertTrue(all(ShardedBloom(client, "moving").contains_many(before + during)))
         self.assertEqual(len(seen), 2000)
 
@@ -565,7 +566,8 @@ class ShardedTest(ClusterCase):
 
         async def use(library, name):
             module = importlib.import_module(f"{library.__name__}.asyncio.cluster")
-            async with getattr(module, name)(host="127.0.0.1", port=self.cluster.nodes[0].port) as client:
+            options = dict(port=self.cluster.nodes[0].port, socket_timeout=None)
+            async with getattr(module, name)(host="127.0.0.1", **options) as client:
                 seen = await AsyncShardedBloom.create(client, "moving", 1000, 1e-9, shards=6)
                 self.assertEqual(await seen.update(words(100)), 100)
                 at = slot(b"moving:{0}:6")
@@ -575,7 +577,7 @@ class ShardedTest(ClusterCase):
                 def half_way():
                     # Some keys of the slot are here, some there.
                     asked = asyncio.run_coroutine_threadsafe(seen.add_many(words(200)), loop)
-                    self.assertEqual(asked.result(60), [False] * 100 + [True] * 100)
+                    self.assertEqual(asked.result(PATIENCE), [False] * 100 + [True] * 100)
 
                 target = (source + 1) % PRIMARIES
                 await asyncio.to_thread(self.cluster.move_slot, at, source, target, half_way)
@@ -604,7 +606,7 @@ class ChangingTest(ClusterCase):
 
     def test_what_was_confirmed_is_found(self):
         """A node that is added, slots that move, or a primary that dies would cost items that were confirmed."""
-        client = RedisCluster.from_url(self.cluster.url, socket_timeout=5)
+        client = RedisCluster.from_url(self.cluster.url, socket_timeout=30)
         seen = ShardedBloom.create(client, "seen", 2_000_000, 0.001, shards=32, patience=100, replicas=1)
         confirmed, stop, failed = [], threading.Event(), []
 
@@ -634,6 +636,7 @@ class ChangingTest(ClusterCase):
                 self.cluster.migrate_slot(at, at * PRIMARIES // SLOTS, added)
             self.grows(confirmed, failed, 5)
             # A primary with shards dies at once, and its replica takes over.
+            self.cluster.take_for_dead_after(SOON)
             victim = self.cluster.nodes[1]
             victim.process.kill()
             victim.process.wait()
@@ -641,12 +644,13 @@ class ChangingTest(ClusterCase):
             self.cluster.wait_until(lambda: replica.info("replication")["role"] == "master")
             # It comes back empty, as a replica, without which nothing can be confirmed.
             victim.start()
+            self.cluster.take_for_dead_after(LATE)
             self.grows(confirmed, failed, 5)
         finally:
             stop.set()
             loader.join()
         self.assertEqual(failed, [])
-        asking = ShardedBloom(RedisCluster.from_url(self.cluster.url, socket_timeout=5), "seen")
+        asking = ShardedBloom(RedisCluster.from_url(self.cluster.url, socket_timeout=30), "seen")
         for some in confirmed:
             self.assertTrue(all(asking.contains_many(some)))
 

@@ -8,6 +8,7 @@ BLOOM_TEST_SERVER names another server than redis-server, BLOOM_TEST_MODULE anot
 a free port of the loopback interface, with a directory of its own, and is stopped in any case.
 """
 
+import contextlib
 import functools
 import os
 import re
@@ -37,10 +38,14 @@ SLOTS = 16384
 PRIMARIES = 3
 # The nodes of a cluster talk to each other on another port, so far above their own.
 BUS = 10_000
+# Milliseconds until a node that does not answer is taken for dead: while nodes meet or one of them dies, and else.
+SOON, LATE = 3_000, 60_000
 
 
 class Server(support.Server):
     """A server with the module, empty or with a stored RDB file."""
+
+    PATIENCE = PATIENCE
 
     def __init__(self, file=None):
         super().__init__(PROGRAM, MODULE)
@@ -54,6 +59,12 @@ class Server(support.Server):
     @property
     def url(self):
         return f"redis://127.0.0.1:{self.port}/0"
+
+
+class SeededServer(Server):
+    """One whose filters have the same false positives in every run."""
+
+    ARGUMENTS = ("bf-seed", "42")
 
 
 class BareServer(Server):
@@ -71,18 +82,15 @@ class BareServer(Server):
         return False
 
 
-class PoorerServer(socketserver.ThreadingTCPServer):
-    """What a server looks like whose module lacks commands: a way to it on which they lose their names."""
+class Way(socketserver.ThreadingTCPServer):
+    """A way to a server. What clients send goes through a function, and on as that gives it."""
 
     daemon_threads = True
 
-    def __init__(self, server, lacks):
+    def __init__(self, server, passed):
         super().__init__(("127.0.0.1", 0), Relay)
         self.behind = server
-        self.lacks = lacks
-
-    def without(self, block):
-        return re.sub(self.lacks, lambda name: b"x" * len(name[0]), block)
+        self.passed = passed
 
     @property
     def url(self):
@@ -90,41 +98,45 @@ class PoorerServer(socketserver.ThreadingTCPServer):
 
 
 class Relay(socketserver.BaseRequestHandler):
-    """A connection to a PoorerServer."""
+    """A connection on a way to a server."""
 
     def handle(self):
-        with socket.create_connection(("127.0.0.1", self.server.behind.port)) as server:
+        # Either end may go first, or the server be away.
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.server.behind.port)) as server:
             back = threading.Thread(target=self.pass_on, args=(server, self.request))
             back.start()
-            self.pass_on(self.request, server, self.server.without)
-            server.shutdown(socket.SHUT_WR)
+            self.pass_on(self.request, server, self.server.passed)
             back.join()
 
     def pass_on(self, source, target, change=bytes):
-        try:
-            while block := source.recv(1 << 16):
-                target.sendall(change(block))
-        except OSError:
-            pass  # Either end may go first.
+        """Passes on what comes, and that it ends."""
+        with contextlib.suppress(OSError):
+            try:
+                while block := source.recv(1 << 16):
+                    target.sendall(change(block))
+            finally:
+                target.shutdown(socket.SHUT_WR)
 
 
 class Node(support.Server):
     """A server that can be part of a cluster."""
 
-    # A replica takes over soon, and soon has what its primary has.
-    ARGUMENTS = ("--cluster-enabled", "yes", "--cluster-node-timeout", "3000", "--repl-diskless-sync-delay", "0")
-    ATTEMPTS = 20
+    # A replica soon has what its primary has.
+    ARGUMENTS = ("--cluster-enabled", "yes", "--cluster-node-timeout", f"{SOON}", "--repl-diskless-sync-delay", "0")
     PATIENCE = PATIENCE
 
     def __init__(self):
         super().__init__(PROGRAM, MODULE)
 
-    def launch(self, port):
-        # A port without another one for the bus is as good as a taken one.
-        if port + BUS > 65535:
-            (self.home / "log").write_text("already in use")
-            return False
-        return super().launch(port)
+    def take_port(self):
+        """One whose port for the bus is free, too."""
+        while True:
+            port = super().take_port()
+            try:
+                self.kept.enter_context(support.kept_port(port + BUS))
+                return port
+            except (OSError, OverflowError):
+                pass  # The bus' port is taken, or above all ports.
 
 
 class Cluster:
@@ -139,6 +151,7 @@ class Cluster:
         self.join()
         for at in range(PRIMARIES, len(self.nodes)):
             self.replicate(at, at % PRIMARIES)
+        self.take_for_dead_after(LATE)
 
     def start(self):
         """Starts a node that knows no others."""
@@ -171,12 +184,19 @@ class Cluster:
 
     def add_primary(self):
         """Another node without slots, with a replica; its place."""
+        self.take_for_dead_after(SOON)
         for node in [self.start(), self.start()]:
             self.meet(node)
         self.wait_until(lambda: all(self.serves(client) for client in self.clients))
         at = len(self.nodes) - 2
         self.replicate(at + 1, at)
+        self.take_for_dead_after(LATE)
         return at
+
+    def take_for_dead_after(self, milliseconds):
+        """Nodes meet faster when it is soon. On a busy machine a node that lives may be silent for as long."""
+        for client in self.clients:
+            client.config_set("cluster-node-timeout", milliseconds)
 
     def replicate(self, at, primary):
         """Makes a node a replica of another one."""
@@ -204,12 +224,12 @@ class Cluster:
         old.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", self.name(target))
         for key in old.execute_command("CLUSTER GETKEYSINSLOT", slot, 1000):
             moved = old.migrate("127.0.0.1", self.nodes[target].port, key, 0, PATIENCE * 1000)
-            assert moved in (b"OK", "OK", True), moved
+            # What expires, as a mark of WAIT does, may be gone.
+            assert moved in (b"OK", "OK", True) or not old.exists(key), moved
         half_way()
         for client in [new, old, *self.clients]:
             if client.info("replication")["role"] == "master":
                 client.execute_command("CLUSTER SETSLOT", slot, "NODE", self.name(target))
-
 
     def migrate_slot(self, slot, source, target):
         """Moves a slot with its keys in one step, as Valkey 9 can; whether this server can."""
@@ -224,6 +244,13 @@ class Cluster:
         keys = old.execute_command(*command)
         self.wait_until(lambda: not old.execute_command(*command) and new.execute_command(*command) >= keys)
         return True
+
+
+def unused_port(case):
+    """A port where nobody but a server of this test listens, until the test ends."""
+    kept = contextlib.ExitStack()
+    case.addCleanup(kept.close)
+    return kept.enter_context(support.kept_port())
 
 
 class Case(unittest.TestCase):
@@ -246,14 +273,30 @@ class Case(unittest.TestCase):
         return self.start_poorer(server, rb"BF\.\w+PACKED")
 
     def start_poorer(self, server, lacks):
-        """A way to the server on which it has no such commands."""
-        poorer = PoorerServer(server, lacks)
-        serve = threading.Thread(target=functools.partial(poorer.serve_forever, poll_interval=0.05))
+        """A way to the server on which it has no such commands: they lose their names."""
+        return self.open(server, functools.partial(re.sub, lacks, lambda name: b"x" * len(name[0])))
+
+    def hold(self, server, when):
+        """A way to the server on which nothing more comes to it as soon as something is so; and what releases it."""
+        released = threading.Event()
+        self.addCleanup(released.set)
+
+        def passed(block):
+            if not released.is_set() and when():
+                released.wait()
+            return block
+
+        return self.open(server, passed), released.set
+
+    def open(self, server, passed):
+        """A way to the server, until the test ends. What clients send goes through the function."""
+        way = Way(server, passed)
+        serve = threading.Thread(target=functools.partial(way.serve_forever, poll_interval=0.05))
         serve.start()
         self.addCleanup(serve.join)
-        self.addCleanup(poorer.server_close)
-        self.addCleanup(poorer.shutdown)
-        return poorer
+        self.addCleanup(way.server_close)
+        self.addCleanup(way.shutdown)
+        return way
 
     def calls(self, client, commands):
         """How often each of these commands was called, and forgets it."""

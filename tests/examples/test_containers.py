@@ -18,10 +18,8 @@ import yaml
 from documents import blocks
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from servers import MODULE, PATIENCE, PROGRAM, PROJECT
+from servers import MODULE, PATIENCE, PROGRAM, PROJECT, unused_port
 from test_dockerfile import instructions
-
-import support  # noqa: E402
 
 PAGE = PROJECT / "docs/containers.md"
 FOLDER = "/usr/local/lib/redis/modules"
@@ -72,13 +70,13 @@ class ContainersTest(unittest.TestCase):
 
     def start(self, words):
         """Starts a server; gives a client of it, or nothing if it ended."""
-        port = support.free_port()
+        port = unused_port(self)
         head = [PROGRAM, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", ""]
         with open(self.folder / "log", "wb") as log:
             process = subprocess.Popen([*head, *words], stdout=log, stderr=subprocess.STDOUT)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        client = redis.Redis(port=port, retry=Retry(NoBackoff(), 0))
+        client = redis.Redis("127.0.0.1", port, socket_timeout=None, retry=Retry(NoBackoff(), 0))
         self.addCleanup(client.close)
         for _ in range(PATIENCE * 50):
             if process.poll() is not None:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import redis
 from documents import PAGES, PROJECT, PROMPT, blocks, errors, facts, option_errors, permissions, promised_output
-from servers import PATIENCE, URLS, Server
+from servers import PATIENCE, URLS, SeededServer, Server
 
 SESSION = "no client of this language here; `make test-clients` runs it"
 LISTING = "lists names, bytes or formulas"
@@ -151,16 +151,11 @@ def is_as_shown(printed, shown):
     return re.fullmatch(pattern, printed) is not None
 
 
-class SeededServer(Server):
-    """One whose filters have the same false positives in every run: a filter for two items has them soon."""
-
-    ARGUMENTS = ("bf-seed", "42")
-
-
 class SessionTest(unittest.TestCase):
     maxDiff = None
 
     def start(self):
+        # A filter for two items has false positives soon.
         server = SeededServer()
         server.__enter__()
         self.addCleanup(server.__exit__)
@@ -240,7 +235,8 @@ class SessionTest(unittest.TestCase):
                 server = self.start()
                 if self.is_old:
                     self.skipTest("here modules answer clients of RESP3 with 1 and 0, and programs print booleans")
-                program = block.text.replace("redis.Redis(", f"redis.Redis(port={server.port}, ")
+                client = f"redis.Redis('127.0.0.1', {server.port}, socket_timeout=None, "
+                program = block.text.replace("redis.Redis(", client)
                 words = [sys.executable, "-c", program]
                 folder = self.folder()
                 self.run_shown(block, words, cwd=folder)
@@ -279,7 +275,7 @@ class SessionTest(unittest.TestCase):
         self.check_output(done.stdout, promised_output(block.text))
 
     def test_flags_and_categories(self):
-        with redis.Redis(port=self.start().port, protocol=2) as client:
+        with redis.Redis("127.0.0.1", self.start().port, protocol=2, socket_timeout=None) as client:
             client.response_callbacks.clear()
             # Redis 7.2 has categories for commands of modules, and none that a module makes.
             made = {"@bloom"} if b"bloom" in client.execute_command("ACL", "CAT") else set()
@@ -297,7 +293,8 @@ class SessionTest(unittest.TestCase):
                         self.assertEqual(made | also, categories)
 
     def test_complexities_versions_and_permissions(self):
-        with redis.Redis(port=self.start().port, protocol=2, decode_responses=True) as client:
+        named = dict(protocol=2, decode_responses=True, socket_timeout=None)
+        with redis.Redis("127.0.0.1", self.start().port, **named) as client:
             if self.is_old:
                 self.skipTest("this server keeps no descriptions of commands")
             client.response_callbacks.clear()

@@ -16,7 +16,7 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from wsgiref.util import setup_testing_defaults
 
-from servers import PATIENCE, PROJECT, Case
+from servers import PATIENCE, PROJECT, Case, SeededServer
 
 import support  # noqa: E402
 import guard  # noqa: E402
@@ -29,7 +29,7 @@ ERROR = 0.01
 class GuardCase(Case):
     def setUp(self):
         super().setUp()
-        self.server, self.client = self.start()
+        self.server, self.client = self.start(SeededServer())
         self.database = self.folder / "shop.db"
         self.names = [f"product-{number}" for number in range(ROWS)]
 
@@ -132,6 +132,7 @@ class ServiceTest(GuardCase):
 
         def fill():
             table = guard.Products(self.database)
+            table.connection.execute(f"PRAGMA busy_timeout = {1000 * PATIENCE}")
             self.guard.fill(table.ids(), ROWS, 1e-9)
             table.connection.close()
 

@@ -11,9 +11,7 @@ import time
 import unittest
 import urllib.request
 
-from servers import PATIENCE, PROJECT, BareServer, Case, Server
-
-import support  # noqa: E402
+from servers import PATIENCE, PROJECT, BareServer, Case, Server, unused_port
 
 FILES = PROJECT / "examples/prometheus"
 SCRIPT = FILES / "bf.lua"
@@ -100,7 +98,7 @@ class ScrapeTest(Case):
 
     def export(self, server, *words):
         """Starts an exporter of that server; gives its address."""
-        address = f"127.0.0.1:{support.free_port()}"
+        address = f"127.0.0.1:{unused_port(self)}"
         options = ["-redis.addr", f"redis://127.0.0.1:{server.port}", "-web.listen-address", address]
         self.run_in_background(EXPORTER, *options, "-script", str(SCRIPT), *words)
         return address
@@ -135,7 +133,7 @@ class ScrapeTest(Case):
             "scrape_configs": [{"job_name": "redis", "static_configs": [{"targets": [address]}]}],
         }
         (self.folder / "prometheus.yml").write_text(json.dumps(config))
-        own = f"127.0.0.1:{support.free_port()}"
+        own = f"127.0.0.1:{unused_port(self)}"
         options = [f"--web.listen-address={own}", "--config.file=prometheus.yml", "--storage.tsdb.path=data"]
         self.run_in_background(PROMETHEUS, *options)
         deadline = time.monotonic() + PATIENCE

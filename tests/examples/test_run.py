@@ -15,9 +15,7 @@ import unittest
 from pathlib import Path
 
 import redis
-from servers import MODULE, PATIENCE, PROGRAM, PROJECT
-
-import support  # noqa: E402
+from servers import MODULE, PATIENCE, PROGRAM, PROJECT, unused_port
 
 
 class RunTest(unittest.TestCase):
@@ -42,7 +40,7 @@ class RunTest(unittest.TestCase):
             )
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        client = redis.Redis(port=port)
+        client = redis.Redis("127.0.0.1", port, socket_timeout=None)
         self.addCleanup(client.close)
         deadline = time.monotonic() + PATIENCE
         while True:
@@ -62,7 +60,7 @@ class RunTest(unittest.TestCase):
 
     def test_each_port_has_data_of_its_own(self):
         """Two servers in one folder would write over each other's files."""
-        first, second = support.free_port(), support.free_port()
+        first, second = unused_port(self), unused_port(self)
         client = self.start(first)
         self.assertEqual(client.execute_command("BF.ADD", "seen", "a"), 1)
         self.stop(client)
@@ -77,7 +75,7 @@ class RunTest(unittest.TestCase):
     def test_a_rewritten_configuration_stays_and_is_no_tracked_file(self):
         """CONFIG REWRITE of a server that was started with redis.conf would be a change of the project."""
         before = (self.project / "redis.conf").read_bytes()
-        port = support.free_port()
+        port = unused_port(self)
         client = self.start(port)
         client.execute_command("BF.ADD", "seen", "a")
         client.config_set("maxmemory", "64mb")
@@ -100,7 +98,7 @@ class RunTest(unittest.TestCase):
         self.assertEqual(client.config_get("maxmemory"), {"maxmemory": str(64 << 20)})
 
     def test_an_edit_of_the_configuration_holds_from_the_next_start(self):
-        port = support.free_port()
+        port = unused_port(self)
         self.stop(self.start(port))
         with open(self.project / "redis.conf", "a") as file:
             file.write("hz 20\n")
@@ -130,7 +128,7 @@ class RunTest(unittest.TestCase):
 
     def test_data_of_another_user_is_told_before_the_build(self):
         """Whoever started it as root once would wait for a build to be told of a denied permission."""
-        port = support.free_port()
+        port = unused_port(self)
         folder = self.project / "data" / str(port)
         folder.mkdir(parents=True)
         for path, mode in {self.project: 0o777, folder.parent: 0o777, folder: 0o555}.items():

@@ -66,8 +66,10 @@ class ScrapyTest(Case):
     def crawl(self, *arguments):
         self.site.asked.clear()
         script = PROJECT / "examples/scrapy/crawl_site.py"
+        # What is sent again, because an answer came late, would be known then.
+        redis = f"{self.server.url}?socket_timeout={PATIENCE}"
         done = subprocess.run(
-            [sys.executable, script, self.site.url, "--redis", self.server.url, "--error", ERROR, *arguments],
+            [sys.executable, script, self.site.url, "--redis", redis, "--error", ERROR, *arguments],
             capture_output=True,
             text=True,
             timeout=PATIENCE,

@@ -9,9 +9,7 @@ import subprocess
 import sys
 import unittest
 
-from servers import MODULE, PATIENCE, PROGRAM, PROJECT, BareServer, Case, Server
-
-import support  # noqa: E402
+from servers import MODULE, PATIENCE, PROGRAM, PROJECT, BareServer, Case, unused_port
 
 # Each with where its URL goes; what else it needs is there.
 SCRIPTS = {
@@ -42,7 +40,7 @@ class TroubleTest(Case):
         return line.removeprefix(start)
 
     def test_without_a_server(self):
-        nowhere = f"redis://127.0.0.1:{support.free_port()}"
+        nowhere = f"redis://127.0.0.1:{unused_port(self)}"
         for script, arguments in SCRIPTS.items():
             with self.subTest(script):
                 self.assertIn("Connection refused", self.complaint(script, arguments, nowhere))
