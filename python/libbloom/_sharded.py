@@ -130,26 +130,20 @@ class Layout:
     def of_fields(cls, name: bytes, reply: Any) -> tuple[Layout, str]:
         """What was kept, and its state. Anybody may have written it: what makes no sense is a ValueError."""
         text = name.decode(errors="replace")
+        kept = {word: encoded(value).decode(errors="replace") for word, value in fields(reply).items()}
+        if kept.pop("version", None) != str(VERSION) or kept.pop("hash", None) != HASH:
+            raise ValueError(f"{text} is no sharded filter of version {VERSION} with {HASH}")
+        state = kept.pop("state", "without a state")
         try:
-            kept = {word: encoded(value).decode() for word, value in fields(reply).items()}
-            if kept.pop("version", None) != str(VERSION) or kept.pop("hash", None) != HASH:
-                raise ValueError(f"{text} is no sharded filter of version {VERSION} with {HASH}")
-            state = kept.pop("state", "without a state")
-            error_rate = float(kept.pop("error_rate"))
-            numbers = {word: int(kept.pop(word)) for word in ("shards", "capacity", "shard_capacity")}
-        except KeyError as missing:
-            raise ValueError(f"{text}:{{meta}} is damaged: it has no {missing.args[0]}") from None
-        for word, number in numbers.items():
-            if not 0 < number < 1 << 64:
-                raise ValueError(f"{text}:{{meta}} is damaged: {word} is {number}")
-        check_shards(numbers["shards"])
-        options: dict[str, Any] = {}
-        for word, value in kept.items():
-            if word not in OPTIONS:
-                raise ValueError(f"{text}:{{meta}} is damaged: there is no option {word}")
-            options[word] = OPTIONS[word](value)
-        check(error_rate, options)
-        return cls(name, error_rate=error_rate, options=options, **numbers), state
+            read = {word: KINDS[word](value) for word, value in kept.items()}
+            figures = {word: read.pop(word) for word in FIGURES}
+            check(figures["error_rate"], read)
+            check_shards(figures["shards"])
+        except KeyError as word:
+            raise ValueError(f"{text}:{{meta}} is damaged: it lacks or should not have {word.args[0]}") from None
+        except ValueError as error:
+            raise ValueError(f"{text}:{{meta}} is damaged: {error}") from None
+        return cls(name, options=read, **figures), state
 
     def fields(self) -> dict[str, Any]:
         numbers = {"shards": self.shards, "capacity": self.capacity, "shard_capacity": self.shard_capacity}
@@ -182,11 +176,20 @@ class Layout:
         return (self.error_rate, self.shard_capacity, *words_of(**self.options))
 
 
-# How the options are kept.
-OPTIONS: dict[str, Any] = {
+def number(text: str) -> int:
+    value = int(text)
+    if not 0 <= value < 1 << 64:
+        raise ValueError(f"{text} is out of range")
+    return value
+
+
+# What is kept of a filter, and how it is read: the figures that all have, and the options.
+FIGURES = ("shards", "capacity", "error_rate", "shard_capacity")
+KINDS: dict[str, Any] = {
+    **dict.fromkeys(("shards", "capacity", "shard_capacity", "expansion", "seed", "window", "slices"), number),
+    **dict.fromkeys(("fixed", "growing", "refresh"), lambda text: bool(number(text))),
+    "error_rate": float,
     "layout": str,
-    **dict.fromkeys(("expansion", "seed", "window", "slices"), int),
-    **dict.fromkeys(("fixed", "growing", "refresh"), lambda value: bool(int(value))),
 }
 
 
@@ -329,8 +332,8 @@ class _Sharded:
             raise ValueError(f"{self.name!r} exists with other figures: {layout.fields()}, not {planned.fields()}")
         if state == "ready" and not exist_ok:
             raise ValueError(f"{self.name!r} exists")
-        if state == "dropping":
-            raise ValueError(f"{self.name!r} is being dropped; drop it again first")
+        if state not in ("ready", "creating"):
+            raise ValueError(f"{self.name!r} is {state}; drop it first")
         if state == "creating":
             try:
                 yield from self._each(layout.keys(), "BF.RESERVE", *layout.reserve(), "NX")

@@ -391,17 +391,18 @@ class ShardedTest(ClusterCase):
         ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8)
         whole = self.client.hgetall("seen:{meta}")
         for field, value, why in [
-            ("shards", "0", "shards is 0"),
-            ("shards", "-1", "shards is -1"),
+            ("shards", "0", "shards must be 1 to 65,536, not 0"),
+            ("shards", "-1", "-1 is out of range"),
             ("shards", "999999999", "1 to 65,536, not 999,999,999"),
             ("shards", "8.0", "'8.0'"),
-            ("capacity", "1" + 30 * "0", "capacity is 1"),
-            ("shard_capacity", None, "it has no shard_capacity"),
+            ("capacity", "1" + 30 * "0", "is out of range"),
+            ("shard_capacity", None, "lacks or should not have shard_capacity"),
             ("error_rate", "nan", "the error rate must be"),
+            ("error_rate", b"\xff", "float"),
             ("expansion", "-1", "-1 is out of range"),
             ("layout", "odd", "layout must be"),
             ("refresh", "1", "window"),
-            ("odd", "1", "there is no option odd"),
+            ("odd", "1", "lacks or should not have odd"),
         ]:
             self.client.delete("seen:{meta}")
             self.client.hset("seen:{meta}", mapping=whole)
@@ -409,8 +410,12 @@ class ShardedTest(ClusterCase):
                 self.client.hdel("seen:{meta}", field)
             else:
                 self.client.hset("seen:{meta}", field, value)
-            with self.subTest(field=field, value=value), self.assertRaisesRegex(ValueError, why):
+            with self.subTest(field=field, value=value), self.assertRaisesRegex(ValueError, "damaged: .*" + why):
                 ShardedBloom(self.client, "seen").contains("a")
+        self.client.delete("seen:{meta}")
+        self.client.hset("seen:{meta}", mapping={**whole, b"state": "odd"})
+        with self.assertRaisesRegex(ValueError, "'seen' is odd; drop it first"):
+            ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8, exist_ok=True)
 
     def test_what_was_interrupted_goes_on(self):
         """A killed program would leave half a filter, which denies items, or cannot be made or dropped any more."""
@@ -427,7 +432,7 @@ class ShardedTest(ClusterCase):
                     seen.drop()
             with self.assertRaisesRegex(MissingError, "it is dropping"):
                 "a" in ShardedBloom(self.client, "seen")
-            with self.assertRaisesRegex(ValueError, "being dropped"):
+            with self.assertRaisesRegex(ValueError, "is dropping; drop it first"):
                 ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8)
             seen.drop()
             self.assertEqual(sum(client.dbsize() for client in self.cluster.clients), 0)
