@@ -86,6 +86,7 @@ fn items_are_any_bytes() {
         );
     }
     assert_eq!(client.over("BF.MADD key", &items), array([0; 9]));
+    client.run("BF.RESERVE other 1e-9 100 SEED 2");
     assert_eq!(client.over("BF.MADD other", &items), array([1; 9]));
 }
 
