@@ -26,6 +26,8 @@ WAIT_TIME = 2000
 # What clients call the answers of a node that did not carry out a command, but another, or the same one later, will.
 REDIRECTED = ("MovedError", "AskError")
 NOT_NOW = ("TryAgainError", "ClusterDownError", "MasterDownError", "BusyLoadingError", "ReadOnlyError")
+# How those of these answers begin that clients have no name for: a primary has too few replicas, or has become one.
+NOT_NOW_WORDS = ("NOREPLICAS", "UNBLOCKED")
 
 
 class UnsureError(Exception):
@@ -84,10 +86,17 @@ class Call:
             self.is_asking = name == "AskError"
         elif isinstance(reply, Lost):
             self.is_unsure |= not self.is_answered
-        elif name not in NOT_NOW and not isinstance(reply, (Unsent, Unconfirmed)):
+        elif not is_passing(reply):
             self.error = reply
             return False
         return True
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether another attempt may end better."""
+    if isinstance(error, (Unsent, Unconfirmed)) or type(error).__name__ in NOT_NOW:
+        return True
+    return str(error).startswith(NOT_NOW_WORDS)
 
 
 class Party:

@@ -83,6 +83,11 @@ def number(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of 1 or more") from None
 
 
+def count(text: str) -> int:
+    """A whole number, or 0."""
+    return 0 if text == "0" else number(text)
+
+
 def options_of(words: argparse.Namespace) -> dict[str, Any]:
     names = ("fixed", "growing", "expansion", "layout", "window", "slices")
     return {name: getattr(words, name) for name in names}
@@ -361,7 +366,7 @@ def parser() -> argparse.ArgumentParser:
     )
     way.add_argument("--state", type=Path, metavar="FILE", help="remember there how far the files are in")
     way.add_argument(
-        "--replicas", type=int, default=0, metavar="N", help="wait until so many replicas have each item (default: 0)"
+        "--replicas", type=count, default=0, metavar="N", help="wait until so many replicas have each item (default: 0)"
     )
     way = shard_command("query", QUERY, run=run_shard_query)
     add_query(way)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -26,6 +27,8 @@ MAGIC = b"BLOOM\0\0"
 # Seconds. An answer may take long (a large value that a RENAME replaces); no answer must not take for ever.
 CONNECT_TIMEOUT = 10
 ANSWER_TIMEOUT = 300
+# Between two attempts to reach all of a cluster.
+PAUSE = 0.5
 READ_SIZE = 1 << 20
 # Commands that are on the way at once.
 PIPELINE = 10
@@ -52,10 +55,22 @@ class State(NamedTuple):
         return self.header == other.header and (None in (self.bits_set, other.bits_set) or self == other)
 
 
+def cluster(url: str, settings: dict[str, Any], deadline: float) -> Any:
+    """The client of a cluster. It asks a node of its own choice, which may be one that a replica is about to replace."""
+    while True:
+        try:
+            return RedisCluster.from_url(url, **settings)
+        except (redis.ConnectionError, redis.TimeoutError):
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(PAUSE)
+
+
 class Server:
     """A server or a cluster, and its part in what is done. It has redis-py's client, to which nothing is decoded."""
 
-    def __init__(self, role: str, url: str) -> None:
+    def __init__(self, role: str, url: str, patience: float = 0.0, answer_timeout: float = ANSWER_TIMEOUT) -> None:
+        """`patience`: seconds for which a cluster is tried again of which a node does not answer."""
         self.role = role
         self.is_valkey_bloom = False
         # No second try of a command whose answer was lost: a header cannot be loaded twice, and an item
@@ -63,7 +78,7 @@ class Server:
         settings: dict[str, Any] = {
             "protocol": 2,
             "socket_connect_timeout": CONNECT_TIMEOUT,
-            "socket_timeout": ANSWER_TIMEOUT,
+            "socket_timeout": answer_timeout,
             "socket_read_size": READ_SIZE,
             "retry": Retry(NoBackoff(), 0),
         }
@@ -77,7 +92,7 @@ class Server:
         with self.reachable():
             self.client.ping()
             if self.is_cluster():
-                self.client = RedisCluster.from_url(url, **settings)
+                self.client = cluster(url, settings, time.monotonic() + patience)
 
     def __str__(self) -> str:
         return f"{self.role} {self.address}"

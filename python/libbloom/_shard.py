@@ -28,8 +28,16 @@ FULL, LOPSIDED = 0.95, 1.2
 STEPS = 8
 
 
+# Seconds for which a node that does not answer is waited for.
+PATIENCE = 60.0
+
+
+def client_of(words: argparse.Namespace) -> Any:
+    return Server("server", words.url, PATIENCE, PATIENCE).client
+
+
 def opened_filter(words: argparse.Namespace, replicas: int = 0) -> ShardedBloom:
-    return ShardedBloom(Server("server", words.url).client, words.name, replicas=replicas)
+    return ShardedBloom(client_of(words), words.name, patience=PATIENCE, replicas=replicas)
 
 
 def options_of(words: argparse.Namespace) -> dict[str, Any]:
@@ -40,7 +48,7 @@ def options_of(words: argparse.Namespace) -> dict[str, Any]:
 
 
 def create(words: argparse.Namespace) -> int:
-    client, options = Server("server", words.url).client, options_of(words)
+    client, options = client_of(words), options_of(words)
     made = ShardedBloom.create(client, words.name, words.items, words.error_rate, shards=words.shards, **options)
     info = made.info()
     print(f"{words.name}: {len(info.shards):,} shards for {info.capacity:,} items, {info.size_in_bytes:,} bytes")
@@ -159,6 +167,7 @@ class Place:
             raise Trouble("the standard input cannot be read again: --state needs files")
         self.what: dict[str, Any] = {
             "name": layout.name.decode("latin-1"),
+            "id": layout.id,
             "shards": layout.shards,
             "files": [identity(name) for name in files],
         }
@@ -176,14 +185,17 @@ class Place:
     def read(self, path: Path) -> None:
         try:
             state = json.loads(path.read_bytes())
-            self.file, self.offset, self.items = state.pop("file"), state.pop("offset"), state.pop("items")
-            self.new = Count(state.pop("new"), state.pop("maybe"))
+            figures = [state.pop(word) for word in ("file", "offset", "items", "new", "maybe")]
         except OSError as error:
             raise Trouble(f"{path}: {error.strerror or error}") from None
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise Trouble(f"{path} is no state file of a load ({error})") from None
         if state != self.what:
             raise Trouble(f"{path} is the state of another load, or a file has changed: {state}, not {self.what}")
+        if any(type(figure) is not int or figure < 0 for figure in figures) or figures[0] >= len(self.files):
+            raise Trouble(f"{path} is no state file of a load ({figures})")
+        self.file, self.offset, self.items, new, maybe = figures
+        self.new = Count(new, maybe)
 
     def check(self, sharded: ShardedBloom) -> None:
         """A filter that has lost items must be loaded from the start."""
@@ -327,7 +339,9 @@ class Adder:
     def __call__(self, lines: bytes) -> tuple[int, int, int, str | None]:
         try:
             self.sharded = self.sharded or opened_filter(self.words, self.words.replicas)
-            sent = self.sharded._run(self.sharded._update_packed(("LINES", lines.replace(b"\r\n", b"\n"))))
+            # Only a file's last line may have no end.
+            lines = lines.replace(b"\r\n", b"\n").removesuffix(b"\r")
+            sent = self.sharded._run(self.sharded._update_packed(("LINES", lines)))
         except Exception as error:
             return 0, 0, 0, str(error) or type(error).__name__
         new = sent.new()

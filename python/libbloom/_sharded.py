@@ -6,9 +6,10 @@ import enum
 import math
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
+from uuid import uuid4
 
 from . import _cluster, _steps
 from ._client import Item, Progress, in_array, progress_of, words_of
@@ -109,6 +110,8 @@ class Layout:
     shard_capacity: int
     # Options of `Filter`.
     options: dict[str, Any]
+    # What tells it from another filter of its name and figures.
+    id: str = field(default="", compare=False)
 
     @classmethod
     def planned(cls, name: bytes, items: float, error_rate: float, shards: int | None, options: dict[str, Any]) -> Layout:
@@ -133,17 +136,18 @@ class Layout:
         kept = {word: encoded(value).decode(errors="replace") for word, value in fields(reply).items()}
         if kept.pop("version", None) != str(VERSION) or kept.pop("hash", None) != HASH:
             raise ValueError(f"{text} is no sharded filter of version {VERSION} with {HASH}")
-        state = kept.pop("state", "without a state")
+        state = kept.pop("state", DROPPING)
         try:
             read = {word: KINDS[word](value) for word, value in kept.items()}
             figures = {word: read.pop(word) for word in FIGURES}
+            identity = read.pop("id", "")
             check(figures["error_rate"], read)
             check_shards(figures["shards"])
         except KeyError as word:
             raise ValueError(f"{text}:{{meta}} is damaged: it lacks or should not have {word.args[0]}") from None
         except ValueError as error:
             raise ValueError(f"{text}:{{meta}} is damaged: {error}") from None
-        return cls(name, options=read, **figures), state
+        return cls(name, options=read, id=identity, **figures), state
 
     def fields(self) -> dict[str, Any]:
         numbers = {"shards": self.shards, "capacity": self.capacity, "shard_capacity": self.shard_capacity}
@@ -190,7 +194,10 @@ KINDS: dict[str, Any] = {
     **dict.fromkeys(("fixed", "growing", "refresh"), lambda text: bool(number(text))),
     "error_rate": float,
     "layout": str,
+    "id": str,
 }
+# The state of a filter whose description has none: to take the state away needs no memory.
+DROPPING = "being dropped"
 
 
 def check(error_rate: float, options: dict[str, Any]) -> None:
@@ -324,7 +331,7 @@ class _Sharded:
                 key = planned.key([bool(there) for there in taken].index(True))
                 raise ValueError(f"there is a key {key.decode(errors='replace')}, which is no shard of {self.name!r} yet")
             words = [word for pair in planned.fields().items() for word in pair]
-            claim = Call(planned.meta, "EVAL", CLAIM, 1, planned.meta, *words, "state", "creating")
+            claim = Call(planned.meta, "EVAL", CLAIM, 1, planned.meta, *words, "id", uuid4().hex, "state", "creating")
             [reply] = yield from self._deliver([claim])
             kept = Layout.of_fields(self._name, reply)
         layout, state = kept
@@ -353,7 +360,7 @@ class _Sharded:
         yield from self._unlink(kept[0])
 
     def _unlink(self, layout: Layout) -> Steps:
-        yield from self._each([layout.meta], "HSET", "state", "dropping")
+        yield from self._each([layout.meta], "HDEL", "state")
         yield from self._each(layout.keys(), "UNLINK")
         yield from self._each([layout.meta], "UNLINK")
 

@@ -14,14 +14,16 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 PROJECT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(PROJECT / "examples"), str(PROJECT / "tests/examples")]
 
+import redis  # noqa: E402
 from redis.cluster import RedisCluster  # noqa: E402
 from servers import PATIENCE, Cluster  # noqa: E402
 
-from libbloom import ShardedBloom, plan  # noqa: E402
+from libbloom import ShardedBloom, _server, plan  # noqa: E402
 from libbloom._shard import allocated  # noqa: E402
 
 PROGRAM = [sys.executable, "-m", "libbloom._program", "shard"]
@@ -201,10 +203,46 @@ class ShardTest(unittest.TestCase):
         make = ["create", "seen", "--items", 1000, "--error-rate", 1e-6, "--shards", 8, "--seed", 7]
         self.run_program(*make)
         self.run_program("load", "seen", path, "--state", state)
-        self.run_program("drop", "seen")
-        self.run_program(*make)
+        for shard in range(8):
+            self.client.execute_command("BF.RESET", f"seen:{{{shard}}}:8")
         text = self.run_program("load", "seen", path, "--state", state, exit_code=2)
         self.assertRegex(text, "seen has 0 items, and got 1,000 before .* was saved")
+        # Another filter of the name, with as many items.
+        self.run_program("drop", "seen")
+        self.run_program(*make)
+        self.run_program("load", "seen", self.file("others", [b"other %d" % number for number in range(1000)]))
+        text = self.run_program("load", "seen", path, "--state", state, exit_code=2)
+        self.assertIn("is the state of another load", text)
+
+    def test_a_state_with_impossible_figures_is_refused(self):
+        """Items would be left out, or counted twice."""
+        path, state = self.file("items", [b"a", b"b"]), self.folder / "state"
+        self.run_program("create", "seen", "--items", 1000, "--shards", 8, "--seed", 7)
+        self.run_program("load", "seen", path, "--state", state)
+        whole = json.loads(state.read_text())
+        for word, value in [("file", 1), ("file", 1e300), ("file", "x"), ("offset", -1), ("items", 1.5), ("maybe", -1)]:
+            state.write_text(json.dumps({**whole, word: value}))
+            with self.subTest(word=word, value=value):
+                text = self.run_program("load", "seen", path, "--state", state, exit_code=2)
+                self.assertIn("is no state file of a load", text)
+
+    def test_a_cluster_is_waited_for_while_a_node_fails_over(self):
+        """A load that is started again after a failure would end at once."""
+        answers = [redis.ConnectionError("refused"), redis.TimeoutError("no answer"), "client"]
+        with mock.patch.object(_server, "PAUSE", 0), mock.patch.object(_server, "RedisCluster") as made:
+            made.from_url.side_effect = answers
+            self.assertEqual(_server.cluster("url", {}, time.monotonic() + PATIENCE), "client")
+            made.from_url.side_effect = answers
+            with self.assertRaisesRegex(redis.ConnectionError, "refused"):
+                _server.cluster("url", {}, time.monotonic())
+
+    def test_the_last_line_of_a_file_of_windows_has_no_end(self):
+        """The item would be loaded with a character that no query has."""
+        self.run_program("create", "seen", "--items", 1000, "--shards", 8, "--seed", 7)
+        path = self.folder / "lines"
+        path.write_bytes(b"a\r\nb\r")
+        self.run_program("load", "seen", path)
+        self.run_program("query", "seen", "a", "b")
 
     def test_no_process_is_left(self):
         """Killed loads would go on for hours, one beside the other."""

@@ -194,7 +194,8 @@ class DeliveryTest(unittest.TestCase):
 
     def test_what_was_not_done_is_done_later(self):
         """A failover would end a load, or add to what is called unsure."""
-        for error in (TryAgainError(), Unsent(OSError("refused"))):
+        too_few = redis.ResponseError("NOREPLICAS Not enough good replicas to write.")
+        for error in (TryAgainError(), Unsent(OSError("refused")), too_few):
             [call], others = self.deliver([("one:1", [self.ADD], [error])] * 2 + [("one:1", [self.ADD], [0])], adds=True)
             self.assertEqual((call.reply, call.is_unsure, others), (0, False, ["pause", "refresh"] * 2))
 
@@ -227,6 +228,10 @@ class DeliveryTest(unittest.TestCase):
         # The write was sent elsewhere, the item was not.
         elsewhere = ("one:1", words, [1, MovedError("two", 2), 1])
         [call], _ = self.deliver([elsewhere, enough], adds=True, replicas=1)
+        self.assertEqual((call.reply, call.is_unsure), (1, False))
+        # The primary became a replica while it waited.
+        demoted = ("one:1", words, [1, b"OK", redis.ResponseError("UNBLOCKED force unblock from blocking operation")])
+        [call], _ = self.deliver([demoted, enough], adds=True, replicas=1)
         self.assertEqual((call.reply, call.is_unsure), (1, False))
         # What went wrong with the confirmation is told.
         [call], _ = self.deliver([("one:1", words, [1, redis.ResponseError("OOM"), 0])], adds=True, replicas=1)
@@ -430,9 +435,9 @@ class ShardedTest(ClusterCase):
             for step in range(1, 4):
                 with self.interrupted(step):
                     seen.drop()
-            with self.assertRaisesRegex(MissingError, "it is dropping"):
+            with self.assertRaisesRegex(MissingError, "it is being dropped"):
                 "a" in ShardedBloom(self.client, "seen")
-            with self.assertRaisesRegex(ValueError, "is dropping; drop it first"):
+            with self.assertRaisesRegex(ValueError, "is being dropped; drop it first"):
                 ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8)
             seen.drop()
             self.assertEqual(sum(client.dbsize() for client in self.cluster.clients), 0)
@@ -453,6 +458,18 @@ class ShardedTest(ClusterCase):
 
         with mock.patch.object(_cluster.Links, "exchange", stopped), self.assertRaises(KeyboardInterrupt):
             yield
+
+    def test_a_filter_is_dropped_where_memory_is_short(self):
+        """Nobody could make room on a server that is full of it."""
+        seen = ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8)
+        seen.add("a")
+        for client in self.cluster.clients:
+            self.addCleanup(client.config_set, "maxmemory", 0)
+            client.config_set("maxmemory", 1)
+        with self.assertRaisesRegex(redis.ResponseError, "other.*maxmemory"):
+            ShardedBloom.create(self.client, "other", 1000, 0.01, shards=8)
+        seen.drop()
+        self.assertEqual(sum(client.dbsize() for client in self.cluster.clients), 0)
 
     def test_a_lost_shard_is_an_error(self):
         """An evicted shard would call everything new, or be filled again as a small filter."""
