@@ -5,7 +5,8 @@
 # usage: scripts/wheel.sh FOLDER
 #
 # On Linux with glibc the wheel is refused if it needs a newer one than scripts/package.py's GLIBC_FLOOR; its name says
-# which. Its bytes depend on the folder of the checkout: cargo puts the path of a crate outside of a workspace, which the
+# which. With $GLIBC_FLOOR in the environment it is named for the machine that builds it, whose glibc it needs: for trials.
+# Its bytes depend on the folder of the checkout: cargo puts the path of a crate outside of a workspace, which the
 # core is for python/, into the names of symbols.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -41,7 +42,7 @@ export SOURCE_DATE_EPOCH
 words=(--release --locked --strip --manifest-path python/Cargo.toml --target-dir .build/wheel --out "$folder")
 if [ "$(uname -s)" = Linux ] && ! ldd --version 2>&1 | grep -qi musl; then
     floor=$(sed -n 's/^GLIBC_FLOOR = "\(.*\)"$/\1/p' scripts/package.py)
-    words+=(--compatibility "manylinux_${floor//./_}")
+    if [ -n "${GLIBC_FLOOR:-}" ]; then words+=(--compatibility linux); else words+=(--compatibility "manylinux_${floor//./_}"); fi
 fi
 "$tools/bin/maturin" build --quiet "${words[@]}"
 "$tools/bin/maturin" sdist --manifest-path python/Cargo.toml --out "$folder"
