@@ -340,7 +340,8 @@ def third_party(crates):
         title = f"{fields['name']} {fields['version']}: {fields['license']}\n{fields.get('repository')}"
         parts.append(f"\n{'=' * 78}\n{title}\n")
         # Some bring the sources of a library in C along.
-        folders = [crate, *(crate / "c_src").glob("*/**")]
+        # From Python 3.13 on `**` also stands for files.
+        folders = [crate, *(path for path in (crate / "c_src").glob("*/**") if path.is_dir())]
         found = [path for folder in folders for path in folder.iterdir()]
         texts = [path for path in found if re.match(r"(?i)(licen[cs]e|copying|notice)", path.name)]
         for path in sorted(texts):
