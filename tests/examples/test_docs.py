@@ -60,6 +60,7 @@ NOT_RUN = {
     'docs/containers.md: image: { repository: registry.example.com/redis-libbloom, tag: "1" }': KUBERNETES,
     "docs/containers.md: commonConfiguration: |-": KUBERNETES,
     "docs/design.md: core/src                            the crate libbloom: the filter, which knows no server": LISTING,
+    "docs/design.md: BF.MERGE                    (merge.rs, sources.rs, core/src/sets)": LISTING,
     "docs/design.md: hash      a (low half), b (high half) = XXH3-128 of the item under the secret": LISTING,
     "docs/design.md: a slice       begins at the time t of the first new item that finds none open": LISTING,
     "docs/design.md: a          MurmurHash64A(item, seed 0xc6a4a7935bd1e995)": LISTING,
