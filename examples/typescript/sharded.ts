@@ -41,7 +41,7 @@ export class ShardedBloom {
     const meta = await cluster.hGetAll(metaKey(name));
     if (Object.keys(meta).length === 0) throw new Error(`there is no sharded filter ${name}`);
     if (meta.version !== "1" || meta.hash !== "BLAKE2b-512") throw new Error(`${name} has another version or hash`);
-    if (meta.state !== "ready") throw new Error(`${name} is not whole, it is ${meta.state}`);
+    if (meta.state !== "ready") throw new Error(`${name} is not whole, it is ${meta.state ?? "being dropped"}`);
     return new ShardedBloom(cluster, name, Number(meta.shards));
   }
 

@@ -26,7 +26,7 @@ WAIT_TIME = 2000
 # What clients call the answers of a node that did not carry out a command, but another, or the same one later, will.
 REDIRECTED = ("MovedError", "AskError")
 NOT_NOW = ("TryAgainError", "ClusterDownError", "MasterDownError", "BusyLoadingError", "ReadOnlyError")
-# How those of these answers begin that clients have no name for: a primary has too few replicas, or has become one.
+# How those of these answers begin that clients have no name for: a primary has too few replicas, or has become a replica.
 NOT_NOW_WORDS = ("NOREPLICAS", "UNBLOCKED")
 
 

@@ -26,8 +26,6 @@ SLOTS = 16384
 FULL, LOPSIDED = 0.95, 1.2
 # What jemalloc rounds sizes up to: multiples of an eighth of the next power of two.
 STEPS = 8
-
-
 # Seconds for which a node that does not answer is waited for.
 PATIENCE = 60.0
 

@@ -35,6 +35,15 @@ if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('HSET', KEYS[1], unpack(AR
 return redis.call('HGETALL', KEYS[1])
 """
 
+# Ends a creation: the filter is ready, or what was made of it goes. Not where somebody else has ended it meanwhile.
+END = """
+local state = redis.call('HGET', KEYS[1], 'state')
+if (redis.call('HGET', KEYS[1], 'id') or '') ~= ARGV[1] or not state then return 0 end
+if ARGV[2] == 'ready' then return 1 + redis.call('HSET', KEYS[1], 'state', 'ready') end
+if state ~= 'creating' then return 0 end
+return redis.call('HDEL', KEYS[1], 'state')
+"""
+
 
 class MissingError(LookupError):
     """There is no such filter, or a shard of it is gone: it was deleted or evicted, or a server lost its data."""
@@ -347,10 +356,16 @@ class _Sharded:
             except Exception as error:
                 if _cluster.is_answer(error):
                     # A server refuses the options, or has no memory for its shards.
-                    yield from self._unlink(layout)
+                    if (yield from self._end(layout, "failed")):
+                        yield from self._unlink(layout)
                 raise
-            yield from self._each([layout.meta], "HSET", "state", "ready")
+            if not (yield from self._end(layout, "ready")):
+                raise MissingError(f"{self.name!r} was dropped while it was created")
         self._known = layout
+
+    def _end(self, layout: Layout, how: str) -> Steps:
+        [done] = yield from self._deliver([Call(layout.meta, "EVAL", END, 1, layout.meta, layout.id, how)])
+        return done > 0
 
     def _drop(self) -> Steps:
         kept = yield from self._kept()
@@ -472,7 +487,7 @@ class ShardedBloom(_Sharded):
         **options: Any,
     ) -> ShardedBloom:
         """Makes the filter, empty, for so many different items. `options` are those of `Filter`. A filter that exists is
-        an error, or with `exist_ok` only one with other figures. An interrupted creation goes on when it is repeated."""
+        an error, or with `exist_ok` only one with other figures; two programs may create one together. An interrupted creation goes on when it is repeated."""
         planned = Layout.planned(encoded(name), items, error_rate, shards, options)
         sharded = cls(client, name, patience=patience, replicas=replicas)
         sharded._run(sharded._create(planned, exist_ok))
@@ -545,7 +560,7 @@ class AsyncShardedBloom(_Sharded):
         **options: Any,
     ) -> AsyncShardedBloom:
         """Makes the filter, empty, for so many different items. `options` are those of `Filter`. A filter that exists is
-        an error, or with `exist_ok` only one with other figures. An interrupted creation goes on when it is repeated."""
+        an error, or with `exist_ok` only one with other figures; two programs may create one together. An interrupted creation goes on when it is repeated."""
         planned = Layout.planned(encoded(name), items, error_rate, shards, options)
         sharded = cls(client, name, patience=patience, replicas=replicas)
         await sharded._run(sharded._create(planned, exist_ok))

@@ -459,6 +459,58 @@ class ShardedTest(ClusterCase):
         with mock.patch.object(_cluster.Links, "exchange", stopped), self.assertRaises(KeyboardInterrupt):
             yield
 
+    @contextlib.contextmanager
+    def before(self, word, act):
+        """Does something when the first command that has this word is about to be sent."""
+        from libbloom import _cluster
+
+        exchange, acted = _cluster.Links.exchange, []
+
+        def watched(links, rounds):
+            if not acted and any(word in command for _, commands in rounds for command in commands):
+                acted.append(True)
+                act()
+            return exchange(links, rounds)
+
+        with mock.patch.object(_cluster.Links, "exchange", watched):
+            yield
+        self.assertTrue(acted)
+
+    def test_who_fails_to_create_deletes_nothing_of_others(self):
+        """A filter that another program made and filled at the same time would be gone."""
+
+        def made_by_another():
+            ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8).add("a")
+            for client in self.cluster.clients:
+                self.addCleanup(client.config_set, "maxmemory", 0)
+                client.config_set("maxmemory", 1)
+
+        with self.before("BF.RESERVE", made_by_another), self.assertRaisesRegex(redis.ResponseError, "maxmemory"):
+            ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8)
+        self.assertIn("a", ShardedBloom(self.client, "seen"))
+
+    def test_a_creation_that_fails_leaves_nothing(self):
+        """The name could not be used again before somebody dropped what nobody made."""
+
+        def full():
+            for client in self.cluster.clients:
+                self.addCleanup(client.config_set, "maxmemory", 0)
+                client.config_set("maxmemory", 1)
+
+        with self.before("BF.RESERVE", full), self.assertRaisesRegex(redis.ResponseError, "maxmemory"):
+            ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8)
+        self.assertEqual(sum(client.dbsize() for client in self.cluster.clients), 0)
+
+    def test_a_creation_notices_a_drop(self):
+        """The name would have a description without figures, which nothing but a DEL by hand removes."""
+
+        def dropped():
+            ShardedBloom(self.client, "seen").drop()
+
+        with self.before("ready", dropped), self.assertRaisesRegex(MissingError, "dropped while it was created"):
+            ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8)
+        self.assertEqual(sum(client.dbsize() for client in self.cluster.clients), 0)
+
     def test_a_filter_is_dropped_where_memory_is_short(self):
         """Nobody could make room on a server that is full of it."""
         seen = ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8)
