@@ -70,7 +70,8 @@ class Server:
     """A server or a cluster, and its part in what is done. It has redis-py's client, to which nothing is decoded."""
 
     def __init__(self, role: str, url: str, patience: float = 0.0, answer_timeout: float = ANSWER_TIMEOUT) -> None:
-        """`patience`: seconds for which a cluster is tried again of which a node does not answer."""
+        """`patience`: seconds for which a cluster is tried again while a node of it does not answer.
+        `answer_timeout`: seconds that an answer may take."""
         self.role = role
         self.is_valkey_bloom = False
         # No second try of a command whose answer was lost: a header cannot be loaded twice, and an item

@@ -147,13 +147,15 @@ class Layout:
             raise ValueError(f"{text} is no sharded filter of version {VERSION} with {HASH}")
         state = kept.pop("state", DROPPING)
         try:
+            if missing := [word for word in FIGURES if word not in kept]:
+                raise ValueError(f"it has no {missing[0]}")
+            if unknown := [word for word in kept if word not in KINDS]:
+                raise ValueError(f"it has a field {unknown[0]}, which this version does not know")
             read = {word: KINDS[word](value) for word, value in kept.items()}
             figures = {word: read.pop(word) for word in FIGURES}
             identity = read.pop("id", "")
             check(figures["error_rate"], read)
             check_shards(figures["shards"])
-        except KeyError as word:
-            raise ValueError(f"{text}:{{meta}} is damaged: it lacks or should not have {word.args[0]}") from None
         except ValueError as error:
             raise ValueError(f"{text}:{{meta}} is damaged: {error}") from None
         return cls(name, options=read, id=identity, **figures), state

@@ -401,13 +401,13 @@ class ShardedTest(ClusterCase):
             ("shards", "999999999", "1 to 65,536, not 999,999,999"),
             ("shards", "8.0", "'8.0'"),
             ("capacity", "1" + 30 * "0", "is out of range"),
-            ("shard_capacity", None, "lacks or should not have shard_capacity"),
+            ("shard_capacity", None, "it has no shard_capacity"),
             ("error_rate", "nan", "the error rate must be"),
             ("error_rate", b"\xff", "float"),
             ("expansion", "-1", "-1 is out of range"),
             ("layout", "odd", "layout must be"),
             ("refresh", "1", "window"),
-            ("odd", "1", "lacks or should not have odd"),
+            ("odd", "1", "it has a field odd, which this version does not know"),
         ]:
             self.client.delete("seen:{meta}")
             self.client.hset("seen:{meta}", mapping=whole)
