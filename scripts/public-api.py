@@ -4,6 +4,7 @@
     public-api.py target/doc/libbloom.json
 
 core/public-api.txt has the last list that was meant so: a line that goes or changes breaks the programs that use it.
+A type or a function whose documentation has no example is an error.
 """
 
 import json
@@ -136,6 +137,8 @@ def listed(number, within, name=None):
         return
     kind, inner = next(iter(found["inner"].items()))
     name = "::".join(filter(None, [within, name or found["name"]]))
+    if kind in ("struct", "enum", "function") and "```" not in (found["docs"] or ""):
+        bare.add(name)
     parameters, conditions = generics(inner["generics"]) if isinstance(inner, dict) and "generics" in inner else ("", "")
     match kind:
         case "use":
@@ -210,4 +213,7 @@ def exhaustive(found):
     return " (non-exhaustive)" if any("non_exhaustive" in str(attribute) for attribute in found["attrs"]) else ""
 
 
+bare = set()
 print(*sorted(set(listed(document["root"], ""))), sep="\n")
+if bare:
+    sys.exit(f"without an example: {commas(sorted(bare))}")

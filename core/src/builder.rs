@@ -46,6 +46,14 @@ pub struct Builder {
 }
 
 /// The layout of a filter, which decides the servers and modules that can load it.
+///
+/// ```
+/// use libbloom::{Filter, StoredLayout};
+///
+/// let filter = Filter::builder(1000, 0.01).layout(StoredLayout::Valkey).build()?;
+/// assert!(filter.seed().is_none()); // valkey-bloom has one hash for all filters
+/// # Ok::<(), libbloom::BuildError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoredLayout {
@@ -238,12 +246,27 @@ impl Filter {
 
 impl Builder {
     /// The filter never grows: once it holds as many items as its capacity, it refuses more with [`Error::Full`].
+    ///
+    /// ```
+    /// # use libbloom::{Error, Filter};
+    /// let mut filter = Filter::builder(1, 0.01).fixed().build()?;
+    /// filter.insert("ann")?;
+    /// assert_eq!(filter.insert("bob"), Err(Error::Full { capacity: 1 }));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn fixed(mut self) -> Self {
         self.is_fixed = true;
         self
     }
 
     /// Each further layer is for `factor` times as many items as the one before it (1 to 32768; default 2).
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// let plan = Filter::builder(1000, 0.01).expansion(9).plan(10_000)?;
+    /// assert_eq!(plan.at(10_000).map(|stage| stage.layers), Some(2)); // for 1,000 items and for 9,000
+    /// # Ok::<(), libbloom::BuildError>(())
+    /// ```
     pub fn expansion(mut self, factor: u32) -> Self {
         self.expansion = factor;
         self
@@ -251,6 +274,16 @@ impl Builder {
 
     /// The filter is expected to outgrow its capacity by far: its error rate is shared out for many layers, which makes
     /// a grown filter smaller, and one that stays within its capacity larger.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// let reserved = Filter::builder(1000, 0.01).plan(1_000_000)?;
+    /// let growing = Filter::builder(1000, 0.01).growing().plan(1_000_000)?;
+    /// let bytes = |plan: &libbloom::Plan, items| plan.at(items).map(|stage| stage.bytes);
+    /// assert!(bytes(&growing, 1_000_000) < bytes(&reserved, 1_000_000));
+    /// assert!(bytes(&growing, 1000) > bytes(&reserved, 1000));
+    /// # Ok::<(), libbloom::BuildError>(())
+    /// ```
     pub fn growing(mut self) -> Self {
         self.is_growing = true;
         self
@@ -258,12 +291,28 @@ impl Builder {
 
     /// The seed of the hash. Filters can be united if they have the same one. Without it, all filters of a process
     /// share a random one. Keep it secret if strangers add items: whoever knows it can make items that collide.
+    ///
+    /// ```
+    /// # use libbloom::{Filter, Seed};
+    /// let filter = Filter::builder(1000, 0.01).seed(7).build()?;
+    /// assert_eq!(filter.seed(), Some(Seed(7)));
+    /// # Ok::<(), libbloom::BuildError>(())
+    /// ```
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
     /// The layout of the filter: RedisBloom's or valkey-bloom's for a server with that module.
+    ///
+    /// ```
+    /// # use libbloom::{BuildError, Filter, StoredLayout};
+    /// let mut filter = Filter::builder(1000, 0.01).layout(StoredLayout::Classic).build()?;
+    /// filter.insert("ann")?;
+    /// let events = Filter::builder(1000, 0.01).layout(StoredLayout::Classic).growing();
+    /// assert_eq!(events.build().err(), Some(BuildError::Layout)); // RedisBloom has no such filters
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn layout(mut self, layout: StoredLayout) -> Self {
         self.layout = layout;
         self
@@ -272,6 +321,16 @@ impl Builder {
     /// Items expire: each is found for at least `duration` (whole seconds, up to 136 years) after it was added, and at
     /// most an eighth longer. The capacity is that of one window. [`Filter::at`] sets the time. [`Duration::ZERO`] counts
     /// items instead: as many as the capacity are remembered.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// # use std::time::Duration;
+    /// let mut events = Filter::builder(1000, 1e-6).window(Duration::from_secs(60)).build()?;
+    /// events.at(0).insert("event 17")?;
+    /// assert!(events.at(60_000).contains("event 17"));
+    /// assert!(!events.at(67_500).contains("event 17"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn window(mut self, duration: Duration) -> Self {
         let (_, slices, refresh) = self.window.unwrap_or((duration, Window::USUAL_SLICES, false));
         self.window = Some((duration, slices, refresh));
@@ -279,6 +338,16 @@ impl Builder {
     }
 
     /// The number of steps in which the window forgets (2 to 64; default 8).
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// # use std::time::Duration;
+    /// let minute = Duration::from_secs(60);
+    /// let mut events = Filter::builder(1000, 1e-6).window(minute).slices(60).build()?;
+    /// events.at(0).insert("event 17")?;
+    /// assert!(!events.at(61_000).contains("event 17")); // a second later, not seven
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn slices(mut self, slices: u8) -> Self {
         let (duration, _, refresh) = self.window.unwrap_or_default();
         self.window = Some((duration, slices, refresh));
@@ -286,6 +355,17 @@ impl Builder {
     }
 
     /// An item that is added again is found for another whole window.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// # use std::time::Duration;
+    /// let minute = Duration::from_secs(60);
+    /// let mut events = Filter::builder(1000, 1e-6).window(minute).refresh().build()?;
+    /// events.at(0).insert("event 17")?;
+    /// assert!(!events.at(50_000).insert("event 17")?); // it was there
+    /// assert!(events.at(110_000).contains("event 17"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn refresh(mut self) -> Self {
         let (duration, slices, _) = self
             .window

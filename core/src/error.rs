@@ -4,6 +4,11 @@
 use std::fmt;
 
 /// A parameter outside of its range.
+///
+/// ```
+/// # use libbloom::{ErrorRate, ParamError};
+/// assert_eq!(ErrorRate::new(0.0), Err(ParamError::ErrorRate));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamError {
     /// The error rate is not a number strictly between 0 and 1.
@@ -19,6 +24,14 @@ pub enum ParamError {
 }
 
 /// Why a filter could not be made, or another item not be added. Nothing changed.
+///
+/// ```
+/// # use libbloom::{Error, Filter};
+/// let mut filter = Filter::builder(1, 0.01).fixed().build()?;
+/// filter.insert("ann")?;
+/// assert_eq!(filter.insert("bob"), Err(Error::Full { capacity: 1 }));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// The filter may not grow, and is full.
@@ -46,6 +59,12 @@ pub enum Error {
 }
 
 /// A filter that a [`Builder`](crate::Builder) could not make.
+///
+/// ```
+/// # use libbloom::{BuildError, Filter, ParamError};
+/// let refused = Filter::builder(0, 0.01).build().err();
+/// assert_eq!(refused, Some(BuildError::Param(ParamError::Capacity)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {

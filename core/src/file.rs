@@ -25,6 +25,12 @@ const END: i64 = 0;
 const PIECE: usize = 1 << 16;
 
 /// Why a file cannot be read. No filter was made.
+///
+/// ```
+/// # use libbloom::{FileError, Filter};
+/// let page = b"<!DOCTYPE html><html><head><title>Not found</title></head></html>";
+/// assert!(matches!(Filter::read_from(&page[..], u64::MAX), Err(FileError::Magic)));
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum FileError {
@@ -122,6 +128,15 @@ impl Filter {
     /// Reads a filter that [`Filter::write_to`] wrote, up to the end of `reader`. It may need at most `most` bytes of
     /// memory: a file of some hundred bytes can describe an empty filter of any size.
     ///
+    /// ```
+    /// # use libbloom::{FileError, Filter};
+    /// let mut bytes = Vec::new();
+    /// Filter::builder(1_000_000, 0.01).build()?.write_to(&mut bytes)?;
+    /// assert!(Filter::read_from(&bytes[..], 2 << 20).is_ok());
+    /// assert!(matches!(Filter::read_from(&bytes[..], 1 << 20), Err(FileError::TooLarge { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`FileError`] for anything but a complete file.
     pub fn read_from(mut reader: impl Read, most: u64) -> Result<Self, FileError> {
@@ -207,6 +222,18 @@ impl Filter {
     }
 
     /// Reads a filter from a file, with as much memory as it needs. [`Filter::read_from`] has a limit.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// assert!(Filter::load("no such file.bloom").is_err());
+    /// # let path = std::env::temp_dir().join(format!("libbloom-load-{}.bloom", std::process::id()));
+    /// let mut seen = Filter::builder(1000, 0.01).build()?;
+    /// seen.insert("ann")?;
+    /// seen.save(&path)?;
+    /// assert!(Filter::load(&path)?.contains("ann"));
+    /// # std::fs::remove_file(path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`FileError`] for anything but a complete file.

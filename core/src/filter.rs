@@ -27,6 +27,15 @@ use crate::valkey::{self, Unreached, Valkey};
 type Slices<'i, 'a> = &'i mut dyn Iterator<Item = &'a [u8]>;
 
 /// A Bloom filter: layers of one layout, and the items that are excepted from them.
+///
+/// ```
+/// use libbloom::Filter;
+///
+/// let mut seen = Filter::builder(1000, 0.01).build()?;
+/// assert!(seen.insert("ann")?);
+/// assert!(seen.contains("ann"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Filter {
     pub(crate) layers: Layers,
@@ -38,6 +47,16 @@ pub struct Filter {
 const _: () = assert!(size_of::<Filter>() as u64 == FILTER.bytes && align_of::<Filter>() == FILTER.align);
 
 /// The figures of a filter over all of its layers that have not expired.
+///
+/// ```
+/// # use libbloom::Filter;
+/// let mut filter = Filter::builder(1000, 0.01).build()?;
+/// filter.insert_many((0..1000_u32).map(u32::to_le_bytes).collect::<Vec<_>>().iter().map(|item| &item[..]))?;
+/// let totals = filter.totals();
+/// assert_eq!((totals.layers, totals.capacity), (1, 1000));
+/// assert!(totals.items > 980 && totals.bits_set < totals.bits);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Totals {
     /// The number of layers.
@@ -54,6 +73,13 @@ pub struct Totals {
 
 impl Totals {
     /// The share of the bits that are set; 0 if there are no bits, as in an empty window.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// let filter = Filter::builder(1000, 0.01).build()?;
+    /// assert_eq!(filter.totals().fill_ratio(), 0.0);
+    /// # Ok::<(), libbloom::BuildError>(())
+    /// ```
     pub fn fill_ratio(&self) -> f64 {
         self.bits_set as f64 / self.bits.max(1) as f64
     }
@@ -83,6 +109,161 @@ where
     }
 }
 
+impl Filter {
+    /// Whether `item` is (probably) in the filter. Never false for an item that was added.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// let mut filter = Filter::builder(1000, 1e-9).build()?;
+    /// filter.insert("ann")?;
+    /// assert!(filter.contains("ann") && filter.contains(b"ann"));
+    /// assert!(!filter.contains("bob"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn contains<'a>(&self, item: impl Into<Item<'a>>) -> bool {
+        if let (Layers::Blocked(chain), None) = (&self.layers, &self.exceptions) {
+            return chain.contains(item);
+        }
+        self.contains_otherwise(item.into())
+    }
+
+    /// Items that were new when they were added, in layers that have not expired.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// let mut filter = Filter::builder(1000, 1e-9).build()?;
+    /// filter.insert_many([&b"ann"[..], b"bob", b"ann"])?;
+    /// assert_eq!(filter.items(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn items(&self) -> u64 {
+        self.layer_stats()
+            .skip(self.expired())
+            .fold(0, |items, layer| items.saturating_add(layer.items))
+    }
+
+    /// The number of layers, including expired ones.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// assert_eq!(Filter::builder(1000, 0.01).build()?.layers(), 1);
+    /// # Ok::<(), libbloom::BuildError>(())
+    /// ```
+    pub fn layers(&self) -> usize {
+        self.layers.cold().count()
+    }
+
+    /// The number of exceptions.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// assert_eq!(Filter::builder(1000, 0.01).build()?.exceptions(), 0); // BF.EXCEPT in a server makes them
+    /// # Ok::<(), libbloom::BuildError>(())
+    /// ```
+    pub fn exceptions(&self) -> u64 {
+        self.excepted().map_or(0, |exceptions| exceptions.len() as u64)
+    }
+
+    /// Bytes of the filter: its structs, bit arrays and exceptions, without what it shares with other filters. For a
+    /// classic filter, the bytes that RedisBloom would report.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// let filter = Filter::builder(1_000_000, 0.01).build()?;
+    /// assert_eq!(filter.bytes(), 1_308_920); // 10.5 bits an item
+    /// # Ok::<(), libbloom::BuildError>(())
+    /// ```
+    pub fn bytes(&self) -> u64 {
+        self.bytes_with(self.layers())
+    }
+
+    /// The figures of the whole filter, in O(layers).
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// let filter = Filter::builder(1000, 0.01).build()?;
+    /// assert_eq!(filter.totals().capacity, 1000);
+    /// # Ok::<(), libbloom::BuildError>(())
+    /// ```
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals {
+            layers: 0,
+            capacity: 0,
+            items: 0,
+            bits: 0,
+            bits_set: 0,
+        };
+        for layer in self.layer_stats().skip(self.expired()) {
+            totals.layers += 1;
+            totals.capacity = totals.capacity.saturating_add(layer.capacity());
+            totals.items = totals.items.saturating_add(layer.items);
+            totals.bits = totals.bits.saturating_add(layer.bits());
+            totals.bits_set += layer.bits_set;
+        }
+        if let Some(ring) = self.ring() {
+            totals.capacity = ring.capacity().items();
+        }
+        totals
+    }
+
+    /// The false positive rate that the filter was made for: a blocked filter keeps it, a classic one as
+    /// well as double hashing can.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// assert_eq!(Filter::builder(1000, 0.01).build()?.error_rate(), 0.01);
+    /// # Ok::<(), libbloom::BuildError>(())
+    /// ```
+    pub fn error_rate(&self) -> f64 {
+        self.layers.cold().error_rate()
+    }
+
+    /// The false positive rate that the filter has now, from the rates of its layers. The rate of a blocked layer
+    /// that is not full takes some ten microseconds to compute. That is done for the newest [`MOST_ESTIMATED`] such
+    /// layers; older ones, which only merged filters have, count as if they were full.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// let mut filter = Filter::builder(1000, 0.01).build()?;
+    /// assert_eq!(filter.estimated_error_rate(), 0.0);
+    /// filter.insert("ann")?;
+    /// assert!((0.0..0.01).contains(&filter.estimated_error_rate()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn estimated_error_rate(&self) -> f64 {
+        self.layers.cold().estimated_error_rate()
+    }
+
+    /// The capacity of a new layer divided by that of the layer before it; `None` if the filter does not grow. With a
+    /// window, the largest such ratio within a slice.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// assert_eq!(Filter::builder(1000, 0.01).build()?.expansion(), Some(2));
+    /// assert_eq!(Filter::builder(1000, 0.01).fixed().build()?.expansion(), None);
+    /// # Ok::<(), libbloom::BuildError>(())
+    /// ```
+    pub fn expansion(&self) -> Option<u32> {
+        self.layers.cold().expansion()
+    }
+
+    /// The seed of the hash, if it has one.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// let monday = Filter::builder(1000, 0.01).build()?;
+    /// let tuesday = Filter::builder(1000, 0.01).build()?;
+    /// assert_eq!(monday.seed(), tuesday.seed()); // so the two can be united
+    /// # Ok::<(), libbloom::BuildError>(())
+    /// ```
+    pub fn seed(&self) -> Option<Seed> {
+        self.layers.blocked().map(|(rules, _)| rules.secret().seed())
+    }
+}
+
+/// What this project's server module calls besides. Pages on docs.rs leave it out.
+#[cfg_attr(docsrs, doc(hidden))]
 impl Filter {
     /// Makes an empty filter.
     ///
@@ -121,15 +302,6 @@ impl Filter {
     pub fn valkey(spec: ValkeySpec, allowance: Allowance<'_>) -> Result<Self, Error> {
         let rules = Valkey::new(spec);
         Chain::new(rules, rules.first(spec.capacity()), allowance).map(Self::from)
-    }
-
-    /// Whether `item` is (probably) in the filter. Never false for an item that was added.
-    #[inline]
-    pub fn contains<'a>(&self, item: impl Into<Item<'a>>) -> bool {
-        if let (Layers::Blocked(chain), None) = (&self.layers, &self.exceptions) {
-            return chain.contains(item);
-        }
-        self.contains_otherwise(item.into())
     }
 
     /// [`Self::contains`] for a filter that is not of the usual kind. Apart, it costs the usual kind two comparisons.
@@ -329,11 +501,6 @@ impl Filter {
         blocked.is_some_and(|(_, layers)| exceptions::holds(layers, hash))
     }
 
-    /// The number of exceptions.
-    pub fn exceptions(&self) -> u64 {
-        self.excepted().map_or(0, |exceptions| exceptions.len() as u64)
-    }
-
     /// The exceptions, if there are any.
     pub(super) fn excepted(&self) -> Option<&Table> {
         self.exceptions.as_deref()
@@ -416,22 +583,9 @@ impl Filter {
         }
     }
 
-    /// Items that were new when they were added, in layers that have not expired.
-    pub fn items(&self) -> u64 {
-        self.layer_stats()
-            .skip(self.expired())
-            .fold(0, |items, layer| items.saturating_add(layer.items))
-    }
-
     /// The number of expired layers that a window still has; they are the oldest.
     pub fn expired(&self) -> usize {
         self.ring().map_or(0, Ring::expired)
-    }
-
-    /// Bytes of the filter: its structs, bit arrays and exceptions, without what it shares with other filters. For a
-    /// classic filter, the bytes that RedisBloom would report.
-    pub fn bytes(&self) -> u64 {
-        self.bytes_with(self.layers())
     }
 
     /// [`Self::bytes`] of the filter as it was with only its first `layers` layers.
@@ -474,56 +628,10 @@ impl Filter {
         self.layers.relocate(first, mover)
     }
 
-    /// The figures of the whole filter, in O(layers).
-    pub fn totals(&self) -> Totals {
-        let mut totals = Totals {
-            layers: 0,
-            capacity: 0,
-            items: 0,
-            bits: 0,
-            bits_set: 0,
-        };
-        for layer in self.layer_stats().skip(self.expired()) {
-            totals.layers += 1;
-            totals.capacity = totals.capacity.saturating_add(layer.capacity());
-            totals.items = totals.items.saturating_add(layer.items);
-            totals.bits = totals.bits.saturating_add(layer.bits());
-            totals.bits_set += layer.bits_set;
-        }
-        if let Some(ring) = self.ring() {
-            totals.capacity = ring.capacity().items();
-        }
-        totals
-    }
-
-    /// The false positive rate that the filter has now, from the rates of its layers. The rate of a blocked layer
-    /// that is not full takes some ten microseconds to compute. That is done for the newest [`MOST_ESTIMATED`] such
-    /// layers; older ones, which only merged filters have, count as if they were full.
-    pub fn estimated_error_rate(&self) -> f64 {
-        self.layers.cold().estimated_error_rate()
-    }
-
-    /// The number of layers, including expired ones.
-    pub fn layers(&self) -> usize {
-        self.layers.cold().count()
-    }
-
     /// The figures of each layer, oldest first, including expired ones.
     pub fn layer_stats(&self) -> impl ExactSizeIterator<Item = LayerStats> + DoubleEndedIterator {
         let layers = self.layers.cold();
         (0..layers.count()).map(move |index| layers.stats(index))
-    }
-
-    /// The false positive rate that the filter was made for: a blocked filter keeps it, a classic one as
-    /// well as double hashing can.
-    pub fn error_rate(&self) -> f64 {
-        self.layers.cold().error_rate()
-    }
-
-    /// The capacity of a new layer divided by that of the layer before it; `None` if the filter does not grow. With a
-    /// window, the largest such ratio within a slice.
-    pub fn expansion(&self) -> Option<u32> {
-        self.layers.cold().expansion()
     }
 
     /// What a blocked filter does when it is full. A classic one grows, or does not, as
@@ -575,10 +683,5 @@ impl Filter {
     pub(super) fn as_blocked(&self) -> Option<(&Arc<Secret>, &[blocked::Layer])> {
         let (rules, layers) = self.layers.blocked()?;
         Some((rules.secret(), layers))
-    }
-
-    /// The seed of the hash, if it has one.
-    pub fn seed(&self) -> Option<Seed> {
-        self.layers.blocked().map(|(rules, _)| rules.secret().seed())
     }
 }

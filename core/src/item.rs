@@ -12,12 +12,21 @@ pub struct ItemHash {
 }
 
 /// An item's bytes, and its hash if that was computed ahead.
+///
+/// ```
+/// # use libbloom::Filter;
+/// let mut filter = Filter::builder(1000, 0.01).build()?;
+/// filter.insert("ann")?; // a str, bytes, or a Vec: whatever is AsRef<[u8]>
+/// assert!(filter.contains(&vec![b'a', b'n', b'n']));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'a> {
     bytes: &'a [u8],
     hashed: Option<(Seed, ItemHash)>,
 }
 
+#[cfg_attr(docsrs, doc(hidden))]
 impl<'a> Item<'a> {
     /// An item whose hash under `seed` is known.
     #[inline]

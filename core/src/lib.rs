@@ -115,9 +115,9 @@ pub use filter::{Filter, Totals};
 #[doc(inline)]
 pub use item::Item;
 #[doc(inline)]
-pub use params::Time;
+pub use params::{ErrorRate, Seed, Time};
 #[doc(inline)]
 pub use plan::{Plan, Stage};
 pub use rdb::RdbError;
 #[doc(inline)]
-pub use sets::SetError;
+pub use sets::{Mismatch, SetError};

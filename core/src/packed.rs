@@ -241,6 +241,7 @@ impl<'a> Iterator for Prefixed<'a> {
     }
 }
 
+#[cfg_attr(docsrs, doc(hidden))]
 impl Filter {
     /// Runs [`Self::contains`] for each packed item.
     ///

@@ -12,6 +12,13 @@ pub(crate) const ROUNDING: f64 = 1e-9;
 /// A rate above [`ErrorRate::HIGHEST_USED`] is replaced by it: a looser filter saves next to nothing. A rate
 /// below [`ErrorRate::LOWEST_USED`] is replaced by it: with the 128-bit hash, two different items among 10^9
 /// share their whole hash with probability 10^-21 or so, and no layout can tell them apart.
+///
+/// ```
+/// # use libbloom::ErrorRate;
+/// assert_eq!(ErrorRate::new(0.5)?.value(), 0.25);
+/// assert!(ErrorRate::new(1.0).is_err());
+/// # Ok::<(), libbloom::ParamError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct ErrorRate(f64);
 
@@ -25,6 +32,11 @@ impl ErrorRate {
 
     /// `rate`, clamped to `LOWEST_USED..=HIGHEST_USED`.
     ///
+    /// ```
+    /// # use libbloom::{ErrorRate, ParamError};
+    /// assert_eq!(ErrorRate::new(f64::NAN), Err(ParamError::ErrorRate));
+    /// ```
+    ///
     /// # Errors
     /// [`ParamError::ErrorRate`] unless `0 < rate < 1`; NaN is refused.
     pub fn new(rate: f64) -> Result<Self, ParamError> {
@@ -36,6 +48,11 @@ impl ErrorRate {
     }
 
     /// The rate, in `LOWEST_USED..=HIGHEST_USED`.
+    ///
+    /// ```
+    /// # use libbloom::ErrorRate;
+    /// assert_eq!(ErrorRate::DEFAULT.value(), 0.01);
+    /// ```
     pub const fn value(self) -> f64 {
         self.0
     }
@@ -210,6 +227,13 @@ impl Window {
 }
 
 /// The key of a filter's hash. Whoever does not know it cannot compute items that collide.
+///
+/// ```
+/// # use libbloom::{Filter, Seed};
+/// let filter = Filter::builder(1000, 0.01).seed(7).build()?;
+/// assert_eq!(filter.seed(), Some(Seed(7)));
+/// # Ok::<(), libbloom::BuildError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seed(pub u64);
 

@@ -15,6 +15,14 @@ use crate::params::{Capacity, ClassicSpec, Layout, Spec, ValkeySpec, Window};
 use crate::valkey::Valkey;
 
 /// A forecast of the layers that a filter will have.
+///
+/// ```
+/// use libbloom::Filter;
+///
+/// let plan = Filter::builder(1_000_000, 0.001).plan(1_000_000)?;
+/// assert_eq!(plan.at(1_000_000).map(|stage| stage.bytes), Some(1_893_880));
+/// # Ok::<(), libbloom::BuildError>(())
+/// ```
 #[derive(Debug)]
 pub struct Plan {
     frame: Frame,
@@ -24,6 +32,14 @@ pub struct Plan {
 }
 
 /// A filter at the moment when it counts a given number of items.
+///
+/// ```
+/// # use libbloom::Filter;
+/// let plan = Filter::builder(1000, 0.01).plan(10_000)?;
+/// let stage = plan.at(10_000).ok_or("the plan is shorter")?;
+/// assert!(stage.error_rate <= 0.01);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stage {
     /// Number of items.
@@ -36,6 +52,32 @@ pub struct Stage {
     pub error_rate: f64,
 }
 
+impl Plan {
+    /// The filter once it counts `items`, or `None` if the forecast's layers do not hold that many. With a
+    /// window: once `items` items have arrived in each window for some time.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// let plan = Filter::builder(1000, 0.01).plan(10_000)?;
+    /// assert_eq!(plan.at(1000).map(|stage| stage.layers), Some(1));
+    /// assert!(plan.at(1_000_000).is_none());
+    /// # Ok::<(), libbloom::BuildError>(())
+    /// ```
+    pub fn at(&self, items: u64) -> Option<Stage> {
+        let layers = self.layers_at(items)?;
+        let arrays = layers.iter().map(|layer| layer.bytes);
+        let arrays = arrays.fold(0, u64::saturating_add);
+        Some(Stage {
+            items,
+            bytes: self.frame.bytes(layers.len(), arrays),
+            layers: layers.len(),
+            error_rate: compound(layers.iter().map(|layer| layer.error_rate)),
+        })
+    }
+}
+
+/// What this project's server module calls besides. Pages on docs.rs leave it out.
+#[cfg_attr(docsrs, doc(hidden))]
 #[expect(
     clippy::disallowed_methods,
     reason = "a forecast has as many layers as its caller allows"
@@ -104,20 +146,6 @@ impl Plan {
         &self.layers
     }
 
-    /// The filter once it counts `items`, or `None` if the forecast's layers do not hold that many. With a
-    /// window: once `items` items have arrived in each window for some time.
-    pub fn at(&self, items: u64) -> Option<Stage> {
-        let layers = self.layers_at(items)?;
-        let arrays = layers.iter().map(|layer| layer.bytes);
-        let arrays = arrays.fold(0, u64::saturating_add);
-        Some(Stage {
-            items,
-            bytes: self.frame.bytes(layers.len(), arrays),
-            layers: layers.len(),
-            error_rate: compound(layers.iter().map(|layer| layer.error_rate)),
-        })
-    }
-
     fn layers_at(&self, items: u64) -> Option<Cow<'_, [LayerShape]>> {
         if let Some((rules, capacity, window)) = &self.window {
             let layers = window::planned(rules, *capacity, *window, items).into_iter();
@@ -141,6 +169,14 @@ impl Plan {
 
 impl Stage {
     /// Bits of memory for each item.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// let plan = Filter::builder(1_000_000, 0.01).plan(1_000_000)?;
+    /// let bits = plan.at(1_000_000).map(|stage| stage.bits_per_item());
+    /// assert!(bits.is_some_and(|bits| (10.0..11.0).contains(&bits)));
+    /// # Ok::<(), libbloom::BuildError>(())
+    /// ```
     pub fn bits_per_item(&self) -> f64 {
         self.bytes as f64 * 8.0 / self.items as f64
     }

@@ -7,6 +7,7 @@ use crate::exceptions::table::{Table, hash_of};
 use crate::layers::Layers;
 pub use crate::stored::invalid::Invalid;
 
+#[cfg_attr(docsrs, doc(hidden))]
 impl Filter {
     /// Checks every invariant, reading all bits.
     ///

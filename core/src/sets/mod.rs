@@ -24,6 +24,15 @@ pub use exceptions::MOST_ASKED;
 use mergeable::{Budget, Mergeable as _};
 
 /// Why filters cannot be combined. Nothing changed.
+///
+/// ```
+/// # use libbloom::{Filter, Mismatch, SetError};
+/// let mut monday = Filter::builder(1000, 0.01).seed(1).build()?;
+/// let tuesday = Filter::builder(1000, 0.01).seed(2).build()?;
+/// let refused = monday.union_with(&tuesday);
+/// assert_eq!(refused, Err(SetError::Source { index: 0, why: Mismatch::Seed }));
+/// # Ok::<(), libbloom::BuildError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SetError {
     /// A source cannot be combined with the first filter.
@@ -78,6 +87,15 @@ impl From<Error> for SetError {
 }
 
 /// Why a source cannot be combined with the first filter.
+///
+/// ```
+/// # use libbloom::{Filter, Mismatch, SetError, StoredLayout};
+/// let mut own = Filter::builder(1000, 0.01).build()?;
+/// let classic = Filter::builder(1000, 0.01).layout(StoredLayout::Classic).build()?;
+/// let refused = own.union_with(&classic);
+/// assert_eq!(refused, Err(SetError::Source { index: 0, why: Mismatch::Layout }));
+/// # Ok::<(), libbloom::BuildError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mismatch {
     /// It has another seed.
@@ -259,6 +277,7 @@ fn never(layers: &Layers) -> Result<(), Mismatch> {
     }
 }
 
+#[cfg_attr(docsrs, doc(hidden))]
 impl Filter {
     /// Makes a new filter of all items of `sources`, of which there must be one. The first gives the parameters, and
     /// the rate unless another one is given.

@@ -12,6 +12,12 @@ use crate::params::ErrorRate;
 use stream::Array;
 
 /// Why stored bytes are no filter. Nothing is left behind.
+///
+/// ```
+/// # use libbloom::{DecodeError, FileError, Filter};
+/// let refused = Filter::of_chunks([(1, &b"cut off"[..])]).err();
+/// assert!(matches!(refused, Some(FileError::Header(DecodeError::Truncated))), "{refused:?}");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
     /// The bytes end early, or the stream failed.
