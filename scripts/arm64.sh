@@ -247,7 +247,7 @@ test_moves() {
 test_integration() {
     local tests arm64 x86
     build_modules
-    TMPDIR=/tmp CC=$home/cc-arm64 BLOOM_TEST_SERVER=$home/redis-server-arm64 BLOOM_TEST_MODULE=$arm64 \
+    TMPDIR=/tmp CC=$home/cc-arm64 BLOOM_TEST_EMULATOR=qemu BLOOM_TEST_SERVER=$home/redis-server-arm64 BLOOM_TEST_MODULE=$arm64 \
         "$tests" --show-output --test-threads "${THREADS:-$((2 * $(getconf _NPROCESSORS_ONLN)))}" "$@"
 }
 

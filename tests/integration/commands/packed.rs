@@ -734,7 +734,7 @@ fn limits_of_memory_hold_for_packed_items() {
 #[serial(memory)]
 fn nothing_but_line_feeds_is_a_lot_of_items() {
     // An argument has 512 MB at most: a long run fills it, a usual one takes 64 MB, to be done in time.
-    let megabytes = if Server::sanitizer().is_some() {
+    let megabytes = if Server::has_overhead() {
         4
     } else {
         sample(64).min(512)
@@ -812,7 +812,7 @@ fn added_with_few_addresses(
     before: &[(&str, Reply)],
     data: &[u8],
 ) -> Option<(Server, Client, Reply)> {
-    if Server::sanitizer().is_some() {
+    if Server::has_overhead() {
         return None;
     }
     let add = wire(&[b"BF.ADDPACKED", &b"key"[..], b"LINES", data]);

@@ -5,7 +5,8 @@
 //! instead of the one that is built here. `BLOOM_TEST_OTHER_SERVER` and `BLOOM_TEST_OTHER_MODULE` are those of another
 //! machine, of the same version, which filters are moved to ([`Server::elsewhere`]). `BLOOM_TEST_SANITIZER` says that
 //! both are built with sanitizers: then a server is asked to end and given time for a last look at what it never
-//! freed, and a report of a sanitizer fails the test that the server was for.
+//! freed, and a report of a sanitizer fails the test that the server was for. `BLOOM_TEST_EMULATOR` says that both run in
+//! an emulator of their processor.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -28,7 +29,7 @@ pub const PORTS: usize = 10;
 /// How long an event may take before a test gives up. Nothing is measured with it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How much longer everything takes when a sanitizer checks every access to memory.
+/// How much longer everything takes in a sanitizer or in an emulator.
 const SLOWNESS: u32 = 4;
 
 /// The beginnings of a sanitizer's reports in a server's log. The last is of a run that could not look for leaks.
@@ -69,6 +70,9 @@ static OTHER: LazyLock<(OsString, PathBuf)> = LazyLock::new(|| {
 
 /// The sanitizer that the server and the module are built with.
 static SANITIZER: LazyLock<Option<OsString>> = LazyLock::new(|| std::env::var_os("BLOOM_TEST_SANITIZER"));
+
+/// Whether the processes of servers are those of an emulator.
+static IS_EMULATED: LazyLock<bool> = LazyLock::new(|| std::env::var_os("BLOOM_TEST_EMULATOR").is_some());
 
 /// The server's version as it prints it: `Redis server v=7.0.15 …`, `Valkey server v=8.0.1 …`.
 static VERSION: LazyLock<Version> = LazyLock::new(|| {
@@ -366,9 +370,14 @@ impl Server {
         self.revive();
     }
 
-    /// Resident bytes of the process on Linux; 0 elsewhere, and under a sanitizer, whose tables would count.
+    /// Whether the process has memory and work that are not the server's: those of a sanitizer or of an emulator.
+    pub fn has_overhead() -> bool {
+        SANITIZER.is_some() || *IS_EMULATED
+    }
+
+    /// Resident bytes of the process on Linux; 0 elsewhere, and if [`Self::has_overhead`].
     pub fn resident(&self) -> u64 {
-        if SANITIZER.is_some() {
+        if Self::has_overhead() {
             return 0;
         }
         let id = self.process.as_ref().unwrap().id();
@@ -380,9 +389,9 @@ impl Server {
     }
 
     /// Limits the address space of the process to `bytes` more than it has, as `ulimit -v` does before a start.
-    /// `None` where a running process cannot be limited, or a sanitizer needs addresses for its own tables.
+    /// `None` where a running process cannot be limited, or if [`Self::has_overhead`].
     pub fn limit_addresses(&self, bytes: u64) -> Option<()> {
-        if SANITIZER.is_some() {
+        if Self::has_overhead() {
             return None;
         }
         let id = self.process.as_ref().unwrap().id();
@@ -571,9 +580,9 @@ pub fn sample(usual: usize) -> usize {
     }
 }
 
-/// A time limit, longer when a sanitizer checks every access to memory.
+/// A time limit, longer if [`Server::has_overhead`].
 pub fn or_slower(time: Duration) -> Duration {
-    if SANITIZER.is_some() {
+    if Server::has_overhead() {
         SLOWNESS * time
     } else {
         time

@@ -60,7 +60,7 @@ struct Round {
 #[test]
 #[serial_test::serial(memory)]
 fn what_was_promised_is_kept_through_faults() {
-    if Server::sanitizer().is_some() {
+    if Server::has_overhead() {
         skip!("a server that is slowed down is missed, and replaced, when no fault asks for it");
     }
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
