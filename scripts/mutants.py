@@ -42,8 +42,8 @@ EQUIVALENTS = PROJECT / "scripts/mutants.txt"
 WORK = PROJECT / ".build/mutants"
 TREE = WORK / "tree"
 
-# What is in the crate for tests and fuzzers alone.
-NOT_SHIPPED = "src/commands/requests.rs"
+# What is there for tests, fuzzers and benchmarks alone.
+NOT_SHIPPED = ("src/commands/requests.rs", "benches/**")
 # Tests by a part of their names: what takes minutes, or asks for a module or a program that is not here.
 LEFT_OUT = ("tests::statistics", "rival::", "histories::", "storm::", "complexity::", "sanitizers::")
 
@@ -57,15 +57,30 @@ PROPTEST = {"PROPTEST_CASES": "64", "PROPTEST_MAX_SHRINK_ITERS": "0", "PROPTEST_
 FUNCTIONS = 1 << 16
 
 # What the woven functions ask for the number of their arm. It allocates nothing, since some tests count allocations.
-# MUTANTS_SEEN is a file for a trace: a byte in it is set for each function that is called.
+# MUTANTS_SEEN is a file for a trace: a byte in it is set for each function that is called. It stands in the core, which
+# the module uses, and knows no libc.
+CORE, MODULE = "core/src/lib.rs", "src/lib.rs"
+BOTH = ("--package", "libbloom", "--package", "bloom")
 SWITCH = """
 #[allow(warnings, clippy::all)]
 pub mod mutants {
+    use std::ffi::{c_char, c_int, c_void};
     use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
     const UNKNOWN: u32 = u32::MAX;
     const TRACED: u32 = u32::MAX - 1;
     static CHOSEN: AtomicU32 = AtomicU32::new(UNKNOWN);
     static SEEN: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
+    const READ_WRITE: c_int = 2; // O_RDWR
+    const ACCESS: c_int = 1 | 2; // PROT_READ, PROT_WRITE
+    const SHARED: c_int = 1; // MAP_SHARED
+
+    unsafe extern "C" {
+        fn getenv(name: *const c_char) -> *const c_char;
+        fn atoi(text: *const c_char) -> c_int;
+        fn open(path: *const c_char, flags: c_int, ...) -> c_int;
+        fn mmap(at: *mut c_void, size: usize, access: c_int, flags: c_int, file: c_int, offset: i64) -> *mut c_void;
+        fn close(file: c_int) -> c_int;
+    }
 
     #[inline(always)]
     pub fn chosen(function: usize) -> u32 {
@@ -77,17 +92,16 @@ pub mod mutants {
     #[inline(never)]
     unsafe fn look(function: usize) -> u32 {
         if CHOSEN.load(Relaxed) == UNKNOWN {
-            let path = libc::getenv(c"MUTANTS_SEEN".as_ptr());
+            let path = getenv(c"MUTANTS_SEEN".as_ptr());
             if path.is_null() {
-                let number = libc::getenv(c"MUTANT".as_ptr());
-                let number = if number.is_null() { 0 } else { libc::atoi(number) as u32 };
+                let number = getenv(c"MUTANT".as_ptr());
+                let number = if number.is_null() { 0 } else { atoi(number) as u32 };
                 CHOSEN.store(number, Relaxed);
                 return number;
             }
-            let file = libc::open(path, libc::O_RDWR);
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            SEEN.store(libc::mmap(std::ptr::null_mut(), FUNCTIONS, access, libc::MAP_SHARED, file, 0).cast(), Relaxed);
-            libc::close(file);
+            let file = open(path, READ_WRITE);
+            SEEN.store(mmap(std::ptr::null_mut(), FUNCTIONS, ACCESS, SHARED, file, 0).cast(), Relaxed);
+            close(file);
             CHOSEN.store(TRACED, Relaxed);
         }
         *SEEN.load(Relaxed).add(function) = 1;
@@ -153,7 +167,8 @@ def offsets(text, span):
 
 
 def listed(chosen):
-    command = ["cargo", "mutants", "--list", "--json", "--exclude", NOT_SHIPPED, *chosen]
+    left_out = [word for name in NOT_SHIPPED for word in ("--exclude", name)]
+    command = ["cargo", "mutants", "--list", "--json", "--workspace", *left_out, *chosen]
     entries = json.loads(subprocess.run(command, cwd=PROJECT, check=True, stdout=subprocess.PIPE).stdout)
     texts = {name: (PROJECT / name).read_text() for name in {entry["file"] for entry in entries}}
     return [Mutant(number, entry, texts[entry["file"]]) for number, entry in enumerate(entries, 1)]
@@ -187,7 +202,7 @@ def weave(mutants):
     files = collections.defaultdict(list)
     for mutant in mutants:
         files[mutant.file].append(mutant)
-    files = [Woven(name, files[name]) for name in sorted({"src/lib.rs", *files})]
+    files = [Woven(name, files[name]) for name in sorted({CORE, MODULE, *files})]
     functions = [function for file in files for function in file.functions]
     for number, function in enumerate(functions):
         for mutant in function:
@@ -196,7 +211,7 @@ def weave(mutants):
     while True:
         for file in files:
             file.write()
-        errors = [message["message"] for message in cargo("check", "--lib") if message["reason"] == "compiler-message"]
+        errors = [message["message"] for message in cargo("check", "--lib", *BOTH) if message["reason"] == "compiler-message"]
         errors = [error for error in errors if error["level"] == "error"]
         if not errors:
             return
@@ -276,7 +291,8 @@ class Woven:
             self.places.append((first, out.count("\n") + 1, live))
             at = end
         out += self.text[at:]
-        (TREE / self.name).write_text(out + SWITCH if self.name == "src/lib.rs" else out)
+        out += {CORE: SWITCH, MODULE: "\npub use libbloom::mutants;\n"}.get(self.name, "")
+        (TREE / self.name).write_text(out)
 
 
 def blame(error, files):
