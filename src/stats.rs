@@ -87,7 +87,7 @@ impl Counted {
     pub fn new(filter: Filter) -> Box<Self> {
         Figure::Filters.add(1);
         Figure::Windows.add(filter.window().is_some().into());
-        OTHERS.fetch_add((!is_redisbloom_s(&filter)).into(), Relaxed);
+        OTHERS.fetch_add((!fits_redisbloom(&filter)).into(), Relaxed);
         count(NOTHING, filter.account());
         Box::new(Self(filter))
     }
@@ -138,7 +138,7 @@ impl Drop for Counted {
     fn drop(&mut self) {
         Figure::Filters.subtract(1);
         Figure::Windows.subtract(self.window().is_some().into());
-        OTHERS.fetch_sub((!is_redisbloom_s(&self.0)).into(), Relaxed);
+        OTHERS.fetch_sub((!fits_redisbloom(&self.0)).into(), Relaxed);
         count(self.account(), NOTHING);
     }
 }
@@ -164,7 +164,7 @@ fn count(before: Account, after: Account) {
 }
 
 /// Whether RedisBloom could have this filter.
-fn is_redisbloom_s(filter: &Filter) -> bool {
+fn fits_redisbloom(filter: &Filter) -> bool {
     filter.layout() == Layout::Classic
 }
 

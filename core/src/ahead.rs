@@ -9,7 +9,7 @@
 use std::cell::RefCell;
 
 use crate::Filter;
-use crate::blocked::layer::Lines;
+use crate::blocked::layer::LinePrefetcher;
 use crate::blocked::secret::Key;
 use crate::chain::batch::Prefetch as _;
 use crate::item::Item;
@@ -31,7 +31,7 @@ struct Last {
     /// A copy of the key. Sharing it would keep alive memory that filters own.
     key: Key,
     /// Newest layer first.
-    lines: [Lines; LAYERS],
+    lines: [LinePrefetcher; LAYERS],
     layers: usize,
 }
 
@@ -65,7 +65,7 @@ pub fn follow(filter: Option<&Filter>) {
             Some(last) if last.key.seed() == secret.seed() => last,
             _ => last.insert(Last {
                 key: ***secret,
-                lines: [Lines::NOWHERE; LAYERS],
+                lines: [LinePrefetcher::NOWHERE; LAYERS],
                 layers: 0,
             }),
         };

@@ -12,7 +12,7 @@ use crate::server::shown::shown;
 use crate::server::{Arg, Ctx, OwnedString, call, few, guarded, note, warn};
 use libbloom::blocked::secret::Secret;
 use libbloom::params::Seed;
-use values::{Config, ConfigOption, is_redisbloom_s};
+use values::{Config, ConfigOption, is_cuckoo_option};
 
 /// The present options, and what goes with them.
 struct Current {
@@ -122,7 +122,7 @@ pub fn load_arguments(arguments: &[Arg<'_>]) -> Result<(), String> {
         let texts = few(pair.iter().map(|text| String::from_utf8_lossy(text.bytes())));
         let [name, rest @ ..] = &texts[..] else { break };
         let option = ConfigOption::named(name);
-        if option.is_none() && !is_redisbloom_s(name) {
+        if option.is_none() && !is_cuckoo_option(name) {
             return Err(format!("unknown load argument '{name}'"));
         }
         let [value] = rest else {

@@ -204,7 +204,7 @@ table! {
 }
 
 /// RedisBloom's options for its Cuckoo filters, which this module does not have, without the `cf-` or `CF_` in front.
-const REDISBLOOM_S: [&str; 5] = [
+const CUCKOO_OPTIONS: [&str; 5] = [
     "bucket-size",
     "expansion-factor",
     "initial-size",
@@ -213,10 +213,10 @@ const REDISBLOOM_S: [&str; 5] = [
 ];
 
 /// Whether only RedisBloom has the option `name`, in upper or lower case, with `_` for `-`.
-pub fn is_redisbloom_s(name: &str) -> bool {
+pub fn is_cuckoo_option(name: &str) -> bool {
     let name = name.to_ascii_lowercase().replace('_', "-");
     name.strip_prefix("cf-")
-        .is_some_and(|name| REDISBLOOM_S.contains(&name))
+        .is_some_and(|name| CUCKOO_OPTIONS.contains(&name))
 }
 
 /// A value that an option cannot have, as a sentence for the user.
@@ -405,7 +405,7 @@ mod tests {
             "cf-bucket-size",
             "CF-Initial-Size",
         ] {
-            assert!(is_redisbloom_s(name), "{name}");
+            assert!(is_cuckoo_option(name), "{name}");
             assert_eq!(ConfigOption::named(name), None, "{name}");
         }
         for name in [
@@ -417,7 +417,7 @@ mod tests {
             "bf-max-expansions",
             "cf-max-expansion",
         ] {
-            assert!(!is_redisbloom_s(name), "{name}");
+            assert!(!is_cuckoo_option(name), "{name}");
         }
     }
 

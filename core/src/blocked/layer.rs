@@ -209,8 +209,8 @@ impl Layer {
 
     /// A prefetcher for the lines of items. It may be used even after the layer is gone.
     #[inline(always)]
-    pub fn lines(&self) -> Lines {
-        Lines {
+    pub fn lines(&self) -> LinePrefetcher {
+        LinePrefetcher {
             start: self.bits.units().as_ptr(),
             places: self.places(),
         }
@@ -299,12 +299,12 @@ impl Places {
 /// Prefetches the lines of items. It only computes addresses, so the layer may have changed, moved or been
 /// freed.
 #[derive(Clone, Copy, Debug)]
-pub struct Lines {
+pub struct LinePrefetcher {
     start: *const Line,
     places: Places,
 }
 
-impl Lines {
+impl LinePrefetcher {
     /// Stands for no layer.
     pub const NOWHERE: Self = Self {
         start: std::ptr::null(),
@@ -330,7 +330,7 @@ impl Lines {
     }
 }
 
-impl Prefetch for Lines {
+impl Prefetch for LinePrefetcher {
     #[inline(always)]
     fn prefetch(self, hash: ItemHash) {
         for place in self.places.from(0, hash) {

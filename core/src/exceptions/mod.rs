@@ -12,7 +12,7 @@ pub mod table;
 use crate::bits::kernel;
 use crate::bits::memory::BlockSize;
 use crate::blocked::Blocked;
-use crate::blocked::layer::{Layer, Lines};
+use crate::blocked::layer::{Layer, LinePrefetcher};
 use crate::chain::Rules as _;
 use crate::chain::batch::{self, AnyContains, BLOCK, Block, BlockOutcome, Subset};
 use crate::chain::demand::{Allowance, Besides, Cost, Footprint, ask, reserved};
@@ -176,7 +176,7 @@ fn each_block<'a>(
         return;
     };
     let mut block = Block::new();
-    while block.fill(rules.hasher(), &mut items, None::<Lines>) {
+    while block.fill(rules.hasher(), &mut items, None::<LinePrefetcher>) {
         visit(block.items(), &block);
     }
 }
@@ -232,8 +232,8 @@ pub(crate) fn cost_of(layers: &Layers, allowance: Allowance<'_>) -> Cost {
 ///
 /// Looking up many exceptions in many layers takes long. Above a bound that depends only on their numbers, the
 /// exceptions stay. That changes no answer: an excepted item is denied either way.
-pub(crate) fn sweep(window: Window, exceptions: &mut Table, leaving: &[Layer], left: &[Layer]) {
-    if left.is_empty() {
+pub(crate) fn sweep(window: Window, exceptions: &mut Table, leaving: &[Layer], staying: &[Layer]) {
+    if staying.is_empty() {
         *exceptions = Table::default();
     }
     // Single removals may have left a large table with few exceptions.
@@ -254,14 +254,14 @@ pub(crate) fn sweep(window: Window, exceptions: &mut Table, leaving: &[Layer], l
     if exceptions.is_empty() || !is_bounded(exceptions.len(), leaving.len()) {
         return;
     }
-    if !is_bounded(exceptions.len(), leaving.len() + left.len()) {
+    if !is_bounded(exceptions.len(), leaving.len() + staying.len()) {
         // Remaining layers are only queried for exceptions that a dropped layer contains.
         let held = exceptions.hashes().filter(|&hash| holds(leaving, hash));
-        if !is_bounded(held.count(), left.len()) {
+        if !is_bounded(held.count(), staying.len()) {
             return;
         }
     }
-    exceptions.retain(|hash| !holds(leaving, hash) || holds(left, hash));
+    exceptions.retain(|hash| !holds(leaving, hash) || holds(staying, hash));
 }
 
 /// Whether any layer contains an item with this hash, excepted or not.
@@ -309,7 +309,7 @@ fn add_some_to_ring(
     block.fill(
         ring.chain().rules().hasher(),
         &mut items.iter().copied(),
-        None::<Lines>,
+        None::<LinePrefetcher>,
     );
     let window = ring.slices().window();
     while told.count < items.len() {

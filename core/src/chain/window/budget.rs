@@ -19,7 +19,7 @@ const FEWEST: u64 = 32;
 
 /// The size and error rate of a layer that is to be made.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Share {
+pub struct Wanted {
     /// The number of items that it is for.
     pub capacity: u64,
     /// The highest rate that it may have.
@@ -58,7 +58,7 @@ pub fn of_slice(
     slices: &Slices,
     dropped: usize,
     layer: impl Fn(usize) -> Held,
-) -> Result<Share, Error> {
+) -> Result<Wanted, Error> {
     let spans = slices.spans().iter().skip(dropped);
     let usual = spans.filter(|span| span.begins && !span.spare).count();
     let usual_capacity = slices.window().slice_capacity(slices.capacity());
@@ -70,13 +70,13 @@ pub fn of_slice(
         _ => usual_capacity,
     };
     if usual <= usize::from(slices.window().slices()) {
-        Ok(Share {
+        Ok(Wanted {
             capacity,
             rate: slice_rate(budget, slices.window().slices()),
             spare: false,
         })
     } else {
-        Ok(Share {
+        Ok(Wanted {
             capacity,
             rate: of_the_rest(budget, slices, dropped, layer),
             spare: true,
@@ -96,14 +96,14 @@ pub fn of_burst(
     slices: &Slices,
     dropped: usize,
     layer: impl Fn(usize) -> Held,
-) -> Share {
+) -> Wanted {
     let range = slices.newest()..slices.spans().len();
     let items = range.fold(0, |items: u64, index| items.saturating_add(layer(index).items));
     let (recent, capacity) = newest;
     let expected = u128::from(recent) * u128::from(left) / u128::from(elapsed.max(1));
     let expected = with_margin(u64::try_from(expected).unwrap_or(u64::MAX));
     let most = capacity.saturating_mul(expansion.into());
-    Share {
+    Wanted {
         capacity: expected.min(most).max(items.div_ceil(FEWEST)),
         rate: of_the_rest(budget, slices, dropped, layer),
         spare: true,

@@ -23,7 +23,7 @@ use crate::bits::memory::{Allocation, BlockSize, Mover};
 use crate::error::Error;
 use crate::item::Item;
 use crate::params::{Capacity, Time, Window};
-use budget::{Held, Share};
+use budget::{Held, Wanted};
 use slices::{Slices, Span};
 
 /// How a layout sizes the layers of a filter with a window.
@@ -420,7 +420,7 @@ impl<R: Sizing> Ring<R> {
         Ok(())
     }
 
-    fn next(&self, time: Time, begins: bool, dropped: usize, newest: (u64, u64)) -> Result<Share, Error> {
+    fn next(&self, time: Time, begins: bool, dropped: usize, newest: (u64, u64)) -> Result<Wanted, Error> {
         let budget = self.chain.rules.budget();
         let layer = |index: usize| {
             let layer: &R::Layer = &self.chain.layers[index];
@@ -440,7 +440,7 @@ impl<R: Sizing> Ring<R> {
                 (share, self.slices.most_of_slice())
             }
         };
-        Ok(Share {
+        Ok(Wanted {
             capacity: share.capacity.min(most),
             ..share
         })
