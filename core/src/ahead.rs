@@ -25,17 +25,17 @@ thread_local! {
     static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
 }
 
-/// How the last filter hashes an item and where its layers look for it.
+/// How the filter of the previous command hashes an item, and where its layers look for it.
 #[derive(Debug)]
 struct Last {
     /// A copy of the key. Sharing it would keep alive memory that filters own.
     key: Key,
-    /// Newest layer first.
+    /// Where each layer looks for an item, the newest layer first.
     lines: [LinePrefetcher; LAYERS],
     layers: usize,
 }
 
-/// Hashes an item as the last filter does, and prefetches its lines in that filter.
+/// Hashes an item as the filter of the previous command does, and prefetches the item's lines there.
 #[inline]
 pub fn item(bytes: &[u8]) -> Item<'_> {
     LAST.with_borrow(|last| {

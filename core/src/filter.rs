@@ -61,7 +61,7 @@ const _: () = assert!(size_of::<Filter>() as u64 == FILTER.bytes && align_of::<F
 pub struct Totals {
     /// The number of layers.
     pub layers: usize,
-    /// Items that they are made for, saturating; with a window, the items that are expected in it.
+    /// Items that the layers are made for, saturating; with a window, the items that are expected in it.
     pub capacity: u64,
     /// Items that were new when they were added.
     pub items: u64,
@@ -262,7 +262,7 @@ impl Filter {
     }
 }
 
-/// What this project's server module calls besides. Pages on docs.rs leave it out.
+/// What only this project's server module calls. The pages on docs.rs leave it out.
 #[cfg_attr(docsrs, doc(hidden))]
 impl Filter {
     /// Makes an empty filter.
@@ -304,7 +304,8 @@ impl Filter {
         Chain::new(rules, rules.first(spec.capacity()), allowance).map(Self::from)
     }
 
-    /// [`Self::contains`] for a filter that is not of the usual kind. Apart, it costs the usual kind two comparisons.
+    /// [`Self::contains`] for a filter of another layout, with a window or with exceptions. A function of its own, so
+    /// that for a usual filter it costs no more than two comparisons.
     #[inline(never)]
     fn contains_otherwise(&self, item: Item<'_>) -> bool {
         let Some((exceptions, (rules, _))) = self.exceptions.as_deref().zip(self.layers.blocked()) else {
@@ -366,7 +367,8 @@ impl Filter {
         self.add_otherwise(item.into(), allowance)
     }
 
-    /// [`Self::add`] for a filter that is not of the usual kind. Apart, it costs the usual kind two comparisons.
+    /// [`Self::add`] for a filter of another layout, with a window or with exceptions. A function of its own, so
+    /// that for a usual filter it costs no more than two comparisons.
     #[inline(never)]
     fn add_otherwise(&mut self, item: Item<'_>, allowance: Allowance<'_>) -> Result<bool, Error> {
         if self.exceptions.is_none() {
@@ -469,7 +471,7 @@ impl Filter {
         result
     }
 
-    /// Gives back what the exceptions do not need any more.
+    /// Gives back memory that the exceptions do not need any more.
     fn settle(&mut self) {
         if let Some(exceptions) = &mut self.exceptions {
             exceptions.settle();
@@ -482,7 +484,7 @@ impl Filter {
         self.exceptions = (!exceptions.is_empty()).then(|| Box::new(exceptions));
     }
 
-    /// Has that table of exceptions from now on, even an empty one.
+    /// Replaces all exceptions, also by an empty table, which no filter otherwise has.
     #[cfg(test)]
     pub(crate) fn force_exceptions(&mut self, exceptions: Table) {
         self.exceptions = Some(Box::new(exceptions));
@@ -601,7 +603,8 @@ impl Filter {
         (Arc::strong_count(rules.secret()) == 1).then_some(Secret::UNSHARED)
     }
 
-    /// The block that the table of exceptions is in, which only the table knows the address of.
+    /// The block of the table of exceptions. [`Self::each_allocation`] cannot report it, because its address
+    /// is not known.
     pub fn table_of_exceptions(&self) -> Option<BlockSize> {
         self.excepted().map(Table::block)
     }

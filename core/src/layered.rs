@@ -15,9 +15,9 @@ use crate::stored::stream::Sink;
 pub struct LayerShape {
     /// Items that the layer is made for.
     pub capacity: u64,
-    /// Bytes of its bit array.
+    /// Bytes of the layer's bit array.
     pub bytes: u64,
-    /// Bits of its bit array.
+    /// Bits of the layer's bit array.
     pub bits: u64,
     /// The rate that the layer is made for.
     pub error_rate: f64,
@@ -32,9 +32,9 @@ pub struct LayerShape {
 /// What one layer holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerStats {
-    /// What it was made from.
+    /// What the layer was made from.
     pub shape: LayerShape,
-    /// Items that changed it.
+    /// Items that changed the layer.
     pub items: u64,
     /// Set bits.
     pub bits_set: u64,
@@ -46,12 +46,12 @@ impl LayerStats {
         self.shape.capacity
     }
 
-    /// Bytes of its bit array.
+    /// Bytes of the layer's bit array.
     pub fn bytes(&self) -> u64 {
         self.shape.bytes
     }
 
-    /// Bits of its bit array.
+    /// Bits of the layer's bit array.
     pub fn bits(&self) -> u64 {
         self.shape.bits
     }
@@ -139,8 +139,8 @@ pub trait Layered: Debug {
     fn validate(&self) -> Result<(), Invalid>;
 }
 
-/// The false positive rate of layers that have these rates each. It is summed so that it stays exact for rates that are
-/// far below the rounding of 1.
+/// The false positive rate of several layers together, from the rate of each. It is computed so that rates far below
+/// the rounding of 1 are not lost.
 pub fn compound(rates: impl Iterator<Item = f64>) -> f64 {
     rates.fold(0.0, |all, rate| all + rate * (1.0 - all))
 }

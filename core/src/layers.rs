@@ -1,4 +1,4 @@
-//! The layouts that there are.
+//! The list of layouts, and the layers of a filter in any of them.
 //!
 //! A new layout is a folder of its own, and a line in each of the lists of this file. Calls for each item are matched
 //! here, so that the layout's own code can be inlined. All other calls go through [`Layered`].
@@ -27,7 +27,7 @@ pub enum Layers {
     Windowed(Box<Ring<Blocked>>),
 }
 
-/// The value of `$work` for the layers of the layout that `$layers` have.
+/// Evaluates `$work` with the chain or ring in `$layers`, compiled for each layout by itself.
 macro_rules! each {
     ($layers:expr, $of_layout:ident => $work:expr) => {
         match $layers {

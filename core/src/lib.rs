@@ -20,10 +20,10 @@
 //! # How it is built
 //!
 //! The core knows no server, no configuration and, but for files, no I/O. A [`Filter`] is a chain of layers of one
-//! layout. Each room knows those above it in this table, and no other. Rooms without a link are public for this project's
+//! layout. Each part knows those above it in this table, and no other. Parts without a link are public for this project's
 //! server module alone: what a release may change in them is not said by its version.
 //!
-//! | room | what it is |
+//! | part | what it is |
 //! |---|---|
 //! | [`params`], [`error`], [`item`] | what a filter is made from, what can go wrong, and what goes in |
 //! | [`bits`] | the bit array, its memory, and the instructions that test and set bits |
@@ -34,7 +34,7 @@
 //! | [`scattered`] | layers whose probes are single bits anywhere in the array |
 //! | [`classic`] | RedisBloom's layout, bit for bit |
 //! | [`valkey`] | valkey-bloom's layout, bit for bit |
-//! | [`layers`] | the layouts that there are |
+//! | [`layers`] | the list of layouts, and the layers of a filter in any of them |
 //! | [`exceptions`] | items that a filter leaves out |
 //! | [`filter`] | a filter of any layout, and its figures |
 //! | [`sets`] | filters combined: unions, intersections |
@@ -45,8 +45,8 @@
 //! | [`mod@file`] | a filter as a file, `.bloom` |
 //! | [`builder`] | what programs without a server call |
 //!
-//! What state there is changes no answer: the keys that filters share, the last sizes that were computed,
-//! the kernel that was detected, and the guess.
+//! No state outside of filters changes an answer. There is little: the secrets that filters share, the last
+//! sizes that were computed, the kernel that was detected, and the guess of [`ahead`].
 //!
 //! Units, everywhere: capacities and counts in items, sizes in bytes or bits as named, rates as shares
 //! between 0 and 1.

@@ -226,7 +226,7 @@ impl Window {
     }
 }
 
-/// The key of a filter's hash. Whoever does not know it cannot compute items that collide.
+/// The number that selects a filter's hash. Whoever does not know it cannot compute items that collide.
 ///
 /// ```
 /// # use libbloom::{Filter, Seed};
@@ -242,10 +242,10 @@ pub struct Seed(pub u64);
 pub enum Layout {
     /// This project's own: an item's probes lie within a few cache lines; see [`blocked`](crate::blocked).
     Blocked {
-        /// The key of the hash.
+        /// The seed of the hash.
         seed: Seed,
     },
-    /// RedisBloom's layout; see [`classic`](crate::classic). Its hash has no key.
+    /// RedisBloom's layout; see [`classic`](crate::classic). Its hash has no seed.
     Classic,
     /// valkey-bloom's layout; see [`valkey`](crate::valkey).
     Valkey {
@@ -409,7 +409,7 @@ impl From<Spec> for ClassicSpec {
 }
 
 /// Everything that defines a filter in valkey-bloom's layout, as valkey-bloom accepts it. That is more than a
-/// [`Spec`] can express.
+/// [`Spec`] can express: any tightening ratio, a seed of 32 bytes, and larger capacities.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ValkeySpec {
     error_rate: f64,

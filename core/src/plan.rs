@@ -27,7 +27,8 @@ use crate::valkey::Valkey;
 pub struct Plan {
     frame: Frame,
     window: Option<(Blocked, Capacity, Window)>,
-    /// Oldest first. For a filter with a window, the layers at the expected number of items in each window.
+    /// The layers, oldest first. For a filter with a window, the layers at the expected number of items in
+    /// each window.
     layers: Vec<LayerShape>,
 }
 
@@ -76,7 +77,7 @@ impl Plan {
     }
 }
 
-/// What this project's server module calls besides. Pages on docs.rs leave it out.
+/// What only this project's server module calls. The pages on docs.rs leave it out.
 #[cfg_attr(docsrs, doc(hidden))]
 #[expect(
     clippy::disallowed_methods,

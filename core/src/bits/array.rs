@@ -12,7 +12,7 @@ use super::kernel::{self, CountOnes, SetOnes};
 use super::memory::{Allocation, Mover};
 use crate::error::Error;
 
-/// Granularity at which memory is left untouched if no bit in it has to be set.
+/// Bytes that are skipped together if none of their bits has to be set: an untouched page needs no memory.
 const PAGE: usize = 4096;
 
 #[cfg(not(target_pointer_width = "64"))]
@@ -133,7 +133,7 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
     }
 }
 
-/// Converts `units` to a length, and returns with it the error for a failed allocation of that size.
+/// The length of an array of `units` units, and the error to return if its memory cannot be allocated.
 fn fitting<U>(units: u64) -> Result<(usize, Error), Error> {
     let bytes = units.saturating_mul(size_of::<U>() as u64);
     let out_of_memory = Error::OutOfMemory { bytes };
@@ -161,6 +161,7 @@ pub struct Incoming<U> {
     zeros: usize,
 }
 
+/// The memory that the pieces of an array go into.
 #[derive(Debug)]
 enum Room<U> {
     /// A zeroed array into which bytes are merged: most pages stay untouched.

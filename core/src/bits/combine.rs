@@ -12,14 +12,14 @@ use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 /// of 48 KiB.
 const TILE: usize = 16 << 10;
 
-/// The least that reading a tile costs of a [`Reading`], in bytes.
+/// The bytes that a tile takes from a [`Reading`] at least, however short the tile is.
 const LEAST: usize = 1 << 10;
 
 /// Bytes compared before [`is_within`] checks the result, about as many as are read at once anyway.
 const PIECE: usize = 512;
 
-/// From this many bytes on, the part of a union that was read predicts the set bits of the whole. As hashes
-/// are uniform, and the bits are millions, the prediction is then within a hundredth.
+/// Once this many bytes of a union were read, their set bits predict those of the whole to within a
+/// hundredth: hashes are uniform, and the bits are millions.
 const TELLING: usize = 1 << 20;
 
 /// How two bits are combined.
@@ -98,8 +98,8 @@ impl Reading {
 }
 
 /// Counts the set bits of the union of `arrays`, which have the same length. `None` if the count exceeds
-/// `most`, or is predicted to exceed it by a fiftieth from the part that was read, or if `reading` is used
-/// up. (A tile costs 1 KiB at least: starting one has a cost too.)
+/// `most`, if the part that was read predicts that it will by more than a fiftieth, or if `reading` is used
+/// up. A tile takes at least 1 KiB from `reading`, because starting one has a cost too.
 pub fn union_ones(arrays: &[&[u8]], most: u64, reading: &mut Reading) -> Option<u64> {
     let length = arrays.first().map_or(0, |array| array.len());
     let (mut tile_of_union, mut ones) = ([0; TILE], 0);

@@ -26,8 +26,8 @@ pub const LINE_BYTES: u64 = 64;
 #[repr(C, align(64))]
 pub struct Line(pub [u64; LINE_WORDS]);
 
-/// Numbers of probes that are distinguished, as many as four bits can express, so that indexing a table of
-/// them needs no bounds check.
+/// Entries of a table by number of probes. They are as many as four bits can express, so that indexing the
+/// table needs no bounds check.
 const COUNTS: u8 = 16;
 
 /// A way to test and set an item's probes in a line. All kernels agree on every bit.
@@ -282,7 +282,7 @@ mod avx2 {
     #[derive(Clone, Copy, Debug)]
     pub struct Avx2(());
 
-    /// Shifts to the right.
+    /// The shifts of the probes, as AVX2 shifts to the right: by positive numbers.
     static SHIFTS: [Words; LINE_WORDS] = shifts(1);
 
     impl Avx2 {
@@ -408,7 +408,7 @@ mod neon {
     /// Eight words as four vectors.
     type Vectors = [uint64x2_t; 4];
 
-    /// NEON shifts to the right by a negative number.
+    /// The shifts of the probes, as NEON shifts to the right: by negative numbers.
     static SHIFTS: [Words; LINE_WORDS] = shifts(u64::MAX);
 
     impl Neon {

@@ -70,7 +70,7 @@ pub fn is_grown(chain: &Chain<Blocked>) -> bool {
     follow(chain.rules().growth(), layers).is_ok()
 }
 
-/// Checks for [`is_grown`], given the items and the capacity of each layer.
+/// Checks that layers follow from one another ([`is_grown`]), given the items and the capacity of each.
 fn follow(growth: Growth, layers: impl Iterator<Item = (u64, u64)> + Clone) -> Result<(), DecodeError> {
     let next = layers.clone().skip(1);
     for ((items, capacity), (_, of_next)) in layers.zip(next) {
@@ -201,7 +201,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Appends the magic and these fields to `bytes`.
+    /// Appends the magic and the fields of the head to `bytes`.
     pub(crate) fn put(&self, magic: [u8; 8], bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&magic);
         bytes.extend_from_slice(&0u32.to_le_bytes());
@@ -212,7 +212,7 @@ impl Head {
         bytes.extend_from_slice(&self.expansion.to_le_bytes());
     }
 
-    /// Reads the magic and these fields. Growth and expansion are left for the caller to check.
+    /// Reads the magic and the fields of a head. The caller must check growth and expansion.
     pub(crate) fn take(magic: [u8; 8], fields: &mut Fields<'_>) -> Result<Self, DecodeError> {
         if fields.take()? != magic {
             return Err(DecodeError::Field("magic"));

@@ -55,11 +55,11 @@ const LOOSE: f64 = 0.05;
 /// What defines a layer, apart from its items and bits. All of it is stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
-    /// The shape of the bit array.
+    /// The lines and probes of the bit array.
     pub geometry: Geometry,
     /// Items that the layer is made for.
     pub capacity: u64,
-    /// The false positive rate once the layer counts that many items.
+    /// The false positive rate once the layer counts `capacity` items.
     pub rate: f64,
 }
 
@@ -67,7 +67,8 @@ impl Shape {
     /// The smallest shape known for `capacity` items at `rate` or less.
     pub fn sized(capacity: u64, rate: f64) -> Self {
         thread_local! {
-            /// The last result. Sizing takes some 50 microseconds, and filters are often made alike.
+            /// The shape that was computed last. Computing one takes some 50 microseconds, and filters are
+            /// often made alike.
             static LAST: Cell<Option<(u64, f64, Shape)>> = const { Cell::new(None) };
         }
         if let Some((last_capacity, last_rate, shape)) = LAST.get()
@@ -86,8 +87,8 @@ impl Shape {
         shape
     }
 
-    /// The rate of the full layer. Early files understate the rate of loose layers by up to 0.4 %, so theirs
-    /// is computed.
+    /// The rate of a full layer of this shape. It is computed if the layer is loose, because early files
+    /// understate the rate of loose layers by up to 0.4 %.
     pub fn full_rate(&self) -> f64 {
         if self.rate < LOOSE {
             return self.rate;

@@ -13,8 +13,8 @@ use crate::params::{Expansion, Growth, Layout, ROUNDING};
 use crate::stored::invalid::{Invalid, counts};
 use crate::stored::stream::Sink;
 
-/// The most layers with room for which the present rate is computed: as many as a window can have slices. A stored
-/// filter may have any number of them.
+/// The most layers of a filter whose present rate is computed: as many as a window can have slices. A stored
+/// filter may have any number of layers with room.
 pub const MOST_ESTIMATED: usize = MOST_SLICES;
 
 impl From<Shape> for LayerShape {

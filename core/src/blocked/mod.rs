@@ -77,7 +77,7 @@ impl Blocked {
         self.growth
     }
 
-    /// The key of the filter's hash.
+    /// The secret of the filter's hash.
     pub fn secret(&self) -> &Arc<Secret> {
         &self.secret
     }

@@ -13,8 +13,8 @@ use crate::chain::batch::{BLOCK, Hashes, Layer as _, Prefetch as _, Prefetched, 
 const PREFETCH_FROM: u64 = 128 << 10;
 /// From this many items on, computing their bits ahead pays off. Fewer are looked up one by one.
 const MANY: u64 = 8;
-/// The newest layers, which hold most items. When few items are looked up, all their lines in these layers
-/// are prefetched at once.
+/// The number of newest layers in which all lines are prefetched at once when few items are looked up. These
+/// layers hold most items.
 const NEWEST: usize = 2;
 /// Items tested together, as many as the compiler unrolls.
 const STRIDE: usize = 4;

@@ -28,7 +28,7 @@ use crate::params::Seed;
 /// Bytes of an XXH3 secret.
 const SECRET_BYTES: usize = 192;
 
-/// The expanded key of a filter's hash.
+/// A seed and the secret that was made from it: what a filter's hash needs to know.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
     seed: Seed,
@@ -36,13 +36,13 @@ pub struct Key {
 }
 
 impl Key {
-    /// The seed that the key was expanded from.
+    /// The seed that the secret was made from.
     #[inline]
     pub fn seed(&self) -> Seed {
         self.seed
     }
 
-    /// The hash of `item` under this key.
+    /// The hash of `item` under this secret.
     #[inline]
     pub fn hash(&self, item: &[u8]) -> ItemHash {
         let hash = xxh3_128_with_secret(item, &self.bytes);
@@ -53,7 +53,7 @@ impl Key {
     }
 }
 
-/// A key that is shared by all filters with its seed.
+/// A [`Key`] that all filters with its seed share.
 #[derive(Debug)]
 pub struct Secret(Key);
 
@@ -69,8 +69,8 @@ impl Deref for Secret {
 /// Every secret in use.
 static IN_USE: Mutex<BTreeMap<Seed, Weak<Secret>>> = Mutex::new(BTreeMap::new());
 
-/// Locks the table. A panic of another holder of the lock is ignored: it cannot have left the table
-/// inconsistent.
+/// Locks the table of all secrets in use. A panic of another holder of the lock is ignored: it cannot have
+/// left the table inconsistent.
 fn in_use() -> MutexGuard<'static, BTreeMap<Seed, Weak<Secret>>> {
     IN_USE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -85,8 +85,9 @@ pub struct Unshared {
 }
 
 impl Secret {
-    /// Memory of one secret. A node of the table has 192 bytes for up to 11 entries, and holds 7.6 on average
-    /// (a share of ln 2) if entries come in any order; every such node also has an edge in a node above it.
+    /// The memory of a secret that only one filter uses. A node of the table has 192 bytes for up to 11
+    /// entries, and holds 7.6 on average (a share of ln 2) if entries come in any order; every such node also
+    /// has an edge in a node above it.
     pub const UNSHARED: Unshared = Unshared {
         block: BlockSize::of::<(AtomicUsize, AtomicUsize, Self)>(),
         entry: 32,

@@ -42,8 +42,8 @@ const POISSON_FROM: u64 = 100_000;
 /// fifth of the one before it, so that 28 of them lead to any number; only a layer so overfull that its rate
 /// is near 1 would need more.
 const MOST_STEPS: usize = 32;
-/// The iterations after which the number of items met is known well enough for a rate that nothing is sized
-/// by: less than 1 in 600 of those that were met and not counted is still missing.
+/// The iterations that compute the number of items met where the rate is only reported, and no layer is sized
+/// by it. They miss fewer than 1 in 600 of the items that were met and not counted.
 const STEPS_OF_ESTIMATE: usize = 5;
 /// Points between empty (0) and full (1) at which the rate is sampled for its mean while filling: two in each
 /// eighth, by Gauss-Legendre quadrature. As many evenly spaced points would be short by 2 in 100,000 items.
@@ -64,7 +64,7 @@ const MEAN_POINTS: [f64; 16] = {
 };
 const INVERSE_ROOT_OF_3: f64 = 0.577_350_269_189_625_8;
 
-/// The shape of a blocked layer's bit array.
+/// The lines and probes of a blocked layer's bit array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// `g`, the lines that an item has, `1..=MAX_LINES_PER_ITEM`, each in a partition of its own.
@@ -336,7 +336,7 @@ fn line_rate(probes: u8, load: Load) -> f64 {
     sum.clamp(0.0, 1.0)
 }
 
-/// All subsets `S` with the same `a(S)` and the same sign.
+/// All subsets `S` of a query's words that have the same `a(S)` and the same sign in the sum for `q`.
 #[derive(Clone, Copy)]
 struct Term {
     /// Number of these subsets, with their sign.

@@ -32,8 +32,8 @@
 //! the next one, or the number at offset 64, are at most the layer's items.
 //!
 //! # RDB stream
-//! As in [`format`](mod@super::format), with 2 for the format version. Earlier versions of this module refuse it by
-//! that number.
+//! As in [`format`](mod@super::format), with 2 for the format version. Earlier versions of this module refuse the
+//! stream because of that number.
 
 use super::format::{self, Head, LAYER_BYTES, StoredLayer};
 use crate::bits::array::BitArray;
@@ -60,11 +60,13 @@ const HEAD_BYTES: usize = 72;
 /// Bytes of a layer in the header in addition to those of [`format`](mod@super::format).
 const TIME_BYTES: usize = 24;
 
-/// The fields of a filter.
+/// Flag of a filter: an item that is added again lives on.
 const REFRESH: u8 = 1;
+/// Flag of a filter: the newest slice was ended.
 const ENDED: u8 = 2;
-/// The fields of a layer.
+/// Flag of a layer: a slice begins with it.
 const BEGINS: u32 = 1;
+/// Flag of a layer: its rate is part of the spare rate.
 const SPARE: u32 = 2;
 
 /// Writes a filter to an RDB stream.
@@ -222,7 +224,8 @@ impl Header {
         Ok(())
     }
 
-    /// Whether the new items that came, where they are the clock, are of those that the layers have.
+    /// Checks the times in a window that counts items: from the time of a layer to the next one came at most
+    /// as many new items as the layer counts. In any other window the header must have counted none.
     fn check_clock(&self) -> Result<(), DecodeError> {
         let wrong = Err(DecodeError::Field("times"));
         if !self.window.counts_items() {
@@ -247,7 +250,7 @@ impl Header {
         Ok(())
     }
 
-    /// Whether the layers keep the filter's rate, and those that another one of their slice follows are full.
+    /// Checks that the layers keep the filter's rate, and that all layers of a slice but its newest are full.
     fn check_layers(&self) -> Result<(), DecodeError> {
         let capacities = self.layers.iter().map(|layer| layer.shape.capacity);
         if capacities.fold(0, u64::saturating_add) > MOST_ITEMS {
@@ -264,7 +267,7 @@ impl Header {
         self.check_rates(Shape::full_rate)
     }
 
-    /// Whether the layers keep the filter's rate if they have those rates.
+    /// Checks that the layers keep the filter's rate, if `rate_of` gives the rate of each.
     fn check_rates(&self, rate_of: fn(&Shape) -> f64) -> Result<(), DecodeError> {
         let budget = self.error_rate.value() * (1.0 + ROUNDING);
         let (mut usual, mut spare) = (0, 0.0);
@@ -305,7 +308,7 @@ impl Header {
     }
 }
 
-/// When items go into a layer.
+/// Reads when a layer accepts items, and the layer's flags.
 fn span(fields: &mut Fields<'_>) -> Result<Span, DecodeError> {
     let (first, end) = (fields.u64()?, fields.u64()?);
     let (flags, zero) = (fields.u32()?, fields.u32()?);

@@ -482,14 +482,14 @@ impl Block {
         self.count > 0
     }
 
-    /// The set of all its items.
+    /// All items of the block, as a set.
     #[inline(always)]
     pub fn items(&self) -> Subset {
         Subset::first(self.count)
     }
 }
 
-/// Adds an item that none of the layers before layer `unknown` contains; true if the item is new.
+/// Adds an item that is known to be in no layer before number `unknown`; true if the item is new.
 #[inline(always)]
 fn add_one<K: Kernel, L: Layer>(
     kernel: K,

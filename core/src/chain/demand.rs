@@ -25,8 +25,8 @@ pub struct Frame {
     head: u64,
     /// Bytes of a unit of a layer's array.
     unit: usize,
-    /// The bytes that are reported for a filter of so many layers, without their bits; `None` if they are the bytes that
-    /// it requests.
+    /// From a number of layers, the bytes that are reported for a filter, without its bits. `None` if the bytes that the
+    /// filter requests are reported.
     reported: Option<fn(usize) -> u64>,
 }
 
@@ -44,7 +44,8 @@ impl Frame {
         }
     }
 
-    /// This frame, with other bytes reported for so many layers: those that another module reports.
+    /// This frame, with `bytes` to report what another module would: from a number of layers, the bytes of a
+    /// filter without its bits.
     pub const fn reporting(self, bytes: fn(usize) -> u64) -> Self {
         Self {
             reported: Some(bytes),
@@ -66,8 +67,8 @@ impl Frame {
         arrays.saturating_add(structs)
     }
 
-    /// The number of these bit arrays, and the cost of their layers. The allocator's rounding of their list is left out,
-    /// because it depends on the room in the list.
+    /// The number of layers with bit arrays of these sizes, and their cost. It leaves out how the allocator rounds the
+    /// list of layers, because that depends on the room in the list.
     fn layers(self, arrays: impl Iterator<Item = u64>, rounding: Rounding<'_>) -> (usize, Cost) {
         let entry = Cost {
             asked: self.entry.bytes + self.beside as u64,
@@ -227,7 +228,7 @@ pub fn at_most(limit: u64) -> impl Fn(Demand) -> Result<(), Limit> {
     }
 }
 
-/// The allowance for the layers of a filter that already has other blocks.
+/// An allowance for the layers of a filter, which adds the filter's other `blocks` to each demand.
 pub(crate) struct Besides<'a> {
     pub blocks: &'a [BlockSize],
     pub allowance: Allowance<'a>,
@@ -268,7 +269,7 @@ pub(crate) struct Footprint {
     frame: Frame,
     pub cost: Cost,
     layers: usize,
-    /// The number of layers that their list has room for.
+    /// The number of layers that the list of layers has room for.
     room: usize,
 }
 

@@ -36,7 +36,7 @@ pub trait Rules {
     /// The hash function.
     type Hasher: Hasher;
 
-    /// What such a filter allocates besides the bits of its layers.
+    /// What a filter of the layout allocates besides the bits of its layers.
     const FRAME: Frame = Frame::new::<Self::Layer>(&[FILTER], 0);
 
     /// The filter's hash function.
@@ -55,15 +55,15 @@ pub trait Rules {
     ) -> Result<Self::Shape, Error>;
 }
 
-/// The shape of a layer, as what is needed to allocate one.
+/// The shape of a layer: what a chain needs to know to allocate the layer.
 pub trait NewLayer<L>: Copy {
-    /// Items that it is made for.
+    /// Items that the layer is made for.
     fn capacity(&self) -> u64;
 
-    /// Bytes of its bit array.
+    /// Bytes of the layer's bit array.
     fn bytes(&self) -> u64;
 
-    /// Allocates it.
+    /// Allocates the layer.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], with nothing allocated.
@@ -241,8 +241,8 @@ fn append<L: Layer>(
     Ok(())
 }
 
-/// The memory of a filter with these layers, in a list with room for `room` of them. Without a list there is no filter
-/// yet.
+/// The memory of a filter with these layers, in a list with room for `room` of them. If `room` is 0, no memory: the
+/// filter is still to be made.
 pub(super) fn held<L: Layer>(frame: Frame, layers: &[L], room: usize, allowance: Allowance<'_>) -> Footprint {
     if room == 0 {
         return Footprint::none(frame);

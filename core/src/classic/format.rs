@@ -30,8 +30,8 @@
 //! | 44 | 8 | capacity |
 //! | 52 | 1 | n2 |
 //!
-//! [`classic`](crate::classic) explains the fields, and which of them follow from others. All that follows is
-//! checked: a filter whose fields disagree would look for its items in the wrong places.
+//! [`classic`](crate::classic) explains the fields, and which of them follow from others. What follows from
+//! others is checked: a filter whose fields disagree would look for its items in the wrong places.
 
 use crate::bits::array::BitArray;
 use crate::chain::batch::Layer as _;

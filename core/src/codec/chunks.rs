@@ -3,7 +3,7 @@
 //! The bit arrays of a filter's layers, oldest first and end to end, are cut into chunks of at most [`CHUNK_BYTES`],
 //! none of which spans two layers. A chunk travels with its *iterator*: 1 + the offset of its end. The header has the
 //! iterator 1. What the header looks like depends on the layout, see [`native`], [`windowed`], [`composed`],
-//! [`redisbloom`] and [`valkey`]; all the rest is the same for all, and RedisBloom's.
+//! [`redisbloom`] and [`valkey`]; everything else is as RedisBloom has it, in all layouts.
 //!
 //! Chunks can be loaded in any order, and a missing chunk is one of zeros. A chunk is loaded whole or not
 //! at all.
@@ -192,9 +192,9 @@ fn try_header(filter: &Filter) -> Result<Vec<u8>, Error> {
 /// The position of a byte in a filter's bit arrays.
 struct Place {
     layer: usize,
-    /// Bytes of the layer before it.
+    /// Bytes of the layer before the position.
     offset: u64,
-    /// Bytes of the layer from it on.
+    /// Bytes of the layer from the position on.
     room: u64,
 }
 

@@ -12,16 +12,16 @@
 //! | 24 | 16 each | the exceptions |
 //! | | | the header of the layers, as in [`native`] or [`windowed`] |
 //!
-//! An exception is the hash of an item: its high half, then the low one. They stand in ascending order, and none is 0.
-//! The layers of a header as in [`native`] may have any items up to their capacity, and any capacities; there may be
-//! several of them where the growth is fixed.
+//! An exception is the hash of an item: its high half, then the low one. Exceptions stand in ascending order, and none
+//! is 0. If the header of the layers is as in [`native`], the layers may have any capacities and need not be full, and
+//! a filter of fixed growth may have several.
 //!
 //! # RDB stream
 //! Unsigned 3 (the format version), unsigned 0; the header of the layers, and the bit arrays in pieces, as in [`native`]
 //! or [`windowed`]; unsigned, the number of exceptions; the exceptions, in strings of 1024 of them (the last one may be
 //! shorter).
 //!
-//! Earlier versions of this module refuse it by the number of the version.
+//! Earlier versions of this module refuse the stream because of its format version.
 
 use super::native::{self, Relation, StoredLayer};
 use super::windowed;

@@ -33,7 +33,8 @@ pub fn save_for_digest(filter: &Filter, sink: &mut dyn Sink) {
     }
 }
 
-/// Reads a filter from an RDB stream of that encoding version; those of [`valkey`] have a type of their own.
+/// Reads a filter of any layout but valkey-bloom's from an RDB stream of `encoding_version`. (The streams of
+/// [`valkey`] have a type of their own.)
 ///
 /// # Errors
 /// [`DecodeError`] unless the whole stream is one valid filter.

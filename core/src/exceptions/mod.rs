@@ -26,8 +26,8 @@ use table::Table;
 /// The most exceptions of a filter: as many as the header of a dump can contain.
 pub const MOST_EXCEPTIONS: usize = 1 << 24;
 
-/// The most lookups of exceptions in layers when layers of a window expire by time: some 0.05 s. A filter with more
-/// exceptions than this does one for each.
+/// Lookups of exceptions in layers that take some 0.05 s. As many are allowed whenever layers of a window expire by
+/// time, or one for each exception if the filter has more. When they expire by count, no more are.
 const MOST_ASKED: u64 = 1 << 22;
 
 /// The most lookups for each item of the dropped layers, in a window that counts items: there one batch can drop
@@ -36,7 +36,8 @@ const MOST_ASKED: u64 = 1 << 22;
 const ASKED_FOR_ITEM: u64 = 256;
 
 /// The most lookups for each set bit of the dropped layers, in a window that counts time. Each added item has set at
-/// least one bit, so that the exceptions of one slice can be looked up in 64.
+/// least one bit, so that the exceptions that came from the dropped layers can be looked up in 16 layers each, or
+/// more.
 const ASKED_FOR_BIT: u64 = 16;
 
 /// Why items cannot be excepted. Nothing changed.
@@ -46,10 +47,10 @@ pub enum ExceptError {
     Foreign,
     /// The filter cannot have this many exceptions.
     TooMany {
-        /// The number of its exceptions.
+        /// The number of exceptions that the filter has.
         exceptions: u64,
     },
-    /// There is no memory for them.
+    /// There is no memory for the exceptions.
     Memory(Error),
 }
 
@@ -226,9 +227,9 @@ pub(crate) fn cost_of(layers: &Layers, allowance: Allowance<'_>) -> Cost {
     Footprint::of(frame, arrays, room, &|block| allowance.taken(block)).cost
 }
 
-/// Drops the exceptions of dropped layers: one of these contains the item, and no remaining layer does. (An exception
-/// whose bits are still to come in a chunk belongs to no layer.) This happens at the same time on a replica, whatever
-/// else is in the batch. If no layer remains, no bits can come either, and all exceptions are dropped.
+/// Drops each exception whose item a dropped layer contains, and no remaining layer. (An exception whose bits are
+/// still to come in a chunk is in no layer, and stays.) On a replica the same exceptions are dropped with the same
+/// item, whatever else is in the batch. If no layer remains, no bits can come either, and all exceptions are dropped.
 ///
 /// Looking up many exceptions in many layers takes long. Above a bound that depends only on their numbers, the
 /// exceptions stay. That changes no answer: an excepted item is denied either way.

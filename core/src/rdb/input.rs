@@ -36,11 +36,11 @@ pub struct Input<R> {
 
 /// How a string is stored.
 enum Stored {
-    /// Unchanged, in this many bytes.
+    /// The bytes themselves, as many as this.
     Plain(u64),
-    /// As a number of this many bytes.
+    /// A number of this many bytes, for its decimal digits.
     Number(usize),
-    /// Compressed.
+    /// Compressed, in LZF.
     Lzf { compressed: u64, length: u64 },
 }
 
@@ -163,7 +163,8 @@ impl<R: Read> Input<R> {
         Ok(key)
     }
 
-    /// Reads a string. If it needs more than `most` bytes it is skipped, and an error; reading can continue after it.
+    /// Reads a string. One that needs more than `most` bytes is skipped, and gives the inner error; reading can
+    /// continue after it.
     fn array(&mut self, most: u64) -> Result<Result<Array, DecodeError>, RdbError> {
         let stored = self.stored()?;
         let bytes = stored.most_bytes();
@@ -285,7 +286,7 @@ impl<'a, R: Read> Values<'a, R> {
         Ok(loaded)
     }
 
-    /// Reads a value of the kind `kind`. A value of another kind is skipped, and an error.
+    /// Reads a value of the kind `kind`. A value of another kind is skipped, and gives an error.
     fn value<T>(
         &mut self,
         kind: u64,

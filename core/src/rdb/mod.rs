@@ -1,7 +1,8 @@
 //! The filters in an RDB file: what `SAVE` and `BGSAVE` of Redis and Valkey write, and the base of an append-only file.
 //!
-//! [`filters`] walks a file and yields those of RedisBloom, valkey-bloom and this project. Keys of every other type are
-//! skipped. [`Writer`] writes a file that any of these servers loads, so that a filter can be built where the data is.
+//! [`filters`] walks a file and yields the filters of RedisBloom, valkey-bloom and this project. Keys of every other
+//! type are skipped. [`Writer`] writes a file that any of these servers loads, so that a filter can be built where the
+//! data is.
 //!
 //! ```
 //! use libbloom::{Filter, rdb};
@@ -76,19 +77,19 @@ pub(crate) enum Dialect {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RdbError {
-    /// The system could not read it.
+    /// The system could not read the file.
     Io(io::Error),
-    /// It does not begin as an RDB file does, or as the payload of a filter.
+    /// The bytes begin neither as an RDB file nor as the payload of a filter.
     Magic,
-    /// Its version is not known: it was written by a later server.
+    /// The version is not known: a later server wrote the bytes.
     Version(u16),
-    /// It ends early.
+    /// The file or payload ends early.
     Truncated,
     /// The file has a section, or a key of a type, that is not known.
     Type(u8),
     /// The named part is not encoded as a server encodes it.
     Encoding(&'static str),
-    /// Its checksum is wrong.
+    /// The checksum is wrong.
     Checksum,
     /// The payload does not hold a filter.
     Filter(DecodeError),
@@ -187,7 +188,7 @@ pub fn filters<R: Read>(reader: R, most: u64) -> Filters<R> {
     }
 }
 
-/// The filters of an RDB file. [`filters`] makes it.
+/// An iterator over the filters of an RDB file. [`filters`] makes it.
 ///
 /// ```
 /// # use libbloom::rdb::{self, RdbError};
@@ -300,7 +301,8 @@ impl<R: Read> Filters<R> {
 }
 
 impl<R: Read> Input<R> {
-    /// Skips what modules attach to a key: how many they are; of each 4 bytes that name it, and its values.
+    /// Skips what modules attach to a key: a count, then for each module 4 bytes that name it, and its
+    /// values.
     pub(crate) fn skip_metadata(&mut self) -> Result<(), RdbError> {
         self.each(|input| {
             input.skip(4)?;
@@ -309,7 +311,7 @@ impl<R: Read> Input<R> {
     }
 }
 
-/// Reads what a file begins with.
+/// Reads the magic and the version with which a file begins.
 fn magic<R: Read>(input: &mut Input<R>) -> Result<(u16, Dialect), RdbError> {
     let magic = input.bytes::<9>().map_err(|error| match error {
         RdbError::Truncated => RdbError::Magic,
@@ -348,7 +350,7 @@ fn check<R: Read>(input: &mut Input<R>) -> Result<(), RdbError> {
     }
 }
 
-/// Reads a module's value. None, and skipped, if it is no filter.
+/// Reads a module's value. If it is no filter, skips it and returns `None`.
 fn module_value<R: Read>(
     input: &mut Input<R>,
     most: u64,
@@ -374,7 +376,7 @@ fn time(milliseconds: i64) -> Time {
     u64::try_from(milliseconds).unwrap_or(0)
 }
 
-/// The ID of a module's type whose name is those nine letters, of 6 bits each, with no encoding version.
+/// The ID of a module's type whose name is these nine letters, of 6 bits each, with no encoding version.
 const fn type_id(name: &[u8; 9]) -> u64 {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let (mut id, mut at) = (0, 0);

@@ -1,5 +1,5 @@
-//! Values of other types, which are skipped by their encodings. A server never changes the encoding of a type number; a
-//! new encoding gets a new number.
+//! Values that are not filters, such as lists and hashes. They are skipped, by their encodings. A server never changes
+//! the encoding of a type number; a new encoding gets a new number.
 
 use std::io::Read;
 

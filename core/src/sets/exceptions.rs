@@ -70,7 +70,7 @@ pub(super) fn of_all(filters: &[&Filter], allowance: Allowance<'_>) -> Result<Ta
 }
 
 /// The exceptions of all `filters` for which `stays` holds. Their number is only known at the end, so `allowance` is
-/// queried whenever the table must grow: what it refuses then it would refuse at the end.
+/// queried whenever the table must grow: a demand that it refuses then would also be refused at the end.
 fn collect(
     filters: &[&Filter],
     destination: Option<&Filter>,

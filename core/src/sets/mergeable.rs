@@ -18,10 +18,10 @@ use crate::scattered::ln::ln;
 pub(super) trait Mergeable: batch::Layer + Sized {
     /// The shape, in a form that can be compared and sorted.
     type Kind: Copy + Ord;
-    /// The unit of its bit array.
+    /// The unit of the layer's bit array.
     type Unit: Zeroable + NoUninit + AnyBitPattern;
 
-    /// Its shape.
+    /// The layer's shape.
     fn kind(&self) -> Self::Kind;
 
     /// The bit array.
@@ -42,10 +42,10 @@ pub(super) trait Mergeable: batch::Layer + Sized {
     /// The most bits that one item sets.
     fn bits_of_item(&self) -> u64;
 
-    /// The rate that it was made for: at most that of the full layer.
+    /// The rate that the layer was made for, as it is stored: at most [`Self::full_rate`].
     fn made_for(&self) -> f64;
 
-    /// The rate when it is full.
+    /// The rate of the layer when it is full.
     fn full_rate(&self) -> f64;
 
     /// Set bits.
@@ -53,7 +53,7 @@ pub(super) trait Mergeable: batch::Layer + Sized {
         self.bits().ones()
     }
 
-    /// Sets the number of counted items. Returns whether it was another.
+    /// Sets the number of counted items. Returns whether that changed the number.
     fn count(&mut self, items: u64) -> bool {
         let differs = items != self.items();
         self.restore(items);
@@ -150,7 +150,7 @@ impl Mergeable for classic::Layer {
     }
 
     /// `n = ln(1 - ones / bits) / (k · ln(1 - 1 / bits))` (Swamidass, Baldi, "Mathematical Correction for Fingerprint
-    /// Similarity Measures to Improve Chemical Retrieval", 2007), with `ln(1 - x)` taken for `-x` in the last one.
+    /// Similarity Measures to Improve Chemical Retrieval", 2007), with `-1 / bits` in place of `ln(1 - 1 / bits)`.
     fn items_behind(&self, ones: u64) -> u64 {
         let shape = self.shape();
         let bits = shape.modulus() as f64;
@@ -243,7 +243,7 @@ impl Budget for Blocked {
         self.error_rate() == other.error_rate()
     }
 
-    /// A filter that has grown to this many layers has spent at most this part of its rate on them.
+    /// The rates may sum to the part of the filter's rate that it spends when it grows to as many layers.
     fn affords(&self, rates: &[f64]) -> Result<(), SetError> {
         let left = (0..rates.len()).fold(1.0, |left, index| left * (1.0 - self.growth().share(index)));
         let part = 1.0 - left;
@@ -255,9 +255,9 @@ impl Budget for Blocked {
         Err(SetError::Rate { sum, would_do })
     }
 
-    /// The smallest comes first, as in a filter that has grown, because the next layer grows from the last. Of equal
-    /// ones the one with the most room comes last; if the filter may not grow, the one with the most room of all
-    /// comes last.
+    /// The smallest layer comes first, as in a filter that has grown, because the next layer grows from the last. Of
+    /// layers of equal size the one with the most room comes last; if the filter may not grow, the one with the most
+    /// room of all comes last.
     fn order(&self, layers: &mut [blocked::Layer]) {
         // Equal layers keep their order. A stable sort would allocate memory.
         batch::Layer::start_all_at(layers, 0);

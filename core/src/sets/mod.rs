@@ -98,17 +98,17 @@ impl From<Error> for SetError {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mismatch {
-    /// It has another seed.
+    /// The filter has another seed.
     Seed,
-    /// It has another layout.
+    /// The filter has another layout.
     Layout,
-    /// It has a layout whose filters are never combined.
+    /// The filter has a layout whose filters are never combined.
     Never,
     /// The hashes of one have 64 bits, those of the other 32.
     HashWidth,
-    /// It has a window.
+    /// The filter has a window.
     Window,
-    /// It has layers of another shape.
+    /// The filter has layers of another shape.
     Shape,
 }
 

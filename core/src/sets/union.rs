@@ -21,7 +21,7 @@ const MOST_TRIES: usize = 32;
 /// the counts of items decide, so that no number of layers stalls a server.
 const MOST_READINGS: u64 = 4;
 
-/// Bytes that may be read in addition.
+/// Bytes that may be read in addition to those of [`MOST_READINGS`].
 const FEW_BYTES: u64 = 64 << 20;
 
 /// The most shapes for which the number of set bits in a full layer is computed, which takes some 0.1 ms. Layers of
@@ -49,14 +49,14 @@ impl<I: Iterator<Item = (u64, u64)> + Clone> Counts<I> {
         self.0.clone().map(|(items, _)| items)
     }
 
-    /// The items of those layers that have `ones` set bits.
+    /// For each of the layers that has `ones` set bits, its items.
     fn items_with(&self, ones: u64) -> impl Iterator<Item = u64> {
         let with = self.0.clone().filter(move |(_, of_part)| *of_part == ones);
         with.map(|(items, _)| items)
     }
 
-    /// The number of items that the union of the layers counts; `layer` has its bits. A layer that has all these bits
-    /// has counted all the items. If there is none, the set bits tell.
+    /// The number of items that the union of the layers counts; `layer` has the bits of the union. If one of the
+    /// layers has all these bits too, it has counted all the items. Otherwise the set bits tell.
     fn of_union(&self, layer: &impl Mergeable) -> u64 {
         let ones = layer.ones();
         if let Some(items) = self.items_with(ones).max() {
@@ -71,7 +71,8 @@ impl<I: Iterator<Item = (u64, u64)> + Clone> Counts<I> {
         )
     }
 
-    /// The number of items that the intersection of the layers counts; `layer` has its bits.
+    /// The number of items that the intersection of the layers counts; `layer` has the bits of the
+    /// intersection.
     fn of_common(&self, layer: &impl Mergeable) -> u64 {
         let ones = layer.ones();
         if let Some(items) = self.items_with(ones).min() {

@@ -27,7 +27,7 @@ pub enum Invalid {
         /// Index of the layer.
         layer: usize,
     },
-    /// There are no exceptions or too many, they are miscounted, or they are not found where they are stored.
+    /// The table of exceptions is empty or too large, miscounts them, or does not find what it stores.
     Exceptions,
     /// The slices of a window do not match its layers.
     Slices,

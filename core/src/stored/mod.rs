@@ -24,7 +24,7 @@ pub enum DecodeError {
     Truncated,
     /// The format or encoding version is not one that this version reads.
     Version(u64),
-    /// That field contradicts the format or another field.
+    /// The named field contradicts the format or another field.
     Field(&'static str),
     /// The filter does not fit into memory.
     OutOfMemory {
@@ -50,8 +50,8 @@ impl From<Refused> for DecodeError {
     }
 }
 
-/// The bit array that was saved: the very memory that the server read it into, unless a copy leaves many pages
-/// untouched.
+/// Makes a bit array of a string that was read. A string of whole words is not copied, unless the copy leaves many
+/// pages untouched.
 pub(crate) fn restored(array: Array) -> Result<BitArray<u64>, DecodeError> {
     let array = match array {
         Array::Words(words) => {

@@ -38,8 +38,9 @@
 //! | 36 | 32 | seed |
 //! | 68 | 24 each | the layers, oldest first: capacity, items, bytes of its bits |
 //!
-//! [`valkey`](crate::valkey) explains the fields, and which of them follow from others. All that follows is
-//! checked: a filter whose fields disagree would look for its items in the wrong places, or for ever.
+//! [`valkey`](crate::valkey) explains the fields, and which of them follow from others. What follows from
+//! others is checked: a filter whose fields disagree would look for its items in the wrong places, or for
+//! ever.
 
 use crate::bits::array::BitArray;
 use crate::chain::batch::Layer as _;
@@ -319,7 +320,7 @@ impl Loader {
         })
     }
 
-    /// The rules, with the seed of a layer. All layers must have the same.
+    /// The rules, with the seed of a layer. All layers must have the same seed.
     fn rules(&mut self, seed: SipSeed) -> Result<Valkey, DecodeError> {
         let rules = *self.rules.get_or_insert(Valkey::new(self.spec.with_seed(seed)));
         if rules.seed() == seed && seed.is_random() == self.is_random {

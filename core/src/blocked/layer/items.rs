@@ -1,4 +1,4 @@
-//! What a layer does with items, one by one and in blocks.
+//! What a blocked layer does with items, one by one and in blocks.
 
 use bytemuck::Zeroable;
 

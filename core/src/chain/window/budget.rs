@@ -12,17 +12,17 @@ use crate::error::Error;
 
 /// The part of the rate that is for the first layers of slices.
 const FOR_SLICES: f64 = 0.85;
-/// The part of the spare rate that is left which a further layer gets.
+/// A further layer gets this part of the spare rate that is left.
 const OF_THE_REST: f64 = 0.25;
-/// A further layer is for at least the items of its slice divided by this.
+/// A further layer is for at least as many items as its slice has, divided by this.
 const FEWEST: u64 = 32;
 
 /// The size and error rate of a layer that is to be made.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
-    /// The number of items that it is for.
+    /// The number of items that the layer is for.
     pub capacity: u64,
-    /// The highest rate that it may have.
+    /// The highest rate that the layer may have.
     pub rate: f64,
     /// Whether the rate is a part of the spare rate.
     pub spare: bool,
@@ -31,9 +31,9 @@ pub struct Wanted {
 /// A layer that the filter has.
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
-    /// Items that changed it.
+    /// Items that changed the layer.
     pub items: u64,
-    /// The rate that it was made for.
+    /// The rate that the layer was made for.
     pub rate: f64,
 }
 
@@ -42,14 +42,14 @@ pub fn slice_rate(budget: f64, slices: u8) -> f64 {
     budget * FOR_SLICES / (f64::from(slices) + 1.0)
 }
 
-/// The spare rate: what all other layers have together.
+/// The spare rate: what all layers but the usual first layers of slices have together.
 pub fn spare_rate(budget: f64) -> f64 {
     budget * (1.0 - FOR_SLICES)
 }
 
-/// The share of a layer that begins a slice when the first `dropped` layers are dropped. It is for the median number of
-/// items in the slices that stay, so that one burst does not make all slices of a window large. It is for at least its
-/// part of the window's capacity.
+/// The size and rate of a layer that begins a slice, when the first `dropped` layers are dropped. The layer is for the
+/// median number of items in the slices that stay, so that one burst does not make all slices of a window large; and
+/// for at least the slice's part of the window's capacity.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`] for a list of the slices.
@@ -84,10 +84,10 @@ pub fn of_slice(
     }
 }
 
-/// The share of a further layer in the newest slice, which is full. It is for the items that will come in the time
-/// `left` of the slice, at the pace of the newest layer, which got its items in the time `elapsed`. So a burst at the
-/// end of a quiet slice fills few layers. It is for at most `expansion` times the newest layer's capacity. `newest`
-/// has that layer's items and capacity.
+/// The size and rate of a further layer in the newest slice, whose layers are full. The further layer is for the
+/// items that will come in the time `left` of the slice, at the pace of the newest layer, which got its items in the
+/// time `elapsed`. So a burst at the end of a quiet slice fills few layers. It is for at most `expansion` times the
+/// newest layer's capacity. `newest` is the newest layer's items and capacity.
 pub fn of_burst(
     budget: f64,
     (elapsed, left): (u64, u64),

@@ -31,7 +31,7 @@ pub trait Sizing: Rules {
     /// The rate of the whole filter.
     fn budget(&self) -> f64;
 
-    /// The most that the capacity of a further layer in a slice may be, divided by that of the layer before it.
+    /// The largest ratio of a further layer's capacity to that of the layer before it in the slice.
     fn factor(&self) -> u32;
 
     /// The shape of a layer for `capacity` items at the error rate `rate` or less.
@@ -343,9 +343,9 @@ impl<R: Sizing> Ring<R> {
         }
     }
 
-    /// The first layer of those that matter for an addition at `time`: an item that one of these contains changes
-    /// nothing. With `refresh` these are the layers of the newest slice, because an item in an older one is added
-    /// again.
+    /// The oldest layer that an addition at `time` asks: an item that is in it, or in a newer layer, changes
+    /// nothing. With `refresh` only the layers of the newest slice are asked, because an item in an older slice
+    /// is added again.
     #[inline]
     fn settled_from(&self, time: Time, refresh: bool) -> usize {
         if !refresh {

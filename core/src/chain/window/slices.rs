@@ -15,13 +15,13 @@ use crate::params::{Capacity, LATEST, Time, Window};
 /// The time in which a layer accepts items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The time of its first item.
+    /// The time of the layer's first item.
     pub first: Time,
-    /// The end of its slice, by the window's clock; all of its items come before it.
+    /// The end of the layer's slice, by the window's clock; all items of the slice come before it.
     pub end: Time,
-    /// Whether it is the first layer of its slice.
+    /// Whether the layer is the first of its slice.
     pub begins: bool,
-    /// Whether its error rate comes from the part of the budget that is kept for bursts.
+    /// Whether the layer's error rate comes from the spare rate, which is kept for bursts.
     pub spare: bool,
 }
 
