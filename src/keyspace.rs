@@ -15,11 +15,11 @@ use libbloom::Filter;
 /// Why a key was not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unopened {
-    /// It holds a value of another type.
+    /// The key holds a value of another type.
     WrongType,
-    /// It may not be changed now: a save without a fork reads its value.
+    /// The key may not be changed now: a save without a fork reads its value.
     BeingSaved,
-    /// It is missing, and the module's option refuses that.
+    /// The key is missing, and the module's option refuses that.
     Missing,
 }
 

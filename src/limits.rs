@@ -148,7 +148,7 @@ impl Allow for Allowing<'_> {
     }
 }
 
-/// Bytes that the allocator uses.
+/// Bytes that the allocator will use for a demand.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     /// For all that the command adds.

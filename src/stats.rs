@@ -21,14 +21,14 @@ const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_V
     Err(_) => c"",
 };
 
-/// A figure of the section. The first ones describe the filters that exist.
+/// A figure of the module's section of INFO. The first ones describe the filters that exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Figure {
     Filters,
     /// Filters that have a window.
     Windows,
     Layers,
-    /// Bytes as BF.INFO reports them.
+    /// Bytes of all filters, as BF.INFO reports them.
     Bytes,
     /// Exceptions of all filters.
     Exceptions,

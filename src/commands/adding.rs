@@ -20,7 +20,7 @@ use libbloom::packed::Answers;
 use libbloom::params::{Layout, Time};
 use libbloom::{Allow, Allowance, Demand, Error, Filter, Limit, ahead};
 
-/// Up to this many items no memory is reserved for a list of them: the server makes lists as long for itself.
+/// For up to this many items no memory is reserved: the server makes lists of this length for itself.
 const FEW: usize = 1024;
 
 /// The items of a command, in the form in which they arrived.

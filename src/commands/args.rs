@@ -6,9 +6,9 @@ use crate::server::Arg;
 
 /// An argument of a command: any bytes.
 pub trait Argument<'a>: Copy {
-    /// Its bytes.
+    /// The bytes of the argument.
     fn bytes(self) -> &'a [u8];
-    /// As a double, by the server's own parser.
+    /// The argument as a double, by the server's own parser.
     fn double(self) -> Option<f64>;
 }
 
@@ -49,7 +49,7 @@ impl<'a, A: Argument<'a>> Cursor<'a, A> {
         self.take_if_any().ok_or(CommandError::Arity)
     }
 
-    /// The last argument.
+    /// Takes the last of the arguments that were not read yet.
     ///
     /// # Errors
     /// [`CommandError::Arity`] when there is none.

@@ -1,5 +1,5 @@
-//! Changes of a filter other than additions to a plain one: how they are counted, and where the memory that they
-//! leave is freed.
+//! Changes that are more than additions to a plain filter: counting what they changed, and freeing the layers
+//! that a window dropped and filters that were replaced.
 
 use crate::keyspace::KeyMut;
 use crate::limits;
@@ -30,8 +30,9 @@ pub fn replace(ctx: Ctx<'_>, key: &mut KeyMut<'_>, filter: Filter) {
     }
 }
 
-/// Frees what a command left over, which holds `bytes` bytes. While a background thread frees it, the server counts
-/// it as used: near `maxmemory` it would evict keys for it, or refuse writes. So there it is freed at once.
+/// Frees `burden`, which a command left over and which holds `bytes` bytes: on the background thread, or at once
+/// near `maxmemory`. There the server would evict keys or refuse writes because of what the thread has not freed
+/// yet.
 fn free(ctx: Ctx<'_>, burden: impl Send + 'static, bytes: u64) {
     if background::is_long(bytes) && limits::are_near(ctx, bytes) {
         drop(burden);

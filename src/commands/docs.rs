@@ -10,13 +10,14 @@ use crate::server::{Ctx, call, few};
 /// The description of a command.
 #[derive(Debug)]
 pub struct Docs {
-    /// What it does.
+    /// What the command does.
     pub summary: &'static CStr,
-    /// How its running time grows.
+    /// How the command's running time grows.
     pub complexity: &'static CStr,
-    /// The first version that had it: of RedisBloom, or of this module for a command that only this module has.
+    /// The first version that had the command: of RedisBloom, or of this module for a command that only this
+    /// module has.
     pub since: &'static CStr,
-    /// Its arguments, in order.
+    /// The command's arguments, in order.
     pub parameters: &'static [Parameter],
     /// Whether clients may cache the reply until the key changes. As in RedisBloom, they may not where the reply is
     /// about the filter instead of its items.
@@ -32,7 +33,7 @@ pub struct Parameter {
     token: Option<&'static CStr>,
     optional: bool,
     multiple: bool,
-    /// The first version of this module that had it, if its command came from RedisBloom without it.
+    /// The first version of this module that had the parameter, if RedisBloom has the command without it.
     since: Option<&'static CStr>,
 }
 
@@ -161,7 +162,7 @@ impl Parameter {
         }
     }
 
-    /// Sets the first version of this module that had it.
+    /// Sets the first version of this module that had the parameter.
     pub const fn since(self, version: &'static CStr) -> Self {
         Self {
             since: Some(version),
@@ -169,7 +170,7 @@ impl Parameter {
         }
     }
 
-    /// The first version of this module that had it, if its command came from RedisBloom without it.
+    /// The first version of this module that had the parameter, if RedisBloom has the command without it.
     #[cfg(test)]
     pub fn version(&self) -> Option<&'static CStr> {
         self.since
@@ -180,7 +181,7 @@ impl Parameter {
         self.kind
     }
 
-    /// Its token, or the tokens of its choices, each with the kind of the value after it.
+    /// The parameter's token, or the tokens of its choices, each with the kind of the value after it.
     pub fn tokens(&self) -> impl Iterator<Item = (&'static CStr, Kind)> {
         let own = self.token.map(|token| (token, self.kind));
         let choices = match self.kind {
@@ -193,7 +194,7 @@ impl Parameter {
         own.into_iter().chain(theirs)
     }
 
-    /// The fewest words that it can have.
+    /// The fewest words that the parameter can have.
     fn fewest_words(&self) -> usize {
         match self.kind {
             _ if self.optional => 0,

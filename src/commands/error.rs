@@ -164,7 +164,7 @@ pub enum CommandError {
     Mismatch {
         /// Which of them has the mismatch: a source, or the destination.
         role: &'static str,
-        /// Its key, escaped and shortened.
+        /// The key of that filter, escaped and shortened.
         key: String,
         /// The mismatch.
         why: Mismatch,
@@ -192,9 +192,9 @@ pub enum CommandError {
     /// The combined filters have too many exceptions for the number of their layers: querying every layer for each
     /// would take too long.
     TooManyToAsk {
-        /// The number of exceptions in all of them.
+        /// The number of exceptions in all combined filters.
         exceptions: u64,
-        /// The number of layers in all of them.
+        /// The number of layers in all combined filters.
         layers: u64,
     },
     /// A panic, which is in the log.

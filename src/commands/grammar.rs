@@ -83,18 +83,19 @@ const SENT_FIRST: [&str; 11] = [
 /// An option: a row of the table.
 #[derive(Debug)]
 pub struct Row {
-    /// Its parameter in COMMAND DOCS: its word and the kind of its value, or several words that exclude each other.
+    /// The option's parameter in COMMAND DOCS: its word and the kind of its value, or several words that exclude
+    /// each other.
     parameter: Parameter,
     /// The commands that have it.
     verbs: &'static [Verb],
     /// The layouts that have it; all if the list is empty.
     layouts: &'static [LayoutName],
-    /// Whether it needs a WINDOW.
+    /// Whether the option needs a WINDOW.
     of_window: bool,
-    /// Parses its value into the field.
+    /// Parses the option's value into the field.
     take: fn(&mut Given, Value<'_>) -> Result<(), CommandError>,
-    /// Its value in a propagated command, empty for a word that stands alone; `None` if it is not propagated. Of
-    /// several words the last one is sent.
+    /// The option's value in a propagated command, empty for a word that stands alone; `None` if it is not
+    /// propagated. Of several words the last one is sent.
     sent: fn(&Sent) -> Option<String>,
 }
 
@@ -478,7 +479,7 @@ impl Given {
         })
     }
 
-    /// A given option that only filters have which grow.
+    /// One of the given options that only a filter that grows can have.
     pub fn needs_growth(&self) -> Option<&'static str> {
         let excluded = EXCLUSIVE.into_iter().filter_map(|pair| match pair {
             (FIXED, other) | (other, FIXED) => Some(other),

@@ -70,11 +70,11 @@ pub struct Call<'a> {
 pub trait Command {
     /// The command's name.
     const NAME: &'static CStr;
-    /// Its flags in the server's command table.
+    /// The command's flags in the server's command table.
     const FLAGS: &'static CStr;
-    /// Its ACL categories besides the module's own.
+    /// The command's ACL categories besides the module's own.
     const CATEGORIES: &'static CStr;
-    /// Its documentation and arguments.
+    /// The command's documentation and arguments.
     const DOCS: Docs;
 
     /// Runs the command, and replies.
@@ -208,8 +208,8 @@ fn log_divergence(ctx: Ctx<'_>, key: &[u8], command: &CStr, error: &CommandError
     }
 }
 
-/// Runs a command. What the server writes of a change it writes when the command is done: until then memory for that
-/// is held.
+/// Runs a command. The server writes a change to its file and its replicas when the command is done. Until then
+/// memory for that is set apart.
 fn run<C: Command>(call: Call<'_>) -> Result<(), CommandError> {
     let _held = if changes::<C>() {
         propagation::room(call.ctx, call.arguments).ok_or(CommandError::NoMemoryToAnswer)?

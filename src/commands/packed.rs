@@ -105,7 +105,7 @@ pub struct PackedItems<'a> {
 impl Batch for PackedItems<'_> {
     const FOREIGN_SENDS_IT: bool = false;
 
-    /// As many bytes as the data, because the server ends when it has no memory for a string.
+    /// Memory for a copy of the data, because the server ends when it has no memory for a string.
     type Room = Reserved;
 
     fn count(self) -> usize {

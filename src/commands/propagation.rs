@@ -19,7 +19,7 @@ const AHEAD: usize = 1 << 20;
 
 /// Sets memory apart for what the server writes of a command that changes a key, with these arguments or fewer: text
 /// for the append-only file and for replicas, after the command. The server ends where it has no memory for that.
-/// `None` if there is none; nothing of what must be obeyed is refused for it.
+/// `None` if there is no such memory; a command that must be obeyed is never refused for that.
 pub fn room(ctx: Ctx<'_>, arguments: &[Arg<'_>]) -> Option<Reserved> {
     let lengths = || arguments.iter().map(|argument| argument.bytes().len());
     // Most commands are short by far: their digits are not counted.

@@ -51,16 +51,16 @@ pub enum Items<'a, A> {
     reason = "there is one, on the stack, for the time of a command"
 )]
 pub enum Description {
-    /// This module's.
+    /// In this module's grammar.
     Own(Given),
-    /// RedisBloom's.
+    /// In RedisBloom's grammar.
     RedisBloom {
         /// Whether a missing key stays missing.
         no_create: bool,
         /// The filter to create.
         filter: Described,
     },
-    /// valkey-bloom's.
+    /// In valkey-bloom's grammar.
     Valkey(valkey::Described),
 }
 

@@ -21,9 +21,9 @@ pub struct Creation {
 pub enum FilterSpec {
     /// In this module's own layout.
     Blocked(Spec),
-    /// In RedisBloom's.
+    /// In RedisBloom's layout.
     Classic(ClassicSpec),
-    /// In valkey-bloom's.
+    /// In valkey-bloom's layout.
     Valkey(ValkeySpec),
 }
 
@@ -85,7 +85,7 @@ impl FilterSpec {
         Some(items.min(MOST_ITEMS))
     }
 
-    /// Its layout.
+    /// The layout of the filter.
     pub fn layout(self) -> LayoutName {
         match self {
             Self::Blocked(_) => LayoutName::Blocked,

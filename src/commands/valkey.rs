@@ -28,7 +28,7 @@ pub struct Insert<'a, A> {
     pub described: Described,
     /// The items; `None` without ITEMS.
     pub items: Option<&'a [A]>,
-    /// Whether it cannot be RedisBloom's: it has words that RedisBloom does not know, or no items.
+    /// Whether the command cannot be RedisBloom's: it has words that RedisBloom does not know, or no items.
     pub is_unmistakable: bool,
 }
 

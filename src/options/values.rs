@@ -15,11 +15,11 @@ enum SeedValue {
 /// A layout, by the name that users type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutName {
-    /// This module's own.
+    /// This module's own layout.
     Blocked,
-    /// RedisBloom's.
+    /// RedisBloom's layout.
     Classic,
-    /// valkey-bloom's.
+    /// valkey-bloom's layout.
     Valkey,
 }
 
@@ -104,7 +104,7 @@ macro_rules! table {
             /// All options.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$option),*];
 
-            /// Its name, without the module's prefix.
+            /// The option's name, without the module's prefix.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$option => $name,)*
@@ -212,7 +212,7 @@ const CUCKOO_OPTIONS: [&str; 5] = [
     "max-iterations",
 ];
 
-/// Whether only RedisBloom has the option `name`, in upper or lower case, with `_` for `-`.
+/// Whether `name` is an option of RedisBloom's Cuckoo filters, in upper or lower case, with `_` or `-`.
 pub fn is_cuckoo_option(name: &str) -> bool {
     let name = name.to_ascii_lowercase().replace('_', "-");
     name.strip_prefix("cf-")

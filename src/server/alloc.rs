@@ -28,8 +28,8 @@ const PREFIX: usize = 8;
 /// Requests above this size are tried with the kernel first. How jemalloc rounds them is computed; for smaller ones
 /// jemalloc itself is asked, since its builds differ.
 const LARGE: u64 = 1 << 16;
-/// What the kernel must be able to give in addition: an allocator maps tables of its own for large blocks, up to some
-/// megabytes at once, and the server must be able to go on.
+/// What the kernel must be able to give in addition to a large block: an allocator maps tables of its own for large
+/// blocks, up to some megabytes at once, and the server must be able to go on.
 const SLACK: u64 = 16 << 20;
 
 /// An entry of the server's table of calls; `None` where the server lacks it, or without a server.
@@ -147,7 +147,8 @@ pub struct Reserved {
 /// Bytes of all blocks that are left out of `maxmemory`.
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 
-/// Bytes that the server counts as used now, but not against `maxmemory` when it takes them itself.
+/// Bytes set apart for what the server, once it has taken them, does not count against `maxmemory`. Until
+/// then it counts them as used.
 pub fn left_out() -> u64 {
     LEFT_OUT.load(Relaxed)
 }
@@ -163,8 +164,8 @@ impl Reserved {
     /// own, and what is given back there is no use for smaller ones.
     const PIECE: usize = 4 << 20;
 
-    /// Sets one more block of so many bytes apart; `None` if there is none. Of a small one it sets nothing apart: the
-    /// server itself needs as much for whatever it does next.
+    /// Sets one more block of `bytes` bytes apart; `None` if there is no memory for it. For a small block nothing is
+    /// set apart: the server itself needs as much for whatever it does next.
     pub fn block(mut self, bytes: usize) -> Option<Self> {
         if !is_small(bytes) {
             let mut block = Vec::new();
@@ -175,7 +176,7 @@ impl Reserved {
         Some(self)
     }
 
-    /// Its blocks are for what the server does not count against `maxmemory`.
+    /// Declares that all blocks so far are for what the server does not count against `maxmemory`.
     pub fn left_out(mut self) -> Self {
         let bytes: usize = self.blocks.iter().map(Vec::capacity).sum();
         LEFT_OUT.fetch_add(bytes as u64 - self.left_out, Relaxed);
@@ -183,8 +184,8 @@ impl Reserved {
         self
     }
 
-    /// Sets so many bytes more apart, for what the server takes in blocks of less than 8 MiB; `None` if they are not
-    /// there.
+    /// Sets `bytes` more bytes apart, for what the server takes in blocks of less than 8 MiB; `None` if there is no
+    /// memory for them.
     pub fn pieces(mut self, bytes: usize) -> Option<Self> {
         let mut left = bytes;
         while left > 0 {
@@ -196,7 +197,7 @@ impl Reserved {
     }
 }
 
-/// Whether nobody is asked for so many bytes.
+/// Whether a request for `bytes` bytes is so small that neither the kernel nor the allocator is asked first.
 pub fn is_small(bytes: usize) -> bool {
     bytes as u64 <= LARGE
 }
@@ -387,7 +388,8 @@ fn padding_of(kind: Kind, align: usize) -> usize {
     }
 }
 
-/// The layout of the block that holds an over-aligned one, with room to shift the contents if that is needed.
+/// The layout of the allocator's block for a block of higher alignment, with room to shift the contents if
+/// that is needed.
 fn behind(layout: Layout) -> Option<Layout> {
     let bytes = unmoved(kind(), layout.size() as u64, layout.align());
     let bytes = usize::try_from(bytes)
@@ -456,7 +458,7 @@ unsafe fn release_aligned(aligned: *mut u8, layout: Layout) {
     unsafe { release(block, behind) };
 }
 
-/// The block that holds an over-aligned one with padding.
+/// The allocator's block around a block of higher alignment that has padding.
 ///
 /// # Safety
 /// `aligned` came from [`allocate_aligned`] with a layout that is not [`is_unpadded`].

@@ -93,7 +93,7 @@ impl<'a> Arg<'a> {
         unsafe { std::slice::from_raw_parts(argv.cast::<Self>(), count) }
     }
 
-    /// Its bytes.
+    /// The bytes of the string.
     #[inline(always)]
     pub fn bytes(self) -> &'a [u8] {
         let mut length = 0;
@@ -103,7 +103,7 @@ impl<'a> Arg<'a> {
         unsafe { std::slice::from_raw_parts(start.cast(), length) }
     }
 
-    /// As a double, by the server's own parser.
+    /// The string as a double, by the server's own parser.
     pub fn double(self) -> Option<f64> {
         let mut value = 0.0;
         // SAFETY (of the call): the string is alive for `'a`.
@@ -133,7 +133,7 @@ impl OwnedString {
         Self(string)
     }
 
-    /// Borrows it.
+    /// Borrows the string.
     pub fn arg(&self) -> Arg<'_> {
         Arg {
             raw: self.0,
@@ -167,7 +167,7 @@ impl OwnedCtx {
         Self(raw)
     }
 
-    /// Borrows it.
+    /// Borrows the context.
     pub fn ctx(&self) -> Ctx<'_> {
         Ctx {
             raw: self.0,

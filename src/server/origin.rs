@@ -84,12 +84,12 @@ impl Origin {
         matches!(self, Self::Primary | Self::File)
     }
 
-    /// Whether it is known without further queries to be a primary or a file.
+    /// Whether the origin is known without further queries to be a primary or a file.
     pub fn is_known_to_be_obeyed(self) -> bool {
         !matches!(self, Self::Client | Self::Script | Self::Unnamed)
     }
 
-    /// Whether it is a primary.
+    /// Whether the origin is a primary.
     pub fn is_primary(self) -> bool {
         matches!(self, Self::Primary | Self::PrimaryScript)
     }
