@@ -15,7 +15,7 @@ from ._terminal import Bar
 
 Item = str | bytes
 Progress = Callable[[int], None]
-# Items to a command that lists them.
+# Items in each command that lists its items.
 LISTED = 1000
 
 
@@ -114,7 +114,7 @@ def words_of(
     slices: int | None = None,
     refresh: bool = False,
 ) -> list[Any]:
-    """The options of `Filter` as the commands have them."""
+    """The options of `Filter` as words of the commands."""
     words: list[Any] = []
     for word, value in [
         ("EXPANSION", expansion),
@@ -130,7 +130,7 @@ def words_of(
 
 @contextmanager
 def progress_of(name: str, items: Any, progress: Progress | None) -> Iterator[Progress]:
-    """What is called with the number of items that are done: a bar, where there is a terminal and nothing else."""
+    """The function to call with the number of items that are done: the caller's, or a bar if there is a terminal."""
     if progress is not None or not sys.stderr.isatty():
         yield progress or (lambda done: None)
         return
@@ -142,7 +142,7 @@ def progress_of(name: str, items: Any, progress: Progress | None) -> Iterator[Pr
 
 
 def in_array(items: Any, answers: list[Any]) -> Any:
-    """Answers as the items came: for an array of numbers in an array."""
+    """Answers in the form of the items: an array for a numpy array, but for one of str or objects; otherwise a list."""
     if not _steps.is_array(items) or items.dtype.kind in "UO":
         return answers
     import numpy

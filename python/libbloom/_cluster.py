@@ -1,8 +1,8 @@
-"""Commands to the nodes of a cluster, all of them at once, and what becomes of those that do not arrive.
+"""Sends commands to the nodes of a cluster, all at once, and repeats those that do not arrive.
 
-`delivered` decides without a connection: it is a generator that yields what is to be done, as the name and the arguments
-of a method of `Links`, and gets the result. `run` and `run_async` drive it, with any client of redis-py or valkey-py. The
-clients' own pipelines would not do: they send a command again whose answer was lost, and do not tell.
+`delivered` needs no connection: it is a generator that yields the name and the arguments of a method of `Links`, and gets
+the result. `run` and `run_async` drive it, with any client of redis-py or valkey-py. The clients' own pipelines would not
+do: if the answer to a command is lost they send the command again, and the caller never learns of it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ ASKING: Command = ("ASKING",)
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
 # Milliseconds for which WAIT waits, less than a client's time limit for answers.
 WAIT_TIME = 2000
-# What clients call the answers of a node that did not carry out a command, but another, or the same one later, will.
+# Classes of errors with which a node says that it did not carry out a command: another node will, or this one later.
 REDIRECTED = ("MovedError", "AskError")
 NOT_NOW = ("TryAgainError", "ClusterDownError", "MasterDownError", "BusyLoadingError", "ReadOnlyError")
-# How those of these answers begin that clients have no name for: a primary has too few replicas, or has become a replica.
+# Beginnings of such errors without a class: a primary has too few replicas, or has become a replica.
 NOT_NOW_WORDS = ("NOREPLICAS", "UNBLOCKED")
 
 
@@ -36,7 +36,7 @@ class UnsureError(Exception):
 
 
 class Undelivered(Exception):
-    """Why there is no answer, by the client's words."""
+    """A command got no answer. The text is that of the client's error."""
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__(str(cause) or type(cause).__name__)
@@ -56,7 +56,7 @@ class Unconfirmed(Exception):
 
 
 class Call:
-    """A command for the node that has its key, and what came of it."""
+    """A command for the node that has its key, and its outcome."""
 
     def __init__(self, key: bytes, *command: Any) -> None:
         self.key = key
@@ -68,12 +68,12 @@ class Call:
         self.is_answered = False
         # Whether it may have been carried out before the attempt that was answered.
         self.is_unsure = False
-        # Where a node sent it, and whether its slot is still on the way there.
+        # The node to which the cluster redirected it, and whether its slot is still moving there.
         self.place: tuple[str, int] | None = None
         self.is_asking = False
 
     def take(self, reply: Any) -> bool:
-        """Takes the answer to an attempt. Whether there must be another."""
+        """Takes the answer to an attempt. Returns whether there must be another attempt."""
         self.place, self.is_asking = None, False
         if not isinstance(reply, Exception):
             if not self.is_answered:
@@ -93,16 +93,17 @@ class Call:
 
 
 def is_passing(error: Exception) -> bool:
-    """Whether another attempt may end better."""
+    """Whether another attempt may succeed."""
     if isinstance(error, (Unsent, Unconfirmed)) or type(error).__name__ in NOT_NOW:
         return True
     return str(error).startswith(NOT_NOW_WORDS)
 
 
 class Party:
-    """The calls of one attempt that go to one node, in one connection. With `replicas` they are confirmed.
+    """The calls of one attempt that go to one node, in one connection. If `replicas` is above 0, they end with a WAIT.
 
-    WAIT is for the last write that this connection made, and an item that is known already is no write; so one is made.
+    WAIT confirms the last write of its connection. A call whose items are all known writes nothing, so a write of our own
+    comes before the WAIT.
     """
 
     def __init__(self, node: Any, replicas: int) -> None:
@@ -120,7 +121,7 @@ class Party:
         return words
 
     def take(self, replies: list[Any]) -> list[tuple[Call, Exception]]:
-        """Takes the answers to `commands`. The calls that must be sent again, and why."""
+        """Takes the answers to `commands`. Returns the calls that must be sent again, and why."""
         answers = iter([reply for command, reply in zip(self.commands(), replies) if command is not ASKING])
         answered = list(zip(self.calls, answers))
         again = [(call, reply) for call, reply in answered if call.take(reply)]
@@ -132,10 +133,10 @@ class Party:
         return again
 
     def unconfirmed(self, fence: Any, confirmed: Any) -> Exception | None:
-        """Why the answers to a write and to WAIT confirm nothing."""
+        """Why these answers, to our own write and to WAIT, confirm nothing; None if they do."""
         for reply in (fence, confirmed):
             if isinstance(reply, Exception):
-                # Where the write was sent to says nothing of the other keys.
+                # A redirection of our own write says nothing of where the other keys are.
                 return Unconfirmed(str(reply)) if type(reply).__name__ in REDIRECTED else reply
         if confirmed < self.replicas:
             return Unconfirmed(f"{confirmed} of {self.replicas} replicas have confirmed")
@@ -143,8 +144,8 @@ class Party:
 
 
 def delivered(client: Any, calls: list[Call], patience: float, *, adds: bool = False, replicas: int = 0) -> Steps:
-    """Delivers commands, in any order, and tries again for `patience` seconds what does not arrive. What `adds` is not
-    done twice without a trace of it, and with `replicas` is repeated until so many of them have it."""
+    """Delivers commands, in any order. Commands that do not arrive are sent again for `patience` seconds. Set `adds` if
+    they add items: then a repeated call is marked as such, and with `replicas` repeated until so many have it."""
     left, pause, deadline = calls, 0.0, None
     while left:
         parties: dict[Any, Party] = {}
@@ -179,7 +180,7 @@ def given_up(calls: list[Call], why: Exception, adds: bool) -> BaseException:
 
 
 def node_of(client: Any, call: Call) -> Any:
-    """The node for a call: where it was sent, or else the primary that has its slot; None where no node has it."""
+    """The node for a call: the one it was redirected to, or the primary that has its slot; None if no node has it."""
     if not hasattr(client, "nodes_manager"):
         return client
     try:
@@ -191,7 +192,7 @@ def node_of(client: Any, call: Call) -> Any:
 
 
 def unsent(error: Exception) -> Unsent:
-    """The error of a connection that was not made; a wrong password is wrong for ever."""
+    """The error of a connection that was not made. After a wrong password there is no other attempt."""
     if type(error).__name__.startswith("Auth"):
         raise error
     return Unsent(error)
@@ -206,7 +207,7 @@ def client_of(client: Any, node: Any) -> Any:
 
 
 def of_pool(pool: Any) -> Any:
-    """A connection; for asyncio one that is awaited."""
+    """A connection of the client's; for asyncio an awaitable one."""
     try:
         return pool.get_connection()
     except TypeError:
@@ -215,7 +216,7 @@ def of_pool(pool: Any) -> Any:
 
 
 def is_answer(error: Exception) -> bool:
-    """Whether the node said this; else the connection broke."""
+    """Whether the error is a node's answer. Otherwise the connection broke."""
     return any(kind.__name__ == "ResponseError" for kind in type(error).__mro__)
 
 
@@ -262,13 +263,13 @@ class Link:
     def close(self) -> None:
         if self.connection is not None:
             if len(self.replies) < len(self.commands):
-                # Its next user would read these answers.
+                # The next user of the connection would read these answers.
                 self.connection.disconnect()
             self.pool.release(self.connection)
 
 
 class Links:
-    """What `delivered` asks for, by a client."""
+    """Does what `delivered` yields, with a client."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
@@ -383,7 +384,7 @@ class AsyncLinks:
 
 
 def run(client: Any, steps: Steps) -> Any:
-    """Takes the steps with a client."""
+    """Drives `steps` with a client."""
     links, result = Links(client), None
     while True:
         try:
@@ -394,7 +395,7 @@ def run(client: Any, steps: Steps) -> Any:
 
 
 async def run_async(client: Any, steps: Steps) -> Any:
-    """Takes the steps with an asyncio client."""
+    """Drives `steps` with an asyncio client."""
     links, result = AsyncLinks(client), None
     if hasattr(client, "nodes_manager"):
         await client.initialize()

@@ -20,10 +20,10 @@ from ._terminal import Bar, Input, Trouble, in_bytes, opened, shown
 
 # Bytes of items in a command that adds, unless one item has more; a server takes 512 MB in one argument.
 BATCH_BYTES = 1 << 20
-# An error of BF.ADDPACKED; where some items are in, it says how many.
+# An error of BF.ADDPACKED, which says how many items were added before it, if any.
 REFUSED = re.compile(r"(.*?)(?: after (\d+) items)?", re.DOTALL)
 
-# What becomes of a line; None if it is skipped.
+# Converts a line to an item; None if the line is skipped.
 ToItem = Callable[[bytes], bytes | None]
 
 
@@ -46,7 +46,7 @@ def load_items(options: argparse.Namespace, to_item: ToItem | None = None) -> in
 
 
 def prepare(target: Server, place: Place, options: argparse.Namespace) -> int:
-    """Makes the filter, or finds it, and gives its items."""
+    """Makes the filter unless it is there, and returns the number of its items."""
     key = shown(options.key)
     exists = target.call("EXISTS", options.key)
     if not options.add and not place.is_resumed:
@@ -56,7 +56,7 @@ def prepare(target: Server, place: Place, options: argparse.Namespace) -> int:
         words += ["EXPANSION", options.expansion] if options.expansion else []
         words += ["NONSCALING"] if options.fixed else []
         words += ["LAYOUT", options.layout.upper()] if options.layout else []
-        # Noted before, so that a run that is killed in between does not meet its own filter as a stranger's.
+        # Noted first: after a kill in between, the next run would take the filter for another program's.
         place.save()
         try:
             target.call(*words)
@@ -83,7 +83,7 @@ def forgets(target: Server, key: bytes) -> bool:
     try:
         full = target.full(key)
     except ResponseError:
-        # RedisBloom, whose filters forget nothing.
+        # A RedisBloom, whose filters cannot lose items.
         return False
     return "Window" in full or bool(full.get("Exceptions"))
 
@@ -143,14 +143,14 @@ class Loader:
                 self.known += len(items) - answer
         if unclear:
             new = self.target.items(self.options.key) - self.place.before - self.new
-            # Others may add, too.
+            # Other programs may add items, too.
             new = min(max(new, 0), unclear)
             self.place.new += new
             self.known += unclear - new
 
     def add_unpacked(self, some: list[list[bytes]]) -> None:
         for answers in self.target.pipeline([("BF.MADD", self.options.key, *items) for items in some]):
-            # A filter that does not grow answers up to the item that did not fit, and there with the error.
+            # The answers of a filter that does not grow end with an error at the item that did not fit.
             for answer in answers if isinstance(answers, list) else [answers]:
                 if isinstance(answer, Exception):
                     self.refusal = self.refusal or wire_text(answer)
@@ -180,19 +180,19 @@ class Loader:
 
 
 class Refused(Trouble):
-    """An item did not fit, which has an exit code of its own."""
+    """An item did not fit into the filter. This has an exit code of its own."""
 
 
 def takes_packed(target: Server, key: bytes) -> bool:
     """Whether this filter's items are to be sent with BF.ADDPACKED."""
     if not target.offers("BF.ADDPACKED", key, "NOCREATE", "LINES", b""):
         return False
-    # To others they go in words that a RedisBloom or valkey-bloom which follows as a replica knows.
+    # Filters in other layouts get words that a replica with RedisBloom or valkey-bloom knows.
     return encoded(target.full(key)["Layout"]) == b"blocked"
 
 
 def packed(items: list[bytes]) -> tuple[tuple[Any, ...], bytes]:
-    """Items in one run of bytes, and before it the words that say how they stand there."""
+    """Items packed in one run of bytes, after the words that say how they are packed."""
     if len({len(item) for item in items}) == 1 and items[0]:
         return ("WIDTH", len(items[0])), b"".join(items)
     data = b"\n".join(items) + b"\n"
@@ -217,7 +217,7 @@ class Place:
     With the checksum of these lines, so that another input is noticed.
     """
 
-    # Seconds between two notes of the place.
+    # Seconds between two writes of the state file.
     INTERVAL = 0.2
 
     def __init__(self, options: argparse.Namespace, target: Server, separator: bytes) -> None:

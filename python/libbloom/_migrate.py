@@ -15,9 +15,9 @@ from . import _steps, _valkey
 from ._server import MAGIC, TYPE_NAMES, NotCopied, ResponseError, Server, State, redis, wire_text
 from ._terminal import Bar, Trouble, in_bytes, opened, shown
 
-# The end of the name of a copy in the making.
+# The end of the temporary name of a copy that is being made.
 TEMPORARY = b":bloom-migrate"
-# Milliseconds between what two servers say of one expiry: the way between them, and clocks that run differently.
+# Milliseconds by which two servers may differ in one expiry: their clocks run differently, and messages take time.
 EXPIRY_SLACK = 2000
 
 
@@ -49,7 +49,7 @@ def copy_filters(options: argparse.Namespace) -> int:
 
 def find_keys(source: Server, options: argparse.Namespace) -> list[bytes]:
     if options.keys is None:
-        # A half of a filter that another run is copying, or was, to what is our source.
+        # A half-made copy: another run copies to our source, or did.
         return sorted(key for key in source.keys(options.match) if not key.endswith(TEMPORARY))
     separator = b"\0" if options.null else b"\n"
     with opened(options.keys) as file:
@@ -57,7 +57,7 @@ def find_keys(source: Server, options: argparse.Namespace) -> list[bytes]:
 
 
 class Copier:
-    """Copies filters one by one, and counts."""
+    """Copies filters one by one, and counts what it did."""
 
     def __init__(
         self, source: Server, target: Server, finished: Finished, bar: Bar, options: argparse.Namespace
@@ -75,11 +75,12 @@ class Copier:
         """Brings the target up to date with a filter of the source; reports a failure."""
         before = self.bytes
         self.reported(self.bring, key)
-        # The bar was promised the size that BF.INFO gives; what was moved is a little less, or several times it.
+        # The bar expects the size that BF.INFO gives. The bytes that were moved are a little fewer, or
+        # several times as many.
         self.bar.total = (self.bar.total or 0) + self.bytes - before - size
 
     def take_other(self, key: bytes) -> None:
-        """A filter that an earlier run copied and this one did not look for may be gone."""
+        """Checks a filter that an earlier run copied and this run did not look for: it may be gone."""
         self.reported(self.bring_other, key)
 
     def reported(self, bring: Any, key: bytes) -> None:
@@ -108,7 +109,7 @@ class Copier:
             raise NotCopied("the source has no key of this name")
         kind = self.target.call("TYPE", key)
         left = self.target.left(key)
-        # One that expired at the source is about to expire here.
+        # A filter that expired at the source is about to expire here.
         if kind in TYPE_NAMES and left is not None and not 0 <= left <= EXPIRY_SLACK:
             if not self.options.delete:
                 raise NotCopied("the source has it no more, and the target has the copy; --delete deletes that too")
@@ -120,14 +121,14 @@ class Copier:
         self.finished.drop(key)
 
     def follow_expiry(self, key: bytes, state: State) -> None:
-        """The filter has not changed since an earlier run copied it. The copy and its expiry may have."""
+        """For a filter that has not changed since an earlier run copied it; its copy or its expiry may have."""
         there = self.target.state(key)
         if there is None or not there.is_alike(state):
             raise NotCopied("the target's has changed since it was copied; delete it there to have it copied again")
         left, left_there = self.source.left(key), self.target.left(key)
         if left is None or left_there is None:
             raise NotCopied("it has just expired")
-        # -1, for ever, is as far from any time as can be.
+        # -1 means for ever, which differs from any time.
         if (left < 0) != (left_there < 0) or abs(left - left_there) > EXPIRY_SLACK:
             if not self.options.replace:
                 raise NotCopied(f"it {self.expires(left)} now, the copy {self.expires(left_there)}; --replace changes that")
@@ -160,12 +161,13 @@ class Copier:
                             f"{change}, {attempt} times; stop its writers, or try when there are fewer"
                         ) from None
                     self.bar.say(f"again: {shown(key)}: {change} (attempt {attempt} of {self.options.attempts})")
-            # Noted before it gets its name, so that the next run does not take it for a stranger's filter.
+            # Noted before the copy gets its name: otherwise the next run would take it for another
+            # program's filter.
             self.finished.add(key, state)
             is_noted = True
             self.publish(key, temporary)
         except Trouble:
-            # Whether it got its name is unknown; the next run looks.
+            # Whether the copy got its name is unknown; the next run finds out.
             if not is_noted:
                 self.clear(temporary)
             raise
@@ -260,7 +262,7 @@ class Copier:
             raise NotCopied("the target got a key of this name in the meantime")
 
     def clear(self, temporary: bytes) -> None:
-        """As far as possible: the next run does it too."""
+        """Deletes the unfinished copy, if possible. Otherwise the next run does."""
         try:
             self.target.call("UNLINK", temporary)
         except (Trouble, redis.RedisError):
@@ -348,7 +350,7 @@ class Finished:
             os.fsync(self.file.fileno())
 
     def others(self, keys: list[bytes]) -> list[bytes]:
-        """The keys that are known, and not among these."""
+        """The noted keys that are not among these."""
         return sorted({key for key, state in self.states.items() if state is not None}.difference(keys))
 
     def knows(self, key: bytes) -> bool:

@@ -27,13 +27,13 @@ def plan(
     window: int | None = None,
     slices: int = 8,
 ) -> tuple[int, int, float] | None:
-    """What a filter takes that counts `items` (its capacity, unless said), without making it: its bytes, its layers,
-    and its error rate when the newest of them is full. None if it cannot hold so many."""
+    """The size of a filter that counts `items` (default: its capacity), without making it: its bytes, its layers, and
+    its error rate when the newest layer is full. None if it cannot hold so many items."""
 
 def divide(shards: int, form: str, *words: Any) -> tuple[list[tuple[int, int, bytes]], bytes]:
-    """Divides packed items among shards: a shard, the number of its items, and they packed in the same form, for each
-    shard that has some; and the shards of all items in their order, four bytes each in the machine's order. Empty lines
-    are left out."""
+    """Divides packed items among shards. Returns, for each shard that has items: the shard, the number of its items,
+    and the items packed in the same form. Then the shard of each item in order, as integers of four bytes in the
+    machine's byte order. Empty lines are left out."""
 
 @final
 class Filter:
@@ -81,21 +81,21 @@ class Filter:
         self, items: Iterable[str | bytes] | Any, *, threads: int = 1, now: float | None = None
     ) -> int:
         """Adds all items of an iterable, or of a numpy array (each element's bytes), and counts those that were new.
-        Other threads run meanwhile. With `threads` above 1, items are read in one thread and added in another; the
-        filter is the same."""
+        Other threads run meanwhile. With `threads` above 1, items are read in one thread and added in another, with the
+        same result."""
 
     def contains_many(
         self, items: Iterable[str | bytes] | Any, *, threads: int = 1, now: float | None = None
     ) -> Any:
-        """Whether each item is in the filter, in their order: a list of bool, or for a numpy array an array of bool.
-        Other threads run meanwhile."""
+        """Whether each item is in the filter, in the order of the items: a list of bool, or for a numpy array an array
+        of bool. Other threads run meanwhile."""
 
     def except_(self, items: Iterable[str | bytes]) -> int:
         """Takes items out, until they are added again, and counts those that were there. No other answer changes."""
 
     def merge(self, *others: Filter, error_rate: float | None = None) -> bool:
-        """Adds all items of other filters; whether that changed anything. Filters of one shape whose items fit into
-        one are laid over each other. Others stay layers of their own, for which `error_rate` may have to be higher."""
+        """Adds all items of other filters. True if that changed anything. Layers of one shape are united if all their
+        items fit into one layer. Others stay layers of their own, for which `error_rate` may have to be higher."""
 
     def copy(self) -> Filter:
         """An equal filter with memory of its own."""
@@ -113,14 +113,14 @@ class Filter:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, max_bytes: int | None = None) -> Filter:
-        """Reads what `bytes(filter)` gave, the bytes of the file; or what DUMP of a server gave."""
+        """Reads what `bytes(filter)` returned, which are the bytes of a file, or what DUMP of a server returned."""
 
     def chunks(self) -> list[tuple[int, bytes]]:
-        """What BF.LOADCHUNK needs, one call for each: an iterator and data. The header comes first."""
+        """The filter as arguments of BF.LOADCHUNK: an iterator and data for each call. The header comes first."""
 
     @classmethod
     def from_chunks(cls, chunks: list[tuple[int, bytes]]) -> Filter:
-        """A filter of what BF.SCANDUMP or `chunks` gave."""
+        """Makes a filter of the chunks that BF.SCANDUMP or `chunks` returned."""
 
     def push(self, client: Any, key: str | bytes) -> None:
         """Makes a key of a server this filter, whole: its chunks go under another name first, which expires if the push
@@ -141,11 +141,12 @@ class Filter:
 
     @property
     def estimated_error_rate(self) -> float:
-        """That probability with the items that are in the filter now."""
+        """The probability that a query for an absent item is answered wrongly now, with the items that are in the
+        filter."""
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes of the filter. Of a large one only the pages that were written to take memory."""
+        """Bytes of the filter. In a large filter only the pages that were written to take memory."""
 
     @property
     def fill_ratio(self) -> float:
@@ -161,7 +162,7 @@ class Filter:
 
     @property
     def expansion(self) -> int | None:
-        """Each further layer is for so many times as many items; None where the filter never grows."""
+        """The capacity of a new layer divided by that of the layer before it; None if the filter never grows."""
     @property
     def fixed(self) -> bool:
         """Whether the filter never grows."""
@@ -170,13 +171,14 @@ class Filter:
         """Whether the filter is expected to outgrow its capacity by far."""
     @property
     def seed(self) -> int | None:
-        """The seed of the hash; None where the layout has none, or one of another kind."""
+        """The seed of the hash; None in the layouts "classic", which has none, and "valkey", whose seeds are no
+        numbers."""
     @property
     def layout(self) -> str:
         """The layout: "blocked", "classic" or "valkey"."""
     @property
     def window(self) -> int | None:
-        """Seconds after which items expire; 0 where items are counted instead; None where they stay."""
+        """The window in seconds; 0 if it counts items instead of time; None if items never expire."""
     def __contains__(self, item: str | bytes) -> bool: ...
     def __len__(self) -> int: ...
     def __bool__(self) -> bool: ...

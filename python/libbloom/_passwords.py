@@ -32,7 +32,7 @@ def item_of_hash(line: bytes) -> bytes | None:
     except binascii.Error:
         digest = b""
     if len(digest) != HASH_SIZE:
-        # Without the line: it may be a password.
+        # The error does not show the line, which may be a password.
         raise Trouble(f"a line of {len(line)} bytes is no SHA-1 hash; --plain is for a list of passwords")
     return digest
 
@@ -43,7 +43,7 @@ def item_of_password(line: bytes) -> bytes | None:
 
 
 def hash_of(password: bytes) -> bytes:
-    # What the lists are made of; nothing is kept secret by it.
+    # The hash that the lists are made of. It need not keep anything secret.
     return hashlib.sha1(password, usedforsecurity=False).digest()
 
 
@@ -73,9 +73,9 @@ def check_passwords(options: argparse.Namespace) -> int:
 
 
 def asked_password() -> bytes:
-    """What is typed in at a terminal that does not show it."""
+    """A line that is typed at a terminal and not shown there."""
     with warnings.catch_warnings():
-        # Without a terminal it would only warn, and read what everybody can see.
+        # Without a terminal getpass would only warn, and read a line that everybody can see.
         warnings.simplefilter("error", getpass.GetPassWarning)
         try:
             return os.fsencode(getpass.getpass())

@@ -210,7 +210,7 @@ def run_shard_query(words: argparse.Namespace) -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """Wrong arguments are an error like any other: one line."""
+    """Reports wrong arguments in one line, as all other errors."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
@@ -406,7 +406,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def said(error: Exception) -> str:
-    """An error in one line. 1, which a trace ends with, would be an answer."""
+    """The line for an error. (A traceback would end with exit code 1, which means "no".)"""
     if isinstance(error, OSError) and error.filename is not None:
         text = f"{os.fsdecode(error.filename)}: {error.strerror}"
     else:

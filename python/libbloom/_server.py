@@ -1,4 +1,4 @@
-"""A server, or a cluster, as the program `libbloom` meets it: its filters, and what it says when something is wrong."""
+"""A server or a cluster, for the program `libbloom`: its filters, and errors in one line."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ except ImportError:
 
 # RedisBloom's and this module's type, and that of filters in valkey-bloom's layout.
 TYPE_NAMES = [kind for kind in _steps.TYPES if kind != b"none"]
-# How this module's own headers start, with the format version next; a classic filter's starts with its item count.
+# The beginning of this module's own headers, before the format version. A classic filter's begins with its item count.
 MAGIC = b"BLOOM\0\0"
-# Seconds. An answer may take long (a large value that a RENAME replaces); no answer must not take for ever.
+# Seconds to wait for an answer. Some take long, as when RENAME replaces a large value.
 CONNECT_TIMEOUT = 10
 ANSWER_TIMEOUT = 300
-# Between two attempts to reach all of a cluster.
+# Seconds between two attempts to reach all of a cluster.
 PAUSE = 0.5
 READ_SIZE = 1 << 20
-# Commands that are on the way at once.
+# Commands that are under way at once.
 PIPELINE = 10
-# Nobody's key, for commands that are only tried.
+# A key that does not exist, for commands that are only tried.
 NOBODY = b"{libbloom}"
 
 
 class NotCopied(Exception):
-    """Why one filter was not copied; the others are."""
+    """Why one filter was not copied. The run goes on with the next one."""
 
 
 class State(NamedTuple):
-    """What is different when a filter has changed."""
+    """What to compare to see whether a filter has changed."""
 
-    # It counts the items, and has the exceptions, so whatever was added or excepted shows in it; of a blocked filter
-    # also the set bits.
+    # The header for chunks. It has the number of items, the exceptions and, for a blocked filter, the number of set
+    # bits: whatever was added or excepted shows in it.
     header: bytes
-    # A classic filter can get bits by BF.MERGE while its items, which are estimated then, stay as many. None where the
-    # header says it, or the server does not.
+    # The set bits of a classic filter: BF.MERGE can add bits without changing the number of items, which it estimates.
+    # None if the header has the set bits, or the server does not tell them.
     bits_set: int | None
 
     def is_alike(self, other: State) -> bool:
-        """Whether it is the state of a copy, whose server may not know the set bits."""
+        """Whether the states are equal; the set bits count only if both servers tell them."""
         return self.header == other.header and (None in (self.bits_set, other.bits_set) or self == other)
 
 
@@ -113,7 +113,7 @@ class Server:
             return False
 
     def identity(self) -> Any:
-        """What tells one database from another, where the user may ask."""
+        """A value by which two databases can be told apart; None if the user may not query it."""
         if isinstance(self.client, RedisCluster):
             return sorted(node.name for node in self.client.get_nodes())
         try:
@@ -123,7 +123,7 @@ class Server:
             return None
 
     def require(self, command: str) -> None:
-        """A command without arguments is refused for their number, if there is such a command."""
+        """Raises an error unless the server has `command`."""
         if is_unknown(self.error(command, NOBODY)):
             raise Trouble(
                 f"{self} has no {command}: load the module there (or RedisBloom, or valkey-bloom from 1.0 on as "
@@ -131,14 +131,14 @@ class Server:
             )
 
     def require_source(self) -> None:
-        """Finds out how filters are read here: valkey-bloom has no chunks, but BF.LOAD, which no other has alone."""
+        """Finds out how filters are read here. Only valkey-bloom has BF.LOAD and no chunks."""
         has_chunks = not is_unknown(self.error("BF.SCANDUMP", NOBODY))
         self.is_valkey_bloom = not has_chunks and not is_unknown(self.error("BF.LOAD", NOBODY))
         if not self.is_valkey_bloom:
             self.require("BF.SCANDUMP")
 
     def require_filter(self, key: bytes) -> None:
-        """Refuses a key that holds no filter: one that is not there would answer no to everything."""
+        """Raises an error unless the key holds a filter. A missing key would answer no to every query."""
         kind = self.call("TYPE", key)
         if kind == b"none":
             raise Trouble(f"there is no {shown(key)}")
@@ -151,7 +151,7 @@ class Server:
         return not is_unknown(error) and not isinstance(error, NoPermissionError)
 
     def error(self, *words: Any) -> Exception | None:
-        """What the server has against a command, or None."""
+        """The error with which the server refuses a command, or None."""
         try:
             with self.reachable():
                 self.client.execute_command(*words)
@@ -182,7 +182,7 @@ class Server:
                 with self.reachable():
                     found.update(self.client.scan_iter(match=pattern, count=1000, _type=kind.decode()))
             except ResponseError as why:
-                # Valkey's answer for a type that it has not; others give no keys.
+                # The answer of Valkey for a type that it does not know; Redis returns no keys.
                 if "unknown type name" not in str(why):
                     raise
         return found
@@ -223,8 +223,8 @@ class Server:
         """The state of a filter; None where there is none any more."""
         try:
             if self.is_valkey_bloom:
-                # Asked first, because it knows what holds a filter; DUMP gives any value. valkey-bloom never changes a
-                # filter but by an item that it counts; the seed tells a new one from an old.
+                # BF.CARD is an error if the key holds no filter; DUMP returns any value. valkey-bloom changes a filter
+                # only by items that it counts, and a new filter of the same name has another seed.
                 self.call("BF.CARD", key)
                 payload = self.call("DUMP", key)
                 return None if payload is None else State(next(self._dumped(payload))[1], None)
@@ -234,7 +234,7 @@ class Server:
             try:
                 return State(header, self.full(key)["Bits set"])
             except (ResponseError, KeyError):
-                # RedisBloom, which has no BF.MERGE.
+                # A RedisBloom, which does not tell the set bits, and has no BF.MERGE.
                 return State(header, None)
         except ResponseError as error:
             if "not found" in str(error):
@@ -253,7 +253,7 @@ class Server:
         # Old versions of RedisBloom give a rate for filters that do not grow, too.
         if figures.get("BF.INFO Expansion rate") is None:
             figures.pop("BF.INFO Expansion rate", None)
-        # By the server's own limit.
+        # Limited by the server's own size limit.
         figures.pop("BF.INFO Max scaled capacity", None)
         for command in ("BF.CARD", "BF.DEBUG"):
             try:
@@ -264,17 +264,17 @@ class Server:
         return figures
 
     def left(self, key: bytes) -> int | None:
-        """Milliseconds until a key expires; -1 where it never does, None where it is gone."""
+        """Milliseconds until a key expires; -1 if it never does, None if it is gone."""
         left = self.call("PTTL", key)
         return None if left == -2 else left
 
 
 def is_unknown(error: Exception | None) -> bool:
-    """Whether this is what a server, or redis-py's client of a cluster, says of a command that is not there."""
+    """Whether the error means that a server, or redis-py's client of a cluster, does not know a command."""
     text = str(error).lower()
     return "unknown command" in text or "doesn't exist" in text
 
 
 def wire_text(error: Exception) -> str:
-    """The server's words; the client takes off the ERR in front, and keeps every other code."""
+    """The server's error text. redis-py removes the code ERR from it, and no other code."""
     return str(error) or type(error).__name__

@@ -22,7 +22,7 @@ from ._steps import slot
 from ._terminal import Bar, Input, Trouble, in_bytes, opened
 
 SLOTS = 16384
-# From which share of its capacity on a shard is named, and a node that has so many times the average.
+# A shard is named from this share of its capacity on, and a node from so many times the average on.
 FULL, LOPSIDED = 0.95, 1.2
 # What jemalloc rounds sizes up to: multiples of an eighth of the next power of two.
 STEPS = 8
@@ -39,7 +39,7 @@ def opened_filter(words: argparse.Namespace, replicas: int = 0) -> ShardedBloom:
 
 
 def options_of(words: argparse.Namespace) -> dict[str, Any]:
-    """The options of a filter that mean something to it."""
+    """The options that can be set for this filter."""
     names = ["fixed", "growing", "layout", "window", "seed", "refresh"]
     names += ["expansion"] * (not words.fixed) + ["slices"] * (words.window is not None)
     return {name: getattr(words, name) for name in names}
@@ -77,7 +77,7 @@ def plan(words: argparse.Namespace) -> int:
 
 
 def allocated(size: int) -> int:
-    """What jemalloc takes for so many bytes."""
+    """Bytes that jemalloc takes for a block of so many bytes."""
     step = max(1 << (size - 1).bit_length(), STEPS) // STEPS
     return -(-size // step) * step
 
@@ -124,7 +124,7 @@ def status(words: argparse.Namespace) -> int:
 
 
 def filling(shards: tuple[Shard, ...]) -> list[str]:
-    """What is to be said of shards that are full, or nearly."""
+    """Warnings about shards that are full, or nearly full."""
     warnings = []
     if grown := [shard for shard in shards if shard.layers > 1]:
         warnings.append(f"{len(grown):,} shards have grown: they need more memory and time than planned")
@@ -155,7 +155,7 @@ class Place:
     """How far the files are in the filter: in a file, if one is named. What comes behind may be in, too, and is added
     again by a run that goes on."""
 
-    # Seconds between two notes of the place.
+    # Seconds between two writes of the state file.
     INTERVAL = 0.2
 
     def __init__(self, path: Path | None, layout: Layout, files: list[str]) -> None:
@@ -170,10 +170,11 @@ class Place:
             "files": [identity(name) for name in files],
         }
         sizes = [size for _, size, _ in self.what["files"]]
-        # None where there is no end to see.
+        # None if the size of the input is not known.
         self.size = None if None in sizes else sum(sizes)
         self.forgets = "window" in layout.options
-        # The file and the place in it, unpacked, up to which all is in; and the items that there were.
+        # The file, and the offset in its unpacked bytes up to which all items are in the filter; and the
+        # number of items so far.
         self.file = self.offset = self.items = 0
         self.new = Count(0)
         self.saved = time.monotonic()
@@ -221,7 +222,7 @@ class Place:
 
 
 def identity(name: str) -> list[Any]:
-    """What tells a file from another one, or from itself when it has changed."""
+    """A value by which to see whether a file is another one, or has changed."""
     if name == "-":
         return [name, None, None]
     try:
@@ -271,8 +272,8 @@ class Workers:
     """Processes that add blocks, one at a time each."""
 
     def __init__(self, words: argparse.Namespace) -> None:
-        # They share no connection with this process, and none of their pipes' ends with each other: so each notices
-        # when this process ends, whatever ends it.
+        # The workers share no connection with this process, and no end of a pipe with each other. So each of them
+        # notices when this process ends, whatever ends it.
         context = multiprocessing.get_context("spawn")
         self.free: list[Connection] = []
         self.busy: dict[Connection, Block] = {}

@@ -29,13 +29,14 @@ SHARE, MOST_BYTES = 8 << 10, 64 << 20
 # Commands without items that are under way at once.
 AT_ONCE = 4096
 
-# Describes the filter where it is not described yet, and tells what describes it.
+# Writes the description of the filter unless there is one, and returns the one that is there.
 CLAIM = """
 if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('HSET', KEYS[1], unpack(ARGV)) end
 return redis.call('HGETALL', KEYS[1])
 """
 
-# Ends a creation: the filter is ready, or what was made of it goes. Not where somebody else has ended it meanwhile.
+# Ends a creation: the filter becomes ready or, after a failure, one that is being dropped. Does nothing if another
+# program has ended the creation meanwhile.
 END = """
 local state = redis.call('HGET', KEYS[1], 'state')
 if (redis.call('HGET', KEYS[1], 'id') or '') ~= ARGV[1] or not state then return 0 end
@@ -50,7 +51,7 @@ class MissingError(LookupError):
 
 
 class Maybe(enum.Enum):
-    """An answer that is as true as True."""
+    """The class of MAYBE_NEW, which counts as true."""
 
     NEW = "maybe new"
 
@@ -66,7 +67,7 @@ MAYBE_NEW = Maybe.NEW
 
 
 class Count(int):
-    """How many items were new. So many more may have been new as `maybe` says: the first answer to them was lost."""
+    """The number of items that were new. Up to `maybe` others may have been new too: the first answer to them was lost."""
 
     maybe: int
 
@@ -110,7 +111,7 @@ class ShardedInfo:
 
 @dataclass(frozen=True)
 class Layout:
-    """What a sharded filter is, as the hash NAME:{meta} keeps it."""
+    """The description of a sharded filter, which is stored in the hash NAME:{meta}."""
 
     name: bytes
     shards: int
@@ -119,7 +120,7 @@ class Layout:
     shard_capacity: int
     # Options of `Filter`.
     options: dict[str, Any]
-    # What tells it from another filter of its name and figures.
+    # By this a filter differs from an earlier one of the same name and figures.
     id: str = field(default="", compare=False)
 
     @classmethod
@@ -128,7 +129,7 @@ class Layout:
         if not 1 <= items < math.inf:
             raise ValueError("items must be a number of 1 or more")
         capacity = math.ceil(items)
-        # Written down, for the servers' own defaults may differ.
+        # Stored even if it is the default, because the servers' own defaults may differ.
         options = {"layout": "blocked", **({} if options.get("fixed") else {"expansion": 2}), **options}
         options = {word: value for word, value in options.items() if value is not None and value is not False}
         check(error_rate, options)
@@ -140,7 +141,7 @@ class Layout:
 
     @classmethod
     def of_fields(cls, name: bytes, reply: Any) -> tuple[Layout, str]:
-        """What was kept, and its state. Anybody may have written it: what makes no sense is a ValueError."""
+        """Reads a stored description and its state. Anybody may have written it: an invalid one is a ValueError."""
         text = name.decode(errors="replace")
         kept = {word: encoded(value).decode(errors="replace") for word, value in fields(reply).items()}
         if kept.pop("version", None) != str(VERSION) or kept.pop("hash", None) != HASH:
@@ -170,7 +171,7 @@ class Layout:
         return self.name + b":{meta}"
 
     def key(self, shard: int) -> bytes:
-        """The key of a shard. What stands in braces decides about the slot."""
+        """The key of a shard. The part in braces decides the slot."""
         return b"%b:{%d}:%d" % (self.name, shard, self.shards)
 
     def keys(self) -> list[bytes]:
@@ -198,7 +199,7 @@ def number(text: str) -> int:
     return value
 
 
-# What is kept of a filter, and how it is read: the figures that all have, and the options.
+# The fields of a stored description, and how each is read: the figures of every filter, then the options.
 FIGURES = ("shards", "capacity", "error_rate", "shard_capacity")
 KINDS: dict[str, Any] = {
     **dict.fromkeys(("shards", "capacity", "shard_capacity", "expansion", "seed", "window", "slices"), number),
@@ -207,7 +208,7 @@ KINDS: dict[str, Any] = {
     "layout": str,
     "id": str,
 }
-# The state of a filter whose description has none: to take the state away needs no memory.
+# A description without a state means this state, because deleting a field needs no memory.
 DROPPING = "being dropped"
 
 
@@ -232,7 +233,7 @@ def deviation(items: int, shards: int) -> float:
 
 
 def shard_capacity(items: int, shards: int) -> int:
-    """What a shard is reserved for: its mean number of items, and room for chance."""
+    """The capacity of a shard: its mean number of items, and room for deviations."""
     return max(1, math.ceil(items / shards + SIGMAS * deviation(items, shards)))
 
 
@@ -245,11 +246,11 @@ def size_options(options: dict[str, Any]) -> dict[str, Any]:
 class Sent:
     """Items that were sent to their shards."""
 
-    # Each shard that got some, their number, and they packed.
+    # For each shard that gets items: the shard, the number of items, and the packed items.
     shares: list[tuple[int, int, bytes]]
     # The shards of all items in their order, as an array of integers.
     places: bytes
-    # The command to each of the shards, and whether it adds.
+    # The command for each of these shards, and whether it adds items.
     calls: list[Call]
     adds: bool
 
@@ -310,7 +311,7 @@ class _Sharded:
         return MissingError(f"there is no {key.decode(errors='replace')}, a shard of {self.name!r}: it is lost or dropped")
 
     def _each(self, keys: list[bytes], name: str, *words: Any) -> Steps:
-        """A command for each key, some of them at once."""
+        """Runs a command for each key, several of them at once."""
         replies: list[Any] = []
         for begin in range(0, len(keys), AT_ONCE):
             calls = [Call(key, name, key, *words) for key in keys[begin : begin + AT_ONCE]]
@@ -318,7 +319,7 @@ class _Sharded:
         return replies
 
     def _kept(self) -> Steps:
-        """What was kept, and its state; or None."""
+        """The stored description and its state; None if there is none."""
         meta = self._name + b":{meta}"
         [reply] = yield from self._each([meta], "HGETALL")
         return Layout.of_fields(self._name, reply) if reply else None
@@ -408,7 +409,7 @@ class _Sharded:
                 raise self._gone(key)
 
     def _sent(self, layout: Layout, packed: Command, name: str, *words: Any, last: Command = ()) -> Steps:
-        """Sends packed items to their shards, all at once."""
+        """Sends packed items to all their shards at once."""
         shares, places = divide(layout.shards, *packed)
         sent = Sent(shares, places, [], adds=name == "BF.ADDPACKED")
         for shard, _, data in shares:
@@ -420,7 +421,7 @@ class _Sharded:
         return sent
 
     def _update_packed(self, packed: Command) -> Steps:
-        """Adds packed items: what was sent, with the number of new ones."""
+        """Adds packed items. Returns what was sent, and the number of new items."""
         layout = yield from self._layout()
         return (yield from self._sent(layout, packed, "BF.ADDPACKED", "NOCREATE", last=("COUNT",)))
 

@@ -1,8 +1,8 @@
-"""What is said to a server, without a connection: generators that yield lists of commands and get their replies.
+"""What to send to a server, without a connection: generators that yield lists of commands and get their replies.
 
-`run` and `run_async` drive them on any client of redis-py or valkey-py, single or cluster. Our commands have the space
-behind their names that keeps those clients from replacing replies by their own reading of them: they look a name up as
-it stands, and send it without the space. Replies are bytes whatever `decode_responses` says.
+`run` and `run_async` drive them on any client of redis-py or valkey-py, single or cluster. Our commands
+have a space after their names: so these clients do not find the name in their tables, and do not convert the reply. They
+send the name without the space. Replies are bytes, whatever `decode_responses` says.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Command = tuple[Any, ...]
 Steps = Generator[list[Command], list[Any], Any]
 
 RAW: dict[str, Any] = {"NEVER_DECODE": []}
-# Milliseconds for which a half pushed filter outlives whoever pushed it.
+# Milliseconds after which a half pushed filter expires, if the program that pushes it has ended.
 LEFT_OVER = 600_000
-# Bytes of packed items to a command, and commands that are under way at once.
+# Bytes of packed items in a command, and the number of commands that are under way at once.
 PIECE, DEPTH = 1 << 20, 4
 TYPES = (b"none", b"MBbloom--", b"bloomfltr")
 
@@ -48,12 +48,12 @@ return redis.call('PEXPIRE', KEYS[2], ARGV[1])
 
 
 def _raw(name: str) -> str:
-    """The name of a command under which clients have no reading of its reply."""
+    """The name of a command in the form for which clients do not convert the reply."""
     return name + " " if name.startswith("BF.") else name
 
 
 def run(client: Any, steps: Steps) -> Any:
-    """Takes the steps with a client."""
+    """Drives `steps` with a client."""
     replies: Any = None
     while True:
         try:
@@ -70,7 +70,7 @@ def run(client: Any, steps: Steps) -> Any:
                 replies = pipeline.execute()
         except BaseException as error:
             commands = _thrown(steps, error)
-            # What is left to do after an error is done as far as it can be.
+            # Cleaning up after an error goes as far as it can.
             while commands:
                 try:
                     for name, *words in commands:
@@ -82,7 +82,7 @@ def run(client: Any, steps: Steps) -> Any:
 
 
 async def run_async(client: Any, steps: Steps) -> Any:
-    """Takes the steps with an asyncio client."""
+    """Drives `steps` with an asyncio client."""
     replies: Any = None
     while True:
         try:
@@ -110,7 +110,7 @@ async def run_async(client: Any, steps: Steps) -> Any:
 
 
 def _thrown(steps: Steps, error: BaseException) -> list[Command]:
-    """The commands that the steps want to give after an error; none when they end with it."""
+    """The commands that `steps` still yields after an error, to clean up; none if it ends with the error."""
     try:
         return steps.throw(error)
     except StopIteration:
@@ -137,7 +137,7 @@ def slot(key: bytes) -> int:
 
 
 def beside(key: bytes, end: bytes) -> bytes:
-    """The key with this end, as a name in the slot of the key."""
+    """A name that ends in `end` and is in the slot of `key`."""
     for name in (key + end, b"{" + key + b"}" + end):
         if slot(name) == slot(key):
             return name
@@ -149,7 +149,7 @@ def beside(key: bytes, end: bytes) -> bytes:
 
 
 def temporary(key: bytes) -> bytes:
-    """A name that nobody has, in the slot of the key."""
+    """A name that is not in use, in the slot of the key."""
     return beside(key, b":libbloom:" + os.urandom(8).hex().encode())
 
 
@@ -187,7 +187,7 @@ def pull(key: str | bytes) -> Steps:
     chunks = yield from _dumped(name)
     [(_, header)] = yield [("BF.SCANDUMP", name, 0)]
     if header != chunks[0][1]:
-        # It changed meanwhile. A copy does not.
+        # The filter changed while it was read. A copy of it does not change.
         other = temporary(name)
         try:
             yield [("EVAL", COPY, 2, name, other, LEFT_OVER)]
@@ -263,7 +263,7 @@ def bits(bitmap: bytes, count: int) -> list[bool]:
 
 
 def raised(error: BaseException) -> BaseException:
-    """The error of a server; that of a full filter is ours."""
+    """The error to raise for a server's error: FullError for a full filter, otherwise the error itself."""
     return FullError(str(error)) if "full" in str(error) else error
 
 

@@ -1,4 +1,4 @@
-"""What programs read and show: files of items, keys in messages, and a line that says how far a long call is."""
+"""Input and output of programs: files of items, keys in messages, and a progress bar."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ READ_SIZE = 1 << 20
 
 
 class Trouble(Exception):
-    """What keeps a program from doing what it was asked for, in one line."""
+    """An error that ends the program, as one line for its user."""
 
 
 def shown(key: bytes) -> str:
@@ -89,7 +89,7 @@ class Input:
     def __init__(self, raw: io.BufferedReader, name: str) -> None:
         self.raw, self.name = raw, name
         status = os.fstat(raw.fileno())
-        # None where there is no end to see.
+        # None if the size of the input is not known.
         self.size = status.st_size if stat.S_ISREG(status.st_mode) else None
         self.bytes = 0
         self.stream: Any = gzip.GzipFile(fileobj=raw) if raw.peek(2).startswith(GZIP_MAGIC) else raw
@@ -105,11 +105,11 @@ class Input:
         return block
 
     def position(self) -> int:
-        """In the file as it is stored where that has an end, else what came out of it."""
+        """The position in the stored file if its size is known, otherwise the bytes that came out of it."""
         return self.bytes if self.size is None else self.raw.tell()
 
     def parts(self, separator: bytes) -> Iterator[list[bytes]]:
-        """What stands between the separators, in parts; a separator at the end is optional."""
+        """The items between separators, in lists; a separator at the end is optional."""
         rest = b""
         while block := self.read():
             *whole, rest = (rest + block).split(separator)
@@ -118,14 +118,14 @@ class Input:
             yield [rest]
 
     def pieces(self, separator: bytes) -> Iterator[bytes]:
-        """What stands between the separators; a separator at the end is optional."""
+        """The items between separators; a separator at the end is optional."""
         for part in self.parts(separator):
             yield from part
 
 
 @contextmanager
 def opened(name: str) -> Iterator[Input]:
-    """A file, or for - the standard input."""
+    """Opens a file, or the standard input for `-`."""
     if name == "-":
         if sys.stdin is None:
             raise Trouble("there is no standard input")

@@ -1,4 +1,4 @@
-"""valkey-bloom's payloads of DUMP, from which it gives filters: it has no chunks.
+"""Reads the DUMP payloads of valkey-bloom, which cannot return filters as chunks.
 
 Unlike RESTORE, which refuses payloads of newer servers, this works between all versions. The format of the payload is
 the server's for values of modules; that of the filter is valkey-bloom's version 1.
@@ -10,9 +10,9 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-# How the header of a filter in valkey-bloom's layout starts.
+# The beginning of this module's header for a filter in valkey-bloom's layout.
 MAGIC = b"BLOOM\0\0\4"
-# What stands before the bits of a layer.
+# The head before the bits of a layer.
 HEAD = struct.Struct("<BQI32s")
 CHUNK_BYTES = 16 << 20
 
@@ -22,7 +22,7 @@ class NoFilter(ValueError):
 
 
 def chunks(payload: bytes) -> Iterator[tuple[int, bytes]]:
-    """What BF.SCANDUMP would give for the filter of a payload."""
+    """The chunks that BF.SCANDUMP of this module would return for the filter in a payload."""
     try:
         layers, header = _unpacked(payload)
     except (IndexError, ValueError, struct.error) as error:
@@ -57,7 +57,7 @@ def _unpacked(payload: bytes) -> tuple[list[bytes], bytes]:
 class Saved:
     """The values that a module saved, out of a payload of DUMP."""
 
-    # The payload's first byte, and the version in the last bits of the type's number.
+    # The first byte of a payload, and the encoding version in the lowest bits of the type's number.
     MODULE_TYPE, VERSION = 7, 1
     UNSIGNED, DOUBLE, STRING = 2, 4, 5
     COMPRESSED = 0xC3
@@ -74,7 +74,7 @@ class Saved:
         return self.payload[self.at - count : self.at]
 
     def number(self) -> int:
-        """1, 2, 5 or 9 bytes, by the first one."""
+        """Reads a number of 1, 2, 5 or 9 bytes, as the first byte says."""
         first = self.take(1)[0]
         if first < 0x40:
             return first
@@ -100,7 +100,7 @@ class Saved:
 
 
 def decompressed(packed_bytes: memoryview, length: int) -> bytes:
-    """LZF: runs of bytes as they are, and references to bytes that were there before."""
+    """Decompresses LZF: runs of bytes, and references to bytes that came before."""
     out, at = bytearray(), 0
     while at < len(packed_bytes):
         control = packed_bytes[at]
@@ -118,7 +118,7 @@ def decompressed(packed_bytes: memoryview, length: int) -> bytes:
         count += 2
         if not 0 <= start < len(out):
             raise ValueError("a reference to what is not there")
-        # What is referred to may still be in the making: then it repeats.
+        # A reference may reach into the bytes that it makes: then they repeat.
         found = out[start : start + count]
         out += (found * (count // len(found) + 1))[:count]
     if len(out) != length:

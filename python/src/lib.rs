@@ -119,7 +119,7 @@ fn of_io_error(error: std::io::Error, path: &std::path::Path) -> PyErr {
     PyOSError::new_err((code, text, path.to_path_buf()))
 }
 
-/// The bytes of an item: of a str its UTF-8.
+/// The bytes of an item; a str gives its UTF-8.
 fn bytes_of<'a>(item: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
     if let Ok(text) = item.cast::<PyString>() {
         return Ok(text.to_str()?.as_bytes());
@@ -133,7 +133,7 @@ fn bytes_of<'a>(item: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
     )))
 }
 
-/// Milliseconds of the Unix clock: those that were given in seconds, or now.
+/// `now` in milliseconds of the Unix clock: it was given in seconds, or is the present time.
 fn milliseconds(now: Option<f64>) -> PyResult<u64> {
     match now {
         None => Ok(SystemTime::now()
@@ -145,7 +145,8 @@ fn milliseconds(now: Option<f64>) -> PyResult<u64> {
     }
 }
 
-/// A number of Python's, or None. One that is negative or too large is a ValueError, as any other bad value.
+/// A Python number, or None. A number that is negative or too large raises ValueError, as any other bad value
+/// does.
 fn number<'a, 'py, T>(value: &'a Bound<'py, PyAny>) -> PyResult<T>
 where
     T: FromPyObject<'a, 'py, Error = PyErr>,
@@ -163,9 +164,11 @@ where
 enum Items<'py> {
     /// Items of an iterable, and the error with which it ended.
     Each(Bound<'py, PyIterator>, Option<PyErr>),
-    /// Items of a list from a place on. Others may change the list while the interpreter's lock is let go.
+    /// Items of a list from an index on. Other threads may change the list while the interpreter's lock is
+    /// released.
     List(Bound<'py, PyList>, usize),
-    /// Items of a numpy array, each of `width` bytes; those of its type S end before the zeros at their end.
+    /// Items of a numpy array, each of `width` bytes. Items of numpy's type S end before the zeros at their
+    /// end.
     Array {
         array: Bound<'py, PyAny>,
         width: usize,
@@ -175,7 +178,7 @@ enum Items<'py> {
     },
 }
 
-/// A chunk of items, which it keeps alive.
+/// A chunk of items. It keeps their objects alive.
 enum Chunk<'py> {
     Each(Bound<'py, PyTuple>),
     Array {
@@ -231,12 +234,12 @@ impl<'py> Items<'py> {
         }
     }
 
-    /// Whether the items are those of a numpy array, and so are the answers.
+    /// Whether the items came in a numpy array, so that the answers go into one too.
     fn is_array(&self) -> bool {
         matches!(self, Self::Array { .. })
     }
 
-    /// The next chunk of at most so many items, if there is one.
+    /// The next chunk of at most `most` items, if there is one.
     fn next(&mut self, most: usize) -> PyResult<Option<Chunk<'py>>> {
         match self {
             Self::Each(items, error) => {
@@ -294,7 +297,8 @@ impl<'py> Items<'py> {
 }
 
 impl Chunk<'_> {
-    /// Hands the bytes of each item to `take`, up to the first that is none. The error of that one comes afterwards.
+    /// Passes the bytes of the items to `take`, up to the first object that is no item. Then returns that object's
+    /// error.
     fn with_slices<T>(&self, take: impl FnOnce(&[&[u8]]) -> PyResult<T>) -> PyResult<T> {
         match self {
             Self::Each(items) => {
@@ -326,7 +330,7 @@ impl Chunk<'_> {
     }
 }
 
-/// What numpy does with the zeros at the end of its fixed strings.
+/// Removes the zeros at the end of a fixed string, as numpy does.
 trait TrimZeros {
     fn trim_ascii_end_zeros(&self) -> &Self;
 }
@@ -373,7 +377,7 @@ impl Filter {
         }
     }
 
-    /// The filter, to be read. A thread that waits for it lets go of the interpreter's lock.
+    /// Locks the filter for reading. A thread that waits for the lock releases the interpreter's.
     fn read(&self, py: Python<'_>) -> RwLockReadGuard<'_, libbloom::Filter> {
         loop {
             match self.filter.try_read() {
@@ -384,7 +388,7 @@ impl Filter {
         }
     }
 
-    /// The filter, to be changed. A thread that waits for it lets go of the interpreter's lock.
+    /// Locks the filter for a change. A thread that waits for the lock releases the interpreter's.
     fn write(&self, py: Python<'_>) -> RwLockWriteGuard<'_, libbloom::Filter> {
         loop {
             match self.filter.try_write() {
@@ -411,7 +415,7 @@ impl Filter {
         filter.at(time).insert_many(items).map_err(of_error)
     }
 
-    /// Adds items in another thread than the one that reads them, in their order.
+    /// Adds items in order, in another thread than the one that reads them.
     fn update_beside(&self, py: Python<'_>, mut items: Items<'_>, now: Option<f64>) -> PyResult<u64> {
         let (send, receive) = sync_channel::<Packed>(1);
         std::thread::scope(|scope| {
@@ -443,7 +447,7 @@ impl Filter {
     }
 }
 
-/// Items end to end, for another thread.
+/// The bytes of items end to end, to be passed to another thread.
 struct Packed {
     bytes: Vec<u8>,
     ends: Vec<usize>,
@@ -468,8 +472,8 @@ impl Packed {
     }
 }
 
-/// The builder of what `Filter` and `plan` take: whether the filter is fixed, or growing, its expansion and its layout;
-/// the seconds of its window, and its slices.
+/// The builder for the options of `Filter` and `plan`: (fixed, growing, expansion, layout) and (window in seconds,
+/// slices).
 fn builder(
     capacity: u64,
     error_rate: f64,
@@ -498,8 +502,8 @@ fn builder(
     Ok(builder)
 }
 
-/// What a filter takes that counts `items` (its capacity, unless said), without making it: its bytes, its layers,
-/// and its error rate when the newest of them is full. None if it cannot hold so many.
+/// The size of a filter that counts `items` (default: its capacity), without making it: its bytes, its layers,
+/// and its error rate when the newest layer is full. None if it cannot hold so many items.
 #[pyfunction]
 #[pyo3(signature = (capacity, error_rate=0.01, *, items=None, fixed=false, growing=false, expansion=2,
     layout="blocked", window=None, slices=8))]
@@ -528,7 +532,7 @@ fn plan(
     Ok(stage.map(|stage| (stage.bytes, stage.layers, stage.error_rate)))
 }
 
-/// Whether each of `items` is in the filter, by so many threads.
+/// Whether each of `items` is in the filter; the work is divided among `threads`.
 fn answers(filter: &libbloom::Filter, items: &[&[u8]], threads: usize) -> Vec<bool> {
     if threads <= 1 || items.len() < 4096 {
         return filter.contains_many(items.iter().copied());
@@ -599,8 +603,8 @@ impl Filter {
     }
 
     /// Adds all items of an iterable, or of a numpy array (each element's bytes), and counts those that were new.
-    /// Other threads run meanwhile. With `threads` above 1, items are read in one thread and added in another; the
-    /// filter is the same.
+    /// Other threads run meanwhile. With `threads` above 1, items are read in one thread and added in another,
+    /// with the same result.
     #[pyo3(signature = (items, *, threads=1, now=None))]
     fn update(
         &self,
@@ -625,8 +629,8 @@ impl Filter {
         Ok(new)
     }
 
-    /// Whether each item is in the filter, in their order: a list of bool, or for a numpy array an array of bool.
-    /// Other threads run meanwhile.
+    /// Whether each item is in the filter, in the order of the items: a list of bool, or for a numpy array an
+    /// array of bool. Other threads run meanwhile.
     #[pyo3(signature = (items, *, threads=1, now=None))]
     fn contains_many<'py>(
         &self,
@@ -709,8 +713,8 @@ impl Filter {
         self.write(py).clear().map_err(of_error)
     }
 
-    /// Adds all items of other filters; whether that changed anything. Filters of one shape whose items fit into
-    /// one are laid over each other. Others stay layers of their own, for which `error_rate` may have to be higher.
+    /// Adds all items of other filters. True if that changed anything. Layers of one shape are united if all their
+    /// items fit into one layer. Others stay layers of their own, for which `error_rate` may have to be higher.
     #[pyo3(signature = (*others, error_rate=None))]
     fn merge(&self, py: Python<'_>, others: Vec<Bound<'_, Self>>, error_rate: Option<f64>) -> PyResult<bool> {
         let rate = error_rate.map(ErrorRate::new).transpose();
@@ -771,13 +775,14 @@ impl Filter {
         self.read(py).error_rate()
     }
 
-    /// That probability with the items that are in the filter now.
+    /// The probability that a query for an absent item is answered wrongly now, with the items that are in
+    /// the filter.
     #[getter]
     fn estimated_error_rate(&self, py: Python<'_>) -> f64 {
         self.read(py).estimated_error_rate()
     }
 
-    /// Bytes of the filter. Of a large one only the pages that were written to take memory.
+    /// Bytes of the filter. In a large filter only the pages that were written to take memory.
     #[getter]
     fn size_in_bytes(&self, py: Python<'_>) -> u64 {
         self.read(py).bytes()
@@ -801,7 +806,7 @@ impl Filter {
         self.read(py).exceptions()
     }
 
-    /// Each further layer is for so many times as many items; None where the filter never grows.
+    /// The capacity of a new layer divided by that of the layer before it; None if the filter never grows.
     #[getter]
     fn expansion(&self, py: Python<'_>) -> Option<u32> {
         self.read(py).expansion()
@@ -819,7 +824,8 @@ impl Filter {
         matches!(self.read(py).growth(), Some(Growth::Growing(_)))
     }
 
-    /// The seed of the hash; None where the layout has none, or one of another kind.
+    /// The seed of the hash; None in the layouts "classic", which has none, and "valkey", whose seeds are no
+    /// numbers.
     #[getter]
     fn seed(&self, py: Python<'_>) -> Option<u64> {
         self.read(py).seed().map(|seed| seed.0)
@@ -835,7 +841,7 @@ impl Filter {
         }
     }
 
-    /// Seconds after which items expire; 0 where items are counted instead; None where they stay.
+    /// The window in seconds; 0 if it counts items instead of time; None if items never expire.
     #[getter]
     fn window(&self, py: Python<'_>) -> Option<u32> {
         self.read(py).window().map(|window| window.seconds())
@@ -886,7 +892,7 @@ impl Filter {
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// Reads what `bytes(filter)` gave, the bytes of the file; or what DUMP of a server gave.
+    /// Reads what `bytes(filter)` returned, which are the bytes of a file, or what DUMP of a server returned.
     #[classmethod]
     #[pyo3(signature = (data, *, max_bytes=None))]
     fn from_bytes(_class: &Bound<'_, PyType>, data: &[u8], max_bytes: Option<u64>) -> PyResult<Self> {
@@ -900,7 +906,7 @@ impl Filter {
         read.map(Self::of).map_err(of_file_error)
     }
 
-    /// What BF.LOADCHUNK needs, one call for each: an iterator and data. The header comes first.
+    /// The filter as arguments of BF.LOADCHUNK: an iterator and data for each call. The header comes first.
     fn chunks<'py>(&self, py: Python<'py>) -> PyResult<Vec<(i64, Bound<'py, PyBytes>)>> {
         let filter = self.read(py);
         let chunks = chunks::chunks(&filter);
@@ -909,7 +915,7 @@ impl Filter {
             .collect())
     }
 
-    /// A filter of what BF.SCANDUMP or `chunks` gave.
+    /// Makes a filter of the chunks that BF.SCANDUMP or `chunks` returned.
     #[classmethod]
     fn from_chunks(_class: &Bound<'_, PyType>, chunks: Vec<(i64, Bound<'_, PyBytes>)>) -> PyResult<Self> {
         let chunks = chunks

@@ -128,7 +128,7 @@ impl Form {
         }
     }
 
-    /// The first item, and what comes after it; None where it is not whole.
+    /// The first item, and the bytes after it; None if the item is not whole.
     fn first(self, data: &[u8]) -> Option<(&[u8], &[u8])> {
         match self {
             Self::Lines => Some(match data.iter().position(|&byte| byte == b'\n') {
@@ -155,14 +155,14 @@ impl Form {
     }
 }
 
-/// A shard's share of some items: how many they are, and they packed.
+/// A shard's items: their number, and the packed items.
 #[derive(Clone, Default)]
 struct Share {
     count: usize,
     packed: Vec<u8>,
 }
 
-/// The share of each shard, and the shard of each item. Empty lines are no items. None where an item is not whole.
+/// The items of each shard, and the shard of each item. Empty lines are no items. None if an item is not whole.
 fn divided(form: Form, mut data: &[u8], shards: u32) -> Option<(Vec<Share>, Vec<u32>)> {
     let mut shares = vec![Share::default(); shards as usize];
     let mut places = Vec::new();
@@ -181,12 +181,12 @@ fn divided(form: Form, mut data: &[u8], shards: u32) -> Option<(Vec<Share>, Vec<
     Some((shares, places))
 }
 
-/// A shard, how many items are its share, and they packed.
+/// A shard, the number of its items, and the packed items.
 type Shared<'py> = (usize, usize, Bound<'py, PyBytes>);
 
-/// Divides packed items among shards: a shard, the number of its items, and they packed in the same form, for each shard
-/// that has some; and the shards of all items in their order, four bytes each in the machine's order. Empty lines are
-/// left out.
+/// Divides packed items among shards. Returns, for each shard that has items: the shard, the number of its items, and
+/// the items packed in the same form. Then the shard of each item in order, as integers of four bytes in the machine's
+/// byte order. Empty lines are left out.
 #[pyfunction]
 #[pyo3(signature = (shards, form, *words))]
 pub fn divide<'py>(
