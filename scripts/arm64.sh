@@ -204,7 +204,7 @@ write_programs() {
 exec unshare --mount sh -euc 'mount --bind /tmp "\$0/tmp"; exec chroot "\$0" aarch64-linux-gnu-gcc "\$@"' $(printf %q "$builder") "\$@"
 END
     chmod +x "$home/cc-arm64"
-    # As the builder sees it.
+    # The arm64 server, by its paths inside the builder.
     wrap qemu-aarch64 /machine >"$home/redis-server-machine"
     chmod +x "$home"/redis-server-*
 }

@@ -9,7 +9,7 @@
 #         Go is older than it needs, a newer one from Debian's bookworm-backports, in go-root. What cannot be had is
 #         told in go/missing.
 #
-# It writes for bash 3.2 too.
+# This script runs in bash 3.2 too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/debian.sh

@@ -3,10 +3,10 @@
 #
 # usage: scripts/fuzz.sh [stream] [chunks] [commands] [rdb] [operations]
 #
-# Without arguments: all of them. fuzz/src/lib.rs says what they are. $TIME is the seconds for each, by
-# default 600; $JOBS how many run at once, by default 1. It starts from the seeds in fuzz/corpus; what it finds
-# stays in .build/fuzz, for the next run to go on from. An input that fails goes to fuzz/artifacts.
-# It writes for bash 3.2 too.
+# Without arguments: all of them. fuzz/src/lib.rs says what they are. $TIME is the seconds for each, by default
+# 600; $JOBS how many run at once, by default 1. It starts from the seeds in fuzz/corpus; what it finds stays
+# in .build/fuzz, for the next run to go on from. An input that fails goes to fuzz/artifacts. This script runs
+# in bash 3.2 too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -209,7 +209,7 @@ def deb(module, licences, bill, platform, pages, root, folder):
         f"{doc}/third-party.txt.gz": (packed(licences), 0o644),
         f"{doc}/libbloom.cdx.json": (bill, 0o644),
     }
-    # As they are, since a link to a file does not find a compressed one.
+    # The pages are not compressed, because links from one to another would break.
     for name, content in {**pages, "README.md": readme("deb/readme.md", {"NAME": DEB_NAME})}.items():
         files[f"{doc}/{name}"] = (content, 0o644)
     for server in ("redis", "valkey"):

@@ -44,7 +44,8 @@ fail() {
 
 # Each step of a build says itself that it failed: bash does not heed `set -e` in front of `||`.
 
-# Its own build wants a set of tools of its own; the compiler and its level -O3 are all that matters of it.
+# RedisBloom's own build needs many tools. For a comparison only the compiler and -O3 matter, so this builds
+# with those.
 build_redisbloom() {
     git submodule update --quiet --init --depth 1 || return
     local sources malloc=$PWD/src/td_redismodule_malloc.h

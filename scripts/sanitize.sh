@@ -106,7 +106,7 @@ build_module() {
     # shellcheck disable=SC2046
     rustc +nightly --edition 2024 --crate-type cdylib -Copt-level=1 -Cdebuginfo=1 $(flags "$1") \
         tests/sanitizers/faulty.rs -o "$root/faulty-$1.so"
-    # Its head says why.
+    # The head of shim.c says why it is needed.
     if [ "$1" = thread ]; then
         cc -shared -fPIC -O1 -fno-builtin -Wall -Wextra tests/sanitizers/shim.c -o "$root/shim.so" -ldl
     fi

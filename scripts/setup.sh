@@ -21,7 +21,7 @@
 #   fuzz       what nightly and cxx need (libFuzzer is written in C++), and cargo-fuzz
 #   mutants    what test and python need, and cargo-mutants
 #
-# It writes for bash 3.2 too, the one that macOS ships.
+# This script runs in bash 3.2 too, the one that macOS ships.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -84,7 +84,7 @@ main() {
     if [ -n "$want_fuzz" ]; then install_cargo_fuzz; fi
     # What these write is in the packages.
     if [ -n "$want_package" ]; then install_tools cargo-auditable@0.7.7 cargo-cyclonedx@0.5.9; fi
-    # Its names of mutants are in scripts/mutants.txt.
+    # A fixed version, because scripts/mutants.txt has the names that it gives to mutants.
     if [ -n "$want_mutants" ]; then install_tools cargo-mutants@27.1.0; fi
 }
 

@@ -54,7 +54,8 @@ main() {
                 provide_base redis:8.0-bookworm server_stand_in trixie redis "$redis_images" release/8.0:debian
                 try_image redis redis:8.0-bookworm
                 try_redis_8 redis:8.0-bookworm
-                # Its entry point may put the modules before the user's arguments, where that of 8.0 puts them last.
+                # The entry point of this image may put the modules before the user's arguments; that of 8.0 puts
+                # them last.
                 provide_base redis:8 server_stand_in trixie redis "$redis_images" release/8.{10,8,6,4,2}:debian
                 try_image redis redis:8
                 try_redis_8 redis:8

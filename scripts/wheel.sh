@@ -6,8 +6,8 @@
 #
 # On Linux with glibc the wheel is refused if it needs a newer one than scripts/package.py's GLIBC_FLOOR; its name says
 # which. With $GLIBC_FLOOR in the environment it is named for the machine that builds it, whose glibc it needs: for trials.
-# Its bytes depend on the folder of the checkout: cargo puts the path of a crate outside of a workspace, which the
-# core is for python/, into the names of symbols.
+# The bytes of the wheel depend on the folder of the checkout: cargo puts the path of a crate outside of a workspace, which
+# the core is for python/, into the names of symbols.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -35,7 +35,8 @@ fi
 separator=$'\x1f'
 export CARGO_ENCODED_RUSTFLAGS="--remap-path-prefix=$PWD=.$separator--remap-path-prefix=$cargo_home=cargo"
 if [ -z "${SOURCE_DATE_EPOCH:-}" ]; then
-    # As scripts/package.py has it: 1980, which every archive can hold, for a source tree without a history.
+    # A source tree without a history gets 1980, which every archive format can hold; scripts/package.py does
+    # this too.
     SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || echo 315532800)
 fi
 export SOURCE_DATE_EPOCH

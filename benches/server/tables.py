@@ -102,7 +102,7 @@ def ratio(one, other):
 
 
 def rivals(modules):
-    """Those that are compared with this module."""
+    """The modules that are compared with this one."""
     return [name for name in modules if name not in (OWN, FLOOR)] if OWN in modules else []
 
 
@@ -165,7 +165,7 @@ def options(results, name):
 
 
 def version(number):
-    """As people write what a module gives as its version."""
+    """A module's version number as people write it."""
     # RedisBloom has this number between its versions.
     return "not released" if number == 999_999 else f"{number // 10_000}.{number // 100 % 100}.{number % 100}"
 

@@ -186,7 +186,7 @@ impl Tried {
         if self.excepted.remove(&item) {
             assert!(new, "an item that was excepted was there");
             if self.filter.window().is_some() {
-                // It may have come into another slice, which counts it.
+                // The item may have come into another slice, which counts it.
                 self.new = None;
             }
         } else if let Some(count) = &mut self.new {
@@ -218,7 +218,7 @@ impl Tried {
         }
     }
 
-    /// Another filter of the same seed is taken in, made alike or not.
+    /// Merges another filter of the same seed, with the same parameters or others.
     fn unite(&mut self, items: &[Vec<u8>], shape: u8) {
         let Ok(emptied) = self.filter.emptied(&at_most(LIMIT)) else {
             return;

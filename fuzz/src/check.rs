@@ -20,7 +20,7 @@ pub fn works(mut filter: Filter) {
     has_figures(&filter);
 }
 
-/// Every invariant holds. How many bits the items of a blocked filter set nobody can tell from foreign bytes.
+/// Every invariant holds, but for one: foreign bytes may have any number of set bits for their items.
 pub fn is_sound(filter: &Filter) {
     let valid = if composed::is_needed(filter) {
         filter.validate_composed()
@@ -37,7 +37,7 @@ pub fn is_sound(filter: &Filter) {
     );
 }
 
-/// Adds items: what was answered is found, one by one and together, and a refusal changes nothing.
+/// Adds items. Each item that was answered is found, alone and in a batch, and a refusal changes nothing.
 pub fn takes_items<'a>(filter: &mut Filter, items: impl Iterator<Item = &'a [u8]> + Clone) {
     let count = items.clone().count();
     let mut before = Vec::new();
@@ -80,7 +80,7 @@ pub fn takes_items<'a>(filter: &mut Filter, items: impl Iterator<Item = &'a [u8]
     }
 }
 
-/// What is said of a filter can be said, and rates are rates.
+/// All figures of a filter can be computed, and its rates lie between 0 and 1.
 pub fn has_figures(filter: &Filter) {
     let totals = filter.totals();
     // Layers that have expired are there until the next add.
@@ -103,7 +103,8 @@ pub fn has_figures(filter: &Filter) {
     }
 }
 
-/// Saved and loaded, copied, dumped and put together again, it is the same to the bit.
+/// The filter is equal to the bit after it was saved and loaded, copied, or dumped in chunks and loaded from
+/// them.
 pub fn is_moved_as_it_is(filter: &Filter) {
     let stored = saved(filter);
     assert!(saved(&reloaded(filter)) == stored, "a load changes it");
@@ -136,7 +137,7 @@ pub fn is_moved_as_it_is(filter: &Filter) {
     );
 }
 
-/// The filter that is loaded from what an RDB file has of it.
+/// The filter after it was saved to an RDB stream and loaded from it.
 pub fn reloaded(filter: &Filter) -> Filter {
     let (mut stored, allowed) = (saved(filter), at_most(u64::MAX));
     let loaded = match filter.as_valkey() {
@@ -146,7 +147,7 @@ pub fn reloaded(filter: &Filter) -> Filter {
     loaded.expect("what was saved loads")
 }
 
-/// What an RDB file would have of it.
+/// The values that an RDB stream of the filter has.
 pub fn saved(filter: &Filter) -> MemoryStream {
     let mut stream = MemoryStream::default();
     codec::save(filter, &mut stream);

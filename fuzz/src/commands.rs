@@ -92,7 +92,7 @@ pub fn decode<'a>(tape: &mut Tape<'a>) -> Vec<Word<'a>> {
     words
 }
 
-/// The bytes that [`decode`] makes these arguments of, which stand between spaces.
+/// The bytes from which [`decode`] makes the arguments in `line`, which are separated by spaces.
 pub fn encode(line: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     for word in line.split(' ') {

@@ -12,9 +12,9 @@
 //! | 7 | all values of a filter of valkey-bloom's: capacity, expansion and number of items in 1 byte each, error rate as n in 2^-(n/8), tightening ratio as (n + 1)/257 |
 //! | 8 | no value, but another one in the place of a value: which, in 1 byte, where in a string, in 2 bytes; the number, in 8 bytes |
 //!
-//! The highest bit of the encoding version asks for a blocked filter's set bits to be counted and written into
-//! its header: no fuzzer would guess them. The next one says that it is a stream of valkey-bloom's type; a version of
-//! [`LOAD`] that all that follows is what BF.LOAD takes.
+//! The highest bit of the encoding version asks for a blocked filter's set bits to be counted and written into its
+//! header: no fuzzer would guess them. The next bit says that the stream has valkey-bloom's type. The version
+//! [`LOAD`] says that the rest is the data of a BF.LOAD.
 
 use libbloom::Filter;
 use libbloom::chain::at_most;
@@ -32,7 +32,7 @@ pub const COUNT: u8 = 0x80;
 
 /// The version bit of streams of valkey-bloom's type.
 pub const VALKEY: i32 = 0x40;
-/// The version of what BF.LOAD takes.
+/// The version that stands for data of BF.LOAD.
 pub const LOAD: u8 = 0x7f;
 
 /// The most zeros in all strings of them: they cost the fuzzer nothing, and take time to read.
@@ -82,7 +82,7 @@ pub fn decode(bytes: &[u8]) -> (i32, MemoryStream) {
     )
 }
 
-/// The bytes that [`decode`] makes these values of.
+/// The bytes from which [`decode`] makes these values.
 pub fn encode(version: u8, stream: &MemoryStream) -> Vec<u8> {
     let mut bytes = vec![version];
     for value in &stream.values {

@@ -120,7 +120,7 @@ class LayoutTest(unittest.TestCase):
 
 
 class Moved(Exception):
-    """As clients name it."""
+    """The base of errors that are named as the clients name theirs."""
 
     def __init__(self, host, port):
         self.host, self.port = host, port

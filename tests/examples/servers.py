@@ -183,7 +183,7 @@ class Cluster:
         self.clients[0].execute_command("CLUSTER MEET", "127.0.0.1", node.port)
 
     def add_primary(self):
-        """Another node without slots, with a replica; its place."""
+        """Adds a primary without slots, with a replica; returns the primary's index."""
         self.take_for_dead_after(SOON)
         for node in [self.start(), self.start()]:
             self.meet(node)

@@ -77,7 +77,7 @@ class DockerfileTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def copy(self, source, destination, into):
-        """As COPY does, without what .dockerignore leaves out."""
+        """Copies files as COPY does, without what .dockerignore leaves out."""
         files = [path for path in source.rglob("*") if path.is_file()] if source.is_dir() else [source]
         for path in files:
             if is_let_through(str(path.relative_to(PROJECT)), context()):

@@ -142,7 +142,7 @@ class ServiceTest(GuardCase):
                 filling = pool.submit(fill)
                 while not self.client.exists(self.guard.draft):
                     self.assertFalse(filling.done(), "the fill did not wait")
-                # As far as it gets without the lock.
+                # Time for the fill to get as far as it can without the lock.
                 time.sleep(0.2)
                 self.assertEqual(self.client.bf().card(self.guard.draft), 0)
                 self.table.put("late", "name")

@@ -113,7 +113,7 @@ class KeeperTest(Case):
         self.assertEqual(len(self.rows.get(everything)), ROWS)
 
     def test_a_row_that_is_being_written_is_not_excepted(self):
-        """Its id was added before the table was asked, and its row would be hidden for good."""
+        """The id of the row was added before the table was asked: an exception would hide the row for good."""
         name = self.one_miss()
         other = self.open_table_elsewhere()
         with ThreadPoolExecutor() as pool:
@@ -128,7 +128,7 @@ class KeeperTest(Case):
         self.assertEqual(self.rows.get([name]), {name: "just written"})
 
     def open_table_elsewhere(self):
-        """Another service with the same table and filter: a question to it."""
+        """Opens the table and the filter as another service; returns the function that asks it."""
 
         def ask(name):
             table = guard.Products(self.database)

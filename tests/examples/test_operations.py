@@ -175,7 +175,7 @@ class LaterVersionTest(Case):
         replica, follower = self.start(PreparedServer({}, "--replicaof", "127.0.0.1", str(primary.port)))
         self.follows(follower)
         client.execute_command("BF.ADD", "key", "item")
-        # As long as it has no other filter, its primary could be a RedisBloom.
+        # As long as the replica has no other filter, its primary could be a RedisBloom.
         client.execute_command("BF.ADD", "another", "item")
         client.wait(1, 1000 * PATIENCE)
         self.assertEqual(follower.dbsize(), 2)

@@ -1,4 +1,4 @@
-"""Another's module from a git address, for `make compare`: scripts/rival.sh."""
+"""scripts/rival.sh, which builds another project's module from a git address for `make compare`."""
 
 import os
 import shutil

@@ -148,7 +148,7 @@ class SetupTest(unittest.TestCase):
         self.words = [str(self.project / "scripts/setup.sh")]
 
     def test_a_checkout_of_another_user_is_told_in_a_line(self):
-        """And not by cargo, as a denied permission."""
+        """Otherwise cargo would report only a denied permission."""
         self.project.chmod(0o777)
         for denied in ("target", "."):
             folder = self.project / denied

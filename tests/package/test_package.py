@@ -300,7 +300,7 @@ class ArchiveTest(Case):
         crates = {(part["name"], part["version"]) for part in bom["components"]}
         licensed = re.findall(r"(?m)^={78}\n(\S+) (\S+): ", (folder / "THIRD-PARTY").read_text())
         self.assertEqual(set(licensed), crates)
-        # And the graph hangs together: everything is reached from the module.
+        # The graph is connected: everything is reached from the module.
         edges = {entry["ref"]: entry["dependsOn"] for entry in bom["dependencies"]}
         reached, ahead = set(), ["bloom"]
         while ahead:
@@ -328,7 +328,7 @@ class ArchiveTest(Case):
         crates = {(part["name"], part["version"]) for part in said if part.get("kind") != "build"}
         bom = json.loads((folder / "libbloom.cdx.json").read_text())
         wanted = {(part["name"], part["version"]) for part in bom["components"]}
-        # It is made before the compiler runs, and lists some crates more, which only run in the compiler.
+        # The section is made before the compiler runs, and also lists crates that only run in the compiler.
         self.assertEqual(wanted - crates, set())
         self.assertIn(("bloom", package.version()), crates)
         self.assertNotIn("bindgen", {name for name, _ in crates})
@@ -552,7 +552,7 @@ class DebTest(Case):
 
 class TryDebTest(unittest.TestCase):
     def test_without_a_package_it_says_what_to_do(self):
-        """And at once, not when a Debian has been set up for minutes."""
+        """At once: setting up a Debian first would take minutes."""
         script = str(PROJECT / "tests/package/try-deb.sh")
         done = subprocess.run([script, "dist/*.deb"], capture_output=True, text=True)
         said = "try-deb: there is no package dist/*.deb: run 'make package' first\n"

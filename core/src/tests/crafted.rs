@@ -117,7 +117,7 @@ fn a_windowed_header_with_too_high_rates_is_refused_before_they_are_computed() {
         assert_eq!(refused, Err(DecodeError::Field("layer error rate")));
         assert_eq!(work, 0);
     }
-    // As many layers of this rate as a window can have.
+    // The most layers of this rate that a window can have.
     let costly = Layer {
         rate: 0.07,
         lines: 4,

@@ -183,7 +183,7 @@ proptest! {
             damaged.truncate(cut);
         }
         if let Ok(loaded) = chunks::load_header(&damaged, UNLIMITED) {
-            // Its bits are still to come.
+            // The bits of the filter are still to come.
             let sound = matches!(loaded.validate_composed(), Ok(()) | Err(Invalid::Fill { .. }));
             prop_assert!(sound);
             // The layers' set bits are counted anew.
@@ -532,7 +532,7 @@ fn who_is_told_does_not_ask() {
         .unwrap();
     assert_eq!(answers, [true, true, false]);
     assert_eq!(filter.exceptions(), 2);
-    // It is found when it is added, although the exception was there before its bits.
+    // An item is found once it is added, although the exception was there before its bits.
     let new = add(&mut filter, &items(&[1, 3]));
     assert_eq!(new, [true, true]);
     assert_eq!(contains_batch(&filter, &items(&[1, 2, 3])), [true, false, true]);

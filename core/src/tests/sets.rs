@@ -120,7 +120,7 @@ proptest! {
             prop_assert_eq!(stored(&absorbing), stored(&union));
         }
 
-        // It goes on as a filter: what it may take it takes, within its rate.
+        // The union goes on as a filter: it takes items if it may grow, within its rate.
         let may_grow = union.expansion().is_some();
         let (_, end) = add_batch(&mut union, &items(2000..2300));
         prop_assert_eq!(end.is_ok() || !may_grow, true);
@@ -827,7 +827,7 @@ fn a_forged_filter_is_not_emptied_to_more_than_it_may_take() {
     let uncounted = oracle::with_header(&stored(&filled(spec, 0..10)), 48, &0u64.to_le_bytes());
     let emptied = load(&uncounted).unwrap().emptied(UNLIMITED).unwrap();
     assert_eq!(stored(&emptied.unwrap()), stored(&oracle::filter(spec)));
-    // It is as large as it was, so no limit keeps it from being emptied.
+    // The emptied filter is as large as before, so no limit refuses it.
     let emptied = filled(spec, 0..10).emptied(&at_most(1)).unwrap();
     assert!(emptied.is_some());
 }

@@ -18,7 +18,7 @@ const TYPE: Type = ("MBbloom--", 4);
 
 /// A filter as RedisBloom 2.8 saved and described it.
 pub struct Stored {
-    /// Its key.
+    /// The key of the filter.
     pub name: String,
     /// Error rate, capacity, expansion (none: it does not grow).
     pub reserve: (f64, u64, Option<u32>),
@@ -30,9 +30,9 @@ pub struct Stored {
     pub debug: Vec<String>,
     /// Numbers of the probes that are present, though none was added.
     pub false_positives: Vec<usize>,
-    /// Its values in an RDB stream, of encoding version 4.
+    /// The filter's values in an RDB stream, of encoding version 4.
     pub stream: MemoryStream,
-    /// Its dump: iterators and chunks, the header first. Empty if it was not recorded.
+    /// The filter's dump: iterators and chunks, the header first. Empty if it was not recorded.
     pub chunks: Vec<(i64, Vec<u8>)>,
 }
 
@@ -177,7 +177,7 @@ pub fn rdb_file_of(file: &[u8], of: Type) -> BTreeMap<String, MemoryStream> {
     }
 }
 
-/// As much of the RDB format as the stored files have.
+/// Reads as much of the RDB format as the stored files need.
 struct Rdb<'a>(&'a [u8]);
 
 impl Rdb<'_> {

@@ -32,7 +32,7 @@ struct Stored {
     info: Vec<(String, Json)>,
     /// Which probes are present, though none was added.
     answers: Vec<bool>,
-    /// Its values in an RDB stream.
+    /// The filter's values in an RDB stream.
     stream: MemoryStream,
     /// The data for BF.LOAD.
     load: Vec<u8>,

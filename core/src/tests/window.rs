@@ -384,7 +384,7 @@ fn a_busier_stream_gets_larger_slices() {
         .map(|layer| layer.capacity())
         .collect();
     assert_eq!(sizes.last(), Some(&1000));
-    // And silence makes none: what has expired is left out, and goes with the next item.
+    // Silence makes no slices: expired layers are left out of queries, and dropped with the next item.
     stream.run(0, 30 * HOUR);
     assert_eq!((stream.filter.items(), stream.filter.totals().layers), (0, 0));
     assert!(stream.filter.layers() > 0);
@@ -727,7 +727,7 @@ fn all_that_a_window_will_take_is_asked_for() {
             "{held}"
         );
     }
-    // And where the next slice may not have its memory, nothing changed.
+    // If the next slice is refused its memory, nothing changes.
     filter.set_clock(|| START + 10_000_000);
     let before = stored(&filter);
     let end = filter

@@ -438,7 +438,7 @@ fn mod_11590_more_than_a_thousand_layers() {
     for (key, items) in [("BLOCKED", &items[..1500]), ("VALKEY", &items)] {
         client.over(&format!("BF.MADD {key}"), items);
     }
-    // As RedisBloom saves one, which has to find many items by chance before it has so many layers.
+    // A chain as RedisBloom saves it. A client would need many items to make RedisBloom grow so many layers.
     let version = client.dump("VALKEY");
     let version = &version.bytes()[body(&version).len()..][..2];
     let head = Body::of_version(4).unsigned(&[0, 1500, TODAY, 1]);
@@ -800,7 +800,7 @@ fn mod_6268_and_redisbloom_641_filters_of_no_bits() {
             }
         }
     }
-    // As it was stored by who had made one.
+    // A stored layer of such a rate, as a file or a dump can have it.
     let (bits_per_item, hashes) = sized(0.99);
     let loose = Layer {
         capacity: 3,
@@ -842,14 +842,14 @@ fn redisbloom_6_rates_too_tight_to_halve() {
             items: 1,
             ..SOUND
         };
-        // Its bits are not set: else it would contain what is added.
+        // The bits of the layer stay unset: otherwise it would contain the added items.
         let header = tight.header(TODAY, 1, bits / 8);
         assert_eq!(target.load_chunk(1, &header), ok(), "{rate}");
         let items: Vec<_> = (0..2000).map(|item| item.to_string()).collect();
         let added = target.client.over("BF.MADD key", &items);
         let (last, before) = added.elements().split_last().unwrap();
         assert!(before.iter().all(known), "{rate}: {added:?}");
-        // It ends where a rate cannot be halved.
+        // Growth ends where a rate cannot be halved.
         assert_eq!(*last, error(NO_LAYER), "{rate}");
         let layers = target.client.info("key", "Number of filters");
         assert_eq!(layers > 1, rate > 5e-324, "{rate}: {layers} layers");
@@ -906,7 +906,7 @@ fn dragonfly_8104_and_8113_a_header_alone_is_saved_and_copied() {
     client.answers(&[("GET text", Reply::Bulk(b"value".to_vec()))]);
     assert_eq!(filters::snapshot(&mut client), untouched);
     assert_eq!(dumps(&mut client), halves);
-    // And each can still become what it was to be.
+    // Each half-loaded filter can still be completed.
     for key in keys {
         for (iterator, bytes) in scandump(&mut client, key) {
             let half = format!("half:{key}");

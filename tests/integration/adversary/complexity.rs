@@ -737,8 +737,8 @@ const LAWS: &[Law] = &[
         counter.client.run(&format!("BF.MERGE {key} 1 {one}"));
         counter.line(&format!("BF.MERGE {key} 1 {one}"))
     }),
-    // It would grow with their product, were it not for the bound of what is read: some 64 MiB for layers as small as
-    // these.
+    // The cost would grow with the product of the two numbers if the bytes that are read were not limited: to some 64
+    // MiB for layers as small as these.
     (
         "BF.MERGE",
         "sources over as many layers of one shape",

@@ -4,7 +4,7 @@ use crate::client::{Reply, error};
 use crate::server::Server;
 use crate::support::table::{KEYLESS, READING, WRITING, typical};
 
-/// Those that have as many keys as an argument says, besides the first.
+/// Commands in which an argument says how many keys follow the first one.
 const COUNTING: [&str; 2] = ["BF.MERGE", "BF.INTERSECT"];
 
 /// A cluster client or a proxy would send a command to the wrong place, or to a replica that refuses it; a

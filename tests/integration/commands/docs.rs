@@ -212,7 +212,7 @@ fn every_described_option_is_taken() {
                 client.run("DEL key new");
                 let (made, beside) = match (command, &*token) {
                     ("BF.ROTATE", _) => ("BF.INSERT key WINDOW 1000 ITEMS item", ""),
-                    // It has all the figures that any filter has.
+                    // A filter in valkey-bloom's layout has every field that BF.INFO knows.
                     ("BF.INFO", _) => ("BF.INSERT key LAYOUT VALKEY ITEMS item", ""),
                     (_, "SLICES" | "REFRESH") => ("BF.ADD key item", "WINDOW 1000"),
                     _ => ("BF.ADD key item", ""),

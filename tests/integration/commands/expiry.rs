@@ -427,7 +427,7 @@ fn what_ends_in_the_past_is_gone_at_once() {
             client.answers(&[
                 (&line.replace("key", &key), reply.clone()),
                 (&format!("EXISTS {key}"), 0.into()),
-                // And again: the reply is that of a new filter, and not of one that is there.
+                // The second reply is that of a new filter too: the first filter is gone.
                 (&line.replace("key", &key), reply),
                 (&format!("BF.INFO {key}"), error("ERR not found")),
             ]);

@@ -12,13 +12,13 @@ const NOT_FOUND: &str = "ERR not found";
 /// What is done with a missing key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Effect {
-    /// It is created, whatever the option says.
+    /// The key is created, whatever the option says.
     Creates,
-    /// It is created, unless a missing key is an error.
+    /// The key is created, unless the option makes a missing key an error.
     MayCreate,
-    /// It stays missing, and counts as empty unless it is an error.
+    /// The key stays missing, and is an empty filter unless the option makes it an error.
     Queries,
-    /// It stays missing, and the reply does not depend on the option.
+    /// The key stays missing, and the reply does not depend on the option.
     Leaves,
 }
 use Effect::{Creates, Leaves, MayCreate, Queries};
@@ -291,7 +291,7 @@ fn a_primary_is_obeyed_and_clients_of_its_replica_are_not() {
 #[test]
 fn scripts_of_clients_are_known_while_a_primary_sends() {
     let mut words = foreign_words();
-    // As servers send what a script of theirs changed.
+    // A transaction: so servers send what one of their scripts changed.
     for command in [&["MULTI"][..], &["SET", "text", "value"], &["EXEC"]] {
         words.extend(wire(command));
     }

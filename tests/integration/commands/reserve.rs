@@ -384,7 +384,7 @@ fn a_large_filter_costs_what_is_touched_and_is_given_back() {
     until("the server frees it", || {
         client.used_memory() - before < 1_000_000_000
     });
-    // It is counted after its memory is given back.
+    // The server counts a freed object after its memory is given back.
     until("UNLINK leaves it to the background", || freed(&mut client) == "1");
     let kept = client.used_memory() - before;
     assert!(kept < 1_000_000, "{kept} bytes are not given back");

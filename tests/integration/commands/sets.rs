@@ -904,7 +904,7 @@ fn merged_filters_are_stored_and_moved() {
         for copy in copied(&mut client, key) {
             assert!(found(&mut client, copy, count).len() == count, "{key} {copy}");
         }
-        // They go on growing alike.
+        // The copies go on growing alike.
         for grown in [key, "copied", "restored", "loaded"] {
             make(&mut client, grown, "", 10_000, 10_500);
         }

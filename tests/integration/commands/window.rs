@@ -618,7 +618,7 @@ fn slices_have_a_limit() {
     }
     let items: Vec<_> = (0..256).map(|slice| format!("item:{slice}")).collect();
     client.refuses("key", &[("BF.ROTATE key", MANY_SLICES)]);
-    // It takes items, and can be moved.
+    // A filter with the most slices takes items, and can be moved.
     client.answers(&[("BF.ADD key more", 1.into()), ("BF.CARD key", 257.into())]);
     let rates = client.run("BF.INFO key FULL").field("Layers");
     let sum: f64 = rates

@@ -80,7 +80,7 @@ fn filters_are_rewritten_as_commands() {
         .filter(|(_, bytes)| bytes.iter().any(|&byte| byte > 0))
         .count();
     assert!(written < chunks.len(), "no chunk is all zero");
-    // Those in valkey-bloom's layout are written as valkey-bloom reads them.
+    // Filters in valkey-bloom's layout are written in the form that valkey-bloom reads.
     survives_a_rewrite(as_commands(), written, filters::VALKEY.len());
 }
 

@@ -731,7 +731,7 @@ fn a_recorded_primary_is_followed() {
     assert_eq!(told, 1, "{}", server.log());
     client.answers(&[("REPLICAOF NO ONE", ok())]);
 
-    // It has its own file of it, in words of its own.
+    // The module's own file has the filters too, in its own words.
     server.restart();
     recording.is_in(&server);
 }
@@ -762,7 +762,7 @@ fn filters_go_to_and_fro_between_the_crate_and_a_redisbloom() {
         assert_eq!(found(&mut client, key, &items), answers, "{key}");
         assert!(answers.iter().filter(|answer| !**answer).count() > 8000, "{key}");
 
-        // It goes on there, and comes back as it would have gone on here.
+        // The server adds to the filter, which comes back as if the items had been added here.
         let more = &items[2000..4000];
         let added = client.over(&format!("BF.MADD {key}"), more);
         let here: Vec<_> = more

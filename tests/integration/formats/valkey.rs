@@ -27,7 +27,7 @@ const DUMPED: &str = "07816e5a2899f96dac0102020202049a9999999999b93f040000000000
     010300000000000000040000006465666768696a6b6c6d6e6f707172737475767778797a7b7c7d7e7f808182830d76b2020405\
     34010700000000000000050000006465666768696a6b6c6d6e6f707172737475767778797a7b7c7d7e7f80818283\
     1001100010100002080201 00";
-/// Its DEBUG DIGEST-VALUE.
+/// The DEBUG DIGEST-VALUE of that filter.
 const DIGEST: &str = "3f7d7a7f427520f5687a32fcf123bf76dcddb3a6";
 
 /// Filters of the layout, and how many items go into each.
@@ -590,7 +590,7 @@ fn a_filter_of_the_other_type_takes_the_place_of_one() {
             replica.client().answers(&[("TTL key", (-1).into())]);
         }
     }
-    // And one of its own type, whose end stays.
+    // The expiry stays if the replacing filter has the same data type.
     client.run("DEL key");
     assert_eq!(put(&mut client, "key", &written()), ok());
     client.answers(&[

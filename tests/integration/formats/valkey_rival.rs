@@ -208,7 +208,7 @@ fn is_described_like(info: &Reply, said: &Value) -> bool {
         })
 }
 
-/// Its figure of that, as it was recorded.
+/// The field of valkey-bloom's BF.INFO for the capacity that a filter can grow to, as it was recorded.
 const FORETOLD: &str = "+Max scaled capacity";
 
 /// Whether a reply is the recorded one. In which digits a double is written is the server's matter.
@@ -395,7 +395,7 @@ fn a_recorded_primary_is_followed() {
     assert!(!server.log().contains("RedisBloom"), "{}", server.log());
     client.answers(&[("REPLICAOF NO ONE", ok())]);
 
-    // It has its own file of it, in words of its own.
+    // The module's own file has the filters too, in its own words.
     server.restart();
     has_the_stream(&server);
 }

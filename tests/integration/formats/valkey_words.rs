@@ -416,7 +416,7 @@ fn info_is_valkey_bloom_s() {
     for (client, is_3) in [(&mut client, false), (&mut client3, true)] {
         let is_3 = is_3 && Server::version().modules_have_resp3();
         let simple = |name: &str| Reply::Simple(name.into());
-        // As a valkey-bloom 1.0 replied.
+        // What a valkey-bloom 1.0 replied.
         let fields = [
             ("CAPACITY", "Capacity", 100.into()),
             ("SIZE", "Size", 384.into()),
@@ -551,7 +551,8 @@ fn a_filter_that_cannot_grow_far_enough_is_refused() {
         client.run(&format!("BF.PLAN 0.01 100 VALIDATESCALETO {most}")),
         Reply::Array(_)
     ));
-    // Also where the key is there, of whatever type, or is not to be made: valkey-bloom does so.
+    // The check comes first even if the key exists, whatever its type, or must not be created: so it does in
+    // valkey-bloom.
     for key in ["new", "a", "c", "text"] {
         client.refuses(
             key,
@@ -966,7 +967,7 @@ fn a_valkey_bloom_is_followed() {
     });
     has_the_stream(&server);
     client.answers(&[("REPLICAOF NO ONE", ok())]);
-    // It has its own file of it.
+    // The module's own file has the filters too.
     server.restart();
     has_the_stream(&server);
 }

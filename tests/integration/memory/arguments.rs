@@ -204,7 +204,8 @@ fn no_number_of_arguments_ends_a_server() {
             client.send(&words).ok();
             let reply = match client.receive() {
                 Ok(reply) => reply,
-                // It ended while it read the arguments, before any command; or where a command of its own ends it too.
+                // The server ended while it read the arguments, before any command, or in a place where one of its own
+                // commands ends it too.
                 Err(_)
                     if !server.log().contains("CommandDispatcher+")
                         && (server.log().contains("(processMultibulkBuffer+")

@@ -103,7 +103,7 @@ fn what_is_large_is_freed_on_a_thread_of_the_module() {
         ("BF.ADD large item", Reply::Int(1)),
         ("BF.RESET large", ok()),
     ]);
-    // It gives itself its name.
+    // The thread sets its own name, a little later.
     until("the thread is there", is_there);
 }
 

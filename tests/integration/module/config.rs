@@ -423,7 +423,7 @@ fn a_random_seed_stays_random_in_a_file() {
         assert_eq!(format!("random:{}", seed(&server, "drawn")), after);
         client.answers(&[("DEL drawn", 1.into()), ("CONFIG REWRITE", ok())]);
     }
-    // And what was drawn can be kept: it is a number that can be chosen.
+    // A drawn seed can be kept: its number can be set as a chosen seed.
     let drawn = get(&mut server.client(), "seed")["random:".len()..].to_owned();
     server.client().answers(&[
         (&format!("CONFIG SET {option} {drawn}"), ok()),

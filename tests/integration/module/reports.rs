@@ -514,7 +514,7 @@ fn memory(client: &mut Client, words: &str) -> i64 {
     plan.field("Stages").elements()[0].field("Memory").int() - 32
 }
 
-/// As the log tells numbers of bytes.
+/// A number of bytes in the units that the log uses.
 fn in_units(bytes: i64) -> String {
     let units = [
         (1i64 << 40, "TiB"),

@@ -21,7 +21,7 @@ pub struct Stored {
     pub key: String,
     /// The items that were added, in order.
     pub items: Vec<Vec<u8>>,
-    /// Its dump, the header first; for the filter of URLs none was recorded.
+    /// The chunks of the filter's dump, the header first; for the filter of URLs none were recorded.
     pub chunks: Vec<(i64, Vec<u8>)>,
     /// The words after the key in BF.RESERVE; none when an add made it.
     pub reserve: Vec<String>,

@@ -634,7 +634,7 @@ mod tests {
             (safe(1, 0, Act::Empty, 5), false),
             (safe(1, 1, Act::Empty, 20), true),
             (safe(1, 0, Act::Empty, 20), true),
-            // It overlaps.
+            // This command overlaps with the add.
             (safe(1, 0, Act::Empty, 9), true),
             // Nobody knows when, or whether.
             (lost(safe(1, 0, Act::Empty, 5)), true),
@@ -694,7 +694,7 @@ mod tests {
         // Another item may have the same bits in the filter that was emptied since.
         let emptied = safe(2, 0, Act::Empty, 30);
         assert_eq!(verdict(vec![add.clone(), except.clone(), emptied], &at), []);
-        // It was not there, so nothing was excepted.
+        // The item was not there, so nothing was excepted.
         let absent = Event {
             end: End::Done(21, vec![Some(false)]),
             ..except.clone()

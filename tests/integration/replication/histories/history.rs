@@ -41,10 +41,10 @@ pub enum Act {
 /// How a command ended for the client that sent it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum End {
-    /// It was answered. For items: whether each was new (was there, for an exception), and `None` from the first on
-    /// that did not fit.
+    /// The command was answered. For items: whether each was new (for an exception: was there), and `None` from the
+    /// first item on that did not fit.
     Done(Time, Vec<Option<bool>>),
-    /// It was refused with this error, so it did nothing.
+    /// The command was refused with this error, so it did nothing.
     Refused(String),
     /// No reply came: it was done, or not, or will be at any time until the round ends.
     Lost,
@@ -66,7 +66,7 @@ pub struct Event {
     pub end: End,
     /// When the client learnt that it is safe, if it did.
     pub confirmed: Option<Time>,
-    /// It may have been delivered twice, the second time whenever.
+    /// Whether the command may have been delivered twice, the second time at any moment.
     pub twice: bool,
 }
 

@@ -38,13 +38,13 @@ pub enum Role {
     Grows,
     /// Transactions add to it and to another such filter.
     Whole,
-    /// It is emptied and removed; items are excepted where its layout allows.
+    /// The filter is emptied and removed; items are excepted if its layout allows that.
     Swept { exceptions: bool },
-    /// It is never added to directly, but merged from these.
+    /// Items are never added directly: the filter is merged from these two.
     Union([&'static str; 2]),
-    /// It is the intersection of these.
+    /// The filter is the intersection of these two.
     Common([&'static str; 2]),
-    /// It is loaded from the chunks of another one.
+    /// The filter is loaded from the chunks of another one.
     Copied(&'static str),
 }
 
@@ -210,7 +210,7 @@ pub fn marker(at: Key) -> String {
 /// What makes a command safe.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Promise {
-    /// Its reply, since the append-only file is synced before.
+    /// The reply to the command, because the append-only file is synced before the reply.
     Always,
     /// WAITAOF for the server's own file.
     WaitAof,
@@ -250,7 +250,7 @@ pub enum Blow {
     PauseReplica,
     /// The connections between servers end once, some in the middle of a command.
     CutPeers,
-    /// They stall.
+    /// The connections between servers stall.
     HoldPeers,
     LagPeers,
     /// Primary and replica change places by agreement.

@@ -229,7 +229,7 @@ fn faketime() -> Option<String> {
             .stderr(Stdio::piped())
             .spawn()
             .ok()?;
-        // It may call itself for ever.
+        // With this library a server may call itself for ever.
         let began = Instant::now();
         let status = loop {
             if let Some(status) = process.try_wait().ok()? {
@@ -373,7 +373,7 @@ impl World {
                 let line = format!("REPLICAOF 127.0.0.1 {}", nodes[0].peers.port());
                 nodes[1..].iter().for_each(|node| {
                     assert_eq!(node.run(&line), ok());
-                    // It comes back as a replica.
+                    // After a crash the node comes back as a replica.
                     assert_eq!(node.run("CONFIG REWRITE"), ok());
                 });
                 if plan.scene == Scene::Sentinel {
@@ -585,7 +585,7 @@ impl World {
                 }
                 self.nodes[primary].signal(libc::SIGCONT);
                 if scene != Scene::Single {
-                    // It answers clients that do not know yet.
+                    // The old primary answers clients that do not know yet of the new one.
                     thread::sleep(lasts / 2);
                 }
             }
@@ -755,7 +755,7 @@ impl World {
             Scene::Cluster => {
                 self.nodes[replica].run("CLUSTER FAILOVER");
                 let began = Instant::now();
-                // It may be called off.
+                // The failover may be called off.
                 until("the replica takes over", || {
                     self.nodes[replica].role() == "master" || began.elapsed() > Duration::from_secs(6)
                 });
@@ -931,7 +931,7 @@ fn largest_file(dir: &std::path::Path) -> u64 {
         match meta {
             Ok(meta) if meta.is_dir() => largest_file(&entry.path()),
             Ok(meta) => meta.len(),
-            // It was renamed meanwhile.
+            // The file was renamed meanwhile.
             Err(_) => 0,
         }
     });
