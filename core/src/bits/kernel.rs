@@ -264,6 +264,7 @@ mod tables {
     };
 }
 
+/// The kernel for x86-64 processors with AVX2.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::{
@@ -388,6 +389,7 @@ mod avx2 {
     }
 }
 
+/// The kernel for arm64 processors, which all have NEON.
 #[cfg(target_arch = "aarch64")]
 mod neon {
     use std::arch::aarch64::{

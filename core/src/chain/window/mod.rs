@@ -389,8 +389,8 @@ impl<R: Sizing> Ring<R> {
         if !begins && newest.0 < newest.1 {
             return self.let_go(dropped, witness);
         }
-        let share = self.next(time, begins, dropped, newest)?;
-        let shape = R::sized(share.capacity, share.rate);
+        let wanted = self.next(time, begins, dropped, newest)?;
+        let shape = R::sized(wanted.capacity, wanted.rate);
         let (layers, made) = (
             &self.chain.layers[dropped..],
             capacity(&self.chain.layers[dropped..]),
@@ -411,7 +411,7 @@ impl<R: Sizing> Ring<R> {
         if is_wrong {
             self.slices.put_right(time);
         }
-        self.slices.push(time, begins, share.spare);
+        self.slices.push(time, begins, wanted.spare);
         self.chain.layers.push(layer);
         let start = self.gone + R::Layer::bytes_of_all(&self.chain.layers[..self.chain.layers.len() - 1]);
         if let Some(layer) = self.chain.layers.last_mut() {
@@ -429,20 +429,20 @@ impl<R: Sizing> Ring<R> {
                 rate: R::rate(&R::shape_of(layer)),
             }
         };
-        let (share, most) = match self.slices.progress(time) {
+        let (wanted, most) = match self.slices.progress(time) {
             Some(progress) if !begins => {
                 let factor = self.chain.rules.factor();
-                let share = budget::of_burst(budget, progress, newest, factor, &self.slices, dropped, layer);
-                (share, self.slice_room())
+                let wanted = budget::of_burst(budget, progress, newest, factor, &self.slices, dropped, layer);
+                (wanted, self.slice_room())
             }
             _ => {
-                let share = budget::of_slice(budget, &self.slices, dropped, layer)?;
-                (share, self.slices.most_of_slice())
+                let wanted = budget::of_slice(budget, &self.slices, dropped, layer)?;
+                (wanted, self.slices.most_of_slice())
             }
         };
         Ok(Wanted {
-            capacity: share.capacity.min(most),
-            ..share
+            capacity: wanted.capacity.min(most),
+            ..wanted
         })
     }
 
