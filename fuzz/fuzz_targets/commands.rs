@@ -131,7 +131,7 @@ fn follow_their_word(items: &[Word<'_>], words: &[Word<'_>]) -> bool {
     same && word.is_some_and(|word| word.0.eq_ignore_ascii_case(b"ITEMS"))
 }
 
-/// What is counted is there, and is the same when it is packed again.
+/// Packed items are as many as their count, and give the same bytes when they are packed again.
 fn is_packed(items: Packed<'_>) {
     let mut again = Vec::new();
     items.for_each(|item| items.form().push(item, &mut again));
@@ -164,7 +164,7 @@ fn is_told_packed(made: Creation, items: Packed<'_>) {
 /// How many configurations there are.
 const CONFIGURATIONS: u8 = 16;
 
-/// One of them.
+/// The configuration with this number.
 fn configuration(byte: u8) -> Config {
     let mut config = Config::new(Seed(byte.into()));
     if byte & 1 != 0 {

@@ -262,7 +262,7 @@ impl Tried {
         }
     }
 
-    /// What it has in common with another one is what both have.
+    /// The intersection with another filter has what both have.
     fn intersect(&self, items: &[Vec<u8>]) {
         let Ok(Some(mut other)) = self.filter.emptied(&at_most(LIMIT)) else {
             return;

@@ -23,7 +23,7 @@ const BATCH: usize = 40;
 /// Items that several clients add come from so many.
 const SHARED: usize = 20_000;
 
-/// What the filter that may refuse items has room for.
+/// The capacity of the filter that may refuse items.
 const FIXED: i64 = 3000;
 
 const FULL: &str = "ERR non scaling filter is full";

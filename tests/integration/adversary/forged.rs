@@ -25,10 +25,11 @@ const BATCH: usize = 100;
 const LIMIT: usize = 1_000_000;
 /// Larger filters would only make the test slow.
 const LARGEST: usize = 6_000;
-/// What the server may keep of it all, besides its clients' buffers: some bytes, but none for each payload.
+/// Bytes that the server may keep after all payloads, besides its clients' buffers: some, but none for each
+/// payload.
 const KEPT: i64 = 300_000;
 
-/// What is added to each filter that loads.
+/// The items that are added to each filter that loads.
 const ITEMS: [&str; 4] = ["one", "two", "", "one"];
 /// The answers to an item that does not fit.
 const NO_ROOM: [&str; 3] = [

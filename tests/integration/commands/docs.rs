@@ -13,7 +13,7 @@ const OPTIONS: &str = "[EXPANSION expansion:integer] [NONSCALING] [GROWING]@0.2.
 /// When a window is told that items are added, or that its slice ends.
 const TIME: &str = "[AT at:integer]@0.2.0";
 
-/// What is said of its key.
+/// The options for the key in the description of a command that creates one.
 const KEY_OPTIONS: &str = "[NX]@0.2.0 [expiration(EX seconds:integer@0.2.0|PX milliseconds:integer@0.2.0|\
                            EXAT unix-time-seconds:unix-time@0.2.0|\
                            PXAT unix-time-milliseconds:unix-time@0.2.0)]";

@@ -322,7 +322,7 @@ fn a_creation_with_its_end_is_one_command() {
     }
 }
 
-/// What an add or a reservation makes, with an end.
+/// Keys with an expiry, and the add or the reservation that makes each.
 const MADE: [(&str, &str); 9] = [
     ("reserved", "BF.RESERVE reserved 0.01 100 EX 1000"),
     ("own", "BF.RESERVE own 0.01 100 LAYOUT BLOCKED PX 1000000 GROWING"),

@@ -274,7 +274,7 @@ fn words_change_nothing_of_a_filter_in_use() {
     );
 }
 
-/// What both commands refuse, after the key.
+/// Words after the key that both commands refuse, with the error.
 const REFUSED: [(&str, &str); 43] = [
     ("a b", "ERR Unknown argument received: a"),
     ("COUNT a", ONE_FORM),

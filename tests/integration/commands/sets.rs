@@ -774,7 +774,7 @@ fn stay(client: &mut Client) {
 /// The figures of INFO that the keys have in sum.
 const FIGURES: [&str; 6] = ["filters", "windows", "layers", "bytes", "items", "exceptions"];
 
-/// What the keys tell of themselves, and the server tells in sum.
+/// The figures in INFO are the sums of those of the keys.
 #[track_caller]
 fn figures_are_sums(client: &mut Client, what: &str) {
     let start = Instant::now();

@@ -13,7 +13,7 @@ use crate::support::chunks::{load, scandump};
 use crate::support::items::{numbered, present};
 use crate::support::stored::STORED;
 
-/// What is in them.
+/// The contents of the append-only files.
 fn files(server: &Server) -> Vec<Vec<u8>> {
     paths(server).iter().map(|path| fs::read(path).unwrap()).collect()
 }

@@ -386,7 +386,7 @@ const BLOCKED_LAYER: [Field; 7] = [
     Field("probes", 44, 4, false),
 ];
 
-/// What the head of a window has besides a blocked one's.
+/// Fields of a window's head that a blocked filter's head does not have.
 const WINDOWED_HEAD: [Field; 5] = [
     Field("window capacity", 40, 8, false),
     Field("seconds", 48, 4, false),
@@ -395,7 +395,7 @@ const WINDOWED_HEAD: [Field; 5] = [
     Field("new items", 64, 8, false),
 ];
 
-/// What a layer of a window has besides a blocked one's.
+/// Fields of a window's layer that a blocked filter's layer does not have.
 const WINDOWED_LAYER: [Field; 4] = [
     Field("first", 48, 8, false),
     Field("end", 56, 8, false),
@@ -499,7 +499,7 @@ fn taken(
     taken
 }
 
-/// What came of a forged header answers, grows, is moved, and can be filled.
+/// The filter that came of a forged header answers, grows, can be moved, and can be filled.
 fn is_sound(client: &mut Client, header: &[u8], context: &str) {
     let own = scan(client, "forged", 0).1;
     assert_eq!(own.len(), header.len(), "{context}");

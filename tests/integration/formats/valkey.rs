@@ -101,7 +101,7 @@ fn all(client: &mut Client) -> Vec<[Reply; 6]> {
         .collect()
 }
 
-/// What the server says that they take.
+/// The memory of each filter of [`KINDS`], by MEMORY USAGE.
 fn usage(client: &mut Client) -> Vec<i64> {
     let kinds = KINDS.iter();
     kinds

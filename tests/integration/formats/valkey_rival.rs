@@ -24,7 +24,7 @@ use crate::support::link::in_step;
 use crate::support::payload::{FOOTER, rdb_file, sealed};
 use crate::support::stored::fixture;
 
-/// What one filter took at most when the fixtures were recorded.
+/// The size limit of a filter that was set when the fixtures were recorded.
 const LIMIT: &str = "bf-max-filter-bytes 134217728";
 
 /// New filters are valkey-bloom's.
@@ -54,11 +54,11 @@ fn call(client: &mut Client, words: &[&[u8]]) -> Reply {
 /// A filter as valkey-bloom had it.
 struct Stored {
     key: String,
-    /// What made it; nothing where an add did.
+    /// The command that made the filter; empty if an add did.
     words: Vec<Vec<u8>>,
-    /// What was added, in that order.
+    /// The items that were added, in this order.
     items: Vec<Vec<u8>>,
-    /// All that was said of it.
+    /// All figures of the filter that valkey-bloom reported.
     said: Value,
     /// Which probes are present, though none was added.
     answers: Vec<bool>,

@@ -13,7 +13,7 @@ const NO_CREATION: &str = "ERR Insufficient memory to create filter";
 const NO_GROWTH: &str = "ERR Insufficient memory to grow filter";
 const NOT_COPIED: &str = "ERR module key failed to copy";
 const MIB: u64 = 1 << 20;
-/// What a filter leaves of `maxmemory`, and what the server itself takes meanwhile.
+/// Bytes of `maxmemory` that a filter leaves free, and bytes that the server itself takes meanwhile.
 const BUFFERS: u64 = MIB + 500_000;
 
 fn stage(client: &mut Client, words: &str, field: &str) -> u64 {
@@ -55,9 +55,9 @@ const WAYS: [Way; 8] = [
 /// A filter to be, and what brings it.
 struct Wanted {
     capacity: u64,
-    /// What the allocator takes for it.
+    /// Bytes that the allocator takes for the filter.
     taken: u64,
-    /// What it takes for the layer that a filter grows by, of about the same capacity.
+    /// Bytes that the allocator takes for the layer by which a filter grows, of about the same capacity.
     grown: u64,
     header: Vec<u8>,
     payload: Vec<u8>,
@@ -89,7 +89,7 @@ impl Wanted {
         wanted
     }
 
-    /// What the allocator takes for what comes that way.
+    /// Bytes that the allocator takes for what comes in this way.
     fn taken(&self, way: Way) -> u64 {
         match way {
             Way::Grow | Way::GrowPacked => self.grown,
@@ -97,7 +97,7 @@ impl Wanted {
         }
     }
 
-    /// What must be there before the filter comes that way.
+    /// Makes the keys that must be there before the filter comes in this way.
     fn prepare(&self, client: &mut Client, way: Way) {
         client.answers(&[("CONFIG SET maxmemory 0", ok()), ("FLUSHALL SYNC", ok())]);
         match way {

@@ -58,7 +58,8 @@ fn of_keys(client: &mut Client) -> [u64; 4] {
     sums
 }
 
-/// What is freed in the background is counted until it is.
+/// Waits until the figures are those of the keys: a filter is counted until the background thread has freed
+/// it.
 fn in_step(client: &mut Client, step: &str) {
     let expected = of_keys(client);
     until(step, || figures(client, LIVE) == expected);

@@ -4,7 +4,7 @@
 use crate::client::{Client, Reply, error, ok};
 use crate::server::{Server, until};
 
-/// What reads a filter that a client then keeps in its cache.
+/// Commands that read a filter, and whose replies a client may then keep in its cache.
 const READS: [&str; 7] = [
     "BF.EXISTS key a",
     "BF.MEXISTS key a x",

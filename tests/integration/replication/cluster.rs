@@ -185,7 +185,7 @@ fn miss_after(node: &Server, milliseconds: u32) {
     node.client().answers(&[(&line, ok())]);
 }
 
-/// What was answered as added, by key.
+/// The items that were answered as added, by key.
 type Answered = BTreeMap<String, Vec<Vec<u8>>>;
 
 /// Adds items; each must be answered.

@@ -1,5 +1,5 @@
-//! What clients make up: headers that no filter has, which cost as much as their bytes can. Neither to load them nor any
-//! command on what they make costs more than in proportion to those bytes.
+//! Headers that no filter has: clients make them up, so that they cost as much as possible. Loading them, and every
+//! command on the filters that they make, costs at most in proportion to their bytes.
 
 use std::fs;
 
@@ -80,7 +80,8 @@ fn composed_and_excepted(layers: u64) -> Vec<u8> {
 /// The seconds of a window: none of its slices expires before somebody says so.
 const WINDOW: u32 = u32::MAX;
 
-/// What the header of a window has before its layers; `came` items did, where they are counted.
+/// The header of a window, up to its layers. `came` is the number of new items so far, if the window counts
+/// items.
 fn window(layers: u64, seconds: u32, came: u64) -> Vec<u8> {
     let mut header = head(2, layers, 3);
     put(&mut header, &[64]);
@@ -178,7 +179,7 @@ fn valkey(layers: u64) -> Vec<u8> {
     header
 }
 
-/// What BF.LOAD makes the same layers of.
+/// The data from which BF.LOAD makes the layers of a crafted valkey header.
 fn valkey_whole(layers: u64) -> Vec<u8> {
     let mut data = vec![1, 1, 0, 0, 0];
     put(&mut data, &[0.01_f64.to_bits(), NEXT_TO_1.to_bits()]);
@@ -224,7 +225,7 @@ const CRAFTED: &[Crafted] = &[
     ("BF.LOAD key", valkey_whole, "layers of valkey-bloom's layout"),
 ];
 
-/// What is done with a filter that was made up, of which `other` has an equal one. All may answer with an error.
+/// Commands on a crafted filter; the key `other` has an equal one. Each command may answer with an error.
 fn commands() -> Vec<String> {
     let over = now() + 1 + u64::from(WINDOW) * 1000;
     let items: String = (0..10).map(|number| format!(" absent:{number}")).collect();
@@ -274,7 +275,8 @@ impl Counter {
     }
 }
 
-/// What the commands below cost would be counted of no filter at all, if a format changed and these headers did not.
+/// If a format changed and these headers did not, they would make no filters, and the costs below would be those of
+/// errors.
 #[test]
 fn what_clients_make_up_loads() {
     let server = Server::start();

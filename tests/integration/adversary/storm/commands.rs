@@ -30,7 +30,7 @@ const FAMILIES: [&str; 4] = [
 ];
 /// Keys of filters that can be united: those of one kind are reserved alike, and few commands put anything else there.
 const KIN: usize = 12;
-/// What they are reserved with.
+/// The options with which the filters of a storm are reserved.
 const KINDS: [&str; 2] = [
     "0.01 2000 EXPANSION 2 LAYOUT BLOCKED SEED 1",
     "0.01 2000 EXPANSION 2 LAYOUT CLASSIC",
@@ -78,7 +78,7 @@ const OPTIONS: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// What makes the commands.
+/// Makes the random commands of a storm.
 pub struct Commands {
     random: StdRng,
     /// Payloads of DUMP, taken apart, and the server's bytes after a payload.
@@ -554,7 +554,7 @@ impl Commands {
         }
     }
 
-    /// What takes the server a while: one command in a thousand is of these.
+    /// A command that takes the server a while. One command in a thousand is of this kind.
     fn rare(&mut self) -> Command {
         words(match self.below(24) {
             0..3 if self.reloads => "DEBUG RELOAD",

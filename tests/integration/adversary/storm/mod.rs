@@ -40,12 +40,12 @@ const MOST: i64 = 1 << 30;
 /// How often a long storm is recorded in each round.
 const SAMPLES: usize = 50;
 
-/// What a storm is.
+/// The size of a storm: its rounds and commands.
 struct Plan {
     rounds: usize,
-    /// So many of them, the first ones, warm the server up.
+    /// The first rounds, as many as this, warm the server up.
     warm_up: usize,
-    /// Commands of each.
+    /// Commands of each round.
     commands: usize,
     /// Whether what the system counts as resident must be back too. A short storm is no measure of that.
     resident: bool,

@@ -571,7 +571,7 @@ mod tests {
         }
     }
 
-    /// What a server says that has exactly `has` of `asked`.
+    /// The observation of a server that has exactly the items `has` of those `asked`.
     fn seen(by: &str, key: Key, asked: &[Item], has: &[Item]) -> Observation {
         Observation {
             by: by.into(),

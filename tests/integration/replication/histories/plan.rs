@@ -23,7 +23,8 @@ pub struct Kind {
     pub name: &'static str,
     /// What BF.RESERVE takes behind the key.
     pub words: &'static str,
-    /// What it promises in all, which in valkey-bloom's layout is more than it was made for.
+    /// The rate that the filter promises in all. In valkey-bloom's layout it is higher than the rate that the
+    /// filter was made for.
     pub rate: f64,
     pub count: Count,
     pub role: Role,

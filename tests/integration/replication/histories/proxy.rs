@@ -11,7 +11,7 @@ use std::time::Duration;
 /// How often a silent connection looks whether it shall end.
 const TURN: Duration = Duration::from_millis(40);
 
-/// What a front does to what comes.
+/// What a front does with the bytes that come.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Weather {
     /// Hands it over.

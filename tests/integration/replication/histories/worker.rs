@@ -109,7 +109,7 @@ fn is_expected(error: &str, scene: Scene) -> bool {
     source || error.starts_with(rates) || starts(error, &EXPECTED) || may_be_anew && anew
 }
 
-/// What came of sending something.
+/// The outcome of sending a command.
 enum Outcome {
     Reply(Reply),
     Refused(String),
@@ -541,7 +541,7 @@ impl<'a> Worker<'a> {
         done
     }
 
-    /// What a reply says of so many items.
+    /// Reads the outcome of a command on so many items from its reply.
     fn read(&mut self, at: &Key, reply: &Reply, items: Option<usize>, now: Time) -> End {
         let truth = |reply: &Reply| match reply {
             Reply::Int(number) => Some(*number == 1),
