@@ -95,11 +95,11 @@ impl From<Error> for BuildError {
 impl fmt::Display for ParamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::ErrorRate => "the error rate must be between 0 and 1, and neither of them",
+            Self::ErrorRate => "the error rate must be above 0 and below 1",
             Self::Capacity => "the capacity must be between 1 and 2^40 items",
             Self::Expansion => "the expansion must be between 1 and 32768",
             Self::Slices => "a window must have 2 to 64 slices",
-            Self::Tightening => "the tightening ratio must be between 0 and 1, and neither of them",
+            Self::Tightening => "the tightening ratio must be above 0 and below 1",
         })
     }
 }

@@ -112,10 +112,10 @@ class Copier:
         # A filter that expired at the source is about to expire here.
         if kind in TYPE_NAMES and left is not None and not 0 <= left <= EXPIRY_SLACK:
             if not self.options.delete:
-                raise NotCopied("the source has it no more, and the target has the copy; --delete deletes that too")
+                raise NotCopied("the source no longer has it, and the target has the copy; --delete deletes that too")
             state = self.target.state(key)
             if state is None or not self.finished.has(key, state):
-                raise NotCopied("the source has it no more, and the target's has changed since it was copied")
+                raise NotCopied("the source no longer has it, and the target's has changed since it was copied")
             self.target.call("UNLINK", key)
             self.deleted += 1
         self.finished.drop(key)

@@ -229,15 +229,15 @@ class CopyTest(Case):
         text = self.migrate(*copy, "--replace", exit_code=1)
         self.assertIn("copied: 0, by an earlier run: 1, not copied: 4;", text)
         for key in ("goes", "goes too", "is used"):
-            self.assertIn(f"not copied: {key}: the source has it no more, and the target has the copy; --delete", text)
+            self.assertIn(f"not copied: {key}: the source no longer has it, and the target has the copy; --delete", text)
         self.assertRegex(text, "not copied: becomes text: WRONGTYPE")
         # A selection looks at what is gone, too.
         (self.folder / "keys").write_text("stays\ngoes\n")
         text = self.migrate(*copy, "--keys", self.folder / "keys", exit_code=1)
-        self.assertEqual(text.count("not copied: goes: the source has it no more"), 1)
+        self.assertEqual(text.count("not copied: goes: the source no longer has it"), 1)
         text = self.migrate(*copy, "--delete", exit_code=1)
         self.assertIn("by an earlier run: 1, deleted: 2, not copied: 2;", text)
-        self.assertIn("not copied: is used: the source has it no more, and the target's has changed since", text)
+        self.assertIn("not copied: is used: the source no longer has it, and the target's has changed since", text)
         self.assertEqual(set(new.keys()), {b"stays", b"strangers", b"is used", b"becomes text"})
         self.assert_members(new, "is used", ["a", "b"])
 

@@ -110,9 +110,9 @@ impl fmt::Display for RdbError {
             Self::Io(error) => error.fmt(f),
             Self::Magic => f.write_str("this is no RDB file, and no payload of a filter"),
             Self::Version(version) => write!(f, "RDB version {version} is not known"),
-            Self::Truncated => f.write_str("it ends early"),
+            Self::Truncated => f.write_str("the file or payload ends early"),
             Self::Type(kind) => write!(f, "the type or section {kind} is not known"),
-            Self::Encoding(what) => write!(f, "{what} is not encoded as a server does it"),
+            Self::Encoding(what) => write!(f, "{what} is not encoded as a server encodes it"),
             Self::Checksum => f.write_str("the checksum is wrong"),
             Self::Filter(error) => error.fmt(f),
         }

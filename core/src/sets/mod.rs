@@ -65,7 +65,7 @@ pub enum SetError {
     RateOfClassic,
     /// The result would have more exceptions than a filter can have.
     TooManyExceptions {
-        /// The number of exceptions.
+        /// The most exceptions that a filter can have.
         exceptions: u64,
     },
     /// Looking up all exceptions in all layers would take too long: the product of their numbers is above
@@ -116,7 +116,7 @@ impl fmt::Display for SetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Source { index, why } => write!(f, "filter {index} does not fit: {why}"),
-            Self::Destination { why } => write!(f, "the filter cannot take others in: {why}"),
+            Self::Destination { why } => write!(f, "the filter cannot be merged into: {why}"),
             Self::Rate { sum, would_do } => {
                 write!(f, "the error rates of the layers sum to {sum}")?;
                 match would_do {
