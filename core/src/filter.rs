@@ -17,7 +17,7 @@ use crate::exceptions::table::Table;
 use crate::exceptions::{self, ExceptError};
 use crate::item::{Item, ItemHash};
 pub use crate::layered::{LayerShape, LayerStats};
-use crate::layers::Layers;
+use crate::layers::{Layers, from_spec};
 use crate::params::{ClassicSpec, Growth, Layout, Seed, Spec, Time, ValkeySpec, Window};
 use crate::valkey::{self, Unreached, Valkey};
 
@@ -270,20 +270,11 @@ impl Filter {
     /// # Errors
     /// [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing is left behind.
     pub fn new(spec: Spec, allowance: Allowance<'_>) -> Result<Self, Error> {
-        match spec.layout {
-            Layout::Blocked { seed } => {
-                let rules = Blocked::new(spec.error_rate, spec.growth, seed);
-                if let Some(window) = spec.window {
-                    return Ring::new(rules, spec.capacity, window, allowance).map(Self::from);
-                }
-                let first = rules.first(spec.capacity);
-                Chain::new(rules, first, allowance).map(Self::from)
-            }
-            Layout::Classic => Self::classic(spec.into(), allowance),
-            Layout::Valkey { seed, tightening } => {
-                Self::valkey(ValkeySpec::of(spec, tightening, seed), allowance)
-            }
+        if let (Some(window), Layout::Blocked { seed }) = (spec.window, spec.layout) {
+            let rules = Blocked::new(spec.error_rate, spec.growth, seed);
+            return Ring::new(rules, spec.capacity, window, allowance).map(Self::from);
         }
+        from_spec!(spec, (rules, first) => Chain::new(rules, first, allowance).map(Self::from))
     }
 
     /// Makes an empty classic filter, from any parameters that RedisBloom accepts.
@@ -518,7 +509,7 @@ impl Filter {
     /// The layers of a window.
     #[inline]
     fn ring(&self) -> Option<&Ring<Blocked>> {
-        self.layers.ring()
+        self.layers.get()
     }
 
     /// Sets the clock of a filter with a window. Queries then ignore what has expired, and additions are stamped with
@@ -554,7 +545,7 @@ impl Filter {
                 capacity: MOST_SLICES as u64,
             });
         }
-        let Some(ring) = self.layers.ring_mut() else {
+        let Some(ring) = self.layers.get_mut::<Ring<Blocked>>() else {
             return Ok(false);
         };
         let window = ring.slices().window();
@@ -570,7 +561,10 @@ impl Filter {
 
     /// Returns the layers that a window dropped since the last call, which may take long to free, and their number.
     pub fn take_dropped(&mut self) -> (Vec<blocked::Layer>, u64) {
-        self.layers.ring_mut().map(Ring::take_dropped).unwrap_or_default()
+        self.layers
+            .get_mut::<Ring<Blocked>>()
+            .map(Ring::take_dropped)
+            .unwrap_or_default()
     }
 
     /// The counts of the filter, for the figures of its owner.
@@ -660,10 +654,7 @@ impl Filter {
 
     /// The layers of a filter in valkey-bloom's layout.
     pub fn as_valkey(&self) -> Option<&Chain<Valkey>> {
-        match &self.layers {
-            Layers::Valkey(chain) => Some(chain),
-            _ => None,
-        }
+        self.layers.get()
     }
 
     /// The rules of a filter in valkey-bloom's layout.

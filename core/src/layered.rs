@@ -5,10 +5,13 @@ use std::fmt::Debug;
 
 use crate::bits::array::OutOfRange;
 use crate::bits::memory::Allocation;
+use crate::chain::{Allowance, Rules};
 use crate::error::Error;
+use crate::merging::Mismatch;
 use crate::params::Layout;
+use crate::stored::DecodeError;
 use crate::stored::invalid::Invalid;
-use crate::stored::stream::Sink;
+use crate::stored::stream::{Sink, Source};
 
 /// What a layer was made from, as reports show it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,6 +63,12 @@ impl LayerStats {
     pub fn error_rate(&self) -> f64 {
         self.shape.error_rate
     }
+}
+
+/// Rules whose layers can be reported.
+pub trait Described: Rules {
+    /// What reports show of a layer of this shape.
+    fn described(&self, shape: Self::Shape) -> LayerShape;
 }
 
 /// The layers of a filter in any layout. Layers are numbered from 0, the oldest. A number that is passed must be that
@@ -129,6 +138,62 @@ pub trait Layered: Debug {
     /// Writes values that are equal for two filters if and only if the filters are.
     fn save_for_digest(&self, sink: &mut dyn Sink) {
         self.save(sink);
+    }
+
+    /// What the header of a dump starts with.
+    fn magic() -> &'static [u8]
+    where
+        Self: Sized;
+
+    /// The layers that the header of a dump describes, with their items counted and all of their bits unset.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if the header is invalid, or the filter does not fit into memory; nothing is left behind.
+    fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Self, DecodeError>
+    where
+        Self: Sized;
+
+    /// The number that an RDB stream of these layers starts with; `None` if their streams are told apart in another
+    /// way.
+    fn version() -> Option<u64>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
+    /// Reads layers from an RDB stream whose two leading integers, the [version](Self::version) and 0, were read
+    /// already.
+    ///
+    /// # Errors
+    /// [`DecodeError`] unless the whole stream is one valid filter.
+    fn load(_: &mut impl Source, _: Allowance<'_>) -> Result<Self, DecodeError>
+    where
+        Self: Sized,
+    {
+        Err(DecodeError::Field("version"))
+    }
+
+    /// Whether these are the layers of a new filter: one layer, without items.
+    fn is_as_new(&self) -> bool {
+        let is_untouched = |layer: LayerStats| layer.items == 0 && layer.bits_set == 0;
+        self.count() == 1 && is_untouched(self.stats(0))
+    }
+
+    /// Makes the layers of a new filter like this one; see [`Filter::emptied`](crate::Filter::emptied).
+    ///
+    /// # Errors
+    /// [`Error::OverLimit`] and [`Error::OutOfMemory`]; nothing is left behind.
+    fn emptied(&self, allowance: Allowance<'_>) -> Result<Self, Error>
+    where
+        Self: Sized;
+
+    /// Checks that filters with these layers may be combined with others of their layout.
+    ///
+    /// # Errors
+    /// [`Mismatch`]: why they never are.
+    fn may_be_combined(&self) -> Result<(), Mismatch> {
+        Ok(())
     }
 
     /// Checks every invariant, except that each layer has the capacity to which the layer before it would have grown:

@@ -1,89 +1,177 @@
 //! The list of layouts, and the layers of a filter in any of them.
 //!
-//! A new layout is a folder of its own, and a line in each of the lists of this file. Calls for each item are matched
-//! here, so that the layout's own code can be inlined. All other calls go through [`Layered`].
+//! A new layout is a folder of its own, its name and its parameters in [`params`](crate::params), and a line here: in
+//! `layouts!`, and in `from_spec!`. Calls for each item are matched here, so that the layout's own code can be inlined. All
+//! other calls go through [`Layered`].
 
 use crate::bits::memory::Mover;
 use crate::blocked::{self, Blocked};
 use crate::chain::batch::{Block, BlockOutcome, Subset};
 use crate::chain::window::Ring;
-use crate::chain::{Allowance, Chain};
+use crate::chain::{Allowance, Chain, Rules};
 use crate::classic::Classic;
 use crate::error::Error;
 use crate::item::Item;
 use crate::layered::Layered;
+use crate::stored::DecodeError;
+use crate::stored::stream::Source;
 use crate::valkey::Valkey;
 
-/// The layers of a filter.
-#[derive(Debug)]
-pub enum Layers {
-    /// Lines of 64 bytes; see [`blocked`].
-    Blocked(Chain<Blocked>),
-    /// RedisBloom's bits; see [`classic`](crate::classic).
-    Classic(Chain<Classic>),
-    /// valkey-bloom's bits; see [`valkey`](crate::valkey).
-    Valkey(Box<Chain<Valkey>>),
-    /// Lines of 64 bytes in layers that expire; see [`window`](crate::chain::window).
-    Windowed(Box<Ring<Blocked>>),
-}
-
-/// Evaluates `$work` with the chain or ring in `$layers`, compiled for each layout by itself.
-macro_rules! each {
-    ($layers:expr, $of_layout:ident => $work:expr) => {
-        match $layers {
-            Layers::Blocked($of_layout) => $work,
-            Layers::Classic($of_layout) => $work,
-            Layers::Valkey($of_layout) => $work,
-            Layers::Windowed($of_layout) => $work,
+/// Makes all that has a part for each layout. A line has a name, the layers, and how [`Layers`] holds them. `$d` is a
+/// dollar sign, which `each` needs in its own rule.
+macro_rules! layouts {
+    ($d:tt $( $(#[$doc:meta])* $name:ident: $layers:ty, held as $held:ty; )*) => {
+        /// The layers of a filter.
+        #[derive(Debug)]
+        pub enum Layers {
+            $( $(#[$doc])* $name($held), )*
         }
+
+        /// Evaluates `$work` with the chain or ring in `$layers`, compiled for each layout by itself.
+        macro_rules! each {
+            ($d layers:expr, $d of_layout:ident => $d work:expr) => {
+                match $d layers {
+                    $( $crate::layers::Layers::$name($d of_layout) => $d work, )*
+                }
+            };
+        }
+
+        impl Layers {
+            /// The layers for all calls that are not made for each item.
+            pub fn cold(&self) -> &dyn Layered {
+                match self {
+                    $( Self::$name(held) => { let layers: &$layers = held; layers } )*
+                }
+            }
+
+            /// The layers for all calls that are not made for each item, to be changed.
+            pub fn cold_mut(&mut self) -> &mut dyn Layered {
+                match self {
+                    $( Self::$name(held) => { let layers: &mut $layers = held; layers } )*
+                }
+            }
+
+            /// The layers that the header of a dump describes, with their items counted and all of their bits unset.
+            ///
+            /// # Errors
+            /// [`DecodeError`]; nothing is left behind.
+            pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Self, DecodeError> {
+                $(
+                    if bytes.starts_with(<$layers>::magic()) {
+                        return <$layers>::load_header(bytes, allowance).map(Self::from);
+                    }
+                )*
+                Err(DecodeError::Field("magic"))
+            }
+
+            /// Reads layers from an RDB stream whose two leading integers, `version` and 0, were read already.
+            ///
+            /// # Errors
+            /// [`DecodeError`] unless the whole stream is one valid filter.
+            pub fn load(
+                version: u64,
+                source: &mut impl Source,
+                allowance: Allowance<'_>,
+            ) -> Result<Self, DecodeError> {
+                $(
+                    if <$layers>::version() == Some(version) {
+                        return <$layers>::load(source, allowance).map(Self::from);
+                    }
+                )*
+                Err(DecodeError::Version(version))
+            }
+        }
+
+        $(
+            impl From<$layers> for Layers {
+                fn from(layers: $layers) -> Self {
+                    Self::$name(layers.into())
+                }
+            }
+
+            impl Listed for $layers {
+                fn among(layers: &Layers) -> Option<&Self> {
+                    match layers {
+                        Layers::$name(held) => Some(held),
+                        _ => None,
+                    }
+                }
+
+                fn among_mut(layers: &mut Layers) -> Option<&mut Self> {
+                    match layers {
+                        Layers::$name(held) => Some(held),
+                        _ => None,
+                    }
+                }
+            }
+        )*
     };
 }
 
-impl From<Chain<Blocked>> for Layers {
-    fn from(chain: Chain<Blocked>) -> Self {
-        Self::Blocked(chain)
-    }
+layouts! { $
+    /// Lines of 64 bytes; see [`blocked`].
+    Blocked: Chain<Blocked>, held as Chain<Blocked>;
+    /// Lines of 64 bytes in layers that expire; see [`window`](crate::chain::window).
+    Windowed: Ring<Blocked>, held as Box<Ring<Blocked>>;
+    /// valkey-bloom's bits; see [`valkey`](crate::valkey).
+    Valkey: Chain<Valkey>, held as Box<Chain<Valkey>>;
+    /// RedisBloom's bits; see [`classic`](crate::classic). It comes last, because its header starts with no magic.
+    Classic: Chain<Classic>, held as Chain<Classic>;
 }
 
-impl From<Chain<Classic>> for Layers {
-    fn from(chain: Chain<Classic>) -> Self {
-        Self::Classic(chain)
-    }
+/// Evaluates `$work` with the rules of a new filter of `$spec` and the shape of its first layer, compiled for each layout
+/// by itself.
+macro_rules! from_spec {
+    ($spec:expr, ($rules:ident, $first:ident) => $work:expr) => {
+        match $spec.layout {
+            $crate::params::Layout::Blocked { seed } => {
+                let $rules = $crate::blocked::Blocked::new($spec.error_rate, $spec.growth, seed);
+                let $first = $rules.first($spec.capacity);
+                $work
+            }
+            $crate::params::Layout::Classic => {
+                let spec = $crate::params::ClassicSpec::from($spec);
+                let $rules = $crate::classic::Classic::new(spec);
+                let $first = $rules.first(spec);
+                $work
+            }
+            $crate::params::Layout::Valkey { seed, tightening } => {
+                let spec = $crate::params::ValkeySpec::of($spec, tightening, seed);
+                let $rules = $crate::valkey::Valkey::new(spec);
+                let $first = $rules.first(spec.capacity());
+                $work
+            }
+        }
+    };
+}
+pub(crate) use {each, from_spec};
+
+/// The layers of a filter in a layout of the list, with or without a window.
+pub trait Listed: Layered + Into<Layers> {
+    /// The layers, if they are of this kind.
+    fn among(layers: &Layers) -> Option<&Self>;
+
+    /// The layers, if they are of this kind, to be changed.
+    fn among_mut(layers: &mut Layers) -> Option<&mut Self>;
 }
 
-impl From<Chain<Valkey>> for Layers {
-    fn from(chain: Chain<Valkey>) -> Self {
-        Self::Valkey(Box::new(chain))
-    }
+/// How [`Layers`] holds a chain or a ring: in place, or in a block of its own that can be moved.
+trait Held {
+    /// Lets `mover` move the block.
+    fn relocate_own_block(&mut self, mover: &mut impl Mover);
 }
 
-impl From<Ring<Blocked>> for Layers {
-    fn from(ring: Ring<Blocked>) -> Self {
-        Self::Windowed(Box::new(ring))
+impl<R: Rules> Held for Chain<R> {
+    fn relocate_own_block(&mut self, _: &mut impl Mover) {}
+}
+
+impl<L> Held for Box<L> {
+    fn relocate_own_block(&mut self, mover: &mut impl Mover) {
+        mover.boxed(self);
     }
 }
 
 impl Layers {
-    /// The layers for all calls that are not made for each item.
-    pub fn cold(&self) -> &dyn Layered {
-        match self {
-            Self::Blocked(chain) => chain,
-            Self::Classic(chain) => chain,
-            Self::Valkey(chain) => &**chain,
-            Self::Windowed(ring) => &**ring,
-        }
-    }
-
-    /// The layers for all calls that are not made for each item, to be changed.
-    pub fn cold_mut(&mut self) -> &mut dyn Layered {
-        match self {
-            Self::Blocked(chain) => chain,
-            Self::Classic(chain) => chain,
-            Self::Valkey(chain) => &mut **chain,
-            Self::Windowed(ring) => &mut **ring,
-        }
-    }
-
     /// See [`Filter::contains`](crate::Filter::contains).
     #[inline(always)]
     pub fn contains(&self, item: Item<'_>) -> bool {
@@ -119,29 +207,21 @@ impl Layers {
 
     /// See [`Filter::relocate`](crate::Filter::relocate).
     pub fn relocate(&mut self, first: usize, mover: &mut impl Mover) -> Option<usize> {
-        match self {
-            Self::Valkey(chain) if first == 0 => mover.boxed(chain),
-            Self::Windowed(ring) if first == 0 => mover.boxed(ring),
-            _ => {}
+        if first == 0 {
+            each!(self, held => held.relocate_own_block(mover));
         }
         each!(self, layers => layers.relocate(first, mover))
     }
 
-    /// The layers of a window.
+    /// The layers, if they are of this kind.
     #[inline]
-    pub fn ring(&self) -> Option<&Ring<Blocked>> {
-        match self {
-            Self::Windowed(ring) => Some(ring),
-            _ => None,
-        }
+    pub fn get<L: Listed>(&self) -> Option<&L> {
+        L::among(self)
     }
 
-    /// The layers of a window, to be changed.
-    pub fn ring_mut(&mut self) -> Option<&mut Ring<Blocked>> {
-        match self {
-            Self::Windowed(ring) => Some(ring),
-            _ => None,
-        }
+    /// The layers, if they are of this kind, to be changed.
+    pub fn get_mut<L: Listed>(&mut self) -> Option<&mut L> {
+        L::among_mut(self)
     }
 
     /// The rules and the layers of the blocked layout, with or without a window.

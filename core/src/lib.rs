@@ -29,6 +29,7 @@
 //! | [`bits`] | the bit array, its memory, and the instructions that test and set bits |
 //! | [`chain`] | layers that are added as a filter grows, and the walk over them for one item or many |
 //! | [`stored`] | what the formats of all layouts have in common |
+//! | [`merging`] | what unions and intersections need of a layout |
 //! | [`layered`] | what every layout does besides queries and additions |
 //! | [`blocked`] | this project's layout: an item's probes lie within a few cache lines |
 //! | [`scattered`] | layers whose probes are single bits anywhere in the array |
@@ -82,6 +83,8 @@ pub mod item;
 pub mod layered;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod layers;
+#[cfg_attr(docsrs, doc(hidden))]
+pub mod merging;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod packed;
 #[cfg_attr(docsrs, doc(hidden))]

@@ -1,16 +1,17 @@
 //! Forecasts: which layers a filter will have, and how much memory, before it is made and as it grows.
 //!
-//! The layers come from the same [`Rules`] as those of a real filter, and their bytes
+//! The layers come from the same [`Rules`](crate::chain::Rules) as those of a real filter, and their bytes
 //! are added up by the same code. Nothing is estimated.
 
 use std::borrow::Cow;
 
 use crate::blocked::Blocked;
 use crate::chain::demand::{Footprint, Frame, Rounding};
+use crate::chain::planned;
 use crate::chain::window::{self, Ring};
-use crate::chain::{Rules, planned};
-use crate::classic::{self, Classic};
-use crate::layered::{LayerShape, compound};
+use crate::classic::Classic;
+use crate::layered::{Described, LayerShape, compound};
+use crate::layers::from_spec;
 use crate::params::{Capacity, ClassicSpec, Layout, Spec, ValkeySpec, Window};
 use crate::valkey::Valkey;
 
@@ -87,22 +88,15 @@ impl Plan {
     /// Forecasts a filter that grows until it counts `items`, has `most` layers, or can grow no more. Sizing
     /// a layer takes some 0.1 ms.
     pub fn new(spec: Spec, items: u64, most: usize) -> Self {
-        let seed = match spec.layout {
-            Layout::Blocked { seed } => seed,
-            Layout::Classic => return Self::classic(spec.into(), items, most),
-            Layout::Valkey { seed, tightening } => {
-                return Self::valkey(ValkeySpec::of(spec, tightening, seed), items, most);
-            }
+        let (Some(window), Layout::Blocked { seed }) = (spec.window, spec.layout) else {
+            return from_spec!(spec, (rules, first) => Self::of(&rules, first, items, most));
         };
         let rules = Blocked::new(spec.error_rate, spec.growth, seed);
-        let Some(window) = spec.window else {
-            return Self::of(&rules, rules.first(spec.capacity), items, most, LayerShape::from);
-        };
         let layers = window::planned(&rules, spec.capacity, window, spec.capacity.items());
         Self {
             frame: Ring::<Blocked>::FRAME,
+            layers: layers.into_iter().map(|shape| rules.described(shape)).collect(),
             window: Some((rules, spec.capacity, window)),
-            layers: layers.into_iter().map(LayerShape::from).collect(),
         }
     }
 
@@ -110,35 +104,22 @@ impl Plan {
     /// A [`ClassicSpec`] allows everything that RedisBloom does.
     pub fn classic(spec: ClassicSpec, items: u64, most: usize) -> Self {
         let rules = Classic::new(spec);
-        let described = |shape: classic::Shape| shape.described(rules.options());
-        Self::of(&rules, rules.first(spec), items, most, described)
+        Self::of(&rules, rules.first(spec), items, most)
     }
 
     /// Forecasts a filter in valkey-bloom's layout that grows until it counts `items`, has `most` layers, or
     /// can grow no more. A [`ValkeySpec`] allows everything that valkey-bloom does.
     pub fn valkey(spec: ValkeySpec, items: u64, most: usize) -> Self {
         let rules = Valkey::new(spec);
-        Self::of(
-            &rules,
-            rules.first(spec.capacity()),
-            items,
-            most,
-            LayerShape::from,
-        )
+        Self::of(&rules, rules.first(spec.capacity()), items, most)
     }
 
-    fn of<R: Rules>(
-        rules: &R,
-        first: R::Shape,
-        items: u64,
-        most: usize,
-        described: impl Fn(R::Shape) -> LayerShape,
-    ) -> Self {
+    fn of<R: Described>(rules: &R, first: R::Shape, items: u64, most: usize) -> Self {
         let layers = planned(rules, first, items, most).into_iter();
         Self {
             frame: R::FRAME,
             window: None,
-            layers: layers.map(described).collect(),
+            layers: layers.map(|shape| rules.described(shape)).collect(),
         }
     }
 
@@ -150,7 +131,7 @@ impl Plan {
     fn layers_at(&self, items: u64) -> Option<Cow<'_, [LayerShape]>> {
         if let Some((rules, capacity, window)) = &self.window {
             let layers = window::planned(rules, *capacity, *window, items).into_iter();
-            return Some(layers.map(LayerShape::from).collect());
+            return Some(layers.map(|shape| rules.described(shape)).collect());
         }
         let mut capacity = 0u64;
         let newest = self.layers.iter().position(|layer| {

@@ -41,7 +41,7 @@ use crate::stored::stream::{Sink, Source};
 use crate::stored::{DecodeError, Fields, ask_for, list_for, or_end};
 
 /// The format version.
-const VERSION: u64 = 1;
+pub const VERSION: u64 = 1;
 /// The first bytes of a header. The last of them is the format version.
 pub const MAGIC: [u8; 8] = *b"BLOOM\0\0\x01";
 /// Bytes of a header before its layers.
@@ -108,19 +108,12 @@ pub(crate) fn save_arrays(layers: &[Layer], sink: &mut dyn Sink) {
     }
 }
 
-/// Reads a filter from an RDB stream. The caller has already read the two leading integers, `version` and 0.
+/// Reads a filter from an RDB stream whose two leading integers, 1 and 0, were read already.
 ///
 /// # Errors
 /// [`DecodeError`] unless the whole stream is one valid filter that fits into memory. Nothing is left
 /// allocated.
-pub fn load(
-    version: u64,
-    source: &mut impl Source,
-    allowance: Allowance<'_>,
-) -> Result<Chain<Blocked>, DecodeError> {
-    if version != VERSION {
-        return Err(DecodeError::Version(version));
-    }
+pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<Chain<Blocked>, DecodeError> {
     source
         .string(|header| Header::parse(header, Relation::Grown))??
         .restore(allowance, |stored| load_bits(stored, source))

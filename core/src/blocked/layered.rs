@@ -6,21 +6,23 @@ use crate::bits::memory::Allocation;
 use crate::blocked::sizing::{MAX_LINES_PER_ITEM, PROBES};
 use crate::chain::batch::Layer as _;
 use crate::chain::window::{MOST_SLICES, Ring};
-use crate::chain::{Chain, Rules as _};
+use crate::chain::{Allowance, Chain, NewLayer as _, Rules as _, UNLIMITED};
 use crate::error::Error;
-use crate::layered::{LayerShape, LayerStats, Layered, compound};
+use crate::layered::{Described, LayerShape, LayerStats, Layered, compound};
+use crate::merging::Mismatch;
 use crate::params::{Expansion, Growth, Layout, ROUNDING};
+use crate::stored::DecodeError;
 use crate::stored::invalid::{Invalid, counts};
-use crate::stored::stream::Sink;
+use crate::stored::stream::{Sink, Source};
 
 /// The most layers of a filter whose present rate is computed: as many as a window can have slices. A stored
 /// filter may have any number of layers with room.
 pub const MOST_ESTIMATED: usize = MOST_SLICES;
 
-impl From<Shape> for LayerShape {
-    fn from(shape: Shape) -> Self {
+impl Described for Blocked {
+    fn described(&self, shape: Shape) -> LayerShape {
         let bytes = shape.geometry.bytes();
-        Self {
+        LayerShape {
             capacity: shape.capacity,
             bytes,
             bits: bytes.saturating_mul(8),
@@ -50,6 +52,17 @@ fn estimated_error_rate(layers: &[Layer]) -> f64 {
     }))
 }
 
+/// The first layer of a new filter like this one. After a merge it is for as many items as the largest layer.
+fn first_again(chain: &Chain<Blocked>) -> Shape {
+    let mut capacities = chain.layers().iter().map(|layer| layer.capacity());
+    let capacity = if format::is_grown(chain) {
+        capacities.next()
+    } else {
+        capacities.max()
+    };
+    chain.rules().first_for(capacity.unwrap_or(1))
+}
+
 impl Layered for Chain<Blocked> {
     fn layout(&self) -> Layout {
         let seed = self.rules().secret().seed();
@@ -75,7 +88,7 @@ impl Layered for Chain<Blocked> {
     fn stats(&self, layer: usize) -> LayerStats {
         let layer = &self.layers()[layer];
         LayerStats {
-            shape: layer.shape().into(),
+            shape: self.rules().described(layer.shape()),
             items: layer.items(),
             bits_set: layer.bits().ones(),
         }
@@ -113,6 +126,35 @@ impl Layered for Chain<Blocked> {
 
     fn save(&self, sink: &mut dyn Sink) {
         format::save(self, sink);
+    }
+
+    fn magic() -> &'static [u8] {
+        &format::MAGIC
+    }
+
+    fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Self, DecodeError> {
+        format::load_header(bytes, allowance)
+    }
+
+    fn version() -> Option<u64> {
+        Some(format::VERSION)
+    }
+
+    fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<Self, DecodeError> {
+        format::load(source, allowance)
+    }
+
+    fn is_as_new(&self) -> bool {
+        let layer = self.stats(0);
+        let is_empty = self.count() == 1 && layer.items == 0 && layer.bits_set == 0;
+        is_empty && self.layers()[0].shape() == first_again(self)
+    }
+
+    fn emptied(&self, allowance: Allowance<'_>) -> Result<Self, Error> {
+        let first = first_again(self);
+        let takes_more = first.bytes() > self.array_bytes(self.layers().len());
+        let allowance = if takes_more { allowance } else { UNLIMITED };
+        Self::new(self.rules().alike(None), first, allowance)
     }
 
     fn validate(&self) -> Result<(), Invalid> {
@@ -180,6 +222,36 @@ impl Layered for Ring<Blocked> {
 
     fn save(&self, sink: &mut dyn Sink) {
         windowed::save(self, sink);
+    }
+
+    fn magic() -> &'static [u8] {
+        &windowed::MAGIC
+    }
+
+    fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Self, DecodeError> {
+        windowed::load_header(bytes, allowance)
+    }
+
+    fn version() -> Option<u64> {
+        Some(windowed::VERSION)
+    }
+
+    fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<Self, DecodeError> {
+        windowed::load(source, allowance)
+    }
+
+    fn is_as_new(&self) -> bool {
+        let slices = self.slices();
+        self.count() == 0 && self.gone() == 0 && slices.came() == 0 && !slices.ended()
+    }
+
+    fn emptied(&self, _: Allowance<'_>) -> Result<Self, Error> {
+        let rules = self.chain().rules().alike(None);
+        Ok(Self::empty(rules, self.slices().window(), self.capacity()))
+    }
+
+    fn may_be_combined(&self) -> Result<(), Mismatch> {
+        Err(Mismatch::Window)
     }
 
     fn validate(&self) -> Result<(), Invalid> {

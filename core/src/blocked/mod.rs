@@ -7,6 +7,7 @@
 pub mod format;
 pub mod layer;
 pub mod layered;
+mod merging;
 mod search;
 pub mod secret;
 pub mod sizing;

@@ -1,14 +1,15 @@
 //! Filters of RedisBloom's layout: their figures, memory and stored bytes.
 
-use super::{Classic, Options, Shape, format};
+use super::{Classic, Shape, format};
 use crate::bits::array::OutOfRange;
 use crate::bits::memory::Allocation;
 use crate::blocked::sizing::power;
 use crate::chain::batch::Layer as _;
-use crate::chain::{Chain, Rules as _};
+use crate::chain::{Allowance, Chain, Rules as _, UNLIMITED};
 use crate::error::Error;
-use crate::layered::{LayerShape, LayerStats, Layered, compound};
+use crate::layered::{Described, LayerShape, LayerStats, Layered, compound};
 use crate::params::Layout;
+use crate::stored::DecodeError;
 use crate::stored::invalid::{Invalid, counts};
 use crate::stored::stream::Sink;
 
@@ -22,17 +23,16 @@ pub(super) fn reported(layers: usize) -> u64 {
     OWN_BYTES + LAYER_BYTES * layers as u64
 }
 
-impl Shape {
-    /// The description of a layer of this shape, in a filter with these options.
-    pub fn described(self, options: Options) -> LayerShape {
+impl Described for Classic {
+    fn described(&self, shape: Shape) -> LayerShape {
         LayerShape {
-            capacity: self.capacity,
-            bytes: self.bytes,
-            bits: self.bits,
-            error_rate: self.error_rate,
+            capacity: shape.capacity,
+            bytes: shape.bytes,
+            bits: shape.bits,
+            error_rate: shape.error_rate,
             lines: None,
-            probes: self.hashes.into(),
-            hash_width: Some(options.hash_width()),
+            probes: shape.hashes.into(),
+            hash_width: Some(self.options().hash_width()),
         }
     }
 }
@@ -68,7 +68,7 @@ impl Layered for Chain<Classic> {
     fn stats(&self, layer: usize) -> LayerStats {
         let layer = &self.layers()[layer];
         LayerStats {
-            shape: layer.shape().described(self.rules().options()),
+            shape: self.rules().described(layer.shape()),
             items: layer.items(),
             bits_set: layer.bits().ones(),
         }
@@ -96,6 +96,18 @@ impl Layered for Chain<Classic> {
 
     fn save(&self, sink: &mut dyn Sink) {
         format::save(self, sink);
+    }
+
+    fn magic() -> &'static [u8] {
+        &[]
+    }
+
+    fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Self, DecodeError> {
+        format::load_header(bytes, allowance)
+    }
+
+    fn emptied(&self, _: Allowance<'_>) -> Result<Self, Error> {
+        Self::new(*self.rules(), self.layers()[0].shape(), UNLIMITED)
     }
 
     fn validate(&self) -> Result<(), Invalid> {

@@ -22,6 +22,7 @@
 pub mod format;
 pub mod layer;
 pub mod layered;
+mod merging;
 pub mod murmur;
 
 use crate::chain::Rules;

@@ -2,20 +2,20 @@
 //!
 //! The bit arrays of a filter's layers, oldest first and end to end, are cut into chunks of at most [`CHUNK_BYTES`],
 //! none of which spans two layers. A chunk travels with its *iterator*: 1 + the offset of its end. The header has the
-//! iterator 1. What the header looks like depends on the layout, see [`native`], [`windowed`], [`composed`],
-//! [`redisbloom`] and [`valkey`]; everything else is as RedisBloom has it, in all layouts.
+//! iterator 1. What the header looks like depends on the layout, see the formats of [`codec`](super); everything else is as RedisBloom has it, in all layouts.
 //!
 //! Chunks can be loaded in any order, and a missing chunk is one of zeros. A chunk is loaded whole or not
 //! at all.
 
 use std::borrow::Cow;
 
-use super::{DecodeError, composed, native, redisbloom, valkey, windowed};
+use super::{DecodeError, composed};
 use crate::bits::array::all_zero;
 use crate::chain::Allowance;
 use crate::chain::demand::reserved;
 use crate::error::Error;
 use crate::filter::Filter;
+use crate::layers::Layers;
 use crate::stored::or_end;
 
 /// The most bytes of a chunk, other than a header.
@@ -114,14 +114,8 @@ pub fn chunks(filter: &Filter) -> impl Iterator<Item = Chunk<'_>> {
 pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
     if bytes.starts_with(&composed::MAGIC) {
         composed::load_header(bytes, allowance)
-    } else if bytes.starts_with(&native::MAGIC) {
-        native::load_header(bytes, allowance).map(Filter::from)
-    } else if bytes.starts_with(&windowed::MAGIC) {
-        windowed::load_header(bytes, allowance).map(Filter::from)
-    } else if bytes.starts_with(&valkey::MAGIC) {
-        valkey::load_header(bytes, allowance).map(Filter::from)
     } else {
-        redisbloom::load_header(bytes, allowance).map(Filter::from)
+        Layers::load_header(bytes, allowance).map(Filter::from)
     }
 }
 
@@ -215,6 +209,7 @@ mod tests {
 
     use super::*;
     use crate::chain::{UNLIMITED, at_most};
+    use crate::codec;
     use crate::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
     use crate::stored::stream::MemoryStream;
     use crate::tests::oracle::{VALKEY, reloaded};
@@ -472,14 +467,14 @@ mod tests {
         let header = header(&filter(LAYOUTS[1], 10, 100));
         assert_eq!(header[8..12], [0; 4]);
         assert_ne!(header.len(), 20);
-        assert!(redisbloom::load_header(&header, UNLIMITED).is_err());
+        assert!(codec::redisbloom::load_header(&header, UNLIMITED).is_err());
     }
 
     proptest! {
         /// A client could crash the server with any bytes as a header.
         #[test]
         fn headers_of_any_bytes_are_answered(bytes: Vec<u8>, start in 0usize..3) {
-            let start = [&[][..], &native::MAGIC, &valkey::MAGIC][start];
+            let start = [&[][..], &codec::native::MAGIC, &codec::valkey::MAGIC][start];
             let limit: Allowance<'_> = &at_most((1 << 24) - 1);
             let _ = load_header(&[start, &bytes].concat(), limit);
         }

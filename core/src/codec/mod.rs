@@ -8,6 +8,7 @@ pub use crate::blocked::{format as native, windowed};
 use crate::chain::Allowance;
 pub use crate::classic::format as redisbloom;
 use crate::filter::Filter;
+use crate::layers::Layers;
 pub use crate::stored::{DecodeError, stream};
 pub use crate::valkey::format as valkey;
 use stream::{Sink, Source};
@@ -52,8 +53,7 @@ pub fn load(
     match source.unsigned()? {
         0 if i32::from(encoding_version) == ENCODING_VERSION => match first {
             composed::VERSION => composed::load(source, allowance),
-            windowed::VERSION => windowed::load(source, allowance).map(Filter::from),
-            _ => native::load(first, source, allowance).map(Filter::from),
+            version => Layers::load(version, source, allowance).map(Filter::from),
         },
         layers => redisbloom::load(first, layers, source, encoding_version, allowance).map(Filter::from),
     }

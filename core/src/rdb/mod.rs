@@ -36,7 +36,7 @@ use std::io::{self, BufReader, Read, Write};
 use crate::chain::at_most;
 use crate::codec::{self, DecodeError};
 use crate::filter::Filter;
-use crate::params::{Layout, Time};
+use crate::params::Time;
 use input::{Input, Values};
 use output::Output;
 
@@ -393,9 +393,9 @@ const fn type_id(name: &[u8; 9]) -> u64 {
 
 /// The ID of the type that a filter is saved as, with the encoding version.
 fn type_of(filter: &Filter) -> u64 {
-    match filter.layout() {
-        Layout::Valkey { .. } => VALKEY_TYPE | codec::valkey::ENCODING_VERSION as u64,
-        Layout::Blocked { .. } | Layout::Classic => CLASSIC_TYPE | codec::ENCODING_VERSION as u64,
+    match filter.as_valkey() {
+        Some(_) => VALKEY_TYPE | codec::valkey::ENCODING_VERSION as u64,
+        None => CLASSIC_TYPE | codec::ENCODING_VERSION as u64,
     }
 }
 

@@ -1,6 +1,5 @@
 //! The exceptions of combined filters.
 
-use super::SetError;
 use crate::bits::memory::BlockSize;
 use crate::chain::Allowance;
 use crate::chain::demand::{Cost, FILTER, Rounding};
@@ -8,6 +7,7 @@ use crate::exceptions::table::Table;
 use crate::exceptions::{MOST_EXCEPTIONS, TABLE, ask_for_table, cost_of};
 use crate::filter::Filter;
 use crate::item::ItemHash;
+use crate::merging::SetError;
 
 /// The most exceptions of all combined filters times the layers of all of them, because every exception is looked up
 /// in every layer.

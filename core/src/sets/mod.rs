@@ -3,159 +3,25 @@
 //! Layers of one shape are combined bit by bit, in `union`. The exceptions are combined in `exceptions`.
 
 mod exceptions;
-mod mergeable;
 mod union;
 
 use std::collections::HashSet;
-use std::fmt;
 
-use crate::blocked::{Blocked, format};
+use crate::blocked::Blocked;
 use crate::chain::demand::{Besides, push, reserved};
 use crate::chain::window::Ring;
-use crate::chain::{Allowance, Chain, NewLayer as _, UNLIMITED, batch};
-use crate::classic::Classic;
+use crate::chain::{Allowance, Chain};
 use crate::error::Error;
 use crate::exceptions::table::Table;
-use crate::filter::{Filter, LayerStats};
-use crate::layers::Layers;
+use crate::filter::Filter;
+use crate::layered::Layered as _;
+use crate::layers::{Layers, Listed, each};
+use crate::merging::{Budget, Mergeable as _};
+pub use crate::merging::{Mismatch, SetError};
 use crate::params::ErrorRate;
+use crate::valkey::Valkey;
 
 pub use exceptions::MOST_ASKED;
-use mergeable::{Budget, Mergeable as _};
-
-/// Why filters cannot be combined. Nothing changed.
-///
-/// ```
-/// # use libbloom::{Filter, Mismatch, SetError};
-/// let mut monday = Filter::builder(1000, 0.01).seed(1).build()?;
-/// let tuesday = Filter::builder(1000, 0.01).seed(2).build()?;
-/// let refused = monday.union_with(&tuesday);
-/// assert_eq!(refused, Err(SetError::Source { index: 0, why: Mismatch::Seed }));
-/// # Ok::<(), libbloom::BuildError>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum SetError {
-    /// A source cannot be combined with the first filter.
-    Source {
-        /// The index of the source.
-        index: usize,
-        /// The reason.
-        why: Mismatch,
-    },
-    /// The destination cannot be combined with any filter.
-    Destination {
-        /// The reason.
-        why: Mismatch,
-    },
-    /// The rates of the layers sum to more than the result may have.
-    Rate {
-        /// The sum of the rates.
-        sum: f64,
-        /// A rate for the result that would be high enough, if there is one.
-        would_do: Option<ErrorRate>,
-    },
-    /// The rates of the layers of classic filters sum to more than the result may have: the rate of its first layer.
-    ClassicRate {
-        /// The sum of the layers' rates, with those that later growth may add.
-        sum: f64,
-        /// The filter's rate.
-        rate: f64,
-    },
-    /// A rate was given for classic filters.
-    RateOfClassic,
-    /// The result would have more exceptions than a filter can have.
-    TooManyExceptions {
-        /// The most exceptions that a filter can have.
-        exceptions: u64,
-    },
-    /// Looking up all exceptions in all layers would take too long: the product of their numbers is above
-    /// [`MOST_ASKED`].
-    TooManyToAsk {
-        /// Exceptions of all filters.
-        exceptions: u64,
-        /// Layers of all filters.
-        layers: u64,
-    },
-    /// There is no memory for the result.
-    Memory(Error),
-}
-
-impl From<Error> for SetError {
-    fn from(error: Error) -> Self {
-        Self::Memory(error)
-    }
-}
-
-/// Why a source cannot be combined with the first filter.
-///
-/// ```
-/// # use libbloom::{Filter, Mismatch, SetError, StoredLayout};
-/// let mut own = Filter::builder(1000, 0.01).build()?;
-/// let classic = Filter::builder(1000, 0.01).layout(StoredLayout::Classic).build()?;
-/// let refused = own.union_with(&classic);
-/// assert_eq!(refused, Err(SetError::Source { index: 0, why: Mismatch::Layout }));
-/// # Ok::<(), libbloom::BuildError>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mismatch {
-    /// The filter has another seed.
-    Seed,
-    /// The filter has another layout.
-    Layout,
-    /// The filter has a layout whose filters are never combined.
-    Never,
-    /// The hashes of one have 64 bits, those of the other 32.
-    HashWidth,
-    /// The filter has a window.
-    Window,
-    /// The filter has layers of another shape.
-    Shape,
-}
-
-impl fmt::Display for SetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Source { index, why } => write!(f, "filter {index} does not fit: {why}"),
-            Self::Destination { why } => write!(f, "the filter cannot be merged into: {why}"),
-            Self::Rate { sum, would_do } => {
-                write!(f, "the error rates of the layers sum to {sum}")?;
-                match would_do {
-                    Some(rate) => write!(f, ": an error rate of {} would do", rate.value()),
-                    None => f.write_str(": no error rate would do"),
-                }
-            }
-            Self::ClassicRate { sum, rate } => {
-                write!(f, "the error rates of the layers sum to {sum}, above {rate}")
-            }
-            Self::RateOfClassic => f.write_str("filters of RedisBloom's layout keep their error rate"),
-            Self::TooManyExceptions { exceptions } => {
-                write!(f, "the result would have more than {exceptions} exceptions")
-            }
-            Self::TooManyToAsk { exceptions, layers } => {
-                write!(
-                    f,
-                    "{exceptions} exceptions in {layers} layers are too many to look up"
-                )
-            }
-            Self::Memory(error) => error.fmt(f),
-        }
-    }
-}
-
-impl fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Seed => "it has another seed",
-            Self::Layout => "it has another layout",
-            Self::Never => "filters of valkey-bloom's layout are never combined",
-            Self::HashWidth => "its hashes have another width",
-            Self::Window => "it has a window",
-            Self::Shape => "it has another capacity or error rate, or has grown",
-        })
-    }
-}
-
-impl std::error::Error for SetError {}
 
 /// Filters of one layout that hash alike, each of them once, and their layers.
 struct Alike<'a, R: Budget> {
@@ -163,7 +29,10 @@ struct Alike<'a, R: Budget> {
     chains: Vec<&'a Chain<R>>,
 }
 
-impl<'a, R: Budget> Alike<'a, R> {
+impl<'a, R: Budget> Alike<'a, R>
+where
+    Chain<R>: Listed,
+{
     /// Checks that `filters` can be combined with `first`.
     ///
     /// # Errors
@@ -180,8 +49,9 @@ impl<'a, R: Budget> Alike<'a, R> {
             seen.insert(std::ptr::from_ref(filter));
             push(&mut distinct, filter)?;
             let differs = |why| SetError::Source { index, why };
-            never(&filter.layers).map_err(differs)?;
-            let chain = R::chain(&filter.layers).ok_or(differs(Mismatch::Layout))?;
+            filter.layers.cold().may_be_combined().map_err(differs)?;
+            let chain = filter.layers.get::<Chain<R>>();
+            let chain = chain.ok_or(differs(Mismatch::Layout))?;
             first.rules().hashes_alike(chain.rules()).map_err(differs)?;
             push(&mut chains, chain)?;
         }
@@ -196,16 +66,14 @@ impl<'a, R: Budget> Alike<'a, R> {
         sources: &[&'a Filter],
         rate: Option<ErrorRate>,
         allowance: Allowance<'_>,
-    ) -> Result<Filter, SetError>
-    where
-        Layers: From<Chain<R>>,
-    {
+    ) -> Result<Filter, SetError> {
         let Self { filters, chains } = Self::of(first, sources)?;
         first.rules().may_have(rate)?;
         let exceptions = exceptions::of_union(&filters, allowance)?;
         let blocks = &exceptions::blocks(&exceptions);
         let allowance = &Besides { blocks, allowance };
-        let mut union = Filter::from(union::make(&chains, rate, allowance)?);
+        let layers: Layers = union::make(&chains, rate, allowance)?.into();
+        let mut union = Filter::from(layers);
         union.set_exceptions(exceptions);
         Ok(union)
     }
@@ -214,17 +82,14 @@ impl<'a, R: Budget> Alike<'a, R> {
         first: &Chain<R>,
         sources: &[&'a Filter],
         allowance: Allowance<'_>,
-    ) -> Result<Filter, SetError>
-    where
-        Layers: From<Chain<R>>,
-    {
+    ) -> Result<Filter, SetError> {
         let Self { filters, chains } = Self::of(first, sources)?;
         let kind = |chain: &Chain<R>| match chain.layers() {
             [layer] => Some(layer.kind()),
             _ => None,
         };
         let shape = kind(first);
-        let of_source = |filter: &&Filter| R::chain(&filter.layers).and_then(kind);
+        let of_source = |filter: &&Filter| filter.layers.get().and_then(kind);
         if let Some(index) = sources.iter().position(|filter| {
             let other = of_source(filter);
             other.is_none() || other != shape
@@ -235,7 +100,8 @@ impl<'a, R: Budget> Alike<'a, R> {
         let exceptions = exceptions::of_all(&filters, allowance)?;
         let blocks = &exceptions::blocks(&exceptions);
         let allowance = &Besides { blocks, allowance };
-        let mut common = Filter::from(union::common(&chains, allowance)?);
+        let layers: Layers = union::common(&chains, allowance)?.into();
+        let mut common = Filter::from(layers);
         common.set_exceptions(exceptions);
         Ok(common)
     }
@@ -247,7 +113,8 @@ impl<'a, R: Budget> Alike<'a, R> {
         allowance: Allowance<'_>,
     ) -> Result<bool, SetError> {
         let why = Mismatch::Layout;
-        let first = R::chain(&destination.layers).ok_or(SetError::Destination { why })?;
+        let first = destination.layers.get::<Chain<R>>();
+        let first = first.ok_or(SetError::Destination { why })?;
         let Self { filters, chains } = Self::of(first, sources)?;
         first.rules().may_have(rate)?;
         let mut all = reserved(filters.len() + 1)?;
@@ -258,7 +125,8 @@ impl<'a, R: Budget> Alike<'a, R> {
         let after = new.as_ref().or(held).unwrap_or(&none);
         let blocks = &exceptions::blocks(after);
         let allowance = &Besides { blocks, allowance };
-        let chain = R::chain_mut(&mut destination.layers).ok_or(SetError::Destination { why })?;
+        let chain = destination.layers.get_mut();
+        let chain = chain.ok_or(SetError::Destination { why })?;
         let layers_differ = union::absorb(chain, &chains, rate, allowance)?;
         let exceptions_differ = new.is_some();
         if let Some(exceptions) = new {
@@ -268,14 +136,50 @@ impl<'a, R: Budget> Alike<'a, R> {
     }
 }
 
-/// Why filters with these layers are never combined, if they are not.
-fn never(layers: &Layers) -> Result<(), Mismatch> {
-    match layers {
-        Layers::Blocked(_) | Layers::Classic(_) => Ok(()),
-        Layers::Windowed(_) => Err(Mismatch::Window),
-        Layers::Valkey(_) => Err(Mismatch::Never),
+/// Layers that may be combined with others of their kind, or not. What may not be is refused before it gets here.
+trait Combined: Listed {
+    fn union(&self, _: &[&Filter], _: Option<ErrorRate>, _: Allowance<'_>) -> Result<Filter, SetError> {
+        Err(NEVER)
+    }
+
+    fn intersection(&self, _: &[&Filter], _: Allowance<'_>) -> Result<Filter, SetError> {
+        Err(NEVER)
+    }
+
+    /// The function that adds the items of filters to one with such layers.
+    fn absorb(&self) -> Absorb {
+        |_, _, _, _| Err(NEVER)
     }
 }
+
+type Absorb = fn(&mut Filter, &[&Filter], Option<ErrorRate>, Allowance<'_>) -> Result<bool, SetError>;
+
+const NEVER: SetError = SetError::Destination { why: Mismatch::Never };
+
+impl<R: Budget> Combined for Chain<R>
+where
+    Self: Listed,
+{
+    fn union(
+        &self,
+        sources: &[&Filter],
+        rate: Option<ErrorRate>,
+        allowance: Allowance<'_>,
+    ) -> Result<Filter, SetError> {
+        Alike::union(self, sources, rate, allowance)
+    }
+
+    fn intersection(&self, sources: &[&Filter], allowance: Allowance<'_>) -> Result<Filter, SetError> {
+        Alike::intersection(self, sources, allowance)
+    }
+
+    fn absorb(&self) -> Absorb {
+        |destination, sources, rate, allowance| Alike::<R>::absorb(destination, sources, rate, allowance)
+    }
+}
+
+impl Combined for Chain<Valkey> {}
+impl Combined for Ring<Blocked> {}
 
 #[cfg_attr(docsrs, doc(hidden))]
 impl Filter {
@@ -289,12 +193,8 @@ impl Filter {
         rate: Option<ErrorRate>,
         allowance: Allowance<'_>,
     ) -> Result<Self, SetError> {
-        let layers = &first(sources)?.layers;
-        match layers {
-            Layers::Blocked(chain) => Alike::union(chain, sources, rate, allowance),
-            Layers::Classic(chain) => Alike::union(chain, sources, rate, allowance),
-            Layers::Valkey(_) | Layers::Windowed(_) => Err(first_source(layers)),
-        }
+        let layers = first(sources)?;
+        each!(layers, layers => layers.union(sources, rate, allowance))
     }
 
     /// Adds all items of `sources`. Returns whether that changed anything. If a rate is given, it becomes the
@@ -308,11 +208,10 @@ impl Filter {
         rate: Option<ErrorRate>,
         allowance: Allowance<'_>,
     ) -> Result<bool, SetError> {
-        never(&self.layers).map_err(|why| SetError::Destination { why })?;
-        match self.layers {
-            Layers::Classic(_) => Alike::<Classic>::absorb(self, sources, rate, allowance),
-            _ => Alike::<Blocked>::absorb(self, sources, rate, allowance),
-        }
+        let refused = |why| SetError::Destination { why };
+        self.layers.cold().may_be_combined().map_err(refused)?;
+        let absorb = each!(&self.layers, layers => layers.absorb());
+        absorb(self, sources, rate, allowance)
     }
 
     /// Makes a new filter of the items that all `sources` contain, of which there must be one. Each has one layer, of
@@ -322,12 +221,8 @@ impl Filter {
     /// # Errors
     /// [`SetError`]; nothing is left behind.
     pub fn intersection(sources: &[&Self], allowance: Allowance<'_>) -> Result<Self, SetError> {
-        let layers = &first(sources)?.layers;
-        match layers {
-            Layers::Blocked(chain) => Alike::intersection(chain, sources, allowance),
-            Layers::Classic(chain) => Alike::intersection(chain, sources, allowance),
-            Layers::Valkey(_) | Layers::Windowed(_) => Err(first_source(layers)),
-        }
+        let layers = first(sources)?;
+        each!(layers, layers => layers.intersection(sources, allowance))
     }
 
     /// Makes a new filter like this one, but empty; `None` if this one is as new. A filter whose layers were merged
@@ -340,59 +235,19 @@ impl Filter {
     /// # Errors
     /// [`Error::OverLimit`] and [`Error::OutOfMemory`]; nothing is left behind.
     pub fn emptied(&self, allowance: Allowance<'_>) -> Result<Option<Self>, Error> {
-        let is_as_new = self.exceptions() == 0 && self.is_as_new();
-        Ok(match &self.layers {
-            Layers::Blocked(chain) => {
-                let (rules, layers) = (chain.rules(), chain.layers());
-                let mut capacities = layers.iter().map(batch::Layer::capacity);
-                let capacity = if format::is_grown(chain) {
-                    capacities.next()
-                } else {
-                    capacities.max()
-                };
-                let first = rules.first_for(capacity.unwrap_or(1));
-                let is_alike = layers.iter().all(|layer| layer.shape() == first);
-                if is_alike && is_as_new {
-                    return Ok(None);
-                }
-                let takes_more = first.bytes() > chain.array_bytes(layers.len());
-                let allowance = if takes_more { allowance } else { UNLIMITED };
-                Some(Chain::new(rules.alike(None), first, allowance)?.into())
-            }
-            Layers::Classic(chain) => match chain.layers().first().filter(|_| !is_as_new) {
-                Some(oldest) => Some(Chain::new(*chain.rules(), oldest.shape(), UNLIMITED)?.into()),
-                None => None,
-            },
-            Layers::Valkey(chain) => match chain.layers().first().filter(|_| !is_as_new) {
-                Some(oldest) => Some(Chain::new(*chain.rules(), oldest.shape(), UNLIMITED)?.into()),
-                None => None,
-            },
-            Layers::Windowed(ring) => {
-                let is_as_new = ring.gone() == 0 && ring.slices().came() == 0 && !ring.slices().ended();
-                if ring.chain().layers().is_empty() && is_as_new && self.exceptions() == 0 {
-                    return Ok(None);
-                }
-                let rules = ring.chain().rules().alike(None);
-                Some(Ring::empty(rules, ring.slices().window(), ring.capacity()).into())
-            }
-        })
-    }
-
-    /// Whether the filter has only its first layer, and no item.
-    fn is_as_new(&self) -> bool {
-        let is_untouched = |layer: LayerStats| layer.items == 0 && layer.bits_set == 0;
-        self.layers() == 1 && self.layer_stats().all(is_untouched)
+        if self.exceptions() == 0 && self.layers.cold().is_as_new() {
+            return Ok(None);
+        }
+        let emptied: Self = each!(&self.layers, layers => layers.emptied(allowance)?.into());
+        Ok(Some(emptied))
     }
 }
 
-/// What is wrong with the first of the sources, whose layers are never combined.
-fn first_source(layers: &Layers) -> SetError {
-    let why = never(layers).err().unwrap_or(Mismatch::Layout);
-    SetError::Source { index: 0, why }
-}
-
-/// The filter that decides the parameters of the result.
-fn first<'a>(sources: &[&'a Filter]) -> Result<&'a Filter, SetError> {
+/// The layers of the filter that decides the parameters of the result.
+fn first<'a>(sources: &[&'a Filter]) -> Result<&'a Layers, SetError> {
     let why = Mismatch::Shape;
-    sources.first().copied().ok_or(SetError::Destination { why })
+    let first = sources.first().ok_or(SetError::Destination { why })?;
+    let refused = |why| SetError::Source { index: 0, why };
+    first.layers.cold().may_be_combined().map_err(refused)?;
+    Ok(&first.layers)
 }

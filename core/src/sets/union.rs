@@ -5,13 +5,12 @@
 //! their own. A plan of the union is made first. Then memory is requested and allocated. Only after that does anything
 //! change.
 
-use super::SetError;
-use super::mergeable::{Budget, Mergeable};
 use crate::bits::combine::{Reading, is_within, union_ones};
 use crate::chain::batch::Layer as _;
 use crate::chain::demand::{Footprint, listed, reserved};
 use crate::chain::{Allowance, Chain, MOST_ITEMS, NewLayer as _, held};
 use crate::error::Error;
+use crate::merging::{Budget, Mergeable, SetError};
 use crate::params::ErrorRate;
 
 /// The most groups of one shape that a further layer is compared with.

@@ -5,16 +5,18 @@ use crate::bits::array::OutOfRange;
 use crate::bits::memory::Allocation;
 use crate::blocked::sizing::power;
 use crate::chain::batch::Layer as _;
-use crate::chain::{Chain, Rules as _};
+use crate::chain::{Allowance, Chain, Rules as _, UNLIMITED};
 use crate::error::Error;
-use crate::layered::{LayerShape, LayerStats, Layered, compound};
+use crate::layered::{Described, LayerShape, LayerStats, Layered, compound};
+use crate::merging::Mismatch;
 use crate::params::Layout;
+use crate::stored::DecodeError;
 use crate::stored::invalid::{Invalid, counts};
 use crate::stored::stream::Sink;
 
-impl From<Shape> for LayerShape {
-    fn from(shape: Shape) -> Self {
-        Self {
+impl Described for Valkey {
+    fn described(&self, shape: Shape) -> LayerShape {
+        LayerShape {
             capacity: shape.capacity,
             bytes: shape.bytes,
             bits: shape.bits(),
@@ -57,7 +59,7 @@ impl Layered for Chain<Valkey> {
     fn stats(&self, layer: usize) -> LayerStats {
         let layer = &self.layers()[layer];
         LayerStats {
-            shape: layer.shape().into(),
+            shape: self.rules().described(layer.shape()),
             items: layer.items(),
             bits_set: layer.ones(),
         }
@@ -91,6 +93,22 @@ impl Layered for Chain<Valkey> {
 
     fn save_for_digest(&self, sink: &mut dyn Sink) {
         format::save_for_digest(self, sink);
+    }
+
+    fn magic() -> &'static [u8] {
+        &format::MAGIC
+    }
+
+    fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Self, DecodeError> {
+        format::load_header(bytes, allowance)
+    }
+
+    fn emptied(&self, _: Allowance<'_>) -> Result<Self, Error> {
+        Self::new(*self.rules(), self.layers()[0].shape(), UNLIMITED)
+    }
+
+    fn may_be_combined(&self) -> Result<(), Mismatch> {
+        Err(Mismatch::Never)
     }
 
     fn validate(&self) -> Result<(), Invalid> {
