@@ -39,7 +39,7 @@ fetch_tree() {
     rm -rf "$folder"
     mkdir -p "$folder"
     start_apt "$apt" "$(debian_source "$release" deb-src)" &&
-        (cd "$apt" && private_apt "$apt" source --download-only "$package") &&
+        (cd "$apt" && private_apt "$apt" source --download-only --tar-only "$package") &&
         tar -xf "$apt/$package"_*.orig.tar.* -C "$folder" || return
     rm -rf "$apt"
 }

@@ -12,9 +12,7 @@ use crate::codec::{DecodeError, chunks};
 use crate::error::{BuildError, Error};
 use crate::filter::Filter;
 use crate::item::Item;
-use crate::params::{
-    Capacity, ErrorRate, Expansion, Growth, Layout, Seed, SipSeed, Spec, Tightening, Time, Window,
-};
+use crate::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec, StoredLayout, Time, Window};
 use crate::plan::Plan;
 use crate::sets::SetError;
 
@@ -43,26 +41,6 @@ pub struct Builder {
     seed: Option<u64>,
     layout: StoredLayout,
     window: Option<(Duration, u8, bool)>,
-}
-
-/// The layout of a filter, which decides the servers and modules that can load it.
-///
-/// ```
-/// use libbloom::{Filter, StoredLayout};
-///
-/// let filter = Filter::builder(1000, 0.01).layout(StoredLayout::Valkey).build()?;
-/// assert!(filter.seed().is_none()); // valkey-bloom has one hash for all filters
-/// # Ok::<(), libbloom::BuildError>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StoredLayout {
-    /// This project's own layout: the fastest, and the smallest that grows.
-    Blocked,
-    /// RedisBloom's layout.
-    Classic,
-    /// valkey-bloom's layout.
-    Valkey,
 }
 
 impl Filter {
@@ -427,14 +405,7 @@ impl Builder {
                 (false, true) => Growth::Growing(expansion),
                 (false, false) => Growth::Reserved(expansion),
             },
-            layout: match self.layout {
-                StoredLayout::Blocked => Layout::Blocked { seed: Seed(seed) },
-                StoredLayout::Classic => Layout::Classic,
-                StoredLayout::Valkey => Layout::Valkey {
-                    seed: SipSeed::from(Seed(seed)),
-                    tightening: Tightening::DEFAULT,
-                },
-            },
+            layout: Layout::of(self.layout, Seed(seed)),
             window: window.transpose()?,
         })
     }

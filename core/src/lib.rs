@@ -105,7 +105,7 @@ pub mod valkey;
 pub(crate) mod tests;
 
 #[doc(inline)]
-pub use builder::{Builder, StoredLayout};
+pub use builder::Builder;
 #[cfg_attr(docsrs, doc(hidden))]
 pub use chain::{Allow, Allowance, Cost, Demand, Limit, UNLIMITED};
 #[doc(inline)]
@@ -118,7 +118,7 @@ pub use filter::{Filter, Totals};
 #[doc(inline)]
 pub use item::Item;
 #[doc(inline)]
-pub use params::{ErrorRate, Seed, Time};
+pub use params::{ErrorRate, Seed, StoredLayout, Time};
 #[doc(inline)]
 pub use plan::{Plan, Stage};
 pub use rdb::RdbError;

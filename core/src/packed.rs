@@ -375,12 +375,13 @@ impl Bitmap {
 mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
+    use proptest::sample::select;
 
     use super::*;
     use crate::UNLIMITED;
-    use crate::params::{Expansion, Growth, Layout, Seed, Spec};
+    use crate::params::{Expansion, Growth, Spec};
     use crate::tests::failing;
-    use crate::tests::oracle::{self, VALKEY};
+    use crate::tests::oracle::{self, LAYOUTS};
 
     fn width(bytes: usize) -> Form {
         Form::Width(NonZeroUsize::new(bytes).unwrap())
@@ -423,11 +424,7 @@ mod tests {
     fn specs() -> impl Strategy<Value = Spec> {
         let two = Expansion::new(2).unwrap();
         let growths = prop_oneof![Just(Growth::Fixed), Just(Growth::Growing(two))];
-        let layouts = prop_oneof![
-            Just(Layout::Blocked { seed: Seed(3) }),
-            Just(Layout::Classic),
-            Just(VALKEY)
-        ];
+        let layouts = select(&LAYOUTS[..]);
         (1..100u64, growths, layouts).prop_map(|(capacity, growth, layout)| Spec {
             layout,
             ..oracle::spec(capacity, 0.01, growth, 3)

@@ -237,6 +237,62 @@ impl Window {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seed(pub u64);
 
+/// The layout of a filter, which decides the servers and modules that can load it.
+///
+/// ```
+/// use libbloom::{Filter, StoredLayout};
+///
+/// let filter = Filter::builder(1000, 0.01).layout(StoredLayout::Valkey).build()?;
+/// assert!(filter.seed().is_none()); // valkey-bloom has one hash for all filters
+/// # Ok::<(), libbloom::BuildError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoredLayout {
+    /// This project's own layout: the fastest, and the smallest that grows.
+    Blocked,
+    /// RedisBloom's layout.
+    Classic,
+    /// valkey-bloom's layout.
+    Valkey,
+}
+
+impl StoredLayout {
+    /// All layouts.
+    ///
+    /// ```
+    /// # use libbloom::StoredLayout;
+    /// assert!(StoredLayout::ALL.contains(&StoredLayout::Classic));
+    /// ```
+    pub const ALL: &[Self] = &[Self::Blocked, Self::Classic, Self::Valkey];
+
+    /// The layout's name, in small letters.
+    ///
+    /// ```
+    /// # use libbloom::StoredLayout;
+    /// assert_eq!(StoredLayout::Classic.name(), "classic");
+    /// ```
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Blocked => "blocked",
+            Self::Classic => "classic",
+            Self::Valkey => "valkey",
+        }
+    }
+
+    /// The layout with this name, in upper or lower case.
+    ///
+    /// ```
+    /// # use libbloom::StoredLayout;
+    /// assert_eq!(StoredLayout::named("CLASSIC"), Some(StoredLayout::Classic));
+    /// assert_eq!(StoredLayout::named("quotient"), None);
+    /// ```
+    pub fn named(name: impl AsRef<[u8]>) -> Option<Self> {
+        let is_named = |layout: &&Self| name.as_ref().eq_ignore_ascii_case(layout.name().as_bytes());
+        Self::ALL.iter().find(is_named).copied()
+    }
+}
+
 /// The layout of a filter, with the parameters that only that layout has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
@@ -254,6 +310,29 @@ pub enum Layout {
         /// The ratio of each layer's rate to that of the layer before it.
         tightening: Tightening,
     },
+}
+
+impl Layout {
+    /// A layout with this seed, if its hash has one, and otherwise usual parameters.
+    pub fn of(stored: StoredLayout, seed: Seed) -> Self {
+        match stored {
+            StoredLayout::Blocked => Self::Blocked { seed },
+            StoredLayout::Classic => Self::Classic,
+            StoredLayout::Valkey => Self::Valkey {
+                seed: seed.into(),
+                tightening: Tightening::DEFAULT,
+            },
+        }
+    }
+
+    /// The layout without its parameters.
+    pub fn stored(self) -> StoredLayout {
+        match self {
+            Self::Blocked { .. } => StoredLayout::Blocked,
+            Self::Classic => StoredLayout::Classic,
+            Self::Valkey { .. } => StoredLayout::Valkey,
+        }
+    }
 }
 
 /// The keys of the two hashes in valkey-bloom's layout, 16 bytes each.

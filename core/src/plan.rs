@@ -167,8 +167,8 @@ impl Stage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::params::{Growth, Seed};
-    use crate::tests::oracle::{VALKEY, growing, item, reserved, spec};
+    use crate::params::Growth;
+    use crate::tests::oracle::{LAYOUTS, VALKEY, growing, item, reserved, spec};
     use crate::{Filter, UNLIMITED};
 
     fn specs() -> impl Iterator<Item = Spec> {
@@ -182,10 +182,9 @@ mod tests {
             growing(32_768),
         ];
         let sizes = [(1, 0.01), (13, 0.25), (20, 1e-4), (100, 1e-8)];
-        let layouts = [Layout::Blocked { seed: Seed(3) }, Layout::Classic, VALKEY];
         growths.into_iter().flat_map(move |growth| {
             sizes.into_iter().flat_map(move |(capacity, rate)| {
-                layouts.into_iter().map(move |layout| Spec {
+                LAYOUTS.into_iter().map(move |layout| Spec {
                     layout,
                     ..spec(capacity, rate, growth, 3)
                 })

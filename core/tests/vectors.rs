@@ -1,7 +1,6 @@
 //! The test vectors in `vectors/`, which readers and writers in other languages are checked with too.
 #![expect(
     clippy::unwrap_used,
-    clippy::panic,
     reason = "a test fails by panicking, and so do its helpers"
 )]
 
@@ -37,11 +36,7 @@ fn built(vector: &Value) -> Filter {
         builder = builder.seed(seed);
     }
     if let Some(layout) = parameters["layout"].as_str() {
-        builder = builder.layout(match layout {
-            "classic" => StoredLayout::Classic,
-            "valkey" => StoredLayout::Valkey,
-            other => panic!("{other}"),
-        });
+        builder = builder.layout(StoredLayout::named(layout).unwrap());
     }
     if let Some(seconds) = parameters["window"].as_u64() {
         builder = builder.window(Duration::from_secs(seconds));

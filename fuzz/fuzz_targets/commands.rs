@@ -254,7 +254,7 @@ fn makes_one(made: Creation) {
             assert!(filter.bytes() <= LIMIT + OF_OTHERS);
             let capacity = filter.totals().capacity;
             match made.filter {
-                FilterSpec::Blocked(spec) => {
+                FilterSpec::Own(spec) => {
                     assert_eq!(
                         (filter.layout(), filter.growth()),
                         (spec.layout, Some(spec.growth))

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use libbloom::codec::chunks;
 use libbloom::exceptions::ExceptError;
-use libbloom::params::{ErrorRate, Growth, Layout};
+use libbloom::params::{ErrorRate, Growth};
 use libbloom::sets::Mismatch;
 use libbloom::{BuildError, DecodeError, Error, FileError, RdbError, SetError, StoredLayout, UNLIMITED};
 use pyo3::exceptions::{
@@ -481,15 +481,9 @@ fn builder(
     window: Option<(u64, u8)>,
 ) -> PyResult<libbloom::Builder> {
     let mut builder = libbloom::Filter::builder(capacity, error_rate).expansion(expansion);
-    builder = builder.layout(match layout {
-        "blocked" => StoredLayout::Blocked,
-        "classic" => StoredLayout::Classic,
-        "valkey" => StoredLayout::Valkey,
-        _ => {
-            let why = "layout must be 'blocked', 'classic' or 'valkey'";
-            return Err(PyValueError::new_err(why));
-        }
-    });
+    let stored = StoredLayout::ALL.iter().find(|stored| stored.name() == layout);
+    let unknown = || PyValueError::new_err("layout must be 'blocked', 'classic' or 'valkey'");
+    builder = builder.layout(*stored.ok_or_else(unknown)?);
     if fixed {
         builder = builder.fixed();
     }
@@ -834,11 +828,7 @@ impl Filter {
     /// The layout: "blocked", "classic" or "valkey".
     #[getter]
     fn layout(&self, py: Python<'_>) -> &'static str {
-        match self.read(py).layout() {
-            Layout::Blocked { .. } => "blocked",
-            Layout::Classic => "classic",
-            Layout::Valkey { .. } => "valkey",
-        }
+        self.read(py).layout().stored().name()
     }
 
     /// The window in seconds; 0 if it counts items instead of time; None if items never expire.

@@ -8,11 +8,12 @@ use super::redisbloom::{self, Release};
 use super::spec::{Creation, FilterSpec};
 use crate::keyspace::{self, KeyMut};
 use crate::limits::Allowing;
-use crate::options::values::{Config, LayoutName};
+use crate::options::values::Config;
 use crate::server::{Arg, Ctx, log};
 use crate::stats::{self, Counted};
 use crate::{limits, number, options};
 use libbloom::Error;
+use libbloom::StoredLayout;
 use libbloom::params::{
     Capacity, ClassicSpec, ErrorRate, Expansion, Growth, Layout, Spec, Tightening, ValkeySpec, Window,
 };
@@ -39,22 +40,8 @@ pub fn filter(given: &Given, config: &Config) -> Result<FilterSpec, CommandError
     let rate = given.rate.unwrap_or_else(|| RequestedRate::configured(config));
     let capacity = given.capacity.unwrap_or(config.initial_size());
     match layout {
-        LayoutName::Blocked => {
-            let seed = match given.seed {
-                Some(GivenSeed::Number(seed)) => seed,
-                Some(GivenSeed::Bytes(_)) | None => config.seed(),
-            };
-            let spec = Spec {
-                error_rate: rate.used,
-                capacity,
-                growth: growth(given, expansion),
-                layout: Layout::Blocked { seed },
-                window: window(given)?,
-            };
-            Ok(FilterSpec::Blocked(spec))
-        }
-        LayoutName::Classic => classic(given, rate.used, capacity, expansion).map(FilterSpec::Classic),
-        LayoutName::Valkey => {
+        StoredLayout::Classic => classic(given, rate.used, capacity, expansion).map(FilterSpec::Classic),
+        StoredLayout::Valkey => {
             let seed = match given.seed {
                 Some(GivenSeed::Bytes(seed)) => seed,
                 Some(GivenSeed::Number(seed)) => seed.into(),
@@ -65,6 +52,20 @@ pub fn filter(given: &Given, config: &Config) -> Result<FilterSpec, CommandError
             let spec = ValkeySpec::new(rate.requested, capacity.items(), factor, tightening, seed);
             spec.map(FilterSpec::Valkey)
                 .map_err(|_| CommandError::ErrorRateRange)
+        }
+        own => {
+            let seed = match given.seed {
+                Some(GivenSeed::Number(seed)) => seed,
+                Some(GivenSeed::Bytes(_)) | None => config.seed(),
+            };
+            let spec = Spec {
+                error_rate: rate.used,
+                capacity,
+                growth: growth(given, expansion),
+                layout: Layout::of(own, seed),
+                window: window(given)?,
+            };
+            Ok(FilterSpec::Own(spec))
         }
     }
 }

@@ -7,9 +7,10 @@ use std::fmt;
 use crate::keyspace::Unopened;
 use crate::limits::{MOST_LOOKUPS, TooManyLookups};
 use crate::number;
-use crate::options::values::LayoutName;
+use crate::options::values::word;
 use crate::server::shown::shown;
 use libbloom::Error;
+use libbloom::StoredLayout;
 use libbloom::chain::window::MOST_SLICES;
 use libbloom::chain::{MOST_ITEMS, MOST_LAYERS};
 use libbloom::codec::DecodeError;
@@ -59,9 +60,9 @@ pub enum CommandError {
     /// The layout's name is unknown.
     BadLayout,
     /// An option that only filters of these layouts have.
-    OnlyFor(&'static str, &'static [LayoutName]),
+    OnlyFor(&'static str, &'static [StoredLayout]),
     /// An option that only filters of these layouts have, while the layout comes from the module's option.
-    OnlyForByOption(&'static str, &'static [LayoutName], LayoutName),
+    OnlyForByOption(&'static str, &'static [StoredLayout], StoredLayout),
     /// The tightening ratio is no number.
     BadTightening,
     /// The tightening ratio is out of its range.
@@ -212,7 +213,7 @@ impl CommandError {
     }
 
     /// The error for a layout that nobody typed, because it comes from the module's option.
-    pub fn by_layout_option(self, layout: LayoutName) -> Self {
+    pub fn by_layout_option(self, layout: StoredLayout) -> Self {
         match self {
             Self::OnlyFor(option, layouts) => Self::OnlyForByOption(option, layouts, layout),
             other => other,
@@ -281,7 +282,7 @@ impl fmt::Display for CommandError {
             Self::SeedRange => return write!(f, "ERR seed must be in the range [0, {}]", u64::MAX),
             Self::BadLayout => "ERR bad layout: it is BLOCKED, CLASSIC or VALKEY",
             Self::OnlyFor(option, layouts) => {
-                let layouts = few(layouts.iter().map(|layout| layout.word()));
+                let layouts = few(layouts.iter().map(|layout| word(*layout)));
                 let layouts = layouts.join(" or ");
                 return write!(f, "ERR {option} is for LAYOUT {layouts} only");
             }

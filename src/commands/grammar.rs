@@ -16,7 +16,8 @@ use super::docs::{self, Kind, Parameter, SINCE_OWN};
 use super::error::CommandError;
 use super::spec::{FilterSpec, Target};
 use crate::number;
-use crate::options::values::{Config, LayoutName};
+use crate::options::values::{Config, word};
+use libbloom::StoredLayout;
 use libbloom::params::{
     Capacity, ErrorRate, Expansion, Growth, LATEST, Layout, Seed, SipSeed, Spec, Tightening, Time, Window,
 };
@@ -45,9 +46,9 @@ const ADDING: &[Verb] = &[Verb::Insert, Verb::AddPacked];
 /// Commands that can give the time of a change.
 const TIMED: &[Verb] = &[Verb::Insert, Verb::AddPacked, Verb::Rotate];
 
-const BLOCKED: &[LayoutName] = &[LayoutName::Blocked];
-const VALKEY: &[LayoutName] = &[LayoutName::Valkey];
-const SEEDED: &[LayoutName] = &[LayoutName::Blocked, LayoutName::Valkey];
+const BLOCKED: &[StoredLayout] = &[StoredLayout::Blocked];
+const VALKEY: &[StoredLayout] = &[StoredLayout::Valkey];
+const SEEDED: &[StoredLayout] = &[StoredLayout::Blocked, StoredLayout::Valkey];
 
 /// Pairs of options that exclude each other, in the order in which they are checked.
 const EXCLUSIVE: [(&str, &str); 7] = [
@@ -89,7 +90,7 @@ pub struct Row {
     /// The commands that have it.
     verbs: &'static [Verb],
     /// The layouts that have it; all if the list is empty.
-    layouts: &'static [LayoutName],
+    layouts: &'static [StoredLayout],
     /// Whether the option needs a WINDOW.
     of_window: bool,
     /// Parses the option's value into the field.
@@ -178,13 +179,13 @@ table! {
     };
 
     /// The filter's layout.
-    layout: LayoutName = Parameter::option(c"layout", c"LAYOUT", Kind::OneOf(&[
+    layout: StoredLayout = Parameter::option(c"layout", c"LAYOUT", Kind::OneOf(&[
         Parameter::word(c"blocked", c"BLOCKED"),
         Parameter::word(c"classic", c"CLASSIC"),
         Parameter::word(c"valkey", c"VALKEY"),
     ])).since(SINCE_OWN), of DESCRIBING;
-    read |value| LayoutName::named(value.bytes).ok_or(CommandError::BadLayout)?;
-    send |sent| sent.layout().map(LayoutName::word);
+    read |value| StoredLayout::named(value.bytes).ok_or(CommandError::BadLayout)?;
+    send |sent| sent.layout().map(word);
 
     /// The error rate of a new layer divided by that of the layer before it.
     tightening: Tightening = Parameter::option(c"tightening", c"TIGHTENING", Kind::Double).since(SINCE_OWN),
@@ -449,7 +450,7 @@ impl Given {
     }
 
     /// The given options that not every layout has, with the layouts that have them.
-    fn of_some_layouts(&self) -> impl Iterator<Item = (&'static str, &'static [LayoutName])> {
+    fn of_some_layouts(&self) -> impl Iterator<Item = (&'static str, &'static [StoredLayout])> {
         let rows = self.given_rows().filter(|row| !row.layouts.is_empty());
         rows.map(|row| match (row.word(), self.seed) {
             ("SEED", Some(GivenSeed::Bytes(_))) => ("SEED of 32 bytes", VALKEY),
@@ -458,22 +459,22 @@ impl Given {
     }
 
     /// The layout that was given, or that is implied by an option which only valkey-bloom's layout has.
-    pub fn given_layout(&self) -> Option<LayoutName> {
+    pub fn given_layout(&self) -> Option<StoredLayout> {
         let means_valkey = || self.of_some_layouts().any(|(_, layouts)| layouts == VALKEY);
         self.layout
-            .or_else(|| means_valkey().then_some(LayoutName::Valkey))
+            .or_else(|| means_valkey().then_some(StoredLayout::Valkey))
     }
 
     /// Checks that filters of this layout have all given options.
     ///
     /// # Errors
     /// An option that they do not have; an option of this module is reported before one of valkey-bloom's.
-    pub fn check_for(&self, layout: LayoutName) -> Result<(), CommandError> {
+    pub fn check_for(&self, layout: StoredLayout) -> Result<(), CommandError> {
         let mistakes = self
             .of_some_layouts()
             .filter(|(_, layouts)| !layouts.contains(&layout));
         let first =
-            mistakes.min_by_key(|(_, layouts)| (layouts[0] != LayoutName::Blocked, *layouts != SEEDED));
+            mistakes.min_by_key(|(_, layouts)| (layouts[0] != StoredLayout::Blocked, *layouts != SEEDED));
         first.map_or(Ok(()), |(option, layouts)| {
             Err(CommandError::OnlyFor(option, layouts))
         })
@@ -658,7 +659,7 @@ impl Sent {
     /// modules that have them.
     fn blocked(&self) -> Option<Spec> {
         match self.to.created?.filter {
-            FilterSpec::Blocked(spec) => Some(spec),
+            FilterSpec::Own(spec) => Some(spec),
             FilterSpec::Classic(_) | FilterSpec::Valkey(_) => None,
         }
     }
@@ -670,10 +671,10 @@ impl Sent {
     /// The layout of the filter that was created, if LAYOUT is sent: that is whenever only this module reads the
     /// command. For a classic filter it also keeps an error rate that RedisBloom's versions treat differently; no
     /// client's command creates such a filter.
-    fn layout(&self) -> Option<LayoutName> {
+    fn layout(&self) -> Option<StoredLayout> {
         let created = self.to.created?;
         let is_own = match created.filter {
-            FilterSpec::Blocked(_) => true,
+            FilterSpec::Own(_) => true,
             FilterSpec::Classic(spec) => spec.error_rate() > ErrorRate::HIGHEST_USED,
             FilterSpec::Valkey(_) => false,
         };

@@ -10,9 +10,9 @@ use super::docs::{Docs, KEY, Kind, O_OF_LAYERS, Parameter, SINCE_OWN};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
-use crate::options::values::LayoutName;
 use crate::{keyspace, limits, options};
 use libbloom::Filter;
+use libbloom::StoredLayout;
 use libbloom::chain::window::slices::Span;
 use libbloom::filter::{LayerStats, Totals};
 use libbloom::params::Layout;
@@ -231,7 +231,7 @@ fn full(reply: Reply<'_>, filter: &Filter, totals: &Totals) {
         .into_iter()
         .for_each(|field| field.reply_pair(reply, filter, totals));
     Field::ErrorRate.reply_pair(reply, filter, totals);
-    let layout = LayoutName::from(filter.layout());
+    let layout = filter.layout().stored();
     reply.bulk(b"Layout");
     reply.bulk(layout.name().as_bytes());
     reply.bulk(b"Seed");
@@ -271,7 +271,7 @@ fn full(reply: Reply<'_>, filter: &Filter, totals: &Totals) {
     }
 }
 
-fn full_layer(reply: Reply<'_>, layout: LayoutName, layer: &LayerStats, span: Option<&Span>) {
+fn full_layer(reply: Reply<'_>, layout: StoredLayout, layer: &LayerStats, span: Option<&Span>) {
     reply.map(if span.is_some() { 10 } else { 8 });
     reply.bulk(b"Layout");
     reply.bulk(layout.name().as_bytes());

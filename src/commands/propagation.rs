@@ -79,7 +79,7 @@ pub fn creating(creation: Creation) -> (&'static CStr, Words) {
         at: None,
     };
     match creation.filter {
-        FilterSpec::Blocked(_) | FilterSpec::Classic(_) => (c"BF.RESERVE", words(Verb::Reserve, to)),
+        FilterSpec::Own(_) | FilterSpec::Classic(_) => (c"BF.RESERVE", words(Verb::Reserve, to)),
         // valkey-bloom's BF.RESERVE has neither the seed nor the tightening ratio.
         FilterSpec::Valkey(_) => (c"BF.INSERT", words(Verb::Insert, to)),
     }
@@ -96,10 +96,10 @@ pub fn words(verb: Verb, to: Target) -> Words {
     let filter = match to.created.map(|created| created.filter) {
         Some(FilterSpec::Classic(spec)) => redisbloom::words(verb == Verb::Reserve, spec),
         Some(FilterSpec::Valkey(spec)) => valkey::words(spec),
-        Some(FilterSpec::Blocked(spec)) if verb == Verb::Reserve => {
+        Some(FilterSpec::Own(spec)) if verb == Verb::Reserve => {
             Words::sized(spec.error_rate.value(), spec.capacity.items())
         }
-        Some(FilterSpec::Blocked(_)) | None => Words::default(),
+        Some(FilterSpec::Own(_)) | None => Words::default(),
     };
     filter.and(grammar::sent(verb, to))
 }

@@ -10,8 +10,9 @@ use super::spec::{Creation, FilterSpec};
 use super::valkey;
 use crate::keyspace;
 use crate::options;
-use crate::options::values::{Config, LayoutName};
+use crate::options::values::Config;
 use crate::server::{self, Arg, Ctx};
+use libbloom::StoredLayout;
 use libbloom::packed::Packed;
 use libbloom::params::Time;
 
@@ -166,7 +167,8 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
     pub fn may_lack_items(&self, holds_valkey: bool, config: &Config) -> Result<(), CommandError> {
         match &self.description {
             Description::Own(given)
-                if given.given_layout().unwrap_or(config.layout()) == LayoutName::Valkey || holds_valkey =>
+                if given.given_layout().unwrap_or(config.layout()) == StoredLayout::Valkey
+                    || holds_valkey =>
             {
                 given.check(Verb::Insert)
             }

@@ -13,10 +13,10 @@ use super::error::CommandError;
 use crate::keyspace::{self, KeyMut};
 use crate::limits::Allowing;
 use crate::number;
-use crate::options::values::LayoutName;
 use crate::server::shown::shown;
 use crate::server::{Arg, Ctx};
 use crate::stats;
+use libbloom::StoredLayout;
 use libbloom::chain::demand::reserved;
 use libbloom::sets::{Mismatch, SetError};
 use libbloom::{Error, Filter};
@@ -131,7 +131,7 @@ impl<'a> Sources<'a> {
             }
             SetError::Rate { sum, would_do } => CommandError::RateOfLayers { sum, would_do },
             SetError::ClassicRate { sum, rate } => CommandError::RateOfClassicLayers { sum, rate },
-            SetError::RateOfClassic => CommandError::OnlyFor("ERROR", &[LayoutName::Blocked]),
+            SetError::RateOfClassic => CommandError::OnlyFor("ERROR", &[StoredLayout::Blocked]),
             SetError::Memory(error) => {
                 creation::log_shortage(self.ctx, self.destination, error);
                 of_memory(error)

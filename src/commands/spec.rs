@@ -1,7 +1,7 @@
 //! What a command creates, with every option resolved: a filter and its key's expiry; and which filter items were
 //! added to.
 
-use crate::options::values::LayoutName;
+use libbloom::StoredLayout;
 use libbloom::chain::{Allowance, MOST_ITEMS, MOST_LAYERS};
 use libbloom::params::{ClassicSpec, Expansion, Spec, Time, ValkeySpec};
 use libbloom::plan::Plan;
@@ -16,11 +16,12 @@ pub struct Creation {
     pub expires: Option<i64>,
 }
 
-/// A filter to be created, in one of the three layouts.
+/// A filter to be created. Those in the layouts of RedisBloom and valkey-bloom may have parameters that only these
+/// modules accept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FilterSpec {
-    /// In this module's own layout.
-    Blocked(Spec),
+    /// Within this module's own bounds.
+    Own(Spec),
     /// In RedisBloom's layout.
     Classic(ClassicSpec),
     /// In valkey-bloom's layout.
@@ -39,7 +40,7 @@ impl FilterSpec {
     /// The error rate of the filter.
     pub fn error_rate(self) -> f64 {
         match self {
-            Self::Blocked(spec) => spec.error_rate.value(),
+            Self::Own(spec) => spec.error_rate.value(),
             Self::Classic(spec) => spec.error_rate(),
             Self::Valkey(spec) => spec.error_rate(),
         }
@@ -48,7 +49,7 @@ impl FilterSpec {
     /// The number of items that the filter is made for.
     pub fn capacity(self) -> u64 {
         match self {
-            Self::Blocked(spec) => spec.capacity.items(),
+            Self::Own(spec) => spec.capacity.items(),
             Self::Classic(spec) => spec.capacity(),
             Self::Valkey(spec) => spec.capacity(),
         }
@@ -57,7 +58,7 @@ impl FilterSpec {
     /// The capacity of a new layer divided by that of the layer before it; `None` if the filter does not grow.
     pub fn expansion(self) -> Option<u32> {
         match self {
-            Self::Blocked(spec) => spec.growth.expansion().map(Expansion::factor),
+            Self::Own(spec) => spec.growth.expansion().map(Expansion::factor),
             Self::Classic(spec) => spec.scales().then_some(spec.expansion()),
             Self::Valkey(spec) => Some(spec.expansion()).filter(|&factor| factor > 0),
         }
@@ -66,13 +67,13 @@ impl FilterSpec {
     /// The capacity of the filter with all the layers that it can have; `None` for a window, where there is no such
     /// number.
     pub fn most_items(self) -> Option<u64> {
-        if matches!(self, Self::Blocked(spec) if spec.window.is_some()) {
+        if matches!(self, Self::Own(spec) if spec.window.is_some()) {
             return None;
         }
         let Some(factor) = self.expansion() else {
             return Some(self.capacity());
         };
-        let items = if let Self::Blocked(_) = self {
+        let items = if let Self::Own(_) = self {
             let next = |layer: &u64| Some(layer.saturating_mul(factor.into()));
             let layers = std::iter::successors(Some(self.capacity()), next);
             layers.take(MOST_LAYERS).fold(0, u64::saturating_add)
@@ -86,18 +87,18 @@ impl FilterSpec {
     }
 
     /// The layout of the filter.
-    pub fn layout(self) -> LayoutName {
+    pub fn layout(self) -> StoredLayout {
         match self {
-            Self::Blocked(_) => LayoutName::Blocked,
-            Self::Classic(_) => LayoutName::Classic,
-            Self::Valkey(_) => LayoutName::Valkey,
+            Self::Own(spec) => spec.layout.stored(),
+            Self::Classic(_) => StoredLayout::Classic,
+            Self::Valkey(_) => StoredLayout::Valkey,
         }
     }
 
     /// The sizes of the filter as it grows to `items` items, with at most `most` layers: see [`Plan::new`].
     pub fn plan(self, items: u64, most: usize) -> Plan {
         match self {
-            Self::Blocked(spec) => Plan::new(spec, items, most),
+            Self::Own(spec) => Plan::new(spec, items, most),
             Self::Classic(spec) => Plan::classic(spec, items, most),
             Self::Valkey(spec) => Plan::valkey(spec, items, most),
         }
@@ -109,7 +110,7 @@ impl FilterSpec {
     /// [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing is left behind.
     pub fn make(self, allowance: Allowance<'_>) -> Result<Filter, Error> {
         match self {
-            Self::Blocked(spec) => Filter::new(spec, allowance),
+            Self::Own(spec) => Filter::new(spec, allowance),
             Self::Classic(spec) => Filter::classic(spec, allowance),
             Self::Valkey(spec) => Filter::valkey(spec, allowance),
         }

@@ -1,7 +1,8 @@
 //! The module's options as values: names, bounds, defaults. Pure; [`options`](super) registers them with the server.
 
 use crate::number;
-use libbloom::params::{Capacity, ErrorRate, Expansion, Layout, Seed};
+use libbloom::StoredLayout;
+use libbloom::params::{Capacity, ErrorRate, Expansion, Seed};
 
 /// The configured seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,38 +13,9 @@ enum SeedValue {
     Drawn(Seed),
 }
 
-/// A layout, by the name that users type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LayoutName {
-    /// This module's own layout.
-    Blocked,
-    /// RedisBloom's layout.
-    Classic,
-    /// valkey-bloom's layout.
-    Valkey,
-}
-
-impl LayoutName {
-    /// The layout's name, in small letters.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Blocked => "blocked",
-            Self::Classic => "classic",
-            Self::Valkey => "valkey",
-        }
-    }
-
-    /// The layout's name as an argument of a command, in capitals.
-    pub fn word(self) -> String {
-        self.name().to_ascii_uppercase()
-    }
-
-    /// The layout that `word` names, in upper or lower case.
-    pub fn named(word: &[u8]) -> Option<Self> {
-        let all = [Self::Blocked, Self::Classic, Self::Valkey];
-        all.into_iter()
-            .find(|layout| word.eq_ignore_ascii_case(layout.name().as_bytes()))
-    }
+/// The layout's name as an argument of a command, in capitals.
+pub fn word(layout: StoredLayout) -> String {
+    layout.name().to_ascii_uppercase()
 }
 
 /// What a command of a client makes of a missing key.
@@ -67,16 +39,6 @@ impl MissingKey {
         let all = [Self::Empty, Self::Error];
         all.into_iter()
             .find(|missing| word.eq_ignore_ascii_case(missing.name()))
-    }
-}
-
-impl From<Layout> for LayoutName {
-    fn from(layout: Layout) -> Self {
-        match layout {
-            Layout::Blocked { .. } => Self::Blocked,
-            Layout::Classic => Self::Classic,
-            Layout::Valkey { .. } => Self::Valkey,
-        }
     }
 }
 
@@ -174,9 +136,9 @@ table! {
     };
 
     /// The layout of filters that are made without one.
-    Layout "layout", layout: LayoutName = LayoutName::Blocked;
+    Layout "layout", layout: StoredLayout = StoredLayout::Blocked;
     show |layout| layout.name().to_owned();
-    read |value, _| Ok(LayoutName::named(value.as_bytes()).ok_or("blocked, classic or valkey")?);
+    read |value, _| Ok(StoredLayout::named(value).ok_or("blocked, classic or valkey")?);
 
     /// The seed of filters that are made without one.
     Seed "seed", seed: SeedValue = SeedValue::Drawn(Seed(0));
@@ -262,7 +224,7 @@ impl Config {
 
     /// Whether filters that are made without a rate get a lower one than was configured.
     pub fn error_rate_is_limited(&self) -> bool {
-        self.layout != LayoutName::Valkey && self.error_rate != self.error_rate().value()
+        self.layout != StoredLayout::Valkey && self.error_rate != self.error_rate().value()
     }
 
     /// The capacity of filters that are made without one.
@@ -281,7 +243,7 @@ impl Config {
     }
 
     /// The layout of filters that are made without one.
-    pub fn layout(&self) -> LayoutName {
+    pub fn layout(&self) -> StoredLayout {
         self.layout
     }
 

@@ -210,12 +210,10 @@ mod tests {
     use super::*;
     use crate::chain::{UNLIMITED, at_most};
     use crate::codec;
-    use crate::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
+    use crate::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Spec};
     use crate::stored::stream::MemoryStream;
-    use crate::tests::oracle::{VALKEY, reloaded};
+    use crate::tests::oracle::{LAYOUTS, VALKEY, reloaded};
     use crate::tests::stored;
-
-    const LAYOUTS: [Layout; 3] = [Layout::Classic, Layout::Blocked { seed: Seed(7) }, VALKEY];
 
     fn filter(layout: Layout, capacity: u64, items: u32) -> Filter {
         let spec = Spec {

@@ -450,8 +450,7 @@ fn a_claimed_length_takes_no_memory_and_no_time() {
 #[test]
 fn a_filter_above_the_limit_is_told_and_the_next_is_read() {
     let small = Filter::builder(100, 0.01).build().unwrap();
-    let layouts = [StoredLayout::Blocked, StoredLayout::Classic, StoredLayout::Valkey];
-    for layout in layouts {
+    for &layout in StoredLayout::ALL {
         let large = Filter::builder(100_000, 0.01).layout(layout).build().unwrap();
         let mut writer = Writer::new(Vec::new()).unwrap();
         writer.put(0, b"large", &large, None).unwrap();
@@ -540,7 +539,7 @@ fn payloads_that_hold_no_filter_are_refused_by_name() {
 #[test]
 fn a_lack_of_memory_is_told() {
     let no_memory = |error: &RdbError| matches!(error, RdbError::Filter(DecodeError::OutOfMemory { .. }));
-    for layout in [StoredLayout::Blocked, StoredLayout::Classic, StoredLayout::Valkey] {
+    for &layout in StoredLayout::ALL {
         let payload = payload_of(&Filter::builder(100_000, 0.01).layout(layout).build().unwrap());
         let read = |largest| failing::above(largest, || dump::read(&payload, u64::MAX));
         for largest in [1000, 10_000, 100_000] {

@@ -217,6 +217,9 @@ pub const VALKEY: Layout = Layout::Valkey {
     tightening: Tightening::DEFAULT,
 };
 
+/// Every layout.
+pub const LAYOUTS: [Layout; 3] = [Layout::Blocked { seed: Seed(3) }, Layout::Classic, VALKEY];
+
 /// The filter that a whole stream is.
 pub fn load_with(stream: &MemoryStream, allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
     let mut source = stream.clone();

@@ -219,7 +219,7 @@ fn only_filters_of_valkey_bloom_s_layout_are_inserted_without_items() {
     let growing = outcome("key LAYOUT VALKEY GROWING", &config);
     assert_eq!(
         growing,
-        Err(CommandError::OnlyFor("GROWING", &[LayoutName::Blocked]))
+        Err(CommandError::OnlyFor("GROWING", &[StoredLayout::Blocked]))
     );
 }
 
@@ -332,7 +332,7 @@ fn only_pxat_is_told_and_read_as_a_time() {
         assert_eq!(made.expires, None, "{line}");
     }
     let made = obey_reserve(&words("key 0.01 100 pxat 9"), &config, release).unwrap();
-    assert!(matches!(made.filter, FilterSpec::Blocked(_)), "{made:?}");
+    assert!(matches!(made.filter, FilterSpec::Own(_)), "{made:?}");
     assert_eq!(made.expires, Some(9));
 }
 
