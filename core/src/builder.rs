@@ -469,6 +469,15 @@ mod tests {
         assert_ne!(seed(plain()), Some(Seed(7)));
     }
 
+    /// A program that counts its new items would count wrong.
+    #[test]
+    fn many_items_are_counted_if_they_are_new() {
+        let mut filter = Filter::builder(1000, 1e-9).build().unwrap();
+        let items: Vec<_> = (0..500_u32).map(u32::to_le_bytes).collect();
+        let mut add = |items: &[[u8; 4]]| filter.insert_many(items.iter().map(|item| &item[..])).unwrap();
+        assert_eq!([add(&items[..200]), add(&items), add(&items)], [200, 300, 0]);
+    }
+
     /// Several threads of a program could not query one filter at once.
     #[test]
     fn a_filter_can_be_shared_by_threads() {

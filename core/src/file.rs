@@ -464,7 +464,7 @@ mod tests {
         let refused = |records: &[(i64, Vec<u8>)], count: u64| {
             let read = Filter::read_from(&file(records, count)[..], u64::MAX);
             match read {
-                Err(FileError::Record { why, .. }) => why,
+                Err(FileError::Record { record, why }) => (record, why),
                 other => panic!("{other:?}"),
             }
         };
@@ -474,14 +474,29 @@ mod tests {
         let beyond = [&chunks[..], &[(1 << 40, vec![1])]].concat();
         let empty = [&chunks[..], &[(1 << 40, Vec::new())]].concat();
         let behind = "a chunk is not behind the one before it";
-        assert_eq!(refused(&chunks[1..], count - 1), "the header is missing");
-        assert_eq!(refused(&swapped, count), behind);
-        assert_eq!(refused(&twice, count + 1), behind);
-        assert_eq!(refused(&empty, count + 1), behind);
-        assert_eq!(refused(&beyond, count + 1), "a chunk has no place in the filter");
-        assert_eq!(refused(&chunks, count + 1), "the number of records differs");
+        assert_eq!(refused(&chunks[1..], count - 1), (0, "the header is missing"));
+        assert_eq!(refused(&swapped, count), (2, behind));
+        assert_eq!(refused(&twice, count + 1), (2, behind));
+        assert_eq!(refused(&empty, count + 1), (count, behind));
+        let no_place = "a chunk has no place in the filter";
+        assert_eq!(refused(&beyond, count + 1), (count, no_place));
+        assert_eq!(
+            refused(&chunks, count + 1),
+            (count, "the number of records differs")
+        );
         let long = [&chunks[..], &[(1 << 40, vec![1; CHUNK_BYTES + 1])]].concat();
-        assert_eq!(refused(&long, count + 1), "it is longer than any can be");
+        assert_eq!(refused(&long, count + 1), (count, "it is longer than any can be"));
+        let mut end = 16;
+        for (index, (_, data)) in (0..).zip(&chunks) {
+            end += 32 + data.len();
+            let mut damaged = file(&chunks, count);
+            damaged[end - 1] ^= 1;
+            let read = Filter::read_from(&damaged[..], u64::MAX);
+            assert!(
+                matches!(read, Err(FileError::Checksum { record }) if record == index),
+                "{index}: {read:?}"
+            );
+        }
     }
 
     proptest! {

@@ -75,11 +75,19 @@ pub fn detect(says_jemalloc: bool) {
         true => Kind::Jemalloc {
             largest_step: largest_step(bytes),
         },
-        false if address % MALLOC_ALIGN == PREFIX => Kind::Prefixed,
-        false => Kind::Malloc,
+        false => kind_of_malloc(address),
     };
     // A server loads a module once.
     let _ = KIND.set(kind);
+}
+
+/// Which `malloc` it is that returned a block at this address to the server.
+fn kind_of_malloc(address: usize) -> Kind {
+    if address % MALLOC_ALIGN == PREFIX {
+        Kind::Prefixed
+    } else {
+        Kind::Malloc
+    }
 }
 
 /// A size class of jemalloc from which a quarter of a doubling leads to the next. It is far above any page, which has
@@ -614,6 +622,13 @@ mod tests {
         assert_eq!(libc_size(1 << 20), (1 << 20) + page() - 16);
         assert_eq!(libc_size((1 << 20) - 16), (1 << 20) - 16);
         assert_eq!(libc_size(u64::MAX), u64::MAX);
+    }
+
+    /// A server on musl would move items across cache lines, and count blocks that are shorter than it says.
+    #[test]
+    fn a_prefix_of_the_server_is_told_by_the_address() {
+        assert_eq!(kind_of_malloc(0x7f00_0008), Kind::Prefixed);
+        assert_eq!(kind_of_malloc(0x7f00_0010), Kind::Malloc);
     }
 
     /// A limit would refuse filters that it has room for, and no block of another allocator could be moved. In a

@@ -275,6 +275,31 @@ fn a_lost_filter_is_told_of() {
     }
 }
 
+/// Whoever moves from RedisBloom would have a line in the log for each of a million keys, or none that says what has to
+/// be configured.
+#[test]
+fn keys_that_a_primary_like_redisbloom_never_made_are_logged_once() {
+    let classic = || Server::with().module_args("bf-layout classic");
+    let primary = classic().start();
+    let replica = classic()
+        .config("replica-read-only", "no")
+        .replica_of(&primary)
+        .start();
+    let mut client = primary.client();
+    for key in ["one", "two"] {
+        client.answers(&[(&format!("BF.ADD {key} a"), 1.into())]);
+    }
+    in_step(&primary, &replica);
+    replica.client().answers(&[("DEL one two", 2.into())]);
+    client.answers(&[("BF.ADD one b", 1.into()), ("BF.ADD two b", 1.into())]);
+    in_step(&primary, &replica);
+    let log = replica.log();
+    let line =
+        "the primary adds to filters that it did not make by a command of their own, as RedisBloom does";
+    assert_eq!(log.matches(line).count(), 1, "{log}");
+    assert!(!log.contains("it was missing"), "{log}");
+}
+
 /// A limit that is lower on the replica, or was lowered before a restart, would lose filters.
 #[test]
 fn limits_are_for_clients_only() {
