@@ -218,7 +218,7 @@ pub fn loaded(filter: &Filter) {
     match filter.layout() {
         Layout::Classic => Figure::ClassicLoads.add(1),
         Layout::Valkey { .. } => Figure::ValkeyLoads.add(1),
-        Layout::Blocked { .. } => {}
+        _ => {}
     }
 }
 

@@ -175,7 +175,7 @@ table! {
     read |value| GivenSeed::read(value)?;
     send |sent| match sent.blocked()?.layout {
         Layout::Blocked { seed } => Some(seed.0.to_string()),
-        Layout::Classic | Layout::Valkey { .. } => None,
+        _ => None,
     };
 
     /// The filter's layout.

@@ -237,11 +237,11 @@ fn full(reply: Reply<'_>, filter: &Filter, totals: &Totals) {
     reply.bulk(b"Seed");
     match filter.layout() {
         Layout::Blocked { seed } => reply.bulk(seed.0.to_string().as_bytes()),
-        Layout::Classic => reply.null(),
         Layout::Valkey { seed, .. } => {
             let digits = few(seed.0.iter().map(|byte| format!("{byte:02x}"))).concat();
             reply.bulk(digits.as_bytes());
         }
+        _ => reply.null(),
     }
     if rules.is_some() {
         Field::Tightening.reply_pair(reply, filter, totals);

@@ -489,8 +489,8 @@ fn a_burst_of_exceptions_in_one_of_64_slices_goes_with_it() {
     assert_eq!(filter.validate(), Ok(()));
 }
 
-/// What a dump says of a window would be lost while its chunks are on their way: the copy would find what the original
-/// does not.
+/// The exceptions of a dumped window would be lost while its chunks are on their way: the copy would find items that the
+/// original does not.
 #[test]
 fn exceptions_wait_for_their_bits() {
     const START: u64 = 1_700_000_000_000;

@@ -638,7 +638,7 @@ fn a_merge_that_only_sets_bits_asks_for_no_memory() {
     assert_eq!(target.exceptions(), 110);
 }
 
-/// What only the other filters have in one shape would stay apart, or be set in a layer of another size.
+/// Layers of a shape that only the other filters have would stay apart, or be merged into a layer of another size.
 #[test]
 fn layers_that_only_others_have_are_united() {
     let small = filled(oracle::spec(1000, 0.01, reserved(2), 7), 0..500);

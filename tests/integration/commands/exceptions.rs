@@ -177,7 +177,7 @@ fn replies_are_those_of_additions() {
     }
 }
 
-/// What goes in time would leave its exceptions behind, and an item that comes later would not be found.
+/// Expired items would leave their exceptions behind, and one that is added again would not be found.
 #[test]
 fn a_window_forgets_its_exceptions_with_the_items() {
     let server = Server::start();
@@ -515,7 +515,7 @@ fn a_file_is_obeyed_after_the_time_of_its_window() {
     assert_eq!(exceptions(&mut client, "key"), 0);
 }
 
-/// What was taken out would be found again after a restart, a copy or a move.
+/// Removed items would be found again after a restart, a copy or a move.
 #[test]
 fn exceptions_are_stored_and_moved() {
     let mut server = Server::with()

@@ -546,7 +546,7 @@ fn scripts_and_transactions_have_the_words() {
     }
 }
 
-/// What was refused for want of memory would be there as an empty filter, or its key with an end.
+/// A filter that was refused for lack of memory would leave an empty one behind, or a key with an expiry.
 #[test]
 fn a_refused_filter_leaves_no_key() {
     let server = Server::with().append_only().start();

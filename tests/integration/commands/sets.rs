@@ -397,7 +397,7 @@ fn narrow(client: &mut Client, from: &str, to: &str) {
 
 // ---- BF.INTERSECT ----------------------------------------------------------------------------------
 
-/// What all have would be missed, or the destination keep what it had, or its end.
+/// Common items would be missing, or the destination would keep its old items or its expiry.
 #[test]
 fn an_intersection_has_what_all_sources_have() {
     let server = Server::start();
@@ -885,7 +885,7 @@ fn replicas_and_files_have_the_same() {
     }
 }
 
-/// What was merged would be lost in a save, a copy or a move, or come back as something else.
+/// A merged filter would be lost in a save, a copy or a move, or come back as another one.
 #[test]
 fn merged_filters_are_stored_and_moved() {
     let mut server = Server::start();

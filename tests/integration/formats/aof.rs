@@ -114,7 +114,7 @@ fn keys_are_any_bytes() {
     client.answers(&[("DBSIZE", 6.into())]);
 }
 
-/// What is added while the file is rewritten would be gone after a crash.
+/// Items that are added while the file is rewritten would be gone after a crash.
 #[test]
 fn adds_during_a_rewrite_are_kept() {
     let mut server = as_commands().start();

@@ -551,7 +551,7 @@ fn redisbloom_refuses_a_blocked_filter() {
     );
 }
 
-/// What a client reads of a chunk that is refused would be another sentence than it waits for.
+/// A client that looks for RedisBloom's error about a refused chunk would not find it.
 #[test]
 fn texts_are_redisbloom_s() {
     let rival = rival!();

@@ -397,7 +397,7 @@ fn a_data_type_or_a_name_that_another_module_has_stops_the_load_and_is_named() {
     }
 }
 
-/// What another module keeps in a key would be read as if it were a filter: a crash, or worse.
+/// The value of another module would be read as if it were a filter: a crash, or worse.
 #[test]
 fn a_value_of_another_module_is_no_filter() {
     let server = Server::start();

@@ -272,7 +272,7 @@ fn what_is_accepted_works() {
     }
 }
 
-/// What is accepted would be stamped later than any time that is read again: a server would not start on its own file.
+/// An item would be stamped later than any time that can be loaded: a server would not start with its own file.
 #[test]
 fn no_stamp_comes_after_the_latest_time() {
     let mut filter = made(100, Window::new(1000, 4, false).unwrap());

@@ -119,8 +119,8 @@ fn storm(plan: &Plan) {
         .config("auto-aof-rewrite-percentage", 0)
         .config("rdbcompression", "no")
         .config("slowlog-log-slower-than", 5000)
-        // What a thread keeps for itself of what was freed would be counted, and grows for a million commands. (The
-        // servers' own jemalloc has a prefix before its names.)
+        // Freed memory that a thread keeps for itself counts as used, and grows for a million commands. (The servers' own
+        // jemalloc has a prefix before its names.)
         .environment("JE_MALLOC_CONF", "tcache:false")
         .environment("MALLOC_CONF", "tcache:false")
         .start();

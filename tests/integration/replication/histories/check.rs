@@ -625,7 +625,7 @@ mod tests {
         assert_eq!(verdict(vec![event], &[seen("a", 0, &[1, 2], &[1])]), []);
     }
 
-    /// What was taken away on purpose would raise an alarm, or a reset that was over before would hide a loss.
+    /// Items that were removed on purpose would raise an alarm, or a reset that was over before would hide a loss.
     #[test]
     fn a_removal_excuses_what_may_have_come_before_it_and_nothing_else() {
         let add = safe(0, 0, Act::Add(vec![1]), 10);
