@@ -462,7 +462,7 @@ mod tests {
     /// number of layers, and wants 20 bytes and 53 for each.
     #[test]
     fn blocked_headers_are_none_of_redisbloom_s() {
-        let header = header(&filter(LAYOUTS[1], 10, 100));
+        let header = header(&filter(LAYOUTS[0], 10, 100));
         assert_eq!(header[8..12], [0; 4]);
         assert_ne!(header.len(), 20);
         assert!(codec::redisbloom::load_header(&header, UNLIMITED).is_err());
