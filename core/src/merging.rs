@@ -56,7 +56,7 @@ pub enum SetError {
         exceptions: u64,
     },
     /// Looking up all exceptions in all layers would take too long: the product of their numbers is above
-    /// [`MOST_ASKED`].
+    /// [`MOST_ASKED`](crate::sets::MOST_ASKED).
     TooManyToAsk {
         /// Exceptions of all filters.
         exceptions: u64,
