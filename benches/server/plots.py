@@ -15,7 +15,7 @@ def write(results, folder):
     """Draws what there is of the results."""
     matplotlib.rcParams.update({"svg.hashsalt": "bloom", "svg.fonttype": "none", "font.size": 10, "axes.grid": True, "grid.alpha": 0.3})
     styles = Styles()
-    for name, draw in {"batches": batches, "sizes": sizes, "errors": errors, "growth": growth, "rates": rates}.items():
+    for name, draw in {"sizes": sizes, "errors": errors, "growth": growth, "rates": rates}.items():
         if name in results:
             draw(results[name], styles)
             pyplot.tight_layout()
@@ -54,10 +54,6 @@ def processor_time(results, styles, label, **scale):
         axes.plot(xs, ys, **styles[module])
     axes.set(xscale="log", xlabel=label, ylabel="processor time of the server, µs an item", **scale)
     axes.legend()
-
-
-def batches(results, styles):
-    processor_time(results, styles, "items in a BF.MEXISTS", yscale="log")
 
 
 def sizes(results, styles):

@@ -12,7 +12,7 @@ import re
 import statistics
 
 # The module that the others are compared with, and the one without a filter.
-OWN, FLOOR = "bloom", "floor"
+OWN, FLOOR = "libbloom", "floor"
 MARKED = re.compile(r"^<!-- (make [a-z-]+): (\w+) -->\n(.*?)^<!-- end of (\w+) -->", re.DOTALL | re.MULTILINE)
 NOTHING = "–"
 # What the server counts, since not each module's `MEMORY USAGE` has what the allocator adds.
