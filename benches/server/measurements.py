@@ -17,6 +17,8 @@ from servers import KEY, Server, Together, at_the_same_time
 from tables import OWN
 
 ERROR_RATE = 0.01
+# Of a filter that an add makes, in every module.
+DEFAULT_CAPACITY = 100
 # Items from here on were never added.
 ABSENT = 10**11
 
@@ -239,17 +241,20 @@ def held(server, empty, items):
 
 
 def growth(options, modules):
+    """Where all layers of a filter are full that began with the default capacity and doubles."""
     modules = with_filters(modules)
-    results, added = {name: [] for name in modules}, 0
+    results, added, layer = {name: [] for name in modules}, 0, DEFAULT_CAPACITY
     with Together(options, modules) as servers:
-        for exponent in range(14, 46):
-            target = int(10 ** (exponent / 7))
-            if target > options.largest:
-                break
-            send_to_all(servers, ["BF.MADD", KEY], range(added, target))
-            added = target
+        # With a first filter the server makes what it keeps.
+        send_to_all(servers, ["BF.MADD", KEY], range(20_000))
+        for server in servers.values():
+            server("FLUSHALL", "SYNC")
+        empty = {name: server.used_memory() for name, server in servers.items()}
+        while added + layer <= options.largest:
+            send_to_all(servers, ["BF.MADD", KEY], range(added, added + layer))
+            added, layer = added + layer, 2 * layer
             for name, server in servers.items():
-                results[name].append([added, server.memory_usage() * 8 / added])
+                results[name].append([added, (server.used_memory() - empty[name]) * 8 / added])
     show(f"{added:,} items", {name: points[-1][1] for name, points in results.items()}, "bits/item")
     return results
 

@@ -96,7 +96,7 @@ class FiguresTest(unittest.TestCase):
             | {"hits": {"libbloom": 0, "redisbloom": 11}}
         ]
         [*_, line] = tables.rates({"rates": found}).splitlines()
-        shown = "| reserved, 1,000 items | 1e-8 | 2 | **0.00** (0.00 to 184), 0 | **550** (275 to 984), 11 |"
+        shown = "| reserved, 1,000 items | 1e-8 | 2 | at most 184 (0 hits) | **550** (275 to 984), 11 |"
         self.assertEqual(line, shown)
 
     def test_versions_are_written_as_people_write_them(self):
