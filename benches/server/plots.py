@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Plots of what was measured. measure.py draws those of its results; this draws crates.svg from a page's tables:
+"""Plots of what was measured: measure.py draws its results.
 
-    plots.py benches/crates.md docs/performance
+`plots.py benches/crates.md docs/performance` draws crates.svg from the page's first table.
 """
 
 import sys
@@ -9,11 +9,10 @@ import textwrap
 from pathlib import Path
 
 import matplotlib
-
 import tables
+from matplotlib import pyplot, ticker
 
-matplotlib.use("svg")
-from matplotlib import pyplot, ticker  # noqa: E402 (the backend comes first)
+pyplot.switch_backend("svg")
 
 # The colour and the marker of each module and crate, the same in every plot. What stands after a comma in a name is
 # a way to use it, with the colour and the marker of the name before it, hollow and dashed.
@@ -105,7 +104,8 @@ def errors(results):
     axes.axvline(1, color="black", linewidth=0.5)
     axes.set(ylim=(0, None), xlabel="items added, in capacities", ylabel="measured rate of false positives")
     axes.legend()
-    return "The fuller a filter, the more often it errs", "A filter for 100,000 items at 0.01, which grows when it is full."
+    note = "A filter for 100,000 items at 0.01, which grows when it is full."
+    return "The fuller a filter, the more often it errs", note
 
 
 def growth(results):
@@ -129,7 +129,9 @@ def rates(results):
             for one in (one for one in reserved if one["items"] == items):
                 hits, expected = one["hits"][module], one["questions"] * one["rate"]
                 least, most = (end / expected for end in tables.poisson_interval(hits))
-                looks = style(module) | {"label": module if one["rate"] == 1e-2 else None, "linestyle": "", "capsize": 2}
+                looks = style(module) | {"linestyle": "", "capsize": 2}
+                if one["rate"] != 1e-2:
+                    looks["label"] = None
                 x = one["rate"] * 1.4 ** (place - 1)
                 if hits < tables.FEW:
                     axes.errorbar(x, most, most * 0.6, uplims=True, **looks | {"marker": ""})
@@ -160,7 +162,7 @@ def crates(rows):
         axes.set(xlabel="items in the filter", ylabel="ns an item", title=kind)
     last.axis("off")
     last.legend(*first.get_legend_handles_labels(), loc="center")
-    note = "Filters at 0.01 with the same measured rate of false positives; queries of items that are present or absent."
+    note = "Filters at 0.01 with the same measured rate of false positives; add and query of present or absent items."
     return "The larger a filter in a Rust program, the longer an item takes", note
 
 
