@@ -21,10 +21,10 @@ STYLES = {
     "redisbloom": ("#0b6e99", "^"),
     "valkey-bloom": ("#8a6d00", "D"),
     "floor": ("#555555", "o"),
-    "plain": ("#6b2fa0", "v"),
-    "classic": ("#2a7f3f", "P"),
-    "fastbloom": ("#0b6e99", "^"),
-    "bloomfilter": ("#8a6d00", "D"),
+    "plain": ("#7a4a21", "<"),
+    "classic": ("#d98a5f", ">"),
+    "fastbloom": ("#6b2fa0", "v"),
+    "bloomfilter": ("#c2187a", "X"),
     "sbbf-rs": ("#2a7f3f", "P"),
 }
 OTHER = ("black", "x")
@@ -71,9 +71,16 @@ def style(name):
     )
 
 
+def lines(axes, points):
+    """A line for each module, from {module: [(x, y)]}, over an axis that begins at 0."""
+    for module, of_module in points.items():
+        axes.plot(*zip(*of_module), **style(module))
+    axes.set(ylim=(0, None))
+
+
 def of_items(axes):
-    """A logarithmic axis of items from left to right, and from the bottom one that begins at 0."""
-    axes.set(xscale="log", ylim=(0, None))
+    """An axis of items, which is logarithmic."""
+    axes.set(xscale="log")
     axes.xaxis.set_major_formatter(ticker.EngFormatter())
     axes.minorticks_off()
 
@@ -82,13 +89,11 @@ def of_items(axes):
 
 
 def sizes(results):
-    axes = pyplot.gca()
-    modules = {}
-    for size, of in results["BF.MEXISTS"].items():
-        for module, figures in of.items():
-            modules.setdefault(module, []).append((int(size), figures["cpu us/item"]))
-    for module, points in modules.items():
-        axes.plot(*zip(*points), **style(module))
+    axes, points = pyplot.gca(), {}
+    for size, modules in results["BF.MEXISTS"].items():
+        for module, figures in modules.items():
+            points.setdefault(module, []).append((int(size), figures["cpu us/item"]))
+    lines(axes, points)
     of_items(axes)
     axes.set(xlabel="items that the filter is made for", ylabel="µs an item (the server's processor time)")
     axes.legend()
@@ -98,11 +103,10 @@ def sizes(results):
 
 def errors(results):
     axes = pyplot.gca()
-    for module, points in results.items():
-        axes.plot(*zip(*points), **style(module))
+    lines(axes, results)
     axes.axhline(0.01, color="black", linewidth=1, linestyle="--", label="promised")
     axes.axvline(1, color="black", linewidth=0.5)
-    axes.set(ylim=(0, None), xlabel="items added, in capacities", ylabel="measured rate of false positives")
+    axes.set(xlabel="items added, in capacities", ylabel="measured rate of false positives")
     axes.legend()
     note = "A filter for 100,000 items at 0.01, which grows when it is full."
     return "The fuller a filter, the more often it errs", note
@@ -110,8 +114,7 @@ def errors(results):
 
 def growth(results):
     axes = pyplot.gca()
-    for module, points in results.items():
-        axes.plot(*zip(*points), **style(module))
+    lines(axes, results)
     of_items(axes)
     axes.set(xlabel="items added", ylabel="bits an item (used_memory)")
     axes.legend()
@@ -156,8 +159,9 @@ def crates(rows):
     kinds = list(dict.fromkeys(row[1] for row in rows))
     _, ((first, second), (third, last)) = pyplot.subplots(2, 2, figsize=(6.4, 5.4), sharey=True)
     for axes, kind in zip((first, second, third), kinds, strict=True):
-        for column, name in enumerate(names[2:], 2):
-            axes.plot(*zip(*((int(row[0]), float(row[column])) for row in rows if row[1] == kind)), **style(name))
+        of_kind = [row for row in rows if row[1] == kind]
+        columns = list(enumerate(names))[2:]
+        lines(axes, {name: [(int(row[0]), float(row[column])) for row in of_kind] for column, name in columns})
         of_items(axes)
         axes.set(xlabel="items in the filter", ylabel="ns an item", title=kind)
     last.axis("off")
