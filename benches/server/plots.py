@@ -72,15 +72,14 @@ def style(name):
 
 
 def lines(axes, points):
-    """A line for each module, from {module: [(x, y)]}, over an axis that begins at 0."""
+    """A line for each module, from {module: [(x, y)]}."""
     for module, of_module in points.items():
         axes.plot(*zip(*of_module), **style(module))
-    axes.set(ylim=(0, None))
 
 
 def of_items(axes):
-    """An axis of items, which is logarithmic."""
-    axes.set(xscale="log")
+    """An axis of items, which is logarithmic, beside one that begins at 0."""
+    axes.set(xscale="log", ylim=(0, None))
     axes.xaxis.set_major_formatter(ticker.EngFormatter())
     axes.minorticks_off()
 
@@ -106,7 +105,7 @@ def errors(results):
     lines(axes, results)
     axes.axhline(0.01, color="black", linewidth=1, linestyle="--", label="promised")
     axes.axvline(1, color="black", linewidth=0.5)
-    axes.set(xlabel="items added, in capacities", ylabel="measured rate of false positives")
+    axes.set(ylim=(0, None), xlabel="items added, in capacities", ylabel="measured rate of false positives")
     axes.legend()
     note = "A filter for 100,000 items at 0.01, which grows when it is full."
     return "The fuller a filter, the more often it errs", note
@@ -162,8 +161,10 @@ def crates(rows):
         of_kind = [row for row in rows if row[1] == kind]
         columns = list(enumerate(names))[2:]
         lines(axes, {name: [(int(row[0]), float(row[column])) for row in of_kind] for column, name in columns})
-        of_items(axes)
         axes.set(xlabel="items in the filter", ylabel="ns an item", title=kind)
+    # They share the axis, so all lines come first.
+    for axes in first, second, third:
+        of_items(axes)
     last.axis("off")
     last.legend(*first.get_legend_handles_labels(), loc="center")
     note = "Filters at 0.01 with the same measured rate of false positives; add and query of present or absent items."
