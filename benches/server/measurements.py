@@ -17,7 +17,7 @@ from servers import KEY, Server, Together, at_the_same_time
 from tables import OWN
 
 ERROR_RATE = 0.01
-# Of a filter that an add makes, in every module.
+# Of a filter that an add makes.
 DEFAULT_CAPACITY = 100
 # Items from here on were never added.
 ABSENT = 10**11

@@ -14,6 +14,8 @@ COMMAND = "make compare"
 RECORD = PROJECT / "benches/server/results.md"
 # The summary of another run.
 OTHER_RECORD = PROJECT / "benches/server/redisbloom-8.md"
+# The crate has no server, and a record of its own.
+CRATES = PROJECT / "benches/crates.md"
 PAGE = """\
 # Figures
 
@@ -167,14 +169,18 @@ class PlacesTest(unittest.TestCase):
                 self.assertEqual(tables.put_into(text, command, {}), text)
             self.assertEqual(len(re.findall("^<!-- end of ", text, re.MULTILINE)), len(tables.MARKED.findall(text)), page.name)
 
-    def test_the_record_has_every_table_and_plot(self):
+    def test_the_records_have_every_table_and_plot(self):
         """A page would leave figures to it that are nowhere."""
         text = RECORD.read_text()
         names = [name for _, name, _, _ in tables.MARKED.findall(text)]
         # `make bench-server` alone measures the log and loading.
         whole = [name for name in tables.TABLES if name not in ("short", "log", "loading")]
         self.assertEqual(names, whole)
-        plots = {(RECORD.parent / link).resolve() for link in re.findall(r"\]\((.*\.svg)\)", text)}
+        plots = {
+            (page.parent / link).resolve()
+            for page in (RECORD, CRATES)
+            for link in re.findall(r"\]\((.*\.svg)\)", page.read_text())
+        }
         self.assertEqual(plots, set((PROJECT / "docs/performance").glob("*.svg")))
 
     def test_tables_of_pages_are_of_the_run_that_the_record_has(self):
