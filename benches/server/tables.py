@@ -239,7 +239,8 @@ def growth(results):
     for module, points in found.items():
         for items, bits in points:
             rows.setdefault(f"{items:,} items", {})[module] = bits
-    return machine(results) + "\nBits an item at 0.01, as the server counts them (`used_memory`):\n\n" + beside("", rows)
+    head = "Bits an item at 0.01, as the server counts them (`used_memory`):"
+    return f"{machine(results)}\n{head}\n\n{beside('', rows)}"
 
 
 def over_promise(hits, expected):
@@ -262,12 +263,12 @@ def rates(results):
                 least, most = (times(end / expected) for end in poisson_interval(hits))
                 row.append(f"**{times(found_rate)}** ({least} to {most}), {hits:,}")
         rows.append(row)
-    return (
-        "The measured rate of false positives over the promised one, with the interval that has it with 95 %, "
-        f"and the wrong answers (hits). Fewer than {FEW} hits tell only what the rate is at most. Filters are filled with as "
-        "many items as they are for.\n\n"
-        + table(["filter", "promised", "million questions", *modules], rows)
+    caption = (
+        "The measured rate of false positives over the promised one, with the interval that has it with 95 %, and the "
+        f"wrong answers (hits). Fewer than {FEW} hits tell only what the rate is at most. Filters are filled with as many "
+        "items as they are for."
     )
+    return f"{caption}\n\n{table(['filter', 'promised', 'million questions', *modules], rows)}"
 
 
 def by_figure(found):
