@@ -224,7 +224,7 @@ bench-complexity: ## Count what commands cost at growing sizes; fails where one 
 bench-server: build ## Measure the module beside the floor in $SERVER; MODULES= adds name=path.so, ARGS= as measure.py says
 	@$(MAKE) --no-print-directory bench-ready
 	$(MEASURE) --for bench-server --out .build/bench $(ARGS) $(foreach page,$(INTO),--into $(page)) \
-		floor=$(BASELINE),floor plain=$(BASELINE),plain bloom=libbloom.so classic=libbloom.so,bf-layout,classic $(MODULES) \
+		floor=$(BASELINE),floor plain=$(BASELINE),plain libbloom=libbloom.so classic=libbloom.so,bf-layout,classic $(MODULES) \
 		$(if $(REDISBLOOM),redisbloom=$(REDISBLOOM))
 	@echo 'tables and plots: .build/bench'
 
@@ -239,7 +239,7 @@ compare: ## Measure it beside others in $SERVER: REDISBLOOM= VALKEY_BLOOM= path.
 	@$(MAKE) --no-print-directory build bench-ready
 	set --; while IFS= read -r rival; do set -- "$$@" "$$rival"; done <.build/compare/rivals; \
 		$(MEASURE) --for compare --out .build/compare $(ARGS) $(foreach page,$(INTO),--into $(page)) \
-		floor=$(BASELINE),floor bloom=libbloom.so "$$@" $(MODULES)
+		floor=$(BASELINE),floor libbloom=libbloom.so "$$@" $(MODULES)
 	@echo 'tables and plots: .build/compare'
 
 .PHONY: bench-ready

@@ -334,7 +334,7 @@ fn main() {
         ));
     }
 
-    head(&["items", "ns an item", "libbloom", "in batches"]);
+    head(&["items", "ns an item", "libbloom", "libbloom, batches"]);
     for (items, name, cells) in &times {
         let cells = cells.iter().map(|cell| format!("{cell:.1}"));
         row([items.to_string(), name.clone()].into_iter().chain(cells));

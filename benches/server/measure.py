@@ -5,11 +5,10 @@
 
 `make bench-server` measures what the module costs beyond what no module can do without, and `make compare` others'
 modules beside it. Where a module is called `floor`, it has no filter; what only this module has is measured of the
-one that is called `bloom`. What is measured, each under its own name:
+one that is called `libbloom`. What is measured, each under its own name:
 
     commands     one filter of --items items: single and multi-item commands, pipelined and not
     chain        the same of a filter that grew from the default to --chain items
-    batches      processor time by the number of items in a command
     sizes        processor time by the size of the filter, up to --largest
     memory       bits an item of filters of --largest items and fewer, by how they were made
     growth       bits an item of a filter that grows from the default
@@ -47,7 +46,7 @@ from servers import Server, machine
 
 # Each option's default, its default with --quick, and what it is of.
 SIZES = {
-    "items": (20_000_000, 500_000, "items of the filter of `commands`, `packed` and `batches`"),
+    "items": (20_000_000, 500_000, "items of the filter of `commands` and `packed`"),
     "chain": (10_000_000, 300_000, "items of the filter of `chain`"),
     "largest": (100_000_000, 1_000_000, "items of the largest filter of `sizes`, `memory` and `growth`"),
     "full": (1_000_000, 100_000, "items of the largest filter of `rates`"),

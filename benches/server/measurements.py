@@ -14,10 +14,11 @@ import windows as ways_to_forget
 from load import FORMS, ITEM, SHORT_ITEM, Connection, bit_commands, draw, packed_batches, send, send_to_all
 from load import batches as known
 from servers import KEY, Server, Together, at_the_same_time
+from tables import OWN
 
 ERROR_RATE = 0.01
-# The module whose own commands are measured where no other has such.
-OWN = "bloom"
+# Of a filter that an add makes.
+DEFAULT_CAPACITY = 100
 # Items from here on were never added.
 ABSENT = 10**11
 
@@ -104,15 +105,6 @@ def chain(options, modules):
         workloads = [workload for workload in QUESTIONS_FIRST if workload[2] * workload[3] > 1]
         # They take long where a filter has many layers, and those that add should not make it grow much more.
         return throughput(options, servers, 2 * options.chain, workloads, items=options.requests)
-
-
-def batches(options, modules):
-    widths = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
-    workloads = [(f"BF.MEXISTS of {width}", "bf.mexists", width, max(1, 100 // width), 4) for width in widths]
-    with Together(options, modules) as servers:
-        half_full(servers, options.items)
-        found = throughput(options, servers, options.items, workloads, items=options.requests)
-    return dict(zip(map(str, widths), found.values()))
 
 
 def sizes(options, modules):
@@ -249,17 +241,20 @@ def held(server, empty, items):
 
 
 def growth(options, modules):
+    """Where all layers of a filter are full that began with the default capacity and doubles."""
     modules = with_filters(modules)
-    results, added = {name: [] for name in modules}, 0
+    results, added, layer = {name: [] for name in modules}, 0, DEFAULT_CAPACITY
     with Together(options, modules) as servers:
-        for exponent in range(14, 46):
-            target = int(10 ** (exponent / 7))
-            if target > options.largest:
-                break
-            send_to_all(servers, ["BF.MADD", KEY], range(added, target))
-            added = target
+        # With a first filter the server makes what it keeps.
+        send_to_all(servers, ["BF.MADD", KEY], range(20_000))
+        for server in servers.values():
+            server("FLUSHALL", "SYNC")
+        empty = {name: server.used_memory() for name, server in servers.items()}
+        while added + layer <= options.largest:
+            send_to_all(servers, ["BF.MADD", KEY], range(added, added + layer))
+            added, layer = added + layer, 2 * layer
             for name, server in servers.items():
-                results[name].append([added, server.memory_usage() * 8 / added])
+                results[name].append([added, (server.used_memory() - empty[name]) * 8 / added])
     show(f"{added:,} items", {name: points[-1][1] for name, points in results.items()}, "bits/item")
     return results
 
@@ -601,6 +596,6 @@ class AFilter:
 
 
 # What `make bench-server` measures, and `make compare`.
-BENCH = [commands, chain, packed, log, batches, sizes, errors, growth, persistence, loading]
-COMPARE = [commands, chain, batches, sizes, memory, growth, rates, persistence, without, packed, windows, unions, long_list]
+BENCH = [commands, chain, packed, log, sizes, errors, growth, persistence, loading]
+COMPARE = [commands, chain, sizes, memory, growth, rates, persistence, without, packed, windows, unions, long_list]
 MEASUREMENTS = {function.__name__: function for function in [*COMPARE, *BENCH]}

@@ -119,9 +119,10 @@ class Server:
         return self("MEMORY", "USAGE", key, "SAMPLES", 0)
 
     def used_memory(self):
-        """What it accounts for, without what it keeps for its clients."""
-        memory = self.client.info("memory")
-        return memory["used_memory"] - memory["mem_clients_normal"]
+        """What it accounts for, once it has freed the connections that are closed."""
+        while self.info("clients", "connected_clients") > 1:
+            time.sleep(0.001)
+        return self.info("memory", "used_memory")
 
     def seconds_of_loading(self):
         """What it took to load its file when it started, as it says itself."""

@@ -12,11 +12,13 @@ import re
 import statistics
 
 # The module that the others are compared with, and the one without a filter.
-OWN, FLOOR = "bloom", "floor"
+OWN, FLOOR = "libbloom", "floor"
 MARKED = re.compile(r"^<!-- (make [a-z-]+): (\w+) -->\n(.*?)^<!-- end of (\w+) -->", re.DOTALL | re.MULTILINE)
 NOTHING = "–"
 # What the server counts, since not each module's `MEMORY USAGE` has what the allocator adds.
 ACCOUNTED = "accounted bits/item"
+# Fewer wrong answers than these tell only what a rate is at most.
+FEW = 5
 
 
 # ---- Pages ---------------------------------------------------------------------------------------
@@ -231,6 +233,21 @@ def reached(one):
     return f"had {millions(one['reached'])} after {one['seconds']:.0f} s"
 
 
+def growth(results):
+    found = of(results, "growth")
+    rows = {}
+    for module, points in found.items():
+        for items, bits in points:
+            rows.setdefault(f"{items:,} items", {})[module] = bits
+    head = "Bits an item at 0.01, as the server counts them (`used_memory`):"
+    return f"{machine(results)}\n{head}\n\n{beside('', rows)}"
+
+
+def over_promise(hits, expected):
+    """The measured rate over the promised one, which few wrong answers do not tell."""
+    return hits / expected if hits >= FEW else f"at most {times(poisson_interval(hits)[1] / expected)}"
+
+
 def rates(results):
     found = of(results, "rates")
     modules = list(found[0]["hits"])
@@ -239,14 +256,19 @@ def rates(results):
         row = [f"{one['how']}, {one['items']:,} items", promised(one["rate"]), figure(one["questions"] / 1e6)]
         for module in modules:
             hits, expected = one["hits"][module], one["questions"] * one["rate"]
-            least, most = (end / expected for end in poisson_interval(hits))
-            row.append(f"**{times(hits / expected)}** ({times(least)} to {times(most)}), {hits:,}")
+            found_rate = over_promise(hits, expected)
+            if isinstance(found_rate, str):
+                row.append(f"{found_rate} ({hits} hit{'s' * (hits != 1)})")
+            else:
+                least, most = (times(end / expected) for end in poisson_interval(hits))
+                row.append(f"**{times(found_rate)}** ({least} to {most}), {hits:,}")
         rows.append(row)
-    return (
-        "The measured rate of false positives over the promised one, with the interval that has it with 95 %, "
-        "and the wrong answers. Filters are filled with as many items as they are for.\n\n"
-        + table(["filter", "promised", "million questions", *modules], rows)
+    caption = (
+        "The measured rate of false positives over the promised one, with the interval that has it with 95 %, and the "
+        f"wrong answers (hits). Fewer than {FEW} hits tell only what the rate is at most. Filters are filled with as many "
+        "items as they are for."
     )
+    return f"{caption}\n\n{table(['filter', 'promised', 'million questions', *modules], rows)}"
 
 
 def by_figure(found):
@@ -406,7 +428,8 @@ def lines(results):
     for one in results.get("rates", []):
         if (one["items"], one["rate"]) in [(1000, 1e-6), (max(two["items"] for two in results["rates"]), 1e-2)]:
             label = f"false positives, {one['how']}, {one['items']:,} items at {promised(one['rate'])}: measured over promised"
-            rows[label] = {module: hits / one["questions"] / one["rate"] for module, hits in one["hits"].items()}
+            expected = one["questions"] * one["rate"]
+            rows[label] = {module: over_promise(hits, expected) for module, hits in one["hits"].items()}
     take("BF.ADDPACKED of 10,000, or BF.MADD: server µs an item", "packed", "BF.ADDPACKED of 10,000, LINES", write=cpu)
     items = millions(options(results, "persistence").get("stored", 0))
     for name, figures in by_figure(results.get("persistence", {})).items():
@@ -422,7 +445,7 @@ def lines(results):
 TABLES = {
     function.__name__: function
     for function in [
-        *[summary, short, commands, chain, sizes, memory, rates, persistence, without],
+        *[summary, short, commands, chain, sizes, memory, growth, rates, persistence, without],
         *[packed, windows, unions, long_list, log, loading],
     ]
 }

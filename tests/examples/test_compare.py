@@ -14,6 +14,8 @@ COMMAND = "make compare"
 RECORD = PROJECT / "benches/server/results.md"
 # The summary of another run.
 OTHER_RECORD = PROJECT / "benches/server/redisbloom-8.md"
+# The crate has no server, and a record of its own.
+CRATES = PROJECT / "benches/crates.md"
 PAGE = """\
 # Figures
 
@@ -72,11 +74,11 @@ class FiguresTest(unittest.TestCase):
 
     def test_others_are_compared_with_this_module_and_not_with_the_floor(self):
         """A table that leaves out who is faster, or turns a ratio round, says the opposite."""
-        rows = {"ask": {"floor": 1.0, "bloom": 2.0, "redisbloom": 5.0}, "add": {"bloom": 4.0, "redisbloom": 2.0}}
+        rows = {"ask": {"floor": 1.0, "libbloom": 2.0, "redisbloom": 5.0}, "add": {"libbloom": 4.0, "redisbloom": 2.0}}
         self.assertEqual(
             tables.beside("", rows).splitlines(),
             [
-                "|  | floor | bloom | redisbloom | redisbloom/bloom |",
+                "|  | floor | libbloom | redisbloom | redisbloom/libbloom |",
                 "|---|---|---|---|---|",
                 "| ask | 1 | 2 | 5 | 2.50 |",
                 "| add | – | 4 | 2 | 0.50 |",
@@ -85,7 +87,7 @@ class FiguresTest(unittest.TestCase):
 
     def test_what_a_module_refuses_stands_in_its_place(self):
         """One refusal would leave a page without the whole table."""
-        row = {"bloom": 0.5, "redisbloom": "capacity must be in the range [1, 1073741824]"}
+        row = {"libbloom": 0.5, "redisbloom": "capacity must be in the range [1, 1073741824]"}
         [*_, line] = tables.beside("", {"huge": row}).splitlines()
         self.assertEqual(line, "| huge | 0.500 | capacity must be in the range [1, 1073741824] | – |")
 
@@ -93,10 +95,10 @@ class FiguresTest(unittest.TestCase):
         """A rate of 1e-8 that was never seen would be taken for one that is kept."""
         found = [
             {"how": "reserved", "items": 1000, "rate": 1e-8, "filters": 50, "questions": 2 * 10**6}
-            | {"hits": {"bloom": 0, "redisbloom": 11}}
+            | {"hits": {"libbloom": 0, "redisbloom": 11}}
         ]
         [*_, line] = tables.rates({"rates": found}).splitlines()
-        shown = "| reserved, 1,000 items | 1e-8 | 2 | **0.00** (0.00 to 184), 0 | **550** (275 to 984), 11 |"
+        shown = "| reserved, 1,000 items | 1e-8 | 2 | at most 184 (0 hits) | **550** (275 to 984), 11 |"
         self.assertEqual(line, shown)
 
     def test_versions_are_written_as_people_write_them(self):
@@ -108,14 +110,14 @@ class FiguresTest(unittest.TestCase):
         with self.assertRaises(tables.MissingResults):
             tables.summary({"machine": {}, "versions": {}})
         machine = {"server": "S", "allocator": "A", "processor": "P", "system": "L", "day": "D"}
-        sizes = {"1000000": {"bloom": {tables.ACCOUNTED: 10.0}, "redisbloom": {tables.ACCOUNTED: 11.0}}}
-        results = {"machine": machine, "versions": {"bloom": 100, "floor": 1}, "memory": {"reserved": sizes}}
+        sizes = {"1000000": {"libbloom": {tables.ACCOUNTED: 10.0}, "redisbloom": {tables.ACCOUNTED: 11.0}}}
+        results = {"machine": machine, "versions": {"libbloom": 100, "floor": 1}, "memory": {"reserved": sizes}}
         self.assertEqual(
             tables.summary(results).splitlines(),
             [
-                "S, A; P; L; D. bloom 0.1.0.",
+                "S, A; P; L; D. libbloom 0.1.0.",
                 "",
-                "|  | bloom | redisbloom | redisbloom/bloom |",
+                "|  | libbloom | redisbloom | redisbloom/libbloom |",
                 "|---|---|---|---|",
                 "| memory, reserved, 1 million items: bits an item | 10 | 11 | 1.10 |",
             ],
@@ -167,14 +169,18 @@ class PlacesTest(unittest.TestCase):
                 self.assertEqual(tables.put_into(text, command, {}), text)
             self.assertEqual(len(re.findall("^<!-- end of ", text, re.MULTILINE)), len(tables.MARKED.findall(text)), page.name)
 
-    def test_the_record_has_every_table_and_plot(self):
+    def test_the_records_have_every_table_and_plot(self):
         """A page would leave figures to it that are nowhere."""
         text = RECORD.read_text()
         names = [name for _, name, _, _ in tables.MARKED.findall(text)]
         # `make bench-server` alone measures the log and loading.
         whole = [name for name in tables.TABLES if name not in ("short", "log", "loading")]
         self.assertEqual(names, whole)
-        plots = {(RECORD.parent / link).resolve() for link in re.findall(r"\]\((.*\.svg)\)", text)}
+        plots = {
+            (page.parent / link).resolve()
+            for page in (RECORD, CRATES)
+            for link in re.findall(r"\]\((.*\.svg)\)", page.read_text())
+        }
         self.assertEqual(plots, set((PROJECT / "docs/performance").glob("*.svg")))
 
     def test_tables_of_pages_are_of_the_run_that_the_record_has(self):
