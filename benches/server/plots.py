@@ -118,7 +118,7 @@ def growth(results):
     axes.set(xlabel="items added", ylabel="bits an item (used_memory)")
     axes.legend()
     note = "Filters that the first add made, at 0.01; measured when every layer is full."
-    return "What an item takes in a filter that grew from the default size", note
+    return "Memory for each item of a filter that grew from the default size", note
 
 
 def rates(results):
@@ -149,7 +149,7 @@ def rates(results):
         "Reserved filters that are full. Bars: the interval that has the rate with 95 %. Arrows: at most so much, "
         f"where fewer than {tables.FEW} answers were wrong."
     )
-    return "A filter that is not above 1 errs no more often than promised", note
+    return "At 1 or below, a filter keeps the error rate that it promised", note
 
 
 def crates(rows):
