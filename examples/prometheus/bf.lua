@@ -1,5 +1,5 @@
 -- For the option -script of redis_exporter, which reads no sections of modules: each figure of INFO bf, as
--- redis_script_values{key="bf_filters"} and so on. The version is a number, as in MODULE LIST: 200 is 0.2.0.
+-- redis_script_values{key="bf_filters"} and so on. The version is a number, as in MODULE LIST: 300 is 0.3.0.
 local section = redis.call("INFO", "bf")
 local figures = {}
 for name, value in string.gmatch(section, "(bf_[%l_]+):(%d+)\r\n") do

@@ -92,7 +92,7 @@ pub const O_OF_PIECE: &CStr =
     c"O(n + m), where n is the number of bytes of the piece and m is the number of layers";
 
 /// The first version with the commands and options that only this module has.
-pub const SINCE_OWN: &CStr = c"0.2.0";
+pub const SINCE_OWN: &CStr = c"0.3.0";
 
 /// The key of a command that only reads it.
 pub const KEY: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Read));

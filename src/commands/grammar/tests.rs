@@ -442,7 +442,7 @@ fn pages_tell_the_version_that_had_a_word_first() {
         let own = own.flat_map(|row| row.parameter.tokens());
         let words: Vec<_> = own.map(|(token, _)| text(token)).collect();
         let (last, words) = words.split_last().unwrap();
-        let since = format!("; {} and {last} 0.2.0 of this module ```", words.join(", "));
+        let since = format!("; {} and {last} 0.3.0 of this module ```", words.join(", "));
         let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(page.contains(&since), "{since}");
     }

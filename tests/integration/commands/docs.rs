@@ -5,18 +5,18 @@ use crate::server::{Server, skip};
 use crate::support::table::{COMMANDS, KEYLESS, READING, WRITING};
 
 /// Options that describe a filter, but for the seed and the layout.
-const OPTIONS: &str = "[EXPANSION expansion:integer] [NONSCALING] [GROWING]@0.2.0 [SEED seed:integer]@0.2.0 \
-                       [LAYOUT layout(BLOCKED|CLASSIC|VALKEY)]@0.2.0 [TIGHTENING tightening:double]@0.2.0 \
-                       [VALIDATESCALETO validatescaleto:integer]@0.2.0 [WINDOW window:integer]@0.2.0 \
-                       [SLICES slices:integer]@0.2.0 [REFRESH]@0.2.0";
+const OPTIONS: &str = "[EXPANSION expansion:integer] [NONSCALING] [GROWING]@0.3.0 [SEED seed:integer]@0.3.0 \
+                       [LAYOUT layout(BLOCKED|CLASSIC|VALKEY)]@0.3.0 [TIGHTENING tightening:double]@0.3.0 \
+                       [VALIDATESCALETO validatescaleto:integer]@0.3.0 [WINDOW window:integer]@0.3.0 \
+                       [SLICES slices:integer]@0.3.0 [REFRESH]@0.3.0";
 
 /// When a window is told that items are added, or that its slice ends.
-const TIME: &str = "[AT at:integer]@0.2.0";
+const TIME: &str = "[AT at:integer]@0.3.0";
 
 /// The options for the key in the description of a command that creates one.
-const KEY_OPTIONS: &str = "[NX]@0.2.0 [expiration(EX seconds:integer@0.2.0|PX milliseconds:integer@0.2.0|\
-                           EXAT unix-time-seconds:unix-time@0.2.0|\
-                           PXAT unix-time-milliseconds:unix-time@0.2.0)]";
+const KEY_OPTIONS: &str = "[NX]@0.3.0 [expiration(EX seconds:integer@0.3.0|PX milliseconds:integer@0.3.0|\
+                           EXAT unix-time-seconds:unix-time@0.3.0|\
+                           PXAT unix-time-milliseconds:unix-time@0.3.0)]";
 
 /// A list of arguments in one line: `[TOKEN name:type]...`, where brackets make it optional, dots
 /// repeat it, and a version is that of this module which had it first.

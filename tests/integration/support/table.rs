@@ -82,9 +82,9 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
         -2,
         "1.0.0",
         "key:key [CAPACITY capacity:integer] [ERROR error:double] [EXPANSION expansion:integer] [NOCREATE] \
-         [NONSCALING] [GROWING]@0.2.0 [SEED seed:integer]@0.2.0 [LAYOUT layout(BLOCKED|CLASSIC|VALKEY)]@0.2.0 \
-         [TIGHTENING tightening:double]@0.2.0 [VALIDATESCALETO validatescaleto:integer]@0.2.0 \
-         [WINDOW window:integer]@0.2.0 [SLICES slices:integer]@0.2.0 [REFRESH]@0.2.0 {time} {key} \
+         [NONSCALING] [GROWING]@0.3.0 [SEED seed:integer]@0.3.0 [LAYOUT layout(BLOCKED|CLASSIC|VALKEY)]@0.3.0 \
+         [TIGHTENING tightening:double]@0.3.0 [VALIDATESCALETO validatescaleto:integer]@0.3.0 \
+         [WINDOW window:integer]@0.3.0 [SLICES slices:integer]@0.3.0 [REFRESH]@0.3.0 {time} {key} \
          [ITEMS item:string]...",
         MANY,
         ADDS,
@@ -92,11 +92,11 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
     (
         "BF.ADDPACKED",
         -4,
-        "0.2.0",
+        "0.3.0",
         "key:key [CAPACITY capacity:integer] [ERROR error:double] [EXPANSION expansion:integer] [NOCREATE] \
-         [NONSCALING] [GROWING]@0.2.0 [SEED seed:integer]@0.2.0 [LAYOUT layout(BLOCKED|CLASSIC|VALKEY)]@0.2.0 \
-         [TIGHTENING tightening:double]@0.2.0 [VALIDATESCALETO validatescaleto:integer]@0.2.0 \
-         [WINDOW window:integer]@0.2.0 [SLICES slices:integer]@0.2.0 [REFRESH]@0.2.0 {time} {key} \
+         [NONSCALING] [GROWING]@0.3.0 [SEED seed:integer]@0.3.0 [LAYOUT layout(BLOCKED|CLASSIC|VALKEY)]@0.3.0 \
+         [TIGHTENING tightening:double]@0.3.0 [VALIDATESCALETO validatescaleto:integer]@0.3.0 \
+         [WINDOW window:integer]@0.3.0 [SLICES slices:integer]@0.3.0 [REFRESH]@0.3.0 {time} {key} \
          form(LINES|WIDTH width:integer|PREFIXED) [COUNT] data:string",
         PACKED,
         "Adds the items that are packed in one argument to a Bloom Filter. A filter will be created if it does not \
@@ -121,7 +121,7 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
     (
         "BF.EXISTSPACKED",
         -4,
-        "0.2.0",
+        "0.3.0",
         "key:key form(LINES|WIDTH width:integer|PREFIXED) [COUNT] data:string",
         PACKED,
         "Checks whether the items that are packed in one argument exist in a Bloom Filter",
@@ -130,7 +130,7 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
         "BF.INFO",
         -2,
         "1.0.0",
-        "key:key [single_value(CAPACITY|SIZE|FILTERS|ITEMS|EXPANSION|ERROR@0.2.0|TIGHTENING@0.2.0|MAXSCALEDCAPACITY@0.2.0|FULL@0.2.0)]",
+        "key:key [single_value(CAPACITY|SIZE|FILTERS|ITEMS|EXPANSION|ERROR@0.3.0|TIGHTENING@0.3.0|MAXSCALEDCAPACITY@0.3.0|FULL@0.3.0)]",
         LAYERS,
         "Returns information about a Bloom Filter",
     ),
@@ -161,7 +161,7 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
     (
         "BF.LOAD",
         3,
-        "0.2.0",
+        "0.3.0",
         "key:key data:string",
         "O(n), where n is the number of bytes of the data",
         "Creates a Bloom Filter from what an append-only file has of one in valkey-bloom's layout",
@@ -169,7 +169,7 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
     (
         "BF.ROTATE",
         -2,
-        "0.2.0",
+        "0.3.0",
         "key:key {time}",
         "O(n + e), where n is the number of layers, and e that of exceptions if layers go",
         "Ends the newest slice of a Bloom Filter with a window, and drops what has expired",
@@ -177,7 +177,7 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
     (
         "BF.EXCEPT",
         -3,
-        "0.2.0",
+        "0.3.0",
         "key:key item:string...",
         EXCEPTED,
         "Excepts one or more items from a Bloom Filter, until they are added again",
@@ -185,7 +185,7 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
     (
         "BF.RESET",
         2,
-        "0.2.0",
+        "0.3.0",
         "key:key",
         LAYERS,
         "Makes a Bloom Filter empty again, as it was when it was created",
@@ -193,7 +193,7 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
     (
         "BF.MERGE",
         -4,
-        "0.2.0",
+        "0.3.0",
         "destination:key numkeys:integer source:key... [ERROR error:double] [OVERRIDE]",
         SOURCES,
         "Merges Bloom Filters: all items of the sources are found in the destination, which is created if it does \
@@ -202,7 +202,7 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
     (
         "BF.INTERSECT",
         -4,
-        "0.2.0",
+        "0.3.0",
         "destination:key numkeys:integer source:key...",
         SOURCES,
         "Intersects Bloom Filters: the items that all sources have are found in the destination, which is created \
@@ -219,7 +219,7 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
     (
         "BF.PLAN",
         -3,
-        "0.2.0",
+        "0.3.0",
         "error_rate:double capacity:integer {options}",
         "O(1)",
         "Returns what a Bloom Filter takes that BF.RESERVE would create, and once it has grown",
