@@ -288,7 +288,7 @@ pack:
 		--message-format=json-render-diagnostics >.build/package/built.json
 	cargo cyclonedx --quiet --format json --spec-version 1.5 --no-build-deps --override-filename sbom
 	@mv sbom.json .build/package/
-	@rm -f */sbom.json
+	@rm -f */sbom.json */*/sbom.json
 	@cp .build/package/$(CARGO_BUILD_TARGET)/$(LIBRARY:$(TARGET_DIR)/%=%) .build/package/libbloom.so
 	@rm -rf dist .build/package/wheel
 	$(if $(WHEELS),cp -R "$(WHEELS)" .build/package/wheel,scripts/wheel.sh .build/package/wheel)

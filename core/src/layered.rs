@@ -7,7 +7,6 @@ use crate::bits::array::OutOfRange;
 use crate::bits::memory::Allocation;
 use crate::chain::{Allowance, Rules};
 use crate::error::Error;
-use crate::merging::Mismatch;
 use crate::params::Layout;
 use crate::stored::DecodeError;
 use crate::stored::invalid::Invalid;
@@ -153,28 +152,21 @@ pub trait Layered: Debug {
     where
         Self: Sized;
 
-    /// The number that an RDB stream of these layers starts with; `None` if their streams are told apart in another
-    /// way.
-    fn version() -> Option<u64>
-    where
-        Self: Sized,
-    {
-        None
-    }
-
-    /// Reads layers from an RDB stream whose two leading integers, the [version](Self::version) and 0, were read
-    /// already.
+    /// Reads layers from an RDB stream whose two leading integers, `version` and 0, were read already; `None` if
+    /// streams of these layers start with other integers.
     ///
     /// # Errors
     /// [`DecodeError`] unless the whole stream is one valid filter.
-    fn load(_: &mut impl Source, _: Allowance<'_>) -> Result<Self, DecodeError>
+    fn load(
+        version: u64,
+        source: &mut impl Source,
+        allowance: Allowance<'_>,
+    ) -> Option<Result<Self, DecodeError>>
     where
-        Self: Sized,
-    {
-        Err(DecodeError::Field("version"))
-    }
+        Self: Sized;
 
-    /// Whether these are the layers of a new filter: one layer, without items.
+    /// Whether these are the layers of a new filter, as [`Self::emptied`] makes them: in most layouts one layer without
+    /// items.
     fn is_as_new(&self) -> bool {
         let is_untouched = |layer: LayerStats| layer.items == 0 && layer.bits_set == 0;
         self.count() == 1 && is_untouched(self.stats(0))
@@ -187,14 +179,6 @@ pub trait Layered: Debug {
     fn emptied(&self, allowance: Allowance<'_>) -> Result<Self, Error>
     where
         Self: Sized;
-
-    /// Checks that filters with these layers may be combined with others of their layout.
-    ///
-    /// # Errors
-    /// [`Mismatch`]: why they never are.
-    fn may_be_combined(&self) -> Result<(), Mismatch> {
-        Ok(())
-    }
 
     /// Checks every invariant, except that each layer has the capacity to which the layer before it would have grown:
     /// the layers of a union need not.

@@ -1,7 +1,7 @@
 //! The list of layouts, and the layers of a filter in any of them.
 //!
-//! A new layout is a folder of its own, its name and its parameters in [`params`](crate::params), and a line here: in
-//! `layouts!`, and in `from_spec!`. Calls for each item are matched here, so that the layout's own code can be inlined. All
+//! A new layout is a folder of its own, its name and its parameters in [`params`](crate::params), a line in `layouts!`,
+//! and an arm in `from_spec!`. Calls for each item are matched here, so that the layout's own code can be inlined. All
 //! other calls go through [`Layered`].
 
 use crate::bits::memory::Mover;
@@ -17,8 +17,8 @@ use crate::stored::DecodeError;
 use crate::stored::stream::Source;
 use crate::valkey::Valkey;
 
-/// Makes all that has a part for each layout. A line has a name, the layers, and how [`Layers`] holds them. `$d` is a
-/// dollar sign, which `each` needs in its own rule.
+/// Makes [`Layers`] and what else has a case for each layout. A line has a name, the layers, and how [`Layers`] holds
+/// them. `$d` is a dollar sign, which `each` needs in its own rule. Headers are offered to the layouts in this order.
 macro_rules! layouts {
     ($d:tt $( $(#[$doc:meta])* $name:ident: $layers:ty, held as $held:ty; )*) => {
         /// The layers of a filter.
@@ -74,8 +74,8 @@ macro_rules! layouts {
                 allowance: Allowance<'_>,
             ) -> Result<Self, DecodeError> {
                 $(
-                    if <$layers>::version() == Some(version) {
-                        return <$layers>::load(source, allowance).map(Self::from);
+                    if let Some(loaded) = <$layers>::load(version, source, allowance) {
+                        return loaded.map(Self::from);
                     }
                 )*
                 Err(DecodeError::Version(version))
@@ -115,12 +115,13 @@ layouts! { $
     Windowed: Ring<Blocked>, held as Box<Ring<Blocked>>;
     /// valkey-bloom's bits; see [`valkey`](crate::valkey).
     Valkey: Chain<Valkey>, held as Box<Chain<Valkey>>;
-    /// RedisBloom's bits; see [`classic`](crate::classic). It comes last, because its header starts with no magic.
+    /// RedisBloom's bits; see [`classic`](crate::classic). It stays last: its header has no magic, so that
+    /// every header seems to be one.
     Classic: Chain<Classic>, held as Chain<Classic>;
 }
 
-/// Evaluates `$work` with the rules of a new filter of `$spec` and the shape of its first layer, compiled for each layout
-/// by itself.
+/// Evaluates `$work` with the rules of a new filter of `$spec` and the shape of its first layer, compiled for each
+/// layout by itself.
 macro_rules! from_spec {
     ($spec:expr, ($rules:ident, $first:ident) => $work:expr) => {
         match $spec.layout {

@@ -16,7 +16,7 @@ use super::docs::{self, Kind, Parameter, SINCE_OWN};
 use super::error::CommandError;
 use super::spec::{FilterSpec, Target};
 use crate::number;
-use crate::options::values::{Config, word};
+use crate::options::values::{Config, layout_word};
 use libbloom::StoredLayout;
 use libbloom::params::{
     Capacity, ErrorRate, Expansion, Growth, LATEST, Layout, Seed, SipSeed, Spec, Tightening, Time, Window,
@@ -141,17 +141,17 @@ table! {
     capacity: Capacity = Parameter::option(c"capacity", c"CAPACITY", Kind::Integer), of ADDING;
     read |value| Capacity::new(value.number(0..=u64::MAX, CommandError::BadCapacity, CommandError::CapacityRange)?)
         .map_err(|_| CommandError::CapacityRange)?;
-    send |sent| Some(sent.blocked()?.capacity.items().to_string());
+    send |sent| Some(sent.own()?.capacity.items().to_string());
 
     /// The filter's error rate.
     rate: RequestedRate = docs::ERROR, of ADDING;
     read |value| RequestedRate::of(value.double, value.bytes, CommandError::BadErrorRate, CommandError::ErrorRateRange)?;
-    send |sent| Some(format!("{:e}", sent.blocked()?.error_rate.value()));
+    send |sent| Some(format!("{:e}", sent.own()?.error_rate.value()));
 
     /// The capacity of a new layer divided by that of the layer before it.
     expansion: u32 = Parameter::option(c"expansion", c"EXPANSION", Kind::Integer), of DESCRIBING;
     read |value| value.number(0..=Expansion::MAX, CommandError::BadExpansion, CommandError::ExpansionRange)?;
-    send |sent| Some(sent.blocked()?.growth.expansion()?.factor().to_string());
+    send |sent| Some(sent.own()?.growth.expansion()?.factor().to_string());
 
     /// Whether a missing key stays missing.
     no_create: () = Parameter::option(c"nocreate", c"NOCREATE", Kind::Word), of ADDING;
@@ -161,19 +161,19 @@ table! {
     /// Whether the filter does not grow.
     nonscaling: () = Parameter::option(c"nonscaling", c"NONSCALING", Kind::Word), of DESCRIBING;
     read |_| ();
-    send |sent| (sent.blocked()?.growth == Growth::Fixed).then(String::new);
+    send |sent| (sent.own()?.growth == Growth::Fixed).then(String::new);
 
     /// Whether the filter is expected to grow far.
     growing: () = Parameter::option(c"growing", c"GROWING", Kind::Word).since(SINCE_OWN),
     of DESCRIBING, for BLOCKED;
     read |_| ();
-    send |sent| matches!(sent.blocked()?.growth, Growth::Growing(_)).then(String::new);
+    send |sent| matches!(sent.own()?.growth, Growth::Growing(_)).then(String::new);
 
     /// The seed of the filter's hash.
     seed: GivenSeed = Parameter::option(c"seed", c"SEED", Kind::Integer).since(SINCE_OWN),
     of DESCRIBING, for SEEDED;
     read |value| GivenSeed::read(value)?;
-    send |sent| match sent.blocked()?.layout {
+    send |sent| match sent.own()?.layout {
         Layout::Blocked { seed } => Some(seed.0.to_string()),
         _ => None,
     };
@@ -185,7 +185,7 @@ table! {
         Parameter::word(c"valkey", c"VALKEY"),
     ])).since(SINCE_OWN), of DESCRIBING;
     read |value| StoredLayout::named(value.bytes).ok_or(CommandError::BadLayout)?;
-    send |sent| sent.layout().map(word);
+    send |sent| sent.layout().map(layout_word);
 
     /// The error rate of a new layer divided by that of the layer before it.
     tightening: Tightening = Parameter::option(c"tightening", c"TIGHTENING", Kind::Double).since(SINCE_OWN),
@@ -655,9 +655,9 @@ struct Sent {
 }
 
 impl Sent {
-    /// The filter that was created, if it is blocked. Filters of other layouts are described in the words of the
-    /// modules that have them.
-    fn blocked(&self) -> Option<Spec> {
+    /// The filter that was created, if it is described in this module's words, and not in those of RedisBloom or
+    /// valkey-bloom.
+    fn own(&self) -> Option<Spec> {
         match self.to.created?.filter {
             FilterSpec::Own(spec) => Some(spec),
             FilterSpec::Classic(_) | FilterSpec::Valkey(_) => None,
@@ -665,7 +665,7 @@ impl Sent {
     }
 
     fn window(&self) -> Option<Window> {
-        self.blocked()?.window
+        self.own()?.window
     }
 
     /// The layout of the filter that was created, if LAYOUT is sent: that is whenever only this module reads the

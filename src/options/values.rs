@@ -14,7 +14,7 @@ enum SeedValue {
 }
 
 /// The layout's name as an argument of a command, in capitals.
-pub fn word(layout: StoredLayout) -> String {
+pub fn layout_word(layout: StoredLayout) -> String {
     layout.name().to_ascii_uppercase()
 }
 

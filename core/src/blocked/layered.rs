@@ -9,7 +9,6 @@ use crate::chain::window::{MOST_SLICES, Ring};
 use crate::chain::{Allowance, Chain, NewLayer as _, Rules as _, UNLIMITED};
 use crate::error::Error;
 use crate::layered::{Described, LayerShape, LayerStats, Layered, compound};
-use crate::merging::Mismatch;
 use crate::params::{Expansion, Growth, Layout, ROUNDING};
 use crate::stored::DecodeError;
 use crate::stored::invalid::{Invalid, counts};
@@ -136,12 +135,12 @@ impl Layered for Chain<Blocked> {
         format::load_header(bytes, allowance)
     }
 
-    fn version() -> Option<u64> {
-        Some(format::VERSION)
-    }
-
-    fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<Self, DecodeError> {
-        format::load(source, allowance)
+    fn load(
+        version: u64,
+        source: &mut impl Source,
+        allowance: Allowance<'_>,
+    ) -> Option<Result<Self, DecodeError>> {
+        (version == format::VERSION).then(|| format::load(source, allowance))
     }
 
     fn is_as_new(&self) -> bool {
@@ -232,12 +231,12 @@ impl Layered for Ring<Blocked> {
         windowed::load_header(bytes, allowance)
     }
 
-    fn version() -> Option<u64> {
-        Some(windowed::VERSION)
-    }
-
-    fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<Self, DecodeError> {
-        windowed::load(source, allowance)
+    fn load(
+        version: u64,
+        source: &mut impl Source,
+        allowance: Allowance<'_>,
+    ) -> Option<Result<Self, DecodeError>> {
+        (version == windowed::VERSION).then(|| windowed::load(source, allowance))
     }
 
     fn is_as_new(&self) -> bool {
@@ -248,10 +247,6 @@ impl Layered for Ring<Blocked> {
     fn emptied(&self, _: Allowance<'_>) -> Result<Self, Error> {
         let rules = self.chain().rules().alike(None);
         Ok(Self::empty(rules, self.slices().window(), self.capacity()))
-    }
-
-    fn may_be_combined(&self) -> Result<(), Mismatch> {
-        Err(Mismatch::Window)
     }
 
     fn validate(&self) -> Result<(), Invalid> {

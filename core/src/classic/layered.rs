@@ -11,7 +11,7 @@ use crate::layered::{Described, LayerShape, LayerStats, Layered, compound};
 use crate::params::Layout;
 use crate::stored::DecodeError;
 use crate::stored::invalid::{Invalid, counts};
-use crate::stored::stream::Sink;
+use crate::stored::stream::{Sink, Source};
 
 /// Bytes that RedisBloom reports for a filter without layers.
 const OWN_BYTES: u64 = 32;
@@ -104,6 +104,11 @@ impl Layered for Chain<Classic> {
 
     fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Self, DecodeError> {
         format::load_header(bytes, allowance)
+    }
+
+    /// They start with the numbers of items and of layers; see [`format::load`].
+    fn load(_: u64, _: &mut impl Source, _: Allowance<'_>) -> Option<Result<Self, DecodeError>> {
+        None
     }
 
     fn emptied(&self, _: Allowance<'_>) -> Result<Self, Error> {

@@ -2,7 +2,8 @@
 //!
 //! The bit arrays of a filter's layers, oldest first and end to end, are cut into chunks of at most [`CHUNK_BYTES`],
 //! none of which spans two layers. A chunk travels with its *iterator*: 1 + the offset of its end. The header has the
-//! iterator 1. What the header looks like depends on the layout, see the formats of [`codec`](super); everything else is as RedisBloom has it, in all layouts.
+//! iterator 1. Each layout has a header of its own, described beside its [format](super). Everything else is as RedisBloom
+//! has it, in all layouts.
 //!
 //! Chunks can be loaded in any order, and a missing chunk is one of zeros. A chunk is loaded whole or not
 //! at all.

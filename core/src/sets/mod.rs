@@ -49,9 +49,9 @@ where
             seen.insert(std::ptr::from_ref(filter));
             push(&mut distinct, filter)?;
             let differs = |why| SetError::Source { index, why };
-            filter.layers.cold().may_be_combined().map_err(differs)?;
+            let why = each!(&filter.layers, layers => layers.never()).unwrap_or(Mismatch::Layout);
             let chain = filter.layers.get::<Chain<R>>();
-            let chain = chain.ok_or(differs(Mismatch::Layout))?;
+            let chain = chain.ok_or(differs(why))?;
             first.rules().hashes_alike(chain.rules()).map_err(differs)?;
             push(&mut chains, chain)?;
         }
@@ -136,30 +136,44 @@ where
     }
 }
 
-/// Layers that may be combined with others of their kind, or not. What may not be is refused before it gets here.
+/// Layers of one kind, which are combined with others of their kind, or never.
 trait Combined: Listed {
+    /// Why such layers are never combined; `None` if they are.
+    const NEVER: Option<Mismatch>;
+
+    /// [`Self::NEVER`] of these layers.
+    fn never(&self) -> Option<Mismatch> {
+        Self::NEVER
+    }
+
+    /// See [`Filter::union`]; the first of the sources has these layers.
     fn union(&self, _: &[&Filter], _: Option<ErrorRate>, _: Allowance<'_>) -> Result<Filter, SetError> {
-        Err(NEVER)
+        let why = Self::NEVER.unwrap_or(Mismatch::Layout);
+        Err(SetError::Source { index: 0, why })
     }
 
-    fn intersection(&self, _: &[&Filter], _: Allowance<'_>) -> Result<Filter, SetError> {
-        Err(NEVER)
+    /// See [`Filter::intersection`]; the first of the sources has these layers.
+    fn intersection(&self, sources: &[&Filter], allowance: Allowance<'_>) -> Result<Filter, SetError> {
+        self.union(sources, None, allowance)
     }
 
-    /// The function that adds the items of filters to one with such layers.
+    /// The function behind [`Filter::absorb`] for a filter with such layers.
     fn absorb(&self) -> Absorb {
-        |_, _, _, _| Err(NEVER)
+        |_, _, _, _| {
+            let why = Self::NEVER.unwrap_or(Mismatch::Layout);
+            Err(SetError::Destination { why })
+        }
     }
 }
 
 type Absorb = fn(&mut Filter, &[&Filter], Option<ErrorRate>, Allowance<'_>) -> Result<bool, SetError>;
 
-const NEVER: SetError = SetError::Destination { why: Mismatch::Never };
-
 impl<R: Budget> Combined for Chain<R>
 where
     Self: Listed,
 {
+    const NEVER: Option<Mismatch> = None;
+
     fn union(
         &self,
         sources: &[&Filter],
@@ -178,8 +192,13 @@ where
     }
 }
 
-impl Combined for Chain<Valkey> {}
-impl Combined for Ring<Blocked> {}
+impl Combined for Chain<Valkey> {
+    const NEVER: Option<Mismatch> = Some(Mismatch::Never);
+}
+
+impl Combined for Ring<Blocked> {
+    const NEVER: Option<Mismatch> = Some(Mismatch::Window);
+}
 
 #[cfg_attr(docsrs, doc(hidden))]
 impl Filter {
@@ -208,8 +227,6 @@ impl Filter {
         rate: Option<ErrorRate>,
         allowance: Allowance<'_>,
     ) -> Result<bool, SetError> {
-        let refused = |why| SetError::Destination { why };
-        self.layers.cold().may_be_combined().map_err(refused)?;
         let absorb = each!(&self.layers, layers => layers.absorb());
         absorb(self, sources, rate, allowance)
     }
@@ -247,7 +264,5 @@ impl Filter {
 fn first<'a>(sources: &[&'a Filter]) -> Result<&'a Layers, SetError> {
     let why = Mismatch::Shape;
     let first = sources.first().ok_or(SetError::Destination { why })?;
-    let refused = |why| SetError::Source { index: 0, why };
-    first.layers.cold().may_be_combined().map_err(refused)?;
     Ok(&first.layers)
 }

@@ -8,11 +8,10 @@ use crate::chain::batch::Layer as _;
 use crate::chain::{Allowance, Chain, Rules as _, UNLIMITED};
 use crate::error::Error;
 use crate::layered::{Described, LayerShape, LayerStats, Layered, compound};
-use crate::merging::Mismatch;
 use crate::params::Layout;
 use crate::stored::DecodeError;
 use crate::stored::invalid::{Invalid, counts};
-use crate::stored::stream::Sink;
+use crate::stored::stream::{Sink, Source};
 
 impl Described for Valkey {
     fn described(&self, shape: Shape) -> LayerShape {
@@ -103,12 +102,13 @@ impl Layered for Chain<Valkey> {
         format::load_header(bytes, allowance)
     }
 
-    fn emptied(&self, _: Allowance<'_>) -> Result<Self, Error> {
-        Self::new(*self.rules(), self.layers()[0].shape(), UNLIMITED)
+    /// They have a type of their own; see [`format::load`].
+    fn load(_: u64, _: &mut impl Source, _: Allowance<'_>) -> Option<Result<Self, DecodeError>> {
+        None
     }
 
-    fn may_be_combined(&self) -> Result<(), Mismatch> {
-        Err(Mismatch::Never)
+    fn emptied(&self, _: Allowance<'_>) -> Result<Self, Error> {
+        Self::new(*self.rules(), self.layers()[0].shape(), UNLIMITED)
     }
 
     fn validate(&self) -> Result<(), Invalid> {
