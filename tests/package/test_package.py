@@ -147,7 +147,7 @@ def check_readme(case, text):
     _, _, rest = whole.partition("<!-- until here -->\n")
     case.assertTrue(rest and text.endswith(rest))
     beginning = text.removesuffix(rest)
-    for word in ("build it in a checkout of the source", "make run", "make test", "make build", "<!--"):
+    for word in ("Build it in a checkout of the source", "make run", "make test", "make build", "<!--"):
         case.assertIn(word, whole)
         case.assertNotIn(word, beginning)
 
