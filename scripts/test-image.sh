@@ -169,9 +169,11 @@ try_redis_8() {
 
 # MODULE LIST has this module under the name of both, and what else stood in the folder.
 is_ours_with_the_others() {
-    local list others
+    local list number others
     list=$(ask redis MODULE LIST | tr '\n' ' ')
-    case $list in *"name bf ver 200 "*) ;; *) die "another module has the name: $list" ;; esac
+    # 1.2.3 is listed as 10203.
+    number=$(awk -F '[".]' '/^version/ { print $2 * 10000 + $3 * 100 + $4; exit }' Cargo.toml)
+    case $list in *"name bf ver $number "*) ;; *) die "another module has the name: $list" ;; esac
     others=$(inside sh -c "ls $modules" | grep -vc 'redisbloom' || true)
     [ "$(grep -o 'name [^ ]* ver' <<<"$list" | grep -vcE 'name (bf|vectorset) ')" = "$others" ] ||
         die "of $others other modules some are missing: $list"
