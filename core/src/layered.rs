@@ -168,8 +168,13 @@ pub trait Layered: Debug {
     /// Whether these are the layers of a new filter, as [`Self::emptied`] makes them: in most layouts one layer without
     /// items.
     fn is_as_new(&self) -> bool {
-        let is_untouched = |layer: LayerStats| layer.items == 0 && layer.bits_set == 0;
-        self.count() == 1 && is_untouched(self.stats(0))
+        self.has_one_empty_layer()
+    }
+
+    /// Whether there is one layer, without items and without set bits.
+    fn has_one_empty_layer(&self) -> bool {
+        let is_empty = |layer: LayerStats| layer.items == 0 && layer.bits_set == 0;
+        self.count() == 1 && is_empty(self.stats(0))
     }
 
     /// Makes the layers of a new filter like this one; see [`Filter::emptied`](crate::Filter::emptied).

@@ -144,9 +144,7 @@ impl Layered for Chain<Blocked> {
     }
 
     fn is_as_new(&self) -> bool {
-        let layer = self.stats(0);
-        let is_empty = self.count() == 1 && layer.items == 0 && layer.bits_set == 0;
-        is_empty && self.layers()[0].shape() == first_again(self)
+        self.has_one_empty_layer() && self.layers()[0].shape() == first_again(self)
     }
 
     fn emptied(&self, allowance: Allowance<'_>) -> Result<Self, Error> {
