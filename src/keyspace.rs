@@ -52,7 +52,11 @@ pub fn missing_is_error(ctx: Ctx<'_>) -> bool {
 ///
 /// # Errors
 /// [`Unopened`]; the key is closed again.
-pub fn write<'a>(ctx: Ctx<'a>, name: Arg<'a>) -> Result<KeyMut<'a>, Unopened> {
+///
+/// # Safety
+/// Until this key is closed, the caller opens no key of the same name to change it, and does not query the filter by
+/// another open key while [`KeyMut::filter`] lends it.
+pub unsafe fn write<'a>(ctx: Ctx<'a>, name: Arg<'a>) -> Result<KeyMut<'a>, Unopened> {
     let key = open(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)?;
     // Else there is always a key to write to, also an empty one.
     if key.key.is_null() {
@@ -63,8 +67,8 @@ pub fn write<'a>(ctx: Ctx<'a>, name: Arg<'a>) -> Result<KeyMut<'a>, Unopened> {
 }
 
 fn open<'a>(ctx: Ctx<'a>, name: Arg<'a>, mode: u32) -> Result<Key<'a>, Unopened> {
-    // SAFETY (of the call): the context is that of a command, the name one of its arguments.
-    let key = call!(RedisModule_OpenKey(ctx.raw(), name.raw(), mode.cast_signed()));
+    // SAFETY: the context is that of a command, the name one of its arguments.
+    let key = unsafe { call!(RedisModule_OpenKey(ctx.raw(), name.raw(), mode.cast_signed())) };
     let mut opened = Key {
         ctx,
         name,
@@ -74,18 +78,18 @@ fn open<'a>(ctx: Ctx<'a>, name: Arg<'a>, mode: u32) -> Result<Key<'a>, Unopened>
     if key.is_null() {
         return Ok(opened);
     }
-    // SAFETY (of the call): the key is open; the type is null for a missing value and for one that belongs to no
+    // SAFETY: the key is open; the type is null for a missing value and for one that belongs to no
     // module.
-    if datatype::is_ours(call!(RedisModule_ModuleTypeGetType(key))) {
-        // SAFETY (of the call): the key is open and holds a module's value.
-        opened.filter = NonNull::new(call!(RedisModule_ModuleTypeGetValue(key)).cast());
+    if datatype::is_ours(unsafe { call!(RedisModule_ModuleTypeGetType(key)) }) {
+        // SAFETY: the key is open and holds a module's value.
+        opened.filter = NonNull::new(unsafe { call!(RedisModule_ModuleTypeGetValue(key)) }.cast());
         if let Some(filter) = opened.filter() {
             filter.set_clock(now);
         }
         return Ok(opened);
     }
-    // SAFETY (of the call): the key is open.
-    if call!(RedisModule_KeyType(key)) == raw::REDISMODULE_KEYTYPE_EMPTY as c_int {
+    // SAFETY: the key is open.
+    if unsafe { call!(RedisModule_KeyType(key)) } == raw::REDISMODULE_KEYTYPE_EMPTY as c_int {
         return Ok(opened);
     }
     Err(Unopened::WrongType)
@@ -113,9 +117,12 @@ impl<'a> Key<'a> {
     }
 
     /// Closes the key and returns its filter.
-    pub fn into_filter(self) -> Option<&'a Filter> {
-        // SAFETY: the value of a key of our types is a filter that only this module changes. It stays at its address
-        // until the command that opened the key replaces it, and that command drops all of these references first.
+    ///
+    /// # Safety
+    /// The command that opened the key drops the reference before it changes, replaces or removes the filter.
+    pub unsafe fn into_filter(self) -> Option<&'a Filter> {
+        // SAFETY: the value of a key of our types is a filter that only this module changes, and the caller guarantees
+        // that it does not, and that it stays, for as long as the reference is used.
         self.filter.map(|filter| unsafe { &**filter.as_ref() })
     }
 
@@ -128,8 +135,8 @@ impl<'a> Key<'a> {
 impl Drop for Key<'_> {
     fn drop(&mut self) {
         if !self.key.is_null() {
-            // SAFETY (of the call): the key is open, and is not used again.
-            call!(RedisModule_CloseKey(self.key));
+            // SAFETY: the key is open, and is not used again.
+            unsafe { call!(RedisModule_CloseKey(self.key)) };
         }
     }
 }
@@ -156,12 +163,14 @@ impl KeyMut<'_> {
     pub fn set(&mut self, filter: Box<Counted>, expires: Option<i64>) {
         let kind = datatype::of(&filter);
         let filter = NonNull::from(Box::leak(filter));
-        // SAFETY (of the call): the key is open for writing, and the type's `free` takes such a pointer.
-        call!(RedisModule_ModuleTypeSetValue(
-            self.key.key,
-            kind,
-            filter.as_ptr().cast()
-        ));
+        // SAFETY: the key is open for writing, and the type's `free` takes such a pointer.
+        unsafe {
+            call!(RedisModule_ModuleTypeSetValue(
+                self.key.key,
+                kind,
+                filter.as_ptr().cast()
+            ))
+        };
         self.key.filter = Some(filter);
         if let Some(at) = expires {
             self.expire(at);
@@ -178,22 +187,24 @@ impl KeyMut<'_> {
         let earlier = self.filter().map(|earlier| datatype::of(earlier));
         if earlier != Some(kind) {
             if earlier.is_some() {
-                // SAFETY (of the call): the key is open for writing, and nothing refers to its value any more.
-                call!(RedisModule_UnlinkKey(self.key.key));
+                // SAFETY: the key is open for writing, and nothing refers to its value any more.
+                unsafe { call!(RedisModule_UnlinkKey(self.key.key)) };
             }
             self.set(filter, None);
             return None;
         }
         let filter = NonNull::from(Box::leak(filter));
         let mut earlier: *mut c_void = std::ptr::null_mut();
-        // SAFETY (of the call): the key is open for writing and holds a value of this type, whose place the new one
+        // SAFETY: the key is open for writing and holds a value of this type, whose place the new one
         // takes; `earlier` takes its pointer.
-        call!(RedisModule_ModuleTypeReplaceValue(
-            self.key.key,
-            kind,
-            filter.as_ptr().cast(),
-            &raw mut earlier
-        ));
+        unsafe {
+            call!(RedisModule_ModuleTypeReplaceValue(
+                self.key.key,
+                kind,
+                filter.as_ptr().cast(),
+                &raw mut earlier
+            ))
+        };
         self.key.filter = Some(filter);
         // SAFETY: it was boxed when it was made, loaded or copied, and the server has given it up.
         NonNull::new(earlier).map(|earlier| unsafe { Box::from_raw(earlier.cast().as_ptr()) })
@@ -201,11 +212,13 @@ impl KeyMut<'_> {
 
     /// Removes the expiry of the key, which must have a value.
     pub fn persist(&mut self) {
-        // SAFETY (of the call): the key is open for writing, and has a value.
-        call!(RedisModule_SetExpire(
-            self.key.key,
-            raw::REDISMODULE_NO_EXPIRE.into()
-        ));
+        // SAFETY: the key is open for writing, and has a value.
+        unsafe {
+            call!(RedisModule_SetExpire(
+                self.key.key,
+                raw::REDISMODULE_NO_EXPIRE.into()
+            ))
+        };
     }
 
     fn expire(&mut self, at: i64) {
@@ -216,8 +229,8 @@ impl KeyMut<'_> {
         } else {
             // Redis 6.2.0 and 6.2.1 accept relative times only.
             let left = at.saturating_sub(milliseconds()).max(0);
-            // SAFETY (of the call): as above.
-            call!(RedisModule_SetExpire(self.key.key, left));
+            // SAFETY: as above.
+            unsafe { call!(RedisModule_SetExpire(self.key.key, left)) };
         }
         self.expires = true;
     }
@@ -260,7 +273,9 @@ mod tests {
         let ctx = unsafe { Ctx::of_callback(place.cast()) }.unwrap();
         // SAFETY: nor at the name.
         let name = unsafe { Arg::of_callback(place.cast()) }.unwrap();
-        assert_eq!(write(ctx, name).err(), Some(Unopened::BeingSaved));
+        // SAFETY: no other key is open.
+        let opened = unsafe { write(ctx, name) };
+        assert_eq!(opened.err(), Some(Unopened::BeingSaved));
         assert!(read(ctx, name).is_ok_and(|key| key.filter().is_none()));
     }
 }

@@ -51,7 +51,18 @@ static OTHERS: AtomicU64 = AtomicU64::new(0);
 
 static FIGURES: [AtomicU64; 15] = [const { AtomicU64::new(0) }; 15];
 
+/// What the filters have that came by an asynchronous load which still runs: the first figures, up to
+/// [`Figure::OtherItems`]. Until it ends clients see the filters that the server had before.
+static COMING: [AtomicU64; Figure::OtherItems as usize + 1] =
+    [const { AtomicU64::new(0) }; Figure::OtherItems as usize + 1];
+
 impl Figure {
+    /// The figure of the filters that clients see.
+    fn live(self) -> u64 {
+        let coming = COMING.get(self as usize).map_or(0, |coming| coming.load(Relaxed));
+        self.value().wrapping_sub(coming)
+    }
+
     fn cell(self) -> &'static AtomicU64 {
         &FIGURES[self as usize]
     }
@@ -143,6 +154,22 @@ impl Drop for Counted {
     }
 }
 
+/// Leaves a counted filter out of the figures that clients see, until the asynchronous load that it came by has ended.
+pub fn is_coming(filter: &Counted) {
+    let account = filter.account();
+    let windows = filter.window().is_some().into();
+    for (figure, by) in [
+        (Figure::Filters, 1),
+        (Figure::Windows, windows),
+        (Figure::Layers, account.layers),
+        (Figure::Bytes, account.bytes),
+        (Figure::Exceptions, account.exceptions),
+        (Figure::OtherItems, account.items),
+    ] {
+        COMING[figure as usize].fetch_add(by, Relaxed);
+    }
+}
+
 /// The account of no filter.
 const NOTHING: Account = Account {
     layers: 0,
@@ -198,11 +225,6 @@ pub fn dropped(layers: u64) {
     Figure::LayersDropped.add(layers);
 }
 
-/// Bytes of the filters that exist, as BF.INFO reports them.
-pub fn bytes() -> u64 {
-    Figure::Bytes.value()
-}
-
 /// Counts a new filter that was refused for lack of memory.
 pub fn refused_creation() {
     Figure::RefusedCreations.add(1);
@@ -240,20 +262,35 @@ pub fn not_loaded(error: &DecodeError) {
 /// A line for the log.
 pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     let ok = raw::REDISMODULE_OK as c_int;
-    // SAFETY (of the call): the context is that of the module's loading.
-    if call!(RedisModule_RegisterInfoFunc(ctx.raw(), Some(write_section))) != ok {
+    // SAFETY: the context is that of the module's loading.
+    if unsafe { call!(RedisModule_RegisterInfoFunc(ctx.raw(), Some(write_section))) } != ok {
         return Err("the server takes no section for INFO".to_owned());
     }
     let loading = raw::RedisModuleEvent {
         id: raw::REDISMODULE_EVENT_LOADING,
         dataver: 1,
     };
-    // SAFETY (of the call): as above.
-    let events = call!(RedisModule_SubscribeToServerEvent(
-        ctx.raw(),
-        loading,
-        Some(on_loading)
-    ));
+    // SAFETY: as above.
+    let events = unsafe {
+        call!(RedisModule_SubscribeToServerEvent(
+            ctx.raw(),
+            loading,
+            Some(on_loading)
+        ))
+    };
+    let async_loads = raw::RedisModuleEvent {
+        id: raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD,
+        dataver: 1,
+    };
+    // Servers before 7.0 have no such loads, and refuse.
+    // SAFETY: as above.
+    unsafe {
+        call!(RedisModule_SubscribeToServerEvent(
+            ctx.raw(),
+            async_loads,
+            Some(on_async_load)
+        ))
+    };
     if events == ok {
         Ok(())
     } else {
@@ -264,26 +301,28 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
 /// Writes the section. The server calls it for INFO, and for its crash report.
 unsafe extern "C" fn write_section(info: *mut raw::RedisModuleInfoCtx, _for_crash_report: c_int) {
     guarded("telling the module's figures", || {
-        // SAFETY (of the call): the server lends `info` for the time of this callback. Without a name the section
+        // SAFETY: the server lends `info` for the time of this callback. Without a name the section
         // has the module's.
-        if call!(RedisModule_InfoAddSection(info, std::ptr::null())) != raw::REDISMODULE_OK as c_int {
+        if unsafe { call!(RedisModule_InfoAddSection(info, std::ptr::null())) }
+            != raw::REDISMODULE_OK as c_int
+        {
             return;
         }
-        // SAFETY (of the call): as above; the server copies the text.
-        call!(RedisModule_InfoAddFieldCString(
-            info,
-            c"version".as_ptr(),
-            VERSION.as_ptr()
-        ));
-        let items = Figure::OtherItems
-            .value()
-            .wrapping_add(Figure::ItemsAdded.value());
+        // SAFETY: as above; the server copies the text.
+        unsafe {
+            call!(RedisModule_InfoAddFieldCString(
+                info,
+                c"version".as_ptr(),
+                VERSION.as_ptr()
+            ))
+        };
+        let items = Figure::OtherItems.live().wrapping_add(Figure::ItemsAdded.value());
         let lines: [(&CStr, u64); FIGURES.len()] = [
-            (c"filters", Figure::Filters.value()),
-            (c"windows", Figure::Windows.value()),
-            (c"layers", Figure::Layers.value()),
-            (c"bytes", Figure::Bytes.value()),
-            (c"exceptions", Figure::Exceptions.value()),
+            (c"filters", Figure::Filters.live()),
+            (c"windows", Figure::Windows.live()),
+            (c"layers", Figure::Layers.live()),
+            (c"bytes", Figure::Bytes.live()),
+            (c"exceptions", Figure::Exceptions.live()),
             (c"items", items),
             (c"items_added", Figure::ItemsAdded.value()),
             (c"duplicates", Figure::Duplicates.value()),
@@ -296,8 +335,8 @@ unsafe extern "C" fn write_section(info: *mut raw::RedisModuleInfoCtx, _for_cras
             (c"failed_loads", Figure::FailedLoads.value()),
         ];
         for (name, value) in lines {
-            // SAFETY (of the call): as above; the server puts the module's name before the field's.
-            call!(RedisModule_InfoAddFieldULongLong(info, name.as_ptr(), value));
+            // SAFETY: as above; the server puts the module's name before the field's.
+            unsafe { call!(RedisModule_InfoAddFieldULongLong(info, name.as_ptr(), value)) };
         }
     });
 }
@@ -340,6 +379,20 @@ impl Foreign {
             )
         })
     }
+}
+
+/// Counts the filters of an asynchronous load once it has ended: they are served now, or thrown away.
+unsafe extern "C" fn on_async_load(
+    _ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    subevent: u64,
+    _data: *mut c_void,
+) {
+    guarded("counting what was loaded", || {
+        if subevent != raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_STARTED {
+            COMING.iter().for_each(|coming| coming.store(0, Relaxed));
+        }
+    });
 }
 
 /// Logs, once for each load, how many of its filters came from another module.

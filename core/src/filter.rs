@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::bits::memory::{Allocation, BlockSize, Mover};
+use crate::bits::memory::{Allocation, Mover};
 pub use crate::blocked::layered::MOST_ESTIMATED;
-use crate::blocked::secret::{Secret, Unshared};
+use crate::blocked::secret::Secret;
 use crate::blocked::{self, Blocked};
 use crate::chain::batch::{self, Block, BlockOutcome, Hasher as _, Subset};
-use crate::chain::demand::FILTER;
+use crate::chain::demand::FILTER_BYTES;
 use crate::chain::window::slices::Span;
 use crate::chain::window::{MOST_SLICES, Ring};
 use crate::chain::{Allowance, Chain, Rules as _};
@@ -19,7 +19,7 @@ use crate::item::{Item, ItemHash};
 pub use crate::layered::{LayerShape, LayerStats};
 use crate::layers::{Layers, from_spec};
 use crate::params::{ClassicSpec, Growth, Layout, Seed, Spec, Time, ValkeySpec, Window};
-use crate::valkey::{self, Unreached, Valkey};
+use crate::valkey::{Unreached, Valkey};
 
 /// The items of a call, in the crate's own tests: each call with another type would be compiled anew for all layouts and
 /// kernels, which took most of the time that the tests took to build.
@@ -44,7 +44,7 @@ pub struct Filter {
 }
 
 // Small filters are many; which layout it is must hide in a value that the largest one never has.
-const _: () = assert!(size_of::<Filter>() as u64 == FILTER.bytes && align_of::<Filter>() == FILTER.align);
+const _: () = assert!(size_of::<Filter>() as u64 == FILTER_BYTES);
 
 /// The figures of a filter over all of its layers that have not expired.
 ///
@@ -591,16 +591,18 @@ impl Filter {
         of_layers.saturating_add(of_exceptions)
     }
 
-    /// Memory outside of the filter's own blocks that it keeps alive and no other filter uses.
-    pub fn unshared(&self) -> Option<Unshared> {
-        let (rules, _) = self.layers.blocked()?;
-        (Arc::strong_count(rules.secret()) == 1).then_some(Secret::UNSHARED)
+    /// Bytes outside of the filter's own blocks that it keeps alive and no other filter uses.
+    pub fn unshared(&self) -> u64 {
+        let secret = self.layers.blocked().map(|(rules, _)| rules.secret());
+        match secret {
+            Some(secret) if Arc::strong_count(secret) == 1 => Secret::BYTES,
+            _ => 0,
+        }
     }
 
-    /// The block of the table of exceptions. [`Self::each_allocation`] cannot report it, because its address
-    /// is not known.
-    pub fn table_of_exceptions(&self) -> Option<BlockSize> {
-        self.excepted().map(Table::block)
+    /// Bytes of the table of exceptions. [`Self::each_allocation`] cannot report it, because its address is not known.
+    pub fn table_of_exceptions(&self) -> u64 {
+        self.excepted().map_or(0, Table::bytes)
     }
 
     /// Passes every block of memory of the filter to `visit`, in O(layers). The filter's own struct belongs to its
@@ -663,7 +665,7 @@ impl Filter {
     }
 
     /// The capacity that a filter in valkey-bloom's layout can grow to within `limit`, if it grows.
-    pub fn scaled_capacity(&self, limit: Option<valkey::ByteLimit<'_>>) -> Option<u64> {
+    pub fn scaled_capacity(&self, limit: Option<u64>) -> Option<u64> {
         let chain = self.as_valkey()?;
         let first = batch::Layer::capacity(chain.layers().first()?);
         let reached = chain.rules().scaled_capacity(first, u64::MAX, limit);

@@ -225,6 +225,12 @@ impl Layers {
         L::among_mut(self)
     }
 
+    /// [`Filter::bytes`](crate::Filter::bytes) of a filter with these layers and no exceptions.
+    pub fn bytes(&self) -> u64 {
+        let layers = self.cold();
+        layers.bytes(layers.count())
+    }
+
     /// The rules and the layers of the blocked layout, with or without a window.
     #[inline]
     pub fn blocked(&self) -> Option<(&Blocked, &[blocked::Layer])> {

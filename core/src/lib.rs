@@ -107,7 +107,7 @@ pub(crate) mod tests;
 #[doc(inline)]
 pub use builder::Builder;
 #[cfg_attr(docsrs, doc(hidden))]
-pub use chain::{Allow, Allowance, Cost, Demand, Limit, UNLIMITED};
+pub use chain::{Allowance, Demand, Limit, UNLIMITED};
 #[doc(inline)]
 pub use codec::DecodeError;
 #[doc(inline)]

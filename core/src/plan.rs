@@ -1,14 +1,13 @@
 //! Forecasts: which layers a filter will have, and how much memory, before it is made and as it grows.
 //!
-//! The layers come from the same [`Rules`](crate::chain::Rules) as those of a real filter, and their bytes
-//! are added up by the same code. Nothing is estimated.
+//! The layers come from the same [`Rules`] as those of a real filter, and their bytes are added up by the same code.
+//! Nothing is estimated.
 
 use std::borrow::Cow;
 
 use crate::blocked::Blocked;
-use crate::chain::demand::{Footprint, Frame, Rounding};
-use crate::chain::planned;
 use crate::chain::window::{self, Ring};
+use crate::chain::{planned, sum};
 use crate::classic::Classic;
 use crate::layered::{Described, LayerShape, compound};
 use crate::layers::from_spec;
@@ -26,7 +25,8 @@ use crate::valkey::Valkey;
 /// ```
 #[derive(Debug)]
 pub struct Plan {
-    frame: Frame,
+    /// [`Rules::bytes`] of such filters.
+    bytes: fn(usize, u64) -> u64,
     window: Option<(Blocked, Capacity, Window)>,
     /// The layers, oldest first. For a filter with a window, the layers at the expected number of items in
     /// each window.
@@ -67,11 +67,10 @@ impl Plan {
     /// ```
     pub fn at(&self, items: u64) -> Option<Stage> {
         let layers = self.layers_at(items)?;
-        let arrays = layers.iter().map(|layer| layer.bytes);
-        let arrays = arrays.fold(0, u64::saturating_add);
+        let arrays = sum(layers.iter().map(|layer| layer.bytes));
         Some(Stage {
             items,
-            bytes: self.frame.bytes(layers.len(), arrays),
+            bytes: (self.bytes)(layers.len(), arrays),
             layers: layers.len(),
             error_rate: compound(layers.iter().map(|layer| layer.error_rate)),
         })
@@ -94,7 +93,7 @@ impl Plan {
         let rules = Blocked::new(spec.error_rate, spec.growth, seed);
         let layers = window::planned(&rules, spec.capacity, window, spec.capacity.items());
         Self {
-            frame: Ring::<Blocked>::FRAME,
+            bytes: Ring::<Blocked>::bytes,
             layers: layers.into_iter().map(|shape| rules.described(shape)).collect(),
             window: Some((rules, spec.capacity, window)),
         }
@@ -117,7 +116,7 @@ impl Plan {
     fn of<R: Described>(rules: &R, first: R::Shape, items: u64, most: usize) -> Self {
         let layers = planned(rules, first, items, most).into_iter();
         Self {
-            frame: R::FRAME,
+            bytes: R::bytes,
             window: None,
             layers: layers.map(|shape| rules.described(shape)).collect(),
         }
@@ -139,13 +138,6 @@ impl Plan {
             capacity >= items
         })?;
         Some(Cow::Borrowed(&self.layers[..=newest]))
-    }
-
-    /// Bytes that an allocator takes for the filter at `stage`.
-    pub fn memory(&self, stage: &Stage, rounding: Rounding<'_>) -> u64 {
-        let layers = self.layers_at(stage.items).unwrap_or_default();
-        let arrays = layers.iter().map(|layer| layer.bytes);
-        Footprint::of(self.frame, arrays, 0, rounding).cost.taken
     }
 }
 

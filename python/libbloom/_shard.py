@@ -24,8 +24,6 @@ from ._terminal import Bar, Input, Trouble, in_bytes, opened
 SLOTS = 16384
 # A shard is named from this share of its capacity on, and a node from so many times the average on.
 FULL, LOPSIDED = 0.95, 1.2
-# What jemalloc rounds sizes up to: multiples of an eighth of the next power of two.
-STEPS = 8
 # Seconds for which a node that does not answer is waited for.
 PATIENCE = 60.0
 
@@ -62,24 +60,18 @@ def plan(words: argparse.Namespace) -> int:
     name, options = os.fsencode(words.name), options_of(words)
     layout = Layout.planned(name, words.items, words.error_rate, words.shards, options)
     size = layout.shard_bytes()
-    total, taken = size * layout.shards, allocated(size) * layout.shards
+    total = size * layout.shards
     mean, sigma = layout.capacity / layout.shards, deviation(layout.capacity, layout.shards)
     fullest = max(shards_of_nodes(layout, words.nodes))
     print(
         f"items in a shard: {mean:,.0f} on average, deviation {sigma:,.0f}, reserved for {layout.shard_capacity:,}\n"
-        f"bytes of a shard: {size:,}, {allocated(size):,} in memory\n"
+        f"bytes of a shard: {size:,}\n"
         f"bytes of all {layout.shards:,}: {total:,}, {8 * total / layout.capacity:.2f} bits an item\n"
-        f"memory of all: {in_bytes(taken)}, with a replica of each {in_bytes(2 * taken)}\n"
-        f"memory of each of {words.nodes} primaries: {in_bytes(taken / words.nodes)} on average, at most "
-        f"{in_bytes(fullest * allocated(size))} ({fullest:,} shards), twice that for saves under load"
+        f"memory of all: {in_bytes(total)}, with a replica of each {in_bytes(2 * total)}\n"
+        f"memory of each of {words.nodes} primaries: {in_bytes(total / words.nodes)} on average, at most "
+        f"{in_bytes(fullest * size)} ({fullest:,} shards), twice that for saves under load"
     )
     return 0
-
-
-def allocated(size: int) -> int:
-    """Bytes that jemalloc takes for a block of so many bytes."""
-    step = max(1 << (size - 1).bit_length(), STEPS) // STEPS
-    return -(-size // step) * step
 
 
 def shards_of_nodes(layout: Layout, nodes: int) -> list[int]:

@@ -24,7 +24,6 @@ from redis.cluster import RedisCluster  # noqa: E402
 from servers import PATIENCE, Cluster  # noqa: E402
 
 from libbloom import ShardedBloom, _server, plan  # noqa: E402
-from libbloom._shard import allocated  # noqa: E402
 
 PROGRAM = [sys.executable, "-m", "libbloom._program", "shard"]
 
@@ -290,11 +289,6 @@ class PlanTest(unittest.TestCase):
         for command, output in shown:
             done = subprocess.run([*PROGRAM, *command.split()[2:]], capture_output=True, text=True, timeout=PATIENCE)
             self.assertEqual((done.stdout, done.stderr), (output, ""))
-
-    def test_the_allocator_is_foreseen(self):
-        """A plan that leaves out what the allocator rounds up is a tenth too low."""
-        for size, taken in [(46_289_400, 50_331_648), (9_271_928, 10_485_760), (1 << 24, 1 << 24), (1000, 1024), (4097, 5120)]:
-            self.assertEqual(allocated(size), taken)
 
     def test_the_growth_of_the_page(self):
         """A shard that grows would need more than was said."""

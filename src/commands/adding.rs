@@ -5,22 +5,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::creation;
 use super::error::CommandError;
-use super::reply::{self, Reply};
+use super::reply::Reply;
 use super::spec::{Creation, Target};
 use super::{changing, propagation, window};
 use crate::keyspace::{self, KeyMut};
 use crate::limits::{self, Allowing};
-use crate::server::alloc::{self, Reserved};
 use crate::server::{Arg, Ctx, log, note, now};
 use crate::stats::{self, Counted};
-use libbloom::bits::memory::BlockSize;
 use libbloom::chain::batch;
 use libbloom::chain::demand::reserved;
 use libbloom::packed::Answers;
 use libbloom::params::{Layout, Time};
-use libbloom::{Allow, Allowance, Demand, Error, Filter, Limit, ahead};
+use libbloom::{Allowance, Error, Filter, ahead};
 
-/// For up to this many items no memory is reserved: the server makes lists of this length for itself.
+/// For up to this many items no memory is reserved: a list of this length is as short as a sentence.
 const FEW: usize = 1024;
 
 /// The items of a command, in the form in which they arrived.
@@ -88,33 +86,23 @@ impl<'a> Batch for &[Arg<'a>] {
 
 /// Memory that is reserved for propagating items from a list.
 #[derive(Debug)]
-pub struct ListRoom<'a> {
-    kept: Vec<Arg<'a>>,
-    /// Memory for the two lists that the server makes, and for the replies.
-    server: Reserved,
-}
+pub struct ListRoom<'a>(Vec<Arg<'a>>);
 
 impl<'a> ListRoom<'a> {
-    /// Reserves memory for a list of up to `items` items and as many replies; `None` if there is none.
+    /// Reserves memory for a list of up to `items` items; `None` if there is none.
     pub fn of(items: usize) -> Option<Self> {
         let kept = if items > FEW {
             reserved(items).ok()?
         } else {
             Vec::new()
         };
-        let list = items.checked_mul(size_of::<Arg<'_>>())?;
-        let answers = items.checked_mul(reply::ELEMENT)?;
-        let server = Reserved::default().block(list)?.block(list)?.pieces(answers)?;
-        // Without this the compiler may drop an allocation that nothing reads.
-        let kept = std::hint::black_box(kept);
-        Some(Self { kept, server })
+        Some(Self(kept))
     }
 
     /// Lends the items that changed something. No list is made if all of them did.
     pub fn lend(self, items: &[Arg<'a>], changed: &Answers, lend: impl FnOnce(&[Arg<'a>])) {
-        let Self { mut kept, server } = self;
+        let Self(mut kept) = self;
         if changed.ones() == items.len() as u64 {
-            drop((kept, server));
             return lend(items);
         }
         let Some(&any) = items.first() else {
@@ -132,7 +120,6 @@ impl<'a> ListRoom<'a> {
             count += usize::from(has_changed);
         }
         kept.truncate(count);
-        drop(server);
         lend(&kept);
     }
 }
@@ -211,7 +198,8 @@ impl<'a, B: Batch> Adding<'a, B> {
         self,
         creation: impl FnOnce() -> Result<Creation, CommandError>,
     ) -> Result<Outcome, CommandError> {
-        let mut key = keyspace::write(self.ctx, self.key)?;
+        // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
+        let mut key = unsafe { keyspace::write(self.ctx, self.key) }?;
         let Some(filter) = key.filter() else {
             let creation = creation()?;
             if self.items.count() == 0 {
@@ -250,7 +238,8 @@ impl<'a, B: Batch> Adding<'a, B> {
         creation: impl FnOnce() -> Result<Creation, CommandError>,
     ) -> Result<bool, CommandError> {
         let item = ahead::item(item.bytes());
-        let mut key = keyspace::write(self.ctx, self.key)?;
+        // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
+        let mut key = unsafe { keyspace::write(self.ctx, self.key) }?;
         let Some(filter) = key.filter() else {
             let added = self.create(key, creation()?)?;
             return added.of_one();
@@ -261,8 +250,9 @@ impl<'a, B: Batch> Adding<'a, B> {
             let added = self.publish(key, done);
             return added.of_one();
         }
+        // The origin of the command is only determined if the item makes the filter grow, which few do.
         let new = filter.set_bits(
-            |filter| filter.add(item, &self),
+            |filter| filter.add(item, &|demand| self.allowing().allow(demand)),
             |filter, before| self.grew(filter, before),
         );
         let new = match new {
@@ -353,7 +343,8 @@ impl<'a, B: Batch> Adding<'a, B> {
             return Err(CommandError::NoMemoryToAnswer);
         };
         let add = |filter: &mut Filter| {
-            let end = self.items.add_to(filter, allowing, |block| {
+            let allowance = &|demand| allowing.allow(demand);
+            let end = self.items.add_to(filter, allowance, |block| {
                 new.push(block.new, block.count);
                 if let Some(refreshed) = &mut refreshed {
                     refreshed.push(block.changed, block.count);
@@ -425,18 +416,6 @@ impl<'a, B: Batch> Adding<'a, B> {
             self.items
                 .replicate(self.ctx, self.key, to, added.changed(), room);
         }
-    }
-}
-
-/// The allowance of a single item. The origin of the command is only determined if the item makes the filter grow,
-/// which few do.
-impl<B: Batch> Allow for Adding<'_, B> {
-    fn allow(&self, demand: Demand) -> Result<(), Limit> {
-        self.allowing().allow(demand)
-    }
-
-    fn taken(&self, block: BlockSize) -> u64 {
-        alloc::taken(block)
     }
 }
 

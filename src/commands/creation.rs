@@ -11,7 +11,7 @@ use crate::limits::Allowing;
 use crate::options::values::Config;
 use crate::server::{Arg, Ctx, log};
 use crate::stats::{self, Counted};
-use crate::{limits, number, options};
+use crate::{number, options};
 use libbloom::Error;
 use libbloom::StoredLayout;
 use libbloom::params::{
@@ -113,7 +113,7 @@ pub fn check_goal(given: &Given, filter: FilterSpec, config: &Config) -> Result<
     let (Some(goal), FilterSpec::Valkey(spec)) = (given.goal, filter) else {
         return Ok(());
     };
-    let limit = limits::of_valkey(config);
+    let limit = config.max_filter_bytes();
     let reached = Valkey::new(spec).scaled_capacity(spec.capacity(), goal, limit);
     reached.map(drop).map_err(|unreached| match unreached {
         Unreached::Bytes { .. } => CommandError::GoalBytes,
@@ -178,7 +178,7 @@ pub fn make(
     creation: Creation,
     allowing: &Allowing<'_>,
 ) -> Result<Box<Counted>, CommandError> {
-    let filter = creation.filter.make(allowing);
+    let filter = creation.filter.make(&|demand| allowing.allow(demand));
     filter.map(Counted::new).map_err(|error| {
         stats::refused_creation();
         log_shortage(ctx, key, error);

@@ -33,7 +33,6 @@ impl Command for Debug {
         let key = keyspace::read(ctx, key)?;
         let filter = key.filter().ok_or(CommandError::NotFound)?;
         let reply = Reply(ctx);
-        reply.room(filter.layers().saturating_mul(LINE))?;
         reply.array(1 + filter.layers());
         // For a window this includes layers that have expired, while they still exist.
         let account = filter.account();
@@ -49,9 +48,6 @@ impl Command for Debug {
         Ok(())
     }
 }
-
-/// An upper bound of the bytes of a layer's line.
-const LINE: usize = 300;
 
 /// The line of a layer.
 pub(super) fn line(layer: &LayerStats) -> String {

@@ -263,8 +263,8 @@ pub fn describe(ctx: Ctx<'_>, command: &CStr, docs: &Docs) -> bool {
     let Some(set) = (unsafe { raw::RedisModule_SetCommandInfo }) else {
         return true;
     };
-    // SAFETY (of the call): the context is that of the module's loading; the name is terminated.
-    let command = call!(RedisModule_GetCommand(ctx.raw(), command.as_ptr()));
+    // SAFETY: the context is that of the module's loading; the name is terminated.
+    let command = unsafe { call!(RedisModule_GetCommand(ctx.raw(), command.as_ptr())) };
     if command.is_null() {
         return false;
     }

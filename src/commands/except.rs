@@ -6,15 +6,15 @@ use super::adding::ListRoom;
 use super::args::Cursor;
 use super::docs::{Docs, ITEM, KEY_TO_EXCEPT_FROM, SINCE_OWN};
 use super::error::CommandError;
-use super::reply::{ELEMENT, Reply};
+use super::reply::Reply;
 use super::{Call, Command, changing, creation};
 use crate::limits::{self, Allowing};
 use crate::server::{Arg, Ctx};
 use crate::{keyspace, stats};
-use libbloom::Filter;
 use libbloom::chain::batch::Subset;
 use libbloom::exceptions::ExceptError;
 use libbloom::packed::Answers;
+use libbloom::{Allowance, Filter};
 
 /// The command BF.EXCEPT: excepts items from a filter until they are added again; a missing key is an empty filter.
 pub struct Except;
@@ -22,7 +22,8 @@ pub struct Except;
 /// Excepts the items and propagates those that changed something. The answers tell for each item whether it was found
 /// before and is not found now.
 fn apply(ctx: Ctx<'_>, name: Arg<'_>, items: &[Arg<'_>]) -> Result<Answers, CommandError> {
-    let mut key = keyspace::write(ctx, name)?;
+    // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
+    let mut key = unsafe { keyspace::write(ctx, name) }?;
     let filter = key.filter().ok_or(CommandError::NotFound)?;
     limits::check_lookups(ctx, filter, items.len())?;
     let room = ListRoom::of(items.len()).ok_or(CommandError::NoMemoryToAnswer)?;
@@ -34,7 +35,6 @@ fn apply(ctx: Ctx<'_>, name: Arg<'_>, items: &[Arg<'_>]) -> Result<Answers, Comm
     done.map_err(|error| refused(ctx, name, error))?;
     if excepted.ones() > 0 {
         if excepted.ones() == items.len() as u64 {
-            drop(room);
             ctx.replicate_verbatim();
         } else {
             room.lend(items, &excepted, |changed| {
@@ -57,10 +57,11 @@ fn except(
 ) -> Result<(), ExceptError> {
     let items = items.iter().map(|item| item.bytes());
     let allowing = Allowing::new(ctx, name.bytes(), ctx.origin());
+    let allowance: Allowance<'_> = &|demand| allowing.allow(demand);
     if ctx.origin().is_relayed() {
-        filter.except_unchecked(items, &allowing, excepted)
+        filter.except_unchecked(items, allowance, excepted)
     } else {
-        filter.except(items, &allowing, excepted)
+        filter.except(items, allowance, excepted)
     }
 }
 
@@ -101,7 +102,6 @@ impl Command for Except {
                 excepted.iter().for_each(|is_gone| reply.boolean(is_gone));
             }
             Err(CommandError::NotFound) if !keyspace::missing_is_error(ctx) => {
-                reply.room(items.len().saturating_mul(ELEMENT))?;
                 reply.array(items.len());
                 items.iter().for_each(|_| reply.boolean(false));
                 return Err(CommandError::NotFound);

@@ -78,7 +78,6 @@ impl Command for ExistsPacked {
         };
         let answers = answers.map_err(|_| CommandError::NoMemoryToAnswer)?;
         let bitmap = answers.into_bitmap();
-        reply.room(bitmap.bytes().len())?;
         reply.bulk(bitmap.bytes());
         Ok(())
     }

@@ -41,6 +41,8 @@ pub enum Verb {
 const DESCRIBING: &[Verb] = &[Verb::Reserve, Verb::Plan, Verb::Insert, Verb::AddPacked];
 /// Commands that create a key.
 const MAKING: &[Verb] = &[Verb::Reserve, Verb::Insert, Verb::AddPacked];
+/// The commands that only create.
+const RESERVING: &[Verb] = &[Verb::Reserve];
 /// Commands that add items.
 const ADDING: &[Verb] = &[Verb::Insert, Verb::AddPacked];
 /// Commands that can give the time of a change.
@@ -226,7 +228,7 @@ table! {
     send |sent| sent.to.at.map(|at| at.to_string());
 
     /// Whether an existing filter is left unchanged without an error.
-    only_new: () = Parameter::option(c"nx", c"NX", Kind::Word).since(SINCE_OWN), of MAKING;
+    only_new: () = Parameter::option(c"nx", c"NX", Kind::Word).since(SINCE_OWN), of RESERVING;
     read |_| ();
     send |_| None;
 

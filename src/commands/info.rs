@@ -10,7 +10,7 @@ use super::docs::{Docs, KEY, Kind, O_OF_LAYERS, Parameter, SINCE_OWN};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
-use crate::{keyspace, limits, options};
+use crate::{keyspace, options};
 use libbloom::Filter;
 use libbloom::StoredLayout;
 use libbloom::chain::window::slices::Span;
@@ -115,7 +115,7 @@ impl Field {
                 None => reply.null(),
             },
             Self::MaxScaledCapacity => {
-                let limit = limits::of_valkey(&options::config());
+                let limit = options::config().max_filter_bytes();
                 reply.integer_if_any(filter.scaled_capacity(limit));
             }
         }

@@ -25,7 +25,8 @@ const ITEMS: Parameter = Parameter::option(c"item", c"ITEMS", Kind::Text).multip
 
 /// Creates the filter without items, if the key is missing.
 fn apply_without_items(ctx: Ctx<'_>, request: &Request<'_, Arg<'_>>) -> Result<(), CommandError> {
-    let mut key = keyspace::write(ctx, request.key);
+    // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
+    let mut key = unsafe { keyspace::write(ctx, request.key) };
     let filter = key.as_mut().ok().and_then(KeyMut::filter);
     let holds_valkey = filter.is_some_and(|filter| filter.valkey_rules().is_some());
     request.may_lack_items(holds_valkey, &options::config())?;

@@ -30,9 +30,11 @@ pub fn parse<'a, A: Argument<'a>>(arguments: &'a [A]) -> Result<Combination<'a, 
 
 /// Stores the intersection, and propagates the command.
 fn apply(ctx: Ctx<'_>, keys: Combination<'_, Arg<'_>>) -> Result<(), CommandError> {
-    let mut key = keyspace::write(ctx, keys.destination)?;
+    // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
+    let mut key = unsafe { keyspace::write(ctx, keys.destination) }?;
     let sources = Sources::of(ctx, keys, None)?;
-    let common = Filter::intersection(sources.filters(), &sources.allowing());
+    let allowing = sources.allowing();
+    let common = Filter::intersection(sources.filters(), &|demand| allowing.allow(demand));
     let common = common.map_err(|error| sources.refused_creation(error))?;
     sources.store(&mut key, common);
     ctx.replicate_verbatim();

@@ -68,7 +68,8 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
 impl Request<'_, Arg<'_>> {
     /// Stores the union, and propagates the command if it changed something.
     fn apply(&self, ctx: Ctx<'_>) -> Result<(), CommandError> {
-        let mut key = keyspace::write(ctx, self.keys.destination)?;
+        // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
+        let mut key = unsafe { keyspace::write(ctx, self.keys.destination) }?;
         if key.filter().is_none() || self.overrides {
             let sources = Sources::of(ctx, self.keys, None)?;
             let filter = self.union(ctx, &sources)?;
@@ -91,7 +92,8 @@ impl Request<'_, Arg<'_>> {
     /// Makes a new filter from all sources.
     fn union(&self, ctx: Ctx<'_>, sources: &Sources<'_>) -> Result<Filter, CommandError> {
         let filters = sources.filters();
-        let united = Filter::union(filters, self.used_rate(), &sources.allowing());
+        let allowing = sources.allowing();
+        let united = Filter::union(filters, self.used_rate(), &|demand| allowing.allow(demand));
         let united = united.map_err(|error| sources.refused_creation(error))?;
         let first = filters.first().map_or(0, |first| first.layers());
         log_growth(ctx, self.keys.destination, &united, first);
@@ -106,8 +108,11 @@ impl Request<'_, Arg<'_>> {
         sources: &Sources<'_>,
     ) -> Result<bool, CommandError> {
         let before = filter.layers();
-        let absorbed =
-            filter.change(|filter| filter.absorb(sources.filters(), self.used_rate(), &sources.allowing()));
+        let allowing = sources.allowing();
+        let absorbed = filter.change(|filter| {
+            let allowance = &|demand| allowing.allow(demand);
+            filter.absorb(sources.filters(), self.used_rate(), allowance)
+        });
         let changed = absorbed.map_err(|error| {
             sources.refused(error, |error| {
                 stats::refused_growth();

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use super::args::Cursor;
 use super::docs::{Docs, ITEM, KEY, O_OF_MANY};
 use super::error::CommandError;
-use super::reply::{ELEMENT, Reply};
+use super::reply::Reply;
 use super::{Call, Command};
 use crate::{keyspace, limits};
 
@@ -35,7 +35,6 @@ impl Command for MExists {
             limits::check_lookups(ctx, filter, items.len())?;
         }
         let reply = Reply(ctx);
-        reply.room(items.len().saturating_mul(ELEMENT))?;
         reply.array(items.len());
         match filter {
             Some(filter) => {

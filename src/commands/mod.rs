@@ -49,7 +49,6 @@ use std::io::ErrorKind;
 
 use redis_module::raw;
 
-use crate::server::alloc::Reserved;
 use crate::server::{Arg, Ctx, few, guarded, log, name_conflict, warn};
 use args::Cursor;
 use docs::Docs;
@@ -182,7 +181,7 @@ unsafe extern "C" fn entry<C: Command>(
     }
     let outer = reply::begin_command();
     let outcome = guarded("a command", || match arguments {
-        [_name, arguments @ ..] => run::<C>(Call { ctx, arguments }),
+        [_name, arguments @ ..] => C::run(Call { ctx, arguments }),
         [] => Err(CommandError::Arity),
     });
     let outcome = outcome.unwrap_or(Err(CommandError::Internal));
@@ -206,17 +205,6 @@ fn log_divergence(ctx: Ctx<'_>, key: &[u8], command: &CStr, error: &CommandError
             format!("{command} succeeded originally, and failed here: {error}")
         });
     }
-}
-
-/// Runs a command. The server writes a change to its file and its replicas when the command is done. Until then
-/// memory for that is set apart.
-fn run<C: Command>(call: Call<'_>) -> Result<(), CommandError> {
-    let _held = if changes::<C>() {
-        propagation::room(call.ctx, call.arguments).ok_or(CommandError::NoMemoryToAnswer)?
-    } else {
-        Reserved::default()
-    };
-    C::run(call)
 }
 
 /// Whether the command may change a key.

@@ -13,7 +13,6 @@ use super::error::CommandError;
 use super::grammar::Verb;
 use super::propagation;
 use super::spec::Target;
-use crate::server::alloc::Reserved;
 use crate::server::{Arg, Ctx, OwnedString};
 use libbloom::chain::batch::BlockOutcome;
 use libbloom::packed::{Answers, Form, Packed};
@@ -36,9 +35,6 @@ pub const FORM: Parameter = Parameter::new(
 pub const COUNT: Parameter = Parameter::option(c"count", c"COUNT", Kind::Word);
 /// The packed items.
 pub const DATA: Parameter = Parameter::new(c"data", Kind::Text);
-
-/// An upper bound of what a string of the server uses besides its bytes.
-const STRING: usize = 64;
 
 /// How a command's items are packed, and whether it counts instead of listing its answers.
 #[derive(Clone, Copy, Debug, Default)]
@@ -105,15 +101,15 @@ pub struct PackedItems<'a> {
 impl Batch for PackedItems<'_> {
     const FOREIGN_SENDS_IT: bool = false;
 
-    /// Memory for a copy of the data, because the server ends when it has no memory for a string.
-    type Room = Reserved;
+    /// The data of what changed is copied into a string of the server.
+    type Room = ();
 
     fn count(self) -> usize {
         self.items.count()
     }
 
-    fn room(self) -> Option<Reserved> {
-        Reserved::default().block(self.data.bytes().len().checked_add(STRING)?)
+    fn room(self) -> Option<()> {
+        Some(())
     }
 
     fn add_to(
@@ -125,11 +121,10 @@ impl Batch for PackedItems<'_> {
         filter.add_packed(self.items, allowance, added)
     }
 
-    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, room: Reserved) {
+    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, (): ()) {
         let words = words(to, self.items.form());
         let send = |data| propagation::propagate(ctx, c"BF.ADDPACKED", key, &words, &[data]);
         let part = self.items.to_repeat(changed);
-        drop(room);
         match part {
             None => send(self.data),
             Some(data) => send(OwnedString::new(&data).arg()),

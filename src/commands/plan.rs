@@ -11,8 +11,7 @@ use super::reply::Reply;
 use super::reserve::{CAPACITY, RATE};
 use super::spec::FilterSpec;
 use super::{Call, Command, creation};
-use crate::server::alloc;
-use crate::{datatype, options};
+use crate::options;
 use libbloom::plan::{self, Stage};
 
 /// The command BF.PLAN: replies the size of the filter that BF.RESERVE would create from these arguments, at once and
@@ -73,13 +72,11 @@ fn reply_plan(reply: Reply<'_>, spec: FilterSpec, plan: &plan::Plan, stages: &[S
     reply.bulk(b"Stages");
     reply.array(stages.len());
     for stage in stages {
-        reply.map(6);
+        reply.map(5);
         reply.bulk(b"Items");
         reply.integer(stage.items);
         reply.bulk(b"Size");
         reply.integer(stage.bytes);
-        reply.bulk(b"Memory");
-        reply.integer(memory(plan, stage));
         reply.bulk(b"Number of filters");
         reply.integer(stage.layers as u64);
         reply.bulk(b"Bits per item");
@@ -87,10 +84,4 @@ fn reply_plan(reply: Reply<'_>, spec: FilterSpec, plan: &plan::Plan, stages: &[S
         reply.bulk(b"Error rate");
         reply.double(stage.error_rate);
     }
-}
-
-/// Bytes that the server will count for the filter at this stage: what its allocator will use for each block.
-fn memory(plan: &plan::Plan, stage: &Stage) -> u64 {
-    plan.memory(stage, &alloc::taken)
-        .saturating_add(datatype::SERVER_HEADERS as u64)
 }

@@ -11,51 +11,7 @@ use super::args::Words;
 use super::grammar::{self, Verb};
 use super::spec::{Creation, FilterSpec, Target};
 use super::{redisbloom, valkey};
-use crate::server::alloc::{self, Reserved};
 use crate::server::{Arg, Ctx, OwnedString, few};
-
-/// Bytes by which the server's buffers of text grow beyond what is in them.
-const AHEAD: usize = 1 << 20;
-
-/// Sets memory apart for what the server writes of a command that changes a key, with these arguments or fewer: text
-/// for the append-only file and for replicas, after the command. The server ends where it has no memory for that.
-/// `None` if there is no such memory; a command that must be obeyed is never refused for that.
-pub fn room(ctx: Ctx<'_>, arguments: &[Arg<'_>]) -> Option<Reserved> {
-    let lengths = || arguments.iter().map(|argument| argument.bytes().len());
-    // Most commands are short by far: their digits are not counted.
-    let bytes = lengths().fold(0, usize::saturating_add);
-    let at_most = bytes.saturating_add(
-        arguments
-            .len()
-            .saturating_mul(text(0) + usize::MAX.ilog10() as usize),
-    );
-    if alloc::is_small(at_most) {
-        return Some(Reserved::default());
-    }
-    let text = lengths().map(text).fold(0, usize::saturating_add);
-    if alloc::is_small(text) || ctx.must_obey() {
-        return Some(Reserved::default());
-    }
-    // Replicas have a buffer each before Redis 7.0. When all are gone, the backlog stays for a while.
-    let replication = ctx.info(c"replication");
-    let number = |field| replication.number(field).unwrap_or(0);
-    let followers = number(c"connected_slaves").max(number(c"repl_backlog_active"));
-    let followers = usize::try_from(followers).ok()?;
-    let apart = Reserved::default().pieces(text.checked_mul(followers)?)?;
-    if !ctx.writes_file() {
-        return Some(apart.left_out());
-    }
-    // A buffer that grows as arguments come, and is copied where it cannot grow in its place, and that of the file.
-    let buffer = text.checked_add(AHEAD)?;
-    let apart = apart.block(buffer)?.block(buffer)?.block(buffer)?;
-    Some(apart.left_out())
-}
-
-/// Bytes of an argument with so many `bytes` in the server's protocol: `$6\r\nitem:1\r\n`.
-fn text(bytes: usize) -> usize {
-    let digits = bytes.checked_ilog10().unwrap_or(0) as usize + 1;
-    bytes.saturating_add(digits + "$\r\n\r\n".len())
-}
 
 /// Propagates the creation of an empty filter. Every option is resolved: the receiver's own configuration plays no
 /// part.
@@ -109,22 +65,4 @@ pub fn propagate(ctx: Ctx<'_>, command: &CStr, key: Arg<'_>, words: &Words, item
     let words = few(words.list().map(OwnedString::new));
     let head = few(std::iter::once(key).chain(words.iter().map(OwnedString::arg)));
     ctx.replicate(command, &head, items);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::text;
-
-    /// Of short items too little memory would be set apart for an append-only file, and the server would end.
-    #[test]
-    fn arguments_have_a_head_and_an_end_in_the_protocol() {
-        for (item, sent) in [
-            ("", "$0\r\n\r\n"),
-            ("a", "$1\r\na\r\n"),
-            ("item:00017", "$10\r\nitem:00017\r\n"),
-        ] {
-            assert_eq!(text(item.len()), sent.len(), "{item}");
-        }
-        assert_eq!(text(usize::MAX), usize::MAX);
-    }
 }

@@ -7,7 +7,6 @@ use redis_module::raw;
 
 use super::error::CommandError;
 use crate::number;
-use crate::server::alloc::Reserved;
 use crate::server::{Ctx, call};
 
 /// Calls a function that servers before 7.0 lack, or evaluates the replacement.
@@ -21,10 +20,6 @@ macro_rules! call_or {
         }
     }};
 }
-
-/// An upper bound of the bytes that the server uses for a boolean in an array, including the headers of its blocks
-/// and the unused rest of the last one.
-pub const ELEMENT: usize = 5;
 
 thread_local! {
     /// The number of replies that the client still expects: one when a command begins, then the elements of arrays. A
@@ -73,21 +68,21 @@ impl Reply<'_> {
     pub fn error(self, error: &CommandError) {
         sends(0);
         if *error == CommandError::Arity {
-            // SAFETY (of the call): the context is that of a command.
-            call!(RedisModule_WrongArity(self.0.raw()));
+            // SAFETY: the context is that of a command.
+            unsafe { call!(RedisModule_WrongArity(self.0.raw())) };
             return;
         }
         let text = CString::new(error.to_string()).unwrap_or_default();
-        // SAFETY (of the call): the context is that of a command; the server copies the text.
-        call!(RedisModule_ReplyWithError(self.0.raw(), text.as_ptr()));
+        // SAFETY: the context is that of a command; the server copies the text.
+        unsafe { call!(RedisModule_ReplyWithError(self.0.raw(), text.as_ptr())) };
     }
 
     /// Sends an integer; a value that does not fit is sent as the largest.
     pub fn integer(self, value: u64) {
         let value = i64::try_from(value).unwrap_or(i64::MAX);
         sends(0);
-        // SAFETY (of the call): the context is that of a command.
-        call!(RedisModule_ReplyWithLongLong(self.0.raw(), value));
+        // SAFETY: the context is that of a command.
+        unsafe { call!(RedisModule_ReplyWithLongLong(self.0.raw(), value)) };
     }
 
     /// Sends a boolean, in RESP2 as 1 or 0.
@@ -103,8 +98,8 @@ impl Reply<'_> {
     /// Sends a double, in RESP2 as its text: servers before 7.2 would write more digits than it has.
     pub fn double(self, value: f64) {
         if self.0.speaks_resp3() {
-            // SAFETY (of the call): the context is that of a command.
-            call!(RedisModule_ReplyWithDouble(self.0.raw(), value));
+            // SAFETY: the context is that of a command.
+            unsafe { call!(RedisModule_ReplyWithDouble(self.0.raw(), value)) };
             sends(0);
         } else {
             self.bulk(number::short(value).as_bytes());
@@ -113,26 +108,28 @@ impl Reply<'_> {
 
     /// Sends a simple string.
     pub fn simple(self, text: &CStr) {
-        // SAFETY (of the call): the context is that of a command; the server copies the text.
-        call!(RedisModule_ReplyWithSimpleString(self.0.raw(), text.as_ptr()));
+        // SAFETY: the context is that of a command; the server copies the text.
+        unsafe { call!(RedisModule_ReplyWithSimpleString(self.0.raw(), text.as_ptr())) };
         sends(0);
     }
 
     /// Sends a bulk string.
     pub fn bulk(self, bytes: &[u8]) {
-        // SAFETY (of the call): the context is that of a command; the server copies the bytes.
-        call!(RedisModule_ReplyWithStringBuffer(
-            self.0.raw(),
-            bytes.as_ptr().cast(),
-            bytes.len()
-        ));
+        // SAFETY: the context is that of a command; the server copies the bytes.
+        unsafe {
+            call!(RedisModule_ReplyWithStringBuffer(
+                self.0.raw(),
+                bytes.as_ptr().cast(),
+                bytes.len()
+            ))
+        };
         sends(0);
     }
 
     /// Sends null.
     pub fn null(self) {
-        // SAFETY (of the call): the context is that of a command.
-        call!(RedisModule_ReplyWithNull(self.0.raw()));
+        // SAFETY: the context is that of a command.
+        unsafe { call!(RedisModule_ReplyWithNull(self.0.raw())) };
         sends(0);
     }
 
@@ -141,20 +138,10 @@ impl Reply<'_> {
         value.map_or_else(|| self.null(), |value| self.integer(value));
     }
 
-    /// Checks that there is memory for a reply of `bytes` bytes.
-    ///
-    /// # Errors
-    /// [`CommandError::NoMemoryToAnswer`].
-    pub fn room(self, bytes: usize) -> Result<(), CommandError> {
-        // The allocator rounds up by a quarter at most.
-        let apart = Reserved::default().pieces(bytes.saturating_add(bytes / 4));
-        apart.map(drop).ok_or(CommandError::NoMemoryToAnswer)
-    }
-
     /// Sends the head of an array, whose `length` elements must follow.
     pub fn array(self, length: usize) {
-        // SAFETY (of the call): the context is that of a command.
-        call!(RedisModule_ReplyWithArray(self.0.raw(), length as c_long));
+        // SAFETY: the context is that of a command.
+        unsafe { call!(RedisModule_ReplyWithArray(self.0.raw(), length as c_long)) };
         sends(length);
     }
 

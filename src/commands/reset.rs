@@ -15,9 +15,11 @@ use crate::{keyspace, stats};
 pub struct Reset;
 
 fn apply(ctx: Ctx<'_>, name: Arg<'_>) -> Result<(), CommandError> {
-    let mut key = keyspace::write(ctx, name)?;
+    // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
+    let mut key = unsafe { keyspace::write(ctx, name) }?;
     let filter = key.filter().ok_or(CommandError::NotFound)?;
-    let emptied = filter.emptied(&Allowing::new(ctx, name.bytes(), ctx.origin()));
+    let allowing = Allowing::new(ctx, name.bytes(), ctx.origin());
+    let emptied = filter.emptied(&|demand| allowing.allow(demand));
     let emptied = emptied.map_err(|error| {
         stats::refused_creation();
         creation::log_shortage(ctx, name, error);

@@ -35,7 +35,6 @@ impl Command for ScanDump {
         let filter = key.filter().ok_or(CommandError::NotFound)?;
         let chunk = chunks::dump(filter, iterator).map_err(|_| CommandError::NoMemoryToAnswer)?;
         let reply = Reply(ctx);
-        reply.room(chunk.as_ref().map_or(0, |chunk| chunk.bytes.len()))?;
         reply.array(2);
         match chunk {
             Some(chunk) => {

@@ -93,7 +93,9 @@ impl<'a> Sources<'a> {
             if left_out.is_some_and(|left_out| key.is_same(left_out)) {
                 continue;
             }
-            let filter = key.into_filter();
+            // SAFETY: the filters are dropped before the destination is: `store` consumes them, and what is absorbed goes into a
+            // filter that is none of them.
+            let filter = unsafe { key.into_filter() };
             filters.push(filter.ok_or_else(|| CommandError::NoSource(shown(name.bytes())))?);
             names.push(name);
         }

@@ -37,7 +37,7 @@ pub unsafe extern "C" fn copy(
     match guarded("copying a filter", || {
         let server = OwnedCtx::of_server();
         let allowing = allowing(server.ctx(), key);
-        chunks::copy(filter, &allowing)
+        chunks::copy(filter, &|demand| allowing.allow(demand))
     }) {
         Some(Ok(copy)) => Box::into_raw(Counted::new(copy)).cast(),
         Some(Err(error)) => {
@@ -59,13 +59,9 @@ pub unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
         // SAFETY: a filter was boxed when it was made, loaded or copied.
         let own = unsafe { alloc::held(value.cast(), Layout::for_value(filter)) };
         let mut bytes = SERVER_HEADERS + own;
-        if let Some(unshared) = filter.unshared() {
-            let bytes_of_both = alloc::taken(unshared.block) + unshared.entry;
-            bytes += usize::try_from(bytes_of_both).unwrap_or(0);
-        }
-        if let Some(table) = filter.table_of_exceptions() {
-            bytes = bytes.saturating_add(usize::try_from(alloc::taken(table)).unwrap_or(usize::MAX));
-        }
+        // The allocator cannot be asked about these.
+        let others = filter.unshared().saturating_add(filter.table_of_exceptions());
+        bytes = bytes.saturating_add(usize::try_from(others).unwrap_or(usize::MAX));
         filter.each_allocation(|allocation| {
             // SAFETY: the filter holds that block.
             bytes = bytes.saturating_add(unsafe { alloc::held(allocation.address, allocation.layout) });

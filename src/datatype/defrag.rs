@@ -70,27 +70,28 @@ struct ServerSide(*mut raw::RedisModuleDefragCtx);
 impl Side for ServerSide {
     fn cursor(&mut self) -> usize {
         let mut cursor: c_ulong = 0;
-        // SAFETY (of the call): the context is alive. Without a cursor the server leaves it at 0.
-        call!(RedisModule_DefragCursorGet(self.0, &raw mut cursor));
+        // SAFETY: the context is alive. Without a cursor the server leaves it at 0.
+        unsafe { call!(RedisModule_DefragCursorGet(self.0, &raw mut cursor)) };
         usize::try_from(cursor).unwrap_or(usize::MAX)
     }
 
     fn set_cursor(&mut self, next: usize) -> bool {
-        // SAFETY (of the call): the context is alive.
-        let status = call!(RedisModule_DefragCursorSet(self.0, next as c_ulong));
+        // SAFETY: the context is alive.
+        let status = unsafe { call!(RedisModule_DefragCursorSet(self.0, next as c_ulong)) };
         status == raw::REDISMODULE_OK as c_int
     }
 
     unsafe fn elsewhere(&mut self, block: NonNull<u8>) -> Option<NonNull<u8>> {
-        // SAFETY (of the call): the context is alive, and the block is the server's. The new block is of the
+        // SAFETY: the context is alive, and the block is the server's. The new block is of the
         // same size class, and so aligned alike.
-        let moved: *mut c_void = call!(RedisModule_DefragAlloc(self.0, block.as_ptr().cast()));
+        let moved: *mut c_void = unsafe { call!(RedisModule_DefragAlloc(self.0, block.as_ptr().cast())) };
         NonNull::new(moved.cast())
     }
 
     fn must_pause(&mut self) -> bool {
-        // SAFETY (of the call): the context is alive.
-        call!(RedisModule_DefragShouldStop(self.0)) != 0
+        // SAFETY: the context is alive.
+        let should_stop = unsafe { call!(RedisModule_DefragShouldStop(self.0)) };
+        should_stop != 0
     }
 }
 

@@ -30,16 +30,16 @@ impl<'a> Rdb<'a> {
 
     /// The context of the callback.
     pub fn context(&self) -> Option<Ctx<'a>> {
-        // SAFETY (of the call): the stream is alive.
-        let ctx = call!(RedisModule_GetContextFromIO(self.stream));
+        // SAFETY: the stream is alive.
+        let ctx = unsafe { call!(RedisModule_GetContextFromIO(self.stream)) };
         // SAFETY: the server keeps the context as long as the stream.
         unsafe { Ctx::of_callback(ctx) }
     }
 
     /// The key of the value, where the server tells it.
     pub fn key(&self) -> Option<Arg<'a>> {
-        // SAFETY (of the call): the stream is alive.
-        let key = call!(RedisModule_GetKeyNameFromIO(self.stream));
+        // SAFETY: the stream is alive.
+        let key = unsafe { call!(RedisModule_GetKeyNameFromIO(self.stream)) };
         // SAFETY: the server keeps the name as long as the stream.
         unsafe { Arg::of_callback(key) }
     }
@@ -47,16 +47,17 @@ impl<'a> Rdb<'a> {
     /// Reads the next string, in memory that the server allocated.
     fn buffer(&mut self) -> Result<Buffer, DecodeError> {
         let mut length = 0;
-        // SAFETY (of the call): the stream is alive, `length` takes the length.
-        let start: *mut std::ffi::c_char = call!(RedisModule_LoadStringBuffer(self.stream, &raw mut length));
+        // SAFETY: the stream is alive, `length` takes the length.
+        let start: *mut std::ffi::c_char =
+            unsafe { call!(RedisModule_LoadStringBuffer(self.stream, &raw mut length)) };
         let start = NonNull::new(start.cast()).ok_or(DecodeError::Truncated)?;
         self.checked(Buffer { start, length })
     }
 
     /// Returns `value` unless the stream failed; the server then returns zeros that mean nothing.
     fn checked<T>(&self, value: T) -> Result<T, DecodeError> {
-        // SAFETY (of the call): the stream is alive.
-        if call!(RedisModule_IsIOError(self.stream)) == 0 {
+        // SAFETY: the stream is alive.
+        if unsafe { call!(RedisModule_IsIOError(self.stream)) } == 0 {
             Ok(value)
         } else {
             Err(DecodeError::Truncated)
@@ -66,13 +67,13 @@ impl<'a> Rdb<'a> {
 
 impl Sink for Rdb<'_> {
     fn put_unsigned(&mut self, value: u64) {
-        // SAFETY (of the call): the stream is alive.
-        call!(RedisModule_SaveUnsigned(self.stream, value));
+        // SAFETY: the stream is alive.
+        unsafe { call!(RedisModule_SaveUnsigned(self.stream, value)) };
     }
 
     fn put_double(&mut self, value: f64) {
-        // SAFETY (of the call): the stream is alive.
-        call!(RedisModule_SaveDouble(self.stream, value));
+        // SAFETY: the stream is alive.
+        unsafe { call!(RedisModule_SaveDouble(self.stream, value)) };
     }
 
     fn put_string(&mut self, bytes: &[u8]) {
@@ -82,25 +83,27 @@ impl Sink for Rdb<'_> {
         } else {
             bytes
         };
-        // SAFETY (of the call): the stream is alive, and the server copies the bytes.
-        call!(RedisModule_SaveStringBuffer(
-            self.stream,
-            bytes.as_ptr().cast(),
-            bytes.len()
-        ));
+        // SAFETY: the stream is alive, and the server copies the bytes.
+        unsafe {
+            call!(RedisModule_SaveStringBuffer(
+                self.stream,
+                bytes.as_ptr().cast(),
+                bytes.len()
+            ))
+        };
     }
 }
 
 impl Source for Rdb<'_> {
     fn unsigned(&mut self) -> Result<u64, DecodeError> {
-        // SAFETY (of the call): the stream is alive.
-        let value = call!(RedisModule_LoadUnsigned(self.stream));
+        // SAFETY: the stream is alive.
+        let value = unsafe { call!(RedisModule_LoadUnsigned(self.stream)) };
         self.checked(value)
     }
 
     fn double(&mut self) -> Result<f64, DecodeError> {
-        // SAFETY (of the call): the stream is alive.
-        let value = call!(RedisModule_LoadDouble(self.stream));
+        // SAFETY: the stream is alive.
+        let value = unsafe { call!(RedisModule_LoadDouble(self.stream)) };
         self.checked(value)
     }
 
@@ -128,15 +131,15 @@ impl Digest {
 
     /// Completes the digest.
     pub fn finish(self) {
-        // SAFETY (of the call): the digest is alive.
-        call!(RedisModule_DigestEndSequence(self.0));
+        // SAFETY: the digest is alive.
+        unsafe { call!(RedisModule_DigestEndSequence(self.0)) };
     }
 }
 
 impl Sink for Digest {
     fn put_unsigned(&mut self, value: u64) {
-        // SAFETY (of the call): the digest is alive.
-        call!(RedisModule_DigestAddLongLong(self.0, value.cast_signed()));
+        // SAFETY: the digest is alive.
+        unsafe { call!(RedisModule_DigestAddLongLong(self.0, value.cast_signed())) };
     }
 
     fn put_double(&mut self, value: f64) {
@@ -144,12 +147,14 @@ impl Sink for Digest {
     }
 
     fn put_string(&mut self, bytes: &[u8]) {
-        // SAFETY (of the call): the digest is alive, and the server reads the bytes during the call.
-        call!(RedisModule_DigestAddStringBuffer(
-            self.0,
-            bytes.as_ptr().cast(),
-            bytes.len()
-        ));
+        // SAFETY: the digest is alive, and the server reads the bytes during the call.
+        unsafe {
+            call!(RedisModule_DigestAddStringBuffer(
+                self.0,
+                bytes.as_ptr().cast(),
+                bytes.len()
+            ))
+        };
     }
 }
 
@@ -188,7 +193,7 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY (of the call): the buffer is the server's, and is not used again.
-        call!(RedisModule_Free(self.start.as_ptr().cast()));
+        // SAFETY: the buffer is the server's, and is not used again.
+        unsafe { call!(RedisModule_Free(self.start.as_ptr().cast())) };
     }
 }

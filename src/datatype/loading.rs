@@ -9,7 +9,7 @@ use crate::limits::Allowing;
 use crate::server::{Arg, Ctx, guarded, log};
 use crate::stats::{self, Counted};
 use libbloom::Filter;
-use libbloom::chain::{Allowance, UNLIMITED};
+use libbloom::chain::Allowance;
 use libbloom::codec::{self, DecodeError};
 
 /// A callback that loads a value of an encoding version. Null tells the server that the payload is bad.
@@ -49,13 +49,21 @@ fn counted(
     let (ctx, key) = (stream.context(), stream.key());
     let loaded = guarded("loading a filter", || {
         let allowing = ctx.map(|ctx| allowing(ctx, key));
-        let allowance = allowing.as_ref().map_or(UNLIMITED, |allowing| allowing);
-        load(&mut stream, allowing.as_ref(), allowance)
+        let allowance = |demand| {
+            allowing
+                .as_ref()
+                .map_or(Ok(()), |allowing| allowing.allow(demand))
+        };
+        load(&mut stream, allowing.as_ref(), &allowance)
     });
     match loaded {
         Some(Ok(filter)) => {
             stats::loaded(&filter);
-            Box::into_raw(Counted::new(filter)).cast()
+            let filter = Counted::new(filter);
+            if ctx.is_some_and(Ctx::loads_asynchronously) {
+                stats::is_coming(&filter);
+            }
+            Box::into_raw(filter).cast()
         }
         Some(Err(error)) => {
             stats::not_loaded(&error);

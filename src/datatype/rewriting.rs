@@ -23,32 +23,36 @@ pub unsafe extern "C" fn aof_rewrite(
     guarded("rewriting a filter", || {
         if let Some(bytes) = alloc::without_kernel_check(|| for_valkey_bloom(filter)) {
             let (command, format) = (c"BF.LOAD".as_ptr(), c"sb".as_ptr());
-            // SAFETY (of the call): the stream and the key are alive until this callback returns; the
+            // SAFETY: the stream and the key are alive until this callback returns; the
             // format takes a string, and bytes with their length.
-            call!(RedisModule_EmitAOF(
-                stream,
-                command,
-                format,
-                key,
-                bytes.as_ptr(),
-                bytes.len()
-            ));
+            unsafe {
+                call!(RedisModule_EmitAOF(
+                    stream,
+                    command,
+                    format,
+                    key,
+                    bytes.as_ptr(),
+                    bytes.len()
+                ))
+            };
             return;
         }
         // Every chunk that is not all zero.
         for chunk in alloc::without_kernel_check(|| chunks::chunks(filter)) {
             let (command, format) = (c"BF.LOADCHUNK".as_ptr(), c"slb".as_ptr());
             let (start, length) = (chunk.bytes.as_ptr(), chunk.bytes.len());
-            // SAFETY (of the call): as above; a long long is between them.
-            call!(RedisModule_EmitAOF(
-                stream,
-                command,
-                format,
-                key,
-                chunk.iterator,
-                start,
-                length
-            ));
+            // SAFETY: as above; a long long is between them.
+            unsafe {
+                call!(RedisModule_EmitAOF(
+                    stream,
+                    command,
+                    format,
+                    key,
+                    chunk.iterator,
+                    start,
+                    length
+                ))
+            };
         }
     });
 }

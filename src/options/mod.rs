@@ -101,8 +101,8 @@ fn set(option: ConfigOption, value: &str) -> Result<(), String> {
 
 fn random_seed() -> Seed {
     let mut bytes = [0; 8];
-    // SAFETY (of the call): there is room for that many bytes.
-    call!(RedisModule_GetRandomBytes(bytes.as_mut_ptr(), bytes.len()));
+    // SAFETY: there is room for that many bytes.
+    unsafe { call!(RedisModule_GetRandomBytes(bytes.as_mut_ptr(), bytes.len())) };
     Seed(u64::from_le_bytes(bytes))
 }
 
@@ -173,23 +173,25 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
         let (Ok(c_name), Ok(default)) = (CString::new(name.clone()), CString::new(default)) else {
             continue;
         };
-        // SAFETY (of the call): the server copies the texts; the callbacks take the index as their data.
-        let status = call!(RedisModule_RegisterStringConfig(
-            ctx.raw(),
-            c_name.as_ptr(),
-            default.as_ptr(),
-            flags,
-            Some(get_option),
-            Some(set_option),
-            None,
-            std::ptr::without_provenance_mut(index)
-        ));
+        // SAFETY: the server copies the texts; the callbacks take the index as their data.
+        let status = unsafe {
+            call!(RedisModule_RegisterStringConfig(
+                ctx.raw(),
+                c_name.as_ptr(),
+                default.as_ptr(),
+                flags,
+                Some(get_option),
+                Some(set_option),
+                None,
+                std::ptr::without_provenance_mut(index)
+            ))
+        };
         if status != raw::REDISMODULE_OK as c_int {
             return Err(format!("the option {name} could not be registered"));
         }
     }
-    // SAFETY (of the call): the context is that of the module's loading.
-    if call!(RedisModule_LoadConfigs(ctx.raw())) != raw::REDISMODULE_OK as c_int {
+    // SAFETY: the context is that of the module's loading.
+    if unsafe { call!(RedisModule_LoadConfigs(ctx.raw())) } != raw::REDISMODULE_OK as c_int {
         let why = current().refused.take();
         return Err(why.map_or_else(
             || "the module's options in the configuration were refused".to_owned(),

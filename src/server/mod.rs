@@ -15,14 +15,14 @@ use redis_module::raw;
 
 use libbloom::params::Time;
 
-/// Calls a function of the server's table.
+/// Calls a function of the server's table, in an `unsafe` block whose comment says why the call may be made.
 macro_rules! call {
     ($name:ident($($argument:expr),*)) => {{
+        #[expect(unused_unsafe, reason = "the caller's block is for the call, and this one for the table")]
         // SAFETY: the table is filled once, before any callback of the module runs.
         let function = unsafe { raw::$name };
         let Some(function) = function else { $crate::server::missing(stringify!($name)) };
-        // SAFETY: the arguments are what the server's header requires, as the caller's comment shows.
-        unsafe { function($($argument),*) }
+        function($($argument),*)
     }};
 }
 pub(crate) use call;
@@ -97,8 +97,8 @@ impl<'a> Arg<'a> {
     #[inline(always)]
     pub fn bytes(self) -> &'a [u8] {
         let mut length = 0;
-        // SAFETY (of the call): the string is alive for `'a`.
-        let start = call!(RedisModule_StringPtrLen(self.raw.as_ptr(), &raw mut length));
+        // SAFETY: the string is alive for `'a`.
+        let start = unsafe { call!(RedisModule_StringPtrLen(self.raw.as_ptr(), &raw mut length)) };
         // SAFETY: the server gives `length` bytes that live, unchanged, as long as the string does.
         unsafe { std::slice::from_raw_parts(start.cast(), length) }
     }
@@ -106,8 +106,8 @@ impl<'a> Arg<'a> {
     /// The string as a double, by the server's own parser.
     pub fn double(self) -> Option<f64> {
         let mut value = 0.0;
-        // SAFETY (of the call): the string is alive for `'a`.
-        let status = call!(RedisModule_StringToDouble(self.raw.as_ptr(), &raw mut value));
+        // SAFETY: the string is alive for `'a`.
+        let status = unsafe { call!(RedisModule_StringToDouble(self.raw.as_ptr(), &raw mut value)) };
         (status == raw::REDISMODULE_OK as c_int).then_some(value)
     }
 
@@ -121,12 +121,14 @@ impl OwnedString {
     /// A copy of `bytes`.
     pub fn new(bytes: &[u8]) -> Self {
         let no_context = std::ptr::null_mut();
-        // SAFETY (of the call): without a context the string is the caller's to free.
-        let string = call!(RedisModule_CreateString(
-            no_context,
-            bytes.as_ptr().cast(),
-            bytes.len()
-        ));
+        // SAFETY: without a context the string is the caller's to free.
+        let string = unsafe {
+            call!(RedisModule_CreateString(
+                no_context,
+                bytes.as_ptr().cast(),
+                bytes.len()
+            ))
+        };
         let Some(string) = NonNull::new(string) else {
             missing("memory for a string")
         };
@@ -144,8 +146,8 @@ impl OwnedString {
 
 impl Drop for OwnedString {
     fn drop(&mut self) {
-        // SAFETY (of the call): the string was made without a context, and is not used again.
-        call!(RedisModule_FreeString(std::ptr::null_mut(), self.0.as_ptr()));
+        // SAFETY: the string was made without a context, and is not used again.
+        unsafe { call!(RedisModule_FreeString(std::ptr::null_mut(), self.0.as_ptr())) };
     }
 }
 
@@ -159,8 +161,8 @@ pub struct OwnedCtx(NonNull<raw::RedisModuleCtx>);
 impl OwnedCtx {
     /// A new context that belongs to no client.
     pub fn of_server() -> Self {
-        // SAFETY (of the call): without a blocked client the context is of no client, and is the caller's to free.
-        let raw = call!(RedisModule_GetThreadSafeContext(std::ptr::null_mut()));
+        // SAFETY: without a blocked client the context is of no client, and is the caller's to free.
+        let raw = unsafe { call!(RedisModule_GetThreadSafeContext(std::ptr::null_mut())) };
         let Some(raw) = NonNull::new(raw) else {
             missing("memory for a context")
         };
@@ -174,12 +176,85 @@ impl OwnedCtx {
             callback: PhantomData,
         }
     }
+
+    /// Turns to another database; false if the server has none of this number.
+    pub fn select(&self, database: c_int) -> bool {
+        // SAFETY: the context is this value's own, so that no client's database changes.
+        let status = unsafe { call!(RedisModule_SelectDb(self.0.as_ptr(), database)) };
+        status == raw::REDISMODULE_OK as c_int
+    }
+
+    /// Any key of the database; `None` if it is empty.
+    pub fn any_key(&self) -> Option<OwnedString> {
+        // SAFETY: the context is alive. It does not manage memory by itself, so that the string is the
+        // caller's to free.
+        NonNull::new(unsafe { call!(RedisModule_RandomKey(self.0.as_ptr())) }).map(OwnedString)
+    }
+
+    /// Whether a key of the database has an expiry. The key is not touched, which eviction would notice.
+    pub fn expires(&self, name: Arg<'_>) -> bool {
+        let mode =
+            raw::REDISMODULE_READ | raw::REDISMODULE_OPEN_KEY_NOTOUCH | raw::REDISMODULE_OPEN_KEY_NOSTATS;
+        // SAFETY: the context and the name are alive.
+        let key = unsafe {
+            call!(RedisModule_OpenKey(
+                self.0.as_ptr(),
+                name.raw(),
+                mode.cast_signed()
+            ))
+        };
+        if key.is_null() {
+            return false;
+        }
+        // SAFETY: the key is open.
+        let left = unsafe { call!(RedisModule_GetExpire(key)) };
+        // SAFETY: the key is open, and is not used again.
+        unsafe { call!(RedisModule_CloseKey(key)) };
+        left != raw::REDISMODULE_NO_EXPIRE.into()
+    }
+
+    /// Bytes that a key of the database and its value take, as MEMORY USAGE tells; 0 if it is missing.
+    pub fn memory_of(&self, name: Arg<'_>) -> u64 {
+        let usage = OwnedString::new(b"USAGE");
+        let bytes = self.run(c"MEMORY", &[usage.arg(), name], |reply| {
+            // SAFETY: the reply is alive; of another type than an integer the server gives a number too.
+            unsafe { call!(RedisModule_CallReplyInteger(reply)) }
+        });
+        bytes.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0)
+    }
+
+    /// Runs a command of the server and lets `read` see its reply; `None` if the server refused it.
+    fn run<T>(
+        &self,
+        command: &CStr,
+        arguments: &[Arg<'_>],
+        read: impl FnOnce(*mut raw::RedisModuleCallReply) -> T,
+    ) -> Option<T> {
+        let (start, count) = (arguments.as_ptr(), arguments.len());
+        // SAFETY: format `v` takes an array of strings and its length; all are alive.
+        let reply = unsafe {
+            call!(RedisModule_Call(
+                self.0.as_ptr(),
+                command.as_ptr(),
+                c"v".as_ptr(),
+                start,
+                count
+            ))
+        };
+        if reply.is_null() {
+            return None;
+        }
+        let read = read(reply);
+        // SAFETY: the reply is this function's own, and is not used again.
+        unsafe { call!(RedisModule_FreeCallReply(reply)) };
+        Some(read)
+    }
 }
 
 impl Drop for OwnedCtx {
     fn drop(&mut self) {
-        // SAFETY (of the call): the context is this value's own.
-        call!(RedisModule_FreeThreadSafeContext(self.0.as_ptr()));
+        // SAFETY: the context is this value's own.
+        unsafe { call!(RedisModule_FreeThreadSafeContext(self.0.as_ptr())) };
     }
 }
 
@@ -202,8 +277,9 @@ impl<'a> Ctx<'a> {
 
     /// Flags of the context and its client (`REDISMODULE_CTX_FLAGS_*`).
     fn flags(self) -> u32 {
-        // SAFETY (of the call): the context is alive.
-        call!(RedisModule_GetContextFlags(self.raw())).cast_unsigned()
+        // SAFETY: the context is alive.
+        let flags = unsafe { call!(RedisModule_GetContextFlags(self.raw())) };
+        flags.cast_unsigned()
     }
 
     fn has_flag(self, flag: u32) -> bool {
@@ -215,9 +291,14 @@ impl<'a> Ctx<'a> {
         self.has_flag(raw::REDISMODULE_CTX_FLAGS_RESP3)
     }
 
-    /// Whether the server writes an append-only file.
-    pub fn writes_file(self) -> bool {
-        self.has_flag(raw::REDISMODULE_CTX_FLAGS_AOF)
+    /// Whether the server loads other data while it serves what it has.
+    pub fn loads_asynchronously(self) -> bool {
+        self.has_flag(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING)
+    }
+
+    /// Whether the command is one of a transaction.
+    pub fn is_in_transaction(self) -> bool {
+        self.has_flag(raw::REDISMODULE_CTX_FLAGS_MULTI)
     }
 
     /// A text from an INFO section; `None` where the server does not have it.
@@ -227,52 +308,56 @@ impl<'a> Ctx<'a> {
 
     /// An INFO section as it is now.
     pub fn info(self, section: &CStr) -> Info<'a> {
-        // SAFETY (of the call): the context is alive.
-        let data = call!(RedisModule_GetServerInfo(self.raw(), section.as_ptr()));
+        // SAFETY: the context is alive.
+        let data = unsafe { call!(RedisModule_GetServerInfo(self.raw(), section.as_ptr())) };
         Info { ctx: self, data }
     }
 
     /// Propagates a command to replicas and the AOF, with the arguments of `head` and then `items`.
     pub fn replicate(self, command: &CStr, head: &[Arg<'_>], items: &[Arg<'_>]) {
-        // SAFETY (of the call): each `v` of the format takes an array of strings and its length; all are alive.
-        call!(RedisModule_Replicate(
-            self.raw(),
-            command.as_ptr(),
-            c"vv".as_ptr(),
-            head.as_ptr(),
-            head.len(),
-            items.as_ptr(),
-            items.len()
-        ));
+        // SAFETY: each `v` of the format takes an array of strings and its length; all are alive.
+        unsafe {
+            call!(RedisModule_Replicate(
+                self.raw(),
+                command.as_ptr(),
+                c"vv".as_ptr(),
+                head.as_ptr(),
+                head.len(),
+                items.as_ptr(),
+                items.len()
+            ))
+        };
     }
 
     /// Propagates the running command with its own arguments.
     pub fn replicate_verbatim(self) {
-        // SAFETY (of the call): the context is that of a command.
-        call!(RedisModule_ReplicateVerbatim(self.raw()));
+        // SAFETY: the context is that of a command.
+        unsafe { call!(RedisModule_ReplicateVerbatim(self.raw())) };
     }
 
     /// Signals to WATCH and client-side caches that `key` changed.
     pub fn signal_modified(self, key: Arg<'_>) {
-        // SAFETY (of the call): both are alive.
-        call!(RedisModule_SignalModifiedKey(self.raw(), key.raw()));
+        // SAFETY: both are alive.
+        unsafe { call!(RedisModule_SignalModifiedKey(self.raw(), key.raw())) };
     }
 
     /// Publishes a keyspace event of this class (`REDISMODULE_NOTIFY_*`).
     pub fn notify(self, class: c_int, event: &CStr, key: Arg<'_>) {
-        // SAFETY (of the call): all are alive.
-        call!(RedisModule_NotifyKeyspaceEvent(
-            self.raw(),
-            class,
-            event.as_ptr(),
-            key.raw()
-        ));
+        // SAFETY: all are alive.
+        unsafe {
+            call!(RedisModule_NotifyKeyspaceEvent(
+                self.raw(),
+                class,
+                event.as_ptr(),
+                key.raw()
+            ))
+        };
     }
 
     /// Declares what the module supports (`REDISMODULE_OPTION(S)_*`).
     pub fn set_module_options(self, options: u32) {
-        // SAFETY (of the call): the context is alive.
-        call!(RedisModule_SetModuleOptions(self.raw(), options.cast_signed()));
+        // SAFETY: the context is alive.
+        unsafe { call!(RedisModule_SetModuleOptions(self.raw(), options.cast_signed())) };
     }
 
     /// Registers a command whose first argument is its first key, or that has none.
@@ -288,31 +373,34 @@ impl<'a> Ctx<'a> {
         has_key: bool,
     ) -> bool {
         let (first, last, step) = if has_key { (1, 1, 1) } else { (0, 0, 0) };
-        // SAFETY (of the call): the context is that of the module's loading; the server copies the texts.
-        let status = call!(RedisModule_CreateCommand(
-            self.raw(),
-            name.as_ptr(),
-            Some(function),
-            flags.as_ptr(),
-            first,
-            last,
-            step
-        ));
+        // SAFETY: the context is that of the module's loading; the server copies the texts.
+        let status = unsafe {
+            call!(RedisModule_CreateCommand(
+                self.raw(),
+                name.as_ptr(),
+                Some(function),
+                flags.as_ptr(),
+                first,
+                last,
+                step
+            ))
+        };
         status == raw::REDISMODULE_OK as c_int
     }
 
     /// Whether the server asks for the positions of the command's keys instead of running it.
     pub fn is_key_request(self) -> bool {
-        // SAFETY (of the call): the context is that of a command.
-        call!(RedisModule_IsKeysPositionRequest(self.raw())) != 0
+        // SAFETY: the context is that of a command.
+        let is_request = unsafe { call!(RedisModule_IsKeysPositionRequest(self.raw())) };
+        is_request != 0
     }
 
     /// Reports the position of a key to a server that [asks for positions](Self::is_key_request). Position 0 is the
     /// command's name.
     pub fn report_key(self, position: usize) {
         let position = c_int::try_from(position).unwrap_or(0);
-        // SAFETY (of the call): the context is that of such a request; the server ignores position 0.
-        call!(RedisModule_KeyAtPos(self.raw(), position));
+        // SAFETY: the context is that of such a request; the server ignores position 0.
+        unsafe { call!(RedisModule_KeyAtPos(self.raw(), position)) };
     }
 
     /// Creates an ACL category. `None` where modules cannot have any: before Redis 7.4 and Valkey 8.0.
@@ -337,8 +425,8 @@ impl<'a> Ctx<'a> {
         let Some(set) = (unsafe { raw::RedisModule_SetCommandACLCategories }) else {
             return true;
         };
-        // SAFETY (of the call): the context is that of the module's loading; the name is terminated.
-        let command = call!(RedisModule_GetCommand(self.raw(), command.as_ptr()));
+        // SAFETY: the context is that of the module's loading; the name is terminated.
+        let command = unsafe { call!(RedisModule_GetCommand(self.raw(), command.as_ptr())) };
         // SAFETY: the command is null or alive; the server copies the text.
         !command.is_null() && unsafe { set(command, categories.as_ptr()) } == raw::REDISMODULE_OK as c_int
     }
@@ -355,19 +443,21 @@ impl Info<'_> {
     /// A number of the section; `None` where the server does not have it.
     pub fn number(&self, field: &CStr) -> Option<u64> {
         let mut failed = 0;
-        // SAFETY (of the call): the section is alive, `failed` takes the status.
-        let value = call!(RedisModule_ServerInfoGetFieldUnsigned(
-            self.data,
-            field.as_ptr(),
-            &raw mut failed
-        ));
+        // SAFETY: the section is alive, `failed` takes the status.
+        let value = unsafe {
+            call!(RedisModule_ServerInfoGetFieldUnsigned(
+                self.data,
+                field.as_ptr(),
+                &raw mut failed
+            ))
+        };
         (failed == 0).then_some(value)
     }
 
     /// A text of the section; `None` where the server does not have it.
     pub fn text(&self, field: &CStr) -> Option<String> {
-        // SAFETY (of the call): the section is alive.
-        let text = call!(RedisModule_ServerInfoGetFieldC(self.data, field.as_ptr()));
+        // SAFETY: the section is alive.
+        let text = unsafe { call!(RedisModule_ServerInfoGetFieldC(self.data, field.as_ptr())) };
         if text.is_null() {
             return None;
         }
@@ -379,8 +469,8 @@ impl Info<'_> {
 
 impl Drop for Info<'_> {
     fn drop(&mut self) {
-        // SAFETY (of the call): the section came from this context, and is not used again.
-        call!(RedisModule_FreeServerInfo(self.ctx.raw(), self.data));
+        // SAFETY: the section came from this context, and is not used again.
+        unsafe { call!(RedisModule_FreeServerInfo(self.ctx.raw(), self.data)) };
     }
 }
 
@@ -398,14 +488,16 @@ fn log(ctx: Option<Ctx<'_>>, level: &CStr, line: &str) {
     let ctx = ctx.map_or(std::ptr::null_mut(), Ctx::raw);
     let line = CString::new(line.replace('\0', "\\0")).unwrap_or_default();
     let format: *const c_char = c"%s".as_ptr();
-    // SAFETY (of the call): the format takes one terminated string; the context may be null.
-    call!(RedisModule_Log(ctx, level.as_ptr(), format, line.as_ptr()));
+    // SAFETY: the format takes one terminated string; the context may be null.
+    unsafe { call!(RedisModule_Log(ctx, level.as_ptr(), format, line.as_ptr())) };
 }
 
 /// Whether `maxmemory` is set; unlike INFO this costs nothing.
 pub fn has_maxmemory() -> bool {
+    // SAFETY: it takes nothing, and reads two numbers of the server.
+    let used = unsafe { call!(RedisModule_GetUsedMemoryRatio()) };
     // The share of `maxmemory` that is in use, 0 without one.
-    call!(RedisModule_GetUsedMemoryRatio()) > 0.0
+    used > 0.0
 }
 
 /// Collects a list whose length the module's own code bounds, such as the words of a command. Never use it for a list
@@ -423,31 +515,20 @@ pub fn ask(command: &CStr, arguments: &[&CStr]) -> Option<String> {
         .iter()
         .map(|argument| OwnedString::new(argument.to_bytes())));
     let arguments = few(arguments.iter().map(OwnedString::arg));
-    let (start, count) = (arguments.as_ptr(), arguments.len());
-    // SAFETY (of the call): format `v` takes an array of strings and its length; all are alive.
-    let reply = call!(RedisModule_Call(
-        server.ctx().raw(),
-        command.as_ptr(),
-        c"v".as_ptr(),
-        start,
-        count
-    ));
-    if reply.is_null() {
-        return None;
-    }
-    // SAFETY (of the call): the reply is alive.
-    let kind = call!(RedisModule_CallReplyType(reply));
-    let text = (kind == raw::REDISMODULE_REPLY_STRING as c_int).then(|| {
-        let mut length = 0;
-        // SAFETY (of the call): as above; `length` takes the length.
-        let start = call!(RedisModule_CallReplyStringPtr(reply, &raw mut length));
-        // SAFETY: the server gives so many bytes, which live as long as the reply.
-        let bytes = unsafe { std::slice::from_raw_parts(start.cast(), length) };
-        String::from_utf8_lossy(bytes).into_owned()
-    });
-    // SAFETY (of the call): the reply is this function's own, and is not used again.
-    call!(RedisModule_FreeCallReply(reply));
-    text
+    server
+        .run(command, &arguments, |reply| {
+            // SAFETY: the reply is alive.
+            let kind = unsafe { call!(RedisModule_CallReplyType(reply)) };
+            (kind == raw::REDISMODULE_REPLY_STRING as c_int).then(|| {
+                let mut length = 0;
+                // SAFETY: as above; `length` takes the length.
+                let start = unsafe { call!(RedisModule_CallReplyStringPtr(reply, &raw mut length)) };
+                // SAFETY: the server gives so many bytes, which live as long as the reply.
+                let bytes = unsafe { std::slice::from_raw_parts(start.cast(), length) };
+                String::from_utf8_lossy(bytes).into_owned()
+            })
+        })
+        .flatten()
 }
 
 /// The time of the server's clock, in milliseconds since 1970; 0 for a clock before that.
@@ -457,7 +538,7 @@ pub fn now() -> Time {
 
 /// The time of the server's clock, in milliseconds since 1970.
 pub fn milliseconds() -> i64 {
-    call!(RedisModule_Milliseconds())
+    unsafe { call!(RedisModule_Milliseconds()) }
 }
 
 /// Runs a callback's body. A panic must not cross into C: it is logged, and gives `None`.

@@ -101,8 +101,8 @@ impl Origin {
         /// Up to this size it does not matter that buffers of the client are counted twice.
         const FEW: u64 = 1 << 20;
         if self == Self::Client {
-            // SAFETY (of the call): the context is alive.
-            let id = call!(RedisModule_GetClientId(ctx.raw()));
+            // SAFETY: the context is alive.
+            let id = unsafe { call!(RedisModule_GetClientId(ctx.raw())) };
             let id = CString::new(id.to_string()).unwrap_or_default();
             let own = ask(c"CLIENT", &[c"LIST", c"ID", &id]).map_or(0, |client| of_listed(&client));
             if own <= FEW {

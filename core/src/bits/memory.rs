@@ -34,42 +34,6 @@ impl Allocation {
     }
 }
 
-/// The size of one block of memory, allocated or planned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockSize {
-    /// Bytes requested.
-    pub bytes: u64,
-    /// Alignment requested.
-    pub align: usize,
-}
-
-impl BlockSize {
-    /// The block that holds one `T`.
-    pub const fn of<T>() -> Self {
-        Self {
-            bytes: size_of::<T>() as u64,
-            align: align_of::<T>(),
-        }
-    }
-
-    /// The block of a list with room for `count` of `T`.
-    pub fn of_list<T>(count: usize) -> Self {
-        Self {
-            bytes: (count as u64).saturating_mul(size_of::<T>() as u64),
-            align: align_of::<T>(),
-        }
-    }
-
-    /// The block of a bit array of `bytes` bytes, made of units of `unit` bytes.
-    pub fn of_array(bytes: u64, unit: usize) -> Self {
-        let units = bytes.div_ceil(unit as u64);
-        Self {
-            bytes: units.saturating_mul(unit as u64),
-            align: unit,
-        }
-    }
-}
-
 /// Moves blocks of memory, as a defragmenter does.
 pub trait Mover {
     /// Returns the list, moved to another block or not.

@@ -34,7 +34,7 @@ use crate::blocked::sizing::{Geometry, MAX_LINES_PER_ITEM, PROBES};
 use crate::blocked::{Blocked, Layer, Shape};
 use crate::chain::batch::Layer as _;
 use crate::chain::demand::reserved;
-use crate::chain::{Allowance, Chain, MOST_ITEMS, NewLayer, Rules as _};
+use crate::chain::{Allowance, Chain, MOST_ITEMS, NewLayer, Rules as _, sum};
 use crate::error::Error;
 use crate::params::{ErrorRate, Expansion, Growth, ROUNDING, Seed};
 use crate::stored::stream::{Sink, Source};
@@ -320,8 +320,9 @@ impl Header {
         allowance: Allowance<'_>,
         mut bits: impl FnMut(&StoredLayer) -> Result<BitArray<Line>, DecodeError>,
     ) -> Result<Chain<Blocked>, DecodeError> {
-        let arrays = self.layers.iter().map(|layer| layer.shape.bytes());
-        ask_for(Blocked::FRAME, arrays, allowance)?;
+        let arrays = sum(self.layers.iter().map(|layer| layer.shape.bytes()));
+        let bytes = Blocked::bytes(self.layers.len(), arrays);
+        ask_for(bytes, bytes, allowance)?;
         let mut layers = list_for(self.layers.len())?;
         for stored in &self.layers {
             layers.push(Layer::stored(stored.shape, bits(stored)?, stored.items));

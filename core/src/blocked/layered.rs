@@ -94,7 +94,7 @@ impl Layered for Chain<Blocked> {
     }
 
     fn bytes(&self, layers: usize) -> u64 {
-        Blocked::FRAME.bytes(layers, self.array_bytes(layers))
+        Blocked::bytes(layers, self.array_bytes(layers))
     }
 
     fn each_allocation(&self, visit: &mut dyn FnMut(Allocation)) {
@@ -190,7 +190,7 @@ impl Layered for Ring<Blocked> {
     }
 
     fn bytes(&self, layers: usize) -> u64 {
-        Self::FRAME.bytes(layers, self.chain().array_bytes(layers))
+        Self::bytes(layers, self.chain().array_bytes(layers))
     }
 
     fn each_allocation(&self, visit: &mut dyn FnMut(Allocation)) {

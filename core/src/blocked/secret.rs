@@ -21,7 +21,6 @@ use chacha20::ChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher};
 use xxhash_rust::xxh3::xxh3_128_with_secret;
 
-use crate::bits::memory::BlockSize;
 use crate::item::ItemHash;
 use crate::params::Seed;
 
@@ -75,23 +74,11 @@ fn in_use() -> MutexGuard<'static, BTreeMap<Seed, Weak<Secret>>> {
     IN_USE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The memory of a secret, which is freed with its last holder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unshared {
-    /// The block of the secret, with its reference counts.
-    pub block: BlockSize,
-    /// Bytes of its entry in the table of secrets.
-    pub entry: u64,
-}
-
 impl Secret {
-    /// The memory of a secret that only one filter uses. A node of the table has 192 bytes for up to 11
-    /// entries, and holds 7.6 on average (a share of ln 2) if entries come in any order; every such node also
-    /// has an edge in a node above it.
-    pub const UNSHARED: Unshared = Unshared {
-        block: BlockSize::of::<(AtomicUsize, AtomicUsize, Self)>(),
-        entry: 32,
-    };
+    /// Bytes of a secret that only one filter uses: the secret with its reference counts, and 32 for its entry in the
+    /// table. A node of the table has 192 bytes for up to 11 entries, and holds 7.6 on average (a share of ln 2) if
+    /// entries come in any order; every such node also has an edge in a node above it.
+    pub const BYTES: u64 = size_of::<(AtomicUsize, AtomicUsize, Self)>() as u64 + 32;
 
     /// The secret of `seed`, shared with every other holder in this process.
     pub fn of(seed: Seed) -> Arc<Self> {

@@ -43,7 +43,7 @@ use crate::chain::demand::reserved;
 use crate::chain::window::budget::{slice_rate, spare_rate};
 use crate::chain::window::slices::{Slices, Span};
 use crate::chain::window::{MOST_GONE, Ring, Sizing as _};
-use crate::chain::{Allowance, MOST_ITEMS, NewLayer};
+use crate::chain::{Allowance, MOST_ITEMS, NewLayer, sum};
 use crate::error::Error;
 use crate::params::{Capacity, ErrorRate, Expansion, Growth, LATEST, ROUNDING, Seed, Time, Window};
 use crate::stored::stream::{Sink, Source};
@@ -293,11 +293,12 @@ impl Header {
         allowance: Allowance<'_>,
         mut bits: impl FnMut(&StoredLayer) -> Result<BitArray<Line>, DecodeError>,
     ) -> Result<Ring<Blocked>, DecodeError> {
-        let arrays = self.layers.iter().map(|layer| layer.shape.bytes());
-        if arrays.clone().fold(0, u64::saturating_add) > MOST_GONE {
+        let arrays = sum(self.layers.iter().map(|layer| layer.shape.bytes()));
+        if arrays > MOST_GONE {
             return Err(DecodeError::Field("lines"));
         }
-        ask_for(Ring::<Blocked>::FRAME, arrays, allowance)?;
+        let bytes = Ring::<Blocked>::bytes(self.layers.len(), arrays);
+        ask_for(bytes, bytes, allowance)?;
         let mut layers = list_for(self.layers.len())?;
         for stored in &self.layers {
             layers.push(Layer::stored(stored.shape, bits(stored)?, stored.items));

@@ -16,10 +16,6 @@ pub const BLOCK: usize = u64::BITS as usize;
 
 /// What a chain needs to know of its layers.
 pub trait Layer {
-    /// Bytes of a unit of the bit array, which is also its alignment.
-    const UNIT: usize;
-    /// Bytes of the array before the bits.
-    const HEAD: u64 = 0;
     /// Items that the layer is made for.
     fn capacity(&self) -> u64;
     /// Items that changed the layer.

@@ -15,8 +15,8 @@ use batch::{
     AddMany, AddOne, AnyContains, Block, BlockOutcome, ContainsMany, ContainsOne, Hasher, InsertOne, Layer,
     Subset,
 };
-pub use demand::{Allow, Allowance, Cost, Demand, Limit, Rounding, UNLIMITED, at_most};
-use demand::{FILTER, Footprint, Frame, reserve, reserve_one};
+pub use demand::{Allowance, Demand, Limit, UNLIMITED, at_most};
+use demand::{FILTER_BYTES, ask, reserve, reserve_one};
 
 /// The largest capacity of all layers of a filter together: it fits into a reply, and sums do not overflow.
 pub const MOST_ITEMS: u64 = i64::MAX as u64;
@@ -36,9 +36,6 @@ pub trait Rules {
     /// The hash function.
     type Hasher: Hasher;
 
-    /// What a filter of the layout allocates besides the bits of its layers.
-    const FRAME: Frame = Frame::new::<Self::Layer>(&[FILTER], 0);
-
     /// The filter's hash function.
     fn hasher(&self) -> &Self::Hasher;
 
@@ -53,6 +50,33 @@ pub trait Rules {
         &self,
         layers: impl ExactSizeIterator<Item = Self::Shape> + DoubleEndedIterator,
     ) -> Result<Self::Shape, Error>;
+
+    /// Bytes that are reported for a filter with this number of layers, without their bits. The room that a long list of
+    /// layers has for more is not counted, so that a filter is as large as its copy on a replica, whose list may have
+    /// grown in other steps.
+    fn own_bytes(layers: usize) -> u64 {
+        FILTER_BYTES + (layers * size_of::<Self::Layer>()) as u64
+    }
+
+    /// Bytes that are reported for a filter with this number of layers, whose bit arrays have `arrays` bytes.
+    fn bytes(layers: usize, arrays: u64) -> u64 {
+        Self::own_bytes(layers).saturating_add(arrays)
+    }
+
+    /// What such a filter requests for one more layer, whose bit array has `array` bytes.
+    fn demand(layers: usize, arrays: u64, array: u64) -> Demand {
+        let total = Self::bytes(layers + 1, arrays.saturating_add(array));
+        let held = if layers == 0 {
+            0
+        } else {
+            Self::bytes(layers, arrays)
+        };
+        Demand {
+            new: total.saturating_sub(held),
+            total,
+            grows_to: Some(layers + 1),
+        }
+    }
 }
 
 /// The shape of a layer: what a chain needs to know to allocate the layer.
@@ -84,7 +108,7 @@ impl<R: Rules> Chain<R> {
     /// [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing is left behind.
     pub fn new(rules: R, first: R::Shape, allowance: Allowance<'_>) -> Result<Self, Error> {
         let mut layers = Vec::new();
-        append(R::FRAME, &mut layers, first, allowance)?;
+        append::<R>(&mut layers, first, allowance)?;
         Ok(Self { layers, rules })
     }
 
@@ -93,11 +117,6 @@ impl<R: Rules> Chain<R> {
         let mut chain = Self { layers, rules };
         Layer::start_all_at(&mut chain.layers, 0);
         chain
-    }
-
-    /// The number of layers that the list has room for.
-    pub(super) fn room(&self) -> usize {
-        self.layers.capacity()
     }
 
     /// Makes room for `more` layers.
@@ -220,41 +239,36 @@ impl<R: Rules> Chain<R> {
 #[cold]
 fn grow<R: Rules>(layers: &mut Vec<R::Layer>, rules: &R, allowance: Allowance<'_>) -> Result<(), Error> {
     let next = rules.next(layers.iter().map(R::shape_of))?;
-    append(R::FRAME, layers, next, allowance)
+    append::<R>(layers, next, allowance)
 }
 
-fn append<L: Layer>(
-    frame: Frame,
-    layers: &mut Vec<L>,
-    new: impl NewLayer<L>,
+fn append<R: Rules>(
+    layers: &mut Vec<R::Layer>,
+    new: R::Shape,
     allowance: Allowance<'_>,
 ) -> Result<(), Error> {
     let capacity = capacity(layers);
     if capacity.saturating_add(new.capacity()) > MOST_ITEMS {
         return Err(Error::Full { capacity });
     }
-    held(frame, layers, layers.capacity(), allowance).ask([new.bytes()].into_iter(), allowance)?;
+    let arrays = R::Layer::bytes_of_all(layers);
+    ask(R::demand(layers.len(), arrays, new.bytes()), allowance)?;
     let mut layer = new.make()?;
-    layer.start_at(L::bytes_of_all(layers));
+    layer.start_at(arrays);
     reserve_one(layers)?;
     layers.push(layer);
     Ok(())
 }
 
-/// The memory of a filter with these layers, in a list with room for `room` of them. If `room` is 0, no memory: the
-/// filter is still to be made.
-pub(super) fn held<L: Layer>(frame: Frame, layers: &[L], room: usize, allowance: Allowance<'_>) -> Footprint {
-    if room == 0 {
-        return Footprint::none(frame);
-    }
-    let arrays = layers.iter().map(Layer::bytes);
-    Footprint::of(frame, arrays, room, &|block| allowance.taken(block))
-}
-
 /// The sum of the layers' capacities.
 pub(super) fn capacity<L: Layer>(layers: &[L]) -> u64 {
     let capacities = layers.iter().map(Layer::capacity);
-    capacities.fold(0, u64::saturating_add)
+    sum(capacities)
+}
+
+/// The sum of these numbers; saturating.
+pub(super) fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
 }
 
 /// The shapes of the layers that a filter has once it counts `items`; at most the first `most`, and no more than it

@@ -13,16 +13,6 @@ use crate::stored::DecodeError;
 use crate::stored::invalid::{Invalid, counts};
 use crate::stored::stream::{Sink, Source};
 
-/// Bytes that RedisBloom reports for a filter without layers.
-const OWN_BYTES: u64 = 32;
-/// Bytes that RedisBloom reports for a layer besides its bit array.
-const LAYER_BYTES: u64 = 64;
-
-/// Bytes that RedisBloom reports for a filter with this number of layers, without their bit arrays.
-pub(super) fn reported(layers: usize) -> u64 {
-    OWN_BYTES + LAYER_BYTES * layers as u64
-}
-
 impl Described for Classic {
     fn described(&self, shape: Shape) -> LayerShape {
         LayerShape {
@@ -75,7 +65,7 @@ impl Layered for Chain<Classic> {
     }
 
     fn bytes(&self, layers: usize) -> u64 {
-        Classic::FRAME.bytes(layers, self.array_bytes(layers))
+        Classic::bytes(layers, self.array_bytes(layers))
     }
 
     fn each_allocation(&self, visit: &mut dyn FnMut(Allocation)) {

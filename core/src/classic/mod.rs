@@ -27,7 +27,6 @@ pub mod murmur;
 
 use crate::chain::Rules;
 use crate::chain::batch::Hasher;
-use crate::chain::demand::{FILTER, Frame};
 use crate::error::Error;
 use crate::item::{Item, ItemHash};
 use crate::params::ClassicSpec;
@@ -137,12 +136,15 @@ impl Classic {
     }
 }
 
+/// Bytes that RedisBloom reports for a filter without layers.
+const OWN_BYTES: u64 = 32;
+/// Bytes that RedisBloom reports for a layer besides its bit array.
+const LAYER_BYTES: u64 = 64;
+
 impl Rules for Classic {
     type Layer = Layer;
     type Shape = Shape;
     type Hasher = Options;
-
-    const FRAME: Frame = Frame::new::<Layer>(&[FILTER], 0).reporting(layered::reported);
 
     #[inline(always)]
     fn hasher(&self) -> &Options {
@@ -168,6 +170,11 @@ impl Rules for Classic {
             });
         }
         Ok(Shape::sized(capacity, error_rate, self.options))
+    }
+
+    /// What RedisBloom reports.
+    fn own_bytes(layers: usize) -> u64 {
+        OWN_BYTES + LAYER_BYTES * layers as u64
     }
 }
 

@@ -28,9 +28,8 @@ use super::windowed;
 use crate::bits::array::BitArray;
 use crate::bits::kernel::Line;
 use crate::chain::Allowance;
-use crate::chain::demand::{Cost, ask};
 use crate::exceptions::table::{Entry, Table, hash_of};
-use crate::exceptions::{self, MOST_EXCEPTIONS, blocks};
+use crate::exceptions::{self, MOST_EXCEPTIONS};
 use crate::filter::Filter;
 use crate::layers::Layers;
 use crate::stored::stream::{Sink, Source};
@@ -196,9 +195,7 @@ fn ask_for_exceptions(layers: &Layers, count: usize, allowance: Allowance<'_>) -
     if count == 0 {
         return Ok(());
     }
-    let new = Cost::of(&blocks(count), &|block| allowance.taken(block));
-    ask(exceptions::cost_of(layers, allowance) + new, new, None, allowance)?;
-    Ok(())
+    Ok(exceptions::ask_for_table(count, layers.bytes(), allowance)?)
 }
 
 /// A filter whose exceptions are being read.

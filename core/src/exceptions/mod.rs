@@ -10,12 +10,11 @@
 pub mod table;
 
 use crate::bits::kernel;
-use crate::bits::memory::BlockSize;
 use crate::blocked::Blocked;
 use crate::blocked::layer::{Layer, LinePrefetcher};
 use crate::chain::Rules as _;
 use crate::chain::batch::{self, AnyContains, BLOCK, Block, BlockOutcome, Subset};
-use crate::chain::demand::{Allowance, Besides, Cost, Footprint, ask, reserved};
+use crate::chain::demand::{Allowance, Demand, ask, besides, reserved};
 use crate::chain::window::Ring;
 use crate::error::Error;
 use crate::item::ItemHash;
@@ -57,16 +56,16 @@ pub enum ExceptError {
 /// Bytes of exceptions: their table, and its struct. Spare room is not counted, so that a filter is as large as its
 /// copy on a replica, whose table may have shrunk at another time.
 pub fn bytes(exceptions: usize) -> u64 {
-    TABLE.bytes.saturating_add(table::block_for(exceptions).bytes)
+    (size_of::<Table>() as u64).saturating_add(table::bytes_for(exceptions))
 }
 
-/// The blocks of a number of exceptions: the struct that has the table, and the table.
-pub fn blocks(exceptions: usize) -> [BlockSize; 2] {
-    [TABLE, table::block_for(exceptions)]
+/// [`bytes`] of the exceptions of a filter, which has a table only if there are any.
+pub(crate) fn bytes_of(exceptions: &Table) -> u64 {
+    match exceptions.len() {
+        0 => 0,
+        count => bytes(count),
+    }
 }
-
-/// The block of the struct that has the table.
-pub const TABLE: BlockSize = BlockSize::of::<Table>();
 
 /// Adds items to layers of the blocked layout; see [`Filter::add_blocks`](crate::Filter::add_blocks). What is added is
 /// no exception any more.
@@ -80,10 +79,7 @@ pub fn add_blocks<'a>(
     allowance: Allowance<'_>,
     mut added: impl FnMut(BlockOutcome),
 ) -> Result<(), Error> {
-    let allowance = Besides {
-        blocks: &[TABLE, exceptions.block()],
-        allowance,
-    };
+    let allowance = besides(bytes_of(exceptions), allowance);
     if let Layers::Windowed(ring) = layers {
         return add_to_ring(ring, exceptions, items, &allowance, added);
     }
@@ -192,39 +188,19 @@ fn make_room(
     if exceptions.has_room_for(more) {
         return Ok(());
     }
-    let own = Cost::of(&[TABLE], &|block| allowance.taken(block));
-    let layers = cost_of(layers, allowance);
-    let (kept, new) = if exceptions.is_empty() {
-        (layers, own)
-    } else {
-        (layers + own, Cost::NONE)
-    };
-    ask_for_table(exceptions.len() + more, kept, new, allowance)?;
+    ask_for_table(exceptions.len() + more, layers.bytes(), allowance)?;
     exceptions.make_room_for(more)
 }
 
-/// Requests memory for a new table of exceptions. The filter keeps `kept`, and gets `new` in addition to the table.
-pub(crate) fn ask_for_table(
-    exceptions: usize,
-    kept: Cost,
-    new: Cost,
-    allowance: Allowance<'_>,
-) -> Result<(), Error> {
-    let table = table::block_for(exceptions);
-    let new = new + Cost::of(&[table], &|block| allowance.taken(block));
-    Ok(ask(kept + new, new, None, allowance)?)
-}
-
-/// The memory of a filter with layers of the blocked layout, without its exceptions.
-pub(crate) fn cost_of(layers: &Layers, allowance: Allowance<'_>) -> Cost {
-    let frame = match layers {
-        Layers::Windowed(_) => Ring::<Blocked>::FRAME,
-        _ => Blocked::FRAME,
+/// Requests memory for a new table of exceptions, of a filter whose layers have `layers` bytes.
+pub(crate) fn ask_for_table(exceptions: usize, layers: u64, allowance: Allowance<'_>) -> Result<(), Error> {
+    let new = bytes(exceptions);
+    let demand = Demand {
+        new,
+        total: layers.saturating_add(new),
+        grows_to: None,
     };
-    let layers = layers.blocked().map_or(&[][..], |(_, layers)| layers);
-    let arrays = layers.iter().map(batch::Layer::bytes);
-    let room = layers.len();
-    Footprint::of(frame, arrays, room, &|block| allowance.taken(block)).cost
+    Ok(ask(demand, allowance)?)
 }
 
 /// Drops each exception whose item a dropped layer contains, and no remaining layer. (An exception whose bits are

@@ -16,7 +16,6 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use hashbrown::HashTable;
 
-use crate::bits::memory::BlockSize;
 use crate::chain::batch::{Hashes, Subset};
 use crate::error::Error;
 use crate::item::ItemHash;
@@ -86,8 +85,8 @@ fn buckets_for(count: usize) -> usize {
         .max(FEWEST)
 }
 
-/// The block of a table with `buckets` buckets.
-fn block_of(buckets: usize) -> BlockSize {
+/// Bytes of a table with `buckets` buckets.
+fn bytes_of(buckets: usize) -> u64 {
     let buckets = buckets as u64;
     let tags = if buckets == 0 {
         0
@@ -95,15 +94,12 @@ fn block_of(buckets: usize) -> BlockSize {
         buckets.saturating_add(GROUP)
     };
     let entries = buckets.saturating_mul(size_of::<Entry>() as u64);
-    BlockSize {
-        bytes: entries.saturating_add(tags),
-        align: GROUP as usize,
-    }
+    entries.saturating_add(tags)
 }
 
-/// The block of a table for `count` hashes.
-pub fn block_for(count: usize) -> BlockSize {
-    block_of(buckets_for(count))
+/// Bytes of a table for `count` hashes.
+pub fn bytes_for(count: usize) -> u64 {
+    bytes_of(buckets_for(count))
 }
 
 /// A set of hashes.
@@ -136,7 +132,7 @@ impl Table {
         // Any number above 3/4 of the buckets makes this many of them; hashbrown fills 7/8.
         let reserved = entries.try_reserve(buckets - buckets.div_ceil(8), |_| 0);
         reserved.map_err(|_| Error::OutOfMemory {
-            bytes: block_of(buckets).bytes,
+            bytes: bytes_of(buckets),
         })?;
         Ok(Self { entries, key })
     }
@@ -159,9 +155,9 @@ impl Table {
         }
     }
 
-    /// The block of the table, whose address hashbrown does not tell.
-    pub fn block(&self) -> BlockSize {
-        block_of(self.buckets())
+    /// Bytes of the table, spare room included. hashbrown does not tell where it is.
+    pub fn bytes(&self) -> u64 {
+        bytes_of(self.buckets())
     }
 
     /// Whether `hash` is in the table.
@@ -472,16 +468,13 @@ mod tests {
         let of_large_group = cfg!(all(target_arch = "x86_64", target_feature = "sse2"));
         for count in (0..5000).chain([9999, 1 << 14, 442_368, 442_369]) {
             let table = Table::with_room_for(count).unwrap();
-            let (said, taken) = (block_for(count).bytes, table.entries.allocation_size() as u64);
-            assert_eq!(table.block().bytes, said);
+            let (said, taken) = (bytes_for(count), table.entries.allocation_size() as u64);
+            assert_eq!(table.bytes(), said);
             assert!(said == taken || !of_large_group && said == taken + 8, "{count}");
             assert!(table.has_room_for(count) && count <= table.entries.capacity());
-            // Four sizes in each doubling.
-            let step = said.next_power_of_two() / 8;
-            let rounded = said.next_multiple_of(step.max(16));
-            assert!(count < 10 || rounded <= 48 * count as u64, "{count}: {rounded}");
+            assert!(count < 10 || said <= 48 * count as u64, "{count}: {said}");
         }
-        assert!(block_for(usize::MAX).bytes > isize::MAX as u64);
+        assert!(bytes_for(usize::MAX) > isize::MAX as u64);
     }
 
     /// Whoever knows a filter's seed could choose items that stop the server for seconds: the time would grow with the

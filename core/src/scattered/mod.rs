@@ -89,9 +89,6 @@ fn may_contain(layer: &impl Scattered, hash: ItemHash) -> bool {
 }
 
 impl<L: Scattered> Layer for L {
-    const UNIT: usize = size_of::<u64>();
-    const HEAD: u64 = <L as Scattered>::HEAD;
-
     #[inline(always)]
     fn capacity(&self) -> u64 {
         Scattered::capacity(self)
@@ -107,7 +104,7 @@ impl<L: Scattered> Layer for L {
     }
 
     fn array(&self) -> &[u8] {
-        &self.words().bytes()[<L as Scattered>::HEAD as usize..][..self.array_bytes() as usize]
+        &self.words().bytes()[L::HEAD as usize..][..self.array_bytes() as usize]
     }
 
     fn merge(&mut self, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
@@ -115,7 +112,7 @@ impl<L: Scattered> Layer for L {
         if end > self.array_bytes() {
             return Err(OutOfRange);
         }
-        self.words_mut().merge(<L as Scattered>::HEAD + offset, bytes)
+        self.words_mut().merge(L::HEAD + offset, bytes)
     }
 
     fn allocation(&self) -> Option<Allocation> {

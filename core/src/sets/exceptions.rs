@@ -1,10 +1,9 @@
 //! The exceptions of combined filters.
 
-use crate::bits::memory::BlockSize;
 use crate::chain::Allowance;
-use crate::chain::demand::{Cost, FILTER, Rounding};
+use crate::chain::demand::FILTER_BYTES;
 use crate::exceptions::table::Table;
-use crate::exceptions::{MOST_EXCEPTIONS, TABLE, ask_for_table, cost_of};
+use crate::exceptions::{MOST_EXCEPTIONS, ask_for_table};
 use crate::filter::Filter;
 use crate::item::ItemHash;
 use crate::merging::SetError;
@@ -79,20 +78,7 @@ fn collect(
 ) -> Result<Table, SetError> {
     check_number(filters)?;
     let mut exceptions = Table::default();
-    let rounding: Rounding<'_> = &|block| allowance.taken(block);
-    let own = Cost::of(&[TABLE], rounding);
-    // The memory that the filter has, and what it gets in addition to the table.
-    let (kept, new) = match destination {
-        None => (Cost::NONE, own + Cost::of(&[FILTER], rounding)),
-        Some(filter) => {
-            let layers = cost_of(&filter.layers, allowance);
-            if filter.excepted().is_some() {
-                (layers + own, Cost::NONE)
-            } else {
-                (layers, own)
-            }
-        }
-    };
+    let layers = destination.map_or(FILTER_BYTES, |filter| filter.layers.bytes());
     for table in filters.iter().filter_map(|filter| filter.excepted()) {
         for hash in table.hashes() {
             if exceptions.has(hash) || !stays(hash) {
@@ -104,19 +90,11 @@ fn collect(
                 });
             }
             if !exceptions.has_room_for(1) {
-                ask_for_table(exceptions.len() + 1, kept, new, allowance)?;
+                ask_for_table(exceptions.len() + 1, layers, allowance)?;
                 exceptions.make_room_for(1)?;
             }
             exceptions.insert(hash);
         }
     }
     Ok(exceptions)
-}
-
-/// The blocks of memory for `exceptions`. They were requested while these were collected, or exist already.
-pub(super) fn blocks(exceptions: &Table) -> Vec<BlockSize> {
-    if exceptions.is_empty() {
-        return Vec::new();
-    }
-    [TABLE, exceptions.block()].into()
 }

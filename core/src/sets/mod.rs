@@ -8,10 +8,11 @@ mod union;
 use std::collections::HashSet;
 
 use crate::blocked::Blocked;
-use crate::chain::demand::{Besides, push, reserved};
+use crate::chain::demand::{besides, push, reserved};
 use crate::chain::window::Ring;
 use crate::chain::{Allowance, Chain};
 use crate::error::Error;
+use crate::exceptions::bytes_of;
 use crate::exceptions::table::Table;
 use crate::filter::Filter;
 use crate::layered::Layered as _;
@@ -70,8 +71,7 @@ where
         let Self { filters, chains } = Self::of(first, sources)?;
         first.rules().may_have(rate)?;
         let exceptions = exceptions::of_union(&filters, allowance)?;
-        let blocks = &exceptions::blocks(&exceptions);
-        let allowance = &Besides { blocks, allowance };
+        let allowance = &besides(bytes_of(&exceptions), allowance);
         let layers: Layers = union::make(&chains, rate, allowance)?.into();
         let mut union = Filter::from(layers);
         union.set_exceptions(exceptions);
@@ -98,8 +98,7 @@ where
             return Err(SetError::Source { index, why });
         }
         let exceptions = exceptions::of_all(&filters, allowance)?;
-        let blocks = &exceptions::blocks(&exceptions);
-        let allowance = &Besides { blocks, allowance };
+        let allowance = &besides(bytes_of(&exceptions), allowance);
         let layers: Layers = union::common(&chains, allowance)?.into();
         let mut common = Filter::from(layers);
         common.set_exceptions(exceptions);
@@ -123,8 +122,7 @@ where
         let new = exceptions::of_union_in(destination, &all, allowance)?;
         let (held, none) = (destination.excepted(), Table::default());
         let after = new.as_ref().or(held).unwrap_or(&none);
-        let blocks = &exceptions::blocks(after);
-        let allowance = &Besides { blocks, allowance };
+        let allowance = &besides(bytes_of(after), allowance);
         let chain = destination.layers.get_mut();
         let chain = chain.ok_or(SetError::Destination { why })?;
         let layers_differ = union::absorb(chain, &chains, rate, allowance)?;

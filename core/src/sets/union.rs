@@ -7,8 +7,8 @@
 
 use crate::bits::combine::{Reading, is_within, union_ones};
 use crate::chain::batch::Layer as _;
-use crate::chain::demand::{Footprint, listed, reserved};
-use crate::chain::{Allowance, Chain, MOST_ITEMS, NewLayer as _, held};
+use crate::chain::demand::{ask_to_grow, listed, reserved};
+use crate::chain::{Allowance, Chain, MOST_ITEMS, NewLayer as _, sum};
 use crate::error::Error;
 use crate::merging::{Budget, Mergeable, SetError};
 use crate::params::ErrorRate;
@@ -102,11 +102,10 @@ pub(super) fn make<R: Budget>(
     let plan = plan(&filters)?;
     let firsts = || of_union(&plan).map(|parts| layer(&filters, parts[0].0));
     check(&rules, firsts())?;
-    let arrays = firsts().map(|layer| layer.bytes());
-    Footprint::none(R::FRAME)
-        .ask(arrays, allowance)
-        .map_err(Error::from)?;
-    let mut layers = reserved(firsts().count())?;
+    let count = firsts().count();
+    let bytes = R::bytes(count, sum(firsts().map(|layer| layer.bytes())));
+    ask_to_grow(0, bytes, count, allowance).map_err(Error::from)?;
+    let mut layers = reserved(count)?;
     for parts in of_union(&plan) {
         layers.push(united::<R>(&filters, parts)?);
     }
@@ -130,11 +129,14 @@ pub(super) fn absorb<R: Budget>(
     // A layer of the union is new if the filter has no part of it.
     let is_new = |parts: &&[PartOf]| parts[0].0.0 > 0;
     let new = || of_union(&plan).filter(is_new);
-    let arrays = new().map(|parts| layer(&filters, parts[0].0).bytes());
-    held(R::FRAME, filters[0], chain.room(), allowance)
-        .ask(arrays, allowance)
-        .map_err(Error::from)?;
-    let mut made = reserved(new().count())?;
+    let (count, held) = (new().count(), filters[0].len());
+    let arrays = chain.array_bytes(held);
+    let arrays_made = sum(new().map(|parts| layer(&filters, parts[0].0).bytes()));
+    let after = R::bytes(held + count, arrays.saturating_add(arrays_made));
+    if count > 0 {
+        ask_to_grow(R::bytes(held, arrays), after, held + count, allowance).map_err(Error::from)?;
+    }
+    let mut made = reserved(count)?;
     for parts in new() {
         made.push(united::<R>(&filters, parts)?);
     }
@@ -172,10 +174,7 @@ pub(super) fn common<R: Budget>(
 ) -> Result<Chain<R>, SetError> {
     let layers = || chains.iter().flat_map(|chain| chain.layers());
     let first = &chains[0].layers()[0];
-    let arrays = std::iter::once(first.bytes());
-    Footprint::none(R::FRAME)
-        .ask(arrays, allowance)
-        .map_err(Error::from)?;
+    ask_to_grow(0, R::bytes(1, first.bytes()), 1, allowance).map_err(Error::from)?;
     let mut layer = R::shape_of(first).make()?;
     if layers().all(|layer| layer.ones() > 0) {
         let mut arrays = reserved(chains.len())?;

@@ -6,7 +6,7 @@ pub mod stream;
 
 use crate::bits::array::{BitArray, is_sparse};
 use crate::chain::Allowance;
-use crate::chain::demand::{self, Footprint, Frame, Refused};
+use crate::chain::demand::{self, Demand, Refused, ask};
 use crate::error::Error;
 use crate::params::ErrorRate;
 use stream::Array;
@@ -33,15 +33,15 @@ pub enum DecodeError {
     },
 }
 
-/// Requests the memory of a stored filter with bit arrays of these sizes, all of which are new. That is no growth: a
-/// stored filter has the layers that it has.
-pub(crate) fn ask_for(
-    frame: Frame,
-    arrays: impl Iterator<Item = u64> + Clone,
-    allowance: Allowance<'_>,
-) -> Result<(), DecodeError> {
-    Footprint::none(frame).ask_stored(arrays, allowance)?;
-    Ok(())
+/// Requests `new` bytes for a stored filter, which has `total` with them. That is no growth: a stored filter has the
+/// layers that it has.
+pub(crate) fn ask_for(new: u64, total: u64, allowance: Allowance<'_>) -> Result<(), DecodeError> {
+    let demand = Demand {
+        new,
+        total,
+        grows_to: None,
+    };
+    Ok(ask(demand, allowance)?)
 }
 
 impl From<Refused> for DecodeError {

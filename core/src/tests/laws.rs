@@ -330,7 +330,7 @@ proptest! {
         let (before, bytes) = (stored(&filter), filter.bytes());
         let asked = Cell::new(0);
         let refuse = |demand: Demand| {
-            asked.set(demand.total.asked);
+            asked.set(demand.total);
             Err(crate::Limit::Bytes(limit))
         };
         let last = items.last().unwrap().as_slice();
@@ -356,7 +356,7 @@ proptest! {
     fn the_allowance_is_asked_for_what_the_filter_then_takes(spec in specs(), more in 0u32..2000) {
         let asked = Cell::new(0);
         let allow = |demand: Demand| {
-            asked.set(demand.total.asked);
+            asked.set(demand.total);
             Ok(())
         };
         let mut filter = Filter::new(spec, &allow).unwrap();

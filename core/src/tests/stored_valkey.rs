@@ -9,17 +9,13 @@ use super::stored::{Type, dump_payload, numbered, rdb_file_of};
 use crate::codec::stream::MemoryStream;
 use crate::codec::valkey::{ENCODING_VERSION, decode, encode, load};
 use crate::params::{SipSeed, Tightening, ValkeySpec};
-use crate::valkey::ByteLimit;
 use crate::{Error, Filter, UNLIMITED};
 
 /// valkey-bloom's data type.
 const TYPE: Type = ("bloomfltr", 1);
 
 /// The limit on one filter when these were recorded.
-const LIMIT: Option<ByteLimit<'static>> = Some(ByteLimit {
-    bytes: 128 << 20,
-    taken: &|block| block.bytes,
-});
+const LIMIT: Option<u64> = Some(128 << 20);
 
 /// A filter as valkey-bloom saved and described it.
 struct Stored {

@@ -9,8 +9,7 @@ use crate::chain::batch::Layer as _;
 use crate::chain::{Chain, Rules as _};
 use crate::codec::valkey::{ENCODING_VERSION, decode, encode, load};
 use crate::params::{Growth, Layout, Seed, SipSeed, Spec, Tightening, ValkeySpec};
-use crate::plan::Plan;
-use crate::valkey::{ByteLimit, Layer, Unreached, Valkey};
+use crate::valkey::{Layer, Unreached, Valkey};
 use crate::{Demand, Error, Filter, UNLIMITED};
 
 /// A naive filter of valkey-bloom's layout, with layers of the crate that valkey-bloom is built on.
@@ -169,10 +168,7 @@ fn a_filter_s_figures_are_valkey_bloom_s() {
 fn a_filter_grows_as_far_as_it_is_foretold() {
     // The answer of valkey-bloom 1.0 with its limit of 128 MiB.
     let usual = Valkey::new(valkey(100, 0.01, 2, 0.5));
-    let limit = Some(ByteLimit {
-        bytes: 128 << 20,
-        taken: &|block| block.bytes,
-    });
+    let limit = Some(128 << 20);
     assert_eq!(
         usual.scaled_capacity(100, u64::MAX, limit),
         Err(Unreached::Bytes { capacity: 26_214_300 })
@@ -197,7 +193,7 @@ fn a_filter_grows_as_far_as_it_is_foretold() {
         slow.scaled_capacity(1, u64::MAX, None),
         Err(Unreached::Layers { capacity: 1100 })
     );
-    assert_eq!(Valkey::FRAME.bytes(0, 0), 48);
+    assert_eq!(Valkey::bytes(0, 0), 48);
 }
 
 /// A filter whose rate cannot be halved any more would stop the server, or silently forget an item.
@@ -277,31 +273,18 @@ fn an_emptied_filter_is_as_new() {
 fn limits_are_asked_for_what_a_filter_takes() {
     let taken = std::cell::Cell::new(0);
     let allow = |demand: Demand| {
-        taken.set(demand.total.taken);
+        taken.set(demand.total);
         Ok(())
     };
-    let held = |filter: &Filter| {
-        let mut bytes = size_of::<Filter>();
-        filter.each_allocation(|block| bytes += block.layout.size());
-        bytes as u64
-    };
     let mut filter = Filter::valkey(valkey(13, 0.01, 1, 0.9), &allow).unwrap();
-    assert_eq!(taken.get(), held(&filter));
+    assert_eq!(taken.get(), filter.bytes());
     for number in 0..400 {
         let layers = filter.layers();
         filter.add(&item(number), &allow).unwrap();
         if filter.layers() > layers {
-            assert_eq!(taken.get(), held(&filter), "{layers} layers");
+            assert_eq!(taken.get(), filter.bytes(), "{layers} layers");
         }
     }
-    let growth = reserved(1);
-    let alike = Spec {
-        layout: VALKEY,
-        ..spec(13, 0.01, growth, 1)
-    };
-    let plan = Plan::new(alike, 13, 1);
-    let planned = plan.memory(&plan.at(13).unwrap(), &|block| block.bytes);
-    assert_eq!(planned, held(&Filter::new(alike, UNLIMITED).unwrap()));
 
     // The memory for a stream is requested layer by layer.
     let few = || {
@@ -314,7 +297,7 @@ fn limits_are_asked_for_what_a_filter_takes() {
     let stored_bytes = encode(chain(&few())).unwrap();
     let filter = Filter::from(decode(&stored_bytes, &allow).unwrap());
     assert_eq!(filter.layers(), 3);
-    assert_eq!(taken.get(), held(&filter));
+    assert_eq!(taken.get(), filter.bytes());
     let loaded = load(&mut stored(&few()), ENCODING_VERSION, &allow).unwrap();
-    assert_eq!(taken.get(), held(&Filter::from(loaded)));
+    assert_eq!(taken.get(), Filter::from(loaded).bytes());
 }

@@ -44,8 +44,8 @@
 
 use crate::bits::array::BitArray;
 use crate::chain::batch::Layer as _;
-use crate::chain::demand::{Footprint, reserve_one, reserved};
-use crate::chain::{Allowance, Chain, MOST_ITEMS, Rules};
+use crate::chain::demand::{Demand, ask, reserve_one, reserved};
+use crate::chain::{Allowance, Chain, MOST_ITEMS, Rules, sum};
 use crate::error::Error;
 use crate::params::{SipSeed, Tightening, ValkeySpec};
 use crate::stored::stream::{Sink, Source};
@@ -251,8 +251,9 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Valke
         check(&rules, stored.last().map(|(shape, _)| shape.capacity), &shape)?;
         stored.push((shape, items));
     }
-    let arrays = stored.iter().map(|(shape, _)| shape.bytes);
-    ask_for(Valkey::FRAME, arrays, allowance)?;
+    let arrays = sum(stored.iter().map(|(shape, _)| shape.bytes));
+    let bytes = Valkey::bytes(stored.len(), arrays);
+    ask_for(bytes, bytes, allowance)?;
     for (shape, items) in stored {
         loader.push(shape, items, || Ok(shape.array()?))?;
     }
@@ -292,7 +293,8 @@ struct Loader {
     /// Number of layers of the complete filter.
     count: u64,
     layers: Vec<Layer>,
-    memory: Footprint,
+    /// Bytes of their bit arrays.
+    arrays: u64,
     capacity: u64,
 }
 
@@ -315,7 +317,7 @@ impl Loader {
             rules: None,
             count,
             layers: Vec::new(),
-            memory: Footprint::none(Valkey::FRAME),
+            arrays: 0,
             capacity: 0,
         })
     }
@@ -361,8 +363,10 @@ impl Loader {
     /// Requests memory for the next layer, which has `array` bytes of bits. The request is for all layers
     /// read so far and this one: a stream may end before all the layers that it claims.
     fn ask(&mut self, array: u64, allowance: Allowance<'_>) -> Result<(), DecodeError> {
-        let array = [array].into_iter();
-        self.memory = self.memory.ask_stored(array, allowance)?;
+        let demand = Valkey::demand(self.layers.len(), self.arrays, array);
+        let grows_to = None;
+        ask(Demand { grows_to, ..demand }, allowance)?;
+        self.arrays = self.arrays.saturating_add(array);
         Ok(())
     }
 

@@ -65,7 +65,7 @@ impl Layered for Chain<Valkey> {
     }
 
     fn bytes(&self, layers: usize) -> u64 {
-        Valkey::FRAME.bytes(layers, self.array_bytes(layers))
+        Valkey::bytes(layers, self.array_bytes(layers))
     }
 
     fn each_allocation(&self, visit: &mut dyn FnMut(Allocation)) {

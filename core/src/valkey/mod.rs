@@ -32,10 +32,8 @@ use std::hash::Hasher as _;
 
 use siphasher::sip::SipHasher13;
 
-use crate::bits::memory::BlockSize;
 use crate::chain::batch::Hasher;
-use crate::chain::demand::{FILTER, Footprint, Frame, Rounding};
-use crate::chain::{Chain, MOST_ITEMS, MOST_LAYERS, Rules};
+use crate::chain::{MOST_ITEMS, MOST_LAYERS, Rules};
 use crate::error::Error;
 use crate::item::{Item, ItemHash};
 use crate::params::{SipSeed, Tightening, ValkeySpec};
@@ -145,24 +143,17 @@ impl Valkey {
     }
 
     /// The capacity of a filter once it has grown to hold `wanted` items, if its first layer is for `first`
-    /// items.
+    /// items. With a `limit` it has at most that many bytes.
     ///
     /// # Errors
     /// [`Unreached`] if `wanted` is not reached within `limit` and the first [`MOST_LAYERS`] layers. It contains
     /// the capacity that is.
-    pub fn scaled_capacity(
-        &self,
-        first: u64,
-        wanted: u64,
-        limit: Option<ByteLimit<'_>>,
-    ) -> Result<u64, Unreached> {
-        let (mut next, mut capacity, mut memory) = (self.first(first), 0_u64, Footprint::none(Self::FRAME));
-        let rounding: Rounding<'_> = &|block| limit.map_or(0, |limit| (limit.taken)(block));
+    pub fn scaled_capacity(&self, first: u64, wanted: u64, limit: Option<u64>) -> Result<u64, Unreached> {
+        let (mut next, mut capacity, mut arrays) = (self.first(first), 0_u64, 0_u64);
         for layers in 1..=MOST_LAYERS {
-            let array = [next.bytes].into_iter();
-            (memory, _) = memory.with(array, rounding);
+            arrays = arrays.saturating_add(next.bytes);
             let with_it = capacity.saturating_add(next.capacity);
-            if limit.is_some_and(|limit| memory.cost.taken > limit.bytes) {
+            if limit.is_some_and(|limit| Self::bytes(layers, arrays) > limit) {
                 return Err(Unreached::Bytes { capacity });
             }
             if with_it > MOST_ITEMS {
@@ -181,15 +172,6 @@ impl Valkey {
         }
         Err(Unreached::Layers { capacity })
     }
-}
-
-/// A limit for the memory of a filter, with the allocator's rounding.
-#[derive(Clone, Copy)]
-pub struct ByteLimit<'a> {
-    /// The most bytes that the filter may use.
-    pub bytes: u64,
-    /// The bytes that the allocator uses for a block.
-    pub taken: Rounding<'a>,
 }
 
 /// Why a filter cannot grow to the wanted capacity.
@@ -245,25 +227,10 @@ fn power_of(mut base: f64, mut exponent: u32) -> f64 {
     }
 }
 
-/// Bytes that valkey-bloom reports for a filter with this number of layers, without their bits. Its list of layers has
-/// room for one at first, then for four, and then for twice as many each time.
-fn reported(layers: usize) -> u64 {
-    let room = match layers {
-        0 | 1 => layers,
-        more => more.next_power_of_two().max(4),
-    };
-    OWN_BYTES + 8 * room as u64 + LAYER_BYTES * layers as u64
-}
-
 impl Rules for Valkey {
     type Layer = Layer;
     type Shape = Shape;
     type Hasher = Keys;
-
-    const FRAME: Frame = {
-        const OWN: &[BlockSize] = &[FILTER, BlockSize::of::<Chain<Valkey>>()];
-        Frame::new::<Layer>(OWN, 0).reporting(reported)
-    };
 
     #[inline(always)]
     fn hasher(&self) -> &Keys {
@@ -284,5 +251,15 @@ impl Rules for Valkey {
             capacity: newest.capacity,
         };
         self.layer(index, newest.capacity).ok_or(full)
+    }
+
+    /// What valkey-bloom reports. Its list of layers has room for one at first, then for four, and then for twice as many
+    /// each time.
+    fn own_bytes(layers: usize) -> u64 {
+        let room = match layers {
+            0 | 1 => layers,
+            more => more.next_power_of_two().max(4),
+        };
+        OWN_BYTES + 8 * room as u64 + LAYER_BYTES * layers as u64
     }
 }

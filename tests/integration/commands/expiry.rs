@@ -65,9 +65,8 @@ fn a_filter_lives_as_long_as_was_asked() {
         ("EX 1000", 1_000_000),
         ("ex 9000000000", 9_000_000_000_000),
         ("PX 1000500", 1_000_500),
-        ("NX Px 1000500", 1_000_500),
         ("LAYOUT CLASSIC EX 1000 EXPANSION 4", 1_000_000),
-        ("EXPANSION 0 SEED 7 EX 1000 NX", 1_000_000),
+        ("EXPANSION 0 SEED 7 EX 1000", 1_000_000),
     ] {
         for (line, reply, _) in creations("key", options) {
             let before = clock(&mut client);
@@ -85,7 +84,7 @@ fn a_filter_lives_as_long_as_was_asked() {
         ("EXAT 4000000000", 4_000_000_000_000),
         ("PXAT 4000000000123", FAR),
         ("pxat 4000000000123 LAYOUT CLASSIC", FAR),
-        ("NX GROWING Exat 4000000000", 4_000_000_000_000),
+        ("GROWING Exat 4000000000", 4_000_000_000_000),
         ("PXAT 9223372036854775807", i64::MAX),
     ] {
         for (line, reply, _) in creations("key", options) {
@@ -97,8 +96,13 @@ fn a_filter_lives_as_long_as_was_asked() {
             client.answers(&[("BF.ADD key c", 1.into()), ("DEL key", 1.into())]);
         }
     }
-    for (line, reply, _) in creations("key", "NX") {
-        client.answers(&[(&line, reply), ("PTTL key", (-1).into()), ("DEL key", 1.into())]);
+    for (line, end) in [
+        ("BF.RESERVE key 0.01 100 NX", -1),
+        ("BF.RESERVE key 0.01 100 NX Exat 4000000000", 4_000_000_000_000),
+    ] {
+        client.answers(&[(line, ok())]);
+        assert!(end_alike(self::end(&mut client, "key"), (end, end)), "{line}");
+        client.answers(&[("DEL key", 1.into())]);
     }
 }
 
@@ -122,8 +126,8 @@ fn a_filter_is_made_once() {
             ("BF.RESERVE key 0.01 100 EX 100", error("ERR item exists")),
             ("BF.RESERVE text 0.01 100 NX", error(WRONG_TYPE)),
             ("BF.RESERVE text 0.01 100 NX EX 5", error(WRONG_TYPE)),
-            ("BF.INSERT text NX EX 5 ITEMS a", error(WRONG_TYPE)),
-            ("BF.ADDPACKED text NX EX 5 LINES a", error(WRONG_TYPE)),
+            ("BF.INSERT text EX 5 ITEMS a", error(WRONG_TYPE)),
+            ("BF.ADDPACKED text EX 5 LINES a", error(WRONG_TYPE)),
             ("PTTL key", (-1).into()),
             ("PTTL text", (-1).into()),
             ("GET text", Reply::Bulk(b"value".into())),
@@ -137,6 +141,10 @@ fn a_filter_is_made_once() {
                     "BF.RESERVE key 0.01 0 NX",
                     "ERR capacity must be in the range [1, 1099511627776]",
                 ),
+                ("BF.RESERVE key 0.01 100 NX EX 1 nx", "ERR NX was given twice"),
+                // Who thinks that an add with NX leaves a filter alone that is there would change it.
+                ("BF.INSERT key NX ITEMS b", "ERR Unknown argument received: NX"),
+                ("BF.ADDPACKED key NX LINES b", "ERR Unknown argument received: NX"),
                 (
                     "BF.RESERVE key 0.01 100 NX EX 0",
                     "ERR invalid expire time in 'bf.reserve' command",
@@ -159,12 +167,10 @@ fn a_filter_that_exists_keeps_its_end() {
     for options in [
         "EX 5",
         "PX 5",
-        "NX",
         "EXAT 1",
         "PXAT 1",
-        "NX EX 7",
         "NOCREATE EX 5",
-        "NX NOCREATE PXAT 1",
+        "NOCREATE PXAT 1",
         "CAPACITY 7 EX 5 LAYOUT CLASSIC",
     ] {
         for key in ["lasting", "ending"] {
@@ -186,7 +192,7 @@ fn a_filter_that_exists_keeps_its_end() {
         let kept = ["BF.MADD", "BF.ADDPACKED"].contains(&&*command[0]) && command.len() <= 4;
         assert!(kept, "{command:?}");
     }
-    for (line, ..) in &creations("missing", "NOCREATE NX EX 5")[1..] {
+    for (line, ..) in &creations("missing", "NOCREATE EX 5")[1..] {
         client.answers(&[(line, error("ERR not found")), ("EXISTS missing", 0.into())]);
     }
     client.answers(&[
@@ -217,12 +223,11 @@ fn what_is_no_time_is_refused_in_the_words_of_set() {
         ("EX ''", NO_INTEGER),
         ("EX 1.5", NO_INTEGER),
         ("PX 9223372036854775808", NO_INTEGER),
-        ("EX NX", NO_INTEGER),
+        ("EX GROWING", NO_INTEGER),
         ("EX 1 EX 1", "ERR EX was given twice"),
-        ("NX EX 1 nx", "ERR NX was given twice"),
         ("EX 1 PX 1", "ERR EX and PX exclude each other"),
         ("px 1 exat 1", "ERR PX and EXAT exclude each other"),
-        ("PXAT 1 NX EX 1", "ERR PXAT and EX exclude each other"),
+        ("PXAT 1 GROWING EX 1", "ERR PXAT and EX exclude each other"),
         ("KEEPTTL", "ERR Unknown argument received: KEEPTTL"),
         ("XX", "ERR Unknown argument received: XX"),
         ("EXPIRE 5", "ERR Unknown argument received: EXPIRE"),

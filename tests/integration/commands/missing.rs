@@ -35,7 +35,7 @@ fn calls() -> Vec<(&'static str, Reply, Effect)> {
         ("BF.INSERT missing ITEMS a b", array([1, 1]), MayCreate),
         ("BF.INSERT missing CAPACITY 100 ITEMS a", array([1]), Creates),
         (
-            "BF.INSERT missing ERROR 0.1 EXPANSION 4 LAYOUT CLASSIC NX EX 1000 ITEMS a",
+            "BF.INSERT missing ERROR 0.1 EXPANSION 4 LAYOUT CLASSIC EX 1000 ITEMS a",
             array([1]),
             MayCreate,
         ),

@@ -10,7 +10,7 @@ use serial_test::serial;
 use crate::client::bulk;
 use crate::client::{Client, Reply, WRONG_TYPE, arity, array, end, error, ok, wire};
 use crate::filters;
-use crate::server::{Server, sample, skip, until};
+use crate::server::{Server, sample, until};
 use crate::support::packed::taken;
 use crate::support::packed::{Form, bitmap};
 
@@ -800,95 +800,6 @@ fn nothing_but_line_feeds_is_a_lot_of_items() {
         client.used_memory() < before + (1 << 20)
     });
     assert!(server.is_alive());
-}
-
-const NO_ROOM: &str = "ERR Insufficient memory to answer";
-const MIB: usize = 1 << 20;
-
-/// What a server answers to a BF.ADDPACKED of these 64 MiB of lines when it has so many MiB of addresses left; of them
-/// it makes room for another argument of this size first. `None` where nobody can limit a process.
-fn added_with_few_addresses(
-    left: usize,
-    before: &[(&str, Reply)],
-    data: &[u8],
-) -> Option<(Server, Client, Reply)> {
-    if Server::has_overhead() {
-        return None;
-    }
-    let add = wire(&[b"BF.ADDPACKED", &b"key"[..], b"LINES", data]);
-    for _ in 0..10 {
-        let server = Server::start();
-        let mut client = server.client();
-        client.answers(before);
-        let mut sender = server.client();
-        sender.send_bytes(&add[..add.len() - 1]).unwrap();
-        // Not only has the argument its room: all but its last byte is there. A server that is slow to read it may give
-        // back what is not used yet, and would have to make the room once more.
-        until("the argument is there", || {
-            longest_query(&mut client) > data.len()
-        });
-        server.limit_addresses((left * MIB) as u64)?;
-        sender.send_bytes(&add[add.len() - 1..]).unwrap();
-        match sender.receive() {
-            Ok(reply) => return Some((server, client, reply)),
-            // Now and then a server runs out of addresses itself while it reads the argument, before any command.
-            Err(_) if server.log().contains("(processMultibulkBuffer+") => (),
-            Err(error) => panic!("{error}: {}", server.log()),
-        }
-    }
-    panic!("with {left} MiB the server never came to the command");
-}
-
-/// Bytes that the server holds of a client's command which has not come whole, of the client of which it holds most.
-fn longest_query(client: &mut Client) -> usize {
-    let clients = client.run("CLIENT LIST").text();
-    let lengths = clients
-        .split_whitespace()
-        .filter_map(|field| field.strip_prefix("qbuf=")?.parse().ok());
-    lengths.max().unwrap_or(0)
-}
-
-/// A batch of which some is known would end a server that is short of addresses, with all that it holds: what
-/// is new is copied for replicas, which is not worth that.
-#[test]
-#[serial(memory)]
-fn no_room_for_a_copy_of_what_is_new_ends_no_server() {
-    let data = [&b"a\n"[..], &vec![b'x'; 64 * MIB]].concat();
-    for left in (100..300).step_by(25) {
-        let made = [("BF.ADD key a", 1.into())];
-        let Some((server, mut client, reply)) = added_with_few_addresses(left, &made, &data) else {
-            skip!("nobody can limit a process here");
-        };
-        let was_taken = reply == bulk([0b0100_0000]);
-        assert!(was_taken || reply == error(NO_ROOM), "{left} MiB left: {reply:?}");
-        assert!(was_taken || left < 275, "the most was not enough");
-        client.answers(&[("BF.CARD key", (1 + i64::from(was_taken)).into())]);
-        assert!(server.is_alive(), "{left} MiB left");
-    }
-}
-
-/// A batch that ends in the middle, because the filter is full, would end a server that is short of addresses: the
-/// items that were added are copied for replicas.
-#[test]
-#[serial(memory)]
-fn no_room_for_a_copy_of_what_was_taken_ends_no_server() {
-    let data = [&b"a\n"[..], &vec![b'x'; 64 * MIB], b"\nc\n"].concat();
-    let mut taken = 0;
-    for left in (100..300).step_by(25) {
-        let made = [
-            ("BF.RESERVE key 0.001 2 NONSCALING", ok()),
-            ("BF.ADD key a", 1.into()),
-        ];
-        let Some((server, mut client, reply)) = added_with_few_addresses(left, &made, &data) else {
-            skip!("nobody can limit a process here");
-        };
-        let was_taken = reply == error("ERR non scaling filter is full after 2 items");
-        assert!(was_taken || reply == error(NO_ROOM), "{left} MiB left: {reply:?}");
-        taken += i32::from(was_taken);
-        client.answers(&[("BF.CARD key", (1 + i64::from(was_taken)).into())]);
-        assert!(server.is_alive(), "{left} MiB left");
-    }
-    assert!(taken > 0, "there was never any room");
 }
 
 /// Part of a batch would be in a filter that nobody can take it out of, or the memory for the rest would be

@@ -169,7 +169,6 @@ fn answers_in_the_forms_of_both_protocols() {
                     [
                         "Items",
                         "Size",
-                        "Memory",
                         "Number of filters",
                         "Bits per item",
                         "Error rate"

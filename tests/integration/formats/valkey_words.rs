@@ -729,7 +729,7 @@ fn keys_expire_as_they_were_told_to() {
         ),
         ("BF.INSERT kept LAYOUT VALKEY", empty.clone()),
         ("BF.INSERT kept LAYOUT VALKEY EX 5000", empty.clone()),
-        ("BF.INSERT kept LAYOUT VALKEY NX EX 5000 ITEMS a", array([1])),
+        ("BF.INSERT kept LAYOUT VALKEY EX 5000 ITEMS a", array([1])),
         ("BF.RESERVE kept 0.01 100 LAYOUT VALKEY NX EX 5000", Reply::Null),
         ("BF.RESERVE kept 0.01 100 LAYOUT VALKEY", error("ERR item exists")),
         ("BF.INSERT late LAYOUT VALKEY PXAT 1", empty),
@@ -1058,12 +1058,6 @@ fn a_plan_is_what_such_a_filter_becomes() {
                     "{words}: {field}"
                 );
             }
-            let memory = client.run("MEMORY USAGE key SAMPLES 0").int();
-            // The key's own entry, which the plan does not count.
-            assert!(
-                (0..=100).contains(&(memory - stage.field("Memory").int())),
-                "{words}: {memory}"
-            );
         }
         assert_eq!(plan.field("Stages").elements()[0].field("Items"), capacity.into());
         client.run("DEL key");

@@ -3,5 +3,5 @@
 mod arguments;
 mod freeing;
 mod limits;
-mod rounding;
+mod maxmemory;
 mod shortage;

@@ -409,7 +409,7 @@ fn a_header_of_gigantic_layers_is_refused_before_anything_is_allocated() {
     let sum = sum + geometry(3).bytes() + (size_of::<Filter>() + 4 * size_of::<Layer>()) as u64;
     let asked = Cell::new(0);
     let refuse = |demand: Demand| {
-        asked.set(demand.total.asked);
+        asked.set(demand.total);
         Err(Limit::Bytes(1 << 30))
     };
     let end = load_with(&gigantic, &refuse).map(|_| ());

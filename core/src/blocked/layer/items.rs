@@ -11,8 +11,6 @@ use crate::chain::batch::{self, Hashes, Prefetch, Prefetched, Subset};
 use crate::item::ItemHash;
 
 impl batch::Layer for Layer {
-    const UNIT: usize = size_of::<Line>();
-
     #[inline(always)]
     fn capacity(&self) -> u64 {
         self.capacity

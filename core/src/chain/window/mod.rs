@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::batch::{
     AnyContains, BLOCK, Block, BlockOutcome, ContainsMany, Hasher as _, Layer, Prefetched, Subset,
 };
-use super::demand::{FILTER, Footprint, Frame, reserve_one, reserved};
-use super::{Allowance, Chain, MOST_ITEMS, NewLayer, Rounding, Rules, capacity};
+use super::demand::{ask_to_grow, reserve_one, reserved};
+use super::{Allowance, Chain, MOST_ITEMS, NewLayer, Rules, capacity, sum};
 use crate::bits::kernel::{self, Kernel, Work};
-use crate::bits::memory::{Allocation, BlockSize, Mover};
+use crate::bits::memory::{Allocation, Mover};
 use crate::error::Error;
 use crate::item::Item;
 use crate::params::{Capacity, Time, Window};
@@ -72,9 +72,11 @@ enum Door {
 }
 
 impl<R: Sizing> Ring<R> {
-    /// What a filter with a window allocates besides the bits of its layers.
-    pub(crate) const FRAME: Frame =
-        Frame::new::<R::Layer>(&[FILTER, BlockSize::of::<Self>()], size_of::<Span>());
+    /// Bytes of a filter with this number of layers, whose bit arrays have `arrays` bytes.
+    pub(crate) fn bytes(layers: usize, arrays: u64) -> u64 {
+        let besides = size_of::<Self>() + layers * size_of::<Span>();
+        R::bytes(layers, arrays).saturating_add(besides as u64)
+    }
 
     /// Makes a filter with a window. It has no layer before its first item. The memory of a full window is requested
     /// now, so that a lack of memory is reported early.
@@ -87,8 +89,9 @@ impl<R: Sizing> Ring<R> {
         window: Window,
         allowance: Allowance<'_>,
     ) -> Result<Self, Error> {
-        let arrays = planned(&rules, capacity, window, capacity.items());
-        Footprint::none(Self::FRAME).ask(arrays.iter().map(NewLayer::bytes), allowance)?;
+        let layers = planned(&rules, capacity, window, capacity.items());
+        let bytes = Self::bytes(layers.len(), sum(layers.iter().map(NewLayer::bytes)));
+        ask_to_grow(0, bytes, layers.len(), allowance)?;
         Ok(Self::empty(rules, window, capacity))
     }
 
@@ -398,10 +401,9 @@ impl<R: Sizing> Ring<R> {
         if made.saturating_add(shape.capacity()) > MOST_ITEMS {
             return Err(Error::Full { capacity: made });
         }
-        let rounding: Rounding<'_> = &|block| allowance.taken(block);
-        let arrays = layers.iter().map(Layer::bytes);
-        let held = Footprint::of(Self::FRAME, arrays, self.chain.layers.capacity(), rounding);
-        held.ask([shape.bytes()].into_iter(), allowance)?;
+        let (count, arrays) = (layers.len(), R::Layer::bytes_of_all(layers));
+        let after = Self::bytes(count + 1, arrays.saturating_add(shape.bytes()));
+        ask_to_grow(Self::bytes(count, arrays), after, count + 1, allowance)?;
         let layer = shape.make()?;
         if dropped == 0 {
             reserve_one(&mut self.chain.layers)?;

@@ -296,7 +296,7 @@ fn memory_is_asked_for_before_it_is_taken() {
     huge[84..92].copy_from_slice(&first.bytes.to_le_bytes());
     let asked = Cell::new(0);
     let refuse = |demand: Demand| {
-        asked.set(demand.total.asked);
+        asked.set(demand.total);
         Err(Limit::Bytes(7))
     };
     let refused = chunks::load_header(&huge, &refuse).map(|_| ());
