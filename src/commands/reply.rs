@@ -9,18 +9,6 @@ use super::error::CommandError;
 use crate::number;
 use crate::server::{Ctx, call};
 
-/// Calls a function that servers before 7.0 lack, or evaluates the replacement.
-macro_rules! call_or {
-    ($name:ident($($argument:expr),*), $instead:expr) => {{
-        // SAFETY: the table is filled once, before any callback of the module runs.
-        match unsafe { raw::$name } {
-            // SAFETY: the arguments are what the server's header requires: a live context and a number.
-            Some(function) => { unsafe { function($($argument),*) }; }
-            None => $instead,
-        }
-    }};
-}
-
 thread_local! {
     /// The number of replies that the client still expects: one when a command begins, then the elements of arrays. A
     /// client that got fewer would take the reply to its next command for a missing element.
@@ -88,10 +76,13 @@ impl Reply<'_> {
     /// Sends a boolean, in RESP2 as 1 or 0.
     #[inline]
     pub fn boolean(self, value: bool) {
-        call_or!(
-            RedisModule_ReplyWithBool(self.0.raw(), value.into()),
-            return self.integer(value.into())
-        );
+        // SAFETY: the table is filled once, before any callback of the module runs.
+        let Some(reply) = (unsafe { raw::RedisModule_ReplyWithBool }) else {
+            // Servers before 7.0 have none.
+            return self.integer(value.into());
+        };
+        // SAFETY: the context is that of a command.
+        unsafe { reply(self.0.raw(), value.into()) };
         sends(0);
     }
 
@@ -153,10 +144,13 @@ impl Reply<'_> {
 
     /// Sends the head of a map, whose `length` pairs of key and value must follow. In RESP2 it is a flat array.
     pub fn map(self, length: usize) {
-        call_or!(
-            RedisModule_ReplyWithMap(self.0.raw(), length as c_long),
-            return self.array(2 * length)
-        );
+        // SAFETY: the table is filled once, before any callback of the module runs.
+        let Some(reply) = (unsafe { raw::RedisModule_ReplyWithMap }) else {
+            // Servers before 7.0 have none.
+            return self.array(2 * length);
+        };
+        // SAFETY: the context is that of a command.
+        unsafe { reply(self.0.raw(), length as c_long) };
         sends(2 * length);
     }
 }

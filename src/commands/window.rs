@@ -5,7 +5,7 @@
 
 use std::ffi::CStr;
 
-use crate::server::{self, Ctx};
+use crate::server::Ctx;
 use libbloom::Filter;
 use libbloom::params::Time;
 
@@ -13,17 +13,11 @@ use libbloom::params::Time;
 pub const EVENT: &CStr = c"bf.rotate";
 
 /// Sets the clock of a filter to the time that a command gives. The time of a primary or a file is obeyed, even if it
-/// shows that an earlier time was wrong. A client's time may be a mistake, which must not make a filter forget: it is now
-/// and a slice at most, as a clock may differ, and the newest stamp at least.
+/// shows that an earlier time was wrong. A client's time may be a mistake, which must not make a filter forget.
 pub fn set_time(ctx: Ctx<'_>, filter: &Filter, at: Option<Time>) {
     match at {
         Some(at) if ctx.origin().is_relayed() => filter.set_clock(|| at),
-        Some(at) => {
-            let slice = filter.window().map_or(0, |window| {
-                (u64::from(window.seconds()) * 1000).div_ceil(window.slices().into())
-            });
-            filter.set_client_time(at.min(server::now().saturating_add(slice)));
-        }
+        Some(at) => filter.set_client_time(at),
         None => {}
     }
 }

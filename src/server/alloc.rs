@@ -403,15 +403,15 @@ mod tests {
         }
     }
 
-    /// A server on musl would move items across cache lines, and count blocks that are shorter than it says.
+    /// A server on musl would have items across cache lines.
     #[test]
     fn a_prefix_of_the_server_is_told_by_the_address() {
         assert_eq!(kind_of_malloc(0x7f00_0008), Kind::Prefixed);
         assert_eq!(kind_of_malloc(0x7f00_0010), Kind::Malloc);
     }
 
-    /// A limit would refuse filters that it has room for, and no block of another allocator could be moved. In a
-    /// server on musl a vector at an address that is no multiple of 16 would end the process.
+    /// No block could be moved that the allocator aligns. In a server on musl a vector at an address that is no multiple
+    /// of 16 would end the process.
     #[test]
     fn only_what_the_allocator_does_not_align_is_padded() {
         let paddings = |kind| [1, 8, 16, 32, 64].map(|align| padding_of(kind, align));

@@ -538,6 +538,7 @@ pub fn now() -> Time {
 
 /// The time of the server's clock, in milliseconds since 1970.
 pub fn milliseconds() -> i64 {
+    // SAFETY: it takes nothing, and reads the clock.
     unsafe { call!(RedisModule_Milliseconds()) }
 }
 
