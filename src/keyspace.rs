@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use redis_module::raw;
 
 use crate::options::values::MissingKey;
-use crate::server::{Arg, Ctx, call, milliseconds, now};
+use crate::server::{Arg, Ctx, call, milliseconds};
 use crate::stats::Counted;
 use crate::{datatype, options};
 use libbloom::Filter;
@@ -79,9 +79,6 @@ fn open<'a>(ctx: Ctx<'a>, name: Arg<'a>, mode: u32) -> Result<Key<'a>, Unopened>
     if datatype::is_ours(call!(RedisModule_ModuleTypeGetType(key))) {
         // SAFETY (of the call): the key is open and holds a module's value.
         opened.filter = NonNull::new(call!(RedisModule_ModuleTypeGetValue(key)).cast());
-        if let Some(filter) = opened.filter() {
-            filter.set_clock(now);
-        }
         return Ok(opened);
     }
     // SAFETY (of the call): the key is open.

@@ -365,7 +365,7 @@ mod tests {
             let mut filter = builder.build().unwrap();
             for number in 0..700 {
                 // A fixed filter is full before that.
-                let _ = filter.at(u64::from(number)).insert(&item(number));
+                let _ = filter.insert_at(&item(number), number.into());
             }
             filter
         };

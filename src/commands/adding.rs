@@ -11,7 +11,7 @@ use super::{changing, propagation, window};
 use crate::keyspace::{self, KeyMut};
 use crate::limits::{self, Allowing};
 use crate::server::alloc::{self, Reserved};
-use crate::server::{Arg, Ctx, log, note, now};
+use crate::server::{Arg, Ctx, log, note};
 use crate::stats::{self, Counted};
 use libbloom::bits::memory::BlockSize;
 use libbloom::chain::batch;
@@ -37,7 +37,7 @@ pub trait Batch: Copy {
     /// Reserves memory; `None` if there is none.
     fn room(self) -> Option<Self::Room>;
 
-    /// Adds the items to `filter`, and reports each block of them to `added`.
+    /// Adds the items to `filter` at `now`, and reports each block of them to `added`.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::TooManyLayers`], [`Error::OverLimit`] or [`Error::OutOfMemory`]. The items before
@@ -45,6 +45,7 @@ pub trait Batch: Copy {
     fn add_to(
         self,
         filter: &mut Filter,
+        now: Time,
         allowance: Allowance<'_>,
         added: impl FnMut(batch::BlockOutcome),
     ) -> Result<(), Error>;
@@ -69,10 +70,11 @@ impl<'a> Batch for &[Arg<'a>] {
     fn add_to(
         self,
         filter: &mut Filter,
+        now: Time,
         allowance: Allowance<'_>,
         added: impl FnMut(batch::BlockOutcome),
     ) -> Result<(), Error> {
-        filter.add_blocks(self.iter().map(|item| item.bytes()), allowance, added)
+        filter.add_blocks(self.iter().map(|item| item.bytes()), now, allowance, added)
     }
 
     fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, room: ListRoom<'a>) {
@@ -262,7 +264,8 @@ impl<'a, B: Batch> Adding<'a, B> {
             return added.of_one();
         }
         let new = filter.set_bits(
-            |filter| filter.add(item, &self),
+            // A plain filter has no window, and ignores the time.
+            |filter| filter.add(item, 0, &self),
             |filter, before| self.grew(filter, before),
         );
         let new = match new {
@@ -284,7 +287,6 @@ impl<'a, B: Batch> Adding<'a, B> {
         }
         let allowing = self.allowing();
         let mut filter = creation::make(self.ctx, self.key, creation, &allowing)?;
-        filter.set_clock(now);
         let Done {
             mut added, room, at, ..
         } = self.add_to(&mut filter, &allowing)?;
@@ -342,8 +344,8 @@ impl<'a, B: Batch> Adding<'a, B> {
     }
 
     fn add_to(self, filter: &mut Counted, allowing: &Allowing<'_>) -> Result<Done<B>, CommandError> {
-        window::set_time(self.ctx, filter, self.at);
-        let at = filter.time();
+        let now = window::time(self.ctx, filter, self.at);
+        let at = filter.stamp(now);
         let answers = || Answers::with_room_for(self.items.count()).ok();
         let refreshed = match filter.window() {
             Some(window) if window.refresh() => answers().map(Some),
@@ -353,7 +355,7 @@ impl<'a, B: Batch> Adding<'a, B> {
             return Err(CommandError::NoMemoryToAnswer);
         };
         let add = |filter: &mut Filter| {
-            let end = self.items.add_to(filter, allowing, |block| {
+            let end = self.items.add_to(filter, now, allowing, |block| {
                 new.push(block.new, block.count);
                 if let Some(refreshed) = &mut refreshed {
                     refreshed.push(block.changed, block.count);

@@ -119,10 +119,11 @@ impl Batch for PackedItems<'_> {
     fn add_to(
         self,
         filter: &mut Filter,
+        now: Time,
         allowance: Allowance<'_>,
         added: impl FnMut(BlockOutcome),
     ) -> Result<(), Error> {
-        filter.add_packed(self.items, allowance, added)
+        filter.add_packed(self.items, now, allowance, added)
     }
 
     fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, room: Reserved) {

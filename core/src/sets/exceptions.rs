@@ -85,7 +85,8 @@ fn collect(
     let (kept, new) = match destination {
         None => (Cost::NONE, own + Cost::of(&[FILTER], rounding)),
         Some(filter) => {
-            let layers = cost_of(&filter.layers, allowance);
+            let layers = filter.layers.blocked().map_or(&[][..], |(_, layers)| layers);
+            let layers = cost_of(layers, allowance);
             if filter.excepted().is_some() {
                 (layers + own, Cost::NONE)
             } else {

@@ -68,7 +68,7 @@ fn add_until_it_fails(filter: &mut Filter, all: &[Vec<u8>], good: u32, shortage:
     let mut answered = 0;
     let batch = || {
         let all = all.iter().map(Vec::as_slice);
-        filter.add_all(all, UNLIMITED, |_| answered += 1)
+        filter.add_all(all, 0, UNLIMITED, |_| answered += 1)
     };
     let end = failing::after(good, shortage, batch);
     assert!(
@@ -77,7 +77,7 @@ fn add_until_it_fails(filter: &mut Filter, all: &[Vec<u8>], good: u32, shortage:
     );
     assert_eq!(filter.validate(), Ok(()), "{good} good allocations");
     let before = stored(filter);
-    let single = failing::after(0, shortage, || filter.add(&all[answered], UNLIMITED));
+    let single = failing::after(0, shortage, || filter.add(&all[answered], 0, UNLIMITED));
     assert!(single.is_err_and(|error| no_memory(&error)));
     assert_eq!(stored(filter), before, "a refused item left a trace");
     answered
@@ -109,7 +109,7 @@ fn a_filter_that_cannot_grow_stays_as_it_is_and_grows_later() {
             let mut whole = Filter::new(spec, UNLIMITED).unwrap();
             for filter in [&mut filter, &mut whole] {
                 let all = all.iter().map(Vec::as_slice);
-                filter.add_all(all, UNLIMITED, |_| ()).unwrap();
+                filter.add_all(all, 0, UNLIMITED, |_| ()).unwrap();
             }
             assert_eq!(stored(&filter), stored(&whole), "not what it would have been");
         }
@@ -120,7 +120,7 @@ fn a_filter_that_cannot_grow_stays_as_it_is_and_grows_later() {
 #[test]
 fn a_window_that_cannot_turn_stays_as_it_is_and_turns_later() {
     let spec = Spec {
-        window: Some(Window::new(0, 4, false).unwrap()),
+        window: Some(Window::new(60, 4, false).unwrap()),
         ..oracle::spec(40, 0.01, oracle::reserved(2), 5)
     };
     for shortage in [Shortage::Lasting, Shortage::Passing] {
@@ -133,10 +133,10 @@ fn a_window_that_cannot_turn_stays_as_it_is_and_turns_later() {
 
             let mut whole = Filter::new(spec, UNLIMITED).unwrap();
             whole
-                .add_all(all.iter().map(Vec::as_slice), UNLIMITED, |_| ())
+                .add_all(all.iter().map(Vec::as_slice), 0, UNLIMITED, |_| ())
                 .unwrap();
             let rest = all[answered..].iter().map(Vec::as_slice);
-            filter.add_all(rest, UNLIMITED, |_| ()).unwrap();
+            filter.add_all(rest, 0, UNLIMITED, |_| ()).unwrap();
             assert_eq!(stored(&filter), stored(&whole), "not what it would have been");
         }
     }
@@ -154,15 +154,15 @@ fn packed_items_are_answered_or_refused_whole() {
         let mut filter = Filter::new(spec, UNLIMITED).unwrap();
         let mut new = Answers::with_room_for(packed.count()).unwrap();
         filter
-            .add_packed(packed, UNLIMITED, |block| new.push(block.new, block.count))
+            .add_packed(packed, 0, UNLIMITED, |block| new.push(block.new, block.count))
             .unwrap();
         let before = stored(&filter);
 
-        let ask = |good| failing::after(good, shortage, || filter.contains_packed(packed));
+        let ask = |good| failing::after(good, shortage, || filter.contains_packed(packed, 0));
         assert_eq!(until_it_succeeds(1, ask, no_memory).count(), packed.count());
         let none = |good| failing::after(good, shortage, || Answers::none_of(packed.count()));
         assert_eq!(until_it_succeeds(1, none, no_memory).ones(), 0);
-        let count = failing::after(0, shortage, || filter.count_packed(packed));
+        let count = failing::after(0, shortage, || filter.count_packed(packed, 0));
         assert_eq!(count, packed.count() as u64, "to count takes no memory");
         let only = |good| failing::after(good, shortage, || packed.only(&new).ok_or(()));
         assert!(until_it_succeeds(1, only, |()| true).len() <= data.len());
@@ -177,7 +177,7 @@ fn a_filter_is_loaded_whole_or_not_at_all() {
         let mut filter = Filter::new(spec, UNLIMITED).unwrap();
         let all = items(0..500);
         filter
-            .add_all(all.iter().map(Vec::as_slice), UNLIMITED, |_| ())
+            .add_all(all.iter().map(Vec::as_slice), 0, UNLIMITED, |_| ())
             .unwrap();
         let layers = filter.layers() as u32;
         let (stream, header) = (stored(&filter), chunks::header(&filter));
@@ -212,7 +212,7 @@ fn filters_are_combined_whole_or_not_at_all() {
             let mut filter = Filter::new(spec, UNLIMITED).unwrap();
             let all = items(numbers);
             filter
-                .add_all(all.iter().map(Vec::as_slice), UNLIMITED, |_| ())
+                .add_all(all.iter().map(Vec::as_slice), 0, UNLIMITED, |_| ())
                 .unwrap();
             filter
         };

@@ -18,7 +18,7 @@ fn the_last_filter_of_a_seed_has_its_secret_for_itself() {
     let window = Some(Window::new(60, 8, false).unwrap());
     let excepting = |spec: Spec| {
         let mut filter = filter(spec);
-        filter.add(b"item", UNLIMITED).unwrap();
+        filter.add(b"item", 0, UNLIMITED).unwrap();
         filter
             .except([&b"item"[..]].into_iter(), UNLIMITED, |_, _| ())
             .unwrap();
@@ -83,11 +83,9 @@ fn a_filter_is_saved_by_one_thread_while_another_queries_it() {
         (layout(oracle::VALKEY), 0),
         (window, 0),
         (spec, 100),
-        (window, 100),
     ] {
         let mut filter = filter(spec);
         let items: Vec<_> = (0..2000).map(item).collect();
-        filter.set_clock(|| 1);
         assert_eq!(add_batch(&mut filter, &items).1, Ok(()));
         if exceptions > 0 {
             let excepted = items[..exceptions].iter().map(Vec::as_slice);
@@ -102,10 +100,7 @@ fn a_filter_is_saved_by_one_thread_while_another_queries_it() {
                     assert!(stored(&filter) == saved, "{spec:?}");
                 }
             });
-            let mut now = 1;
             while !saving.is_finished() {
-                now += 1;
-                filter.set_clock(|| now);
                 assert!(contains_batch(&filter, &items) == answers, "{spec:?}");
                 assert!(filter.contains(&items[exceptions]), "{spec:?}");
                 assert_eq!(
