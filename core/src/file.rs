@@ -382,7 +382,10 @@ mod tests {
             ("fixed", filled(builder().fixed())),
             ("growing", filled(builder().growing())),
             ("window", filled(builder().window(Duration::from_secs(60)))),
-            ("last items", filled(builder().window(Duration::ZERO).refresh())),
+            (
+                "refreshing window",
+                filled(builder().window(Duration::from_secs(1)).refresh()),
+            ),
             ("exceptions", excepted),
             ("classic", filled(builder().layout(StoredLayout::Classic))),
             ("valkey", filled(builder().layout(StoredLayout::Valkey))),

@@ -87,7 +87,7 @@ pub fn windowed(layers: impl ExactSizeIterator<Item = Layer>, are_spare: bool) -
     header.extend(1000_u64.to_le_bytes());
     header.extend(1000_u32.to_le_bytes());
     header.extend([2, 0, 0, 0]);
-    header.extend([0; 16]);
+    header.extend([0; 8]);
     for (layer, time) in layers.zip(START..) {
         layer.put(&mut header);
         header.extend(time.to_le_bytes());
