@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use redis_module::raw;
 
 use crate::options::values::MissingKey;
-use crate::server::{Arg, Ctx, call, milliseconds, now};
+use crate::server::{Arg, Ctx, call, milliseconds};
 use crate::stats::Counted;
 use crate::{datatype, options};
 use libbloom::Filter;
@@ -83,9 +83,6 @@ fn open<'a>(ctx: Ctx<'a>, name: Arg<'a>, mode: u32) -> Result<Key<'a>, Unopened>
     if datatype::is_ours(unsafe { call!(RedisModule_ModuleTypeGetType(key)) }) {
         // SAFETY: the key is open and holds a module's value.
         opened.filter = NonNull::new(unsafe { call!(RedisModule_ModuleTypeGetValue(key)) }.cast());
-        if let Some(filter) = opened.filter() {
-            filter.set_clock(now);
-        }
         return Ok(opened);
     }
     // SAFETY: the key is open.

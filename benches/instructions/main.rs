@@ -44,7 +44,7 @@ type HotPath = (&'static str, fn(&mut Filter, &[Batch]));
 const PATHS: [HotPath; 13] = [
     ("add, one by one", |filter, batches| {
         for item in batches.iter().flat_map(|batch| &batch.items) {
-            black_box(filter.add(item, UNLIMITED)).expect("room");
+            black_box(filter.add(item, 0, UNLIMITED)).expect("room");
         }
     }),
     ("add, in batches", |filter, batches| {
@@ -52,7 +52,7 @@ const PATHS: [HotPath; 13] = [
             let added = |new| {
                 black_box(new);
             };
-            filter.add_all(batch.slices(), UNLIMITED, added).expect("room");
+            filter.add_all(batch.slices(), 0, UNLIMITED, added).expect("room");
         }
     }),
     ("contains, one by one", contains_one_by_one),
@@ -175,7 +175,7 @@ fn filter(grown: bool) -> Filter {
     let mut filter = Filter::new(spec, UNLIMITED).expect("memory");
     let items = items(0..FILLED);
     let slices = items.iter().map(|item| &item[..]);
-    filter.add_all(slices, UNLIMITED, |_| ()).expect("room");
+    filter.add_all(slices, 0, UNLIMITED, |_| ()).expect("room");
     filter
 }
 

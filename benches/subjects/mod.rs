@@ -101,7 +101,7 @@ impl Subject for Filter {
     }
 
     fn add_batch(&mut self, items: &[Item]) {
-        let _known_to_fit = self.add_all(items.iter().map(|item| &item[..]), UNLIMITED, |_| ());
+        let _known_to_fit = self.add_all(items.iter().map(|item| &item[..]), 0, UNLIMITED, |_| ());
     }
 
     fn contains_batch(&self, items: &[Item]) -> usize {

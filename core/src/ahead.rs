@@ -123,7 +123,7 @@ mod tests {
             assert_eq!(followed, seed, "what is asked for would be in vain");
             let was_there = filters[at].contains(&bytes);
             assert_eq!(filters[at].contains(foreseen), was_there);
-            assert_eq!(filters[at].add(foreseen, UNLIMITED), Ok(!was_there));
+            assert_eq!(filters[at].add(foreseen, 0, UNLIMITED), Ok(!was_there));
             assert!(filters[at].contains(&bytes));
             assert!(filters[at].contains(item(&bytes)));
         }

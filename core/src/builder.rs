@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::chain::UNLIMITED;
 use crate::codec::{DecodeError, chunks};
-use crate::error::{BuildError, Error};
+use crate::error::{BuildError, Error, ParamError};
 use crate::filter::Filter;
 use crate::item::Item;
 use crate::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec, StoredLayout, Time, Window};
@@ -66,7 +66,9 @@ impl Filter {
         }
     }
 
-    /// Adds `item`. True if it was not in the filter before; false if it (probably) was.
+    /// Adds `item`. True if it was not in the filter before; false if it (probably) was. In a filter with a
+    /// [window](Builder::window) it is added at the time of the newest addition: [`Filter::insert_at`] has the time as
+    /// an argument.
     ///
     /// ```
     /// # use libbloom::Filter;
@@ -81,7 +83,29 @@ impl Filter {
     /// unchanged.
     #[inline]
     pub fn insert<'a>(&mut self, item: impl Into<Item<'a>>) -> Result<bool, Error> {
-        self.add(item, UNLIMITED)
+        self.insert_at(item, self.newest_time())
+    }
+
+    /// Adds `item` at `now`, in milliseconds since any fixed moment, such as the Unix epoch. In a filter with a
+    /// [window](Builder::window) it expires a window later; an earlier time than that of the newest addition counts as
+    /// that one. Other filters ignore the time.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// # use std::time::Duration;
+    /// let hour = Duration::from_secs(3600);
+    /// let mut events = Filter::builder(1000, 1e-6).window(hour).build()?;
+    /// assert!(events.insert_at("event 17", 0)?);
+    /// assert!(!events.insert_at("event 17", 3_599_999)?);
+    /// assert!(events.insert_at("event 17", 2 * 3_600_000)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Filter::insert`].
+    #[inline]
+    pub fn insert_at<'a>(&mut self, item: impl Into<Item<'a>>, now: Time) -> Result<bool, Error> {
+        self.add(item, now, UNLIMITED)
     }
 
     /// Adds all of `items`, several times faster than one by one, and counts those that were new.
@@ -97,9 +121,30 @@ impl Filter {
     /// # Errors
     /// [`Filter::insert`] lists them. The items before the one that failed are in the filter.
     pub fn insert_many<'a>(&mut self, items: impl IntoIterator<Item = &'a [u8]>) -> Result<u64, Error> {
+        self.insert_many_at(items, self.newest_time())
+    }
+
+    /// [`Filter::insert_many`] at `now`, as [`Filter::insert_at`] does.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// # use std::time::Duration;
+    /// let mut events = Filter::builder(1000, 1e-6).window(Duration::from_secs(60)).build()?;
+    /// assert_eq!(events.insert_many_at([&b"ann"[..], b"bob"], 5000)?, 2);
+    /// assert_eq!(events.contains_many_at([&b"ann"[..], b"eve"], 6000), [true, false]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Filter::insert_many`].
+    pub fn insert_many_at<'a>(
+        &mut self,
+        items: impl IntoIterator<Item = &'a [u8]>,
+        now: Time,
+    ) -> Result<u64, Error> {
         let mut new = 0;
-        self.add_blocks(items.into_iter(), UNLIMITED, |added| {
-            new += added.new.count_ones()
+        self.add_blocks(items.into_iter(), now, UNLIMITED, |added| {
+            new += added.new.count_ones();
         })?;
         Ok(new)
     }
@@ -114,13 +159,27 @@ impl Filter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn contains_many<'a>(&self, items: impl IntoIterator<Item = &'a [u8]>) -> Vec<bool> {
+        self.contains_many_at(items, self.newest_time())
+    }
+
+    /// [`Filter::contains_many`] at `now`, as [`Filter::contains_at`] answers.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// # use std::time::Duration;
+    /// let mut events = Filter::builder(1000, 1e-6).window(Duration::from_secs(60)).build()?;
+    /// events.insert_at("event 17", 0)?;
+    /// assert_eq!(events.contains_many_at([&b"event 17"[..]], 120_000), [false]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn contains_many_at<'a>(&self, items: impl IntoIterator<Item = &'a [u8]>, now: Time) -> Vec<bool> {
         let items = items.into_iter();
         #[expect(
             clippy::disallowed_methods,
             reason = "a program's list of answers is its own to bound"
         )]
         let mut answers = Vec::with_capacity(items.size_hint().0);
-        self.contains_all(items, |found| answers.push(found));
+        self.contains_all(items, now, |found| answers.push(found));
         answers
     }
 
@@ -202,24 +261,6 @@ impl Filter {
         }
         Ok(())
     }
-
-    /// Sets the clock of a filter with a [window](Builder::window), in milliseconds since any fixed moment, such as
-    /// the Unix epoch. Queries then ignore what has expired, and added items get this time. Other filters ignore it.
-    ///
-    /// ```
-    /// # use libbloom::Filter;
-    /// # use std::time::Duration;
-    /// let hour = Duration::from_secs(3600);
-    /// let mut events = Filter::builder(1000, 1e-6).window(hour).build()?;
-    /// events.at(0).insert("event 17")?;
-    /// assert!(events.at(3_599_999).contains("event 17"));
-    /// assert!(!events.at(2 * 3_600_000).contains("event 17"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn at(&mut self, now: Time) -> &mut Self {
-        self.set_clock(|| now);
-        self
-    }
 }
 
 impl Builder {
@@ -297,16 +338,16 @@ impl Builder {
     }
 
     /// Items expire: each is found for at least `duration` (whole seconds, up to 136 years) after it was added, and at
-    /// most an eighth longer. The capacity is that of one window. [`Filter::at`] sets the time. [`Duration::ZERO`] counts
-    /// items instead: as many as the capacity are remembered.
+    /// most an eighth longer. The capacity is that of one window. The time is an argument of [`Filter::insert_at`],
+    /// [`Filter::contains_at`] and their like.
     ///
     /// ```
     /// # use libbloom::Filter;
     /// # use std::time::Duration;
     /// let mut events = Filter::builder(1000, 1e-6).window(Duration::from_secs(60)).build()?;
-    /// events.at(0).insert("event 17")?;
-    /// assert!(events.at(60_000).contains("event 17"));
-    /// assert!(!events.at(67_500).contains("event 17"));
+    /// events.insert_at("event 17", 0)?;
+    /// assert!(events.contains_at("event 17", 60_000));
+    /// assert!(!events.contains_at("event 17", 67_500));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn window(mut self, duration: Duration) -> Self {
@@ -322,8 +363,8 @@ impl Builder {
     /// # use std::time::Duration;
     /// let minute = Duration::from_secs(60);
     /// let mut events = Filter::builder(1000, 1e-6).window(minute).slices(60).build()?;
-    /// events.at(0).insert("event 17")?;
-    /// assert!(!events.at(61_000).contains("event 17")); // a second later, not seven
+    /// events.insert_at("event 17", 0)?;
+    /// assert!(!events.contains_at("event 17", 61_000)); // a second later, not seven
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn slices(mut self, slices: u8) -> Self {
@@ -339,9 +380,9 @@ impl Builder {
     /// # use std::time::Duration;
     /// let minute = Duration::from_secs(60);
     /// let mut events = Filter::builder(1000, 1e-6).window(minute).refresh().build()?;
-    /// events.at(0).insert("event 17")?;
-    /// assert!(!events.at(50_000).insert("event 17")?); // it was there
-    /// assert!(events.at(110_000).contains("event 17"));
+    /// events.insert_at("event 17", 0)?;
+    /// assert!(!events.insert_at("event 17", 50_000)?); // it was there
+    /// assert!(events.contains_at("event 17", 110_000));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn refresh(mut self) -> Self {
@@ -395,7 +436,7 @@ impl Builder {
         let window = self.window.map(|(duration, slices, refresh)| {
             let seconds = u32::try_from(duration.as_secs()).ok();
             let seconds = seconds.filter(|_| duration.subsec_nanos() == 0);
-            Ok::<_, BuildError>(Window::new(seconds.ok_or(BuildError::Window)?, slices, refresh)?)
+            Window::new(seconds.ok_or(ParamError::Window)?, slices, refresh)
         });
         Ok(Spec {
             error_rate: ErrorRate::new(self.error_rate)?,
@@ -414,7 +455,6 @@ impl Builder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ParamError;
 
     /// A program would get a filter that it did not ask for, and notice it much later.
     #[test]
@@ -422,7 +462,7 @@ mod tests {
         let filter = || Filter::builder(100, 0.01);
         let refused = |builder: Builder| builder.build().map(drop).unwrap_err();
         let param = BuildError::Param;
-        let zero = Duration::ZERO;
+        let second = Duration::from_secs(1);
         for (builder, error) in [
             (Filter::builder(0, 0.01), param(ParamError::Capacity)),
             (Filter::builder(1 << 41, 0.01), param(ParamError::Capacity)),
@@ -431,13 +471,21 @@ mod tests {
             (Filter::builder(1, f64::NAN), param(ParamError::ErrorRate)),
             (filter().expansion(0), param(ParamError::Expansion)),
             (filter().expansion(32_769), param(ParamError::Expansion)),
-            (filter().window(zero).slices(1), param(ParamError::Slices)),
-            (filter().window(Duration::from_millis(1500)), BuildError::Window),
-            (filter().window(Duration::from_secs(1 << 32)), BuildError::Window),
-            (filter().fixed().growing(), BuildError::Fixed),
-            (filter().fixed().window(zero), BuildError::Fixed),
+            (filter().window(second).slices(1), param(ParamError::Slices)),
+            (filter().window(Duration::ZERO), param(ParamError::Window)),
+            (filter().slices(4), param(ParamError::Window)),
             (
-                filter().layout(StoredLayout::Classic).window(zero),
+                filter().window(Duration::from_millis(1500)),
+                param(ParamError::Window),
+            ),
+            (
+                filter().window(Duration::from_secs(1 << 32)),
+                param(ParamError::Window),
+            ),
+            (filter().fixed().growing(), BuildError::Fixed),
+            (filter().fixed().window(second), BuildError::Fixed),
+            (
+                filter().layout(StoredLayout::Classic).window(second),
                 BuildError::Layout,
             ),
             (

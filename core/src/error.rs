@@ -17,6 +17,8 @@ pub enum ParamError {
     Capacity,
     /// The expansion is not in `1..=Expansion::MAX`.
     Expansion,
+    /// The window is not of whole seconds, or not of 1 to 2^32 - 1 of them.
+    Window,
     /// The number of slices is not one of `Window::SLICES`.
     Slices,
     /// The tightening ratio is not a number strictly between 0 and 1.
@@ -74,8 +76,6 @@ pub enum BuildError {
     Fixed,
     /// Windows, and budgets for growth, are of this project's own layout only.
     Layout,
-    /// The window is not of whole seconds, or longer than 2^32 - 1 of them.
-    Window,
     /// There is no room for the filter.
     Filter(Error),
 }
@@ -98,6 +98,7 @@ impl fmt::Display for ParamError {
             Self::ErrorRate => "the error rate must be above 0 and below 1",
             Self::Capacity => "the capacity must be between 1 and 2^40 items",
             Self::Expansion => "the expansion must be between 1 and 32768",
+            Self::Window => "a window must be of 1 to 2^32 - 1 whole seconds",
             Self::Slices => "a window must have 2 to 64 slices",
             Self::Tightening => "the tightening ratio must be above 0 and below 1",
         })
@@ -127,7 +128,6 @@ impl fmt::Display for BuildError {
                 f.write_str("a filter that never grows can have no window and no budget for growth")
             }
             Self::Layout => f.write_str("windows and budgets for growth need the blocked layout"),
-            Self::Window => f.write_str("a window must be of whole seconds, at most 2^32 - 1"),
             Self::Filter(error) => error.fmt(f),
         }
     }

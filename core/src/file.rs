@@ -365,7 +365,7 @@ mod tests {
             let mut filter = builder.build().unwrap();
             for number in 0..700 {
                 // A fixed filter is full before that.
-                let _ = filter.at(u64::from(number)).insert(&item(number));
+                let _ = filter.insert_at(&item(number), number.into());
             }
             filter
         };
@@ -382,7 +382,10 @@ mod tests {
             ("fixed", filled(builder().fixed())),
             ("growing", filled(builder().growing())),
             ("window", filled(builder().window(Duration::from_secs(60)))),
-            ("last items", filled(builder().window(Duration::ZERO).refresh())),
+            (
+                "refreshing window",
+                filled(builder().window(Duration::from_secs(1)).refresh()),
+            ),
             ("exceptions", excepted),
             ("classic", filled(builder().layout(StoredLayout::Classic))),
             ("valkey", filled(builder().layout(StoredLayout::Valkey))),

@@ -39,7 +39,7 @@ type Slices<'i, 'a> = &'i mut dyn Iterator<Item = &'a [u8]>;
 #[derive(Debug)]
 pub struct Filter {
     pub(crate) layers: Layers,
-    /// Not empty, and only beside layers of the blocked layout. Boxed, since few filters have any.
+    /// Not empty, and only beside layers of the blocked layout without a window. Boxed, since few filters have any.
     exceptions: Option<Box<Table>>,
 }
 
@@ -110,7 +110,8 @@ where
 }
 
 impl Filter {
-    /// Whether `item` is (probably) in the filter. Never false for an item that was added.
+    /// Whether `item` is (probably) in the filter. Never false for an item that was added. In a filter with a window it
+    /// is so at the time of the newest addition: [`Self::contains_at`] has the time as an argument.
     ///
     /// ```
     /// # use libbloom::Filter;
@@ -122,13 +123,31 @@ impl Filter {
     /// ```
     #[inline]
     pub fn contains<'a>(&self, item: impl Into<Item<'a>>) -> bool {
+        self.contains_at(item, self.newest_time())
+    }
+
+    /// Whether `item` is (probably) in the filter at `now`, in milliseconds since the moment that additions count from.
+    /// Filters without a window ignore the time.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// # use std::time::Duration;
+    /// let mut events = Filter::builder(1000, 1e-6).window(Duration::from_secs(3600)).build()?;
+    /// events.insert_at("event 17", 0)?;
+    /// assert!(events.contains_at("event 17", 3_600_000));
+    /// assert!(!events.contains_at("event 17", 2 * 3_600_000));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn contains_at<'a>(&self, item: impl Into<Item<'a>>, now: Time) -> bool {
         if let (Layers::Blocked(chain), None) = (&self.layers, &self.exceptions) {
             return chain.contains(item);
         }
-        self.contains_otherwise(item.into())
+        self.contains_otherwise(item.into(), now)
     }
 
-    /// Items that were new when they were added, in layers that have not expired.
+    /// Items that were new when they were added. With a window, those of slices that had not expired at the newest
+    /// addition.
     ///
     /// ```
     /// # use libbloom::Filter;
@@ -138,8 +157,22 @@ impl Filter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn items(&self) -> u64 {
+        self.items_at(self.newest_time())
+    }
+
+    /// [`Self::items`], without the slices of a window that have expired at `now`.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// # use std::time::Duration;
+    /// let mut events = Filter::builder(1000, 1e-6).window(Duration::from_secs(3600)).build()?;
+    /// events.insert_at("event 17", 0)?;
+    /// assert_eq!((events.items_at(0), events.items_at(2 * 3_600_000)), (1, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn items_at(&self, now: Time) -> u64 {
         self.layer_stats()
-            .skip(self.expired())
+            .skip(self.expired(now))
             .fold(0, |items, layer| items.saturating_add(layer.items))
     }
 
@@ -178,7 +211,7 @@ impl Filter {
         self.bytes_with(self.layers())
     }
 
-    /// The figures of the whole filter, in O(layers).
+    /// The figures of the whole filter, in O(layers). With a window they are those at the newest addition.
     ///
     /// ```
     /// # use libbloom::Filter;
@@ -187,6 +220,20 @@ impl Filter {
     /// # Ok::<(), libbloom::BuildError>(())
     /// ```
     pub fn totals(&self) -> Totals {
+        self.totals_at(self.newest_time())
+    }
+
+    /// [`Self::totals`], without the slices of a window that have expired at `now`.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// # use std::time::Duration;
+    /// let mut events = Filter::builder(1000, 1e-6).window(Duration::from_secs(3600)).build()?;
+    /// events.insert_at("event 17", 0)?;
+    /// assert_eq!(events.totals_at(2 * 3_600_000).layers, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn totals_at(&self, now: Time) -> Totals {
         let mut totals = Totals {
             layers: 0,
             capacity: 0,
@@ -194,7 +241,7 @@ impl Filter {
             bits: 0,
             bits_set: 0,
         };
-        for layer in self.layer_stats().skip(self.expired()) {
+        for layer in self.layer_stats().skip(self.expired(now)) {
             totals.layers += 1;
             totals.capacity = totals.capacity.saturating_add(layer.capacity());
             totals.items = totals.items.saturating_add(layer.items);
@@ -232,7 +279,21 @@ impl Filter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn estimated_error_rate(&self) -> f64 {
-        self.layers.cold().estimated_error_rate()
+        self.estimated_error_rate_at(self.newest_time())
+    }
+
+    /// [`Self::estimated_error_rate`], without the slices of a window that have expired at `now`.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// # use std::time::Duration;
+    /// let mut events = Filter::builder(1000, 1e-6).window(Duration::from_secs(3600)).build()?;
+    /// events.insert_at("event 17", 0)?;
+    /// assert_eq!(events.estimated_error_rate_at(2 * 3_600_000), 0.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn estimated_error_rate_at(&self, now: Time) -> f64 {
+        self.layers.cold().estimated_error_rate(now)
     }
 
     /// The capacity of a new layer divided by that of the layer before it; `None` if the filter does not grow. With a
@@ -295,44 +356,51 @@ impl Filter {
         Chain::new(rules, rules.first(spec.capacity()), allowance).map(Self::from)
     }
 
-    /// [`Self::contains`] for a filter of another layout, with a window or with exceptions. A function of its own, so
+    /// [`Self::contains_at`] for a filter of another layout, with a window or with exceptions. A function of its own, so
     /// that for a usual filter it costs no more than two comparisons.
     #[inline(never)]
-    fn contains_otherwise(&self, item: Item<'_>) -> bool {
+    fn contains_otherwise(&self, item: Item<'_>, now: Time) -> bool {
         let Some((exceptions, (rules, _))) = self.exceptions.as_deref().zip(self.layers.blocked()) else {
-            return self.layers.contains(item);
+            return self.layers.contains(item, now);
         };
         let hash = rules.hasher().hash(item);
         let hashed = Item::hashed(item.bytes(), rules.secret().seed(), hash);
-        self.layers.contains(hashed) && !exceptions.has(hash)
+        self.layers.contains(hashed, now) && !exceptions.has(hash)
     }
 
-    /// Queries each of `items`, and passes the answers to `found` in order.
+    /// Queries each of `items` at `now`, and passes the answers to `found` in order.
     #[inline]
-    pub fn contains_all<'a>(&self, items: impl Iterator<Item = &'a [u8]>, mut found: impl FnMut(bool)) {
-        self.contains_blocks(items, |present, count| {
+    pub fn contains_all<'a>(
+        &self,
+        items: impl Iterator<Item = &'a [u8]>,
+        now: Time,
+        mut found: impl FnMut(bool),
+    ) {
+        self.contains_blocks(items, now, |present, count| {
             (0..count).for_each(|at| found(present.has(at)));
         });
     }
 
-    /// Queries each of `items` in blocks of [`BLOCK`](crate::chain::batch::BLOCK). `found` gets the items of a block
+    /// Queries each of `items` at `now`, in blocks of [`BLOCK`](crate::chain::batch::BLOCK). `found` gets the items of a block
     /// that are present, and how many items the block has: only the last one may have fewer.
     #[inline]
     pub fn contains_blocks<'a>(
         &self,
         items: impl Iterator<Item = &'a [u8]>,
+        now: Time,
         found: impl FnMut(Subset, usize),
     ) {
         #[cfg(test)]
         let (items, found): (Slices<'_, 'a>, &mut dyn FnMut(Subset, usize)) =
             (&mut { items }, &mut { found });
-        self.contains_slices(items, found);
+        self.contains_slices(items, now, found);
     }
 
     #[inline]
     fn contains_slices<'a>(
         &self,
         items: impl Iterator<Item = &'a [u8]>,
+        now: Time,
         mut found: impl FnMut(Subset, usize),
     ) {
         let exceptions = self.exceptions.as_deref();
@@ -342,36 +410,41 @@ impl Filter {
             }
             found(present, block.count);
         };
-        self.layers.contains_blocks(items, found);
+        self.layers.contains_blocks(items, now, found);
     }
 
-    /// Adds `item`; true if it was not (probably) in the filter before.
+    /// Adds `item` at `now`; true if it was not (probably) in the filter before.
     ///
     /// # Errors
     /// The errors of growth: [`Error::Full`], [`Error::OverLimit`], [`Error::TooManyLayers`] or
     /// [`Error::OutOfMemory`]. The filter is unchanged. An item that is there already needs no growth.
     #[inline]
-    pub fn add<'a>(&mut self, item: impl Into<Item<'a>>, allowance: Allowance<'_>) -> Result<bool, Error> {
+    pub fn add<'a>(
+        &mut self,
+        item: impl Into<Item<'a>>,
+        now: Time,
+        allowance: Allowance<'_>,
+    ) -> Result<bool, Error> {
         if let (Layers::Blocked(chain), None) = (&mut self.layers, &self.exceptions) {
             return chain.add(item, allowance);
         }
-        self.add_otherwise(item.into(), allowance)
+        self.add_otherwise(item.into(), now, allowance)
     }
 
     /// [`Self::add`] for a filter of another layout, with a window or with exceptions. A function of its own, so
     /// that for a usual filter it costs no more than two comparisons.
     #[inline(never)]
-    fn add_otherwise(&mut self, item: Item<'_>, allowance: Allowance<'_>) -> Result<bool, Error> {
+    fn add_otherwise(&mut self, item: Item<'_>, now: Time, allowance: Allowance<'_>) -> Result<bool, Error> {
         if self.exceptions.is_none() {
-            return self.layers.add(item, allowance);
+            return self.layers.add(item, now, allowance);
         }
         let mut is_new = false;
         let one = std::iter::once(item.bytes());
-        self.add_blocks(one, allowance, |added| is_new = added.new.has(0))?;
+        self.add_blocks(one, now, allowance, |added| is_new = added.new.has(0))?;
         Ok(is_new)
     }
 
-    /// Adds each of `items` in order, and passes to `added` whether it was new.
+    /// Adds each of `items` in order at `now`, and passes to `added` whether it was new.
     ///
     /// # Errors
     /// The error of the first item that needs growth when growth fails. The items before it were added and reported.
@@ -379,15 +452,16 @@ impl Filter {
     pub fn add_all<'a>(
         &mut self,
         items: impl Iterator<Item = &'a [u8]>,
+        now: Time,
         allowance: Allowance<'_>,
         mut added: impl FnMut(bool),
     ) -> Result<(), Error> {
-        self.add_blocks(items, allowance, |block| {
+        self.add_blocks(items, now, allowance, |block| {
             (0..block.count).for_each(|at| added(block.new.has(at)));
         })
     }
 
-    /// Adds each of `items` in order, and reports the outcome to `added` block by block.
+    /// Adds each of `items` in order at `now`, and reports the outcome to `added` block by block.
     ///
     /// # Errors
     /// The error of the first item that could not be processed. The items before it were processed and reported.
@@ -395,27 +469,31 @@ impl Filter {
     pub fn add_blocks<'a>(
         &mut self,
         items: impl Iterator<Item = &'a [u8]>,
+        now: Time,
         allowance: Allowance<'_>,
         added: impl FnMut(BlockOutcome),
     ) -> Result<(), Error> {
         #[cfg(test)]
         let (items, added): (Slices<'_, 'a>, &mut dyn FnMut(BlockOutcome)) = (&mut { items }, &mut { added });
-        self.add_slices(items, allowance, added)
+        self.add_slices(items, now, allowance, added)
     }
 
     #[inline]
     fn add_slices<'a>(
         &mut self,
         items: impl Iterator<Item = &'a [u8]>,
+        now: Time,
         allowance: Allowance<'_>,
         mut added: impl FnMut(BlockOutcome),
     ) -> Result<(), Error> {
-        let Some(exceptions) = &mut self.exceptions else {
-            return self.layers.add_blocks(items, allowance, |told, _| added(told));
-        };
-        let result = exceptions::add_blocks(&mut self.layers, exceptions, items, allowance, added);
-        self.settle();
-        result
+        match (&mut self.layers, &mut self.exceptions) {
+            (Layers::Blocked(chain), Some(exceptions)) => {
+                let result = exceptions::add_blocks(chain, exceptions, items, allowance, added);
+                self.settle();
+                result
+            }
+            (layers, _) => layers.add_blocks(items, now, allowance, |told, _| added(told)),
+        }
     }
 
     /// Excepts `items`: the filter denies them until they are added again. `excepted` gets, block by block, the items
@@ -429,35 +507,13 @@ impl Filter {
         allowance: Allowance<'_>,
         excepted: impl FnMut(Subset, usize),
     ) -> Result<(), ExceptError> {
-        self.except_if(true, items, allowance, excepted)
-    }
-
-    /// Excepts `items` without checking whether they are there. It is for a replica, whose primary has checked, and
-    /// whose clock may differ.
-    ///
-    /// # Errors
-    /// [`ExceptError`]; nothing changed.
-    pub fn except_unchecked<'a>(
-        &mut self,
-        items: impl Iterator<Item = &'a [u8]> + Clone,
-        allowance: Allowance<'_>,
-        excepted: impl FnMut(Subset, usize),
-    ) -> Result<(), ExceptError> {
-        self.except_if(false, items, allowance, excepted)
-    }
-
-    fn except_if<'a>(
-        &mut self,
-        is_checked: bool,
-        items: impl Iterator<Item = &'a [u8]> + Clone,
-        allowance: Allowance<'_>,
-        excepted: impl FnMut(Subset, usize),
-    ) -> Result<(), ExceptError> {
-        if self.layers.blocked().is_none() {
-            return Err(ExceptError::Foreign);
-        }
+        let chain = match &self.layers {
+            Layers::Blocked(chain) => chain,
+            Layers::Windowed(_) => return Err(ExceptError::Window),
+            Layers::Valkey(_) | Layers::Classic(_) => return Err(ExceptError::Foreign),
+        };
         let exceptions = self.exceptions.get_or_insert_default();
-        let result = exceptions::except(&self.layers, exceptions, items, is_checked, allowance, excepted);
+        let result = exceptions::except(chain, exceptions, items, allowance, excepted);
         self.settle();
         result
     }
@@ -512,35 +568,24 @@ impl Filter {
         self.layers.get()
     }
 
-    /// Sets the clock of a filter with a window. Queries then ignore what has expired, and additions are stamped with
-    /// this time.
+    /// The time of the newest change of a window; 0 without one.
     #[inline]
-    pub fn set_clock(&self, now: impl FnOnce() -> Time) {
-        if let Some(ring) = self.ring() {
-            ring.set_clock(now());
-        }
+    pub fn newest_time(&self) -> Time {
+        self.ring().map_or(0, |ring| ring.slices().newest_stamp())
     }
 
-    /// Sets the clock of a filter with a window to a time that a client gives, which may be wrong: a time before the
-    /// newest stamp counts as the newest stamp.
-    pub fn set_client_time(&self, time: Time) {
-        if let Some(ring) = self.ring() {
-            ring.set_clock(time.max(ring.slices().newest_stamp()));
-        }
+    /// The time that a change at `now` is stamped with, in a filter with a window: never a time before that of its
+    /// newest change, unless that was stamped by a wrong clock.
+    pub fn stamp(&self, now: Time) -> Option<Time> {
+        self.ring().map(|ring| ring.slices().time(now))
     }
 
-    /// The time that changes of a filter with a window are stamped with: its clock, but never a time before its
-    /// newest stamp.
-    pub fn time(&self) -> Option<Time> {
-        self.ring().map(Ring::time)
-    }
-
-    /// Ends the newest slice of a window now, and drops expired layers. Returns whether that changed anything.
+    /// Ends the newest slice of a window at `now`, and drops expired layers. Returns whether that changed anything.
     ///
     /// # Errors
     /// [`Error::Full`] if there are the most slices already, or [`Error::OutOfMemory`]; nothing changed.
-    pub fn rotate(&mut self) -> Result<bool, Error> {
-        if self.ring().is_some_and(|ring| !ring.may_rotate()) {
+    pub fn rotate(&mut self, now: Time) -> Result<bool, Error> {
+        if self.ring().is_some_and(|ring| !ring.may_rotate(now)) {
             return Err(Error::Full {
                 capacity: MOST_SLICES as u64,
             });
@@ -548,15 +593,7 @@ impl Filter {
         let Some(ring) = self.layers.get_mut::<Ring<Blocked>>() else {
             return Ok(false);
         };
-        let window = ring.slices().window();
-        let changed = match &mut self.exceptions {
-            None => ring.rotate(&mut |_, _| ())?,
-            Some(exceptions) => {
-                ring.rotate(&mut |leaving, left| exceptions::sweep(window, exceptions, leaving, left))?
-            }
-        };
-        self.settle();
-        Ok(changed)
+        ring.rotate(now)
     }
 
     /// Returns the layers that a window dropped since the last call, which may take long to free, and their number.
@@ -579,9 +616,9 @@ impl Filter {
         }
     }
 
-    /// The number of expired layers that a window still has; they are the oldest.
-    pub fn expired(&self) -> usize {
-        self.ring().map_or(0, Ring::expired)
+    /// The number of layers that a window has and that have expired at `now`; they are the oldest.
+    pub fn expired(&self, now: Time) -> usize {
+        self.ring().map_or(0, |ring| ring.slices().expired(now))
     }
 
     /// [`Self::bytes`] of the filter as it was with only its first `layers` layers.

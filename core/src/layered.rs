@@ -7,7 +7,7 @@ use crate::bits::array::OutOfRange;
 use crate::bits::memory::Allocation;
 use crate::chain::{Allowance, Rules};
 use crate::error::Error;
-use crate::params::Layout;
+use crate::params::{Layout, Time};
 use crate::stored::DecodeError;
 use crate::stored::invalid::Invalid;
 use crate::stored::stream::{Sink, Source};
@@ -83,8 +83,8 @@ pub trait Layered: Debug {
     /// window, the largest such ratio within a slice.
     fn expansion(&self) -> Option<u32>;
 
-    /// The false positive rate that the filter has with what it holds now.
-    fn estimated_error_rate(&self) -> f64;
+    /// The false positive rate that the filter has at `now`, with what it holds.
+    fn estimated_error_rate(&self, now: Time) -> f64;
 
     /// The number of layers, including expired ones.
     fn count(&self) -> usize;

@@ -13,6 +13,7 @@ use crate::classic::Classic;
 use crate::error::Error;
 use crate::item::Item;
 use crate::layered::Layered;
+use crate::params::Time;
 use crate::stored::DecodeError;
 use crate::stored::stream::Source;
 use crate::valkey::Valkey;
@@ -175,8 +176,13 @@ impl<L> Held for Box<L> {
 impl Layers {
     /// See [`Filter::contains`](crate::Filter::contains).
     #[inline(always)]
-    pub fn contains(&self, item: Item<'_>) -> bool {
-        each!(self, layers => layers.contains(item))
+    pub fn contains(&self, item: Item<'_>, now: Time) -> bool {
+        match self {
+            Self::Windowed(ring) => ring.contains(item, now),
+            Self::Blocked(chain) => chain.contains(item),
+            Self::Valkey(chain) => chain.contains(item),
+            Self::Classic(chain) => chain.contains(item),
+        }
     }
 
     /// See [`Filter::contains_blocks`](crate::Filter::contains_blocks).
@@ -184,15 +190,26 @@ impl Layers {
     pub fn contains_blocks<'a>(
         &self,
         items: impl Iterator<Item = &'a [u8]>,
+        now: Time,
         found: impl FnMut(Subset, &Block),
     ) {
-        each!(self, layers => layers.contains_blocks(items, found));
+        match self {
+            Self::Windowed(ring) => ring.contains_blocks(items, now, found),
+            Self::Blocked(chain) => chain.contains_blocks(items, found),
+            Self::Valkey(chain) => chain.contains_blocks(items, found),
+            Self::Classic(chain) => chain.contains_blocks(items, found),
+        }
     }
 
     /// See [`Filter::add`](crate::Filter::add).
     #[inline(always)]
-    pub fn add(&mut self, item: Item<'_>, allowance: Allowance<'_>) -> Result<bool, Error> {
-        each!(self, layers => layers.add(item, allowance))
+    pub fn add(&mut self, item: Item<'_>, now: Time, allowance: Allowance<'_>) -> Result<bool, Error> {
+        match self {
+            Self::Windowed(ring) => ring.add(item, now, allowance),
+            Self::Blocked(chain) => chain.add(item, allowance),
+            Self::Valkey(chain) => chain.add(item, allowance),
+            Self::Classic(chain) => chain.add(item, allowance),
+        }
     }
 
     /// See [`Filter::add_blocks`](crate::Filter::add_blocks).
@@ -200,10 +217,16 @@ impl Layers {
     pub fn add_blocks<'a>(
         &mut self,
         items: impl Iterator<Item = &'a [u8]>,
+        now: Time,
         allowance: Allowance<'_>,
         added: impl FnMut(BlockOutcome, &Block),
     ) -> Result<(), Error> {
-        each!(self, layers => layers.add_blocks(items, allowance, added))
+        match self {
+            Self::Windowed(ring) => ring.add_blocks(items, now, allowance, added),
+            Self::Blocked(chain) => chain.add_blocks(items, allowance, added),
+            Self::Valkey(chain) => chain.add_blocks(items, allowance, added),
+            Self::Classic(chain) => chain.add_blocks(items, allowance, added),
+        }
     }
 
     /// See [`Filter::relocate`](crate::Filter::relocate).

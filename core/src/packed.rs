@@ -11,6 +11,7 @@ use crate::chain::Allowance;
 use crate::chain::batch::{BLOCK, BlockOutcome, Subset};
 use crate::error::Error;
 use crate::filter::Filter;
+use crate::params::Time;
 
 /// Evaluates `$work` with an iterator over packed items. It is compiled for each form, so that the filter's work can be
 /// inlined into the loop.
@@ -243,20 +244,20 @@ impl<'a> Iterator for Prefixed<'a> {
 
 #[cfg_attr(docsrs, doc(hidden))]
 impl Filter {
-    /// Runs [`Self::contains`] for each packed item.
+    /// Runs [`Self::contains_at`] for each packed item.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if the answers cannot be allocated.
-    pub fn contains_packed(&self, items: Packed<'_>) -> Result<Answers, Error> {
+    pub fn contains_packed(&self, items: Packed<'_>, now: Time) -> Result<Answers, Error> {
         let mut answers = Answers::with_room_for(items.count)?;
-        for_each_form!(items, items => self.contains_blocks(items, |found, count| answers.push(found, count)));
+        for_each_form!(items, items => self.contains_blocks(items, now, |found, count| answers.push(found, count)));
         Ok(answers)
     }
 
-    /// Counts the packed items that are (probably) in the filter.
-    pub fn count_packed(&self, items: Packed<'_>) -> u64 {
+    /// Counts the packed items that are (probably) in the filter at `now`.
+    pub fn count_packed(&self, items: Packed<'_>, now: Time) -> u64 {
         let mut count = 0;
-        for_each_form!(items, items => self.contains_blocks(items, |found, _| count += found.count_ones()));
+        for_each_form!(items, items => self.contains_blocks(items, now, |found, _| count += found.count_ones()));
         count
     }
 
@@ -268,10 +269,11 @@ impl Filter {
     pub fn add_packed(
         &mut self,
         items: Packed<'_>,
+        now: Time,
         allowance: Allowance<'_>,
         added: impl FnMut(BlockOutcome),
     ) -> Result<(), Error> {
-        for_each_form!(items, items => self.add_blocks(items, allowance, added))
+        for_each_form!(items, items => self.add_blocks(items, now, allowance, added))
     }
 }
 
@@ -461,7 +463,7 @@ mod tests {
 
             let mut together = Answers::default();
             let (one_by_one, end) = oracle::add_batch(&mut filter, &items);
-            let packed_end = other.add_packed(packed, UNLIMITED, |block| together.push(block.new, block.count));
+            let packed_end = other.add_packed(packed, 0, UNLIMITED, |block| together.push(block.new, block.count));
             prop_assert_eq!(end, packed_end);
             prop_assert_eq!(together.iter().collect::<Vec<_>>(), one_by_one.clone());
             prop_assert_eq!(oracle::stored(&filter), oracle::stored(&other));
@@ -483,9 +485,9 @@ mod tests {
             }
 
             let found = oracle::contains_batch(&filter, &items);
-            let answers = other.contains_packed(packed).unwrap();
+            let answers = other.contains_packed(packed, 0).unwrap();
             prop_assert_eq!(answers.iter().collect::<Vec<_>>(), found.clone());
-            prop_assert_eq!(other.count_packed(packed), answers.ones());
+            prop_assert_eq!(other.count_packed(packed, 0), answers.ones());
             prop_assert_eq!(answers.ones(), found.iter().filter(|is_there| **is_there).count() as u64);
         }
 

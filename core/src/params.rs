@@ -169,39 +169,33 @@ impl Window {
     /// The default number of slices.
     pub const USUAL_SLICES: u8 = 8;
 
-    /// A window of `seconds` seconds in `slices` slices. With 0 seconds the window holds the last items, as
-    /// many as the filter's capacity. With `refresh`, adding an item again restarts its time.
+    /// A window of `seconds` seconds in `slices` slices. With `refresh`, adding an item again restarts its time.
     ///
     /// # Errors
-    /// [`ParamError::Slices`] unless `slices` is within [`Self::SLICES`].
+    /// [`ParamError::Window`] if `seconds` is 0, and [`ParamError::Slices`] unless `slices` is within
+    /// [`Self::SLICES`].
     pub fn new(seconds: u32, slices: u8, refresh: bool) -> Result<Self, ParamError> {
-        if Self::SLICES.contains(&slices) {
-            Ok(Self {
-                seconds,
-                slices,
-                refresh,
-            })
-        } else {
-            Err(ParamError::Slices)
+        if seconds == 0 {
+            return Err(ParamError::Window);
         }
+        if !Self::SLICES.contains(&slices) {
+            return Err(ParamError::Slices);
+        }
+        Ok(Self {
+            seconds,
+            slices,
+            refresh,
+        })
     }
 
-    /// Length of the window in seconds; 0 if it counts items instead of time.
+    /// Length of the window in seconds, 1 or more.
     pub const fn seconds(self) -> u32 {
         self.seconds
     }
 
-    /// Whether the window's clock counts new items, instead of telling the time.
-    pub const fn counts_items(self) -> bool {
-        self.seconds == 0
-    }
-
-    /// Length of the window by its clock: milliseconds, or new items.
-    pub const fn length(self, capacity: Capacity) -> u64 {
-        match self.seconds {
-            0 => capacity.items(),
-            seconds => seconds as u64 * 1000,
-        }
+    /// Length of the window in milliseconds.
+    pub const fn length(self) -> u64 {
+        self.seconds as u64 * 1000
     }
 
     /// Number of slices of the window.
@@ -209,10 +203,9 @@ impl Window {
         self.slices
     }
 
-    /// How long a slice accepts items by the window's clock: the length of the window divided by its slices,
-    /// rounded up.
-    pub const fn slice_length(self, capacity: Capacity) -> u64 {
-        self.length(capacity).div_ceil(self.slices as u64)
+    /// How long a slice accepts items, in milliseconds: the length of the window divided by its slices, rounded up.
+    pub const fn slice_length(self) -> u64 {
+        self.length().div_ceil(self.slices as u64)
     }
 
     /// Items that each slice is made for, in a window for `capacity` items.

@@ -207,7 +207,7 @@ mod tests {
                     stage.error_rate <= spec.error_rate.value() * kept * (1.0 + 1e-9),
                     "{spec:?}"
                 );
-                if filter.add(&item(number), UNLIMITED).is_err() {
+                if filter.add(&item(number), 0, UNLIMITED).is_err() {
                     break;
                 }
             }

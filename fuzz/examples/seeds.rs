@@ -39,7 +39,7 @@ const COMMANDS: [(u8, &str); 28] = [
     (1, "key PX 1000 ITEMS 1"),
     (4, "key EXAT 9223372036854775807 PXAT 1 LINES 1"),
     (0, "key 0.01 100 WINDOW 1000 SLICES 2 REFRESH"),
-    (0, "key 0.01 100 WINDOW 0 EX 100 SEED 1"),
+    (0, "key 0.01 100 WINDOW 1 EX 100 SEED 1"),
     (1, "key WINDOW 100 AT 1000 ITEMS 1 2"),
     (4, "key NOCREATE AT 1099511627776 LINES 1"),
     (5, "key 2 1 0 ERROR 0.01 OVERRIDE"),
@@ -172,7 +172,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut filter = Filter::valkey(spec, UNLIMITED).map_err(|error| format!("{error:?}"))?;
     for item in 0..50_u8 {
         filter
-            .add(&[item], UNLIMITED)
+            .add(&[item], 0, UNLIMITED)
             .map_err(|error| format!("{error:?}"))?;
     }
     seeds.write("chunks", "valkey", &in_chunks(&filter))?;

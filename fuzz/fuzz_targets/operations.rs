@@ -125,7 +125,7 @@ impl Tried {
             6 => self.filter = chunks::copy(&self.filter, &at_most(LIMIT)).expect("a copy"),
             7 => self.copy_in_pieces(tape),
             8 => self.refuse(item(tape)),
-            9 => drop(self.filter.rotate()),
+            9 => drop(self.filter.rotate(0)),
             10 => self.pack(tape),
             11 => self.except(&many(tape)),
             12 => {
@@ -140,7 +140,7 @@ impl Tried {
 
     fn add(&mut self, item: Vec<u8>) {
         let (there, items) = (self.filter.contains(&item), self.filter.items());
-        if let Ok(new) = self.filter.add(&item, &at_most(LIMIT)) {
+        if let Ok(new) = self.filter.add(&item, 0, &at_most(LIMIT)) {
             assert_eq!(new, !there, "an add and a question disagree");
             assert!(self.filter.contains(&item));
             self.take_note(item, new);
@@ -157,13 +157,13 @@ impl Tried {
         let allowance = at_most(LIMIT);
         let end = self
             .filter
-            .add_all(items.iter().map(Vec::as_slice), &allowance, |new| {
+            .add_all(items.iter().map(Vec::as_slice), 0, &allowance, |new| {
                 answers.push(new)
             });
         let mut expected = Vec::new();
         let mut expected_end = Ok(());
         for item in items {
-            match singly.add(item, &allowance) {
+            match singly.add(item, 0, &allowance) {
                 Ok(new) => expected.push(new),
                 Err(error) => {
                     expected_end = Err(error);
@@ -185,10 +185,6 @@ impl Tried {
     fn take_note(&mut self, item: Vec<u8>, new: bool) {
         if self.excepted.remove(&item) {
             assert!(new, "an item that was excepted was there");
-            if self.filter.window().is_some() {
-                // The item may have come into another slice, which counts it.
-                self.new = None;
-            }
         } else if let Some(count) = &mut self.new {
             *count += u64::from(new);
         }
@@ -229,7 +225,7 @@ impl Tried {
         };
         let mut taken = Vec::new();
         for item in items {
-            if other.add(item, &at_most(LIMIT)).is_ok() {
+            if other.add(item, 0, &at_most(LIMIT)).is_ok() {
                 taken.push(item.clone());
             }
         }
@@ -268,7 +264,7 @@ impl Tried {
             return;
         };
         for item in items {
-            let _ = other.add(item, &at_most(LIMIT));
+            let _ = other.add(item, 0, &at_most(LIMIT));
         }
         if let Ok(common) = Filter::intersection(&[&self.filter, &other], &at_most(LIMIT)) {
             for item in items.iter().chain(&self.added) {
@@ -410,7 +406,7 @@ impl Tried {
         // In a copy without its chunks hardly anything is found, so most items are new to it.
         let half = pieces.len() / 2;
         for (number, (iterator, bytes)) in pieces.iter().enumerate() {
-            if number == half && copy.add(&item, &at_most(LIMIT)).is_ok_and(|new| new) {
+            if number == half && copy.add(&item, 0, &at_most(LIMIT)).is_ok_and(|new| new) {
                 // What was excepted is new, and counted if its bits are still on their way.
                 self.new = self.new.map(|_| copy.items());
                 self.excepted.remove(&item);
@@ -427,7 +423,7 @@ impl Tried {
         let stored = check::saved(&self.filter);
         if self
             .filter
-            .add(&item, &|_| Err(libbloom::Limit::Bytes(0)))
+            .add(&item, 0, &|_| Err(libbloom::Limit::Bytes(0)))
             .is_err()
         {
             assert!(

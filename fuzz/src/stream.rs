@@ -139,7 +139,7 @@ fn valkey_filter(tape: &mut Tape<'_>, stream: &mut MemoryStream) {
         return;
     };
     for item in 0..items {
-        let _full = filter.add(&[item], &at_most(LIMIT));
+        let _full = filter.add(&[item], 0, &at_most(LIMIT));
     }
     codec::save(&filter, stream);
 }
@@ -208,7 +208,7 @@ fn count_bits(stream: &mut MemoryStream) {
     let mut pieces = stream.values.iter().skip(3);
     // Before the layers, and of each.
     let (head, bytes) = if header.starts_with(&windowed::MAGIC) {
-        (72, 72)
+        (64, 72)
     } else {
         (40, 48)
     };

@@ -54,7 +54,7 @@ class Filter:
     expansion: each further layer is for so many times as many items (1 to 32768).
     seed: filters with the same one can be united. Without it, all filters of a process share a random one.
     layout: "blocked", this project's own; "classic", RedisBloom's; "valkey", valkey-bloom's.
-    window: items expire after so many seconds; 0 counts items instead, and remembers the last `capacity`.
+    window: items expire after so many seconds (1 to 2^32 - 1).
     slices: the window forgets in so many steps (2 to 64).
     refresh: an item that is added again to a window is remembered for a whole window from then on.
     """
@@ -178,7 +178,7 @@ class Filter:
         """The layout: "blocked", "classic" or "valkey"."""
     @property
     def window(self) -> int | None:
-        """The window in seconds; 0 if it counts items instead of time; None if items never expire."""
+        """The window in seconds; None if items never expire."""
     def __contains__(self, item: str | bytes) -> bool: ...
     def __len__(self) -> int: ...
     def __bool__(self) -> bool: ...

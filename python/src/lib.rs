@@ -87,6 +87,7 @@ fn of_except_error(error: ExceptError) -> PyErr {
         ExceptError::Foreign => {
             PyValueError::new_err("filters of another module's layout have no exceptions")
         }
+        ExceptError::Window => PyValueError::new_err("a filter with a window has no exceptions"),
         ExceptError::TooMany { exceptions } => PyValueError::new_err(format!(
             "the filter has {exceptions} exceptions, and can have no more"
         )),
@@ -131,6 +132,11 @@ fn bytes_of<'a>(item: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
     Err(PyTypeError::new_err(format!(
         "items are str or bytes, not {name}"
     )))
+}
+
+/// The time for a call to `filter`. Only a window needs one, so no other filter reads the clock.
+fn time(filter: &libbloom::Filter, now: Option<f64>) -> PyResult<u64> {
+    filter.window().map_or(Ok(0), |_| milliseconds(now))
 }
 
 /// `now` in milliseconds of the Unix clock: it was given in seconds, or is the present time.
@@ -362,7 +368,7 @@ impl TrimZeros for [u8] {
 /// expansion: each further layer is for so many times as many items (1 to 32768).
 /// seed: filters with the same one can be united. Without it, all filters of a process share a random one.
 /// layout: "blocked", this project's own; "classic", RedisBloom's; "valkey", valkey-bloom's.
-/// window: items expire after so many seconds; 0 counts items instead, and remembers the last `capacity`.
+/// window: items expire after so many seconds (1 to 2^32 - 1).
 /// slices: the window forgets in so many steps (2 to 64).
 /// refresh: an item that is added again to a window is remembered for a whole window from then on.
 #[pyclass(frozen, module = "libbloom", name = "Filter")]
@@ -398,21 +404,13 @@ impl Filter {
             }
         }
     }
-
-    fn set_clock(filter: &libbloom::Filter, now: Option<f64>) -> PyResult<()> {
-        if filter.window().is_some() {
-            let now = milliseconds(now)?;
-            filter.set_clock(|| now);
-        }
-        Ok(())
-    }
 }
 
 impl Filter {
     /// Adds a chunk of items, and counts those that were new. The interpreter's lock is not needed.
     fn insert_chunk<'a>(&self, items: impl Iterator<Item = &'a [u8]>, time: u64) -> PyResult<u64> {
         let mut filter = self.filter.write().unwrap_or_else(PoisonError::into_inner);
-        filter.at(time).insert_many(items).map_err(of_error)
+        filter.insert_many_at(items, time).map_err(of_error)
     }
 
     /// Adds items in order, in another thread than the one that reads them.
@@ -527,15 +525,15 @@ fn plan(
 }
 
 /// Whether each of `items` is in the filter; the work is divided among `threads`.
-fn answers(filter: &libbloom::Filter, items: &[&[u8]], threads: usize) -> Vec<bool> {
+fn answers(filter: &libbloom::Filter, items: &[&[u8]], now: u64, threads: usize) -> Vec<bool> {
     if threads <= 1 || items.len() < 4096 {
-        return filter.contains_many(items.iter().copied());
+        return filter.contains_many_at(items.iter().copied(), now);
     }
     let part = items.len().div_ceil(threads);
     std::thread::scope(|scope| {
         let parts: Vec<_> = items
             .chunks(part)
-            .map(|items| scope.spawn(|| filter.contains_many(items.iter().copied())))
+            .map(|items| scope.spawn(move || filter.contains_many_at(items.iter().copied(), now)))
             .collect();
         // A thread that panicked is none that answered.
         let parts = parts.into_iter().map(|part| part.join().unwrap_or_default());
@@ -585,15 +583,14 @@ impl Filter {
     fn add(&self, py: Python<'_>, item: &Bound<'_, PyAny>, now: Option<f64>) -> PyResult<bool> {
         let bytes = bytes_of(item)?;
         let mut filter = self.write(py);
-        Self::set_clock(&filter, now)?;
-        filter.insert(bytes).map_err(of_error)
+        let now = time(&filter, now)?;
+        filter.insert_at(bytes, now).map_err(of_error)
     }
 
     fn __contains__(&self, py: Python<'_>, item: &Bound<'_, PyAny>) -> PyResult<bool> {
         let bytes = bytes_of(item)?;
         let filter = self.read(py);
-        Self::set_clock(&filter, None)?;
-        Ok(filter.contains(bytes))
+        Ok(filter.contains_at(bytes, time(&filter, None)?))
     }
 
     /// Adds all items of an iterable, or of a numpy array (each element's bytes), and counts those that were new.
@@ -644,8 +641,7 @@ impl Filter {
             all.extend(chunk.with_slices(|items| {
                 Ok(py.detach(|| {
                     let filter = self.filter.read().unwrap_or_else(PoisonError::into_inner);
-                    filter.set_clock(|| time);
-                    answers(&filter, items, threads)
+                    answers(&filter, items, time, threads)
                 }))
             })?);
         }
@@ -668,7 +664,6 @@ impl Filter {
         while let Some(chunk) = items.next(CHUNK)? {
             chunk.with_slices(|items| {
                 let mut filter = self.write(py);
-                Self::set_clock(&filter, None)?;
                 let count = |items: libbloom::chain::batch::Subset, _| excepted += items.count_ones();
                 let result = filter.except(items.iter().copied(), UNLIMITED, count);
                 result.map_err(of_except_error)
@@ -677,15 +672,14 @@ impl Filter {
         Ok(excepted)
     }
 
-    fn __len__(&self, py: Python<'_>) -> usize {
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         let filter = self.read(py);
-        let now = milliseconds(None).unwrap_or(0);
-        filter.set_clock(|| now);
-        usize::try_from(filter.items()).unwrap_or(usize::MAX)
+        let items = filter.items_at(time(&filter, None)?);
+        Ok(usize::try_from(items).unwrap_or(usize::MAX))
     }
 
-    fn __bool__(&self, py: Python<'_>) -> bool {
-        self.__len__(py) > 0
+    fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.__len__(py)? > 0)
     }
 
     /// An equal filter with memory of its own.
@@ -772,8 +766,9 @@ impl Filter {
     /// The probability that a query for an absent item is answered wrongly now, with the items that are in
     /// the filter.
     #[getter]
-    fn estimated_error_rate(&self, py: Python<'_>) -> f64 {
-        self.read(py).estimated_error_rate()
+    fn estimated_error_rate(&self, py: Python<'_>) -> PyResult<f64> {
+        let filter = self.read(py);
+        Ok(filter.estimated_error_rate_at(time(&filter, None)?))
     }
 
     /// Bytes of the filter. In a large filter only the pages that were written to take memory.
@@ -784,8 +779,9 @@ impl Filter {
 
     /// The share of the bits that is set.
     #[getter]
-    fn fill_ratio(&self, py: Python<'_>) -> f64 {
-        self.read(py).totals().fill_ratio()
+    fn fill_ratio(&self, py: Python<'_>) -> PyResult<f64> {
+        let filter = self.read(py);
+        Ok(filter.totals_at(time(&filter, None)?).fill_ratio())
     }
 
     /// The number of layers: 1, and one more each time the filter grew.
@@ -831,7 +827,7 @@ impl Filter {
         self.read(py).layout().stored().name()
     }
 
-    /// The window in seconds; 0 if it counts items instead of time; None if items never expire.
+    /// The window in seconds; None if items never expire.
     #[getter]
     fn window(&self, py: Python<'_>) -> Option<u32> {
         self.read(py).window().map(|window| window.seconds())
@@ -926,7 +922,8 @@ impl Filter {
 
     fn __repr__(&self, py: Python<'_>) -> String {
         let filter = self.read(py);
-        let totals = filter.totals();
+        // What has expired is left out, unless the clock cannot be read.
+        let totals = filter.totals_at(time(&filter, None).unwrap_or(0));
         format!(
             "<libbloom.Filter: {} items, capacity {}, error rate {}, {} bytes>",
             totals.items,

@@ -56,10 +56,10 @@ class Reader:
             yield g * lines * 64, None, (lines, g, k)
 
     def read_window(self, header):
-        capacity, seconds, _, _, _, self.before, self.now = struct.unpack_from("<QIBBHQQ", header, 40)
-        for number, (size, _, shape) in enumerate(self.read_blocked(header, 72, 72)):
-            end = u64(header, 72 + 72 * number + 56)
-            yield size, end + (1000 * seconds or capacity), shape
+        _, seconds, _, _, _, self.before = struct.unpack_from("<QIBBHQ", header, 40)
+        for number, (size, _, shape) in enumerate(self.read_blocked(header, 64, 72)):
+            end = u64(header, 64 + 72 * number + 56)
+            yield size, end + 1000 * seconds, shape
 
     def read_classic(self, header):
         _, layers, self.options, _ = struct.unpack_from("<QIII", header)

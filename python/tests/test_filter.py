@@ -40,7 +40,6 @@ KINDS = {
     "fixed": {"fixed": True, "items": 90},
     "growing": {"growing": True},
     "window": {"window": 3600},
-    "last items": {"window": 0, "slices": 3, "refresh": True},
     "classic": {"layout": "classic"},
     "valkey": {"layout": "valkey"},
 }
@@ -383,11 +382,33 @@ class StoredTest(unittest.TestCase):
                         self.assertEqual(bytes(other), bytes(seen))
                         other.clear()
                         self.assertNotEqual(other, seen)
-                        self.assertIn("item 3" if name != "last items" else "item 499", seen)
+                        self.assertIn("item 3", seen)
             self.assertEqual([entry.name for entry in Path(folder).iterdir()], ["seen.bloom"])
         self.assertNotEqual(seen, 17)
         with self.assertRaises(TypeError):
             hash(seen)
+
+    def test_each_thread_is_answered_for_its_own_time(self):
+        """A thread that asks about a later time would have live items denied to all others."""
+        seen = Filter(1000, 1e-9, window=8, slices=8)
+        items = [f"item {number}" for number in range(16)]
+        for number, item in enumerate(items):
+            self.assertTrue(seen.add(item, now=1_700_000_000 + number))
+        wrong = []
+
+        def ask(second):
+            # The slice of an item is open for a second, and expires eight seconds after that.
+            expected = [number + 9 > second for number in range(16)]
+            for _ in range(500):
+                if seen.contains_many(items, now=1_700_000_000 + second) != expected:
+                    wrong.append(second)
+
+        threads = [threading.Thread(target=ask, args=(second,)) for second in (15, 16, 18, 20, 23, 100)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
 
     def test_a_damaged_file_is_refused(self):
         """A damaged filter would deny items, or crash the program."""

@@ -74,12 +74,6 @@ VECTORS = {
         numbered("item ", 30) + numbered("item ", 20) * 6,
         [],
     ),
-    "last-items": (dict(capacity=50, error_rate=0.05, seed=13, window=0, slices=5), numbered("item ", 170), []),
-    "last-items-refresh": (
-        dict(capacity=20, error_rate=0.05, seed=14, window=0, slices=2, refresh=True),
-        numbered("item ", 30) + numbered("item ", 12) * 4,
-        [],
-    ),
 }
 
 

@@ -10,7 +10,7 @@ use super::spec::{Creation, Target};
 use super::{changing, propagation, window};
 use crate::keyspace::{self, KeyMut};
 use crate::limits::{self, Allowing};
-use crate::server::{Arg, Ctx, log, note, now};
+use crate::server::{Arg, Ctx, log, note};
 use crate::stats::{self, Counted};
 use libbloom::chain::batch;
 use libbloom::chain::demand::reserved;
@@ -35,7 +35,7 @@ pub trait Batch: Copy {
     /// Reserves memory; `None` if there is none.
     fn room(self) -> Option<Self::Room>;
 
-    /// Adds the items to `filter`, and reports each block of them to `added`.
+    /// Adds the items to `filter` at `now`, and reports each block of them to `added`.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::TooManyLayers`], [`Error::OverLimit`] or [`Error::OutOfMemory`]. The items before
@@ -43,6 +43,7 @@ pub trait Batch: Copy {
     fn add_to(
         self,
         filter: &mut Filter,
+        now: Time,
         allowance: Allowance<'_>,
         added: impl FnMut(batch::BlockOutcome),
     ) -> Result<(), Error>;
@@ -67,10 +68,11 @@ impl<'a> Batch for &[Arg<'a>] {
     fn add_to(
         self,
         filter: &mut Filter,
+        now: Time,
         allowance: Allowance<'_>,
         added: impl FnMut(batch::BlockOutcome),
     ) -> Result<(), Error> {
-        filter.add_blocks(self.iter().map(|item| item.bytes()), allowance, added)
+        filter.add_blocks(self.iter().map(|item| item.bytes()), now, allowance, added)
     }
 
     fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, room: ListRoom<'a>) {
@@ -252,7 +254,8 @@ impl<'a, B: Batch> Adding<'a, B> {
         }
         // The origin of the command is only determined if the item makes the filter grow, which few do.
         let new = filter.set_bits(
-            |filter| filter.add(item, &|demand| self.allowing().allow(demand)),
+            // A plain filter has no window, and ignores the time.
+            |filter| filter.add(item, 0, &|demand| self.allowing().allow(demand)),
             |filter, before| self.grew(filter, before),
         );
         let new = match new {
@@ -274,7 +277,6 @@ impl<'a, B: Batch> Adding<'a, B> {
         }
         let allowing = self.allowing();
         let mut filter = creation::make(self.ctx, self.key, creation, &allowing)?;
-        filter.set_clock(now);
         let Done {
             mut added, room, at, ..
         } = self.add_to(&mut filter, &allowing)?;
@@ -332,8 +334,8 @@ impl<'a, B: Batch> Adding<'a, B> {
     }
 
     fn add_to(self, filter: &mut Counted, allowing: &Allowing<'_>) -> Result<Done<B>, CommandError> {
-        window::set_time(self.ctx, filter, self.at);
-        let at = filter.time();
+        let now = window::time(self.ctx, filter, self.at);
+        let at = filter.stamp(now);
         let answers = || Answers::with_room_for(self.items.count()).ok();
         let refreshed = match filter.window() {
             Some(window) if window.refresh() => answers().map(Some),
@@ -344,7 +346,7 @@ impl<'a, B: Batch> Adding<'a, B> {
         };
         let add = |filter: &mut Filter| {
             let allowance = &|demand| allowing.allow(demand);
-            let end = self.items.add_to(filter, allowance, |block| {
+            let end = self.items.add_to(filter, now, allowance, |block| {
                 new.push(block.new, block.count);
                 if let Some(refreshed) = &mut refreshed {
                     refreshed.push(block.changed, block.count);

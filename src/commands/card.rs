@@ -6,9 +6,8 @@ use super::args::Cursor;
 use super::docs::{Docs, KEY, O_OF_LAYERS};
 use super::error::CommandError;
 use super::reply::Reply;
-use super::{Call, Command};
+use super::{Call, Command, window};
 use crate::keyspace;
-use libbloom::Filter;
 
 /// The command BF.CARD: replies how many items were new when they were added; a missing key is an empty filter.
 pub struct Card;
@@ -30,7 +29,8 @@ impl Command for Card {
         let key = cursor.take()?;
         cursor.finish()?;
         let key = keyspace::read(ctx, key)?;
-        Reply(ctx).integer(key.filter_or_empty()?.map_or(0, Filter::items));
+        let filter = key.filter_or_empty()?;
+        Reply(ctx).integer(filter.map_or(0, |filter| filter.items_at(window::now(filter))));
         Ok(())
     }
 }

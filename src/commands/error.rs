@@ -186,6 +186,8 @@ pub enum CommandError {
     },
     /// BF.EXCEPT: the filter is not in this module's layout.
     ExceptionsOfForeign,
+    /// Filters with a window have no exceptions.
+    ExceptionsOfWindow,
     /// The filter has this many exceptions, and not enough room for the new ones.
     TooManyExceptions(u64),
     /// Looking up so many items in so many layers would take too long.
@@ -322,7 +324,7 @@ impl fmt::Display for CommandError {
             }
             Self::BadWindow => "ERR bad window: not a whole number of seconds",
             Self::WindowRange => {
-                return write!(f, "ERR window must be in the range [0, {}]", Window::MAX_SECONDS);
+                return write!(f, "ERR window must be in the range [1, {}]", Window::MAX_SECONDS);
             }
             Self::BadSlices => "ERR bad slices",
             Self::SlicesRange => {
@@ -417,6 +419,7 @@ impl fmt::Display for CommandError {
                 );
             }
             Self::ExceptionsOfForeign => "ERR exceptions are for LAYOUT BLOCKED only",
+            Self::ExceptionsOfWindow => "ERR a filter with a WINDOW has no exceptions",
             Self::TooManyExceptions(exceptions) => {
                 return write!(
                     f,

@@ -14,7 +14,6 @@ use crate::{keyspace, stats};
 use libbloom::chain::batch::Subset;
 use libbloom::exceptions::ExceptError;
 use libbloom::packed::Answers;
-use libbloom::{Allowance, Filter};
 
 /// The command BF.EXCEPT: excepts items from a filter until they are added again; a missing key is an empty filter.
 pub struct Except;
@@ -30,7 +29,9 @@ fn apply(ctx: Ctx<'_>, name: Arg<'_>, items: &[Arg<'_>]) -> Result<Answers, Comm
     let mut excepted = Answers::with_room_for(items.len()).map_err(|_| CommandError::NoMemoryToAnswer)?;
     let (done, _) = changing::turn(ctx, filter, |filter| {
         let answer = |block: Subset, count: usize| excepted.push(block, count);
-        except(ctx, name, filter, items, answer)
+        let allowing = Allowing::new(ctx, name.bytes(), ctx.origin());
+        let allowance = &|demand| allowing.allow(demand);
+        filter.except(items.iter().map(|item| item.bytes()), allowance, answer)
     });
     done.map_err(|error| refused(ctx, name, error))?;
     if excepted.ones() > 0 {
@@ -46,28 +47,10 @@ fn apply(ctx: Ctx<'_>, name: Arg<'_>, items: &[Arg<'_>]) -> Result<Answers, Comm
     Ok(excepted)
 }
 
-/// Excepts the items. The items of a primary or a file are not checked for presence, because the sender checked them:
-/// a window here may have another clock.
-fn except(
-    ctx: Ctx<'_>,
-    name: Arg<'_>,
-    filter: &mut Filter,
-    items: &[Arg<'_>],
-    excepted: impl FnMut(Subset, usize),
-) -> Result<(), ExceptError> {
-    let items = items.iter().map(|item| item.bytes());
-    let allowing = Allowing::new(ctx, name.bytes(), ctx.origin());
-    let allowance: Allowance<'_> = &|demand| allowing.allow(demand);
-    if ctx.origin().is_relayed() {
-        filter.except_unchecked(items, allowance, excepted)
-    } else {
-        filter.except(items, allowance, excepted)
-    }
-}
-
 fn refused(ctx: Ctx<'_>, name: Arg<'_>, error: ExceptError) -> CommandError {
     match error {
         ExceptError::Foreign => CommandError::ExceptionsOfForeign,
+        ExceptError::Window => CommandError::ExceptionsOfWindow,
         ExceptError::TooMany { exceptions } => CommandError::TooManyExceptions(exceptions),
         ExceptError::Memory(error) => {
             stats::refused_growth();

@@ -6,7 +6,7 @@ use super::args::Cursor;
 use super::docs::{Docs, ITEM, KEY, O_OF_LAYERS};
 use super::error::CommandError;
 use super::reply::Reply;
-use super::{Call, Command};
+use super::{Call, Command, window};
 use crate::keyspace;
 use libbloom::ahead;
 
@@ -33,7 +33,7 @@ impl Command for Exists {
         let key = keyspace::read(ctx, key)?;
         let filter = key.filter_or_empty()?;
         ahead::follow(filter);
-        Reply(ctx).boolean(filter.is_some_and(|filter| filter.contains(item)));
+        Reply(ctx).boolean(filter.is_some_and(|filter| filter.contains_at(item, window::now(filter))));
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use super::docs::{Docs, KEY, SINCE_OWN};
 use super::error::CommandError;
 use super::packed::{COUNT, DATA, FORM, O_OF_PACKED, Packing};
 use super::reply::Reply;
-use super::{Call, Command};
+use super::{Call, Command, window};
 use crate::{keyspace, limits};
 use libbloom::packed::{Answers, Packed};
 
@@ -69,11 +69,11 @@ impl Command for ExistsPacked {
             limits::check_lookups(ctx, filter, items.count())?;
         }
         if request.packing.counts() {
-            reply.integer(filter.map_or(0, |filter| filter.count_packed(items)));
+            reply.integer(filter.map_or(0, |filter| filter.count_packed(items, window::now(filter))));
             return Ok(());
         }
         let answers = match filter {
-            Some(filter) => filter.contains_packed(items),
+            Some(filter) => filter.contains_packed(items, window::now(filter)),
             None => Answers::none_of(items.count()),
         };
         let answers = answers.map_err(|_| CommandError::NoMemoryToAnswer)?;

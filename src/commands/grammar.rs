@@ -204,10 +204,10 @@ table! {
     read |value| value.number(1..=i64::MAX.cast_unsigned(), CommandError::BadGoal, CommandError::GoalRange)?;
     send |_| None;
 
-    /// The window in seconds; 0 counts items instead.
+    /// The window in seconds.
     window: u32 = Parameter::option(c"window", c"WINDOW", Kind::Integer).since(SINCE_OWN),
     of DESCRIBING, for BLOCKED;
-    read |value| value.number(0..=u32::MAX, CommandError::BadWindow, CommandError::WindowRange)?;
+    read |value| value.number(1..=Window::MAX_SECONDS, CommandError::BadWindow, CommandError::WindowRange)?;
     send |sent| Some(sent.window()?.seconds().to_string());
 
     /// The number of slices of the window.

@@ -9,13 +9,13 @@ use super::args::{Argument, Cursor};
 use super::docs::{Docs, KEY, Kind, O_OF_LAYERS, Parameter, SINCE_OWN};
 use super::error::CommandError;
 use super::reply::Reply;
-use super::{Call, Command};
+use super::{Call, Command, window};
 use crate::{keyspace, options};
 use libbloom::Filter;
 use libbloom::StoredLayout;
 use libbloom::chain::window::slices::Span;
 use libbloom::filter::{LayerStats, Totals};
-use libbloom::params::Layout;
+use libbloom::params::{Layout, Time};
 
 /// How many layers, the newest ones, are described one by one. Only filters of expansion 1 have more, and stored ones
 /// up to a quarter of a million; listing these would take a second. BF.DEBUG lists them all.
@@ -187,7 +187,8 @@ impl Command for Info {
         let key = keyspace::read(ctx, key)?;
         let filter = key.filter().ok_or(CommandError::NotFound)?;
         selection.check(filter)?;
-        let (reply, totals) = (Reply(ctx), filter.totals());
+        let now = window::now(filter);
+        let (reply, totals) = (Reply(ctx), filter.totals_at(now));
         let is_valkey = filter.valkey_rules().is_some();
         match selection {
             // valkey-bloom replies without a map, and a single figure without an array.
@@ -215,14 +216,14 @@ impl Command for Info {
                     .into_iter()
                     .for_each(|field| field.reply_pair(reply, filter, &totals));
             }
-            Selection::Full => full(reply, filter, &totals),
+            Selection::Full => full(reply, filter, now, &totals),
         }
         Ok(())
     }
 }
 
 /// Replies RedisBloom's five fields, and those that only this module has.
-fn full(reply: Reply<'_>, filter: &Filter, totals: &Totals) {
+fn full(reply: Reply<'_>, filter: &Filter, now: Time, totals: &Totals) {
     let window = filter.window();
     let of_window = if window.is_some() { 3 } else { 0 };
     let rules = filter.valkey_rules();
@@ -251,7 +252,7 @@ fn full(reply: Reply<'_>, filter: &Filter, totals: &Totals) {
     reply.bulk(b"Fill ratio");
     reply.double(totals.fill_ratio());
     reply.bulk(b"Estimated error rate");
-    reply.double(filter.estimated_error_rate());
+    reply.double(filter.estimated_error_rate_at(now));
     reply.bulk(b"Exceptions");
     reply.integer(filter.exceptions());
     if let Some(window) = window {

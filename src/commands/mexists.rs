@@ -6,7 +6,7 @@ use super::args::Cursor;
 use super::docs::{Docs, ITEM, KEY, O_OF_MANY};
 use super::error::CommandError;
 use super::reply::Reply;
-use super::{Call, Command};
+use super::{Call, Command, window};
 use crate::{keyspace, limits};
 
 /// The command BF.MEXISTS: replies for each item whether it is (probably) in a filter; a missing key is an empty
@@ -38,9 +38,8 @@ impl Command for MExists {
         reply.array(items.len());
         match filter {
             Some(filter) => {
-                filter.contains_all(items.iter().map(|item| item.bytes()), |found| {
-                    reply.boolean(found)
-                });
+                let items = items.iter().map(|item| item.bytes());
+                filter.contains_all(items, window::now(filter), |found| reply.boolean(found));
             }
             None => items.iter().for_each(|_| reply.boolean(false)),
         }

@@ -16,7 +16,7 @@ use super::spec::Target;
 use crate::server::{Arg, Ctx, OwnedString};
 use libbloom::chain::batch::BlockOutcome;
 use libbloom::packed::{Answers, Form, Packed};
-use libbloom::{Allowance, Error, Filter};
+use libbloom::{Allowance, Error, Filter, Time};
 
 /// The complexity of commands with packed items.
 pub const O_OF_PACKED: &CStr =
@@ -115,10 +115,11 @@ impl Batch for PackedItems<'_> {
     fn add_to(
         self,
         filter: &mut Filter,
+        now: Time,
         allowance: Allowance<'_>,
         added: impl FnMut(BlockOutcome),
     ) -> Result<(), Error> {
-        filter.add_packed(self.items, allowance, added)
+        filter.add_packed(self.items, now, allowance, added)
     }
 
     fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, (): ()) {

@@ -200,9 +200,11 @@ impl Described {
         let capacity = u64::try_from(capacity).unwrap_or(0);
         ClassicSpec::new(rate, capacity, expansion, scales).map_err(|error| match error {
             ParamError::ErrorRate => CommandError::ErrorRateRange,
-            ParamError::Capacity | ParamError::Expansion | ParamError::Slices | ParamError::Tightening => {
-                CommandError::CapacityRange
-            }
+            ParamError::Capacity
+            | ParamError::Expansion
+            | ParamError::Window
+            | ParamError::Slices
+            | ParamError::Tightening => CommandError::CapacityRange,
         })
     }
 }

@@ -3,14 +3,14 @@
 use std::ffi::CStr;
 
 use super::args::Cursor;
-use super::docs::{Docs, KEY_TO_DROP_FROM, SINCE_OWN};
+use super::docs::{Docs, KEY_TO_DROP_FROM, O_OF_LAYERS, SINCE_OWN};
 use super::error::CommandError;
 use super::grammar::{self, Given, Verb};
 use super::reply::Reply;
 use super::spec::Target;
 use super::{Call, Command, changing, propagation, window};
 use crate::keyspace;
-use libbloom::{Error, Filter};
+use libbloom::Error;
 
 /// The command BF.ROTATE: ends the newest slice of a window now, so that the next item begins another, and drops
 /// expired layers.
@@ -24,7 +24,7 @@ impl Command for Rotate {
     const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
         summary: c"Ends the newest slice of a Bloom Filter with a window, and drops what has expired",
-        complexity: c"O(n + e), where n is the number of layers, and e that of exceptions if layers go",
+        complexity: O_OF_LAYERS,
         since: SINCE_OWN,
         parameters: &VERB.parameters::<{ 1 + VERB.options() }>(&[KEY_TO_DROP_FROM], &[]),
         cacheable: true,
@@ -37,9 +37,9 @@ impl Command for Rotate {
         // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
         let mut key = unsafe { keyspace::write(ctx, name) }?;
         let filter = key.filter().ok_or(CommandError::NotFound)?;
-        window::set_time(ctx, filter, given.at);
-        let at = filter.time().ok_or(CommandError::NoWindow)?;
-        let (changed, _) = changing::turn(ctx, filter, Filter::rotate);
+        let now = window::time(ctx, filter, given.at);
+        let at = filter.stamp(now).ok_or(CommandError::NoWindow)?;
+        let (changed, _) = changing::turn(ctx, filter, |filter| filter.rotate(now));
         let changed = changed.map_err(|error| match error {
             Error::Full { .. } => CommandError::TooManySlices,
             error => CommandError::of_add(error),

@@ -5,19 +5,26 @@
 
 use std::ffi::CStr;
 
-use crate::server::Ctx;
+use crate::server::{self, Ctx};
 use libbloom::Filter;
 use libbloom::params::Time;
 
 /// The keyspace event of a window that dropped layers, or whose newest slice was ended.
 pub const EVENT: &CStr = c"bf.rotate";
 
-/// Sets the clock of a filter to the time that a command gives. The time of a primary or a file is obeyed, even if it
-/// shows that an earlier time was wrong. A client's time may be a mistake, which must not make a filter forget.
-pub fn set_time(ctx: Ctx<'_>, filter: &Filter, at: Option<Time>) {
+/// The time for a query: the server's. Only a window needs it, so no other filter reads the clock.
+#[inline]
+pub fn now(filter: &Filter) -> Time {
+    filter.window().map_or(0, |_| server::now())
+}
+
+/// The time for a change: the one that the command gives, or else the server's. The time of a primary or a file is
+/// obeyed, even if it shows that an earlier time was wrong. A client's time may be a mistake, which must not make a
+/// filter forget, so a time before the newest change counts as that change's.
+pub fn time(ctx: Ctx<'_>, filter: &Filter, at: Option<Time>) -> Time {
     match at {
-        Some(at) if ctx.origin().is_relayed() => filter.set_clock(|| at),
-        Some(at) => filter.set_client_time(at),
-        None => {}
+        None => now(filter),
+        Some(at) if ctx.origin().is_relayed() => at,
+        Some(at) => at.max(filter.newest_time()),
     }
 }

@@ -210,7 +210,7 @@ impl OwnedCtx {
         let left = unsafe { call!(RedisModule_GetExpire(key)) };
         // SAFETY: the key is open, and is not used again.
         unsafe { call!(RedisModule_CloseKey(key)) };
-        left != raw::REDISMODULE_NO_EXPIRE.into()
+        left != i64::from(raw::REDISMODULE_NO_EXPIRE)
     }
 
     /// Bytes that a key of the database and its value take, as MEMORY USAGE tells; 0 if it is missing.

@@ -9,7 +9,7 @@ use crate::chain::window::{MOST_SLICES, Ring};
 use crate::chain::{Allowance, Chain, NewLayer as _, Rules as _, UNLIMITED};
 use crate::error::Error;
 use crate::layered::{Described, LayerShape, LayerStats, Layered, compound};
-use crate::params::{Expansion, Growth, Layout, ROUNDING};
+use crate::params::{Expansion, Growth, Layout, ROUNDING, Time};
 use crate::stored::DecodeError;
 use crate::stored::invalid::{Invalid, counts};
 use crate::stored::stream::{Sink, Source};
@@ -76,7 +76,7 @@ impl Layered for Chain<Blocked> {
         self.rules().growth().expansion().map(Expansion::factor)
     }
 
-    fn estimated_error_rate(&self) -> f64 {
+    fn estimated_error_rate(&self, _: Time) -> f64 {
         estimated_error_rate(self.layers())
     }
 
@@ -177,8 +177,8 @@ impl Layered for Ring<Blocked> {
         self.chain().expansion()
     }
 
-    fn estimated_error_rate(&self) -> f64 {
-        estimated_error_rate(&self.chain().layers()[self.expired()..])
+    fn estimated_error_rate(&self, now: Time) -> f64 {
+        estimated_error_rate(&self.chain().layers()[self.slices().expired(now)..])
     }
 
     fn count(&self) -> usize {
@@ -239,7 +239,7 @@ impl Layered for Ring<Blocked> {
 
     fn is_as_new(&self) -> bool {
         let slices = self.slices();
-        self.count() == 0 && self.gone() == 0 && slices.came() == 0 && !slices.ended()
+        self.count() == 0 && self.gone() == 0 && !slices.ended()
     }
 
     fn emptied(&self, _: Allowance<'_>) -> Result<Self, Error> {

@@ -12,13 +12,12 @@
 //! | 32 | 4 | growth: 3 |
 //! | 36 | 4 | expansion, `1..=32768` |
 //! | 40 | 8 | capacity of the window, `1..=2^40` |
-//! | 48 | 4 | window in seconds; 0 where items are counted |
+//! | 48 | 4 | window in seconds, 1 or more |
 //! | 52 | 1 | slices, `2..=64` |
 //! | 53 | 1 | 1: an item that is added again lives on; 2: the newest slice was ended |
 //! | 54 | 2 | 0 |
 //! | 56 | 8 | bytes of the bit arrays that were before the oldest layer's, a multiple of 64 up to 2^52 |
-//! | 64 | 8 | where items are counted, the new ones that came, up to 2^62; else 0 |
-//! | 72 | 72 each | the layers, oldest first |
+//! | 64 | 72 each | the layers, oldest first |
 //!
 //! | offset | bytes | field of a layer |
 //! |---|---|---|
@@ -27,9 +26,6 @@
 //! | 56 | 8 | end of the slice; the same in all layers of it, not before that of the slice before it, and at most 1 after the next slice begins; up to 2^62 + 1 if it was ended |
 //! | 64 | 4 | 1: a slice begins with the layer; 2: its rate is part of the [spare rate](crate::chain::window::budget) |
 //! | 68 | 4 | 0 |
-//!
-//! Where items are counted, a time is the number of new items that came before. Between the time of a layer and that of
-//! the next one, or the number at offset 64, are at most the layer's items.
 //!
 //! # RDB stream
 //! As in [`format`](mod@super::format), with 2 for the format version. Earlier versions of this module refuse the
@@ -44,8 +40,8 @@ use crate::chain::window::budget::{slice_rate, spare_rate};
 use crate::chain::window::slices::{Slices, Span};
 use crate::chain::window::{MOST_GONE, Ring, Sizing as _};
 use crate::chain::{Allowance, MOST_ITEMS, NewLayer, sum};
-use crate::error::Error;
-use crate::params::{Capacity, ErrorRate, Expansion, Growth, LATEST, ROUNDING, Seed, Time, Window};
+use crate::error::{Error, ParamError};
+use crate::params::{Capacity, ErrorRate, Expansion, Growth, LATEST, ROUNDING, Seed, Window};
 use crate::stored::stream::{Sink, Source};
 use crate::stored::{DecodeError, Fields, ask_for, list_for, or_end};
 
@@ -56,7 +52,7 @@ pub const MAGIC: [u8; 8] = *b"BLOOM\0\0\x02";
 /// The growth of a filter with a window.
 const GROWTH: u32 = 3;
 /// Bytes of a header before its layers.
-const HEAD_BYTES: usize = 72;
+const HEAD_BYTES: usize = 64;
 /// Bytes of a layer in the header in addition to those of [`format`](mod@super::format).
 const TIME_BYTES: usize = 24;
 
@@ -116,7 +112,6 @@ pub fn header(ring: &Ring<Blocked>) -> Result<Vec<u8>, Error> {
     let ended = if slices.ended() { ENDED } else { 0 };
     bytes.extend_from_slice(&[window.slices(), refresh | ended, 0, 0]);
     bytes.extend_from_slice(&ring.gone().to_le_bytes());
-    bytes.extend_from_slice(&slices.came().to_le_bytes());
     for (layer, span) in layers.iter().zip(slices.spans()) {
         format::put_layer(layer, &mut bytes);
         let begins = if span.begins { BEGINS } else { 0 };
@@ -139,7 +134,6 @@ pub(crate) struct Header {
     window: Window,
     ended: bool,
     gone: u64,
-    came: Time,
     layers: Vec<StoredLayer>,
     spans: Vec<Span>,
 }
@@ -160,7 +154,10 @@ impl Header {
         let capacity = Capacity::new(fields.u64()?).map_err(|_| DecodeError::Field("capacity"))?;
         let (seconds, [slices, flags, zeros @ ..]) = (fields.u32()?, fields.take::<4>()?);
         let window = Window::new(seconds, slices, flags & REFRESH > 0);
-        let window = window.map_err(|_| DecodeError::Field("slices"))?;
+        let window = window.map_err(|error| match error {
+            ParamError::Window => DecodeError::Field("window"),
+            _ => DecodeError::Field("slices"),
+        })?;
         let ended = flags & ENDED > 0;
         if flags > REFRESH | ENDED || zeros != [0; 2] || ended && layers == 0 {
             return Err(DecodeError::Field("window"));
@@ -169,7 +166,6 @@ impl Header {
         if gone > MOST_GONE || !gone.is_multiple_of(LINE_BYTES) {
             return Err(DecodeError::Field("bytes before"));
         }
-        let came = fields.u64()?;
         let of_each = LAYER_BYTES + TIME_BYTES;
         if fields.0.len() / of_each != layers || !fields.0.len().is_multiple_of(of_each) {
             return Err(DecodeError::Field("header length"));
@@ -182,7 +178,6 @@ impl Header {
             window,
             ended,
             gone,
-            came,
             layers: list_for(layers)?,
             spans: list_for(layers)?,
         };
@@ -191,7 +186,6 @@ impl Header {
             header.spans.push(span(&mut fields)?);
         }
         header.check_spans()?;
-        header.check_clock()?;
         header.check_layers()?;
         Ok(header)
     }
@@ -206,7 +200,7 @@ impl Header {
         if self.ended && self.spans.last().is_some_and(|newest| newest.end > LATEST + 1) {
             return wrong;
         }
-        let slice = self.window.slice_length(self.capacity);
+        let slice = self.window.slice_length();
         let mut begin = 0;
         for span in &self.spans {
             if span.begins {
@@ -218,32 +212,6 @@ impl Header {
         }
         for pair in self.spans.windows(2) {
             if !pair[0].is_followed_by(&pair[1]) {
-                return wrong;
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks the times in a window that counts items: from the time of a layer to the next one came at most
-    /// as many new items as the layer counts. In any other window the header must have counted none.
-    fn check_clock(&self) -> Result<(), DecodeError> {
-        let wrong = Err(DecodeError::Field("times"));
-        if !self.window.counts_items() {
-            return if self.came == 0 { Ok(()) } else { wrong };
-        }
-        if self.came > LATEST
-            || self.ended && self.spans.last().is_some_and(|newest| newest.end > self.came + 1)
-        {
-            return wrong;
-        }
-        let nexts = self
-            .spans
-            .iter()
-            .skip(1)
-            .map(|next| next.first)
-            .chain([self.came]);
-        for ((layer, span), next) in self.layers.iter().zip(&self.spans).zip(nexts) {
-            if next < span.first || next - span.first > layer.items {
                 return wrong;
             }
         }
@@ -304,7 +272,7 @@ impl Header {
             layers.push(Layer::stored(stored.shape, bits(stored)?, stored.items));
         }
         let rules = Blocked::new(self.error_rate, Growth::Reserved(self.expansion), self.seed);
-        let slices = Slices::stored(self.window, self.capacity, self.spans, self.ended, self.came);
+        let slices = Slices::stored(self.window, self.capacity, self.spans, self.ended);
         Ok(Ring::stored(rules, layers, slices, self.gone))
     }
 }

@@ -43,7 +43,7 @@ pub enum Limit {
 /// };
 /// let numbers: Vec<_> = (0u32..1000).map(u32::to_be_bytes).collect();
 /// let items = numbers.iter().map(|number| &number[..]);
-/// let end = filter.add_all(items, &one_layer, |_| ());
+/// let end = filter.add_all(items, 0, &one_layer, |_| ());
 /// assert_eq!(end, Err(Error::TooManyLayers { most: 1 }));
 /// # Ok::<(), libbloom::BuildError>(())
 /// ```

@@ -317,7 +317,7 @@ mod tests {
 
     fn add_all(filter: &mut Filter, items: &[Vec<u8>]) {
         let items = items.iter().map(Vec::as_slice);
-        filter.add_all(items, UNLIMITED, |_| ()).unwrap();
+        filter.add_all(items, 0, UNLIMITED, |_| ()).unwrap();
     }
 
     fn contains_all(filter: &Filter, items: &[Vec<u8>]) -> bool {
@@ -348,7 +348,7 @@ mod tests {
             let filter = load(&stored.stream).unwrap();
             assert!(contains_all(&filter, &stored.items), "{name}");
             let mut present = Vec::new();
-            filter.contains_all(probes.iter().map(Vec::as_slice), |found| present.push(found));
+            filter.contains_all(probes.iter().map(Vec::as_slice), 0, |found| present.push(found));
             let one_by_one: Vec<_> = probes.iter().map(|probe| filter.contains(probe)).collect();
             assert_eq!(present, one_by_one, "{name}");
             let present: Vec<_> = (0..probes.len()).filter(|&probe| present[probe]).collect();
@@ -406,7 +406,7 @@ mod tests {
                 if count == stored.items.len() / 2 {
                     filter = load(&save(&filter)).unwrap();
                 }
-                filter.add(item, UNLIMITED).unwrap();
+                filter.add(item, 0, UNLIMITED).unwrap();
             }
             assert_eq!(save(&filter), stored.stream, "{name}, one by one");
         }
@@ -628,7 +628,7 @@ mod tests {
         let limit: Allowance<'_> = &at_most((1 << 24) - 1);
         for i in 0..2000u32 {
             let item = i.to_be_bytes();
-            match filter.add(&item, limit) {
+            match filter.add(&item, 0, limit) {
                 Ok(_) => assert!(filter.contains(&item), "{context}"),
                 Err(_) => break,
             }

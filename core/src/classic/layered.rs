@@ -8,7 +8,7 @@ use crate::chain::batch::Layer as _;
 use crate::chain::{Allowance, Chain, Rules as _, UNLIMITED};
 use crate::error::Error;
 use crate::layered::{Described, LayerShape, LayerStats, Layered, compound};
-use crate::params::Layout;
+use crate::params::{Layout, Time};
 use crate::stored::DecodeError;
 use crate::stored::invalid::{Invalid, counts};
 use crate::stored::stream::{Sink, Source};
@@ -43,7 +43,7 @@ impl Layered for Chain<Classic> {
         self.rules().scales().then_some(self.rules().expansion())
     }
 
-    fn estimated_error_rate(&self) -> f64 {
+    fn estimated_error_rate(&self, _: Time) -> f64 {
         compound(self.layers().iter().rev().map(|layer| {
             let shape = layer.shape();
             let fill = layer.bits().ones() as f64 / shape.modulus() as f64;

@@ -231,7 +231,7 @@ mod tests {
 
     fn add(filter: &mut Filter, items: u32) {
         for item in 0..items {
-            filter.add(&item.to_le_bytes(), UNLIMITED).unwrap();
+            filter.add(&item.to_le_bytes(), 0, UNLIMITED).unwrap();
         }
     }
 
@@ -296,7 +296,7 @@ mod tests {
         for layout in LAYOUTS {
             let mut filter = filter(layout, 40_000_000, 0);
             assert_eq!(chunks(&filter).count(), 1, "an empty filter is its header");
-            filter.add(b"one item", UNLIMITED).unwrap();
+            filter.add(b"one item", 0, UNLIMITED).unwrap();
             let all = dumped(&filter);
             let bytes = filter.layer_stats().next().unwrap().bytes();
             assert_eq!(all.len() as u64, 1 + bytes.div_ceil(CHUNK_BYTES as u64));
@@ -327,7 +327,7 @@ mod tests {
             };
             let mut grown = Filter::new(spec, UNLIMITED).unwrap();
             for item in 0u32.. {
-                grown.add(&item.to_le_bytes(), UNLIMITED).unwrap();
+                grown.add(&item.to_le_bytes(), 0, UNLIMITED).unwrap();
                 if grown.layers() == 300 {
                     break;
                 }

@@ -1,4 +1,4 @@
-//! The format of filters that [`native`] and [`windowed`] cannot describe: filters with exceptions, and merged
+//! The format of filters that [`native`] cannot describe: filters with exceptions, and merged
 //! filters whose layers do not follow from one another. All other filters keep their own format.
 //!
 //! # Header
@@ -10,27 +10,25 @@
 //! | 12 | 4 | 0 |
 //! | 16 | 8 | number of exceptions, `0..=2^24` |
 //! | 24 | 16 each | the exceptions |
-//! | | | the header of the layers, as in [`native`] or [`windowed`] |
+//! | | | the header of the layers, as in [`native`] |
 //!
 //! An exception is the hash of an item: its high half, then the low one. Exceptions stand in ascending order, and none
-//! is 0. If the header of the layers is as in [`native`], the layers may have any capacities and need not be full, and
-//! a filter of fixed growth may have several.
+//! is 0. The layers may have any capacities and need not be full, and a filter of fixed growth may have several.
 //!
 //! # RDB stream
-//! Unsigned 3 (the format version), unsigned 0; the header of the layers, and the bit arrays in pieces, as in [`native`]
-//! or [`windowed`]; unsigned, the number of exceptions; the exceptions, in strings of 1024 of them (the last one may be
+//! Unsigned 3 (the format version), unsigned 0; the header of the layers, and the bit arrays in pieces, as in [`native`];
+//! unsigned, the number of exceptions; the exceptions, in strings of 1024 of them (the last one may be
 //! shorter).
 //!
 //! Earlier versions of this module refuse the stream because of its format version.
 
-use super::native::{self, Relation, StoredLayer};
-use super::windowed;
-use crate::bits::array::BitArray;
-use crate::bits::kernel::Line;
-use crate::chain::Allowance;
+use super::native::{self, Header, Relation};
+use crate::blocked::Blocked;
+use crate::chain::{Allowance, Chain};
 use crate::exceptions::table::{Entry, Table, hash_of};
 use crate::exceptions::{self, MOST_EXCEPTIONS};
 use crate::filter::Filter;
+use crate::layered::Layered as _;
 use crate::layers::Layers;
 use crate::stored::stream::{Sink, Source};
 use crate::stored::{DecodeError, Fields, or_end};
@@ -84,10 +82,10 @@ pub fn save(filter: &Filter, sink: &mut dyn Sink) {
 /// # Errors
 /// [`DecodeError`] unless the whole stream is one valid filter.
 pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
-    let header = source.string(Header::parse)??;
-    let layers = header.restore(allowance, |stored| native::load_bits(stored, source))?;
+    let header = source.string(|header| Header::parse(header, Relation::Any))??;
+    let chain = header.restore(allowance, |stored| native::load_bits(stored, source))?;
     let count = number(source.unsigned()?)?;
-    let mut incoming = Incoming::new(layers, count, allowance)?;
+    let mut incoming = Incoming::new(chain, count, allowance)?;
     let mut left = count;
     while left > 0 {
         let expected = PIECE.min(left);
@@ -117,8 +115,8 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, Dec
         .0
         .split_at_checked(count * BYTES)
         .ok_or(DecodeError::Truncated)?;
-    let layers = Header::parse(header)?.restore(allowance, native::no_bits)?;
-    let mut incoming = Incoming::new(layers, count, allowance)?;
+    let chain = Header::parse(header, Relation::Any)?.restore(allowance, native::no_bits)?;
+    let mut incoming = Incoming::new(chain, count, allowance)?;
     incoming.take(exceptions)?;
     Ok(incoming.finish())
 }
@@ -149,9 +147,9 @@ pub fn copy_without_bits(
     allowance: Allowance<'_>,
 ) -> Result<Filter, DecodeError> {
     let header = filter.layers.cold().header()?;
-    let layers = Header::parse(&header)?.restore(allowance, native::no_bits)?;
-    ask_for_exceptions(&layers, exceptions.len(), allowance)?;
-    let mut copy = Filter::from(layers);
+    let chain = Header::parse(&header, Relation::Any)?.restore(allowance, native::no_bits)?;
+    ask_for_exceptions(&chain, exceptions.len(), allowance)?;
+    let mut copy = Filter::from(chain);
     copy.set_exceptions(exceptions.try_clone()?);
     Ok(copy)
 }
@@ -162,54 +160,34 @@ fn number(exceptions: u64) -> Result<usize, DecodeError> {
     count.ok_or(DecodeError::Field("exceptions"))
 }
 
-/// The header of the layers.
-enum Header {
-    Chain(native::Header),
-    Ring(windowed::Header),
-}
-
-impl Header {
-    fn parse(bytes: &[u8]) -> Result<Self, DecodeError> {
-        if bytes.starts_with(&windowed::MAGIC) {
-            windowed::Header::parse(bytes).map(Self::Ring)
-        } else {
-            native::Header::parse(bytes, Relation::Any).map(Self::Chain)
-        }
-    }
-
-    /// The layers, with their items counted and the bit arrays from `bits`.
-    fn restore(
-        self,
-        allowance: Allowance<'_>,
-        bits: impl FnMut(&StoredLayer) -> Result<BitArray<Line>, DecodeError>,
-    ) -> Result<Layers, DecodeError> {
-        Ok(match self {
-            Self::Chain(header) => header.restore(allowance, bits)?.into(),
-            Self::Ring(header) => header.restore(allowance, bits)?.into(),
-        })
-    }
-}
-
 /// Requests memory for `count` exceptions in addition to the layers.
-fn ask_for_exceptions(layers: &Layers, count: usize, allowance: Allowance<'_>) -> Result<(), DecodeError> {
+fn ask_for_exceptions(
+    chain: &Chain<Blocked>,
+    count: usize,
+    allowance: Allowance<'_>,
+) -> Result<(), DecodeError> {
     if count == 0 {
         return Ok(());
     }
-    Ok(exceptions::ask_for_table(count, layers.bytes(), allowance)?)
+    Ok(exceptions::ask_for_table(
+        count,
+        chain.bytes(chain.layers().len()),
+        allowance,
+    )?)
 }
 
 /// A filter whose exceptions are being read.
 struct Incoming {
-    layers: Layers,
+    chain: Chain<Blocked>,
     exceptions: Table,
     last: Entry,
 }
 
 impl Incoming {
-    fn new(layers: Layers, count: usize, allowance: Allowance<'_>) -> Result<Self, DecodeError> {
-        ask_for_exceptions(&layers, count, allowance)?;
+    fn new(chain: Chain<Blocked>, count: usize, allowance: Allowance<'_>) -> Result<Self, DecodeError> {
+        ask_for_exceptions(&chain, count, allowance)?;
         Ok(Self {
-            layers,
+            chain,
             exceptions: Table::with_room_for(count)?,
             last: [0; 2],
         })
@@ -227,7 +205,7 @@ impl Incoming {
     }
 
     fn finish(self) -> Filter {
-        let mut filter = Filter::from(self.layers);
+        let mut filter = Filter::from(self.chain);
         filter.set_exceptions(self.exceptions);
         filter
     }

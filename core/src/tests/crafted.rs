@@ -1,11 +1,10 @@
 //! Malicious headers, which cost as much as a header can: the work that they cause is bounded, or grows with their
 //! bytes.
 
-use super::oracle::{add_batch, filter, item, reserved, spec, stored};
+use super::oracle::{filter, reserved, spec, stored};
 use super::work::{self, Work};
 use crate::codec::{DecodeError, chunks};
 use crate::filter::{Filter, MOST_ESTIMATED};
-use crate::params::{Spec, Window};
 use crate::sets::SetError;
 use crate::{Allowance, UNLIMITED};
 
@@ -88,7 +87,7 @@ pub fn windowed(layers: impl ExactSizeIterator<Item = Layer>, are_spare: bool) -
     header.extend(1000_u64.to_le_bytes());
     header.extend(1000_u32.to_le_bytes());
     header.extend([2, 0, 0, 0]);
-    header.extend([0; 16]);
+    header.extend([0; 8]);
     for (layer, time) in layers.zip(START..) {
         layer.put(&mut header);
         header.extend(time.to_le_bytes());
@@ -179,61 +178,6 @@ const SMALL: Layer = Layer {
     lines: 1,
     ..Layer::OVERFULL
 };
-
-/// An add that begins a slice, or BF.ROTATE, would stop the server for seconds.
-#[test]
-fn exceptions_stay_where_too_many_layers_would_be_asked_for_them() {
-    let (layers, exceptions) = (3000, 20_000);
-    let of_layers = windowed((0..layers).map(|_| SMALL), true);
-    let mut filter = load(&excepting(exceptions, &of_layers), UNLIMITED).unwrap();
-    // The oldest layer has every item.
-    chunks::load_chunk(&mut filter, 1 + 64, &[0xff; 64]).unwrap();
-    filter.set_clock(|| START + 1 + 1_000_000);
-    assert_eq!(filter.expired(), 1);
-    let (asked, added) = work::of(Work::LayersAsked, || filter.add(b"item", UNLIMITED));
-    assert_eq!(added, Ok(true));
-    assert_eq!(filter.layers(), layers);
-    assert_eq!(asked, exceptions);
-    assert_eq!(filter.exceptions(), exceptions);
-
-    // Without a layer nothing can be excepted.
-    filter.set_clock(|| START + 1_000_000_000);
-    let (asked, added) = work::of(Work::LayersAsked, || filter.add(b"item", UNLIMITED));
-    assert_eq!(added, Ok(true));
-    assert_eq!((asked, filter.layers(), filter.exceptions()), (0, 1, 0));
-    assert!(filter.contains(b"item"));
-}
-
-/// A filter of a few layers would keep exceptions of slices that are forgotten for ever.
-#[test]
-fn exceptions_go_with_their_slices_where_few_layers_are_asked() {
-    let (layers, exceptions) = (60, 20_000);
-    let of_layers = windowed((0..layers).map(|_| SMALL), true);
-    let mut filter = load(&excepting(exceptions, &of_layers), UNLIMITED).unwrap();
-    chunks::load_chunk(&mut filter, 1 + 64, &[0xff; 64]).unwrap();
-    filter.set_clock(|| START + 1 + 1_000_000);
-    let (asked, changed) = work::of(Work::LayersAsked, || filter.rotate());
-    assert_eq!((changed, filter.exceptions()), (Ok(true), 0));
-    assert_eq!(asked, exceptions * layers as u64);
-}
-
-/// One batch into a window of the last few items would stop the server for hours, because each item drops a slice.
-#[test]
-fn a_batch_does_not_ask_for_every_exception_again_and_again() {
-    let window = Window::new(0, 64, false).unwrap();
-    let spec = Spec {
-        window: Some(window),
-        ..spec(64, 0.01, reserved(2), 7)
-    };
-    let of_layers = chunks::header(&filter(spec));
-    let (exceptions, items) = (20_000, 1000);
-    let mut filter = load(&excepting(exceptions, &of_layers), UNLIMITED).unwrap();
-    let items: Vec<_> = (0..items).map(item).collect();
-    let (asked, added) = work::of(Work::LayersAsked, || add_batch(&mut filter, &items).1);
-    assert_eq!(added, Ok(()));
-    assert!(asked <= 2 * 256 * items.len() as u64, "{asked}");
-    assert_eq!(filter.exceptions(), exceptions);
-}
 
 /// Very many shapes with two layers each would stop a BF.MERGE for seconds.
 #[test]

@@ -111,8 +111,8 @@ proptest! {
                     added.extend(ids);
                 }
                 Step::AddOne(id) => {
-                    let new = twin.add(&item(id), UNLIMITED).unwrap();
-                    prop_assert_eq!(filter.add(&item(id), UNLIMITED), Ok(excepted.remove(&id) || new));
+                    let new = twin.add(&item(id), 0, UNLIMITED).unwrap();
+                    prop_assert_eq!(filter.add(&item(id), 0, UNLIMITED), Ok(excepted.remove(&id) || new));
                     added.insert(id);
                 }
                 Step::Except(ids) => {
@@ -270,7 +270,7 @@ fn exceptions_are_held_against_limits() {
     loop {
         let limit = at_most(full);
         number += 1;
-        match filter.add(&number.to_be_bytes(), &limit) {
+        match filter.add(&number.to_be_bytes(), 0, &limit) {
             Ok(_) => last = filter.bytes(),
             Err(Error::OverLimit { bytes, .. }) => {
                 assert!(bytes > full && last <= full);
@@ -282,7 +282,7 @@ fn exceptions_are_held_against_limits() {
 
     let classic = ClassicSpec::new(0.01, 100, 2, true).unwrap();
     let mut classic = Filter::classic(classic, UNLIMITED).unwrap();
-    classic.add(b"a", UNLIMITED).unwrap();
+    classic.add(b"a", 0, UNLIMITED).unwrap();
     let refused = classic.except([&b"a"[..]].into_iter(), UNLIMITED, |_, _| ());
     assert_eq!(refused, Err(ExceptError::Foreign));
     assert!(classic.contains(b"a"));
@@ -320,219 +320,46 @@ fn without_memory_nothing_is_excepted() {
     assert!(matches!(dumped, Err(Error::OutOfMemory { .. })), "{dumped:?}");
 }
 
-/// An application that takes an alert back would never be alerted again; or the item that comes again would be
-/// forgotten with the slice that it was in first.
+/// An item that is added while the chunks of a filter are still on their way would be denied, because the header says that
+/// it is excepted.
 #[test]
-fn in_a_window_an_item_that_comes_again_lives_from_then() {
-    const START: u64 = 1_700_000_000_000;
-    const HOUR: u64 = 3_600_000;
-    let window = Window::new(8 * 3600, 8, false).unwrap();
-    let spec = Spec {
-        window: Some(window),
-        ..oracle::spec(1000, 0.01, reserved(2), 7)
-    };
-    let mut filter = oracle::filter(spec);
-    let at = |filter: &Filter, hours: u64| filter.set_clock(|| START + hours * HOUR);
-    at(&filter, 0);
-    let first = add(&mut filter, &items(&[1, 2, 3]));
-    assert_eq!(first, [true; 3]);
-    at(&filter, 5);
-    assert_eq!(
-        except(&mut filter, &items(&[1, 2, 9, 1])),
-        [true, true, false, false]
-    );
-    assert_eq!(contains_batch(&filter, &items(&[1, 2, 3])), [false, false, true]);
-    // One that was excepted, twice in the batch, one that is there, and one that is new.
-    let new = add(&mut filter, &items(&[3, 1, 4, 1, 3]));
-    assert_eq!(new, [false, true, true, false, false]);
-    let moved = reloaded(&load(&stored(&filter)).unwrap());
-    for mut filter in [filter, moved] {
-        assert_eq!(filter.exceptions(), 1);
-        at(&filter, 12);
-        assert_eq!(
-            contains_batch(&filter, &items(&[1, 2, 3, 4])),
-            [true, false, false, true]
-        );
-        // The layer that item 2 was in goes, and the exception with it.
-        let new = add(&mut filter, &items(&[5]));
-        assert_eq!(new, [true]);
-        assert_eq!(filter.exceptions(), 0);
-        assert_eq!(filter.validate(), Ok(()));
-        at(&filter, 13);
-        assert!(filter.contains(&item(1)));
-        at(&filter, 15);
-        assert!(!filter.contains(&item(1)));
-    }
-}
-
-#[derive(Clone, Debug)]
-enum Event {
-    Add(Vec<u32>),
-    Except(Vec<u32>),
-    Pass(u64),
-    Rotate,
-    Store,
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
-
-    /// A replica whose clock is another one would hold other exceptions than its primary; or an item that came within
-    /// the window would be missing.
-    #[test]
-    fn a_window_and_its_replica_are_equal(
-        refresh: bool,
-        seconds in prop::sample::select(vec![0u32, 8 * 3600]),
-        slices in prop::sample::select(vec![2u8, 8]),
-        capacity in prop::sample::select(vec![20u64, 200]),
-        rate in prop::sample::select(vec![0.2, 0.001]),
-        events in vec(prop_oneof![
-            4 => vec(0..60u32, 1..100).prop_map(Event::Add),
-            3 => vec(0..60u32, 1..70).prop_map(Event::Except),
-            3 => (0..3 * 3_600_000u64).prop_map(Event::Pass),
-            1 => Just(Event::Rotate),
-            1 => Just(Event::Store),
-        ], 1..40),
-    ) {
-        let window = Window::new(seconds, slices, refresh).unwrap();
-        let spec = Spec { window: Some(window), ..oracle::spec(capacity, rate, reserved(2), 7) };
-        let (mut primary, mut replica) = (oracle::filter(spec), oracle::filter(spec));
-        let mut now = 1_700_000_000_000u64;
-        let mut alive = std::collections::HashMap::new();
-        for event in events {
-            primary.set_clock(|| now);
-            match event {
-                Event::Add(ids) => {
-                    let (some, mut changed) = (items(&ids), Vec::new());
-                    primary.add_blocks(some.iter().map(Vec::as_slice), UNLIMITED, |block| {
-                        changed.extend((0..block.count).map(|at| block.changed.has(at)));
-                    }).unwrap();
-                    for (&id, &changed) in ids.iter().zip(&changed) {
-                        if changed {
-                            alive.insert(id, now);
-                        }
-                        prop_assert!(seconds == 0 || primary.contains(&item(id)), "item {} was just added", id);
-                    }
-                    let told = some.iter().zip(&changed).filter(|(_, changed)| **changed);
-                    let time = primary.time().unwrap();
-                    replica.set_clock(|| time);
-                    replica.add_blocks(told.map(|(item, _)| &item[..]), UNLIMITED, |_| ()).unwrap();
-                }
-                Event::Except(ids) => {
-                    let some = items(&ids);
-                    let changed = except(&mut primary, &some);
-                    for id in &ids {
-                        alive.remove(id);
-                        prop_assert!(!primary.contains(&item(*id)));
-                    }
-                    replica.set_clock(|| now.wrapping_sub(7_000_000));
-                    let told = some.iter().zip(&changed).filter(|(_, changed)| **changed);
-                    let told = told.map(|(item, _)| &item[..]);
-                    replica.except_unchecked(told, UNLIMITED, |_, _| ()).unwrap();
-                }
-                Event::Pass(milliseconds) => now += milliseconds,
-                Event::Rotate => {
-                    if let Ok(true) = primary.rotate() {
-                        let time = primary.time().unwrap();
-                        replica.set_clock(|| time);
-                        replica.rotate().unwrap();
-                    }
-                }
-                Event::Store => primary = load(&stored(&primary)).unwrap(),
-            }
-            prop_assert_eq!(stored(&primary), stored(&replica));
-            primary.set_clock(|| now);
-            if seconds > 0 {
-                for (&id, &added) in &alive {
-                    let is_young = now - added < u64::from(seconds) * 1000;
-                    prop_assert!(!is_young || primary.contains(&item(id)), "item {} of {}", id, added);
-                }
-            }
-        }
-    }
-}
-
-/// A server would keep the memory of a burst of exceptions, of one hour out of 64, until the whole window is empty.
-#[test]
-fn a_burst_of_exceptions_in_one_of_64_slices_goes_with_it() {
-    const START: u64 = 1_700_000_000_000;
-    const BURST: u32 = 100_000;
-    let window = Window::new(64 * 3600, 64, false).unwrap();
-    let spec = Spec {
-        window: Some(window),
-        ..oracle::spec(64_000, 0.001, reserved(2), 7)
-    };
-    let mut filter = oracle::filter(spec);
-    let at = |filter: &Filter, hours: u64| filter.set_clock(|| START + hours * 3_600_000);
-    at(&filter, 0);
-    let burst = items(&(0..BURST).collect::<Vec<_>>());
-    add(&mut filter, &burst);
-    let excepted = except(&mut filter, &burst);
-    assert!(excepted.iter().all(|&excepted| excepted));
-    for hour in 1..=64 {
-        at(&filter, u64::from(hour));
-        assert_eq!(add(&mut filter, &items(&[BURST + hour])), [true]);
-        assert_eq!(filter.exceptions(), u64::from(BURST), "hour {hour}");
-    }
-    let before = filter.bytes();
-    at(&filter, 65);
-    assert_eq!(add(&mut filter, &items(&[BURST + 65])), [true]);
-    assert_eq!(filter.exceptions(), 0);
-    assert!(
-        filter.bytes() < before - 16 * u64::from(BURST),
-        "the table is given back"
-    );
-    assert_eq!(filter.validate(), Ok(()));
-}
-
-/// The exceptions of a dumped window would be lost while its chunks are on their way: the copy would find items that the
-/// original does not.
-#[test]
-fn exceptions_wait_for_their_bits() {
-    const START: u64 = 1_700_000_000_000;
-    let window = Window::new(8 * 3600, 8, false).unwrap();
-    let spec = Spec {
-        window: Some(window),
-        ..oracle::spec(1000, 0.001, reserved(2), 7)
-    };
-    let mut original = oracle::filter(spec);
-    let at = |filter: &Filter, hours: u64| filter.set_clock(|| START + hours * 3_600_000);
-    for (hour, id) in [(0, 1), (6, 2)] {
-        at(&original, hour);
-        add(&mut original, &items(&[id]));
-    }
-    except(&mut original, &items(&[2]));
-    let mut copy = chunks::load_header(&chunks::header(&original), UNLIMITED).unwrap();
-    // The first slice has expired, and goes, before any chunk has come.
-    at(&copy, 10);
-    add(&mut copy, &items(&[3]));
-    assert_eq!((copy.rotate(), copy.exceptions()), (Ok(true), 1));
-    // What changes nothing is not propagated.
-    assert_eq!(copy.rotate(), Ok(false));
-    for chunk in chunks::chunks(&original).skip(1) {
-        chunks::load_chunk(&mut copy, chunk.iterator, &chunk.bytes).unwrap();
-    }
-    assert_eq!(contains_batch(&copy, &items(&[1, 2, 3])), [false, false, true]);
-}
-
-/// A replica whose clock is ahead would not have the exception that its primary has.
-#[test]
-fn who_is_told_does_not_ask() {
-    let mut filter = oracle::filter(oracle::spec(100, 0.01, reserved(2), 7));
-    let told = items(&[1, 2, 1]);
-    let mut answers = Vec::new();
-    filter
-        .except_unchecked(told.iter().map(Vec::as_slice), UNLIMITED, |excepted, count| {
-            answers.extend((0..count).map(|at| excepted.has(at)));
-        })
-        .unwrap();
-    assert_eq!(answers, [true, true, false]);
+fn an_exception_that_is_there_before_its_bits_ends_with_the_addition() {
+    let mut original = oracle::filter(oracle::spec(100, 0.01, reserved(2), 7));
+    add(&mut original, &items(&[1, 2, 4]));
+    except(&mut original, &items(&[1, 2]));
+    let mut filter = chunks::load_header(&chunks::header(&original), UNLIMITED).unwrap();
     assert_eq!(filter.exceptions(), 2);
-    // An item is found once it is added, although the exception was there before its bits.
-    let new = add(&mut filter, &items(&[1, 3]));
-    assert_eq!(new, [true, true]);
-    assert_eq!(contains_batch(&filter, &items(&[1, 2, 3])), [true, false, true]);
+    assert_eq!(add(&mut filter, &items(&[1, 3])), [true, true]);
     assert_eq!(filter.exceptions(), 1);
+    for chunk in chunks::chunks(&original).skip(1) {
+        chunks::load_chunk(&mut filter, chunk.iterator, &chunk.bytes).unwrap();
+    }
+    let found = contains_batch(&filter, &items(&[1, 2, 3, 4]));
+    assert_eq!(found, [true, false, true, true]);
+}
+
+/// Users would be told that an item of a window is gone, and find it again: its bits go with their slice, and nothing
+/// else would remember that it was excepted.
+#[test]
+fn filters_with_a_window_have_no_exceptions() {
+    let spec = Spec {
+        window: Some(Window::new(60, 4, false).unwrap()),
+        ..oracle::spec(100, 0.01, reserved(2), 7)
+    };
+    let mut filter = oracle::filter(spec);
+    filter.insert_at(&item(1), 1000).unwrap();
+    let before = stored(&filter);
+    let refused = filter.except([&item(1)[..]].into_iter(), UNLIMITED, |_, _| ());
+    assert_eq!(refused, Err(ExceptError::Window));
+    assert_eq!(stored(&filter), before);
+    // Nor does a header bring them.
+    let mut header = b"BLOOM\0\0\x03".to_vec();
+    header.extend(0u64.to_le_bytes());
+    header.extend(1u64.to_le_bytes());
+    header.extend([1; 16]);
+    header.extend(chunks::header(&filter));
+    let refused = chunks::load_header(&header, UNLIMITED).map(|_| ());
+    assert_eq!(refused, Err(DecodeError::Field("magic")));
 }
 
 /// More would not fit into the header of a dumped filter.

@@ -34,7 +34,7 @@ impl Step {
     /// Runs the step. Returns the answers, and the error that ended it.
     fn run(&self, filter: &mut Filter) -> (Vec<bool>, Result<(), Error>) {
         match self {
-            Self::Single(id) => match filter.add(&item(*id), UNLIMITED) {
+            Self::Single(id) => match filter.add(&item(*id), 0, UNLIMITED) {
                 Ok(new) => (vec![new], Ok(())),
                 Err(error) => (vec![], Err(error)),
             },
@@ -209,7 +209,7 @@ proptest! {
             let mut single_answers = Vec::new();
             let mut single_end = Ok(());
             for item in step.items() {
-                match by_item.add(&item, UNLIMITED) {
+                match by_item.add(&item, 0, UNLIMITED) {
                     Ok(new) => single_answers.push(new),
                     Err(error) => {
                         single_end = Err(error);
@@ -293,7 +293,7 @@ proptest! {
         let room = capacity as u32;
         for id in 0..before {
             let expected = if id < room { Ok(true) } else { full.map(|()| false) };
-            prop_assert_eq!(filter.add(&item(id), UNLIMITED), expected);
+            prop_assert_eq!(filter.add(&item(id), 0, UNLIMITED), expected);
         }
         // First an item that is there already, if there is one; it needs no room.
         let known = before.min(1);
@@ -309,7 +309,7 @@ proptest! {
         }
         if fit < batch {
             prop_assert!(!filter.contains(&item(before + fit)));
-            prop_assert_eq!(filter.add(&item(0), UNLIMITED), Ok(false));
+            prop_assert_eq!(filter.add(&item(0), 0, UNLIMITED), Ok(false));
         }
         prop_assert_eq!(filter.validate(), Ok(()));
     }
@@ -337,18 +337,18 @@ proptest! {
         let new = item(1_000_000);
         let end = if in_batch {
             let mut answers = Vec::new();
-            let end = filter.add_all([last, &new, last].into_iter(), &refuse, |new| answers.push(new));
+            let end = filter.add_all([last, &new, last].into_iter(), 0, &refuse, |new| answers.push(new));
             prop_assert_eq!(answers, [false]);
             end
         } else {
-            filter.add(&new, &refuse).map(|_| ())
+            filter.add(&new, 0, &refuse).map(|_| ())
         };
         prop_assert_eq!(end, Err(Error::OverLimit { bytes: asked.get(), limit }));
         prop_assert!(asked.get() > bytes);
         prop_assert!(stored(&filter) == before);
         prop_assert_eq!(filter.bytes(), bytes);
         prop_assert!(contains_batch(&filter, &items).iter().all(|&found| found));
-        prop_assert_eq!(filter.add(&new, UNLIMITED), Ok(true));
+        prop_assert_eq!(filter.add(&new, 0, UNLIMITED), Ok(true));
     }
 
     /// A filter could use more memory than the limit that a user set.
@@ -363,7 +363,7 @@ proptest! {
         prop_assert_eq!(asked.get(), filter.bytes());
         for id in 0..more.min(spec.capacity.items() as u32 * 15) {
             let layers = chain(&filter).layers().len();
-            let _may_be_full = filter.add(&item(id), &allow);
+            let _may_be_full = filter.add(&item(id), 0, &allow);
             if chain(&filter).layers().len() > layers {
                 prop_assert_eq!(asked.get(), filter.bytes());
             }
@@ -468,7 +468,7 @@ fn the_estimated_rate_follows_the_items() {
         assert_eq!(filter.estimated_error_rate(), 0.0, "{layout:?}");
         for (items, range) in [(0..500, 1e-5..half_full), (500..1000, 0.015..0.025)] {
             for number in items {
-                filter.add(&item(number), UNLIMITED).unwrap();
+                filter.add(&item(number), 0, UNLIMITED).unwrap();
             }
             let rate = filter.estimated_error_rate();
             assert!(range.contains(&rate), "{layout:?}: {rate}");

@@ -64,7 +64,7 @@ fn a_moved_filter_is_the_same_filter() {
         )
         .unwrap();
         for number in 0..5000 {
-            filter.add(&item(number), UNLIMITED).unwrap();
+            filter.add(&item(number), 0, UNLIMITED).unwrap();
         }
         let (before, totals) = (allocations(&filter), filter.totals());
         let boxes = usize::from(layout == oracle::VALKEY);
@@ -85,7 +85,7 @@ fn a_moved_filter_is_the_same_filter() {
                     None => break,
                 }
                 // Changes between two steps must not matter.
-                filter.add(&item(first as u32), UNLIMITED).unwrap();
+                filter.add(&item(first as u32), 0, UNLIMITED).unwrap();
             }
             assert_eq!(boxed, boxes);
             assert_eq!(steps, filter.layers().div_ceil(pace), "{layout:?}, {pace}");

@@ -252,17 +252,14 @@ pub fn with_header(stream: &MemoryStream, offset: usize, bytes: &[u8]) -> Memory
 /// Adds all `items` as one batch. Returns the answers, and the error that ended it.
 pub fn add_batch<I: AsRef<[u8]>>(filter: &mut Filter, items: &[I]) -> (Vec<bool>, Result<(), Error>) {
     let mut answers = Vec::new();
-    let end = filter.add_all(items.iter().map(AsRef::as_ref), UNLIMITED, |new| {
-        answers.push(new)
-    });
+    let items = items.iter().map(AsRef::as_ref);
+    let end = filter.add_all(items, 0, UNLIMITED, |new| answers.push(new));
     (answers, end)
 }
 
 /// The answers for a batch of `items`.
 pub fn contains_batch<I: AsRef<[u8]>>(filter: &Filter, items: &[I]) -> Vec<bool> {
-    let mut answers = Vec::new();
-    filter.contains_all(items.iter().map(AsRef::as_ref), |found| answers.push(found));
-    answers
+    filter.contains_many(items.iter().map(AsRef::as_ref))
 }
 
 /// Item number `id`: all different, of many lengths; item 0 is empty.

@@ -62,14 +62,47 @@ fn no_room(error: &DecodeError) -> bool {
     matches!(error, DecodeError::OutOfMemory { .. })
 }
 
+/// Items that [`add_at`] adds at one time.
+const AT_ONCE: usize = 20;
+
+/// When an item is added: those of each [`AT_ONCE`] so many milliseconds after those before them.
+fn time(item: usize, step: u64) -> u64 {
+    (item / AT_ONCE) as u64 * step
+}
+
+/// Adds all items from number `from` on, in one batch if the time stands still.
+fn add_at(
+    filter: &mut Filter,
+    all: &[Vec<u8>],
+    from: usize,
+    step: u64,
+    mut added: impl FnMut(),
+) -> Result<(), Error> {
+    let mut from = from;
+    while from < all.len() {
+        let to = if step == 0 {
+            all.len()
+        } else {
+            all.len().min((from / AT_ONCE + 1) * AT_ONCE)
+        };
+        let some = all[from..to].iter().map(Vec::as_slice);
+        filter.add_all(some, time(from, step), UNLIMITED, |_| added())?;
+        from = to;
+    }
+    Ok(())
+}
+
 /// Adds `all` with a shortage after `good` allocations. Returns how many were answered. The next item alone is
 /// refused too, and leaves the filter unchanged.
-fn add_until_it_fails(filter: &mut Filter, all: &[Vec<u8>], good: u32, shortage: Shortage) -> usize {
+fn add_until_it_fails(
+    filter: &mut Filter,
+    all: &[Vec<u8>],
+    step: u64,
+    good: u32,
+    shortage: Shortage,
+) -> usize {
     let mut answered = 0;
-    let batch = || {
-        let all = all.iter().map(Vec::as_slice);
-        filter.add_all(all, UNLIMITED, |_| answered += 1)
-    };
+    let batch = || add_at(filter, all, 0, step, || answered += 1);
     let end = failing::after(good, shortage, batch);
     assert!(
         end.is_err_and(|error| no_memory(&error)),
@@ -77,7 +110,9 @@ fn add_until_it_fails(filter: &mut Filter, all: &[Vec<u8>], good: u32, shortage:
     );
     assert_eq!(filter.validate(), Ok(()), "{good} good allocations");
     let before = stored(filter);
-    let single = failing::after(0, shortage, || filter.add(&all[answered], UNLIMITED));
+    let single = failing::after(0, shortage, || {
+        filter.add(&all[answered], time(answered, step), UNLIMITED)
+    });
     assert!(single.is_err_and(|error| no_memory(&error)));
     assert_eq!(stored(filter), before, "a refused item left a trace");
     answered
@@ -103,13 +138,13 @@ fn a_filter_that_cannot_grow_stays_as_it_is_and_grows_later() {
         for good in 0..40 {
             let mut filter = Filter::new(spec, UNLIMITED).unwrap();
             let all = items(0..1000);
-            let answered = add_until_it_fails(&mut filter, &all, good, shortage);
+            let answered = add_until_it_fails(&mut filter, &all, 0, good, shortage);
             assert!(all[..answered].iter().all(|item| filter.contains(item)));
 
             let mut whole = Filter::new(spec, UNLIMITED).unwrap();
             for filter in [&mut filter, &mut whole] {
                 let all = all.iter().map(Vec::as_slice);
-                filter.add_all(all, UNLIMITED, |_| ()).unwrap();
+                filter.add_all(all, 0, UNLIMITED, |_| ()).unwrap();
             }
             assert_eq!(stored(&filter), stored(&whole), "not what it would have been");
         }
@@ -120,23 +155,22 @@ fn a_filter_that_cannot_grow_stays_as_it_is_and_grows_later() {
 #[test]
 fn a_window_that_cannot_turn_stays_as_it_is_and_turns_later() {
     let spec = Spec {
-        window: Some(Window::new(0, 4, false).unwrap()),
+        window: Some(Window::new(60, 4, false).unwrap()),
         ..oracle::spec(40, 0.01, oracle::reserved(2), 5)
     };
     for shortage in [Shortage::Lasting, Shortage::Passing] {
         for good in 0..40 {
             let mut filter = Filter::new(spec, UNLIMITED).unwrap();
             let all = items(0..1000);
-            let answered = add_until_it_fails(&mut filter, &all, good, shortage);
-            let last = &all[answered.saturating_sub(40)..answered];
+            // A slice is open for 15 seconds.
+            let step = 10_000;
+            let answered = add_until_it_fails(&mut filter, &all, step, good, shortage);
+            let last = &all[answered.saturating_sub(6 * AT_ONCE)..answered];
             assert!(last.iter().all(|item| filter.contains(item)));
 
             let mut whole = Filter::new(spec, UNLIMITED).unwrap();
-            whole
-                .add_all(all.iter().map(Vec::as_slice), UNLIMITED, |_| ())
-                .unwrap();
-            let rest = all[answered..].iter().map(Vec::as_slice);
-            filter.add_all(rest, UNLIMITED, |_| ()).unwrap();
+            add_at(&mut whole, &all, 0, step, || ()).unwrap();
+            add_at(&mut filter, &all, answered, step, || ()).unwrap();
             assert_eq!(stored(&filter), stored(&whole), "not what it would have been");
         }
     }
@@ -154,15 +188,15 @@ fn packed_items_are_answered_or_refused_whole() {
         let mut filter = Filter::new(spec, UNLIMITED).unwrap();
         let mut new = Answers::with_room_for(packed.count()).unwrap();
         filter
-            .add_packed(packed, UNLIMITED, |block| new.push(block.new, block.count))
+            .add_packed(packed, 0, UNLIMITED, |block| new.push(block.new, block.count))
             .unwrap();
         let before = stored(&filter);
 
-        let ask = |good| failing::after(good, shortage, || filter.contains_packed(packed));
+        let ask = |good| failing::after(good, shortage, || filter.contains_packed(packed, 0));
         assert_eq!(until_it_succeeds(1, ask, no_memory).count(), packed.count());
         let none = |good| failing::after(good, shortage, || Answers::none_of(packed.count()));
         assert_eq!(until_it_succeeds(1, none, no_memory).ones(), 0);
-        let count = failing::after(0, shortage, || filter.count_packed(packed));
+        let count = failing::after(0, shortage, || filter.count_packed(packed, 0));
         assert_eq!(count, packed.count() as u64, "to count takes no memory");
         let only = |good| failing::after(good, shortage, || packed.only(&new).ok_or(()));
         assert!(until_it_succeeds(1, only, |()| true).len() <= data.len());
@@ -177,7 +211,7 @@ fn a_filter_is_loaded_whole_or_not_at_all() {
         let mut filter = Filter::new(spec, UNLIMITED).unwrap();
         let all = items(0..500);
         filter
-            .add_all(all.iter().map(Vec::as_slice), UNLIMITED, |_| ())
+            .add_all(all.iter().map(Vec::as_slice), 0, UNLIMITED, |_| ())
             .unwrap();
         let layers = filter.layers() as u32;
         let (stream, header) = (stored(&filter), chunks::header(&filter));
@@ -212,7 +246,7 @@ fn filters_are_combined_whole_or_not_at_all() {
             let mut filter = Filter::new(spec, UNLIMITED).unwrap();
             let all = items(numbers);
             filter
-                .add_all(all.iter().map(Vec::as_slice), UNLIMITED, |_| ())
+                .add_all(all.iter().map(Vec::as_slice), 0, UNLIMITED, |_| ())
                 .unwrap();
             filter
         };

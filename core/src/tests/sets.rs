@@ -244,6 +244,7 @@ fn the_count_of_a_union_is_that_of_its_items() {
                                 .collect::<Vec<_>>()
                                 .iter()
                                 .map(|id| &id[..]),
+                            0,
                             UNLIMITED,
                             |_| (),
                         )
@@ -254,7 +255,7 @@ fn the_count_of_a_union_is_that_of_its_items() {
             let union = union(&sources.iter().collect::<Vec<_>>()).unwrap();
             let mut all = oracle::filter(spec);
             let ids: Vec<_> = (0..each / 2 * 3 + each).map(u32::to_be_bytes).collect();
-            all.add_all(ids.iter().map(|id| &id[..]), UNLIMITED, |_| ())
+            all.add_all(ids.iter().map(|id| &id[..]), 0, UNLIMITED, |_| ())
                 .unwrap();
             assert_eq!(arrays(&union), arrays(&all));
             let off = union.items() as f64 / all.items() as f64 - 1.0;
@@ -313,8 +314,8 @@ fn the_rate_of_a_union_is_measured() {
         let absent: Vec<_> = (0..probes)
             .map(|id| (u64::from(id) << 32 | 0xabcd).to_le_bytes())
             .collect();
-        union.contains_all(absent.iter().map(|item| &item[..]), |found| {
-            hits += u32::from(found)
+        union.contains_all(absent.iter().map(|item| &item[..]), 0, |found| {
+            hits += u32::from(found);
         });
         let measured = f64::from(hits) / f64::from(probes);
         let error = (promise / f64::from(probes)).sqrt();
@@ -765,21 +766,21 @@ fn equal_layers_stay_in_the_order_in_which_they_came() {
 /// A filter that is emptied for the next day would be another one, or keep some of the last.
 #[test]
 fn an_emptied_filter_is_a_new_one() {
-    let window = Window::new(60, 8, true).unwrap();
+    let window = Spec {
+        window: Some(Window::new(60, 8, true).unwrap()),
+        ..oracle::spec(100, 0.01, reserved(2), 7)
+    };
+    let (new, used) = (oracle::filter(window), with(oracle::filter(window), 0..90));
+    assert!(new.emptied(UNLIMITED).unwrap().is_none());
+    assert_eq!(stored(&used.emptied(UNLIMITED).unwrap().unwrap()), stored(&new));
     for spec in [
         oracle::spec(100, 0.01, Growth::Fixed, 7),
         oracle::spec(100, 0.25, reserved(2), 7),
         oracle::spec(1, 1e-9, growing(1), 7),
-        Spec {
-            window: Some(window),
-            ..oracle::spec(100, 0.01, reserved(2), 7)
-        },
     ] {
         let new = oracle::filter(spec);
         assert!(new.emptied(UNLIMITED).unwrap().is_none());
-        let used = oracle::filter(spec);
-        used.set_clock(|| 1_700_000_000_000);
-        let mut used = with(used, 0..90);
+        let mut used = with(oracle::filter(spec), 0..90);
         assert_eq!(stored(&used.emptied(UNLIMITED).unwrap().unwrap()), stored(&new));
         let excepted = items(0..1);
         used.except(excepted.iter().map(Vec::as_slice), UNLIMITED, |_, _| ())
@@ -926,7 +927,7 @@ fn many_layers_are_united_at_once() {
             let mut filter = oracle::filter(spec);
             for number in 0u32.. {
                 filter
-                    .add(&(number << 1 | part).to_be_bytes(), UNLIMITED)
+                    .add(&(number << 1 | part).to_be_bytes(), 0, UNLIMITED)
                     .unwrap();
                 if filter.layers() == 3000 {
                     break;

@@ -63,7 +63,9 @@ fn filled(spec: Spec, items: u64) -> Filter {
     let mut source = Items::from(Items::ADDED);
     while filter.items() < items {
         let missing = items - filter.items();
-        filter.add_all(source.some(missing), UNLIMITED, |_| ()).unwrap();
+        filter
+            .add_all(source.some(missing), 0, UNLIMITED, |_| ())
+            .unwrap();
     }
     filter
 }
@@ -74,7 +76,7 @@ fn share_found(filter: &Filter, probes: u64) -> f64 {
     let mut found = 0u64;
     while source.next < Items::ABSENT + probes {
         let missing = Items::ABSENT + probes - source.next;
-        filter.contains_all(source.some(missing), |hit| found += u64::from(hit));
+        filter.contains_all(source.some(missing), 0, |hit| found += u64::from(hit));
     }
     found as f64 / probes as f64
 }

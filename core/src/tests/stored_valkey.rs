@@ -154,7 +154,7 @@ fn what_valkey_bloom_saved_is_the_same_filter_here() {
             let missing = stored_there.items.iter().filter(|item| !filter.contains(item));
             assert_eq!(missing.count(), 0, "{name}");
             let mut answers = Vec::new();
-            filter.contains_all(probes.iter().map(Vec::as_slice), |found| answers.push(found));
+            filter.contains_all(probes.iter().map(Vec::as_slice), 0, |found| answers.push(found));
             assert!(answers == stored_there.answers, "{name}: other answers");
             let one_by_one = probes.iter().map(|probe| filter.contains(probe));
             assert!(one_by_one.eq(answers), "{name}: other single answers");
@@ -207,7 +207,7 @@ fn the_same_words_and_items_make_the_same_bits() {
         let new = stored_there
             .items
             .iter()
-            .filter(|item| filter.add(*item, UNLIMITED).unwrap());
+            .filter(|item| filter.add(*item, 0, UNLIMITED).unwrap());
         assert_eq!(
             Some(new.count() as u64),
             stored_there.integer("Number of items inserted"),
@@ -215,8 +215,11 @@ fn the_same_words_and_items_make_the_same_bits() {
         );
         assert!(stored(&filter) == stored_there.stream, "{name}: other values");
         if filter.expansion().is_none() {
-            let refused =
-                (0..).find_map(|number| filter.add(format!("more {number}").as_bytes(), UNLIMITED).err());
+            let refused = (0..).find_map(|number| {
+                filter
+                    .add(format!("more {number}").as_bytes(), 0, UNLIMITED)
+                    .err()
+            });
             assert_eq!(refused, Some(Error::Full { capacity: 200 }));
         }
     }

@@ -101,7 +101,7 @@ proptest! {
         for item in &items {
             prop_assert_eq!(filter.contains(item), naive.contains(item));
             let expected = naive.add(item);
-            match filter.add(item, UNLIMITED) {
+            match filter.add(item, 0, UNLIMITED) {
                 Ok(new) => prop_assert_eq!(Some(new), expected),
                 Err(error) => {
                     prop_assert_eq!(expected, None);
@@ -113,11 +113,11 @@ proptest! {
         }
         let mut told = Vec::new();
         let all = items.iter().map(Vec::as_slice);
-        let end = batch.add_all(all.clone(), UNLIMITED, |new| told.push(new));
+        let end = batch.add_all(all.clone(), 0, UNLIMITED, |new| told.push(new));
         prop_assert_eq!(end.is_ok(), answers.len() == items.len());
         prop_assert_eq!(told, answers);
         let mut found = Vec::new();
-        filter.contains_all(all, |is_there| found.push(is_there));
+        filter.contains_all(all, 0, |is_there| found.push(is_there));
         prop_assert_eq!(found, items.iter().map(|item| naive.contains(item)).collect::<Vec<_>>());
         for filter in [&filter, &batch, &reloaded(&filter)] {
             prop_assert_eq!(filter.validate(), Ok(()));
@@ -151,7 +151,7 @@ fn a_filter_s_figures_are_valkey_bloom_s() {
     assert_eq!((stats.bytes(), stats.shape.probes, stats.bits_set), (120, 7, 0));
     assert_eq!(filter.bytes(), 48 + 8 + 208 + 120);
     for number in 0..101 {
-        filter.add(&item(number), UNLIMITED).unwrap();
+        filter.add(&item(number), 0, UNLIMITED).unwrap();
     }
     let totals = filter.totals();
     assert_eq!((totals.layers, totals.capacity), (2, 300));
@@ -202,7 +202,7 @@ fn a_filter_of_a_rate_next_to_zero_is_full() {
     let mut filter = Filter::valkey(valkey(1, 1e-307, 2, 0.5), UNLIMITED).unwrap();
     let mut refused = None;
     for number in 0..100 {
-        match filter.add(&item(number), UNLIMITED) {
+        match filter.add(&item(number), 0, UNLIMITED) {
             Ok(_) => {}
             Err(error) => {
                 refused = Some((number, error));
@@ -261,7 +261,7 @@ fn an_emptied_filter_is_as_new() {
         assert!(filter.emptied(UNLIMITED).unwrap().is_none(), "it is as new");
         let more = if growth == Growth::Fixed { 50 } else { 500 };
         for number in 0..more {
-            let _full = filter.add(&item(number), UNLIMITED);
+            let _full = filter.add(&item(number), 0, UNLIMITED);
         }
         let emptied = filter.emptied(UNLIMITED).unwrap().unwrap();
         assert_eq!(stored(&emptied), stored(&made()));
@@ -280,7 +280,7 @@ fn limits_are_asked_for_what_a_filter_takes() {
     assert_eq!(taken.get(), filter.bytes());
     for number in 0..400 {
         let layers = filter.layers();
-        filter.add(&item(number), &allow).unwrap();
+        filter.add(&item(number), 0, &allow).unwrap();
         if filter.layers() > layers {
             assert_eq!(taken.get(), filter.bytes(), "{layers} layers");
         }
@@ -290,7 +290,7 @@ fn limits_are_asked_for_what_a_filter_takes() {
     let few = || {
         let mut filter = Filter::valkey(valkey(13, 0.01, 2, 0.9), UNLIMITED).unwrap();
         (0..90).for_each(|number| {
-            filter.add(&item(number), UNLIMITED).unwrap();
+            filter.add(&item(number), 0, UNLIMITED).unwrap();
         });
         filter
     };

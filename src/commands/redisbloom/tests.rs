@@ -33,7 +33,7 @@ fn described(creation: Creation, items: &[Word<'_>]) -> Json {
     };
     let mut filter = creation.filter.make(UNLIMITED).unwrap();
     let items = items.iter().map(|item| item.0);
-    filter.add_all(items, UNLIMITED, |_| ()).unwrap();
+    filter.add_all(items, 0, UNLIMITED, |_| ()).unwrap();
     let layers = filter.layer_stats().map(|layer| debug::line(&layer));
     let lines: Vec<_> = std::iter::once(format!("size:{}", filter.items()))
         .chain(layers)

@@ -183,8 +183,8 @@ fn filters() -> Vec<(&'static str, Filter)> {
         };
         let mut filter = Filter::new(spec, UNLIMITED).unwrap();
         for number in 0..ITEMS {
-            filter.set_clock(|| u64::from(number) * 10);
-            filter.add(&item(number), UNLIMITED).unwrap();
+            let now = u64::from(number) * 10;
+            filter.add(&item(number), now, UNLIMITED).unwrap();
         }
         filter
     };
@@ -231,8 +231,12 @@ fn filters_are_moved_step_by_step_and_stay_the_same() {
                     assert_eq!(memory.cursor, steps * pace, "{name}");
                     steps += 1;
                     // A client's add between two steps. The item is there already, so no layer is added.
-                    assert_eq!(key.filter().add(&item(ITEMS - 1), UNLIMITED), Ok(false), "{name}");
-                    twin.add(&item(ITEMS - 1), UNLIMITED).unwrap();
+                    assert_eq!(
+                        key.filter().add(&item(ITEMS - 1), 0, UNLIMITED),
+                        Ok(false),
+                        "{name}"
+                    );
+                    twin.add(&item(ITEMS - 1), 0, UNLIMITED).unwrap();
                 }
                 assert_eq!(steps, layers.div_ceil(pace), "{name}");
                 // Each block was offered, and each that was not refused has moved.
@@ -256,11 +260,9 @@ fn filters_are_moved_step_by_step_and_stay_the_same() {
                 assert_eq!(filter.validate_composed(), Ok(()), "{name}");
                 for number in 0..2 * ITEMS {
                     let (item, now) = (item(number), u64::from(number) * 10);
-                    filter.set_clock(|| now);
-                    twin.set_clock(|| now);
                     assert_eq!(
-                        filter.add(&item, UNLIMITED),
-                        twin.add(&item, UNLIMITED),
+                        filter.add(&item, now, UNLIMITED),
+                        twin.add(&item, now, UNLIMITED),
                         "{name}, {number}"
                     );
                 }
@@ -305,7 +307,7 @@ fn a_filter_that_is_another_one_in_the_next_step() {
             assert!(!key.step(&mut memory), "{name}");
             assert_eq!(memory.moved, 0, "{name}");
         }
-        assert_eq!(key.filter().add(b"item", UNLIMITED), Ok(true), "{name}");
+        assert_eq!(key.filter().add(b"item", 0, UNLIMITED), Ok(true), "{name}");
     }
 }
 
@@ -319,6 +321,6 @@ fn a_window_without_layers_has_no_blocks_for_them() {
     assert!(!key.step(&mut memory));
     // The struct of the filter, and the struct of the window.
     assert_eq!(memory.moved, 2);
-    assert_eq!(key.filter().add(b"item", UNLIMITED), Ok(true));
+    assert_eq!(key.filter().add(b"item", 0, UNLIMITED), Ok(true));
     assert!(key.filter().contains(b"item"));
 }

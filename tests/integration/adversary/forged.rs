@@ -268,7 +268,7 @@ fn count_bits(payload: &mut Payload) {
     };
     // The header of a window is longer.
     let (head, layer) = if header.get(7) == Some(&2) {
-        (72, 72)
+        (64, 72)
     } else {
         (40, 48)
     };

@@ -57,7 +57,6 @@ fn every_command_works_on_a_window() {
             "BF.ADDPACKED key ERROR 1e-9 REFRESH SLICES 10 WINDOW 1000 LINES COUNT a",
             1.into(),
         ),
-        ("BF.RESERVE key 1e-9 100 WINDOW 0", ok()),
     ] {
         client.answers(&[("DEL key", i64::from(client_has(&server)).into()), (make, made)]);
         client.run("BF.ADD key a");
@@ -243,22 +242,6 @@ fn info_tells_of_the_window() {
         }
         add_at(&mut client, now - WINDOW / 2 + items * SLICE, &items.to_string());
     }
-    // Where items are counted, they are the times.
-    client.answers(&[
-        ("BF.RESERVE counted 1e-9 4 WINDOW 0 SLICES 2", ok()),
-        ("BF.MADD counted a b c", array([1, 1, 1])),
-    ]);
-    let full = client3.run("BF.INFO counted FULL");
-    assert_eq!(
-        (full.field("Window"), full.field("Refresh")),
-        (0.into(), false.into())
-    );
-    let layers = full.field("Layers");
-    let times = layers
-        .elements()
-        .iter()
-        .map(|layer| (layer.field("First time").int(), layer.field("Last time").int()));
-    assert_eq!(times.collect::<Vec<_>>(), [(0, 1), (2, 3)]);
 }
 
 // ---- Forgetting ----------------------------------------------------------------------------------
@@ -418,93 +401,6 @@ fn refreshed_items_live_on() {
     }
 }
 
-/// Of the last items, which a crawler wants to know, some would be forgotten; or all would be kept for ever.
-#[test]
-fn the_last_items_are_found() {
-    let server = Server::start();
-    let mut client = server.client();
-    for (capacity, slices_of, refresh) in [
-        (40, 4, ""),
-        (1000, 8, ""),
-        (3, 2, ""),
-        (1, 64, ""),
-        (40, 4, "REFRESH"),
-    ] {
-        let line = format!("BF.RESERVE key 1e-9 {capacity} SEED 1 WINDOW 0 SLICES {slices_of} {refresh}");
-        client.answers(&[("FLUSHALL SYNC", ok()), (line.trim_end(), ok())]);
-        let items = numbered(0, 10 * capacity + 7);
-        let each = capacity.div_ceil(slices_of);
-        let mut known = 0;
-        for batch in items.chunks(capacity.div_ceil(3)) {
-            client.over("BF.MADD key", batch);
-            known += batch.len();
-            let last = &items[known.saturating_sub(capacity)..known];
-            let found = client.over("BF.MEXISTS key", last);
-            assert!(
-                found.elements().iter().all(|found| *found == 1.into()),
-                "{line}: {known}"
-            );
-            let older = known.saturating_sub(capacity + 2 * each);
-            if older > 0 {
-                let gone = client.over("BF.MEXISTS key", &items[..older]);
-                assert!(
-                    gone.elements().iter().all(|found| *found == 0.into()),
-                    "{line}: {known}"
-                );
-            }
-        }
-        assert!(slices(&mut client, "key").len() <= slices_of + 2, "{line}");
-        // Time has no say.
-        let line = format!("BF.INSERT key AT {LATEST} ITEMS later");
-        client.answers(&[
-            (&line, array([1])),
-            ("BF.INSERT key AT 0 ITEMS earlier", array([1])),
-        ]);
-        client.answers(&[("BF.EXISTS key earlier", 1.into())]);
-        let sum: i64 = slices(&mut client, "key").iter().map(|slice| slice.items).sum();
-        assert_eq!(figure(&mut client, "items"), sum);
-    }
-}
-
-/// An item would be forgotten though fewer others than the capacity came since, because some of them came often; or it
-/// would be after the server was started again.
-#[test]
-fn items_that_come_often_take_no_place_of_others() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.answers(&[
-        ("BF.RESERVE small 1e-9 8 SEED 1 WINDOW 0 SLICES 2 REFRESH", ok()),
-        ("BF.RESERVE large 1e-9 1000 SEED 1 WINDOW 0 REFRESH", ok()),
-    ]);
-    client.over("BF.MADD small", &numbered(0, 8));
-    client.over("BF.MADD large", &numbered(0, 1000));
-    let mut all_are_found = |context: &str| {
-        for (key, capacity) in [("small", 8), ("large", 1000)] {
-            let found = client.over(&format!("BF.MEXISTS {key}"), &numbered(0, capacity));
-            let lost = found
-                .elements()
-                .iter()
-                .filter(|found| **found == 0.into())
-                .count();
-            assert_eq!(lost, 0, "of {key}, {context}");
-        }
-    };
-    let mut other = server.client();
-    for round in 0..8 {
-        other.over("BF.MADD small", &numbered(0, 5));
-        other.over("BF.MADD large", &numbered(0, 200));
-        all_are_found(&format!("round {round}"));
-        if round % 3 == 1 {
-            other.answers(&[("DEBUG RELOAD", ok())]);
-            all_are_found("started again");
-        }
-    }
-    // No new item came, so there is no more than a slice of those that come often.
-    let held = slices(&mut other, "large");
-    assert!(held.len() <= 12, "{held:?}");
-    assert_eq!(held.iter().filter(|slice| slice.begins).count(), 9, "{held:?}");
-}
-
 /// A program that starts each day anew could not, or would lose what is not over; a command that is sent
 /// twice would be an error.
 #[test]
@@ -539,15 +435,6 @@ fn rotate_ends_a_slice() {
         ("BF.CARD key", 2.into()),
     ]);
     assert_eq!(slices(&mut client, "key").len(), 2);
-    // A window of the last items has slices too.
-    client.answers(&[
-        ("BF.RESERVE counted 1e-9 40 WINDOW 0 SLICES 4 SEED 1", ok()),
-        ("BF.ADD counted a", 1.into()),
-        ("BF.ROTATE counted", ok()),
-        ("BF.ADD counted b", 1.into()),
-        ("BF.MEXISTS counted a b", array([1, 1])),
-    ]);
-    assert_eq!(slices(&mut client, "counted").len(), 2);
     // What is over goes, also when there is nothing to end.
     client.answers(&[("DEL key", 1.into()), (RESERVE, ok())]);
     let now = clock(&mut client);
@@ -945,7 +832,7 @@ fn a_window_is_held_to_the_limits() {
             ("BF.RESERVE key 0.01 1000000 WINDOW 1000", NO_CREATION),
             ("BF.INSERT key CAPACITY 1000000 WINDOW 1000 ITEMS a", NO_CREATION),
             (
-                "BF.ADDPACKED key ERROR 0.01 CAPACITY 1099511627776 WINDOW 0 LINES a",
+                "BF.ADDPACKED key ERROR 0.01 CAPACITY 1099511627776 WINDOW 1 LINES a",
                 NO_CREATION,
             ),
         ],
@@ -1014,7 +901,7 @@ fn a_plan_is_what_a_full_window_takes() {
     for words in [
         "WINDOW 1000 SLICES 10",
         "WINDOW 1000 SLICES 2 REFRESH",
-        "SLICES 4 WINDOW 0",
+        "SLICES 4 WINDOW 1000",
     ] {
         // Another filter with the same seed, so that this one's is not counted.
         client.answers(&[("FLUSHALL SYNC", ok()), ("BF.RESERVE other 0.01 1 SEED 1", ok())]);
@@ -1047,24 +934,6 @@ fn a_plan_is_what_a_full_window_takes() {
             "{words}: {most} and {stage:?}"
         );
     }
-}
-
-/// Who watches a server would see more layers go than came.
-#[test]
-fn layers_that_a_batch_makes_and_lets_go_are_counted() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.answers(&[("BF.RESERVE key 1e-9 4 WINDOW 0 SLICES 2 SEED 1", ok())]);
-    client.over("BF.MADD key", &numbered(0, 100));
-    let figures = |client: &mut Client| {
-        ["layers", "layers_grown", "layers_dropped", "items", "items_added"].map(|name| figure(client, name))
-    };
-    assert_eq!(figures(&mut client), [3, 50, 47, 6, 100]);
-    client.over(
-        "BF.INSERT other ERROR 1e-9 CAPACITY 4 SEED 1 WINDOW 0 SLICES 2 ITEMS",
-        &numbered(0, 100),
-    );
-    assert_eq!(figures(&mut client), [6, 100, 94, 12, 200]);
 }
 
 /// Memory of many megabytes would not come back when its slice is over, or the server would stand still for

@@ -317,8 +317,8 @@ fn headers_that_end_early_or_late_make_nothing() {
     let server = Server::start();
     let mut client = server.client();
     make_grown(&mut client, &numbered("", 0, 100));
-    make_windows(&mut client);
-    let keys = GROWN.iter().map(|(key, _)| *key).chain(["window", "counted"]);
+    make_window(&mut client);
+    let keys = GROWN.iter().map(|(key, _)| *key).chain(["window"]);
     let headers: Vec<_> = keys.map(|key| scan(&mut client, key, 0).1).collect();
     let recorded = STORED
         .iter()
@@ -387,12 +387,11 @@ const BLOCKED_LAYER: [Field; 7] = [
 ];
 
 /// Fields of a window's head that a blocked filter's head does not have.
-const WINDOWED_HEAD: [Field; 5] = [
+const WINDOWED_HEAD: [Field; 4] = [
     Field("window capacity", 40, 8, false),
     Field("seconds", 48, 4, false),
     Field("slices, flags, zeros", 52, 4, false),
     Field("bytes before", 56, 8, false),
-    Field("new items", 64, 8, false),
 ];
 
 /// Fields of a window's layer that a blocked filter's layer does not have.
@@ -597,21 +596,19 @@ const TAKEN_CLASSIC: [(&str, &[&str]); 5] = [
 
 /// What fields of a window's header may be forced to, besides those of a blocked header: its length, the ends of its
 /// slices within what the next one and the window allow, and whether a layer begins a slice.
-const TAKEN_WINDOWED: [(&str, &[&str]); 9] = [
+const TAKEN_WINDOWED: [(&str, &[&str]); 8] = [
     ("expansion", &["1", "+ 1", "- 1", "twice"]),
     ("window capacity", &["1", "+ 1", "- 1", "twice"]),
     ("seconds", &["max", "max - 1", "half", "top", "+ 1", "twice"]),
     ("slices, flags, zeros", &["- 1"]),
-    ("new items", &["- 1"]),
     ("lines per item", &["1", "- 1"]),
     ("first", &["0", "1", "+ 1", "- 1", "twice"]),
-    // Of a slice that began with the first of all items also its beginning.
     ("end", &["0", "1", "+ 1", "- 1", "twice"]),
     ("flags", &["1", "+ 1", "- 1"]),
 ];
 
-/// The filters of windows: of time with a burst and an ended slice, and of the last items.
-fn make_windows(client: &mut Client) {
+/// A filter with a window, with a burst and an ended slice.
+fn make_window(client: &mut Client) {
     let now = clock(client);
     let at = |before: i64| format!("BF.INSERT window AT {} ITEMS", now - before);
     client.run("BF.RESERVE window 0.01 100 SEED 1 WINDOW 1000 SLICES 4");
@@ -623,13 +620,6 @@ fn make_windows(client: &mut Client) {
         client.over(&at(before), &items);
     }
     client.answers(&[(&format!("BF.ROTATE window AT {}", now - 390_000), ok())]);
-    // With room for what is added to it later.
-    client.run("BF.RESERVE counted 0.01 3000 SEED 1 WINDOW 0 SLICES 4 REFRESH");
-    for at in 0..3 {
-        client.over("BF.MADD counted", &numbered("", at * 50, at * 50 + 60));
-        client.answers(&[("BF.ROTATE counted", ok())]);
-    }
-    client.answers(&[("BF.ADD counted open", 1.into())]);
 }
 
 /// Forged times would stop the server, or make a window that loses what it takes, or that nobody can store.
@@ -637,24 +627,20 @@ fn make_windows(client: &mut Client) {
 fn forged_headers_of_windows_are_refused_or_make_sound_filters() {
     let server = Server::with().module_args("bf-max-filter-bytes 3000000").start();
     let mut client = server.client();
-    make_windows(&mut client);
+    make_window(&mut client);
     let head = [&BLOCKED_HEAD[..], &WINDOWED_HEAD].concat();
     let layer = [&BLOCKED_LAYER[..], &WINDOWED_LAYER].concat();
-    for key in ["window", "counted"] {
-        let header = scan(&mut client, key, 0).1;
-        let mut fields = fields(&header, &head, &layer, (72, 72));
-        // One that keeps the last item forgets all others.
-        fields.retain(|(_, Field(what, ..))| key != "counted" || *what != "window capacity");
-        let mut taken = taken(&mut client, key, &fields);
-        let is_known = |what, forced| {
-            TAKEN_WINDOWED
-                .iter()
-                .chain(&TAKEN_BLOCKED)
-                .any(|(name, list)| *name == what && list.contains(&forced))
-        };
-        taken.retain(|&(_, what, forced)| !is_known(what, forced));
-        assert_eq!(taken, [], "{key}: layer, field and value");
-    }
+    let header = scan(&mut client, "window", 0).1;
+    let fields = fields(&header, &head, &layer, (64, 72));
+    let mut taken = taken(&mut client, "window", &fields);
+    let is_known = |what, forced| {
+        TAKEN_WINDOWED
+            .iter()
+            .chain(&TAKEN_BLOCKED)
+            .any(|(name, list)| *name == what && list.contains(&forced))
+    };
+    taken.retain(|&(_, what, forced)| !is_known(what, forced));
+    assert_eq!(taken, [], "layer, field and value");
     assert!(server.is_alive());
 }
 
@@ -666,11 +652,11 @@ fn forged_times_are_refused_or_make_sound_filters() {
     const SLICE: u64 = 250_000;
     let server = Server::start();
     let mut client = server.client();
-    make_windows(&mut client);
+    make_window(&mut client);
     let header = scan(&mut client, "window", 0).1;
-    let layers = (header.len() - 72) / 72;
+    let layers = (header.len() - 64) / 72;
     let begins: Vec<_> = (0..layers)
-        .map(|layer| header[72 + 72 * layer + 64] & 1 == 1)
+        .map(|layer| header[64 + 72 * layer + 64] & 1 == 1)
         .collect();
     assert_eq!(begins.iter().filter(|begins| **begins).count(), 3, "{begins:?}");
     let slice_of = |layer: usize| begins[..=layer].iter().filter(|begins| **begins).count() as u64 - 1;
@@ -719,7 +705,7 @@ fn forged_times_are_refused_or_make_sound_filters() {
         let mut forged = header.clone();
         for layer in 0..layers {
             let (first, end) = times(slice_of(layer));
-            let at = 72 + 72 * layer + 48;
+            let at = 64 + 72 * layer + 48;
             forged[at..at + 8].copy_from_slice(&first.to_le_bytes());
             forged[at + 8..at + 16].copy_from_slice(&end.to_le_bytes());
         }

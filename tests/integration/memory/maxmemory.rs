@@ -521,10 +521,8 @@ impl Coming {
                 let items = |from: usize| numbered("", from, from + 10_000);
                 let add = |batch: usize| {
                     let key = format!("growing{}", batch % 4);
-                    let words = ["BF.MADD".to_owned(), key]
-                        .into_iter()
-                        .chain(items(batch / 4 * 10_000));
-                    words.map(String::into_bytes).collect()
+                    let words = ["BF.MADD".to_owned(), key].map(String::into_bytes);
+                    words.into_iter().chain(items(batch / 4 * 10_000)).collect()
                 };
                 (0..120).map(add).collect()
             }

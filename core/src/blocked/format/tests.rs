@@ -26,7 +26,7 @@ fn four_layers() -> Filter {
         if filter.items() == 100 {
             break;
         }
-        filter.add(&item(id), UNLIMITED).unwrap();
+        filter.add(&item(id), 0, UNLIMITED).unwrap();
     }
     filter
 }
@@ -285,7 +285,7 @@ fn a_batch_does_not_count_past_the_end_of_the_range() {
         let (mut one_by_one, mut batch) = (load(&stream).unwrap(), load(&stream).unwrap());
         let mut answers = Vec::new();
         let end = items.iter().try_for_each(|item| {
-            answers.push(one_by_one.add(item, UNLIMITED)?);
+            answers.push(one_by_one.add(item, 0, UNLIMITED)?);
             Ok(())
         });
         assert!(
@@ -444,7 +444,7 @@ fn zero_pieces_are_stored_as_markers() {
     assert!(!length.is_multiple_of(PIECE_BYTES));
     assert!(stored(&load(&empty).unwrap()) == empty);
 
-    filter.add(b"item", UNLIMITED).unwrap();
+    filter.add(b"item", 0, UNLIMITED).unwrap();
     let touched = stored(&filter);
     let lengths = pieces(&touched);
     assert_eq!(lengths.iter().filter(|&&length| length > 0).count(), 1);

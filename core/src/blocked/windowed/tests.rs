@@ -25,10 +25,9 @@ fn made(capacity: u64, window: Window) -> Filter {
 }
 
 fn add(filter: &mut Filter, time: Time, ids: std::ops::Range<u32>) {
-    filter.set_clock(|| time);
     let items: Vec<_> = ids.map(item).collect();
     filter
-        .add_all(items.iter().map(Vec::as_slice), UNLIMITED, |_| ())
+        .insert_many_at(items.iter().map(Vec::as_slice), time)
         .unwrap();
 }
 
@@ -38,16 +37,8 @@ fn four_layers() -> Filter {
     add(&mut filter, START, 0..10);
     add(&mut filter, START + 300_000, 10..70);
     add(&mut filter, START + 600_000, 70..75);
-    filter.rotate().unwrap();
+    filter.rotate(START + 600_000).unwrap();
     assert_eq!(filter.layers(), 4);
-    filter
-}
-
-/// The last eight items, in slices of two.
-fn of_items() -> Filter {
-    let mut filter = made(8, Window::new(0, 4, true).unwrap());
-    add(&mut filter, START, 0..30);
-    assert_eq!(filter.layers(), 5);
     filter
 }
 
@@ -57,7 +48,7 @@ fn the_format_is_pinned() {
     let mut filter = made(4, Window::new(60, 2, true).unwrap());
     add(&mut filter, START, 1..3);
     add(&mut filter, START + 1, 3..5);
-    filter.rotate().unwrap();
+    filter.rotate(START + 1).unwrap();
     let stream = stored(&filter);
     let first = [Value::Unsigned(2), Value::Unsigned(0)];
     assert!(stream.values.iter().take(2).eq(&first));
@@ -70,7 +61,6 @@ fn the_format_is_pinned() {
     expected.extend([3, 0, 0, 0, 2, 0, 0, 0]);
     expected.extend(4u64.to_le_bytes());
     expected.extend([60, 0, 0, 0, 2, 3, 0, 0]);
-    expected.extend(0u64.to_le_bytes());
     expected.extend(0u64.to_le_bytes());
     assert_eq!(header[..HEAD_BYTES], expected);
     let layers: Vec<_> = header[HEAD_BYTES..].chunks(72).collect();
@@ -91,11 +81,7 @@ fn the_format_is_pinned() {
 #[test]
 fn stored_filters_of_version_2_are_read_and_written_as_ever() {
     let empty = made(100, Window::new(60, 8, true).unwrap());
-    for (name, filter) in [
-        ("v2-window", four_layers()),
-        ("v2-items", of_items()),
-        ("v2-empty", empty),
-    ] {
+    for (name, filter) in [("v2-window", four_layers()), ("v2-empty", empty)] {
         if std::env::var_os("BLOOM_WRITE_FIXTURES").is_some() {
             fs::write(fixture(name), to_file(&stored(&filter))).unwrap();
         }
@@ -132,7 +118,7 @@ fn each_field_is_refused_outside_of_its_range() {
             .collect::<Vec<_>>()
     };
     let late = START + 10_000_000;
-    let in_time: Vec<(usize, Vec<Vec<u8>>, DecodeError)> = vec![
+    let table: Vec<(usize, Vec<Vec<u8>>, DecodeError)> = vec![
         (0, words(&[0, u64::MAX]), Field("magic")),
         (8, halves(&[1, u32::MAX]), Field("zero")),
         (12, halves(&[0]), Field("window")),
@@ -146,10 +132,9 @@ fn each_field_is_refused_outside_of_its_range() {
         (32, halves(&[0, 1, 2, 4, u32::MAX]), Field("growth")),
         (36, halves(&[0, 32_769, u32::MAX]), Field("growth")),
         (40, words(&[0, (1 << 40) + 1, u64::MAX]), Field("capacity")),
-        // Slices that are shorter than the ones that are there; items that are counted.
-        (48, halves(&[0, 1, 999]), Field("times")),
-        // Time is the clock.
-        (64, words(&[1, START, u64::MAX]), Field("times")),
+        (48, halves(&[0]), Field("window")),
+        // Slices that are shorter than the ones that are there.
+        (48, halves(&[1, 999]), Field("times")),
         (52, bytes(&[0, 1, 65, 255]), Field("slices")),
         (52, bytes(&[8, 64]), Field("times")),
         (53, bytes(&[4, 7, 255]), Field("window")),
@@ -207,30 +192,11 @@ fn each_field_is_refused_outside_of_its_range() {
         (layer(3, 64), halves(&[4, 8, u32::MAX]), Field("times")),
         (layer(3, 68), halves(&[1, u32::MAX]), Field("times")),
     ];
-    let in_items: Vec<(usize, Vec<Vec<u8>>, DecodeError)> = vec![
-        (48, halves(&[1, 1000]), Field("times")),
-        // More slices than it says that it has.
-        (52, bytes(&[2, 3]), Field("layer error rate")),
-        // The clock: before the newest slice, beyond its items, later than any.
-        (64, words(&[0, 27, 31, (1 << 62) + 1, u64::MAX]), Field("times")),
-        // New items that no slice has, before the oldest and between two.
-        (
-            layer(0, 48),
-            words(&[0, 19, 23, 1 << 62, u64::MAX]),
-            Field("times"),
-        ),
-        (layer(2, 48), words(&[22, 25, 27]), Field("times")),
-        (layer(4, 48), words(&[26, 27, 29, 31]), Field("times")),
-        (layer(0, 56), words(&[0, 19, 23, START, u64::MAX]), Field("times")),
-        (layer(4, 56), words(&[0, 27, 31, START, u64::MAX]), Field("times")),
-        (layer(1, 64), halves(&[0, 2]), Field("times")),
-    ];
-    for (stream, table) in [(stored(&four_layers()), in_time), (stored(&of_items()), in_items)] {
-        for (offset, values, expected) in table {
-            for value in values {
-                let end = load(&with_header(&stream, offset, &value)).map(|_| ());
-                assert_eq!(end, Err(expected), "at {offset}: {value:x?}");
-            }
+    let stream = stored(&four_layers());
+    for (offset, values, expected) in table {
+        for value in values {
+            let end = load(&with_header(&stream, offset, &value)).map(|_| ());
+            assert_eq!(end, Err(expected), "at {offset}: {value:x?}");
         }
     }
 }
@@ -277,7 +243,7 @@ fn what_is_accepted_works() {
 fn no_stamp_comes_after_the_latest_time() {
     let mut filter = made(100, Window::new(1000, 4, false).unwrap());
     add(&mut filter, START, 0..3);
-    filter.rotate().unwrap();
+    filter.rotate(START).unwrap();
     let stream = stored(&filter);
     let ending = |first: u64, end: u64| {
         let stream = with_header(&stream, HEAD_BYTES + 48, &first.to_le_bytes());
@@ -291,68 +257,25 @@ fn no_stamp_comes_after_the_latest_time() {
         let mut filter = load(&ending(first, end)).unwrap();
         for time in [LATEST, LATEST, 0] {
             add(&mut filter, time, 10..20);
-            assert!(filter.contains(&item(15)));
-            filter.rotate().unwrap();
+            assert!(filter.contains_at(&item(15), time));
+            filter.rotate(time).unwrap();
             add(&mut filter, time, 20..30);
-            assert!(filter.time().is_some_and(|stamp| stamp <= LATEST));
+            assert!(filter.stamp(time).is_some_and(|stamp| stamp <= LATEST));
             assert_eq!(stored(&load(&stored(&filter)).unwrap()), stored(&filter));
         }
-    }
-}
-
-/// A forged clock of items would run beyond what is read again: a server would not start on its own file.
-#[test]
-fn the_clock_of_items_stops_before_it_is_too_late() {
-    let mut stream = stored(&of_items());
-    let shift = LATEST - 30;
-    for at in [64]
-        .into_iter()
-        .chain((0..5).flat_map(|layer| [48, 56].map(|field| HEAD_BYTES + 72 * layer + field)))
-    {
-        let word = u64::from_le_bytes(header_of(&mut stream)[at..at + 8].try_into().unwrap());
-        stream = with_header(&stream, at, &(word + shift).to_le_bytes());
-    }
-    let mut filter = load(&stream).unwrap();
-    for id in 30..200 {
-        add(&mut filter, START, id..id + 1);
-        let last: Vec<_> = (id - 7..=id).map(item).collect();
-        assert!(
-            contains_batch(&filter, &last).into_iter().all(|found| found),
-            "{id}"
-        );
-        assert!(filter.layers() <= 8, "{}", filter.layers());
-        assert_eq!(stored(&load(&stored(&filter)).unwrap()), stored(&filter));
-        if id % 50 == 0 {
-            filter.rotate().unwrap();
-        }
-    }
-}
-
-/// A filter that was rotated at the latest time of all could not be read again.
-#[test]
-fn slices_that_ended_at_the_latest_time_are_read() {
-    let mut filter = made(100, Window::new(0, 4, false).unwrap());
-    for first in [0, 10] {
-        add(&mut filter, LATEST, first..first + 3);
-        filter.rotate().unwrap();
-        assert_eq!(stored(&load(&stored(&filter)).unwrap()), stored(&filter));
     }
 }
 
 /// After a rotation, a clock that goes back would make a filter that no server can read again.
 #[test]
 fn what_comes_after_a_rotation_is_stamped_after_it() {
-    for seconds in [1000, 0] {
-        let mut filter = made(100, Window::new(seconds, 4, false).unwrap());
-        add(&mut filter, START, 0..3);
-        filter.set_clock(|| START + 5000);
-        filter.rotate().unwrap();
-        add(&mut filter, START + 60, 3..6);
-        assert_eq!(filter.layers(), 2);
-        let stamp = if seconds > 0 { START + 5000 } else { 3 };
-        assert_eq!(filter.spans()[1].first, stamp);
-        assert_eq!(stored(&load(&stored(&filter)).unwrap()), stored(&filter));
-    }
+    let mut filter = made(100, Window::new(1000, 4, false).unwrap());
+    add(&mut filter, START, 0..3);
+    filter.rotate(START + 5000).unwrap();
+    add(&mut filter, START + 60, 3..6);
+    assert_eq!(filter.layers(), 2);
+    assert_eq!(filter.spans()[1].first, START + 5000);
+    assert_eq!(stored(&load(&stored(&filter)).unwrap()), stored(&filter));
 }
 
 /// A cut file would give a filter that lacks items, or crash the server.
@@ -458,13 +381,11 @@ fn what_has_gone_is_counted_anew_before_it_is_too_much() {
 #[test]
 fn a_window_that_holds_nothing_is_kept() {
     let mut empty = made(100, Window::new(1000, 4, false).unwrap());
-    empty.set_clock(|| START);
-    assert_eq!(empty.rotate(), Ok(false));
+    assert_eq!(empty.rotate(START), Ok(false));
     let mut forgotten = four_layers();
-    forgotten.set_clock(|| START + 2_000_000);
-    assert_eq!(forgotten.rotate(), Ok(true));
+    assert_eq!(forgotten.rotate(START + 2_000_000), Ok(true));
     assert_eq!(forgotten.layers(), 0);
-    assert_eq!(forgotten.rotate(), Ok(false));
+    assert_eq!(forgotten.rotate(START + 2_000_000), Ok(false));
     for mut filter in [empty, forgotten] {
         let stream = stored(&filter);
         assert_eq!(stored(&load(&stream).unwrap()), stream);
@@ -484,9 +405,8 @@ proptest! {
     #[test]
     fn a_damaged_header_is_refused_or_gives_a_filter_that_works(
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
-        of_items_alone: bool,
     ) {
-        let mut stream = stored(&if of_items_alone { of_items() } else { four_layers() });
+        let mut stream = stored(&four_layers());
         let header = header_of(&mut stream);
         for (at, byte) in damage {
             let at = at.index(header.len());
@@ -501,11 +421,11 @@ proptest! {
         if let Ok(mut filter) = load_with(&stream, small) {
             prop_assert_eq!(sound(&filter), Ok(()));
             for time in [START, START + 700_000, START + 5_000_000] {
-                filter.set_clock(|| time);
-                let added = filter.add(&time.to_le_bytes(), small);
-                prop_assert!(added.is_err() || filter.contains(&time.to_le_bytes()));
+                let added = filter.add(&time.to_le_bytes(), time, small);
+                prop_assert!(added.is_err() || filter.contains_at(&time.to_le_bytes(), time));
                 prop_assert_eq!(sound(&filter), Ok(()));
-                let _ = (filter.rotate(), filter.totals(), filter.estimated_error_rate());
+                let figures = (filter.totals_at(time), filter.estimated_error_rate_at(time));
+                let _ = (filter.rotate(time), figures);
                 // What is saved then can be loaded.
                 prop_assert!(load_with(&stored(&filter), small).is_ok());
             }

@@ -152,7 +152,7 @@ mod tests {
         let share_after = |spans: &[bool]| {
             let capacity = Capacity::new(200).unwrap();
             let spans = spans.iter().copied().map(span).collect();
-            let slices = Slices::stored(window, capacity, spans, true, 0);
+            let slices = Slices::stored(window, capacity, spans, true);
             of_slice(0.01, &slices, 0, |_| Held {
                 items: 1,
                 rate: 0.0001,

@@ -11,8 +11,6 @@
 pub mod budget;
 pub mod slices;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use super::batch::{
     AnyContains, BLOCK, Block, BlockOutcome, ContainsMany, Hasher as _, Layer, Prefetched, Subset,
 };
@@ -52,15 +50,9 @@ pub struct Ring<R: Rules> {
     slices: Slices,
     /// Bytes of the bit arrays of all layers that were dropped.
     gone: u64,
-    /// The layers that were dropped last, until the caller takes them or others are dropped. A long batch in a window
-    /// of few items would otherwise keep every layer that it ever had.
+    /// The layers that were dropped last, until the caller takes them.
     dropped: Vec<R::Layer>,
-    /// The time, as the owner of the filter set it last. It is not stored.
-    clock: AtomicU64,
 }
-
-/// A function that is called before layers are dropped, with these and with the layers that stay.
-pub type Witness<'w, L> = &'w mut dyn FnMut(&[L], &[L]);
 
 /// Where items can go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,35 +102,7 @@ impl<R: Sizing> Ring<R> {
             slices,
             gone,
             dropped: Vec::new(),
-            clock: AtomicU64::new(0),
         }
-    }
-
-    /// Sets the clock: queries leave out what has expired by then, and additions are stamped with this time.
-    pub fn set_clock(&self, now: Time) {
-        self.clock.store(now, Ordering::Relaxed);
-    }
-
-    /// The time with which a change is propagated: the clock's, but never a time before the newest stamp. A window that
-    /// counts items ignores it.
-    pub fn time(&self) -> Time {
-        if self.slices.window().counts_items() {
-            self.clock.load(Ordering::Relaxed)
-        } else {
-            self.stamp()
-        }
-    }
-
-    /// The time that a change is stamped with.
-    #[inline]
-    fn stamp(&self) -> Time {
-        self.slices.time(self.now())
-    }
-
-    /// The time of the window's clock, which is a number of items if the window counts items.
-    #[inline]
-    fn now(&self) -> Time {
-        self.slices.now(self.clock.load(Ordering::Relaxed))
     }
 
     /// The rules, and all layers, including expired ones.
@@ -166,13 +130,8 @@ impl<R: Sizing> Ring<R> {
         self.gone
     }
 
-    /// The number of expired layers; they are the oldest.
-    pub fn expired(&self) -> usize {
-        self.slices.expired(self.now())
-    }
-
-    fn alive(&self) -> &[R::Layer] {
-        &self.chain.layers[self.expired()..]
+    fn alive(&self, now: Time) -> &[R::Layer] {
+        &self.chain.layers[self.slices.expired(now)..]
     }
 
     /// See [`Filter::each_allocation`](crate::Filter::each_allocation).
@@ -184,9 +143,9 @@ impl<R: Sizing> Ring<R> {
     }
 
     /// See [`Filter::contains`](crate::Filter::contains).
-    pub fn contains(&self, item: Item<'_>) -> bool {
+    pub fn contains(&self, item: Item<'_>, now: Time) -> bool {
         let hash = self.chain.rules.hasher().hash(item);
-        let layers = self.alive();
+        let layers = self.alive(now);
         kernel::run(AnyContains { layers, hash })
     }
 
@@ -194,9 +153,10 @@ impl<R: Sizing> Ring<R> {
     pub fn contains_blocks<'a>(
         &self,
         mut items: impl Iterator<Item = &'a [u8]>,
+        now: Time,
         mut found: impl FnMut(Subset, &Block),
     ) {
-        let layers = self.alive();
+        let layers = self.alive(now);
         if layers.is_empty() {
             let mut block = Block::new();
             loop {
@@ -216,10 +176,10 @@ impl<R: Sizing> Ring<R> {
     }
 
     /// See [`Filter::add`](crate::Filter::add).
-    pub fn add(&mut self, item: Item<'_>, allowance: Allowance<'_>) -> Result<bool, Error> {
+    pub fn add(&mut self, item: Item<'_>, now: Time, allowance: Allowance<'_>) -> Result<bool, Error> {
         let mut is_new = false;
         let one = std::iter::once(item.bytes());
-        self.add_blocks(one, allowance, |added, _| is_new = added.new.has(0))?;
+        self.add_blocks(one, now, allowance, |added, _| is_new = added.new.has(0))?;
         Ok(is_new)
     }
 
@@ -227,47 +187,30 @@ impl<R: Sizing> Ring<R> {
     pub fn add_blocks<'a>(
         &mut self,
         items: impl Iterator<Item = &'a [u8]>,
-        allowance: Allowance<'_>,
-        added: impl FnMut(BlockOutcome, &Block),
-    ) -> Result<(), Error> {
-        let refresh = self.slices.window().refresh();
-        self.add_before(items, refresh, &mut |_, _| (), allowance, added)
-    }
-
-    /// Adds items, and reports the outcomes to `added` block by block. `witness` is called each time before layers are
-    /// dropped. With `refresh` an item that is there is remembered for another window.
-    ///
-    /// # Errors
-    /// The error of the first item that could not be processed. The items before it were processed and reported.
-    pub fn add_before<'a>(
-        &mut self,
-        items: impl Iterator<Item = &'a [u8]>,
-        refresh: bool,
-        witness: Witness<'_, R::Layer>,
+        now: Time,
         allowance: Allowance<'_>,
         added: impl FnMut(BlockOutcome, &Block),
     ) -> Result<(), Error> {
         kernel::run(AddMany {
             ring: self,
-            refresh,
-            witness,
+            now,
             items,
             allowance,
             added,
         })
     }
 
-    /// Ends the newest slice now, and drops what has expired. Returns whether that changed anything.
+    /// Ends the newest slice at `now`, and drops what has expired. Returns whether that changed anything.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; nothing changed.
-    pub fn rotate(&mut self, witness: Witness<'_, R::Layer>) -> Result<bool, Error> {
-        let time = self.stamp();
+    pub fn rotate(&mut self, now: Time) -> Result<bool, Error> {
+        let time = self.slices.time(now);
         let is_wrong = self.slices.is_wrong_at(time);
         let expired = self.slices.expired(time);
         // A slice that takes items has not expired, so it stays when those that have are dropped.
         let ends = is_wrong || self.slices.is_open(time);
-        self.let_go(expired, witness)?;
+        self.let_go(expired)?;
         if is_wrong {
             self.slices.put_right(time);
         } else if ends {
@@ -277,8 +220,8 @@ impl<R: Sizing> Ring<R> {
     }
 
     /// Whether [`Self::rotate`] leaves room for another slice.
-    pub fn may_rotate(&self) -> bool {
-        let expired = self.slices.expired(self.stamp());
+    pub fn may_rotate(&self, now: Time) -> bool {
+        let expired = self.slices.expired(self.slices.time(now));
         let begins = self
             .slices
             .spans()
@@ -294,17 +237,15 @@ impl<R: Sizing> Ring<R> {
         (std::mem::take(&mut self.dropped), self.slices.take_dropped())
     }
 
-    /// Drops the `count` oldest layers, after a call of `witness`.
+    /// Drops the `count` oldest layers.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; nothing changed.
-    fn let_go(&mut self, count: usize, witness: Witness<'_, R::Layer>) -> Result<(), Error> {
+    fn let_go(&mut self, count: usize) -> Result<(), Error> {
         if count == 0 {
             return Ok(());
         }
         self.dropped = reserved(count)?;
-        let (dropped, left) = self.chain.layers.split_at(count);
-        witness(dropped, left);
         self.take_out(count);
         Ok(())
     }
@@ -328,21 +269,9 @@ impl<R: Sizing> Ring<R> {
         let is_open =
             self.slices.is_open(time) && self.slices.expired(time) == 0 && !self.slices.is_wrong_at(time);
         let room = newest.capacity().saturating_sub(newest.items());
-        match room.min(self.slices.room(time)).min(self.slice_room()) {
-            room @ 1.. if is_open => Door::Open(room),
+        match room {
+            1.. if is_open => Door::Open(room),
             _ => Door::Closed,
-        }
-    }
-
-    /// The number of further items that the newest slice can have, at any time.
-    #[inline]
-    fn slice_room(&self) -> u64 {
-        match self.slices.most_of_slice() {
-            u64::MAX => u64::MAX,
-            most => {
-                let slice = self.chain.layers.iter().skip(self.slices.newest());
-                slice.fold(most, |room, layer| room.saturating_sub(layer.items()))
-            }
         }
     }
 
@@ -362,7 +291,7 @@ impl<R: Sizing> Ring<R> {
 
     /// Whether an item that is added at `time`, and changes the filter, begins a slice.
     fn begins_slice(&self, time: Time) -> bool {
-        !self.slices.is_open(time) || self.slices.is_wrong_at(time) || self.slice_room() == 0
+        !self.slices.is_open(time) || self.slices.is_wrong_at(time)
     }
 
     /// Makes room for an item that no layer contains, at `time`: drops what has expired, and begins a slice if none is
@@ -371,26 +300,17 @@ impl<R: Sizing> Ring<R> {
     /// # Errors
     /// [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing changed.
     #[cold]
-    fn make_room(
-        &mut self,
-        time: Time,
-        witness: Witness<'_, R::Layer>,
-        allowance: Allowance<'_>,
-    ) -> Result<(), Error> {
+    fn make_room(&mut self, time: Time, allowance: Allowance<'_>) -> Result<(), Error> {
         let is_wrong = self.slices.is_wrong_at(time);
         let begins = self.begins_slice(time);
-        let dropped = if self.slice_room() == 0 {
-            self.slices.newest()
-        } else {
-            self.slices.expired(time)
-        };
+        let dropped = self.slices.expired(time);
         let newest = self
             .chain
             .layers
             .last()
             .map_or((0, 0), |layer| (layer.items(), layer.capacity()));
         if !begins && newest.0 < newest.1 {
-            return self.let_go(dropped, witness);
+            return self.let_go(dropped);
         }
         let wanted = self.next(time, begins, dropped, newest)?;
         let shape = R::sized(wanted.capacity, wanted.rate);
@@ -409,7 +329,7 @@ impl<R: Sizing> Ring<R> {
             reserve_one(&mut self.chain.layers)?;
             self.slices.reserve_one()?;
         }
-        self.let_go(dropped, witness)?;
+        self.let_go(dropped)?;
         if is_wrong {
             self.slices.put_right(time);
         }
@@ -431,21 +351,16 @@ impl<R: Sizing> Ring<R> {
                 rate: R::rate(&R::shape_of(layer)),
             }
         };
-        let (wanted, most) = match self.slices.progress(time) {
+        match self.slices.progress(time) {
             Some(progress) if !begins => {
                 let factor = self.chain.rules.factor();
-                let wanted = budget::of_burst(budget, progress, newest, factor, &self.slices, dropped, layer);
-                (wanted, self.slice_room())
+                let slices = &self.slices;
+                Ok(budget::of_burst(
+                    budget, progress, newest, factor, slices, dropped, layer,
+                ))
             }
-            _ => {
-                let wanted = budget::of_slice(budget, &self.slices, dropped, layer)?;
-                (wanted, self.slices.most_of_slice())
-            }
-        };
-        Ok(Wanted {
-            capacity: wanted.capacity.min(most),
-            ..wanted
-        })
+            _ => budget::of_slice(budget, &self.slices, dropped, layer),
+        }
     }
 
     /// See [`Filter::relocate`](crate::Filter::relocate).
@@ -466,7 +381,7 @@ pub const MOST_GONE: u64 = 1 << 52;
 pub(crate) fn planned<R: Sizing>(rules: &R, capacity: Capacity, window: Window, items: u64) -> Vec<R::Shape> {
     let usual = window.slice_capacity(capacity);
     let slice = items.div_ceil(window.slices().into());
-    let capacity = if slice > usual && !window.counts_items() {
+    let capacity = if slice > usual {
         budget::with_margin(slice)
     } else {
         usual
@@ -478,17 +393,15 @@ pub(crate) fn planned<R: Sizing>(rules: &R, capacity: Capacity, window: Window, 
 }
 
 /// Adds items to a ring in order. Stops at the first item for which there is no room; the items before it were added.
-struct AddMany<'r, 'w, 'l, R: Sizing, I, F> {
+struct AddMany<'r, 'l, R: Sizing, I, F> {
     ring: &'r mut Ring<R>,
-    /// Whether an item that is there is remembered for another window.
-    refresh: bool,
-    witness: Witness<'w, R::Layer>,
+    now: Time,
     items: I,
     allowance: Allowance<'l>,
     added: F,
 }
 
-impl<'a, R, I, F> Work for AddMany<'_, '_, '_, R, I, F>
+impl<'a, R, I, F> Work for AddMany<'_, '_, R, I, F>
 where
     R: Sizing,
     I: Iterator<Item = &'a [u8]>,
@@ -499,6 +412,7 @@ where
     #[inline(always)]
     fn run<K: Kernel>(mut self, kernel: K) -> Result<(), Error> {
         let ring = self.ring;
+        let refresh = ring.slices.window().refresh();
         let mut block = Block::new();
         loop {
             let newest = ring.chain.layers.last().map(Layer::prefetcher);
@@ -512,8 +426,8 @@ where
                 R::Layer::any_contains_block(layers, kernel, hashes, items, Prefetched::No)
             };
             while !pending.is_empty() {
-                let time = ring.stamp();
-                let from = ring.settled_from(time, self.refresh);
+                let time = ring.slices.time(self.now);
+                let from = ring.settled_from(time, refresh);
                 let Door::Open(room) = ring.door(time) else {
                     // An item that changes nothing needs no room.
                     let settled = within(&ring.chain.layers[from..], pending);
@@ -521,7 +435,7 @@ where
                         break;
                     };
                     pending = pending.from(at);
-                    if let Err(error) = ring.make_room(time, self.witness, self.allowance) {
+                    if let Err(error) = ring.make_room(time, self.allowance) {
                         told.count = at;
                         (self.added)(told, &block);
                         return Err(error);
@@ -540,7 +454,6 @@ where
                     within(&older[..from], changed)
                 };
                 let new = changed.without(known);
-                ring.slices.count(new.count_ones());
                 told.changed.put_all(changed);
                 told.new.put_all(new);
                 // After the last item for which there was room a slice may expire; later items may then be new.

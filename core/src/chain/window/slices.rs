@@ -3,21 +3,16 @@
 //! A slice has one layer, or several: a burst that fills a layer early gets a further layer in the same slice. Times
 //! are the stamps of the filter's changes. They never go back, unless a clock was so far ahead that it must have been
 //! wrong.
-//!
-//! A window that counts items has the number of new items as its clock: an item that is added again does not advance
-//! it. All items that came after the end of a slice are different. Once they are as many as the capacity, the slice
-//! has none of the last different items, and can be dropped. A false positive does not advance the clock, so nothing
-//! is dropped too early.
 
 use crate::error::Error;
-use crate::params::{Capacity, LATEST, Time, Window};
+use crate::params::{Capacity, Time, Window};
 
 /// The time in which a layer accepts items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The time of the layer's first item.
     pub first: Time,
-    /// The end of the layer's slice, by the window's clock; all items of the slice come before it.
+    /// The end of the layer's slice; all items of the slice come before it.
     pub end: Time,
     /// Whether the layer is the first of its slice.
     pub begins: bool,
@@ -46,8 +41,6 @@ pub struct Slices {
     spans: Vec<Span>,
     /// Whether the newest slice was ended before its time.
     ended: bool,
-    /// The number of new items so far, if the window counts items; otherwise 0.
-    came: Time,
     /// The number of layers dropped since [`Self::take_dropped`]. It is not stored.
     dropped: u32,
 }
@@ -55,17 +48,16 @@ pub struct Slices {
 impl Slices {
     /// The slices of a new filter, for `capacity` items in a window.
     pub fn new(window: Window, capacity: Capacity) -> Self {
-        Self::stored(window, capacity, Vec::new(), false, 0)
+        Self::stored(window, capacity, Vec::new(), false)
     }
 
     /// The slices of a stored filter.
-    pub fn stored(window: Window, capacity: Capacity, spans: Vec<Span>, ended: bool, came: Time) -> Self {
+    pub fn stored(window: Window, capacity: Capacity, spans: Vec<Span>, ended: bool) -> Self {
         Self {
             window,
             capacity,
             spans,
             ended,
-            came,
             dropped: 0,
         }
     }
@@ -78,53 +70,6 @@ impl Slices {
     /// The number of items that is expected in a window.
     pub fn capacity(&self) -> Capacity {
         self.capacity
-    }
-
-    /// The number of new items so far, if the window counts items; otherwise 0.
-    pub fn came(&self) -> Time {
-        self.came
-    }
-
-    /// Counts `new` new items.
-    #[inline]
-    pub(super) fn count(&mut self, new: u64) {
-        if self.window.counts_items() {
-            // Later stamps could not be loaded. A clock that stands still drops nothing too early.
-            self.came = self.came.saturating_add(new).min(LATEST);
-        }
-    }
-
-    /// The time of the window's clock when the server's time is `clock`.
-    #[inline]
-    pub fn now(&self, clock: Time) -> Time {
-        if self.window.counts_items() {
-            self.came
-        } else {
-            clock
-        }
-    }
-
-    /// The number of new items that can come at `now` before the newest slice ends, or the oldest expires.
-    #[inline]
-    pub(super) fn room(&self, now: Time) -> u64 {
-        match (self.spans.first(), self.spans.last()) {
-            (Some(oldest), Some(newest)) if self.window.counts_items() => {
-                let expired = oldest.end.saturating_add(self.window.length(self.capacity));
-                newest.end.min(expired).saturating_sub(now)
-            }
-            _ => u64::MAX,
-        }
-    }
-
-    /// The most items that a slice can have. In a window that counts items it then has all items that must be found,
-    /// even if few of them were new.
-    #[inline]
-    pub(super) fn most_of_slice(&self) -> u64 {
-        if self.window.counts_items() {
-            self.capacity.items()
-        } else {
-            u64::MAX
-        }
     }
 
     /// The spans of the layers, oldest first.
@@ -164,11 +109,7 @@ impl Slices {
     }
 
     fn is_far_before(&self, now: Time, stamp: Time) -> bool {
-        let (window, slice) = (
-            self.window.length(self.capacity),
-            self.window.slice_length(self.capacity),
-        );
-        stamp.saturating_sub(now) > window + slice
+        stamp.saturating_sub(now) > self.window.length() + self.window.slice_length()
     }
 
     /// The time of the newest change that was stamped.
@@ -183,7 +124,7 @@ impl Slices {
     /// The number of layers that have expired at `now`; they are the oldest.
     #[inline]
     pub fn expired(&self, now: Time) -> usize {
-        let window = self.window.length(self.capacity);
+        let window = self.window.length();
         let has_expired = |span: &&Span| span.end.saturating_add(window) <= now;
         self.spans.iter().take_while(has_expired).count()
     }
@@ -226,7 +167,7 @@ impl Slices {
     pub(super) fn push(&mut self, time: Time, begins: bool, spare: bool) {
         let end = match (begins, self.spans.last()) {
             (false, Some(newest)) => newest.end,
-            _ => time.saturating_add(self.window.slice_length(self.capacity)),
+            _ => time.saturating_add(self.window.slice_length()),
         };
         if begins {
             self.end_at(time);

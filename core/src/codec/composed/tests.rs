@@ -4,7 +4,7 @@ use super::*;
 use crate::chain::at_most;
 use crate::codec::stream::{MemoryStream, Value};
 use crate::codec::{self, ENCODING_VERSION, chunks};
-use crate::params::{ErrorRate, Growth, Spec, Window};
+use crate::params::{ErrorRate, Growth};
 use crate::tests::oracle::{load, *};
 use crate::{Demand, UNLIMITED};
 
@@ -16,21 +16,6 @@ fn excepting(excepted: std::ops::Range<u32>) -> Filter {
     let excepted: Vec<_> = excepted.map(item).collect();
     let excepted = excepted.iter().map(Vec::as_slice);
     filter.except(excepted, UNLIMITED, |_, _| ()).unwrap();
-    filter
-}
-
-fn windowed() -> Filter {
-    let window = Window::new(60, 8, false).unwrap();
-    let mut filter = filter(Spec {
-        window: Some(window),
-        ..spec(100, 0.01, reserved(2), 7)
-    });
-    filter.set_clock(|| 1_700_000_000_000);
-    let items: Vec<_> = (0..20).map(item).collect();
-    assert_eq!(add_batch(&mut filter, &items).1, Ok(()));
-    filter
-        .except([&items[3][..]].into_iter(), UNLIMITED, |_, _| ())
-        .unwrap();
     filter
 }
 
@@ -101,7 +86,6 @@ fn stored_filters_of_version_3_are_read_and_written_as_ever() {
             small.except(excepted, UNLIMITED, |_, _| ()).unwrap();
             small
         }),
-        ("v3-window", windowed()),
         ("v3-merged", merged()),
     ] {
         if std::env::var_os("BLOOM_WRITE_FIXTURES").is_some() {

@@ -17,7 +17,7 @@ fn grown() -> Filter {
     let spec = ValkeySpec::new(0.02, 5, 3, tightening, seed).unwrap();
     let mut filter = Filter::valkey(spec, UNLIMITED).unwrap();
     for number in 0.. {
-        filter.add(&item(number), UNLIMITED).unwrap();
+        filter.add(&item(number), 0, UNLIMITED).unwrap();
         if filter.items() == 21 {
             break;
         }

@@ -80,20 +80,19 @@ fn composed_and_excepted(layers: u64) -> Vec<u8> {
 /// The seconds of a window: none of its slices expires before somebody says so.
 const WINDOW: u32 = u32::MAX;
 
-/// The header of a window, up to its layers. `came` is the number of new items so far, if the window counts
-/// items.
-fn window(layers: u64, seconds: u32, came: u64) -> Vec<u8> {
+/// The header of a window, up to its layers.
+fn window(layers: u64) -> Vec<u8> {
     let mut header = head(2, layers, 3);
     put(&mut header, &[64]);
-    header.extend(seconds.to_le_bytes());
+    header.extend(WINDOW.to_le_bytes());
     header.extend([64, 0, 0, 0]);
-    put(&mut header, &[0, came]);
+    put(&mut header, &[0]);
     header
 }
 
 /// Slices of one layer each, none of which is full or over.
 fn slices(layers: u64) -> Vec<u8> {
-    let mut header = window(layers, WINDOW, 0);
+    let mut header = window(layers);
     for number in 0..layers {
         layer(&mut header, 1000 + number, 100 + number % 100, 0.0);
         put(&mut header, &[now() + number, now() + number + 1, 3]);
@@ -103,7 +102,7 @@ fn slices(layers: u64) -> Vec<u8> {
 
 /// Two slices, each of half of the layers.
 fn two_slices(layers: u64) -> Vec<u8> {
-    let mut header = window(layers, WINDOW, 0);
+    let mut header = window(layers);
     for number in 0..layers {
         layer(&mut header, 1, 1, 0.0);
         let half = 2 * number / layers;
@@ -114,28 +113,6 @@ fn two_slices(layers: u64) -> Vec<u8> {
         );
     }
     header
-}
-
-fn two_slices_and_excepted(layers: u64) -> Vec<u8> {
-    excepted(layers, &two_slices(layers))
-}
-
-/// Slices of a window that counts items: each of the newest 63 has an item, and all others none.
-fn slices_of_items(layers: u64) -> Vec<u8> {
-    const FILLED: u64 = 63;
-    let mut header = window(layers, 0, now() + FILLED);
-    for number in 0..layers {
-        let filled = (number + FILLED).checked_sub(layers);
-        layer(&mut header, 1, u64::from(filled.is_some()), 0.0);
-        // Where no item came the count stands.
-        let first = now() + filled.unwrap_or(0);
-        put(&mut header, &[first, first + 1, 3]);
-    }
-    header
-}
-
-fn slices_of_items_and_excepted(layers: u64) -> Vec<u8> {
-    excepted(layers, &slices_of_items(layers))
 }
 
 /// Layers of RedisBloom's layout, with as many probes as a rate can call for.
@@ -210,16 +187,7 @@ const CRAFTED: &[Crafted] = &[
         "layers and exceptions",
     ),
     ("BF.LOADCHUNK key 1", slices, "slices"),
-    (
-        "BF.LOADCHUNK key 1",
-        two_slices_and_excepted,
-        "two slices and exceptions",
-    ),
-    (
-        "BF.LOADCHUNK key 1",
-        slices_of_items_and_excepted,
-        "slices of items and exceptions",
-    ),
+    ("BF.LOADCHUNK key 1", two_slices, "two slices"),
     ("BF.LOADCHUNK key 1", classic, "classic layers"),
     ("BF.LOADCHUNK key 1", valkey, "layers of valkey-bloom's layout"),
     ("BF.LOAD key", valkey_whole, "layers of valkey-bloom's layout"),

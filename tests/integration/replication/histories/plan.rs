@@ -113,15 +113,6 @@ pub const KINDS: &[Kind] = &[
     .other_half(),
     kind("swept", "0.01 300", 0.01, Role::Swept { exceptions: true }),
     kind(
-        "swept-window",
-        "0.01 300 WINDOW 7200",
-        0.01,
-        Role::Swept { exceptions: true },
-    )
-    // An item that was excepted is counted once more in the slice that it comes back to.
-    .counts(Count::Sent)
-    .other_half(),
-    kind(
         "swept-classic",
         "0.01 300 LAYOUT CLASSIC",
         0.01,
