@@ -211,8 +211,9 @@ bench-crates: ## Measure the crate beside other crates at equal rates of errors;
 	@scripts/setup.sh build
 	cargo bench -p libbloom-benches --bench crates $(if $(ARGS),-- $(ARGS))
 
-bench-instructions: ## Count the hot paths' instructions; fails where one rose by over 5 %. ARGS=--keep keeps the counts
-	@scripts/setup.sh valgrind
+bench-instructions: ## Count instructions of hot paths and commands; fails where one rose by over 5 %. ARGS=--keep keeps them
+	@scripts/setup.sh test valgrind
+	cargo build --release --lib
 	cargo run --release -p libbloom-instructions $(if $(ARGS),-- $(ARGS))
 
 bench-complexity: export BLOOM_TEST_SERVER = $(SERVER)

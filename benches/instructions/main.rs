@@ -1,10 +1,12 @@
-//! Instructions per item of the hot paths, counted by valgrind's callgrind: the same on a busy machine as on an
-//! idle one, so that a change that costs more is seen when it is made.
+//! Instructions per item of the hot paths, and per call of commands in a server, counted by valgrind's callgrind: the
+//! same on a busy machine as on an idle one, so that a change that costs more is seen when it is made.
 //!
 //! `make bench-instructions` compares with `counts.txt` and fails when a path needs over 5 % more; with `ARGS=--keep` it
-//! writes the counts there instead. They hold for x86-64 with AVX2 and one version of the compiler.
+//! writes the counts there instead. They hold for x86-64 with AVX2, one version of the compiler and one server.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a benchmark may fail")]
+
+mod commands;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -212,13 +214,13 @@ fn instructions(index: usize, count: u64) -> u64 {
     number.trim().parse().expect("a number")
 }
 
-/// The compiler, which the counts depend on.
-fn compiler() -> String {
-    let output = Command::new("rustc").arg("--version").output().expect("rustc");
+/// The version of a program that the counts depend on.
+fn version(program: &str) -> String {
+    let output = Command::new(program).arg("--version").output().expect(program);
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// The counts that were kept, by path, and the compiler under its own name.
+/// The counts that were kept, by path, and the versions that they hold for.
 fn kept(file: &Path) -> BTreeMap<String, String> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let lines = text.lines().filter_map(|line| line.split_once(": "));
@@ -253,25 +255,30 @@ fn main() -> ExitCode {
     }
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("counts.txt");
     let (kept, keep) = (kept(&file), arguments.iter().any(|argument| argument == "--keep"));
-    let compiler = compiler();
-    if !keep && kept.get("compiler") != Some(&compiler) {
-        println!("skipped: the counts that were kept are another compiler's than {compiler}");
-        return ExitCode::SUCCESS;
+    let (compiler, server) = (version("rustc"), version(&commands::server()));
+    for (what, now) in [("compiler", &compiler), ("server", &server)] {
+        if !keep && kept.get(what) != Some(now) {
+            println!("skipped: the counts that were kept are of another {what} than {now}");
+            return ExitCode::SUCCESS;
+        }
     }
-    let (mut counts, mut risen) = (format!("compiler: {compiler}\n"), false);
-    for (index, (name, _)) in PATHS.iter().enumerate() {
-        // What comes before the items is the same in both.
-        let more = instructions(index, 2 * ITEMS) - instructions(index, ITEMS);
-        let count = more as f64 / ITEMS as f64;
-        let before: Option<f64> = kept.get(*name).map(|count| count.parse().expect("a count"));
+    let (mut counts, mut risen) = (format!("compiler: {compiler}\nserver: {server}\n"), false);
+    let mut report = |name: &str, count: f64, unit: &str| {
+        let before: Option<f64> = kept.get(name).map(|count| count.parse().expect("a count"));
         let change = before.map_or(0.0, |before| count / before - 1.0);
         risen |= before.is_none() || change > TOLERANCE;
         println!(
-            "{name:<38} {count:8.1} instructions per item  {:+.1} %",
+            "{name:<42} {count:8.1} instructions per {unit}  {:+.1} %",
             100.0 * change
         );
         writeln!(counts, "{name}: {count:.1}").expect("a string takes all");
+    };
+    for (index, (name, _)) in PATHS.iter().enumerate() {
+        // What comes before the items is the same in both.
+        let more = instructions(index, 2 * ITEMS) - instructions(index, ITEMS);
+        report(name, more as f64 / ITEMS as f64, "item");
     }
+    commands::count(|name, count| report(name, count as f64, "call"));
     if keep {
         std::fs::write(&file, counts).expect("the file can be written");
     } else if risen {

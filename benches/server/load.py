@@ -25,6 +25,8 @@ FORMS = {
 }
 # Items that are sent before the replies to those before them are read.
 AHEAD = 20_000
+# Of short commands, whose server is to have as many at a time as redis-benchmark would send.
+AT_ONCE = 160
 FOUR_DIGITS = numpy.frombuffer(b"".join(b"%04d" % number for number in range(10_000)), numpy.uint8).reshape(-1, 4)
 
 
@@ -145,10 +147,10 @@ def send_to_all(servers, command, numbers, width=1000, item=ITEM):
             connection.socket.close()
 
 
-def batches(command, numbers, width=1000, item=ITEM):
-    """The bytes of commands with these items, some at a time, and how many commands they are."""
-    for start in range(numbers.start, numbers.stop, AHEAD):
-        some = numpy.arange(start, min(start + AHEAD, numbers.stop))
+def batches(command, numbers, width=1000, item=ITEM, ahead=AHEAD):
+    """The bytes of commands with these items, `ahead` items at a time, and how many commands they are."""
+    for start in range(numbers.start, numbers.stop, ahead):
+        some = numpy.arange(start, min(start + ahead, numbers.stop))
         full = len(some) // width * width
         for part, in_each in (some[:full], width), (some[full:], len(some) - full):
             if len(part):
@@ -168,6 +170,16 @@ def commands(words, numbers, width, item):
     rows[:, : len(head)] = numpy.frombuffer(head, numpy.uint8)
     rows[:, len(head) :] = written(numbers, argument(item)).reshape(len(rows), -1)
     return rows.tobytes()
+
+
+def keyed_batches(command, numbers, rest):
+    """Yields the bytes of commands that each have a key of their own before the `rest` of their words, and how many
+    they are."""
+    head = b"*%d\r\n" % (2 + len(rest)) + argument(command)
+    tail = b"".join(map(argument, rest))
+    for start in range(numbers.start, numbers.stop, AT_ONCE):
+        keys = written(numpy.arange(start, min(start + AT_ONCE, numbers.stop)), argument(ITEM))
+        yield b"".join(head + key.tobytes() + tail for key in keys), len(keys)
 
 
 def packed_command(words, item, numbers):

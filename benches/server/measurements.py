@@ -11,7 +11,7 @@ import redis
 
 import sets
 import windows as ways_to_forget
-from load import FORMS, ITEM, SHORT_ITEM, Connection, bit_commands, draw, packed_batches, send, send_to_all
+from load import AT_ONCE, FORMS, ITEM, SHORT_ITEM, Connection, bit_commands, draw, keyed_batches, packed_batches, send, send_to_all
 from load import batches as known
 from servers import KEY, Server, Together, at_the_same_time
 from tables import OWN
@@ -32,6 +32,20 @@ WORKLOADS = [
     ("BF.MADD of 100", "bf.madd", 100, 4, 10),
     ("BF.MEXISTS of 1000", "bf.mexists", 1000, 1, 4),
     ("BF.MADD of 1000", "bf.madd", 1000, 1, 4),
+]
+# Calls that make a filter: name, command, and what follows its key.
+CREATIONS = [
+    ("BF.ADD, new key", "BF.ADD", ["x"]),
+    ("BF.MADD of 2, new key", "BF.MADD", ["x", "y"]),
+    ("BF.INSERT CAPACITY 1000 of 1, new key", "BF.INSERT", ["CAPACITY", "1000", "ITEMS", "x"]),
+    ("BF.RESERVE of 1000", "BF.RESERVE", [str(ERROR_RATE), "1000"]),
+]
+# Calls for one or two items of a filter that is there: name, the words before the items, and their number.
+SHORT = [
+    ("BF.EXISTS", ["BF.EXISTS", KEY], 1),
+    ("BF.ADD", ["BF.ADD", KEY], 1),
+    ("BF.MADD of 2", ["BF.MADD", KEY], 2),
+    ("BF.INSERT of 1", ["BF.INSERT", KEY, "ITEMS"], 1),
 ]
 # The commands in the order in which those that change nothing come first.
 QUESTIONS_FIRST = sorted(WORKLOADS, key=lambda workload: "add" in workload[1])
@@ -105,6 +119,32 @@ def chain(options, modules):
         workloads = [workload for workload in QUESTIONS_FIRST if workload[2] * workload[3] > 1]
         # They take long where a filter has many layers, and those that add should not make it grow much more.
         return throughput(options, servers, 2 * options.chain, workloads, items=options.requests)
+
+
+def calls(options, modules):
+    """Processor time of calls that make a filter, and of those for one or two items of a filter that is there."""
+    calls = {name: keyed_batches(command, range(options.calls), rest) for name, command, rest in CREATIONS}
+    for name, words, width in SHORT:
+        calls[name] = known(words, range(options.calls * width), width, ahead=AT_ONCE * width)
+    results = {}
+    with Together(options, with_filters(modules)) as servers:
+        for name, parts in calls.items():
+            parts = list(parts)
+
+            def measure(server):
+                server("FLUSHALL", "SYNC")
+                server("BF.RESERVE", KEY, ERROR_RATE, 2 * options.calls)
+                spent = server.processor_seconds()
+                with Connection(server) as connection:
+                    for data, replies in parts:
+                        connection.send(data, replies)
+                    connection.finish()
+                return {"cpu us/call": (server.processor_seconds() - spent) / options.calls * 1e6}
+
+            able = {module: server for module, server in servers.items() if server.knows(name.split()[0].rstrip(","))}
+            results[name] = taking_turns(able, options.rounds, measure)
+            show(name, {module: of["cpu us/call"] for module, of in results[name].items()}, "us/call")
+    return results
 
 
 def sizes(options, modules):
@@ -596,6 +636,6 @@ class AFilter:
 
 
 # What `make bench-server` measures, and `make compare`.
-BENCH = [commands, chain, packed, log, sizes, errors, growth, persistence, loading]
-COMPARE = [commands, chain, sizes, memory, growth, rates, persistence, without, packed, windows, unions, long_list]
+BENCH = [commands, chain, calls, packed, log, sizes, errors, growth, persistence, loading]
+COMPARE = [commands, chain, calls, sizes, memory, growth, rates, persistence, without, packed, windows, unions, long_list]
 MEASUREMENTS = {function.__name__: function for function in [*COMPARE, *BENCH]}

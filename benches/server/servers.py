@@ -91,9 +91,10 @@ class Server:
         return self.client.execute_command(*command)
 
     def knows(self, command):
-        """Whether it has the command, which takes more than a key."""
+        """Whether it has the command, which mostly takes more than a key."""
         try:
             self(command, KEY)
+            return True
         except redis.ResponseError as error:
             return "unknown command" not in str(error)
 

@@ -210,6 +210,10 @@ def chain(results):
     )
 
 
+def calls(results):
+    return "Processor time of the server, µs a call, pipelined.\n\n" + beside("", one_figure(of(results, "calls"), "cpu us/call"))
+
+
 def sizes(results):
     found = of(results, "sizes")
     rows = {
@@ -419,6 +423,7 @@ def lines(results):
         items = millions(options(results, name).get(size, 0))
         for workload in "BF.EXISTS, one by one", "BF.EXISTS, 64 pipelined", "BF.MEXISTS of 1000", "BF.MADD of 1000":
             take(f"{workload}, {items} items {made}: server µs an item", name, workload, write=cpu)
+    take("BF.ADD that makes a filter: server µs a call", "calls", "BF.ADD, new key", write=lambda one: one["cpu us/call"])
     for how, sizes in results.get("memory", {}).items():
         # The largest size that all of them reached.
         full = [items for items, modules in sizes.items() if all(ACCOUNTED in one for one in modules.values())]
@@ -445,7 +450,7 @@ def lines(results):
 TABLES = {
     function.__name__: function
     for function in [
-        *[summary, short, commands, chain, sizes, memory, growth, rates, persistence, without],
+        *[summary, short, commands, chain, calls, sizes, memory, growth, rates, persistence, without],
         *[packed, windows, unions, long_list, log, loading],
     ]
 }

@@ -92,7 +92,7 @@ impl Subject for Filter {
 
     #[inline]
     fn add(&mut self, item: &Item) {
-        let _known_to_fit = Filter::add(self, item, UNLIMITED);
+        let _known_to_fit = Filter::add(self, item, 0, UNLIMITED);
     }
 
     #[inline]
@@ -106,7 +106,7 @@ impl Subject for Filter {
 
     fn contains_batch(&self, items: &[Item]) -> usize {
         let mut count = 0;
-        self.contains_all(items.iter().map(|item| &item[..]), |found| {
+        self.contains_all(items.iter().map(|item| &item[..]), 0, |found| {
             count += usize::from(found)
         });
         count

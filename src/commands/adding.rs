@@ -16,7 +16,7 @@ use libbloom::chain::batch;
 use libbloom::chain::demand::reserved;
 use libbloom::packed::Answers;
 use libbloom::params::{Layout, Time};
-use libbloom::{Allowance, Error, Filter, ahead};
+use libbloom::{Allowance, Error, Filter, Item, ahead};
 
 /// For up to this many items no memory is reserved: a list of this length is as short as a sentence.
 const FEW: usize = 1024;
@@ -80,7 +80,7 @@ impl<'a> Batch for &[Arg<'a>] {
             Target {
                 created: None,
                 at: None,
-            } => ctx.replicate(c"BF.MADD", &[key], items),
+            } => ctx.replicate(c"BF.MADD", key, &[], items),
             to => propagation::replicate_with(ctx, key, to, items),
         });
     }
@@ -230,7 +230,8 @@ impl<'a, B: Batch> Adding<'a, B> {
         added
     }
 
-    /// Adds one item. It is [`Self::apply`] on a shorter path; returns whether the item is new.
+    /// Adds one item. It is [`Self::apply`] on a shorter path; returns whether the item is new. `creation` has no
+    /// window.
     ///
     /// # Errors
     /// The key has another type, the filter could not be created, or the item could not be added.
@@ -239,12 +240,11 @@ impl<'a, B: Batch> Adding<'a, B> {
         item: Arg<'_>,
         creation: impl FnOnce() -> Result<Creation, CommandError>,
     ) -> Result<bool, CommandError> {
-        let item = ahead::item(item.bytes());
+        let (sent, item) = (item, ahead::item(item.bytes()));
         // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
         let mut key = unsafe { keyspace::write(self.ctx, self.key) }?;
         let Some(filter) = key.filter() else {
-            let added = self.create(key, creation()?)?;
-            return added.of_one();
+            return self.create_with(key, creation()?, sent, item);
         };
         ahead::follow(Some(filter));
         if !filter.is_plain() {
@@ -272,10 +272,7 @@ impl<'a, B: Batch> Adding<'a, B> {
     }
 
     fn create(self, mut key: KeyMut<'_>, creation: Creation) -> Result<Outcome, CommandError> {
-        if self.ctx.origin().is_primary() && self.plain {
-            self.log_missing_key();
-        }
-        let allowing = self.allowing();
+        let allowing = self.allowing_creation();
         let mut filter = creation::make(self.ctx, self.key, creation, &allowing)?;
         let Done {
             mut added, room, at, ..
@@ -296,6 +293,39 @@ impl<'a, B: Batch> Adding<'a, B> {
         key.changed(&[self.event]);
         added.created = Some(creation);
         Ok(added)
+    }
+
+    /// Creates a filter without a window, with one item: [`Self::create`] on a shorter path.
+    fn create_with(
+        self,
+        mut key: KeyMut<'_>,
+        creation: Creation,
+        sent: Arg<'_>,
+        item: Item<'_>,
+    ) -> Result<bool, CommandError> {
+        let allowing = self.allowing_creation();
+        let mut filter = creation::make(self.ctx, self.key, creation, &allowing)?;
+        let allowance = &|demand| allowing.allow(demand);
+        let new = filter.set_bits(|filter| filter.add(item, 0, allowance), |_, _| ());
+        let new = new.map_err(|error| self.refused(&filter, error))?;
+        stats::added(new.into(), (!new).into());
+        key.set(filter, creation.expires);
+        let to = Target {
+            created: Some(creation),
+            at: None,
+        };
+        propagation::replicate_with(self.ctx, self.key, to, &[sent]);
+        key.changed(&[self.event]);
+        Ok(new)
+    }
+
+    /// The memory that a creation may use. Logs one that a primary's plain addition causes.
+    fn allowing_creation(self) -> Allowing<'a> {
+        let origin = self.ctx.origin();
+        if origin.is_primary() && self.plain {
+            self.log_missing_key();
+        }
+        Allowing::new(self.ctx, self.key.bytes(), origin)
     }
 
     /// Logs that a filter is created for a missing key. A primary with this module, or with valkey-bloom, propagates

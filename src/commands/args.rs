@@ -1,5 +1,8 @@
 //! The arguments of a command, read one by one, and the words of a command that is propagated.
 
+use std::fmt::{self, Display};
+use std::io::Write as _;
+
 use super::error::CommandError;
 use crate::number;
 use crate::server::Arg;
@@ -126,34 +129,68 @@ pub fn integer(bytes: &[u8]) -> Option<i64> {
     number::whole(bytes).map(|value| value.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
 }
 
-/// Words of a command that is propagated.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Words(Vec<Vec<u8>>);
+/// Words of a command that is propagated, end to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Words {
+    text: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Default for Words {
+    fn default() -> Self {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "as long as a sentence, which most commands fit into"
+        )]
+        Self {
+            text: Vec::with_capacity(128),
+            ends: Vec::with_capacity(16),
+        }
+    }
+}
 
 impl Words {
     /// An error rate and a capacity as people type them: the fewest digits that mean exactly this rate.
     pub fn sized(rate: f64, capacity: u64) -> Self {
-        Self::default()
-            .with(format!("{rate:e}"))
-            .with(capacity.to_string())
+        Self::default().with_rate(rate).with_number(capacity)
+    }
+
+    /// An error rate and a capacity, each after its word.
+    pub fn named(rate: f64, capacity: u64) -> Self {
+        let words = Self::default().with("ERROR").with_rate(rate);
+        words.with("CAPACITY").with_number(capacity)
     }
 
     /// Appends a word.
     #[must_use]
-    pub fn with(mut self, word: impl Into<Vec<u8>>) -> Self {
-        self.0.push(word.into());
+    pub fn with(mut self, word: impl AsRef<[u8]>) -> Self {
+        self.text.extend_from_slice(word.as_ref());
+        self.ends.push(self.text.len());
         self
     }
 
-    /// Appends all words of `more`.
+    /// Appends a number.
     #[must_use]
-    pub fn and(mut self, more: Self) -> Self {
-        self.0.extend(more.0);
-        self
+    pub fn with_number(self, number: impl Display) -> Self {
+        self.with_shown(format_args!("{number}"))
+    }
+
+    /// Appends an error rate in the fewest digits that mean exactly this rate.
+    fn with_rate(self, rate: f64) -> Self {
+        self.with_shown(format_args!("{rate:e}"))
+    }
+
+    fn with_shown(mut self, shown: fmt::Arguments<'_>) -> Self {
+        // A list takes all that is written.
+        let _ = self.text.write_fmt(shown);
+        self.with("")
     }
 
     /// The words.
     pub fn list(&self) -> impl Iterator<Item = &[u8]> {
-        self.0.iter().map(Vec::as_slice)
+        let starts = std::iter::once(&0).chain(&self.ends);
+        starts
+            .zip(&self.ends)
+            .map(|(&start, &end)| &self.text[start..end])
     }
 }

@@ -34,7 +34,9 @@ pub fn filter(given: &Given, config: &Config) -> Result<FilterSpec, CommandError
         (None, Some(factor)) => Expansion::new(factor).ok(),
         (None, None) => config.expansion(),
     };
-    if let (None, Some(word)) = (expansion, given.needs_growth()) {
+    if expansion.is_none()
+        && let Some(word) = given.needs_growth()
+    {
         return Err(CommandError::FixedByOption(word));
     }
     let rate = given.rate.unwrap_or_else(|| RequestedRate::configured(config));
@@ -135,18 +137,18 @@ pub fn log_rate(ctx: Ctx<'_>, key: Arg<'_>, requested: f64, used: f64) {
 
 /// Logs a filter that grows, but will reach the most layers. Only EXPANSION 1 gets there in practice.
 pub fn log_end(ctx: Ctx<'_>, key: Arg<'_>, filter: FilterSpec) {
-    if let (Some(1), Some(items)) = (filter.expansion(), filter.most_items())
-        && !ctx.must_obey()
-    {
-        log::END.warn(ctx, key.bytes(), || {
-            // All of them are for as many items as the first.
-            let layers = items / filter.capacity();
-            format!(
-                "with EXPANSION 1 the Bloom filter will hold {items} items at most, and be slow before: it can have \
-                 {layers} layers"
-            )
-        });
+    if filter.expansion() != Some(1) || filter.has_window() || ctx.must_obey() {
+        return;
     }
+    log::END.warn(ctx, key.bytes(), || {
+        let items = filter.most_items();
+        // All of them are for as many items as the first.
+        let layers = items / filter.capacity();
+        format!(
+            "with EXPANSION 1 the Bloom filter will hold {items} items at most, and be slow before: it can have \
+             {layers} layers"
+        )
+    });
 }
 
 /// The filter that a BF.ADD creates for a missing key. A primary with this module never sends a BF.ADD for one,

@@ -194,6 +194,25 @@ impl Parameter {
         own.into_iter().chain(theirs)
     }
 
+    /// The last of its [tokens](Self::tokens); the empty word if it has none.
+    pub const fn last_token(&self) -> &'static CStr {
+        match (self.token, self.kind) {
+            (Some(token), _) => token,
+            (
+                None,
+                Kind::OneOf(
+                    [
+                        ..,
+                        Self {
+                            token: Some(last), ..
+                        },
+                    ],
+                ),
+            ) => last,
+            (None, _) => c"",
+        }
+    }
+
     /// The fewest words that the parameter can have.
     fn fewest_words(&self) -> usize {
         match self.kind {

@@ -7,7 +7,6 @@ use std::fmt;
 use crate::keyspace::Unopened;
 use crate::limits::{MOST_LOOKUPS, TooManyLookups};
 use crate::number;
-use crate::options::values::layout_word;
 use crate::server::shown::shown;
 use libbloom::Error;
 use libbloom::StoredLayout;
@@ -284,7 +283,7 @@ impl fmt::Display for CommandError {
             Self::SeedRange => return write!(f, "ERR seed must be in the range [0, {}]", u64::MAX),
             Self::BadLayout => "ERR bad layout: it is BLOCKED, CLASSIC or VALKEY",
             Self::OnlyFor(option, layouts) => {
-                let layouts = few(layouts.iter().map(|layout| layout_word(*layout)));
+                let layouts = few(layouts.iter().map(|layout| layout.name().to_ascii_uppercase()));
                 let layouts = layouts.join(" or ");
                 return write!(f, "ERR {option} is for LAYOUT {layouts} only");
             }

@@ -1,7 +1,8 @@
 //! This module's grammar of the options that describe a filter and its key. It is one table, from which the parser,
-//! the checks, COMMAND DOCS and the propagated words are derived.
+//! the checks and COMMAND DOCS are derived.
 //!
-//! A new option is a row of the table. What an option means for a filter is in [`creation`](super::creation).
+//! A new option is a row of the table. What an option means for a filter is in [`creation`](super::creation), and how
+//! it is propagated in [`propagation`](super::propagation).
 //!
 //! The grammars of other modules are in [`redisbloom`](super::redisbloom) and [`valkey`](super::valkey).
 
@@ -11,16 +12,13 @@ mod tests;
 use std::ffi::CStr;
 use std::ops::RangeInclusive;
 
-use super::args::{Argument, Cursor, Words};
+use super::args::{Argument, Cursor};
 use super::docs::{self, Kind, Parameter, SINCE_OWN};
 use super::error::CommandError;
-use super::spec::{FilterSpec, Target};
 use crate::number;
-use crate::options::values::{Config, layout_word};
+use crate::options::values::Config;
 use libbloom::StoredLayout;
-use libbloom::params::{
-    Capacity, ErrorRate, Expansion, Growth, LATEST, Layout, Seed, SipSeed, Spec, Tightening, Time, Window,
-};
+use libbloom::params::{Capacity, ErrorRate, Expansion, LATEST, Seed, SipSeed, Tightening, Time, Window};
 
 /// A command that has options of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,29 +64,14 @@ const EXCLUSIVE: [(&str, &str); 7] = [
 /// The option that means the same as NONSCALING.
 const FIXED: &str = "EXPANSION 0";
 
-/// The words that are propagated first, in this order. All others follow in the order of the table. A word that a
-/// later version adds belongs after LAYOUT: a server that does not know it yet reads the words before LAYOUT as
-/// RedisBloom does, by letters, and `I…` would end the options there.
-const SENT_FIRST: [&str; 11] = [
-    "ERROR",
-    "CAPACITY",
-    "EXPANSION",
-    "NONSCALING",
-    "GROWING",
-    "WINDOW",
-    "SLICES",
-    "REFRESH",
-    "LAYOUT",
-    "SEED",
-    "PXAT",
-];
-
 /// An option: a row of the table.
 #[derive(Debug)]
 pub struct Row {
     /// The option's parameter in COMMAND DOCS: its word and the kind of its value, or several words that exclude
     /// each other.
     parameter: Parameter,
+    /// Its word: the last one, of several.
+    word: &'static str,
     /// The commands that have it.
     verbs: &'static [Verb],
     /// The layouts that have it; all if the list is empty.
@@ -97,9 +80,6 @@ pub struct Row {
     of_window: bool,
     /// Parses the option's value into the field.
     take: fn(&mut Given, Value<'_>) -> Result<(), CommandError>,
-    /// The option's value in a propagated command, empty for a word that stands alone; `None` if it is not
-    /// propagated. Of several words the last one is sent.
-    sent: fn(&Sent) -> Option<String>,
 }
 
 /// Derives from the rows both the table and [`Given`], which has a field for each row.
@@ -109,7 +89,6 @@ macro_rules! table {
         $field:ident: $type:ty = $parameter:expr,
         of $verbs:expr $(, for $layouts:expr)? $(, within $window:ident)?;
         read |$value:pat_param| $read:expr;
-        send |$sent:pat_param| $send:expr;
     )*) => {
         /// The parsed options of a command.
         #[derive(Clone, Debug, Default)]
@@ -122,6 +101,7 @@ macro_rules! table {
         /// The table of options, in the order of COMMAND DOCS.
         pub static ROWS: [Row; [$(stringify!($field)),*].len()] = [$(Row {
             parameter: $parameter,
+            word: text($parameter.last_token()),
             verbs: $verbs,
             layouts: table!(@or (&[]) $($layouts)?),
             of_window: table!(@is $($window)?),
@@ -129,7 +109,6 @@ macro_rules! table {
                 given.$field = Some($read);
                 Ok(())
             },
-            sent: |$sent| $send,
         }),*];
     };
     (@or ($default:expr)) => { $default };
@@ -143,42 +122,32 @@ table! {
     capacity: Capacity = Parameter::option(c"capacity", c"CAPACITY", Kind::Integer), of ADDING;
     read |value| Capacity::new(value.number(0..=u64::MAX, CommandError::BadCapacity, CommandError::CapacityRange)?)
         .map_err(|_| CommandError::CapacityRange)?;
-    send |sent| Some(sent.own()?.capacity.items().to_string());
 
     /// The filter's error rate.
     rate: RequestedRate = docs::ERROR, of ADDING;
     read |value| RequestedRate::of(value.double, value.bytes, CommandError::BadErrorRate, CommandError::ErrorRateRange)?;
-    send |sent| Some(format!("{:e}", sent.own()?.error_rate.value()));
 
     /// The capacity of a new layer divided by that of the layer before it.
     expansion: u32 = Parameter::option(c"expansion", c"EXPANSION", Kind::Integer), of DESCRIBING;
     read |value| value.number(0..=Expansion::MAX, CommandError::BadExpansion, CommandError::ExpansionRange)?;
-    send |sent| Some(sent.own()?.growth.expansion()?.factor().to_string());
 
     /// Whether a missing key stays missing.
     no_create: () = Parameter::option(c"nocreate", c"NOCREATE", Kind::Word), of ADDING;
     read |_| ();
-    send |sent| sent.to.created.is_none().then(String::new);
 
     /// Whether the filter does not grow.
     nonscaling: () = Parameter::option(c"nonscaling", c"NONSCALING", Kind::Word), of DESCRIBING;
     read |_| ();
-    send |sent| (sent.own()?.growth == Growth::Fixed).then(String::new);
 
     /// Whether the filter is expected to grow far.
     growing: () = Parameter::option(c"growing", c"GROWING", Kind::Word).since(SINCE_OWN),
     of DESCRIBING, for BLOCKED;
     read |_| ();
-    send |sent| matches!(sent.own()?.growth, Growth::Growing(_)).then(String::new);
 
     /// The seed of the filter's hash.
     seed: GivenSeed = Parameter::option(c"seed", c"SEED", Kind::Integer).since(SINCE_OWN),
     of DESCRIBING, for SEEDED;
     read |value| GivenSeed::read(value)?;
-    send |sent| match sent.own()?.layout {
-        Layout::Blocked { seed } => Some(seed.0.to_string()),
-        _ => None,
-    };
 
     /// The filter's layout.
     layout: StoredLayout = Parameter::option(c"layout", c"LAYOUT", Kind::OneOf(&[
@@ -187,7 +156,6 @@ table! {
         Parameter::word(c"valkey", c"VALKEY"),
     ])).since(SINCE_OWN), of DESCRIBING;
     read |value| StoredLayout::named(value.bytes).ok_or(CommandError::BadLayout)?;
-    send |sent| sent.layout().map(layout_word);
 
     /// The error rate of a new layer divided by that of the layer before it.
     tightening: Tightening = Parameter::option(c"tightening", c"TIGHTENING", Kind::Double).since(SINCE_OWN),
@@ -196,41 +164,34 @@ table! {
         let ratio = double(value.double, value.bytes).ok_or(CommandError::BadTightening)?;
         Tightening::new(ratio).map_err(|_| CommandError::TighteningRange)?
     };
-    send |_| None;
 
     /// The number of items that the filter must be able to grow to.
     goal: u64 = Parameter::option(c"validatescaleto", c"VALIDATESCALETO", Kind::Integer).since(SINCE_OWN),
     of DESCRIBING, for VALKEY;
     read |value| value.number(1..=i64::MAX.cast_unsigned(), CommandError::BadGoal, CommandError::GoalRange)?;
-    send |_| None;
 
     /// The window in seconds.
     window: u32 = Parameter::option(c"window", c"WINDOW", Kind::Integer).since(SINCE_OWN),
     of DESCRIBING, for BLOCKED;
     read |value| value.number(1..=Window::MAX_SECONDS, CommandError::BadWindow, CommandError::WindowRange)?;
-    send |sent| Some(sent.window()?.seconds().to_string());
 
     /// The number of slices of the window.
     slices: u8 = Parameter::option(c"slices", c"SLICES", Kind::Integer).since(SINCE_OWN),
     of DESCRIBING, within window;
     read |value| value.number(Window::SLICES, CommandError::BadSlices, CommandError::SlicesRange)?;
-    send |sent| Some(sent.window()?.slices().to_string());
 
     /// Whether an item that is added again is remembered for another window.
     refresh: () = Parameter::option(c"refresh", c"REFRESH", Kind::Word).since(SINCE_OWN),
     of DESCRIBING, within window;
     read |_| ();
-    send |sent| sent.window()?.refresh().then(String::new);
 
     /// The time of the change.
     at: Time = Parameter::option(c"at", c"AT", Kind::Integer).since(SINCE_OWN), of TIMED;
     read |value| value.number(0..=LATEST, CommandError::BadTime, CommandError::TimeRange)?;
-    send |sent| sent.to.at.map(|at| at.to_string());
 
     /// Whether an existing filter is left unchanged without an error.
     only_new: () = Parameter::option(c"nx", c"NX", Kind::Word).since(SINCE_OWN), of RESERVING;
     read |_| ();
-    send |_| None;
 
     /// The expiry of a key that is created, in the words of SET. The server that the client talks to resolves it
     /// once, by its own clock, and propagates it as PXAT, so that every replica lets the filter expire at the same
@@ -242,7 +203,6 @@ table! {
         Parameter::new(c"unix-time-milliseconds", Kind::UnixTime).after(c"PXAT").since(SINCE_OWN),
     ])).optional(), of MAKING;
     read |value| Expiry::read(value)?;
-    send |sent| sent.to.created?.expires.map(|at| at.to_string());
 }
 
 impl Verb {
@@ -328,16 +288,11 @@ impl Verb {
     }
 }
 
-impl Row {
-    /// The word that is propagated, and named in errors.
-    fn word(&self) -> &'static str {
-        let last = self.parameter.tokens().last();
-        last.map_or("", |(token, _)| text(token))
+const fn text(token: &'static CStr) -> &'static str {
+    match token.to_str() {
+        Ok(text) => text,
+        Err(_) => "",
     }
-}
-
-fn text(token: &'static CStr) -> &'static str {
-    token.to_str().unwrap_or_default()
 }
 
 impl Given {
@@ -373,7 +328,7 @@ impl Given {
         word: &'static str,
         value: impl Argument<'a>,
     ) -> Result<(), CommandError> {
-        let row = ROWS.iter().find(|row| row.word() == word);
+        let row = ROWS.iter().find(|row| row.word == word);
         row.map_or(Ok(()), |row| {
             (row.take)(self, Value::of(value, word, row.parameter.kind(), verb))
         })
@@ -427,6 +382,9 @@ impl Given {
     /// # Errors
     /// Options that exclude each other.
     pub fn check(&self, verb: Verb) -> Result<(), CommandError> {
+        if !self.is_any() {
+            return Ok(());
+        }
         // In RedisBloom's BF.INSERT, NONSCALING overrides EXPANSION.
         if verb.leads_with_size() && self.nonscaling.is_some() && matches!(self.expansion, Some(1..)) {
             return Err(CommandError::NonScalingExpansion);
@@ -439,7 +397,7 @@ impl Given {
         }
         let mut of_window = self.given_rows().filter(|row| row.of_window);
         if let (None, Some(row)) = (self.window, of_window.next()) {
-            return Err(CommandError::NeedsWindow(row.word()));
+            return Err(CommandError::NeedsWindow(row.word));
         }
         self.given_layout()
             .map_or(Ok(()), |layout| self.check_for(layout))
@@ -454,7 +412,7 @@ impl Given {
     /// The given options that not every layout has, with the layouts that have them.
     fn of_some_layouts(&self) -> impl Iterator<Item = (&'static str, &'static [StoredLayout])> {
         let rows = self.given_rows().filter(|row| !row.layouts.is_empty());
-        rows.map(|row| match (row.word(), self.seed) {
+        rows.map(|row| match (row.word, self.seed) {
             ("SEED", Some(GivenSeed::Bytes(_))) => ("SEED of 32 bytes", VALKEY),
             (word, _) => (word, row.layouts),
         })
@@ -647,57 +605,4 @@ impl Expiry {
             milliseconds: time.ok_or(CommandError::ExpireTime(value.verb.name()))?,
         })
     }
-}
-
-/// A command to be propagated.
-#[derive(Clone, Copy, Debug)]
-struct Sent {
-    verb: Verb,
-    to: Target,
-}
-
-impl Sent {
-    /// The filter that was created, if it is described in this module's words, and not in those of RedisBloom or
-    /// valkey-bloom.
-    fn own(&self) -> Option<Spec> {
-        match self.to.created?.filter {
-            FilterSpec::Own(spec) => Some(spec),
-            FilterSpec::Classic(_) | FilterSpec::Valkey(_) => None,
-        }
-    }
-
-    fn window(&self) -> Option<Window> {
-        self.own()?.window
-    }
-
-    /// The layout of the filter that was created, if LAYOUT is sent: that is whenever only this module reads the
-    /// command. For a classic filter it also keeps an error rate that RedisBloom's versions treat differently; no
-    /// client's command creates such a filter.
-    fn layout(&self) -> Option<StoredLayout> {
-        let created = self.to.created?;
-        let is_own = match created.filter {
-            FilterSpec::Own(_) => true,
-            FilterSpec::Classic(spec) => spec.error_rate() > ErrorRate::HIGHEST_USED,
-            FilterSpec::Valkey(_) => false,
-        };
-        let is_said = is_own || created.expires.is_some() || self.verb == Verb::AddPacked;
-        is_said.then_some(created.filter.layout())
-    }
-}
-
-/// The options with which a command is propagated. The receiver's configuration plays no part.
-pub fn sent(verb: Verb, to: Target) -> Words {
-    let sent = Sent { verb, to };
-    let mut rows: [_; ROWS.len()] = std::array::from_fn(|at| &ROWS[at]);
-    if to.created.is_some() {
-        let rank = |row: &Row| SENT_FIRST.iter().position(|word| *word == row.word());
-        #[expect(clippy::disallowed_methods, reason = "the table is short")]
-        rows.sort_by_key(|row| rank(row).unwrap_or(SENT_FIRST.len()));
-    }
-    let rows = rows.into_iter().filter(|row| verb.has(row));
-    rows.fold(Words::default(), |words, row| match (row.sent)(&sent) {
-        None => words,
-        Some(value) if value.is_empty() => words.with(row.word()),
-        Some(value) => words.with(row.word()).with(value),
-    })
 }

@@ -143,7 +143,7 @@ pub fn words(to: Target, form: Form) -> Words {
     };
     match form {
         Form::Lines => words.with("LINES"),
-        Form::Width(width) => words.with("WIDTH").with(width.to_string()),
+        Form::Width(width) => words.with("WIDTH").with_number(width),
         Form::Prefixed => words.with("PREFIXED"),
     }
 }

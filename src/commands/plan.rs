@@ -68,7 +68,8 @@ fn reply_plan(reply: Reply<'_>, spec: FilterSpec, plan: &plan::Plan, stages: &[S
     reply.bulk(b"Probes");
     reply.integer_if_any(first.map(|layer| layer.probes));
     reply.bulk(b"Most items");
-    reply.integer_if_any(spec.most_items());
+    // A window drops layers, and has no such number.
+    reply.integer_if_any((!spec.has_window()).then(|| spec.most_items()));
     reply.bulk(b"Stages");
     reply.array(stages.len());
     for stage in stages {

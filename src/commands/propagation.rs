@@ -1,23 +1,28 @@
 //! How creations are propagated, and other commands that are not propagated in the client's words.
 //!
 //! The server that created a filter propagates every property of it. A blocked filter is described in the words of
-//! [`grammar`], with LAYOUT and SEED. A classic filter is described in RedisBloom's words ([`redisbloom`]), and one
+//! [`grammar`](super::grammar), with LAYOUT and SEED. A classic filter is described in RedisBloom's words ([`redisbloom`]), and one
 //! in valkey-bloom's layout in valkey-bloom's ([`valkey`]), so that replicas with these modules can follow. PXAT
 //! tells when the key expires. Neither of the other modules reads that, so the layout is added too.
 
 use std::ffi::CStr;
+use std::sync::{Mutex, PoisonError};
 
 use super::args::Words;
-use super::grammar::{self, Verb};
+use super::grammar::Verb;
 use super::spec::{Creation, FilterSpec, Target};
 use super::{redisbloom, valkey};
 use crate::server::{Arg, Ctx, OwnedString, few};
+use libbloom::params::{ErrorRate, Growth, Layout, Spec};
 
 /// Propagates the creation of an empty filter. Every option is resolved: the receiver's own configuration plays no
 /// part.
 pub fn replicate(ctx: Ctx<'_>, key: Arg<'_>, creation: Creation) {
-    let (command, words) = creating(creation);
-    propagate(ctx, command, key, &words, &[]);
+    let to = Target {
+        created: Some(creation),
+        at: None,
+    };
+    send(ctx, key, to, &[]);
 }
 
 /// Propagates the creation of a filter with its first `items`, or items that changed a window, with their time.
@@ -25,7 +30,30 @@ pub fn replicate(ctx: Ctx<'_>, key: Arg<'_>, creation: Creation) {
 /// A creation is one command. Two would make a transaction: if its end is cut off from an append-only file, servers
 /// up to Redis 7.0 and Valkey 8 lose whatever is appended later.
 pub fn replicate_with(ctx: Ctx<'_>, key: Arg<'_>, to: Target, items: &[Arg<'_>]) {
-    propagate(ctx, c"BF.INSERT", key, &insert_words(to), items);
+    send(ctx, key, to, items);
+}
+
+/// What was sent last, and whether it was without items; the command and its words. Filters are often made alike, and
+/// one of ten thousand made in a row is described once.
+static LAST: Mutex<Option<(Target, bool, &CStr, Vec<OwnedString>)>> = Mutex::new(None);
+
+fn send(ctx: Ctx<'_>, key: Arg<'_>, to: Target, items: &[Arg<'_>]) {
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let last = match &mut *last {
+        Some(last) if (last.0, last.1) == (to, items.is_empty()) => last,
+        last => {
+            let (command, words) = match to.created {
+                Some(creation) if items.is_empty() => creating(creation),
+                _ => (c"BF.INSERT", insert_words(to)),
+            };
+            last.insert((to, items.is_empty(), command, strings(&words)))
+        }
+    };
+    ctx.replicate(last.2, key, &last.3, items);
+}
+
+fn strings(words: &Words) -> Vec<OwnedString> {
+    few(words.list().map(OwnedString::new))
 }
 
 /// The command that creates exactly this filter without items, and the words after its key.
@@ -47,22 +75,83 @@ pub fn insert_words(to: Target) -> Words {
     words(Verb::Insert, to).with("ITEMS")
 }
 
-/// The words of a command between its key and its items.
+/// The words of a command between its key and its items. The receiver's configuration plays no part.
+///
+/// A word that a later version adds belongs after LAYOUT: a server that does not know it yet reads the words before
+/// LAYOUT as RedisBloom does, by letters, and `I…` would end the options there.
 pub fn words(verb: Verb, to: Target) -> Words {
-    let filter = match to.created.map(|created| created.filter) {
-        Some(FilterSpec::Classic(spec)) => redisbloom::words(verb == Verb::Reserve, spec),
-        Some(FilterSpec::Valkey(spec)) => valkey::words(spec),
-        Some(FilterSpec::Own(spec)) if verb == Verb::Reserve => {
-            Words::sized(spec.error_rate.value(), spec.capacity.items())
-        }
-        Some(FilterSpec::Own(_)) | None => Words::default(),
+    let Target { created, at } = to;
+    let words = match created {
+        Some(creation) => description(verb, creation),
+        None if verb == Verb::Rotate => Words::default(),
+        None => Words::default().with("NOCREATE"),
     };
-    filter.and(grammar::sent(verb, to))
+    match at {
+        Some(at) => words.with("AT").with_number(at),
+        None => words,
+    }
+}
+
+/// The words for a filter that was created, and for its key's expiry.
+fn description(verb: Verb, creation: Creation) -> Words {
+    let Creation { filter, expires } = creation;
+    let reserves = verb == Verb::Reserve;
+    let is_said = expires.is_some() || verb == Verb::AddPacked;
+    let words = match filter {
+        FilterSpec::Own(spec) => own(reserves, spec),
+        // LAYOUT also keeps an error rate that RedisBloom's versions treat differently; no client's command creates
+        // such a filter.
+        FilterSpec::Classic(spec) if is_said || spec.error_rate() > ErrorRate::HIGHEST_USED => {
+            redisbloom::words(reserves, spec).with("LAYOUT").with("CLASSIC")
+        }
+        FilterSpec::Classic(spec) => redisbloom::words(reserves, spec),
+        FilterSpec::Valkey(spec) if is_said => valkey::words(spec).with("LAYOUT").with("VALKEY"),
+        FilterSpec::Valkey(spec) => valkey::words(spec),
+    };
+    match expires {
+        Some(at) => words.with("PXAT").with_number(at),
+        None => words,
+    }
+}
+
+/// The words for a filter that only this module reads.
+fn own(reserves: bool, spec: Spec) -> Words {
+    let Spec {
+        error_rate,
+        capacity,
+        growth,
+        layout,
+        window,
+    } = spec;
+    let (rate, items) = (error_rate.value(), capacity.items());
+    let mut words = if reserves {
+        Words::sized(rate, items)
+    } else {
+        Words::named(rate, items)
+    };
+    words = match growth.expansion() {
+        Some(expansion) => words.with("EXPANSION").with_number(expansion.factor()),
+        None => words.with("NONSCALING"),
+    };
+    if let Growth::Growing(_) = growth {
+        words = words.with("GROWING");
+    }
+    if let Some(window) = window {
+        words = words.with("WINDOW").with_number(window.seconds());
+        words = words.with("SLICES").with_number(window.slices());
+        if window.refresh() {
+            words = words.with("REFRESH");
+        }
+    }
+    words = words.with("LAYOUT");
+    match layout {
+        Layout::Blocked { seed } => words.with("BLOCKED").with("SEED").with_number(seed.0),
+        Layout::Classic => words.with("CLASSIC"),
+        Layout::Valkey { .. } => words.with("VALKEY"),
+    }
 }
 
 /// Propagates a command with `words` and then `items` after the key.
 pub fn propagate(ctx: Ctx<'_>, command: &CStr, key: Arg<'_>, words: &Words, items: &[Arg<'_>]) {
-    let words = few(words.list().map(OwnedString::new));
-    let head = few(std::iter::once(key).chain(words.iter().map(OwnedString::arg)));
-    ctx.replicate(command, &head, items);
+    ctx.replicate(command, key, &strings(words), items);
 }

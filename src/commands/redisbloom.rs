@@ -233,23 +233,17 @@ pub fn words(reserves: bool, spec: ClassicSpec) -> Words {
     } else {
         0
     };
-    let factor = (cut + u64::from(spec.expansion())).to_string();
+    let factor = cut + u64::from(spec.expansion());
     if reserves {
         let words = Words::sized(rate, capacity);
         // RedisBloom accepts no expansion together with NONSCALING, and stores the usual one.
         return if is_fixed {
             words.with("NONSCALING")
         } else {
-            words.with("EXPANSION").with(factor)
+            words.with("EXPANSION").with_number(factor)
         };
     }
-    let words = Words::default()
-        .with("ERROR")
-        .with(format!("{rate:e}"))
-        .with("CAPACITY")
-        .with(capacity.to_string())
-        .with("EXPANSION")
-        .with(factor);
+    let words = Words::named(rate, capacity).with("EXPANSION").with_number(factor);
     if is_fixed { words.with("NONSCALING") } else { words }
 }
 

@@ -144,10 +144,13 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
         })
     }
 
-    /// Reads a BF.INSERT of a primary or a file. The grammars are tried in this order: valkey-bloom's if RedisBloom
-    /// could not accept the words; RedisBloom's; this module's; then valkey-bloom's again, for numbers that only it
-    /// accepts.
+    /// Reads a BF.INSERT of a primary or a file. If it has LAYOUT BLOCKED, only this module can have sent it. Otherwise
+    /// the grammars are tried in this order: valkey-bloom's if RedisBloom could not accept the words; RedisBloom's; this
+    /// module's; then valkey-bloom's again, for numbers that only it accepts.
     fn obey_insert(arguments: &'a [A]) -> Result<Self, CommandError> {
+        if Self::is_blocked(arguments.get(1..).unwrap_or_default()) {
+            return Self::parse(Verb::Insert, arguments);
+        }
         let of_valkey = valkey::Insert::read(arguments);
         let unmistakable = of_valkey.as_ref().filter(|insert| insert.is_unmistakable);
         if let Some(insert) = unmistakable.cloned() {
@@ -157,6 +160,20 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
             return Ok(insert.into());
         }
         Self::parse(Verb::Insert, arguments).or_else(|error| of_valkey.map(Self::from).ok_or(error))
+    }
+
+    /// Whether the words of a BF.INSERT before its items, which follow a word with I, have LAYOUT BLOCKED.
+    fn is_blocked(words: &[A]) -> bool {
+        let words = words.iter().map(|word| word.bytes());
+        let mut options = words.take_while(|word| {
+            !word
+                .first()
+                .is_some_and(|first| first.eq_ignore_ascii_case(&b'i'))
+        });
+        options.any(|word| word.eq_ignore_ascii_case(b"LAYOUT"))
+            && options
+                .next()
+                .is_some_and(|word| word.eq_ignore_ascii_case(b"BLOCKED"))
     }
 
     /// Checks that a BF.INSERT may lack ITEMS: the filter that it creates, or that the key holds, has valkey-bloom's
@@ -242,7 +259,8 @@ impl<'a> Request<'a, Arg<'a>> {
     /// # Errors
     /// The filter cannot grow that far, or the configuration excludes options.
     pub fn check_goal_of_client(&self, ctx: Ctx<'_>) -> Result<(), CommandError> {
-        if ctx.must_obey() {
+        let has_goal = self.given().is_some_and(|given| given.goal.is_some());
+        if !has_goal || ctx.must_obey() {
             return Ok(());
         }
         self.check_goal(options::config)

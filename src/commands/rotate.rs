@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use super::args::Cursor;
 use super::docs::{Docs, KEY_TO_DROP_FROM, O_OF_LAYERS, SINCE_OWN};
 use super::error::CommandError;
-use super::grammar::{self, Given, Verb};
+use super::grammar::{Given, Verb};
 use super::reply::Reply;
 use super::spec::Target;
 use super::{Call, Command, changing, propagation, window};
@@ -49,7 +49,7 @@ impl Command for Rotate {
                 created: None,
                 at: Some(at),
             };
-            propagation::propagate(ctx, c"BF.ROTATE", name, &grammar::sent(VERB, to), &[]);
+            propagation::propagate(ctx, c"BF.ROTATE", name, &propagation::words(VERB, to), &[]);
             key.changed(&[window::EVENT]);
         }
         Reply(ctx).ok();

@@ -64,14 +64,16 @@ impl FilterSpec {
         }
     }
 
-    /// The capacity of the filter with all the layers that it can have; `None` for a window, where there is no such
-    /// number.
-    pub fn most_items(self) -> Option<u64> {
-        if matches!(self, Self::Own(spec) if spec.window.is_some()) {
-            return None;
-        }
+    /// Whether the filter has a window.
+    pub fn has_window(self) -> bool {
+        matches!(self, Self::Own(spec) if spec.window.is_some())
+    }
+
+    /// The capacity of the filter with all the layers that it can have. In the layouts of RedisBloom and valkey-bloom it
+    /// takes as long as making some ten filters.
+    pub fn most_items(self) -> u64 {
         let Some(factor) = self.expansion() else {
-            return Some(self.capacity());
+            return self.capacity();
         };
         let items = if let Self::Own(_) = self {
             let next = |layer: &u64| Some(layer.saturating_mul(factor.into()));
@@ -83,7 +85,7 @@ impl FilterSpec {
             let layers = plan.layers().iter().map(|layer| layer.capacity);
             layers.fold(0, u64::saturating_add)
         };
-        Some(items.min(MOST_ITEMS))
+        items.min(MOST_ITEMS)
     }
 
     /// The layout of the filter.
@@ -118,7 +120,7 @@ impl FilterSpec {
 }
 
 /// The filter that items were added to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Target {
     /// The filter if the same command created it; `None` for an existing one.
     pub created: Option<Creation>,

@@ -53,12 +53,12 @@ impl<'a, A: Argument<'a>> Insert<'a, A> {
         let mut described = Described::default();
         let (mut is_own, mut has_goal, mut items) = (false, false, None);
         while let Some(word) = cursor.take_if_any() {
-            // A word may be long, and is not copied just to be refused.
             let word = word.bytes();
-            if word.len() > LONGEST {
-                return None;
-            }
-            match &word.to_ascii_uppercase()[..] {
+            let mut capitals = [0; LONGEST];
+            let capitals = capitals.get_mut(..word.len())?;
+            capitals.copy_from_slice(word);
+            capitals.make_ascii_uppercase();
+            match &*capitals {
                 b"CAPACITY" => described.capacity = Some(items_of(cursor.take_if_any()?)?),
                 b"ERROR" => described.rate = Some(share_of(cursor.take_if_any()?)?),
                 b"EXPANSION" => {
@@ -139,16 +139,16 @@ impl Described {
 pub fn words(spec: ValkeySpec) -> Words {
     let words = Words::default()
         .with("CAPACITY")
-        .with(spec.capacity().to_string())
+        .with_number(spec.capacity())
         .with("ERROR")
-        .with(spec.error_rate().to_string())
+        .with_number(spec.error_rate())
         .with("TIGHTENING")
-        .with(spec.tightening().value().to_string())
+        .with_number(spec.tightening().value())
         .with("SEED")
         .with(spec.seed().0);
     match spec.expansion() {
         0 => words.with("NONSCALING"),
-        factor => words.with("EXPANSION").with(factor.to_string()),
+        factor => words.with("EXPANSION").with_number(factor),
     }
 }
 

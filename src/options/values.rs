@@ -13,11 +13,6 @@ enum SeedValue {
     Drawn(Seed),
 }
 
-/// The layout's name as an argument of a command, in capitals.
-pub fn layout_word(layout: StoredLayout) -> String {
-    layout.name().to_ascii_uppercase()
-}
-
 /// What a command of a client makes of a missing key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingKey {

@@ -64,6 +64,7 @@ pub struct Arg<'a> {
 
 /// A string that the module made and frees.
 #[derive(Debug)]
+#[repr(transparent)]
 pub struct OwnedString(NonNull<raw::RedisModuleString>);
 
 impl<'a> Arg<'a> {
@@ -313,18 +314,59 @@ impl<'a> Ctx<'a> {
         Info { ctx: self, data }
     }
 
-    /// Propagates a command to replicas and the AOF, with the arguments of `head` and then `items`.
-    pub fn replicate(self, command: &CStr, head: &[Arg<'_>], items: &[Arg<'_>]) {
-        // SAFETY: each `v` of the format takes an array of strings and its length; all are alive.
+    /// Propagates a command to replicas and the AOF: `key`, then `words`, then `items`.
+    pub fn replicate(self, command: &CStr, key: Arg<'_>, words: &[OwnedString], items: &[Arg<'_>]) {
+        // The server makes its list longer for each `v` of the format. So a few arguments come one by one.
+        const EACH: &CStr = c"ssssssssssssssssss";
+        let mut list = [key.raw(); 18];
+        let all = words.iter().map(OwnedString::arg).chain(items.iter().copied());
+        let count = 1 + words.len() + items.len();
+        let Some(unused) = list.len().checked_sub(count) else {
+            // SAFETY: the format takes a string, and for each `v` an array of strings and its length; all are alive.
+            unsafe {
+                call!(RedisModule_Replicate(
+                    self.raw(),
+                    command.as_ptr(),
+                    c"svv".as_ptr(),
+                    key.raw(),
+                    words.as_ptr(),
+                    words.len(),
+                    items.as_ptr(),
+                    items.len()
+                ))
+            };
+            return;
+        };
+        list[1..]
+            .iter_mut()
+            .zip(all)
+            .for_each(|(place, argument)| *place = argument.raw());
+        let format = EACH.to_bytes_with_nul()[unused..].as_ptr().cast();
+        // SAFETY: the format takes as many strings as were put into the list, all alive; the server does not look at the
+        // others.
         unsafe {
             call!(RedisModule_Replicate(
                 self.raw(),
                 command.as_ptr(),
-                c"vv".as_ptr(),
-                head.as_ptr(),
-                head.len(),
-                items.as_ptr(),
-                items.len()
+                format,
+                list[0],
+                list[1],
+                list[2],
+                list[3],
+                list[4],
+                list[5],
+                list[6],
+                list[7],
+                list[8],
+                list[9],
+                list[10],
+                list[11],
+                list[12],
+                list[13],
+                list[14],
+                list[15],
+                list[16],
+                list[17]
             ))
         };
     }

@@ -6,12 +6,18 @@
 //! pairs of doubles (about 104 bits) and rounds once, so its result is the nearest double but for one
 //! argument in some 2^50. glibc's `log` is the nearest double too, but for about one argument in 20,000.
 
+use std::sync::LazyLock;
+
 /// An unevaluated sum of two doubles, the second at most half a unit in the last place of the first.
 #[derive(Clone, Copy)]
 struct Pair(f64, f64);
 
 /// ln 2 to 107 bits.
 const LN_2: Pair = Pair(std::f64::consts::LN_2, 2.319_046_813_846_299_6e-17);
+
+/// 1, 1/3, 1/5, …
+static TERMS: LazyLock<[Pair; 22]> =
+    LazyLock::new(|| std::array::from_fn(|k| quotient(1.0, Pair((2 * k + 1) as f64, 0.0))));
 
 /// `ln(x)` for a finite `x > 0`.
 pub fn ln(x: f64) -> f64 {
@@ -21,10 +27,8 @@ pub fn ln(x: f64) -> f64 {
     let s = quotient(mantissa - 1.0, sum(mantissa, 1.0));
     let square = s.times(s);
     // s^2k < 2^-108 from k = 22 on.
-    let series = (0..22).rev().fold(Pair(0.0, 0.0), |series, k| {
-        let term = quotient(1.0, Pair(f64::from(2 * k + 1), 0.0));
-        series.times(square).plus(term)
-    });
+    let terms = TERMS.iter().rev();
+    let series = terms.fold(Pair(0.0, 0.0), |series, &term| series.times(square).plus(term));
     let ln_mantissa = s.times(series).times(Pair(2.0, 0.0));
     LN_2.times(Pair(exponent, 0.0)).plus(ln_mantissa).0
 }

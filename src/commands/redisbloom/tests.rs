@@ -42,6 +42,20 @@ fn described(creation: Creation, items: &[Word<'_>]) -> Json {
     json!({"options": options, "expansion": spec.expansion(), "debug": lines})
 }
 
+/// Items with this module's words would make a filter of its layout out of a command of RedisBloom.
+#[test]
+fn items_are_no_options() {
+    let config = Config::new(Seed(7));
+    for line in [
+        "LAYOUT ERROR 0.1 ITEMS LAYOUT BLOCKED",
+        "BLOCKED i LAYOUT BLOCKED SEED 1",
+        "key ITEMS x ITEMS LAYOUT BLOCKED",
+    ] {
+        let (_, made) = obey_insert(&words(line), &config, Release::Two).unwrap();
+        assert!(matches!(made.unwrap().filter, FilterSpec::Classic(_)), "{line}");
+    }
+}
+
 /// A replica of RedisBloom would silently diverge, and a server that is started on its file would have other filters.
 #[test]
 fn what_redisbloom_made_of_a_command_is_made_of_it_here() {

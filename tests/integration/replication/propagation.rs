@@ -75,6 +75,59 @@ fn a_creation_says_everything_that_the_configuration_decided() {
     assert_eq!(commands.len(), 5);
 }
 
+/// A replica would make the filter that was made before, or one without its items.
+#[test]
+fn creations_that_take_turns_are_each_told_in_full() {
+    let server = Server::with().module_args(UNUSUAL).append_only().start();
+    let mut client = server.client();
+    let lines = [
+        (
+            "BF.ADD # a",
+            "BF.INSERT # ERROR 1.23456789e-2 CAPACITY 50 EXPANSION 3 GROWING LAYOUT BLOCKED SEED 77 ITEMS a",
+        ),
+        (
+            "BF.RESERVE # 0.1 50",
+            "BF.RESERVE # 1e-1 50 EXPANSION 3 LAYOUT BLOCKED SEED 77",
+        ),
+        (
+            "BF.INSERT # ERROR 0.1 CAPACITY 50 ITEMS a b",
+            "BF.INSERT # ERROR 1e-1 CAPACITY 50 EXPANSION 3 LAYOUT BLOCKED SEED 77 ITEMS a b",
+        ),
+        (
+            "BF.RESERVE # 0.1 60",
+            "BF.RESERVE # 1e-1 60 EXPANSION 3 LAYOUT BLOCKED SEED 77",
+        ),
+        (
+            "BF.RESERVE # 0.1 60 PXAT 9000000000000",
+            "BF.RESERVE # 1e-1 60 EXPANSION 3 LAYOUT BLOCKED SEED 77 PXAT 9000000000000",
+        ),
+        (
+            "BF.RESERVE # 0.1 60 LAYOUT CLASSIC",
+            "BF.RESERVE # 1e-1 60 EXPANSION 3",
+        ),
+        (
+            "BF.INSERT # ERROR 0.1 CAPACITY 60 LAYOUT CLASSIC ITEMS a",
+            "BF.INSERT # ERROR 1e-1 CAPACITY 60 EXPANSION 3 ITEMS a",
+        ),
+    ];
+    let mut told = Vec::new();
+    // Each twice in a row, and each after each other one.
+    for first in 0..lines.len() {
+        for second in 0..lines.len() {
+            for (line, words) in [lines[first], lines[second]] {
+                let key = told.len().to_string();
+                client.run(&line.replace('#', &key));
+                told.push(words.replace('#', &key));
+            }
+        }
+    }
+    let commands: Vec<_> = propagated(&server)
+        .iter()
+        .map(|command| command.join(" "))
+        .collect();
+    assert_eq!(commands, told);
+}
+
 /// A stream that repeats itself, which is what filters are for, would fill the disk and the replicas' links.
 #[test]
 fn only_what_changed_is_propagated() {
