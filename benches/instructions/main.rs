@@ -130,21 +130,21 @@ fn contains_one_by_one(filter: &mut Filter, batches: &[Batch]) {
 
 fn contains_in_batches(filter: &mut Filter, batches: &[Batch]) {
     for batch in batches {
-        filter.contains_all(batch.slices(), |found| {
+        filter.contains_all(batch.slices(), 0, |found| {
             black_box(found);
         });
     }
 }
 
 fn contains_packed(filter: &Filter, items: Packed<'_>) {
-    let answers = filter.contains_packed(items).expect("memory");
+    let answers = filter.contains_packed(items, 0).expect("memory");
     black_box(answers.into_bitmap());
 }
 
 fn add_packed(filter: &mut Filter, items: Packed<'_>) {
     let mut answers = Answers::with_room_for(items.count()).expect("memory");
     let added = |block: batch::BlockOutcome| answers.push(block.new, block.count);
-    filter.add_packed(items, UNLIMITED, added).expect("room");
+    filter.add_packed(items, 0, UNLIMITED, added).expect("room");
     black_box(items.only(&answers));
 }
 

@@ -183,23 +183,30 @@ impl Filter {
         answers
     }
 
-    /// Adds all items of `other`, which must have this filter's seed and layout. Returns whether that changed
-    /// anything.
+    /// Adds all items of `other`, which must have this filter's seed and layout, and may have any size. Returns whether
+    /// that changed anything. Layers that cannot be laid over each other stay side by side, and their error rates add
+    /// up: if they need more than this filter's, its [`error_rate`](Filter::error_rate) becomes that much.
     ///
     /// ```
     /// # use libbloom::Filter;
-    /// let mut monday = Filter::builder(1000, 0.01).build()?;
-    /// let mut tuesday = Filter::builder(1000, 0.01).build()?;
-    /// tuesday.insert("bob")?;
-    /// monday.union_with(&tuesday)?;
-    /// assert!(monday.contains("bob"));
+    /// let mut all = Filter::builder(1000, 0.01).build()?;
+    /// let mut today = Filter::builder(300, 0.01).build()?;
+    /// today.insert("bob")?;
+    /// all.union_with(&today)?;
+    /// assert!(all.contains("bob"));
+    /// assert!((0.016..0.018).contains(&all.error_rate()));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// [`SetError`]; nothing changed.
+    /// [`SetError`], such as rates that add up to more than 0.25; nothing changed.
     pub fn union_with(&mut self, other: &Self) -> Result<bool, SetError> {
-        self.absorb(&[other], None, UNLIMITED)
+        match self.absorb(&[other], None, UNLIMITED) {
+            Err(SetError::Rate { would_do, .. }) if would_do.is_some() => {
+                self.absorb(&[other], would_do, UNLIMITED)
+            }
+            united => united,
+        }
     }
 
     /// Makes a new filter of the items that are in this filter and in `other`, which must have the same shape. An

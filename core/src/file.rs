@@ -2,17 +2,22 @@
 //!
 //! `docs/file.md` of the project documents it byte by byte, and `vectors/` has files to check a reader with.
 
+use std::ffi::OsString;
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read, Write};
-use std::path::Path;
+#[cfg(unix)]
+use std::os::fd::AsFd as _;
+#[cfg(unix)]
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
+use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::chain::demand::reserve;
-use crate::chain::{UNLIMITED, at_most};
+use crate::chain::demand::{listed, reserve};
+use crate::chain::{Allowance, UNLIMITED, at_most};
 use crate::codec::DecodeError;
-use crate::codec::chunks::{self, CHUNK_BYTES, HEADER};
+use crate::codec::chunks::{self, Assembly, CHUNK_BYTES, HEADER};
 use crate::filter::Filter;
 
 /// The magic at the beginning of a file.
@@ -21,8 +26,17 @@ pub const MAGIC: [u8; 8] = *b"\x89BLOOM\r\n";
 pub const VERSION: u32 = 1;
 /// The iterator of the last record.
 const END: i64 = 0;
+/// Bytes before the records, and in each record before its data.
+const HEAD: u64 = 16;
+const HEAD_OF_RECORD: u64 = 32;
+/// The most bytes of a header: a filter can have exceptions of a quarter of that, and layers without number.
+const MOST_HEADER: u64 = 1 << 30;
 /// Bytes that are read at a time.
 const PIECE: usize = 1 << 16;
+/// The most links that lead from a path to a file, as on Linux.
+const MOST_LINKS: usize = 40;
+/// Folders of files that are open, which have no place of their own there.
+const OPEN_FILES: [&str; 2] = ["/proc", "/dev/fd"];
 
 /// Why a file cannot be read. No filter was made.
 ///
@@ -56,6 +70,9 @@ pub enum FileError {
     },
     /// The header does not describe a filter.
     Header(DecodeError),
+    /// The chunks do not have the bits that the header counts: one is missing, or is of another filter, or the filter
+    /// changed while it was dumped.
+    Incomplete,
     /// The filter would need more memory than there is, or than the caller allows.
     TooLarge {
         /// Bytes that it would need.
@@ -79,9 +96,13 @@ impl fmt::Display for FileError {
             Self::Magic => f.write_str("this is not a filter's file"),
             Self::Version(version) => write!(f, "the file has version {version}, which is not known"),
             Self::Truncated => f.write_str("the file ends early"),
-            Self::Checksum { record } => write!(f, "record {record} of the file is damaged"),
-            Self::Record { record, why } => write!(f, "record {record} of the file: {why}"),
-            Self::Header(error) => write!(f, "the file's header: {error}"),
+            Self::Checksum { record } => write!(f, "record {record} is damaged"),
+            Self::Record { record, why } => write!(f, "record {record}: {why}"),
+            Self::Header(error) => write!(f, "the header: {error}"),
+            Self::Incomplete => f.write_str(
+                "the bits are not those that the header counts: a chunk is missing, or is of another filter, or the \
+                 filter changed while it was dumped",
+            ),
             Self::TooLarge { bytes } => write!(f, "the filter would need {bytes} bytes of memory"),
         }
     }
@@ -117,7 +138,7 @@ impl Filter {
         writer.write_all(&VERSION.to_le_bytes())?;
         writer.write_all(&[0; 4])?;
         let mut records = 0u64;
-        for chunk in chunks::chunks(self) {
+        for chunk in chunks::chunks_to_check(self) {
             put_record(&mut writer, chunk.iterator, &chunk.bytes)?;
             records += 1;
         }
@@ -126,7 +147,8 @@ impl Filter {
     }
 
     /// Reads a filter that [`Filter::write_to`] wrote, up to the end of `reader`. It may need at most `most` bytes of
-    /// memory: a file of some hundred bytes can describe an empty filter of any size.
+    /// memory: a file of some hundred bytes can describe an empty filter of any size. Reading takes 64 KiB and the
+    /// filter's header besides.
     ///
     /// ```
     /// # use libbloom::{FileError, Filter};
@@ -152,42 +174,67 @@ impl Filter {
         if version != VERSION || zero != 0 {
             return Err(FileError::Version(version));
         }
-        let mut data = Vec::new();
-        let mut records = Records { reader, count: 0 };
-        if records.take(&mut data, u64::MAX)? != HEADER {
+        let mut records = Records::of(reader)?;
+        let record = records.next()?;
+        if record.iterator != HEADER {
             return Err(records.wrong("the header is missing"));
         }
-        let mut filter = chunks::load_header(&data, &at_most(most)).map_err(|error| match error {
-            DecodeError::OutOfMemory { bytes } => FileError::TooLarge { bytes },
-            error => FileError::Header(error),
+        if record.length > MOST_HEADER {
+            return Err(records.wrong("it is longer than any can be"));
+        }
+        // A header is never larger than its filter.
+        if record.length > most {
+            let bytes = record.length;
+            return Err(FileError::TooLarge { bytes });
+        }
+        let mut header = Vec::new();
+        records.each_piece(record, |piece| {
+            if header.capacity() - header.len() < piece.len() {
+                // A wrong length allocates nothing: there is room for twice what was read.
+                let left = record.length - header.len() as u64;
+                let more = left.min(PIECE.max(header.len()) as u64) as usize;
+                let bytes = record.length;
+                reserve(&mut header, more).map_err(|_| FileError::TooLarge { bytes })?;
+            }
+            header.extend_from_slice(piece);
+            Ok(())
         })?;
-        let mut last = HEADER;
+        let mut filter = begun(header, &at_most(most))?;
         loop {
-            let iterator = records.take(&mut data, CHUNK_BYTES as u64)?;
-            if iterator == END {
+            let record = records.next()?;
+            if record.iterator == END {
+                let mut count = None;
+                records.each_piece(record, |piece| {
+                    count = piece.try_into().ok().map(u64::from_le_bytes);
+                    Ok(())
+                })?;
+                if record.length != size_of::<u64>() as u64 || count != Some(records.count - 1) {
+                    return Err(records.wrong("the number of records differs"));
+                }
                 break;
             }
-            if iterator <= last || data.is_empty() {
-                return Err(records.wrong("a chunk is not behind the one before it"));
-            }
-            if (iterator - last) < data.len() as i64 {
-                return Err(records.wrong("a chunk begins within the one before it"));
-            }
-            chunks::load_chunk(&mut filter, iterator, &data)
-                .map_err(|_| records.wrong("a chunk has no place in the filter"))?;
-            last = iterator;
+            let next = filter.next(record.iterator, record.length);
+            records.each_piece(record, |piece| {
+                if next.is_ok() {
+                    filter.append(piece);
+                }
+                Ok(())
+            })?;
+            // A damaged record is called damaged, wherever the damage would put it.
+            next.map_err(|why| records.wrong(why))?;
         }
-        if data != (records.count - 1).to_le_bytes() {
-            return Err(records.wrong("the number of records differs"));
-        }
-        match records.reader.read(&mut [0])? {
-            0 => Ok(filter),
-            _ => Err(records.wrong("bytes follow the last record")),
+        match records.reader.read_exact(&mut [0]) {
+            Ok(()) => Err(records.wrong("bytes follow the last record")),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                filter.finish().ok_or(FileError::Incomplete)
+            }
+            Err(error) => Err(error.into()),
         }
     }
 
     /// Writes the filter to a file. The file gets its name once it is complete and on the disk; until then an earlier
-    /// file of that name stays.
+    /// file of that name stays, and its permissions are kept. A new file is readable for its owner only, because it has
+    /// the filter's seed. A link is followed, and a device or a pipe is written to.
     ///
     /// ```
     /// # use libbloom::Filter;
@@ -205,20 +252,7 @@ impl Filter {
     /// # Errors
     /// The error of the system; an earlier file is unchanged.
     pub fn save(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        let path = path.as_ref();
-        let mut name = path.file_name().unwrap_or_default().to_os_string();
-        name.push(format!(".{}.new", std::process::id()));
-        let new = path.with_file_name(name);
-        let written = File::create(&new).and_then(|mut file| {
-            self.write_to(&mut file)?;
-            file.sync_all()
-        });
-        let saved = written.and_then(|()| std::fs::rename(&new, path));
-        if saved.is_err() {
-            // The first error is the one to report.
-            let _ = std::fs::remove_file(&new);
-        }
-        saved
+        replace(path.as_ref(), |file| self.write_to(file))
     }
 
     /// Reads a filter from a file, with as much memory as it needs. [`Filter::read_from`] has a limit.
@@ -238,41 +272,188 @@ impl Filter {
     /// # Errors
     /// [`FileError`] for anything but a complete file.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, FileError> {
-        Self::read_from(BufReader::new(File::open(path)?), u64::MAX)
+        Self::read_from(BufReader::new(open(path.as_ref())?), u64::MAX)
     }
 
-    /// Reads a filter from the header and the chunks that `BF.SCANDUMP` returns, each with its iterator, the header
-    /// first.
+    /// Reads a filter from the header and the chunks that `BF.SCANDUMP` returns, each with its iterator, in their order.
     ///
     /// ```
-    /// # use libbloom::{Filter, codec::chunks};
+    /// # use libbloom::{FileError, Filter, codec::chunks};
     /// # let mut filter = Filter::builder(1000, 0.01).build()?;
     /// # filter.insert("ann")?;
-    /// let dumped: Vec<_> = chunks::chunks(&filter).map(|chunk| (chunk.iterator, chunk.bytes.to_vec())).collect();
-    /// let copy = Filter::of_chunks(dumped.iter().map(|(iterator, bytes)| (*iterator, &bytes[..])))?;
-    /// assert!(copy.contains("ann"));
+    /// let dumped: Vec<_> = chunks::chunks_to_check(&filter).map(|chunk| (chunk.iterator, chunk.bytes.to_vec())).collect();
+    /// let read = |chunks: &[(i64, Vec<u8>)]| {
+    ///     Filter::of_chunks(chunks.iter().map(|(iterator, bytes)| (*iterator, &bytes[..])))
+    /// };
+    /// assert!(read(&dumped)?.contains("ann"));
+    /// assert!(matches!(read(&dumped[..1]), Err(FileError::Incomplete)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// [`FileError::Header`], [`FileError::TooLarge`] and [`FileError::Record`].
+    /// [`FileError::Header`], [`FileError::TooLarge`], [`FileError::Record`] and [`FileError::Incomplete`].
     pub fn of_chunks<'a>(chunks: impl IntoIterator<Item = (i64, &'a [u8])>) -> Result<Self, FileError> {
         let mut chunks = (0..).zip(chunks);
         let Some((_, (HEADER, header))) = chunks.next() else {
             let why = "the header is missing";
             return Err(FileError::Record { record: 0, why });
         };
-        let mut filter = chunks::load_header(header, UNLIMITED).map_err(|error| match error {
-            DecodeError::OutOfMemory { bytes } => FileError::TooLarge { bytes },
-            error => FileError::Header(error),
+        let header = listed(header.iter().copied()).map_err(|_| FileError::TooLarge {
+            bytes: header.len() as u64,
         })?;
+        let mut filter = begun(header, UNLIMITED)?;
         for (record, (iterator, bytes)) in chunks {
-            let why = "a chunk has no place in the filter";
-            chunks::load_chunk(&mut filter, iterator, bytes)
-                .map_err(|_| FileError::Record { record, why })?;
+            filter
+                .next(iterator, bytes.len() as u64)
+                .map_err(|why| FileError::Record { record, why })?;
+            filter.append(bytes);
         }
-        Ok(filter)
+        filter.finish().ok_or(FileError::Incomplete)
     }
+}
+
+/// The filter of a header, to which its chunks come.
+fn begun(header: Vec<u8>, allowance: Allowance<'_>) -> Result<Assembly, FileError> {
+    Assembly::new(header, allowance).map_err(|error| match error {
+        DecodeError::OutOfMemory { bytes } => FileError::TooLarge { bytes },
+        error => FileError::Header(error),
+    })
+}
+
+/// Opens a file to read it. `/dev/stdin` is the standard input from where it stands.
+///
+/// # Errors
+/// The error of the system.
+#[cfg_attr(docsrs, doc(hidden))]
+pub fn open(path: &Path) -> io::Result<File> {
+    #[cfg(unix)]
+    if path == Path::new("/dev/stdin") {
+        return Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?));
+    }
+    File::open(path)
+}
+
+/// Makes a file of what `write` writes; [`Filter::save`] says how. `/dev/stdout` is the standard output, where it stands.
+///
+/// # Errors
+/// The error of `write` or of the system; an earlier file is unchanged.
+#[cfg_attr(docsrs, doc(hidden))]
+pub fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    #[cfg(unix)]
+    if path == Path::new("/dev/stdout") {
+        return write(&mut File::from(io::stdout().as_fd().try_clone_to_owned()?));
+    }
+    // The system refuses what may not be written to, such as a folder.
+    let there = match OpenOptions::new().append(true).open(path) {
+        Ok(file) => Some(file),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let place = match &there {
+        Some(file) if !file.metadata()?.is_file() => None,
+        _ => Place::of(path)?,
+    };
+    let Some(Place { folder, name }) = place else {
+        let mut file = there.ok_or_else(|| refused(path))?;
+        write(&mut file)?;
+        return or_cannot(file.sync_all());
+    };
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    options.mode(0o600);
+    let mut new = tempfile::Builder::new()
+        .prefix(".libbloom-")
+        .make_in(&folder, |path| options.open(path))?;
+    write(new.as_file_mut())?;
+    if let Some(there) = there {
+        keep_permissions(&there, new.as_file())?;
+    }
+    new.as_file().sync_all()?;
+    new.persist(folder.join(name)).map_err(|error| error.error)?;
+    #[cfg(unix)]
+    or_cannot(File::open(folder).and_then(|folder| folder.sync_all()))?;
+    Ok(())
+}
+
+/// Where a file is.
+struct Place {
+    /// The folder, from the root on and without links.
+    folder: PathBuf,
+    name: OsString,
+}
+
+impl Place {
+    /// The place of the file to which `path` and its links lead, whether there is one or not. `None` for a file that is
+    /// only open there, such as `/dev/fd/3`.
+    fn of(path: &Path) -> io::Result<Option<Self>> {
+        let mut path = path.to_path_buf();
+        for _ in 0..=MOST_LINKS {
+            let name = path.file_name().map(OsString::from).unwrap_or_default();
+            // Only the name of a folder ends in a slash or dots.
+            if name.is_empty()
+                || !path
+                    .as_os_str()
+                    .as_encoded_bytes()
+                    .ends_with(name.as_encoded_bytes())
+            {
+                return Err(refused(&path));
+            }
+            let folder = match path.parent() {
+                Some(folder) if folder != Path::new("") => folder,
+                _ => Path::new("."),
+            };
+            let folder = fs::canonicalize(folder)?;
+            if OPEN_FILES.iter().any(|open| folder.starts_with(open)) {
+                return Ok(None);
+            }
+            match fs::read_link(folder.join(&name)) {
+                Ok(link) => path = folder.join(link),
+                Err(_) => return Ok(Some(Self { folder, name })),
+            }
+        }
+        Err(refused(&path))
+    }
+}
+
+/// The system's error for a path that leads to no file.
+fn refused(path: &Path) -> io::Error {
+    fs::canonicalize(path)
+        .err()
+        .unwrap_or(io::ErrorKind::IsADirectory.into())
+}
+
+/// Gives `new` the permissions and the owner of `there`, as far as the system allows.
+fn keep_permissions(there: &File, new: &File) -> io::Result<()> {
+    let of_there = there.metadata()?;
+    let mut permissions = of_there.permissions();
+    #[cfg(unix)]
+    if fchown(new, Some(of_there.uid()), Some(of_there.gid())).is_err()
+        && fchown(new, None, Some(of_there.gid())).is_err()
+    {
+        // Another group may do what all others may, and no more.
+        let mode = permissions.mode();
+        permissions.set_mode(mode & !0o070 | (mode & 0o007) << 3);
+    }
+    new.set_permissions(permissions)
+}
+
+/// The result of writing to the disk what may have no disk, such as a pipe, or may not be listed, such as a folder.
+fn or_cannot(synced: io::Result<()>) -> io::Result<()> {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+    match synced {
+        Err(error) if matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported) => Ok(()),
+        synced => synced,
+    }
+}
+
+/// Bytes that [`Filter::write_to`] writes.
+#[cfg_attr(docsrs, doc(hidden))]
+pub fn length(filter: &Filter) -> u64 {
+    let records = chunks::chunks_to_check(filter).map(|chunk| chunk.bytes.len() as u64);
+    records
+        .chain([size_of::<u64>() as u64])
+        .fold(HEAD, |sum, data| sum + HEAD_OF_RECORD + data)
 }
 
 fn put_record(writer: &mut impl Write, iterator: i64, data: &[u8]) -> io::Result<()> {
@@ -304,41 +485,64 @@ struct Records<R> {
     reader: R,
     /// Records that were read.
     count: u64,
+    /// The last piece that was read.
+    piece: Vec<u8>,
+}
+
+/// What precedes the data of a record.
+#[derive(Clone, Copy)]
+struct Record {
+    iterator: i64,
+    length: u64,
+    checksum: [u8; 16],
 }
 
 impl<R: Read> Records<R> {
-    /// Reads the next record of at most `most` bytes into `data`, and returns its iterator.
-    fn take(&mut self, data: &mut Vec<u8>, most: u64) -> Result<i64, FileError> {
-        let mut head = [0u8; 16];
-        self.reader.read_exact(&mut head)?;
-        let mut checksum = [0; 16];
+    fn of(reader: R) -> Result<Self, FileError> {
+        let bytes = PIECE as u64;
+        let piece = listed(std::iter::repeat_n(0, PIECE)).map_err(|_| FileError::TooLarge { bytes })?;
+        let count = 0;
+        Ok(Self { reader, count, piece })
+    }
+
+    /// Reads what precedes the data of the next record.
+    fn next(&mut self) -> Result<Record, FileError> {
+        let (mut iterator, mut length, mut checksum) = ([0; 8], [0; 8], [0; 16]);
+        self.reader.read_exact(&mut iterator)?;
+        self.reader.read_exact(&mut length)?;
         self.reader.read_exact(&mut checksum)?;
-        let (words, _) = head.as_chunks::<8>();
-        let (iterator, length) = (i64::from_le_bytes(words[0]), u64::from_le_bytes(words[1]));
         self.count += 1;
-        let mut hash = Xxh3::new();
-        hash.update(&head);
-        data.clear();
-        // A wrong length allocates nothing: memory is allocated only for bytes that were read.
-        let mut left = length;
-        while left > 0 {
-            if length > most {
-                return Err(self.wrong("it is longer than any can be"));
-            }
-            let piece = left.min(PIECE as u64) as usize;
-            let begin = data.len();
-            reserve(data, piece).map_err(|_| FileError::TooLarge { bytes: length })?;
-            #[expect(clippy::disallowed_methods, reason = "it has the room")]
-            data.resize(begin + piece, 0);
-            self.reader.read_exact(&mut data[begin..])?;
-            hash.update(&data[begin..]);
-            left -= piece as u64;
+        Ok(Record {
+            iterator: i64::from_le_bytes(iterator),
+            length: u64::from_le_bytes(length),
+            checksum,
+        })
+    }
+
+    /// Passes the data of a record to `take`, piece by piece, and compares its checksum at the end.
+    fn each_piece(
+        &mut self,
+        record: Record,
+        mut take: impl FnMut(&[u8]) -> Result<(), FileError>,
+    ) -> Result<(), FileError> {
+        if record.iterator != HEADER && record.length > CHUNK_BYTES as u64 {
+            return Err(self.wrong("it is longer than any can be"));
         }
-        if hash.digest128().to_le_bytes() != checksum {
+        let mut hash = Xxh3::new();
+        hash.update(&head_of(record.iterator, record.length));
+        let mut left = record.length;
+        while left > 0 {
+            let piece = &mut self.piece[..left.min(PIECE as u64) as usize];
+            self.reader.read_exact(piece)?;
+            hash.update(piece);
+            take(piece)?;
+            left -= piece.len() as u64;
+        }
+        if hash.digest128().to_le_bytes() != record.checksum {
             let record = self.count - 1;
             return Err(FileError::Checksum { record });
         }
-        Ok(iterator)
+        Ok(())
     }
 
     /// The error for the last record if it is invalid.
@@ -355,6 +559,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::tests::failing;
     use crate::tests::oracle::{item, stored};
     use crate::{Builder, StoredLayout};
 
@@ -403,6 +608,8 @@ mod tests {
     fn a_filter_is_read_as_it_was_written() {
         for (name, filter) in filters() {
             let bytes = written(&filter);
+            assert_eq!(length(&filter), bytes.len() as u64, "{name}");
+            assert!(chunks::header(&filter).len() as u64 <= filter.bytes(), "{name}");
             let read = Filter::read_from(&bytes[..], u64::MAX).unwrap();
             assert_eq!(stored(&read), stored(&filter), "{name}");
             assert_eq!(written(&read), bytes, "{name}");
@@ -450,7 +657,7 @@ mod tests {
     #[test]
     fn records_are_those_of_a_dump_in_their_order() {
         let (_, filter) = filters().swap_remove(1);
-        let chunks: Vec<_> = chunks::chunks(&filter)
+        let chunks: Vec<_> = chunks::chunks_to_check(&filter)
             .map(|chunk| (chunk.iterator, chunk.bytes.into_owned()))
             .collect();
         let file = |records: &[(i64, Vec<u8>)], count: u64| {
@@ -499,6 +706,282 @@ mod tests {
                 matches!(read, Err(FileError::Checksum { record }) if record == index),
                 "{index}: {read:?}"
             );
+        }
+    }
+
+    /// A filter of all chunks but one would deny what the lost one holds; one of doubled, exchanged, cut or foreign
+    /// chunks would too.
+    #[test]
+    fn chunks_that_are_not_those_of_the_header_are_refused() {
+        let sparse = |layout| {
+            let mut filter = Filter::builder(20_000_000, 0.01)
+                .seed(7)
+                .layout(layout)
+                .build()
+                .unwrap();
+            filter.insert_many([&b"ann"[..], b"bob"]).unwrap();
+            filter
+        };
+        let mut all = filters();
+        all.extend(StoredLayout::ALL.iter().map(|layout| ("sparse", sparse(*layout))));
+        for (name, filter) in all {
+            let name = format!("{name}, {:?}", filter.layout());
+            let dumped: Vec<_> = chunks::chunks_to_check(&filter)
+                .map(|chunk| (chunk.iterator, chunk.bytes.into_owned()))
+                .collect();
+            let read = |chunks: &[(i64, Vec<u8>)]| {
+                let read = Filter::of_chunks(chunks.iter().map(|(iterator, bytes)| (*iterator, &bytes[..])));
+                read.map(|read| assert_eq!(stored(&read), stored(&filter), "{name}"))
+            };
+            read(&dumped).unwrap();
+            for at in 1..dumped.len() {
+                let without = [&dumped[..at], &dumped[at + 1..]].concat();
+                assert!(read(&without).is_err(), "{name}, without {at}");
+                let doubled = [&dumped[..=at], &dumped[at..]].concat();
+                assert!(
+                    matches!(read(&doubled), Err(FileError::Record { record, .. }) if record == at as u64 + 1)
+                );
+                if at > 1 {
+                    let mut exchanged = dumped.clone();
+                    exchanged.swap(at - 1, at);
+                    assert!(
+                        matches!(read(&exchanged), Err(FileError::Record { .. })),
+                        "{name}"
+                    );
+                }
+                let mut cut = dumped.clone();
+                let half = cut[at].1.len() / 2;
+                (cut[at].0, cut[at].1) = (cut[at].0 - half as i64, cut[at].1[..half].to_vec());
+                // Of a sparse filter it may be that only zeros are cut off.
+                assert!(read(&cut).is_err() || name.starts_with("sparse"), "{name}");
+                let mut foreign = dumped.clone();
+                foreign[at].1.iter_mut().for_each(|byte| *byte = 0);
+                foreign[at].1[0] = 1;
+                // Fewer bits than items are never those of the items; only our own headers count the bits.
+                let is_told =
+                    !name.starts_with("sparse") || filter.layout().stored() == StoredLayout::Blocked;
+                let read = Filter::of_chunks(foreign.iter().map(|(iterator, bytes)| (*iterator, &bytes[..])));
+                assert_eq!(read.is_err(), is_told, "{name}");
+            }
+        }
+    }
+
+    /// A program that may use a megabyte would be ended by the system for a header of another's file.
+    #[test]
+    fn reading_takes_the_memory_of_the_filter_and_little_more() {
+        struct Counted<R>(R, u64);
+        impl<R: Read> Read for Counted<R> {
+            fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+                self.1 += bytes.len() as u64;
+                self.0.read(bytes)
+            }
+        }
+        let mut file = [&MAGIC[..], &VERSION.to_le_bytes(), &[0; 4]].concat();
+        file.extend(head_of(HEADER, 400 << 20));
+        file.extend([0; 16]);
+        let mut reader = Counted(file.chain(io::repeat(0)), 0);
+        let most = 1 << 20;
+        let refused = Filter::read_from(&mut reader, most);
+        assert!(matches!(refused, Err(FileError::TooLarge { bytes }) if bytes == 400 << 20));
+        assert!(reader.1 < most, "{} bytes were read", reader.1);
+        // No block is larger than the filter's own, although its chunk is.
+        let mut filter = Filter::builder(1_000_000, 0.01).build().unwrap();
+        filter.insert("ann").unwrap();
+        let bytes = written(&filter);
+        let largest = filter.layer_stats().map(|layer| layer.bytes()).max().unwrap() as usize;
+        failing::above(largest, || Filter::read_from(&bytes[..], u64::MAX).map(drop)).unwrap();
+    }
+
+    /// A header of many layers would be read for minutes: it would be copied for each piece that comes.
+    #[test]
+    fn a_long_header_is_read_in_steps_that_double() {
+        let mut file = [&MAGIC[..], &VERSION.to_le_bytes(), &[0; 4]].concat();
+        put_record(&mut file, HEADER, &vec![0; 64 << 20]).unwrap();
+        let read = || Filter::read_from(&file[..], u64::MAX).map(drop);
+        let refused = failing::after(20, failing::Shortage::Lasting, read);
+        assert!(matches!(refused, Err(FileError::Header(_))), "{refused:?}");
+    }
+
+    /// The names of what is in a folder.
+    fn names(folder: &Path) -> Vec<OsString> {
+        let mut names: Vec<_> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// A filter of this item.
+    fn of(item: &str) -> Filter {
+        let mut filter = Filter::builder(1000, 0.01).seed(7).build().unwrap();
+        filter.insert(item).unwrap();
+        filter
+    }
+
+    /// Threads that save to one path at once would destroy the file, and an error in one would remove that of another.
+    #[test]
+    fn a_file_is_whole_whoever_saves_to_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("seen.bloom");
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let path = &path;
+                scope.spawn(move || {
+                    for _ in 0..50 {
+                        of(&thread.to_string()).save(path).unwrap();
+                        let read = Filter::load(path).unwrap();
+                        assert_eq!(read.items(), 1);
+                    }
+                });
+            }
+        });
+        assert_eq!(names(folder.path()), ["seen.bloom"]);
+    }
+
+    /// A save that fails would lose the filter that was there, or leave rubbish behind.
+    #[test]
+    fn a_save_that_fails_leaves_what_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("seen.bloom");
+        of("ann").save(&path).unwrap();
+        let failed = replace(&path, |file| {
+            file.write_all(b"half of a filter")?;
+            Err(io::Error::other("the disk is full"))
+        });
+        assert_eq!(failed.unwrap_err().to_string(), "the disk is full");
+        assert!(Filter::load(&path).unwrap().contains("ann"));
+        assert_eq!(names(folder.path()), ["seen.bloom"]);
+    }
+
+    #[cfg(unix)]
+    mod unix {
+        use std::os::unix::fs::{FileTypeExt as _, symlink};
+
+        use super::*;
+
+        fn mode(path: &Path) -> u32 {
+            fs::metadata(path).unwrap().permissions().mode() & 0o7777
+        }
+
+        /// Whoever can list the folder could read the seed, and make items that collide; or the program that serves the
+        /// file could read it no more.
+        #[test]
+        fn a_new_file_is_its_owner_s_and_a_replaced_one_keeps_its_permissions() {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("seen.bloom");
+            of("ann").save(&path).unwrap();
+            assert_eq!(mode(&path), 0o600);
+            for kept in [0o644, 0o640, 0o700] {
+                fs::set_permissions(&path, fs::Permissions::from_mode(kept)).unwrap();
+                of("bob").save(&path).unwrap();
+                assert_eq!(mode(&path), kept);
+            }
+        }
+
+        /// Who may write to the folder could make the program write through a link that has the name of its temporary file.
+        #[test]
+        fn no_name_that_can_be_guessed_is_written_to() {
+            let folder = tempfile::tempdir().unwrap();
+            let (path, victim) = (folder.path().join("seen.bloom"), folder.path().join("victim"));
+            fs::write(&victim, "kept").unwrap();
+            let guessed = folder
+                .path()
+                .join(format!("seen.bloom.{}.new", std::process::id()));
+            symlink(&victim, &guessed).unwrap();
+            of("ann").save(&path).unwrap();
+            assert_eq!(fs::read(&victim).unwrap(), b"kept");
+            assert!(fs::symlink_metadata(&guessed).unwrap().is_symlink());
+        }
+
+        /// A link would become a file, and the file that it leads to would keep the old filter.
+        #[test]
+        fn links_are_followed() {
+            let folder = tempfile::tempdir().unwrap();
+            let place = |name: &str| folder.path().join(name);
+            fs::create_dir(place("data")).unwrap();
+            symlink("data/seen.bloom", place("link")).unwrap();
+            symlink(place("link"), place("link to link")).unwrap();
+            for item in ["dangling", "there"] {
+                of(item).save(place("link to link")).unwrap();
+                assert!(Filter::load(place("data/seen.bloom")).unwrap().contains(item));
+            }
+            let is_link = |name| fs::symlink_metadata(place(name)).unwrap().is_symlink();
+            assert!(is_link("link") && is_link("link to link"));
+            assert_eq!(names(&place("data")), ["seen.bloom"]);
+            symlink("round", place("round")).unwrap();
+            assert!(of("ann").save(place("round")).is_err());
+            assert!(is_link("round"));
+        }
+
+        /// A device would become a regular file, and nothing of the machine would work any more.
+        #[test]
+        fn devices_and_pipes_are_written_to() {
+            let folder = tempfile::tempdir().unwrap();
+            let place = |name: &str| folder.path().join(name);
+            let made = std::process::Command::new("mkfifo").arg(place("pipe")).status();
+            assert!(made.unwrap().success());
+            let read = std::thread::scope(|scope| {
+                let reader = scope.spawn(|| Filter::load(place("pipe")).unwrap());
+                of("ann").save(place("pipe")).unwrap();
+                reader.join().unwrap()
+            });
+            assert!(read.contains("ann"));
+            assert!(fs::symlink_metadata(place("pipe")).unwrap().file_type().is_fifo());
+            // By a link, so that no machine is broken where this fails.
+            for (device, says) in [
+                ("/dev/null", None),
+                ("/dev/full", Some(io::ErrorKind::StorageFull)),
+            ] {
+                let link = place(&device[1..].replace('/', "-"));
+                symlink(device, &link).unwrap();
+                assert_eq!(
+                    of("ann").save(&link).err().map(|error| error.kind()),
+                    says,
+                    "{device}"
+                );
+                assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "{device}");
+                assert!(
+                    fs::metadata(device).unwrap().file_type().is_char_device(),
+                    "{device}"
+                );
+            }
+            let file = File::create(place("open")).unwrap();
+            let number = std::os::fd::AsRawFd::as_raw_fd(&file);
+            of("bob").save(format!("/dev/fd/{number}")).unwrap();
+            assert!(Filter::load(place("open")).unwrap().contains("bob"));
+            assert_eq!(
+                mode(&place("open")),
+                file.metadata().unwrap().permissions().mode() & 0o7777
+            );
+        }
+
+        /// A folder would become a file, or its name that of a new one.
+        #[test]
+        fn a_folder_is_no_file() {
+            let folder = tempfile::tempdir().unwrap();
+            let refused = |path: PathBuf| of("ann").save(path).unwrap_err().kind();
+            assert_eq!(refused(folder.path().into()), io::ErrorKind::IsADirectory);
+            for missing in ["missing/", "missing/.", "missing/seen.bloom"] {
+                assert_eq!(
+                    refused(folder.path().join(missing)),
+                    io::ErrorKind::NotFound,
+                    "{missing}"
+                );
+            }
+            assert_eq!(refused(PathBuf::new()), io::ErrorKind::NotFound);
+            assert!(names(folder.path()).is_empty());
+            let loaded = Filter::load(folder.path());
+            assert!(
+                matches!(&loaded, Err(FileError::Io(error)) if error.kind() == io::ErrorKind::IsADirectory),
+                "{loaded:?}"
+            );
+            for endless in ["/dev/zero", "/dev/urandom"] {
+                assert!(
+                    matches!(Filter::load(endless), Err(FileError::Magic)),
+                    "{endless}"
+                );
+            }
         }
     }
 

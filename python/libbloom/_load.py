@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ._native import replace
 from ._server import PIPELINE, ResponseError, Server, wire_text
 from ._steps import encoded
-from ._terminal import Bar, Input, Trouble, in_bytes, opened, shown
+from ._terminal import Bar, Input, Trouble, in_bytes, opened, shown, state_of
 
 # Bytes of items in a command that adds, unless one item has more; a server takes 512 MB in one argument.
 BATCH_BYTES = 1 << 20
@@ -229,18 +230,17 @@ class Place:
         # Items of the filter when the file was saved; when this run began; and those that it added.
         self.items = self.before = self.new = 0
         self.saved = time.monotonic()
-        self.is_resumed = self.path is not None and self.path.exists()
-        if self.is_resumed:
-            self.read()
+        old = state_of(self.path)
+        self.is_resumed = old is not None
+        if old is not None:
+            self.read(old)
 
-    def read(self) -> None:
+    def read(self, old: bytes) -> None:
         try:
-            state = json.loads(self.path.read_bytes())  # type: ignore[union-attr]
+            state = json.loads(old)
             self.lines, self.items, self.wanted = state.pop("lines"), state.pop("items"), state.pop("sha256")
             if not (type(self.lines) is type(self.items) is int):
                 raise ValueError("lines and items are numbers")
-        except OSError as error:
-            raise Trouble(f"{self.path}: {error.strerror or error}") from None
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise Trouble(f"{self.path} is no state file of a load ({error})") from None
         if state != self.what:
@@ -268,7 +268,6 @@ class Place:
         self.checksum.update(self.separator.join(part) + self.separator)
 
     def save(self) -> None:
-        self.saved = time.monotonic()
         if self.path is not None:
             state = {
                 **self.what,
@@ -276,9 +275,9 @@ class Place:
                 "items": self.before + self.new,
                 "sha256": self.checksum.hexdigest(),
             }
-            draft = self.path.with_name(self.path.name + ".new")
-            draft.write_text(json.dumps(state) + "\n")
-            draft.replace(self.path)
+            replace(self.path, json.dumps(state).encode() + b"\n")
+        # Afterwards: a slow disk must not slow the load down.
+        self.saved = time.monotonic()
 
     def forget(self) -> None:
         if self.path is not None:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from . import _steps, _valkey
+from ._native import replace
 from ._server import MAGIC, TYPE_NAMES, NotCopied, ResponseError, Server, State, redis, wire_text
-from ._terminal import Bar, Trouble, in_bytes, opened, shown
+from ._terminal import Bar, Trouble, in_bytes, opened, shown, state_of
 
 # The end of the temporary name of a copy that is being made.
 TEMPORARY = b":bloom-migrate"
@@ -313,14 +314,15 @@ class Finished:
 
     def __enter__(self) -> Finished:
         if self.path is not None:
+            old = state_of(self.path)
+            whole = old[: old.rfind(b"\n") + 1] if old else b""
+            self.read(whole)
             try:
-                old = self.path.read_bytes() if self.path.exists() else b""
-                whole = old[: old.rfind(b"\n") + 1]
-                self.read(whole)
+                if whole != old:
+                    replace(self.path, whole)
                 self.file = open(self.path, "ab")
             except OSError as error:
                 raise Trouble(f"{self.path}: {error.strerror or error}") from None
-            self.file.truncate(len(whole))
             if not whole:
                 self.write(self.servers)
         return self

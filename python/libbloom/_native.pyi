@@ -30,6 +30,9 @@ def plan(
     """The size of a filter that counts `items` (default: its capacity), without making it: its bytes, its layers, and
     its error rate when the newest layer is full. None if it cannot hold so many items."""
 
+def replace(path: str | os.PathLike[str], data: bytes) -> None:
+    """Makes a file of these bytes, as `Filter.save` does of a filter."""
+
 def divide(shards: int, form: str, *words: Any) -> tuple[list[tuple[int, int, bytes]], bytes]:
     """Divides packed items among shards. Returns, for each shard that has items: the shard, the number of its items,
     and the items packed in the same form. Then the shard of each item in order, as integers of four bytes in the
@@ -94,8 +97,9 @@ class Filter:
         """Takes items out, until they are added again, and counts those that were there. No other answer changes."""
 
     def merge(self, *others: Filter, error_rate: float | None = None) -> bool:
-        """Adds all items of other filters. True if that changed anything. Layers of one shape are united if all their
-        items fit into one layer. Others stay layers of their own, for which `error_rate` may have to be higher."""
+        """Adds all items of other filters, of any size. True if that changed anything. Layers of one shape are united if
+        all their items fit into one layer. Others stay layers of their own, whose error rates add up: if they need more
+        than the filter's, its `error_rate` becomes that much, unless one is given."""
 
     def copy(self) -> Filter:
         """An equal filter with memory of its own."""
@@ -104,7 +108,8 @@ class Filter:
         """Takes all items out. Parameters stay."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the filter to a file, which gets its name when it is complete and on the disk."""
+        """Writes the filter to a file, which gets its name when it is complete and on the disk. A new file is readable
+        for its owner only; one that was there keeps its permissions."""
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, max_bytes: int | None = None) -> Filter:
@@ -120,7 +125,8 @@ class Filter:
 
     @classmethod
     def from_chunks(cls, chunks: list[tuple[int, bytes]]) -> Filter:
-        """Makes a filter of the chunks that BF.SCANDUMP or `chunks` returned."""
+        """Makes a filter of the chunks that BF.SCANDUMP or `chunks` returned, in their order. Raises FormatError if they
+        are not all chunks of one filter."""
 
     def push(self, client: Any, key: str | bytes) -> None:
         """Makes a key of a server this filter, whole: its chunks go under another name first, which expires if the push

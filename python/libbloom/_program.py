@@ -59,17 +59,25 @@ def lines(name: str) -> Iterator[list[bytes]]:
 
 
 def loaded(name: str) -> Filter:
+    """The filter of a file, or of the standard input for `-`."""
+    if name == "-" and sys.stdin is None:
+        raise Trouble("there is no standard input")
     try:
-        return Filter.load(name)
+        return Filter.load("/dev/stdin" if name == "-" else name)
     except OSError as error:
         raise Trouble(f"{name}: {error.strerror or error}") from None
 
 
-def save(made: Filter, name: str) -> None:
+def save(made: Filter, name: str, said: str) -> None:
+    """Saves a filter as a file, or writes it to the standard output for `-`, and says what it is."""
+    is_output = name in ("-", "/dev/stdout")
+    if is_output and sys.stdout is None:
+        raise Trouble("there is no standard output")
     try:
-        made.save(name)
+        made.save("/dev/stdout" if is_output else name)
     except OSError as error:
         raise Trouble(f"{name}: {error.strerror or error}") from None
+    print(f"{name}: {said}", file=sys.stderr if is_output else sys.stdout)
 
 
 def number(text: str) -> int:
@@ -125,12 +133,14 @@ def run_build(words: argparse.Namespace) -> int:
                 new += made.update(some)
                 read += len(some)
                 bar(read)
-    save(made, words.output)
-    print(f"{words.output}: {new:,} of {read:,} items were new, {made.size_in_bytes:,} bytes, {made.layers:,} layers")
+    said = f"{new:,} of {read:,} items were new, {made.size_in_bytes:,} bytes, {made.layers:,} layers"
+    save(made, words.output, said)
     return 0
 
 
 def run_query(words: argparse.Namespace) -> int:
+    if words.filter == "-" and not words.items:
+        raise Trouble("the standard input cannot be both the filter and the items")
     return print_found(words, loaded(words.filter))
 
 
@@ -165,8 +175,7 @@ def run_push(words: argparse.Namespace) -> int:
 
 def run_pull(words: argparse.Namespace) -> int:
     made = Bloom(client_of(words.url), words.key).pull()
-    save(made, words.output)
-    print(f"{words.output}: {len(made):,} items, {made.size_in_bytes:,} bytes")
+    save(made, words.output, f"{len(made):,} items, {made.size_in_bytes:,} bytes")
     return 0
 
 
@@ -287,22 +296,22 @@ def parser() -> argparse.ArgumentParser:
     add_options(planned)
     build = command("build", run_build, "Make a filter of the lines of files, plain or gzip; - is the standard input.")
     build.add_argument("files", nargs="+", metavar="FILE")
-    build.add_argument("-o", "--output", required=True, metavar="FILTER")
+    build.add_argument("-o", "--output", required=True, metavar="FILTER", help="a file; - for standard output")
     build.add_argument("--capacity", type=number, metavar="N", help="items to come (default: the lines are counted first)")
     add_options(build)
     add_more_options(build)
     query = command("query", run_query, QUERY)
-    query.add_argument("filter")
+    query.add_argument("filter", help="a file; - for standard input")
     add_query(query)
     info = command("info", run_info, "Print a filter's figures.")
-    info.add_argument("filter")
+    info.add_argument("filter", help="a file; - for standard input")
     push = command("push", run_push, "Make a key of a server the filter of a file.")
-    push.add_argument("filter")
+    push.add_argument("filter", help="a file; - for standard input")
     push.add_argument("key")
     add_server(push)
     pull = command("pull", run_pull, "Save a server's filter as a file.")
     pull.add_argument("key")
-    pull.add_argument("-o", "--output", required=True, metavar="FILTER")
+    pull.add_argument("-o", "--output", required=True, metavar="FILTER", help="a file; - for standard output")
     add_server(pull)
 
     migrate = command("migrate", None, "Move filters to a server, from another one or from a list of items.")

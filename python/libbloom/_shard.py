@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from . import _cluster
+from ._native import replace
 from ._server import Server
 from ._sharded import Count, Layout, Shard, ShardedBloom, deviation
 from ._steps import slot
-from ._terminal import Bar, Input, Trouble, in_bytes, opened
+from ._terminal import Bar, Input, Trouble, in_bytes, opened, state_of
 
 SLOTS = 16384
 # A shard is named from this share of its capacity on, and a node from so many times the average on.
@@ -170,15 +171,14 @@ class Place:
         self.file = self.offset = self.items = 0
         self.new = Count(0)
         self.saved = time.monotonic()
-        if path is not None and path.exists():
-            self.read(path)
+        old = state_of(path)
+        if path is not None and old is not None:
+            self.read(path, old)
 
-    def read(self, path: Path) -> None:
+    def read(self, path: Path, old: bytes) -> None:
         try:
-            state = json.loads(path.read_bytes())
+            state = json.loads(old)
             figures = [state.pop(word) for word in ("file", "offset", "items", "new", "maybe")]
-        except OSError as error:
-            raise Trouble(f"{path}: {error.strerror or error}") from None
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise Trouble(f"{path} is no state file of a load ({error})") from None
         if state != self.what:
@@ -204,13 +204,13 @@ class Place:
             self.save()
 
     def save(self) -> None:
-        self.saved = time.monotonic()
         if self.path is None:
             return
         figures = {"items": self.items, "new": int(self.new), "maybe": self.new.maybe}
-        draft = self.path.with_name(self.path.name + ".new")
-        draft.write_text(json.dumps({**self.what, "file": self.file, "offset": self.offset, **figures}) + "\n")
-        draft.replace(self.path)
+        state = {**self.what, "file": self.file, "offset": self.offset, **figures}
+        replace(self.path, json.dumps(state).encode() + b"\n")
+        # Afterwards: a slow disk must not slow the load down.
+        self.saved = time.monotonic()
 
 
 def identity(name: str) -> list[Any]:

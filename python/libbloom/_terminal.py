@@ -11,6 +11,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -121,6 +122,18 @@ class Input:
         """The items between separators; a separator at the end is optional."""
         for part in self.parts(separator):
             yield from part
+
+
+def state_of(path: Path | None) -> bytes | None:
+    """What a state file holds; None if there is none yet."""
+    try:
+        if path is None or not path.exists():
+            return None
+        if path.is_file() or path.is_dir():
+            return path.read_bytes()
+        raise Trouble(f"{path} is no file, and cannot hold a state")
+    except OSError as error:
+        raise Trouble(f"{path}: {error.strerror or error}") from None
 
 
 @contextmanager

@@ -3,18 +3,21 @@
 //! A filter is behind a lock, so that threads can share it. Bulk calls read items with the interpreter's lock held, in
 //! chunks of [`CHUNK`] and more, and let go of it while they hash and probe.
 
+use std::io::Write as _;
 use std::sync::mpsc::sync_channel;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use libbloom::codec::chunks;
 use libbloom::exceptions::ExceptError;
+use libbloom::file;
 use libbloom::params::{ErrorRate, Growth};
 use libbloom::sets::Mismatch;
 use libbloom::{BuildError, DecodeError, Error, FileError, RdbError, SetError, StoredLayout, UNLIMITED};
 use pyo3::exceptions::{
     PyMemoryError, PyOSError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError,
 };
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyIterator, PyList, PyString, PyTuple, PyType};
 
@@ -27,6 +30,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const CHUNK: usize = 2048;
 /// Items that are read for several threads, which cost some microseconds to start.
 const CHUNK_OF_THREADS: usize = 1 << 17;
+/// Items that a thread takes of them at a time.
+const PART: usize = 4096;
 
 mod shards;
 
@@ -394,6 +399,38 @@ impl Filter {
         }
     }
 
+    /// Locks two different filters for reading, in the order of their addresses, so that no two threads wait for each
+    /// other.
+    fn read_both<'a>(
+        &'a self,
+        py: Python<'_>,
+        other: &'a Self,
+    ) -> [RwLockReadGuard<'a, libbloom::Filter>; 2] {
+        if std::ptr::from_ref(self) < std::ptr::from_ref(other) {
+            [self.read(py), other.read(py)]
+        } else {
+            let other = other.read(py);
+            [self.read(py), other]
+        }
+    }
+
+    /// Locks this filter for a change and another one for reading, in the order of [`Self::read_both`].
+    fn write_and_read<'a>(
+        &'a self,
+        py: Python<'_>,
+        other: &'a Self,
+    ) -> (
+        RwLockWriteGuard<'a, libbloom::Filter>,
+        RwLockReadGuard<'a, libbloom::Filter>,
+    ) {
+        if std::ptr::from_ref(self) < std::ptr::from_ref(other) {
+            (self.write(py), other.read(py))
+        } else {
+            let other = other.read(py);
+            (self.write(py), other)
+        }
+    }
+
     /// Locks the filter for a change. A thread that waits for the lock releases the interpreter's.
     fn write(&self, py: Python<'_>) -> RwLockWriteGuard<'_, libbloom::Filter> {
         loop {
@@ -413,22 +450,28 @@ impl Filter {
         filter.insert_many_at(items, time).map_err(of_error)
     }
 
-    /// Adds items in order, in another thread than the one that reads them.
-    fn update_beside(&self, py: Python<'_>, mut items: Items<'_>, now: Option<f64>) -> PyResult<u64> {
+    /// Adds items in order, in another thread than the one that reads them; `None` if the system starts no thread.
+    fn update_beside(
+        &self,
+        py: Python<'_>,
+        items: &mut Items<'_>,
+        now: Option<f64>,
+    ) -> Option<PyResult<u64>> {
         let (send, receive) = sync_channel::<Packed>(1);
         std::thread::scope(|scope| {
-            let worker = scope.spawn(move || {
+            let worker = std::thread::Builder::new().spawn_scoped(scope, move || {
                 let mut new = 0;
                 for packed in receive {
                     new += self.insert_chunk(packed.items(), milliseconds(now)?)?;
                 }
                 PyResult::Ok(new)
             });
+            let worker = worker.ok()?;
             let mut read = || {
                 let mut is_taken = true;
                 while is_taken && let Some(chunk) = items.next(CHUNK_OF_THREADS / 8)? {
                     chunk.with_slices(|items| {
-                        let packed = Packed::of(items);
+                        let packed = Packed::of(items)?;
                         // A worker that failed takes no more, and tells why below.
                         is_taken = py.detach(|| send.send(packed)).is_ok();
                         Ok(())
@@ -439,10 +482,22 @@ impl Filter {
             let read = read();
             drop(send);
             let added = py.detach(|| worker.join());
-            let added = added.map_err(|_| PyRuntimeError::new_err("a thread of the filter ended early"))?;
-            read.and(added)
+            let added = added.map_err(|_| ended_early());
+            Some(read.and_then(|()| added?))
         })
     }
+}
+
+/// An empty list with room for `count` values. Without memory for it, an error that Python can catch.
+fn room_for<T>(count: usize) -> PyResult<Vec<T>> {
+    let mut list = Vec::new();
+    let reserved = list.try_reserve_exact(count);
+    reserved.map_err(|_| PyMemoryError::new_err("there is no memory for so many items"))?;
+    Ok(list)
+}
+
+fn ended_early() -> PyErr {
+    PyRuntimeError::new_err("a thread of the filter ended early")
 }
 
 /// The bytes of items end to end, to be passed to another thread.
@@ -452,14 +507,14 @@ struct Packed {
 }
 
 impl Packed {
-    fn of(items: &[&[u8]]) -> Self {
-        let mut bytes = Vec::with_capacity(items.iter().map(|item| item.len()).sum());
-        let mut ends = Vec::with_capacity(items.len());
+    fn of(items: &[&[u8]]) -> PyResult<Self> {
+        let mut bytes = room_for(items.iter().map(|item| item.len()).sum())?;
+        let mut ends = room_for(items.len())?;
         for item in items {
             bytes.extend_from_slice(item);
             ends.push(bytes.len());
         }
-        Self { bytes, ends }
+        Ok(Self { bytes, ends })
     }
 
     fn items(&self) -> impl Iterator<Item = &[u8]> {
@@ -524,21 +579,66 @@ fn plan(
     Ok(stage.map(|stage| (stage.bytes, stage.layers, stage.error_rate)))
 }
 
-/// Whether each of `items` is in the filter; the work is divided among `threads`.
-fn answers(filter: &libbloom::Filter, items: &[&[u8]], now: u64, threads: usize) -> Vec<bool> {
-    if threads <= 1 || items.len() < 4096 {
-        return filter.contains_many_at(items.iter().copied(), now);
+/// Appends to `answers` whether each of `items` is in the filter. The work is divided among `threads`, or as many as the
+/// system starts.
+fn ask(
+    filter: &libbloom::Filter,
+    items: &[&[u8]],
+    now: u64,
+    threads: usize,
+    answers: &mut Vec<bool>,
+) -> PyResult<()> {
+    let begin = answers.len();
+    let reserved = answers.try_reserve(items.len());
+    reserved.map_err(|_| PyMemoryError::new_err("there is no memory for so many answers"))?;
+    if threads <= 1 || items.len() <= PART {
+        filter.contains_all(items.iter().copied(), now, |found| answers.push(found));
+        return Ok(());
     }
-    let part = items.len().div_ceil(threads);
+    answers.resize(begin + items.len(), false);
+    let parts = items.chunks(PART).zip(answers[begin..].chunks_mut(PART));
+    let helpers = threads.min(parts.len()) - 1;
+    let parts = Mutex::new(parts);
+    let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || {
+        while let Some((items, answers)) = next() {
+            let mut answers = answers.iter_mut();
+            filter.contains_all(items.iter().copied(), now, |found| {
+                if let Some(answer) = answers.next() {
+                    *answer = found;
+                }
+            });
+        }
+    };
     std::thread::scope(|scope| {
-        let parts: Vec<_> = items
-            .chunks(part)
-            .map(|items| scope.spawn(move || filter.contains_many_at(items.iter().copied(), now)))
-            .collect();
-        // A thread that panicked is none that answered.
-        let parts = parts.into_iter().map(|part| part.join().unwrap_or_default());
-        parts.flatten().collect()
+        let start = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
+        let started: Vec<_> = (0..helpers).map_while(start).collect();
+        work();
+        let ended: Vec<_> = started.into_iter().map(|thread| thread.join()).collect();
+        ended
+            .into_iter()
+            .collect::<Result<_, _>>()
+            .map_err(|_| ended_early())
     })
+}
+
+/// A copy of `bytes`. Without memory for it, an error that Python can catch; `PyBytes::new` would panic.
+fn copied<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    // SAFETY: the call copies this many bytes, which it may read, and the interpreter's lock is held.
+    let copy = unsafe { ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len() as isize) };
+    // SAFETY: it is a new object, which nobody else owns, or null with an error set.
+    let copy = unsafe { Bound::from_owned_ptr_or_err(py, copy) };
+    Ok(copy?.cast_into()?)
+}
+
+/// Answers as a list of bool.
+fn list_of<'py>(py: Python<'py>, answers: &[bool]) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::new(py, [false])?.as_sequence().repeat(answers.len())?;
+    let list = list.cast_into::<PyList>()?;
+    for (at, _) in answers.iter().enumerate().filter(|(_, answer)| **answer) {
+        list.set_item(at, true)?;
+    }
+    Ok(list)
 }
 
 #[pymethods]
@@ -608,8 +708,10 @@ impl Filter {
             return Err(PyValueError::new_err("threads must be 1 or more"));
         }
         let mut items = Items::of(items)?;
-        if threads > 1 {
-            return self.update_beside(py, items, now);
+        if threads > 1
+            && let Some(added) = self.update_beside(py, &mut items, now)
+        {
+            return added;
         }
         let mut new = 0;
         while let Some(chunk) = items.next(CHUNK)? {
@@ -638,23 +740,30 @@ impl Filter {
         let mut all = Vec::new();
         while let Some(chunk) = items.next(most)? {
             let time = milliseconds(now)?;
-            all.extend(chunk.with_slices(|items| {
-                Ok(py.detach(|| {
+            chunk.with_slices(|items| {
+                py.detach(|| {
                     let filter = self.filter.read().unwrap_or_else(PoisonError::into_inner);
-                    answers(&filter, items, time, threads)
-                }))
-            })?);
+                    ask(&filter, items, time, threads, &mut all)
+                })
+            })?;
         }
         if items.is_array() {
-            let bytes: Vec<u8> = all.into_iter().map(u8::from).collect();
             let options = PyDict::new(py);
             options.set_item("dtype", "bool")?;
-            let bytes = (PyByteArray::new(py, &bytes),);
+            let bytes = PyByteArray::new_with(py, all.len(), |bytes| {
+                let answers = all.iter().map(|&found| u8::from(found));
+                bytes
+                    .iter_mut()
+                    .zip(answers)
+                    .for_each(|(byte, answer)| *byte = answer);
+                Ok(())
+            });
+            let bytes = (bytes?,);
             return py
                 .import("numpy")?
                 .call_method("frombuffer", bytes, Some(&options));
         }
-        Ok(PyList::new(py, all)?.into_any())
+        Ok(list_of(py, &all)?.into_any())
     }
 
     /// Takes items out, until they are added again, and counts those that were there. No other answer changes.
@@ -684,8 +793,9 @@ impl Filter {
 
     /// An equal filter with memory of its own.
     fn copy(&self, py: Python<'_>) -> PyResult<Self> {
-        let filter = self.read(py);
-        filter.try_clone().map(Self::of).map_err(of_error)
+        let filter = &*self.read(py);
+        let copy = py.detach(|| filter.try_clone());
+        copy.map(Self::of).map_err(of_error)
     }
 
     fn __copy__(&self, py: Python<'_>) -> PyResult<Self> {
@@ -698,11 +808,13 @@ impl Filter {
 
     /// Takes all items out. Parameters stay.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
-        self.write(py).clear().map_err(of_error)
+        let filter = &mut *self.write(py);
+        py.detach(|| filter.clear()).map_err(of_error)
     }
 
-    /// Adds all items of other filters. True if that changed anything. Layers of one shape are united if all their
-    /// items fit into one layer. Others stay layers of their own, for which `error_rate` may have to be higher.
+    /// Adds all items of other filters, of any size. True if that changed anything. Layers of one shape are united if all
+    /// their items fit into one layer. Others stay layers of their own, whose error rates add up: if they need more than
+    /// the filter's, its `error_rate` becomes that much, unless one is given.
     #[pyo3(signature = (*others, error_rate=None))]
     fn merge(&self, py: Python<'_>, others: Vec<Bound<'_, Self>>, error_rate: Option<f64>) -> PyResult<bool> {
         let rate = error_rate.map(ErrorRate::new).transpose();
@@ -712,11 +824,13 @@ impl Filter {
             if std::ptr::eq(other.get(), self) {
                 continue;
             }
-            // A copy, so that two threads that merge two filters into each other do not wait for each other.
-            let other = other.get().copy(py)?;
-            let other = other.filter.into_inner().unwrap_or_else(PoisonError::into_inner);
-            let absorbed = self.write(py).absorb(&[&other], rate, UNLIMITED);
-            changed |= absorbed.map_err(of_set_error)?;
+            let (mut own, other) = self.write_and_read(py, other.get());
+            let (own, other) = (&mut *own, &*other);
+            let united = py.detach(|| match rate {
+                None => own.union_with(other),
+                rate => own.absorb(&[other], rate, UNLIMITED),
+            });
+            changed |= united.map_err(of_set_error)?;
         }
         Ok(changed)
     }
@@ -732,9 +846,14 @@ impl Filter {
     }
 
     fn __and__(&self, py: Python<'_>, other: Bound<'_, Self>) -> PyResult<Self> {
-        let other = other.get().copy(py)?;
-        let other = other.filter.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let common = self.read(py).intersection_with(&other);
+        let common = if std::ptr::eq(other.get(), self) {
+            let own = &*self.read(py);
+            py.detach(|| own.intersection_with(own))
+        } else {
+            let [own, other] = &self.read_both(py, other.get());
+            let (own, other) = (&**own, &**other);
+            py.detach(|| own.intersection_with(other))
+        };
         common.map(Self::of).map_err(of_set_error)
     }
 
@@ -745,10 +864,10 @@ impl Filter {
         if std::ptr::eq(other.get(), self) {
             return Ok(true);
         }
-        let other = other.get().copy(py)?;
-        let other = other.filter.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let own = self.read(py);
-        Ok(chunks::header(&own) == chunks::header(&other) && chunks::chunks(&own).eq(chunks::chunks(&other)))
+        let [own, other] = &self.read_both(py, other.get());
+        let (own, other) = (&**own, &**other);
+        // The headers are their first chunks.
+        Ok(py.detach(|| chunks::chunks(own).eq(chunks::chunks(other))))
     }
 
     /// Items that the layers are made for; of a window, the items that are expected in it.
@@ -833,7 +952,8 @@ impl Filter {
         self.read(py).window().map(|window| window.seconds())
     }
 
-    /// Writes the filter to a file, which gets its name when it is complete and on the disk.
+    /// Writes the filter to a file, which gets its name when it is complete and on the disk. A new file is readable for
+    /// its owner only; one that was there keeps its permissions.
     fn save(&self, py: Python<'_>, path: std::path::PathBuf) -> PyResult<()> {
         let filter = &self.filter;
         let saved = py.detach(|| {
@@ -854,7 +974,7 @@ impl Filter {
         max_bytes: Option<u64>,
     ) -> PyResult<Self> {
         let loaded = py.detach(|| {
-            let file = std::fs::File::open(&path).map_err(FileError::from)?;
+            let file = file::open(&path).map_err(FileError::from)?;
             libbloom::Filter::read_from(std::io::BufReader::new(file), max_bytes.unwrap_or(u64::MAX))
         });
         match loaded {
@@ -871,45 +991,56 @@ impl Filter {
     }
 
     fn __bytes__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let mut bytes = Vec::new();
-        self.read(py)
-            .write_to(&mut bytes)
-            .map_err(|error| PyOSError::new_err(error.to_string()))?;
-        Ok(PyBytes::new(py, &bytes))
+        let filter = &*self.read(py);
+        let length = usize::try_from(py.detach(|| file::length(filter)));
+        let length = length.map_err(|error| PyMemoryError::new_err(error.to_string()))?;
+        PyBytes::new_with(py, length, |bytes| Ok(py.detach(|| filter.write_to(bytes))?))
     }
 
     /// Reads what `bytes(filter)` returned, which are the bytes of a file, or what DUMP of a server returned.
     #[classmethod]
     #[pyo3(signature = (data, *, max_bytes=None))]
-    fn from_bytes(_class: &Bound<'_, PyType>, data: &[u8], max_bytes: Option<u64>) -> PyResult<Self> {
+    fn from_bytes(
+        _class: &Bound<'_, PyType>,
+        py: Python<'_>,
+        data: &[u8],
+        max_bytes: Option<u64>,
+    ) -> PyResult<Self> {
         let most = max_bytes.unwrap_or(u64::MAX);
         // What DUMP gives begins with its type, which no file begins with, or with what modules attached to the key.
         if let Some(7 | 243) = data.first() {
-            let read = libbloom::dump::read(data, most);
+            let read = py.detach(|| libbloom::dump::read(data, most));
             return read.map(Self::of).map_err(of_rdb_error);
         }
-        let read = libbloom::Filter::read_from(data, most);
+        let read = py.detach(|| libbloom::Filter::read_from(data, most));
         read.map(Self::of).map_err(of_file_error)
     }
 
     /// The filter as arguments of BF.LOADCHUNK: an iterator and data for each call. The header comes first.
     fn chunks<'py>(&self, py: Python<'py>) -> PyResult<Vec<(i64, Bound<'py, PyBytes>)>> {
-        let filter = self.read(py);
-        let chunks = chunks::chunks(&filter);
-        Ok(chunks
-            .map(|chunk| (chunk.iterator, PyBytes::new(py, &chunk.bytes)))
-            .collect())
+        let filter = &*self.read(py);
+        let chunks: Vec<_> = py.detach(|| chunks::chunks_to_check(filter).collect());
+        let copies = chunks.iter().map(|chunk| {
+            // A copy takes milliseconds; other threads run between two.
+            py.detach(std::thread::yield_now);
+            Ok((chunk.iterator, copied(py, &chunk.bytes)?))
+        });
+        copies.collect()
     }
 
-    /// Makes a filter of the chunks that BF.SCANDUMP or `chunks` returned.
+    /// Makes a filter of the chunks that BF.SCANDUMP or `chunks` returned, in their order. Raises FormatError if they
+    /// are not all chunks of one filter.
     #[classmethod]
-    fn from_chunks(_class: &Bound<'_, PyType>, chunks: Vec<(i64, Bound<'_, PyBytes>)>) -> PyResult<Self> {
-        let chunks = chunks
-            .iter()
-            .map(|(iterator, bytes)| (*iterator, bytes.as_bytes()));
-        libbloom::Filter::of_chunks(chunks)
-            .map(Self::of)
-            .map_err(of_file_error)
+    fn from_chunks(
+        _class: &Bound<'_, PyType>,
+        py: Python<'_>,
+        chunks: Vec<(i64, Bound<'_, PyBytes>)>,
+    ) -> PyResult<Self> {
+        let slices = chunks.iter();
+        let slices = slices.map(|(iterator, bytes)| (*iterator, bytes.as_bytes()));
+        let slices: Vec<_> = slices.collect();
+        let read = py.detach(|| libbloom::Filter::of_chunks(slices));
+        read.map(Self::of).map_err(of_file_error)
     }
 
     fn __reduce__<'py>(
@@ -934,10 +1065,18 @@ impl Filter {
     }
 }
 
+/// Makes a file of these bytes, as `Filter.save` does of a filter.
+#[pyfunction]
+fn replace(py: Python<'_>, path: std::path::PathBuf, data: &[u8]) -> PyResult<()> {
+    let replaced = py.detach(|| file::replace(&path, |file| file.write_all(data)));
+    replaced.map_err(|error| of_io_error(error, &path))
+}
+
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Filter>()?;
     module.add_function(wrap_pyfunction!(plan, module)?)?;
+    module.add_function(wrap_pyfunction!(replace, module)?)?;
     module.add_function(wrap_pyfunction!(shards::divide, module)?)?;
     module.add("FormatError", module.py().get_type::<FormatError>())?;
     module.add("FullError", module.py().get_type::<FullError>())?;

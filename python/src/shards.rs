@@ -5,6 +5,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use super::copied;
+
 /// The constants of BLAKE2b (RFC 7693, section 2.6).
 const IV: [u64; 8] = [
     0x6a09_e667_f3bc_c908,
@@ -208,7 +210,7 @@ pub fn divide<'py>(
         return Err(PyValueError::new_err("the last item is not whole"));
     };
     let shares = shares.iter().enumerate().filter(|(_, share)| share.count > 0);
-    let shares = shares.map(|(shard, share)| (shard, share.count, PyBytes::new(py, &share.packed)));
+    let shares = shares.map(|(shard, share)| Ok((shard, share.count, copied(py, &share.packed)?)));
     let places: Vec<u8> = places.into_iter().flat_map(u32::to_ne_bytes).collect();
-    Ok((shares.collect(), PyBytes::new(py, &places)))
+    Ok((shares.collect::<PyResult<_>>()?, copied(py, &places)?))
 }

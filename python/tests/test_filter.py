@@ -265,6 +265,19 @@ class FilterTest(unittest.TestCase):
         self.assertIs(one, same)
         self.assertEqual(one, both)
         self.assertFalse(one.merge(two, one))
+        for sizes in ((100, 1000), (1000, 100)):
+            parts = [Filter(size, 0.01, seed=3) for size in sizes]
+            for part, size in zip(parts, sizes):
+                part.update(words(size, f"{size} "))
+            union = parts[0] | parts[1]
+            self.assertTrue(0.01 < union.error_rate < 0.02, union.error_rate)
+            self.assertEqual(parts[0].error_rate, 0.01)
+            with self.assertRaisesRegex(ValueError, f"an error rate of {union.error_rate} would do"):
+                parts[0].merge(parts[1], error_rate=0.01)
+            parts[0] |= parts[1]
+            self.assertEqual(parts[0], union)
+            for size in sizes:
+                self.assertTrue(all(union.contains_many(words(size, f"{size} "))))
         for other in (Filter(1000, 1e-6, seed=4),):
             for call in (one.merge, one.__or__, one.__ior__, one.__and__):
                 with self.assertRaisesRegex(SeedError, "seeds"):
@@ -428,11 +441,114 @@ class StoredTest(unittest.TestCase):
                     Filter.from_bytes(more)
 
     def test_chunks_of_others_are_checked(self):
-        """What a server sent half would crash the program."""
+        """What a server sent half would crash the program, or deny the items of the other half."""
         chunks = filled().chunks()
         for wrong in [[], chunks[1:], [(1, b"nonsense")], [chunks[0], (10**12, chunks[1][1])], [chunks[0], chunks[0]]]:
             with self.assertRaisesRegex(FormatError, "."):
                 Filter.from_chunks(wrong)
+        for name, options in KINDS.items():
+            chunks = filled(**options).chunks()
+            for place in range(1, len(chunks)):
+                with self.subTest(f"{name}, without chunk {place}"), self.assertRaisesRegex(FormatError, "missing"):
+                    Filter.from_chunks(chunks[:place] + chunks[place + 1 :])
+
+    def test_a_long_call_lets_other_threads_run(self):
+        """A server of one process would answer nobody while it copies or compares a large filter."""
+        # It takes some hundredths of a second to read.
+        one, two = Filter(40_000_000, seed=7), Filter(40_000_000, seed=7)
+        for each in (one, two):
+            each.update(numpy.arange(2_000_000))
+        data, chunks = bytes(one), one.chunks()
+        count, stop = [0], threading.Event()
+
+        def run():
+            while not stop.is_set():
+                count[0] += 1
+                stop.wait(1e-4)
+
+        def is_let(call):
+            before = count[0]
+            call()
+            return count[0] > before
+
+        calls = {
+            "copy": one.copy,
+            "merge": lambda: one.merge(two),
+            "|": lambda: one | two,
+            "&": lambda: one & two,
+            "==": lambda: one == two,
+            "bytes": lambda: bytes(one),
+            "from_bytes": lambda: Filter.from_bytes(data),
+            "from_chunks": lambda: Filter.from_chunks(chunks),
+            "pickle": lambda: pickle.dumps(one),
+        }
+        # No thread takes the interpreter's lock from another that does not let go of it.
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1000)
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            for name, call in calls.items():
+                self.assertTrue(any(is_let(call) for _ in range(50)), name)
+        finally:
+            stop.set()
+            sys.setswitchinterval(interval)
+            thread.join()
+
+    def test_threads_that_combine_filters_with_each_other_do_not_wait_for_ever(self):
+        """A program would hang where two threads bring two filters up to date with each other."""
+        one, two = Filter(10_000, seed=7), Filter(10_000, seed=7)
+        one.update(words(500))
+        two.update(words(900, "other "))
+
+        def work(first, second):
+            for _ in range(300):
+                first.merge(second)
+                _ = first == second, first & second, first & first, first | second
+
+        threads = [threading.Thread(target=work, args=pair, daemon=True) for pair in ((one, two), (two, one)) * 2]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+            self.assertFalse(thread.is_alive())
+        self.assertEqual(one, two)
+
+    def test_a_save_is_exclusive_and_keeps_what_was_there(self):
+        """Who can list the folder could read the seed; a device would become a file."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            path = folder / "seen.bloom"
+            filled().save(path)
+            self.assertEqual(path.stat().st_mode & 0o777, 0o600)
+            path.chmod(0o640)
+            (folder / "link").symlink_to("seen.bloom")
+            filled(600).save(folder / "link")
+            self.assertEqual((path.stat().st_mode & 0o777, (folder / "link").is_symlink()), (0o640, True))
+            self.assertEqual(Filter.load(path), filled(600))
+            with self.assertRaisesRegex(IsADirectoryError, re.escape(name)):
+                filled().save(folder)
+            with self.assertRaisesRegex(IsADirectoryError, re.escape(name)):
+                Filter.load(folder)
+            self.assertEqual({entry.name for entry in folder.iterdir()}, {"seen.bloom", "link"})
+
+    def test_more_threads_than_the_system_has_are_no_error(self):
+        """A program in a small container would end with an error that it cannot catch."""
+        script = """
+import resource, sys
+from libbloom import Filter
+items = [str(number) for number in range(300_000)]
+seen = Filter(len(items))
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (96 << 20),) * 2)
+try:
+    seen.update(items, threads=1000)
+    assert all(seen.contains_many(items, threads=1000))
+except MemoryError:
+    pass
+"""
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_payloads_of_servers_are_read(self):
         """Filters of a RedisBloom could be fetched in chunks only, and a backup of payloads could not be read."""

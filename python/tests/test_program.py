@@ -54,6 +54,27 @@ class ProgramTest(unittest.TestCase):
         self.run_program("build", "-", "-o", "more.bloom", "--capacity", "1e3", "--fixed", input=b"x\ny\n")
         self.assertTrue(Filter.load(self.folder / "more.bloom").fixed)
 
+    def test_filters_go_through_pipes(self):
+        """A filter could not be built on one machine and sent to another without a file between."""
+        output = self.pipe("build", "-", "-o", "-", "--capacity", 10, "--seed", 7, input=b"one\ntwo\n")
+        made = Filter(10, seed=7)
+        made.update(["one", "two"])
+        self.assertEqual(output, bytes(made))
+        self.assertIn(b"items: 2\n", self.pipe("info", "-", input=output))
+        self.assertEqual(self.pipe("query", "-", "two", input=output), b"two\n")
+        self.assertIn("both the filter and the items", self.run_program("query", "-", code=2))
+        with open(self.folder / "both", "wb") as both:
+            both.write(b"before")
+            both.flush()
+            command = ["build", "-", "-o", "/dev/stdout", "--capacity", "10", "--seed", "7"]
+            command = [sys.executable, "-m", "libbloom._program", *command]
+            subprocess.run(command, input=b"one\ntwo\n", stdout=both, stderr=subprocess.DEVNULL, check=True)
+        self.assertEqual((self.folder / "both").read_bytes(), b"before" + output)
+
+    def pipe(self, *words, input):
+        command = [sys.executable, "-m", "libbloom._program", *map(str, words)]
+        return subprocess.run(command, input=input, capture_output=True, timeout=PATIENCE, check=True).stdout
+
     def test_plan_says_what_filters_take(self):
         """Too little memory would be bought, or too much."""
         rows = self.run_program("plan", "1e6", "--error-rate", "0.001", "--items", "1e8", "--growing").splitlines()

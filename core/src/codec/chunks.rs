@@ -5,8 +5,8 @@
 //! iterator 1. Each layout has a header of its own, described beside its [format](super). Everything else is as RedisBloom
 //! has it, in all layouts.
 //!
-//! Chunks can be loaded in any order, and a missing chunk is one of zeros. A chunk is loaded whole or not
-//! at all.
+//! BF.LOADCHUNK takes chunks in any order, and a missing chunk is one of zeros. A chunk is loaded whole or not at all.
+//! Where all chunks come at once, [`Assembly`] sees which are missing.
 
 use std::borrow::Cow;
 
@@ -17,6 +17,7 @@ use crate::chain::demand::reserved;
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::layers::Layers;
+use crate::params::StoredLayout;
 use crate::stored::or_end;
 
 /// The most bytes of a chunk, other than a header.
@@ -86,6 +87,16 @@ fn piece(filter: &Filter, iterator: i64) -> Option<Chunk<'_>> {
 /// The header, then every chunk that is not all zero, which is all that loading needs. Layers without a set bit are
 /// not read.
 pub fn chunks(filter: &Filter) -> impl Iterator<Item = Chunk<'_>> {
+    chunks_without_zeros(filter, true)
+}
+
+/// The header, then every chunk that [`Assembly`] needs. Where the header does not have the number of set bits, chunks
+/// of zeros stay, because they could not be told from chunks that are lost.
+pub fn chunks_to_check(filter: &Filter) -> impl Iterator<Item = Chunk<'_>> {
+    chunks_without_zeros(filter, has_counted_bits(filter))
+}
+
+fn chunks_without_zeros(filter: &Filter, leaves_out_zeros: bool) -> impl Iterator<Item = Chunk<'_>> {
     let layers = filter.layers.cold();
     let mut end_of_layers = HEADER.saturating_add_unsigned(layers.gone());
     let arrays = (0..layers.count()).flat_map(move |layer| {
@@ -95,7 +106,7 @@ pub fn chunks(filter: &Filter) -> impl Iterator<Item = Chunk<'_>> {
         let touched = layers.stats(layer).bits_set > 0;
         let pieces = array.chunks(CHUNK_BYTES).enumerate();
         pieces
-            .filter(move |(_, piece)| touched && !all_zero(piece))
+            .filter(move |(_, piece)| touched && !(leaves_out_zeros && all_zero(piece)))
             .map(move |(index, piece)| Chunk {
                 iterator: start + (index * CHUNK_BYTES + piece.len()) as i64,
                 bytes: Cow::Borrowed(piece),
@@ -106,6 +117,109 @@ pub fn chunks(filter: &Filter) -> impl Iterator<Item = Chunk<'_>> {
         bytes: Cow::Owned(header(filter)),
     })
     .chain(arrays)
+}
+
+/// Whether the header of a filter has the number of set bits of each layer.
+fn has_counted_bits(filter: &Filter) -> bool {
+    filter.layout().stored() == StoredLayout::Blocked
+}
+
+/// A filter whose chunks come one after another, in ascending order.
+#[derive(Debug)]
+pub struct Assembly {
+    filter: Filter,
+    header: Vec<u8>,
+    /// The offset of the end of what came.
+    end: u64,
+    /// The layer of what came last, the offset of its first byte, and its bytes that came.
+    layer: usize,
+    begin: u64,
+    came: u64,
+}
+
+impl Assembly {
+    /// The filter of a header.
+    ///
+    /// # Errors
+    /// [`DecodeError`].
+    pub fn new(header: Vec<u8>, allowance: Allowance<'_>) -> Result<Self, DecodeError> {
+        let filter = load_header(&header, allowance)?;
+        let begin = filter.layers.cold().gone();
+        Ok(Self {
+            filter,
+            header,
+            end: begin,
+            layer: 0,
+            begin,
+            came: 0,
+        })
+    }
+
+    /// Prepares for the next chunk, of `length` bytes.
+    ///
+    /// # Errors
+    /// Why this cannot be the next chunk.
+    pub fn next(&mut self, iterator: i64, length: u64) -> Result<(), &'static str> {
+        let end = iterator
+            .checked_sub(HEADER)
+            .and_then(|end| u64::try_from(end).ok());
+        let end = end.filter(|&end| end > self.end && length > 0);
+        let end = end.ok_or("a chunk is not behind the one before it")?;
+        let start = end.checked_sub(length).filter(|&start| start >= self.end);
+        let start = start.ok_or("a chunk begins within the one before it")?;
+        if !self.advance(start) {
+            return Err("a chunk before it is missing");
+        }
+        let is_there = self.layer < self.filter.layers() && end - self.begin <= self.bytes();
+        if !is_there {
+            return Err("a chunk has no place in the filter");
+        }
+        self.came += length;
+        self.end = start;
+        Ok(())
+    }
+
+    /// Sets the bits of the next piece of a chunk, whose place was checked.
+    pub fn append(&mut self, piece: &[u8]) {
+        let offset = self.end - self.begin;
+        let merged = self.filter.layers.cold_mut().merge(self.layer, offset, piece);
+        debug_assert!(merged.is_ok(), "the chunk has its place");
+        self.end += piece.len() as u64;
+    }
+
+    /// The filter, if all of its chunks came.
+    pub fn finish(mut self) -> Option<Filter> {
+        let has_all = self.advance(u64::MAX) && has_bits_of_items(&self.filter);
+        let is_counted = || try_header(&self.filter).is_ok_and(|header| header == self.header);
+        let has_all = has_all && (!has_counted_bits(&self.filter) || is_counted());
+        has_all.then_some(self.filter)
+    }
+
+    /// Goes to the layer of the byte at `offset`, or beyond the last one. Returns false if a chunk of a layer before it
+    /// is missing, as far as their bytes tell.
+    fn advance(&mut self, offset: u64) -> bool {
+        let counts_bits = has_counted_bits(&self.filter);
+        while self.layer < self.filter.layers() && offset - self.begin >= self.bytes() {
+            let items = self.filter.layers.cold().stats(self.layer).items;
+            if !counts_bits && self.came < self.bytes() && (self.came > 0 || items > 0) {
+                return false;
+            }
+            self.begin += self.bytes();
+            (self.layer, self.came) = (self.layer + 1, 0);
+        }
+        true
+    }
+
+    /// Bytes of the layer of what came last.
+    fn bytes(&self) -> u64 {
+        self.filter.layers.cold().array(self.layer).len() as u64
+    }
+}
+
+/// Whether each layer has as many set bits as items or more, as items that were added leave it. A filter that misses
+/// chunks may have fewer.
+pub fn has_bits_of_items(filter: &Filter) -> bool {
+    filter.layer_stats().all(|layer| layer.items <= layer.bits_set)
 }
 
 /// The filter that a header describes: its items are counted, and all of its bits are unset.
@@ -309,6 +423,16 @@ mod tests {
             let written: Vec<_> = chunks(&filter).collect();
             let nonzero = |chunk: &&Chunk<'_>| !all_zero(&chunk.bytes);
             assert!(written.iter().eq(all.iter().filter(nonzero)));
+            // Only our own headers have the number of set bits.
+            let checked: Vec<_> = chunks_to_check(&filter).collect();
+            assert!(
+                checked
+                    == if layout == LAYOUTS[0] {
+                        written.clone()
+                    } else {
+                        all.clone()
+                    }
+            );
             assert!(loaded(&written[0].bytes, &written[1..]).contains(b"one item"));
         }
     }

@@ -151,11 +151,15 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// Reads the name of a key.
-    pub fn key(&mut self) -> Result<Vec<u8>, RdbError> {
+    /// Reads the name of a key, which may have at most `most` bytes.
+    pub fn key(&mut self, most: u64) -> Result<Vec<u8>, RdbError> {
         let stored = self.stored()?;
-        if stored.most_bytes() > LONGEST_KEY {
+        let bytes = stored.most_bytes();
+        if bytes > LONGEST_KEY {
             return Err(RdbError::Encoding("the name of a key"));
+        }
+        if bytes > most {
+            return Err(no_memory(Error::OutOfMemory { bytes }));
         }
         let array = self.string(stored)?;
         let mut key = reserved(array.bytes().len()).map_err(no_memory)?;

@@ -156,8 +156,8 @@ pub struct Entry {
     pub filter: Result<Filter, DecodeError>,
 }
 
-/// The filters of the RDB file that `reader` reads, in the file's order. Each may need `most` bytes of memory: a file
-/// of some hundred bytes can stand for an empty filter of any size.
+/// The filters of the RDB file that `reader` reads, in the file's order. Each may need `most` bytes of memory, and so
+/// may the name of its key: a file of some hundred bytes can stand for an empty filter of any size.
 ///
 /// The iterator reads the file a piece at a time, with up to twice the memory of a filter while it reads one. The
 /// checksum is at the end of the file, and is only checked by an iterator that runs to its end.
@@ -277,7 +277,7 @@ impl<R: Read> Filters<R> {
                     return Ok(None);
                 }
                 MODULE => {
-                    let key = input.key()?;
+                    let key = input.key(self.most)?;
                     if let Some(filter) = module_value(input, self.most)? {
                         let db = self.db;
                         return Ok(Some(Entry {
@@ -368,6 +368,12 @@ fn module_value<R: Read>(
             return Ok(None);
         }
     };
+    // A server saves a filter of which not all chunks were loaded, and must load it; it would deny items here.
+    let is_whole = |filter: &Filter| codec::chunks::has_bits_of_items(filter);
+    let filter = filter.and_then(|filter| match is_whole(&filter) {
+        true => Ok(filter),
+        false => Err(DecodeError::Field("set bits: fewer than items")),
+    });
     Ok(Some(filter))
 }
 

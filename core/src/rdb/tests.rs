@@ -8,6 +8,8 @@ use proptest::prelude::*;
 use serde_json::Value as Json;
 
 use super::*;
+use crate::chain::UNLIMITED;
+use crate::codec::chunks;
 use crate::codec::stream::{MemoryStream, Sink as _, Value};
 use crate::tests::failing;
 use crate::tests::oracle::stored;
@@ -472,6 +474,41 @@ fn a_filter_above_the_limit_is_told_and_the_next_is_read() {
     assert!(matches!(error, RdbError::Filter(DecodeError::OutOfMemory { .. })));
 }
 
+/// A program that may use a megabyte would take five hundred for the name of a key, which six compressed ones stand for.
+#[test]
+fn a_key_above_the_limit_takes_no_memory() {
+    let name = vec![b'k'; 2 << 20];
+    let mut output = Output::new(Vec::new());
+    output.put(&[MODULE]);
+    output.put_bytes(&name);
+    let file = file_with(b"REDIS0011", &output.writer);
+    let read = || filters(&file[..], 1 << 20).next().unwrap().map(drop);
+    let refused = failing::above(1 << 20, read);
+    assert!(
+        matches!(refused, Err(RdbError::Filter(DecodeError::OutOfMemory { bytes })) if bytes == 2 << 20),
+        "{refused:?}"
+    );
+}
+
+/// A filter of which the server had not all chunks would deny items.
+#[test]
+fn a_filter_without_the_bits_of_its_items_is_refused() {
+    for (name, filter) in filters_of_all_kinds() {
+        let header = chunks::header(&filter);
+        let half = chunks::load_header(&header, UNLIMITED).unwrap();
+        let read = dump::read(&payload_of(&half), u64::MAX);
+        if filter.layer_stats().all(|layer| layer.items == 0) {
+            assert!(read.is_ok(), "{name}: {read:?}");
+        } else {
+            let wrong = "set bits: fewer than items";
+            assert!(
+                matches!(read, Err(RdbError::Filter(DecodeError::Field(field))) if field == wrong),
+                "{name}: {read:?}"
+            );
+        }
+    }
+}
+
 /// A filter that a module of another version wrote, or a bad one, would hide the filters behind it.
 #[test]
 fn a_value_that_is_no_filter_is_told_and_the_next_is_read() {
@@ -623,7 +660,7 @@ fn compressed(bytes: &[u8]) -> Vec<u8> {
 
 fn string_of(stored: &[u8]) -> Result<Vec<u8>, RdbError> {
     let mut input = Input::new(stored);
-    let key = input.key()?;
+    let key = input.key(u64::MAX)?;
     assert!(input.is_at_end().unwrap());
     Ok(key)
 }

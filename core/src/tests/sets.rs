@@ -941,3 +941,38 @@ fn many_layers_are_united_at_once() {
     assert_eq!(union.validate_composed(), Ok(()));
     assert!((0..1000u32).all(|number| union.contains(&number.to_be_bytes())));
 }
+
+/// Who unites the filters of two programs would have to make both for one number of items.
+#[test]
+fn filters_of_any_two_sizes_are_united_and_say_at_which_rate() {
+    let rate = |filter: &Filter| filter.error_rate();
+    for (one, other) in [(100, 1000), (1000, 100), (100, 100_000), (300, 300), (1000, 1001)] {
+        let made = |capacity: u64, first: u32| {
+            let mut filter = Filter::builder(capacity, 0.01).seed(7).build().unwrap();
+            add_batch(&mut filter, &items(first..first + capacity as u32))
+                .1
+                .unwrap();
+            filter
+        };
+        let (mut all, added) = (made(one, 0), made(other, 1 << 20));
+        let expected = match all.absorb(&[&added], None, UNLIMITED) {
+            Err(SetError::Rate { would_do, .. }) => would_do.unwrap().value(),
+            kept => kept.map(|_| 0.01).unwrap(),
+        };
+        let mut all = made(one, 0);
+        assert!(all.union_with(&added).unwrap());
+        assert_eq!(rate(&all), expected, "{one} and {other}");
+        assert!(found(&all, 0..one as u32) && found(&all, 1 << 20..(1 << 20) + other as u32));
+        assert!(rates(&all) <= rate(&all), "{} of {}", rates(&all), rate(&all));
+        assert!(rate(&all) < 0.02, "{one} and {other}: {}", rate(&all));
+        all.validate_composed().unwrap();
+        assert!(!all.union_with(&added).unwrap(), "the same again changes nothing");
+        assert_eq!(rate(&all), expected);
+    }
+    let wrong_too_often = |capacity| Filter::builder(capacity, 0.25).seed(7).build().unwrap();
+    let refused = wrong_too_often(100).union_with(&wrong_too_often(1000));
+    assert!(
+        matches!(refused, Err(SetError::Rate { would_do: None, .. })),
+        "{refused:?}"
+    );
+}
