@@ -3,6 +3,7 @@
 //! A filter is behind a lock, so that threads can share it. Bulk calls read items with the interpreter's lock held, in
 //! chunks of [`CHUNK`] and more, and let go of it while they hash and probe.
 
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::sync::mpsc::sync_channel;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,7 +17,7 @@ use pyo3::exceptions::{
     PyMemoryError, PyOSError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError,
 };
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyIterator, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyIterator, PyList, PyMemoryView, PyString, PyTuple, PyType};
 
 /// The allocator of the package. It gives the system's zeroed pages for large arrays, so that a filter takes only the
 /// memory that was written to.
@@ -27,6 +28,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const CHUNK: usize = 2048;
 /// Items that are read for several threads, which cost some microseconds to start.
 const CHUNK_OF_THREADS: usize = 1 << 17;
+
+/// Bytes that are read from or written to a file object at once.
+const BUFFER: usize = 1 << 20;
 
 mod shards;
 
@@ -109,7 +113,7 @@ fn of_rdb_error(error: RdbError) -> PyErr {
 }
 
 /// An error of the system, with the name of the file.
-fn of_io_error(error: std::io::Error, path: &std::path::Path) -> PyErr {
+fn of_io_error(error: io::Error, path: &std::path::Path) -> PyErr {
     let Some(code) = error.raw_os_error() else {
         return PyErr::from(error);
     };
@@ -119,18 +123,99 @@ fn of_io_error(error: std::io::Error, path: &std::path::Path) -> PyErr {
     PyOSError::new_err((code, text, path.to_path_buf()))
 }
 
-/// The bytes of an item; a str gives its UTF-8.
-fn bytes_of<'a>(item: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
+/// The bytes of an item that cannot change; a str gives its UTF-8.
+fn lasting<'a>(item: &'a Bound<'_, PyAny>) -> PyResult<Option<&'a [u8]>> {
     if let Ok(text) = item.cast::<PyString>() {
-        return Ok(text.to_str()?.as_bytes());
+        return Ok(Some(text.to_str()?.as_bytes()));
     }
-    if let Ok(bytes) = item.cast::<PyBytes>() {
-        return Ok(bytes.as_bytes());
+    Ok(item.cast::<PyBytes>().ok().map(|bytes| bytes.as_bytes()))
+}
+
+/// A bytearray or a memoryview of bytes as they are now; anything else as it is. Others may change them while the
+/// interpreter's lock is let go.
+fn as_it_is<'py>(item: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if let Ok(bytes) = item.cast::<PyByteArray>() {
+        return Ok(PyBytes::new(item.py(), &bytes.to_vec()).into_any());
     }
-    let name = item.get_type().name()?;
-    Err(PyTypeError::new_err(format!(
-        "items are str or bytes, not {name}"
-    )))
+    if let Ok(view) = item.cast::<PyMemoryView>() {
+        if !matches!(view.getattr("format")?.extract()?, "B" | "b" | "c") {
+            return Err(PyTypeError::new_err("a memoryview that is an item has bytes: .cast('B')"));
+        }
+        return view.call_method0("tobytes");
+    }
+    Ok(item)
+}
+
+/// Passes the bytes of an item to `take`.
+fn with_item<T>(item: &Bound<'_, PyAny>, take: impl FnOnce(&[u8]) -> PyResult<T>) -> PyResult<T> {
+    if let Some(bytes) = lasting(item)? {
+        return take(bytes);
+    }
+    match lasting(&as_it_is(item.clone())?)? {
+        Some(bytes) => take(bytes),
+        None => Err(no_item(item)),
+    }
+}
+
+fn no_item(item: &Bound<'_, PyAny>) -> PyErr {
+    match item.get_type().name() {
+        Ok(name) => PyTypeError::new_err(format!("items are str or bytes, not {name}")),
+        Err(error) => error,
+    }
+}
+
+/// A file object of Python's, open for bytes.
+struct FileObject(Py<PyAny>);
+
+impl FileObject {
+    /// None for an object without this method, which is a path.
+    fn of(object: &Bound<'_, PyAny>, method: &str) -> PyResult<Option<Self>> {
+        if !object.hasattr(method)? {
+            return Ok(None);
+        }
+        let text = object.py().import("io")?.getattr("TextIOBase")?;
+        if object.is_instance(&text)? {
+            return Err(PyTypeError::new_err("the file is open for text: open it in binary mode, 'rb' or 'wb'"));
+        }
+        Ok(Some(Self(object.clone().unbind())))
+    }
+}
+
+impl Read for FileObject {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        Python::attach(|py| {
+            let data = self.0.call_method1(py, "read", (buffer.len(),))?;
+            let data = as_it_is(data.into_bound(py))?;
+            let Ok(bytes) = data.cast::<PyBytes>() else {
+                let name = data.get_type().name()?;
+                return Err(PyTypeError::new_err(format!("read() of the file gave {name}, not bytes")).into());
+            };
+            let bytes = bytes.as_bytes();
+            match buffer.get_mut(..bytes.len()) {
+                Some(room) => room.copy_from_slice(bytes),
+                None => return Err(PyValueError::new_err("read() of the file gave more bytes than were asked for").into()),
+            }
+            Ok(bytes.len())
+        })
+    }
+}
+
+impl Write for FileObject {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Python::attach(|py| {
+            let written = self.0.call_method1(py, "write", (PyBytes::new(py, bytes),))?;
+            // Some objects do not say that they have taken all.
+            let written: Option<usize> = written.extract(py)?;
+            match written.unwrap_or(bytes.len()) {
+                count if count <= bytes.len() => Ok(count),
+                _ => Err(PyValueError::new_err("write() of the file took more bytes than there were").into()),
+            }
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// `now` in milliseconds of the Unix clock: it was given in seconds, or is the present time.
@@ -145,13 +230,21 @@ fn milliseconds(now: Option<f64>) -> PyResult<u64> {
     }
 }
 
-/// A Python number, or None. A number that is negative or too large raises ValueError, as any other bad value
-/// does.
-fn number<'a, 'py, T>(value: &'a Bound<'py, PyAny>) -> PyResult<T>
+/// A Python number, also 1e6, or None. A number that is negative, too large or not whole raises ValueError, as any
+/// other bad value does.
+fn number<'py, T>(value: &Bound<'py, PyAny>) -> PyResult<T>
 where
-    T: FromPyObject<'a, 'py, Error = PyErr>,
+    T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
 {
-    value.extract().map_err(|error: PyErr| {
+    let whole = if let Some(is_whole) = value.getattr_opt("is_integer")? {
+        if !is_whole.call0()?.is_truthy()? {
+            return Err(PyValueError::new_err(format!("{value} is no whole number")));
+        }
+        &value.call_method0("__int__")?
+    } else {
+        value
+    };
+    whole.extract().map_err(|error: PyErr| {
         if error.is_instance_of::<PyOverflowError>(value.py()) {
             PyValueError::new_err(format!("{value} is out of range"))
         } else {
@@ -190,48 +283,23 @@ enum Chunk<'py> {
 
 impl<'py> Items<'py> {
     fn of(items: &Bound<'py, PyAny>) -> PyResult<Self> {
-        let py = items.py();
-        if items.cast::<PyString>().is_ok()
-            || items.cast::<PyBytes>().is_ok()
-            || items.cast::<PyByteArray>().is_ok()
-        {
-            let why = "items are an iterable of str or bytes: for one item there is add()";
-            return Err(PyTypeError::new_err(why));
+        if let Ok(list) = items.cast::<PyList>() {
+            return Ok(Self::List(list.clone(), 0));
         }
-        let dtype = items
-            .getattr_opt("dtype")?
-            .filter(|_| items.hasattr("tobytes").unwrap_or(false));
-        let Some(dtype) = dtype else {
-            if let Ok(list) = items.cast::<PyList>() {
-                return Ok(Self::List(list.clone(), 0));
-            }
+        // The same for a filter in a server.
+        let steps = items.py().import("libbloom._steps")?;
+        let items = steps.call_method1("flat", (items,))?;
+        if !steps.call_method1("is_array", (&items,))?.is_truthy()? {
             return Ok(Self::Each(items.try_iter()?, None));
-        };
-        let kind: String = dtype.getattr("kind")?.extract()?;
-        let array = items.call_method0("ravel")?;
-        match &kind[..] {
-            // Python's str, and objects.
-            "U" | "O" => Ok(Self::Each(array.call_method0("tolist")?.try_iter()?, None)),
-            _ => {
-                let width = dtype.getattr("itemsize")?.extract()?;
-                let length = array.len()?;
-                let is_text = kind == "S";
-                if width == 0 {
-                    let empty = std::iter::repeat_n(PyBytes::new(py, b""), length);
-                    return Ok(Self::Each(
-                        PyTuple::new(py, empty.collect::<Vec<_>>())?.try_iter()?,
-                        None,
-                    ));
-                }
-                Ok(Self::Array {
-                    array,
-                    width,
-                    length,
-                    begin: 0,
-                    is_text,
-                })
-            }
         }
+        let dtype = items.getattr("dtype")?;
+        Ok(Self::Array {
+            width: dtype.getattr("itemsize")?.extract()?,
+            length: items.len()?,
+            begin: 0,
+            is_text: dtype.getattr("kind")?.extract::<char>()? == 'S',
+            array: items,
+        })
     }
 
     /// Whether the items came in a numpy array, so that the answers go into one too.
@@ -303,19 +371,24 @@ impl Chunk<'_> {
         match self {
             Self::Each(items) => {
                 let items: Vec<_> = items.iter_borrowed().collect();
-                let mut slices = Vec::with_capacity(items.len());
+                let (slices, error) = slices_of(items.iter().map(|item| &**item));
+                if error.is_none() {
+                    return take(&slices);
+                }
+                let mut copies = Vec::with_capacity(items.len());
                 let mut error = None;
-                for item in &items {
-                    match bytes_of(item) {
-                        Ok(bytes) => slices.push(bytes),
+                for item in items {
+                    match as_it_is(item.to_owned()) {
+                        Ok(copy) => copies.push(copy),
                         Err(raised) => {
                             error = Some(raised);
                             break;
                         }
                     }
                 }
+                let (slices, raised) = slices_of(copies.iter());
                 let taken = take(&slices)?;
-                error.map_or(Ok(taken), Err)
+                raised.or(error).map_or(Ok(taken), Err)
             }
             Self::Array { data, width, is_text } => {
                 let items = data.as_bytes().chunks_exact(*width);
@@ -328,6 +401,19 @@ impl Chunk<'_> {
             }
         }
     }
+}
+
+/// The bytes of items up to the first object whose bytes may change, or that is none; and the error of that.
+fn slices_of<'a, 'py: 'a>(items: impl Iterator<Item = &'a Bound<'py, PyAny>>) -> (Vec<&'a [u8]>, Option<PyErr>) {
+    let mut slices = Vec::with_capacity(items.size_hint().0);
+    for item in items {
+        match lasting(item) {
+            Ok(Some(bytes)) => slices.push(bytes),
+            Ok(None) => return (slices, Some(no_item(item))),
+            Err(raised) => return (slices, Some(raised)),
+        }
+    }
+    (slices, None)
 }
 
 /// Removes the zeros at the end of a fixed string, as numpy does.
@@ -583,17 +669,19 @@ impl Filter {
     /// Unix clock.
     #[pyo3(signature = (item, *, now=None))]
     fn add(&self, py: Python<'_>, item: &Bound<'_, PyAny>, now: Option<f64>) -> PyResult<bool> {
-        let bytes = bytes_of(item)?;
-        let mut filter = self.write(py);
-        Self::set_clock(&filter, now)?;
-        filter.insert(bytes).map_err(of_error)
+        with_item(item, |bytes| {
+            let mut filter = self.write(py);
+            Self::set_clock(&filter, now)?;
+            filter.insert(bytes).map_err(of_error)
+        })
     }
 
     fn __contains__(&self, py: Python<'_>, item: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let bytes = bytes_of(item)?;
-        let filter = self.read(py);
-        Self::set_clock(&filter, None)?;
-        Ok(filter.contains(bytes))
+        with_item(item, |bytes| {
+            let filter = self.read(py);
+            Self::set_clock(&filter, None)?;
+            Ok(filter.contains(bytes))
+        })
     }
 
     /// Adds all items of an iterable, or of a numpy array (each element's bytes), and counts those that were new.
@@ -604,7 +692,7 @@ impl Filter {
         &self,
         py: Python<'_>,
         items: &Bound<'_, PyAny>,
-        threads: usize,
+        #[pyo3(from_py_with = number)] threads: usize,
         now: Option<f64>,
     ) -> PyResult<u64> {
         if threads == 0 {
@@ -630,7 +718,7 @@ impl Filter {
         &self,
         py: Python<'py>,
         items: &Bound<'py, PyAny>,
-        threads: usize,
+        #[pyo3(from_py_with = number)] threads: usize,
         now: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         if threads == 0 {
@@ -837,9 +925,19 @@ impl Filter {
         self.read(py).window().map(|window| window.seconds())
     }
 
-    /// Writes the filter to a file, which gets its name when it is complete and on the disk.
-    fn save(&self, py: Python<'_>, path: std::path::PathBuf) -> PyResult<()> {
+    /// Writes the filter to a file, which gets its name when it is complete and on the disk; or to a file object that
+    /// is open for bytes.
+    fn save(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<()> {
         let filter = &self.filter;
+        if let Some(file) = FileObject::of(path, "write")? {
+            return Ok(py.detach(|| {
+                let mut file = BufWriter::with_capacity(BUFFER, file);
+                let filter = filter.read().unwrap_or_else(PoisonError::into_inner);
+                filter.write_to(&mut file)?;
+                file.flush()
+            })?);
+        }
+        let path: std::path::PathBuf = path.extract()?;
         let saved = py.detach(|| {
             let filter = filter.read().unwrap_or_else(PoisonError::into_inner);
             filter.save(&path)
@@ -847,19 +945,25 @@ impl Filter {
         saved.map_err(|error| of_io_error(error, &path))
     }
 
-    /// Reads a filter that `save` wrote. Raises FormatError for anything but a whole file, and MemoryError where the
-    /// filter would need more than `max_bytes`.
+    /// Reads a filter that `save` wrote, from a file or to the end of a file object that is open for bytes. Raises
+    /// FormatError for anything but a whole file, and MemoryError where the filter would need more than `max_bytes`.
     #[classmethod]
     #[pyo3(signature = (path, *, max_bytes=None))]
     fn load(
         _class: &Bound<'_, PyType>,
         py: Python<'_>,
-        path: std::path::PathBuf,
-        max_bytes: Option<u64>,
+        path: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = number)] max_bytes: Option<u64>,
     ) -> PyResult<Self> {
+        if let Some(file) = FileObject::of(path, "read")? {
+            let file = BufReader::with_capacity(BUFFER, file);
+            let read = py.detach(|| libbloom::Filter::read_from(file, max_bytes.unwrap_or(u64::MAX)));
+            return read.map(Self::of).map_err(of_file_error);
+        }
+        let path: std::path::PathBuf = path.extract()?;
         let loaded = py.detach(|| {
             let file = std::fs::File::open(&path).map_err(FileError::from)?;
-            libbloom::Filter::read_from(std::io::BufReader::new(file), max_bytes.unwrap_or(u64::MAX))
+            libbloom::Filter::read_from(BufReader::new(file), max_bytes.unwrap_or(u64::MAX))
         });
         match loaded {
             Ok(filter) => Ok(Self::of(filter)),
@@ -885,7 +989,13 @@ impl Filter {
     /// Reads what `bytes(filter)` returned, which are the bytes of a file, or what DUMP of a server returned.
     #[classmethod]
     #[pyo3(signature = (data, *, max_bytes=None))]
-    fn from_bytes(_class: &Bound<'_, PyType>, data: &[u8], max_bytes: Option<u64>) -> PyResult<Self> {
+    fn from_bytes(
+        _class: &Bound<'_, PyType>,
+        data: Bound<'_, PyAny>,
+        #[pyo3(from_py_with = number)] max_bytes: Option<u64>,
+    ) -> PyResult<Self> {
+        let data = as_it_is(data)?;
+        let data = data.cast::<PyBytes>()?.as_bytes();
         let most = max_bytes.unwrap_or(u64::MAX);
         // What DUMP gives begins with its type, which no file begins with, or with what modules attached to the key.
         if let Some(7 | 243) = data.first() {

@@ -264,9 +264,10 @@ class SessionTest(unittest.TestCase):
                     self.run_shown(block, ["bash", "-euc", block.text], cwd=folder, env=environment)
 
     def folder(self):
-        """A folder where `urls.txt` is."""
+        """A folder where `urls.txt` is, and what it is made of."""
         folder = Path(tempfile.mkdtemp(prefix="docs-"))
         self.addCleanup(shutil.rmtree, folder)
+        (folder / "tests").symlink_to(PROJECT / "tests")
         (folder / "urls.txt").write_bytes(gzip.decompress(URLS.read_bytes()))
         return folder
 
