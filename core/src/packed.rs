@@ -174,7 +174,9 @@ impl<'a> Packed<'a> {
                 Form::Prefixed => LENGTH_BYTES + u32::from_le_bytes(*rest.first_chunk()?) as usize,
             };
             let piece;
-            (piece, rest) = rest.split_at_checked(end).filter(|(piece, _)| !piece.is_empty())?;
+            (piece, rest) = rest
+                .split_at_checked(end)
+                .filter(|(piece, _)| !piece.is_empty())?;
             Some(piece)
         })
     }
@@ -401,7 +403,9 @@ mod tests {
         let bytes = |size| vec(select(&b"\n\r\0a\xff"[..]), size);
         prop_oneof![
             vec(bytes(0..5usize), 0..300).prop_map(|mut items| {
-                items.iter_mut().for_each(|item| item.retain(|byte| *byte != b'\n'));
+                items
+                    .iter_mut()
+                    .for_each(|item| item.retain(|byte| *byte != b'\n'));
                 (Form::Lines, items)
             }),
             (1..9usize).prop_flat_map(move |size| {

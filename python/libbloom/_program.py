@@ -457,6 +457,8 @@ def leave() -> None:
 
 def said(error: Exception) -> str:
     """The line for an error. (A traceback would end with exit code 1, which means "no".)"""
+    if isinstance(error, MemoryError) and not str(error):
+        return "there is not enough memory"
     if isinstance(error, OSError) and isinstance(error.filename, (str, bytes)):
         text = f"{os.fsdecode(error.filename)}: {error.strerror}"
     else:

@@ -132,7 +132,7 @@ def encoded(word: str | bytes | bytearray | memoryview) -> bytes:
         return bytes(word)
     if isinstance(word, memoryview):
         if word.format not in ("B", "b", "c"):
-            raise TypeError("a memoryview that is an item has bytes: .cast('B')")
+            raise TypeError("a memoryview as an item must be of bytes: use .cast('B')")
         return word.tobytes()
     raise TypeError(f"items and keys are str or bytes, not {type(word).__name__}")
 

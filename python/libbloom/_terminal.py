@@ -46,7 +46,7 @@ def _bzip2() -> Any:
 def _xz() -> Any:
     import lzma
 
-    return lzma.LZMADecompressor(memlimit=XZ_MEMORY)
+    return lzma.LZMADecompressor(lzma.FORMAT_XZ, XZ_MEMORY)
 
 
 def _zstd() -> Any:

@@ -3,7 +3,7 @@
 //! A filter is behind a lock, so that threads can share it. Bulk calls read items with the interpreter's lock held, in
 //! chunks of [`CHUNK`] and more, and let go of it while they hash and probe.
 
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::sync::mpsc::sync_channel;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,7 +17,9 @@ use pyo3::exceptions::{
     PyMemoryError, PyOSError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError,
 };
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyIterator, PyList, PyMemoryView, PyString, PyTuple, PyType};
+use pyo3::types::{
+    PyByteArray, PyBytes, PyDict, PyIterator, PyList, PyMemoryView, PyString, PyTuple, PyType,
+};
 
 /// The allocator of the package. It gives the system's zeroed pages for large arrays, so that a filter takes only the
 /// memory that was written to.
@@ -29,7 +31,7 @@ const CHUNK: usize = 2048;
 /// Items that are read for several threads, which cost some microseconds to start.
 const CHUNK_OF_THREADS: usize = 1 << 17;
 
-/// Bytes that are read from or written to a file object at once.
+/// Bytes that are read from a file object at once.
 const BUFFER: usize = 1 << 20;
 
 mod shards;
@@ -139,7 +141,9 @@ fn as_it_is<'py>(item: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     }
     if let Ok(view) = item.cast::<PyMemoryView>() {
         if !matches!(view.getattr("format")?.extract()?, "B" | "b" | "c") {
-            return Err(PyTypeError::new_err("a memoryview that is an item has bytes: .cast('B')"));
+            return Err(PyTypeError::new_err(
+                "a memoryview as an item must be of bytes: use .cast('B')",
+            ));
         }
         return view.call_method0("tobytes");
     }
@@ -175,7 +179,9 @@ impl FileObject {
         }
         let text = object.py().import("io")?.getattr("TextIOBase")?;
         if object.is_instance(&text)? {
-            return Err(PyTypeError::new_err("the file is open for text: open it in binary mode, 'rb' or 'wb'"));
+            return Err(PyTypeError::new_err(
+                "the file is open for text: open it in binary mode, 'rb' or 'wb'",
+            ));
         }
         Ok(Some(Self(object.clone().unbind())))
     }
@@ -188,12 +194,19 @@ impl Read for FileObject {
             let data = as_it_is(data.into_bound(py))?;
             let Ok(bytes) = data.cast::<PyBytes>() else {
                 let name = data.get_type().name()?;
-                return Err(PyTypeError::new_err(format!("read() of the file gave {name}, not bytes")).into());
+                return Err(
+                    PyTypeError::new_err(format!("read() of the file gave {name}, not bytes")).into(),
+                );
             };
             let bytes = bytes.as_bytes();
             match buffer.get_mut(..bytes.len()) {
                 Some(room) => room.copy_from_slice(bytes),
-                None => return Err(PyValueError::new_err("read() of the file gave more bytes than were asked for").into()),
+                None => {
+                    return Err(PyValueError::new_err(
+                        "read() of the file gave more bytes than were asked for",
+                    )
+                    .into());
+                }
             }
             Ok(bytes.len())
         })
@@ -214,7 +227,12 @@ impl Write for FileObject {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        Python::attach(|py| {
+            if let Some(flush) = self.0.bind(py).getattr_opt("flush")? {
+                flush.call0()?;
+            }
+            Ok(())
+        })
     }
 }
 
@@ -404,7 +422,9 @@ impl Chunk<'_> {
 }
 
 /// The bytes of items up to the first object whose bytes may change, or that is none; and the error of that.
-fn slices_of<'a, 'py: 'a>(items: impl Iterator<Item = &'a Bound<'py, PyAny>>) -> (Vec<&'a [u8]>, Option<PyErr>) {
+fn slices_of<'a, 'py: 'a>(
+    items: impl Iterator<Item = &'a Bound<'py, PyAny>>,
+) -> (Vec<&'a [u8]>, Option<PyErr>) {
     let mut slices = Vec::with_capacity(items.size_hint().0);
     for item in items {
         match lasting(item) {
@@ -435,7 +455,8 @@ impl TrimZeros for [u8] {
 /// being wrong.
 ///
 /// It is made for `capacity` items, and answers queries for absent items wrongly with the probability `error_rate` at
-/// most. When it is full it grows, and keeps that rate. A str and its UTF-8 bytes are one item.
+/// most. When it is full it grows, and keeps that rate. A str and its UTF-8 bytes are one item; a bytearray or a
+/// memoryview is the bytes that it has now.
 ///
 /// >>> seen = Filter(1_000_000, 0.001)
 /// >>> seen.add("https://example.com/")
@@ -684,8 +705,8 @@ impl Filter {
         })
     }
 
-    /// Adds all items of an iterable, or of a numpy array (each element's bytes), and counts those that were new.
-    /// Other threads run meanwhile. With `threads` above 1, items are read in one thread and added in another,
+    /// Adds all items of an iterable, or of a numpy array (each element's bytes, little-endian), and counts those that
+    /// were new. Other threads run meanwhile. With `threads` above 1, items are read in one thread and added in another,
     /// with the same result.
     #[pyo3(signature = (items, *, threads=1, now=None))]
     fn update(
@@ -931,10 +952,8 @@ impl Filter {
         let filter = &self.filter;
         if let Some(file) = FileObject::of(path, "write")? {
             return Ok(py.detach(|| {
-                let mut file = BufWriter::with_capacity(BUFFER, file);
                 let filter = filter.read().unwrap_or_else(PoisonError::into_inner);
-                filter.write_to(&mut file)?;
-                file.flush()
+                filter.write_to(file)
             })?);
         }
         let path: std::path::PathBuf = path.extract()?;

@@ -364,6 +364,11 @@ class BloomTest(ServerCase):
                 numpy.array(["a", "Zürich"]),
                 numpy.array([["x", b"y"]], dtype=object),
                 numpy.arange(12, dtype="u2").reshape(3, 4)[:, ::2],
+                numpy.matrix([[1, 2, 3], [4, 5, 6]]),
+                numpy.arange(6, dtype=">i8"),
+                numpy.array([0.0, 1.5]),
+                numpy.array([b"abc"], dtype="V3"),
+                numpy.ma.array([1, 2]),
                 numpy.array([], dtype="i8"),
             ]
         ):
