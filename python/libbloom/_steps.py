@@ -219,6 +219,8 @@ def flat(items: Any) -> Any:
     objects as a list of them, and anything else as it is."""
     if isinstance(items, (str, bytes, bytearray, memoryview)):
         raise TypeError("items are an iterable of str or bytes: for one item there is add()")
+    if hasattr(items, "columns"):
+        raise TypeError("a table has no items, but its columns have: pass one of them")
     if not is_array(items):
         return items
     import numpy

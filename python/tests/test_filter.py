@@ -48,6 +48,14 @@ KINDS = {
 }
 
 
+class Table(dict):
+    """As pandas has it: what it gives one by one are the names of its columns."""
+
+    @property
+    def columns(self):
+        return list(self)
+
+
 class ItemsTest(unittest.TestCase):
     def test_a_str_and_its_bytes_are_one_item(self):
         """A program that reads a file as bytes would miss what another one added as text."""
@@ -169,6 +177,7 @@ class ItemsTest(unittest.TestCase):
             (numpy.array([1.5], dtype=numpy.longdouble), TypeError, "are no items"),
             (numpy.array(["a", None], dtype=object)[1:], TypeError, "not NoneType"),
             (memoryview(numpy.arange(3)), TypeError, "for one item there is add()"),
+            (Table(a=[1]), TypeError, "a table has no items"),
         ]:
             for call in (seen.update, seen.contains_many, seen.except_, lambda items: [*_steps.pieces(items)]):
                 with self.subTest(repr(array)), self.assertRaises(error) as raised:
