@@ -143,7 +143,7 @@ class ItemsTest(unittest.TestCase):
             (numpy.array([[1, 2], [3, 4]], dtype="u1"), [b"\1", b"\2", b"\3", b"\4"]),
             (numpy.arange(10, dtype="u1")[::3], [b"\0", b"\3", b"\6", b"\x09"]),
             (numpy.arange(6, dtype="<u2").reshape(2, 3).T, [b"\0\0", b"\3\0", b"\1\0", b"\4\0", b"\2\0", b"\5\0"]),
-            (numpy.matrix([[1, 2, 3], [4, 5, 6]], dtype="u1"), [b"\1", b"\2", b"\3", b"\4", b"\5", b"\6"]),
+            (numpy.array([[1, 2, 3], [4, 5, 6]], dtype="u1").view(numpy.matrix), [b"\1", b"\2", b"\3", b"\4", b"\5", b"\6"]),
             (numpy.arange(3, dtype=">u4"), [b"\0\0\0\0", b"\1\0\0\0", b"\2\0\0\0"]),
             (numpy.array([0.0, -0.0], dtype=">f4"), [b"\0\0\0\0", b"\0\0\0\0"]),
             (numpy.array([True, False]), [b"\1", b"\0"]),

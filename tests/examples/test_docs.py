@@ -32,6 +32,7 @@ PACKAGE = "needs what `make package` builds; tests/package installs it"
 # Blocks that are not run, by their pages and first lines, with the reason.
 NOT_RUN = {
     "README.md: docker build -t redis-libbloom . && docker run --rm -p 127.0.0.1:6379:6379 redis-libbloom": IMAGE,
+    "README.md: python3 -m venv .venv && . .venv/bin/activate": "fetches packages; the Makefile makes such a one",
     "README.md: redis-server --loadmodule ./libbloom.so": "takes port 6379; every test loads the module so",
     "docs/clients.md: import { createClient } from \"redis\";": SESSION,
     "docs/clients.md: import redis.clients.jedis.JedisPooled;": SESSION,
