@@ -15,7 +15,7 @@ is there.
 When the server with the filter is away, or the filter is missing, every question goes to the database: the
 service is slower then, and not wrong.
 
-It needs redis-py alone, and no package of this project: the filter is asked in a transaction.
+`fill` needs the server. Of packages it needs redis-py alone, and no package of this project: the filter is asked in a transaction.
 """
 
 import argparse
@@ -41,6 +41,9 @@ def main():
         guard = Guard(connect(options.url, options.patience), options.key)
         table = Products(options.database)
         return options.run(guard, table, options)
+    except redis.ConnectionError as error:
+        print(f"guard.py: a server with the module is needed, which --url names: {error}", file=sys.stderr)
+        return 2
     except (Trouble, OSError, redis.RedisError, sqlite3.Error) as trouble:
         print(f"guard.py: {trouble}", file=sys.stderr)
         return 2

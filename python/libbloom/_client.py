@@ -13,7 +13,7 @@ from ._native import Filter
 from ._steps import Command, Steps, encoded
 from ._terminal import Bar
 
-Item = str | bytes
+Item = str | bytes | bytearray | memoryview
 Progress = Callable[[int], None]
 # Items in each command that lists its items.
 LISTED = 1000
@@ -104,6 +104,15 @@ def _info(reply: Any) -> Info:
     )
 
 
+def whole(value: Any) -> Any:
+    """A number as a whole one, also 1e6."""
+    if not hasattr(value, "is_integer"):
+        return value
+    if not value.is_integer():
+        raise ValueError(f"{value} is no whole number")
+    return int(value)
+
+
 def words_of(
     fixed: bool = False,
     growing: bool = False,
@@ -124,7 +133,7 @@ def words_of(
         ("LAYOUT", layout),
     ]:
         if value is not None:
-            words += (word, value)
+            words += (word, whole(value))
     return words + [word for word, is_set in [("NONSCALING", fixed), ("GROWING", growing), ("REFRESH", refresh)] if is_set]
 
 
@@ -143,7 +152,7 @@ def progress_of(name: str, items: Any, progress: Progress | None) -> Iterator[Pr
 
 def in_array(items: Any, answers: list[Any]) -> Any:
     """Answers in the form of the items: an array for a numpy array, but for one of str or objects; otherwise a list."""
-    if not _steps.is_array(items) or items.dtype.kind in "UO":
+    if not _steps.is_array(items) or items.dtype.kind in _steps.TEXTS:
         return answers
     import numpy
 
@@ -173,6 +182,7 @@ class _Key:
         self.client = client
         self.key = key
         self._name = encoded(key)
+        capacity = whole(capacity)
         self._size = (error_rate, capacity)
         words = words_of(fixed, growing, expansion, seed, layout, window, slices, refresh)
         self._reserve = tuple(words)
@@ -247,9 +257,7 @@ class _Key:
                 raise
 
     def _except(self, items: Iterable[Item]) -> Steps:
-        if isinstance(items, (str, bytes)):
-            raise TypeError("items are an iterable of str or bytes")
-        every = [encoded(item) for item in items]
+        every = [encoded(item) for item in _steps.flat(items)]
         excepted = 0
         for begin in range(0, len(every), LISTED):
             reply = yield from self._one("BF.EXCEPT", self._name, *every[begin : begin + LISTED])

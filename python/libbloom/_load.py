@@ -29,18 +29,17 @@ ToItem = Callable[[bytes], bytes | None]
 
 
 def load_items(options: argparse.Namespace, to_item: ToItem | None = None) -> int:
-    to_item = to_item or (lambda line: line if line or options.null else None)
     target = Server("target", options.target)
     target.require("BF.MADD")
     separator = b"\0" if options.null else b"\n"
-    with opened(options.file) as file:
+    with opened(options.file, separator) as file:
         place = Place(options, target, separator)
         place.before = prepare(target, place, options)
-        lines = file.pieces(separator)
-        place.skip(lines)
+        parts = file.parts()
+        rest = place.skip(parts)
         loader = Loader(target, place, file, to_item, options)
         try:
-            loader.run(lines)
+            loader.run(itertools.chain([rest], parts))
         finally:
             place.save()
     return loader.report()
@@ -93,7 +92,7 @@ class Loader:
     """Adds the items, several commands at once, and counts."""
 
     def __init__(
-        self, target: Server, place: Place, file: Input, to_item: ToItem, options: argparse.Namespace
+        self, target: Server, place: Place, file: Input, to_item: ToItem | None, options: argparse.Namespace
     ) -> None:
         self.target = target
         self.place = place
@@ -109,14 +108,16 @@ class Loader:
     def new(self) -> int:
         return self.place.new
 
-    def run(self, lines: Iterator[bytes]) -> None:
+    def run(self, parts: Iterable[list[bytes]]) -> None:
         started = time.monotonic()
         at_once = PIPELINE * self.options.batch
         with Bar("read", self.file.size, in_bytes) as bar:
-            while self.refusal is None and (part := list(itertools.islice(lines, at_once))):
-                self.add([item for item in map(self.to_item, part) if item is not None])
-                if self.refusal is None:
-                    self.place.advance(part)
+            for part in (some for part in parts for some in batches(part, at_once)):
+                items = part if self.to_item is None else [item for item in map(self.to_item, part) if item is not None]
+                self.add(items)
+                if self.refusal is not None:
+                    break
+                self.place.advance(part)
                 self.seconds = time.monotonic() - started
                 bar(
                     self.file.position(),
@@ -197,7 +198,7 @@ def packed(items: list[bytes]) -> tuple[tuple[Any, ...], bytes]:
     if len({len(item) for item in items}) == 1 and items[0]:
         return ("WIDTH", len(items[0])), b"".join(items)
     data = b"\n".join(items) + b"\n"
-    if data.count(b"\n") == len(items):
+    if data.count(b"\n") == len(items) and b"\r\n" not in data:
         return ("LINES",), data
     return ("PREFIXED",), b"".join([struct.pack("<I", len(item)) + item for item in items])
 
@@ -246,17 +247,18 @@ class Place:
         if state != self.what:
             raise Trouble(f"{self.path} is the state of another load, {state}, not {self.what}; name another file")
 
-    def skip(self, lines: Iterator[bytes]) -> None:
-        """Passes over the lines that an earlier run loaded."""
-        left = self.lines
-        while left:
-            part = list(itertools.islice(lines, min(left, 10_000)))
-            if not part:
+    def skip(self, parts: Iterator[list[bytes]]) -> list[bytes]:
+        """Passes over the lines that an earlier run loaded. Returns what follows them in the last of these parts."""
+        left, part = self.lines, []
+        while left > 0:
+            if not (part := next(parts, [])):
                 raise Trouble(f"the input ends {left:,} lines before the place that {self.path} holds")
-            self.count(part)
-            left -= len(part)
+            passed, part = part[:left], part[left:]
+            self.count(passed)
+            left -= len(passed)
         if self.lines and self.checksum.hexdigest() != self.wanted:
             raise Trouble(f"the first {self.lines:,} lines are not those that {self.path} was saved after")
+        return part
 
     def advance(self, part: list[bytes]) -> None:
         self.lines += len(part)

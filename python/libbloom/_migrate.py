@@ -53,8 +53,8 @@ def find_keys(source: Server, options: argparse.Namespace) -> list[bytes]:
         # A half-made copy: another run copies to our source, or did.
         return sorted(key for key in source.keys(options.match) if not key.endswith(TEMPORARY))
     separator = b"\0" if options.null else b"\n"
-    with opened(options.keys) as file:
-        return list(dict.fromkeys(key for key in file.pieces(separator) if key or options.null))
+    with opened(options.keys, separator) as file:
+        return list(dict.fromkeys(key for keys in file.parts() for key in keys if key or options.null))
 
 
 class Copier:

@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Iterable
-from typing import Any, final
+from typing import Any, BinaryIO, final
+
+Item = str | bytes | bytearray | memoryview
 
 __version__: str
 
@@ -16,10 +18,10 @@ class SeedError(ValueError):
     """The filters have different seeds, so that their bits mean different items."""
 
 def plan(
-    capacity: int,
+    capacity: float,
     error_rate: float = 0.01,
     *,
-    items: int | None = None,
+    items: float | None = None,
     fixed: bool = False,
     growing: bool = False,
     expansion: int = 2,
@@ -36,7 +38,7 @@ def replace(path: str | os.PathLike[str], data: bytes) -> None:
 def divide(shards: int, form: str, *words: Any) -> tuple[list[tuple[int, int, bytes]], bytes]:
     """Divides packed items among shards. Returns, for each shard that has items: the shard, the number of its items,
     and the items packed in the same form. Then the shard of each item in order, as integers of four bytes in the
-    machine's byte order. Empty lines are left out."""
+    machine's byte order."""
 
 @final
 class Filter:
@@ -44,7 +46,8 @@ class Filter:
     being wrong.
 
     It is made for `capacity` items, and answers queries for absent items wrongly with the probability `error_rate` at
-    most. When it is full it grows, and keeps that rate. A str and its UTF-8 bytes are one item.
+    most. When it is full it grows, and keeps that rate. A str and its UTF-8 bytes are one item; a bytearray or a
+    memoryview is the bytes that it has now.
 
     >>> seen = Filter(1_000_000, 0.001)
     >>> seen.add("https://example.com/")
@@ -64,7 +67,7 @@ class Filter:
 
     def __new__(
         cls,
-        capacity: int,
+        capacity: float,
         error_rate: float = 0.01,
         *,
         fixed: bool = False,
@@ -76,24 +79,24 @@ class Filter:
         slices: int = 8,
         refresh: bool = False,
     ) -> Filter: ...
-    def add(self, item: str | bytes, *, now: float | None = None) -> bool:
+    def add(self, item: Item, *, now: float | None = None) -> bool:
         """Adds an item. True if it was not in the filter before. In a window it is added at `now`, in seconds of the
         Unix clock."""
 
     def update(
-        self, items: Iterable[str | bytes] | Any, *, threads: int = 1, now: float | None = None
+        self, items: Iterable[Item] | Any, *, threads: int = 1, now: float | None = None
     ) -> int:
-        """Adds all items of an iterable, or of a numpy array (each element's bytes), and counts those that were new.
-        Other threads run meanwhile. With `threads` above 1, items are read in one thread and added in another, with the
-        same result."""
+        """Adds all items of an iterable, or of a numpy array (each element's bytes, little-endian), and counts those that
+        were new. Other threads run meanwhile. With `threads` above 1, items are read in one thread and added in
+        another, with the same result."""
 
     def contains_many(
-        self, items: Iterable[str | bytes] | Any, *, threads: int = 1, now: float | None = None
+        self, items: Iterable[Item] | Any, *, threads: int = 1, now: float | None = None
     ) -> Any:
         """Whether each item is in the filter, in the order of the items: a list of bool, or for a numpy array an array
         of bool. Other threads run meanwhile."""
 
-    def except_(self, items: Iterable[str | bytes]) -> int:
+    def except_(self, items: Iterable[Item]) -> int:
         """Takes items out, until they are added again, and counts those that were there. No other answer changes."""
 
     def merge(self, *others: Filter, error_rate: float | None = None) -> bool:
@@ -107,17 +110,17 @@ class Filter:
     def clear(self) -> None:
         """Takes all items out. Parameters stay."""
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the filter to a file, which gets its name when it is complete and on the disk. A new file is readable
-        for its owner only; one that was there keeps its permissions."""
+    def save(self, path: str | os.PathLike[str] | BinaryIO) -> None:
+        """Writes the filter to a file, which gets its name when it is complete and on the disk, or to a file object that
+        is open for bytes. A new file is readable for its owner only; one that was there keeps its permissions."""
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, max_bytes: int | None = None) -> Filter:
-        """Reads a filter that `save` wrote. Raises FormatError for anything but a whole file, and MemoryError where the
-        filter would need more than `max_bytes`."""
+    def load(cls, path: str | os.PathLike[str] | BinaryIO, *, max_bytes: float | None = None) -> Filter:
+        """Reads a filter that `save` wrote, from a file or to the end of a file object that is open for bytes. Raises
+        FormatError for anything but a whole file, and MemoryError where the filter would need more than `max_bytes`."""
 
     @classmethod
-    def from_bytes(cls, data: bytes, *, max_bytes: int | None = None) -> Filter:
+    def from_bytes(cls, data: bytes | bytearray | memoryview, *, max_bytes: float | None = None) -> Filter:
         """Reads what `bytes(filter)` returned, which are the bytes of a file, or what DUMP of a server returned."""
 
     def chunks(self) -> list[tuple[int, bytes]]:
@@ -185,7 +188,7 @@ class Filter:
     @property
     def window(self) -> int | None:
         """The window in seconds; None if items never expire."""
-    def __contains__(self, item: str | bytes) -> bool: ...
+    def __contains__(self, item: Item) -> bool: ...
     def __len__(self) -> int: ...
     def __bool__(self) -> bool: ...
     def __or__(self, other: Filter) -> Filter: ...

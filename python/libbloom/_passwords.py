@@ -19,7 +19,7 @@ BATCH = 1000
 
 
 def load_list(options: argparse.Namespace) -> int:
-    return _load.load_items(options, item_of_password if options.plain else item_of_hash)
+    return _load.load_items(options, hash_of if options.plain else item_of_hash)
 
 
 def item_of_hash(line: bytes) -> bytes | None:
@@ -35,11 +35,6 @@ def item_of_hash(line: bytes) -> bytes | None:
         # The error does not show the line, which may be a password.
         raise Trouble(f"a line of {len(line)} bytes is no SHA-1 hash; --plain is for a list of passwords")
     return digest
-
-
-def item_of_password(line: bytes) -> bytes | None:
-    line = line.removesuffix(b"\r")
-    return hash_of(line) if line else None
 
 
 def hash_of(password: bytes) -> bytes:
@@ -60,8 +55,7 @@ def check_passwords(options: argparse.Namespace) -> int:
 
     total, numbers = 0, []
     with opened("-") as file:
-        for part in file.parts(b"\n"):
-            passwords = [line.removesuffix(b"\r") for line in part]
+        for passwords in file.parts():
             for some in _load.batches(passwords, BATCH):
                 answers = are_leaked(server, options.key, some)
                 numbers += [total + at for at, leaked in enumerate(answers, 1) if leaked]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
+import stat
 import sys
 from collections.abc import Iterator
+from itertools import compress
 from pathlib import Path
 from typing import Any, NoReturn
 
 from . import Bloom, Filter, FullError, MissingError, UnsureError, __version__, plan
-from ._terminal import Bar, Trouble, opened
+from ._terminal import Bar, Trouble, opened, output, shown
 
 EXIT_CODES = """\
 exit codes:
@@ -33,17 +36,24 @@ them. So: copy while everything runs; stop the writers; copy again; switch.
 
 Keys are bytes. Messages show unusual ones as \\xNN.
 """
+ITEMS = """\
+A list has an item a line, byte for byte. Lines end with LF or CR LF, which the last one may lack; an empty line is an
+empty item. The list may be packed with gzip, bzip2 or xz (from Python 3.14 on also zstd). A UTF-8 byte order mark at its
+start is no part of it. Other encodings and formats are refused.
+"""
 LOAD = """\
 With --state an interrupted run goes on where it stopped, when it is started again in the same way.
 """
 QUERY = "Print the items that are found; those of the standard input if none is given."
+QUERY_MORE = "Items of a pipe are answered as they come.\n\n" + ITEMS
 SHARD_LOAD = """\
 With --state a run that ended in any way goes on where it was, when it is started again in the same way. With --replicas
 no item is lost by a failover to one of these replicas. A node that fails over or moves its slots is waited for.
 """
 PASSWORDS = """\
 The list has a hash a line in hexadecimal, with or without a count behind it (HASH:COUNT). The filter holds the 20 bytes
-of each hash. """ + LOAD
+of each hash. Lists are read as by `libbloom migrate load`.
+""" + LOAD
 CHECK = """\
 Asks for a password without showing it, or with --stdin reads each line of the standard input as one. No password is ever
 printed. The filter says "leaked" of a password that is not in the list at most at its error rate, and never says "not
@@ -51,11 +61,18 @@ leaked" of one that is.
 """
 
 
-def lines(name: str) -> Iterator[list[bytes]]:
-    """The lines of a file, plain or gzip, or of the standard input, in parts."""
-    with opened(name) as file:
-        for part in file.parts(b"\n"):
-            yield [line.removesuffix(b"\r") for line in part]
+def items_of(name: str, is_live: bool = False) -> Iterator[list[bytes]]:
+    """The items of a file, or of the standard input, in parts."""
+    with opened(name, is_live=is_live) as file:
+        yield from file.parts()
+
+
+def is_readable_twice(name: str) -> bool:
+    """Whether a second reading of the file gives the same again. What is not there is told when it is opened."""
+    try:
+        return name != "-" and stat.S_IFMT(os.stat(name).st_mode) in (stat.S_IFREG, stat.S_IFDIR)
+    except OSError:
+        return True
 
 
 def loaded(name: str) -> Filter:
@@ -80,20 +97,32 @@ def save(made: Filter, name: str, said: str) -> None:
     print(f"{name}: {said}", file=sys.stderr if is_output else sys.stdout)
 
 
+# What may end a number: 10M are ten million.
+UNITS = {"": 0, "K": 3, "M": 6, "G": 9, "B": 9, "T": 12}
+NUMBER = re.compile(r"(\d[\d_]*)(?:\.(\d+))?(?:E\+?(\d{1,2}))?([KMGBT]?)")
+
+
 def number(text: str) -> int:
-    """A whole number, also as 1e9 or 1_000_000."""
-    try:
-        value = float(text)
-        if value != int(value) or value < 1:
-            raise ValueError
-        return int(text) if text.isdigit() else int(value)
-    except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of 1 or more") from None
+    """A whole number, also as 1e9, 10M or 1_000_000."""
+    if parts := NUMBER.fullmatch(text.upper()):
+        whole, fraction, exponent, unit = (part or "" for part in parts.groups())
+        zeros = int(exponent or 0) + UNITS[unit] - len(fraction.rstrip("0"))
+        value = int(whole.replace("_", "") + fraction.rstrip("0")) * 10 ** max(zeros, 0) if zeros >= 0 else 0
+        if 1 <= value < 1 << 64:
+            return value
+    raise argparse.ArgumentTypeError(f"{text!r} is no whole number of 1 or more, such as 1000000, 1e6 or 1M")
 
 
 def count(text: str) -> int:
     """A whole number, or 0."""
     return 0 if text == "0" else number(text)
+
+
+def rate(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no error rate, such as 0.01") from None
 
 
 def options_of(words: argparse.Namespace) -> dict[str, Any]:
@@ -115,21 +144,23 @@ def run_plan(words: argparse.Namespace) -> int:
             raise Trouble(f"a filter of these options cannot hold {items:,} items")
         size, layers, rate = stage
         rows.append(f"{items:>20,} {size:>20,} {8 * size / items:>13.2f} {layers:>7,} {rate:>12.3g}")
-    print("\n".join(rows))
+    print("\n".join(rows), file=output())
     return 0
 
 
 def run_build(words: argparse.Namespace) -> int:
     capacity = words.capacity
     if capacity is None:
-        if "-" in words.files:
-            raise Trouble("the standard input is read only once: --capacity must say how many items come")
-        capacity = max(1, sum(len(some) for name in words.files for some in lines(name)))
+        for name in words.files:
+            if not is_readable_twice(name):
+                name = "the standard input" if name == "-" else name
+                raise Trouble(f"{name} can be read only once: --capacity must say how many items come")
+        capacity = max(1, sum(len(some) for name in words.files for some in items_of(name)))
     made = Filter(capacity, words.error_rate, seed=words.seed, refresh=words.refresh, **options_of(words))
     read = new = 0
     with Bar(words.output, capacity if words.capacity is None else None) as bar:
         for name in words.files:
-            for some in lines(name):
+            for some in items_of(name):
                 new += made.update(some)
                 read += len(some)
                 bar(read)
@@ -145,21 +176,23 @@ def run_query(words: argparse.Namespace) -> int:
 
 
 def print_found(words: argparse.Namespace, made: Any) -> int:
-    output, missing = sys.stdout.buffer, 0
-    asked = [[os.fsencode(item) for item in words.items]] if words.items else lines("-")
+    written = None if words.quiet else output().buffer
+    are_all_found = True
+    asked = [[os.fsencode(item) for item in words.items]] if words.items else items_of("-", is_live=True)
     for some in asked:
-        for item, found in zip(some, made.contains_many(some)):
-            missing += not found
-            if not words.quiet and found != words.invert:
-                output.write(item + b"\n")
-        output.flush()
-    return 1 if missing else 0
+        found = made.contains_many(some)
+        are_all_found = are_all_found and all(found)
+        if written is not None:
+            told = [item for item, is_found in zip(some, found) if not is_found] if words.invert else compress(some, found)
+            written.write(b"".join([item + b"\n" for item in told]))
+            written.flush()
+    return 0 if are_all_found else 1
 
 
 def run_info(words: argparse.Namespace) -> int:
     made = loaded(words.filter)
     names = "capacity error_rate estimated_error_rate size_in_bytes fill_ratio layers exceptions expansion fixed growing seed"
-    print(f"items: {len(made)}")
+    print(f"items: {len(made)}", file=output())
     for name in [*names.split(), "layout", "window"]:
         value = getattr(made, name)
         print(f"{name.replace('_', ' ')}: {'none' if value is None else value}")
@@ -169,7 +202,7 @@ def run_info(words: argparse.Namespace) -> int:
 def run_push(words: argparse.Namespace) -> int:
     made = loaded(words.filter)
     made.push(client_of(words.url), words.key)
-    print(f"{words.key}: {len(made):,} items, {made.size_in_bytes:,} bytes")
+    print(f"{shown(words.key)}: {len(made):,} items, {made.size_in_bytes:,} bytes")
     return 0
 
 
@@ -248,12 +281,12 @@ def parser() -> argparse.ArgumentParser:
         return parser
 
     def add_options(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--error-rate", type=float, default=0.01, metavar="RATE", help="wrong yeses (default: 0.01)")
+        parser.add_argument("--error-rate", type=rate, default=0.01, metavar="RATE", help="wrong yeses (default: 0.01)")
         parser.add_argument("--fixed", action="store_true", help="never grow")
         parser.add_argument("--growing", action="store_true", help="expect to outgrow the capacity by far")
         parser.add_argument("--expansion", type=number, default=2, metavar="N", help="how many times larger each layer is")
         parser.add_argument("--layout", default="blocked", choices=["blocked", "classic", "valkey"])
-        parser.add_argument("--window", type=int, metavar="SECONDS", help="forget items; 0: remember the last CAPACITY")
+        parser.add_argument("--window", type=count, metavar="SECONDS", help="forget items; 0: remember the last CAPACITY")
         parser.add_argument("--slices", type=number, default=8, metavar="N", help="steps in which a window forgets")
 
     def add_more_options(parser: argparse.ArgumentParser) -> None:
@@ -284,7 +317,7 @@ def parser() -> argparse.ArgumentParser:
         )
         parser.add_argument("--add", action="store_true", help="add to a filter that is there, instead of making one")
         parser.add_argument("--file", default="-", metavar="FILE", help=f"{items}; - for standard input (default)")
-        parser.add_argument("--null", action="store_true", help="items end in NUL bytes, not in newlines; an empty one counts")
+        parser.add_argument("--null", action="store_true", help="items end with NUL bytes, not with lines")
         parser.add_argument(
             "--batch", type=number, default=1000, metavar="N", help="items in a command, at most (default: %(default)s)"
         )
@@ -294,23 +327,23 @@ def parser() -> argparse.ArgumentParser:
     planned.add_argument("capacity", type=number)
     planned.add_argument("--items", type=number, metavar="N", help="also once it has grown to so many items")
     add_options(planned)
-    build = command("build", run_build, "Make a filter of the lines of files, plain or gzip; - is the standard input.")
+    build = command("build", run_build, "Make a filter of lists of items; - is the standard input.", ITEMS)
     build.add_argument("files", nargs="+", metavar="FILE")
     build.add_argument("-o", "--output", required=True, metavar="FILTER", help="a file; - for standard output")
     build.add_argument("--capacity", type=number, metavar="N", help="items to come (default: the lines are counted first)")
     add_options(build)
     add_more_options(build)
-    query = command("query", run_query, QUERY)
+    query = command("query", run_query, QUERY, QUERY_MORE)
     query.add_argument("filter", help="a file; - for standard input")
     add_query(query)
     info = command("info", run_info, "Print a filter's figures.")
     info.add_argument("filter", help="a file; - for standard input")
     push = command("push", run_push, "Make a key of a server the filter of a file.")
     push.add_argument("filter", help="a file; - for standard input")
-    push.add_argument("key")
+    push.add_argument("key", type=os.fsencode)
     add_server(push)
     pull = command("pull", run_pull, "Save a server's filter as a file.")
-    pull.add_argument("key")
+    pull.add_argument("key", type=os.fsencode)
     pull.add_argument("-o", "--output", required=True, metavar="FILTER", help="a file; - for standard output")
     add_server(pull)
 
@@ -343,9 +376,9 @@ def parser() -> argparse.ArgumentParser:
         metavar="N",
         help="how often a filter that changes while it is copied is tried (default: %(default)s)",
     )
-    load = command("load", run_load, "Make a filter of a list of items, byte for byte.", LOAD, ways)
+    load = command("load", run_load, "Make a filter of a list of items, byte for byte.", ITEMS + "\n" + LOAD, ways)
     load.set_defaults(of_passwords=False)
-    add_load(load, "the items, one a line, plain or gzip, without empty ones")
+    add_load(load, "the list of items")
 
     shard = command("shard", None, "Keep one filter in many keys of a cluster.")
     ways = shard.add_subparsers(required=True, metavar="{plan,create,load,query,status,drop}")
@@ -368,7 +401,7 @@ def parser() -> argparse.ArgumentParser:
     add_shards(way)
     way.add_argument("--nodes", type=number, default=3, metavar="N", help="primaries (default: %(default)s)")
     add_shards(shard_command("create", "Make a filter of many keys."))
-    way = shard_command("load", "Add the lines of files, plain or gzip, without empty ones.", SHARD_LOAD)
+    way = shard_command("load", "Add the items of lists.", ITEMS + "\n" + SHARD_LOAD)
     way.add_argument("files", nargs="+", metavar="FILE", help="- for standard input")
     way.add_argument(
         "--processes", type=number, default=os.cpu_count(), metavar="N", help="that add (default: %(default)s)"
@@ -377,7 +410,7 @@ def parser() -> argparse.ArgumentParser:
     way.add_argument(
         "--replicas", type=count, default=0, metavar="N", help="wait until so many replicas have each item (default: 0)"
     )
-    way = shard_command("query", QUERY, run=run_shard_query)
+    way = shard_command("query", QUERY, QUERY_MORE, run=run_shard_query)
     add_query(way)
     shard_command("status", "Show how full it is, which nodes have how much of it, and what is wrong.")
     shard_command("drop", "Delete a filter, all of its keys.")
@@ -386,7 +419,7 @@ def parser() -> argparse.ArgumentParser:
     ways = passwords.add_subparsers(required=True, metavar="{load,check}")
     load = command("load", run_load, "Put a list of leaked passwords into a filter of a server.", PASSWORDS, ways)
     load.set_defaults(of_passwords=True)
-    add_load(load, "the list, plain or gzip")
+    add_load(load, "the list")
     load.add_argument("--plain", action="store_true", help="the lines are passwords, not hashes")
     check = command("check", run_check, "Tell whether passwords are (probably) leaked.", CHECK, ways)
     check.add_argument("target", metavar="URL", help="a server, or any of a cluster")
@@ -396,30 +429,49 @@ def parser() -> argparse.ArgumentParser:
 
 
 def complain(text: object) -> None:
-    print(f"libbloom: {text}", file=sys.stderr)
+    if sys.stderr is not None:
+        print(f"libbloom: {text}", file=sys.stderr)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    words = parser().parse_args(arguments)
+    if sys.stdout is not None:
+        # A file's name is printed whatever bytes it has.
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]
     try:
-        return words.run(words)
+        words = parser().parse_args(arguments)
+        code = words.run(words)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 2
+        pass
     except KeyboardInterrupt:
         complain("interrupted")
         return 130
     except Exception as error:
         complain(said(error))
-        return 2
+    finally:
+        leave()
+    return 2
+
+
+def leave() -> None:
+    """Drops what cannot be written any more, of which the interpreter would complain when it ends."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def said(error: Exception) -> str:
     """The line for an error. (A traceback would end with exit code 1, which means "no".)"""
-    if isinstance(error, OSError) and error.filename is not None:
+    if isinstance(error, MemoryError) and not str(error):
+        return "there is not enough memory"
+    if isinstance(error, OSError) and isinstance(error.filename, (str, bytes)):
         text = f"{os.fsdecode(error.filename)}: {error.strerror}"
     else:
-        text = str(error) or type(error).__name__
+        text = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
         of_server = type(error).__module__.split(".")[0] in ("redis", "valkey")
         ours = (Trouble, FullError, MissingError, UnsureError)
         if not of_server and not isinstance(error, (*ours, OSError, ValueError, OverflowError, MemoryError)):

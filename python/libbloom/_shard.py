@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import signal
+import stat
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -154,8 +155,6 @@ class Place:
     def __init__(self, path: Path | None, layout: Layout, files: list[str]) -> None:
         self.path = path
         self.files = files
-        if path is not None and "-" in files:
-            raise Trouble("the standard input cannot be read again: --state needs files")
         self.what: dict[str, Any] = {
             "name": layout.name.decode("latin-1"),
             "id": layout.id,
@@ -163,6 +162,10 @@ class Place:
             "files": [identity(name) for name in files],
         }
         sizes = [size for _, size, _ in self.what["files"]]
+        for name, size in zip(files, sizes):
+            if path is not None and size is None:
+                name = "the standard input" if name == "-" else name
+                raise Trouble(f"{name} cannot be read again: --state needs files")
         # None if the size of the input is not known.
         self.size = None if None in sizes else sum(sizes)
         self.forgets = "window" in layout.options
@@ -221,6 +224,8 @@ def identity(name: str) -> list[Any]:
         status = os.stat(name)
     except OSError as error:
         raise Trouble(f"{name}: {error.strerror or error}") from None
+    if not stat.S_ISREG(status.st_mode):
+        return [name, None, None]
     return [os.path.abspath(name), status.st_size, status.st_mtime_ns]
 
 
@@ -234,24 +239,9 @@ class Block:
 def blocks(file: Input, number: int, offset: int, size: int) -> Iterator[Block]:
     """The lines of a file from a place on, in blocks of about so many bytes."""
     skip(file, offset)
-    rest = b""
-    while data := read_fully(file, size):
-        lines, feed, after = data.rpartition(b"\n")
-        if not feed:
-            rest += data
-            continue
-        yield Block(number, file.bytes - len(after), rest + lines + feed)
-        rest = after
-    yield Block(number, file.bytes, rest)
-
-
-def read_fully(file: Input, size: int) -> bytes:
-    """So many bytes, unless the file ends before. A pipe gives fewer at once."""
-    parts = []
-    while size > 0 and (part := file.read(size)):
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
+    for lines in file.blocks(size):
+        offset += len(lines)
+        yield Block(number, offset, lines)
 
 
 def skip(file: Input, offset: int) -> None:
@@ -330,8 +320,6 @@ class Adder:
     def __call__(self, lines: bytes) -> tuple[int, int, int, str | None]:
         try:
             self.sharded = self.sharded or opened_filter(self.words, self.words.replicas)
-            # Only a file's last line may have no end.
-            lines = lines.replace(b"\r\n", b"\n").removesuffix(b"\r")
             sent = self.sharded._run(self.sharded._update_packed(("LINES", lines)))
         except Exception as error:
             return 0, 0, 0, str(error) or type(error).__name__

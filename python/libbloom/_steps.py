@@ -22,6 +22,8 @@ RAW: dict[str, Any] = {"NEVER_DECODE": []}
 LEFT_OVER = 600_000
 # Bytes of packed items in a command, and the number of commands that are under way at once.
 PIECE, DEPTH = 1 << 20, 4
+# Arrays of numpy that hold objects of Python's, or texts.
+TEXTS = "UOT"
 TYPES = (b"none", b"MBbloom--", b"bloomfltr")
 
 CREATE = """
@@ -121,11 +123,17 @@ def _thrown(steps: Steps, error: BaseException) -> list[Command]:
         return []
 
 
-def encoded(word: str | bytes) -> bytes:
-    if isinstance(word, str):
-        return word.encode()
+def encoded(word: str | bytes | bytearray | memoryview) -> bytes:
     if isinstance(word, bytes):
         return word
+    if isinstance(word, str):
+        return word.encode()
+    if isinstance(word, bytearray):
+        return bytes(word)
+    if isinstance(word, memoryview):
+        if word.format not in ("B", "b", "c"):
+            raise TypeError("a memoryview as an item must be of bytes: use .cast('B')")
+        return word.tobytes()
     raise TypeError(f"items and keys are str or bytes, not {type(word).__name__}")
 
 
@@ -202,23 +210,52 @@ def pull(key: str | bytes) -> Steps:
 
 
 def is_array(items: Any) -> bool:
+    """Whether it is a numpy array."""
     return hasattr(items, "dtype") and hasattr(items, "tobytes")
+
+
+def flat(items: Any) -> Any:
+    """A numpy array of which each element's bytes are an item, in one dimension and little-endian. One of texts or
+    objects as a list of them, and anything else as it is."""
+    if isinstance(items, (str, bytes, bytearray, memoryview)):
+        raise TypeError("items are an iterable of str or bytes: for one item there is add()")
+    if hasattr(items, "columns"):
+        raise TypeError("a table has no items, but its columns have: pass one of them")
+    if not is_array(items):
+        return items
+    import numpy
+
+    if numpy.ma.is_masked(items):
+        raise ValueError("some elements of the array are masked: pass array.compressed()")
+    array = numpy.asarray(items)
+    if array.ndim == 0:
+        raise TypeError("an array of items has a dimension: for one item there is add()")
+    array, form = array.ravel(), array.dtype
+    if form.kind in TEXTS:
+        return array.tolist()
+    # The bytes of a time depend on its unit. Records and long doubles may have bytes that nobody set.
+    if form.kind not in "biufcSV" or form.names is not None or form.char in "gG":
+        raise TypeError(f"elements of type {form} are no items: convert them to numbers or to text")
+    if form.itemsize == 0:
+        return [b""] * len(array)
+    if form.kind in "fc":
+        # 0.0 and -0.0 are equal.
+        array = array + 0
+    return array.astype(form.newbyteorder("<"), copy=False)
 
 
 def pieces(items: Any, most: int = PIECE) -> Iterator[tuple[int, Command]]:
     """Items as words for packed commands, of about so many bytes: how many there are, and the words."""
-    if isinstance(items, (str, bytes, bytearray)):
-        raise TypeError("items are an iterable of str or bytes: for one item there is add()")
+    items = flat(items)
     if is_array(items):
-        items = items.ravel()
         width = items.dtype.itemsize
-        if items.dtype.kind not in "SUO" and width:
+        if items.dtype.kind != "S":
             count = max(1, most // width)
             for begin in range(0, len(items), count):
                 some = items[begin : begin + count]
                 yield len(some), ("WIDTH", width, some.tobytes())
             return
-        items = items.tolist() if width else [b""] * len(items)
+        items = items.tolist()
     some, size = [], 0
     for item in items:
         data = encoded(item)

@@ -3,7 +3,7 @@
 //! A filter is behind a lock, so that threads can share it. Bulk calls read items with the interpreter's lock held, in
 //! chunks of [`CHUNK`] and more, and let go of it while they hash and probe.
 
-use std::io::Write as _;
+use std::io::{self, BufReader, Read, Write};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,7 +19,9 @@ use pyo3::exceptions::{
 };
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyIterator, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{
+    PyByteArray, PyBytes, PyDict, PyIterator, PyList, PyMemoryView, PyString, PyTuple, PyType,
+};
 
 /// The allocator of the package. It gives the system's zeroed pages for large arrays, so that a filter takes only the
 /// memory that was written to.
@@ -32,6 +34,9 @@ const CHUNK: usize = 2048;
 const CHUNK_OF_THREADS: usize = 1 << 17;
 /// Items that a thread takes of them at a time.
 const PART: usize = 4096;
+
+/// Bytes that are read from a file object at once.
+const BUFFER: usize = 1 << 20;
 
 mod shards;
 
@@ -115,7 +120,7 @@ fn of_rdb_error(error: RdbError) -> PyErr {
 }
 
 /// An error of the system, with the name of the file.
-fn of_io_error(error: std::io::Error, path: &std::path::Path) -> PyErr {
+fn of_io_error(error: io::Error, path: &std::path::Path) -> PyErr {
     let Some(code) = error.raw_os_error() else {
         return PyErr::from(error);
     };
@@ -125,18 +130,115 @@ fn of_io_error(error: std::io::Error, path: &std::path::Path) -> PyErr {
     PyOSError::new_err((code, text, path.to_path_buf()))
 }
 
-/// The bytes of an item; a str gives its UTF-8.
-fn bytes_of<'a>(item: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
+/// The bytes of an item that cannot change; a str gives its UTF-8.
+fn lasting<'a>(item: &'a Bound<'_, PyAny>) -> PyResult<Option<&'a [u8]>> {
     if let Ok(text) = item.cast::<PyString>() {
-        return Ok(text.to_str()?.as_bytes());
+        return Ok(Some(text.to_str()?.as_bytes()));
     }
-    if let Ok(bytes) = item.cast::<PyBytes>() {
-        return Ok(bytes.as_bytes());
+    Ok(item.cast::<PyBytes>().ok().map(|bytes| bytes.as_bytes()))
+}
+
+/// A bytearray or a memoryview of bytes as they are now; anything else as it is. Others may change them while the
+/// interpreter's lock is let go.
+fn as_it_is<'py>(item: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if let Ok(bytes) = item.cast::<PyByteArray>() {
+        return Ok(PyBytes::new(item.py(), &bytes.to_vec()).into_any());
     }
-    let name = item.get_type().name()?;
-    Err(PyTypeError::new_err(format!(
-        "items are str or bytes, not {name}"
-    )))
+    if let Ok(view) = item.cast::<PyMemoryView>() {
+        if !matches!(view.getattr("format")?.extract()?, "B" | "b" | "c") {
+            return Err(PyTypeError::new_err(
+                "a memoryview as an item must be of bytes: use .cast('B')",
+            ));
+        }
+        return view.call_method0("tobytes");
+    }
+    Ok(item)
+}
+
+/// Passes the bytes of an item to `take`.
+fn with_item<T>(item: &Bound<'_, PyAny>, take: impl FnOnce(&[u8]) -> PyResult<T>) -> PyResult<T> {
+    if let Some(bytes) = lasting(item)? {
+        return take(bytes);
+    }
+    match lasting(&as_it_is(item.clone())?)? {
+        Some(bytes) => take(bytes),
+        None => Err(no_item(item)),
+    }
+}
+
+fn no_item(item: &Bound<'_, PyAny>) -> PyErr {
+    match item.get_type().name() {
+        Ok(name) => PyTypeError::new_err(format!("items are str or bytes, not {name}")),
+        Err(error) => error,
+    }
+}
+
+/// A file object of Python's, open for bytes.
+struct FileObject(Py<PyAny>);
+
+impl FileObject {
+    /// None for an object without this method, which is a path.
+    fn of(object: &Bound<'_, PyAny>, method: &str) -> PyResult<Option<Self>> {
+        if !object.hasattr(method)? {
+            return Ok(None);
+        }
+        let text = object.py().import("io")?.getattr("TextIOBase")?;
+        if object.is_instance(&text)? {
+            return Err(PyTypeError::new_err(
+                "the file is open for text: open it in binary mode, 'rb' or 'wb'",
+            ));
+        }
+        Ok(Some(Self(object.clone().unbind())))
+    }
+}
+
+impl Read for FileObject {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        Python::attach(|py| {
+            let data = self.0.call_method1(py, "read", (buffer.len(),))?;
+            let data = as_it_is(data.into_bound(py))?;
+            let Ok(bytes) = data.cast::<PyBytes>() else {
+                let name = data.get_type().name()?;
+                return Err(
+                    PyTypeError::new_err(format!("read() of the file gave {name}, not bytes")).into(),
+                );
+            };
+            let bytes = bytes.as_bytes();
+            match buffer.get_mut(..bytes.len()) {
+                Some(room) => room.copy_from_slice(bytes),
+                None => {
+                    return Err(PyValueError::new_err(
+                        "read() of the file gave more bytes than were asked for",
+                    )
+                    .into());
+                }
+            }
+            Ok(bytes.len())
+        })
+    }
+}
+
+impl Write for FileObject {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Python::attach(|py| {
+            let written = self.0.call_method1(py, "write", (PyBytes::new(py, bytes),))?;
+            // Some objects do not say that they have taken all.
+            let written: Option<usize> = written.extract(py)?;
+            match written.unwrap_or(bytes.len()) {
+                count if count <= bytes.len() => Ok(count),
+                _ => Err(PyValueError::new_err("write() of the file took more bytes than there were").into()),
+            }
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Python::attach(|py| {
+            if let Some(flush) = self.0.bind(py).getattr_opt("flush")? {
+                flush.call0()?;
+            }
+            Ok(())
+        })
+    }
 }
 
 /// The time for a call to `filter`. Only a window needs one, so no other filter reads the clock.
@@ -156,13 +258,21 @@ fn milliseconds(now: Option<f64>) -> PyResult<u64> {
     }
 }
 
-/// A Python number, or None. A number that is negative or too large raises ValueError, as any other bad value
-/// does.
-fn number<'a, 'py, T>(value: &'a Bound<'py, PyAny>) -> PyResult<T>
+/// A Python number, also 1e6, or None. A number that is negative, too large or not whole raises ValueError, as any
+/// other bad value does.
+fn number<'py, T>(value: &Bound<'py, PyAny>) -> PyResult<T>
 where
-    T: FromPyObject<'a, 'py, Error = PyErr>,
+    T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
 {
-    value.extract().map_err(|error: PyErr| {
+    let whole = if let Some(is_whole) = value.getattr_opt("is_integer")? {
+        if !is_whole.call0()?.is_truthy()? {
+            return Err(PyValueError::new_err(format!("{value} is no whole number")));
+        }
+        &value.call_method0("__int__")?
+    } else {
+        value
+    };
+    whole.extract().map_err(|error: PyErr| {
         if error.is_instance_of::<PyOverflowError>(value.py()) {
             PyValueError::new_err(format!("{value} is out of range"))
         } else {
@@ -201,48 +311,23 @@ enum Chunk<'py> {
 
 impl<'py> Items<'py> {
     fn of(items: &Bound<'py, PyAny>) -> PyResult<Self> {
-        let py = items.py();
-        if items.cast::<PyString>().is_ok()
-            || items.cast::<PyBytes>().is_ok()
-            || items.cast::<PyByteArray>().is_ok()
-        {
-            let why = "items are an iterable of str or bytes: for one item there is add()";
-            return Err(PyTypeError::new_err(why));
+        if let Ok(list) = items.cast::<PyList>() {
+            return Ok(Self::List(list.clone(), 0));
         }
-        let dtype = items
-            .getattr_opt("dtype")?
-            .filter(|_| items.hasattr("tobytes").unwrap_or(false));
-        let Some(dtype) = dtype else {
-            if let Ok(list) = items.cast::<PyList>() {
-                return Ok(Self::List(list.clone(), 0));
-            }
+        // The same for a filter in a server.
+        let steps = items.py().import("libbloom._steps")?;
+        let items = steps.call_method1("flat", (items,))?;
+        if !steps.call_method1("is_array", (&items,))?.is_truthy()? {
             return Ok(Self::Each(items.try_iter()?, None));
-        };
-        let kind: String = dtype.getattr("kind")?.extract()?;
-        let array = items.call_method0("ravel")?;
-        match &kind[..] {
-            // Python's str, and objects.
-            "U" | "O" => Ok(Self::Each(array.call_method0("tolist")?.try_iter()?, None)),
-            _ => {
-                let width = dtype.getattr("itemsize")?.extract()?;
-                let length = array.len()?;
-                let is_text = kind == "S";
-                if width == 0 {
-                    let empty = std::iter::repeat_n(PyBytes::new(py, b""), length);
-                    return Ok(Self::Each(
-                        PyTuple::new(py, empty.collect::<Vec<_>>())?.try_iter()?,
-                        None,
-                    ));
-                }
-                Ok(Self::Array {
-                    array,
-                    width,
-                    length,
-                    begin: 0,
-                    is_text,
-                })
-            }
         }
+        let dtype = items.getattr("dtype")?;
+        Ok(Self::Array {
+            width: dtype.getattr("itemsize")?.extract()?,
+            length: items.len()?,
+            begin: 0,
+            is_text: dtype.getattr("kind")?.extract::<char>()? == 'S',
+            array: items,
+        })
     }
 
     /// Whether the items came in a numpy array, so that the answers go into one too.
@@ -314,19 +399,24 @@ impl Chunk<'_> {
         match self {
             Self::Each(items) => {
                 let items: Vec<_> = items.iter_borrowed().collect();
-                let mut slices = Vec::with_capacity(items.len());
+                let (slices, error) = slices_of(items.iter().map(|item| &**item));
+                if error.is_none() {
+                    return take(&slices);
+                }
+                let mut copies = Vec::with_capacity(items.len());
                 let mut error = None;
-                for item in &items {
-                    match bytes_of(item) {
-                        Ok(bytes) => slices.push(bytes),
+                for item in items {
+                    match as_it_is(item.to_owned()) {
+                        Ok(copy) => copies.push(copy),
                         Err(raised) => {
                             error = Some(raised);
                             break;
                         }
                     }
                 }
+                let (slices, raised) = slices_of(copies.iter());
                 let taken = take(&slices)?;
-                error.map_or(Ok(taken), Err)
+                raised.or(error).map_or(Ok(taken), Err)
             }
             Self::Array { data, width, is_text } => {
                 let items = data.as_bytes().chunks_exact(*width);
@@ -339,6 +429,21 @@ impl Chunk<'_> {
             }
         }
     }
+}
+
+/// The bytes of items up to the first object whose bytes may change, or that is none; and the error of that.
+fn slices_of<'a, 'py: 'a>(
+    items: impl Iterator<Item = &'a Bound<'py, PyAny>>,
+) -> (Vec<&'a [u8]>, Option<PyErr>) {
+    let mut slices = Vec::with_capacity(items.size_hint().0);
+    for item in items {
+        match lasting(item) {
+            Ok(Some(bytes)) => slices.push(bytes),
+            Ok(None) => return (slices, Some(no_item(item))),
+            Err(raised) => return (slices, Some(raised)),
+        }
+    }
+    (slices, None)
 }
 
 /// Removes the zeros at the end of a fixed string, as numpy does.
@@ -360,7 +465,8 @@ impl TrimZeros for [u8] {
 /// being wrong.
 ///
 /// It is made for `capacity` items, and answers queries for absent items wrongly with the probability `error_rate` at
-/// most. When it is full it grows, and keeps that rate. A str and its UTF-8 bytes are one item.
+/// most. When it is full it grows, and keeps that rate. A str and its UTF-8 bytes are one item; a bytearray or a
+/// memoryview is the bytes that it has now.
 ///
 /// >>> seen = Filter(1_000_000, 0.001)
 /// >>> seen.add("https://example.com/")
@@ -681,27 +787,29 @@ impl Filter {
     /// Unix clock.
     #[pyo3(signature = (item, *, now=None))]
     fn add(&self, py: Python<'_>, item: &Bound<'_, PyAny>, now: Option<f64>) -> PyResult<bool> {
-        let bytes = bytes_of(item)?;
-        let mut filter = self.write(py);
-        let now = time(&filter, now)?;
-        filter.insert_at(bytes, now).map_err(of_error)
+        with_item(item, |bytes| {
+            let mut filter = self.write(py);
+            let now = time(&filter, now)?;
+            filter.insert_at(bytes, now).map_err(of_error)
+        })
     }
 
     fn __contains__(&self, py: Python<'_>, item: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let bytes = bytes_of(item)?;
-        let filter = self.read(py);
-        Ok(filter.contains_at(bytes, time(&filter, None)?))
+        with_item(item, |bytes| {
+            let filter = self.read(py);
+            Ok(filter.contains_at(bytes, time(&filter, None)?))
+        })
     }
 
-    /// Adds all items of an iterable, or of a numpy array (each element's bytes), and counts those that were new.
-    /// Other threads run meanwhile. With `threads` above 1, items are read in one thread and added in another,
+    /// Adds all items of an iterable, or of a numpy array (each element's bytes, little-endian), and counts those that
+    /// were new. Other threads run meanwhile. With `threads` above 1, items are read in one thread and added in another,
     /// with the same result.
     #[pyo3(signature = (items, *, threads=1, now=None))]
     fn update(
         &self,
         py: Python<'_>,
         items: &Bound<'_, PyAny>,
-        threads: usize,
+        #[pyo3(from_py_with = number)] threads: usize,
         now: Option<f64>,
     ) -> PyResult<u64> {
         if threads == 0 {
@@ -729,7 +837,7 @@ impl Filter {
         &self,
         py: Python<'py>,
         items: &Bound<'py, PyAny>,
-        threads: usize,
+        #[pyo3(from_py_with = number)] threads: usize,
         now: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         if threads == 0 {
@@ -952,10 +1060,17 @@ impl Filter {
         self.read(py).window().map(|window| window.seconds())
     }
 
-    /// Writes the filter to a file, which gets its name when it is complete and on the disk. A new file is readable for
-    /// its owner only; one that was there keeps its permissions.
-    fn save(&self, py: Python<'_>, path: std::path::PathBuf) -> PyResult<()> {
+    /// Writes the filter to a file, which gets its name when it is complete and on the disk, or to a file object that is
+    /// open for bytes. A new file is readable for its owner only; one that was there keeps its permissions.
+    fn save(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<()> {
         let filter = &self.filter;
+        if let Some(file) = FileObject::of(path, "write")? {
+            return Ok(py.detach(|| {
+                let filter = filter.read().unwrap_or_else(PoisonError::into_inner);
+                filter.write_to(file)
+            })?);
+        }
+        let path: std::path::PathBuf = path.extract()?;
         let saved = py.detach(|| {
             let filter = filter.read().unwrap_or_else(PoisonError::into_inner);
             filter.save(&path)
@@ -963,19 +1078,25 @@ impl Filter {
         saved.map_err(|error| of_io_error(error, &path))
     }
 
-    /// Reads a filter that `save` wrote. Raises FormatError for anything but a whole file, and MemoryError where the
-    /// filter would need more than `max_bytes`.
+    /// Reads a filter that `save` wrote, from a file or to the end of a file object that is open for bytes. Raises
+    /// FormatError for anything but a whole file, and MemoryError where the filter would need more than `max_bytes`.
     #[classmethod]
     #[pyo3(signature = (path, *, max_bytes=None))]
     fn load(
         _class: &Bound<'_, PyType>,
         py: Python<'_>,
-        path: std::path::PathBuf,
-        max_bytes: Option<u64>,
+        path: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = number)] max_bytes: Option<u64>,
     ) -> PyResult<Self> {
+        if let Some(file) = FileObject::of(path, "read")? {
+            let file = BufReader::with_capacity(BUFFER, file);
+            let read = py.detach(|| libbloom::Filter::read_from(file, max_bytes.unwrap_or(u64::MAX)));
+            return read.map(Self::of).map_err(of_file_error);
+        }
+        let path: std::path::PathBuf = path.extract()?;
         let loaded = py.detach(|| {
             let file = file::open(&path).map_err(FileError::from)?;
-            libbloom::Filter::read_from(std::io::BufReader::new(file), max_bytes.unwrap_or(u64::MAX))
+            libbloom::Filter::read_from(BufReader::new(file), max_bytes.unwrap_or(u64::MAX))
         });
         match loaded {
             Ok(filter) => Ok(Self::of(filter)),
@@ -1003,9 +1124,11 @@ impl Filter {
     fn from_bytes(
         _class: &Bound<'_, PyType>,
         py: Python<'_>,
-        data: &[u8],
-        max_bytes: Option<u64>,
+        data: Bound<'_, PyAny>,
+        #[pyo3(from_py_with = number)] max_bytes: Option<u64>,
     ) -> PyResult<Self> {
+        let data = as_it_is(data)?;
+        let data = data.cast::<PyBytes>()?.as_bytes();
         let most = max_bytes.unwrap_or(u64::MAX);
         // What DUMP gives begins with its type, which no file begins with, or with what modules attached to the key.
         if let Some(7 | 243) = data.first() {

@@ -1,6 +1,9 @@
 //! Items that go to many shards: which one an item belongs to, and packed items divided among them.
 //! docs/sharding.md defines the hash.
 
+use std::num::NonZeroUsize;
+
+use libbloom::packed::{Form, Packed};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -111,49 +114,14 @@ fn hash(item: &[u8]) -> u64 {
 }
 
 /// How items are packed, as the words of BF.ADDPACKED say it.
-#[derive(Clone, Copy)]
-enum Form {
-    Lines,
-    Width(usize),
-    Prefixed,
-}
-
-impl Form {
-    fn of(form: &str, width: Option<usize>) -> PyResult<Self> {
-        match (form, width) {
-            ("LINES", None) => Ok(Self::Lines),
-            ("PREFIXED", None) => Ok(Self::Prefixed),
-            ("WIDTH", Some(width)) if width > 0 => Ok(Self::Width(width)),
-            _ => Err(PyValueError::new_err(
-                "the form is LINES, PREFIXED, or WIDTH and a number",
-            )),
-        }
-    }
-
-    /// The first item, and the bytes after it; None if the item is not whole.
-    fn first(self, data: &[u8]) -> Option<(&[u8], &[u8])> {
-        match self {
-            Self::Lines => Some(match data.iter().position(|&byte| byte == b'\n') {
-                Some(end) => (&data[..end], &data[end + 1..]),
-                None => (data, &[]),
-            }),
-            Self::Width(width) => data.split_at_checked(width),
-            Self::Prefixed => {
-                let (length, rest) = data.split_first_chunk()?;
-                rest.split_at_checked(u32::from_le_bytes(*length) as usize)
-            }
-        }
-    }
-
-    /// Packs an item.
-    fn push(self, packed: &mut Vec<u8>, item: &[u8]) {
-        if let Self::Prefixed = self {
-            packed.extend_from_slice(&(item.len() as u32).to_le_bytes());
-        }
-        packed.extend_from_slice(item);
-        if let Self::Lines = self {
-            packed.push(b'\n');
-        }
+fn form_of(form: &str, width: Option<NonZeroUsize>) -> PyResult<Form> {
+    match (form, width) {
+        ("LINES", None) => Ok(Form::Lines),
+        ("PREFIXED", None) => Ok(Form::Prefixed),
+        ("WIDTH", Some(width)) => Ok(Form::Width(width)),
+        _ => Err(PyValueError::new_err(
+            "the form is LINES, PREFIXED, or WIDTH and a number",
+        )),
     }
 }
 
@@ -164,23 +132,18 @@ struct Share {
     packed: Vec<u8>,
 }
 
-/// The items of each shard, and the shard of each item. Empty lines are no items. None if an item is not whole.
-fn divided(form: Form, mut data: &[u8], shards: u32) -> Option<(Vec<Share>, Vec<u32>)> {
+/// The items of each shard, and the shard of each item.
+fn divided(items: Packed<'_>, shards: u32) -> (Vec<Share>, Vec<u32>) {
     let mut shares = vec![Share::default(); shards as usize];
-    let mut places = Vec::new();
-    while !data.is_empty() {
-        let (item, rest) = form.first(data)?;
-        data = rest;
-        if matches!(form, Form::Lines) && item.is_empty() {
-            continue;
-        }
+    let mut places = Vec::with_capacity(items.count());
+    items.for_each(|item| {
         let shard = (hash(item) % u64::from(shards)) as u32;
         places.push(shard);
         let share = &mut shares[shard as usize];
         share.count += 1;
-        form.push(&mut share.packed, item);
-    }
-    Some((shares, places))
+        items.form().push(item, &mut share.packed);
+    });
+    (shares, places)
 }
 
 /// A shard, the number of its items, and the packed items.
@@ -188,7 +151,7 @@ type Shared<'py> = (usize, usize, Bound<'py, PyBytes>);
 
 /// Divides packed items among shards. Returns, for each shard that has items: the shard, the number of its items, and
 /// the items packed in the same form. Then the shard of each item in order, as integers of four bytes in the machine's
-/// byte order. Empty lines are left out.
+/// byte order.
 #[pyfunction]
 #[pyo3(signature = (shards, form, *words))]
 pub fn divide<'py>(
@@ -201,14 +164,13 @@ pub fn divide<'py>(
         return Err(PyValueError::new_err("there are no items"));
     };
     let width = width.first().map(|width| width.extract()).transpose()?;
-    let form = Form::of(form, width)?;
+    let form = form_of(form, width)?;
     if shards == 0 {
         return Err(PyValueError::new_err("there must be a shard"));
     }
     let data = data.cast::<PyBytes>()?.as_bytes();
-    let Some((shares, places)) = py.detach(|| divided(form, data, shards)) else {
-        return Err(PyValueError::new_err("the last item is not whole"));
-    };
+    let items = Packed::new(data, form).map_err(|_| PyValueError::new_err("the last item is not whole"))?;
+    let (shares, places) = py.detach(|| divided(items, shards));
     let shares = shares.iter().enumerate().filter(|(_, share)| share.count > 0);
     let shares = shares.map(|(shard, share)| Ok((shard, share.count, copied(py, &share.packed)?)));
     let places: Vec<u8> = places.into_iter().flat_map(u32::to_ne_bytes).collect();

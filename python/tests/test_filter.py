@@ -5,6 +5,8 @@ Run it with `make test-python`, or after `pip install ./python` with `python -m 
 
 import base64
 import copy
+import gzip
+import io
 import json
 import math
 import pickle
@@ -19,7 +21,7 @@ from pathlib import Path
 
 import libbloom
 import numpy
-from libbloom import Filter, FormatError, FullError, SeedError, _native
+from libbloom import Bloom, Filter, FormatError, FullError, SeedError, _native, _steps, plan
 
 PACKAGE = Path(libbloom.__file__).parent
 FIXTURES = Path(__file__).resolve().parents[2] / "tests/fixtures"
@@ -45,6 +47,14 @@ KINDS = {
 }
 
 
+class Table(dict):
+    """As pandas has it: what it gives one by one are the names of its columns."""
+
+    @property
+    def columns(self):
+        return list(self)
+
+
 class ItemsTest(unittest.TestCase):
     def test_a_str_and_its_bytes_are_one_item(self):
         """A program that reads a file as bytes would miss what another one added as text."""
@@ -59,7 +69,7 @@ class ItemsTest(unittest.TestCase):
         """An item that was mixed up with another one would be lost, or found for ever."""
         seen = filled()
         before = bytes(seen)
-        for item in [None, 17, 1.5, ["a"], ("a",), bytearray(b"a"), object()]:
+        for item in [None, 17, 1.5, ["a"], ("a",), object()]:
             name = type(item).__name__
             for call in [seen.add, seen.__contains__, lambda item: seen.update([item]), lambda item: seen.contains_many([item])]:
                 with self.assertRaisesRegex(TypeError, f"items are str or bytes, not {name}"):
@@ -67,7 +77,7 @@ class ItemsTest(unittest.TestCase):
         for call in [seen.add, seen.__contains__, lambda item: seen.update([item])]:
             with self.assertRaises(UnicodeEncodeError):
                 call("\ud800")
-        for one in ["item", b"item", bytearray(b"item")]:
+        for one in ["item", b"item", bytearray(b"item"), memoryview(b"item")]:
             for call in [seen.update, seen.contains_many]:
                 with self.assertRaisesRegex(TypeError, re.escape("for one item there is add()")):
                     call(one)
@@ -132,6 +142,11 @@ class ItemsTest(unittest.TestCase):
             (numpy.array([[1, 2], [3, 4]], dtype="u1"), [b"\1", b"\2", b"\3", b"\4"]),
             (numpy.arange(10, dtype="u1")[::3], [b"\0", b"\3", b"\6", b"\x09"]),
             (numpy.arange(6, dtype="<u2").reshape(2, 3).T, [b"\0\0", b"\3\0", b"\1\0", b"\4\0", b"\2\0", b"\5\0"]),
+            (numpy.array([[1, 2, 3], [4, 5, 6]], dtype="u1").view(numpy.matrix), [b"\1", b"\2", b"\3", b"\4", b"\5", b"\6"]),
+            (numpy.arange(3, dtype=">u4"), [b"\0\0\0\0", b"\1\0\0\0", b"\2\0\0\0"]),
+            (numpy.array([0.0, -0.0], dtype=">f4"), [b"\0\0\0\0", b"\0\0\0\0"]),
+            (numpy.array([True, False]), [b"\1", b"\0"]),
+            (numpy.ma.array([1, 2], mask=[False, False], dtype="u1"), [b"\1", b"\2"]),
             (numpy.array([], dtype="i8"), []),
             (numpy.array([], dtype="U5"), []),
             (numpy.array([b"", b""], dtype="V0"), [b"", b""]),
@@ -144,6 +159,45 @@ class ItemsTest(unittest.TestCase):
                 answers = one.contains_many(array)
                 self.assertTrue(all(answers))
                 self.assertEqual(len(answers), len(items))
+
+    def test_arrays_without_items_are_refused(self):
+        """What is masked, or bytes that nobody set, would come into the filter; equal times would be other items."""
+        seen = filled()
+        before = bytes(seen)
+        for array, error, text in [
+            (numpy.ma.array([1, 2, 3], mask=[0, 1, 0]), ValueError, "masked: pass array.compressed()"),
+            (numpy.ma.array(["a", "b"], mask=[0, 1]), ValueError, "masked"),
+            (numpy.array(5), TypeError, "for one item there is add()"),
+            (numpy.int64(5), TypeError, "for one item there is add()"),
+            (numpy.array(["2026-01-01"], dtype="M8[D]"), TypeError, "type datetime64[D] are no items"),
+            (numpy.array([1], dtype="m8[s]"), TypeError, "type timedelta64[s] are no items"),
+            (numpy.array([(1, 2.0)], dtype="i4,f8"), TypeError, "are no items"),
+            (numpy.array([(1, 2.0)], dtype="i4,f8").view(numpy.recarray), TypeError, "are no items"),
+            (numpy.array([1.5], dtype=numpy.longdouble), TypeError, "are no items"),
+            (numpy.array(["a", None], dtype=object)[1:], TypeError, "not NoneType"),
+            (memoryview(numpy.arange(3)), TypeError, "for one item there is add()"),
+            (Table(a=[1]), TypeError, "a table has no items"),
+        ]:
+            for call in (seen.update, seen.contains_many, seen.except_, lambda items: [*_steps.pieces(items)]):
+                with self.subTest(repr(array)), self.assertRaises(error) as raised:
+                    call(array)
+                self.assertIn(text, str(raised.exception))
+        self.assertEqual(bytes(seen), before)
+
+    def test_bytes_that_may_change_are_items(self):
+        """A program that reads into a buffer would have to copy each item."""
+        for call in (Filter.add, lambda seen, item: seen.update([item]), lambda seen, item: seen.update(["x", item], threads=2)):
+            seen = Filter(100, 1e-9)
+            item = bytearray(b"item")
+            call(seen, item)
+            item[0] = 0
+            self.assertTrue(b"item" in seen and item not in seen)
+            call(seen, memoryview(b"two items")[4:])
+            call(seen, memoryview(b"t_h_r_e_e")[::2])
+            self.assertEqual(seen.contains_many(["items", bytearray(b"three"), memoryview(b"four")]), [True, True, False])
+        for call in (seen.add, seen.__contains__, lambda item: seen.update([item])):
+            with self.assertRaisesRegex(TypeError, "must be of bytes"):
+                call(memoryview(numpy.arange(3)))
 
     def test_arrays_are_answered_by_arrays(self):
         """Code that selects with the answers would fail, or change them without a copy."""
@@ -246,6 +300,19 @@ class FilterTest(unittest.TestCase):
         self.assertEqual(Filter(10).seed, Filter(20).seed)
         with self.assertRaises(AttributeError):
             made.capacity = 5
+
+    def test_whole_numbers_may_be_floats(self):
+        """Who writes 1e6 for a million would get an error."""
+        self.assertEqual((Filter(1e6).capacity, Filter(numpy.float32(100)).capacity, plan(1e6)), (10**6, 100, plan(10**6)))
+        windowed = Filter(10, window=60.0, slices=4.0, expansion=2.0, seed=7.0)
+        self.assertEqual((windowed.window, windowed.seed), (60, 7))
+        for number in (1.5, math.nan, math.inf):
+            for call in (Filter, plan, lambda number: Bloom(None, "key", capacity=number), lambda n: Bloom(None, "k", window=n)):
+                with self.assertRaisesRegex(ValueError, f"^{number} is no whole number$"):
+                    call(number)
+        for number in (-1.0, 1e300):
+            with self.assertRaisesRegex(ValueError, "is out of range"):
+                Filter(number)
 
     def test_sets(self):
         """Parts that were filled apart would not be the whole."""
@@ -371,7 +438,87 @@ print(resident() - begin)
         self.assertLess(int(done.stdout), 150_000)
 
 
+class FewBytes(io.RawIOBase):
+    """A file that takes and gives fewer bytes than it could."""
+
+    def __init__(self, data=b""):
+        self.data = data
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        self.data += bytes(data[:1000])
+        return len(data[:1000])
+
+    def read(self, size):
+        part, self.data = self.data[: min(size, 7)], self.data[min(size, 7) :]
+        return bytearray(part)
+
+
 class StoredTest(unittest.TestCase):
+    def test_file_objects(self):
+        """A filter for an object store, an archive or a pipe would have to go through a file first."""
+        seen = filled(items=5000)
+        for file in (io.BytesIO(), FewBytes(), tempfile.TemporaryFile()):
+            with file:
+                seen.save(file)
+                if not isinstance(file, FewBytes):
+                    self.assertEqual(file.seek(0), 0)
+                self.assertEqual(Filter.load(file), seen)
+        packed = io.BytesIO()
+        with gzip.GzipFile(fileobj=packed, mode="w") as file:
+            seen.save(file)
+        whole = packed.getvalue()
+        with gzip.GzipFile(fileobj=io.BytesIO(whole)) as file:
+            self.assertEqual(Filter.load(file), seen)
+        with gzip.GzipFile(fileobj=io.BytesIO(whole[:-9])) as file, self.assertRaises(EOFError):
+            Filter.load(file)
+        data = bytes(seen)
+        for wrong in (b"", data[:-1], data + b"\0", b"nonsense" * 10):
+            with self.assertRaises(FormatError):
+                Filter.load(io.BytesIO(wrong))
+        with self.assertRaises(MemoryError):
+            Filter.load(io.BytesIO(data), max_bytes=100)
+        for changing in (bytearray(data), memoryview(data)):
+            self.assertEqual(Filter.from_bytes(changing), seen)
+
+    def test_what_is_no_file_of_bytes_is_refused(self):
+        """An error of the file would be told as one of the filter, or a filter would be written in part."""
+
+        class Broken:
+            def write(self, data):
+                raise KeyError("of the file")
+
+            read = write
+
+        class Wrong:
+            def write(self, data):
+                return len(data) + 1
+
+            def read(self, size):
+                return b"x" * (size + 1)
+
+        class Texts:
+            def read(self, size):
+                return "text"
+
+        seen = filled()
+        with tempfile.TemporaryDirectory() as folder, open(Path(folder, "text"), "w+") as text:
+            for file in (io.StringIO(), text):
+                for call in (seen.save, Filter.load):
+                    with self.assertRaisesRegex(TypeError, "open for text: open it in binary mode"):
+                        call(file)
+        for call in (seen.save, Filter.load):
+            with self.assertRaisesRegex(KeyError, "of the file"):
+                call(Broken())
+            with self.assertRaisesRegex(ValueError, "more bytes than"):
+                call(Wrong())
+            with self.assertRaisesRegex(TypeError, "not int"):
+                call(5)
+        with self.assertRaisesRegex(TypeError, "gave str, not bytes"):
+            Filter.load(Texts())
+
     def test_copies_of_every_kind_are_equal_and_apart(self):
         """A filter that goes to another process, or to a file, would be another one there."""
         with tempfile.TemporaryDirectory() as folder:

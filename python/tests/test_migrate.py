@@ -539,10 +539,10 @@ class LoadTest(Case):
     def test_items_are_bytes(self):
         shape = ["--error-rate", "0.0001", "--capacity", "100"]
         self.load("lines", *shape, input=b"a\xff\n\n b\r\nc")
-        self.assert_members(self.client, "lines", [b"a\xff", b" b\r", b"c"])
-        self.assertEqual(self.client.execute_command("BF.CARD", "lines"), 3)
-        self.load("nul", *shape, "--null", input=b"a\n\0\0b\0")
-        self.assert_members(self.client, "nul", [b"a\n", b"", b"b"])
+        self.assert_members(self.client, "lines", [b"a\xff", b"", b" b", b"c"])
+        self.assertEqual(self.client.execute_command("BF.CARD", "lines"), 4)
+        self.load("nul", *shape, "--null", input=b"a\r\n\0\0b\r\0")
+        self.assert_members(self.client, "nul", [b"a\r\n", b"", b"b\r"])
         self.assertEqual(self.client.execute_command("BF.CARD", "nul"), 3)
         self.load(b"\xff key", *shape, input=b"a")
         self.assertTrue(self.client.exists(b"\xff key"))
@@ -672,7 +672,8 @@ class LoadTest(Case):
             ([b"ab", b""], lines),
             ([b"", b""], lines),
             ([b""], lines),
-            ([b"\r", b"\0b", b" "], lines),
+            ([b"\ra", b"\0b", b" "], lines),
+            ([b"a", b"bc\r"], prefixed),
             ([b"\n", b""], prefixed),
             ([b"ab", b"c\nd"], prefixed),
             ([b"ab", b"x" * 70_000 + b"\n"], prefixed),

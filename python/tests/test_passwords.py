@@ -67,9 +67,9 @@ class PasswordsTest(Case):
     def test_a_list_of_passwords(self):
         self.list.write_bytes(b"first\n\nsecond\r\nse\xff:1")
         self.load("--plain")
-        self.assertEqual(self.client.execute_command("BF.CARD", "leaked"), 3)
-        self.assertIn("3 of 3 ", self.check([b"first", b"second\r", b"se\xff:1"], exit_code=1))
-        self.assertEqual(self.check([b"third", b""], exit_code=0), "0 of 2 passwords are probably leaked\n")
+        self.assertEqual(self.client.execute_command("BF.CARD", "leaked"), 4)
+        self.assertIn("4 of 4 ", self.check([b"first", b"", b"second\r", b"se\xff:1"], exit_code=1))
+        self.assertEqual(self.check([b"third", b"second\r\r"], exit_code=0), "0 of 2 passwords are probably leaked\n")
 
     def test_where_there_are_no_packed_commands_it_is_the_same(self):
         """RedisBloom and earlier versions have none; a user may not be allowed to send them."""

@@ -1,17 +1,34 @@
 """The program `libbloom`, by its command line and its exit codes."""
 
+import bz2
+import codecs
+import contextlib
 import gzip
+import hashlib
+import io
+import lzma
 import os
+import pickle
+import select
+import shlex
+import sqlite3
 import subprocess
 import sys
+import tarfile
 import tempfile
+import threading
 import unittest
+import zipfile
 from pathlib import Path
 
+import numpy
 import test_server
 from servers import PATIENCE
 
-from libbloom import Filter, plan
+from libbloom import Bloom, Filter, ShardedBloom, _terminal, plan
+
+
+PROGRAM = [sys.executable, "-m", "libbloom._program"]
 
 
 def setUpModule():
@@ -26,7 +43,7 @@ class ProgramTest(unittest.TestCase):
         self.url = f"redis://127.0.0.1:{test_server.server.port}"
 
     def run_program(self, *words, input=b"", code=0):
-        command = [sys.executable, "-m", "libbloom._program", *map(str, words)]
+        command = [*PROGRAM, *(word if isinstance(word, bytes) else str(word) for word in words)]
         done = subprocess.run(command, input=input, capture_output=True, cwd=self.folder, timeout=PATIENCE)
         self.assertEqual(done.returncode, code, done.stderr.decode())
         if code == 2:
@@ -51,8 +68,219 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual(self.run_program("query", "-v", "seen.bloom", input=b"one\nfive\nsix\n", code=1), "five\nsix\n")
         self.assertEqual(self.run_program("query", "-q", "seen.bloom", input=b"one\nfive", code=1), "")
         self.assertIn("items: 20004\ncapacity: 20004\n", self.run_program("info", "seen.bloom"))
-        self.run_program("build", "-", "-o", "more.bloom", "--capacity", "1e3", "--fixed", input=b"x\ny\n")
-        self.assertTrue(Filter.load(self.folder / "more.bloom").fixed)
+        self.run_program("build", "-", "-o", "more.bloom", "--capacity", "1k", "--fixed", input=b"x\ny\n")
+        more = Filter.load(self.folder / "more.bloom")
+        self.assertEqual((more.fixed, more.capacity), (True, 1000))
+        self.run_program("build", "/dev/stdin", "-o", "more.bloom", "--capacity", "1e3", input=b"x\ny\n")
+        self.assertEqual(len(Filter.load(self.folder / "more.bloom")), 2)
+
+    def test_a_list_gets_the_same_answers_whichever_way_it_is_loaded(self):
+        """Items would be missing for who loads a list of Windows, or an empty one, in one way and asks in another."""
+        lines = b"one\r\ntwo\n\r\n\nthree\r\r\n four \nlast\r"
+        asked = [b"one", b"two", b"", b"three\r", b" four ", b"last", b"one\r", b"\r", b"three", b"last\r", b"\xef\xbb\xbfone"]
+        expected = [True] * 6 + [False] * 5
+        (self.folder / "list").write_bytes(codecs.BOM_UTF8 + lines)
+        shape = ["--error-rate", "1e-9", "--capacity", 100]
+        self.run_program("build", "list", "-o", "built", *shape)
+        self.assertEqual(Filter.load(self.folder / "built").contains_many(asked), expected)
+        self.run_program("query", "-q", "built", input=codecs.BOM_UTF8 + lines)
+        self.run_program("migrate", "load", self.url, "loaded", "--file", "list", *shape)
+        self.run_program("shard", "create", "sharded", "--items", 100, "--error-rate", "1e-9", "--url", self.url, "--shards", 3)
+        self.run_program("shard", "load", "sharded", "list", "--processes", 1, "--url", self.url)
+        with test_server.server.client() as client:
+            client.execute_command("BF.ADDPACKED", "packed", "ERROR", "1e-9", "LINES", lines)
+            client.execute_command("BF.ADDPACKED", "classic", "ERROR", "1e-9", "LAYOUT", "CLASSIC", "LINES", lines)
+            for key in ("loaded", "packed", "classic"):
+                self.assertEqual(Bloom(client, key).contains_many(asked), expected, key)
+                self.assertEqual(Bloom(client, key).card(), 6)
+            self.assertEqual(ShardedBloom(client, "sharded").contains_many(asked), expected)
+            # Without a command for many items they are sent one by one.
+            self.run_program("migrate", "load", self.url, "old", "--file", "list", *shape, "--layout", "classic")
+            self.assertEqual(Bloom(client, "old").contains_many(asked), expected)
+        hashes = b"\r\n".join(hashlib.sha1(item).hexdigest().encode() for item in (b"a", b"b")) + b"\r"
+        (self.folder / "hashes").write_bytes(codecs.BOM_UTF8 + hashes)
+        self.run_program("passwords", "load", self.url, "leaked", "--file", "hashes", *shape)
+        said = self.run_program("passwords", "check", self.url, "leaked", "--stdin", input=b"x\r\na\r\nb\r", code=1)
+        self.assertEqual(said, "line 2: probably leaked\nline 3: probably leaked\n2 of 3 passwords are probably leaked\n")
+
+    def test_packed_lists(self):
+        """Packed bytes would be added as items, or those after the first part left out."""
+        lines = [b"line %d" % number for number in range(30_000)]
+        text = b"\n".join(lines)
+        for pack in (gzip.compress, bz2.compress, lzma.compress):
+            # Several files behind each other, an empty one, and zeros, as tapes have them.
+            whole = pack(codecs.BOM_UTF8 + text[:100_000]) + pack(b"") + pack(text[100_000:]) + bytes(512)
+            (self.folder / "list").write_bytes(whole)
+            said = self.run_program("build", "list", "-o", "x", "--error-rate", "1e-9")
+            self.assertIn("30,000 of 30,000", said)
+            self.assertTrue(all(Filter.load(self.folder / "x").contains_many(lines)))
+            self.run_program("query", "-q", "x", input=whole)
+            (self.folder / "x").unlink()
+            once = pack(os.urandom(200_000))
+            for damaged, why in [
+                (once[:-2], "data is cut off"),
+                (once[:50_000], "data is cut off"),
+                (once + b"more than a header", "data is damaged"),
+                (once[:70_000] + bytes([once[70_000] ^ 255]) + once[70_001:], "data is damaged"),
+                (pack(once), "is packed twice"),
+            ]:
+                self.assertIn(why, self.run_program("build", "-", "--capacity", 9, "-o", "x", input=damaged, code=2))
+                self.assertFalse((self.folder / "x").exists())
+
+    def test_zstd_is_unpacked_or_named(self):
+        """A packed list would be taken for one of strange items."""
+        # Of "one" and "two", a line each, not compressed.
+        packed = b"\x28\xb5\x2f\xfd\x20\x08\x41\0\0one\ntwo\n"
+        if sys.version_info >= (3, 14):
+            self.run_program("build", "-", "--capacity", 9, "-o", "x", input=packed)
+            self.assertEqual(Filter.load(self.folder / "x").contains_many(["one", "two"]), [True, True])
+        else:
+            said = self.run_program("build", "-", "--capacity", 9, "-o", "x", input=packed, code=2)
+            self.assertIn("is packed with zstd, which this Python cannot unpack: pipe it from `zstd -dc`", said)
+
+    def test_what_is_no_list_is_refused_by_its_name(self):
+        """A filter of garbage would say no to every item."""
+        table, archive, tar = io.BytesIO(), io.BytesIO(), io.BytesIO()
+        numpy.save(table, numpy.arange(3))
+        with zipfile.ZipFile(archive, "w") as file:
+            file.writestr("list", "one")
+        with tarfile.open(fileobj=tar, mode="w") as file:
+            file.add(__file__)
+        database = self.folder / "database"
+        with contextlib.closing(sqlite3.connect(database)) as connection:
+            connection.execute("CREATE TABLE list (item)")
+        made = Filter(9)
+        text = "one\ntwo\n"
+        for data, what in [
+            (text.encode("utf-16"), "UTF-16 text: convert it with iconv to UTF-8"),
+            (codecs.BOM_UTF16_BE + text.encode("utf-16-be"), "UTF-16 text"),
+            (text.encode("utf-16-le"), "UTF-16 or UTF-32 text, it seems"),
+            (text.encode("utf-16-be"), "UTF-16 or UTF-32 text, it seems"),
+            (text.encode("utf-32"), "UTF-32 text"),
+            (text.encode("utf-32-be"), "UTF-16 or UTF-32 text, it seems"),
+            (archive.getvalue(), "a zip archive"),
+            (tar.getvalue(), "a tar archive"),
+            (gzip.compress(tar.getvalue()), "a tar archive"),
+            (gzip.compress(text.encode("utf-16")), "UTF-16 text"),
+            (lzma.compress(b"one", lzma.FORMAT_ALONE), "packed with lzma"),
+            (table.getvalue(), "an array of numpy"),
+            (pickle.dumps(["one"]), "a pickle"),
+            (bytes(made), "a filter"),
+            (database.read_bytes(), "a database of SQLite"),
+            (Path(sys.executable).read_bytes()[:9999], "a program"),
+            (b"PAR1\x15\0", "a Parquet file"),
+            (b"7z\xbc\xaf\x27\x1c\0\4", "a 7z archive"),
+            (b"\x04\x22\x4d\x18d@\xa7", "packed with lz4"),
+        ]:
+            with self.subTest(what):
+                words = ["build", "-", "--capacity", 9, "-o", "x"]
+                self.assertIn(f"the standard input is {what}", self.run_program(*words, input=data, code=2))
+                self.assertFalse((self.folder / "x").exists())
+        # What only looks like the begin of one of these is a list.
+        for item in (b"PK", b"P", b"BZh9", b"PAR1", b"MZ", b"%PDF", b"\xef\xbb", b"\x1f", b"SQLite format 3", b"\0"):
+            self.run_program("build", "-", "--capacity", 9, "-o", "x", input=item)
+            self.assertIn(item, Filter.load(self.folder / "x"))
+
+    def test_a_list_may_come_byte_by_byte(self):
+        """A packed list would be taken for text if a pipe gives its first byte alone."""
+        for data in (codecs.BOM_UTF8 + b"a\r\nb\n", *(pack(b"a\r\nb\n") for pack in (gzip.compress, bz2.compress, lzma.compress))):
+            for is_live in (False, True):
+                reading, writing = os.pipe()
+
+                def write():
+                    with open(writing, "wb", buffering=0) as pipe:
+                        for byte in data:
+                            pipe.write(bytes([byte]))
+
+                thread = threading.Thread(target=write)
+                thread.start()
+                with _terminal.opened(f"/dev/fd/{reading}", is_live=is_live) as file:
+                    items = [item for part in file.parts() for item in part]
+                thread.join()
+                os.close(reading)
+                self.assertEqual(items, [b"a", b"b"])
+
+    def test_query_answers_as_items_come(self):
+        """A program that asks for one item and waits for the answer would wait for ever."""
+        made = Filter(100, 1e-9)
+        made.update(["one", "", "three"])
+        made.save(self.folder / "seen.bloom")
+        with subprocess.Popen([*PROGRAM, "query", "seen.bloom"], cwd=self.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as query:
+            self.addCleanup(query.kill)
+            for asked, answer in [(b"one\n", b"one\n"), (b"two\n\r\n", b"\n"), (b"thr", b""), (b"ee\none\n", b"three\none\n")]:
+                query.stdin.write(asked)
+                query.stdin.flush()
+                got = b""
+                while len(got) < len(answer):
+                    self.assertTrue(select.select([query.stdout], [], [], PATIENCE)[0], f"no answer to {asked}")
+                    got += os.read(query.stdout.fileno(), 100)
+                self.assertEqual(got, answer)
+            query.stdin.close()
+            self.assertEqual((query.stdout.read(), query.wait(PATIENCE)), (b"", 1))
+
+    def test_the_length_of_an_item_costs_no_more_than_its_bytes(self):
+        """A list without line feeds would keep the program busy for days. (With a copy of the item for each block,
+        this would copy a terabyte.)"""
+        size = 48 << 20
+        path = self.folder / "long"
+        path.write_bytes(b"x" * size + b"\nend")
+        with _terminal.opened(str(path)) as file:
+            self.assertEqual([len(block) for block in file.blocks(1024)], [size + 1, 3])
+
+    def test_a_list_takes_little_memory(self):
+        """A small file that unpacks to gigabytes would take the memory of the machine."""
+        line = b"x" * 999 + b"\n"
+        (self.folder / "lines.gz").write_bytes(gzip.compress(line * 1000) * 300)
+        (self.folder / "bomb.gz").write_bytes(gzip.compress(bytes(10**6)) * 300)
+        script = "import resource; from libbloom import _program, _terminal; _terminal.LONGEST = 50 << 20; "
+        script += "code = _program.main(); print(code, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        for name, expected, said in [
+            ("lines.gz", 0, ""),
+            ("bomb.gz", 2, "libbloom: bomb.gz: an item has more than 50 MiB: this is no list of an item a line\n"),
+        ]:
+            words = [sys.executable, "-c", script, "build", name, "--capacity", "9", "-o", "x"]
+            done = subprocess.run(words, capture_output=True, text=True, cwd=self.folder, timeout=PATIENCE)
+            self.assertEqual(done.stderr, said)
+            code, kilobytes = map(int, done.stdout.split()[-2:])
+            self.assertEqual(code, expected)
+            self.assertLess(kilobytes, 200_000)
+
+    def test_closed_streams_are_no_surprise(self):
+        """A script would get a traceback, or take the exit code of an error for an answer."""
+        made = Filter(100)
+        made.add("one")
+        made.save(self.folder / "seen")
+        program = shlex.join(PROGRAM)
+        for line, said, code in [
+            ("query seen one >&-", "libbloom: the standard output is closed\n", 2),
+            ("query -q seen one >&-", "", 0),
+            ("query -q seen two >&-", "", 1),
+            ("info seen >&-", "libbloom: the standard output is closed\n", 2),
+            ("plan 1M >&-", "libbloom: the standard output is closed\n", 2),
+            ("query seen <&-", "libbloom: there is no standard input\n", 2),
+            ("info seen >/dev/full", "libbloom: No space left on device\n", 2),
+            ("query seen one >/dev/full", "libbloom: No space left on device\n", 2),
+            ("query missing one 2>&-", "", 2),
+            ("build missing -o x 2>&- >/dev/null", "", 2),
+        ]:
+            with self.subTest(line):
+                done = subprocess.run(f"{program} {line}", shell=True, capture_output=True, text=True, cwd=self.folder)
+                self.assertEqual((done.returncode, done.stdout, done.stderr), (code, "", said))
+        # A reader that has gone: the program ends when it notices, and says nothing.
+        for line in ("query -v seen", "info seen", "--help"):
+            with subprocess.Popen(
+                f"{program} {line}",
+                shell=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=self.folder,
+            ) as process:
+                process.stdout.close()
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.write(b"two\n" * 100_000)
+                    process.stdin.close()
+                self.assertEqual((process.stderr.read(), process.wait(PATIENCE) in (0, 2)), (b"", True))
 
     def test_filters_go_through_pipes(self):
         """A filter could not be built on one machine and sent to another without a file between."""
@@ -110,14 +338,20 @@ class ProgramTest(unittest.TestCase):
             (["build", "many.txt", "-o", "x", "--capacity", "2", "--fixed"], "full"),
             (["build", "many.txt", "-o", "missing/x"], "No such file"),
             (["build", "many.txt", "-o", "x", "--error-rate", "2"], "rate"),
-            (["plan", "many"], "'many' is no number of 1 or more"),
-            (["plan", "0"], "'0' is no number of 1 or more"),
+            (["plan", "many"], "'many' is no whole number of 1 or more"),
+            (["plan", "0"], "'0' is no whole number of 1 or more"),
             (["push", "wrong.bloom", "key"], "this is not a filter's file"),
             (["pull", "key", "-o", "x", "--url", "redis://127.0.0.1:1"], "refused"),
             (["pull", "key", "-o", "x", "--url", "nonsense"], "server: Redis URL must specify one of"),
             ([], "COMMAND"),
+            (["plan", "1.5"], "'1.5' is no whole number of 1 or more, such as 1000000, 1e6 or 1M"),
+            (["plan", "1e999999999"], "no whole number"),
+            (["plan", "1e6", "--error-rate", "low"], "'low' is no error rate, such as 0.01"),
+            (["build", ".", "-o", "x"], ".: Is a directory"),
+            (["build", "many.txt", "/dev/stdin", "-o", "x"], "/dev/stdin can be read only once: --capacity must say"),
+            (["build", b"\xff", "-o", "x"], r"\udcff: No such file"),
         ]:
-            with self.subTest(" ".join(words)):
+            with self.subTest(" ".join(map(str, words))):
                 self.assertIn(said, self.run_program(*words, code=2))
         self.assertFalse((self.folder / "x").exists())
 

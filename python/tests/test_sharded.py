@@ -85,7 +85,9 @@ class LayoutTest(unittest.TestCase):
         numbers = struct.pack("<500Q", *range(500))
         each = {
             ("PREFIXED", prefixed): shard,
-            ("LINES", b"\n\n" + b"\n".join(lines) + b"\n\n7"): [self.shard(line) for line in [*lines, b"7"]],
+            ("LINES", b"\n\r\n\r\r\n" + b"\r\n".join(lines) + b"\n7\r"): [
+                self.shard(line) for line in [b"", b"", b"\r", *lines, b"7"]
+            ],
             ("WIDTH", 8, numbers): [self.shard(numbers[at : at + 8]) for at in range(0, 4000, 8)],
         }
         for packed, expected in each.items():

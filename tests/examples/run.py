@@ -18,7 +18,6 @@ LONGEST = ["test_migrate.py", "test_dockerfile.py"]
 
 def run(file):
     words = [sys.executable, "-m", "unittest", "discover", "-s", file.parent, "-p", file.name]
-    # Not where `make build` leaves libbloom.so, which Python would take for the package.
     done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=file.parent)
     return file.name, done.returncode, done.stdout
 

@@ -1,7 +1,7 @@
 """What the documentation shows is what happens: every session, program and command in README.md, docs and benches.
 
 Sessions of redis-cli are typed into it, a page's sessions one after the other into the same server, which is
-empty at first; `...` in a reply stands for any text in a line, and `…` for any lines. Programs in Python are
+empty at first, and has another seed in each run: no number of a page depends on it; `...` in a reply stands for any text in a line, and `…` for any lines. Programs in Python are
 run, and print what their comments `prints:` say, in which `...` is any text too. So are scripts of the shell, a
 page's one after the other in one folder, where `urls.txt` has 59,226 URLs. Of other commands of the shell, those for
 make name a target. Whatever else stands in a block is listed here, with the reason why it is not run.
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import redis
 from documents import PAGES, PROJECT, PROMPT, blocks, errors, facts, option_errors, permissions, promised_output
-from servers import PATIENCE, URLS, SeededServer, Server
+from servers import PATIENCE, URLS, Server
 
 SESSION = "no client of this language here; `make test-clients` runs it"
 LISTING = "lists names, bytes or formulas"
@@ -32,6 +32,7 @@ PACKAGE = "needs what `make package` builds; tests/package installs it"
 # Blocks that are not run, by their pages and first lines, with the reason.
 NOT_RUN = {
     "README.md: docker build -t redis-libbloom . && docker run --rm -p 127.0.0.1:6379:6379 redis-libbloom": IMAGE,
+    "README.md: python3 -m venv .venv && . .venv/bin/activate": "fetches packages; the Makefile makes such a one",
     "README.md: redis-server --loadmodule ./libbloom.so": "takes port 6379; every test loads the module so",
     "docs/clients.md: import { createClient } from \"redis\";": SESSION,
     "docs/clients.md: import redis.clients.jedis.JedisPooled;": SESSION,
@@ -157,8 +158,7 @@ class SessionTest(unittest.TestCase):
     maxDiff = None
 
     def start(self):
-        # A filter for two items has false positives soon.
-        server = SeededServer()
+        server = Server()
         server.__enter__()
         self.addCleanup(server.__exit__)
         with server.client() as client:
@@ -264,9 +264,10 @@ class SessionTest(unittest.TestCase):
                     self.run_shown(block, ["bash", "-euc", block.text], cwd=folder, env=environment)
 
     def folder(self):
-        """A folder where `urls.txt` is."""
+        """A folder where `urls.txt` is, and what it is made of."""
         folder = Path(tempfile.mkdtemp(prefix="docs-"))
         self.addCleanup(shutil.rmtree, folder)
+        (folder / "tests").symlink_to(PROJECT / "tests")
         (folder / "urls.txt").write_bytes(gzip.decompress(URLS.read_bytes()))
         return folder
 

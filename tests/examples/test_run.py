@@ -9,6 +9,7 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -57,6 +58,31 @@ class RunTest(unittest.TestCase):
     def stop(self, client):
         client.shutdown()
         self.process.wait(PATIENCE)
+
+    def test_the_python_package_is_found_beside_the_module(self):
+        """Who follows the README would get an ImportError: Python takes ./libbloom.so for the package."""
+        shutil.copytree(PROJECT / "libbloom", self.project / "libbloom", ignore=shutil.ignore_patterns("__pycache__"))
+        script = "import libbloom, libbloom._steps; from libbloom import Filter; print(libbloom.__file__, Filter(9).add('one'))"
+        (self.project / "script.py").write_text(script)
+        for words in (["-c", script], ["script.py"]):
+            done = self.run_python(*words)
+            place, answer = done.stdout.split()
+            self.assertEqual((done.stderr, done.returncode, answer), ("", 0, "True"))
+            self.assertNotEqual(Path(place).resolve().parents[1], self.project.resolve())
+        self.assertIn("Bloom filters in files", self.run_python("-m", "libbloom._program", "--help").stdout)
+        # Without what is installed.
+        done = self.run_python("-S", "-c", "import libbloom", PYTHONPATH="")
+        self.assertIn("ImportError: the Python package libbloom is not installed; python/README.md says how", done.stderr)
+
+    def run_python(self, *words, **variables):
+        return subprocess.run(
+            [sys.executable, *words],
+            capture_output=True,
+            text=True,
+            cwd=self.project,
+            env={**os.environ, **variables},
+            timeout=PATIENCE,
+        )
 
     def test_each_port_has_data_of_its_own(self):
         """Two servers in one folder would write over each other's files."""

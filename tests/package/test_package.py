@@ -43,6 +43,7 @@ DOCUMENTS = [
     *["CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "python/README.md"],
     *(f"python/{path.name}" for path in WHEELS.glob("*.whl")),
     *(str(path.relative_to(PROJECT)) for pattern in PATTERNS for path in PROJECT.glob(pattern)),
+    "libbloom/__init__.py",
     "tests/fixtures/urls.txt.gz",
 ]
 ARCHIVED = sorted(

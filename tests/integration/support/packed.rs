@@ -48,7 +48,7 @@ impl Form {
         match self {
             Self::Lines => item
                 .iter_mut()
-                .filter(|byte| **byte == b'\n')
+                .filter(|byte| b"\r\n".contains(byte))
                 .for_each(|byte| *byte = b'x'),
             Self::Width(width) => item.resize(width, b' '),
             Self::Prefixed => {}
