@@ -95,7 +95,7 @@ class Server:
         try:
             self(command, KEY)
         except redis.ResponseError as error:
-            return "unknown command" not in str(error)
+            return not str(error).startswith("unknown command ")
 
     def version(self):
         """The number that the module gives as its version."""

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from . import _cluster
+from ._answers import Count
 from ._server import Server
-from ._sharded import Count, Layout, Shard, ShardedBloom, deviation
+from ._sharded import Layout, Shard, ShardedBloom, deviation
 from ._steps import slot
 from ._terminal import Bar, Input, Trouble, in_bytes, opened
 
