@@ -30,6 +30,7 @@ def copy_filters(options: argparse.Namespace) -> int:
     target = Server("target", options.target)
     source.require_source()
     target.require("BF.LOADCHUNK")
+    refuse_same(source, target)
     with Finished(options.state, source, target) as finished, Bar("copied", None, in_bytes) as bar:
         copier = Copier(finished, bar, options)
         turns = []
@@ -42,8 +43,7 @@ def copy_filters(options: argparse.Namespace) -> int:
             except NotCopied as why:
                 copier.leave_out(one.db, str(why), len(keys))
                 continue
-            if one.identity() is not None and one.identity() == other.identity():
-                raise Trouble(f"{one} and {other} are the same database")
+            refuse_same(one, other)
             turns.append((one, other, keys, one.sizes(keys)))
         if not any(keys for _, _, keys, _ in turns):
             print(f"no filters found: {source}")
@@ -55,6 +55,11 @@ def copy_filters(options: argparse.Namespace) -> int:
             for key in finished.others(keys):
                 copier.take_other(key)
     return copier.report()
+
+
+def refuse_same(source: Server, target: Server) -> None:
+    if source.identity() is not None and source.identity() == target.identity():
+        raise Trouble(f"{source} and {target} are the same database")
 
 
 def databases(source: Server, copier: Copier) -> list[Server]:

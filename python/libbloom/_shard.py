@@ -394,7 +394,7 @@ class Loader:
     def report(self, sharded: ShardedBloom) -> int:
         new = self.place.new
         seconds, loaded = time.monotonic() - self.begin, self.place.items - self.before
-        unsure = f"; {new.maybe:,} more may have been new, for a connection broke" if new.maybe else ""
+        unsure = f"; {new.maybe:,} more may have been new, for a connection broke or a node failed over" if new.maybe else ""
         resumed = "; what a killed run added last counts as known" if self.before else ""
         print(f"{self.place.items:,} items, {int(new):,} new{unsure}{resumed}")
         print(f"{loaded:,} items in {seconds:.1f} s, {self.rate():,.0f} a second")
