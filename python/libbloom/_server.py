@@ -74,7 +74,7 @@ def check_url(role: str, url: str) -> None:
     """Raises an error for a URL that would be understood in another way than it was meant. It shows nothing of the URL,
     because a password may be anywhere in it."""
     if not url.startswith(("redis://", "rediss://", "unix://")):
-        raise Trouble(f"{role}: the URL must specify one of redis://, rediss:// (TLS) and unix://")
+        raise Trouble(f"{role}: Redis URL must specify one of redis://, rediss:// (TLS) and unix://")
     rest = url.partition("://")[2]
     place = re.split("[/?#]", rest, maxsplit=1)[0]
     try:
