@@ -27,6 +27,7 @@ from contextlib import contextmanager
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import redis
+import support
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from support import Trouble, require_filters
@@ -93,10 +94,7 @@ def seconds(text):
 def connect(url, patience):
     """A client that gives up after so many seconds, without a second try: there is the database to be asked."""
     retry = Retry(NoBackoff(), 0)
-    try:
-        return redis.Redis.from_url(url, socket_timeout=patience, socket_connect_timeout=patience, retry=retry)
-    except ValueError as error:
-        raise Trouble(f"--url: {error}") from None
+    return support.connect(url, socket_timeout=patience, socket_connect_timeout=patience, retry=retry)
 
 
 # ---- The filter ----------------------------------------------------------------------------------
@@ -133,7 +131,7 @@ class Guard:
         for key in (self.draft, self.key):
             pipeline.execute_command("BF.INSERT", key, "NOCREATE", "ITEMS", name)
         for answer in pipeline.execute(raise_on_error=False):
-            if isinstance(answer, Exception) and "not found" not in str(answer):
+            if isinstance(answer, Exception) and str(answer) != "not found":
                 raise answer
 
     def fill(self, names, count, error_rate):
@@ -146,7 +144,7 @@ class Guard:
         try:
             self.client.execute_command("BF.RESERVE", self.draft, error_rate, count)
         except redis.ResponseError as error:
-            advice = " (another fill? if it was killed: --replace)" if "item exists" in str(error) else ""
+            advice = " (another fill? if it was killed: --replace)" if str(error) == "item exists" else ""
             raise Trouble(f"{self.draft}: {error}{advice}") from None
         names = iter(names)
         while some := list(itertools.islice(names, BATCH)):

@@ -68,11 +68,12 @@ def read_urls(source):
     return [line for line in (part.strip(b"\r") for part in raw.split(b"\n")) if line]
 
 
-def connect(url):
+def connect(url, **options):
     try:
-        return redis.Redis.from_url(url)
-    except ValueError as error:
-        raise Trouble(f"--url: {error}") from None
+        return redis.Redis.from_url(url, **options)
+    except ValueError:
+        # redis-py's own text may show a part of the password.
+        raise Trouble("--url: the URL must specify redis://user:password@host:port, the password percent-encoded") from None
 
 
 def require_filters(client, key):
@@ -80,7 +81,7 @@ def require_filters(client, key):
     try:
         client.execute_command("BF.EXISTS", key, "")
     except redis.ResponseError as error:
-        if "unknown command" in str(error).lower():
+        if str(error).lower().startswith("unknown command "):
             raise Trouble("the server has no BF.EXISTS: load the module there") from None
         raise Trouble(f"{key}: {error}") from None
 

@@ -96,7 +96,7 @@ class Server:
             self(command, KEY)
             return True
         except redis.ResponseError as error:
-            return "unknown command" not in str(error)
+            return not str(error).startswith("unknown command ")
 
     def version(self):
         """The number that the module gives as its version."""

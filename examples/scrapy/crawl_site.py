@@ -91,11 +91,16 @@ def check(options):
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"{options.url} is no address of a page, as http://127.0.0.1:8000/ is")
     key = options.key.format(spider=SiteSpider.name)
-    with redis.Redis.from_url(options.redis) as client:
+    try:
+        client = redis.Redis.from_url(options.redis)
+    except ValueError:
+        # redis-py's own text may show a part of the password.
+        raise ValueError("--redis: the URL must specify redis://user:password@host:port, the password percent-encoded") from None
+    with client:
         try:
             client.execute_command("BF.EXISTS", key, b"")
         except redis.ResponseError as error:
-            if "unknown command" in str(error).lower():
+            if str(error).lower().startswith("unknown command "):
                 raise ValueError("the server has no BF.EXISTS: load the module there") from None
             raise ValueError(f"{key}: {error}") from None
 

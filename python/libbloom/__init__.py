@@ -9,10 +9,10 @@ True
 """
 
 from . import _client
+from ._answers import MAYBE_NEW, Count, Maybe, MissingError, UnsureError
 from ._client import AsyncBloom, Bloom, Info, Layer
-from ._cluster import UnsureError
 from ._native import Filter, FormatError, FullError, SeedError, __version__, plan
-from ._sharded import MAYBE_NEW, AsyncShardedBloom, Count, Maybe, MissingError, Shard, ShardedBloom, ShardedInfo
+from ._sharded import AsyncShardedBloom, Shard, ShardedBloom, ShardedInfo
 
 __all__ = [
     "AsyncBloom",

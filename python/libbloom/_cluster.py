@@ -1,20 +1,19 @@
-"""Sends commands to the nodes of a cluster, all at once, and repeats those that do not arrive.
+"""Sends commands to a server, or to the nodes of a cluster all at once, and repeats those that do not arrive.
 
 `delivered` needs no connection: it is a generator that yields the name and the arguments of a method of `Links`, and gets
-the result. `run` and `run_async` drive it, with any client of redis-py or valkey-py. The clients' own pipelines would not
-do: if the answer to a command is lost they send the command again, and the caller never learns of it.
+the result. `run` and `run_async` drive it, with any client of redis-py or valkey-py. The clients' own calls and pipelines
+would not do: if the answer to a command is lost they send the command again, and the caller never learns of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Generator
 from typing import Any
 
-from ._steps import Command, slot
+from ._answers import REDIRECTED, Count, UnsureError, code, is_answer
+from ._steps import Command, Steps, slot
 
-Steps = Generator[tuple[Any, ...], Any, Any]
 # Commands for a node.
 Round = tuple[Any, list[Command]]
 
@@ -23,16 +22,11 @@ ASKING: Command = ("ASKING",)
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
 # Milliseconds for which WAIT waits, less than a client's time limit for answers.
 WAIT_TIME = 2000
-# Classes of errors with which a node says that it did not carry out a command: another node will, or this one later.
-REDIRECTED = ("MovedError", "AskError")
+# Classes of errors with which a node says that it did not carry out a command, and will later.
 NOT_NOW = ("TryAgainError", "ClusterDownError", "MasterDownError", "BusyLoadingError", "ReadOnlyError")
-# Beginnings of such errors without a class: a primary has too few replicas, or has become a replica.
-NOT_NOW_WORDS = ("NOREPLICAS", "UNBLOCKED")
-
-
-class UnsureError(Exception):
-    """Items may have been added or not: the connection broke before the answer came, or too few replicas confirmed them.
-    Adding them again is safe."""
+# Codes of such errors without a class, in one client or both: a primary has too few replicas, or is one that has lost its
+# primary, or has become one; or a script runs.
+NOT_NOW_CODES = ("NOREPLICAS", "MASTERDOWN", "UNBLOCKED", "BUSY")
 
 
 class Undelivered(Exception):
@@ -66,16 +60,22 @@ class Call:
         self.reply: Any = None
         self.error: Exception | None = None
         self.is_answered = False
+        # Of a command that counts what it adds: how many of these the server certainly has. A primary that dies takes
+        # what no replica confirmed with it. The next one may take some of the items for known by then.
+        self.kept: Any = None
+        self.answered_by: str | None = None
         # Whether it may have been carried out before the attempt that was answered.
         self.is_unsure = False
         # The node to which the cluster redirected it, and whether its slot is still moving there.
         self.place: tuple[str, int] | None = None
         self.is_asking = False
 
-    def take(self, reply: Any) -> bool:
-        """Takes the answer to an attempt. Returns whether there must be another attempt."""
+    def take(self, reply: Any, node: str | None = None) -> bool:
+        """Takes a node's answer to an attempt. Returns whether there must be another attempt."""
         self.place, self.is_asking = None, False
         if not isinstance(reply, Exception):
+            if reply or not self.is_answered or node != self.answered_by:
+                self.kept, self.answered_by = reply, node
             if not self.is_answered:
                 self.reply, self.is_answered = reply, True
             return False
@@ -91,12 +91,17 @@ class Call:
             return False
         return True
 
+    def counted(self, items: int) -> Count:
+        """How many of the items were new, for a command that counts them."""
+        is_unsure = self.is_unsure or self.kept != self.reply
+        return Count(self.kept, (items - self.kept) * is_unsure)
+
 
 def is_passing(error: Exception) -> bool:
     """Whether another attempt may succeed."""
     if isinstance(error, (Unsent, Unconfirmed)) or type(error).__name__ in NOT_NOW:
         return True
-    return str(error).startswith(NOT_NOW_WORDS)
+    return code(error) in NOT_NOW_CODES
 
 
 class Party:
@@ -124,7 +129,7 @@ class Party:
         """Takes the answers to `commands`. Returns the calls that must be sent again, and why."""
         answers = iter([reply for command, reply in zip(self.commands(), replies) if command is not ASKING])
         answered = list(zip(self.calls, answers))
-        again = [(call, reply) for call, reply in answered if call.take(reply)]
+        again = [(call, reply) for call, reply in answered if call.take(reply, getattr(self.node, "name", None))]
         if self.replicas:
             fence, confirmed = answers
             why = self.unconfirmed(fence, confirmed)
@@ -143,9 +148,20 @@ class Party:
         return None
 
 
-def delivered(client: Any, calls: list[Call], patience: float, *, adds: bool = False, replicas: int = 0) -> Steps:
+def delivered(
+    client: Any,
+    calls: list[Call],
+    patience: float,
+    *,
+    adds: bool = False,
+    changes: bool = False,
+    once: bool = False,
+    replicas: int = 0,
+) -> Steps:
     """Delivers commands, in any order. Commands that do not arrive are sent again for `patience` seconds. Set `adds` if
-    they add items: then a repeated call is marked as such, and with `replicas` repeated until so many have it."""
+    they add items: then a repeated call is marked as such, and with `replicas` repeated until so many have it. Set `changes`
+    for others after which a filter is another one, and `once` if they would destroy what came after them: then none is sent
+    again whose answer was lost."""
     left, pause, deadline = calls, 0.0, None
     while left:
         parties: dict[Any, Party] = {}
@@ -155,13 +171,18 @@ def delivered(client: Any, calls: list[Call], patience: float, *, adds: bool = F
             parties.setdefault(name, Party(node, replicas if adds else 0)).calls.append(call)
         replies = yield "exchange", [(party.node, party.commands()) for party in parties.values()]
         again = [failed for party, some in zip(parties.values(), replies) for failed in party.take(some)]
+        if not hasattr(client, "nodes_manager"):
+            # A client of a single server cannot follow.
+            for call, why in again:
+                call.error = why if type(why).__name__ in REDIRECTED else None
+            again = [(call, why) for call, why in again if call.error is None]
         if not again:
             return
         left, why = [call for call, _ in again], again[-1][1]
         now = time.monotonic()
         deadline = deadline or now + patience
-        if now >= deadline:
-            raise given_up(left, why, adds)
+        if now >= deadline or once and any(call.is_unsure for call in left):
+            raise given_up(left, why, adds, changes or once)
         are_redirected = all(type(error).__name__ in REDIRECTED for _, error in again)
         if pause or not are_redirected:
             yield "pause", pause or SHORTEST_PAUSE
@@ -170,13 +191,17 @@ def delivered(client: Any, calls: list[Call], patience: float, *, adds: bool = F
             yield ("refresh",)
 
 
-def given_up(calls: list[Call], why: Exception, adds: bool) -> BaseException:
-    if adds and any(call.is_unsure or call.is_answered for call in calls):
-        return UnsureError(
-            f"{len(calls):,} commands were not answered or confirmed ({why}): their items may have been added or not; "
-            "adding them again is safe"
-        )
-    return why.cause if isinstance(why, Undelivered) else why
+def given_up(calls: list[Call], why: Exception, adds: bool, changes: bool) -> BaseException:
+    cause = why.cause if isinstance(why, Undelivered) else why
+    if not (adds or changes) or not any(call.is_unsure or call.is_answered for call in calls):
+        return cause
+    if adds:
+        text = "their items may have been added or not; adding them again is safe"
+    else:
+        text = f"{calls[0].command[0]} may have been carried out or not"
+    unsure = UnsureError(f"{len(calls):,} commands were not answered or confirmed ({why}): {text}")
+    unsure.__cause__ = cause
+    return unsure
 
 
 def node_of(client: Any, call: Call) -> Any:
@@ -192,8 +217,8 @@ def node_of(client: Any, call: Call) -> Any:
 
 
 def unsent(error: Exception) -> Unsent:
-    """The error of a connection that was not made. After a wrong password there is no other attempt."""
-    if type(error).__name__.startswith("Auth"):
+    """The error of a connection that was not made. After a wrong password, or another refusal, there is no other attempt."""
+    if is_answer(error) and not is_passing(error):
         raise error
     return Unsent(error)
 
@@ -213,11 +238,6 @@ def of_pool(pool: Any) -> Any:
     except TypeError:
         # Other versions want to know the command.
         return pool.get_connection("BF.INFO")
-
-
-def is_answer(error: Exception) -> bool:
-    """Whether the error is a node's answer. Otherwise the connection broke."""
-    return any(kind.__name__ == "ResponseError" for kind in type(error).__mro__)
 
 
 class Link:
@@ -384,24 +404,30 @@ class AsyncLinks:
 
 
 def run(client: Any, steps: Steps) -> Any:
-    """Drives `steps` with a client."""
-    links, result = Links(client), None
+    """Drives `steps` with a client. They are told of an error, so that they can clean up."""
+    links, result, error = Links(client), None, None
     while True:
         try:
-            name, *words = steps.send(result)
+            name, *words = steps.send(result) if error is None else steps.throw(error)
         except StopIteration as stop:
             return stop.value
-        result = getattr(links, name)(*words)
+        try:
+            result, error = getattr(links, name)(*words), None
+        except BaseException as raised:
+            result, error = None, raised
 
 
 async def run_async(client: Any, steps: Steps) -> Any:
     """Drives `steps` with an asyncio client."""
-    links, result = AsyncLinks(client), None
+    links, result, error = AsyncLinks(client), None, None
     if hasattr(client, "nodes_manager"):
         await client.initialize()
     while True:
         try:
-            name, *words = steps.send(result)
+            name, *words = steps.send(result) if error is None else steps.throw(error)
         except StopIteration as stop:
             return stop.value
-        result = await getattr(links, name)(*words)
+        try:
+            result, error = await getattr(links, name)(*words), None
+        except BaseException as raised:
+            result, error = None, raised

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from . import _answers
 from ._native import replace
 from ._server import PIPELINE, ResponseError, Server, wire_text
 from ._steps import encoded
@@ -101,7 +102,9 @@ class Loader:
         self.options = options
         self.is_packed = takes_packed(target, options.key)
         self.known = 0
+        # Why the items ended before their end, and whether one did not fit.
         self.refusal: str | None = None
+        self.is_no_room = False
         self.seconds = 0.0
 
     @property
@@ -138,7 +141,7 @@ class Loader:
         for items, answer in zip(some, self.target.pipeline(commands)):
             if isinstance(answer, Exception):
                 [reason, items_in] = REFUSED.fullmatch(wire_text(answer)).groups()  # type: ignore[union-attr]
-                self.refusal = self.refusal or reason
+                self.refuse(answer, reason)
                 unclear += int(items_in or 0)
             else:
                 self.place.new += answer
@@ -155,11 +158,15 @@ class Loader:
             # The answers of a filter that does not grow end with an error at the item that did not fit.
             for answer in answers if isinstance(answers, list) else [answers]:
                 if isinstance(answer, Exception):
-                    self.refusal = self.refusal or wire_text(answer)
+                    self.refuse(answer, wire_text(answer))
                 elif answer:
                     self.place.new += 1
                 else:
                     self.known += 1
+
+    def refuse(self, error: Exception, reason: str) -> None:
+        if self.refusal is None:
+            self.refusal, self.is_no_room = reason, _answers.is_no_room(error)
 
     def rate(self) -> float:
         return (self.new + self.known) / max(self.seconds, 1e-9)
@@ -174,7 +181,8 @@ class Loader:
         items = self.target.items(self.options.key)
         print(f"{key} has {items:,} items")
         if self.refusal is not None:
-            raise Refused(f"stopped after item {total:,} of this run: {self.refusal}")
+            kind = Refused if self.is_no_room else Trouble
+            raise kind(f"stopped after item {total:,} of this run: {self.refusal}")
         before = self.place.before
         if items < before + self.new:
             raise Trouble(f"{key} had {before:,} items and got {self.new:,}: it was deleted or replaced meanwhile")

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from . import _steps, _valkey
+from . import _answers, _steps, _valkey
 from ._native import replace
 from ._server import MAGIC, TYPE_NAMES, NotCopied, ResponseError, Server, State, redis, wire_text
 from ._terminal import Bar, Trouble, in_bytes, opened, shown, state_of
@@ -27,25 +27,80 @@ class Changed(NotCopied):
 
 
 def copy_filters(options: argparse.Namespace) -> int:
-    source = Server("source", options.source)
+    source = Server("source", options.source, db=options.db)
     target = Server("target", options.target)
     source.require_source()
     target.require("BF.LOADCHUNK")
-    if source.identity() is not None and source.identity() == target.identity():
-        raise Trouble(f"{source} and {target} are the same database")
-
-    with Finished(options.state, source, target) as finished:
-        keys = find_keys(source, options)
-        if not keys:
+    refuse_same(source, target)
+    with Finished(options.state, source, target) as finished, Bar("copied", None, in_bytes) as bar:
+        copier = Copier(finished, bar, options)
+        turns = []
+        for one in databases(source, copier):
+            keys = find_keys(one, options)
+            if not keys and one.db not in {source.db} | finished.databases():
+                continue
+            try:
+                other = place_for(one, target, options)
+            except NotCopied as why:
+                copier.leave_out(one.db, str(why), len(keys))
+                continue
+            refuse_same(one, other)
+            turns.append((one, other, keys, one.sizes(keys)))
+        if not any(keys for _, _, keys, _ in turns):
             print(f"no filters found: {source}")
-        sizes = source.sizes(keys)
-        with Bar("copied", sum(sizes), in_bytes) as bar:
-            copier = Copier(source, target, finished, bar, options)
+        bar.total = sum(sum(sizes) for *_, sizes in turns)
+        for one, other, keys, sizes in turns:
+            copier.turn_to(one, other)
             for key, size in zip(keys, sizes):
                 copier.take(key, size)
             for key in finished.others(keys):
                 copier.take_other(key)
     return copier.report()
+
+
+def refuse_same(source: Server, target: Server) -> None:
+    if source.identity() is not None and source.identity() == target.identity():
+        raise Trouble(f"{source} and {target} are the same database")
+
+
+def databases(source: Server, copier: Copier) -> list[Server]:
+    """The databases to copy. Those that are left out though nobody said so are named."""
+    options = copier.options
+    if options.db is not None or options.keys is not None:
+        return [source]
+    there = source.databases()
+    if there is None:
+        copier.leave_out(None, "the user may not run INFO, which tells them; --db copies one, and looks for no others")
+        return [source]
+    others = sorted((there | copier.finished.databases()) - {source.db})
+    if source.is_of_cluster:
+        for number in others:
+            copier.leave_out(number, "of a cluster only database 0 is copied")
+        return [source]
+    opened_others = [Server("source", options.source, db=number) for number in others]
+    for other in opened_others:
+        other.require_source()
+    if not source.names_db:
+        return [source, *opened_others]
+    for other in opened_others:
+        if filters := len(find_keys(other, options)):
+            why = f"the source's URL names {source.db}; without a number all are copied, and --db looks for no others"
+            copier.leave_out(other.db, why, filters)
+    return [source]
+
+
+def place_for(source: Server, target: Server, options: argparse.Namespace) -> Server:
+    """The target's database for one of the source."""
+    if target.db == source.db or target.names_db and (source.names_db or source.db == 0 or options.db is not None):
+        return target
+    if target.names_db:
+        raise NotCopied(f"the target's URL names {target.db}; without a number each goes to its own, and --db copies one")
+    if target.is_of_cluster:
+        raise NotCopied("the target is a cluster, where only database 0 is written to")
+    try:
+        return Server("target", options.target, db=source.db)
+    except Trouble as trouble:
+        raise NotCopied(str(trouble)) from None
 
 
 def find_keys(source: Server, options: argparse.Namespace) -> list[bytes]:
@@ -60,17 +115,26 @@ def find_keys(source: Server, options: argparse.Namespace) -> list[bytes]:
 class Copier:
     """Copies filters one by one, and counts what it did."""
 
-    def __init__(
-        self, source: Server, target: Server, finished: Finished, bar: Bar, options: argparse.Namespace
-    ) -> None:
-        self.source = source
-        self.target = target
+    source: Server
+    target: Server
+
+    def __init__(self, finished: Finished, bar: Bar, options: argparse.Namespace) -> None:
         self.finished = finished
         self.bar = bar
         self.options = options
         self.started = time.monotonic()
         self.copied = self.verified = self.skipped = self.expiries = self.deleted = self.failed = 0
         self.bytes = 0
+
+    def turn_to(self, source: Server, target: Server) -> None:
+        """What comes is copied from this database to that one."""
+        self.source, self.target, self.finished.db = source, target, source.db
+
+    def leave_out(self, db: int | None, why: str, filters: int | None = None) -> None:
+        """Names a database, or all others, that nobody copies."""
+        which = "other databases" if db is None else f"database {db}"
+        self.failed += filters or 1
+        self.bar.say(f"not copied: {which}{f' ({filters:,} filters)' if filters else ''}: {why}")
 
     def take(self, key: bytes, size: int) -> None:
         """Brings the target up to date with a filter of the source; reports a failure."""
@@ -226,12 +290,9 @@ class Copier:
         except ResponseError as why:
             # A filter that grew may give chunks that do not fit the header any more.
             self.refuse_change(key, state)
-            if data is header and header.startswith(MAGIC) and "bad data" in str(why):
+            if data is header and header.startswith(MAGIC) and _answers.is_bad_header(why):
                 layout = "valkey" if header.startswith(_valkey.MAGIC) else "blocked"
-                raise NotCopied(
-                    f"the target cannot read the {layout} layout: only classic filters can go to RedisBloom. "
-                    f"({wire_text(why)})"
-                ) from None
+                raise NotCopied(_answers.unreadable("the target", layout, why)) from None
             raise NotCopied(f"the target refused the chunk that ends at {following}: {wire_text(why)}") from None
 
     def refuse_change(self, key: bytes, state: State) -> None:
@@ -301,15 +362,17 @@ class Chunks:
 class Finished:
     """The keys that were copied, each with the state that it had: in a file, if one is named.
 
-    A line of JSON for the two servers, then one for each key, of which the last counts. A run that is killed
+    A line of JSON for the two servers, then one for each key of a database, of which the last counts. A run that is killed
     while it writes leaves half a line at the end, which is dropped.
     """
 
     def __init__(self, path: Path | None, source: Server, target: Server) -> None:
         self.path = path
         self.servers = {"source": str(source.address), "target": str(target.address)}
-        # The state of each key, with a checksum for its header; None for a key that was dropped.
-        self.states: dict[bytes, State | None] = {}
+        # The state of each key of each database, with a checksum for its header; None for a key that was dropped.
+        self.states: dict[tuple[int, bytes], State | None] = {}
+        # The source's database that is copied.
+        self.db = source.db
         self.file: IO[bytes] | None = None
 
     def __enter__(self) -> Finished:
@@ -337,7 +400,9 @@ class Finished:
             for line in rest:
                 header, bits_set = line["header"], line["bits set"]
                 state = None if header is None else State(bytes.fromhex(header), bits_set)
-                self.states[line["key"].encode("latin-1")] = state
+                if type(line["db"]) is not int:
+                    raise ValueError("db is no number")
+                self.states[line["db"], line["key"].encode("latin-1")] = state
         except (ValueError, TypeError, KeyError) as error:
             raise Trouble(f"{self.path} is no state file of a copy ({error})") from None
         if first != self.servers:
@@ -353,14 +418,19 @@ class Finished:
 
     def others(self, keys: list[bytes]) -> list[bytes]:
         """The noted keys that are not among these."""
-        return sorted({key for key, state in self.states.items() if state is not None}.difference(keys))
+        noted = {key for (db, key), state in self.states.items() if db == self.db and state is not None}
+        return sorted(noted.difference(keys))
+
+    def databases(self) -> set[int]:
+        """The source's databases of which keys are noted."""
+        return {db for (db, _), state in self.states.items() if state is not None}
 
     def knows(self, key: bytes) -> bool:
-        return self.states.get(key) is not None
+        return self.states.get((self.db, key)) is not None
 
     def has(self, key: bytes, state: State) -> bool:
         """Whether a filter, or its copy, is in the state that was copied."""
-        known = self.states.get(key)
+        known = self.states.get((self.db, key))
         return known is not None and known.is_alike(summed(state))
 
     def add(self, key: bytes, state: State) -> None:
@@ -371,9 +441,9 @@ class Finished:
             self.note(key, None)
 
     def note(self, key: bytes, state: State | None) -> None:
-        self.states[key] = state
+        self.states[self.db, key] = state
         header, bits_set = (None, None) if state is None else (state.header.hex(), state.bits_set)
-        self.write({"key": key.decode("latin-1"), "header": header, "bits set": bits_set})
+        self.write({"db": self.db, "key": key.decode("latin-1"), "header": header, "bits set": bits_set})
 
 
 def summed(state: State) -> State:

@@ -50,6 +50,7 @@ def check_passwords(options: argparse.Namespace) -> int:
     are_leaked = are_leaked_packed if is_packed else are_leaked_unpacked
     if not options.stdin:
         leaked = are_leaked(server, options.key, [asked_password()])[0]
+        server.require_filter(options.key)
         print("probably leaked" if leaked else "not leaked")
         return int(leaked)
 
@@ -60,6 +61,8 @@ def check_passwords(options: argparse.Namespace) -> int:
                 answers = are_leaked(server, options.key, some)
                 numbers += [total + at for at, leaked in enumerate(answers, 1) if leaked]
                 total += len(some)
+    # If it is gone by now, it may have been gone before, and have denied every password.
+    server.require_filter(options.key)
     for number in numbers:
         print(f"line {number}: probably leaked")
     print(f"{len(numbers):,} of {total:,} passwords are probably leaked")

@@ -26,7 +26,7 @@ exit codes:
 COPY = """\
 The source may have RedisBloom, valkey-bloom or this module, and goes on answering. Each filter is put together under a
 temporary name (its own, in braces if it has none, and :bloom-migrate), compared with the source, given its time to live,
-and renamed. What a killed run leaves is removed when it is started again. A filter keeps its layout, since its bits do
+and renamed. All databases are copied, each to the one of its number; a URL with a number means that one. What a killed run leaves is removed when it is started again. A filter keeps its layout, since its bits do
 not tell its items.
 
 With --state an interrupted run goes on where it stopped, when it is started again in the same way. A later run with
@@ -255,7 +255,7 @@ class Parser(argparse.ArgumentParser):
     """Reports wrong arguments in one line, as all other errors."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+        self.exit(2, f"{self.prog}: {without_passwords(message)}; see {self.prog} --help\n")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -355,6 +355,9 @@ def parser() -> argparse.ArgumentParser:
     which = copy.add_mutually_exclusive_group()
     which.add_argument("--match", metavar="PATTERN", help="only keys that match, as in SCAN's MATCH")
     which.add_argument("--keys", metavar="FILE", help="these keys, one a line; - for standard input")
+    copy.add_argument(
+        "--db", type=count, metavar="N", help="only this database of the source (default: all, or the one that its URL names)"
+    )
     copy.add_argument("--null", action="store_true", help="keys in FILE end in NUL bytes, not in newlines")
     copy.add_argument("--replace", action="store_true", help="replace filters that the target has, and their expiries")
     copy.add_argument(
@@ -430,7 +433,12 @@ def parser() -> argparse.ArgumentParser:
 
 def complain(text: object) -> None:
     if sys.stderr is not None:
-        print(f"libbloom: {text}", file=sys.stderr)
+        print(f"libbloom: {without_passwords(str(text))}", file=sys.stderr)
+
+
+def without_passwords(text: str) -> str:
+    """A message without what may be the user and the password of a URL, which is up to its last @."""
+    return re.sub("://.*@", "://***@", text, flags=re.DOTALL)
 
 
 def main(arguments: list[str] | None = None) -> int:

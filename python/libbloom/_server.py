@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
-from . import _steps, _valkey
+from . import _answers, _steps, _valkey
+from ._answers import is_missing, is_unknown
 from ._steps import fields
 from ._terminal import Trouble, shown
 
@@ -24,7 +27,8 @@ except ImportError:
 TYPE_NAMES = [kind for kind in _steps.TYPES if kind != b"none"]
 # The beginning of this module's own headers, before the format version. A classic filter's begins with its item count.
 MAGIC = b"BLOOM\0\0"
-# Seconds to wait for an answer. Some take long, as when RENAME replaces a large value.
+# Seconds to wait for a connection, with the handshake of TLS and a first answer; and for each other answer. Some take long,
+# as when RENAME replaces a large value.
 CONNECT_TIMEOUT = 10
 ANSWER_TIMEOUT = 300
 # Seconds between two attempts to reach all of a cluster.
@@ -66,12 +70,39 @@ def cluster(url: str, settings: dict[str, Any], deadline: float) -> Any:
             time.sleep(PAUSE)
 
 
+def check_url(role: str, url: str) -> None:
+    """Raises an error for a URL that would be understood in another way than it was meant. It shows nothing of the URL,
+    because a password may be anywhere in it."""
+    if not url.startswith(("redis://", "rediss://", "unix://")):
+        raise Trouble(f"{role}: Redis URL must specify one of redis://, rediss:// (TLS) and unix://")
+    rest = url.partition("://")[2]
+    place = re.split("[/?#]", rest, maxsplit=1)[0]
+    try:
+        urlsplit(url).port
+    except ValueError:
+        pass
+    else:
+        if not place or "@" in place or "@" not in rest:
+            return
+    raise Trouble(
+        f"{role}: the URL is not understood: in a user and a password write special characters as %2F for /, %23 for #, "
+        "%3F for ?, %40 for @, %3A for : and %25 for %"
+    )
+
+
 class Server:
     """A server or a cluster, and its part in what is done. It has redis-py's client, to which nothing is decoded."""
 
-    def __init__(self, role: str, url: str, patience: float = 0.0, answer_timeout: float = ANSWER_TIMEOUT) -> None:
+    def __init__(
+        self,
+        role: str,
+        url: str,
+        patience: float = 0.0,
+        answer_timeout: float = ANSWER_TIMEOUT,
+        db: int | None = None,
+    ) -> None:
         """`patience`: seconds for which a cluster is tried again while a node of it does not answer.
-        `answer_timeout`: seconds that an answer may take."""
+        `answer_timeout`: seconds that an answer may take. `db`: the database, whatever the URL says."""
         self.role = role
         self.is_valkey_bloom = False
         # No second try of a command whose answer was lost: a header cannot be loaded twice, and an item
@@ -79,21 +110,42 @@ class Server:
         settings: dict[str, Any] = {
             "protocol": 2,
             "socket_connect_timeout": CONNECT_TIMEOUT,
-            "socket_timeout": answer_timeout,
+            "socket_timeout": CONNECT_TIMEOUT,
             "socket_read_size": READ_SIZE,
             "retry": Retry(NoBackoff(), 0),
         }
+        check_url(role, url)
         try:
             self.client: Any = redis.Redis.from_url(url, **settings)
         except ValueError as error:
+            # An option behind the question mark, whose value redis-py does not show.
             raise Trouble(f"{role}: {error}") from None
         place = self.client.connection_pool.connection_kwargs
+        self.names_db = "db" in place
+        if db is not None:
+            place["db"] = db
+        self.db = place.get("db") or 0
         self.address = place.get("path") or f"{place.get('host', 'localhost')}:{place.get('port', 6379)}"
-        self.address += f"/{place.get('db') or 0}"
+        self.address += f"/{self.db}"
         with self.reachable():
-            self.client.ping()
+            self.meet(url)
+            settings["socket_timeout"] = place["socket_timeout"] = answer_timeout
+            self.client.connection_pool.disconnect()
             if self.is_cluster():
                 self.client = cluster(url, settings, time.monotonic() + patience)
+
+    def meet(self, url: str) -> None:
+        """Asks for a first answer."""
+        try:
+            self.client.ping()
+        except redis.TimeoutError:
+            hint = ", or its port is not for TLS, then it is redis://" if url.startswith("rediss:") else ""
+            raise Trouble(f"{self}: no answer for {CONNECT_TIMEOUT} seconds: the address is wrong or it hangs{hint}") from None
+        except ResponseError as error:
+            # There is no such database.
+            raise Trouble(f"{self}: {error}") from None
+        except TypeError as error:
+            raise Trouble(f"{self}: redis-py does not know an option of the URL ({error})") from None
 
     def __str__(self) -> str:
         return f"{self.role} {self.address}"
@@ -114,26 +166,41 @@ class Server:
 
     def identity(self) -> Any:
         """A value by which two databases can be told apart; None if the user may not query it."""
-        if isinstance(self.client, RedisCluster):
+        if self.is_of_cluster:
             return sorted(node.name for node in self.client.get_nodes())
         try:
             with self.reachable():
-                return self.client.info("server").get("run_id"), self.address.rpartition("/")[2]
+                return self.client.info("server").get("run_id"), self.db
         except ResponseError:
             return None
 
+    def databases(self) -> set[int] | None:
+        """The numbers of the databases that have keys; None if the user may not query them."""
+        every = {"target_nodes": RedisCluster.PRIMARIES} if self.is_of_cluster else {}
+        try:
+            with self.reachable():
+                answer = self.client.info("keyspace", **every)
+        except ResponseError:
+            return None
+        of_nodes = answer.values() if self.is_of_cluster else [answer]
+        return {int(name[2:]) for node in of_nodes for name in node if re.fullmatch(r"db\d+", name)}
+
+    @property
+    def is_of_cluster(self) -> bool:
+        """Whether this is a cluster, of which the client has database 0 only."""
+        return isinstance(self.client, RedisCluster)
+
     def require(self, command: str) -> None:
         """Raises an error unless the server has `command`."""
-        if is_unknown(self.error(command, NOBODY)):
+        if is_unknown(self.error(command, NOBODY), command):
             raise Trouble(
-                f"{self} has no {command}: load the module there (or RedisBloom, or valkey-bloom from 1.0 on as "
-                "the source of a copy)"
+                f"{_answers.lacks(self, command)} (or RedisBloom, or valkey-bloom from 1.0 on as the source of a copy)"
             )
 
     def require_source(self) -> None:
         """Finds out how filters are read here. Only valkey-bloom has BF.LOAD and no chunks."""
-        has_chunks = not is_unknown(self.error("BF.SCANDUMP", NOBODY))
-        self.is_valkey_bloom = not has_chunks and not is_unknown(self.error("BF.LOAD", NOBODY))
+        has_chunks = not is_unknown(self.error("BF.SCANDUMP", NOBODY), "BF.SCANDUMP")
+        self.is_valkey_bloom = not has_chunks and not is_unknown(self.error("BF.LOAD", NOBODY), "BF.LOAD")
         if not self.is_valkey_bloom:
             self.require("BF.SCANDUMP")
 
@@ -148,7 +215,7 @@ class Server:
     def offers(self, *words: Any) -> bool:
         """Whether there is such a command, and the user may run it. It is run, so it must change nothing."""
         error = self.error(*words)
-        return not is_unknown(error) and not isinstance(error, NoPermissionError)
+        return not is_unknown(error, words[0]) and not isinstance(error, NoPermissionError)
 
     def error(self, *words: Any) -> Exception | None:
         """The error with which the server refuses a command, or None."""
@@ -183,7 +250,7 @@ class Server:
                     found.update(self.client.scan_iter(match=pattern, count=1000, _type=kind.decode()))
             except ResponseError as why:
                 # The answer of Valkey for a type that it does not know; Redis returns no keys.
-                if "unknown type name" not in str(why):
+                if not _answers.is_text(why, f"unknown type name '{kind.decode()}'"):
                     raise
         return found
 
@@ -237,7 +304,7 @@ class Server:
                 # A RedisBloom, which does not tell the set bits, and has no BF.MERGE.
                 return State(header, None)
         except ResponseError as error:
-            if "not found" in str(error):
+            if is_missing(error):
                 return None
             raise
 
@@ -267,12 +334,6 @@ class Server:
         """Milliseconds until a key expires; -1 if it never does, None if it is gone."""
         left = self.call("PTTL", key)
         return None if left == -2 else left
-
-
-def is_unknown(error: Exception | None) -> bool:
-    """Whether the error means that a server, or redis-py's client of a cluster, does not know a command."""
-    text = str(error).lower()
-    return "unknown command" in text or "doesn't exist" in text
 
 
 def wire_text(error: Exception) -> str:

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from . import _cluster
+from ._answers import Count
 from ._native import replace
 from ._server import Server
-from ._sharded import Count, Layout, Shard, ShardedBloom, deviation
+from ._sharded import Layout, Shard, ShardedBloom, deviation
 from ._steps import slot
 from ._terminal import Bar, Input, Trouble, in_bytes, opened, state_of
 
@@ -373,7 +374,7 @@ class Loader:
     def report(self, sharded: ShardedBloom) -> int:
         new = self.place.new
         seconds, loaded = time.monotonic() - self.begin, self.place.items - self.before
-        unsure = f"; {new.maybe:,} more may have been new, for a connection broke" if new.maybe else ""
+        unsure = f"; {new.maybe:,} more may have been new, for a connection broke or a node failed over" if new.maybe else ""
         resumed = "; what a killed run added last counts as known" if self.before else ""
         print(f"{self.place.items:,} items, {int(new):,} new{unsure}{resumed}")
         print(f"{loaded:,} items in {seconds:.1f} s, {self.rate():,.0f} a second")

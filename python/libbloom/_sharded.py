@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import math
 from array import array
 from collections.abc import Iterable, Iterator
@@ -11,11 +10,12 @@ from hashlib import blake2b
 from typing import Any
 from uuid import uuid4
 
-from . import _cluster, _steps
-from ._client import Item, Progress, in_array, progress_of, words_of
-from ._cluster import Call, Steps
+from . import _answers, _cluster, _steps
+from ._answers import Count, Maybe, MissingError
+from ._client import Caller, Item, Progress, answers_of, in_array, progress_of, words_of
+from ._cluster import Call
 from ._native import Filter, divide, plan
-from ._steps import Command, encoded, fields
+from ._steps import Command, Steps, encoded, fields
 
 VERSION, HASH = 1, "BLAKE2b-512"
 # How many standard deviations above the mean a shard has room for. The fullest of 4096 shards is above six of them four
@@ -35,49 +35,18 @@ if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('HSET', KEYS[1], unpack(AR
 return redis.call('HGETALL', KEYS[1])
 """
 
-# Ends a creation: the filter becomes ready or, after a failure, one that is being dropped. Does nothing if another
-# program has ended the creation meanwhile.
+# Changes the state of this filter, and of no other that has its name since: to ready or, after a failure, to one that is
+# being dropped; to that from any; and at last to gone. An answer may be lost, and the command sent again.
 END = """
 local state = redis.call('HGET', KEYS[1], 'state')
-if (redis.call('HGET', KEYS[1], 'id') or '') ~= ARGV[1] or not state then return 0 end
+if (redis.call('HGET', KEYS[1], 'id') or '') ~= ARGV[1] then return 0 end
+if ARGV[2] == 'gone' then return state and 0 or redis.call('UNLINK', KEYS[1]) end
+if ARGV[2] == 'dropped' then return 1 + redis.call('HDEL', KEYS[1], 'state') end
+if not state then return 0 end
 if ARGV[2] == 'ready' then return 1 + redis.call('HSET', KEYS[1], 'state', 'ready') end
 if state ~= 'creating' then return 0 end
 return redis.call('HDEL', KEYS[1], 'state')
 """
-
-
-class MissingError(LookupError):
-    """There is no such filter, or a shard of it is gone: it was deleted or evicted, or a server lost its data."""
-
-
-class Maybe(enum.Enum):
-    """The class of MAYBE_NEW, which counts as true."""
-
-    NEW = "maybe new"
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __repr__(self) -> str:
-        return "MAYBE_NEW"
-
-
-# The item is in the filter, and may have been new: the answer to its first attempt was lost.
-MAYBE_NEW = Maybe.NEW
-
-
-class Count(int):
-    """The number of items that were new. Up to `maybe` others may have been new too: the first answer to them was lost."""
-
-    maybe: int
-
-    def __new__(cls, new: int, maybe: int = 0) -> Count:
-        count = super().__new__(cls, new)
-        count.maybe = maybe
-        return count
-
-    def plus(self, other: Count) -> Count:
-        return Count(self + other, self.maybe + other.maybe)
 
 
 @dataclass(frozen=True)
@@ -260,30 +229,25 @@ class Sent:
 
     def new(self) -> Count:
         """How many items were new, where the commands counted them."""
-        new = maybe = 0
+        new = Count(0)
         for call, (_, count, _) in zip(self.calls, self.shares):
-            new += call.reply
-            maybe += (count - call.reply) * call.is_unsure
-        return Count(new, maybe)
+            new = new.plus(call.counted(count))
+        return new
 
     def answers(self) -> list[bool | Maybe]:
         """The answer to each item, in their order."""
         of_shard: dict[int, Iterator[bool | Maybe]] = {}
         for call, (shard, count, _) in zip(self.calls, self.shares):
-            bits: list[Any] = _steps.bits(call.reply, count)
-            is_unsure = self.adds and call.is_unsure
-            of_shard[shard] = iter([bit or MAYBE_NEW for bit in bits] if is_unsure else bits)
+            of_shard[shard] = iter(answers_of(call, count, self.adds))
         return [next(of_shard[shard]) for shard in array("I", self.places)]
 
 
-class _Sharded:
+class _Sharded(Caller):
     """The steps of each method, for both classes."""
 
     def __init__(self, client: Any, name: Item, *, patience: float = 60.0, replicas: int = 0) -> None:
-        self.client = client
+        super().__init__(client, patience, replicas)
         self.name = name
-        self.patience = patience
-        self.replicas = replicas
         self._name = encoded(name)
         check_name(self._name)
         self._known: Layout | None = None
@@ -291,19 +255,11 @@ class _Sharded:
     def __repr__(self) -> str:
         return f"<libbloom.{type(self).__name__} {self.name!r}>"
 
-    def _deliver(self, calls: list[Call], adds: bool = False) -> Steps:
-        """The replies to commands; raises the first error among them."""
-        yield from _cluster.delivered(self.client, calls, self.patience, adds=adds, replicas=self.replicas)
-        for call in calls:
-            if call.error is not None:
-                raise self._raised(call.key, call.error)
-        return [call.reply for call in calls]
-
-    def _raised(self, key: bytes, error: Exception) -> BaseException:
+    def _raised(self, call: Call, error: Exception) -> Exception:
         """The error of a shard, with its name."""
-        if "not found" in str(error):
-            return self._gone(key)
-        return _steps.raised(type(error)(f"{key.decode(errors='replace')}: {error}"))
+        if _answers.is_missing(error):
+            return self._gone(call.key)
+        return _answers.of_filter(error, call.command[0], f"{call.key.decode(errors='replace')}: ")
 
     def _gone(self, key: bytes) -> MissingError:
         # Perhaps the filter was dropped, and made anew with other shards.
@@ -357,7 +313,7 @@ class _Sharded:
             try:
                 yield from self._each(layout.keys(), "BF.RESERVE", *layout.reserve(), "NX")
             except Exception as error:
-                if _cluster.is_answer(error):
+                if _answers.is_answer(error):
                     # A server refuses the options, or has no memory for its shards.
                     if (yield from self._end(layout, "failed")):
                         yield from self._unlink(layout)
@@ -378,19 +334,15 @@ class _Sharded:
         yield from self._unlink(kept[0])
 
     def _unlink(self, layout: Layout) -> Steps:
-        yield from self._each([layout.meta], "HDEL", "state")
-        yield from self._each(layout.keys(), "UNLINK")
-        yield from self._each([layout.meta], "UNLINK")
+        if (yield from self._end(layout, "dropped")):
+            yield from self._each(layout.keys(), "UNLINK")
+            yield from self._end(layout, "gone")
 
     def _add(self, item: Item) -> Steps:
         layout = yield from self._layout()
         data = encoded(item)
         key = layout.key(layout.shard(data))
-        call = Call(key, "BF.INSERT", key, "NOCREATE", "ITEMS", data)
-        [[reply]] = yield from self._deliver([call], adds=True)
-        if isinstance(reply, Exception):
-            raise self._raised(key, reply)
-        return bool(reply) or (MAYBE_NEW if call.is_unsure else False)
+        return (yield from self._added(Call(key, "BF.INSERT", key, "NOCREATE", "ITEMS", data)))
 
     def _contains(self, item: Item) -> Steps:
         layout = yield from self._layout()
@@ -415,7 +367,7 @@ class _Sharded:
         for shard, _, data in shares:
             key = layout.key(shard)
             sent.calls.append(Call(key, name, key, *words, *packed[:-1], *last, data))
-        replies = yield from self._deliver(sent.calls, sent.adds)
+        replies = yield from self._deliver(sent.calls, adds=sent.adds)
         if not sent.adds:
             yield from self._require([call.key for call, reply in zip(sent.calls, replies) if not any(reply)])
         return sent

@@ -1,27 +1,32 @@
 """`libbloom migrate`, tried as its users would: real servers, its command line, its exit codes."""
 
 import base64
+import contextlib
 import functools
 import gzip
+import io
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import unittest
 from pathlib import Path
+from unittest import mock
 
 PROJECT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(PROJECT / "examples"), str(PROJECT / "tests/examples")]
 
+import redis  # noqa: E402
 import support  # noqa: E402
 import servers  # noqa: E402
 from redis.crc import key_slot  # noqa: E402
 from servers import PATIENCE, URLS, BareServer, Cluster, Node, Server, unused_port  # noqa: E402
 
-from libbloom import Filter, _load, _steps, _valkey  # noqa: E402
+from libbloom import Filter, _load, _program, _server, _steps, _valkey  # noqa: E402
 from libbloom._migrate import TEMPORARY  # noqa: E402
 
 STORED = PROJECT / "tests/fixtures/redisbloom"
@@ -130,6 +135,10 @@ class Case(servers.Case):
 
 def command(*arguments):
     return [sys.executable, "-m", "libbloom._program", *map(os.fspath, arguments)]
+
+
+class FewDatabases(Server):
+    ARGUMENTS = ("--databases", "4")
 
 
 class CopyTest(Case):
@@ -289,6 +298,75 @@ class CopyTest(Case):
                 done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertEqual(Filter.load(there), Filter.load(here))
+
+    def test_filters_of_all_databases_are_copied(self):
+        """Whoever switches after exit code 0 would have lost those of every database but one."""
+        source, old = self.start()
+        target, new = self.start()
+        here, there = (server.url.removesuffix("/0") for server in (source, target))
+
+        def of(client, number):
+            return self.of_database(client, number)
+
+        for number, key in [(0, "zero"), (1, "one"), (1, "same"), (9, "same"), (9, "nine")]:
+            of(old, number).execute_command("BF.ADD", key, f"item of {number}")
+        of(old, 5).set("no filter", "x")
+        copy = ["copy", here, there, "--state", self.state]
+        self.assertIn("copied: 5 (5 read back), by an earlier run: 0, not copied: 0;", self.migrate(*copy, "--verify"))
+        for number, keys in [(0, ["zero"]), (1, ["one", "same"]), (9, ["same", "nine"])]:
+            self.assertEqual(set(of(new, number).keys()), {key.encode() for key in keys})
+            for key in keys:
+                self.assert_same(of(old, number), of(new, number), key)
+                self.assert_members(of(new, number), key, [f"item of {number}"])
+        self.assertEqual(of(new, 5).dbsize(), 0)
+        # A later run knows each by its database, also in one that is empty by then.
+        of(old, 1).execute_command("BF.ADD", "same", "more")
+        of(old, 9).flushdb()
+        text = self.migrate(*copy, "--replace", exit_code=1)
+        self.assertIn("copied: 1, by an earlier run: 2, not copied: 2;", text)
+        text = self.migrate(*copy, "--replace", "--delete")
+        self.assertIn("copied: 0, by an earlier run: 3, deleted: 2, not copied: 0;", text)
+        self.assertEqual((of(new, 9).dbsize(), of(new, 1).dbsize()), (0, 2))
+
+    def test_databases_that_are_left_out_are_named(self):
+        """Whoever switches after exit code 0 would have lost their filters."""
+        source, old = self.start()
+        target, new = self.start(FewDatabases())
+        here, there = (server.url.removesuffix("/0") for server in (source, target))
+        for number in (0, 1, 1, 9):
+            self.of_database(old, number).execute_command("BF.ADD", f"key {self.of_database(old, number).dbsize()}", "a")
+        self.of_database(old, 7).set("no filter", "x")
+        text = self.migrate("copy", here, there, exit_code=1)
+        self.assertRegex(text, r"not copied: database 9 \(1 filters\): target 127.0.0.1:\d+/9: DB index is out of range")
+        self.assertIn("filters copied: 3, by an earlier run: 0, not copied: 1;", text)
+        new.flushall()
+        # A URL with a number means that database, and the others are named as well.
+        text = self.migrate("copy", source.url, there, exit_code=1)
+        self.assertIn("not copied: database 1 (2 filters): the source's URL names 0; without a number all are copied", text)
+        self.assertIn("filters copied: 1, by an earlier run: 0, not copied: 3;", text)
+        self.assertNotIn("database 7", text)
+        # Who says so copies one, to its number or to the one of the target's URL.
+        self.assertIn("filters copied: 2,", self.migrate("copy", here, there, "--db", "1"))
+        self.assertIn("filters copied: 1,", self.migrate("copy", here, f"{there}/2", "--db", "9"))
+        self.assertEqual([self.of_database(new, number).dbsize() for number in range(4)], [1, 2, 1, 0])
+        text = self.migrate("copy", here, target.url, "--replace", exit_code=1)
+        self.assertIn("not copied: database 1 (2 filters): the target's URL names 0; without a number each goes to its", text)
+        # A cluster has one database; a user who may not ask does not know.
+        cluster = Cluster(type(self))
+        text = self.migrate("copy", here, cluster.url, exit_code=1)
+        self.assertIn("not copied: database 1 (2 filters): the target is a cluster, where only database 0 is", text)
+        self.assertIn("filters copied: 1, by an earlier run: 0, not copied: 3;", text)
+        old.execute_command("ACL", "SETUSER", "few", "on", ">pw", "~*", "+@all", "-info")
+        text = self.migrate("copy", here.replace("//", "//few:pw@"), there, "--replace", exit_code=1)
+        self.assertIn("not copied: other databases: the user may not run INFO", text)
+        self.migrate("copy", here.replace("//", "//few:pw@"), there, "--replace", "--db", "0")
+
+    def of_database(self, client, number):
+        """A client of another database of its server."""
+        options = client.connection_pool.connection_kwargs
+        other = redis.Redis(host=options["host"], port=options["port"], db=number)
+        self.addCleanup(other.close)
+        return other
 
     def test_what_is_excepted_or_merged_has_changed(self):
         """A copy that is taken for finished would find what has to go, or miss what was merged in."""
@@ -600,6 +678,25 @@ class LoadTest(Case):
         self.assertIn("non scaling filter is full", text)
         self.assertEqual(self.client.execute_command("BF.CARD", "full"), 500)
 
+    def test_only_an_item_that_does_not_fit_is_a_no(self):
+        """A script that makes a larger filter on exit code 1 would do so when the server refuses any writes."""
+        items = b"".join(b"%d\n" % number for number in range(1000))
+        for way in (self.server, self.start_older(self.server)):
+            self.client.flushall()
+            self.client.execute_command("BF.RESERVE", "key", "0.01", 100_000)
+            self.client.config_set("min-replicas-to-write", 1)
+            try:
+                text = self.migrate("load", way.url, "key", "--add", input=items, exit_code=2)
+            finally:
+                self.client.config_set("min-replicas-to-write", 0)
+            self.assertIn("NOREPLICAS", text)
+            self.client.config_set("maxmemory", 1)
+            try:
+                text = self.migrate("load", way.url, "key", "--add", input=items, exit_code=1)
+            finally:
+                self.client.config_set("maxmemory", 0)
+            self.assertRegex(text, "maxmemory|Insufficient memory")
+
     def test_a_filter_gets_the_layout_that_is_asked_for(self):
         shape = ["--error-rate", "0.01", "--capacity", "100", "--expansion", "4"]
         for layout in ("classic", "valkey", "blocked"):
@@ -757,6 +854,67 @@ class TroubleTest(Case):
                 self.assertIn("URL must specify", self.complaint(words, arguments, "localhost"))
                 self.assertRegex(self.complaint(words, arguments, bare.url), "load the module there|unknown command")
                 self.assertRegex(self.complaint(words, arguments, alone.url), "(?i)cluster|slot")
+
+    def test_a_server_that_is_silent(self):
+        """A port for other things, or without TLS, would hold the program up for minutes, without a word."""
+        server, _ = self.start()
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            port = silent.getsockname()[1]
+            for url, hint in [
+                (f"redis://127.0.0.1:{port}", ""),
+                (f"rediss://127.0.0.1:{port}", ", or its port is not for TLS, then it is redis://"),
+                (server.url.replace("redis:", "rediss:"), ", or its port is not for TLS, then it is redis://"),
+            ]:
+                with self.subTest(url), mock.patch.object(_server, "CONNECT_TIMEOUT", 1):
+                    with self.assertRaises(_server.Trouble) as raised:
+                        _server.Server("server", url)
+                    place = url.partition("//")[2].removesuffix("/0")
+                    said = f"server {place}/0: no answer for 1 seconds: the address is wrong or it hangs{hint}"
+                    self.assertEqual(str(raised.exception), said)
+        # Each answer may take longer.
+        place = _server.Server("server", server.url).client.connection_pool.connection_kwargs
+        self.assertEqual(place["socket_timeout"], _server.ANSWER_TIMEOUT)
+
+    def test_no_password_is_shown(self):
+        """It would stand in logs and on screens, for the one character that was not escaped."""
+        server, client = self.start()
+        port = server.url.partition("127.0.0.1:")[2].removesuffix("/0")
+        for password in ["sec#ret", "sec/ret", "sec?ret", "sec[ret", "12/ret", "sec]/ret", "sec\u2100ret", "sec%ret", "sec@ret", "s%40ret"]:
+            url = f"redis://user:{password}@127.0.0.1:{port}/0"
+            for words in [
+                ["pull", "key", "-o", "x.bloom", "--url", url],
+                ["migrate", "copy", url, server.url],
+                ["migrate", "copy", server.url, url],
+                ["migrate", "load", url, "key", "--add"],
+                ["shard", "status", "seen", "--url", url],
+                # Where no URL belongs.
+                ["migrate", url],
+                ["push", "a", "b", url],
+                ["migrate", "load", server.url, "key", "--batch", url],
+                ["plan", url],
+            ]:
+                with self.subTest(words):
+                    code, line = self.said(words)
+                    self.assertEqual(code, 2)
+                    self.assertRegex(line, "^libbloom[^\n]*\n$")
+                    for part in (password, *re.split(r"[#/?\[\]%@\u2100]", password)):
+                        if len(part) > 2:
+                            self.assertNotIn(part, line)
+        client.config_set("requirepass", "p/w#")
+        self.addCleanup(client.config_set, "requirepass", "")
+        for password, said in [("p/w#", "the URL is not understood: in a user and a password write"), ("p%2Fw%23", "no filter 'key'")]:
+            line = self.complaint("pull", "key -o x.bloom --url {url}", f"redis://:{password}@127.0.0.1:{port}")
+            self.assertIn(said, line)
+
+    def said(self, words):
+        """The program's exit code, and what it says on standard error."""
+        text = io.StringIO()
+        with contextlib.redirect_stderr(text):
+            try:
+                code = _program.main([os.fspath(word) for word in words])
+            except SystemExit as end:
+                code = end.code
+        return code, text.getvalue()
 
     def test_without_redis_py(self):
         """The package alone does not bring it."""

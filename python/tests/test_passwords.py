@@ -71,6 +71,19 @@ class PasswordsTest(Case):
         self.assertIn("4 of 4 ", self.check([b"first", b"", b"second\r", b"se\xff:1"], exit_code=1))
         self.assertEqual(self.check([b"third", b"second\r\r"], exit_code=0), "0 of 2 passwords are probably leaked\n")
 
+    def test_a_list_that_goes_meanwhile_is_an_error(self):
+        """Every leaked password would be called safe."""
+        self.list.write_bytes(b"".join(map(listed, range(10))))
+        self.load()
+
+        def passed(block):
+            if b"WIDTH" in block:
+                self.client.delete("leaked")
+            return block
+
+        self.url = self.open(self.server, passed).url
+        self.assertEqual(self.check(map(password, range(10)), exit_code=2), "libbloom: there is no leaked\n")
+
     def test_where_there_are_no_packed_commands_it_is_the_same(self):
         """RedisBloom and earlier versions have none; a user may not be allowed to send them."""
         self.list.write_bytes(b"".join(map(listed, range(2000))))

@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -26,9 +27,10 @@ import redis.asyncio  # noqa: E402
 import valkey  # noqa: E402
 import valkey.asyncio  # noqa: E402
 from redis.crc import key_slot  # noqa: E402
-from servers import PATIENCE, Cluster  # noqa: E402
+import servers  # noqa: E402
+from servers import PATIENCE, BareServer, Cluster, before  # noqa: E402
 
-from libbloom import AsyncBloom, Bloom, Filter, FullError, _steps  # noqa: E402
+from libbloom import MAYBE_NEW, AsyncBloom, Bloom, Filter, FullError, MissingError, UnsureError, _client, _steps  # noqa: E402
 
 PROGRAM = os.environ.get("BLOOM_TEST_SERVER", "redis-server")
 MODULE = Path(os.environ.get("BLOOM_TEST_MODULE", PROJECT / "libbloom.so"))
@@ -151,14 +153,9 @@ class PushTest(ServerCase):
         with self.assertRaisesRegex(ValueError, "the key 'text' holds string, which is no filter"):
             seen.push(self.client, "text")
         # It became another type while the chunks were on their way.
-        steps = _steps.push(seen, "late")
-        replies = None
-        with self.assertRaisesRegex(redis.ResponseError, "WRONGTYPE the key holds list, which is no filter"):
-            while True:
-                commands = steps.send(replies)
-                if commands[0][:2] == ("EVAL", _steps.FINISH):
-                    self.client.rpush("late", "precious")
-                replies = [self.client.execute_command(*command) for command in commands]
+        with before(_client.FINISH, lambda: self.client.rpush("late", "precious")):
+            with self.assertRaisesRegex(redis.ResponseError, "WRONGTYPE the key holds list, which is no filter"):
+                seen.push(self.client, "late")
         self.assertEqual((self.client.get("text"), self.client.lrange("late", 0, -1)), (b"precious", [b"precious"]))
 
     def test_an_interrupted_push_harms_nothing(self):
@@ -167,29 +164,32 @@ class PushTest(ServerCase):
         old.add("old")
         new.update(numpy.arange(20_000))
         old.push(self.client, "seen")
-        steps = len(list(self.commands_of(new)))
-        self.assertGreater(steps, 4)
-        for last in range(1, steps):
+        for last in itertools.count(1):
             # The connection breaks, and nothing more can be sent.
-            with self.subTest(last):
-                client = server.client()
-                calls = iter(range(10**6))
-                send = redis.Connection.send_packed_command
+            client = server.client()
+            calls = iter(range(10**6))
+            send = redis.Connection.send_packed_command
 
-                def broken(connection, command, check_health=True):
-                    if next(calls) >= last:
-                        raise redis.ConnectionError("cut")
-                    return send(connection, command, check_health)
+            def broken(connection, command, check_health=True):
+                if next(calls) >= last:
+                    raise redis.ConnectionError("cut")
+                return send(connection, command, check_health)
 
+            try:
                 with mock.patch.object(redis.Connection, "send_packed_command", broken):
-                    with self.assertRaisesRegex(redis.ConnectionError, "cut"):
-                        new.push(client, "seen")
+                    Bloom(client, "seen", patience=0).push(new)
+                break
+            except (redis.ConnectionError, UnsureError) as error:
+                self.assertIn("cut", str(error))
+            finally:
                 client.close()
-                self.assertEqual(Filter.pull(self.client, "seen"), old)
-                for key in self.client.keys():
-                    if key != b"seen":
-                        self.assertTrue(0 < self.client.pttl(key) <= _steps.LEFT_OVER)
-                        self.client.delete(key)
+            self.assertEqual(Filter.pull(self.client, "seen"), old)
+            for key in self.client.keys():
+                if key != b"seen":
+                    self.assertTrue(0 < self.client.pttl(key) <= _client.LEFT_OVER)
+                    self.client.delete(key)
+        self.assertGreater(last, 4)
+        old.push(self.client, "seen")
         # An error of the server, such as a limit: the rest is removed at once.
         self.client.config_set("maxmemory", self.client.info("memory")["used_memory"] + (8 << 20))
         try:
@@ -200,35 +200,31 @@ class PushTest(ServerCase):
         self.no_other_keys("seen")
         self.assertEqual(Filter.pull(self.client, "seen"), old)
 
-    @staticmethod
-    def commands_of(filter):
-        steps = _steps.push(filter, "seen")
-        commands = next(steps)
-        try:
-            while True:
-                yield commands
-                commands = steps.send([b"none"])
-        except StopIteration:
-            pass
-
     def test_a_filter_that_changes_meanwhile_is_pulled_whole(self):
         """Items would be missing in what was pulled while others added to it."""
         seen = Bloom(self.client, "seen", capacity=1000, error_rate=0.001)
         seen.update(words(5000))
-        steps, replies, dumps = _steps.pull("seen"), None, 0
-        try:
-            while True:
-                commands = steps.send(replies)
-                dumps += commands[0][0] == "BF.SCANDUMP"
-                if dumps == 3:
-                    self.client.execute_command("BF.MADD", "seen", *words(9000, "more "))
-                    dumps += 1
-                replies = [self.client.execute_command(*command) for command in commands]
-        except StopIteration as stop:
-            pulled = stop.value
+        last = seen.pull().chunks()[0][0]
+        with before(last, lambda: self.client.execute_command("BF.MADD", "seen", *words(9000, "more "))):
+            pulled = seen.pull()
         self.assertTrue(all(pulled.contains_many(words(5000) + words(9000, "more "))))
         self.assertEqual(pulled, Filter.pull(self.client, "seen"))
         self.no_other_keys("seen")
+
+    def test_a_classic_filter_that_is_made_anew_meanwhile_is_pulled_whole(self):
+        """What was pulled would be half of the old filter and half of the new one, since both have as many items."""
+        old, new = words(20_000, "old "), words(20_000, "new ")
+        add = ("BF.INSERT", "seen", "CAPACITY", 9_500_000, "ERROR", 0.001, "LAYOUT", "CLASSIC", "ITEMS")
+        self.client.execute_command(*add, *old)
+        first = Filter.pull(self.client, "seen").chunks()[1][0]
+
+        def made_anew():
+            self.client.execute_command("BF.RESET", "seen")
+            self.client.execute_command(*add, *new)
+
+        with before(first, made_anew):
+            pulled = Filter.pull(self.client, "seen")
+        self.assertEqual((len(pulled), all(pulled.contains_many(new))), (20_000, True))
 
     def test_what_is_no_filter_cannot_be_pulled(self):
         """A program would go on with an empty filter, in which nothing is found."""
@@ -420,6 +416,99 @@ class BloomTest(ServerCase):
         with self.assertRaisesRegex(redis.ResponseError, "WINDOW"):
             full.rotate()
 
+    def test_an_error_is_known_by_its_whole_text(self):
+        """A program that makes room for more when it is told that a filter is full would do so for ever."""
+        self.client.execute_command("ACL", "SETUSER", "fullaccess", "on", "nopass", "~*", "+@all", "-bf.addpacked")
+        self.addCleanup(self.client.execute_command, "ACL", "DELUSER", "fullaccess")
+        with tempfile.TemporaryDirectory() as folder:
+            for library in (redis, valkey):
+                kinds = importlib.import_module(f"{library.__name__}.exceptions")
+                Client = getattr(library, library.__name__.capitalize())
+                options = {"retry": None, "socket_timeout": None}
+                by_socket = Client(unix_socket_path=f"{folder}/non scaling filter is full", **options)
+                by_user = Client(host="127.0.0.1", port=server.port, username="fullaccess", password="x", **options)
+                client = Client(host="127.0.0.1", port=server.port, **options)
+                with by_socket, by_user, client:
+                    for kind, text, call in [
+                        (kinds.ConnectionError, "filter is full", lambda: Bloom(by_socket, "seen", patience=0).add("a")),
+                        (kinds.NoPermissionError, "fullaccess|no permission", lambda: Bloom(by_user, "seen").update(["a"])),
+                        (kinds.ResponseError, "source fullmoon not found", lambda: Bloom(client, "seen").merge("fullmoon")),
+                        (kinds.ResponseError, "not found: there is no filter 'full'", lambda: Bloom(client, "full").pull()),
+                    ]:
+                        with self.assertRaisesRegex(kind, text) as raised:
+                            call()
+                        self.assertNotIsInstance(raised.exception, FullError)
+
+    def test_each_error_of_a_server_keeps_its_class_and_says_the_cause(self):
+        """A program cannot do what helps if it is told of something else, or of nothing."""
+        seen = Bloom(self.client, "seen", patience=0)
+        seen.add("a")
+        for library in (redis, valkey):
+            kinds = importlib.import_module(f"{library.__name__}.exceptions")
+            for answer, name, text in [
+                ("LOADING Redis is loading the dataset in memory", "BusyLoadingError", "is loading"),
+                ("READONLY You can't write against a read only replica.", "ReadOnlyError", "read only replica"),
+                ("MASTERDOWN Link with MASTER is down", "MasterDownError", "is down"),
+                ("MOVED 1234 127.0.0.1:7001", "MovedError", "in another node of a cluster .*RedisCluster"),
+                ("OOM command not allowed when used memory > 'maxmemory'.", "OutOfMemoryError", "maxmemory"),
+                ("NOPERM No permissions to access a key", "NoPermissionError", "No permissions"),
+                ("NOAUTH Authentication required.", "AuthenticationError", "required"),
+                ("BUSY Redis is busy running a script.", "ResponseError", "^BUSY"),
+                ("NOREPLICAS Not enough good replicas to write.", "ResponseError", "^NOREPLICAS"),
+                ("TRYAGAIN the key is being saved", "TryAgainError", "is being saved"),
+                ("MISCONF Errors writing to the AOF file", "ResponseError", "^MISCONF"),
+                ("WRONGTYPE Operation against a key", "ResponseError", "^WRONGTYPE"),
+                ("ERR unknown command 'BF.ADDPACKED', with args beginning with: ", "ResponseError", "no BF.ADDPACKED: load the"),
+            ]:
+                way = self.answering(answer)
+                with getattr(library, library.__name__.capitalize())(host="127.0.0.1", port=way.port) as client:
+                    seen = Bloom(client, "seen", patience=0)
+                    for call in (seen.update, seen.add_many):
+                        with self.subTest(f"{library.__name__} {answer}"), self.assertRaisesRegex(Exception, text) as raised:
+                            call(["a"])
+                        # valkey-py has no class for some codes.
+                        kind = kinds.ResponseError if answer in str(raised.exception) else getattr(kinds, name)
+                        self.assertIs(type(raised.exception), kind)
+
+    def answering(self, answer):
+        """A way to the server on which packed commands get this answer."""
+        is_due = threading.Event()
+
+        def passed(block):
+            if b"PACKED" in block:
+                is_due.set()
+            return block
+
+        def answered(block):
+            return f"-{answer}\r\n".encode() if is_due.is_set() and not is_due.clear() else block
+
+        return servers.Case.open(self, server, passed, answered)
+
+    def test_a_push_says_why_it_cannot_be(self):
+        """A user would be told of the hash of a script."""
+        bare = BareServer()
+        bare.__enter__()
+        self.addCleanup(bare.__exit__)
+        older = servers.Case.open(self, server, lambda block: block.replace(b"BLOOM\0\0", b"BL00M\0\0"))
+        filters = {"blocked": Filter(100), "valkey": Filter(100, layout="valkey"), "classic": Filter(100, layout="classic")}
+        for library in (redis, valkey):
+            Client = getattr(library, library.__name__.capitalize())
+            with bare.client() as client, Client(host="127.0.0.1", port=older.port) as rival:
+                for layout, filter in filters.items():
+                    with self.assertRaisesRegex(Exception, "^the server has no BF.LOADCHUNK: load the module there$"):
+                        filter.push(client, "seen")
+                    if layout == "classic":
+                        filter.push(rival, layout)
+                        continue
+                    text = rf"^the server cannot read the {layout} layout: only classic filters can go to RedisBloom. \(received"
+                    with self.assertRaisesRegex(Exception, text):
+                        filter.push(rival, layout)
+                with self.assertRaisesRegex(Exception, "^the server has no BF.SCANDUMP: load the module there$"):
+                    Filter.pull(client, "seen")
+                with self.assertRaisesRegex(Exception, "^the server has no BF.INSERT: load the module there$"):
+                    Bloom(client, "seen").add("a")
+        self.no_other_keys("classic")
+
     def test_asyncio(self):
         """A service with asyncio would have to stop for every command."""
 
@@ -454,6 +543,165 @@ class BloomTest(ServerCase):
                     self.client.set("text", "a")
                     options = dict(port=server.port, protocol=protocol, decode_responses=decode, socket_timeout=None)
                     asyncio.run(use(getattr(library, name)(host="127.0.0.1", **options)))
+
+
+class LostAnswersTest(servers.Case):
+    """The connection is cut when the server has carried a command out: the clients of redis-py and valkey-py would send it
+    again, and show the second answer."""
+
+    def setUp(self):
+        super().setUp()
+        self.client = server.client()
+        self.addCleanup(self.client.close)
+        self.client.flushall()
+        self.when_cut = lambda: None
+        self.way, self.cuts = self.open_cutting(server, lambda: self.when_cut())
+
+    def each(self, use):
+        """Runs `use` with a client of each kind. All methods are awaited."""
+
+        async def with_asyncio(library, name):
+            async with getattr(library, name)(host="127.0.0.1", port=self.way.port, socket_timeout=None) as client:
+                await use(lambda key, **options: AsyncBloom(client, key, **options))
+
+        for library, asyncio_library, name in [(redis, redis.asyncio, "Redis"), (valkey, valkey.asyncio, "Valkey")]:
+            for is_asyncio in (False, True):
+                with self.subTest(f"{name} asyncio={is_asyncio}"):
+                    self.client.flushall()
+                    self.client.config_resetstat()
+                    if is_asyncio:
+                        asyncio.run(with_asyncio(asyncio_library, name))
+                    else:
+                        with getattr(library, name)(host="127.0.0.1", port=self.way.port, socket_timeout=None) as client:
+                            asyncio.run(use(lambda key, **options: Awaited(Bloom(client, key, **options))))
+                self.assertEqual(self.cuts, [])
+
+    def test_a_new_item_is_not_called_known(self):
+        """A consumer would drop an event that nobody has handled."""
+
+        async def use(bloom):
+            seen = bloom("seen", capacity=10_000, error_rate=1e-9)
+            self.cuts.append(b"BF.INSERT")
+            self.assertIs(await seen.add("a"), MAYBE_NEW)
+            self.assertIs(await seen.add("a"), False)
+            self.assertIs(await seen.add("b"), True)
+            self.cuts.append(b"BF.ADDPACKED")
+            self.assertEqual(await seen.add_many(["a", "c"]), [MAYBE_NEW, MAYBE_NEW])
+            self.cuts.append(b"BF.ADDPACKED")
+            count = await seen.update(["a", "b", "d"])
+            self.assertEqual((count, count.maybe), (0, 3))
+            count = await seen.update(["a", "e"])
+            self.assertEqual((count, count.maybe), (1, 0))
+            self.cuts.append(b"BF.EXCEPT")
+            count = await seen.except_(["a", "b", "absent"])
+            self.assertEqual((count, count.maybe), (0, 3))
+            self.cuts.append(b"BF.EXISTS")
+            self.assertEqual([await seen.contains(item) for item in "abcde"], [False, False, True, True, True])
+
+        self.each(use)
+
+    def test_who_has_no_patience_is_told(self):
+        """The item is there, and a program that adds it again would leave it out."""
+
+        async def use(bloom):
+            seen = bloom("seen", capacity=1000, error_rate=1e-9, patience=0)
+            for call, words in ((seen.add, "a"), (seen.update, ["b"]), (seen.add_many, ["c"])):
+                self.cuts.append(b"BF.")
+                with self.assertRaisesRegex(UnsureError, "may have been added or not; adding them again is safe"):
+                    await call(words)
+            self.assertEqual(await seen.contains_many(["a", "b", "c"]), [True] * 3)
+
+        self.each(use)
+
+    def test_what_would_destroy_later_items_is_sent_once(self):
+        """Items that others added in between, and were told of as new, would be gone."""
+
+        async def use(bloom):
+            one, seen = bloom("one", seed=7), bloom("seen", capacity=1000, error_rate=1e-9, seed=7)
+            await one.add("a")
+            await seen.add("b")
+            self.cuts.append(b"BF.RESET")
+            with self.assertRaisesRegex(UnsureError, "BF.RESET may have been carried out or not"):
+                await seen.reset()
+            self.assertEqual(await seen.card(), 0)
+            self.cuts.append(b"BF.MERGE")
+            with self.assertRaisesRegex(UnsureError, "BF.MERGE may have been carried out or not"):
+                await seen.merge("one", replace=True)
+            self.assertEqual(await seen.contains("a"), True)
+            calls = self.client.info("commandstats")
+            self.assertEqual([calls[f"cmdstat_bf.{name}"]["calls"] for name in ("reset", "merge")], [1, 1])
+            self.cuts.append(b"BF.MERGE")
+            await seen.merge("one", error_rate=0.1)
+            self.cuts.append(b"BF.RESERVE")
+            made = bloom("made", capacity=10, error_rate=0.01)
+            with self.assertRaisesRegex(UnsureError, "'made' exists, and the first answer was lost"):
+                await made.reserve()
+            with self.assertRaisesRegex(Exception, "^item exists$"):
+                await made.reserve()
+
+        self.each(use)
+
+    def test_filters_are_pushed_and_pulled_whole(self):
+        """The key would have the old filter or a part of the new one, or the caller hear of an error where there was none."""
+        new = Filter(1000, seed=7)
+        new.update(words(3000))
+        self.assertGreater(len(new.chunks()), 2)
+
+        async def use(bloom):
+            seen = bloom("seen", patience=PATIENCE)
+            await seen.add("old")
+            # A cut inside of the script that makes the draft, at a chunk, and in the script that renames it.
+            for cuts in ([b"PEXPIRE"], [b"BF.LOADCHUNK\r\n"] * 3, [b"RENAME"], [b"EVAL", b"RENAME"]):
+                self.cuts += cuts
+                await seen.push(new)
+                self.assertEqual(self.cuts, [])
+                self.assertEqual(self.client.keys(), [b"seen"])
+                self.cuts += [b"BF.SCANDUMP", b"BF.SCANDUMP"]
+                self.assertEqual(await seen.pull(), new)
+                await seen.add("old")
+
+        self.each(use)
+
+    def test_a_push_that_others_changed_since_is_unsure(self):
+        """The caller would believe that the key has the filter, or that it has not."""
+        self.when_cut = lambda: self.client.execute_command("BF.ADD", "seen", "of another")
+
+        async def use(bloom):
+            self.cuts.append(b"RENAME")
+            with self.assertRaisesRegex(UnsureError, "'seen' may have been replaced, and has changed since; push it again"):
+                await bloom("seen").push(Filter(1000, seed=7))
+            self.assertTrue(await bloom("seen").contains("of another"))
+
+        self.each(use)
+
+    def test_a_draft_that_is_gone_is_an_error(self):
+        """The key would keep the old filter, or get what is no more."""
+        new = Filter(15_000_000, 0.001, seed=7)
+        new.update(numpy.arange(20_000))
+        old = Bloom(self.client, "seen")
+        old.add("old")
+        kept = old.pull()
+
+        def flush():
+            self.client.delete(*[key for key in self.client.keys() if b":libbloom:" in key])
+
+        for word in ("BF.LOADCHUNK", _client.FINISH):
+            with before(word, flush), self.assertRaisesRegex(MissingError, "what was pushed of 'seen' is gone"):
+                old.push(new)
+            self.assertEqual((old.pull(), self.client.keys()), (kept, [b"seen"]))
+
+
+class Awaited:
+    """A `Bloom` whose methods are awaited."""
+
+    def __init__(self, bloom):
+        self.bloom = bloom
+
+    def __getattr__(self, name):
+        async def call(*words, **options):
+            return getattr(self.bloom, name)(*words, **options)
+
+        return call
 
 
 class PageTest(ServerCase):

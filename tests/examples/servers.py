@@ -22,6 +22,7 @@ import threading
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(PROJECT / "examples"))
@@ -83,14 +84,20 @@ class BareServer(Server):
 
 
 class Way(socketserver.ThreadingTCPServer):
-    """A way to a server. What clients send goes through a function, and on as that gives it."""
+    """A way to a server. What clients send goes through a function, and on as that gives it; so do the answers. What a
+    function gives None for is cut off."""
 
     daemon_threads = True
 
-    def __init__(self, server, passed):
+    def __init__(self, server, passed, answered=bytes):
         super().__init__(("127.0.0.1", 0), Relay)
         self.behind = server
         self.passed = passed
+        self.answered = answered
+
+    @property
+    def port(self):
+        return self.server_address[1]
 
     @property
     def url(self):
@@ -103,17 +110,17 @@ class Relay(socketserver.BaseRequestHandler):
     def handle(self):
         # Either end may go first, or the server be away.
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.server.behind.port)) as server:
-            back = threading.Thread(target=self.pass_on, args=(server, self.request))
+            back = threading.Thread(target=self.pass_on, args=(server, self.request, self.server.answered))
             back.start()
             self.pass_on(self.request, server, self.server.passed)
             back.join()
 
-    def pass_on(self, source, target, change=bytes):
+    def pass_on(self, source, target, change):
         """Passes on what comes, and that it ends."""
         with contextlib.suppress(OSError):
             try:
-                while block := source.recv(1 << 16):
-                    target.sendall(change(block))
+                while (block := source.recv(1 << 16)) and (changed := change(block)) is not None:
+                    target.sendall(changed)
             finally:
                 target.shutdown(socket.SHUT_WR)
 
@@ -237,13 +244,31 @@ class Cluster:
         try:
             old.execute_command("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", self.name(target))
         except redis.ResponseError as error:
-            if "unknown subcommand" not in str(error).lower():
+            if not str(error).lower().startswith("unknown subcommand "):
                 raise
             return False
         command = ("CLUSTER COUNTKEYSINSLOT", slot)
         keys = old.execute_command(*command)
         self.wait_until(lambda: not old.execute_command(*command) and new.execute_command(*command) >= keys)
         return True
+
+
+@contextlib.contextmanager
+def before(word, act):
+    """Does something when the Python package is about to send the first command that has this word."""
+    from libbloom import _cluster
+
+    exchange, acted = _cluster.Links.exchange, []
+
+    def watched(links, rounds):
+        if not acted and any(word in command for _, commands in rounds for command in commands):
+            acted.append(True)
+            act()
+        return exchange(links, rounds)
+
+    with mock.patch.object(_cluster.Links, "exchange", watched):
+        yield
+    assert acted, f"{word} was not sent"
 
 
 def unused_port(case):
@@ -288,9 +313,30 @@ class Case(unittest.TestCase):
 
         return self.open(server, passed), released.set
 
-    def open(self, server, passed):
-        """A way to the server, until the test ends. What clients send goes through the function."""
-        way = Way(server, passed)
+    def open_cutting(self, server, when_cut=lambda: None):
+        """A way to the server, and a list of words. The first command that has the first of them is carried out, and the
+        connection is cut instead of its answer, after a function has been called; then the next word counts."""
+        words, is_due = [], threading.Event()
+
+        def passed(block):
+            if words and words[0] in block:
+                words.pop(0)
+                is_due.set()
+            return block
+
+        def answered(block):
+            if is_due.is_set():
+                is_due.clear()
+                when_cut()
+                return None
+            return block
+
+        return self.open(server, passed, answered), words
+
+    def open(self, server, passed, answered=bytes):
+        """A way to the server, until the test ends. What clients send goes through the function, and the answers through
+        the other."""
+        way = Way(server, passed, answered)
         serve = threading.Thread(target=functools.partial(way.serve_forever, poll_interval=0.05))
         serve.start()
         self.addCleanup(serve.join)

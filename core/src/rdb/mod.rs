@@ -111,7 +111,10 @@ impl fmt::Display for RdbError {
             Self::Magic => f.write_str("this is no RDB file, and no payload of a filter"),
             Self::Version(version) => write!(f, "RDB version {version} is not known"),
             Self::Truncated => f.write_str("the file or payload ends early"),
-            Self::Type(kind) => write!(f, "the type or section {kind} is not known"),
+            Self::Type(kind) => write!(
+                f,
+                "the type or section {kind} is not known: a later server wrote it, or another one, such as Redis Enterprise"
+            ),
             Self::Encoding(what) => write!(f, "{what} is not encoded as a server encodes it"),
             Self::Checksum => f.write_str("the checksum is wrong"),
             Self::Filter(error) => error.fmt(f),
@@ -290,8 +293,7 @@ impl<R: Read> Filters<R> {
                     expires_at = None;
                 }
                 kind @ 0..SECTIONS => {
-                    input.skip_string()?;
-                    input.skip_object(kind, dialect)?;
+                    input.skip_entry(kind, dialect)?;
                     expires_at = None;
                 }
                 kind => return Err(RdbError::Type(kind)),

@@ -338,6 +338,15 @@ fn what_is_no_file_of_a_server_is_refused_by_name() {
         error(&file_with(b"REDIS0011", b"\xf2")),
         RdbError::Type(242)
     ));
+    // Redis Enterprise writes sections that are no keys, though their numbers are among those of keys.
+    for after in [&b"\x7f\xff"[..], b"\xc0", b"\xc4", b""] {
+        let error = error(&file_with(b"REDIS0011", &[b"\x6b", after].concat()));
+        assert!(matches!(error, RdbError::Type(107)), "{error}");
+        assert_eq!(
+            error.to_string(),
+            "the type or section 107 is not known: a later server wrote it, or another one, such as Redis Enterprise"
+        );
+    }
     for (sections, what) in [
         (&b"\xfe\xc0"[..], "a length"),
         (b"\xfa\xc4", "a string"),
