@@ -47,11 +47,22 @@ pub trait Kernel: Copy {
     /// Whether all bits of `mask` are set in `line`.
     fn covers(self, line: &Line, mask: Self::Mask) -> bool;
 
+    /// How many bits of `mask` are unset in `line`.
+    fn missing(self, line: &Line, mask: Self::Mask) -> u32;
+
+    /// `line` with all bits of `mask` set.
+    fn union(self, line: &Line, mask: Self::Mask) -> Line;
+
     /// Sets the bits of `mask` and returns how many of them were unset.
     ///
     /// A line that has them all is not written to, so that its page stays shared with a forked child that
     /// saves the filter. That case cannot be predicted, so there is no branch: `spare` is written to instead.
-    fn set(self, line: &mut Line, mask: Self::Mask, spare: &mut Line) -> u32;
+    #[inline(always)]
+    fn set(self, line: &mut Line, mask: Self::Mask, spare: &mut Line) -> u32 {
+        let (missing, union) = (self.missing(line, mask), self.union(line, mask));
+        *select_unpredictable(missing > 0, line, spare) = union;
+        missing
+    }
 }
 
 /// Work that is written once for all kernels, and compiled for each of them.
@@ -72,6 +83,60 @@ pub fn run<W: Work>(work: W) -> W::Output {
         return kernel.run(work);
     }
     work.run(Portable)
+}
+
+/// Whether all bits of the first `probes` probes of `word_of_probes` are set in `line`. For one item in one line:
+/// unlike [`Work`], the arguments travel in registers.
+#[inline(always)]
+pub fn covers(line: &Line, word_of_probes: u64, probes: u8) -> bool {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    if let Some(kernel) = Vector::detected() {
+        return kernel.covers_one(line, word_of_probes, probes);
+    }
+    portable_covers(line, word_of_probes, probes)
+}
+
+/// Sets the bits of the first `probes` probes of `word_of_probes` in `line` and returns how many of them were unset; see
+/// [`covers`]. A line that has them all is not written to.
+#[inline(always)]
+pub fn set(line: &mut Line, word_of_probes: u64, probes: u8) -> u32 {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    if let Some(kernel) = Vector::detected() {
+        return kernel.set_one(line, word_of_probes, probes);
+    }
+    portable_set(line, word_of_probes, probes)
+}
+
+// Functions of their own, so that they do not lengthen the way of the processors with vector instructions.
+
+#[inline(never)]
+fn portable_covers(line: &Line, word_of_probes: u64, probes: u8) -> bool {
+    covers_with(Portable, line, word_of_probes, probes)
+}
+
+#[inline(never)]
+fn portable_set(line: &mut Line, word_of_probes: u64, probes: u8) -> u32 {
+    set_with(Portable, line, word_of_probes, probes)
+}
+
+/// [`covers`] with one kernel.
+#[inline(always)]
+fn covers_with<K: Kernel>(kernel: K, line: &Line, word_of_probes: u64, probes: u8) -> bool {
+    kernel.covers(line, kernel.mask(word_of_probes, kernel.count(probes)))
+}
+
+/// [`set`] with one kernel.
+#[inline(always)]
+fn set_with<K: Kernel>(kernel: K, line: &mut Line, word_of_probes: u64, probes: u8) -> u32 {
+    let mask = kernel.mask(word_of_probes, kernel.count(probes));
+    // It may take long to read from memory whether the item is new. With a branch the processor can guess and go on,
+    // while a store to an address that is not yet known would hold up what follows.
+    if kernel.covers(line, mask) {
+        return 0;
+    }
+    let missing = kernel.missing(line, mask);
+    *line = kernel.union(line, mask);
+    missing
 }
 
 /// Counts the set bits of a byte slice, with the processor's own instruction if it has one.
@@ -206,15 +271,18 @@ impl Kernel for Portable {
     }
 
     #[inline(always)]
-    fn set(self, line: &mut Line, mask: Probes, spare: &mut Line) -> u32 {
-        let newly_set = mask.bits().fold(0, |newly_set, (word, bit)| {
-            newly_set + u32::from(line.0[word] & bit == 0)
-        });
-        let target = select_unpredictable(newly_set > 0, line, spare);
-        for (word, bit) in mask.bits() {
-            target.0[word] |= bit;
-        }
-        newly_set
+    fn missing(self, line: &Line, mask: Probes) -> u32 {
+        mask.bits().fold(0, |missing, (word, bit)| {
+            missing + u32::from(line.0[word] & bit == 0)
+        })
+    }
+
+    #[inline(always)]
+    fn union(self, line: &Line, mask: Probes) -> Line {
+        mask.bits().fold(*line, |mut union, (word, bit)| {
+            union.0[word] |= bit;
+            union
+        })
     }
 }
 
@@ -273,27 +341,55 @@ mod avx2 {
         _mm256_srlv_epi64, _mm256_testz_si256,
     };
 
-    use std::hint::select_unpredictable;
-    use std::sync::LazyLock;
+    use std::sync::atomic::{AtomicU8, Ordering};
 
     use super::tables::{USED, Words, shifts};
-    use super::{COUNTS, Kernel, LINE_WORDS, Line, Work, start};
+    use super::{COUNTS, Kernel, LINE_WORDS, Line, Work, covers_with, set_with, start};
 
     /// The kernel for AVX2, which handles four words at a time.
     #[derive(Clone, Copy, Debug)]
     pub struct Avx2(());
+
+    /// Whether the processor has AVX2: one of the values below, or 0 as long as nobody has looked.
+    static DETECTED: AtomicU8 = AtomicU8::new(0);
+    const ABSENT: u8 = 1;
+    const PRESENT: u8 = 2;
 
     /// The shifts of the probes, as AVX2 shifts to the right: by positive numbers.
     static SHIFTS: [Words; LINE_WORDS] = shifts(1);
 
     impl Avx2 {
         /// The kernel, if the processor has AVX2 (and POPCNT, which is older).
-        #[inline]
+        #[inline(always)]
         pub fn detected() -> Option<Self> {
-            static DETECTED: LazyLock<Option<Avx2>> = LazyLock::new(|| {
-                (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt")).then_some(Avx2(()))
-            });
-            *DETECTED
+            if DETECTED.load(Ordering::Relaxed) == PRESENT {
+                return Some(Self(()));
+            }
+            Self::detect()
+        }
+
+        #[cold]
+        fn detect() -> Option<Self> {
+            if DETECTED.load(Ordering::Relaxed) == ABSENT {
+                return None;
+            }
+            let is_present = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt");
+            DETECTED.store(if is_present { PRESENT } else { ABSENT }, Ordering::Relaxed);
+            is_present.then_some(Self(()))
+        }
+
+        /// See [`covers`](super::covers).
+        #[inline(always)]
+        pub(super) fn covers_one(self, line: &Line, word_of_probes: u64, probes: u8) -> bool {
+            // SAFETY: an `Avx2` exists only where the processor has AVX2 and POPCNT.
+            unsafe { covers_one(self, line, word_of_probes, probes) }
+        }
+
+        /// See [`set`](super::set).
+        #[inline(always)]
+        pub(super) fn set_one(self, line: &mut Line, word_of_probes: u64, probes: u8) -> u32 {
+            // SAFETY: an `Avx2` exists only where the processor has AVX2 and POPCNT.
+            unsafe { set_one(self, line, word_of_probes, probes) }
         }
 
         /// Runs `work` in a function that is compiled for AVX2.
@@ -302,6 +398,16 @@ mod avx2 {
             // SAFETY: an `Avx2` exists only where the processor has AVX2 and POPCNT.
             unsafe { run_with_avx2(self, work) }
         }
+    }
+
+    #[target_feature(enable = "avx2,popcnt")]
+    fn covers_one(kernel: Avx2, line: &Line, word_of_probes: u64, probes: u8) -> bool {
+        covers_with(kernel, line, word_of_probes, probes)
+    }
+
+    #[target_feature(enable = "avx2,popcnt")]
+    fn set_one(kernel: Avx2, line: &mut Line, word_of_probes: u64, probes: u8) -> u32 {
+        set_with(kernel, line, word_of_probes, probes)
     }
 
     #[target_feature(enable = "avx2,popcnt")]
@@ -331,9 +437,15 @@ mod avx2 {
         }
 
         #[inline(always)]
-        fn set(self, line: &mut Line, mask: [__m256i; 2], spare: &mut Line) -> u32 {
+        fn missing(self, line: &Line, mask: [__m256i; 2]) -> u32 {
             // SAFETY: an `Avx2` exists only where the processor has AVX2 and POPCNT.
-            unsafe { set(line, mask, spare) }
+            unsafe { missing(line, mask) }
+        }
+
+        #[inline(always)]
+        fn union(self, line: &Line, mask: [__m256i; 2]) -> Line {
+            // SAFETY: an `Avx2` exists only where the processor has AVX2 and POPCNT.
+            unsafe { union(line, mask) }
         }
     }
 
@@ -374,18 +486,24 @@ mod avx2 {
 
     #[inline]
     #[target_feature(enable = "avx2,popcnt")]
-    fn set(line: &mut Line, mask: [__m256i; 2], spare: &mut Line) -> u32 {
-        let before = vectors(&line.0);
+    fn missing(line: &Line, mask: [__m256i; 2]) -> u32 {
+        let line = vectors(&line.0);
         // A word has at most one probe, so the words that miss a bit are as many as the missing bits.
         let complete = [0, 1].map(|half| {
-            let missing = _mm256_andnot_si256(before[half], mask[half]);
+            let missing = _mm256_andnot_si256(line[half], mask[half]);
             let complete = _mm256_cmpeq_epi64(missing, _mm256_setzero_si256());
             _mm256_movemask_pd(_mm256_castsi256_pd(complete)).cast_unsigned()
         });
-        let newly_set = LINE_WORDS as u32 - (complete[0] | complete[1] << 4).count_ones();
-        let target = select_unpredictable(newly_set > 0, line, spare);
-        target.0 = bytemuck::cast([0, 1].map(|half| _mm256_or_si256(before[half], mask[half])));
-        newly_set
+        LINE_WORDS as u32 - (complete[0] | complete[1] << 4).count_ones()
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn union(line: &Line, mask: [__m256i; 2]) -> Line {
+        let line = vectors(&line.0);
+        Line(bytemuck::cast(
+            [0, 1].map(|half| _mm256_or_si256(line[half], mask[half])),
+        ))
     }
 }
 
@@ -398,10 +516,8 @@ mod neon {
         vtstq_u64,
     };
 
-    use std::hint::select_unpredictable;
-
     use super::tables::{USED, Words, shifts};
-    use super::{COUNTS, Kernel, LINE_WORDS, Line, Work, start};
+    use super::{COUNTS, Kernel, LINE_WORDS, Line, Work, covers_with, set_with, start};
 
     /// The kernel for NEON, which handles two words at a time.
     #[derive(Clone, Copy, Debug)]
@@ -419,6 +535,18 @@ mod neon {
         #[inline]
         pub fn detected() -> Option<Self> {
             cfg!(target_feature = "neon").then_some(Self(()))
+        }
+
+        /// See [`covers`](super::covers).
+        #[inline(always)]
+        pub(super) fn covers_one(self, line: &Line, word_of_probes: u64, probes: u8) -> bool {
+            covers_with(self, line, word_of_probes, probes)
+        }
+
+        /// See [`set`](super::set).
+        #[inline(always)]
+        pub(super) fn set_one(self, line: &mut Line, word_of_probes: u64, probes: u8) -> u32 {
+            set_with(self, line, word_of_probes, probes)
         }
 
         /// Runs `work`, which is compiled for NEON anyway.
@@ -450,9 +578,15 @@ mod neon {
         }
 
         #[inline(always)]
-        fn set(self, line: &mut Line, mask: Vectors, spare: &mut Line) -> u32 {
+        fn missing(self, line: &Line, mask: Vectors) -> u32 {
             // SAFETY: a `Neon` exists only where the processor has NEON.
-            unsafe { set(line, mask, spare) }
+            unsafe { missing(line, mask) }
+        }
+
+        #[inline(always)]
+        fn union(self, line: &Line, mask: Vectors) -> Line {
+            // SAFETY: a `Neon` exists only where the processor has NEON.
+            unsafe { union(line, mask) }
         }
     }
 
@@ -482,19 +616,25 @@ mod neon {
 
     #[inline]
     #[target_feature(enable = "neon")]
-    fn set(line: &mut Line, mask: Vectors, spare: &mut Line) -> u32 {
-        let before: Vectors = bytemuck::cast(line.0);
+    fn missing(line: &Line, mask: Vectors) -> u32 {
+        let line: Vectors = bytemuck::cast(line.0);
         // A word has at most one probe, so the words that miss a bit are as many as the missing bits. A comparison
         // gives all ones for each of them, which is -1.
         let [a, b, c, d] = [0, 1, 2, 3].map(|pair| {
-            let missing = vbicq_u64(mask[pair], before[pair]);
+            let missing = vbicq_u64(mask[pair], line[pair]);
             vtstq_u64(missing, missing)
         });
         let sum = vaddvq_u64(vaddq_u64(vaddq_u64(a, b), vaddq_u64(c, d)));
-        let newly_set = sum.wrapping_neg() as u32;
-        let target = select_unpredictable(newly_set > 0, line, spare);
-        target.0 = bytemuck::cast([0, 1, 2, 3].map(|pair| vorrq_u64(before[pair], mask[pair])));
-        newly_set
+        sum.wrapping_neg() as u32
+    }
+
+    #[inline]
+    #[target_feature(enable = "neon")]
+    fn union(line: &Line, mask: Vectors) -> Line {
+        let line: Vectors = bytemuck::cast(line.0);
+        Line(bytemuck::cast(
+            [0, 1, 2, 3].map(|pair| vorrq_u64(line[pair], mask[pair])),
+        ))
     }
 }
 
@@ -518,10 +658,15 @@ mod tests {
         let (mask, bits) = (described(word, probes), kernel.mask(word, kernel.count(probes)));
         let missing: u32 = (0..LINE_WORDS).map(|i| (mask[i] & !line.0[i]).count_ones()).sum();
         assert_eq!(kernel.covers(&line, bits), missing == 0);
+        assert_eq!(covers(&line, word, probes), missing == 0);
+        let (mut one, mut here) = (line, line);
+        assert_eq!(set_with(kernel, &mut one, word, probes), missing);
+        assert_eq!(set(&mut here, word, probes), missing);
         let (mut after, mut spare) = (line, Line([0; LINE_WORDS]));
         assert_eq!(kernel.set(&mut after, bits, &mut spare), missing);
         assert!(missing == 0 || spare == Line([0; LINE_WORDS]));
         assert_eq!(after.0, std::array::from_fn(|i| line.0[i] | mask[i]));
+        assert_eq!((one, here), (after, after));
         assert!(kernel.covers(&after, bits));
         // Setting the bits again changes nothing in the line; the write goes to the spare line.
         let (before, mut spare) = (after, Line([0; LINE_WORDS]));

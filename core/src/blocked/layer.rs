@@ -208,6 +208,14 @@ impl Layer {
         self.items = items;
     }
 
+    /// Counts an item and the bits that it set; true if it set any.
+    #[inline(always)]
+    fn count(&mut self, newly_set: u32) -> bool {
+        self.bits.count_set(newly_set);
+        self.items += u64::from(newly_set > 0);
+        newly_set > 0
+    }
+
     /// A prefetcher for the lines of items. It may be used even after the layer is gone.
     #[inline(always)]
     pub fn lines(&self) -> LinePrefetcher {
@@ -261,6 +269,15 @@ struct Places {
 }
 
 impl Places {
+    /// Those in a layer of these lines where each item has one.
+    #[inline(always)]
+    fn of_one_line(units: &[Line]) -> Self {
+        Self {
+            lines: units.len() as u64,
+            lines_per_item: 1,
+        }
+    }
+
     /// Line `j` of an item.
     #[inline(always)]
     fn line(self, hash: ItemHash, j: usize, (choose_line, choose_bits): (u64, u64)) -> Position {

@@ -53,8 +53,6 @@ pub trait Layer {
     fn allocation(&self) -> Option<Allocation>;
     /// Lets `mover` move the layer's memory.
     fn relocate(&mut self, mover: &mut impl Mover);
-    /// Whether an item has so many probes that prefetching pays off even for a single item.
-    const SCATTERED: bool;
     /// A prefetcher for all the memory that [`Self::contains`] and [`Self::insert`] read.
     fn prefetcher(&self) -> impl Prefetch;
     /// Prefetches the memory that [`Self::contains`] reads first.
@@ -64,6 +62,9 @@ pub trait Layer {
     fn lookup_prefetcher(&self, is_only: bool) -> impl Prefetch;
     /// Whether the item is (probably) in the layer.
     fn contains<K: Kernel>(&self, kernel: K, hash: ItemHash) -> bool;
+    /// [`Self::contains`] in a filter's only layer. Most filters have one, and need only this and
+    /// [`Self::insert_alone`], which are short.
+    fn contains_alone(&self, hash: ItemHash) -> bool;
     /// The items of a block that are (probably) in the layer. Their memory has been prefetched.
     fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Subset) -> Subset;
     /// Whether any of `layers`, oldest first, contains the item.
@@ -83,6 +84,8 @@ pub trait Layer {
         Self: Sized;
     /// Inserts the item. If that changes the layer, counts the item and returns true.
     fn insert<K: Kernel>(&mut self, kernel: K, hash: ItemHash) -> bool;
+    /// [`Self::insert`] in a filter's only layer.
+    fn insert_alone(&mut self, hash: ItemHash) -> bool;
     /// Inserts the items of a block in order. Counts and returns the items that changed the layer.
     #[inline(always)]
     fn insert_block<K: Kernel>(&mut self, kernel: K, hashes: &Hashes, items: Subset) -> Subset {
@@ -260,30 +263,9 @@ pub trait Hasher {
     fn hash(&self, item: Item<'_>) -> ItemHash;
 }
 
-/// Tests one item in a chain's only layer. Most filters have one layer, and need only this and [`InsertOne`],
-/// which are short.
-pub struct ContainsOne<'a, L> {
-    /// The only layer.
-    pub layer: &'a L,
-    /// The item's hash.
-    pub hash: ItemHash,
-}
-
-impl<L: Layer> Work for ContainsOne<'_, L> {
-    type Output = bool;
-
-    #[inline(always)]
-    fn run<K: Kernel>(self, kernel: K) -> bool {
-        if L::SCATTERED {
-            self.layer.prefetch_first(self.hash);
-        }
-        self.layer.contains(kernel, self.hash)
-    }
-}
-
-/// Inserts one item into a chain's only layer, which has room for it; true if the item is new.
+/// Inserts one item into a layer; true if that changes the layer.
 pub struct InsertOne<'a, L> {
-    /// The only layer.
+    /// The layer.
     pub layer: &'a mut L,
     /// The item's hash.
     pub hash: ItemHash,
@@ -294,9 +276,6 @@ impl<L: Layer> Work for InsertOne<'_, L> {
 
     #[inline(always)]
     fn run<K: Kernel>(self, kernel: K) -> bool {
-        if L::SCATTERED {
-            self.layer.prefetcher().prefetch(self.hash);
-        }
         self.layer.insert(kernel, self.hash)
     }
 }

@@ -10,11 +10,8 @@ pub mod window;
 use crate::bits::kernel;
 use crate::bits::memory::{Allocation, Mover};
 use crate::error::Error;
-use crate::item::Item;
-use batch::{
-    AddMany, AddOne, AnyContains, Block, BlockOutcome, ContainsMany, ContainsOne, Hasher, InsertOne, Layer,
-    Subset,
-};
+use crate::item::{Item, ItemHash};
+use batch::{AddMany, AddOne, AnyContains, Block, BlockOutcome, ContainsMany, Hasher, Layer, Subset};
 pub use demand::{Allowance, Demand, Limit, UNLIMITED, at_most};
 use demand::{FILTER_BYTES, ask, reserve, reserve_one};
 
@@ -167,12 +164,19 @@ impl<R: Rules> Chain<R> {
     }
 
     /// Whether `item` is (probably) in the filter.
+    #[inline]
     pub fn contains<'a>(&self, item: impl Into<Item<'a>>) -> bool {
         let hash = self.rules.hasher().hash(item.into());
         match &self.layers[..] {
-            [layer] => kernel::run(ContainsOne { layer, hash }),
-            layers => kernel::run(AnyContains { layers, hash }),
+            [layer] => layer.contains_alone(hash),
+            _ => self.any_contains(hash),
         }
+    }
+
+    #[inline(never)]
+    fn any_contains(&self, hash: ItemHash) -> bool {
+        let layers = &self.layers[..];
+        kernel::run(AnyContains { layers, hash })
     }
 
     /// Queries items in blocks, as [`Filter::contains_blocks`](crate::Filter::contains_blocks) does.
@@ -190,14 +194,20 @@ impl<R: Rules> Chain<R> {
     }
 
     /// Adds `item`; true if it was new.
+    #[inline]
     pub fn add<'a>(&mut self, item: impl Into<Item<'a>>, allowance: Allowance<'_>) -> Result<bool, Error> {
-        let Self { layers, rules } = self;
-        let hash = rules.hasher().hash(item.into());
-        if let [layer] = &mut layers[..]
+        let hash = self.rules.hasher().hash(item.into());
+        if let [layer] = &mut self.layers[..]
             && layer.items() < layer.capacity()
         {
-            return Ok(kernel::run(InsertOne { layer, hash }));
+            return Ok(layer.insert_alone(hash));
         }
+        self.add_or_grow(hash, allowance)
+    }
+
+    #[inline(never)]
+    fn add_or_grow(&mut self, hash: ItemHash, allowance: Allowance<'_>) -> Result<bool, Error> {
+        let Self { layers, rules } = self;
         let grow = |layers: &mut Vec<R::Layer>| grow(layers, rules, allowance);
         kernel::run(AddOne { layers, hash, grow })
     }

@@ -7,7 +7,7 @@ pub mod ln;
 pub mod modulus;
 
 use crate::bits::array::{BitArray, OutOfRange};
-use crate::bits::kernel::{Kernel, prefetch};
+use crate::bits::kernel::{Kernel, Portable, prefetch};
 use crate::bits::memory::{Allocation, Mover};
 use crate::chain::batch::{Hashes, Layer, Prefetch, Prefetched, Subset};
 use crate::item::ItemHash;
@@ -123,8 +123,6 @@ impl<L: Scattered> Layer for L {
         self.words_mut().relocate(mover);
     }
 
-    const SCATTERED: bool = true;
-
     #[inline(always)]
     fn prefetcher(&self) -> impl Prefetch {
         first_words(self, PREFETCHED)
@@ -144,6 +142,12 @@ impl<L: Scattered> Layer for L {
     fn contains<K: Kernel>(&self, _: K, hash: ItemHash) -> bool {
         let mut probes = self.probes().probes(hash);
         probes.all(|(word, mask)| self.words().units()[word] & mask != 0)
+    }
+
+    fn contains_alone(&self, hash: ItemHash) -> bool {
+        // An item has so many probes that prefetching pays off even for one item.
+        self.prefetch_first(hash);
+        self.contains(Portable, hash)
     }
 
     #[inline(always)]
@@ -212,5 +216,10 @@ impl<L: Scattered> Layer for L {
             self.count();
         }
         newly_set > 0
+    }
+
+    fn insert_alone(&mut self, hash: ItemHash) -> bool {
+        self.prefetcher().prefetch(hash);
+        self.insert(Portable, hash)
     }
 }

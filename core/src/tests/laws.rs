@@ -9,9 +9,7 @@ use proptest::sample::select;
 use super::oracle::*;
 use crate::bits::kernel::{Kernel, Portable, Work};
 use crate::blocked::{Blocked, Layer};
-use crate::chain::batch::{
-    AddMany, AddOne, AnyContains, Block, ContainsMany, ContainsOne, InsertOne, Subset,
-};
+use crate::chain::batch::{AddMany, AddOne, AnyContains, Block, ContainsMany, InsertOne, Layer as _, Subset};
 use crate::chain::{Demand, NewLayer as _, Rules as _, UNLIMITED};
 use crate::params::{Growth, Layout, Seed, Spec};
 use crate::{Error, Filter};
@@ -136,7 +134,7 @@ fn found_by<K: Kernel>(kernel: K, filter: &Filter, items: &[Vec<u8>]) -> Vec<boo
     for (item, &answer) in items.iter().zip(&answers) {
         let hash = hasher.hash(item);
         assert_eq!(AnyContains { layers, hash }.run(kernel), answer);
-        let mut each = layers.iter().map(|layer| ContainsOne { layer, hash }.run(kernel));
+        let mut each = layers.iter().map(|layer| layer.contains(kernel, hash));
         assert_eq!(each.any(|found| found), answer);
     }
     answers

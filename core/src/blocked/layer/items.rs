@@ -2,12 +2,14 @@
 
 use bytemuck::Zeroable;
 
+use std::slice;
+
 use super::super::search;
-use super::{Layer, Start};
+use super::{Layer, Places, Start};
 use crate::bits::array::OutOfRange;
-use crate::bits::kernel::{Kernel, LINE_BYTES, Line};
+use crate::bits::kernel::{self, Kernel, LINE_BYTES, Line};
 use crate::bits::memory::{Allocation, Mover};
-use crate::chain::batch::{self, Hashes, Prefetch, Prefetched, Subset};
+use crate::chain::batch::{self, AnyContains, Hashes, InsertOne, Prefetch, Prefetched, Subset};
 use crate::item::ItemHash;
 
 impl batch::Layer for Layer {
@@ -54,8 +56,6 @@ impl batch::Layer for Layer {
         self.bits.relocate(mover);
     }
 
-    const SCATTERED: bool = false;
-
     #[inline(always)]
     fn prefetcher(&self) -> impl Prefetch {
         self.lines()
@@ -85,6 +85,16 @@ impl batch::Layer for Layer {
         } else {
             probing.covers_from(0, units, hash)
         }
+    }
+
+    #[inline(always)]
+    fn contains_alone(&self, hash: ItemHash) -> bool {
+        if self.lines_per_item > 1 {
+            return self.contains_in_lines(hash);
+        }
+        let units = self.bits.units();
+        let place = Places::of_one_line(units).first(hash);
+        kernel::covers(&units[place.line], place.word, self.probes)
     }
 
     #[inline(always)]
@@ -135,23 +145,24 @@ impl batch::Layer for Layer {
     fn insert<K: Kernel>(&mut self, kernel: K, hash: ItemHash) -> bool {
         let probing = self.probing(kernel);
         let units = self.bits.units_mut();
-        // It may take long to read from memory whether the item is new. With a branch the processor can guess
-        // and go on, while a store to an address that is not yet known would hold up what follows.
-        let newly_set = if self.lines_per_item == 1 {
-            let place = probing.places.first(hash);
-            if probing.covers(units, place) {
-                0
-            } else {
-                probing.set(units, place, &mut Line::zeroed())
-            }
-        } else if probing.covers_from(0, units, hash) {
+        // A branch, as in `kernel::set`.
+        let newly_set = if probing.covers_from(0, units, hash) {
             0
         } else {
             probing.set_all(units, hash, &mut Line::zeroed())
         };
-        self.bits.count_set(newly_set);
-        self.items += u64::from(newly_set > 0);
-        newly_set > 0
+        self.count(newly_set)
+    }
+
+    #[inline(always)]
+    fn insert_alone(&mut self, hash: ItemHash) -> bool {
+        if self.lines_per_item > 1 {
+            return self.insert_into_lines(hash);
+        }
+        let units = self.bits.units_mut();
+        let place = Places::of_one_line(units).first(hash);
+        let newly_set = kernel::set(&mut units[place.line], place.word, self.probes);
+        self.count(newly_set)
     }
 
     #[inline(always)]
@@ -166,5 +177,19 @@ impl batch::Layer for Layer {
         self.bits.count_set(newly_set);
         self.items += changed.count_ones();
         changed
+    }
+}
+
+// Functions of their own, so that they do not lengthen the way of an item with one line.
+impl Layer {
+    #[inline(never)]
+    fn contains_in_lines(&self, hash: ItemHash) -> bool {
+        let layers = slice::from_ref(self);
+        kernel::run(AnyContains { layers, hash })
+    }
+
+    #[inline(never)]
+    fn insert_into_lines(&mut self, hash: ItemHash) -> bool {
+        kernel::run(InsertOne { layer: self, hash })
     }
 }
