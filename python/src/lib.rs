@@ -11,7 +11,8 @@ use libbloom::codec::chunks;
 use libbloom::exceptions::ExceptError;
 use libbloom::params::{ErrorRate, Growth};
 use libbloom::sets::Mismatch;
-use libbloom::{BuildError, DecodeError, Error, FileError, RdbError, SetError, StoredLayout, UNLIMITED};
+use libbloom::{BuildError, DecodeError, Error, FileError, SetError, StoredLayout, UNLIMITED};
+use libbloom_rdb::RdbError;
 use pyo3::exceptions::{
     PyMemoryError, PyOSError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError,
 };
@@ -889,7 +890,7 @@ impl Filter {
         let most = max_bytes.unwrap_or(u64::MAX);
         // What DUMP gives begins with its type, which no file begins with, or with what modules attached to the key.
         if let Some(7 | 243) = data.first() {
-            let read = libbloom::dump::read(data, most);
+            let read = libbloom_rdb::read_payload(data, most);
             return read.map(Self::of).map_err(of_rdb_error);
         }
         let read = libbloom::Filter::read_from(data, most);

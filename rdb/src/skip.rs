@@ -6,56 +6,67 @@ use std::io::Read;
 use super::input::Input;
 use super::{Dialect, RdbError};
 
+/// What skips a value.
+type Skip<R> = fn(&mut Input<R>) -> Result<(), RdbError>;
+
 impl<R: Read> Input<R> {
-    /// Skips the value of a key of type `kind`, which is not a module's.
-    pub fn skip_object(&mut self, kind: u8, dialect: Dialect) -> Result<(), RdbError> {
-        match (kind, dialect) {
+    /// What skips the value of a key of type `kind`, which is not a module's; `None` if the type is not known.
+    pub fn skipper(kind: u8, dialect: Dialect) -> Option<Skip<R>> {
+        Some(match (kind, dialect) {
             // A string; or a list, a set, a sorted set or a hash that is one string.
-            (0 | 9..=13 | 16 | 17 | 20, _) => self.skip_string(),
+            (0 | 9..=13 | 16 | 17 | 20, _) => Self::skip_string,
             // Lists and sets of strings; a list of compact lists.
-            (1 | 2 | 14, _) => self.each(Self::skip_string),
+            (1 | 2 | 14, _) => |input| input.each(Self::skip_string),
             // Sorted sets, their scores as text and as doubles.
-            (3, _) => self.each(|input| {
-                input.skip_string()?;
-                match input.byte()? {
-                    253.. => Ok(()),
-                    length => input.skip(length.into()),
-                }
-            }),
-            (5, _) => self.each(|input| {
-                input.skip_string()?;
-                input.skip(8)
-            }),
+            (3, _) => |input| {
+                input.each(|input| {
+                    input.skip_string()?;
+                    match input.byte()? {
+                        253.. => Ok(()),
+                        length => input.skip(length.into()),
+                    }
+                })
+            },
+            (5, _) => |input| {
+                input.each(|input| {
+                    input.skip_string()?;
+                    input.skip(8)
+                })
+            },
             // A hash.
-            (4, _) => self.each(Self::skip_pair),
+            (4, _) => |input| input.each(Self::skip_pair),
             // A list of nodes: what kind of node it is, and the node.
-            (18, _) => self.each(|input| {
-                input.length()?;
-                input.skip_string()
-            }),
-            (15, _) => self.skip_stream(1),
-            (19, _) => self.skip_stream(2),
-            (21, _) => self.skip_stream(3),
+            (18, _) => |input| {
+                input.each(|input| {
+                    input.length()?;
+                    input.skip_string()
+                })
+            },
+            (15, _) => |input| input.skip_stream(1),
+            (19, _) => |input| input.skip_stream(2),
+            (21, _) => |input| input.skip_stream(3),
             // Hashes whose fields expire: in Valkey each field with its time.
-            (22, Dialect::Valkey) => self.each(|input| {
-                input.skip_pair()?;
-                input.skip(8)
-            }),
+            (22, Dialect::Valkey) => |input| {
+                input.each(|input| {
+                    input.skip_pair()?;
+                    input.skip(8)
+                })
+            },
             // In Redis each time with its field, since 7.4's release after the next time of all; or all in one string.
-            (22, Dialect::Redis) => self.each(Self::skip_time_and_pair),
-            (23, Dialect::Redis) => self.skip_string(),
-            (24, Dialect::Redis) => {
-                self.skip(8)?;
-                self.each(Self::skip_time_and_pair)
-            }
-            (25, Dialect::Redis) => {
-                self.skip(8)?;
-                self.skip_string()
-            }
-            (26, Dialect::Redis) => self.skip_stream(4),
-            (27, Dialect::Redis) => self.skip_stream(5),
-            _ => Err(RdbError::Type(kind)),
-        }
+            (22, Dialect::Redis) => |input| input.each(Self::skip_time_and_pair),
+            (23, Dialect::Redis) => Self::skip_string,
+            (24, Dialect::Redis) => |input| {
+                input.skip(8)?;
+                input.each(Self::skip_time_and_pair)
+            },
+            (25, Dialect::Redis) => |input| {
+                input.skip(8)?;
+                input.skip_string()
+            },
+            (26, Dialect::Redis) => |input| input.skip_stream(4),
+            (27, Dialect::Redis) => |input| input.skip_stream(5),
+            _ => return None,
+        })
     }
 
     /// Reads a number, and skips this many values. Each value has a byte or more, so a wrong number costs no more time
