@@ -29,7 +29,7 @@ VENV       := .build/venv
 BENCH_VENV := .build/bench-venv
 # What the Python package is made of.
 PACKAGE_SOURCES := $(wildcard python/*.toml python/*.md python/Cargo.lock python/src/*.rs python/libbloom/*.py*) \
-	$(wildcard Cargo.toml core/Cargo.toml) $(shell find core/src -name '*.rs')
+	$(wildcard Cargo.toml core/Cargo.toml rdb/Cargo.toml) $(shell find core/src rdb/src -name '*.rs')
 MEASURE     = $(BENCH_VENV)/bin/python benches/server/measure.py --server $(SERVER)
 
 .DEFAULT_GOAL := help

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from . import Bloom, Filter, FullError, MissingError, UnsureError, __version__, plan
 from ._terminal import Bar, Trouble, opened
 
+LOCAL = "redis://127.0.0.1:6379"
 EXIT_CODES = """\
 exit codes:
   0    yes: all was done, and all items were found
@@ -37,6 +38,9 @@ LOAD = """\
 With --state an interrupted run goes on where it stopped, when it is started again in the same way.
 """
 QUERY = "Print the items that are found; those of the standard input if none is given."
+PULL = """\
+An RDB file is a server's dump.rdb, or the backup that a cloud gives. KEY may be left out if it has only one filter.
+"""
 SHARD_LOAD = """\
 With --state a run that ended in any way goes on where it was, when it is started again in the same way. With --replicas
 no item is lost by a failover to one of these replicas. A node that fails over or moves its slots is waited for.
@@ -163,8 +167,24 @@ def run_push(words: argparse.Namespace) -> int:
     return 0
 
 
+def is_rdb(name: str) -> bool:
+    if not os.path.isfile(name):
+        return False
+    with open(name, "rb") as file:
+        return file.read(9).startswith((b"REDIS0", b"VALKEY0"))
+
+
 def run_pull(words: argparse.Namespace) -> int:
-    made = Bloom(client_of(words.url), words.key).pull()
+    file, key = words.file, words.key
+    if file is None and words.url == LOCAL and is_rdb(key):
+        file, key = key, None
+    if file is None:
+        made = Bloom(client_of(words.url), key).pull()
+    else:
+        try:
+            made = Filter.from_rdb(file, key if key is None else os.fsencode(key), db=words.db)
+        except LookupError as error:
+            raise Trouble(error) from None
     save(made, words.output)
     print(f"{words.output}: {len(made):,} items, {made.size_in_bytes:,} bytes")
     return 0
@@ -259,7 +279,7 @@ def parser() -> argparse.ArgumentParser:
     def add_server(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--url",
-            default="redis://127.0.0.1:6379",
+            default=LOCAL,
             help="a server, or any server of a cluster, as redis-py names it (default: %(default)s)",
         )
 
@@ -300,8 +320,10 @@ def parser() -> argparse.ArgumentParser:
     push.add_argument("filter")
     push.add_argument("key")
     add_server(push)
-    pull = command("pull", run_pull, "Save a server's filter as a file.")
-    pull.add_argument("key")
+    pull = command("pull", run_pull, "Save a filter of a server, or of an RDB file, as a file.", PULL)
+    pull.add_argument("file", nargs="?", metavar="RDB_FILE")
+    pull.add_argument("key", metavar="KEY")
+    pull.add_argument("--db", type=int, metavar="N", help="the database of an RDB_FILE, if several have the key")
     pull.add_argument("-o", "--output", required=True, metavar="FILTER")
     add_server(pull)
 

@@ -29,6 +29,7 @@ const CHUNK: usize = 2048;
 /// Items that are read for several threads, which cost some microseconds to start.
 const CHUNK_OF_THREADS: usize = 1 << 17;
 
+mod rdb;
 mod shards;
 
 mod errors {
@@ -895,6 +896,24 @@ impl Filter {
         }
         let read = libbloom::Filter::read_from(data, most);
         read.map(Self::of).map_err(of_file_error)
+    }
+
+    /// The filter of a key of an RDB file, which SAVE wrote, or a cloud as a backup. Without `key` and `db` it must be the
+    /// only one that fits: LookupError names what else is there. Raises FormatError for anything but a whole file, and
+    /// MemoryError where the filter would need more than `max_bytes`.
+    #[classmethod]
+    #[pyo3(signature = (path, key=None, *, db=None, max_bytes=None))]
+    fn from_rdb(
+        _class: &Bound<'_, PyType>,
+        py: Python<'_>,
+        path: std::path::PathBuf,
+        key: Option<&Bound<'_, PyAny>>,
+        db: Option<u64>,
+        max_bytes: Option<u64>,
+    ) -> PyResult<Self> {
+        let key = key.map(bytes_of).transpose()?;
+        let most = max_bytes.unwrap_or(u64::MAX);
+        py.detach(|| rdb::filter(&path, key, db, most)).map(Self::of)
     }
 
     /// The filter as arguments of BF.LOADCHUNK: an iterator and data for each call. The header comes first.

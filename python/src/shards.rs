@@ -12,7 +12,10 @@ use pyo3::types::PyBytes;
 /// The first 8 bytes of an item's BLAKE2b-512, as a big-endian number.
 fn hash(item: &[u8]) -> u64 {
     let digest = Blake2b512::digest(item);
-    digest.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte))
+    digest
+        .iter()
+        .take(8)
+        .fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
 /// How items are packed, as the words of BF.ADDPACKED say it.

@@ -112,7 +112,9 @@ impl fmt::Display for RdbError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => error.fmt(f),
-            Self::Magic => f.write_str("this is no RDB file, and no payload of a filter"),
+            Self::Magic => f.write_str(
+                "this is no RDB file, and no payload of a filter (if it is compressed, decompress it first)",
+            ),
             Self::Version(version) => write!(f, "RDB version {version} is not known"),
             Self::Truncated => f.write_str("the file or payload ends early"),
             Self::Type(kind) => write!(f, "the type or section {kind} is not known"),
@@ -596,3 +598,7 @@ pub fn write_payload(filter: &Filter, writer: impl Write) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
