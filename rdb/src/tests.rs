@@ -496,7 +496,10 @@ fn a_filter_above_the_limit_is_told_and_the_next_is_read() {
 /// Who takes one filter out of a large file would need the memory of all of them.
 #[test]
 fn filters_that_nobody_wants_take_no_memory() {
-    let [small, large] = [100, 1_000_000].map(|capacity| Filter::builder(capacity, 0.01).build().unwrap());
+    let [small, large] = [100, 1_000_000].map(|capacity| {
+        let builder = Filter::builder(capacity, 0.01).layout(StoredLayout::Classic);
+        builder.build().unwrap()
+    });
     let mut writer = Writer::new(Vec::new()).unwrap();
     writer.put(0, b"large", &large, None).unwrap();
     writer.put(0, b"small", &large, None).unwrap();
