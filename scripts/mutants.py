@@ -61,9 +61,9 @@ FUNCTIONS = 1 << 16
 
 # What the woven functions ask for the number of their arm. It allocates nothing, since some tests count allocations.
 # MUTANTS_SEEN is a file for a trace: a byte in it is set for each function that is called. It stands in the core, which
-# the module uses, and knows no libc.
-CORE, MODULE = "core/src/lib.rs", "src/lib.rs"
-BOTH = ("--package", "libbloom", "--package", "bloom")
+# the others use, and knows no libc.
+CORE, OTHERS = "core/src/lib.rs", ("rdb/src/lib.rs", "src/lib.rs")
+ALL = ("--package", "libbloom", "--package", "libbloom-rdb", "--package", "bloom")
 SWITCH = """
 #[allow(warnings, clippy::all)]
 pub mod mutants {
@@ -205,7 +205,7 @@ def weave(mutants):
     files = collections.defaultdict(list)
     for mutant in mutants:
         files[mutant.file].append(mutant)
-    files = [Woven(name, files[name]) for name in sorted({CORE, MODULE, *files})]
+    files = [Woven(name, files[name]) for name in sorted({CORE, *OTHERS, *files})]
     functions = [function for file in files for function in file.functions]
     for number, function in enumerate(functions):
         for mutant in function:
@@ -214,7 +214,7 @@ def weave(mutants):
     while True:
         for file in files:
             file.write()
-        errors = [message["message"] for message in cargo("check", "--lib", *BOTH) if message["reason"] == "compiler-message"]
+        errors = [message["message"] for message in cargo("check", "--lib", *ALL) if message["reason"] == "compiler-message"]
         errors = [error for error in errors if error["level"] == "error"]
         if not errors:
             return
@@ -294,7 +294,7 @@ class Woven:
             self.places.append((first, out.count("\n") + 1, live))
             at = end
         out += self.text[at:]
-        out += {CORE: SWITCH, MODULE: "\npub use libbloom::mutants;\n"}.get(self.name, "")
+        out += SWITCH * (self.name == CORE) + "\npub use libbloom::mutants;\n" * (self.name in OTHERS)
         (TREE / self.name).write_text(out)
 
 
@@ -316,7 +316,7 @@ def blame(error, files):
 
 def build():
     messages = cargo("build", "--lib", "--package", "bloom")
-    messages += cargo("test", "--lib", "--package", "libbloom", "--no-run")
+    messages += cargo("test", "--lib", "--package", "libbloom", "--package", "libbloom-rdb", "--no-run")
     messages += cargo("test", "--lib", "--test", "integration", "--package", "bloom", "--no-run")
     programs, module = {}, None
     for message in messages:
@@ -327,6 +327,7 @@ def build():
             module = next((file for file in message["filenames"] if re.search(r"/libbloom\.(so|dylib)$", file)), module)
     return [
         Suite("core", programs["libbloom"], {}),
+        Suite("rdb", programs["libbloom_rdb"], {}),
         Suite("unit", programs["bloom"], {}),
         Suite("integration", programs["integration"], {"BLOOM_TEST_MODULE": module}),
     ]
@@ -416,7 +417,7 @@ def report(mutants):
     row = "{:5} {:>7} {:>7} {:>6} {:>11} {:>10}".format
     print(row("", "caught", "viable", "score", "equivalent", "not tried"))
     for group in ("core", "edge"):
-        of_group = [mutant for mutant in mutants if mutant.file.startswith("core/src/") == (group == "core")]
+        of_group = [mutant for mutant in mutants if mutant.file.startswith(("core/", "rdb/")) == (group == "core")]
         tried = [mutant for mutant in of_group if not mutant.untried]
         viable = [mutant for mutant in tried if not mutant.equivalent]
         caught = sum(mutant.outcome == "caught" for mutant in viable)
