@@ -20,7 +20,6 @@
 #   package    what python needs, objdump and strip, cargo-auditable and cargo-cyclonedx
 #   fuzz       what nightly and cxx need (libFuzzer is written in C++), and cargo-fuzz
 #   mutants    what test and python need, and cargo-mutants
-#   public-api what build needs, and cargo-public-api
 #
 # This script runs in bash 3.2 too, the one that macOS ships.
 set -euo pipefail
@@ -35,7 +34,7 @@ main() {
     [ -n "$(wanted_rust)" ] || die "there is no Cargo.toml with a rust-version in $PWD"
     can_build
     local want_server='' want_lint='' want_python='' want_cxx='' want_nightly='' want_fuzz='' want_valgrind=''
-    local want_clients='' want_package='' want_prometheus='' want_faketime='' want_mutants='' want_public_api='' goal
+    local want_clients='' want_package='' want_prometheus='' want_faketime='' want_mutants='' goal
     [ $# -gt 0 ] || set -- build
     for goal in "$@"; do
         case $goal in
@@ -53,7 +52,6 @@ main() {
             faketime) want_faketime=yes ;;
             package) want_python=yes want_package=yes ;;
             mutants) want_server=yes want_python=yes want_mutants=yes ;;
-            public-api) want_public_api=yes ;;
             *) die "unknown goal '$goal'; scripts/setup.sh names the goals at its top" ;;
         esac
     done
@@ -88,8 +86,6 @@ main() {
     if [ -n "$want_package" ]; then install_tools cargo-auditable@0.7.7 cargo-cyclonedx@0.5.9; fi
     # A fixed version, because scripts/mutants.txt has the names that it gives to mutants.
     if [ -n "$want_mutants" ]; then install_tools cargo-mutants@27.1.0; fi
-    # public-api.txt is as this version writes it.
-    if [ -n "$want_public_api" ]; then install_tools cargo-public-api@0.52.0; fi
 }
 
 say() { printf 'setup: %s\n' "$*" >&2; }
