@@ -18,6 +18,7 @@ WORKDIR /build
 COPY Cargo.toml Cargo.lock ./
 COPY .cargo .cargo
 COPY core core
+COPY rdb rdb
 COPY src src
 COPY benches benches
 # cargo looks for the file of every target that Cargo.toml names, whichever is built.

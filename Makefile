@@ -29,7 +29,7 @@ VENV       := .build/venv
 BENCH_VENV := .build/bench-venv
 # What the Python package is made of.
 PACKAGE_SOURCES := $(wildcard python/*.toml python/*.md python/Cargo.lock python/src/*.rs python/libbloom/*.py*) \
-	$(wildcard Cargo.toml core/Cargo.toml) $(shell find core/src -name '*.rs')
+	$(wildcard Cargo.toml core/Cargo.toml rdb/Cargo.toml) $(shell find core/src rdb/src -name '*.rs')
 MEASURE     = $(BENCH_VENV)/bin/python benches/server/measure.py --server $(SERVER)
 
 .DEFAULT_GOAL := help
@@ -175,21 +175,24 @@ $(CLIENTS)/go/ready: $(wildcard tests/clients/go/*) scripts/clients.sh
 
 # What the pages on docs.rs show is the API; the modules that only this project's server module calls are not. rustdoc's
 # JSON has no stable form yet, which RUSTC_BOOTSTRAP lets the stable compiler write.
-PUBLIC_API = RUSTC_BOOTSTRAP=1 cargo rustdoc --quiet --locked -p libbloom --lib -- -Z unstable-options --output-format json --document-hidden-items --cfg docsrs \
-	&& python3 scripts/public-api.py "$(TARGET_DIR)/doc/libbloom.json"
+PUBLIC_API = RUSTC_BOOTSTRAP=1 cargo rustdoc --quiet --locked -p $(1) --lib -- -Z unstable-options --output-format json --document-hidden-items --cfg docsrs \
+	&& python3 scripts/public-api.py "$(TARGET_DIR)/doc/$(subst -,_,$(1)).json" >.build/$(1).txt
 
-# The package is built from its archive, as crates.io has it.
-test-crate: ## Check the crate: it can be published, and has the API that core/public-api.txt lists
+# The packages are built from their archives, as crates.io has them.
+test-crate: ## Check the crates: they can be published, and have the API that their public-api.txt lists
 	@scripts/setup.sh python
-	cargo publish --dry-run --locked -p libbloom $(ARGS)
+	cargo publish --dry-run --locked -p libbloom -p libbloom-rdb $(ARGS)
 	@mkdir -p .build
-	$(PUBLIC_API) >.build/public-api.txt
-	@diff -u core/public-api.txt .build/public-api.txt || { echo 'the API has changed: if it is meant so, make public-api'; exit 1; }
+	$(call PUBLIC_API,libbloom)
+	$(call PUBLIC_API,libbloom-rdb)
+	@diff -u core/public-api.txt .build/libbloom.txt && diff -u rdb/public-api.txt .build/libbloom-rdb.txt \
+		|| { echo 'the API has changed: if it is meant so, make public-api'; exit 1; }
 
-public-api: ## Write core/public-api.txt anew
+public-api: ## Write public-api.txt of the crates anew
 	@scripts/setup.sh python
 	@mkdir -p .build
-	$(PUBLIC_API) >.build/public-api.txt && mv .build/public-api.txt core/public-api.txt
+	$(call PUBLIC_API,libbloom) && mv .build/libbloom.txt core/public-api.txt
+	$(call PUBLIC_API,libbloom-rdb) && mv .build/libbloom-rdb.txt rdb/public-api.txt
 
 lint: ## Check format, clippy's lints and the documentation, warnings as errors
 	@scripts/setup.sh lint

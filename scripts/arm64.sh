@@ -219,7 +219,7 @@ wrap() {
 # ---- The parts -----------------------------------------------------------------------------------
 
 test_core() {
-    inside "$builder" cargo test --locked --profile tested --target "$target" --lib --test vectors -p libbloom -p bloom \
+    inside "$builder" cargo test --locked --profile tested --target "$target" --lib --test vectors -p libbloom -p libbloom-rdb -p bloom \
         --no-fail-fast -- --skip tests::statistics
 }
 

@@ -18,6 +18,9 @@ counted apart, and so is what cannot be tried this way: what does not compile, a
 
 The tests are those of the library and the integration tests, with $SERVER, but for the ones named in LEFT_OUT and
 those that take longer than LONGEST.
+The first two draws had 1,507 changes. Of those that count, tests caught 810 of 863 in the core (93.9 %) and 301 of 330 in
+the module (91.2 %).
+
 It builds in .build/mutants. A sixth of the mutants takes rustc about 4 GB of memory; all at once took more than 21 GB.
 """
 
@@ -58,9 +61,9 @@ FUNCTIONS = 1 << 16
 
 # What the woven functions ask for the number of their arm. It allocates nothing, since some tests count allocations.
 # MUTANTS_SEEN is a file for a trace: a byte in it is set for each function that is called. It stands in the core, which
-# the module uses, and knows no libc.
-CORE, MODULE = "core/src/lib.rs", "src/lib.rs"
-BOTH = ("--package", "libbloom", "--package", "bloom")
+# the others use, and knows no libc.
+CORE, OTHERS = "core/src/lib.rs", ("rdb/src/lib.rs", "src/lib.rs")
+ALL = ("--package", "libbloom", "--package", "libbloom-rdb", "--package", "bloom")
 SWITCH = """
 #[allow(warnings, clippy::all)]
 pub mod mutants {
@@ -202,7 +205,7 @@ def weave(mutants):
     files = collections.defaultdict(list)
     for mutant in mutants:
         files[mutant.file].append(mutant)
-    files = [Woven(name, files[name]) for name in sorted({CORE, MODULE, *files})]
+    files = [Woven(name, files[name]) for name in sorted({CORE, *OTHERS, *files})]
     functions = [function for file in files for function in file.functions]
     for number, function in enumerate(functions):
         for mutant in function:
@@ -211,7 +214,7 @@ def weave(mutants):
     while True:
         for file in files:
             file.write()
-        errors = [message["message"] for message in cargo("check", "--lib", *BOTH) if message["reason"] == "compiler-message"]
+        errors = [message["message"] for message in cargo("check", "--lib", *ALL) if message["reason"] == "compiler-message"]
         errors = [error for error in errors if error["level"] == "error"]
         if not errors:
             return
@@ -291,7 +294,7 @@ class Woven:
             self.places.append((first, out.count("\n") + 1, live))
             at = end
         out += self.text[at:]
-        out += {CORE: SWITCH, MODULE: "\npub use libbloom::mutants;\n"}.get(self.name, "")
+        out += SWITCH * (self.name == CORE) + "\npub use libbloom::mutants;\n" * (self.name in OTHERS)
         (TREE / self.name).write_text(out)
 
 
@@ -313,7 +316,7 @@ def blame(error, files):
 
 def build():
     messages = cargo("build", "--lib", "--package", "bloom")
-    messages += cargo("test", "--lib", "--package", "libbloom", "--no-run")
+    messages += cargo("test", "--lib", "--package", "libbloom", "--package", "libbloom-rdb", "--no-run")
     messages += cargo("test", "--lib", "--test", "integration", "--package", "bloom", "--no-run")
     programs, module = {}, None
     for message in messages:
@@ -324,6 +327,7 @@ def build():
             module = next((file for file in message["filenames"] if re.search(r"/libbloom\.(so|dylib)$", file)), module)
     return [
         Suite("core", programs["libbloom"], {}),
+        Suite("rdb", programs["libbloom_rdb"], {}),
         Suite("unit", programs["bloom"], {}),
         Suite("integration", programs["integration"], {"BLOOM_TEST_MODULE": module}),
     ]
@@ -413,7 +417,7 @@ def report(mutants):
     row = "{:5} {:>7} {:>7} {:>6} {:>11} {:>10}".format
     print(row("", "caught", "viable", "score", "equivalent", "not tried"))
     for group in ("core", "edge"):
-        of_group = [mutant for mutant in mutants if mutant.file.startswith("core/src/") == (group == "core")]
+        of_group = [mutant for mutant in mutants if mutant.file.startswith(("core/", "rdb/")) == (group == "core")]
         tried = [mutant for mutant in of_group if not mutant.untried]
         viable = [mutant for mutant in tried if not mutant.equivalent]
         caught = sum(mutant.outcome == "caught" for mutant in viable)

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Prints what the crate `libbloom` shows on docs.rs, an item a line, from what rustdoc says in JSON.
+"""Prints what a crate shows on docs.rs, an item a line, from what rustdoc says in JSON.
 
     public-api.py target/doc/libbloom.json
 
-core/public-api.txt has the last list that was meant so: a line that goes or changes breaks the programs that use it.
-A type or a function whose documentation has no example is an error.
+A crate's public-api.txt has the last list that was meant so: a line that goes or changes breaks the programs that use
+it. A type or a function whose documentation has no example is an error.
+
+cargo-public-api would not do: of a type that libbloom shows from a hidden module it lists no method, or, with all that is
+hidden, every function of every module.
 """
 
 import json

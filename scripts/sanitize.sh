@@ -11,6 +11,8 @@
 #
 # Without one of the first two, both; without a server, both. A folder is one with that server's sources, which are
 # copied; without it they are fetched from Debian. Names choose tests, as cargo test does.
+# The module uses the sanitizer runtime of the server's compiler, which must fit Rust's: GCC 12 and Rust 1.97 do. No report
+# about the module is suppressed, only a race in Valkey and a leak in both servers (tests/sanitizers).
 # What it builds stays in .build/sanitize. A report of a sanitizer fails the test that its server was for: see
 # tests/integration/support/server.rs, and tests/integration/adversary/sanitizers.rs for what proves it first.
 set -euo pipefail

@@ -11,8 +11,8 @@
 //!
 //! [`Filter::builder`] makes filters: [`insert`](Filter::insert), [`insert_many`](Filter::insert_many),
 //! [`contains`](Filter::contains), [`contains_many`](Filter::contains_many), [`union_with`](Filter::union_with),
-//! [`save`](Filter::save) and [`load`](Filter::load) are what most programs need. [`rdb`] and [`dump`] read and write
-//! the filters of servers.
+//! [`save`](Filter::save) and [`load`](Filter::load) are what most programs need. The crate `libbloom-rdb` reads
+//! and writes the filters of servers.
 //!
 //! Bytes from outside are hostile: reading them gives a filter or an error, without a panic, and with no more memory
 //! than the limit that is passed.
@@ -42,7 +42,6 @@
 //! | [`packed`] | many items in one run of bytes, many answers in one bitmap |
 //! | [`plan`], [`ahead`] | what a filter will take; a guess where the next item goes |
 //! | [`codec`] | filters as bytes, and back |
-//! | [`rdb`], [`dump`] | filters in the RDB files and the DUMP payloads of servers |
 //! | [`mod@file`] | a filter as a file, `.bloom` |
 //! | [`builder`] | what programs without a server call |
 //!
@@ -69,7 +68,6 @@ pub mod chain;
 pub mod classic;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod codec;
-pub mod dump;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod error;
 #[cfg_attr(docsrs, doc(hidden))]
@@ -91,7 +89,6 @@ pub mod packed;
 pub mod params;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod plan;
-pub mod rdb;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod scattered;
 #[cfg_attr(docsrs, doc(hidden))]
@@ -121,6 +118,5 @@ pub use item::Item;
 pub use params::{ErrorRate, Seed, StoredLayout, Time};
 #[doc(inline)]
 pub use plan::{Plan, Stage};
-pub use rdb::RdbError;
 #[doc(inline)]
 pub use sets::{Mismatch, SetError};

@@ -10,7 +10,7 @@ use bloom_fuzz::{check, commands, stream};
 use libbloom::codec::stream::{Memory, Sink as _, Value};
 use libbloom::codec::{self, ENCODING_VERSION, chunks, valkey};
 use libbloom::params::{Layout, SipSeed, Tightening, ValkeySpec};
-use libbloom::{Filter, UNLIMITED, dump, rdb};
+use libbloom::{Filter, UNLIMITED};
 
 /// Larger filters teach a fuzzer nothing, and slow it down.
 const LARGEST: usize = 2600;
@@ -183,7 +183,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // A payload is a file's value with a type of its own in front.
     for (name, filter) in &filters {
         let mut payload = Vec::new();
-        dump::write(filter, &mut payload)?;
+        libbloom_rdb::write_payload(filter, &mut payload)?;
         let value = &payload[..payload.len() - 10];
         seeds.write("rdb", &format!("payload-{name}"), &[&[PAYLOAD], value].concat())?;
     }
@@ -191,7 +191,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let file = fs::read(fixtures.join(format!("rdb/{name}.rdb")))?;
         seeds.write("rdb", name, &[&[number], &file[9..]].concat())?;
     }
-    let mut writer = rdb::Writer::new(Vec::new())?;
+    let mut writer = libbloom_rdb::Writer::new(Vec::new())?;
     for (number, (name, filter)) in filters.iter().take(3).enumerate() {
         writer.put(number as u64, name.as_bytes(), filter, Some(1 << 40))?;
     }

@@ -4,7 +4,7 @@
 #![no_main]
 
 use bloom_fuzz::{LIMIT, check};
-use libbloom::{Filter, dump, rdb};
+use libbloom::Filter;
 use libfuzzer_sys::fuzz_target;
 
 const MAGICS: [&[u8]; 4] = [b"REDIS0011", b"REDIS0014", b"VALKEY080", b"REDIS0004"];
@@ -15,14 +15,14 @@ fuzz_target!(|bytes: &[u8]| {
     };
     if let Some(magic) = MAGICS.get(usize::from(kind)) {
         let file = [magic, bytes].concat();
-        for entry in rdb::filters(&file[..], LIMIT) {
+        for entry in libbloom_rdb::filters(&file[..], LIMIT) {
             let Ok(entry) = entry else { return };
             if let Ok(filter) = entry.filter {
-                let mut writer = rdb::Writer::new(Vec::new()).expect("memory");
+                let mut writer = libbloom_rdb::Writer::new(Vec::new()).expect("memory");
                 let written = writer.put(entry.db, &entry.key, &filter, entry.expires_at);
                 written.expect("memory");
                 let file = writer.finish().expect("memory");
-                let mut entries = rdb::filters(&file[..], u64::MAX);
+                let mut entries = libbloom_rdb::filters(&file[..], u64::MAX);
                 let again = entries.next().expect("a key").expect("what was written is read");
                 assert!(entries.next().is_none());
                 assert_eq!(
@@ -33,11 +33,11 @@ fuzz_target!(|bytes: &[u8]| {
                 check::works(filter);
             }
         }
-    } else if let Ok(filter) = dump::read(&[bytes, &[11, 0], &[0; 8]].concat(), LIMIT) {
+    } else if let Ok(filter) = libbloom_rdb::read_payload(&[bytes, &[11, 0], &[0; 8]].concat(), LIMIT) {
         let mut payload = Vec::new();
-        dump::write(&filter, &mut payload).expect("memory");
+        libbloom_rdb::write_payload(&filter, &mut payload).expect("memory");
         is_the_same(
-            &dump::read(&payload, u64::MAX).expect("what was written is read"),
+            &libbloom_rdb::read_payload(&payload, u64::MAX).expect("what was written is read"),
             &filter,
         );
         check::works(filter);

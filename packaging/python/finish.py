@@ -90,7 +90,7 @@ def finish(wheel, licences):
 
 
 def finish_sdist(path):
-    """Writes the source distribution again, with the core as the only member of its workspace."""
+    """Writes the source distribution again, with the crates that it needs as the only members of its workspace."""
     with tarfile.open(path) as old:
         files = [(entry, old.extractfile(entry).read()) for entry in old.getmembers() if entry.isfile()]
     draft = path.with_name(path.name + ".new")
@@ -108,7 +108,7 @@ def workspace_alone(manifest):
     """The tables of the workspace, without its other members."""
     tables = re.split(r"^(?=\[)", manifest, flags=re.MULTILINE)
     inherited = [table for table in tables if re.match(r"\[workspace\.(package|lints|dependencies)", table)]
-    return '[workspace]\nmembers = ["core"]\n\n' + "".join(inherited)
+    return '[workspace]\nmembers = ["core", "rdb"]\n\n' + "".join(inherited)
 
 
 def digest(content):

@@ -123,6 +123,19 @@ class Filter:
     def from_bytes(cls, data: bytes | bytearray | memoryview, *, max_bytes: float | None = None) -> Filter:
         """Reads what `bytes(filter)` returned, which are the bytes of a file, or what DUMP of a server returned."""
 
+    @classmethod
+    def from_rdb(
+        cls,
+        path: str | os.PathLike[str],
+        key: str | bytes | None = None,
+        *,
+        db: int | None = None,
+        max_bytes: int | None = None,
+    ) -> Filter:
+        """The filter of a key of an RDB file, which SAVE wrote, or a cloud as a backup. Without `key` and `db` it must be
+        the only one that fits: LookupError names what else is there. Raises FormatError for anything but a whole file, and
+        MemoryError where the filter would need more than `max_bytes`."""
+
     def chunks(self) -> list[tuple[int, bytes]]:
         """The filter as arguments of BF.LOADCHUNK: an iterator and data for each call. The header comes first."""
 

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from . import Bloom, Filter, FullError, MissingError, UnsureError, __version__, plan
 from ._terminal import Bar, Trouble, opened, output, shown
 
+LOCAL = "redis://127.0.0.1:6379"
 EXIT_CODES = """\
 exit codes:
   0    yes: all was done, and all items were found
@@ -46,6 +47,9 @@ With --state an interrupted run goes on where it stopped, when it is started aga
 """
 QUERY = "Print the items that are found; those of the standard input if none is given."
 QUERY_MORE = "Items of a pipe are answered as they come.\n\n" + ITEMS
+PULL = """\
+An RDB file is a server's dump.rdb, or the backup that a cloud gives. KEY may be left out if it has only one filter.
+"""
 SHARD_LOAD = """\
 With --state a run that ended in any way goes on where it was, when it is started again in the same way. With --replicas
 no item is lost by a failover to one of these replicas. A node that fails over or moves its slots is waited for.
@@ -206,8 +210,24 @@ def run_push(words: argparse.Namespace) -> int:
     return 0
 
 
+def is_rdb(name: str) -> bool:
+    if not os.path.isfile(name):
+        return False
+    with open(name, "rb") as file:
+        return file.read(9).startswith((b"REDIS0", b"VALKEY0"))
+
+
 def run_pull(words: argparse.Namespace) -> int:
-    made = Bloom(client_of(words.url), words.key).pull()
+    file, key = words.file, words.key
+    if file is None and words.url == LOCAL and is_rdb(key):
+        file, key = key, None
+    if file is None:
+        made = Bloom(client_of(words.url), key).pull()
+    else:
+        try:
+            made = Filter.from_rdb(file, key, db=words.db)
+        except LookupError as error:
+            raise Trouble(error) from None
     save(made, words.output, f"{len(made):,} items, {made.size_in_bytes:,} bytes")
     return 0
 
@@ -301,7 +321,7 @@ def parser() -> argparse.ArgumentParser:
     def add_server(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--url",
-            default="redis://127.0.0.1:6379",
+            default=LOCAL,
             help="a server, or any server of a cluster, as redis-py names it (default: %(default)s)",
         )
 
@@ -342,8 +362,10 @@ def parser() -> argparse.ArgumentParser:
     push.add_argument("filter", help="a file; - for standard input")
     push.add_argument("key", type=os.fsencode)
     add_server(push)
-    pull = command("pull", run_pull, "Save a server's filter as a file.")
-    pull.add_argument("key", type=os.fsencode)
+    pull = command("pull", run_pull, "Save a filter of a server, or of an RDB file, as a file.", PULL)
+    pull.add_argument("file", nargs="?", metavar="RDB_FILE")
+    pull.add_argument("key", metavar="KEY", type=os.fsencode)
+    pull.add_argument("--db", type=int, metavar="N", help="the database of an RDB_FILE, if several have the key")
     pull.add_argument("-o", "--output", required=True, metavar="FILTER", help="a file; - for standard output")
     add_server(pull)
 

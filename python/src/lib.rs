@@ -13,7 +13,8 @@ use libbloom::exceptions::ExceptError;
 use libbloom::file;
 use libbloom::params::{ErrorRate, Growth};
 use libbloom::sets::Mismatch;
-use libbloom::{BuildError, DecodeError, Error, FileError, RdbError, SetError, StoredLayout, UNLIMITED};
+use libbloom::{BuildError, DecodeError, Error, FileError, SetError, StoredLayout, UNLIMITED};
+use libbloom_rdb::RdbError;
 use pyo3::exceptions::{
     PyMemoryError, PyOSError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError,
 };
@@ -38,6 +39,7 @@ const PART: usize = 4096;
 /// Bytes that are read from a file object at once.
 const BUFFER: usize = 1 << 20;
 
+mod rdb;
 mod shards;
 
 mod errors {
@@ -1132,11 +1134,33 @@ impl Filter {
         let most = max_bytes.unwrap_or(u64::MAX);
         // What DUMP gives begins with its type, which no file begins with, or with what modules attached to the key.
         if let Some(7 | 243) = data.first() {
-            let read = py.detach(|| libbloom::dump::read(data, most));
+            let read = py.detach(|| libbloom_rdb::read_payload(data, most));
             return read.map(Self::of).map_err(of_rdb_error);
         }
         let read = py.detach(|| libbloom::Filter::read_from(data, most));
         read.map(Self::of).map_err(of_file_error)
+    }
+
+    /// The filter of a key of an RDB file, which SAVE wrote, or a cloud as a backup. Without `key` and `db` it must be the
+    /// only one that fits: LookupError names what else is there. Raises FormatError for anything but a whole file, and
+    /// MemoryError where the filter would need more than `max_bytes`.
+    #[classmethod]
+    #[pyo3(signature = (path, key=None, *, db=None, max_bytes=None))]
+    fn from_rdb(
+        _class: &Bound<'_, PyType>,
+        py: Python<'_>,
+        path: std::path::PathBuf,
+        key: Option<Bound<'_, PyAny>>,
+        db: Option<u64>,
+        #[pyo3(from_py_with = number)] max_bytes: Option<u64>,
+    ) -> PyResult<Self> {
+        let key = key.map(as_it_is).transpose()?;
+        let key = match &key {
+            None => None,
+            Some(key) => Some(lasting(key)?.ok_or_else(|| no_item(key))?),
+        };
+        let most = max_bytes.unwrap_or(u64::MAX);
+        py.detach(|| rdb::filter(&path, key, db, most)).map(Self::of)
     }
 
     /// The filter as arguments of BF.LOADCHUNK: an iterator and data for each call. The header comes first.

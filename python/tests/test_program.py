@@ -30,6 +30,8 @@ from libbloom import Bloom, Filter, ShardedBloom, _terminal, plan
 
 PROGRAM = [sys.executable, "-m", "libbloom._program"]
 
+FIXTURES = Path(__file__).resolve().parent.parent.parent / "tests/fixtures"
+
 
 def setUpModule():
     test_server.setUpModule()
@@ -323,6 +325,57 @@ class ProgramTest(unittest.TestCase):
         self.run_program("pull", "missing", "-o", "no.bloom", "--url", self.url, code=2)
         self.assertIn("not found", self.last)
         self.assertFalse((self.folder / "no.bloom").exists())
+
+    def test_out_of_an_rdb_file(self):
+        """Who gets a backup from a cloud would need a server to read it."""
+        backup = FIXTURES / "rdb/redis-7.4.rdb"
+        said = self.run_program("pull", backup, "filter:grown", "--db", 7, "-o", "grown.bloom")
+        self.assertIn("grown.bloom: 199 items", said)
+        made = Filter.load(self.folder / "grown.bloom")
+        self.assertTrue(all(made.contains_many([f"item:{number}" for number in range(200)])))
+
+        # A file with one filter, and other keys.
+        seen = Filter(100, seed=7)
+        seen.update(["a", "b"])
+        client = test_server.redis.Redis(port=test_server.server.port)
+        self.addCleanup(client.close)
+        seen.push(client, "one")
+        value = client.dump("one")[1:-10]
+        one = b"REDIS0011\x00\x04text\x03abc\x07\x03one" + value + b"\xff" + bytes(8)
+        (self.folder / "one.rdb").write_bytes(one)
+        (self.folder / "cut.rdb").write_bytes(one[:-20])
+        (self.folder / "damaged.rdb").write_bytes(one[:-8] + b"12345678")
+        (self.folder / "one.rdb.gz").write_bytes(gzip.compress(one))
+        (self.folder / "enterprise.rdb").write_bytes(b"REDIS0011\x6b\x81" + one[9:])
+        (self.folder / "none.rdb").write_bytes(b"REDIS0011\xff" + bytes(8))
+        self.run_program("pull", "one.rdb", "-o", "one.bloom")
+        self.assertEqual(Filter.load(self.folder / "one.bloom"), seen)
+        with subprocess.Popen(["cat", self.folder / "one.rdb"], stdout=subprocess.PIPE) as pipe:
+            made = Filter.from_rdb(f"/dev/fd/{pipe.stdout.fileno()}", b"one")
+        self.assertEqual(made, seen)
+
+        for words, said in [
+            ([backup, "filter:grown"], "which filter is meant by key and database? There are filter:grown, filter:grown in database 7"),
+            ([backup], "which filter is meant by key and database? There are filter:"),
+            ([backup, "other"], "there is no such filter; there are filter:"),
+            ([backup, "filter:grown", "--db", 3], "there is no such filter; there are filter:"),
+            (["one.rdb", "text"], "one.rdb: there is no such filter; there are one"),
+            (["none.rdb"], "none.rdb: there is no filter"),
+            (["cut.rdb", "one"], "cut.rdb: the file or payload ends early"),
+            (["damaged.rdb", "one"], "damaged.rdb: the checksum is wrong"),
+            (["one.rdb.gz", "one"], "one.rdb.gz: this is no RDB file, and no payload of a filter (if it is compressed, decompress it"),
+            (["enterprise.rdb", "one"], "enterprise.rdb: the type or section 107 is not known"),
+            (["missing.rdb", "one"], "missing.rdb: No such file or directory"),
+            ([".", "one"], ".: Is a directory"),
+        ]:
+            with self.subTest(" ".join(map(str, words))):
+                self.assertIn(said, self.run_program("pull", *words, "-o", "x", code=2))
+        self.assertFalse((self.folder / "x").exists())
+        with self.assertRaisesRegex(MemoryError, "one.rdb: .* bytes do not fit into memory"):
+            Filter.from_rdb(self.folder / "one.rdb", "one", max_bytes=100)
+        # A server's key of the same name as a file.
+        self.run_program("pull", "one.bloom", "-o", "x", "--url", self.url, code=2)
+        self.assertIn("not found", self.last)
 
     def test_errors_are_one_line_and_code_2(self):
         """A script would take an error for an answer."""

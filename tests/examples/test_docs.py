@@ -91,6 +91,8 @@ NOT_RUN = {
     "examples/prometheus/bf.lua": "tests/examples/test_prometheus.py runs one",
     "docs/python.md: libbloom passwords load redis://127.0.0.1 leaked --error-rate 0.001 --capacity 1e9 "
     "--file hashes.txt --state load.state": "needs a list; python/tests/test_passwords.py runs such commands",
+    "docs/python.md: libbloom pull dump.rdb seen -o seen.bloom":
+        "python/tests/test_program.py runs such commands",
     "docs/python.md: push   BF.LOADCHUNK EVAL TYPE PTTL PEXPIRE PERSIST RENAME UNLINK": LISTING,
     "docs/sharding.md: N                 the number of shards, 1 to 65536": LISTING,
     "docs/sharding.md: name, create     the filter's name, and the arguments of ShardedBloom.create": LISTING,

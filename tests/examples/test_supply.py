@@ -1,4 +1,4 @@
-"""What comes from others: the actions of the workflows, and the crates of the module.
+"""What comes from others: the actions of the workflows, and the crates of the module and the Python package.
 
 Run it with `make test-examples`. It reads files only.
 """
@@ -33,12 +33,12 @@ class SupplyTest(unittest.TestCase):
         self.assertEqual({name: found for name, found in pins.items() if len(found) > 1}, {})
 
     def test_every_dependency_has_its_reason(self):
-        """A crate that nobody argued for, or a version that nobody read, would be in the module unseen."""
-        manifests = [(PROJECT / path).read_text() for path in ("Cargo.toml", "core/Cargo.toml")]
+        """A crate that nobody argued for, or a version that nobody read, would be in the packages unseen."""
+        manifests = [(PROJECT / path).read_text() for path in ("Cargo.toml", "core/Cargo.toml", "rdb/Cargo.toml", "python/Cargo.toml")]
         sections = [re.search(r"^\[dependencies\]\n(.*?)^\[", text, re.M | re.S)[1] for text in manifests]
         own = {re.search(r'^name = "(.*)"', text, re.M)[1] for text in manifests}
         direct = sorted({*re.findall(r"^([\w-]+) *=", "\n".join(sections), re.M)} - own)
-        lock = (PROJECT / "Cargo.lock").read_text()
+        lock = "".join((PROJECT / path).read_text() for path in ("Cargo.lock", "python/Cargo.lock"))
         locked = [re.search(rf'name = "{name}"\nversion = "(.*)"', lock)[1] for name in direct]
         page = (PROJECT / "docs/dependencies.md").read_text()
         rows = re.findall(r"^\| ([\w-]+) \| (\d\S*) \|(.*)\|$", page, re.M)

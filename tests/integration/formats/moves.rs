@@ -6,7 +6,6 @@
 use std::fs::{self, File};
 use std::time::SystemTime;
 
-use libbloom::{dump, rdb};
 use tempfile::TempDir;
 
 use crate::client::{Client, Reply, error, ok};
@@ -185,9 +184,9 @@ fn by_payloads_that_the_crate_reads_and_writes() {
     make(&mut one);
     for (kind, _) in KINDS {
         let key = key(kind);
-        let filter = dump::read(one.dump(&key).bytes(), u64::MAX).unwrap();
+        let filter = libbloom_rdb::read_payload(one.dump(&key).bytes(), u64::MAX).unwrap();
         let mut payload = Vec::new();
-        dump::write(&filter, &mut payload).unwrap();
+        libbloom_rdb::write_payload(&filter, &mut payload).unwrap();
         let words = [&b"RESTORE"[..], key.as_bytes(), b"0", &payload];
         assert_eq!(other.call(&words), ok(), "{kind}");
     }
@@ -215,9 +214,9 @@ fn by_files_that_the_crate_reads_and_writes() {
         one.client().run(&format!("PFADD log{number} {number}"));
     }
     one.client().answers(&[("SAVE", ok())]);
-    let mut writer = rdb::Writer::new(File::create(&files[1]).unwrap()).unwrap();
+    let mut writer = libbloom_rdb::Writer::new(File::create(&files[1]).unwrap()).unwrap();
     let mut count = 0;
-    for entry in rdb::filters(File::open(&files[0]).unwrap(), u64::MAX) {
+    for entry in libbloom_rdb::filters(File::open(&files[0]).unwrap(), u64::MAX) {
         let entry = entry.unwrap();
         writer
             .put(entry.db, &entry.key, &entry.filter.unwrap(), entry.expires_at)

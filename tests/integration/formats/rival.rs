@@ -13,7 +13,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use flate2::read::GzDecoder;
 use libbloom::codec::chunks;
-use libbloom::{Filter, StoredLayout, dump};
+use libbloom::{Filter, StoredLayout};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -755,7 +755,7 @@ fn filters_go_to_and_fro_between_the_crate_and_a_redisbloom() {
             .insert_many(items[..3000].iter().map(Vec::as_slice))
             .unwrap();
         let mut payload = Vec::new();
-        dump::write(&filter, &mut payload).unwrap();
+        libbloom_rdb::write_payload(&filter, &mut payload).unwrap();
         let restored = client.call(&[b"RESTORE", key.as_bytes(), b"0", &payload]);
         assert_eq!(restored, ok(), "{key}");
         let answers = filter.contains_many(items.iter().map(Vec::as_slice));
@@ -772,7 +772,7 @@ fn filters_go_to_and_fro_between_the_crate_and_a_redisbloom() {
             .collect();
         let new = |answers: &[Reply]| answers.iter().filter(|answer| answer.int() == 1).count();
         assert_eq!(new(added.elements()), new(&here), "{key}");
-        let back = dump::read(client.dump(key).bytes(), u64::MAX).unwrap();
+        let back = libbloom_rdb::read_payload(client.dump(key).bytes(), u64::MAX).unwrap();
         let header = |filter: &Filter| chunks::chunks(filter).next().unwrap().bytes.into_owned();
         assert_eq!(header(&back), header(&filter), "{key}");
         assert!(chunks::chunks(&back).eq(chunks::chunks(&filter)), "{key}");

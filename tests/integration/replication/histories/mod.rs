@@ -8,6 +8,8 @@
 //! is time: which command meets which fault depends on threads and processes, so that a failure may need some tries to
 //! come again. Round `n` of a run has the seed of the run plus `n`.
 //!
+//! Clocks differ only where libfaketime works; with Debian's own servers it does not.
+//!
 //! - `BLOOM_TEST_TIME` is how many seconds to make rounds for. Without it there is one short round of each scene.
 //! - `BLOOM_TEST_SEED` is the seed of the first round.
 //! - `BLOOM_TEST_PLAN` is a line that leaves parts of the plan out, as a failure prints it; then the round is made

@@ -7,20 +7,24 @@ use base64::prelude::BASE64_STANDARD;
 use proptest::prelude::*;
 use serde_json::Value as Json;
 
+use libbloom::codec::stream::{MemoryStream, Sink as _, Value};
+use libbloom::{Builder, StoredLayout};
+
 use super::*;
-use crate::chain::UNLIMITED;
-use crate::codec::chunks;
-use crate::codec::stream::{MemoryStream, Sink as _, Value};
-use crate::tests::failing;
-use crate::tests::oracle::stored;
-use crate::{Builder, StoredLayout, dump};
+use checksum::Checksum;
+use libbloom::UNLIMITED;
+use libbloom::codec::chunks;
+
+#[path = "../../core/src/tests/failing.rs"]
+#[expect(dead_code, reason = "the core's tests have other shortages too")]
+mod failing;
 
 /// Files that servers saved; how it was done is in `tests/fixtures`.
 macro_rules! fixture {
     ($name:literal) => {
         (
             $name,
-            include_bytes!(concat!("../../../tests/fixtures/", $name)) as &[u8],
+            include_bytes!(concat!("../../tests/fixtures/", $name)) as &[u8],
         )
     };
 }
@@ -47,9 +51,9 @@ fn decoded(json: &Json) -> Vec<u8> {
 /// The payloads that RedisBloom and valkey-bloom gave for their filters, by key.
 fn payloads() -> Vec<(String, Vec<u8>)> {
     let classic = json(include_str!(
-        "../../../tests/fixtures/redisbloom/redisbloom-2.8.json"
+        "../../tests/fixtures/redisbloom/redisbloom-2.8.json"
     ));
-    let valkey = json(include_str!("../../../tests/fixtures/valkey-bloom/filters.json"));
+    let valkey = json(include_str!("../../tests/fixtures/valkey-bloom/filters.json"));
     let all = [&classic["filters"], &valkey["filters"]];
     let all = all.iter().flat_map(|filters| filters.as_object().unwrap());
     all.map(|(name, filter)| {
@@ -83,15 +87,22 @@ fn filters_of_all_kinds() -> Vec<(&'static str, Filter)> {
 
 fn payload_of(filter: &Filter) -> Vec<u8> {
     let mut payload = Vec::new();
-    dump::write(filter, &mut payload).unwrap();
+    write_payload(filter, &mut payload).unwrap();
     payload
+}
+
+/// The values that a filter is saved as.
+fn stored(filter: &Filter) -> MemoryStream {
+    let mut stream = MemoryStream::default();
+    codec::save(filter, &mut stream);
+    stream
 }
 
 /// What a file or a payload ends with, for `bytes`.
 fn checksum(bytes: &[u8]) -> [u8; 8] {
-    let mut crc = crc::Crc::default();
-    crc.add(bytes);
-    crc.value().to_le_bytes()
+    let mut sum = Checksum::default();
+    sum.add(bytes);
+    sum.value().to_le_bytes()
 }
 
 /// A file of Redis of that version with these sections, and a filter behind them.
@@ -102,7 +113,7 @@ fn file_with(magic: &[u8], sections: &[u8]) -> Vec<u8> {
     output.put(sections);
     output.put_filter(Some(b"seen"), &filter);
     output.put(&[255]);
-    output.put_crc();
+    output.put_checksum();
     output.writer
 }
 
@@ -159,7 +170,7 @@ fn files_and_payloads_of_others_hold_the_filters_that_their_values_say() {
         for entry in entries {
             let key = String::from_utf8(entry.key).unwrap();
             let (_, payload) = payloads().into_iter().find(|(name, _)| *name == key).unwrap();
-            let of_payload = dump::read(&payload, u64::MAX).unwrap();
+            let of_payload = read_payload(&payload, u64::MAX).unwrap();
             assert_eq!(stored(&entry.filter.unwrap()), stored(&of_payload), "{key}");
         }
     }
@@ -169,7 +180,7 @@ fn files_and_payloads_of_others_hold_the_filters_that_their_values_say() {
 #[test]
 fn what_is_written_is_what_others_write() {
     for (name, payload) in payloads() {
-        let filter = dump::read(&payload, u64::MAX).unwrap();
+        let filter = read_payload(&payload, u64::MAX).unwrap();
         let written = payload_of(&filter);
         // Strings may be compressed there: it is the values that are the same.
         assert_eq!(values(&written), values(&payload), "{name}");
@@ -179,17 +190,22 @@ fn what_is_written_is_what_others_write() {
     }
 }
 
-/// The type and the values in a payload, by the reader that the tests of the codec have.
+/// The type and the values in a payload.
 fn values(payload: &[u8]) -> (u64, MemoryStream) {
     let mut input = Input::new(payload);
     assert_eq!(input.byte().unwrap(), MODULE);
     let id = input.length().unwrap();
-    let name = if id & !ENCODING_BITS == CLASSIC_TYPE {
-        ("MBbloom--", 4)
-    } else {
-        ("bloomfltr", 1)
-    };
-    (id, crate::tests::stored::dump_payload(payload, name))
+    let mut values = MemoryStream::default();
+    loop {
+        match input.length().unwrap() {
+            0 => break,
+            2 => values.put_unsigned(input.length().unwrap()),
+            4 => values.put_double(f64::from_le_bytes(input.bytes().unwrap())),
+            5 => values.put_string(&input.key(u64::MAX).unwrap()),
+            kind => panic!("a value of the kind {kind}"),
+        }
+    }
+    (id, values)
 }
 
 /// A filter that was built where the data is would be another one in the server.
@@ -202,7 +218,7 @@ fn filters_of_all_kinds_come_back_as_they_were() {
         writer
             .put(number as u64 / 2, name.as_bytes(), filter, expiry)
             .unwrap();
-        let read = dump::read(&payload_of(filter), u64::MAX).unwrap();
+        let read = read_payload(&payload_of(filter), u64::MAX).unwrap();
         assert_eq!(stored(&read), stored(filter), "{name}");
     }
     let file = writer.finish().unwrap();
@@ -394,11 +410,11 @@ fn a_damaged_file_is_never_taken_for_a_whole_one() {
     for at in 0..payload.len() {
         let mut flipped = payload.clone();
         flipped[at] ^= 1 << (at % 8);
-        let error = dump::read(&flipped, u64::MAX).unwrap_err();
+        let error = read_payload(&flipped, u64::MAX).unwrap_err();
         // Whatever else it does, a flipped bit of the version may make it an unknown one.
         let is_told = matches!(error, RdbError::Checksum | RdbError::Version(_));
         assert!(is_told, "flipped at {at}: {error:?}");
-        assert!(dump::read(&payload[..at], u64::MAX).is_err(), "cut at {at}");
+        assert!(read_payload(&payload[..at], u64::MAX).is_err(), "cut at {at}");
     }
 }
 
@@ -479,7 +495,7 @@ fn a_filter_above_the_limit_is_told_and_the_next_is_read() {
         assert!(small.filter.is_ok());
     }
     let payload = payload_of(&Filter::builder(100_000, 0.01).build().unwrap());
-    let error = dump::read(&payload, 10_000).unwrap_err();
+    let error = read_payload(&payload, 10_000).unwrap_err();
     assert!(matches!(error, RdbError::Filter(DecodeError::OutOfMemory { .. })));
 }
 
@@ -505,7 +521,7 @@ fn a_filter_without_the_bits_of_its_items_is_refused() {
     for (name, filter) in filters_of_all_kinds() {
         let header = chunks::header(&filter);
         let half = chunks::load_header(&header, UNLIMITED).unwrap();
-        let read = dump::read(&payload_of(&half), u64::MAX);
+        let read = read_payload(&payload_of(&half), u64::MAX);
         if filter.layer_stats().all(|layer| layer.items == 0) {
             assert!(read.is_ok(), "{name}: {read:?}");
         } else {
@@ -516,6 +532,42 @@ fn a_filter_without_the_bits_of_its_items_is_refused() {
             );
         }
     }
+}
+
+/// Who takes one filter out of a large file would need the memory of all of them.
+#[test]
+fn filters_that_nobody_wants_take_no_memory() {
+    let [small, large] = [100, 1_000_000].map(|capacity| {
+        let builder = Filter::builder(capacity, 0.01).layout(StoredLayout::Classic);
+        builder.build().unwrap()
+    });
+    let mut writer = Writer::new(Vec::new()).unwrap();
+    writer.put(0, b"large", &large, None).unwrap();
+    writer.put(0, b"small", &large, None).unwrap();
+    writer.put(3, b"small", &small, Some(EXPIRY)).unwrap();
+    writer.put(4, b"large", &large, None).unwrap();
+    let file = writer.finish().unwrap();
+    let mut asked = Vec::new();
+    let wanted = |db, key: &[u8]| {
+        asked.push((db, key.to_vec()));
+        (db, key) == (3, b"small")
+    };
+    let entries = failing::above(1 << 18, || {
+        let entries = filters(&file[..], u64::MAX).only(wanted);
+        entries.collect::<Result<Vec<_>, _>>().unwrap()
+    });
+    let [entry] = &entries[..] else {
+        panic!("{entries:?}");
+    };
+    assert_eq!((entry.db, entry.expires_at), (3, Some(EXPIRY)));
+    assert_eq!(stored(entry.filter.as_ref().unwrap()), stored(&small));
+    let names = [(0, "large"), (0, "small"), (3, "small"), (4, "large")];
+    assert_eq!(asked, names.map(|(db, key)| (db, key.as_bytes().to_vec())));
+    // A file that was damaged behind the filter is told, too.
+    let mut damaged = file.clone();
+    damaged[file.len() - 1000] ^= 1;
+    let last = filters(&damaged[..], u64::MAX).only(|db, _| db == 3).last();
+    assert!(matches!(last, Some(Err(RdbError::Checksum))), "{last:?}");
 }
 
 /// A filter that a module of another version wrote, or a bad one, would hide the filters behind it.
@@ -560,7 +612,7 @@ fn payloads_that_hold_no_filter_are_refused_by_name() {
     let payload = |value: &[u8]| {
         let mut payload = [value, &[11, 0]].concat();
         payload.extend(checksum(&payload));
-        dump::read(&payload, u64::MAX).unwrap_err()
+        read_payload(&payload, u64::MAX).unwrap_err()
     };
     let whole = payload_of(&filters_of_all_kinds()[0].1);
     let value = &whole[..whole.len() - 10];
@@ -572,11 +624,11 @@ fn payloads_that_hold_no_filter_are_refused_by_name() {
     // What modules attach to a key comes before it.
     let mut with_metadata = [b"\xf3\x01abcd\x02\x05\x00", value, &[13, 0]].concat();
     with_metadata.extend(checksum(&with_metadata));
-    assert!(dump::read(&with_metadata, u64::MAX).is_ok());
+    assert!(read_payload(&with_metadata, u64::MAX).is_ok());
     let mut of_later = [value, &[15, 0]].concat();
     of_later.extend(checksum(&of_later));
     assert!(matches!(
-        dump::read(&of_later, u64::MAX),
+        read_payload(&of_later, u64::MAX),
         Err(RdbError::Version(15))
     ));
 }
@@ -587,7 +639,7 @@ fn a_lack_of_memory_is_told() {
     let no_memory = |error: &RdbError| matches!(error, RdbError::Filter(DecodeError::OutOfMemory { .. }));
     for &layout in StoredLayout::ALL {
         let payload = payload_of(&Filter::builder(100_000, 0.01).layout(layout).build().unwrap());
-        let read = |largest| failing::above(largest, || dump::read(&payload, u64::MAX));
+        let read = |largest| failing::above(largest, || read_payload(&payload, u64::MAX));
         for largest in [1000, 10_000, 100_000] {
             let error = read(largest).unwrap_err();
             assert!(no_memory(&error), "{layout:?}, {largest}: {error:?}");
@@ -630,10 +682,10 @@ fn an_error_of_the_writer_is_told() {
     let (_, filter) = filters_of_all_kinds().swap_remove(0);
     let whole = payload_of(&filter).len();
     for room in 0..whole {
-        let error = dump::write(&filter, Disk(room)).unwrap_err();
+        let error = write_payload(&filter, Disk(room)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::StorageFull);
     }
-    dump::write(&filter, Disk(whole)).unwrap();
+    write_payload(&filter, Disk(whole)).unwrap();
     let mut writer = Writer::new(Disk(100)).unwrap();
     assert!(writer.put(0, b"key", &filter, None).is_err());
     assert!(Writer::new(Disk(8)).is_err());
@@ -696,10 +748,10 @@ proptest! {
     #[test]
     fn any_bytes_are_answered(bytes: Vec<u8>, at in any::<prop::sample::Index>(), file in 0..4_usize) {
         let limit = 1 << 22;
-        let _ = dump::read(&bytes, limit);
+        let _ = read_payload(&bytes, limit);
         let mut crafted = [&bytes[..], &[11, 0]].concat();
         crafted.extend(checksum(&crafted));
-        let _ = dump::read(&crafted, limit);
+        let _ = read_payload(&crafted, limit);
         let _ = filters(&[b"REDIS0011", &bytes[..]].concat()[..], limit).count();
         // The beginning of a real file, and other bytes.
         let (_, file) = WITH_OTHER_TYPES[file];

@@ -3,12 +3,11 @@
 
 use std::io::{self, Read};
 
+use libbloom::DecodeError;
+use libbloom::codec::stream::{Array, Source};
+
 use super::RdbError;
-use super::crc::Crc;
-use crate::chain::demand::{reserve, reserved};
-use crate::codec::DecodeError;
-use crate::codec::stream::{Array, Source};
-use crate::error::Error;
+use super::checksum::Checksum;
 
 /// Bytes that are read at once.
 const PIECE: usize = 1 << 16;
@@ -31,7 +30,7 @@ const STRING: u64 = 5;
 #[derive(Debug)]
 pub struct Input<R> {
     reader: R,
-    pub crc: Crc,
+    pub checksum: Checksum,
 }
 
 /// How a string is stored.
@@ -67,14 +66,14 @@ impl Stored {
 
 impl<R: Read> Input<R> {
     pub fn new(reader: R) -> Self {
-        let crc = Crc::default();
-        Self { reader, crc }
+        let checksum = Checksum::default();
+        Self { reader, checksum }
     }
 
     /// Fills `bytes`.
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), RdbError> {
         self.reader.read_exact(bytes)?;
-        self.crc.add(bytes);
+        self.checksum.add(bytes);
         Ok(())
     }
 
@@ -159,10 +158,11 @@ impl<R: Read> Input<R> {
             return Err(RdbError::Encoding("the name of a key"));
         }
         if bytes > most {
-            return Err(no_memory(Error::OutOfMemory { bytes }));
+            return Err(no_memory(bytes));
         }
         let array = self.string(stored)?;
-        let mut key = reserved(array.bytes().len()).map_err(no_memory)?;
+        let mut key = Vec::new();
+        reserve(&mut key, array.bytes().len())?;
         key.extend_from_slice(array.bytes());
         Ok(key)
     }
@@ -204,8 +204,7 @@ impl<R: Read> Input<R> {
 
     /// Reads `length` bytes. If they are whole words they are read as words, which a filter keeps without a copy.
     fn filled(&mut self, length: u64) -> Result<Array, RdbError> {
-        let too_long = no_memory(Error::OutOfMemory { bytes: length });
-        let length = usize::try_from(length).map_err(|_| too_long)?;
+        let length = usize::try_from(length).map_err(|_| no_memory(length))?;
         if length.is_multiple_of(size_of::<u64>()) {
             Ok(Array::Words(self.units(length / size_of::<u64>())?))
         } else {
@@ -219,7 +218,7 @@ impl<R: Read> Input<R> {
         while units.len() < count {
             let begin = units.len();
             let end = count.min(PIECE.max(2 * begin));
-            reserve(&mut units, end - begin).map_err(no_memory)?;
+            reserve(&mut units, end - begin)?;
             #[expect(clippy::disallowed_methods, reason = "it has the room")]
             units.resize(end, T::zeroed());
             self.fill(bytemuck::cast_slice_mut(&mut units[begin..]))?;
@@ -337,21 +336,29 @@ impl<R: Read> Source for Values<'_, R> {
     }
 }
 
-fn no_memory(error: Error) -> RdbError {
-    RdbError::Filter(error.into())
+fn no_memory(bytes: u64) -> RdbError {
+    RdbError::Filter(DecodeError::OutOfMemory { bytes })
+}
+
+/// Makes room for `more` values.
+fn reserve<T>(list: &mut Vec<T>, more: usize) -> Result<(), RdbError> {
+    let bytes = (more as u64).saturating_mul(size_of::<T>() as u64);
+    list.try_reserve_exact(more).map_err(|_| no_memory(bytes))
 }
 
 /// Decompresses `from` into `length` bytes. The caller has checked that it can stand for this many.
 fn decompressed(from: &[u8], length: u64) -> Result<Array, RdbError> {
     let length = usize::try_from(length).map_err(|_| BAD_LZF)?;
-    let mut bytes = reserved(length).map_err(no_memory)?;
+    let mut bytes = Vec::new();
+    reserve(&mut bytes, length)?;
     #[expect(clippy::disallowed_methods, reason = "it has the room")]
     bytes.resize(length, 0);
     decompress(from, &mut bytes).ok_or(BAD_LZF)?;
     Ok(Array::Bytes(bytes.into_boxed_slice()))
 }
 
-/// Decompresses `from` into `to`; `None` unless it stands for exactly as many bytes.
+/// Decompresses `from` into `to`; `None` unless it stands for exactly as many bytes. The crate for LZF is deprecated, and
+/// ends the process where there is no memory.
 ///
 /// LZF is a sequence of literal runs (a byte below 32, which is their length less 1, and the bytes) and of copies:
 /// three bits of length less 2, where 7 means that a further byte is added; 13 bits of distance less 1.

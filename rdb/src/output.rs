@@ -3,16 +3,17 @@
 
 use std::io::{self, Write};
 
-use super::crc::Crc;
+use libbloom::Filter;
+use libbloom::codec::{self, stream::Sink};
+
+use super::checksum::Checksum;
 use super::{MODULE, type_of};
-use crate::codec::{self, stream::Sink};
-use crate::filter::Filter;
 
 /// A writer that computes the checksum of what it writes.
 #[derive(Debug)]
 pub struct Output<W> {
     pub writer: W,
-    pub crc: Crc,
+    checksum: Checksum,
     /// The first error. It is kept here, because the codec's writes cannot fail.
     failed: Option<io::Error>,
 }
@@ -21,14 +22,14 @@ impl<W: Write> Output<W> {
     pub fn new(writer: W) -> Self {
         Self {
             writer,
-            crc: Crc::default(),
+            checksum: Checksum::default(),
             failed: None,
         }
     }
 
     pub fn put(&mut self, bytes: &[u8]) {
         if self.failed.is_none() {
-            self.crc.add(bytes);
+            self.checksum.add(bytes);
             self.failed = self.writer.write_all(bytes).err();
         }
     }
@@ -62,8 +63,8 @@ impl<W: Write> Output<W> {
     }
 
     /// Writes the checksum of everything that was written.
-    pub fn put_crc(&mut self) {
-        self.put(&self.crc.value().to_le_bytes());
+    pub fn put_checksum(&mut self) {
+        self.put(&self.checksum.value().to_le_bytes());
     }
 
     /// Writes a filter: its type and its value. In a file, the key comes between the two.

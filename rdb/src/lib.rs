@@ -1,20 +1,21 @@
-//! The filters in an RDB file: what `SAVE` and `BGSAVE` of Redis and Valkey write, and the base of an append-only file.
+//! The Bloom filters in RDB files and in payloads of `DUMP`: those of RedisBloom, of valkey-bloom, and of this project's
+//! module for Redis and Valkey.
 //!
-//! [`filters`] walks a file and yields the filters of RedisBloom, valkey-bloom and this project. Keys of every other
-//! type are skipped. [`Writer`] writes a file that any of these servers loads, so that a filter can be built where the
-//! data is.
+//! An RDB file is what `SAVE` and `BGSAVE` write, what clouds give as a backup, and the base of an append-only file.
+//! [`filters`] walks a file and yields its filters; keys of every other type are skipped. [`Writer`] writes a file that
+//! any of these servers loads, so that a filter can be built where the data is.
 //!
 //! ```
-//! use libbloom::{Filter, rdb};
+//! use libbloom::Filter;
 //!
 //! let mut seen = Filter::builder(1000, 0.01).build()?;
 //! seen.insert("ann")?;
 //! let mut file = Vec::new();
-//! let mut writer = rdb::Writer::new(&mut file)?;
+//! let mut writer = libbloom_rdb::Writer::new(&mut file)?;
 //! writer.put(0, b"seen", &seen, None)?;
 //! writer.finish()?;
 //!
-//! for entry in rdb::filters(&file[..], u64::MAX) {
+//! for entry in libbloom_rdb::filters(&file[..], u64::MAX) {
 //!     let entry = entry?;
 //!     assert_eq!((entry.db, &entry.key[..]), (0, &b"seen"[..]));
 //!     assert!(entry.filter?.contains("ann"));
@@ -24,8 +25,14 @@
 //!
 //! Files of Redis up to RDB version 14 and of Valkey up to 81 are read; tests have files of Redis 6.2 and 7.4 and of
 //! Valkey 9.1. A later version is an error, and so is a key of an unknown type, because its length cannot be known.
+//!
+//! A payload is the value of a single key: [`read_payload`] reads what `DUMP` gave, [`write_payload`] writes what
+//! `RESTORE` takes.
 
-mod crc;
+#![deny(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
+
+mod checksum;
 mod input;
 mod output;
 mod skip;
@@ -33,10 +40,10 @@ mod skip;
 use std::fmt;
 use std::io::{self, BufReader, Read, Write};
 
-use crate::chain::at_most;
-use crate::codec::{self, DecodeError};
-use crate::filter::Filter;
-use crate::params::Time;
+use libbloom::chain::at_most;
+use libbloom::codec;
+use libbloom::{DecodeError, Filter, Time};
+
 use input::{Input, Values};
 use output::Output;
 
@@ -48,8 +55,6 @@ const WITH_CHECKSUM: u16 = 5;
 const NEWEST_REDIS: u16 = 14;
 /// The versions of Valkey that are read. Below them its files are Redis's.
 const VALKEY: std::ops::RangeInclusive<u16> = 80..=81;
-/// From this number on a byte begins a section, and below it the type of a key.
-const SECTIONS: u8 = 128;
 /// The type of a module's value.
 const MODULE: u8 = 7;
 /// RedisBloom's type, and this project's.
@@ -61,7 +66,7 @@ const ENCODING_BITS: u64 = (1 << 10) - 1;
 
 /// The server that wrote a file. The two use some numbers for different types and sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dialect {
+enum Dialect {
     Redis,
     Valkey,
 }
@@ -69,8 +74,7 @@ pub(crate) enum Dialect {
 /// An RDB file or a DUMP payload that cannot be read.
 ///
 /// ```
-/// # use libbloom::rdb;
-/// let mut filters = rdb::filters(&b"REDIS0099"[..], u64::MAX);
+/// let mut filters = libbloom_rdb::filters(&b"REDIS0099"[..], u64::MAX);
 /// let error = filters.next().unwrap().unwrap_err();
 /// assert_eq!(error.to_string(), "RDB version 99 is not known");
 /// ```
@@ -108,7 +112,9 @@ impl fmt::Display for RdbError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => error.fmt(f),
-            Self::Magic => f.write_str("this is no RDB file, and no payload of a filter"),
+            Self::Magic => f.write_str(
+                "this is no RDB file, and no payload of a filter (if it is compressed, decompress it first)",
+            ),
             Self::Version(version) => write!(f, "RDB version {version} is not known"),
             Self::Truncated => f.write_str("the file or payload ends early"),
             Self::Type(kind) => write!(
@@ -135,12 +141,12 @@ impl std::error::Error for RdbError {
 /// A key of an RDB file that holds a filter.
 ///
 /// ```
-/// # use libbloom::{DecodeError, Filter, rdb};
+/// # use libbloom::{DecodeError, Filter};
 /// # let large = Filter::builder(1_000_000, 0.01).build()?;
-/// # let mut writer = rdb::Writer::new(Vec::new())?;
+/// # let mut writer = libbloom_rdb::Writer::new(Vec::new())?;
 /// # writer.put(1, b"large", &large, Some(4_102_444_800_000))?;
 /// # let file = writer.finish()?;
-/// let entry = rdb::filters(&file[..], 1 << 20).next().unwrap()?;
+/// let entry = libbloom_rdb::filters(&file[..], 1 << 20).next().unwrap()?;
 /// assert_eq!((entry.db, &entry.key[..]), (1, &b"large"[..]));
 /// assert_eq!(entry.expires_at, Some(4_102_444_800_000));
 /// assert!(matches!(entry.filter, Err(DecodeError::OutOfMemory { .. })));
@@ -166,10 +172,8 @@ pub struct Entry {
 /// checksum is at the end of the file, and is only checked by an iterator that runs to its end.
 ///
 /// ```no_run
-/// use libbloom::rdb;
-///
 /// let file = std::fs::File::open("dump.rdb")?;
-/// for entry in rdb::filters(file, 1 << 30) {
+/// for entry in libbloom_rdb::filters(file, 1 << 30) {
 ///     let entry = entry?;
 ///     let name = String::from_utf8_lossy(&entry.key);
 ///     match entry.filter {
@@ -188,23 +192,51 @@ pub fn filters<R: Read>(reader: R, most: u64) -> Filters<R> {
         most,
         at: At::Start,
         db: 0,
+        wants: |_, _| true,
     }
 }
 
 /// An iterator over the filters of an RDB file. [`filters`] makes it.
 ///
 /// ```
-/// # use libbloom::rdb::{self, RdbError};
-/// let mut filters = rdb::filters(&b"GIF89a..."[..], u64::MAX);
+/// # use libbloom_rdb::RdbError;
+/// let mut filters = libbloom_rdb::filters(&b"GIF89a..."[..], u64::MAX);
 /// assert!(matches!(filters.next(), Some(Err(RdbError::Magic))));
 /// assert!(filters.next().is_none());
 /// ```
 #[derive(Debug)]
-pub struct Filters<R> {
+pub struct Filters<R, W = fn(u64, &[u8]) -> bool> {
     input: Input<BufReader<R>>,
     most: u64,
     at: At,
     db: u64,
+    wants: W,
+}
+
+impl<R, W> Filters<R, W> {
+    /// Only the filters for whose database and key `wants` answers yes. The others are skipped, without memory for them.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// # let filter = Filter::builder(1000, 0.01).build()?;
+    /// # let mut writer = libbloom_rdb::Writer::new(Vec::new())?;
+    /// # writer.put(0, b"seen", &filter, None)?;
+    /// # writer.put(0, b"today", &filter, None)?;
+    /// # let file = writer.finish()?;
+    /// let mut today = libbloom_rdb::filters(&file[..], 1 << 30).only(|_db, key| key == b"today");
+    /// assert_eq!(today.next().unwrap()?.key, b"today");
+    /// assert!(today.next().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn only<N: FnMut(u64, &[u8]) -> bool>(self, wants: N) -> Filters<R, N> {
+        Filters {
+            input: self.input,
+            most: self.most,
+            at: self.at,
+            db: self.db,
+            wants,
+        }
+    }
 }
 
 /// Where the walk over a file is.
@@ -215,7 +247,7 @@ enum At {
     End,
 }
 
-impl<R: Read> Iterator for Filters<R> {
+impl<R: Read, W: FnMut(u64, &[u8]) -> bool> Iterator for Filters<R, W> {
     type Item = Result<Entry, RdbError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -227,9 +259,9 @@ impl<R: Read> Iterator for Filters<R> {
     }
 }
 
-impl<R: Read> std::iter::FusedIterator for Filters<R> {}
+impl<R: Read, W: FnMut(u64, &[u8]) -> bool> std::iter::FusedIterator for Filters<R, W> {}
 
-impl<R: Read> Filters<R> {
+impl<R: Read, W: FnMut(u64, &[u8]) -> bool> Filters<R, W> {
     fn entry(&mut self) -> Result<Option<Entry>, RdbError> {
         let (version, dialect) = match self.at {
             At::Start => magic(&mut self.input)?,
@@ -280,23 +312,24 @@ impl<R: Read> Filters<R> {
                     return Ok(None);
                 }
                 MODULE => {
-                    let key = input.key(self.most)?;
-                    if let Some(filter) = module_value(input, self.most)? {
-                        let db = self.db;
+                    let (db, key, id) = (self.db, input.key(self.most)?, input.length()?);
+                    if is_filter(id) && (self.wants)(db, &key) {
                         return Ok(Some(Entry {
                             db,
                             key,
                             expires_at,
-                            filter,
+                            filter: filter(input, id, self.most)?,
                         }));
                     }
+                    input.skip_values()?;
                     expires_at = None;
                 }
-                kind @ 0..SECTIONS => {
-                    input.skip_entry(kind, dialect)?;
+                kind => {
+                    let skip = Input::skipper(kind, dialect).ok_or(RdbError::Type(kind))?;
+                    input.skip_string()?;
+                    skip(input)?;
                     expires_at = None;
                 }
-                kind => return Err(RdbError::Type(kind)),
             }
         }
     }
@@ -305,7 +338,7 @@ impl<R: Read> Filters<R> {
 impl<R: Read> Input<R> {
     /// Skips what modules attach to a key: a count, then for each module 4 bytes that name it, and its
     /// values.
-    pub(crate) fn skip_metadata(&mut self) -> Result<(), RdbError> {
+    fn skip_metadata(&mut self) -> Result<(), RdbError> {
         self.each(|input| {
             input.skip(4)?;
             input.skip_values()
@@ -344,7 +377,7 @@ fn magic<R: Read>(input: &mut Input<R>) -> Result<(u16, Dialect), RdbError> {
 
 /// Reads the checksum, and compares it with what was read before. A server that computes none writes 0.
 fn check<R: Read>(input: &mut Input<R>) -> Result<(), RdbError> {
-    let computed = input.crc.value();
+    let computed = input.checksum.value();
     match u64::from_le_bytes(input.bytes()?) {
         0 => Ok(()),
         stored if stored == computed => Ok(()),
@@ -352,31 +385,33 @@ fn check<R: Read>(input: &mut Input<R>) -> Result<(), RdbError> {
     }
 }
 
-/// Reads a module's value. If it is no filter, skips it and returns `None`.
-fn module_value<R: Read>(
+/// Whether a value of the module's type `id` is a filter.
+fn is_filter(id: u64) -> bool {
+    matches!(id & !ENCODING_BITS, CLASSIC_TYPE | VALKEY_TYPE)
+}
+
+/// Reads a filter, a value of the module's type `id`.
+fn filter<R: Read>(
     input: &mut Input<R>,
+    id: u64,
     most: u64,
-) -> Result<Option<Result<Filter, DecodeError>>, RdbError> {
-    let id = input.length()?;
+) -> Result<Result<Filter, DecodeError>, RdbError> {
     let version = (id & ENCODING_BITS) as i32;
     let allowance = &at_most(most);
-    let filter = match id & !ENCODING_BITS {
-        CLASSIC_TYPE => Values::read(input, most, |values| codec::load(values, version, allowance))?,
-        VALKEY_TYPE => Values::read(input, most, |values| {
+    Values::read(input, most, |values| {
+        if id & !ENCODING_BITS == VALKEY_TYPE {
             codec::valkey::load(values, version, allowance).map(Filter::from)
-        })?,
-        _ => {
-            input.skip_values()?;
-            return Ok(None);
+        } else {
+            codec::load(values, version, allowance)
         }
-    };
-    // A server saves a filter of which not all chunks were loaded, and must load it; it would deny items here.
-    let is_whole = |filter: &Filter| codec::chunks::has_bits_of_items(filter);
-    let filter = filter.and_then(|filter| match is_whole(&filter) {
-        true => Ok(filter),
-        false => Err(DecodeError::Field("set bits: fewer than items")),
-    });
-    Ok(Some(filter))
+    })
+    .map(|filter| {
+        // A server saves a filter of which not all chunks were loaded, and must load it; it would deny items here.
+        filter.and_then(|filter| match codec::chunks::has_bits_of_items(&filter) {
+            true => Ok(filter),
+            false => Err(DecodeError::Field("set bits: fewer than items")),
+        })
+    })
 }
 
 /// A time as a server stores it. What was before 1970 has long expired.
@@ -410,13 +445,13 @@ fn type_of(filter: &Filter) -> u64 {
 /// Writes an RDB file of filters. A server that has it as its `dump.rdb` when it starts has these keys.
 ///
 /// ```
-/// # use libbloom::{Filter, rdb};
+/// # use libbloom::Filter;
 /// let seen = Filter::builder(1000, 0.01).build()?;
-/// let mut writer = rdb::Writer::new(Vec::new())?;
+/// let mut writer = libbloom_rdb::Writer::new(Vec::new())?;
 /// writer.put(0, b"seen", &seen, None)?;
 /// writer.put(0, b"today", &seen, Some(4_102_444_800_000))?;
 /// let file = writer.finish()?;
-/// assert_eq!(rdb::filters(&file[..], u64::MAX).count(), 2);
+/// assert_eq!(libbloom_rdb::filters(&file[..], u64::MAX).count(), 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
@@ -429,7 +464,7 @@ impl<W: Write> Writer<W> {
     /// Begins a file. Small pieces are written: a [`BufWriter`](io::BufWriter) makes that fast.
     ///
     /// ```
-    /// let file = libbloom::rdb::Writer::new(Vec::new())?.finish()?;
+    /// let file = libbloom_rdb::Writer::new(Vec::new())?.finish()?;
     /// assert!(file.starts_with(b"REDIS0009"));
     /// # Ok::<(), std::io::Error>(())
     /// ```
@@ -447,12 +482,12 @@ impl<W: Write> Writer<W> {
     /// refuses a file in which a key stands twice.
     ///
     /// ```
-    /// # use libbloom::{Filter, rdb};
+    /// # use libbloom::Filter;
     /// let filter = Filter::builder(1000, 0.01).build()?;
-    /// let mut writer = rdb::Writer::new(Vec::new())?;
+    /// let mut writer = libbloom_rdb::Writer::new(Vec::new())?;
     /// writer.put(3, b"seen", &filter, None)?;
     /// let file = writer.finish()?;
-    /// let entry = rdb::filters(&file[..], u64::MAX).next().unwrap()?;
+    /// let entry = libbloom_rdb::filters(&file[..], u64::MAX).next().unwrap()?;
     /// assert_eq!((entry.db, entry.key), (3, b"seen".to_vec()));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -477,8 +512,8 @@ impl<W: Write> Writer<W> {
     /// Completes the file, and returns the writer.
     ///
     /// ```
-    /// let file = libbloom::rdb::Writer::new(Vec::new())?.finish()?;
-    /// assert_eq!(libbloom::rdb::filters(&file[..], 0).count(), 0);
+    /// let file = libbloom_rdb::Writer::new(Vec::new())?.finish()?;
+    /// assert_eq!(libbloom_rdb::filters(&file[..], 0).count(), 0);
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
@@ -486,15 +521,30 @@ impl<W: Write> Writer<W> {
     /// The error of the writer. The file cannot be used.
     pub fn finish(mut self) -> io::Result<W> {
         self.output.put(&[255]);
-        self.output.put_crc();
+        self.output.put_checksum();
         self.output.result()?;
         self.output.writer.flush()?;
         Ok(self.output.writer)
     }
 }
 
-/// Reads the payload that DUMP gave for a key. [`crate::dump::read`] is its public name.
-pub(crate) fn read_payload(payload: &[u8], most: u64) -> Result<Filter, RdbError> {
+/// Reads the payload that `DUMP` gave for a filter of RedisBloom, valkey-bloom or this project. The filter may need
+/// `most` bytes of memory: a short payload can stand for an empty filter of any size.
+///
+/// ```
+/// # use libbloom::Filter;
+/// # use libbloom_rdb::{RdbError, read_payload, write_payload};
+/// # let mut payload = Vec::new();
+/// # write_payload(&Filter::builder(1000, 0.01).build()?, &mut payload)?;
+/// let filter = read_payload(&payload, 1 << 20)?; // DUMP seen
+/// payload[20] ^= 1;
+/// assert!(matches!(read_payload(&payload, 1 << 20), Err(RdbError::Checksum)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`RdbError`] for anything but a whole payload of a filter.
+pub fn read_payload(payload: &[u8], most: u64) -> Result<Filter, RdbError> {
     let (value, version) = payload
         .len()
         .checked_sub(10)
@@ -517,8 +567,11 @@ pub(crate) fn read_payload(payload: &[u8], most: u64) -> Result<Filter, RdbError
     if kind != MODULE {
         return Err(RdbError::Magic);
     }
-    let filter = module_value(&mut input, most)?.ok_or(RdbError::Magic)?;
-    let filter = filter.map_err(RdbError::Filter)?;
+    let id = input.length()?;
+    if !is_filter(id) {
+        return Err(RdbError::Magic);
+    }
+    let filter = filter(&mut input, id, most)?.map_err(RdbError::Filter)?;
     if input.is_at_end()? {
         Ok(filter)
     } else {
@@ -526,15 +579,36 @@ pub(crate) fn read_payload(payload: &[u8], most: u64) -> Result<Filter, RdbError
     }
 }
 
-/// Writes a payload for `RESTORE`. [`crate::dump::write`] is its public name.
-pub(crate) fn write_payload<W: Write>(filter: &Filter, writer: W) -> io::Result<()> {
+/// Writes the payload with which `RESTORE` makes the filter: as RedisBloom saves it for
+/// [`StoredLayout::Classic`](libbloom::StoredLayout::Classic), as valkey-bloom does for
+/// [`StoredLayout::Valkey`](libbloom::StoredLayout::Valkey). Any other filter needs this project's module in the server.
+///
+/// A server accepts payloads up to `proto-max-bulk-len`, which is 512 MB unless it is configured. A larger filter
+/// travels in chunks ([`Filter::of_chunks`]), or in an RDB file by [`Writer`].
+///
+/// ```
+/// # use libbloom::{Filter, StoredLayout};
+/// let classic = Filter::builder(1000, 0.01).layout(StoredLayout::Classic).build()?;
+/// let mut payload = Vec::new();
+/// libbloom_rdb::write_payload(&classic, &mut payload)?; // RESTORE seen 0 <payload>
+/// assert_eq!(payload.first(), Some(&7));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// The error of `writer`.
+pub fn write_payload(filter: &Filter, writer: impl Write) -> io::Result<()> {
     let mut output = Output::new(writer);
     output.put_filter(None, filter);
     output.put(&WRITTEN.to_le_bytes());
-    output.put_crc();
+    output.put_checksum();
     output.result()?;
     output.writer.flush()
 }
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -6,11 +6,14 @@ use std::io::Read;
 use super::input::Input;
 use super::{Dialect, RdbError};
 
+/// What skips a value.
+type Skip<R> = fn(&mut Input<R>) -> Result<(), RdbError>;
+
 impl<R: Read> Input<R> {
-    /// Skips a key of type `kind`, which is not a module's, and its value. The type comes first: what follows an unknown
-    /// one may be no key.
-    pub fn skip_entry(&mut self, kind: u8, dialect: Dialect) -> Result<(), RdbError> {
-        let skip_value: fn(&mut Self) -> Result<(), RdbError> = match (kind, dialect) {
+    /// What skips the value of a key of type `kind`, which is not a module's; `None` if the type is not known. The type
+    /// comes first: what follows an unknown one may be no key.
+    pub fn skipper(kind: u8, dialect: Dialect) -> Option<Skip<R>> {
+        Some(match (kind, dialect) {
             // A string; or a list, a set, a sorted set or a hash that is one string.
             (0 | 9..=13 | 16 | 17 | 20, _) => Self::skip_string,
             // Lists and sets of strings; a list of compact lists.
@@ -63,10 +66,8 @@ impl<R: Read> Input<R> {
             },
             (26, Dialect::Redis) => |input| input.skip_stream(4),
             (27, Dialect::Redis) => |input| input.skip_stream(5),
-            _ => return Err(RdbError::Type(kind)),
-        };
-        self.skip_string()?;
-        skip_value(self)
+            _ => return None,
+        })
     }
 
     /// Reads a number, and skips this many values. Each value has a byte or more, so a wrong number costs no more time
