@@ -33,23 +33,36 @@ pub fn replicate_with(ctx: Ctx<'_>, key: Arg<'_>, to: Target, items: &[Arg<'_>])
     send(ctx, key, to, items);
 }
 
-/// What was sent last, and whether it was without items; the command and its words. Filters are often made alike, and
-/// one of ten thousand made in a row is described once.
-static LAST: Mutex<Option<(Target, bool, &CStr, Vec<OwnedString>)>> = Mutex::new(None);
+/// What was sent, and the command and the words between key and items that said it.
+struct Sent {
+    to: Target,
+    has_items: bool,
+    command: &'static CStr,
+    words: Vec<OwnedString>,
+}
+
+/// What was sent last. Filters are often made alike, and ten thousand that are made in a row are described once.
+static LAST: Mutex<Option<Sent>> = Mutex::new(None);
 
 fn send(ctx: Ctx<'_>, key: Arg<'_>, to: Target, items: &[Arg<'_>]) {
+    let has_items = !items.is_empty();
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    let last = match &mut *last {
-        Some(last) if (last.0, last.1) == (to, items.is_empty()) => last,
+    let sent = match &mut *last {
+        Some(sent) if (sent.to, sent.has_items) == (to, has_items) => sent,
         last => {
             let (command, words) = match to.created {
-                Some(creation) if items.is_empty() => creating(creation),
+                Some(creation) if !has_items => creating(creation),
                 _ => (c"BF.INSERT", insert_words(to)),
             };
-            last.insert((to, items.is_empty(), command, strings(&words)))
+            last.insert(Sent {
+                to,
+                has_items,
+                command,
+                words: strings(&words),
+            })
         }
     };
-    ctx.replicate(last.2, key, &last.3, items);
+    ctx.replicate(sent.command, key, &sent.words, items);
 }
 
 fn strings(words: &Words) -> Vec<OwnedString> {
