@@ -7,7 +7,7 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bloom_fuzz::{check, commands, stream};
-use libbloom::codec::stream::{Memory, Sink as _, Value};
+use libbloom::codec::stream::{MemoryStream, Sink as _, Value};
 use libbloom::codec::{self, ENCODING_VERSION, chunks, valkey};
 use libbloom::params::{Layout, SipSeed, Tightening, ValkeySpec};
 use libbloom::{Filter, UNLIMITED};
@@ -233,7 +233,7 @@ fn native(directory: &Path) -> Result<Vec<(String, Filter)>, Box<dyn Error>> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         let file = fs::read(&path)?;
-        let (mut rest, mut stream) = (&file[..], Memory::default());
+        let (mut rest, mut stream) = (&file[..], MemoryStream::default());
         while let Some((letter, after)) = rest.split_first() {
             let (number, after) = after.split_first_chunk().ok_or("a number")?;
             let number = u64::from_le_bytes(*number);
@@ -282,7 +282,7 @@ fn redisbloom(file: &Path) -> Result<Vec<(String, Filter)>, Box<dyn Error>> {
 }
 
 /// A classic stream of the newest encoding version as an earlier one has it.
-fn earlier(saved: &Memory, version: u8) -> Memory {
+fn earlier(saved: &MemoryStream, version: u8) -> MemoryStream {
     let head = if version >= 3 {
         4
     } else if version == 2 {
@@ -299,7 +299,7 @@ fn earlier(saved: &Memory, version: u8) -> Memory {
             .filter(|(field, _)| version > 0 || ![4, 5].contains(field))
             .map(|(_, value)| value)
     });
-    Memory {
+    MemoryStream {
         values: saved.values.iter().take(head).chain(layers).cloned().collect(),
     }
 }

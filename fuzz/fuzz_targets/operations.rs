@@ -307,7 +307,7 @@ impl Tried {
         let [mut twin, mut replica, mut short] =
             [(); 3].map(|()| chunks::copy(&self.filter, &|_| Ok(())).expect("a copy"));
         let mut answers = Answers::with_room_for(packed.count()).expect("memory");
-        let end = twin.add_packed(packed, &at_most(LIMIT), |block| {
+        let end = twin.add_packed(packed, 0, &at_most(LIMIT), |block| {
             answers.push(block.new, block.count)
         });
         self.add_many(&items);
@@ -317,10 +317,10 @@ impl Tried {
         );
         assert!(answers.count() == items.len() || end.is_err());
         assert_eq!(
-            self.filter.count_packed(packed),
-            self.filter.contains_packed(packed).expect("memory").ones()
+            self.filter.count_packed(packed, 0),
+            self.filter.contains_packed(packed, 0).expect("memory").ones()
         );
-        let found = self.filter.contains_packed(packed).expect("memory");
+        let found = self.filter.contains_packed(packed, 0).expect("memory");
         assert!(
             found
                 .iter()
@@ -333,7 +333,7 @@ impl Tried {
         let reached = packed.first(answers.count());
         for (filter, data) in [(&mut replica, &told[..]), (&mut short, reached)] {
             let items = Packed::new(data, form).expect("what was packed");
-            let end = filter.add_packed(items, &|_| Ok(()), |_| ());
+            let end = filter.add_packed(items, 0, &|_| Ok(()), |_| ());
             assert_eq!(end, Ok(()), "a replica refuses what its primary took");
             assert!(
                 check::saved(filter) == check::saved(&self.filter),
@@ -345,7 +345,7 @@ impl Tried {
     fn ask(&self, items: &[Vec<u8>]) {
         let mut answers = Vec::new();
         self.filter
-            .contains_all(items.iter().map(Vec::as_slice), |found| answers.push(found));
+            .contains_all(items.iter().map(Vec::as_slice), 0, |found| answers.push(found));
         assert_eq!(answers.len(), items.len());
         for (item, found) in items.iter().zip(answers) {
             assert_eq!(self.filter.contains(item), found);
