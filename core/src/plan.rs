@@ -1,6 +1,6 @@
 //! Forecasts: which layers a filter will have, and how much memory, before it is made and as it grows.
 //!
-//! The layers come from the same [`Rules`] as those of a real filter, and their bytes are added up by the same code.
+//! The layers come from the same [`Rules`](crate::chain::Rules) as those of a real filter, and their bytes are added up by the same code.
 //! Nothing is estimated.
 
 use std::borrow::Cow;
@@ -25,7 +25,7 @@ use crate::valkey::Valkey;
 /// ```
 #[derive(Debug)]
 pub struct Plan {
-    /// [`Rules::bytes`] of such filters.
+    /// [`Rules::bytes`](crate::chain::Rules::bytes) of such filters.
     bytes: fn(usize, u64) -> u64,
     window: Option<(Blocked, Capacity, Window)>,
     /// The layers, oldest first. For a filter with a window, the layers at the expected number of items in

@@ -31,7 +31,7 @@ const HASHES: usize = 27;
 const PER_BUCKETS: usize = 32;
 
 /// The tags that hashbrown reads at once, a byte each: it has a tag for each bucket, and this many more. On processors
-/// that read eight at once, a table needs eight bytes less than [`block_for`] says.
+/// that read eight at once, a table needs eight bytes less than is counted.
 const GROUP: u64 = 16;
 
 /// The number of hashes that are sorted at once if there is no memory for more.
