@@ -199,7 +199,7 @@ fn only_filters_of_valkey_bloom_s_layout_are_inserted_without_items() {
     for line in [
         "key LAYOUT VALKEY",
         "key TIGHTENING 0.5",
-        "key VALIDATESCALETO 1000 NX EX 5",
+        "key VALIDATESCALETO 1000 EX 5",
     ] {
         assert_eq!(outcome(line, &config), Ok((None, true)), "{line}");
     }
@@ -274,7 +274,6 @@ fn times_are_those_of_set() {
         ("EX 1 EX 1", "ERR EX was given twice"),
         ("EX 1 PX 1", "ERR EX and PX exclude each other"),
         ("PXAT 1 EXAT 1", "ERR PXAT and EXAT exclude each other"),
-        ("NX NX", "ERR NX was given twice"),
         ("KEEPTTL", "ERR Unknown argument received: KEEPTTL"),
         ("XX", "ERR Unknown argument received: XX"),
     ] {

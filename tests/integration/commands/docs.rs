@@ -14,7 +14,7 @@ const OPTIONS: &str = "[EXPANSION expansion:integer] [NONSCALING] [GROWING]@0.3.
 const TIME: &str = "[AT at:integer]@0.3.0";
 
 /// The options for the key in the description of a command that creates one.
-const KEY_OPTIONS: &str = "[NX]@0.3.0 [expiration(EX seconds:integer@0.3.0|PX milliseconds:integer@0.3.0|\
+const KEY_OPTIONS: &str = "[expiration(EX seconds:integer@0.3.0|PX milliseconds:integer@0.3.0|\
                            EXAT unix-time-seconds:unix-time@0.3.0|\
                            PXAT unix-time-milliseconds:unix-time@0.3.0)]";
 
@@ -226,7 +226,7 @@ fn every_described_option_is_taken() {
             }
         }
     }
-    assert_eq!(tried, 17 + 12 + 22 + 22 + 1 + 9 + 1 + 2);
+    assert_eq!(tried, 17 + 12 + 21 + 21 + 1 + 9 + 1 + 2);
 }
 
 fn is_optional(argument: &Reply) -> bool {

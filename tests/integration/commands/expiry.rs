@@ -302,7 +302,7 @@ fn a_creation_with_its_end_is_one_command() {
                 format!("BF.ADDPACKED key {by_option} PXAT ... WIDTH 1 ab"),
             ),
             (
-                "BF.ADDPACKED key LINES ERROR 0.5 CAPACITY 70 NX EXAT 4000000000 a",
+                "BF.ADDPACKED key LINES ERROR 0.5 CAPACITY 70 EXAT 4000000000 a",
                 format!("BF.ADDPACKED key {sized} PXAT ... LINES a"),
             ),
         ] {
@@ -423,7 +423,7 @@ fn what_ends_in_the_past_is_gone_at_once() {
     let mut client = primary.client();
     // Nothing is deleted before somebody looks.
     client.answers(&[("DEBUG SET-ACTIVE-EXPIRE 0", ok())]);
-    for (at, options) in ["EXAT 1", "PXAT 1", "NX LAYOUT CLASSIC PXAT 1600000000000"]
+    for (at, options) in ["EXAT 1", "PXAT 1", "LAYOUT CLASSIC PXAT 1600000000000"]
         .iter()
         .enumerate()
     {
@@ -556,7 +556,7 @@ fn scripts_and_transactions_have_the_words() {
 fn a_refused_filter_leaves_no_key() {
     let server = Server::with().append_only().start();
     let mut client = server.client();
-    for options in ["EX 100", "NX PXAT 4000000000123", "LAYOUT CLASSIC EX 100"] {
+    for options in ["EX 100", "PXAT 4000000000123", "LAYOUT CLASSIC EX 100"] {
         let [(insert, ..), (packed, ..)] = [1, 2].map(|at| creations("key", options)[at].clone());
         client.refuses(
             "key",
@@ -575,7 +575,7 @@ fn a_refused_filter_leaves_no_key() {
     }
     client.run("CONFIG SET maxmemory 1");
     let full = "OOM command not allowed when used memory > 'maxmemory'.";
-    for (line, ..) in creations("key", "NX EX 100") {
+    for (line, ..) in creations("key", "EX 100") {
         client.answers(&[(&line, error(full))]);
     }
     client.run("CONFIG SET maxmemory 0");

@@ -64,7 +64,7 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
         "BF.RESERVE",
         -4,
         "1.0.0",
-        "key:key error_rate:double capacity:integer {options} {key}",
+        "key:key error_rate:double capacity:integer {options} [NX]@0.3.0 {key}",
         "O(1)",
         "Creates a new Bloom Filter",
     ),
