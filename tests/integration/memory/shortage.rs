@@ -131,9 +131,9 @@ fn only_filters_with_an_end_are_evicted_under_volatile_policies() {
     assert_eq!(exist(&mut client, "sooner"), 0);
     // All that may go is gone before a filter is refused.
     let answers = reserve(&mut client, "newest", 10);
-    assert_eq!(answers.last(), Some(&error(OOM)));
+    assert_eq!(answers.last(), Some(&error(NO_CREATION)));
     assert!(
-        answers.iter().all(|answer| [ok(), error(OOM)].contains(answer)),
+        answers.iter().all(|answer| [ok(), error(NO_CREATION)].contains(answer)),
         "{answers:?}"
     );
     for prefix in ["lasting", "new", "newer"] {

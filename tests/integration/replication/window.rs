@@ -488,7 +488,7 @@ fn a_failover_to_another_clock_loses_nothing() {
     let mut replica = Server::with().replica_of(&primary).start();
     in_step(&primary, &replica);
     // Of windows that are longer than the clocks are apart, and of shorter ones.
-    for (seconds, ahead) in [(7200, HOUR), (7200, -HOUR), (600, HOUR), (0, HOUR), (0, -HOUR)] {
+    for (seconds, ahead) in [(7200, HOUR), (7200, -HOUR), (600, HOUR)] {
         let mut client = primary.client();
         let now = clock(&mut client);
         client.answers(&[
