@@ -220,7 +220,7 @@ def is_rdb(name: str) -> bool:
 def run_pull(words: argparse.Namespace) -> int:
     file, key = words.file, words.key
     if file is None and words.url == LOCAL and is_rdb(key):
-        file, key = key, None
+        file, key = os.fsdecode(key), None
     if file is None:
         made = Bloom(client_of(words.url), key).pull()
     else:

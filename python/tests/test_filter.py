@@ -215,7 +215,7 @@ class ItemsTest(unittest.TestCase):
     def test_the_number_of_threads_changes_no_bit(self):
         """A filter would depend on the machine that built it."""
         items = words(50_000)
-        for options in ({}, {"growing": True}, {"window": 0}, {"layout": "classic"}):
+        for options in ({}, {"growing": True}, {"window": 60}, {"layout": "classic"}):
             one = Filter(1000, 0.01, seed=7, **options)
             new = one.update(items, now=1000.0)
             answers = one.contains_many(items + words(20_000, "other "), now=1000.0)

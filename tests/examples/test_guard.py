@@ -224,7 +224,7 @@ class ScriptTest(GuardCase):
         self.assertIn("guard.py: {products:ids}:new: item exists (another fill? if it was killed: --replace)", text)
         self.assertRegex(self.fill("--replace", "--error", 1e-9), re.escape("2,000 ids"))
         self.server.stop()
-        self.assertIn("guard.py: Error", self.fill(exit_code=2))
+        self.assertIn("guard.py: a server with the module is needed, which --url names: Error", self.fill(exit_code=2))
 
 
 if __name__ == "__main__":
