@@ -73,7 +73,7 @@ export const bloom = {
   },
   /** The size of the filter that `reserve` would create. */
   plan: {
-    NOT_KEYED_COMMAND: true,
+    NOT_KEYED_COMMAND: true as const,
     IS_READ_ONLY: true,
     parseCommand: (parser: Parser, errorRate: number, capacity: number, options?: FilterOptions) =>
       void parser.push("BF.PLAN", `${errorRate}`, `${capacity}`, ...words(options)),
