@@ -77,12 +77,13 @@ export class Contents {
   readonly chunks: Chunk[];
   private layer = 0;
   /** Where the layer begins in the bits of all of them. */
-  private begin = 0;
+  private begin: number;
   private last = HEADER;
 
   constructor(iterator: number, data: Uint8Array) {
     if (iterator !== HEADER) throw new FormatError(`the header is missing: the first iterator is ${iterator}`);
     this.header = parseHeader(data);
+    this.begin = this.header.window?.begin ?? 0;
     this.bits = this.header.layers.map(() => new Bits());
     this.chunks = [[iterator, data]];
   }
@@ -94,6 +95,7 @@ export class Contents {
       throw new FormatError(`chunk ${iterator}, of ${data.length} bytes, is not behind chunk ${this.last}`);
     }
     const offset = start - HEADER;
+    if (offset < this.begin) throw new FormatError(`chunk ${iterator}, of ${data.length} bytes, is of a layer that is gone`);
     while (this.layer < layers.length && offset >= this.begin + layers[this.layer].bytes) {
       this.begin += layers[this.layer].bytes;
       this.layer += 1;

@@ -48,21 +48,25 @@ export class Filter {
     return new Filter(assemble(chunks));
   }
 
-  /** Whether an item is in the filter. */
-  has(item: Item): boolean {
+  /** Whether an item is in the filter; in one with a window, at the time `now`, in milliseconds of the Unix clock. */
+  has(item: Item, now?: number): boolean {
     const { header, bits } = this.contents;
+    const time = header.window ? (now ?? Date.now()) : 0;
     header.hash(encode(item), bytes);
     // The newest layers are the largest.
     for (let i = bits.length - 1; i >= 0; i -= 1) {
-      if (header.layers[i].has(bits[i])) return !header.exceptions || !isException(header.exceptions);
+      const layer = header.layers[i];
+      if (layer.expires !== undefined && layer.expires <= time) continue;
+      if (layer.has(bits[i])) return !header.exceptions || !isException(header.exceptions);
     }
     return false;
   }
 
   /** Whether each item is in the filter, in the order of the items. */
-  hasMany(items: Iterable<Item>): boolean[] {
+  hasMany(items: Iterable<Item>, now?: number): boolean[] {
+    const time = this.contents.header.window ? (now ?? Date.now()) : undefined;
     const answers: boolean[] = [];
-    for (const item of items) answers.push(this.has(item));
+    for (const item of items) answers.push(this.has(item, time));
     return answers;
   }
 
@@ -71,14 +75,16 @@ export class Filter {
     return this.contents.chunks;
   }
 
-  /** The number of items that were added. */
+  /** The number of items that were added; in a filter with a window, of those that have not expired. */
   get size(): number {
-    return this.contents.header.layers.reduce((sum, layer) => sum + layer.items, 0);
+    const living = this.contents.header.layers.filter(({ expires }) => expires === undefined || expires > Date.now());
+    return living.reduce((sum, layer) => sum + layer.items, 0);
   }
 
-  /** The number of items that the layers are made for. */
+  /** The number of items that the layers are made for, or that are expected in a window. */
   get capacity(): number {
-    return this.contents.header.layers.reduce((sum, layer) => sum + layer.capacity, 0);
+    const { layers, window } = this.contents.header;
+    return window?.capacity ?? layers.reduce((sum, layer) => sum + layer.capacity, 0);
   }
 
   /** The probability that a query for an absent item is answered with yes, at most. */

@@ -11,6 +11,8 @@ import { xxh3 } from "./xxh3.js";
 
 export interface Header {
   errorRate: number;
+  /** With a window: the items that are expected in it, and where the bits begin that its chunks count from. */
+  window?: { capacity: number; begin: number };
   layers: Layer[];
   /** Hashes of the exceptions, 16 bytes each, in ascending order. */
   exceptions?: DataView;
@@ -25,6 +27,8 @@ export interface Layer {
   items: number;
   /** Set bits, where the header has their number. */
   ones?: number;
+  /** With a window: when its items are forgotten, in milliseconds of the Unix clock. */
+  expires?: number;
   /** Whether all bits of the last item that was hashed are set. */
   has(bits: Bits): boolean;
 }
@@ -49,41 +53,71 @@ export function parseHeader(bytes: Uint8Array): Header {
   if (String.fromCharCode(...bytes.subarray(0, 7)) !== MAGIC) return classic(fields);
   const version = fields.take(8)[7];
   if (version === 1) return blocked(fields, true);
+  if (version === 2) return windowed(fields);
   if (version === 3) return composed(fields);
   if (version === 4) return valkey(fields);
   throw new FormatError(`the header has version ${version}, which is not known`);
 }
 
 function blocked(fields: Fields, isGrown: boolean): Header {
-  const { layers: count } = fields.read({ zero: u32(0, 0), layers: u32(1) });
-  const seed = fields.take(8);
-  const { errorRate, growth, expansion } = fields.read({
-    errorRate: f64(1e-30, 0.25),
-    growth: u32(0, 2),
-    expansion: u32(0, 32768),
-  });
+  const { count, growth, expansion, ...header } = blockedHead(fields, 1);
+  inRange("growth", growth, 0, 2);
   if (isGrown && growth === 0) inRange("layers", count, 1, 1);
   inRange("expansion", expansion, Math.min(growth, 1), 32768 * Math.min(growth, 1));
-  let sum = 0;
-  const layers = fields.layers(count, 48, (before) => {
-    const { capacity, items, ones, rate, lines, linesPerItem, probes } = fields.read({
-      capacity: u64(1),
-      items: u64(),
-      ones: u64(),
-      rate: f64(0, BELOW_1),
-      lines: u64(1, MOST_LINES),
-      linesPerItem: u32(1, 16),
-      probes: u32(2, 8),
-    });
-    const bytes = 64 * lines * linesPerItem;
-    inRange("items", items, 0, capacity);
-    if (before && isGrown) follow(before, capacity, expansion);
-    sum += rate;
-    return { bytes, capacity, items, ones, has: (bits) => hasLines(bits, lines, linesPerItem, probes) };
+  const layers = fields.layers<ReturnType<typeof blockedLayer>>(count, 48, (before) => {
+    const layer = blockedLayer(fields);
+    if (before && isGrown) follow(before, layer.capacity, expansion);
+    return layer;
   });
-  inRange("sum of the layers' rates", sum, 0, errorRate * (1 + ROUNDING));
-  const secret = secretOf(seed);
-  return { errorRate, layers, hash: (length, item) => xxh3(item, 0, length, secret) };
+  const sum = layers.reduce((rates, { rate }) => rates + rate, 0);
+  inRange("sum of the layers' rates", sum, 0, header.errorRate * (1 + ROUNDING));
+  return { ...header, layers };
+}
+
+function blockedHead(fields: Fields, least: number) {
+  const { layers: count } = fields.read({ zero: u32(0, 0), layers: u32(least) });
+  const secret = secretOf(fields.take(8));
+  const head = fields.read({ errorRate: f64(1e-30, 0.25), growth: u32(), expansion: u32() });
+  return { ...head, count, hash: (length: number, item: DataView) => xxh3(item, 0, length, secret) };
+}
+
+function blockedLayer(fields: Fields) {
+  const { capacity, items, ones, rate, lines, linesPerItem, probes } = fields.read({
+    capacity: u64(1),
+    items: u64(),
+    ones: u64(),
+    rate: f64(0, BELOW_1),
+    lines: u64(1, MOST_LINES),
+    linesPerItem: u32(1, 16),
+    probes: u32(2, 8),
+  });
+  inRange("items", items, 0, capacity);
+  const has = (bits: Bits): boolean => hasLines(bits, lines, linesPerItem, probes);
+  return { bytes: 64 * lines * linesPerItem, capacity, items, ones, rate, has };
+}
+
+function windowed(fields: Fields): Header {
+  const { count, growth, expansion, ...header } = blockedHead(fields, 0);
+  inRange("growth", growth, 3, 3);
+  inRange("expansion", expansion, 1, 32768);
+  const { capacity, seconds, begin } = fields.read({
+    capacity: u64(1, 2 ** 40),
+    seconds: u32(1),
+    slices: u8(2, 64),
+    flags: u8(0, count > 0 ? 3 : 1),
+    zero: u16(0, 0),
+    begin: u64(0, 2 ** 52),
+    zeros: u64(0, 0),
+  });
+  let last = 0;
+  const layers = fields.layers(count, 72, () => {
+    const layer = blockedLayer(fields);
+    const { first, end } = fields.read({ first: u64(last), end: u64(), flags: u32(0, 3), zeros: u32(0, 0) });
+    inRange("end", end, first, Infinity);
+    last = first;
+    return { ...layer, expires: end + 1000 * seconds };
+  });
+  return { ...header, layers, window: { capacity, begin } };
 }
 
 function composed(fields: Fields): Header {
@@ -187,6 +221,7 @@ export function viewOf(bytes: Uint8Array): DataView {
 type Field = [size: number, read: (view: DataView, at: number) => number, least: number, most: number];
 
 const u8 = (least = 0, most = 255): Field => [1, (view, at) => view.getUint8(at), least, most];
+const u16 = (least = 0, most = 65535): Field => [2, (view, at) => view.getUint16(at, true), least, most];
 const u32 = (least = 0, most = 2 ** 32 - 1): Field => [4, (view, at) => view.getUint32(at, true), least, most];
 const f64 = (least = 0, most = Infinity): Field => [8, (view, at) => view.getFloat64(at, true), least, most];
 /** Above that, JavaScript's numbers are not exact. */
@@ -221,9 +256,9 @@ class Fields {
   }
 
   /** Reads all layers, of so many bytes each, with which the header ends. */
-  layers(count: number, bytes: number, read: (before: Layer | undefined) => Layer): Layer[] {
+  layers<L extends Layer>(count: number, bytes: number, read: (before: L | undefined) => L): L[] {
     inRange("length of the layers", this.bytes.length - this.at, count * bytes, count * bytes);
-    const layers: Layer[] = [];
+    const layers: L[] = [];
     while (layers.length < count) layers.push(read(layers.at(-1)));
     return layers;
   }
