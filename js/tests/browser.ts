@@ -8,7 +8,7 @@ import { createServer, type IncomingMessage } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
-import { answersOf, cases, HERE, PATIENCE } from "./support.js";
+import { answersOf, cases, HERE, PATIENCE, programs, PROJECT } from "./support.js";
 import { Filter } from "libbloom";
 
 const { path, items } = cases().whole.find(({ name }) => name === "blocked 3000 of 20")!;
@@ -53,10 +53,42 @@ const WORKER = `import { answers } from "/answers.js";
 postMessage(await answers());`;
 
 test("a page and a Worker", { timeout: PATIENCE }, async () => {
+  const { page, worker } = JSON.parse(await reportOf(PAGE));
+  const expected = answersOf(await Filter.load(file), items);
+  assert.deepEqual(page.figures, expected.figures);
+  assert.equal(page.items, true);
+  assert.deepEqual(page.probes, expected.probes_found);
+  assert.match(page.errors[0], /^true: record \d+ is damaged: its checksum differs$/);
+  assert.equal(page.errors[1], "true: the file ends early, after 1000 bytes");
+  assert.equal(page.errors[2], "true: /missing.bloom answered 404");
+  assert.match(page.errors[3], /^true: this is no filter's file: it begins with 3c 21 44/);
+  assert.deepEqual(worker, page);
+});
+
+// Somebody would sign up with a leaked password, or be kept from signing up with another one.
+test("the sign-up page of docs/javascript.md", { timeout: PATIENCE }, async () => {
+  const [page] = programs(join(PROJECT, "docs/javascript.md"), "html");
+  const said = await reportOf(`<!DOCTYPE html>${page}<script type="module">
+    const password = document.getElementById("password");
+    const type = async (value) => {
+      password.value = value;
+      password.setCustomValidity("not checked yet");
+      password.dispatchEvent(new Event("change"));
+      while (password.validationMessage === "not checked yet") await new Promise((resolve) => setTimeout(resolve, 10));
+      return password.validationMessage;
+    };
+    const said = [await type("item 7"), await type("probe of no item"), await type("item 2999")];
+    fetch("/report", { method: "POST", body: JSON.stringify(said) });
+  </script>`);
+  assert.deepEqual(JSON.parse(said), ["This password was leaked.", "", "This password was leaked."]);
+});
+
+/** What a page reports when it is opened in Chromium. */
+async function reportOf(page: string): Promise<string> {
   let report: (text: string) => void;
   const reported = new Promise<string>((resolve) => (report = resolve));
   const server = createServer(async (request: IncomingMessage, response) => {
-    const [type, body] = served(request.url!);
+    const [type, body] = request.url === "/page.html" ? ["text/html", page] : served(request.url!);
     if (request.method === "POST") report(Buffer.concat(await request.toArray()).toString());
     response.writeHead(type ? 200 : 404, { "content-type": type ?? "text/html" }).end(body);
   }).listen(0, "127.0.0.1");
@@ -73,16 +105,7 @@ test("a page and a Worker", { timeout: PATIENCE }, async () => {
   browser.stderr.on("data", (text) => (log += text));
   const ended = once(browser, "exit").then(() => Promise.reject(new Error(`Chromium ended:\n${log}`)));
   try {
-    const { page, worker } = JSON.parse(await Promise.race([reported, ended]));
-    const expected = answersOf(await Filter.load(file), items);
-    assert.deepEqual(page.figures, expected.figures);
-    assert.equal(page.items, true);
-    assert.deepEqual(page.probes, expected.probes_found);
-    assert.match(page.errors[0], /^true: record \d+ is damaged: its checksum differs$/);
-    assert.equal(page.errors[1], "true: the file ends early, after 1000 bytes");
-    assert.equal(page.errors[2], "true: /missing.bloom answered 404");
-    assert.match(page.errors[3], /^true: this is no filter's file: it begins with 3c 21 44/);
-    assert.deepEqual(worker, page);
+    return await Promise.race([reported, ended]);
   } finally {
     ended.catch(() => undefined);
     // With the processes that it started.
@@ -92,18 +115,18 @@ test("a page and a Worker", { timeout: PATIENCE }, async () => {
     server.close();
     rmSync(profile, { recursive: true, force: true, maxRetries: 10 });
   }
-});
+}
 
 /** The type and the content of a path. */
 function served(url: string): [type?: string, body?: string | Uint8Array] {
   const script = "text/javascript";
-  if (url === "/page.html") return ["text/html", PAGE];
   if (url === "/answers.js") return [script, ANSWERS];
   if (url === "/worker.js") return [script, WORKER];
-  if (url === "/filter.bloom") return ["application/octet-stream", file];
+  if (url === "/filter.bloom" || url === "/leaked.bloom") return ["application/octet-stream", file];
   if (url === "/damaged.bloom") return ["application/octet-stream", damaged];
   if (url === "/cut.bloom") return ["application/octet-stream", file.subarray(0, 1000)];
   if (url === "/report") return ["text/plain", ""];
-  if (/^\/dist\/\w+\.js$/.test(url)) return [script, readFileSync(join(HERE, url))];
+  const [, module] = /^\/(?:dist|libbloom)\/(\w+\.js)$/.exec(url) ?? [];
+  if (module) return [script, readFileSync(join(HERE, "dist", module))];
   return [];
 }

@@ -34,6 +34,12 @@ export function cases(): Cases {
   return JSON.parse(readFileSync(join(HERE, "build/files/cases.json"), "utf8"));
 }
 
+/** The programs of a page that are in a language. */
+export function programs(page: string, language: string): string[] {
+  const blocks = readFileSync(page, "utf8").matchAll(/^```(\w*)\n(.*?)^```$/gms);
+  return [...blocks].filter(([, of]) => of === language).map(([, , text]) => text);
+}
+
 const PROBES = Array.from({ length: 3000 }, (_, number) => `probe ${number}`);
 
 /** The answers and figures of a filter, in the form of tests/files.py. */
