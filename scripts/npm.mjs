@@ -18,7 +18,11 @@ if (!folder || process.argv.length !== 3) {
   process.exit(2);
 }
 const project = fileURLToPath(new URL("..", import.meta.url));
-const { devDependencies: _, scripts: __, ...manifest } = JSON.parse(readFileSync(join(project, "js/package.json"), "utf8"));
+const {
+  devDependencies: _,
+  scripts: __,
+  ...manifest
+} = JSON.parse(readFileSync(join(project, "js/package.json"), "utf8"));
 const { name, version, license, dependencies = {} } = manifest;
 const stage = mkdtempSync(join(tmpdir(), "libbloom-npm-"));
 try {
@@ -42,7 +46,10 @@ function bill() {
   if (Object.keys(dependencies).length > 0) throw new Error("the bill of materials knows of no dependencies");
   const reference = `pkg:npm/${name}@${version}`;
   const files = readdirSync(join(stage, "dist")).sort();
-  const sum = (file) => createHash("sha256").update(readFileSync(join(stage, "dist", file))).digest("hex");
+  const sum = (file) =>
+    createHash("sha256")
+      .update(readFileSync(join(stage, "dist", file)))
+      .digest("hex");
   return {
     bomFormat: "CycloneDX",
     specVersion: "1.5",

@@ -78,10 +78,7 @@ export class ShardedBloom {
   }
 
   /** One command for each shard that has some of the items, all at once, and the answers in the items' order. */
-  private async overShards(
-    items: Item[],
-    send: (key: string, some: Item[]) => Promise<boolean[]>,
-  ): Promise<boolean[]> {
+  private async overShards(items: Item[], send: (key: string, some: Item[]) => Promise<boolean[]>): Promise<boolean[]> {
     const places = new Map<number, number[]>();
     items.forEach((item, place) => {
       const shard = shardOf(item, this.shards);
@@ -91,7 +88,10 @@ export class ShardedBloom {
     const answers = new Array<boolean>(items.length);
     await Promise.all(
       [...places].map(async ([shard, some]) => {
-        const found = await send(shardKey(this.name, shard, this.shards), some.map((place) => items[place]));
+        const found = await send(
+          shardKey(this.name, shard, this.shards),
+          some.map((place) => items[place]),
+        );
         some.forEach((place, at) => (answers[place] = found[at]));
       }),
     );

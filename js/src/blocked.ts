@@ -11,9 +11,10 @@ const MULTIPLIERS = Int32Array.from(
 
 /** Whether the bits of the last item that was hashed are set, in a layer of so many lines in each part. */
 export function hasLines(bits: Bits, lines: number, linesPerItem: number, probes: number): boolean {
-  const [al, ah, bl, bh] = [hash[0], hash[1], hash[2], hash[3]];
+  const bl = hash[2];
+  const bh = hash[3];
   for (let j = 0; j < linesPerItem; j += 1) {
-    multiplyLow(al, ah, MULTIPLIERS[4 * j], MULTIPLIERS[4 * j + 1]);
+    multiplyLow(hash[0], hash[1], MULTIPLIERS[4 * j], MULTIPLIERS[4 * j + 1]);
     const cl = product[0];
     const ch = product[1];
     const below = high(cl, lines);

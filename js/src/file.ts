@@ -51,7 +51,8 @@ export async function readFile(reader: ReadableStreamDefaultReader<Uint8Array>, 
     const data = whole.subarray(16);
     if (iterator === 0) {
       const count = data.length === 8 ? readU64(viewOf(data), 0) : `${data.length} bytes`;
-      if (!contents || count !== record) throw new FormatError(`the last record is number ${record}, and says ${count}`);
+      if (!contents || count !== record)
+        throw new FormatError(`the last record is number ${record}, and says ${count}`);
       await file.end();
       return contents.finish();
     }
@@ -95,7 +96,8 @@ export class Contents {
       throw new FormatError(`chunk ${iterator}, of ${data.length} bytes, is not behind chunk ${this.last}`);
     }
     const offset = start - HEADER;
-    if (offset < this.begin) throw new FormatError(`chunk ${iterator}, of ${data.length} bytes, is of a layer that is gone`);
+    if (offset < this.begin)
+      throw new FormatError(`chunk ${iterator}, of ${data.length} bytes, is of a layer that is gone`);
     while (this.layer < layers.length && offset >= this.begin + layers[this.layer].bytes) {
       this.begin += layers[this.layer].bytes;
       this.layer += 1;
@@ -133,7 +135,7 @@ class Pieces {
     const wanted = before.length + length;
     let taken = new Uint8Array(Math.min(wanted, FIRST_PIECE));
     taken.set(before);
-    for (let filled = before.length; filled < wanted; ) {
+    for (let filled = before.length; filled < wanted;) {
       if (!(await this.hasMore())) throw new FormatError(`the file ends early, after ${this.total} bytes`);
       if (filled === taken.length) {
         const larger = new Uint8Array(Math.min(wanted, 2 * filled));
@@ -149,7 +151,8 @@ class Pieces {
   }
 
   async end(): Promise<void> {
-    if (await this.hasMore()) throw new FormatError(`bytes follow the last record, which ends at ${this.total - this.rest.length}`);
+    if (await this.hasMore())
+      throw new FormatError(`bytes follow the last record, which ends at ${this.total - this.rest.length}`);
   }
 
   private async hasMore(): Promise<boolean> {

@@ -6,10 +6,8 @@ import { hash } from "./xxh3.js";
 /** What a file is read from: its bytes, or where they come from. */
 export type Source = ArrayBuffer | ArrayBufferView | Blob | ReadableStream<Uint8Array> | Response;
 
-export interface LoadOptions {
-  /** The most bytes that the file may have. */
-  atMost?: number;
-}
+/** `atMost`: the most bytes that the file may have. */
+export type LoadOptions = { atMost?: number };
 
 /** A Bloom filter that answers queries: a no is certain, a yes is wrong with the probability `errorRate` at most. */
 export class Filter {
@@ -23,7 +21,8 @@ export class Filter {
    */
   static async load(source: Source | PromiseLike<Source>, { atMost = Infinity }: LoadOptions = {}): Promise<Filter> {
     const from = await source;
-    if (typeof from !== "object") throw new TypeError(`a filter is read from bytes, a Blob, a stream or a Response, not from ${typeof from}`);
+    if (typeof from !== "object")
+      throw new TypeError(`a filter is read from bytes, a Blob, a stream or a Response, not from ${typeof from}`);
     // A Response has a stream of whatever it is made of.
     const response = "ok" in from ? from : new Response(from as BodyInit);
     const reader = (response.body ?? new Blob([]).stream()).getReader();
@@ -65,9 +64,8 @@ export class Filter {
   /** Whether each item is in the filter, in the order of the items. */
   hasMany(items: Iterable<Item>, now?: number): boolean[] {
     const time = this.contents.header.window ? (now ?? Date.now()) : undefined;
-    const answers: boolean[] = [];
-    for (const item of items) answers.push(this.has(item, time));
-    return answers;
+    const list = Array.isArray(items) ? items : Array.from(items);
+    return list.map((item) => this.has(item, time));
   }
 
   /** The filter as BF.LOADCHUNK takes it, the header first. The bytes are the filter's own. */

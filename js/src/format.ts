@@ -136,7 +136,11 @@ function composed(fields: Fields): Header {
 }
 
 function classic(fields: Fields): Header {
-  const { items, layers: count, options } = fields.read({ items: u64(), layers: u32(1), options: u32(0, 13), expansion: u32() });
+  const {
+    items,
+    layers: count,
+    options,
+  } = fields.read({ items: u64(), layers: u32(1), options: u32(0, 13), expansion: u32() });
   const [noRound, isWide, isFixed] = [NOROUND, FORCE64, NO_SCALING].map((option) => (options & option) !== 0);
   if ((options & 2) !== 0) inRange("options", options, options - 2, options - 2);
   if (isFixed) inRange("layers", count, 1, 1);
@@ -177,7 +181,12 @@ function classic(fields: Fields): Header {
 }
 
 function valkey(fields: Fields): Header {
-  const { layers: count, errorRate, tightening, expansion } = fields.read({
+  const {
+    layers: count,
+    errorRate,
+    tightening,
+    expansion,
+  } = fields.read({
     zero: u32(0, 0),
     layers: u32(1),
     errorRate: f64(Number.MIN_VALUE, BELOW_1),
@@ -250,7 +259,12 @@ class Fields {
     for (const name in table) {
       const [size, read, least, most] = table[name];
       values[name] = read(viewOf(this.take(size)), 0);
-      inRange(name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`), values[name], least, most);
+      inRange(
+        name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`),
+        values[name],
+        least,
+        most,
+      );
     }
     return values;
   }

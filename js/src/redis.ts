@@ -4,7 +4,7 @@
  */
 
 import { randomUUID } from "node:crypto";
-import { type CommandParser, type RedisArgument, RESP_TYPES } from "redis";
+import { type CommandParser as Parser, type RedisArgument as Word, RESP_TYPES } from "redis";
 import type { Chunk } from "./file.js";
 import { Filter } from "./filter.js";
 import type { Item } from "./item.js";
@@ -17,7 +17,7 @@ export interface FilterOptions {
   EXPANSION?: number;
   NONSCALING?: boolean;
   GROWING?: boolean;
-  SEED?: number | bigint | RedisArgument;
+  SEED?: number | bigint | Word;
   LAYOUT?: "BLOCKED" | "CLASSIC" | "VALKEY";
   TIGHTENING?: number;
   VALIDATESCALETO?: number;
@@ -28,12 +28,7 @@ export interface FilterOptions {
 }
 
 /** When a filter to create expires: one of these. */
-export interface Expiry {
-  EX?: number;
-  PX?: number;
-  EXAT?: number;
-  PXAT?: number;
-}
+export type Expiry = { EX?: number; PX?: number; EXAT?: number; PXAT?: number };
 
 export interface ReserveOptions extends FilterOptions, Expiry {
   /** A filter that is there stays, without an error; the reply is null then. */
@@ -57,17 +52,18 @@ export interface Plan {
   [name: string]: number | string | null | Plan[];
 }
 
-type Parser = CommandParser;
-type Key = RedisArgument;
 /** For replies that stay as they are. */
-const as = <Reply>(): ((reply: any, count?: any) => Reply) => (reply) => reply;
+const as =
+  <Reply>(): ((reply: any, count?: any) => Reply) =>
+  (reply) =>
+    reply;
 const booleans = (reply: Array<number | boolean>): boolean[] => reply.map(Boolean);
 
 /** `createClient({ modules: { bloom } })` gives `client.bloom.reserve` and the others. */
 export const bloom = {
   /** Creates a filter. */
   reserve: {
-    parseCommand: (parser: Parser, key: Key, errorRate: number, capacity: number, options?: ReserveOptions) =>
+    parseCommand: (parser: Parser, key: Word, errorRate: number, capacity: number, options?: ReserveOptions) =>
       send(parser, "BF.RESERVE", key, `${errorRate}`, `${capacity}`, ...words(options)),
     transformReply: as<"OK" | null>(),
   },
@@ -81,33 +77,33 @@ export const bloom = {
   },
   /** Adds items; for each, whether it was new. The client must have the type mapping BYTES. */
   addPacked: {
-    parseCommand: (parser: Parser, key: Key, items: Packed, options?: AddOptions) =>
+    parseCommand: (parser: Parser, key: Word, items: Packed, options?: AddOptions) =>
       send(parser, "BF.ADDPACKED", key, ...words(options), ...packed(parser, items)),
     transformReply: answers,
   },
   /** Adds items; how many were new. */
   addPackedCount: {
-    parseCommand: (parser: Parser, key: Key, items: Packed, options?: AddOptions) =>
+    parseCommand: (parser: Parser, key: Word, items: Packed, options?: AddOptions) =>
       send(parser, "BF.ADDPACKED", key, "COUNT", ...words(options), ...packed(parser, items)),
     transformReply: as<number>(),
   },
   /** For each item, whether it is there. The client must have the type mapping BYTES. */
   existsPacked: {
     IS_READ_ONLY: true,
-    parseCommand: (parser: Parser, key: Key, items: Packed) =>
+    parseCommand: (parser: Parser, key: Word, items: Packed) =>
       send(parser, "BF.EXISTSPACKED", key, ...packed(parser, items)),
     transformReply: answers,
   },
   /** How many of the items are there. */
   existsPackedCount: {
     IS_READ_ONLY: true,
-    parseCommand: (parser: Parser, key: Key, items: Packed) =>
+    parseCommand: (parser: Parser, key: Word, items: Packed) =>
       send(parser, "BF.EXISTSPACKED", key, "COUNT", ...packed(parser, items)),
     transformReply: as<number>(),
   },
   /** Adds all items of the sources to a filter, which is created if it is missing. */
   merge: {
-    parseCommand(parser: Parser, destination: Key, sources: Key[], options?: { ERROR?: number; OVERRIDE?: boolean }) {
+    parseCommand(parser: Parser, destination: Word, sources: Word[], options?: { ERROR?: number; OVERRIDE?: boolean }) {
       send(parser, "BF.MERGE", destination, `${sources.length}`);
       parser.pushKeys(sources);
       parser.push(...words(options));
@@ -116,7 +112,7 @@ export const bloom = {
   },
   /** Makes a filter of the items that are in all sources. */
   intersect: {
-    parseCommand(parser: Parser, destination: Key, sources: Key[]) {
+    parseCommand(parser: Parser, destination: Word, sources: Word[]) {
       send(parser, "BF.INTERSECT", destination, `${sources.length}`);
       parser.pushKeys(sources);
     },
@@ -124,30 +120,32 @@ export const bloom = {
   },
   /** Takes items out until they are added again; for each, whether it was there. */
   except: {
-    parseCommand: (parser: Parser, key: Key, items: readonly Item[]) =>
+    parseCommand: (parser: Parser, key: Word, items: readonly Item[]) =>
       send(parser, "BF.EXCEPT", key, ...items.map(bytesOf)),
     transformReply: booleans,
   },
   /** Empties a filter. */
-  reset: { parseCommand: (parser: Parser, key: Key) => send(parser, "BF.RESET", key), transformReply: as<"OK">() },
+  reset: { parseCommand: (parser: Parser, key: Word) => send(parser, "BF.RESET", key), transformReply: as<"OK">() },
   /** Ends the newest slice of a window. */
-  rotate: { parseCommand: (parser: Parser, key: Key) => send(parser, "BF.ROTATE", key), transformReply: as<"OK">() },
+  rotate: { parseCommand: (parser: Parser, key: Word) => send(parser, "BF.ROTATE", key), transformReply: as<"OK">() },
 };
 
-function send(parser: Parser, command: string, key: Key, ...rest: RedisArgument[]): void {
+function send(parser: Parser, command: string, key: Word, ...rest: Word[]): void {
   parser.push(command);
   parser.pushKey(key);
   parser.push(...rest);
 }
 
 /** The words of options. */
-function words(options: object = {}): RedisArgument[] {
+function words(options: object = {}): Word[] {
   const given = Object.entries(options).filter(([, value]) => value !== undefined && value !== false);
-  return given.flatMap(([name, value]) => (value === true ? name : [name, Buffer.isBuffer(value) ? value : `${value}`]));
+  return given.flatMap(([name, value]) =>
+    value === true ? name : [name, Buffer.isBuffer(value) ? value : `${value}`],
+  );
 }
 
 /** The words of packed items. Their number tells the answers from the bits that fill the last byte of a bitmap. */
-function packed(parser: Parser, items: Packed): RedisArgument[] {
+function packed(parser: Parser, items: Packed): Word[] {
   if ("LINES" in items) {
     const data = bytesOf(items.LINES);
     const ends = data.reduce((count, byte) => count + (byte === 10 ? 1 : 0), 0);
@@ -176,7 +174,8 @@ function bytesOf(item: Item): Buffer {
 
 /** The answers of a bitmap to so many items. */
 function answers(bitmap: Uint8Array | string, count: number): boolean[] {
-  if (typeof bitmap !== "string") return Array.from({ length: count }, (_, i) => ((bitmap[i >> 3] << (i & 7)) & 0x80) !== 0);
+  if (typeof bitmap !== "string")
+    return Array.from({ length: count }, (_, i) => ((bitmap[i >> 3] << (i & 7)) & 0x80) !== 0);
   throw new TypeError("the answers came as text, and are lost: send the command by client.withTypeMapping(BYTES)");
 }
 
@@ -187,15 +186,19 @@ function plan(reply: any): Plan {
   for (let i = 0; i < flat.length; i += 2) {
     const value = flat[i + 1];
     if (Array.isArray(value)) fields[`${flat[i]}`] = value.map(plan);
-    else fields[`${flat[i]}`] = value === null ? null : Number.isNaN(Number(`${value}`)) ? `${value}` : Number(`${value}`);
+    else
+      fields[`${flat[i]}`] = value === null ? null : Number.isNaN(Number(`${value}`)) ? `${value}` : Number(`${value}`);
   }
   return fields;
 }
 
 /** A client of one server, or of a cluster. */
 export type Client =
-  | { sendCommand(args: RedisArgument[], options?: object): Promise<any> }
-  | { masters: object; sendCommand(key: Key | undefined, isReadonly: boolean, args: RedisArgument[], options?: object): Promise<any> };
+  | { sendCommand(args: Word[], options?: object): Promise<any> }
+  | {
+      masters: object;
+      sendCommand(key: Word | undefined, isReadonly: boolean, args: Word[], options?: object): Promise<any>;
+    };
 
 /** Milliseconds after which a filter expires that was pushed in part, or copied to be pulled. */
 const LEFT_OVER = "600000";
@@ -222,7 +225,7 @@ return redis.call('PEXPIRE', KEYS[2], ARGV[1])`;
  * Makes a key of a server this filter, whole: its chunks go under another name first, which expires if the push is
  * interrupted. An expiry of the key stays. A key that holds anything else than a filter is an error.
  */
-export async function push(client: Client, key: Key, filter: Filter): Promise<void> {
+export async function push(client: Client, key: Word, filter: Filter): Promise<void> {
   const other = temporary(key);
   const [[, header], ...chunks] = filter.chunks();
   try {
@@ -239,7 +242,7 @@ export async function push(client: Client, key: Key, filter: Filter): Promise<vo
 }
 
 /** The filter of a key of a server. If it changes meanwhile, the server makes a copy, which is read instead. */
-export async function pull(client: Client, key: Key): Promise<Filter> {
+export async function pull(client: Client, key: Word): Promise<Filter> {
   const chunks = await dumped(client, key);
   const [, header] = await call(client, "BF.SCANDUMP", key, "0");
   if (header.equals(chunks[0][1])) return Filter.fromChunks(chunks);
@@ -252,9 +255,9 @@ export async function pull(client: Client, key: Key): Promise<Filter> {
   }
 }
 
-async function dumped(client: Client, key: Key): Promise<Chunk[]> {
+async function dumped(client: Client, key: Word): Promise<Chunk[]> {
   const chunks: Chunk[] = [];
-  for (let iterator = 0; ; ) {
+  for (let iterator = 0; ;) {
     const [next, data] = await call(client, "BF.SCANDUMP", key, `${iterator}`);
     if (next === 0) return chunks;
     chunks.push([next, data]);
@@ -263,14 +266,14 @@ async function dumped(client: Client, key: Key): Promise<Chunk[]> {
 }
 
 /** Sends a command to the primary of its key: a replica may be behind. */
-function call(client: Client, name: string, ...args: RedisArgument[]): Promise<any> {
+function call(client: Client, name: string, ...args: Word[]): Promise<any> {
   const options = { typeMapping: BYTES };
   if (!("masters" in client)) return client.sendCommand([name, ...args], options);
   return client.sendCommand(args[name === "EVAL" ? 2 : 0], false, [name, ...args], options);
 }
 
 /** A name that is not in use, in the slot of the key. */
-function temporary(key: Key): Buffer {
+function temporary(key: Word): Buffer {
   const end = Buffer.from(`:libbloom:${randomUUID()}`);
   const name = Buffer.from(key as string);
   const tagged = (tag: Buffer): Buffer => Buffer.concat([Buffer.from("{"), tag, Buffer.from("}")]);

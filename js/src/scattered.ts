@@ -129,7 +129,10 @@ export function murmur32(item: DataView, length: number, seed: number): number {
 
 /** SipHash-1-3 of the item's length and the item, under 16 bytes of `keys`; into two words of `pair`. */
 function siphash(to: number, item: DataView, length: number, keys: DataView, at: number): void {
-  const [k0l, k0h, k1l, k1h] = [0, 4, 8, 12].map((offset) => keys.getInt32(at + offset, true));
+  const k0l = keys.getInt32(at, true);
+  const k0h = keys.getInt32(at + 4, true);
+  const k1l = keys.getInt32(at + 8, true);
+  const k1h = keys.getInt32(at + 12, true);
   // "somepseudorandomlygeneratedbytes"
   let al = k0l ^ 0x70736575;
   let ah = k0h ^ 0x736f6d65;

@@ -34,7 +34,10 @@ function time(work, rounds = 3) {
 }
 
 async function code(name, from) {
-  const stdin = { contents: `export { ${name} } from "${from}"`, resolveDir: fileURLToPath(new URL("..", import.meta.url)) };
+  const stdin = {
+    contents: `export { ${name} } from "${from}"`,
+    resolveDir: fileURLToPath(new URL("..", import.meta.url)),
+  };
   const options = { bundle: true, minify: true, write: false, format: "esm", platform: "browser", logLevel: "error" };
   return gzipSync((await build({ stdin, ...options })).outputFiles[0].contents, { level: 9 }).length;
 }
@@ -60,19 +63,42 @@ made.save("${file}")`;
   execFileSync(PYTHON, ["-c", script]);
   const filter = await Filter.load(readFileSync(file));
   const size = await code("Filter", "libbloom");
-  await row(`libbloom, ${layout}`, (item) => filter.has(item), (items) => filter.hasMany(items), undefined, filter.sizeInBytes, size);
+  await row(
+    `libbloom, ${layout}`,
+    (item) => filter.has(item),
+    (items) => filter.hasMany(items),
+    undefined,
+    filter.sizeInBytes,
+    size,
+  );
 }
 rmSync(folder, { recursive: true });
 
 const bits = Math.ceil((-ITEMS * Math.log(RATE)) / Math.LN2 ** 2);
 const other = new BloomFilter(bits, Math.round((bits / ITEMS) * Math.LN2));
 const adding = time(() => present.forEach((item) => other.add(item)), 1);
-await row("bloomfilter 1.1.0", (item) => other.test(item), undefined, adding, other.buckets.byteLength, await code("BloomFilter", "bloomfilter"));
+await row(
+  "bloomfilter 1.1.0",
+  (item) => other.test(item),
+  undefined,
+  adding,
+  other.buckets.byteLength,
+  await code("BloomFilter", "bloomfilter"),
+);
 
 const third = BloomFilters.BloomFilter.create(ITEMS, RATE);
 const slow = time(() => present.forEach((item) => third.add(item)), 1);
-await row("bloom-filters 3.0.4", (item) => third.has(item), undefined, slow, Math.ceil(third.size / 8), await code("BloomFilter", "bloom-filters"));
+await row(
+  "bloom-filters 3.0.4",
+  (item) => third.has(item),
+  undefined,
+  slow,
+  Math.ceil(third.size / 8),
+  await code("BloomFilter", "bloom-filters"),
+);
 
-console.log(`| ${ITEMS} items at ${RATE} | has, present | has, absent | hasMany, absent | add | wrong | bytes of bits | code, compressed |`);
+console.log(
+  `| ${ITEMS} items at ${RATE} | has, present | has, absent | hasMany, absent | add | wrong | bytes of bits | code, compressed |`,
+);
 console.log(`|---|---|---|---|---|---|---|---|`);
 for (const cells of rows) console.log(`| ${cells.join(" | ")} |`);

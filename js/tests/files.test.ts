@@ -30,7 +30,10 @@ for (const file of readdirSync(VECTORS)) {
     const probes = Array.from({ length: vector.probes.count }, (_, number) => `${vector.probes.prefix}${number}`);
     const found = filter.hasMany(probes, now);
     assert.equal(filter.hasMany(items, now).filter(Boolean).length, vector.items_found);
-    assert.deepEqual([...found.keys()].filter((number) => found[number]), vector.probes_found);
+    assert.deepEqual(
+      [...found.keys()].filter((number) => found[number]),
+      vector.probes_found,
+    );
     for (const item of vector.excepted) assert.equal(filter.has(Buffer.from(item, "hex")), false);
   });
 }

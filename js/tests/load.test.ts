@@ -98,7 +98,10 @@ test("memory is taken for what came, and not for what is promised", async () => 
   const before = process.memoryUsage().arrayBuffers;
   const most = before + 2 ** 26;
   for (const length of [2 ** 30, 2 ** 40, 2 ** 53 - 1]) {
-    await assert.rejects(Filter.load(described(new Uint8Array(100), length)), refused("the file ends early, after 148 bytes"));
+    await assert.rejects(
+      Filter.load(described(new Uint8Array(100), length)),
+      refused("the file ends early, after 148 bytes"),
+    );
     assert.ok(process.memoryUsage().arrayBuffers < most);
   }
   await assert.rejects(Filter.load(described(new Uint8Array(100), 2 ** 60)), FormatError);
@@ -139,7 +142,16 @@ test("an item is text or bytes", async () => {
   }
   const odd = cases().whole.find(({ name }) => name === "blocked odd")!;
   const texts = await Filter.load(readFileSync(odd.path));
-  for (const text of ["grün", "日本語", "\u{1f600}".repeat(9), "\0", "é".repeat(300), "x".repeat(4096), "ü".repeat(5000), ""]) {
+  for (const text of [
+    "grün",
+    "日本語",
+    "\u{1f600}".repeat(9),
+    "\0",
+    "é".repeat(300),
+    "x".repeat(4096),
+    "ü".repeat(5000),
+    "",
+  ]) {
     assert.ok(texts.has(text), text.slice(0, 10));
   }
   // A lone surrogate has no UTF-8.

@@ -24,10 +24,18 @@ before(() => {
 after(() => rmSync(folder, { recursive: true }));
 
 test("it has what users need, and nothing else", () => {
-  const modules = readdirSync(join(HERE, "src")).filter((name) => name.endsWith(".ts")).map((name) => name.slice(0, -3));
+  const modules = readdirSync(join(HERE, "src"))
+    .filter((name) => name.endsWith(".ts"))
+    .map((name) => name.slice(0, -3));
   const files = modules.flatMap((name) => [`${name}.d.ts`, `${name}.js`]);
   assert.deepEqual(readdirSync(join(installed, "dist")).sort(), files.sort());
-  assert.deepEqual(readdirSync(installed).sort(), ["LICENSE", "README.md", "dist", "libbloom.cdx.json", "package.json"]);
+  assert.deepEqual(readdirSync(installed).sort(), [
+    "LICENSE",
+    "README.md",
+    "dist",
+    "libbloom.cdx.json",
+    "package.json",
+  ]);
   const manifest = JSON.parse(readFileSync(join(installed, "package.json"), "utf8"));
   const [, version] = /^version = "(.*)"$/m.exec(readFileSync(join(PROJECT, "Cargo.toml"), "utf8"))!;
   assert.equal(manifest.version, version);
@@ -37,9 +45,14 @@ test("it has what users need, and nothing else", () => {
 test("its bill of materials is of these files", () => {
   const bill = JSON.parse(readFileSync(join(installed, "libbloom.cdx.json"), "utf8"));
   const { components } = bill.metadata.component;
-  assert.deepEqual(components.map(({ name }: { name: string }) => name.slice(5)), readdirSync(join(installed, "dist")).sort());
+  assert.deepEqual(
+    components.map(({ name }: { name: string }) => name.slice(5)),
+    readdirSync(join(installed, "dist")).sort(),
+  );
   for (const { name, hashes } of components) {
-    const sum = createHash("sha256").update(readFileSync(join(installed, name))).digest("hex");
+    const sum = createHash("sha256")
+      .update(readFileSync(join(installed, name)))
+      .digest("hex");
     assert.equal(hashes[0].content, sum, name);
   }
 });
@@ -47,6 +60,14 @@ test("its bill of materials is of these files", () => {
 test("the same sources give the same bytes", () => {
   const again = run(process.execPath, [join(PROJECT, "scripts/npm.mjs"), "again"]).trim();
   assert.deepEqual(readFileSync(join(folder, again)), readFileSync(join(folder, again.replace("again", "packed"))));
+});
+
+// Whoever takes the package over would have more to read than one evening allows.
+test("it is short", () => {
+  const sources = readdirSync(join(HERE, "src")).filter((name) => name.endsWith(".ts"));
+  const lines = sources.flatMap((name) => readFileSync(join(HERE, "src", name), "utf8").split("\n"));
+  const code = lines.filter((line) => !/^\s*(\/\/|\/?\*|$)/.test(line));
+  assert.ok(code.length <= 1200, `${code.length} lines`);
 });
 
 // A page that loads a filter would load more code than it may.
@@ -74,6 +95,16 @@ test("a program can use it, with its types", async () => {
   mkdirSync(join(folder, "node_modules/@types"), { recursive: true });
   symlinkSync(join(HERE, "node_modules/@types/node"), join(folder, "node_modules/@types/node"));
   const compiler = join(HERE, "node_modules/typescript/bin/tsc");
-  run(process.execPath, [compiler, "--strict", "--module", "nodenext", "--target", "es2022", "--types", "node", "program.mts"]);
+  run(process.execPath, [
+    compiler,
+    "--strict",
+    "--module",
+    "nodenext",
+    "--target",
+    "es2022",
+    "--types",
+    "node",
+    "program.mts",
+  ]);
   assert.deepEqual(JSON.parse(run(process.execPath, ["program.mjs"])), [figures[0], [true, true, false], true]);
 });

@@ -22,7 +22,8 @@ function written(name: string, program: string): string {
 /** Runs something while the network has only what `answer` gives. */
 async function withFetch<T>(answer: (url: string) => Response, work: () => Promise<T>): Promise<T> {
   const own = globalThis.fetch;
-  globalThis.fetch = async (request) => answer(typeof request === "object" && "url" in request ? request.url : `${request}`);
+  globalThis.fetch = async (request) =>
+    answer(typeof request === "object" && "url" in request ? request.url : `${request}`);
   try {
     return await work();
   } finally {
@@ -32,12 +33,17 @@ async function withFetch<T>(answer: (url: string) => Response, work: () => Promi
 
 test("the program that queries a file", async () => {
   const path = written("query.mjs", `${query}\nexport default leaked;`);
-  const { default: leaked } = await withFetch(() => new Response(file), () => import(`${pathToFileURL(path)}`));
+  const { default: leaked } = await withFetch(
+    () => new Response(file),
+    () => import(`${pathToFileURL(path)}`),
+  );
   assert.equal(leaked.has("item 7"), true);
 });
 
 test("the Worker at the edge", async () => {
-  const { default: edge } = await import(`${pathToFileURL(written("worker.mjs", worker.replace(".pathname", ".searchParams.get('id')")))}`);
+  const { default: edge } = await import(
+    `${pathToFileURL(written("worker.mjs", worker.replace(".pathname", ".searchParams.get('id')")))}`
+  );
   let isBroken = true;
   const answer = (url: string): Response => {
     if (!url.endsWith("/gone.bloom")) return new Response("the page");

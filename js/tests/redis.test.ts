@@ -21,7 +21,10 @@ for (const RESP of [2, 3] as const) {
     const bytes = client.withTypeMapping(BYTES);
     try {
       await client.flushAll();
-      assert.equal(await client.bloom.reserve("recent", 0.01, 1000, { WINDOW: 3600, SLICES: 4, REFRESH: true, EX: 60 }), "OK");
+      assert.equal(
+        await client.bloom.reserve("recent", 0.01, 1000, { WINDOW: 3600, SLICES: 4, REFRESH: true, EX: 60 }),
+        "OK",
+      );
       assert.equal(await client.bloom.reserve("recent", 0.01, 1000, { NX: true }), null);
       assert.ok((await client.ttl("recent")) > 50);
       await assert.rejects(client.bloom.reserve("recent", 0.01, 1000), { message: "ERR item exists" });
@@ -31,8 +34,18 @@ for (const RESP of [2, 3] as const) {
       const expected = [true, true, true, true, false];
       const options = { CAPACITY: 1000, ERROR: 0.001, SEED: 2n ** 64n - 1n };
       assert.deepEqual(await bytes.bloom.addPacked("seen", items, options), expected);
-      assert.deepEqual(await bytes.bloom.existsPacked("seen", [...items, "two"]), [true, true, true, true, true, false]);
-      assert.equal(await client.bloom.addPackedCount("seen", ["one", "two", new Uint8Array([3])], { NOCREATE: true }), 2);
+      assert.deepEqual(await bytes.bloom.existsPacked("seen", [...items, "two"]), [
+        true,
+        true,
+        true,
+        true,
+        true,
+        false,
+      ]);
+      assert.equal(
+        await client.bloom.addPackedCount("seen", ["one", "two", new Uint8Array([3])], { NOCREATE: true }),
+        2,
+      );
       assert.equal(await client.bloom.existsPackedCount("seen", ["two", "three", "four"]), 1);
       assert.deepEqual(await bytes.bloom.addPacked("seen", { LINES: "two\nthree\nfour" }), [false, true, true]);
       assert.deepEqual(await bytes.bloom.existsPacked("seen", { LINES: Buffer.from("two\nfive\n") }), [true, false]);
@@ -44,7 +57,10 @@ for (const RESP of [2, 3] as const) {
       assert.deepEqual(await client.bloom.except("seen", ["two", "five", Buffer.from("two")]), [true, false, false]);
       assert.deepEqual(await bytes.bloom.existsPacked("seen", ["one", "two"]), [true, false]);
 
-      for (const [key, some] of [["monday", ["ann", "bob"]], ["tuesday", ["bob", "eve"]]] as const) {
+      for (const [key, some] of [
+        ["monday", ["ann", "bob"]],
+        ["tuesday", ["bob", "eve"]],
+      ] as const) {
         assert.equal(await client.bloom.addPackedCount(key, some, { CAPACITY: 1000, SEED: 42 }), 2);
       }
       assert.equal(await client.bloom.merge("week", ["monday", "tuesday"], { ERROR: 0.02, OVERRIDE: true }), "OK");
@@ -60,10 +76,17 @@ for (const RESP of [2, 3] as const) {
         assert.equal(plan["Error rate"], 0.01);
         assert.equal(plan["Expansion rate"], 4);
         assert.equal(plan.Layout, "blocked");
-        assert.deepEqual((plan.Stages as Array<{ Items: number }>).map(({ Items }) => Items), [1e5, 1e6, 1e8]);
+        assert.deepEqual(
+          (plan.Stages as Array<{ Items: number }>).map(({ Items }) => Items),
+          [1e5, 1e6, 1e8],
+        );
         assert.equal((await asked.bloom.plan(0.01, 100_000, { NONSCALING: true }))["Expansion rate"], null);
       }
-      const replies = await client.multi().bloom.reserve("multi", 0.01, 10).bloom.addPackedCount("multi", ["one"]).exec();
+      const replies = await client
+        .multi()
+        .bloom.reserve("multi", 0.01, 10)
+        .bloom.addPackedCount("multi", ["one"])
+        .exec();
       assert.deepEqual(replies, ["OK", 1]);
     } finally {
       client.destroy();
@@ -83,7 +106,10 @@ for (const RESP of [2, 3] as const) {
       }
       const filter = await Filter.load(readFileSync(cases().whole[2].path));
       await client.set("text", "text");
-      await assert.rejects(push(client, "text", filter), /^\w*Error: WRONGTYPE the key holds string, which is no filter/);
+      await assert.rejects(
+        push(client, "text", filter),
+        /^\w*Error: WRONGTYPE the key holds string, which is no filter/,
+      );
       assert.equal(await client.get("text"), "text");
       await client.expire("moved", 1000);
       await push(client, "moved", filter);
@@ -110,7 +136,7 @@ for (const RESP of [2, 3] as const) {
           added.push(...items);
         }
       })();
-      for (let round = 0; round < 10; ) {
+      for (let round = 0; round < 10;) {
         const known = [...added];
         if (known.length === 0) {
           await new Promise((resolve) => setTimeout(resolve, 1));
@@ -135,7 +161,19 @@ test("keys with braces, in a cluster", async () => {
   const cluster = await createCluster({ rootNodes: [{ url: nodes.url }], modules: { bloom } }).connect();
   try {
     const filter = await Filter.load(readFileSync(cases().whole[2].path));
-    for (const key of ["a", "{a}b", "a}b", "a{}b", "{}", "{", "}", "{{a}}", "a{b", Buffer.from([0xff, 0x7d, 0xfe]), randomBytes(9)]) {
+    for (const key of [
+      "a",
+      "{a}b",
+      "a}b",
+      "a{}b",
+      "{}",
+      "{",
+      "}",
+      "{{a}}",
+      "a{b",
+      Buffer.from([0xff, 0x7d, 0xfe]),
+      randomBytes(9),
+    ]) {
       await push(cluster, key, filter);
       assert.equal((await pull(cluster, key)).size, filter.size);
       assert.equal(await cluster.bloom.existsPackedCount(key, ["item 0", "item 499"]), 2);

@@ -40,7 +40,8 @@ async function use(url: string, RESP: 2 | 3): Promise<void> {
   const make = async (name: string, shards: number, state: string): Promise<void> => {
     const figures = { capacity: 1000, shard_capacity: 1000, error_rate: 1e-9 };
     await cluster.hSet(metaKey(name), { version: 1, hash: "BLAKE2b-512", shards, ...figures, state });
-    for (let shard = 0; shard < shards; shard += 1) await cluster.bloom.reserve(shardKey(name, shard, shards), 1e-9, 1000);
+    for (let shard = 0; shard < shards; shard += 1)
+      await cluster.bloom.reserve(shardKey(name, shard, shards), 1e-9, 1000);
   };
   try {
     const [name, half, lossy] = [`seen ${RESP}`, `half ${RESP}`, `lossy ${RESP}`];

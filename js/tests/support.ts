@@ -70,7 +70,17 @@ export class Server {
     // Another program may take a port that was free just now.
     for (let attempt = 0; attempt < 20; attempt += 1) {
       this.port = await freePort();
-      const words = ["--bind", "127.0.0.1", "--port", `${this.port}`, "--save", "", "--dir", this.folder, ...this.words];
+      const words = [
+        "--bind",
+        "127.0.0.1",
+        "--port",
+        `${this.port}`,
+        "--save",
+        "",
+        "--dir",
+        this.folder,
+        ...this.words,
+      ];
       const server = spawn(process.env.BLOOM_TEST_SERVER ?? "redis-server", [...words, "--loadmodule", module], {
         stdio: ["ignore", "pipe", "inherit"],
       });
