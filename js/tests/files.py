@@ -21,6 +21,8 @@ from libbloom import Filter, FormatError  # noqa: E402
 
 PROBES = 3000
 DAMAGED = 1200
+# When items come to a window, and the seconds between them.
+FIRST, STEP = 1_790_000_000, 30
 # Of an empty filter.
 LINES = 2**30
 # More than a layer of a forged header may have before it is taken for too large here.
@@ -68,12 +70,25 @@ def filters():
     yield "merged", merged, items(1000)
 
 
-def answers(made, some):
+def windows():
+    """Name, filter with a window, its items, and the times of queries: with all slices, with some, and with none."""
+    for refresh in [False, True]:
+        made = Filter(40, 0.05, seed=10, window=3600, slices=4, refresh=refresh)
+        some = items(250) + items(20)
+        for number, item in enumerate(some):
+            made.add(item, now=FIRST + STEP * number)
+        last = FIRST + STEP * len(some)
+        for after in [0, 1800, 3000, 10_000]:
+            yield f"window, refresh {refresh}, after {after}", made, some, last + after
+
+
+def answers(made, some, now=None):
     probes = items(PROBES, "probe ")
     return {
+        **({} if now is None else {"now": 1000 * now}),
         "items": [item.hex() if isinstance(item, bytes) else item.encode().hex() for item in some],
-        "items_found": made.contains_many(some),
-        "probes_found": [number for number, found in enumerate(made.contains_many(probes)) if found],
+        "items_found": made.contains_many(some, now=now),
+        "probes_found": [number for number, found in enumerate(made.contains_many(probes, now=now)) if found],
         "figures": [len(made), made.capacity, made.error_rate, made.layers],
     }
 
@@ -149,10 +164,13 @@ def large():
 def main(folder):
     folder.mkdir(parents=True, exist_ok=True)
     cases, small = [], []
-    for number, (name, made, some) in enumerate(filters()):
+    whole = [(name, made, some, None) for name, made, some in filters()]
+    for number, (name, made, some, now) in enumerate([*whole, *windows()]):
         path = folder / f"{number}.bloom"
         made.save(path)
-        cases.append({"name": name, "path": str(path), **answers(made, some)})
+        cases.append({"name": name, "path": str(path), **answers(made, some, now)})
+        if now is not None:
+            continue
         if path.stat().st_size < 10_000:
             small.append((path.read_bytes(), some))
     rng = random.Random(1)

@@ -101,7 +101,7 @@ for (const RESP of [2, 3] as const) {
       for (const { name, path, ...expected } of cases().whole) {
         const filter = await Filter.load(readFileSync(path));
         await push(client, "moved", filter);
-        assert.deepEqual(answersOf(await pull(client, "moved"), expected.items), expected, name);
+        assert.deepEqual(answersOf(await pull(client, "moved"), expected.items, expected.now), expected, name);
         assert.equal(await client.dbSize(), 1, "what the push made is gone");
       }
       const filter = await Filter.load(readFileSync(cases().whole[2].path));

@@ -18,6 +18,8 @@ export const PATIENCE = 120_000;
 
 /** What tests/files.py wrote of a filter. */
 export interface Answers {
+  /** The time of the answers, where the filter has a window. */
+  now?: number;
   items: string[];
   items_found: boolean[];
   probes_found: number[];
@@ -43,11 +45,12 @@ export function programs(page: string, language: string): string[] {
 const PROBES = Array.from({ length: 3000 }, (_, number) => `probe ${number}`);
 
 /** The answers and figures of a filter, in the form of tests/files.py. */
-export function answersOf(filter: Filter, items: string[]): Answers {
-  const found = filter.hasMany(PROBES);
+export function answersOf(filter: Filter, items: string[], now?: number): Answers {
+  const found = filter.hasMany(PROBES, now);
   return {
+    ...(now === undefined ? {} : { now }),
     items,
-    items_found: items.map((item) => filter.has(Buffer.from(item, "hex"))),
+    items_found: items.map((item) => filter.has(Buffer.from(item, "hex"), now)),
     probes_found: [...found.keys()].filter((number) => found[number]),
     figures: [filter.size, filter.capacity, filter.errorRate, filter.layers],
   };
