@@ -27,13 +27,14 @@ REMAP      := "--remap-path-prefix=$(CURDIR)=.", "--remap-path-prefix=$(or $(CAR
 AUDITABLE  := RUSTC_WORKSPACE_WRAPPER=cargo-auditable CARGO_AUDITABLE_ORIG_ARGS='{"offline":false,"locked":true,"frozen":false,"config":[]}'
 VENV       := .build/venv
 BENCH_VENV := .build/bench-venv
+JS         := js/build
 # What the Python package is made of.
 PACKAGE_SOURCES := $(wildcard python/*.toml python/*.md python/Cargo.lock python/src/*.rs python/libbloom/*.py*) \
 	$(wildcard Cargo.toml core/Cargo.toml rdb/Cargo.toml) $(shell find core/src rdb/src -name '*.rs')
 MEASURE     = $(BENCH_VENV)/bin/python benches/server/measure.py --server $(SERVER)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long storm histories test-examples test-python test-prometheus test-matrix test-redisbloom test-valkey-bloom fuzz mutants asan sanitize lint fmt bench bench-instructions bench-complexity bench-server compare example \
+.PHONY: help build run test test-long storm histories test-examples test-python test-js test-browser npm bench-js test-prometheus test-matrix test-redisbloom test-valkey-bloom fuzz mutants asan sanitize lint fmt bench bench-instructions bench-complexity bench-server compare example \
 	package wheel test-package test-wheel reproduce test-deb test-fresh test-arm64 test-image test-crate public-api bench-crates clean
 
 help: ## List the targets (the default)
@@ -68,12 +69,15 @@ run: ## Start the server with the module on PORT, redis.conf and its data in ./d
 test: export BLOOM_TEST_SERVER = $(SERVER)
 test: export BLOOM_TEST_MODULE = $(TESTED)
 test: export RUST_TEST_THREADS = $(THREADS)
-test: ## Run all tests: unit, integration (against a real server), documentation, examples and the Python package
+test: ## Run all tests: unit, integration (against a real server), documentation, examples, the packages for Python and npm
 	@scripts/setup.sh test example
 	cargo build --profile $(PROFILE) --lib --tests
 	@$(MAKE) --no-print-directory $(VENV)/tests $(VENV)/libbloom
 	cargo test --profile $(PROFILE) --no-fail-fast
 	$(VENV)/bin/python tests/examples/run.py tests/examples python/tests
+	@if command -v npm >/dev/null && node -e 'process.exit(parseInt(process.versions.node) < 18)' 2>/dev/null; \
+		then $(MAKE) --no-print-directory test-built-js; \
+		else echo 'JavaScript: not tested, since Node.js 18 and npm are not installed (make test-js installs them)'; fi
 
 test-long: export BLOOM_TEST_LONG = 1
 test-long: test ## The same tests with larger samples and the slow ones
@@ -144,6 +148,48 @@ test-python: ## Test the Python package, built into .build/venv, with servers of
 	cargo build --profile $(PROFILE) --lib --package bloom
 	@$(MAKE) --no-print-directory $(VENV)/tests $(VENV)/libbloom
 	$(VENV)/bin/python tests/examples/run.py python/tests
+
+test-js: export BLOOM_TEST_SERVER = $(SERVER)
+test-js: export BLOOM_TEST_MODULE = $(TESTED)
+test-js: ## Test the npm package in js/, with servers of its own
+	@scripts/setup.sh node example
+	cargo build --profile $(PROFILE) --lib --package bloom
+	@$(MAKE) --no-print-directory test-built-js
+
+.PHONY: test-built-js
+test-built-js: $(JS)/tests
+	cd js && node --test build/*.test.js
+
+test-browser: ## Test the npm package in Chromium, a page and a Worker; CHROMIUM= names another program
+	@scripts/setup.sh node chromium python
+	@$(MAKE) --no-print-directory $(JS)/tests
+	cd js && CHROMIUM=$${CHROMIUM:-$$(command -v chromium || command -v google-chrome)} node --test build/browser.js
+
+npm: ## Build dist/'s npm package
+	@scripts/setup.sh node
+	@$(MAKE) --no-print-directory $(JS)/ready
+	scripts/npm.mjs dist
+
+bench-js: ## Measure the npm package beside others
+	@scripts/setup.sh node python
+	@$(MAKE) --no-print-directory $(JS)/ready $(VENV)/libbloom
+	node js/tests/bench.mjs
+
+js/node_modules/ready: js/package-lock.json
+	cd js && npm ci --silent --no-audit --no-fund
+	@touch $@
+
+$(JS)/ready: js/node_modules/ready js/package.json $(wildcard js/src/*)
+	cd js && npm run --silent build
+	@mkdir -p $(@D)
+	@touch $@
+
+# With files that the Python package writes.
+$(JS)/tests: $(JS)/ready $(VENV)/libbloom $(wildcard js/tests/* examples/typescript/*.ts)
+	@cp examples/typescript/sharded.ts js/tests
+	js/node_modules/.bin/tsc --project js/tests
+	$(VENV)/bin/python js/tests/files.py $(@D)/files
+	@touch $@
 
 # The other tests of the examples run these too, as far as the two programs are there.
 test-prometheus: export BLOOM_TEST_SERVER = $(SERVER)
@@ -334,4 +380,4 @@ test-image: ## Build the images with docker, podman or buildah, start them and t
 
 clean: ## Remove what was built; ./data stays
 	cargo clean
-	rm -rf .build dist libbloom.so fuzz/target fuzz/artifacts
+	rm -rf .build dist libbloom.so fuzz/target fuzz/artifacts js/build js/dist js/node_modules

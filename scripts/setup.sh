@@ -10,6 +10,8 @@
 #   test       what run needs
 #   lint       what build needs, rustfmt and clippy
 #   example    what run needs, and Python with venv and pip
+#   node       what build needs, and Node.js with npm
+#   chromium   what build needs, and Chromium
 #   clients    what example needs, Node.js with npm, Go, and Java with Maven
 #   prometheus what build needs, Prometheus and redis_exporter
 #   python     what build needs, and Python with venv and pip
@@ -34,7 +36,7 @@ main() {
     [ -n "$(wanted_rust)" ] || die "there is no Cargo.toml with a rust-version in $PWD"
     can_build
     local want_server='' want_lint='' want_python='' want_cxx='' want_nightly='' want_fuzz='' want_valgrind=''
-    local want_clients='' want_package='' want_prometheus='' want_faketime='' want_mutants='' goal
+    local want_clients='' want_node='' want_chromium='' want_package='' want_prometheus='' want_faketime='' want_mutants='' goal
     [ $# -gt 0 ] || set -- build
     for goal in "$@"; do
         case $goal in
@@ -42,7 +44,9 @@ main() {
             run | test) want_server=yes ;;
             lint) want_lint=yes ;;
             example) want_server=yes want_python=yes ;;
-            clients) want_server=yes want_python=yes want_clients=yes ;;
+            node) want_node=yes ;;
+            chromium) want_chromium=yes ;;
+            clients) want_server=yes want_python=yes want_node=yes want_clients=yes ;;
             prometheus) want_prometheus=yes ;;
             python) want_python=yes ;;
             nightly) want_nightly=yes ;;
@@ -61,7 +65,8 @@ main() {
     has_libclang || missing="$missing libclang"
     if [ -n "$want_server" ] && ! has_server; then missing="$missing server"; fi
     if [ -n "$want_python" ] && ! has_python; then missing="$missing python"; fi
-    if [ -n "$want_clients" ] && ! has_node; then missing="$missing node"; fi
+    if [ -n "$want_node" ] && ! has_node; then missing="$missing node"; fi
+    if [ -n "$want_chromium" ] && ! has_chromium; then missing="$missing chromium"; fi
     if [ -n "$want_clients" ] && ! has_go; then missing="$missing go"; fi
     if [ -n "$want_clients" ] && ! has_java; then missing="$missing java"; fi
     if [ -n "$want_clients" ] && ! has_maven; then missing="$missing maven"; fi
@@ -179,6 +184,9 @@ has_server() { has "$server"; }
 has_python() { has python3 && python3 -c 'import ensurepip, venv' 2>/dev/null; }
 
 has_node() { has node && has npm; }
+
+# Chrome does as well, which the machines of CI have.
+has_chromium() { has "${CHROMIUM:-chromium}" || has google-chrome; }
 
 # Debian's is too old, but scripts/clients.sh has a newer one there.
 has_go() { has go || has_debian_packages; }

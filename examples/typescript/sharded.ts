@@ -1,19 +1,23 @@
 // One filter over many keys of a cluster, as docs/sharding.md defines it, with node-redis: for services that query and
 // add to a filter which `libbloom shard create` made.
 //
-//   const cluster = await createCluster({ rootNodes: [{ url: "redis://127.0.0.1:7000" }] }).connect();
+//   const cluster = await clusterOf("redis://127.0.0.1:7000").connect();
 //   const seen = await ShardedBloom.open(cluster, "seen");
 //   await seen.addMany(["https://example.com/"]); // [true]: it was new
 //
 // node-redis follows slots that move. A command whose connection breaks is rejected: its items may have been added.
 
 import { createHash } from "node:crypto";
-import { type createCluster, RESP_TYPES } from "redis";
+import type { Item } from "libbloom";
+import { bloom, BYTES } from "libbloom/redis";
+import { createCluster } from "redis";
 
-export type Item = string | Buffer;
-type Cluster = Pick<ReturnType<typeof createCluster>, "hGetAll" | "sendCommand">;
+type Cluster = ReturnType<typeof clusterOf>;
 
-const BITMAP = { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } };
+/** A client of the cluster that a node belongs to. */
+export function clusterOf(url: string, RESP: 2 | 3 = 3) {
+  return createCluster({ rootNodes: [{ url }], RESP, modules: { bloom } });
+}
 
 /** The shard of an item: the first 8 bytes of its BLAKE2b-512, as a big-endian number, modulo the number of shards. */
 export function shardOf(item: Item, shards: number): number {
@@ -52,7 +56,8 @@ export class ShardedBloom {
 
   /** Adds items; for each, whether it was new. */
   addMany(items: Item[]): Promise<boolean[]> {
-    return this.overShards(items, (key, packed) => this.packed(key, false, "BF.ADDPACKED", key, "NOCREATE", packed));
+    const { bloom } = this.cluster.withTypeMapping(BYTES);
+    return this.overShards(items, (key, some) => bloom.addPacked(key, some, { NOCREATE: true }));
   }
 
   /** Whether an item is in the filter. */
@@ -62,24 +67,18 @@ export class ShardedBloom {
 
   /** For each item, whether it is in the filter. */
   hasMany(items: Item[]): Promise<boolean[]> {
-    return this.overShards(items, async (key, packed) => {
-      const bitmap = await this.packed(key, true, "BF.EXISTSPACKED", key, packed);
+    const { bloom } = this.cluster.withTypeMapping(BYTES);
+    return this.overShards(items, async (key, some) => {
+      const found = await bloom.existsPacked(key, some);
       // A shard that is gone denies every item, as an empty one does.
-      if (bitmap.every((byte) => byte === 0) && !(await this.cluster.sendCommand(key, true, ["EXISTS", key])))
+      if (!found.includes(true) && !(await this.cluster.exists(key)))
         throw new Error(`there is no ${key}: the shard is lost, or the filter was dropped`);
-      return bitmap;
+      return found;
     });
   }
 
-  private packed(key: string, isReadonly: boolean, ...words: Item[]): Promise<Buffer> {
-    return this.cluster.sendCommand(key, isReadonly, [...words.slice(0, -1), "PREFIXED", ...words.slice(-1)], BITMAP);
-  }
-
   /** One command for each shard that has some of the items, all at once, and the answers in the items' order. */
-  private async overShards(
-    items: Item[],
-    send: (key: string, packed: Buffer) => Promise<Buffer>,
-  ): Promise<boolean[]> {
+  private async overShards(items: Item[], send: (key: string, some: Item[]) => Promise<boolean[]>): Promise<boolean[]> {
     const places = new Map<number, number[]>();
     items.forEach((item, place) => {
       const shard = shardOf(item, this.shards);
@@ -89,22 +88,13 @@ export class ShardedBloom {
     const answers = new Array<boolean>(items.length);
     await Promise.all(
       [...places].map(async ([shard, some]) => {
-        const bitmap = await send(shardKey(this.name, shard, this.shards), prefixed(some.map((place) => items[place])));
-        some.forEach((place, at) => (answers[place] = (bitmap[at >> 3] & (0x80 >> (at & 7))) !== 0));
+        const found = await send(
+          shardKey(this.name, shard, this.shards),
+          some.map((place) => items[place]),
+        );
+        some.forEach((place, at) => (answers[place] = found[at]));
       }),
     );
     return answers;
   }
-}
-
-/** Each item after its length, in four bytes, little-endian. */
-function prefixed(items: Item[]): Buffer {
-  return Buffer.concat(
-    items.flatMap((item) => {
-      const bytes = Buffer.from(item as string);
-      const length = Buffer.alloc(4);
-      length.writeUInt32LE(bytes.length);
-      return [length, bytes];
-    }),
-  );
 }

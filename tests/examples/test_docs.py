@@ -29,6 +29,7 @@ KUBERNETES = "needs Kubernetes; tests/examples/test_containers.py looks at its p
 IMAGE = "needs an engine for containers; `make test-image` does what it says"
 LOG = "lines of the log; tests/examples/test_operations.py compares them with the source"
 PACKAGE = "needs what `make package` builds; tests/package installs it"
+JAVASCRIPT = "js/tests runs it, with `make test-js` and `make test-browser`"
 # Blocks that are not run, by their pages and first lines, with the reason.
 NOT_RUN = {
     "README.md: docker build -t redis-libbloom . && docker run --rm -p 127.0.0.1:6379:6379 redis-libbloom": IMAGE,
@@ -80,6 +81,10 @@ NOT_RUN = {
     "docs/install.md: sudo systemctl restart redis-server": PACKAGE,
     "docs/install.md: sha256sum --check --ignore-missing SHA256SUMS": "needs a release",
     "docs/install.md: make build": "takes port 6379",
+    "docs/javascript.md: libbloom build leaked.txt --error-rate 0.001 -o leaked.bloom": "needs a list; python/tests/test_program.py runs such commands",
+    "docs/javascript.md: <form>": JAVASCRIPT,
+    'docs/javascript.md: import { Filter } from "libbloom";': JAVASCRIPT,
+    'docs/javascript.md: import { createClient } from "redis";': JAVASCRIPT,
     "docs/migration.md: redis-cli -h old SAVE": "needs two servers; " + MIGRATION,
     "docs/migration.md: redis-cli -h new REPLICAOF old 6379": "needs two servers; " + MIGRATION,
     "docs/migration.md: libbloom migrate copy redis://old:6379 redis://new:6379 --state copy.state --verify": MIGRATION,
@@ -408,7 +413,7 @@ class ListTest(unittest.TestCase):
         self.assertEqual(set(re.findall(r"`(\w+)`", subjects)), names)
 
     def test_linked_files_are_there(self):
-        for page in [*PAGES, *PROJECT.glob("*.md"), *PROJECT.glob("examples/*.md"), PROJECT / "python/README.md"]:
+        for page in [*PAGES, *PROJECT.glob("*.md"), *PROJECT.glob("examples/*.md"), PROJECT / "python/README.md", PROJECT / "js/README.md"]:
             for link in re.findall(r"\]\(((?!https?:)[^)#]+)", page.read_text()):
                 self.assertTrue((page.parent / link).exists(), f"{page.name}: {link}")
 

@@ -1,0 +1,82 @@
+/** The blocked layout: docs/design.md. An item sets a few bits in each of a few lines of 64 bytes. */
+
+import type { Bits } from "./bits.js";
+import { carry, high, multiplyLow, product, wordsOf } from "./words.js";
+import { hash } from "./xxh3.js";
+
+/** The words of the multipliers A[0], B[0], A[1], B[1], … */
+const MULTIPLIERS = Int32Array.from(
+  Array.from({ length: 32 }, (_, index) => wordsOf(index === 0 ? 1n : splitMix64(BigInt(index)) | 1n)).flat(),
+);
+
+/** Whether the bits of the last item that was hashed are set, in a layer of so many lines in each part. */
+export function hasLines(bits: Bits, lines: number, linesPerItem: number, probes: number): boolean {
+  const bl = hash[2];
+  const bh = hash[3];
+  for (let j = 0; j < linesPerItem; j += 1) {
+    multiplyLow(hash[0], hash[1], MULTIPLIERS[4 * j], MULTIPLIERS[4 * j + 1]);
+    const cl = product[0];
+    const ch = product[1];
+    const below = high(cl, lines);
+    const index = (high(ch, lines) + carry((Math.imul(ch, lines) + below) | 0, below)) >>> 0;
+    const line = 64 * (j * lines + index);
+    const sum = (cl + bl) | 0;
+    multiplyLow(sum, (ch + bh + carry(sum, bl)) | 0, MULTIPLIERS[4 * j + 2], MULTIPLIERS[4 * j + 3]);
+    const wl = product[0];
+    const wh = product[1];
+    for (let t = 0; t < probes; t += 1) {
+      const by = 55 - 6 * t;
+      const bit = by >= 32 ? wh >>> (by - 32) : (wl >>> by) | (wh << (32 - by));
+      const byte = bits.byte(line + 8 * (((wh >>> 29) + t) & 7) + ((bit >>> 3) & 7));
+      if (((byte >>> (bit & 7)) & 1) === 0) return false;
+    }
+  }
+  return true;
+}
+
+function splitMix64(index: bigint): bigint {
+  const state = BigInt.asUintN(64, index * 0x9e3779b97f4a7c15n);
+  const first = BigInt.asUintN(64, (state ^ (state >> 30n)) * 0xbf58476d1ce4e5b9n);
+  const second = BigInt.asUintN(64, (first ^ (first >> 27n)) * 0x94d049bb133111ebn);
+  return second ^ (second >> 31n);
+}
+
+/** The secret of a seed of 8 bytes, under which XXH3 hashes the items. */
+export function secretOf(seed: Uint8Array): DataView {
+  const key = new Uint8Array(32);
+  key.set(seed);
+  return keyStream(key, 3);
+}
+
+/** So many blocks of ChaCha20's key stream (RFC 8439), with nonce 0 and from counter 0. */
+export function keyStream(key: Uint8Array, blocks: number): DataView {
+  const stream = new DataView(new ArrayBuffer(64 * blocks));
+  const words = new DataView(key.buffer, key.byteOffset, key.byteLength);
+  const start = new Int32Array(16);
+  start.set([0x61707865, 0x3320646e, 0x79622d32, 0x6b206574]); // "expand 32-byte k"
+  for (let i = 0; i < 8; i += 1) start[4 + i] = words.getInt32(4 * i, true);
+  for (let block = 0; block < blocks; block += 1) {
+    start[12] = block;
+    const x = start.slice();
+    const step = (to: number, by: number, turned: number, left: number): void => {
+      x[to] += x[by];
+      const mixed = x[turned] ^ x[to];
+      x[turned] = (mixed << left) | (mixed >>> (32 - left));
+    };
+    for (let turn = 0; turn < 80; turn += 1) {
+      // Four columns, then four diagonals.
+      const column = turn & 3;
+      const diagonal = (turn >> 2) & 1;
+      const a = column;
+      const b = 4 + ((column + diagonal) & 3);
+      const c = 8 + ((column + 2 * diagonal) & 3);
+      const d = 12 + ((column + 3 * diagonal) & 3);
+      step(a, b, d, 16);
+      step(c, d, b, 12);
+      step(a, b, d, 8);
+      step(c, d, b, 7);
+    }
+    x.forEach((word, i) => stream.setInt32(64 * block + 4 * i, word + start[i], true));
+  }
+  return stream;
+}

@@ -1,0 +1,118 @@
+import { FormatError } from "./error.js";
+import { assemble, type Chunk, type Contents, readFile } from "./file.js";
+import { bytes, encode, type Item } from "./item.js";
+import { hash } from "./xxh3.js";
+
+/** What a file is read from: its bytes, or where they come from. */
+export type Source = ArrayBuffer | ArrayBufferView | Blob | ReadableStream<Uint8Array> | Response;
+
+/** `atMost`: the most bytes that the file may have. */
+export type LoadOptions = { atMost?: number };
+
+/** A Bloom filter that answers queries: a no is certain, a yes is wrong with the probability `errorRate` at most. */
+export class Filter {
+  private constructor(private readonly contents: Contents) {}
+
+  /**
+   * Reads a file (`.bloom`) that the program `libbloom`, the Python package or the crate wrote. The filter takes as much
+   * memory as the file has bytes.
+   *
+   * @throws FormatError for anything but a whole file, and for an answer of a server that is none, such as 404
+   */
+  static async load(source: Source | PromiseLike<Source>, { atMost = Infinity }: LoadOptions = {}): Promise<Filter> {
+    const from = await source;
+    if (typeof from !== "object")
+      throw new TypeError(`a filter is read from bytes, a Blob, a stream or a Response, not from ${typeof from}`);
+    // A Response has a stream of whatever it is made of.
+    const response = "ok" in from ? from : new Response(from as BodyInit);
+    const reader = (response.body ?? new Blob([]).stream()).getReader();
+    try {
+      if (!response.ok) throw new FormatError(`${response.url || "the server"} answered ${response.status}`);
+      const length = Number(response.headers.get("content-length"));
+      if (length > atMost) throw new FormatError(`the file has ${length} bytes, and may have ${atMost}`);
+      return new Filter(await readFile(reader, atMost));
+    } catch (error) {
+      // The rest need not come. Whether that can be stopped does not matter.
+      reader.cancel().catch(() => undefined);
+      throw error;
+    }
+  }
+
+  /**
+   * Makes a filter of the chunks that BF.SCANDUMP replied, in their order. They are not copied.
+   *
+   * @throws FormatError for anything but a whole filter
+   */
+  static fromChunks(chunks: readonly Chunk[]): Filter {
+    return new Filter(assemble(chunks));
+  }
+
+  /** Whether an item is in the filter; in one with a window, at the time `now`, in milliseconds of the Unix clock. */
+  has(item: Item, now?: number): boolean {
+    const { header, bits } = this.contents;
+    const time = header.window ? (now ?? Date.now()) : 0;
+    header.hash(encode(item), bytes);
+    // The newest layers are the largest.
+    for (let i = bits.length - 1; i >= 0; i -= 1) {
+      const layer = header.layers[i];
+      if (layer.expires !== undefined && layer.expires <= time) continue;
+      if (layer.has(bits[i])) return !header.exceptions || !isException(header.exceptions);
+    }
+    return false;
+  }
+
+  /** Whether each item is in the filter, in the order of the items. */
+  hasMany(items: Iterable<Item>, now?: number): boolean[] {
+    const time = this.contents.header.window ? (now ?? Date.now()) : undefined;
+    const list = Array.isArray(items) ? items : Array.from(items);
+    return list.map((item) => this.has(item, time));
+  }
+
+  /** The filter as BF.LOADCHUNK takes it, the header first. The bytes are the filter's own. */
+  chunks(): readonly Chunk[] {
+    return this.contents.chunks;
+  }
+
+  /** The number of items that were added; in a filter with a window, of those that have not expired. */
+  get size(): number {
+    const living = this.contents.header.layers.filter(({ expires }) => expires === undefined || expires > Date.now());
+    return living.reduce((sum, layer) => sum + layer.items, 0);
+  }
+
+  /** The number of items that the layers are made for, or that are expected in a window. */
+  get capacity(): number {
+    const { layers, window } = this.contents.header;
+    return window?.capacity ?? layers.reduce((sum, layer) => sum + layer.capacity, 0);
+  }
+
+  /** The probability that a query for an absent item is answered with yes, at most. */
+  get errorRate(): number {
+    return this.contents.header.errorRate;
+  }
+
+  /** Bytes of the filter's bits. Those that the file leaves out, because they are zero, take no memory. */
+  get sizeInBytes(): number {
+    return this.contents.header.layers.reduce((sum, layer) => sum + layer.bytes, 0);
+  }
+
+  /** The number of layers: 1, and one more for each time that the filter grew. */
+  get layers(): number {
+    return this.contents.bits.length;
+  }
+}
+
+/** Whether the last hash is one of the exceptions, each of which has its high half first. */
+function isException(exceptions: DataView): boolean {
+  let low = 0;
+  let high = exceptions.byteLength / 16;
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2);
+    const differ = (order: number, place: number, i: number): number =>
+      order || exceptions.getUint32(16 * middle + place, true) - (hash[3 - i] >>> 0);
+    const order = [4, 0, 12, 8].reduce(differ, 0);
+    if (order === 0) return true;
+    if (order < 0) low = middle + 1;
+    else high = middle;
+  }
+  return false;
+}

@@ -1,0 +1,195 @@
+"""Writes files of filters for the tests, each with what the Python package says of it, to FOLDER/cases.json.
+
+    python files.py FOLDER
+
+Whole files are of every layout and size. Damaged ones are made of them: cut, with bits flipped, records moved or left out,
+and with fields that are forged under a right checksum.
+"""
+
+import base64
+import json
+import random
+import struct
+import sys
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+sys.path.append(str(PROJECT / "python/tests"))
+
+from hashes import SECRET, xxh3_128  # noqa: E402
+from libbloom import Filter, FormatError  # noqa: E402
+
+PROBES = 3000
+DAMAGED = 1200
+# When items come to a window, and the seconds between them.
+FIRST, STEP = 1_790_000_000, 30
+# Of an empty filter.
+LINES = 2**30
+# More than a layer of a forged header may have before it is taken for too large here.
+MOST_BYTES = 1 << 24
+
+
+def items(count, prefix="item "):
+    return [f"{prefix}{number}" for number in range(count)]
+
+
+def odd_items():
+    """Texts and bytes of every length that a hash treats in a way of its own, and texts beyond ASCII."""
+    texts = ["grün", "日本語", "\U0001f600" * 9, "\0", "é" * 300, "x" * 4096, "ü" * 5000]
+    lengths = [*range(0, 300), 511, 512, 513, 1023, 1024, 1025, 1088, 2049, 5000]
+    return [text.encode() for text in texts] + [bytes((length + 7 * at) % 256 for at in range(length)) for length in lengths]
+
+
+def filters():
+    """Name and filter, with items that were added to it."""
+    for name, layout in [("blocked", "blocked"), ("classic", "classic"), ("valkey", "valkey")]:
+        seed = {} if layout == "classic" else {"seed": 2**63 + 1}
+        for count, capacity in [(0, 10), (1, 1), (500, 500), (3000, 20), (200_000, 200_000)]:
+            made = Filter(capacity, 0.01, layout=layout, **seed)
+            made.update(items(count))
+            yield f"{name} {count} of {capacity}", made, items(min(count, 2000))
+        made = Filter(400, 1e-6, layout=layout, **seed)
+        made.update(odd_items())
+        yield f"{name} odd", made, odd_items()
+        made = Filter(3, 0.05, layout=layout, expansion=1, **seed)
+        made.update(items(150))
+        yield f"{name} of many layers", made, items(150)
+        # Layers of more than a chunk, of which only a few are not zero.
+        made = Filter(40_000_000, 0.01, layout=layout, **seed)
+        made.update(items(2))
+        yield f"{name} sparse", made, items(2)
+    for rate in [0.25, 1e-4, 1e-12, 1e-30]:
+        made = Filter(100, rate, seed=3, fixed=True)
+        made.update(items(100))
+        yield f"blocked at {rate}", made, items(100)
+    made = Filter(1000, 0.1, seed=4)
+    made.update(items(1000))
+    made.except_(items(300) + items(500, "probe "))
+    yield "exceptions", made, items(1000)
+    merged = Filter(100, 0.1, seed=4) | made
+    yield "merged", merged, items(1000)
+
+
+def windows():
+    """Name, filter with a window, its items, and the times of queries: with all slices, with some, and with none."""
+    for refresh in [False, True]:
+        made = Filter(40, 0.05, seed=10, window=3600, slices=4, refresh=refresh)
+        some = items(250) + items(20)
+        for number, item in enumerate(some):
+            made.add(item, now=FIRST + STEP * number)
+        last = FIRST + STEP * len(some)
+        for after in [0, 1800, 3000, 10_000]:
+            yield f"window, refresh {refresh}, after {after}", made, some, last + after
+
+
+def answers(made, some, now=None):
+    probes = items(PROBES, "probe ")
+    return {
+        **({} if now is None else {"now": 1000 * now}),
+        "items": [item.hex() if isinstance(item, bytes) else item.encode().hex() for item in some],
+        "items_found": made.contains_many(some, now=now),
+        "probes_found": [number for number, found in enumerate(made.contains_many(probes, now=now)) if found],
+        "figures": [len(made), made.capacity, made.error_rate, made.layers],
+    }
+
+
+def records(file):
+    """Each iterator and data of a file."""
+    at, found = 16, []
+    while at < len(file):
+        iterator, length = struct.unpack_from("<QQ", file, at)
+        found.append((iterator, file[at + 32 : at + 32 + length]))
+        at += 32 + length
+    return found
+
+
+def joined(parts):
+    file = b"\x89BLOOM\r\n\1\0\0\0\0\0\0\0"
+    for iterator, data in parts:
+        head = struct.pack("<QQ", iterator, len(data))
+        file += head + struct.pack("<QQ", *xxh3_128(head + data, SECRET)) + data
+    return file
+
+
+def forged(rng, file):
+    """A file with right checksums, and something wrong in its header, its records or their order."""
+    parts = records(file)
+    kind = rng.randrange(6)
+    at = rng.randrange(len(parts))
+    iterator, data = parts[at]
+    if kind == 0:
+        parts[at] = (max(0, iterator + rng.choice([-64, -1, 1, 64, 2**40, 2**62])), data)
+    elif kind == 1:
+        del parts[at]
+    elif kind == 2:
+        parts.insert(at, parts[rng.randrange(len(parts))])
+    elif kind == 3:
+        parts[at] = (iterator, data[: rng.randrange(len(data) + 1)])
+    else:
+        # Of the header, since a change of the bits alone is seldom one that anybody could notice.
+        header = bytearray(parts[0][1])
+        place = rng.randrange(len(header))
+        if kind == 4:
+            header[place] ^= 1 << rng.randrange(8)
+        else:
+            width = rng.choice([4, 8])
+            place = place // 4 * 4
+            value = rng.choice([0, 1, 2, 2**31, 2**32 - 1, 2**53, 2**63, 2**64 - 1, rng.getrandbits(64)])
+            header[place : place + width] = (value % 2 ** (8 * width)).to_bytes(width, "little")
+        parts[0] = (1, bytes(header[: len(parts[0][1])]))
+    return joined(parts)
+
+
+def damaged(rng, file):
+    kind = rng.randrange(4)
+    if kind == 0:
+        return file[: rng.randrange(len(file))]
+    if kind == 1:
+        changed = bytearray(file)
+        changed[rng.choice([rng.randrange(len(file)), rng.randrange(min(len(file), 200))])] ^= 1 << rng.randrange(8)
+        return bytes(changed)
+    if kind == 2:
+        at, length = rng.randrange(len(file)), rng.randrange(1, 40)
+        return rng.choice([file[:at] + file[at + length :], file[:at] + rng.randbytes(length) + file[at:]])
+    return forged(rng, file)
+
+
+def large():
+    """A filter of many gigabytes without a set bit, which this machine may have no memory for."""
+    header = bytearray(records(bytes(Filter(10, 0.1, seed=1)))[0][1])
+    struct.pack_into("<QII", header, 40 + 32, LINES, 1, 4)
+    return joined([(1, bytes(header)), (0, struct.pack("<Q", 1))])
+
+
+def main(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    cases, small = [], []
+    whole = [(name, made, some, None) for name, made, some in filters()]
+    for number, (name, made, some, now) in enumerate([*whole, *windows()]):
+        path = folder / f"{number}.bloom"
+        made.save(path)
+        cases.append({"name": name, "path": str(path), **answers(made, some, now)})
+        if now is not None:
+            continue
+        if path.stat().st_size < 10_000:
+            small.append((path.read_bytes(), some))
+    rng = random.Random(1)
+    wrong = []
+    for number in range(DAMAGED):
+        file, some = rng.choice(small)
+        file = forged(rng, file) if number % 2 else damaged(rng, file)
+        case = {"file": base64.b64encode(file).decode()}
+        try:
+            read = Filter.from_bytes(file, max_bytes=MOST_BYTES)
+            case.update(answers(read, some[:100]))
+        except FormatError as error:
+            case["error"] = str(error)
+        except MemoryError:
+            case["large"] = True
+        wrong.append(case)
+    empty = {"file": base64.b64encode(large()).decode(), "lines": LINES}
+    (folder / "cases.json").write_text(json.dumps({"whole": cases, "damaged": wrong, "empty": empty}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).resolve())

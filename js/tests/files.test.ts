@@ -1,0 +1,61 @@
+// Filters that the Python package wrote, whole and damaged: the answers must be the same.
+
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import test from "node:test";
+import { Filter, FormatError } from "libbloom";
+import { answersOf, cases, PROJECT } from "./support.js";
+
+const { whole, damaged } = cases();
+const VECTORS = join(PROJECT, "core/vectors");
+
+// A filter that one program built would have lost items, or have others, in another one.
+for (const { name, path, ...expected } of whole) {
+  test(`a filter of the Python package: ${name}`, async () => {
+    const filter = await Filter.load(readFileSync(path));
+    assert.deepEqual(answersOf(filter, expected.items, expected.now), expected);
+  });
+}
+
+for (const file of readdirSync(VECTORS)) {
+  test(`the vector ${file}`, async () => {
+    const vector = JSON.parse(readFileSync(join(VECTORS, file), "utf8"));
+    const loaded = Filter.load(Buffer.from(vector.file, "base64"));
+    // A window of the last items, which this reader does not know.
+    if (vector.parameters.window === 0) return assert.rejects(loaded, { message: /^the header: seconds is 0/ });
+    const filter = await loaded;
+    const now = vector.time?.now;
+    const items = vector.items.map((item: string) => Buffer.from(item, "hex"));
+    const probes = Array.from({ length: vector.probes.count }, (_, number) => `${vector.probes.prefix}${number}`);
+    const found = filter.hasMany(probes, now);
+    assert.equal(filter.hasMany(items, now).filter(Boolean).length, vector.items_found);
+    assert.deepEqual(
+      [...found.keys()].filter((number) => found[number]),
+      vector.probes_found,
+    );
+    for (const item of vector.excepted) assert.equal(filter.has(Buffer.from(item, "hex")), false);
+  });
+}
+
+// A page would deny items because a file was cut, or hang because somebody forged one.
+test("damaged files are refused, or answer as in Python", async () => {
+  const counts = { refused: 0, answered: 0 };
+  for (const [number, { file, error, large, ...expected }] of damaged.entries()) {
+    let filter: Filter;
+    try {
+      filter = await Filter.load(Buffer.from(file, "base64"));
+    } catch (wrong) {
+      assert.ok(wrong instanceof FormatError, `${number}: ${(wrong as Error).stack}`);
+      const isCut = wrong.message.endsWith("a chunk is missing");
+      assert.ok(error !== undefined || large || isCut, `${number} is whole in Python: ${wrong.message}`);
+      counts.refused += 1;
+      continue;
+    }
+    assert.equal(error, undefined, `${number} is refused in Python`);
+    // Python's limit is one of memory, of which a filter without set bits needs none here.
+    if (!large) assert.deepEqual(answersOf(filter, expected.items!), expected, `${number}`);
+    counts.answered += 1;
+  }
+  assert.ok(counts.refused >= 400 && counts.answered >= 50, JSON.stringify(counts));
+});

@@ -1,0 +1,159 @@
+// What a filter is read from, and what is refused.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { once } from "node:events";
+import { Readable } from "node:stream";
+import test from "node:test";
+import { Filter, FormatError } from "libbloom";
+import { cases } from "./support.js";
+
+const { path, figures } = cases().whole.find(({ name }) => name === "blocked 3000 of 20")!;
+const bytes = readFileSync(path);
+const [size] = figures;
+
+const refused = (message: string | RegExp) => (error: unknown) => {
+  assert.ok(error instanceof FormatError, `${error}`);
+  if (typeof message === "string") assert.equal(error.message, message);
+  else assert.match(error.message, message);
+  return true;
+};
+
+function pieces(sizes: number[], from: Uint8Array = bytes): ReadableStream<Uint8Array> {
+  let at = 0;
+  let turn = 0;
+  return new ReadableStream({
+    pull(controller) {
+      const size = sizes[turn++ % sizes.length];
+      controller.enqueue(from.slice(at, at + size));
+      at += size;
+      if (at >= from.length) controller.close();
+    },
+  });
+}
+
+/** A file with this header, and no bits. */
+function described(header: Uint8Array, length = header.length): Uint8Array {
+  const file = new Uint8Array(48 + header.length);
+  file.set(bytes.subarray(0, 16));
+  file[16] = 1;
+  new DataView(file.buffer).setBigUint64(24, BigInt(length), true);
+  file.set(header, 48);
+  return file;
+}
+
+test("from everything that has bytes", async () => {
+  const buffer = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length) as ArrayBuffer;
+  const sources = [
+    bytes,
+    buffer,
+    new DataView(buffer),
+    new Blob([bytes]),
+    new Response(bytes),
+    Promise.resolve(new Response(new Blob([bytes]))),
+    pieces([1]),
+    pieces([7, 0, 1, 100_000]),
+    pieces([bytes.length]),
+    Readable.toWeb(Readable.from([bytes.subarray(0, 100), bytes.subarray(100)])) as ReadableStream<Uint8Array>,
+  ];
+  for (const source of sources) {
+    const filter = await Filter.load(source);
+    assert.equal(filter.size, size);
+    assert.ok(filter.hasMany(["item 0", Buffer.from("item 2999")]).every(Boolean));
+  }
+});
+
+// Whoever reuses a buffer would change the answers.
+test("the filter has bytes of its own", async () => {
+  const own = Uint8Array.from(bytes);
+  const filter = await Filter.load(own);
+  own.fill(0);
+  assert.ok(filter.has("item 7"));
+});
+
+test("what is no filter's file is refused with what it is", async () => {
+  const begins = "89 42 4c 4f 4f 4d 0d 0a";
+  const page = new Blob(["<!DOCTYPE html><title>Not found</title>"]);
+  await assert.rejects(
+    Filter.load(page),
+    refused(`this is no filter's file: it begins with 3c 21 44 4f 43 54 59 50, and not with ${begins}`),
+  );
+  await assert.rejects(Filter.load(new Uint8Array(0)), refused("the file ends early, after 0 bytes"));
+  await assert.rejects(Filter.load(new Response(page, { status: 404 })), refused("the server answered 404"));
+  await assert.rejects(Filter.load(new Response(null, { status: 204 })), refused("the file ends early, after 0 bytes"));
+  await assert.rejects(Filter.load("/leaked.bloom" as never), TypeError);
+  const later = Uint8Array.from(bytes);
+  later[8] = 2;
+  await assert.rejects(Filter.load(later), refused("the file has version 2, and this reader knows 1"));
+  await assert.rejects(Filter.load(bytes.subarray(0, 300)), refused("the file ends early, after 300 bytes"));
+  await assert.rejects(Filter.load(Buffer.concat([bytes, bytes])), refused(/^bytes follow the last record/));
+  const flipped = Uint8Array.from(bytes);
+  flipped[bytes.length - 1] ^= 1;
+  await assert.rejects(Filter.load(flipped), refused(/^record \d+ is damaged: its checksum differs$/));
+});
+
+// A page that somebody else's file is loaded into would take all memory of its process.
+test("memory is taken for what came, and not for what is promised", async () => {
+  const before = process.memoryUsage().arrayBuffers;
+  const most = before + 2 ** 26;
+  for (const length of [2 ** 30, 2 ** 40, 2 ** 53 - 1]) {
+    await assert.rejects(
+      Filter.load(described(new Uint8Array(100), length)),
+      refused("the file ends early, after 148 bytes"),
+    );
+    assert.ok(process.memoryUsage().arrayBuffers < most);
+  }
+  await assert.rejects(Filter.load(described(new Uint8Array(100), 2 ** 60)), FormatError);
+  const { file, lines } = cases().empty;
+  const empty = await Filter.load(Buffer.from(file, "base64"));
+  assert.equal(empty.sizeInBytes, 64 * lines);
+  assert.equal(empty.has("item"), false);
+  assert.ok(process.memoryUsage().arrayBuffers < most);
+});
+
+test("a file that is larger than allowed is refused before it has come", async () => {
+  const atMost = bytes.length - 1;
+  for (const source of [bytes, new Blob([bytes]), pieces([100])]) {
+    await assert.rejects(Filter.load(source, { atMost }), refused(`the file has more than ${atMost} bytes`));
+  }
+  assert.equal((await Filter.load(pieces([100]), { atMost: bytes.length })).size, size);
+
+  let isClosed: Promise<unknown> | undefined;
+  const server = createServer((_, response) => {
+    isClosed = once(response, "close");
+    response.writeHead(200, { "content-length": "1000000000000" }).flushHeaders();
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  try {
+    const { port } = server.address() as { port: number };
+    const loaded = Filter.load(fetch(`http://127.0.0.1:${port}/`), { atMost: 1e9 });
+    await assert.rejects(loaded, refused("the file has 1000000000000 bytes, and may have 1000000000"));
+    await isClosed;
+  } finally {
+    server.close();
+  }
+});
+
+test("an item is text or bytes", async () => {
+  const filter = await Filter.load(bytes);
+  for (const item of [7, null, undefined, {}, ["item 7"], new Uint16Array(3)]) {
+    assert.throws(() => filter.has(item as never), TypeError);
+  }
+  const odd = cases().whole.find(({ name }) => name === "blocked odd")!;
+  const texts = await Filter.load(readFileSync(odd.path));
+  for (const text of [
+    "grün",
+    "日本語",
+    "\u{1f600}".repeat(9),
+    "\0",
+    "é".repeat(300),
+    "x".repeat(4096),
+    "ü".repeat(5000),
+    "",
+  ]) {
+    assert.ok(texts.has(text), text.slice(0, 10));
+  }
+  // A lone surrogate has no UTF-8.
+  assert.equal(texts.has("\ud800"), texts.has("\ufffd"));
+});

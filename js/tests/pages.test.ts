@@ -1,0 +1,73 @@
+// The programs of docs/javascript.md and of the README.
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import test from "node:test";
+import { cases, HERE, PROJECT, programs, Server } from "./support.js";
+
+const FOLDER = join(HERE, "build/pages");
+mkdirSync(FOLDER, { recursive: true });
+const [worker, client] = programs(join(PROJECT, "docs/javascript.md"), "js");
+const [query, server] = programs(join(HERE, "README.md"), "js");
+const file = readFileSync(cases().whole[2].path);
+
+function written(name: string, program: string): string {
+  writeFileSync(join(FOLDER, name), program);
+  return join(FOLDER, name);
+}
+
+/** Runs something while the network has only what `answer` gives. */
+async function withFetch<T>(answer: (url: string) => Response, work: () => Promise<T>): Promise<T> {
+  const own = globalThis.fetch;
+  globalThis.fetch = async (request) =>
+    answer(typeof request === "object" && "url" in request ? request.url : `${request}`);
+  try {
+    return await work();
+  } finally {
+    globalThis.fetch = own;
+  }
+}
+
+test("the program that queries a file", async () => {
+  const path = written("query.mjs", `${query}\nexport default leaked;`);
+  const { default: leaked } = await withFetch(
+    () => new Response(file),
+    () => import(`${pathToFileURL(path)}`),
+  );
+  assert.equal(leaked.has("item 7"), true);
+});
+
+test("the Worker at the edge", async () => {
+  const { default: edge } = await import(
+    `${pathToFileURL(written("worker.mjs", worker.replace(".pathname", ".searchParams.get('id')")))}`
+  );
+  let isBroken = true;
+  const answer = (url: string): Response => {
+    if (!url.endsWith("/gone.bloom")) return new Response("the page");
+    return isBroken ? new Response("", { status: 503 }) : new Response(file);
+  };
+  const ask = async (id: string): Promise<string> =>
+    (await edge.fetch(new Request(`https://example.com/?id=${encodeURIComponent(id)}`))).text();
+  await withFetch(answer, async () => {
+    assert.equal(await ask("item 7"), "the page");
+    isBroken = false;
+    assert.equal(await ask("item 7"), "gone");
+    assert.equal(await ask("no item"), "the page");
+  });
+});
+
+test("the programs with a server", async () => {
+  const own = await new Server().start();
+  try {
+    for (const [name, program] of Object.entries({ client, server: `${server}\nclient.destroy();` })) {
+      const path = written(`${name}.mjs`, program.replace("redis://localhost:6379", own.url));
+      const promised = [...program.matchAll(/\/\/ prints: (.*)/g)].map(([, line]) => `${line}\n`).join("");
+      assert.equal(execFileSync(process.execPath, [path], { encoding: "utf8" }), promised);
+    }
+  } finally {
+    await own.stop();
+  }
+});
