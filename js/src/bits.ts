@@ -8,6 +8,8 @@ export class Bits {
   private readonly pieces: Uint8Array[] = [];
   /** Set bits. */
   ones = 0;
+  /** Bytes of all pieces. */
+  bytes = 0;
   // The piece, or the gap between two, that was read last. Mostly it is the next one, too.
   private piece: Uint8Array = NOTHING;
   private begin = 0;
@@ -20,6 +22,7 @@ export class Bits {
     let ones = 0;
     for (let at = 0; at < piece.length; at += 1) ones += ONES[piece[at]];
     this.ones += ones;
+    this.bytes += piece.length;
     this.end = 0;
   }
 

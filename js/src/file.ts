@@ -111,10 +111,14 @@ export class Contents {
   }
 
   finish(): this {
-    this.header.layers.forEach(({ ones }, layer) => {
-      const found = this.bits[layer].ones;
-      if (ones === undefined || ones === found) return;
-      throw new FormatError(`layer ${layer} has ${found} set bits, and the header counts ${ones}: a chunk is missing`);
+    this.header.layers.forEach(({ ones, items, bytes }, layer) => {
+      const { ones: found, bytes: came } = this.bits[layer];
+      // Of other modules' layers the header does not count the set bits, so all of their bytes must be there.
+      const isPart = ones === undefined && came < bytes && (items > 0 || came > 0);
+      // Each item that a layer counts has set a bit of it.
+      if (isPart || items > found || (ones ?? found) !== found) {
+        throw new FormatError(`layer ${layer} has ${came} of ${bytes} bytes and ${found} set bits: a chunk is missing`);
+      }
     });
     return this;
   }

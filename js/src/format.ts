@@ -107,7 +107,6 @@ function windowed(fields: Fields): Header {
     flags: u8(0, count > 0 ? 3 : 1),
     zero: u16(0, 0),
     begin: u64(0, 2 ** 52),
-    zeros: u64(0, 0),
   });
   let last = 0;
   const layers = fields.layers(count, 72, () => {

@@ -21,10 +21,7 @@ for (const { name, path, ...expected } of whole) {
 for (const file of readdirSync(VECTORS)) {
   test(`the vector ${file}`, async () => {
     const vector = JSON.parse(readFileSync(join(VECTORS, file), "utf8"));
-    const loaded = Filter.load(Buffer.from(vector.file, "base64"));
-    // A window of the last items, which this reader does not know.
-    if (vector.parameters.window === 0) return assert.rejects(loaded, { message: /^the header: seconds is 0/ });
-    const filter = await loaded;
+    const filter = await Filter.load(Buffer.from(vector.file, "base64"));
     const now = vector.time?.now;
     const items = vector.items.map((item: string) => Buffer.from(item, "hex"));
     const probes = Array.from({ length: vector.probes.count }, (_, number) => `${vector.probes.prefix}${number}`);
