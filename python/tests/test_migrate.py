@@ -949,7 +949,7 @@ class TroubleTest(Case):
         (self.folder / "damaged.gz").write_bytes(whole[:500] + b"\xff" * 500 + whole[1000:])
         (self.folder / "sum.gz").write_bytes(whole[:-8] + bytes(8))
         said = {"cut.gz": "cut off", "none": "No such file", ".": "Is a directory"}
-        said |= {name: "cut off or damaged" for name in ("damaged.gz", "sum.gz")}
+        said |= {name: "the gzip data is damaged" for name in ("damaged.gz", "sum.gz")}
         for name, reason in said.items():
             file = self.folder / name
             for words in self.LOADS:
@@ -1003,7 +1003,7 @@ class TroubleTest(Case):
             "": "libbloom: the following arguments are required: COMMAND; see libbloom --help",
             "migrate": "{copy,load}",
             "migrate copy redis://a": "TARGET_URL",
-            "migrate load redis://a key --batch 0": "'0' is no number of 1 or more; see libbloom migrate load --help",
+            "migrate load redis://a key --batch 0": "'0' is no whole number of 1 or more, such as 1000000, 1e6 or 1M; see libbloom migrate load --help",
             "passwords load redis://a key --layout odd": "invalid choice: 'odd'",
             "migrate load redis://a key": "--error-rate and --capacity are needed",
         }.items():
