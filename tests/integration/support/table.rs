@@ -171,7 +171,7 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
         -2,
         "0.3.0",
         "key:key {time}",
-        "O(n + e), where n is the number of layers, and e that of exceptions if layers go",
+        "O(n), where n is the number of layers",
         "Ends the newest slice of a Bloom Filter with a window, and drops what has expired",
     ),
     (
