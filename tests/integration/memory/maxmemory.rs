@@ -575,10 +575,13 @@ fn filters_are_not_promised_the_same_room_twice() {
         let (came, errors) = coming.fill(&mut client, &header);
         assert!(came > 1, "{coming:?}: {errors:?}");
         assert!(!errors.is_empty(), "{coming:?}: all of {came} came");
-        until(&format!("{coming:?}: the server has evicted what it must"), || {
-            // The buffers of the client that asks are counted too.
-            used(&mut client) <= limit + MIB / 16
-        });
+        until(
+            &format!("{coming:?}: the server has evicted what it must"),
+            || {
+                // The buffers of the client that asks are counted too.
+                used(&mut client) <= limit + MIB / 16
+            },
+        );
         client.answers(&[("SET another x", ok()), ("EXISTS source", 1.into())]);
         assert!(client.run("DBSIZE").int() > 100, "{coming:?}: nothing is left");
     }

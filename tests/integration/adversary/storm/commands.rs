@@ -275,7 +275,11 @@ impl Commands {
                 self.below(1_000_000)
             )),
             3 => add(&format!("SEED {} GROWING", self.below(3))),
-            4 => add(&format!("WINDOW {} SLICES {}", 1 + self.below(2), 2 + self.below(63))),
+            4 => add(&format!(
+                "WINDOW {} SLICES {}",
+                1 + self.below(2),
+                2 + self.below(63)
+            )),
             5 => add("WINDOW 60 REFRESH SEED 1"),
             6 => add("LAYOUT BLOCKED SEED 1"),
             _ => {}
