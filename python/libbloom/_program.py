@@ -498,7 +498,7 @@ def said(error: Exception) -> str:
     """The line for an error. (A traceback would end with exit code 1, which means "no".)"""
     if isinstance(error, MemoryError) and not str(error):
         return "there is not enough memory"
-    if isinstance(error, OSError) and isinstance(error.filename, (str, bytes)):
+    if isinstance(error, OSError) and isinstance(error.filename, (str, bytes, os.PathLike)):
         text = f"{os.fsdecode(error.filename)}: {error.strerror}"
     else:
         text = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
