@@ -173,7 +173,7 @@ impl<R: Rules> Chain<R> {
         }
     }
 
-    #[inline(never)]
+    #[inline]
     fn any_contains(&self, hash: ItemHash) -> bool {
         let layers = &self.layers[..];
         kernel::run(AnyContains { layers, hash })
