@@ -226,7 +226,7 @@ impl KeyMut<'_> {
         } else {
             // Redis 6.2.0 and 6.2.1 accept relative times only.
             let left = at.saturating_sub(milliseconds()).max(0);
-            // SAFETY: as above.
+            // SAFETY: the key is open for writing, and has a value.
             unsafe { call!(RedisModule_SetExpire(self.key.key, left)) };
         }
         self.expires = true;

@@ -270,7 +270,7 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
         id: raw::REDISMODULE_EVENT_LOADING,
         dataver: 1,
     };
-    // SAFETY: as above.
+    // SAFETY: the context is that of the module's loading; the server copies the event.
     let events = unsafe {
         call!(RedisModule_SubscribeToServerEvent(
             ctx.raw(),
@@ -283,7 +283,7 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
         dataver: 1,
     };
     // Servers before 7.0 have no such loads, and refuse.
-    // SAFETY: as above.
+    // SAFETY: the context is that of the module's loading; the server copies the event.
     unsafe {
         call!(RedisModule_SubscribeToServerEvent(
             ctx.raw(),
@@ -308,7 +308,7 @@ unsafe extern "C" fn write_section(info: *mut raw::RedisModuleInfoCtx, _for_cras
         {
             return;
         }
-        // SAFETY: as above; the server copies the text.
+        // SAFETY: the server lends `info` for the time of this callback, and copies the text.
         unsafe {
             call!(RedisModule_InfoAddFieldCString(
                 info,
@@ -335,7 +335,7 @@ unsafe extern "C" fn write_section(info: *mut raw::RedisModuleInfoCtx, _for_cras
             (c"failed_loads", Figure::FailedLoads.value()),
         ];
         for (name, value) in lines {
-            // SAFETY: as above; the server puts the module's name before the field's.
+            // SAFETY: the server lends `info` for the time of this callback, and copies the name, with the module's before it.
             unsafe { call!(RedisModule_InfoAddFieldULongLong(info, name.as_ptr(), value)) };
         }
     });

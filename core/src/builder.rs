@@ -102,7 +102,7 @@ impl Filter {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Filter::insert`].
+    /// What [`Filter::insert`] returns.
     #[inline]
     pub fn insert_at<'a>(&mut self, item: impl Into<Item<'a>>, now: Time) -> Result<bool, Error> {
         self.add(item, now, UNLIMITED)
@@ -136,7 +136,7 @@ impl Filter {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Filter::insert_many`].
+    /// What [`Filter::insert_many`] returns.
     pub fn insert_many_at<'a>(
         &mut self,
         items: impl IntoIterator<Item = &'a [u8]>,

@@ -316,7 +316,7 @@ impl<'py> Items<'py> {
         if let Ok(list) = items.cast::<PyList>() {
             return Ok(Self::List(list.clone(), 0));
         }
-        // The same for a filter in a server.
+        // `Bloom` reads its items with this function too, so that both take the same arrays.
         let steps = items.py().import("libbloom._steps")?;
         let items = steps.call_method1("flat", (items,))?;
         if !steps.call_method1("is_array", (&items,))?.is_truthy()? {

@@ -41,7 +41,8 @@ pub unsafe extern "C" fn aof_rewrite(
         for chunk in alloc::without_kernel_check(|| chunks::chunks(filter)) {
             let (command, format) = (c"BF.LOADCHUNK".as_ptr(), c"slb".as_ptr());
             let (start, length) = (chunk.bytes.as_ptr(), chunk.bytes.len());
-            // SAFETY: as above; a long long is between them.
+            // SAFETY: the stream and the key are alive until this callback returns; the
+            // format takes a string, a long long, and bytes with their length.
             unsafe {
                 call!(RedisModule_EmitAOF(
                     stream,
