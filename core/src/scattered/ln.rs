@@ -6,6 +6,7 @@
 //! pairs of doubles (about 104 bits) and rounds once, so its result is the nearest double but for one
 //! argument in some 2^50. glibc's `log` is the nearest double too, but for about one argument in 20,000.
 
+use std::cell::Cell;
 use std::sync::LazyLock;
 
 /// An unevaluated sum of two doubles, the second at most half a unit in the last place of the first.
@@ -19,8 +20,23 @@ const LN_2: Pair = Pair(std::f64::consts::LN_2, 2.319_046_813_846_299_6e-17);
 static TERMS: LazyLock<[Pair; 22]> =
     LazyLock::new(|| std::array::from_fn(|k| quotient(1.0, Pair((2 * k + 1) as f64, 0.0))));
 
+thread_local! {
+    /// An argument and its logarithm. Filters are often made alike, and their first layers ask for the same one.
+    static LAST: Cell<(f64, f64)> = const { Cell::new((1.0, 0.0)) };
+}
+
 /// `ln(x)` for a finite `x > 0`.
 pub fn ln(x: f64) -> f64 {
+    let (last, its_logarithm) = LAST.get();
+    if x == last {
+        return its_logarithm;
+    }
+    let logarithm = compute(x);
+    LAST.set((x, logarithm));
+    logarithm
+}
+
+fn compute(x: f64) -> f64 {
     let (mantissa, exponent) = split(x);
     let exponent = f64::from(exponent);
     // ln(m) = 2 artanh(s) = 2 s (1 + s²/3 + s⁴/5 + …) with s = (m - 1) / (m + 1), |s| < 0.172.
