@@ -3,15 +3,18 @@
 /// Parses a whole number in decimal form, without plus sign, spaces or leading zeros. A number of more than 128 bits
 /// is replaced by the nearest that fits, so that it is reported as out of range and not as no number.
 pub fn whole(bytes: &[u8]) -> Option<i128> {
-    let text = str::from_utf8(bytes).ok()?;
-    let (digits, farthest) = match text.strip_prefix('-') {
-        Some(digits) => (digits, i128::MIN),
-        None => (text, i128::MAX),
+    let (digits, farthest) = match bytes {
+        [b'-', digits @ ..] => (digits, i128::MIN),
+        digits => (digits, i128::MAX),
     };
-    let canonical = !digits.is_empty()
-        && digits.bytes().all(|byte| byte.is_ascii_digit())
-        && (!digits.starts_with('0') || text == "0");
-    canonical.then(|| text.parse().unwrap_or(farthest))
+    let canonical = match digits {
+        [] => false,
+        [b'0', ..] => bytes == b"0",
+        digits => digits.iter().all(u8::is_ascii_digit),
+    };
+    let text = canonical.then(|| str::from_utf8(bytes).ok()).flatten()?;
+    let short: Option<i64> = text.parse().ok();
+    Some(short.map_or_else(|| text.parse().unwrap_or(farthest), i128::from))
 }
 
 /// Returns 0 or an infinity for a decimal number that a double cannot tell from these. Servers report such a text as

@@ -37,6 +37,11 @@ impl<'a, A: Argument<'a>> Cursor<'a, A> {
         Self { rest: arguments }
     }
 
+    /// The arguments that were not read yet.
+    pub fn rest(&self) -> &'a [A] {
+        self.rest
+    }
+
     /// The next argument, if there is one.
     pub fn take_if_any(&mut self) -> Option<A> {
         let (first, rest) = self.rest.split_first()?;

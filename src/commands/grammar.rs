@@ -6,17 +6,20 @@
 //!
 //! The grammars of other modules are in [`redisbloom`](super::redisbloom) and [`valkey`](super::valkey).
 
+mod last;
 #[cfg(test)]
 mod tests;
 
 use std::ffi::CStr;
 use std::ops::RangeInclusive;
+use std::sync::LazyLock;
 
 use super::args::{Argument, Cursor};
 use super::docs::{self, Kind, Parameter, SINCE_OWN};
 use super::error::CommandError;
 use crate::number;
 use crate::options::values::Config;
+use crate::server::few;
 use libbloom::StoredLayout;
 use libbloom::params::{Capacity, ErrorRate, Expansion, LATEST, Seed, SipSeed, Tightening, Time, Window};
 
@@ -288,6 +291,16 @@ impl Verb {
     }
 }
 
+/// Each word of the table: the place of its row, the word, and the kind of the value after it.
+static TOKENS: LazyLock<Vec<(usize, &'static str, Kind)>> = LazyLock::new(|| {
+    let rows = ROWS.iter().enumerate();
+    few(rows.flat_map(|(at, row)| {
+        row.parameter
+            .tokens()
+            .map(move |(token, kind)| (at, text(token), kind))
+    }))
+});
+
 const fn text(token: &'static CStr) -> &'static str {
     match token.to_str() {
         Ok(text) => text,
@@ -306,19 +319,35 @@ impl Given {
         cursor: &mut Cursor<'a, A>,
         mut other: impl FnMut(&[u8], &mut Cursor<'a, A>) -> Result<bool, CommandError>,
     ) -> Result<Self, CommandError> {
-        let mut given = Self::default();
-        if verb.leads_with_size() {
+        let words = cursor.rest();
+        let (mut given, mut kept) = match last::read(verb, cursor) {
+            Some(given) => (given, true),
+            None => (Self::default(), false),
+        };
+        if verb.leads_with_size() && !kept {
             let (rate, capacity) = (cursor.take()?, cursor.take()?);
             given.read(verb, "ERROR", rate)?;
             given.read(verb, "CAPACITY", capacity)?;
         }
-        while let Some(word) = cursor.take_if_any() {
+        let mut keep = |given: &Self, left: usize| {
+            if !kept {
+                last::keep(verb, &words[..words.len() - left], given);
+                kept = true;
+            }
+        };
+        loop {
+            let left = cursor.rest().len();
+            let Some(word) = cursor.take_if_any() else {
+                keep(&given, left);
+                return Ok(given);
+            };
             let word = word.bytes();
-            if !other(word, cursor)? && !given.take(verb, word, cursor)? {
+            if other(word, cursor)? {
+                keep(&given, left);
+            } else if !given.take(verb, word, cursor)? {
                 return Err(CommandError::unknown(word));
             }
         }
-        Ok(given)
     }
 
     /// Reads a value that has no word before it.
@@ -341,20 +370,23 @@ impl Given {
         word: &[u8],
         cursor: &mut Cursor<'a, A>,
     ) -> Result<bool, CommandError> {
-        let rows = ROWS.iter().enumerate().filter(|(_, row)| verb.has(row));
-        let mut tokens = rows.flat_map(|(at, row)| row.parameter.tokens().map(move |token| (at, row, token)));
-        let Some((at, row, (token, kind))) =
-            tokens.find(|(_, _, (token, _))| word.eq_ignore_ascii_case(token.to_bytes()))
-        else {
+        let mut tokens = TOKENS.iter();
+        let of_verb = |at: usize| ROWS.get(at).filter(|row| verb.has(row));
+        let Some((at, row, token, kind)) = tokens.find_map(|&(at, token, kind)| {
+            let is_it = word.eq_ignore_ascii_case(token.as_bytes());
+            is_it
+                .then(|| of_verb(at))
+                .flatten()
+                .map(|row| (at, row, token, kind))
+        }) else {
             return Ok(false);
         };
-        let token = text(token);
         let value = if let Kind::Word = kind {
             Value::none(token, verb)
         } else {
             let value = cursor
                 .take_if_any()
-                .ok_or(verb.worded(CommandError::NoValue(token)))?;
+                .ok_or_else(|| verb.worded(CommandError::NoValue(token)))?;
             Value::of(value, token, kind, verb)
         };
         (row.take)(self, value).map_err(|error| verb.worded(error))?;

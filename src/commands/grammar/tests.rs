@@ -1,5 +1,5 @@
 use super::super::requests::trying::*;
-use super::super::requests::{Creation, NOW, Release};
+use super::super::requests::{Creation, NOW, Release, Word};
 use super::super::spec::FilterSpec;
 use super::*;
 use crate::options::values::ConfigOption;
@@ -453,5 +453,70 @@ fn rules_name_words_of_the_table() {
     let is_word = |word: &str| word == FIXED || ROWS.iter().any(|row| row.word == word);
     for (one, other) in EXCLUSIVE {
         assert!(is_word(one) && is_word(other), "{one} {other}");
+    }
+}
+
+/// A filter would be made with options of the command before.
+#[test]
+fn options_mean_the_same_whatever_was_read_before() {
+    let long = format!("CAPACITY 100 LAYOUT {}", "x".repeat(300));
+    let many = "NX EX 9 ".repeat(9);
+    let lines = [
+        "",
+        "CAPACITY 100",
+        "CAPACITY 100 ERROR 0.1",
+        "CAPACITY 1 00",
+        "CAPACITY 100 CAPACITY 100",
+        "capacity 100",
+        "CAPACITY 100 EXPANSION",
+        "ERROR 0.1 CAPACITY 100 NONSCALING",
+        "ERROR 0.1 CAPACITY 100 nonscaling EX 10",
+        "CAPACITY 100 ITEMS a",
+        "CAPACITY 100 ITEMS a CAPACITY 5",
+        "CAPACITY ITEMS a",
+        "0.1 100",
+        "0.1 100 EX 10",
+        "0.1 100 EX 11",
+        "0.1 100 NX SEED 7 LAYOUT BLOCKED",
+        "0.1 100 NX SEED 7 LAYOUT CLASSIC",
+        "0.1 1 00",
+        "AT 5",
+        "AT 6",
+        &long,
+        &many,
+    ];
+    let read = |verb: Verb, line: &str| {
+        let words: Vec<_> = line
+            .split_whitespace()
+            .map(|word| Word(word.as_bytes()))
+            .collect();
+        let mut cursor = Cursor::new(&words);
+        let mut items = None;
+        let given = Given::parse(verb, &mut cursor, |word, cursor| {
+            if word == b"ITEMS" {
+                items = Some(std::mem::replace(cursor, Cursor::new(&[])).rest().len());
+            }
+            Ok(word == b"ITEMS")
+        });
+        format!("{given:?} {items:?}")
+    };
+    for verb in [Verb::Insert, Verb::Reserve, Verb::Rotate] {
+        for line in lines {
+            // A command of two words, of which no line has the first.
+            read(Verb::Insert, "LAYOUT BLOCKED");
+            let alone = read(verb, line);
+            for (before, other) in lines
+                .iter()
+                .flat_map(|before| [(before, verb), (before, Verb::Plan)])
+            {
+                read(other, before);
+                assert_eq!(
+                    read(verb, line),
+                    alone,
+                    "{verb:?} {line} after {other:?} {before}"
+                );
+                assert_eq!(read(verb, line), alone, "{verb:?} {line} again");
+            }
+        }
     }
 }

@@ -347,7 +347,9 @@ fn defragmentation_moves_filters_and_loses_nothing() {
     assert_eq!(dump(&mut client), dumps);
     assert_eq!(filters::snapshot(&mut client), expected);
     compare_chains(&mut client, items);
-    let excepted = keys(count).enumerate().filter(|(number, _)| matches!(number % 200, 10 | 30));
+    let excepted = keys(count)
+        .enumerate()
+        .filter(|(number, _)| matches!(number % 200, 10 | 30));
     for (_, key) in excepted {
         client.answers(&[
             (&format!("BF.EXISTS {key} 0"), 0.into()),

@@ -2,10 +2,10 @@
 
 use serial_test::serial;
 
-use crate::client::{Reply, array, error, ok};
+use crate::client::{Client, Reply, array, error, ok};
 use crate::filters;
 use crate::server::{Server, skip};
-use crate::support::aof::propagated;
+use crate::support::aof::{propagated, settled};
 use crate::support::link::{UNUSUAL, in_step};
 
 /// The items that propagated commands add to filters, with their keys.
@@ -402,4 +402,40 @@ fn a_window_without_memory_for_its_first_item_is_not_made() {
         "{}",
         primary.log()
     );
+}
+
+/// A replica without an append-only file describes no creation anew. It would not save what its primary sends, or a
+/// file that it begins would have other filters than the primary has.
+#[test]
+fn a_replica_counts_creations_and_describes_them_for_its_file() {
+    let primary = Server::with().module_args(UNUSUAL).start();
+    let replica = Server::with().config("aof-use-rdb-preamble", "no");
+    let replica = replica.replica_of(&primary).start();
+    let below = Server::with().replica_of(&replica).start();
+    in_step(&primary, &replica);
+    in_step(&replica, &below);
+    let (mut client, mut of_replica) = (primary.client(), replica.client());
+    let changes = |client: &mut Client| {
+        let changes = client.stat("persistence", "rdb_changes_since_last_save");
+        changes.parse::<u64>().unwrap()
+    };
+    let before = changes(&mut of_replica);
+    client.run("BF.ADD added item");
+    client.run("BF.RESERVE reserved 0.1 90");
+    in_step(&primary, &replica);
+    assert_eq!(changes(&mut of_replica), before + 2);
+    of_replica.answers(&[("CONFIG SET appendonly yes", ok())]);
+    settled(&replica);
+    client.run("BF.ADD later item");
+    in_step(&primary, &replica);
+    in_step(&replica, &below);
+    let sent = propagated(&replica);
+    let later = sent.iter().filter(|command| command[1] == "later");
+    let later: Vec<_> = later.map(|command| command[6..].join(" ")).collect();
+    assert_eq!(later, ["EXPANSION 3 GROWING LAYOUT BLOCKED SEED 77 ITEMS item"]);
+    for key in ["added", "reserved", "later"] {
+        let dump = client.dump(key);
+        assert_eq!(of_replica.dump(key), dump, "{key}");
+        assert_eq!(below.client().dump(key), dump, "{key}");
+    }
 }
