@@ -78,6 +78,11 @@ pub struct Allowing<'a> {
 }
 
 impl<'a> Allowing<'a> {
+    /// The origin of the command.
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
     /// The allowance of a command of `origin` on `key`.
     pub fn new(ctx: Ctx<'a>, key: &'a [u8], origin: Origin) -> Self {
         Self {

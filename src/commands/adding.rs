@@ -288,8 +288,12 @@ impl<'a, B: Batch> Adding<'a, B> {
         };
         // Some items changed it: the first item of an empty filter is always new. In a batch that fills several
         // slices an item may come again and be refreshed, which is a change too.
-        self.items
-            .replicate(self.ctx, self.key, to, added.changed(), room);
+        if allowing.origin().is_last(self.ctx) {
+            self.ctx.replicate_verbatim();
+        } else {
+            self.items
+                .replicate(self.ctx, self.key, to, added.changed(), room);
+        }
         key.changed(&[self.event]);
         added.created = Some(creation);
         Ok(added)

@@ -200,7 +200,11 @@ pub fn create_empty(
 ) -> Result<(), CommandError> {
     let allowing = Allowing::new(ctx, name.bytes(), ctx.origin());
     key.set(make(ctx, name, creation, &allowing)?, creation.expires);
-    propagation::replicate(ctx, name, creation);
+    if allowing.origin().is_last(ctx) {
+        ctx.replicate_verbatim();
+    } else {
+        propagation::replicate(ctx, name, creation);
+    }
     Ok(())
 }
 

@@ -320,20 +320,19 @@ impl Given {
         mut other: impl FnMut(&[u8], &mut Cursor<'a, A>) -> Result<bool, CommandError>,
     ) -> Result<Self, CommandError> {
         let words = cursor.rest();
-        let (mut given, mut kept) = match last::read(verb, cursor) {
-            Some(given) => (given, true),
-            None => (Self::default(), false),
-        };
+        let mut given = Self::default();
+        let mut kept = last::read(verb, cursor, &mut given);
         if verb.leads_with_size() && !kept {
             let (rate, capacity) = (cursor.take()?, cursor.take()?);
             given.read(verb, "ERROR", rate)?;
             given.read(verb, "CAPACITY", capacity)?;
         }
         let mut keep = |given: &Self, left: usize| {
-            if !kept {
-                last::keep(verb, &words[..words.len() - left], given);
-                kept = true;
+            let words = &words[..words.len() - left];
+            if !kept && !words.is_empty() {
+                last::keep(verb, words, given);
             }
+            kept = true;
         };
         loop {
             let left = cursor.rest().len();

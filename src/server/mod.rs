@@ -287,13 +287,6 @@ impl<'a> Ctx<'a> {
         self.flags() & flag != 0
     }
 
-    /// Whether nobody reads what this server propagates: it is a replica, whose replicas get its primary's words, and
-    /// it has no append-only file.
-    pub fn is_only_replica(self) -> bool {
-        let of_these = raw::REDISMODULE_CTX_FLAGS_SLAVE | raw::REDISMODULE_CTX_FLAGS_AOF;
-        self.flags() & of_these == raw::REDISMODULE_CTX_FLAGS_SLAVE
-    }
-
     /// Whether the client speaks RESP3.
     pub fn speaks_resp3(self) -> bool {
         self.has_flag(raw::REDISMODULE_CTX_FLAGS_RESP3)

@@ -84,6 +84,13 @@ impl Origin {
         matches!(self, Self::Primary | Self::File)
     }
 
+    /// Whether nobody reads what the command propagates: it comes from a primary, which also serves the replicas of this
+    /// one, and there is no append-only file.
+    pub fn is_last(self, ctx: Ctx<'_>) -> bool {
+        let of_these = raw::REDISMODULE_CTX_FLAGS_SLAVE | raw::REDISMODULE_CTX_FLAGS_AOF;
+        self == Self::Primary && ctx.flags() & of_these == raw::REDISMODULE_CTX_FLAGS_SLAVE
+    }
+
     /// Whether the origin is known without further queries to be a primary or a file.
     pub fn is_known_to_be_obeyed(self) -> bool {
         !matches!(self, Self::Client | Self::Script | Self::Unnamed)

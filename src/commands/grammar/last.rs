@@ -23,29 +23,35 @@ struct Last {
 
 static LAST: Mutex<Option<Last>> = Mutex::new(None);
 
-/// What the first of these words say, if they were read last, with the cursor after them.
-pub fn read<'a, A: Argument<'a>>(verb: Verb, cursor: &mut Cursor<'a, A>) -> Option<Given> {
+/// Reads what the first of these words say into `given`, if they were read last, and moves the cursor behind them.
+/// Returns whether it did.
+#[inline(never)]
+pub fn read<'a, A: Argument<'a>>(verb: Verb, cursor: &mut Cursor<'a, A>, given: &mut Given) -> bool {
     let last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    let last = last.as_ref().filter(|last| last.verb == verb)?;
+    let Some(last) = last.as_ref().filter(|last| last.verb == verb) else {
+        return false;
+    };
     let mut after = *cursor;
-    let words = after.take_many(last.count)?;
+    let Some(words) = after.take_many(last.count) else {
+        return false;
+    };
     let mut text = &last.text[..];
     for (word, &length) in words.iter().zip(&last.lengths) {
         let (expected, rest) = text.split_at(length.into());
         if word.bytes() != expected {
-            return None;
+            return false;
         }
         text = rest;
     }
     *cursor = after;
-    Some(last.given.clone())
+    given.clone_from(&last.given);
+    true
 }
 
-/// Keeps what these words say, if they are any.
+/// Keeps what these words say.
+#[cold]
+#[inline(never)]
 pub fn keep<'a, A: Argument<'a>>(verb: Verb, words: &[A], given: &Given) {
-    if words.is_empty() {
-        return;
-    }
     let (mut lengths, mut text) = ([0; MOST_WORDS], [0; MOST_BYTES]);
     let mut end = 0;
     for (at, word) in words.iter().enumerate() {

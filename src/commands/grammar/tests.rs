@@ -472,6 +472,7 @@ fn options_mean_the_same_whatever_was_read_before() {
         "ERROR 0.1 CAPACITY 100 NONSCALING",
         "ERROR 0.1 CAPACITY 100 nonscaling EX 10",
         "CAPACITY 100 ITEMS a",
+        "ITEMS a",
         "CAPACITY 100 ITEMS a CAPACITY 5",
         "CAPACITY ITEMS a",
         "0.1 100",
