@@ -413,8 +413,8 @@ fn a_replica_counts_creations_and_describes_them_for_its_file() {
         .config("aof-use-rdb-preamble", "no")
         .config("appendfsync", "always");
     let replica = replica.replica_of(&primary).start();
-    let below = Server::with().replica_of(&replica).start();
     in_step(&primary, &replica);
+    let below = Server::with().replica_of(&replica).start();
     in_step(&replica, &below);
     let (mut client, mut of_replica) = (primary.client(), replica.client());
     let changes = |client: &mut Client| {
