@@ -459,8 +459,10 @@ def complain(text: object) -> None:
 
 
 def without_passwords(text: str) -> str:
-    """A message without what may be the user and the password of a URL, which is up to its last @."""
-    return re.sub("://.*@", "://***@", text, flags=re.DOTALL)
+    """A message without what may be the user and the password of a URL, which is up to its last @; also of one whose
+    beginning is misspelt."""
+    text = re.sub("://.*@", "://***@", text, flags=re.DOTALL)
+    return re.sub(r"[^\s'\"/]*:[^\s'\"]*@", "***@", text)
 
 
 def main(arguments: list[str] | None = None) -> int:

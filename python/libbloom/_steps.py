@@ -86,7 +86,7 @@ def flat(items: Any) -> Any:
     if form.kind not in "biufcSV" or form.names is not None or form.char in "gG":
         raise TypeError(f"elements of type {form} are no items: convert them to numbers or to text")
     if form.itemsize == 0:
-        return [b""] * len(array)
+        raise ValueError(f"the elements of the array, of type {form.str}, have no bytes")
     if form.kind in "fc":
         # 0.0 and -0.0 are equal.
         array = array + 0

@@ -892,6 +892,9 @@ class TroubleTest(Case):
                 ["push", "a", "b", url],
                 ["migrate", "load", server.url, "key", "--batch", url],
                 ["plan", url],
+                # A mistake in its first word.
+                ["plan", url.replace("redis://", "redis:/")],
+                ["push", "a", "b", url.removeprefix("redis://")],
             ]:
                 with self.subTest(words):
                     code, line = self.said(words)
