@@ -30,6 +30,7 @@
 //! | [`chain`] | layers that are added as a filter grows, and the walk over them for one item or many |
 //! | [`stored`] | what the formats of all layouts have in common |
 //! | [`merging`] | what unions and intersections need of a layout |
+//! | [`folding`] | what folding needs of a layout |
 //! | [`layered`] | what every layout does besides queries and additions |
 //! | [`blocked`] | this project's layout: an item's probes lie within a few cache lines |
 //! | [`scattered`] | layers whose probes are single bits anywhere in the array |
@@ -39,6 +40,7 @@
 //! | [`exceptions`] | items that a filter leaves out |
 //! | [`filter`] | a filter of any layout, and its figures |
 //! | [`sets`] | filters combined: unions, intersections |
+//! | [`shrinking`] | filters folded to the size that their items need |
 //! | [`packed`] | many items in one run of bytes, many answers in one bitmap |
 //! | [`plan`], [`ahead`] | what a filter will take; a guess where the next item goes |
 //! | [`codec`] | filters as bytes, and back |
@@ -76,6 +78,8 @@ pub mod file;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod filter;
 #[cfg_attr(docsrs, doc(hidden))]
+pub mod folding;
+#[cfg_attr(docsrs, doc(hidden))]
 pub mod item;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod layered;
@@ -93,6 +97,8 @@ pub mod plan;
 pub mod scattered;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod sets;
+#[cfg_attr(docsrs, doc(hidden))]
+pub mod shrinking;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod stored;
 #[cfg_attr(docsrs, doc(hidden))]
@@ -120,3 +126,5 @@ pub use params::{ErrorRate, Seed, StoredLayout, Time};
 pub use plan::{Plan, Stage};
 #[doc(inline)]
 pub use sets::{Mismatch, SetError};
+#[doc(inline)]
+pub use shrinking::ShrinkError;

@@ -112,7 +112,7 @@ fn many(tape: &mut Tape<'_>) -> Vec<Vec<u8>> {
 
 impl Tried {
     fn step(&mut self, tape: &mut Tape<'_>) {
-        match tape.u8() % 16 {
+        match tape.u8() % 17 {
             0 => self.add(item(tape)),
             1 => self.add_many(&many(tape)),
             2 => {
@@ -134,7 +134,8 @@ impl Tried {
             }
             13 => self.unite(&many(tape), tape.u8()),
             14 => self.intersect(&many(tape)),
-            _ => self.empty(tape.u8()),
+            15 => self.empty(tape.u8()),
+            _ => self.shrink(tape.u16()),
         }
     }
 
@@ -287,6 +288,21 @@ impl Tried {
             self.added.clear();
             self.excepted.clear();
             (self.new, self.mixed) = (Some(0), false);
+        }
+    }
+
+    /// A smaller filter has the same items, and shrinking it once more does nothing.
+    fn shrink(&mut self, capacity: u16) {
+        let stored = check::saved(&self.filter);
+        let before = self.filter.bytes();
+        match self.filter.shrink(capacity.into(), &at_most(LIMIT)) {
+            Ok(0) | Err(_) => assert!(check::saved(&self.filter) == stored, "changed, and nothing was said"),
+            Ok(freed) => {
+                assert_eq!(before - self.filter.bytes(), freed);
+                assert_eq!(self.filter.shrink(capacity.into(), &at_most(LIMIT)), Ok(0));
+                // An item that set only bits that are one bit now is no longer counted.
+                self.new = None;
+            }
         }
     }
 

@@ -74,6 +74,8 @@ pub enum KeyUse {
     Add,
     /// Data is removed; the reply tells nothing of it.
     Drop,
+    /// The data is stored in another form; the reply tells nothing of it but its size.
+    Change,
     /// Items are removed; the reply tells which of them were there.
     Remove,
     /// The data of other keys is added, or replaces the earlier data. The reply tells nothing of the earlier data,
@@ -104,6 +106,8 @@ pub const KEY_TO_FILL: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Fill
 pub const KEY_TO_ADD_TO: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Add));
 /// The key of a command that removes data from it.
 pub const KEY_TO_DROP_FROM: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Drop));
+/// The key of a command that stores it in another form.
+pub const KEY_TO_SHRINK: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Change));
 /// The key of a command that removes items from it.
 pub const KEY_TO_EXCEPT_FROM: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Remove));
 /// The key of a command that merges other keys into it.
@@ -351,7 +355,7 @@ impl KeyUse {
             Self::Add => &[write, access, insert],
             Self::Drop => &[write, delete],
             Self::Remove => &[write, access, delete],
-            Self::Merge => &[write, update],
+            Self::Change | Self::Merge => &[write, update],
             Self::Overwrite => &[replace, update],
         };
         // Each is a bit of its own.

@@ -187,6 +187,12 @@ pub enum CommandError {
     ExceptionsOfForeign,
     /// Filters with a window have no exceptions.
     ExceptionsOfWindow,
+    /// BF.SHRINK of a filter with a window.
+    ShrinkingWindow,
+    /// BF.SHRINK of a filter in valkey-bloom's layout.
+    ShrinkingValkey,
+    /// There is no memory for the smaller layers.
+    NoMemoryToShrink,
     /// The filter has this many exceptions, and not enough room for the new ones.
     TooManyExceptions(u64),
     /// Looking up so many items in so many layers would take too long.
@@ -419,6 +425,9 @@ impl fmt::Display for CommandError {
             }
             Self::ExceptionsOfForeign => "ERR exceptions are for LAYOUT BLOCKED only",
             Self::ExceptionsOfWindow => "ERR a filter with a WINDOW has no exceptions",
+            Self::ShrinkingWindow => "ERR a filter with a WINDOW is not shrunk: its layers expire",
+            Self::ShrinkingValkey => "ERR BF.SHRINK is for LAYOUT BLOCKED or CLASSIC only",
+            Self::NoMemoryToShrink => "ERR Insufficient memory to shrink filter",
             Self::TooManyExceptions(exceptions) => {
                 return write!(
                     f,

@@ -39,6 +39,7 @@ mod reserve;
 mod reset;
 mod rotate;
 mod scandump;
+mod shrink;
 mod sources;
 mod spec;
 mod valkey;
@@ -101,6 +102,7 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     one::<rotate::Rotate>(ctx, category)?;
     one::<except::Except>(ctx, category)?;
     one::<reset::Reset>(ctx, category)?;
+    one::<shrink::Shrink>(ctx, category)?;
     one::<merge::Merge>(ctx, category)?;
     one::<intersect::Intersect>(ctx, category)?;
     one::<exists::Exists>(ctx, category)?;

@@ -126,7 +126,7 @@ NOT_SHOWN = {
 # Commands that RedisBloom does not have.
 OWN = {
     *["bf.plan", "bf.addpacked", "bf.existspacked", "bf.rotate"],
-    *["bf.merge", "bf.intersect", "bf.reset", "bf.except", "bf.load"],
+    *["bf.merge", "bf.intersect", "bf.reset", "bf.shrink", "bf.except", "bf.load"],
 }
 COMMANDS = [page for page in PAGES if page.match("docs/commands/bf.*.md")]
 CONFIGURATION = PROJECT / "docs/configuration.md"

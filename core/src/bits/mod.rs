@@ -3,5 +3,6 @@
 
 pub mod array;
 pub mod combine;
+pub mod fold;
 pub mod kernel;
 pub mod memory;

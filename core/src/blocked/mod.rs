@@ -4,6 +4,7 @@
 //! many items in a chain, [`secret`] the hash. This module decides how large a filter's next layer is, and
 //! how much of the error budget it gets.
 
+mod folding;
 pub mod format;
 pub mod layer;
 pub mod layered;

@@ -208,7 +208,7 @@ impl Geometry {
     }
 
     /// Whether a layer that counts `capacity` items is within `rate`.
-    fn keeps(self, capacity: u64, rate: f64) -> bool {
+    pub(super) fn keeps(self, capacity: u64, rate: f64) -> bool {
         // The rate rises with every step, so most geometries that are too small fail at one of the first.
         self.approaching_items_met(capacity)
             .all(|met| self.rate_of_met(met) <= rate)

@@ -19,6 +19,7 @@
 //! the filter does not grow), and each further layer half of the rate before it, so the sum stays below the
 //! filter's rate.
 
+mod folding;
 pub mod format;
 pub mod layer;
 pub mod layered;

@@ -18,6 +18,7 @@ mod moving;
 mod scarcity;
 mod sets;
 mod sharing;
+mod shrinking;
 mod statistics;
 mod stored_valkey;
 mod valkey;

@@ -61,7 +61,7 @@ impl Naive {
 }
 
 impl NaiveLayer {
-    fn new(shape: Shape) -> Self {
+    pub fn new(shape: Shape) -> Self {
         Self {
             shape,
             items: 0,
@@ -75,7 +75,7 @@ impl NaiveLayer {
             .all(|at| self.bits[at])
     }
 
-    fn add(&mut self, secret: &Secret, item: &[u8]) {
+    pub fn add(&mut self, secret: &Secret, item: &[u8]) {
         for at in positions(self.shape.geometry, secret, item) {
             self.bits[at] = true;
         }

@@ -31,7 +31,10 @@ fn the_server_knows_the_key_of_every_command_and_what_happens_to_it() {
             ("readonly", reads),
             ("write", !reads),
             // What only lets memory go is for a full server too.
-            ("denyoom", !reads && !["BF.ROTATE", "BF.RESET"].contains(command)),
+            (
+                "denyoom",
+                !reads && !["BF.ROTATE", "BF.RESET", "BF.SHRINK"].contains(command),
+            ),
             // A key may hold any number of layers, and each is asked.
             ("fast", false),
         ] {
@@ -53,7 +56,7 @@ fn the_server_knows_the_key_of_every_command_and_what_happens_to_it() {
                 "BF.LOADCHUNK" => &["RW", "insert"],
                 "BF.ROTATE" | "BF.RESET" => &["RW", "delete"],
                 "BF.EXCEPT" => &["RW", "access", "delete"],
-                "BF.MERGE" => &["RW", "update"],
+                "BF.MERGE" | "BF.SHRINK" => &["RW", "update"],
                 "BF.INTERSECT" => &["OW", "update"],
                 "BF.ADD" | "BF.MADD" | "BF.INSERT" | "BF.ADDPACKED" => &["RW", "access", "insert"],
                 _ => &["RO", "access"],

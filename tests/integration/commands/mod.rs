@@ -16,4 +16,5 @@ mod plan;
 mod rates;
 mod reserve;
 mod sets;
+mod shrink;
 mod window;

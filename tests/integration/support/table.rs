@@ -7,6 +7,7 @@ const PACKED: &str = "O(b + n * m), where b is the number of bytes of the data, 
 const EXCEPTED: &str = "O(n * m + e), where n is the number of items, m is the number of layers and e is the number of \
                         exceptions, all of which are moved when their table grows";
 const PIECE: &str = "O(n + m), where n is the number of bytes of the piece and m is the number of layers";
+const PIECE_OF_ALL: &str = "O(n + m), where n is the number of bytes and m is the number of layers";
 const SOURCES: &str = "O(n + e * m), where n is the number of bytes of all sources, e that of their exceptions, and m \
                        that of the sources";
 const ADDS: &str = "Adds one or more items to a Bloom Filter. A filter will be created if it does not exist";
@@ -23,7 +24,7 @@ pub const READING: [&str; 7] = [
 ];
 
 /// The commands that may change a key.
-pub const WRITING: [&str; 12] = [
+pub const WRITING: [&str; 13] = [
     "BF.RESERVE",
     "BF.ADD",
     "BF.MADD",
@@ -34,6 +35,7 @@ pub const WRITING: [&str; 12] = [
     "BF.ROTATE",
     "BF.EXCEPT",
     "BF.RESET",
+    "BF.SHRINK",
     "BF.MERGE",
     "BF.INTERSECT",
 ];
@@ -47,7 +49,7 @@ pub fn typical(command: &str, key: &str) -> Vec<String> {
         "BF.RESERVE" => &["0.01", "100"],
         "BF.INSERT" => &["ITEMS", "item"],
         "BF.ADDPACKED" | "BF.EXISTSPACKED" => &["LINES", "item"],
-        "BF.INFO" | "BF.CARD" | "BF.DEBUG" | "BF.ROTATE" | "BF.RESET" => &[],
+        "BF.INFO" | "BF.CARD" | "BF.DEBUG" | "BF.ROTATE" | "BF.RESET" | "BF.SHRINK" => &[],
         "BF.MERGE" | "BF.INTERSECT" => &["1", key],
         "BF.SCANDUMP" => &["0"],
         "BF.LOADCHUNK" => &["1", "nonsense"],
@@ -59,7 +61,7 @@ pub fn typical(command: &str, key: &str) -> Vec<String> {
 }
 
 /// A command, its arity, its version, its arguments as [`synopsis`] writes them, its complexity and its summary.
-pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
+pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 21] = [
     (
         "BF.RESERVE",
         -4,
@@ -189,6 +191,14 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
         "key:key",
         LAYERS,
         "Makes a Bloom Filter empty again, as it was when it was created",
+    ),
+    (
+        "BF.SHRINK",
+        -2,
+        "0.3.0",
+        "key:key [CAPACITY capacity:integer]",
+        PIECE_OF_ALL,
+        "Shrinks a Bloom Filter to the size that its items need",
     ),
     (
         "BF.MERGE",

@@ -211,6 +211,7 @@ fn commands() -> Vec<String> {
         "BF.INTERSECT new 2 key other",
         "BF.EXCEPT key absent",
         "BF.ROTATE key",
+        "BF.SHRINK key",
         "BF.RESET key",
         "COPY key new",
         "DUMP key",

@@ -57,6 +57,7 @@ const NAMES: [(&str, u32); 20] = [
     ("BF.ROTATE", 4),
     ("BF.EXCEPT", 5),
     ("BF.RESET", 2),
+    ("BF.SHRINK", 3),
     ("BF.MERGE", 5),
     ("BF.INTERSECT", 4),
     ("BF.PLAN", 2),

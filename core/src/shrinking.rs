@@ -1,0 +1,173 @@
+//! Shrinking filters that were made too large, or whose newest layer is far from full: layers are folded.
+//!
+//! Folding a layer by `d` gives the layer that it would be had it been made with a `d`th of its lines, or bits, bit for
+//! bit; how is up to the layout ([`folding`](crate::folding)). A layer is folded to the smallest that keeps what it holds within the
+//! layer's own rate. So the rate of the filter does not rise above what it was made for.
+
+use std::fmt;
+
+use crate::blocked::Blocked;
+use crate::chain::batch::Layer as _;
+use crate::chain::demand::{Demand, ask, besides, push, reserved};
+use crate::chain::window::Ring;
+use crate::chain::{Allowance, Chain, NewLayer as _, UNLIMITED, sum};
+use crate::error::Error;
+use crate::exceptions::bytes_of;
+use crate::filter::Filter;
+use crate::folding::Foldable;
+use crate::layers::each;
+use crate::merging::Mergeable as _;
+use crate::params::Capacity;
+use crate::valkey::Valkey;
+
+/// The newest layer keeps room for this many items: those that a filter is made for by default.
+const LEAST_ROOM: u64 = Capacity::DEFAULT.items();
+
+/// Why a filter cannot be shrunk. Nothing changed.
+///
+/// ```
+/// # use libbloom::{Filter, ShrinkError, StoredLayout};
+/// let mut filter = Filter::builder(1000, 0.01).layout(StoredLayout::Valkey).build()?;
+/// assert_eq!(filter.shrink_to_fit(), Err(ShrinkError::Layout));
+/// # Ok::<(), libbloom::BuildError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShrinkError {
+    /// The filter has a window, whose layers shrink by expiring.
+    Window,
+    /// The filter has valkey-bloom's layout, where the number of bits follows from the capacity.
+    Layout,
+    /// There is no memory for the smaller layers, which are made before the larger ones are freed.
+    Memory(Error),
+}
+
+impl fmt::Display for ShrinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Window => f.write_str("filters with a window are never shrunk: their layers expire"),
+            Self::Layout => f.write_str("filters of valkey-bloom's layout are never shrunk"),
+            Self::Memory(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ShrinkError {}
+
+impl From<Error> for ShrinkError {
+    fn from(error: Error) -> Self {
+        Self::Memory(error)
+    }
+}
+
+/// Layers of one kind, which are folded, or never.
+trait Shrunk {
+    /// See [`Filter::shrink`].
+    fn shrink(&mut self, items: u64, allowance: Allowance<'_>) -> Result<u64, ShrinkError>;
+}
+
+impl<R: Foldable> Shrunk for Chain<R> {
+    fn shrink(&mut self, items: u64, allowance: Allowance<'_>) -> Result<u64, ShrinkError> {
+        let (layers, rules) = (self.layers(), self.rules());
+        let mut smaller: Vec<(usize, R::Shape)> = Vec::new();
+        let mut missing = items;
+        for (index, layer) in layers.iter().enumerate() {
+            // The items that a layer counts may be fewer than those whose bits it has, if it was merged or loaded.
+            let mut holds = layer.items().max(layer.items_behind(layer.ones()));
+            if index + 1 == layers.len() {
+                holds = holds.max(missing).max(LEAST_ROOM);
+            }
+            missing = missing.saturating_sub(layer.items());
+            let holds = holds.clamp(1, layer.capacity());
+            if let Some(shape) = rules.folded(R::shape_of(layer), holds) {
+                push(&mut smaller, (index, shape))?;
+            }
+        }
+        if smaller.is_empty() {
+            return Ok(0);
+        }
+        let freed = sum(smaller.iter().map(|&(index, _)| layers[index].bytes()));
+        let new = sum(smaller.iter().map(|(_, shape)| shape.bytes()));
+        let before = R::bytes(layers.len(), self.array_bytes(layers.len()));
+        let total = before.saturating_sub(freed).saturating_add(new);
+        let grows_to = None;
+        ask(Demand { new, total, grows_to }, allowance).map_err(Error::from)?;
+        let mut folded: Vec<(usize, R::Layer)> = reserved(smaller.len())?;
+        for &(index, shape) in &smaller {
+            let layer = &layers[index];
+            let mut smaller = R::fold(layer, shape)?;
+            // Each item that a layer counts has set a bit.
+            smaller.count(layer.items().min(smaller.ones()));
+            folded.push((index, smaller));
+        }
+
+        // From here on nothing fails, and nothing is allocated.
+        for (index, layer) in folded {
+            self.layers_mut()[index] = layer;
+        }
+        R::Layer::start_all_at(self.layers_mut(), 0);
+        Ok(before.saturating_sub(total))
+    }
+}
+
+impl Shrunk for Chain<Valkey> {
+    fn shrink(&mut self, _: u64, _: Allowance<'_>) -> Result<u64, ShrinkError> {
+        Err(ShrinkError::Layout)
+    }
+}
+
+impl Shrunk for Ring<Blocked> {
+    fn shrink(&mut self, _: u64, _: Allowance<'_>) -> Result<u64, ShrinkError> {
+        Err(ShrinkError::Window)
+    }
+}
+
+impl Filter {
+    /// Folds each layer to the smallest that keeps its items within its rate. The filter then takes as much memory as
+    /// one that was made for its items, or up to a third more. The newest layer keeps room for 100 items; a filter that
+    /// may grow grows on from there. Returns the bytes that were given back, 0 if no layer could be folded.
+    ///
+    /// It takes a pass over the bits, and memory for the smaller layers beside the larger ones.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// let mut filter = Filter::builder(1_000_000, 0.01).build()?;
+    /// filter.insert("ann")?;
+    /// let before = filter.bytes();
+    /// assert_eq!(filter.shrink_to_fit()?, before - filter.bytes());
+    /// assert!(filter.bytes() < before / 2 && filter.contains("ann"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ShrinkError`]; nothing changed.
+    pub fn shrink_to_fit(&mut self) -> Result<u64, ShrinkError> {
+        self.shrink(0, UNLIMITED)
+    }
+
+    /// [`Filter::shrink_to_fit`], with room for `capacity` items in total.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// let mut filter = Filter::builder(1_000_000, 0.01).fixed().build()?;
+    /// filter.shrink_to(100_000)?;
+    /// assert!((100_000..1_000_000).contains(&filter.totals().capacity));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ShrinkError`]; nothing changed.
+    pub fn shrink_to(&mut self, capacity: u64) -> Result<u64, ShrinkError> {
+        self.shrink(capacity, UNLIMITED)
+    }
+
+    /// [`Filter::shrink_to`], if `allowance` permits the memory of the smaller layers.
+    ///
+    /// # Errors
+    /// [`ShrinkError`]; nothing changed.
+    #[cfg_attr(docsrs, doc(hidden))]
+    pub fn shrink(&mut self, capacity: u64, allowance: Allowance<'_>) -> Result<u64, ShrinkError> {
+        let exceptions = self.excepted().map_or(0, bytes_of);
+        let allowance = &besides(exceptions, allowance);
+        each!(&mut self.layers, layers => layers.shrink(capacity, allowance))
+    }
+}

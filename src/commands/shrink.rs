@@ -1,0 +1,81 @@
+//! `BF.SHRINK key [CAPACITY capacity]`
+
+use std::ffi::CStr;
+
+use super::args::{Argument, Cursor, integer, once};
+use super::docs::{Docs, KEY_TO_SHRINK, Kind, Parameter, SINCE_OWN};
+use super::error::CommandError;
+use super::reply::Reply;
+use super::{Call, Command, creation};
+use crate::limits::Allowing;
+use crate::server::{Arg, Ctx};
+use crate::{keyspace, stats};
+use libbloom::ShrinkError;
+use libbloom::params::Capacity;
+
+/// The command BF.SHRINK: folds a filter to the size that its items need.
+pub struct Shrink;
+
+/// Reads the arguments after the key: the items that the filter keeps room for, or 0.
+fn room<'a, A: Argument<'a>>(cursor: &mut Cursor<'a, A>) -> Result<u64, CommandError> {
+    let mut capacity = None;
+    while let Some(word) = cursor.take_if_any() {
+        let word = word.bytes();
+        if !word.eq_ignore_ascii_case(b"CAPACITY") {
+            return Err(CommandError::unknown(word));
+        }
+        let value = cursor.take_if_any().ok_or(CommandError::NoValue("CAPACITY"))?;
+        let value = integer(value.bytes()).ok_or(CommandError::BadCapacity)?;
+        let value = u64::try_from(value).map_err(|_| CommandError::CapacityRange)?;
+        let value = Capacity::new(value).map_err(|_| CommandError::CapacityRange)?;
+        once(&mut capacity, value.items(), "CAPACITY")?;
+    }
+    Ok(capacity.unwrap_or(0))
+}
+
+/// Shrinks the filter, and propagates the command if it changed something. Returns the bytes that it gave back.
+fn apply(ctx: Ctx<'_>, name: Arg<'_>, capacity: u64) -> Result<u64, CommandError> {
+    // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
+    let mut key = unsafe { keyspace::write(ctx, name) }?;
+    let filter = key.filter().ok_or(CommandError::NotFound)?;
+    let allowing = Allowing::new(ctx, name.bytes(), ctx.origin());
+    let shrunk = filter.change(|filter| filter.shrink(capacity, &|demand| allowing.allow(demand)));
+    let freed = shrunk.map_err(|error| match error {
+        ShrinkError::Window => CommandError::ShrinkingWindow,
+        ShrinkError::Layout => CommandError::ShrinkingValkey,
+        ShrinkError::Memory(error) => {
+            stats::refused_creation();
+            creation::log_shortage(ctx, name, error);
+            CommandError::NoMemoryToShrink
+        }
+    })?;
+    if freed > 0 {
+        ctx.replicate_verbatim();
+        key.changed(&[c"bf.shrink"]);
+    }
+    Ok(freed)
+}
+
+impl Command for Shrink {
+    const NAME: &'static CStr = c"bf.shrink";
+    const FLAGS: &'static CStr = c"write";
+    const CATEGORIES: &'static CStr = c"write";
+    const DOCS: Docs = Docs {
+        summary: c"Shrinks a Bloom Filter to the size that its items need",
+        complexity: c"O(n + m), where n is the number of bytes and m is the number of layers",
+        since: SINCE_OWN,
+        parameters: &[
+            KEY_TO_SHRINK,
+            Parameter::option(c"capacity", c"CAPACITY", Kind::Integer),
+        ],
+        cacheable: false,
+    };
+
+    fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
+        let mut cursor = Cursor::new(arguments);
+        let key = cursor.take()?;
+        let capacity = room(&mut cursor)?;
+        Reply(ctx).integer(apply(ctx, key, capacity)?);
+        Ok(())
+    }
+}

@@ -1,0 +1,214 @@
+//! What BF.SHRINK makes of a filter, what it refuses, and what replicas and files get.
+
+use crate::client::{Client, Reply, WRONG_TYPE, arity, error, ok};
+use crate::commands::sets::make;
+use crate::filters::{figure, same};
+use crate::server::Server;
+use crate::support::aof::{as_commands, propagated, rewrite, settled};
+use crate::support::chunks::{load, scandump};
+use crate::support::items::{numbered, present};
+use crate::support::link::in_step;
+
+/// Filters that are too large, with how many items they have. All sizes have small factors.
+const KINDS: [(&str, usize); 6] = [
+    ("1e-9 100000 SEED 1", 1000),
+    ("1e-9 100000 SEED 1 NONSCALING", 1000),
+    ("0.001 200000 GROWING SEED 1", 3000),
+    ("1e-9 100000 LAYOUT CLASSIC", 1000),
+    ("1e-9 100000 LAYOUT CLASSIC NONSCALING", 1000),
+    ("0.01 700 EXPANSION 30 SEED 1", 2000),
+];
+
+fn has_all(client: &mut Client, key: &str, count: usize) {
+    let found = present(client, key, &numbered("item:", 0, count));
+    assert_eq!(found.len(), count, "{key}");
+}
+
+/// A user would lose items, or memory that the reply says was given back, or a filter that no longer grows.
+#[test]
+fn a_shrunk_filter_has_its_items_and_grows_on() {
+    let server = Server::start();
+    let mut client = server.client();
+    for (parameters, count) in KINDS {
+        client.answers(&[("FLUSHALL", ok())]);
+        make(&mut client, "key", parameters, 0, count);
+        client.answers(&[("EXPIRE key 1000", 1.into())]);
+        let (before, used) = (client.info("key", "Size"), client.run("MEMORY USAGE key").int());
+        let freed = client.run("BF.SHRINK key").int();
+        assert!(freed > before / 4, "{parameters}: {freed} of {before}");
+        assert_eq!(client.info("key", "Size"), before - freed, "{parameters}");
+        assert_eq!(figure(&mut client, "bytes"), before - freed, "{parameters}");
+        assert!(client.run("MEMORY USAGE key").int() < used, "{parameters}");
+        assert!(client.run("TTL key").int() > 900, "{parameters}");
+        client.answers(&[("BF.SHRINK key", 0.into())]);
+        has_all(&mut client, "key", count);
+        // By chunks it is the same filter.
+        let chunks = scandump(&mut client, "key");
+        load(&mut client, "copy", &chunks);
+        client.answers(&[("PERSIST key", 1.into())]);
+        assert_eq!(client.dump("copy"), client.dump("key"), "{parameters}");
+        if parameters.contains("NONSCALING") {
+            let capacity = client.info("key", "Capacity");
+            for item in numbered("more:", 0, 100_000).chunks(1000) {
+                client.over("BF.MADD key", item);
+            }
+            assert_eq!(
+                client.info("key", "Number of items inserted"),
+                capacity,
+                "{parameters}"
+            );
+            assert_eq!(
+                client.run("BF.ADD key last"),
+                error("ERR non scaling filter is full")
+            );
+        } else {
+            make(&mut client, "key", "", count, 100_000);
+            has_all(&mut client, "key", 100_000);
+            assert!(client.info("key", "Number of filters") > 1);
+        }
+    }
+}
+
+/// A filter that is to be filled further would grow layers that it does not need.
+#[test]
+fn capacity_keeps_room() {
+    let server = Server::start();
+    let mut client = server.client();
+    for layout in ["BLOCKED", "CLASSIC"] {
+        client.answers(&[("FLUSHALL", ok())]);
+        make(
+            &mut client,
+            "key",
+            &format!("0.001 400000 LAYOUT {layout}"),
+            0,
+            100,
+        );
+        client.answers(&[
+            ("BF.SHRINK key CAPACITY 400000", 0.into()),
+            ("BF.SHRINK key capacity 1099511627776", 0.into()),
+        ]);
+        assert!(client.run("BF.SHRINK key CAPACITY 90000").int() > 0);
+        let capacity = client.info("key", "Capacity");
+        assert!((90_000..300_000).contains(&capacity), "{layout}: {capacity}");
+        assert!(client.run("BF.SHRINK key CAPACITY 1").int() > 0);
+        has_all(&mut client, "key", 100);
+    }
+}
+
+/// A mistake would look like success, or change a filter.
+#[test]
+fn what_cannot_be_shrunk_is_refused() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.answers(&[
+        ("SET text value", ok()),
+        ("BF.RESERVE key 0.01 100000", ok()),
+        ("BF.RESERVE window 0.01 100000 WINDOW 100", ok()),
+        ("BF.RESERVE valkey 0.01 100000 LAYOUT VALKEY", ok()),
+    ]);
+    let arity = arity("bf.shrink");
+    let range = "ERR capacity must be in the range [1, 1099511627776]";
+    for key in ["key", "window", "valkey"] {
+        client.refuses(
+            key,
+            &[
+                ("BF.SHRINK", arity.as_str()),
+                ("BF.SHRINK missing", "ERR not found"),
+                ("BF.SHRINK text", WRONG_TYPE),
+                ("BF.SHRINK key CAPACITY", "ERR no value for CAPACITY"),
+                ("BF.SHRINK key CAPACITY 0", range),
+                ("BF.SHRINK key CAPACITY -1", range),
+                ("BF.SHRINK key CAPACITY 1099511627777", range),
+                ("BF.SHRINK key CAPACITY 1e3", "ERR bad capacity"),
+                (
+                    "BF.SHRINK key CAPACITY 5 CAPACITY 5",
+                    "ERR CAPACITY was given twice",
+                ),
+                ("BF.SHRINK key NOW", "ERR Unknown argument received: NOW"),
+                ("BF.SHRINK key 1000", "ERR Unknown argument received: 1000"),
+                (
+                    "BF.SHRINK window",
+                    "ERR a filter with a WINDOW is not shrunk: its layers expire",
+                ),
+                (
+                    "BF.SHRINK valkey CAPACITY 5",
+                    "ERR BF.SHRINK is for LAYOUT BLOCKED or CLASSIC only",
+                ),
+            ],
+        );
+    }
+    client.answers(&[("EXISTS missing", 0.into())]);
+    let mut client3 = server.client3();
+    assert!(matches!(client3.run("BF.SHRINK key"), Reply::Int(1..)));
+}
+
+/// Filters that were excepted from would find what they left out.
+#[test]
+fn exceptions_stay_out() {
+    let server = Server::start();
+    let mut client = server.client();
+    make(&mut client, "key", "1e-9 100000 SEED 1", 0, 500);
+    client.answers(&[("BF.EXCEPT key item:7", crate::client::array([1]))]);
+    assert!(client.run("BF.SHRINK key").int() > 0);
+    client.answers(&[
+        ("BF.EXISTS key item:7", 0.into()),
+        ("BF.EXISTS key item:8", 1.into()),
+        ("BF.ADD key item:7", 1.into()),
+        ("BF.EXISTS key item:7", 1.into()),
+    ]);
+}
+
+/// A filter would be half folded, or pass a limit, where there is no memory for the copy.
+#[test]
+fn without_memory_nothing_is_folded() {
+    let server = Server::start();
+    let mut client = server.client();
+    make(&mut client, "key", "0.01 4000000 SEED 1", 0, 100);
+    client.answers(&[("CONFIG SET maxmemory 1", ok())]);
+    client.refuses(
+        "key",
+        &[(
+            "BF.SHRINK key CAPACITY 1000000",
+            "ERR Insufficient memory to shrink filter",
+        )],
+    );
+    client.answers(&[("CONFIG SET maxmemory 0", ok())]);
+    assert!(client.run("BF.SHRINK key CAPACITY 1000000").int() > 1 << 20);
+    has_all(&mut client, "key", 100);
+}
+
+/// A replica, or a server that starts again from its file, would differ.
+#[test]
+fn replicas_and_files_have_the_same_bits() {
+    let mut primary = as_commands().start();
+    let replica = Server::with().replica_of(&primary).start();
+    in_step(&primary, &replica);
+    let mut client = primary.client();
+    let keys: Vec<_> = (0..KINDS.len()).map(|number| format!("key:{number}")).collect();
+    for (key, (parameters, count)) in keys.iter().zip(KINDS) {
+        make(&mut client, key, parameters, 0, count);
+        assert!(
+            client
+                .run(&format!("BF.SHRINK {key} CAPACITY {}", count + 10))
+                .int()
+                > 0
+        );
+        client.answers(&[(&format!("BF.SHRINK {key} CAPACITY {}", count + 10), 0.into())]);
+        make(&mut client, key, "", count, count + 5);
+    }
+    let commands = propagated(&primary);
+    let shrunk = commands.iter().filter(|command| command[0] == "BF.SHRINK");
+    assert_eq!(shrunk.count(), KINDS.len());
+    in_step(&primary, &replica);
+    let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+    same(&primary, &replica, &keys, "a replica");
+    settled(&primary);
+    primary.restart();
+    same(&primary, &replica, &keys, "the file");
+    rewrite(&mut primary.client());
+    primary.restart();
+    same(&primary, &replica, &keys, "the file rewritten");
+    for (key, (_, count)) in keys.iter().zip(KINDS) {
+        has_all(&mut primary.client(), key, count + 5);
+    }
+}
