@@ -204,7 +204,7 @@ impl Filter {
     /// ```
     /// # use libbloom::Filter;
     /// let filter = Filter::builder(1_000_000, 0.01).build()?;
-    /// assert_eq!(filter.bytes(), 1_308_920); // 10.5 bits an item
+    /// assert_eq!(filter.bytes(), 1_309_560); // 10.5 bits an item
     /// # Ok::<(), libbloom::BuildError>(())
     /// ```
     pub fn bytes(&self) -> u64 {

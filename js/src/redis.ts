@@ -126,6 +126,12 @@ export const bloom = {
   },
   /** Empties a filter. */
   reset: { parseCommand: (parser: Parser, key: Word) => send(parser, "BF.RESET", key), transformReply: as<"OK">() },
+  /** Makes a filter as small as its items allow; the bytes that were given back. */
+  shrink: {
+    parseCommand: (parser: Parser, key: Word, options?: { CAPACITY?: number }) =>
+      send(parser, "BF.SHRINK", key, ...words(options)),
+    transformReply: as<number>(),
+  },
   /** Ends the newest slice of a window. */
   rotate: { parseCommand: (parser: Parser, key: Word) => send(parser, "BF.ROTATE", key), transformReply: as<"OK">() },
 };

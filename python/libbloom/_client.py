@@ -363,6 +363,10 @@ class _Key(Caller):
         if names:
             yield from self._one("BF.MERGE", len(names), *names, *rate, *["OVERRIDE"] * replace, changes=True, once=replace)
 
+    def _shrink(self, capacity: float | None) -> Steps:
+        room = () if capacity is None else ("CAPACITY", whole(capacity))
+        return int((yield from self._one("BF.SHRINK", *room, once=True)))
+
     def _figures(self) -> Steps:
         return _info((yield from self._one("BF.INFO", "FULL")))
 
@@ -515,6 +519,11 @@ class Bloom(_Key):
         """Takes all items out. Parameters stay."""
         self._run(self._one("BF.RESET", once=True))
 
+    def shrink(self, capacity: float | None = None) -> int:
+        """Makes the filter as small as its items allow, with room for `capacity` items in all, if that is given. Returns
+        the bytes that were given back."""
+        return self._run(self._shrink(capacity))
+
     def card(self) -> int:
         """How many items are in the filter."""
         return self._run(self._one("BF.CARD"))
@@ -587,6 +596,11 @@ class AsyncBloom(_Key):
     async def reset(self) -> None:
         """Takes all items out. Parameters stay."""
         await self._run(self._one("BF.RESET", once=True))
+
+    async def shrink(self, capacity: float | None = None) -> int:
+        """Makes the filter as small as its items allow, with room for `capacity` items in all, if that is given. Returns
+        the bytes that were given back."""
+        return await self._run(self._shrink(capacity))
 
     async def card(self) -> int:
         """How many items are in the filter."""

@@ -107,6 +107,10 @@ class Filter:
     def copy(self) -> Filter:
         """An equal filter with memory of its own."""
 
+    def shrink(self, capacity: float | None = None) -> int:
+        """Makes the filter as small as its items allow, with room for `capacity` items in all, if that is given. Returns
+        the bytes that were given back. Raises ValueError for a filter with a window, or of valkey-bloom's layout."""
+
     def clear(self) -> None:
         """Takes all items out. Parameters stay."""
 

@@ -173,6 +173,17 @@ def run_build(words: argparse.Namespace) -> int:
     return 0
 
 
+def run_shrink(words: argparse.Namespace) -> int:
+    made = loaded(words.filter)
+    freed = made.shrink(words.capacity)
+    name = words.output or words.filter
+    if freed or name != words.filter:
+        save(made, name, f"{len(made):,} items, {made.size_in_bytes:,} bytes, {freed:,} less than before")
+    else:
+        print(f"{name}: {len(made):,} items, {made.size_in_bytes:,} bytes, which is as small as it can be")
+    return 0
+
+
 def run_query(words: argparse.Namespace) -> int:
     if words.filter == "-" and not words.items:
         raise Trouble("the standard input cannot be both the filter and the items")
@@ -353,6 +364,10 @@ def parser() -> argparse.ArgumentParser:
     build.add_argument("--capacity", type=number, metavar="N", help="items to come (default: the lines are counted first)")
     add_options(build)
     add_more_options(build)
+    shrink = command("shrink", run_shrink, "Make a filter as small as its items allow.")
+    shrink.add_argument("filter", help="a file; - for standard input")
+    shrink.add_argument("-o", "--output", metavar="FILTER", help="a file; - for standard output (default: the same file)")
+    shrink.add_argument("--capacity", type=number, metavar="N", help="items that it keeps room for, in all")
     query = command("query", run_query, QUERY, QUERY_MORE)
     query.add_argument("filter", help="a file; - for standard input")
     add_query(query)

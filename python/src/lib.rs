@@ -13,7 +13,7 @@ use libbloom::exceptions::ExceptError;
 use libbloom::file;
 use libbloom::params::{ErrorRate, Growth};
 use libbloom::sets::Mismatch;
-use libbloom::{BuildError, DecodeError, Error, FileError, SetError, StoredLayout, UNLIMITED};
+use libbloom::{BuildError, DecodeError, Error, FileError, SetError, ShrinkError, StoredLayout, UNLIMITED};
 use libbloom_rdb::RdbError;
 use pyo3::exceptions::{
     PyMemoryError, PyOSError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError,
@@ -920,6 +920,22 @@ impl Filter {
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         let filter = &mut *self.write(py);
         py.detach(|| filter.clear()).map_err(of_error)
+    }
+
+    /// Makes the filter as small as its items allow, with room for `capacity` items in all, if that is given. Returns the
+    /// bytes that were given back.
+    #[pyo3(signature = (capacity=None))]
+    fn shrink(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] capacity: Option<u64>,
+    ) -> PyResult<u64> {
+        let filter = &mut *self.write(py);
+        py.detach(|| filter.shrink_to(capacity.unwrap_or(0)))
+            .map_err(|error| match error {
+                ShrinkError::Memory(error) => of_error(error),
+                error => PyValueError::new_err(error.to_string()),
+            })
     }
 
     /// Adds all items of other filters, of any size. True if that changed anything. Layers of one shape are united if all

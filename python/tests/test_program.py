@@ -76,6 +76,25 @@ class ProgramTest(unittest.TestCase):
         self.run_program("build", "/dev/stdin", "-o", "more.bloom", "--capacity", "1e3", input=b"x\ny\n")
         self.assertEqual(len(Filter.load(self.folder / "more.bloom")), 2)
 
+    def test_a_filter_is_shrunk(self):
+        """Who made a filter too large would keep the file as large as it is, or lose what is in it."""
+        large = Filter(1_000_000, 0.01, seed=1)
+        large.update([b"item %d" % number for number in range(1000)])
+        large.save(self.folder / "large")
+        before = large.size_in_bytes
+        self.assertIn("less than before", self.run_program("shrink", "large", "-o", "small", "--capacity", "1e5"))
+        small = Filter.load(self.folder / "small")
+        self.assertTrue(100_000 <= small.capacity < 134_000)
+        self.assertEqual(Filter.load(self.folder / "large").size_in_bytes, before)
+        self.run_program("shrink", "large")
+        self.assertIn("as small as it can be", self.run_program("shrink", "large"))
+        smallest = Filter.load(self.folder / "large")
+        self.assertEqual(large.shrink(), before - smallest.size_in_bytes)
+        self.assertEqual(large, smallest)
+        self.assertTrue(all(smallest.contains_many([b"item %d" % number for number in range(1000)])))
+        with self.assertRaisesRegex(ValueError, "never shrunk"):
+            Filter(100, window=60).shrink()
+
     def test_a_list_gets_the_same_answers_whichever_way_it_is_loaded(self):
         """Items would be missing for who loads a list of Windows, or an empty one, in one way and asks in another."""
         lines = b"one\r\ntwo\n\r\n\nthree\r\r\n four \nlast\r"
@@ -387,6 +406,7 @@ class ProgramTest(unittest.TestCase):
             (["info", "wrong.bloom"], "wrong.bloom: this is not a filter's file"),
             (["build", "missing.txt", "-o", "x"], "missing.txt: No such file or directory"),
             (["build", "cut.gz", "-o", "x"], "cut.gz: "),
+            (["shrink", "missing.bloom"], "missing.bloom"),
             (["build", "-", "-o", "x"], "--capacity must say how many items come"),
             (["build", "many.txt", "-o", "x", "--capacity", "2", "--fixed"], "full"),
             (["build", "many.txt", "-o", "missing/x"], "No such file"),

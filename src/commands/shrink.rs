@@ -68,7 +68,7 @@ impl Command for Shrink {
             KEY_TO_SHRINK,
             Parameter::option(c"capacity", c"CAPACITY", Kind::Integer),
         ],
-        cacheable: false,
+        cacheable: true,
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {

@@ -4,11 +4,23 @@
 //! lines that begin with `d` times that number: `⌊⌊c · d · lines / 2^64⌋ / d⌋ = ⌊c · lines / 2^64⌋`. The bits within a
 //! line do not depend on the number of lines. So the OR of `d` neighbours is the line of a layer that was made smaller.
 
-use super::sizing::Geometry;
+use super::sizing::{Geometry, POISSON_FROM};
 use super::{Blocked, Layer, Shape};
 use crate::chain::NewLayer as _;
 use crate::error::Error;
 use crate::folding::{Foldable, factors, part};
+
+/// What rounding adds to the rate of a layer for `capacity` items, as a part of it: the items that it meets are rounded
+/// up to a whole number, and the rate rises with at most their `k · g`th power. For fewer items the rate depends on the
+/// number of lines in other ways, too.
+fn rounding(geometry: Geometry, capacity: u64) -> f64 {
+    let bits = f64::from(geometry.probes) * f64::from(geometry.lines_per_item);
+    if capacity < POISSON_FROM {
+        0.0
+    } else {
+        2.0 * bits / capacity as f64
+    }
+}
 
 impl Foldable for Blocked {
     fn folded(&self, shape: Shape, items: u64) -> Option<Shape> {
@@ -21,14 +33,16 @@ impl Foldable for Blocked {
         factors(geometry.lines, fewest).find_map(|by| {
             let lines = geometry.lines / by;
             let geometry = Geometry { lines, ..geometry };
-            // The part of the capacity that belongs to these lines may be above the rate by rounding.
             let most = capacity / by;
-            let capacities = [
-                most,
-                most.saturating_sub(most / 65_536 + 1),
-                most.saturating_sub(most / 1024 + 1),
-                items,
-            ];
+            if most >= items && geometry.keeps(most, rate * (1.0 + rounding(geometry, most))) {
+                let capacity = most;
+                return Some(Shape {
+                    geometry,
+                    capacity,
+                    rate,
+                });
+            }
+            let capacities = [most - most / 1024, items];
             let capacity = capacities
                 .into_iter()
                 .map(|capacity| capacity.max(items))

@@ -37,7 +37,7 @@ pub const PROBES: std::ops::RangeInclusive<u8> = 2..=8;
 /// there.
 const SEARCH_ALL_UP_TO: u64 = 4096;
 /// From this many items on, the load of a line is Poisson to within the precision of the rate.
-const POISSON_FROM: u64 = 100_000;
+pub(super) const POISSON_FROM: u64 = 100_000;
 /// Limits the iterations that compute the number of items met. Up to a rate of 0.25 each step is at most a
 /// fifth of the one before it, so that 28 of them lead to any number; only a layer so overfull that its rate
 /// is near 1 would need more.
@@ -85,10 +85,11 @@ impl Geometry {
         let lines_per_item = usual_lines_per_item(rate);
         let probes = usual_probes(rate, lines_per_item);
         if capacity > SEARCH_ALL_UP_TO {
+            let fewest = fewest_lines(capacity, rate, lines_per_item, probes);
             return Self {
                 lines_per_item,
                 probes,
-                lines: fewest_lines(capacity, rate, lines_per_item, probes),
+                lines: divisible(fewest),
             };
         }
         let mut best = Self {
@@ -234,6 +235,14 @@ fn usual_probes(rate: f64, lines_per_item: u8) -> u8 {
         .iter()
         .filter(|&&crossing| rate <= power(crossing, u64::from(lines_per_item)));
     2 + below.count() as u8
+}
+
+/// A number of lines of which a layer can be folded by many factors, if it costs at most a thousandth more than `lines`:
+/// a multiple of 48, of 12 or of 4.
+fn divisible(lines: u64) -> u64 {
+    let factor = [48, 12, 4].into_iter().find(|factor| factor * 1000 <= lines);
+    let round = factor.and_then(|factor| lines.checked_next_multiple_of(factor));
+    round.unwrap_or(lines)
 }
 
 /// The fewest lines in each partition with which `capacity` counted items are within `rate`.
@@ -476,7 +485,7 @@ mod tests {
             (1, 0.25, [1, 2, 1]),
             (100, 0.25, [1, 2, 1]),
             (1000, 0.25, [1, 2, 7]),
-            (1_000_000, 0.25, [1, 2, 6279]),
+            (1_000_000, 0.25, [1, 2, 6280]),
             (4096, 0.1, [2, 2, 20]),
             (4097, 0.1, [1, 3, 41]),
             (1_000_000, 0.1, [1, 3, 9784]),
@@ -486,9 +495,9 @@ mod tests {
             (4096, 0.01, [2, 3, 39]),
             (99_999, 0.01, [1, 6, 1944]),
             (100_000, 0.01, [1, 6, 1944]),
-            (1_000_000, 0.01, [1, 6, 19_438]),
-            (1 << 40, 0.01, [1, 6, 21_372_027_188]),
-            (3_000_000, 0.02, [1, 6, 49_207]),
+            (1_000_000, 0.01, [1, 6, 19_440]),
+            (1 << 40, 0.01, [1, 6, 21_372_027_216]),
+            (3_000_000, 0.02, [1, 6, 49_248]),
             (87_645, 0.25, [1, 2, 551]),
             (1797, 0.225, [1, 2, 13]),
             (2931, 0.2, [1, 2, 22]),
@@ -496,16 +505,16 @@ mod tests {
             (100, 0.0025, [1, 5, 3]),
             (10_000, 0.0025, [2, 4, 124]),
             (1000, 0.001, [2, 5, 15]),
-            (1_000_000, 0.001, [2, 5, 14_317]),
+            (1_000_000, 0.001, [2, 5, 14_328]),
             (10_000, 1e-4, [2, 6, 195]),
-            (10_000_000_000, 1e-4, [2, 6, 194_014_312]),
+            (10_000_000_000, 1e-4, [2, 6, 194_014_320]),
             (1, 1e-6, [1, 3, 1]),
             (10_000, 1e-6, [3, 6, 195]),
-            (1_000_000, 1e-6, [3, 6, 19_402]),
+            (1_000_000, 1e-6, [3, 6, 19_404]),
             (1000, 1e-8, [6, 4, 13]),
-            (1_000_000, 1e-8, [4, 6, 19_402]),
+            (1_000_000, 1e-8, [4, 6, 19_404]),
             (2, 1e-30, [3, 7, 1]),
-            (1_000_000, 1e-30, [15, 6, 19_402]),
+            (1_000_000, 1e-30, [15, 6, 19_404]),
             // One line fewer than the Poisson distribution would give.
             (51, 0.01, [1, 6, 1]),
             (1752, 0.25, [1, 2, 11]),
@@ -577,16 +586,23 @@ mod tests {
                     at_capacity <= rate * (1.0 + 1e-9),
                     "({capacity}, {rate}): {at_capacity}"
                 );
-                if geometry.lines > 1 {
+                let step = match geometry.lines {
+                    48_000.. => 48,
+                    12_000.. => 12,
+                    4000.. => 4,
+                    _ => 1,
+                };
+                assert!(geometry.lines.is_multiple_of(step), "({capacity}, {rate})");
+                if geometry.lines > step {
                     let one_less = Geometry {
-                        lines: geometry.lines - 1,
+                        lines: geometry.lines - step,
                         ..geometry
                     }
                     .rate(capacity);
                     // For a bisected load, the mean while filling is computed at continuous points.
                     assert!(
                         one_less > rate * (1.0 - 5e-3),
-                        "({capacity}, {rate}): {one_less} with a line less"
+                        "({capacity}, {rate}): {one_less} with fewer lines"
                     );
                 }
             }

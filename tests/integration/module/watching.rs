@@ -60,7 +60,7 @@ const EXCEPTED: &[&str] = &[
     "BF.EXCEPT key a",
 ];
 
-const CASES: [Case; 121] = [
+const CASES: [Case; 125] = [
     // Creations.
     case(&[], "BF.RESERVE key 0.01 100", &["bf.reserve"]),
     case(&[], "BF.ADD key a", &["bf.add"]),
@@ -169,7 +169,7 @@ const CASES: [Case; 121] = [
     case(&["BF.RESERVE key 0.01 100"], "BF.RESET key", &[]),
     case(&[], "BF.RESET key", &[]),
     case(
-        &["BF.RESERVE key 0.01 1000000 NONSCALING"],
+        &["BF.RESERVE key 0.01 100000 LAYOUT CLASSIC"],
         "BF.SHRINK key",
         &["bf.shrink"],
     ),

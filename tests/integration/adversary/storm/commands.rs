@@ -39,7 +39,7 @@ const KINDS: [&str; 2] = [
 const ITEMS: u32 = 5000;
 
 /// Every command of the module, as often as its number says.
-const NAMES: [(&str, u32); 20] = [
+const NAMES: [(&str, u32); 21] = [
     ("BF.RESERVE", 9),
     ("BF.ADD", 12),
     ("BF.MADD", 12),
