@@ -20,7 +20,7 @@ use crate::valkey::Valkey;
 /// use libbloom::Filter;
 ///
 /// let plan = Filter::builder(1_000_000, 0.001).plan(1_000_000)?;
-/// assert_eq!(plan.at(1_000_000).map(|stage| stage.bytes), Some(1_893_880));
+/// assert_eq!(plan.at(1_000_000).map(|stage| stage.bytes), Some(1_894_008));
 /// # Ok::<(), libbloom::BuildError>(())
 /// ```
 #[derive(Debug)]

@@ -296,7 +296,10 @@ impl Tried {
         let stored = check::saved(&self.filter);
         let before = self.filter.bytes();
         match self.filter.shrink(capacity.into(), &at_most(LIMIT)) {
-            Ok(0) | Err(_) => assert!(check::saved(&self.filter) == stored, "changed, and nothing was said"),
+            Ok(0) | Err(_) => assert!(
+                check::saved(&self.filter) == stored,
+                "changed, and nothing was said"
+            ),
             Ok(freed) => {
                 assert_eq!(before - self.filter.bytes(), freed);
                 assert_eq!(self.filter.shrink(capacity.into(), &at_most(LIMIT)), Ok(0));

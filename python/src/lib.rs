@@ -925,11 +925,7 @@ impl Filter {
     /// Makes the filter as small as its items allow, with room for `capacity` items in all, if that is given. Returns the
     /// bytes that were given back.
     #[pyo3(signature = (capacity=None))]
-    fn shrink(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = number)] capacity: Option<u64>,
-    ) -> PyResult<u64> {
+    fn shrink(&self, py: Python<'_>, #[pyo3(from_py_with = number)] capacity: Option<u64>) -> PyResult<u64> {
         let filter = &mut *self.write(py);
         py.detach(|| filter.shrink_to(capacity.unwrap_or(0)))
             .map_err(|error| match error {
