@@ -922,8 +922,8 @@ impl Filter {
         py.detach(|| filter.clear()).map_err(of_error)
     }
 
-    /// Makes the filter as small as its items allow, with room for `capacity` items in all, if that is given. Returns the
-    /// bytes that were given back.
+    /// Makes the filter as small as its items allow, with room for `capacity` items in all, if that is given. Returns
+    /// the bytes that were given back. Raises ValueError for a filter with a window, or of valkey-bloom's layout.
     #[pyo3(signature = (capacity=None))]
     fn shrink(&self, py: Python<'_>, #[pyo3(from_py_with = number)] capacity: Option<u64>) -> PyResult<u64> {
         let filter = &mut *self.write(py);

@@ -97,6 +97,7 @@ NOT_RUN = {
     "--file hashes.txt --state load.state": "needs a list; python/tests/test_passwords.py runs such commands",
     "docs/python.md: libbloom pull dump.rdb seen -o seen.bloom":
         "python/tests/test_program.py runs such commands",
+    "docs/python.md: libbloom shrink seen.bloom --capacity 2e6": "python/tests/test_program.py runs it",
     "docs/python.md: push   BF.LOADCHUNK EVAL TYPE EXISTS PTTL PEXPIRE PERSIST RENAME UNLINK": LISTING,
     "docs/sharding.md: N                 the number of shards, 1 to 65536": LISTING,
     "docs/sharding.md: name, create     the filter's name, and the arguments of ShardedBloom.create": LISTING,
@@ -107,6 +108,7 @@ NOT_RUN = {
 # Listed errors that no session shows, with the reason.
 NOT_SHOWN = {
     "ERR Insufficient memory to grow filter": "depends on the configuration or on the machine",
+    "ERR Insufficient memory to shrink filter": "depends on the configuration or on the machine",
     "TRYAGAIN the key is being saved": "depends on a server that saves without a fork",
     "ERR Insufficient memory for exceptions": "depends on the configuration or on the machine",
     "ERR the filter has 16777216 exceptions, and can have no more than 16777216": "takes as many items",

@@ -737,6 +737,22 @@ const LAWS: &[Law] = &[
         counter.client.run(&format!("BF.MERGE {key} 1 {one}"));
         counter.line(&format!("BF.MERGE {key} 1 {one}"))
     }),
+    ("BF.SHRINK", "layers", Linear, 6, |counter, n| {
+        let key = counter.chain(n);
+        counter.fresh(&key);
+        counter.line("BF.SHRINK key")
+    }),
+    (
+        "BF.SHRINK",
+        "bytes of the layer",
+        Linear,
+        500_000,
+        |counter, n| {
+            let key = counter.wide(n);
+            counter.fresh(&key);
+            counter.line("BF.SHRINK key")
+        },
+    ),
     // The cost would grow with the product of the two numbers if the bytes that are read were not limited: to some 64
     // MiB for layers as small as these.
     (
