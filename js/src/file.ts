@@ -165,7 +165,7 @@ class Pieces {
       if (done) return false;
       this.rest = value;
       this.total += value.length;
-      if (this.total > this.atMost) throw new FormatError(`the file has more than ${this.atMost} bytes`);
+      if (!(this.total <= this.atMost)) throw new FormatError(`the file has more than ${this.atMost} bytes`);
     }
     return true;
   }

@@ -21,7 +21,7 @@ export class Filter {
    */
   static async load(source: Source | PromiseLike<Source>, { atMost = Infinity }: LoadOptions = {}): Promise<Filter> {
     const from = await source;
-    if (typeof from !== "object")
+    if (typeof from !== "object" || !from)
       throw new TypeError(`a filter is read from bytes, a Blob, a stream or a Response, not from ${typeof from}`);
     // A Response has a stream of whatever it is made of.
     const response = "ok" in from ? from : new Response(from as BodyInit);
@@ -29,7 +29,7 @@ export class Filter {
     try {
       if (!response.ok) throw new FormatError(`${response.url || "the server"} answered ${response.status}`);
       const length = Number(response.headers.get("content-length"));
-      if (length > atMost) throw new FormatError(`the file has ${length} bytes, and may have ${atMost}`);
+      if (!(length <= atMost)) throw new FormatError(`the file has ${length} bytes, and may have ${atMost}`);
       return new Filter(await readFile(reader, atMost));
     } catch (error) {
       // The rest need not come. Whether that can be stopped does not matter.
@@ -51,6 +51,7 @@ export class Filter {
   has(item: Item, now?: number): boolean {
     const { header, bits } = this.contents;
     const time = header.window ? (now ?? Date.now()) : 0;
+    if (Number.isNaN(time)) throw new RangeError("now is not a number");
     header.hash(encode(item), bytes);
     // The newest layers are the largest.
     for (let i = bits.length - 1; i >= 0; i -= 1) {
@@ -63,9 +64,9 @@ export class Filter {
 
   /** Whether each item is in the filter, in the order of the items. */
   hasMany(items: Iterable<Item>, now?: number): boolean[] {
+    if (typeof items === "string") throw new TypeError("items are a list: for one item there is has()");
     const time = this.contents.header.window ? (now ?? Date.now()) : undefined;
-    const list = Array.isArray(items) ? items : Array.from(items);
-    return list.map((item) => this.has(item, time));
+    return (Array.isArray(items) ? items : Array.from(items)).map((item) => this.has(item, time));
   }
 
   /** The filter as BF.LOADCHUNK takes it, the header first. The bytes are the filter's own. */

@@ -53,10 +53,10 @@ export interface Plan {
 }
 
 /** For replies that stay as they are. */
-const as =
-  <Reply>(): ((reply: any, count?: any) => Reply) =>
-  (reply) =>
-    reply;
+function as<Reply>(): (reply: any, count?: any) => Reply {
+  return (reply) => reply;
+}
+
 const booleans = (reply: Array<number | boolean>): boolean[] => reply.map(Boolean);
 
 /** `createClient({ modules: { bloom } })` gives `client.bloom.reserve` and the others. */
@@ -169,9 +169,7 @@ function packed(parser: Parser, items: Packed): Word[] {
 
 /** An item after its length, in four bytes, little-endian. */
 function prefixed(item: Buffer): [Buffer, Buffer] {
-  const length = Buffer.alloc(4);
-  length.writeUInt32LE(item.length);
-  return [length, item];
+  return [Buffer.of(item.length, item.length >> 8, item.length >> 16, item.length >> 24), item];
 }
 
 function bytesOf(item: Item): Buffer {
@@ -217,14 +215,10 @@ if type ~= 'none' and type ~= 'MBbloom--' and type ~= 'bloomfltr' then
     return redis.error_reply('WRONGTYPE the key holds ' .. type .. ', which is no filter')
 end
 local left = redis.call('PTTL', KEYS[2])
-if left >= 0 then
-    redis.call('PEXPIRE', KEYS[1], math.max(left, 1))
-else
-    redis.call('PERSIST', KEYS[1])
-end
+if left >= 0 then redis.call('PEXPIRE', KEYS[1], math.max(left, 1)) else redis.call('PERSIST', KEYS[1]) end
 return redis.call('RENAME', KEYS[1], KEYS[2])`;
 const COPY = `
-redis.call('COPY', KEYS[1], KEYS[2])
+if redis.call('COPY', KEYS[1], KEYS[2]) == 0 then return redis.error_reply('ERR not found') end
 return redis.call('PEXPIRE', KEYS[2], ARGV[1])`;
 
 /**

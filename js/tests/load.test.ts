@@ -82,7 +82,9 @@ test("what is no filter's file is refused with what it is", async () => {
   await assert.rejects(Filter.load(new Uint8Array(0)), refused("the file ends early, after 0 bytes"));
   await assert.rejects(Filter.load(new Response(page, { status: 404 })), refused("the server answered 404"));
   await assert.rejects(Filter.load(new Response(null, { status: 204 })), refused("the file ends early, after 0 bytes"));
-  await assert.rejects(Filter.load("/leaked.bloom" as never), TypeError);
+  for (const nothing of ["/leaked.bloom", null, undefined, 7]) {
+    await assert.rejects(Filter.load(nothing as never), /^TypeError: a filter is read from bytes, a Blob/);
+  }
   const later = Uint8Array.from(bytes);
   later[8] = 2;
   await assert.rejects(Filter.load(later), refused("the file has version 2, and this reader knows 1"));
@@ -118,6 +120,8 @@ test("a file that is larger than allowed is refused before it has come", async (
     await assert.rejects(Filter.load(source, { atMost }), refused(`the file has more than ${atMost} bytes`));
   }
   assert.equal((await Filter.load(pieces([100]), { atMost: bytes.length })).size, size);
+  // What came out of a mistaken computation is no limit that everything keeps.
+  await assert.rejects(Filter.load(bytes, { atMost: NaN }), FormatError);
 
   let isClosed: Promise<unknown> | undefined;
   const server = createServer((_, response) => {
@@ -140,6 +144,7 @@ test("an item is text or bytes", async () => {
   for (const item of [7, null, undefined, {}, ["item 7"], new Uint16Array(3)]) {
     assert.throws(() => filter.has(item as never), TypeError);
   }
+  assert.throws(() => filter.hasMany("item 7"), /^TypeError: items are a list: for one item there is has\(\)$/);
   const odd = cases().whole.find(({ name }) => name === "blocked odd")!;
   const texts = await Filter.load(readFileSync(odd.path));
   for (const text of [
