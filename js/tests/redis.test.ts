@@ -68,6 +68,7 @@ for (const RESP of [2, 3] as const) {
       assert.deepEqual(await bytes.bloom.existsPacked("week", ["ann", "bob", "eve", "max"]), [true, true, true, false]);
       assert.deepEqual(await bytes.bloom.existsPacked("each", ["ann", "bob", "eve"]), [false, true, false]);
       assert.equal(await client.bloom.shrink("week", { CAPACITY: 1000 }), 0);
+      assert.equal(await client.bloom.shrink("week"), 1024);
       assert.equal(await client.bloom.shrink("week"), 0);
       assert.equal(await client.bloom.reset("week"), "OK");
       assert.equal(await client.bloom.existsPackedCount("week", ["ann", "bob"]), 0);
