@@ -444,7 +444,7 @@ impl Builder {
     /// let mut filter = Filter::builder(capacity, 0.01).build()?;
     /// filter.insert("ann")?;
     /// filter.shrink_to_fit()?;
-    /// assert!(capacity > 750_000 && filter.bytes() < 400);
+    /// assert!(capacity > 700_000 && filter.bytes() < 1000);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
