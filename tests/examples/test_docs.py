@@ -105,6 +105,9 @@ NOT_RUN = {
     "docs/sharding.md: $ libbloom shard plan seen --items 1e9 --error-rate 0.01": "needs the package; "
     "python/tests/test_shard.py runs it",
 }
+# Pages that are followed from top to bottom, by tests of their own.
+FOLLOWED = {PROJECT / "docs/tutorial.md": "tests/examples/test_tutorial.py"}
+RUN = [page for page in PAGES if page not in FOLLOWED]
 # Listed errors that no session shows, with the reason.
 NOT_SHOWN = {
     "ERR Insufficient memory to grow filter": "depends on the configuration or on the machine",
@@ -177,7 +180,7 @@ class SessionTest(unittest.TestCase):
     def test_sessions(self):
         if cli() is None:
             self.skipTest("there is no redis-cli")
-        for page in PAGES:
+        for page in RUN:
             sessions = [block for block in blocks(page) if block.is_session]
             if not sessions:
                 continue
@@ -237,7 +240,7 @@ class SessionTest(unittest.TestCase):
 
     def test_programs(self):
         """Who tries a program runs it again: then the filter is there, which must be no error."""
-        for block in (block for page in PAGES for block in blocks(page) if block.language == "python"):
+        for block in (block for page in RUN for block in blocks(page) if block.language == "python"):
             if "RedisCluster" in block.text:
                 continue  # python/tests/test_shard.py runs it, on a cluster.
             with self.subTest(block.name):
@@ -258,7 +261,7 @@ class SessionTest(unittest.TestCase):
             self.skipTest("there is no redis-cli")
         if "GNU" not in subprocess.run(["split", "--version"], capture_output=True, text=True).stdout:
             self.skipTest("this is not GNU's split")
-        for page in PAGES:
+        for page in RUN:
             scripts = [block for block in blocks(page) if block.language == "sh"]
             if not scripts:
                 continue
@@ -378,7 +381,7 @@ class ListTest(unittest.TestCase):
 
     def test_whatever_is_not_run_has_a_reason(self):
         left = set()
-        for block in (block for page in PAGES for block in blocks(page)):
+        for block in (block for page in RUN for block in blocks(page)):
             is_syntax = block.language == "text" and block.page in COMMANDS
             is_make = all(line.startswith("make ") for line in block.text.splitlines())
             is_run = block.is_session or block.language in ("python", "sh")
