@@ -7,6 +7,7 @@ page's one after the other in one folder, where `urls.txt` has 59,226 URLs. Of o
 make name a target. Whatever else stands in a block is listed here, with the reason why it is not run.
 """
 
+import functools
 import gzip
 import os
 import re
@@ -35,6 +36,7 @@ NOT_RUN = {
     "README.md: docker build -t redis-libbloom . && docker run --rm -p 127.0.0.1:6379:6379 redis-libbloom": IMAGE,
     "README.md: python3 -m venv .venv && . .venv/bin/activate": "fetches packages; the Makefile makes such a one",
     "README.md: redis-server --loadmodule ./libbloom.so": "takes port 6379; every test loads the module so",
+    "docs/cache-penetration.md: import java.util.List;": SESSION + "; of the class for Spring only the script, here",
     "docs/clients.md: import { createClient } from \"redis\";": SESSION,
     "docs/clients.md: import redis.clients.jedis.JedisPooled;": SESSION,
     "docs/clients.md: package main": SESSION,
@@ -327,6 +329,20 @@ class SessionTest(unittest.TestCase):
                     [info] = client.execute_command("COMMAND", "INFO", page.stem)
                     needed = " and ".join(permissions_for(map(described, info[8]))) or "none for keys"
                     self.assertEqual(permissions(CONFIGURATION)[page.stem.upper()][0], needed)
+
+
+class LuaTest(unittest.TestCase):
+    def test_the_script_against_cache_penetration(self):
+        """It must not hide a row: neither without a filter, nor before the filter is complete."""
+        page = PROJECT / "docs/cache-penetration.md"
+        [script] = re.findall(r'RedisScript\.of\("""\n(.*?)"""', page.read_text(), re.DOTALL)
+        with Server() as server, server.client() as client:
+            may_exist = functools.partial(client.eval, script, 1, "ids")
+            self.assertEqual(may_exist("17"), 1)
+            client.execute_command("BF.MADD", "ids", "17", "18")
+            self.assertEqual(may_exist("no such id"), 1)
+            client.execute_command("BF.ADD", "ids", "ready")
+            self.assertEqual([may_exist(name) for name in ("17", "no such id")], [1, 0])
 
 
 class OptionsTest(unittest.TestCase):
