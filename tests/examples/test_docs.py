@@ -40,6 +40,7 @@ NOT_RUN = {
     "docs/clients.md: import { createClient } from \"redis\";": SESSION,
     "docs/clients.md: import redis.clients.jedis.JedisPooled;": SESSION,
     "docs/clients.md: package main": SESSION,
+    "docs/kafka.md: package main": SESSION,
     "docs/configuration.md: loadmodule /usr/lib/redis/modules/libbloom.so bf-error-rate 0.001 "
     "bf-max-filter-bytes 512mb": "a line of a server's configuration file",
     "docs/install.md: the module for Bloom filters is not loaded: another module has the name 'bf': only one module "
@@ -245,6 +246,8 @@ class SessionTest(unittest.TestCase):
         for block in (block for page in RUN for block in blocks(page) if block.language == "python"):
             if "RedisCluster" in block.text:
                 continue  # python/tests/test_shard.py runs it, on a cluster.
+            if "confluent_kafka" in block.text:
+                continue  # test_kafka.py runs it, with a broker.
             with self.subTest(block.name):
                 self.assertIn("redis.Redis(", block.text)
                 server = self.start()
