@@ -9,6 +9,10 @@ As a program: prints the address, then puts its arguments into a topic as keys, 
 import contextlib
 import subprocess
 import sys
+import time
+
+# Seconds until something that must happen has failed.
+PATIENCE = 120
 
 
 @contextlib.contextmanager
@@ -25,15 +29,31 @@ def broker(topic, keys):
             process.kill()
 
 
+def wait_until_consumed(address, topic, group, count):
+    """Until a group has committed so many events."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    watcher = Consumer({"bootstrap.servers": address, "group.id": group, "log_level": 0})
+    try:
+        numbers = watcher.list_topics(topic, PATIENCE).topics[topic].partitions
+        parts = [TopicPartition(topic, number) for number in numbers]
+        deadline = time.monotonic() + PATIENCE
+        while sum(max(part.offset, 0) for part in watcher.committed(parts, PATIENCE)) < count:
+            assert time.monotonic() < deadline, "the events are not consumed"
+            time.sleep(0.1)
+    finally:
+        watcher.close()
+
+
 def main(topic, *keys):
     from confluent_kafka import Producer
 
     producer = Producer({"test.mock.num.brokers": 1, "log_level": 0})
-    [node] = producer.list_topics(timeout=60).brokers.values()
+    [node] = producer.list_topics(timeout=PATIENCE).brokers.values()
     print(f"{node.host}:{node.port}", flush=True)
     for key in keys:
         producer.produce(topic, key=key, value="")
-    if producer.flush(60) == 0:
+    if producer.flush(PATIENCE) == 0:
         print("ready", flush=True)
     sys.stdin.read()
 

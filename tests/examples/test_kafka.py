@@ -4,13 +4,12 @@ import concurrent.futures
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 from collections import Counter
 from pathlib import Path
 
 from documents import PROJECT, blocks
-from kafka_broker import broker
+from kafka_broker import broker, wait_until_consumed
 from servers import PATIENCE, Server
 
 ORDERS = [1, 2, 3, 2, 4, 1, 5]
@@ -71,26 +70,11 @@ class KafkaTest(unittest.TestCase):
                         output, errors = process.communicate(timeout=PATIENCE)
                         self.assertEqual(process.returncode, 9, errors)
                     else:
-                        self.wait_until_consumed(address)
+                        wait_until_consumed(address, "orders", "billing", len(ORDERS))
                         process.kill()
                         output, _ = process.communicate()
                 done.update(output.replace("bill ", "").split())
             return done
-
-    def wait_until_consumed(self, address):
-        """Until the group has committed all events."""
-        from confluent_kafka import Consumer, TopicPartition
-
-        quiet = {"bootstrap.servers": address, "group.id": "billing", "log_level": 0}
-        watcher = Consumer(quiet)
-        try:
-            parts = [TopicPartition("orders", part) for part in watcher.list_topics("orders", 60).topics["orders"].partitions]
-            deadline = time.monotonic() + PATIENCE
-            while sum(max(part.offset, 0) for part in watcher.committed(parts, 60)) < len(ORDERS):
-                self.assertLess(time.monotonic(), deadline, "the events are not consumed")
-                time.sleep(0.1)
-        finally:
-            watcher.close()
 
     def test_what_each_order_gives(self):
         every = Counter(f"order-{n}" for n in ORDERS)
