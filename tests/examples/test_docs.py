@@ -31,6 +31,7 @@ IMAGE = "needs an engine for containers; `make test-image` does what it says"
 LOG = "lines of the log; tests/examples/test_operations.py compares them with the source"
 PACKAGE = "needs what `make package` builds; tests/package installs it"
 JAVASCRIPT = "js/tests runs it, with `make test-js` and `make test-browser`"
+COPY = "needs Redis 8 with RedisBloom; its page says with which it was followed"
 # Blocks that are not run, by their pages and first lines, with the reason.
 NOT_RUN = {
     "README.md: docker build -t redis-libbloom . && docker run --rm -p 127.0.0.1:6379:6379 redis-libbloom": IMAGE,
@@ -64,6 +65,14 @@ NOT_RUN = {
     'docs/containers.md: image: { registry: registry.example.com, repository: redis-libbloom, tag: "1" }': KUBERNETES,
     'docs/containers.md: image: { repository: registry.example.com/redis-libbloom, tag: "1" }': KUBERNETES,
     "docs/containers.md: commonConfiguration: |-": KUBERNETES,
+    "docs/copy-of-redis-8.md: mkdir copy": COPY,
+    "docs/copy-of-redis-8.md: redis-cli -h your-server BGSAVE": COPY,
+    'docs/copy-of-redis-8.md: docker run --rm -d --name copy -p 127.0.0.1:6380:6379 -v "$PWD/copy:/data" redis:8.0': COPY,
+    "docs/copy-of-redis-8.md: for db in 0 1; do": COPY,
+    "docs/copy-of-redis-8.md: redis-cli -p 6380 UNLINK cuckoo top counts times": COPY,
+    "docs/copy-of-redis-8.md: chmod 755 libbloom.so": COPY,
+    "docs/copy-of-redis-8.md: redis-cli -p 6380 DBSIZE": COPY,
+    "docs/copy-of-redis-8.md: xargs -d '\\n' -n 1000 redis-cli -h your-server BF.MEXISTS seen < items.txt > old.txt": COPY,
     "docs/design.md: core/src                            the crate libbloom: the filter, which knows no server": LISTING,
     "docs/design.md: BF.MERGE                    (merge.rs, sources.rs, core/src/sets)": LISTING,
     "docs/design.md: hash      a (low half), b (high half) = XXH3-128 of the item under the secret": LISTING,
