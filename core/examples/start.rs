@@ -1,3 +1,5 @@
+//! Adds items, asks for them, and keeps the filter in a file.
+
 use std::error::Error;
 use std::path::Path;
 
@@ -7,6 +9,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     start(Path::new("seen.bloom"))
 }
 
+/// Makes a filter, and saves it there.
 pub fn start(path: &Path) -> Result<(), Box<dyn Error>> {
     let mut seen = Filter::builder(1_000_000, 0.001).build()?;
     assert!(seen.insert("https://example.com/")?); // true: it was new
