@@ -263,13 +263,13 @@ def wheel(folder):
 
 
 def readme(beginning, fields):
-    """README.md with another beginning: whoever has the module need not build it."""
+    """README.md without what is about the source. The first such part becomes the package's own beginning."""
     text = (PROJECT / "README.md").read_text()
-    source = re.compile(r"<!-- in the source only -->\n.*?<!-- until here -->\n", re.DOTALL)
-    if len(source.findall(text)) != 1:
-        raise Trouble("README.md does not say which part is about the source")
+    first, *others = re.split(r"<!-- in the source only -->\n.*?<!-- until here -->\n", text, flags=re.DOTALL)
+    if not others:
+        raise Trouble("README.md does not say which parts are about the source")
     own = filled(PACKAGING / beginning, {"VERSION": version(), **fields}).decode()
-    return source.sub(lambda _: own, text).encode()
+    return (first + own + "".join(others)).encode()
 
 
 def write_tree(root, files):

@@ -78,11 +78,6 @@ pub struct Allowing<'a> {
 }
 
 impl<'a> Allowing<'a> {
-    /// The origin of the command.
-    pub fn origin(&self) -> Origin {
-        self.origin
-    }
-
     /// The allowance of a command of `origin` on `key`.
     pub fn new(ctx: Ctx<'a>, key: &'a [u8], origin: Origin) -> Self {
         Self {
@@ -93,6 +88,11 @@ impl<'a> Allowing<'a> {
             server: OnceCell::new(),
             evictable: OnceCell::new(),
         }
+    }
+
+    /// The origin of the command.
+    pub fn origin(&self) -> Origin {
+        self.origin
     }
 
     /// Reads the server's memory figures now. Call it before the server allocates memory whose size the command only

@@ -7,6 +7,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use crate::bits::kernel::LINE_BYTES;
 use crate::chain::UNLIMITED;
 use crate::codec::{DecodeError, chunks};
 use crate::error::{BuildError, Error, ParamError};
@@ -19,6 +20,10 @@ use crate::sets::SetError;
 /// The seed of filters that are built without one. It is drawn once in each process, so that these filters can be
 /// united.
 static SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one("libbloom"));
+
+/// Numbers with many factors. From 3 on, their factors are each at most a third larger than the one before, up to a third
+/// of the number.
+const SMOOTH: [u64; 7] = [720_720, 5040, 720, 48, 12, 4, 1];
 
 /// The parameters of a filter to be made. Start with [`Filter::builder`], end with [`Builder::build`].
 ///
@@ -428,6 +433,43 @@ impl Builder {
     /// [`BuildError`]: a parameter is out of its range, or two exclude each other.
     pub fn plan(self, items: u64) -> Result<Plan, BuildError> {
         Ok(Plan::new(self.spec()?, items, 1000))
+    }
+
+    /// The capacity with which the first layer takes at most `bytes` bytes, and [`Filter::shrink_to_fit`] can divide it to
+    /// nearly any smaller size. A list of unknown length is then read once: the filter is made large, and shrunk at the end.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// let capacity = Filter::builder(1, 0.01).capacity_for(1 << 20)?;
+    /// let mut filter = Filter::builder(capacity, 0.01).build()?;
+    /// filter.insert("ann")?;
+    /// filter.shrink_to_fit()?;
+    /// assert!(capacity > 700_000 && filter.bytes() < 1000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`BuildError`]: a parameter is out of its range, or two exclude each other.
+    pub fn capacity_for(self, bytes: u64) -> Result<u64, BuildError> {
+        // What a layer has of what is divided: an item's lines, or bytes where an item has no lines.
+        let units = |capacity, bytes: Option<u64>| {
+            let first = Self { capacity, ..self }.plan(1)?.layers()[0];
+            let unit = first.lines.map_or(1, |lines| LINE_BYTES * lines);
+            Ok::<_, BuildError>(bytes.unwrap_or(first.bytes) / unit)
+        };
+        let most = units(Capacity::MAX, Some(bytes))?;
+        let smooth = SMOOTH.into_iter().find(|number| number * 2 <= most).unwrap_or(1);
+        let most = most / smooth * smooth;
+        let (mut low, mut high) = (1, Capacity::MAX);
+        while low < high {
+            let middle = low + (high - low).div_ceil(2);
+            if units(middle, None)? <= most {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
+        }
+        Ok(low)
     }
 
     fn spec(self) -> Result<Spec, BuildError> {

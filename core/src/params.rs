@@ -136,13 +136,18 @@ impl Growth {
     }
 
     /// The share that layer `index` gets of what is left of the error budget, in `(0, 1]`.
+    ///
+    /// The newest layer of a growing filter has about half of its bits, so the shares shrink as slowly as a long chain
+    /// allows: a ninth of what is left each, and from layer 16 on so that what is left falls with `1 / i`, not
+    /// exponentially, since a filter that does not expand has thousands of layers.
     pub fn share(self, index: usize) -> f64 {
         let i = index as f64;
         match self {
             Self::Fixed => 1.0,
             Self::Reserved(_) if index == 0 => 0.8,
             Self::Reserved(_) => 2.0 / (i + 3.0),
-            Self::Growing(_) => 1.0 / (i + 4.0),
+            Self::Growing(_) if index == 0 => 0.25,
+            Self::Growing(_) => 1.0 / (i - 6.0).max(9.0),
         }
     }
 }

@@ -521,7 +521,7 @@ class Bloom(_Key):
 
     def shrink(self, capacity: float | None = None) -> int:
         """Makes the filter as small as its items allow, with room for `capacity` items in all, if that is given. Returns
-        the bytes that were given back."""
+        the bytes that were given back. Raises ResponseError for a filter with a window, or of valkey-bloom's layout."""
         return self._run(self._shrink(capacity))
 
     def card(self) -> int:
@@ -599,7 +599,7 @@ class AsyncBloom(_Key):
 
     async def shrink(self, capacity: float | None = None) -> int:
         """Makes the filter as small as its items allow, with room for `capacity` items in all, if that is given. Returns
-        the bytes that were given back."""
+        the bytes that were given back. Raises ResponseError for a filter with a window, or of valkey-bloom's layout."""
         return await self._run(self._shrink(capacity))
 
     async def card(self) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _answers
-from ._native import replace
+from ._native import capacity_for, replace
 from ._server import PIPELINE, ResponseError, Server, wire_text
 from ._steps import encoded
 from ._terminal import Bar, Input, Trouble, in_bytes, opened, shown, state_of
@@ -25,6 +25,9 @@ BATCH_BYTES = 1 << 20
 # An error of BF.ADDPACKED, which says how many items were added before it, if any.
 REFUSED = re.compile(r"(.*?)(?: after (\d+) items)?", re.DOTALL)
 
+# Bytes of a filter for a list of unknown length. It is shrunk at the end; what no item touched took no memory.
+ROOM = 256 << 20
+
 # Converts a line to an item; None if the line is skipped.
 ToItem = Callable[[bytes], bytes | None]
 
@@ -32,6 +35,12 @@ ToItem = Callable[[bytes], bytes | None]
 def load_items(options: argparse.Namespace, to_item: ToItem | None = None) -> int:
     target = Server("target", options.target)
     target.require("BF.MADD")
+    is_open = options.capacity is None and not options.add
+    if is_open:
+        if options.layout == "valkey":
+            raise Trouble("--capacity is needed: a filter of valkey-bloom's layout cannot be shrunk afterwards")
+        if not target.offers("BF.SHRINK", options.key, "CAPACITY", 1 << 40):
+            raise Trouble("--capacity is needed: the server has no BF.SHRINK, or forbids it")
     separator = b"\0" if options.null else b"\n"
     with opened(options.file, separator) as file:
         place = Place(options, target, separator)
@@ -43,6 +52,8 @@ def load_items(options: argparse.Namespace, to_item: ToItem | None = None) -> in
             loader.run(itertools.chain([rest], parts))
         finally:
             place.save()
+        if is_open and loader.refusal is None:
+            target.call("BF.SHRINK", options.key)
     return loader.report()
 
 
@@ -53,7 +64,12 @@ def prepare(target: Server, place: Place, options: argparse.Namespace) -> int:
     if not options.add and not place.is_resumed:
         if exists:
             raise Trouble(f"{key} exists; --add adds to it, and --state lets an interrupted run go on")
-        words = ["BF.RESERVE", options.key, options.error_rate, options.capacity]
+        capacity, hint = options.capacity, ""
+        if capacity is None:
+            layout = options.layout or "blocked"
+            capacity = capacity_for(ROOM, options.error_rate, fixed=options.fixed, layout=layout)
+            hint = f" (for a list of unknown length, {ROOM >> 20} MiB are needed: --capacity takes less)"
+        words = ["BF.RESERVE", options.key, options.error_rate, capacity]
         words += ["EXPANSION", options.expansion] if options.expansion else []
         words += ["NONSCALING"] if options.fixed else []
         words += ["LAYOUT", options.layout.upper()] if options.layout else []
@@ -63,7 +79,7 @@ def prepare(target: Server, place: Place, options: argparse.Namespace) -> int:
             target.call(*words)
         except ResponseError as why:
             place.forget()
-            raise Trouble(f"BF.RESERVE {key}: {wire_text(why)}") from None
+            raise Trouble(f"BF.RESERVE {key}: {wire_text(why)}{hint}") from None
     elif not exists:
         ending = f"; without {options.state} it would be loaded from the start" if place.is_resumed else ""
         raise Trouble(f"there is no {key}{ending}")

@@ -32,6 +32,12 @@ def plan(
     """The size of a filter that counts `items` (default: its capacity), without making it: its bytes, its layers, and
     its error rate when the newest layer is full. None if it cannot hold so many items."""
 
+def capacity_for(
+    bytes: float, error_rate: float, *, fixed: bool = False, growing: bool = False, expansion: int = 2, layout: str = "blocked"
+) -> int:
+    """The capacity of a filter whose first layer takes at most `bytes` bytes, and can be shrunk to nearly any smaller
+    size."""
+
 def replace(path: str | os.PathLike[str], data: bytes) -> None:
     """Makes a file of these bytes, as `Filter.save` does of a filter."""
 

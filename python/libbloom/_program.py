@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import stat
 import sys
 from collections.abc import Iterator
 from itertools import compress
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from . import Bloom, Filter, FullError, MissingError, UnsureError, __version__, plan
+from ._load import ROOM
+from ._native import capacity_for
 from ._terminal import Bar, Trouble, opened, output, shown
 
 LOCAL = "redis://127.0.0.1:6379"
@@ -69,14 +70,6 @@ def items_of(name: str, is_live: bool = False) -> Iterator[list[bytes]]:
     """The items of a file, or of the standard input, in parts."""
     with opened(name, is_live=is_live) as file:
         yield from file.parts()
-
-
-def is_readable_twice(name: str) -> bool:
-    """Whether a second reading of the file gives the same again. What is not there is told when it is opened."""
-    try:
-        return name != "-" and stat.S_IFMT(os.stat(name).st_mode) in (stat.S_IFREG, stat.S_IFDIR)
-    except OSError:
-        return True
 
 
 def loaded(name: str) -> Filter:
@@ -153,21 +146,23 @@ def run_plan(words: argparse.Namespace) -> int:
 
 
 def run_build(words: argparse.Namespace) -> int:
+    is_open = words.capacity is None
+    if is_open and (words.window is not None or words.layout == "valkey"):
+        raise Trouble("--capacity must say how many items come: such a filter cannot be shrunk afterwards")
     capacity = words.capacity
-    if capacity is None:
-        for name in words.files:
-            if not is_readable_twice(name):
-                name = "the standard input" if name == "-" else name
-                raise Trouble(f"{name} can be read only once: --capacity must say how many items come")
-        capacity = max(1, sum(len(some) for name in words.files for some in items_of(name)))
+    if is_open:
+        shape = {name: getattr(words, name) for name in ("fixed", "growing", "expansion", "layout")}
+        capacity = capacity_for(ROOM, words.error_rate, **shape)
     made = Filter(capacity, words.error_rate, seed=words.seed, refresh=words.refresh, **options_of(words))
     read = new = 0
-    with Bar(words.output, capacity if words.capacity is None else None) as bar:
+    with Bar(words.output, None) as bar:
         for name in words.files:
             for some in items_of(name):
                 new += made.update(some)
                 read += len(some)
                 bar(read)
+    if is_open:
+        made.shrink()
     said = f"{new:,} of {read:,} items were new, {made.size_in_bytes:,} bytes, {made.layers:,} layers"
     save(made, words.output, said)
     return 0
@@ -255,8 +250,8 @@ def run_load(words: argparse.Namespace) -> int:
     described = [words.error_rate, words.capacity, words.expansion, words.layout]
     if words.add and (words.fixed or any(value is not None for value in described)):
         raise Trouble("--add takes the filter as it is: no --error-rate, --capacity or other properties")
-    if not words.add and (words.error_rate is None or words.capacity is None):
-        raise Trouble("--error-rate and --capacity are needed to make the filter, or --add to use one that is there")
+    if not words.add and words.error_rate is None:
+        raise Trouble("--error-rate is needed to make the filter, or --add to use one that is there")
     try:
         return _passwords.load_list(words) if words.of_passwords else _load.load_items(words)
     except _load.Refused as refusal:
@@ -339,8 +334,8 @@ def parser() -> argparse.ArgumentParser:
     def add_load(parser: argparse.ArgumentParser, items: str) -> None:
         parser.add_argument("target", metavar="URL", help="a server, or any of a cluster: redis://:password@host:6379/0")
         parser.add_argument("key", metavar="KEY", type=os.fsencode, help="the filter to make and fill")
-        parser.add_argument("--error-rate", metavar="RATE", help="wrong yeses, such as 0.01")
-        parser.add_argument("--capacity", type=number, metavar="N", help="items that it is made for")
+        parser.add_argument("--error-rate", type=rate, metavar="RATE", help="wrong yeses, such as 0.01")
+        parser.add_argument("--capacity", type=number, metavar="N", help="items that it is made for (default: it is shrunk to those that came)")
         parser.add_argument("--expansion", type=number, metavar="N", help="how many times larger each layer is")
         parser.add_argument("--fixed", action="store_true", help="never grow: refuse items when it is full")
         parser.add_argument(
@@ -361,7 +356,7 @@ def parser() -> argparse.ArgumentParser:
     build = command("build", run_build, "Make a filter of lists of items; - is the standard input.", ITEMS)
     build.add_argument("files", nargs="+", metavar="FILE")
     build.add_argument("-o", "--output", required=True, metavar="FILTER", help="a file; - for standard output")
-    build.add_argument("--capacity", type=number, metavar="N", help="items to come (default: the lines are counted first)")
+    build.add_argument("--capacity", type=number, metavar="N", help="items to come (default: the filter is shrunk to those that came)")
     add_options(build)
     add_more_options(build)
     shrink = command("shrink", run_shrink, "Make a filter as small as its items allow.")
@@ -476,8 +471,19 @@ def complain(text: object) -> None:
 def without_passwords(text: str) -> str:
     """A message without what may be the user and the password of a URL, which is up to its last @; also of one whose
     beginning is misspelt."""
-    text = re.sub("://.*@", "://***@", text, flags=re.DOTALL)
-    return re.sub(r"[^\s'\"/]*:[^\s'\"]*@", "***@", text)
+    before, scheme, after = text.partition("://")
+    _, at, host = after.rpartition("@")
+    if at:
+        text = f"{before}{scheme}***@{host}"
+    return re.sub(r"[^\s'\"]+", lambda word: without_login(word[0]), text)
+
+
+def without_login(word: str) -> str:
+    """A word without what stands between its last / before a colon and its last @."""
+    login, at, host = word.rpartition("@")
+    name, colon, _ = login.partition(":")
+    folder, slash, _ = name.rpartition("/")
+    return f"{folder}{slash}***@{host}" if at and colon else word
 
 
 def main(arguments: list[str] | None = None) -> int:

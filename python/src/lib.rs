@@ -687,6 +687,22 @@ fn plan(
     Ok(stage.map(|stage| (stage.bytes, stage.layers, stage.error_rate)))
 }
 
+/// The capacity of a filter whose first layer takes at most `bytes` bytes, and can be shrunk to nearly any smaller size.
+#[pyfunction]
+#[pyo3(signature = (bytes, error_rate, *, fixed=false, growing=false, expansion=2, layout="blocked"))]
+fn capacity_for(
+    #[pyo3(from_py_with = number)] bytes: u64,
+    error_rate: f64,
+    fixed: bool,
+    growing: bool,
+    #[pyo3(from_py_with = number)] expansion: u32,
+    layout: &str,
+) -> PyResult<u64> {
+    let options = (fixed, growing, expansion, layout);
+    let builder = builder(1, error_rate, options, None)?;
+    builder.capacity_for(bytes).map_err(of_build_error)
+}
+
 /// Appends to `answers` whether each of `items` is in the filter. The work is divided among `threads`, or as many as the
 /// system starts.
 fn ask(
@@ -1235,6 +1251,7 @@ fn replace(py: Python<'_>, path: std::path::PathBuf, data: &[u8]) -> PyResult<()
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Filter>()?;
     module.add_function(wrap_pyfunction!(plan, module)?)?;
+    module.add_function(wrap_pyfunction!(capacity_for, module)?)?;
     module.add_function(wrap_pyfunction!(replace, module)?)?;
     module.add_function(wrap_pyfunction!(shards::divide, module)?)?;
     module.add("FormatError", module.py().get_type::<FormatError>())?;

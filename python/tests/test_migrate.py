@@ -614,6 +614,16 @@ class LoadTest(Case):
         self.assertIn(f"59,226 items, {items:,} new and {59_226 - items:,} known", text)
         self.assertIn(f"urls has {items:,} items", text)
 
+    def test_a_filter_of_a_list_of_unknown_length_is_as_small_as_its_items(self):
+        """The server would keep 256 MB for a list of some lines."""
+        items = b"".join(b"item %d\n" % number for number in range(50_000))
+        for layout in ("blocked", "classic"):
+            self.load(layout, "--error-rate", "0.01", "--layout", layout, input=items)
+            self.assert_members(self.client, layout, items.split(b"\n")[:-1])
+            full = _steps.fields(self.client.execute_command("BF.INFO", layout, "FULL"))
+            self.assertLess(full["Size"], 1.4 * 50_000 * 11 / 8)
+        self.assertIn("cannot", self.load("x", "--error-rate", "0.01", "--layout", "valkey", input=items, exit_code=2))
+
     def test_items_are_bytes(self):
         shape = ["--error-rate", "0.0001", "--capacity", "100"]
         self.load("lines", *shape, input=b"a\xff\n\n b\r\nc")
@@ -874,6 +884,12 @@ class TroubleTest(Case):
         # Each answer may take longer.
         place = _server.Server("server", server.url).client.connection_pool.connection_kwargs
         self.assertEqual(place["socket_timeout"], _server.ANSWER_TIMEOUT)
+
+    def test_a_long_message_is_shown_at_once(self):
+        """Whoever may choose an argument could keep the program busy for hours."""
+        for text in ("://" * 40_000, "a:" * 60_000, ":@" * 60_000, "a" * 120_000, "://" * 40_000 + "@"):
+            code, line = self.said(["plan", text])
+            self.assertEqual((code, line.count("\n")), (2, 1))
 
     def test_no_password_is_shown(self):
         """It would stand in logs and on screens, for the one character that was not escaped."""

@@ -137,7 +137,7 @@ class PasswordsTest(Case):
         text = self.load(exit_code=2)
         self.assertIn("libbloom: a line of 7 bytes is no SHA-1 hash; --plain is for a list of passwords", text)
         self.assertNotIn("hunter2", text)
-        self.assertIn("--error-rate and --capacity are needed", self.run_program("load", exit_code=2))
+        self.assertIn("--error-rate is needed", self.run_program("load", exit_code=2))
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ fn apply(ctx: Ctx<'_>, name: Arg<'_>, items: &[Arg<'_>]) -> Result<Answers, Comm
                 ctx.replicate(c"BF.EXCEPT", name, &[], changed)
             });
         }
-        key.changed(&[c"bf.except"]);
+        key.changed(&[Except::NAME]);
     }
     Ok(excepted)
 }

@@ -38,7 +38,7 @@ fn apply(ctx: Ctx<'_>, keys: Combination<'_, Arg<'_>>) -> Result<(), CommandErro
     let common = common.map_err(|error| sources.refused_creation(error))?;
     sources.store(&mut key, common);
     ctx.replicate_verbatim();
-    key.changed(&[c"bf.intersect"]);
+    key.changed(&[Intersect::NAME]);
     Ok(())
 }
 

@@ -57,7 +57,7 @@ impl Command for LoadChunk {
             None => return Err(CommandError::NotFound),
         }
         ctx.replicate_verbatim();
-        key.changed(&[c"bf.loadchunk"]);
+        key.changed(&[LoadChunk::NAME]);
         Reply(ctx).ok();
         Ok(())
     }

@@ -85,7 +85,7 @@ impl Request<'_, Arg<'_>> {
             log_rate(ctx, self.keys.destination, rate.requested, rate.used.value());
         }
         ctx.replicate_verbatim();
-        key.changed(&[c"bf.merge"]);
+        key.changed(&[Merge::NAME]);
         Ok(())
     }
 

@@ -51,7 +51,7 @@ fn apply(ctx: Ctx<'_>, name: Arg<'_>, capacity: u64) -> Result<u64, CommandError
     })?;
     if freed > 0 {
         ctx.replicate_verbatim();
-        key.changed(&[c"bf.shrink"]);
+        key.changed(&[Shrink::NAME]);
     }
     Ok(freed)
 }
