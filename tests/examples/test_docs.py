@@ -169,11 +169,11 @@ def cli():
 
 
 def type_in(server, commands, *options):
-    """What the client prints when these commands are typed in."""
+    """What the client prints when these commands are typed in, without the time that it adds after half a second."""
     words = [cli(), "-p", str(server.port), "--no-raw", *options]
     text = "".join(command + "\n" for command in commands)
     done = subprocess.run(words, input=text, capture_output=True, text=True, timeout=PATIENCE, check=True)
-    return done.stdout
+    return re.sub(r"^\(\d+\.\d\ds\)\n", "", done.stdout, flags=re.MULTILINE)
 
 
 def is_as_shown(printed, shown):
