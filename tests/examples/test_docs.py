@@ -34,7 +34,6 @@ JAVASCRIPT = "js/tests runs it, with `make test-js` and `make test-browser`"
 COPY = "needs Redis 8 with RedisBloom; its page says with which it was followed"
 # Blocks that are not run, by their pages and first lines, with the reason.
 NOT_RUN = {
-    "README.md: docker build -t redis-libbloom . && docker run --rm -p 127.0.0.1:6379:6379 redis-libbloom": IMAGE,
     "README.md: python3 -m venv .venv && . .venv/bin/activate": "fetches packages; the Makefile makes such a one",
     "README.md: redis-server --loadmodule ./libbloom.so": "takes port 6379; every test loads the module so",
     "docs/asked-elsewhere.md: libbloom shard create pages --items 1e10 --error-rate 0.001 --url redis://127.0.0.1:7000":
