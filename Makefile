@@ -184,8 +184,13 @@ $(JS)/ready: js/node_modules/ready js/package.json $(wildcard js/src/*)
 	@mkdir -p $(@D)
 	@touch $@
 
+# The pages of the site that compute.
+$(JS)/site: $(JS)/ready $(wildcard js/site/*)
+	js/node_modules/.bin/tsc --project js/site
+	@touch $@
+
 # With files that the Python package writes.
-$(JS)/tests: $(JS)/ready $(VENV)/libbloom $(wildcard js/tests/* examples/typescript/*.ts)
+$(JS)/tests: $(JS)/site $(VENV)/libbloom $(wildcard js/tests/* examples/typescript/*.ts)
 	@cp examples/typescript/sharded.ts js/tests
 	js/node_modules/.bin/tsc --project js/tests
 	$(VENV)/bin/python js/tests/files.py $(@D)/files
