@@ -59,7 +59,7 @@ def with_pages_below(page):
     if not folder.startswith("docs/") or name != "README.md" or not below:
         return page
     title = re.search(r"^# (.*)", text, re.M)[1]
-    return {title: [page, *below]}
+    return {title: [{"All": page}, *below]}
 
 
 def sections():

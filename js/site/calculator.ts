@@ -3,7 +3,7 @@
 import { CAPACITIES, ERROR_RATES, EXPANSIONS, type Growth, type Spec, type Stage, stageAt, USUAL_SLICES } from "./sizing.js";
 
 const element = <E extends HTMLElement>(id: string): E => document.getElementById(id) as E;
-const form = element<HTMLFormElement>("calculator");
+const form = element<HTMLFormElement>("calculator-form");
 
 /** What is wrong with a field. */
 class Wrong extends Error {

@@ -16,7 +16,7 @@ const others = words.flatMap((first) => words.filter((second) => second !== firs
 const AT_ONCE = 10;
 
 const element = <E extends HTMLElement>(id: string): E => document.getElementById(id) as E;
-const form = element<HTMLFormElement>("watch");
+const form = element<HTMLFormElement>("watch-form");
 const field = element<HTMLInputElement>("word");
 const bits = element("bits");
 
