@@ -13,6 +13,8 @@ type Message = { id?: number; method?: string; params: any; result?: any; error?
 /** Milliseconds between two looks at a page. */
 const OFTEN = 20;
 
+const described = (details: any): string => details.exception?.description ?? `${details.text} ${details.url}`;
+
 export class Chromium {
   private readonly profile = mkdtempSync(join(tmpdir(), "libbloom-chromium-"));
   private readonly process: ChildProcess;
@@ -101,9 +103,9 @@ export class Page {
       if (method === "Page.loadEventFired") this.isLoaded = true;
       if (method === "Network.requestWillBeSent") this.requests.push(params.request.url);
       if (method === "Network.loadingFailed" && !params.canceled) this.errors.push(params.errorText);
-      if (method === "Runtime.exceptionThrown") this.errors.push(JSON.stringify(params.exceptionDetails));
-      if (method === "Runtime.consoleAPICalled" && params.type === "error") this.errors.push(JSON.stringify(params.args));
-      if (method === "Log.entryAdded" && params.entry.level === "error") this.errors.push(JSON.stringify(params.entry));
+      if (method === "Runtime.exceptionThrown") this.errors.push(described(params.exceptionDetails));
+      if (method === "Runtime.consoleAPICalled" && params.type === "error") this.errors.push(params.args.map((one: any) => one.value ?? one.description).join(" "));
+      if (method === "Log.entryAdded" && params.entry.level === "error") this.errors.push(`${params.entry.text} ${params.entry.url}`);
       if (method === "Target.attachedToTarget") {
         this.browser.listen(params.sessionId, take);
         // A worker may have ended meanwhile.
@@ -132,7 +134,7 @@ export class Page {
   /** The value of an expression in the page. */
   async value<T>(expression: string): Promise<T> {
     const answer = await this.send("Runtime.evaluate", { expression, returnByValue: true, awaitPromise: true });
-    if (answer.exceptionDetails) throw new Error(`${expression}: ${JSON.stringify(answer.exceptionDetails)}`);
+    if (answer.exceptionDetails) throw new Error(`${expression}: ${described(answer.exceptionDetails)}`);
     return answer.result.value;
   }
 
