@@ -5,10 +5,12 @@
 
 The pages are those of site/pages, README.md, everything in docs, and what these link to, under the paths that they have in
 the project. So the links between them hold. A program that a page links to becomes a page that shows it. The navigation is
-the list in docs/README.md: a heading is a section, and a page stands where the list links to it first.
+the list in docs/README.md: a heading is a section, and a page stands where the list links to it first. $REPOSITORY_URL
+is linked last.
 """
 
 import json
+import os
 import posixpath
 import re
 import shutil
@@ -102,6 +104,8 @@ def main():
         else:
             copy.write_text(page_of(name))
     navigation = [{"Start": "README.md"}, {"Try": ["watch.md", "calculator.md"]}, *sections(), {"All pages": INDEX}]
+    if source := os.environ.get("REPOSITORY_URL"):
+        navigation.append({"Source code": source})
     settings = (HERE / "mkdocs.yml").read_text()
     (folder / "mkdocs.yml").write_text(f"{settings}\nnav: {json.dumps(navigation)}\n")
 

@@ -103,8 +103,8 @@ function show(): void {
     const wrong = digits(1e6 * spec.errorRate, 3);
     element("meaning").textContent =
       spec.errorRate >= 1e-6
-        ? `Of a million queries for absent items, at most ${wrong} get a yes on average. Items that are there always do.`
-        : `Of ${digits(1 / spec.errorRate, 2)} queries for absent items, at most one gets a yes on average. Items that are there always do.`;
+        ? `Of a million queries for items that are not there, at most about ${wrong} get a yes. Items that are there always do.`
+        : `Of ${(1 / spec.errorRate).toExponential(1)} queries for items that are not there, at most about one gets a yes. Items that are there always do.`;
     result.querySelector("pre code")!.textContent = `BF.RESERVE seen ${words.join(" ")}`;
     element("stages").replaceChildren(...stages.sort((one, other) => one.items - other.items).map(row));
     result.hidden = false;

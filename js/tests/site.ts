@@ -109,11 +109,11 @@ test("the navigation is the list of docs/README.md", async () => {
   const sections = index.split("\n## ").slice(1);
   await withPage(1280, async (page, go) => {
     await go("docs/");
-    const tabs = await page.value<string[]>(
-      `[...document.querySelectorAll(".md-tabs__link")].map((link) => link.textContent.trim())`,
+    const shownSections = await page.value<string[]>(
+      `[...document.querySelectorAll(".md-nav--primary > ul > li")].map((one) => one.querySelector(".md-nav__link").innerText.trim())`,
     );
     const headings = sections.map((section) => section.slice(0, section.indexOf("\n")));
-    assert.deepEqual(tabs, ["Start", "Try", ...headings, "All pages"]);
+    assert.deepEqual(shownSections, ["Start", "Try", ...headings, "All pages"]);
     const shown = await page.value<string[]>(
       `[...document.querySelectorAll(".md-nav--primary a.md-nav__link")].map((link) => new URL(link.href).pathname)`,
     );
@@ -274,7 +274,7 @@ const ACCESS = `(() => {
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
   const low = [];
-  for (const element of document.querySelectorAll(".md-content *, .md-tabs *")) {
+  for (const element of document.querySelectorAll(".md-content *, .md-nav *")) {
     const text = [...element.childNodes].filter((node) => node.nodeType === 3 && node.textContent.trim()).length;
     if (!text || !element.checkVisibility({ opacityProperty: true })) continue;
     const grounds = [];
