@@ -176,7 +176,7 @@ site: ## Build .build/site, the website: README.md, docs, and pages that compute
 
 test-site: ## Test the site in Chromium; CHROMIUM= names another program
 	@scripts/setup.sh node chromium python
-	@$(MAKE) --no-print-directory site $(JS)/tests
+	@$(MAKE) --no-print-directory site $(JS)/compiled
 	cd js && CHROMIUM=$${CHROMIUM:-$$(command -v chromium || command -v google-chrome)} node --test build/site.js
 
 npm: ## Build dist/'s npm package
@@ -203,10 +203,13 @@ $(JS)/site: $(JS)/ready $(wildcard js/site/*)
 	js/node_modules/.bin/tsc --project js/site
 	@touch $@
 
-# With files that the Python package writes.
-$(JS)/tests: $(JS)/site $(VENV)/libbloom $(wildcard js/tests/* examples/typescript/*.ts)
+$(JS)/compiled: $(JS)/site $(wildcard js/tests/*.ts js/tests/*.json examples/typescript/*.ts)
 	@cp examples/typescript/sharded.ts js/tests
 	js/node_modules/.bin/tsc --project js/tests
+	@touch $@
+
+# With files that the Python package writes.
+$(JS)/tests: $(JS)/compiled $(VENV)/libbloom js/tests/files.py
 	$(VENV)/bin/python js/tests/files.py $(@D)/files
 	@touch $@
 

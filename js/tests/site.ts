@@ -45,7 +45,7 @@ before(async () => {
     if (file && existsSync(file) && statSync(file).isDirectory()) file = join(file, "index.html");
     if (isShort && pathname === BASE + INDEX) response.writeHead(200, { "content-type": TYPES[".json"] }).end(shortIndex);
     else if (!file || !existsSync(file)) response.writeHead(404).end();
-    else response.writeHead(200, { "content-type": TYPES[extname(file)] ?? "text/plain" }).end(readFileSync(file));
+    else response.writeHead(200, { "content-type": TYPES[extname(file)] ?? "text/plain", "cache-control": "max-age=600" }).end(readFileSync(file));
   }).listen(0, "127.0.0.1");
   await once(server, "listening");
   origin = `http://127.0.0.1:${(server.address() as { port: number }).port}`;
