@@ -245,10 +245,13 @@ def documents():
     """README.md, what it and the others link to and what examples read, under the paths that they have here."""
     pages = [PROJECT / f"{name}.md" for name in ["CHANGELOG", "CONTRIBUTING", "README", "SECURITY"]]
     paths = [*pages, *(PROJECT / "docs").rglob("*"), *(PROJECT / "examples").rglob("*")]
-    paths += [*(PROJECT / "benches").rglob("*.md"), PROJECT / "python/README.md", PROJECT / "js/README.md"]
+    paths += [*(PROJECT / "benches").rglob("*.md"), *(PROJECT / f"{name}/README.md" for name in ["python", "js", "core"])]
     paths += [PROJECT / "tests/fixtures/urls.txt.gz", PROJECT / "libbloom/__init__.py"]
     kinds = {".md", ".svg", ".py", ".ts", ".txt", ".lua", ".yml", ".gz"}
-    return {str(path.relative_to(PROJECT)): path.read_bytes() for path in sorted(paths) if path.suffix in kinds}
+    paths = [path for path in paths if path.suffix in kinds]
+    # The crate's page links to these.
+    paths += (PROJECT / "core/examples").glob("*.rs")
+    return {str(path.relative_to(PROJECT)): path.read_bytes() for path in sorted(paths)}
 
 
 def wheel(folder):

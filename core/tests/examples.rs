@@ -12,12 +12,24 @@ mod ask;
 mod build;
 #[path = "../examples/save.rs"]
 mod save;
+#[path = "../examples/start.rs"]
+mod start;
 #[path = "../examples/unite.rs"]
 mod unite;
 
 fn lines(count: u32) -> String {
     let lines: Vec<_> = (0..count).map(|number| format!("line {number}")).collect();
     lines.join("\n")
+}
+
+/// Who copies the first program of the crate's page would have one that does not compile.
+#[test]
+fn the_page_begins_with_a_program_that_runs() {
+    let page = include_str!("../README.md");
+    let program = include_str!("../examples/start.rs");
+    assert!(page.contains(&format!("```rust\n{program}```\n")));
+    let folder = TempDir::new().unwrap();
+    start::start(&folder.path().join("seen.bloom")).unwrap();
 }
 
 /// A program that is written after the example would lose lines between its threads, or need their number's room.

@@ -181,7 +181,8 @@ impl Words {
     }
 
     /// Appends an error rate in the fewest digits that mean exactly this rate.
-    fn with_rate(self, rate: f64) -> Self {
+    #[must_use]
+    pub fn with_rate(self, rate: f64) -> Self {
         self.with_shown(format_args!("{rate:e}"))
     }
 

@@ -24,11 +24,16 @@ use libbloom::valkey::{Unreached, Valkey};
 /// # Errors
 /// Options that the configuration excludes.
 pub fn filter(given: &Given, config: &Config) -> Result<FilterSpec, CommandError> {
-    let layout = given.given_layout().unwrap_or(config.layout());
-    // A layout that the command itself gives or implies was checked before.
-    given
-        .check_for(layout)
-        .map_err(|error| error.by_layout_option(layout))?;
+    let layout = match given.given_layout() {
+        // The command's options were checked for it before.
+        Some(layout) => layout,
+        None => {
+            let layout = config.layout();
+            let checked = given.check_for(layout);
+            checked.map_err(|error| error.by_layout_option(layout))?;
+            layout
+        }
+    };
     let expansion = match (given.nonscaling, given.expansion) {
         (Some(()), _) => None,
         (None, Some(factor)) => Expansion::new(factor).ok(),

@@ -471,6 +471,25 @@ impl Given {
         })
     }
 
+    /// Adds what a primary leaves out of the description of a blocked filter, because it is this module's default,
+    /// whatever the configuration of either says.
+    pub fn complete(&mut self) {
+        if self.layout != Some(StoredLayout::Blocked) {
+            return;
+        }
+        self.rate.get_or_insert(RequestedRate {
+            requested: ErrorRate::DEFAULT.value(),
+            used: ErrorRate::DEFAULT,
+        });
+        if self.capacity.is_none() {
+            self.capacity = Some(Capacity::DEFAULT);
+            self.growing = Some(());
+        }
+        if self.nonscaling.is_none() {
+            self.expansion.get_or_insert(Expansion::DEFAULT.factor());
+        }
+    }
+
     /// One of the given options that only a filter that grows can have.
     pub fn needs_growth(&self) -> Option<&'static str> {
         let excluded = EXCLUSIVE.into_iter().filter_map(|pair| match pair {

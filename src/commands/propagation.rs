@@ -13,7 +13,7 @@ use super::grammar::Verb;
 use super::spec::{Creation, FilterSpec, Target};
 use super::{redisbloom, valkey};
 use crate::server::{Arg, Ctx, OwnedString, few};
-use libbloom::params::{ErrorRate, Growth, Layout, Spec};
+use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Spec};
 
 /// Propagates the creation of an empty filter. Every option is resolved: the receiver's own configuration plays no
 /// part.
@@ -127,7 +127,8 @@ fn description(verb: Verb, creation: Creation) -> Words {
     }
 }
 
-/// The words for a filter that only this module reads.
+/// The words for a filter that only this module reads. What is this module's default is left out, except for the seed:
+/// [`Given::complete`](super::grammar::Given::complete) adds it.
 fn own(reserves: bool, spec: Spec) -> Words {
     let Spec {
         error_rate,
@@ -140,15 +141,30 @@ fn own(reserves: bool, spec: Spec) -> Words {
     let mut words = if reserves {
         Words::sized(rate, items)
     } else {
-        Words::named(rate, items)
+        Words::default()
     };
+    words = words.with("LAYOUT");
+    words = match layout {
+        Layout::Blocked { seed } => words.with("BLOCKED").with("SEED").with_number(seed.0),
+        Layout::Classic => words.with("CLASSIC"),
+        Layout::Valkey { .. } => words.with("VALKEY"),
+    };
+    let is_growing = matches!(growth, Growth::Growing(_));
+    let is_sized = !reserves && !(is_growing && capacity == Capacity::DEFAULT);
+    if !reserves && error_rate != ErrorRate::DEFAULT {
+        words = words.with("ERROR").with_rate(rate);
+    }
+    if is_sized {
+        words = words.with("CAPACITY").with_number(items);
+    }
+    if is_growing && (reserves || is_sized) {
+        words = words.with("GROWING");
+    }
     words = match growth.expansion() {
+        Some(Expansion::DEFAULT) => words,
         Some(expansion) => words.with("EXPANSION").with_number(expansion.factor()),
         None => words.with("NONSCALING"),
     };
-    if let Growth::Growing(_) = growth {
-        words = words.with("GROWING");
-    }
     if let Some(window) = window {
         words = words.with("WINDOW").with_number(window.seconds());
         words = words.with("SLICES").with_number(window.slices());
@@ -156,12 +172,7 @@ fn own(reserves: bool, spec: Spec) -> Words {
             words = words.with("REFRESH");
         }
     }
-    words = words.with("LAYOUT");
-    match layout {
-        Layout::Blocked { seed } => words.with("BLOCKED").with("SEED").with_number(seed.0),
-        Layout::Classic => words.with("CLASSIC"),
-        Layout::Valkey { .. } => words.with("VALKEY"),
-    }
+    words
 }
 
 /// Propagates a command with `words` and then `items` after the key.

@@ -116,11 +116,15 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
     /// # Errors
     /// The first thing that is wrong with the arguments.
     pub fn obey(verb: Verb, arguments: &'a [A]) -> Result<Self, CommandError> {
-        match verb {
+        let mut request = match verb {
             Verb::Reserve => Self::obey_reserve(arguments),
             Verb::Insert => Self::obey_insert(arguments),
             Verb::Plan | Verb::AddPacked | Verb::Rotate => Self::parse(verb, arguments),
+        }?;
+        if let Description::Own(given) = &mut request.description {
+            given.complete();
         }
+        Ok(request)
     }
 
     /// Reads a BF.RESERVE of a primary or a file. If it has words of this module, words that this version does not

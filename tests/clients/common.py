@@ -1,5 +1,5 @@
 """What the tests of the client libraries share: a server with the module, programs that speak to it, and the
-sessions of docs/clients.md.
+sessions of docs/clients.md and other pages.
 
 Run them with `make test-clients`, which sets up the libraries in .build/clients. BLOOM_TEST_SERVER names another
 server than redis-server, BLOOM_TEST_MODULE another module. Every server is on a free port of the loopback
@@ -58,14 +58,13 @@ class Case(unittest.TestCase):
         self.assertEqual(done.returncode, 0, f"{words}\n{done.stdout}{done.stderr}")
         return done.stdout
 
-    def check_session(self, language, name, run):
-        """Writes the session of docs/clients.md in a language to the file `name`, for this test's server, and runs it
-        twice: who tries a program runs it again, and then the filter is there."""
+    def check_session(self, language, name, run, page="docs/clients.md"):
+        """Writes the session of a page in a language to the file `name`, for this test's server, and runs it twice: who
+        tries a program runs it again, and then the filter is there."""
         if 3 not in self.protocols():
             self.skipTest("here modules answer clients of RESP3 with 1 and 0, and the session shows booleans")
-        blocks = documents.blocks(PROJECT / "docs/clients.md")
-        [session] = [block.text for block in blocks if block.language == language]
-        self.assertIn("localhost:6379", session)
+        blocks = documents.blocks(PROJECT / page)
+        [session] = [block.text for block in blocks if block.language == language and "localhost:6379" in block.text]
         file = INSTALLED / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(session.replace("localhost:6379", self.address))

@@ -48,6 +48,10 @@ class JedisTest(Case):
     def test_the_session_in_the_readme(self):
         self.check_session("java", "java/Readme.java", lambda: self.run_java(INSTALLED / "java/Readme.java"))
 
+    def test_the_program_against_cache_penetration(self):
+        file = "java/Products.java"
+        self.check_session("java", file, lambda: self.run_java(INSTALLED / file), "docs/cache-penetration.md")
+
 
 if __name__ == "__main__":
     unittest.main()

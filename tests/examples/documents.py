@@ -33,6 +33,13 @@ def blocks(page):
     return [Block(page, language, text) for language, text in found]
 
 
+def promised_files(page):
+    """The fenced blocks of a page that is followed step by step: the name of the file as which it is to be saved, if
+    any, and the text."""
+    found = re.findall(r"(?:as `(\S+)`:\n\n)?^```\w*\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    return [(name, text) for name, text in found]
+
+
 def promised_output(program):
     """What the comments `prints: …` of a program say that it prints."""
     return "".join(line + "\n" for line in re.findall(r"(?:#|//) prints: (.*)", program))

@@ -1,4 +1,4 @@
-"""docs/containers.md: what it mounts, loads and copies is there, and a server starts with it.
+"""docs/containers.md and docs/kubernetes.md: what they mount, load and copy is there, and a server starts with it.
 
 Run it with `make test-examples`. No container is started: the files that a command mounts are given to a server, as
 the official entry point of Redis 8 gives it those of its folder. `make test-image` tries it with that entry point.
@@ -22,6 +22,7 @@ from servers import MODULE, PATIENCE, PROGRAM, PROJECT, unused_port
 from test_dockerfile import instructions
 
 PAGE = PROJECT / "docs/containers.md"
+KUBERNETES = PROJECT / "docs/kubernetes.md"
 FOLDER = "/usr/local/lib/redis/modules"
 OVER = f"{FOLDER}/redisbloom.so"
 # A module that takes the name in its arguments.
@@ -48,7 +49,8 @@ def mounts_and_arguments(words):
 
 
 def documents(language="yaml"):
-    return [yaml.safe_load(block.text) for block in blocks(PAGE) if block.language == language]
+    found = [block for page in (PAGE, KUBERNETES) for block in blocks(page)]
+    return [yaml.safe_load(block.text) for block in found if block.language == language]
 
 
 def in_image():
@@ -155,6 +157,9 @@ class ContainersTest(unittest.TestCase):
         self.assertEqual(mount["name"], copy["volumeMounts"][0]["name"])
         volumes = {volume["name"] for volume in pod["spec"]["volumes"]}
         self.assertEqual({mount["name"] for mount in container["volumeMounts"]}, volumes)
+        # The page says half.
+        self.assertEqual(container["resources"]["limits"]["memory"], "4Gi")
+        self.assertEqual(container["args"][:2], ["--maxmemory", "2gb"])
 
         self.assertEqual(len(charts), 4)
         for values in charts:

@@ -7,6 +7,7 @@ page's one after the other in one folder, where `urls.txt` has 59,226 URLs. Of o
 make name a target. Whatever else stands in a block is listed here, with the reason why it is not run.
 """
 
+import functools
 import gzip
 import os
 import re
@@ -30,14 +31,20 @@ IMAGE = "needs an engine for containers; `make test-image` does what it says"
 LOG = "lines of the log; tests/examples/test_operations.py compares them with the source"
 PACKAGE = "needs what `make package` builds; tests/package installs it"
 JAVASCRIPT = "js/tests runs it, with `make test-js` and `make test-browser`"
+COPY = "needs Redis 8 with RedisBloom; its page says with which it was followed"
 # Blocks that are not run, by their pages and first lines, with the reason.
 NOT_RUN = {
-    "README.md: docker build -t redis-libbloom . && docker run --rm -p 127.0.0.1:6379:6379 redis-libbloom": IMAGE,
     "README.md: python3 -m venv .venv && . .venv/bin/activate": "fetches packages; the Makefile makes such a one",
     "README.md: redis-server --loadmodule ./libbloom.so": "takes port 6379; every test loads the module so",
+    "docs/asked-elsewhere.md: libbloom shard create pages --items 1e10 --error-rate 0.001 --url redis://127.0.0.1:7000":
+        SHARDED,
+    "docs/asked-elsewhere.md: libbloom pull dump.rdb seen -o seen.bloom": "python/tests/test_program.py runs such commands",
+    "docs/asked-elsewhere.md: libbloom migrate copy redis://old:6379 redis://new:6379 --match seen --verify": MIGRATION,
+    "docs/cache-penetration.md: import java.util.List;": SESSION + "; of the class for Spring only the script, here",
     "docs/clients.md: import { createClient } from \"redis\";": SESSION,
     "docs/clients.md: import redis.clients.jedis.JedisPooled;": SESSION,
     "docs/clients.md: package main": SESSION,
+    "docs/kafka.md: package main": SESSION,
     "docs/configuration.md: loadmodule /usr/lib/redis/modules/libbloom.so bf-error-rate 0.001 "
     "bf-max-filter-bytes 512mb": "a line of a server's configuration file",
     "docs/install.md: the module for Bloom filters is not loaded: another module has the name 'bf': only one module "
@@ -56,11 +63,19 @@ NOT_RUN = {
     'docs/containers.md: docker run --rm -p 127.0.0.1:6379:6379 -v bloom:/data \\': IMAGE,
     "docs/containers.md: touch empty.so": IMAGE,
     "docs/containers.md: services:": "needs Docker; tests/examples/test_containers.py looks at its paths",
-    "docs/containers.md: apiVersion: v1": KUBERNETES,
-    'docs/containers.md: image: { registry: registry.example.com, repository: valkey-libbloom, tag: "1" }': KUBERNETES,
-    'docs/containers.md: image: { registry: registry.example.com, repository: redis-libbloom, tag: "1" }': KUBERNETES,
-    'docs/containers.md: image: { repository: registry.example.com/redis-libbloom, tag: "1" }': KUBERNETES,
-    "docs/containers.md: commonConfiguration: |-": KUBERNETES,
+    "docs/kubernetes.md: apiVersion: v1": KUBERNETES,
+    'docs/kubernetes.md: image: { registry: registry.example.com, repository: valkey-libbloom, tag: "1" }': KUBERNETES,
+    'docs/kubernetes.md: image: { registry: registry.example.com, repository: redis-libbloom, tag: "1" }': KUBERNETES,
+    'docs/kubernetes.md: image: { repository: registry.example.com/redis-libbloom, tag: "1" }': KUBERNETES,
+    "docs/kubernetes.md: commonConfiguration: |-": KUBERNETES,
+    "docs/copy-of-redis-8.md: mkdir copy": COPY,
+    "docs/copy-of-redis-8.md: redis-cli -h your-server BGSAVE": COPY,
+    'docs/copy-of-redis-8.md: docker run --rm -d --name copy -p 127.0.0.1:6380:6379 -v "$PWD/copy:/data" redis:8.0': COPY,
+    "docs/copy-of-redis-8.md: for db in 0 1; do": COPY,
+    "docs/copy-of-redis-8.md: redis-cli -p 6380 UNLINK cuckoo top counts times": COPY,
+    "docs/copy-of-redis-8.md: chmod 755 libbloom.so": COPY,
+    "docs/copy-of-redis-8.md: redis-cli -p 6380 DBSIZE": COPY,
+    "docs/copy-of-redis-8.md: xargs -d '\\n' -n 1000 redis-cli -h your-server BF.MEXISTS seen < items.txt > old.txt": COPY,
     "docs/design.md: core/src                            the crate libbloom: the filter, which knows no server": LISTING,
     "docs/design.md: BF.MERGE                    (merge.rs, sources.rs, core/src/sets)": LISTING,
     "docs/design.md: hash      a (low half), b (high half) = XXH3-128 of the item under the secret": LISTING,
@@ -106,6 +121,9 @@ NOT_RUN = {
     "docs/sharding.md: $ libbloom shard plan seen --items 1e9 --error-rate 0.01": "needs the package; "
     "python/tests/test_shard.py runs it",
 }
+# Pages that are followed from top to bottom, by tests of their own.
+FOLLOWED = {PROJECT / "docs/tutorial.md": "tests/examples/test_tutorial.py"}
+RUN = [page for page in PAGES if page not in FOLLOWED]
 # Listed errors that no session shows, with the reason.
 NOT_SHOWN = {
     "ERR Insufficient memory to grow filter": "depends on the configuration or on the machine",
@@ -150,11 +168,11 @@ def cli():
 
 
 def type_in(server, commands, *options):
-    """What the client prints when these commands are typed in."""
+    """What the client prints when these commands are typed in, without the time that it adds after half a second."""
     words = [cli(), "-p", str(server.port), "--no-raw", *options]
     text = "".join(command + "\n" for command in commands)
     done = subprocess.run(words, input=text, capture_output=True, text=True, timeout=PATIENCE, check=True)
-    return done.stdout
+    return re.sub(r"^\(\d+\.\d\ds\)\n", "", done.stdout, flags=re.MULTILINE)
 
 
 def is_as_shown(printed, shown):
@@ -178,7 +196,7 @@ class SessionTest(unittest.TestCase):
     def test_sessions(self):
         if cli() is None:
             self.skipTest("there is no redis-cli")
-        for page in PAGES:
+        for page in RUN:
             sessions = [block for block in blocks(page) if block.is_session]
             if not sessions:
                 continue
@@ -238,9 +256,11 @@ class SessionTest(unittest.TestCase):
 
     def test_programs(self):
         """Who tries a program runs it again: then the filter is there, which must be no error."""
-        for block in (block for page in PAGES for block in blocks(page) if block.language == "python"):
+        for block in (block for page in RUN for block in blocks(page) if block.language == "python"):
             if "RedisCluster" in block.text:
                 continue  # python/tests/test_shard.py runs it, on a cluster.
+            if "confluent_kafka" in block.text:
+                continue  # test_kafka.py runs it, with a broker.
             with self.subTest(block.name):
                 self.assertIn("redis.Redis(", block.text)
                 server = self.start()
@@ -259,7 +279,7 @@ class SessionTest(unittest.TestCase):
             self.skipTest("there is no redis-cli")
         if "GNU" not in subprocess.run(["split", "--version"], capture_output=True, text=True).stdout:
             self.skipTest("this is not GNU's split")
-        for page in PAGES:
+        for page in RUN:
             scripts = [block for block in blocks(page) if block.language == "sh"]
             if not scripts:
                 continue
@@ -327,6 +347,20 @@ class SessionTest(unittest.TestCase):
                     self.assertEqual(permissions(CONFIGURATION)[page.stem.upper()][0], needed)
 
 
+class LuaTest(unittest.TestCase):
+    def test_the_script_against_cache_penetration(self):
+        """It must not hide a row: neither without a filter, nor before the filter is complete."""
+        page = PROJECT / "docs/cache-penetration.md"
+        [script] = re.findall(r'RedisScript\.of\("""\n(.*?)"""', page.read_text(), re.DOTALL)
+        with Server() as server, server.client() as client:
+            may_exist = functools.partial(client.eval, script, 1, "ids")
+            self.assertEqual(may_exist("17"), 1)
+            client.execute_command("BF.MADD", "ids", "17", "18")
+            self.assertEqual(may_exist("no such id"), 1)
+            client.execute_command("BF.ADD", "ids", "ready")
+            self.assertEqual([may_exist(name) for name in ("17", "no such id")], [1, 0])
+
+
 class OptionsTest(unittest.TestCase):
     def test_names_and_defaults(self):
         """Who copies a name that the server does not have gets an error, and who counts on a default another filter."""
@@ -379,7 +413,7 @@ class ListTest(unittest.TestCase):
 
     def test_whatever_is_not_run_has_a_reason(self):
         left = set()
-        for block in (block for page in PAGES for block in blocks(page)):
+        for block in (block for page in RUN for block in blocks(page)):
             is_syntax = block.language == "text" and block.page in COMMANDS
             is_make = all(line.startswith("make ") for line in block.text.splitlines())
             is_run = block.is_session or block.language in ("python", "sh")

@@ -38,9 +38,9 @@ IS_ELF = sys.platform == "linux"
 PATIENCE = 120
 HAS_DPKG = IS_ELF and shutil.which("dpkg-deb") is not None
 # What is to be read, under its path in the project.
-PATTERNS = ["benches/**/*.md", "docs/**/*.*", *(f"examples/**/*.{kind}" for kind in ("lua", "md", "py", "ts", "txt", "yml"))]
+PATTERNS = ["benches/**/*.md", "core/examples/*.rs", "docs/**/*.*", *(f"examples/**/*.{kind}" for kind in ("lua", "md", "py", "ts", "txt", "yml"))]
 DOCUMENTS = [
-    *["CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "python/README.md", "js/README.md"],
+    *["CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "python/README.md", "js/README.md", "core/README.md"],
     *(f"python/{path.name}" for path in WHEELS.glob("*.whl")),
     *(str(path.relative_to(PROJECT)) for pattern in PATTERNS for path in PROJECT.glob(pattern)),
     "libbloom/__init__.py",

@@ -1,5 +1,8 @@
 module libbloom/clients
 
-go 1.21
+go 1.23
 
-require github.com/redis/go-redis/v9 v9.17.2
+require (
+	github.com/redis/go-redis/v9 v9.17.2
+	github.com/segmentio/kafka-go v0.4.51
+)

@@ -273,21 +273,26 @@ fn a_creation_with_its_end_is_one_command() {
         } else {
             "LAYOUT CLASSIC"
         };
+        // A blocked filter's layout is said first, another's last.
+        let said = |words: &str| match layout {
+            "blocked" => format!("{filter} {words}"),
+            _ => format!("{words} {filter}"),
+        };
         let growing = if layout == "blocked" { " GROWING" } else { "" };
-        let by_option = format!("ERROR 1.23456789e-2 CAPACITY 50 EXPANSION 3{growing} {filter}");
-        let sized = format!("ERROR 2.5e-1 CAPACITY 70 EXPANSION 3 {filter}");
+        let by_option = said(&format!("ERROR 1.23456789e-2 CAPACITY 50{growing} EXPANSION 3"));
+        let sized = said("ERROR 2.5e-1 CAPACITY 70 EXPANSION 3");
         for (line, told) in [
             (
                 "BF.RESERVE key 0.1 90 EX 1000",
-                format!("BF.RESERVE key 1e-1 90 EXPANSION 3 {filter} PXAT ..."),
+                format!("BF.RESERVE key 1e-1 90 {} PXAT ...", said("EXPANSION 3")),
             ),
             (
                 "BF.RESERVE key 0.1 90 PX 1000000 NX NONSCALING",
-                format!("BF.RESERVE key 1e-1 90 NONSCALING {filter} PXAT ..."),
+                format!("BF.RESERVE key 1e-1 90 {} PXAT ...", said("NONSCALING")),
             ),
             (
                 "BF.RESERVE key 0.1 90 EXAT 4000000000 EXPANSION 4",
-                format!("BF.RESERVE key 1e-1 90 EXPANSION 4 {filter} PXAT ..."),
+                format!("BF.RESERVE key 1e-1 90 {} PXAT ...", said("EXPANSION 4")),
             ),
             (
                 "BF.INSERT key EX 1000 ITEMS a b a",

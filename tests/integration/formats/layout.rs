@@ -251,7 +251,7 @@ fn classic_filters_travel_with_everything_resolved() {
         "BF.MADD inserted c",
         "BF.INSERT fixed ERROR 2.5e-1 CAPACITY 50 EXPANSION 2 NONSCALING ITEMS a",
         "BF.RESERVE reserved 1e-1 90 EXPANSION 1",
-        "BF.RESERVE other 1e-1 90 EXPANSION 3 LAYOUT BLOCKED SEED 4",
+        "BF.RESERVE other 1e-1 90 LAYOUT BLOCKED SEED 4 EXPANSION 3",
     ];
     assert_eq!(commands, expected);
     for key in ["added", "many", "inserted", "reserved"] {

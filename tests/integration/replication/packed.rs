@@ -46,7 +46,7 @@ fn replays(server: &mut Server, keys: &[&str]) {
 fn one_command_says_exactly_what_changed() {
     let server = Server::with().module_args(UNUSUAL).append_only().start();
     let mut client = server.client();
-    let by_option = "ERROR 1.23456789e-2 CAPACITY 50 EXPANSION 3";
+    let by_option = "ERROR 1.23456789e-2 CAPACITY 50 GROWING EXPANSION 3";
     let blocked = "LAYOUT BLOCKED SEED 77";
     let one = "\u{1}\0\0\0";
     // What is sent before the data, the data, and what is propagated: the same again for ".", nothing for none.
@@ -56,7 +56,7 @@ fn one_command_says_exactly_what_changed() {
             "key LINES",
             "a\nb",
             Some((
-                format!("key {by_option} GROWING {blocked} LINES"),
+                format!("key {blocked} {by_option} LINES"),
                 "a\nb".to_owned(),
             )),
         ),
@@ -64,7 +64,7 @@ fn one_command_says_exactly_what_changed() {
             "two COUNT WIDTH 2",
             "aabbaa",
             Some((
-                format!("two {by_option} GROWING {blocked} WIDTH 2"),
+                format!("two {blocked} {by_option} WIDTH 2"),
                 "aabb".to_owned(),
             )),
         ),
@@ -74,7 +74,7 @@ fn one_command_says_exactly_what_changed() {
             "three EXPANSION 0 SEED 5 ERROR 0.5 PREFIXED",
             "\0\0\0\0",
             Some((
-                "three ERROR 2.5e-1 CAPACITY 50 NONSCALING LAYOUT BLOCKED SEED 5 PREFIXED".to_owned(),
+                "three LAYOUT BLOCKED SEED 5 ERROR 2.5e-1 CAPACITY 50 NONSCALING PREFIXED".to_owned(),
                 "\0\0\0\0".to_owned(),
             )),
         ),
@@ -82,7 +82,7 @@ fn one_command_says_exactly_what_changed() {
             "reserved LINES CAPACITY 70",
             "x\n\nx\ny",
             Some((
-                format!("reserved ERROR 1.23456789e-2 CAPACITY 70 EXPANSION 3 {blocked} LINES"),
+                format!("reserved {blocked} ERROR 1.23456789e-2 CAPACITY 70 EXPANSION 3 LINES"),
                 "x\n\ny".to_owned(),
             )),
         ),

@@ -40,21 +40,21 @@ fn a_creation_says_everything_that_the_configuration_decided() {
             "added",
             0.0123456789,
             "50",
-            "EXPANSION 3 GROWING LAYOUT BLOCKED SEED 77 ITEMS item",
+            "LAYOUT BLOCKED SEED 77 GROWING EXPANSION 3 ITEMS item",
         ),
         (
             "BF.INSERT",
             "inserted",
             0.0123456789,
             "70",
-            "EXPANSION 3 LAYOUT BLOCKED SEED 77 ITEMS item",
+            "LAYOUT BLOCKED SEED 77 EXPANSION 3 ITEMS item",
         ),
         (
             "BF.INSERT",
             "fixed",
             0.25,
             "50",
-            "NONSCALING LAYOUT BLOCKED SEED 77 ITEMS item",
+            "LAYOUT BLOCKED SEED 77 NONSCALING ITEMS item",
         ),
         ("BF.RESERVE", "classic", 0.1, "90", "EXPANSION 3"),
         (
@@ -62,15 +62,19 @@ fn a_creation_says_everything_that_the_configuration_decided() {
             "reserved",
             0.1,
             "90",
-            "EXPANSION 3 LAYOUT BLOCKED SEED 5",
+            "LAYOUT BLOCKED SEED 5 EXPANSION 3",
         ),
     ]) {
         let mut words: Vec<_> = command.iter().map(String::as_str).collect();
-        words.retain(|word| !["ERROR", "CAPACITY"].contains(word));
         assert_eq!(words[..2], [name, key]);
-        assert_eq!(words[2].parse(), Ok(rate), "to the last bit");
-        assert_eq!(words[3], capacity);
-        assert_eq!(words[4..].join(" "), rest, "{command:?}");
+        let at = words.iter().position(|&word| word == "ERROR").map_or(2, |at| {
+            words.retain(|word| !["ERROR", "CAPACITY"].contains(word));
+            at
+        });
+        let size: Vec<_> = words.drain(at..at + 2).collect();
+        assert_eq!(size[0].parse(), Ok(rate), "to the last bit");
+        assert_eq!(size[1], capacity);
+        assert_eq!(words[2..].join(" "), rest, "{command:?}");
     }
     assert_eq!(commands.len(), 5);
 }
@@ -83,23 +87,23 @@ fn creations_that_take_turns_are_each_told_in_full() {
     let lines = [
         (
             "BF.ADD # a",
-            "BF.INSERT # ERROR 1.23456789e-2 CAPACITY 50 EXPANSION 3 GROWING LAYOUT BLOCKED SEED 77 ITEMS a",
+            "BF.INSERT # LAYOUT BLOCKED SEED 77 ERROR 1.23456789e-2 CAPACITY 50 GROWING EXPANSION 3 ITEMS a",
         ),
         (
             "BF.RESERVE # 0.1 50",
-            "BF.RESERVE # 1e-1 50 EXPANSION 3 LAYOUT BLOCKED SEED 77",
+            "BF.RESERVE # 1e-1 50 LAYOUT BLOCKED SEED 77 EXPANSION 3",
         ),
         (
             "BF.INSERT # ERROR 0.1 CAPACITY 50 ITEMS a b",
-            "BF.INSERT # ERROR 1e-1 CAPACITY 50 EXPANSION 3 LAYOUT BLOCKED SEED 77 ITEMS a b",
+            "BF.INSERT # LAYOUT BLOCKED SEED 77 ERROR 1e-1 CAPACITY 50 EXPANSION 3 ITEMS a b",
         ),
         (
             "BF.RESERVE # 0.1 60",
-            "BF.RESERVE # 1e-1 60 EXPANSION 3 LAYOUT BLOCKED SEED 77",
+            "BF.RESERVE # 1e-1 60 LAYOUT BLOCKED SEED 77 EXPANSION 3",
         ),
         (
             "BF.RESERVE # 0.1 60 PXAT 9000000000000",
-            "BF.RESERVE # 1e-1 60 EXPANSION 3 LAYOUT BLOCKED SEED 77 PXAT 9000000000000",
+            "BF.RESERVE # 1e-1 60 LAYOUT BLOCKED SEED 77 EXPANSION 3 PXAT 9000000000000",
         ),
         (
             "BF.RESERVE # 0.1 60 LAYOUT CLASSIC",
@@ -434,8 +438,11 @@ fn a_replica_counts_creations_and_describes_them_for_its_file() {
     in_step(&replica, &below);
     let sent = propagated(&replica);
     let later = sent.iter().filter(|command| command[1] == "later");
-    let later: Vec<_> = later.map(|command| command[6..].join(" ")).collect();
-    assert_eq!(later, ["EXPANSION 3 GROWING LAYOUT BLOCKED SEED 77 ITEMS item"]);
+    let later: Vec<_> = later.map(|command| command[2..].join(" ")).collect();
+    assert_eq!(
+        later,
+        ["LAYOUT BLOCKED SEED 77 ERROR 1.23456789e-2 CAPACITY 50 GROWING EXPANSION 3 ITEMS item"]
+    );
     for key in ["added", "reserved", "later"] {
         let dump = client.dump(key);
         assert_eq!(of_replica.dump(key), dump, "{key}");

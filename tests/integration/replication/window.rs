@@ -42,20 +42,21 @@ fn count(server: &Server, stat: &str) -> u64 {
 fn one_command_says_what_changed_and_when() {
     let server = Server::with().module_args(UNUSUAL).append_only().start();
     let mut client = server.client();
-    let sized = "ERROR 1.23456789e-2 CAPACITY 50 EXPANSION 3";
-    let window = "WINDOW 1000 SLICES 8 LAYOUT BLOCKED SEED 77";
+    let blocked = "LAYOUT BLOCKED SEED 77";
+    let sized = format!("{blocked} ERROR 1.23456789e-2 CAPACITY 50 EXPANSION 3");
+    let window = "WINDOW 1000 SLICES 8";
     let begin = clock(&mut client) - 500_000;
     let at = |more: i64| begin + more;
     let table: Vec<(String, Option<String>)> = vec![
         // Creations, with everything resolved.
         (
             "BF.RESERVE key 0.1 90 WINDOW 1000".into(),
-            Some(format!("BF.RESERVE key 1e-1 90 EXPANSION 3 {window}")),
+            Some(format!("BF.RESERVE key 1e-1 90 {blocked} EXPANSION 3 {window}")),
         ),
         (
             "BF.RESERVE live 0.1 90 REFRESH SLICES 3 WINDOW 5 SEED 4 EXPANSION 2 EX 1000".into(),
             Some(
-                "BF.RESERVE live 1e-1 90 EXPANSION 2 WINDOW 5 SLICES 3 REFRESH LAYOUT BLOCKED SEED 4 PXAT ..."
+                "BF.RESERVE live 1e-1 90 LAYOUT BLOCKED SEED 4 WINDOW 5 SLICES 3 REFRESH PXAT ..."
                     .into(),
             ),
         ),
@@ -71,8 +72,8 @@ fn one_command_says_what_changed_and_when() {
         (
             "BF.ADDPACKED packed WINDOW 5000 SLICES 4 ERROR 0.5 COUNT WIDTH 1 aba".into(),
             Some(
-                "BF.ADDPACKED packed ERROR 2.5e-1 CAPACITY 50 EXPANSION 3 WINDOW 5000 SLICES 4 LAYOUT BLOCKED \
-                 SEED 77 AT ... WIDTH 1 ab"
+                "BF.ADDPACKED packed LAYOUT BLOCKED SEED 77 ERROR 2.5e-1 CAPACITY 50 EXPANSION 3 WINDOW 5000 \
+                 SLICES 4 AT ... WIDTH 1 ab"
                     .into(),
             ),
         ),

@@ -1,0 +1,4 @@
+package main
+
+// The program of docs/kafka.md needs it.
+import _ "github.com/segmentio/kafka-go"
