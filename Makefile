@@ -27,6 +27,8 @@ REMAP      := "--remap-path-prefix=$(CURDIR)=.", "--remap-path-prefix=$(or $(CAR
 AUDITABLE  := RUSTC_WORKSPACE_WRAPPER=cargo-auditable CARGO_AUDITABLE_ORIG_ARGS='{"offline":false,"locked":true,"frozen":false,"config":[]}'
 VENV       := .build/venv
 BENCH_VENV := .build/bench-venv
+SITE_VENV  := .build/site-venv
+SITE_PAGES := .build/site-pages
 JS         := js/build
 # What the Python package is made of.
 PACKAGE_SOURCES := $(wildcard python/*.toml python/*.md python/Cargo.lock python/src/*.rs python/libbloom/*.py*) \
@@ -34,7 +36,7 @@ PACKAGE_SOURCES := $(wildcard python/*.toml python/*.md python/Cargo.lock python
 MEASURE     = $(BENCH_VENV)/bin/python benches/server/measure.py --server $(SERVER)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long storm histories test-examples test-python test-js test-browser npm bench-js test-prometheus test-matrix test-redisbloom test-valkey-bloom fuzz mutants asan sanitize lint fmt bench bench-instructions bench-complexity bench-server compare example \
+.PHONY: help build run test test-long storm histories test-examples test-python test-js test-browser site test-site npm bench-js test-prometheus test-matrix test-redisbloom test-valkey-bloom fuzz mutants asan sanitize lint fmt bench bench-instructions bench-complexity bench-server compare example \
 	package wheel test-package test-wheel reproduce test-deb test-fresh test-arm64 test-image test-crate public-api bench-crates clean
 
 help: ## List the targets (the default)
@@ -165,6 +167,18 @@ test-browser: ## Test the npm package in Chromium, a page and a Worker; CHROMIUM
 	@$(MAKE) --no-print-directory $(JS)/tests
 	cd js && CHROMIUM=$${CHROMIUM:-$$(command -v chromium || command -v google-chrome)} node --test build/browser.js
 
+site: ## Build .build/site, the website: README.md, docs, and pages that compute
+	@scripts/setup.sh node python
+	@$(MAKE) --no-print-directory $(JS)/site $(SITE_VENV)/ready
+	@site/collect.py $(SITE_PAGES)
+	js/node_modules/.bin/esbuild $(JS)/calculator.js $(JS)/watch.js --bundle --minify --format=esm --log-level=warning --outdir=$(SITE_PAGES)/pages
+	NO_MKDOCS_2_WARNING=1 $(SITE_VENV)/bin/mkdocs build --quiet --config-file $(SITE_PAGES)/mkdocs.yml --site-dir ../site
+
+test-site: ## Test the site in Chromium; CHROMIUM= names another program
+	@scripts/setup.sh node chromium python
+	@$(MAKE) --no-print-directory site $(JS)/compiled
+	cd js && CHROMIUM=$${CHROMIUM:-$$(command -v chromium || command -v google-chrome)} node --test build/site.js
+
 npm: ## Build dist/'s npm package
 	@scripts/setup.sh node
 	@$(MAKE) --no-print-directory $(JS)/ready
@@ -184,10 +198,18 @@ $(JS)/ready: js/node_modules/ready js/package.json $(wildcard js/src/*)
 	@mkdir -p $(@D)
 	@touch $@
 
-# With files that the Python package writes.
-$(JS)/tests: $(JS)/ready $(VENV)/libbloom $(wildcard js/tests/* examples/typescript/*.ts)
+# The pages of the site that compute.
+$(JS)/site: $(JS)/ready $(wildcard js/site/*)
+	js/node_modules/.bin/tsc --project js/site
+	@touch $@
+
+$(JS)/compiled: $(JS)/site $(wildcard js/tests/*.ts js/tests/*.json examples/typescript/*.ts)
 	@cp examples/typescript/sharded.ts js/tests
 	js/node_modules/.bin/tsc --project js/tests
+	@touch $@
+
+# With files that the Python package writes.
+$(JS)/tests: $(JS)/compiled $(VENV)/libbloom js/tests/files.py
 	$(VENV)/bin/python js/tests/files.py $(@D)/files
 	@touch $@
 
@@ -312,12 +334,13 @@ $(VENV)/scrapy $(VENV)/tests $(VENV)/package:
 	@$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 $(BENCH_VENV)/ready: benches/server/requirements.txt
+$(SITE_VENV)/ready: site/requirements.txt
 # Built without the profile of what is given away: half a minute instead of minutes, and no answer changes.
 $(VENV)/libbloom:
 	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
 		$(@D)/bin/pip install --quiet --disable-pip-version-check './python[redis]'
 	@touch $@
-$(VENV)/ready $(BENCH_VENV)/ready $(CLIENTS)/venv/ready:
+$(VENV)/ready $(BENCH_VENV)/ready $(SITE_VENV)/ready $(CLIENTS)/venv/ready:
 	@python3 -m venv --clear $(@D)
 	@$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<
 	@touch $@

@@ -34,7 +34,7 @@ export function hasLines(bits: Bits, lines: number, linesPerItem: number, probes
   return true;
 }
 
-function splitMix64(index: bigint): bigint {
+export function splitMix64(index: bigint): bigint {
   const state = BigInt.asUintN(64, index * 0x9e3779b97f4a7c15n);
   const first = BigInt.asUintN(64, (state ^ (state >> 30n)) * 0xbf58476d1ce4e5b9n);
   const second = BigInt.asUintN(64, (first ^ (first >> 27n)) * 0x94d049bb133111ebn);

@@ -52,7 +52,7 @@ class SupplyTest(unittest.TestCase):
         settings = (PROJECT / ".github/dependabot.yml").read_text()
         lists = [*PROJECT.glob("tests/*/requirements.txt"), *PROJECT.glob("examples/**/requirements.txt")]
         lists += [*PROJECT.glob("benches/*/requirements.txt"), *PROJECT.glob("packaging/*/requirements.txt")]
-        lists += [PROJECT / "js/package.json", *PROJECT.glob("tests/*/*/package.json")]
+        lists += [PROJECT / "js/package.json", PROJECT / "site/requirements.txt", *PROJECT.glob("tests/*/*/package.json")]
         for path in lists:
             self.assertIn(f'"/{path.parent.relative_to(PROJECT)}"', settings)
         self.assertIn('directories: ["/", "/fuzz", "/python"]', settings)
