@@ -97,7 +97,7 @@ impl<'a> Allowing<'a> {
 
     /// Reads the server's memory figures now. Call it before the server allocates memory whose size the command only
     /// learns afterwards.
-    pub fn as_of_now(&self) {
+    pub fn read_memory_now(&self) {
         if !self.origin.is_known_to_be_obeyed() {
             self.server(0);
         }

@@ -184,7 +184,7 @@ impl Filter {
     /// # Ok::<(), libbloom::BuildError>(())
     /// ```
     pub fn layers(&self) -> usize {
-        self.layers.cold().count()
+        self.layers.as_layered().count()
     }
 
     /// The number of exceptions.
@@ -263,7 +263,7 @@ impl Filter {
     /// # Ok::<(), libbloom::BuildError>(())
     /// ```
     pub fn error_rate(&self) -> f64 {
-        self.layers.cold().error_rate()
+        self.layers.as_layered().error_rate()
     }
 
     /// The false positive rate that the filter has now, from the rates of its layers. The rate of a blocked layer
@@ -293,7 +293,7 @@ impl Filter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn estimated_error_rate_at(&self, now: Time) -> f64 {
-        self.layers.cold().estimated_error_rate(now)
+        self.layers.as_layered().estimated_error_rate(now)
     }
 
     /// The capacity of a new layer divided by that of the layer before it; `None` if the filter does not grow. With a
@@ -306,7 +306,7 @@ impl Filter {
     /// # Ok::<(), libbloom::BuildError>(())
     /// ```
     pub fn expansion(&self) -> Option<u32> {
-        self.layers.cold().expansion()
+        self.layers.as_layered().expansion()
     }
 
     /// The seed of the hash, if it has one.
@@ -489,7 +489,7 @@ impl Filter {
         match (&mut self.layers, &mut self.exceptions) {
             (Layers::Blocked(chain), Some(exceptions)) => {
                 let result = exceptions::add_blocks(chain, exceptions, items, allowance, added);
-                self.settle();
+                self.drop_unneeded_exceptions();
                 result
             }
             (layers, _) => layers.add_blocks(items, now, allowance, |told, _| added(told)),
@@ -514,14 +514,14 @@ impl Filter {
         };
         let exceptions = self.exceptions.get_or_insert_default();
         let result = exceptions::except(chain, exceptions, items, allowance, excepted);
-        self.settle();
+        self.drop_unneeded_exceptions();
         result
     }
 
     /// Gives back memory that the exceptions do not need any more.
-    fn settle(&mut self) {
+    fn drop_unneeded_exceptions(&mut self) {
         if let Some(exceptions) = &mut self.exceptions {
-            exceptions.settle();
+            exceptions.shrink_to_need();
         }
         self.exceptions.take_if(|exceptions| exceptions.is_empty());
     }
@@ -623,7 +623,7 @@ impl Filter {
 
     /// [`Self::bytes`] of the filter as it was with only its first `layers` layers.
     pub fn bytes_with(&self, layers: usize) -> u64 {
-        let of_layers = self.layers.cold().bytes(layers.min(self.layers()));
+        let of_layers = self.layers.as_layered().bytes(layers.min(self.layers()));
         let of_exceptions = self.excepted().map_or(0, |table| exceptions::bytes(table.len()));
         of_layers.saturating_add(of_exceptions)
     }
@@ -649,7 +649,7 @@ impl Filter {
             let own = Allocation::of_array(std::slice::from_ref(exceptions));
             own.into_iter().for_each(&mut visit);
         }
-        self.layers.cold().each_allocation(&mut visit);
+        self.layers.as_layered().each_allocation(&mut visit);
     }
 
     /// Lets `mover`, which must not panic, move the filter's memory, from layer `first` on; if `first` is 0, the list
@@ -666,7 +666,7 @@ impl Filter {
 
     /// The figures of each layer, oldest first, including expired ones.
     pub fn layer_stats(&self) -> impl ExactSizeIterator<Item = LayerStats> + DoubleEndedIterator {
-        let layers = self.layers.cold();
+        let layers = self.layers.as_layered();
         (0..layers.count()).map(move |index| layers.stats(index))
     }
 
@@ -688,7 +688,7 @@ impl Filter {
 
     /// The layout, with the parameters that only this layout has.
     pub fn layout(&self) -> Layout {
-        self.layers.cold().layout()
+        self.layers.as_layered().layout()
     }
 
     /// The layers of a filter in valkey-bloom's layout.

@@ -121,7 +121,7 @@ pub trait Layered: Debug {
     }
 
     /// Bytes of the bit arrays of all layers that the filter has dropped.
-    fn gone(&self) -> u64 {
+    fn dropped_bytes(&self) -> u64 {
         0
     }
 

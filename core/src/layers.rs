@@ -39,14 +39,14 @@ macro_rules! layouts {
 
         impl Layers {
             /// The layers for all calls that are not made for each item.
-            pub fn cold(&self) -> &dyn Layered {
+            pub fn as_layered(&self) -> &dyn Layered {
                 match self {
                     $( Self::$name(held) => { let layers: &$layers = held; layers } )*
                 }
             }
 
             /// The layers for all calls that are not made for each item, to be changed.
-            pub fn cold_mut(&mut self) -> &mut dyn Layered {
+            pub fn as_layered_mut(&mut self) -> &mut dyn Layered {
                 match self {
                     $( Self::$name(held) => { let layers: &mut $layers = held; layers } )*
                 }
@@ -250,7 +250,7 @@ impl Layers {
 
     /// [`Filter::bytes`](crate::Filter::bytes) of a filter with these layers and no exceptions.
     pub fn bytes(&self) -> u64 {
-        let layers = self.cold();
+        let layers = self.as_layered();
         layers.bytes(layers.count())
     }
 

@@ -394,7 +394,7 @@ impl<'a, B: Batch> Adding<'a, B> {
             (end, false)
         } else {
             let before = filter.layers();
-            let turned = changing::turn(self.ctx, filter, add);
+            let turned = changing::change_and_free(self.ctx, filter, add);
             if at.is_none() {
                 log_growth(self.ctx, self.key, filter, before);
             }

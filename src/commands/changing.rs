@@ -10,7 +10,11 @@ use libbloom::chain::batch::Layer as _;
 
 /// Changes a filter that is not plain, counts the difference, and frees the layers that a window dropped. Returns
 /// also whether any layer was dropped.
-pub fn turn<T>(ctx: Ctx<'_>, filter: &mut Counted, change: impl FnOnce(&mut Filter) -> T) -> (T, bool) {
+pub fn change_and_free<T>(
+    ctx: Ctx<'_>,
+    filter: &mut Counted,
+    change: impl FnOnce(&mut Filter) -> T,
+) -> (T, bool) {
     let before = filter.layers();
     let (result, (leaving, dropped)) = filter.change(|filter| (change(filter), filter.take_dropped()));
     // A long batch may make layers and drop them again.

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_int};
 
 use redis_module::raw;
 
-use crate::server::{Ctx, call, few};
+use crate::server::{Ctx, call, short_list};
 
 /// The description of a command.
 #[derive(Debug)]
@@ -336,7 +336,7 @@ fn raw_keys(docs: &Docs) -> Vec<raw::RedisModuleCommandKeySpec> {
         }
         Some(key)
     });
-    few(keys.chain([end]))
+    short_list(keys.chain([end]))
 }
 
 impl KeyUse {

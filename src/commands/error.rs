@@ -1,6 +1,6 @@
 //! The errors that commands reply: every text on the wire, once.
 
-use crate::server::few;
+use crate::server::short_list;
 use std::ffi::CStr;
 use std::fmt;
 
@@ -289,7 +289,7 @@ impl fmt::Display for CommandError {
             Self::SeedRange => return write!(f, "ERR seed must be in the range [0, {}]", u64::MAX),
             Self::BadLayout => "ERR bad layout: it is BLOCKED, CLASSIC or VALKEY",
             Self::OnlyFor(option, layouts) => {
-                let layouts = few(layouts.iter().map(|layout| layout.name().to_ascii_uppercase()));
+                let layouts = short_list(layouts.iter().map(|layout| layout.name().to_ascii_uppercase()));
                 let layouts = layouts.join(" or ");
                 return write!(f, "ERR {option} is for LAYOUT {layouts} only");
             }

@@ -27,7 +27,7 @@ fn apply(ctx: Ctx<'_>, name: Arg<'_>, items: &[Arg<'_>]) -> Result<Answers, Comm
     limits::check_lookups(ctx, filter, items.len())?;
     let room = ListRoom::of(items.len()).ok_or(CommandError::NoMemoryToAnswer)?;
     let mut excepted = Answers::with_room_for(items.len()).map_err(|_| CommandError::NoMemoryToAnswer)?;
-    let (done, _) = changing::turn(ctx, filter, |filter| {
+    let (done, _) = changing::change_and_free(ctx, filter, |filter| {
         let answer = |block: Subset, count: usize| excepted.push(block, count);
         let allowing = Allowing::new(ctx, name.bytes(), ctx.origin());
         let allowance = &|demand| allowing.allow(demand);

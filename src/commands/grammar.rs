@@ -19,7 +19,7 @@ use super::docs::{self, Kind, Parameter, SINCE_OWN};
 use super::error::CommandError;
 use crate::number;
 use crate::options::values::Config;
-use crate::server::few;
+use crate::server::short_list;
 use libbloom::StoredLayout;
 use libbloom::params::{Capacity, ErrorRate, Expansion, LATEST, Seed, SipSeed, Tightening, Time, Window};
 
@@ -294,7 +294,7 @@ impl Verb {
 /// Each word of the table: the place of its row, the word, and the kind of the value after it.
 static TOKENS: LazyLock<Vec<(usize, &'static str, Kind)>> = LazyLock::new(|| {
     let rows = ROWS.iter().enumerate();
-    few(rows.flat_map(|(at, row)| {
+    short_list(rows.flat_map(|(at, row)| {
         row.parameter
             .tokens()
             .map(move |(token, kind)| (at, text(token), kind))

@@ -2,7 +2,7 @@
 //!
 //! A filter in valkey-bloom's layout gets valkey-bloom's reply, any other one RedisBloom's.
 
-use crate::server::few;
+use crate::server::short_list;
 use std::ffi::CStr;
 
 use super::args::{Argument, Cursor};
@@ -239,7 +239,7 @@ fn full(reply: Reply<'_>, filter: &Filter, now: Time, totals: &Totals) {
     match filter.layout() {
         Layout::Blocked { seed } => reply.bulk(seed.0.to_string().as_bytes()),
         Layout::Valkey { seed, .. } => {
-            let digits = few(seed.0.iter().map(|byte| format!("{byte:02x}"))).concat();
+            let digits = short_list(seed.0.iter().map(|byte| format!("{byte:02x}"))).concat();
             reply.bulk(digits.as_bytes());
         }
         _ => reply.null(),

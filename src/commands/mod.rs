@@ -50,7 +50,7 @@ use std::io::ErrorKind;
 
 use redis_module::raw;
 
-use crate::server::{Arg, Ctx, few, guarded, log, name_conflict, warn};
+use crate::server::{Arg, Ctx, guarded, log, name_conflict, short_list, warn};
 use args::Cursor;
 use docs::Docs;
 use error::CommandError;
@@ -147,7 +147,7 @@ fn one<C: Command>(ctx: Ctx<'_>, category: Option<&CStr>) -> Result<(), String> 
     if !is_created {
         return Err(name_conflict(&format!("command {name}")));
     }
-    let categories = few(std::iter::once(C::CATEGORIES).chain(category));
+    let categories = short_list(std::iter::once(C::CATEGORIES).chain(category));
     if !ctx.set_acl_categories(C::NAME, &words(&categories)) {
         return Err(format!("{name} could not be put into its ACL categories"));
     }
@@ -160,7 +160,7 @@ fn one<C: Command>(ctx: Ctx<'_>, category: Option<&CStr>) -> Result<(), String> 
 /// Joins words with single blanks, without one at the end: Redis 7.2 takes what follows a last blank for an ACL
 /// category without a name, and refuses it.
 fn words(list: &[&CStr]) -> CString {
-    let list = few(list.iter().map(|word| word.to_bytes()));
+    let list = short_list(list.iter().map(|word| word.to_bytes()));
     CString::new(list.join(&b' ')).unwrap_or_default()
 }
 

@@ -1,6 +1,6 @@
 //! `BF.PLAN error_rate capacity [option ...]`, with the options of the [table](super::grammar::ROWS).
 
-use crate::server::few;
+use crate::server::short_list;
 use std::ffi::CStr;
 
 use super::args::Cursor;
@@ -46,7 +46,7 @@ impl Command for Plan {
         creation::check_goal(&given, spec, &config)?;
         let counts = GROWTHS.map(|times| spec.capacity().saturating_mul(times));
         let plan = spec.plan(counts[GROWTHS.len() - 1], MOST_LAYERS);
-        let stages = few(counts.iter().map_while(|&items| plan.at(items)));
+        let stages = short_list(counts.iter().map_while(|&items| plan.at(items)));
         reply_plan(Reply(ctx), spec, &plan, &stages);
         Ok(())
     }

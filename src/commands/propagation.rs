@@ -12,7 +12,7 @@ use super::args::Words;
 use super::grammar::Verb;
 use super::spec::{Creation, FilterSpec, Target};
 use super::{redisbloom, valkey};
-use crate::server::{Arg, Ctx, OwnedString, few};
+use crate::server::{Arg, Ctx, OwnedString, short_list};
 use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Spec};
 
 /// Propagates the creation of an empty filter. Every option is resolved: the receiver's own configuration plays no
@@ -66,7 +66,7 @@ fn send(ctx: Ctx<'_>, key: Arg<'_>, to: Target, items: &[Arg<'_>]) {
 }
 
 fn strings(words: &Words) -> Vec<OwnedString> {
-    few(words.list().map(OwnedString::new))
+    short_list(words.list().map(OwnedString::new))
 }
 
 /// The command that creates exactly this filter without items, and the words after its key.

@@ -39,7 +39,7 @@ impl Command for Rotate {
         let filter = key.filter().ok_or(CommandError::NotFound)?;
         let now = window::time(ctx, filter, given.at);
         let at = filter.stamp(now).ok_or(CommandError::NoWindow)?;
-        let (changed, _) = changing::turn(ctx, filter, |filter| filter.rotate(now));
+        let (changed, _) = changing::change_and_free(ctx, filter, |filter| filter.rotate(now));
         let changed = changed.map_err(|error| match error {
             Error::Full { .. } => CommandError::TooManySlices,
             error => CommandError::of_add(error),

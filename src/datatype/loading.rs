@@ -34,7 +34,7 @@ pub unsafe extern "C" fn load_valkey(
     counted(stream, |stream, allowing, allowance| {
         // The first layer is in memory before its size is known, and must not be counted twice.
         if let Some(allowing) = allowing {
-            allowing.as_of_now();
+            allowing.read_memory_now();
         }
         let chain = codec::valkey::load(stream, encoding_version, allowance)?;
         Ok(chain.into())

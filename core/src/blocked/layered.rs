@@ -209,8 +209,8 @@ impl Layered for Ring<Blocked> {
         self.chain().place_of(offset)
     }
 
-    fn gone(&self) -> u64 {
-        self.gone()
+    fn dropped_bytes(&self) -> u64 {
+        self.dropped_bytes()
     }
 
     fn header(&self) -> Result<Vec<u8>, Error> {
@@ -239,7 +239,7 @@ impl Layered for Ring<Blocked> {
 
     fn is_as_new(&self) -> bool {
         let slices = self.slices();
-        self.count() == 0 && self.gone() == 0 && !slices.ended()
+        self.count() == 0 && self.dropped_bytes() == 0 && !slices.ended()
     }
 
     fn emptied(&self, _: Allowance<'_>) -> Result<Self, Error> {

@@ -38,7 +38,7 @@ use crate::blocked::{Blocked, Layer, Shape};
 use crate::chain::demand::reserved;
 use crate::chain::window::budget::{slice_rate, spare_rate};
 use crate::chain::window::slices::{Slices, Span};
-use crate::chain::window::{MOST_GONE, Ring, Sizing as _};
+use crate::chain::window::{MOST_DROPPED_BYTES, Ring, Sizing as _};
 use crate::chain::{Allowance, MOST_ITEMS, NewLayer, sum};
 use crate::error::{Error, ParamError};
 use crate::params::{Capacity, ErrorRate, Expansion, Growth, LATEST, ROUNDING, Seed, Window};
@@ -111,7 +111,7 @@ pub fn header(ring: &Ring<Blocked>) -> Result<Vec<u8>, Error> {
     let refresh = if window.refresh() { REFRESH } else { 0 };
     let ended = if slices.ended() { ENDED } else { 0 };
     bytes.extend_from_slice(&[window.slices(), refresh | ended, 0, 0]);
-    bytes.extend_from_slice(&ring.gone().to_le_bytes());
+    bytes.extend_from_slice(&ring.dropped_bytes().to_le_bytes());
     for (layer, span) in layers.iter().zip(slices.spans()) {
         format::put_layer(layer, &mut bytes);
         let begins = if span.begins { BEGINS } else { 0 };
@@ -133,7 +133,7 @@ pub(crate) struct Header {
     capacity: Capacity,
     window: Window,
     ended: bool,
-    gone: u64,
+    dropped_bytes: u64,
     layers: Vec<StoredLayer>,
     spans: Vec<Span>,
 }
@@ -162,8 +162,8 @@ impl Header {
         if flags > REFRESH | ENDED || zeros != [0; 2] || ended && layers == 0 {
             return Err(DecodeError::Field("window"));
         }
-        let gone = fields.u64()?;
-        if gone > MOST_GONE || !gone.is_multiple_of(LINE_BYTES) {
+        let dropped_bytes = fields.u64()?;
+        if dropped_bytes > MOST_DROPPED_BYTES || !dropped_bytes.is_multiple_of(LINE_BYTES) {
             return Err(DecodeError::Field("bytes before"));
         }
         let of_each = LAYER_BYTES + TIME_BYTES;
@@ -177,7 +177,7 @@ impl Header {
             capacity,
             window,
             ended,
-            gone,
+            dropped_bytes,
             layers: list_for(layers)?,
             spans: list_for(layers)?,
         };
@@ -262,7 +262,7 @@ impl Header {
         mut bits: impl FnMut(&StoredLayer) -> Result<BitArray<Line>, DecodeError>,
     ) -> Result<Ring<Blocked>, DecodeError> {
         let arrays = sum(self.layers.iter().map(|layer| layer.shape.bytes()));
-        if arrays > MOST_GONE {
+        if arrays > MOST_DROPPED_BYTES {
             return Err(DecodeError::Field("lines"));
         }
         let bytes = Ring::<Blocked>::bytes(self.layers.len(), arrays);
@@ -273,7 +273,7 @@ impl Header {
         }
         let rules = Blocked::new(self.error_rate, Growth::Reserved(self.expansion), self.seed);
         let slices = Slices::stored(self.window, self.capacity, self.spans, self.ended);
-        Ok(Ring::stored(rules, layers, slices, self.gone))
+        Ok(Ring::stored(rules, layers, slices, self.dropped_bytes))
     }
 }
 

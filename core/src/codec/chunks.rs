@@ -68,11 +68,11 @@ fn piece(filter: &Filter, iterator: i64) -> Option<Chunk<'_>> {
     // Layers that a window has dropped since the last chunk are left out.
     let offset = u64::try_from(iterator.checked_sub(HEADER)?)
         .ok()?
-        .max(filter.layers.cold().gone());
+        .max(filter.layers.as_layered().dropped_bytes());
     let place = Place::of(filter, offset)?;
     let rest = filter
         .layers
-        .cold()
+        .as_layered()
         .array(place.layer)
         .get(usize::try_from(place.offset).ok()?..)?;
     let bytes = &rest[..rest.len().min(CHUNK_BYTES)];
@@ -97,8 +97,8 @@ pub fn chunks_to_check(filter: &Filter) -> impl Iterator<Item = Chunk<'_>> {
 }
 
 fn chunks_without_zeros(filter: &Filter, leaves_out_zeros: bool) -> impl Iterator<Item = Chunk<'_>> {
-    let layers = filter.layers.cold();
-    let mut end_of_layers = HEADER.saturating_add_unsigned(layers.gone());
+    let layers = filter.layers.as_layered();
+    let mut end_of_layers = HEADER.saturating_add_unsigned(layers.dropped_bytes());
     let arrays = (0..layers.count()).flat_map(move |layer| {
         let array = layers.array(layer);
         let start = end_of_layers;
@@ -144,7 +144,7 @@ impl Assembly {
     /// [`DecodeError`].
     pub fn new(header: Vec<u8>, allowance: Allowance<'_>) -> Result<Self, DecodeError> {
         let filter = load_header(&header, allowance)?;
-        let begin = filter.layers.cold().gone();
+        let begin = filter.layers.as_layered().dropped_bytes();
         Ok(Self {
             filter,
             header,
@@ -182,7 +182,11 @@ impl Assembly {
     /// Sets the bits of the next piece of a chunk, whose place was checked.
     pub fn append(&mut self, piece: &[u8]) {
         let offset = self.end - self.begin;
-        let merged = self.filter.layers.cold_mut().merge(self.layer, offset, piece);
+        let merged = self
+            .filter
+            .layers
+            .as_layered_mut()
+            .merge(self.layer, offset, piece);
         debug_assert!(merged.is_ok(), "the chunk has its place");
         self.end += piece.len() as u64;
     }
@@ -200,7 +204,7 @@ impl Assembly {
     fn advance(&mut self, offset: u64) -> bool {
         let counts_bits = has_counted_bits(&self.filter);
         while self.layer < self.filter.layers() && offset - self.begin >= self.bytes() {
-            let items = self.filter.layers.cold().stats(self.layer).items;
+            let items = self.filter.layers.as_layered().stats(self.layer).items;
             if !counts_bits && self.came < self.bytes() && (self.came > 0 || items > 0) {
                 return false;
             }
@@ -212,7 +216,7 @@ impl Assembly {
 
     /// Bytes of the layer of what came last.
     fn bytes(&self) -> u64 {
-        self.filter.layers.cold().array(self.layer).len() as u64
+        self.filter.layers.as_layered().array(self.layer).len() as u64
     }
 }
 
@@ -247,12 +251,12 @@ pub fn load_chunk(filter: &mut Filter, iterator: i64, bytes: &[u8]) -> Result<bo
         .ok_or(ChunkError::NoPlace)?
         .checked_sub(HEADER.unsigned_abs())
         .ok_or(ChunkError::NoLayer)?;
-    if start.saturating_add(bytes.len() as u64) <= filter.layers.cold().gone() {
+    if start.saturating_add(bytes.len() as u64) <= filter.layers.as_layered().dropped_bytes() {
         // Its layer existed, and was dropped.
         return Ok(false);
     }
     let Place { layer, offset, room } = Place::of(filter, start).ok_or(ChunkError::NoLayer)?;
-    let layers = filter.layers.cold_mut();
+    let layers = filter.layers.as_layered_mut();
     let before = layers.stats(layer).bits_set;
     let merged = layers.merge(layer, offset, bytes);
     merged.map_err(|_| ChunkError::TooLong { room })?;
@@ -268,9 +272,9 @@ pub fn copy(filter: &Filter, allowance: Allowance<'_>) -> Result<Filter, DecodeE
         Some(exceptions) => composed::copy_without_bits(filter, exceptions, allowance)?,
         None => load_header(&try_header(filter)?, allowance)?,
     };
-    let layers = filter.layers.cold();
+    let layers = filter.layers.as_layered();
     for layer in (0..layers.count()).filter(|&layer| layers.stats(layer).bits_set > 0) {
-        let merged = copy.layers.cold_mut().merge(layer, 0, layers.array(layer));
+        let merged = copy.layers.as_layered_mut().merge(layer, 0, layers.array(layer));
         merged.map_err(|_| DecodeError::Field("lines"))?;
     }
     Ok(copy)
@@ -287,7 +291,7 @@ pub fn header(filter: &Filter) -> Vec<u8> {
 /// # Errors
 /// [`Error::OutOfMemory`].
 fn try_header(filter: &Filter) -> Result<Vec<u8>, Error> {
-    let of_layers = filter.layers.cold().header()?;
+    let of_layers = filter.layers.as_layered().header()?;
     if !composed::is_needed(filter) {
         return Ok(of_layers);
     }
@@ -310,7 +314,7 @@ struct Place {
 impl Place {
     /// Finds the byte at `offset` in the bits of all layers, end to end.
     fn of(filter: &Filter, offset: u64) -> Option<Self> {
-        let layers = filter.layers.cold();
+        let layers = filter.layers.as_layered();
         let (layer, start) = layers.place_of(offset)?;
         let offset = offset - start;
         let room = (layers.array(layer).len() as u64).checked_sub(offset)?;
@@ -484,7 +488,7 @@ mod tests {
         for layout in LAYOUTS {
             let filter = filter(layout, 10, 100);
             let arrays: Vec<u8> = (0..filter.totals().layers)
-                .flat_map(|layer| filter.layers.cold().array(layer).to_vec())
+                .flat_map(|layer| filter.layers.as_layered().array(layer).to_vec())
                 .collect();
             let end = arrays.len() as i64 + 1;
             for iterator in 1..end {
@@ -554,7 +558,7 @@ mod tests {
                 }
             }
             let arrays: Vec<u8> = (0..lengths.len())
-                .flat_map(|layer| target.layers.cold().array(layer).to_vec())
+                .flat_map(|layer| target.layers.as_layered().array(layer).to_vec())
                 .collect();
             assert_eq!(arrays, naive);
             let set: u32 = naive.iter().map(|byte| byte.count_ones()).sum();

@@ -54,7 +54,7 @@ pub fn is_needed(filter: &Filter) -> bool {
 pub fn save(filter: &Filter, sink: &mut dyn Sink) {
     sink.put_unsigned(VERSION);
     sink.put_unsigned(0);
-    sink.put_string(&or_end(filter.layers.cold().header()));
+    sink.put_string(&or_end(filter.layers.as_layered().header()));
     if let Some((_, layers)) = filter.layers.blocked() {
         native::save_arrays(layers, sink);
     }
@@ -146,7 +146,7 @@ pub fn copy_without_bits(
     exceptions: &Table,
     allowance: Allowance<'_>,
 ) -> Result<Filter, DecodeError> {
-    let header = filter.layers.cold().header()?;
+    let header = filter.layers.as_layered().header()?;
     let chain = Header::parse(&header, Relation::Any)?.restore(allowance, native::no_bits)?;
     ask_for_exceptions(&chain, exceptions.len(), allowance)?;
     let mut copy = Filter::from(chain);

@@ -21,7 +21,7 @@ pub fn save(filter: &Filter, sink: &mut dyn Sink) {
     if composed::is_needed(filter) {
         composed::save(filter, sink);
     } else {
-        filter.layers.cold().save(sink);
+        filter.layers.as_layered().save(sink);
     }
 }
 
@@ -30,7 +30,7 @@ pub fn save_for_digest(filter: &Filter, sink: &mut dyn Sink) {
     if composed::is_needed(filter) {
         composed::save(filter, sink);
     } else {
-        filter.layers.cold().save_for_digest(sink);
+        filter.layers.as_layered().save_for_digest(sink);
     }
 }
 

@@ -27,7 +27,7 @@ impl Filter {
     /// The first [`Invalid`] found.
     pub fn validate_composed(&self) -> Result<(), Invalid> {
         self.excepted().map_or(Ok(()), exceptions)?;
-        self.layers.cold().validate()
+        self.layers.as_layered().validate()
     }
 }
 

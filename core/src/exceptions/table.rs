@@ -226,7 +226,7 @@ impl Table {
 
     /// Shrinks the table if half of the buckets are enough, with some room, so that it does not soon grow again. If
     /// there is no memory for the smaller table, the larger one stays.
-    pub fn settle(&mut self) {
+    pub fn shrink_to_need(&mut self) {
         let needed = buckets_for(self.len() + self.len() / 16);
         if 2 * needed <= self.buckets()
             && let Ok(smaller) = self.rebuilt(needed)
@@ -238,7 +238,7 @@ impl Table {
     /// Keeps the hashes for which `keeps` is true, and shrinks the table.
     pub fn retain(&mut self, keeps: impl Fn(ItemHash) -> bool) {
         self.entries.retain(|entry| keeps(hash_of(*entry)));
-        self.settle();
+        self.shrink_to_need();
     }
 
     /// An equal set with memory of its own.
@@ -345,7 +345,7 @@ mod tests {
         for (index, &hash) in hashes.iter().enumerate() {
             let before = table.buckets();
             assert!(table.remove(hash));
-            table.settle();
+            table.shrink_to_need();
             assert!(table.buckets() <= before);
             if table.buckets() < before {
                 // What was taken out since the last time pays for it.
@@ -371,7 +371,7 @@ mod tests {
             let mut rebuilt = 0;
             for &hash in &hashes[..count] {
                 table.remove(hash);
-                table.settle();
+                table.shrink_to_need();
                 if !table.has_room_for(1) {
                     table.make_room_for(1).unwrap();
                     rebuilt += 1;
@@ -388,7 +388,7 @@ mod tests {
         Insert(ItemHash),
         Remove(ItemHash),
         Retain(u64),
-        Settle,
+        Shrink,
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -396,7 +396,7 @@ mod tests {
             6 => hash().prop_map(Step::Insert),
             4 => hash().prop_map(Step::Remove),
             1 => (1..5u64).prop_map(Step::Retain),
-            1 => Just(Step::Settle),
+            1 => Just(Step::Shrink),
         ]
     }
 
@@ -424,7 +424,7 @@ mod tests {
                         table.retain(|hash| hash.high % by == 0);
                         oracle.retain(|[high, _]| high % by == 0);
                     }
-                    Step::Settle => table.settle(),
+                    Step::Shrink => table.shrink_to_need(),
                 }
                 prop_assert_eq!(table.len(), oracle.len());
                 prop_assert!(ascending(&table).iter().eq(&oracle));

@@ -250,7 +250,7 @@ impl Filter {
     /// # Errors
     /// [`Error::OverLimit`] and [`Error::OutOfMemory`]; nothing is left behind.
     pub fn emptied(&self, allowance: Allowance<'_>) -> Result<Option<Self>, Error> {
-        if self.exceptions() == 0 && self.layers.cold().is_as_new() {
+        if self.exceptions() == 0 && self.layers.as_layered().is_as_new() {
             return Ok(None);
         }
         let emptied: Self = each!(&self.layers, layers => layers.emptied(allowance)?.into());

@@ -54,7 +54,7 @@ fn rates(filter: &Filter) -> f64 {
 }
 
 /// A clock that was far ahead was wrong: what it stamped is of now.
-fn put_right(known: &mut HashMap<Vec<u8>, Time>, now: Time) {
+fn correct_stamps(known: &mut HashMap<Vec<u8>, Time>, now: Time) {
     for time in known.values_mut().filter(|time| **time > now) {
         *time = now;
     }
@@ -121,7 +121,7 @@ proptest! {
                 Event::Rotate => {
                     let at = filter.stamp(clock).unwrap();
                     newest = newest.max(at);
-                    put_right(&mut known, at);
+                    correct_stamps(&mut known, at);
                     let changed = filter.rotate(clock).unwrap();
                     prop_assert_eq!(single.rotate(clock), Ok(changed));
                     prop_assert_eq!(replica.rotate(at), Ok(changed));
@@ -139,7 +139,7 @@ proptest! {
                     newest = newest.max(at);
                     let (new, changed) = add_at(&mut filter, clock, &batch);
                     if changed.contains(&true) {
-                        put_right(&mut known, at);
+                        correct_stamps(&mut known, at);
                     }
                     let alone: Vec<_> = batch
                         .iter()

@@ -55,18 +55,12 @@ fn one_command_says_exactly_what_changed() {
         (
             "key LINES",
             "a\nb",
-            Some((
-                format!("key {blocked} {by_option} LINES"),
-                "a\nb".to_owned(),
-            )),
+            Some((format!("key {blocked} {by_option} LINES"), "a\nb".to_owned())),
         ),
         (
             "two COUNT WIDTH 2",
             "aabbaa",
-            Some((
-                format!("two {blocked} {by_option} WIDTH 2"),
-                "aabb".to_owned(),
-            )),
+            Some((format!("two {blocked} {by_option} WIDTH 2"), "aabb".to_owned())),
         ),
         ("three NOCREATE PREFIXED", "\0\0\0\0", None),
         ("three PREFIXED", "", None),

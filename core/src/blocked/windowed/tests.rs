@@ -351,21 +351,24 @@ fn what_has_gone_is_counted_anew_before_it_is_too_much() {
     let stream = with_header(
         &stored(&four_layers()),
         56,
-        &(MOST_GONE - (1 << 20)).to_le_bytes(),
+        &(MOST_DROPPED_BYTES - (1 << 20)).to_le_bytes(),
     );
     let mut filter = load(&stream).unwrap();
-    assert_eq!(filter.layers.cold().gone(), MOST_GONE - (1 << 20));
+    assert_eq!(
+        filter.layers.as_layered().dropped_bytes(),
+        MOST_DROPPED_BYTES - (1 << 20)
+    );
     let mut time = START + 600_000;
-    let mut before = MOST_GONE - (1 << 20);
+    let mut before = MOST_DROPPED_BYTES - (1 << 20);
     for turn in 0.. {
         time += 1_300_000;
         add(&mut filter, time, turn * 40_000..turn * 40_000 + 40_000);
-        assert!(filter.layers.cold().gone() <= MOST_GONE);
+        assert!(filter.layers.as_layered().dropped_bytes() <= MOST_DROPPED_BYTES);
         assert_eq!(
             stored(&chunks::copy(&filter, UNLIMITED).unwrap()),
             stored(&filter)
         );
-        let gone = filter.layers.cold().gone();
+        let gone = filter.layers.as_layered().dropped_bytes();
         if gone < before {
             assert_eq!(gone, 0);
             break;

@@ -49,7 +49,7 @@ pub struct Ring<R: Rules> {
     chain: Chain<R>,
     slices: Slices,
     /// Bytes of the bit arrays of all layers that were dropped.
-    gone: u64,
+    dropped_bytes: u64,
     /// The layers that were dropped last, until the caller takes them.
     dropped: Vec<R::Layer>,
 }
@@ -94,13 +94,13 @@ impl<R: Sizing> Ring<R> {
 
     /// A stored filter: its layers, oldest first, and the bytes of the bit arrays that it had before these. The caller
     /// has checked that the arguments suit each other.
-    pub(crate) fn stored(rules: R, layers: Vec<R::Layer>, slices: Slices, gone: u64) -> Self {
+    pub(crate) fn stored(rules: R, layers: Vec<R::Layer>, slices: Slices, dropped_bytes: u64) -> Self {
         let mut chain = Chain { layers, rules };
-        Layer::start_all_at(&mut chain.layers, gone);
+        Layer::start_all_at(&mut chain.layers, dropped_bytes);
         Self {
             chain,
             slices,
-            gone,
+            dropped_bytes,
             dropped: Vec::new(),
         }
     }
@@ -126,8 +126,8 @@ impl<R: Sizing> Ring<R> {
     }
 
     /// Bytes of the bit arrays of all layers that were dropped.
-    pub fn gone(&self) -> u64 {
-        self.gone
+    pub fn dropped_bytes(&self) -> u64 {
+        self.dropped_bytes
     }
 
     fn alive(&self, now: Time) -> &[R::Layer] {
@@ -210,9 +210,9 @@ impl<R: Sizing> Ring<R> {
         let expired = self.slices.expired(time);
         // A slice that takes items has not expired, so it stays when those that have are dropped.
         let ends = is_wrong || self.slices.is_open(time);
-        self.let_go(expired)?;
+        self.drop_layers(expired)?;
         if is_wrong {
-            self.slices.put_right(time);
+            self.slices.correct_stamps(time);
         } else if ends {
             self.slices.end_at(time);
         }
@@ -241,7 +241,7 @@ impl<R: Sizing> Ring<R> {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; nothing changed.
-    fn let_go(&mut self, count: usize) -> Result<(), Error> {
+    fn drop_layers(&mut self, count: usize) -> Result<(), Error> {
         if count == 0 {
             return Ok(());
         }
@@ -251,12 +251,12 @@ impl<R: Sizing> Ring<R> {
     }
 
     fn take_out(&mut self, count: usize) {
-        self.gone = self.gone.saturating_add(self.chain.array_bytes(count));
+        self.dropped_bytes = self.dropped_bytes.saturating_add(self.chain.array_bytes(count));
         self.dropped.extend(self.chain.layers.drain(..count));
         self.slices.drop_oldest(count);
-        if self.gone > MOST_GONE {
-            self.gone = 0;
-            Layer::start_all_at(&mut self.chain.layers, self.gone);
+        if self.dropped_bytes > MOST_DROPPED_BYTES {
+            self.dropped_bytes = 0;
+            Layer::start_all_at(&mut self.chain.layers, self.dropped_bytes);
         }
     }
 
@@ -310,7 +310,7 @@ impl<R: Sizing> Ring<R> {
             .last()
             .map_or((0, 0), |layer| (layer.items(), layer.capacity()));
         if !begins && newest.0 < newest.1 {
-            return self.let_go(dropped);
+            return self.drop_layers(dropped);
         }
         let wanted = self.next(time, begins, dropped, newest)?;
         let shape = R::sized(wanted.capacity, wanted.rate);
@@ -329,13 +329,14 @@ impl<R: Sizing> Ring<R> {
             reserve_one(&mut self.chain.layers)?;
             self.slices.reserve_one()?;
         }
-        self.let_go(dropped)?;
+        self.drop_layers(dropped)?;
         if is_wrong {
-            self.slices.put_right(time);
+            self.slices.correct_stamps(time);
         }
         self.slices.push(time, begins, wanted.spare);
         self.chain.layers.push(layer);
-        let start = self.gone + R::Layer::bytes_of_all(&self.chain.layers[..self.chain.layers.len() - 1]);
+        let start =
+            self.dropped_bytes + R::Layer::bytes_of_all(&self.chain.layers[..self.chain.layers.len() - 1]);
         if let Some(layer) = self.chain.layers.last_mut() {
             layer.start_at(start);
         }
@@ -375,7 +376,7 @@ impl<R: Sizing> Ring<R> {
 
 /// The most bytes of dropped layers that are counted; above that the count starts again from 0. A layer has 54 bits for
 /// its start.
-pub const MOST_GONE: u64 = 1 << 52;
+pub const MOST_DROPPED_BYTES: u64 = 1 << 52;
 
 /// The layers of a filter with a window once `items` items have come steadily in each window.
 pub(crate) fn planned<R: Sizing>(rules: &R, capacity: Capacity, window: Window, items: u64) -> Vec<R::Shape> {

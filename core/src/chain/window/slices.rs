@@ -204,7 +204,7 @@ impl Slices {
     }
 
     /// Corrects the stamps of a [wrong clock](Self::is_wrong_at): later stamps become `now`, and the newest slice ends.
-    pub(super) fn put_right(&mut self, now: Time) {
+    pub(super) fn correct_stamps(&mut self, now: Time) {
         for span in &mut self.spans {
             span.first = span.first.min(now);
             span.end = span.end.min(now.saturating_add(1));

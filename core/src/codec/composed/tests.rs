@@ -46,7 +46,10 @@ fn the_stream_is_as_it_is_documented() {
     let stream = stored(&filter);
     let values: Vec<_> = stream.values.iter().collect();
     assert_eq!(values[..2], [&Value::Unsigned(3), &Value::Unsigned(0)]);
-    assert_eq!(values[2], &Value::String(filter.layers.cold().header().unwrap()));
+    assert_eq!(
+        values[2],
+        &Value::String(filter.layers.as_layered().header().unwrap())
+    );
     assert_eq!(values[5], &Value::Unsigned(2024));
     let mut entries = Vec::new();
     for (value, count) in values[6..].iter().zip([1024, 1000]) {
@@ -71,7 +74,10 @@ fn the_stream_is_as_it_is_documented() {
         header[24..][..16 * 2024],
         *bytemuck::cast_slice::<_, u8>(&entries)
     );
-    assert_eq!(header[24 + 16 * 2024..], filter.layers.cold().header().unwrap());
+    assert_eq!(
+        header[24 + 16 * 2024..],
+        filter.layers.as_layered().header().unwrap()
+    );
 }
 
 /// Filters that were stored by the first release that has exceptions would be lost.
