@@ -150,7 +150,8 @@ fn own(reserves: bool, spec: Spec) -> Words {
         Layout::Valkey { .. } => words.with("VALKEY"),
     };
     let is_growing = matches!(growth, Growth::Growing(_));
-    let is_sized = !reserves && !(is_growing && capacity == Capacity::DEFAULT);
+    let is_default = is_growing && capacity == Capacity::DEFAULT;
+    let is_sized = !reserves && !is_default;
     if !reserves && error_rate != ErrorRate::DEFAULT {
         words = words.with("ERROR").with_rate(rate);
     }
