@@ -18,15 +18,12 @@ from . import _answers
 from ._native import capacity_for, replace
 from ._server import PIPELINE, ResponseError, Server, wire_text
 from ._steps import encoded
-from ._terminal import Bar, Input, Trouble, in_bytes, opened, shown, state_of
+from ._terminal import ROOM, Bar, Input, Trouble, in_bytes, opened, shown, state_of
 
 # Bytes of items in a command that adds, unless one item has more; a server takes 512 MB in one argument.
 BATCH_BYTES = 1 << 20
 # An error of BF.ADDPACKED, which says how many items were added before it, if any.
 REFUSED = re.compile(r"(.*?)(?: after (\d+) items)?", re.DOTALL)
-
-# Bytes of a filter for a list of unknown length. It is shrunk at the end; what no item touched took no memory.
-ROOM = 256 << 20
 
 # Converts a line to an item; None if the line is skipped.
 ToItem = Callable[[bytes], bytes | None]

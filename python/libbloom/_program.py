@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from . import Bloom, Filter, FullError, MissingError, UnsureError, __version__, plan
-from ._load import ROOM
 from ._native import capacity_for
-from ._terminal import Bar, Trouble, opened, output, shown
+from ._terminal import ROOM, Bar, Trouble, opened, output, shown
 
 LOCAL = "redis://127.0.0.1:6379"
 EXIT_CODES = """\

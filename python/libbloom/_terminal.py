@@ -23,6 +23,8 @@ PACKED_SIZE = 1 << 16
 LONGEST = 1 << 29
 # What an xz file may ask for; `xz -9` needs 65 MiB.
 XZ_MEMORY = 1 << 28
+# Bytes of a filter for a list of unknown length. It is shrunk at the end; what no item touched took no memory.
+ROOM = 256 << 20
 
 
 class Trouble(Exception):

@@ -815,7 +815,7 @@ class LoadTest(Case):
         says("text exists", "text", *shape)
         says("WRONGTYPE", "text", "--add")
         says("there is no missing", "missing", "--add")
-        says("--error-rate and --capacity are needed", "missing")
+        says("--error-rate is needed", "missing")
         says("--add takes the filter as it is", "there", "--add", *shape)
         says("error rate must be in the range", "bad", "--error-rate", "2", "--capacity", "1", "--state", self.state)
         self.assertFalse(self.state.exists())
@@ -1024,7 +1024,7 @@ class TroubleTest(Case):
             "migrate copy redis://a": "TARGET_URL",
             "migrate load redis://a key --batch 0": "'0' is no whole number of 1 or more, such as 1000000, 1e6 or 1M; see libbloom migrate load --help",
             "passwords load redis://a key --layout odd": "invalid choice: 'odd'",
-            "migrate load redis://a key": "--error-rate and --capacity are needed",
+            "migrate load redis://a key": "--error-rate is needed",
         }.items():
             with self.subTest(words):
                 self.assertIn(said, self.complaint(words.replace("{", "{{"), "", ""))

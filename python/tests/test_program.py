@@ -370,7 +370,7 @@ class ProgramTest(unittest.TestCase):
         # A file with one filter, and other keys.
         seen = Filter(100, seed=7)
         seen.update(["a", "b"])
-        client = test_server.redis.Redis(port=test_server.server.port)
+        client = test_server.redis.Redis("127.0.0.1", test_server.server.port)
         self.addCleanup(client.close)
         seen.push(client, "one")
         value = client.dump("one")[1:-10]

@@ -59,7 +59,7 @@ class KafkaTest(unittest.TestCase):
         with Server() as server, broker("orders", [f"order-{n}" for n in ORDERS]) as address, \
                 tempfile.TemporaryDirectory() as folder:
             mark = Path(folder) / "died"
-            program = program.replace("redis.Redis(", f"redis.Redis(port={server.port}")
+            program = program.replace("redis.Redis(", f"redis.Redis('127.0.0.1', {server.port}, ")
             program = program.replace("localhost:9092", address).replace('"group.id"', f'{SESSION} "group.id"')
             program = DIE.format(mark=str(mark), fatal=FATAL) + program
             done = Counter()
