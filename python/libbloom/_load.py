@@ -17,7 +17,7 @@ from typing import Any
 from . import _answers
 from ._native import capacity_for, replace
 from ._server import PIPELINE, ResponseError, Server, wire_text
-from ._steps import encoded
+from ._steps import encoded, fields
 from ._terminal import ROOM, Bar, Input, Trouble, in_bytes, opened, shown, state_of
 
 # Bytes of items in a command that adds, unless one item has more; a server takes 512 MB in one argument.
@@ -33,11 +33,6 @@ def load_items(options: argparse.Namespace, to_item: ToItem | None = None) -> in
     target = Server("target", options.target)
     target.require("BF.MADD")
     is_open = options.capacity is None and not options.add
-    if is_open:
-        if options.layout == "valkey":
-            raise Trouble("--capacity is needed: a filter of valkey-bloom's layout cannot be shrunk afterwards")
-        if not target.offers("BF.SHRINK", options.key, "CAPACITY", 1 << 40):
-            raise Trouble("--capacity is needed: the server has no BF.SHRINK, or forbids it")
     separator = b"\0" if options.null else b"\n"
     with opened(options.file, separator) as file:
         place = Place(options, target, separator)
@@ -61,15 +56,14 @@ def prepare(target: Server, place: Place, options: argparse.Namespace) -> int:
     if not options.add and not place.is_resumed:
         if exists:
             raise Trouble(f"{key} exists; --add adds to it, and --state lets an interrupted run go on")
+        described = ["EXPANSION", options.expansion] if options.expansion else []
+        described += ["NONSCALING"] if options.fixed else []
+        described += ["LAYOUT", options.layout.upper()] if options.layout else []
         capacity, hint = options.capacity, ""
         if capacity is None:
-            layout = options.layout or "blocked"
-            capacity = capacity_for(ROOM, options.error_rate, fixed=options.fixed, layout=layout)
+            capacity = capacity_of_room(target, options, described)
             hint = f" (for a list of unknown length, {ROOM >> 20} MiB are needed: --capacity takes less)"
-        words = ["BF.RESERVE", options.key, options.error_rate, capacity]
-        words += ["EXPANSION", options.expansion] if options.expansion else []
-        words += ["NONSCALING"] if options.fixed else []
-        words += ["LAYOUT", options.layout.upper()] if options.layout else []
+        words = ["BF.RESERVE", options.key, options.error_rate, capacity, *described]
         # Noted first: after a kill in between, the next run would take the filter for another program's.
         place.save()
         try:
@@ -90,6 +84,22 @@ def prepare(target: Server, place: Place, options: argparse.Namespace) -> int:
             "server has lost some; delete both, and load from the start"
         )
     return items
+
+
+def capacity_of_room(target: Server, options: argparse.Namespace, described: list[Any]) -> int:
+    """The capacity of the filter for a list of unknown length, which takes `ROOM` bytes until it is shrunk. What is not
+    described, the server's configuration decides."""
+    # A value is missing, so that nothing is shrunk.
+    if not (target.offers("BF.SHRINK", options.key, "CAPACITY") and target.offers("BF.PLAN", 0.01, 1)):
+        raise Trouble("--capacity is needed: the server has no BF.SHRINK and BF.PLAN, or forbids them")
+    try:
+        plan = fields(target.call("BF.PLAN", options.error_rate, 1, *described))
+    except ResponseError as why:
+        raise Trouble(f"BF.PLAN: {wire_text(why)}") from None
+    layout = encoded(plan["Layout"]).decode()
+    if layout == "valkey":
+        raise Trouble("--capacity is needed: a filter of valkey-bloom's layout cannot be shrunk afterwards")
+    return capacity_for(ROOM, options.error_rate, fixed=plan["Expansion rate"] is None, layout=layout)
 
 
 def forgets(target: Server, key: bytes) -> bool:

@@ -33,7 +33,7 @@ def plan(
     its error rate when the newest layer is full. None if it cannot hold so many items."""
 
 def capacity_for(
-    bytes: float, error_rate: float, *, fixed: bool = False, growing: bool = False, expansion: int = 2, layout: str = "blocked"
+    bytes: float, error_rate: float, *, fixed: bool = False, growing: bool = False, layout: str = "blocked"
 ) -> int:
     """The capacity of a filter whose first layer takes at most `bytes` bytes, and can be shrunk to nearly any smaller
     size."""

@@ -150,7 +150,7 @@ def run_build(words: argparse.Namespace) -> int:
         raise Trouble("--capacity must say how many items come: such a filter cannot be shrunk afterwards")
     capacity = words.capacity
     if is_open:
-        shape = {name: getattr(words, name) for name in ("fixed", "growing", "expansion", "layout")}
+        shape = dict(fixed=words.fixed, growing=words.growing, layout=words.layout)
         capacity = capacity_for(ROOM, words.error_rate, **shape)
     made = Filter(capacity, words.error_rate, seed=words.seed, refresh=words.refresh, **options_of(words))
     read = new = 0

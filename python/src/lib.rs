@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use libbloom::codec::chunks;
 use libbloom::exceptions::ExceptError;
 use libbloom::file;
-use libbloom::params::{ErrorRate, Growth};
+use libbloom::params::{ErrorRate, Expansion, Growth};
 use libbloom::sets::Mismatch;
 use libbloom::{BuildError, DecodeError, Error, FileError, SetError, ShrinkError, StoredLayout, UNLIMITED};
 use libbloom_rdb::RdbError;
@@ -689,16 +689,15 @@ fn plan(
 
 /// The capacity of a filter whose first layer takes at most `bytes` bytes, and can be shrunk to nearly any smaller size.
 #[pyfunction]
-#[pyo3(signature = (bytes, error_rate, *, fixed=false, growing=false, expansion=2, layout="blocked"))]
+#[pyo3(signature = (bytes, error_rate, *, fixed=false, growing=false, layout="blocked"))]
 fn capacity_for(
     #[pyo3(from_py_with = number)] bytes: u64,
     error_rate: f64,
     fixed: bool,
     growing: bool,
-    #[pyo3(from_py_with = number)] expansion: u32,
     layout: &str,
 ) -> PyResult<u64> {
-    let options = (fixed, growing, expansion, layout);
+    let options = (fixed, growing, Expansion::DEFAULT.factor(), layout);
     let builder = builder(1, error_rate, options, None)?;
     builder.capacity_for(bytes).map_err(of_build_error)
 }

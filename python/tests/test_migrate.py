@@ -617,12 +617,55 @@ class LoadTest(Case):
     def test_a_filter_of_a_list_of_unknown_length_is_as_small_as_its_items(self):
         """The server would keep 256 MB for a list of some lines."""
         items = b"".join(b"item %d\n" % number for number in range(50_000))
+        shape = ["--error-rate", "0.01"]
         for layout in ("blocked", "classic"):
-            self.load(layout, "--error-rate", "0.01", "--layout", layout, input=items)
+            self.load(layout, *shape, "--layout", layout, input=items)
             self.assert_members(self.client, layout, items.split(b"\n")[:-1])
             full = _steps.fields(self.client.execute_command("BF.INFO", layout, "FULL"))
             self.assertLess(full["Size"], 1.4 * 50_000 * 11 / 8)
-        self.assertIn("cannot", self.load("x", "--error-rate", "0.01", "--layout", "valkey", input=items, exit_code=2))
+        needed = "libbloom: --capacity is needed: "
+        valkey = f"{needed}a filter of valkey-bloom's layout cannot be shrunk afterwards\n"
+        self.assertEqual(self.load("x", *shape, "--layout", "valkey", input=items, exit_code=2), valkey)
+        self.assertEqual(self.client.exists("x"), 0)
+
+    def test_a_list_of_unknown_length_fits_the_server_s_configuration(self):
+        """The filter would stay at 256 MB, for it could not be divided or not be shrunk at all."""
+        items = b"".join(b"item %d\n" % number for number in range(50_000))
+
+        def begin(*arguments):
+            return self.start(type("Configured", (Server,), {"ARGUMENTS": arguments})())
+
+        def load(server, exit_code=2):
+            return self.migrate("load", server.url, "key", "--error-rate", "0.01", input=items, exit_code=exit_code)
+
+        for options in (["bf-layout", "classic"], ["bf-expansion-factor", "0"], ["bf-layout", "classic", "bf-expansion-factor", "0"]):
+            server, client = begin(*options)
+            load(server, 0)
+            full = _steps.fields(client.execute_command("BF.INFO", "key", "FULL"))
+            self.assertLess(full["Size"], 1.4 * 50_000 * 11 / 8, options)
+        needed = "libbloom: --capacity is needed: "
+        server, client = begin("bf-layout", "valkey")
+        self.assertEqual(load(server), f"{needed}a filter of valkey-bloom's layout cannot be shrunk afterwards\n")
+        self.assertEqual(client.exists("key"), 0)
+        server, client = begin("bf-max-filter-bytes", "1mb")
+        hint = " (for a list of unknown length, 256 MiB are needed: --capacity takes less)\n"
+        self.assertTrue(load(server).endswith(hint))
+        self.assertEqual(client.exists("key"), 0)
+        for command in ("bf.shrink", "bf.plan"):
+            server, client = begin()
+            client.execute_command("ACL", "SETUSER", "default", f"-{command}")
+            said = f"{needed}the server has no BF.SHRINK and BF.PLAN, or forbids them\n"
+            self.assertEqual(load(server), said)
+
+    def test_a_load_that_is_refused_changes_nothing(self):
+        """A filter that is there already would be shrunk."""
+        for number, capacity in enumerate((1_000_000, 2_000_000)):
+            self.client.execute_command("BF.RESERVE", f"part{number}", 0.01, capacity, "SEED", 5)
+            self.client.execute_command("BF.ADD", f"part{number}", number)
+        self.client.execute_command("BF.MERGE", "both", 2, "part0", "part1", "ERROR", 0.02)
+        before = self.client.dump("both")
+        self.assertIn("both exists", self.load("both", "--error-rate", "0.01", input=b"a\n", exit_code=2))
+        self.assertEqual(self.client.dump("both"), before)
 
     def test_items_are_bytes(self):
         shape = ["--error-rate", "0.0001", "--capacity", "100"]

@@ -65,6 +65,10 @@ class ProgramTest(unittest.TestCase):
         made = Filter.load(self.folder / "seen.bloom")
         self.assertEqual((made.layers, made.error_rate, made.seed), (1, 1e-6, 7))
         self.assertLess(made.size_in_bytes, 1.34 * Filter(20_004, 1e-6).size_in_bytes)
+        # The two lists at once, one of them from a pipe.
+        lines = gzip.decompress((self.folder / "b.gz").read_bytes())
+        self.run_program("build", "a.txt", "/dev/stdin", "-o", "both.bloom", "--error-rate", "1e-6", "--seed", 7, input=lines)
+        self.assertEqual(Filter.load(self.folder / "both.bloom"), made)
         self.assertEqual(made.contains_many(["one", "two", "", "four", "line 19999", "five"]), [True] * 5 + [False])
         self.assertEqual(self.run_program("query", "seen.bloom", "one", "line 7"), "one\nline 7\n")
         self.assertEqual(self.run_program("query", "seen.bloom", "one", "five", code=1), "one\n")
