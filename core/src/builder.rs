@@ -12,6 +12,7 @@ use crate::chain::UNLIMITED;
 use crate::codec::{DecodeError, chunks};
 use crate::error::{BuildError, Error, ParamError};
 use crate::filter::Filter;
+use crate::folding::SMOOTH;
 use crate::item::Item;
 use crate::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec, StoredLayout, Time, Window};
 use crate::plan::Plan;
@@ -20,10 +21,6 @@ use crate::sets::SetError;
 /// The seed of filters that are built without one. It is drawn once in each process, so that these filters can be
 /// united.
 static SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one("libbloom"));
-
-/// Numbers with many factors. From 3 on, their factors are each at most a third larger than the one before, up to a third
-/// of the number.
-const SMOOTH: [u64; 7] = [720_720, 5040, 720, 48, 12, 4, 1];
 
 /// The parameters of a filter to be made. Start with [`Filter::builder`], end with [`Builder::build`].
 ///
@@ -435,8 +432,9 @@ impl Builder {
         Ok(Plan::new(self.spec()?, items, 1000))
     }
 
-    /// The capacity with which the first layer takes at most `bytes` bytes, and [`Filter::shrink_to_fit`] can divide it to
-    /// nearly any smaller size. A list of unknown length is then read once: the filter is made large, and shrunk at the end.
+    /// The capacity with which the first layer takes at most `bytes` bytes, or 1 if none does, and
+    /// [`Filter::shrink_to_fit`] can divide it by nearly any number from 3 on. A list of unknown length is then read once:
+    /// the filter is made large, and shrunk at the end.
     ///
     /// ```
     /// # use libbloom::Filter;
@@ -451,19 +449,19 @@ impl Builder {
     /// # Errors
     /// [`BuildError`]: a parameter is out of its range, or two exclude each other.
     pub fn capacity_for(self, bytes: u64) -> Result<u64, BuildError> {
-        // What a layer has of what is divided: an item's lines, or bytes where an item has no lines.
-        let units = |capacity, bytes: Option<u64>| {
-            let first = Self { capacity, ..self }.plan(1)?.layers()[0];
-            let unit = first.lines.map_or(1, |lines| LINE_BYTES * lines);
-            Ok::<_, BuildError>(bytes.unwrap_or(first.bytes) / unit)
-        };
-        let most = units(Capacity::MAX, Some(bytes))?;
-        let smooth = SMOOTH.into_iter().find(|number| number * 2 <= most).unwrap_or(1);
-        let most = most / smooth * smooth;
+        // A plan has a layer.
+        let first = |capacity| Ok::<_, BuildError>(Self { capacity, ..self }.plan(1)?.layers()[0]);
+        // Folding divides the number of lines in each part of the array; without lines, the number of bytes.
+        let unit = first(Capacity::MAX)?.lines.map_or(1, |lines| LINE_BYTES * lines);
+        let smooth = SMOOTH
+            .into_iter()
+            .find(|&number| 2 * number <= bytes / unit)
+            .unwrap_or(1);
+        let most = bytes - bytes % (smooth * unit);
         let (mut low, mut high) = (1, Capacity::MAX);
         while low < high {
             let middle = low + (high - low).div_ceil(2);
-            if units(middle, None)? <= most {
+            if first(middle)?.bytes <= most {
                 low = middle;
             } else {
                 high = middle - 1;
@@ -504,6 +502,28 @@ impl Builder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A program would take more memory than it has, or end by a panic.
+    #[test]
+    fn a_filter_of_its_capacity_for_some_bytes_takes_no_more() {
+        let layouts = StoredLayout::ALL
+            .iter()
+            .map(|&layout| Filter::builder(1, 0.01).layout(layout));
+        let own = Filter::builder(1, 1e-30);
+        let window = Filter::builder(1, 0.01).window(Duration::from_secs(9));
+        let others = [own, own.growing(), own.fixed(), window, Filter::builder(1, 0.999)];
+        for builder in layouts.chain(others) {
+            for bytes in [0, 1, 63, 100, 5000, 1 << 20, 256 << 20, 1 << 40, u64::MAX] {
+                let capacity = builder.capacity_for(bytes).unwrap();
+                let first = |capacity| Builder { capacity, ..builder }.plan(1).unwrap().layers()[0].bytes;
+                assert!(capacity == 1 || first(capacity) <= bytes, "{builder:?} {bytes}");
+                let is_most = capacity == Capacity::MAX || first(capacity + 1) > bytes / 2;
+                assert!(is_most, "{builder:?} {bytes}: {capacity}");
+            }
+        }
+        let refused = Filter::builder(1, 0.0).capacity_for(1 << 20);
+        assert_eq!(refused, Err(BuildError::Param(ParamError::ErrorRate)));
+    }
 
     /// A program would get a filter that it did not ask for, and notice it much later.
     #[test]

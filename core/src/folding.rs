@@ -9,6 +9,10 @@ const MOST_TRIED: u64 = 4096;
 /// The most factors that are tried for one layer.
 const MOST_FACTORS: usize = 16;
 
+/// Numbers that have many factors. Of 240 and above, each factor from 3 to a third of the number is at most a third larger
+/// than the one before it.
+pub(crate) const SMOOTH: [u64; 7] = [720_720, 5040, 720, 240, 48, 12, 4];
+
 /// The rules of a layout whose layers can be folded.
 pub(crate) trait Foldable: Budget {
     /// The smallest shape known to which a layer of `shape` can be folded that holds `items` items within the layer's
@@ -52,6 +56,20 @@ pub(crate) fn factors(number: u64, least: u64) -> impl Iterator<Item = u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A shrunk filter would be larger than its page says.
+    #[test]
+    fn smooth_numbers_have_a_factor_near_any_wanted() {
+        for number in SMOOTH.into_iter().filter(|&number| number >= 240) {
+            let factors: Vec<_> = (3..=number / 3)
+                .filter(|&factor| number.is_multiple_of(factor))
+                .collect();
+            assert!(
+                factors.is_sorted_by(|one, next| 3 * next <= 4 * one),
+                "{number}: {factors:?}"
+            );
+        }
+    }
 
     /// If this failed, filters would stay larger than they must be, or the search would take seconds.
     #[test]

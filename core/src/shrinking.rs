@@ -122,9 +122,11 @@ impl Shrunk for Ring<Blocked> {
 }
 
 impl Filter {
-    /// Folds each layer to the smallest that keeps its items within its rate. The filter then takes as much memory as
-    /// one that was made for its items, or up to half as much again, as a layer is divided only by factors of its number
-    /// of lines. The newest layer keeps room for 100 items; a filter that may grow grows on from there. Returns the bytes that were given back, 0 if no layer could be folded.
+    /// Folds each layer to the smallest that keeps its items within its rate. As a layer is divided only by factors of its
+    /// number of lines, one that is more than half full stays, and one that is more than a third full becomes a half. From
+    /// 15 MB on, one that holds less, down to an eightieth, is left up to a third larger than it must be; smaller layers
+    /// can be divided by fewer numbers. The newest layer keeps room for 100 items; a filter that may grow grows on from there. Returns the bytes that were given
+    /// back, 0 if no layer could be folded.
     ///
     /// It takes a pass over the bits, and memory for the smaller layers beside the larger ones.
     ///

@@ -26,6 +26,7 @@
 //! which IEEE 754 defines to the last bit.
 
 use crate::bits::kernel::{LINE_BYTES, LINE_WORDS};
+use crate::folding::SMOOTH;
 use crate::params::ErrorRate;
 
 /// The most lines that an item can have.
@@ -238,9 +239,8 @@ fn usual_probes(rate: f64, lines_per_item: u8) -> u8 {
 }
 
 /// A number of lines of which a layer can be folded by many factors, if it costs at most a thousandth more than `lines`.
-/// From 240 on, of the divisors from 3 to a third of these numbers, each is at most a third larger than the one before it.
 fn divisible(lines: u64) -> u64 {
-    let factors = [5040, 720, 240, 48, 12, 4];
+    let [_, factors @ ..] = SMOOTH;
     let factor = factors.into_iter().find(|factor| factor * 1000 <= lines);
     let round = factor.and_then(|factor| lines.checked_next_multiple_of(factor));
     round.unwrap_or(lines)

@@ -15,7 +15,7 @@ use std::fmt;
 use super::oracle::*;
 use crate::Filter;
 use crate::blocked::{Blocked, Layer};
-use crate::chain::UNLIMITED;
+use crate::chain::{Rules as _, UNLIMITED};
 use crate::folding::Foldable as _;
 use crate::params::{Growth, Seed, Spec};
 
@@ -340,18 +340,20 @@ fn a_growing_filter_takes_few_bits_wherever_it_stops() {
     let counts = (0..19).map(|octave| 1e4 * 2f64.powf(f64::from(octave) / 2.0));
     let bits: Vec<[f64; 2]> = counts
         .map(|items| {
-            let (mut left, mut bytes) = (items as u64, 0);
+            let (mut left, mut layers, mut arrays) = (items as u64, 0, 0);
             let newest = planned(growing).find(|shape| {
+                layers += 1;
                 let is_newest = shape.capacity >= left;
                 if !is_newest {
                     left -= shape.capacity;
-                    bytes += shape.geometry.bytes();
+                    arrays += shape.geometry.bytes();
                 }
                 is_newest
             });
             let newest = newest.unwrap();
             let shrunk = rules.folded(newest, left.max(100)).unwrap_or(newest);
-            [newest, shrunk].map(|newest| (bytes + newest.geometry.bytes()) as f64 * 8.0 / items)
+            [newest, shrunk]
+                .map(|newest| Blocked::bytes(layers, arrays + newest.geometry.bytes()) as f64 * 8.0 / items)
         })
         .collect();
     let [grown, shrunk] = [0, 1].map(|at| bits.iter().map(|bits| bits[at]).sum::<f64>() / bits.len() as f64);
