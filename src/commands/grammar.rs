@@ -472,7 +472,7 @@ impl Given {
     }
 
     /// Adds what a primary leaves out of the description of a blocked filter, because it is this module's default,
-    /// whatever the configuration of either says.
+    /// whatever the configuration of either says. These defaults are part of what is propagated, and stay as they are.
     pub fn complete(&mut self) {
         if self.layout != Some(StoredLayout::Blocked) {
             return;

@@ -15,8 +15,7 @@ use super::{redisbloom, valkey};
 use crate::server::{Arg, Ctx, OwnedString, short_list};
 use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Spec};
 
-/// Propagates the creation of an empty filter. Every option is resolved: the receiver's own configuration plays no
-/// part.
+/// Propagates the creation of an empty filter. Neither server's configuration plays a part.
 pub fn replicate(ctx: Ctx<'_>, key: Arg<'_>, creation: Creation) {
     let to = Target {
         created: Some(creation),
@@ -127,8 +126,9 @@ fn description(verb: Verb, creation: Creation) -> Words {
     }
 }
 
-/// The words for a filter that only this module reads. What is this module's default is left out, except for the seed:
-/// [`Given::complete`](super::grammar::Given::complete) adds it.
+/// The words for a filter that only this module reads. What is this module's default is left out, except for the seed,
+/// and [`Given::complete`](super::grammar::Given::complete) adds it. A growing filter of the default size has no word for
+/// either, as its capacity would otherwise mean that it is reserved.
 fn own(reserves: bool, spec: Spec) -> Words {
     let Spec {
         error_rate,
@@ -150,15 +150,14 @@ fn own(reserves: bool, spec: Spec) -> Words {
         Layout::Valkey { .. } => words.with("VALKEY"),
     };
     let is_growing = matches!(growth, Growth::Growing(_));
-    let is_default = is_growing && capacity == Capacity::DEFAULT;
-    let is_sized = !reserves && !is_default;
+    let has_size = reserves || !is_growing || capacity != Capacity::DEFAULT;
     if !reserves && error_rate != ErrorRate::DEFAULT {
         words = words.with("ERROR").with_rate(rate);
     }
-    if is_sized {
+    if !reserves && has_size {
         words = words.with("CAPACITY").with_number(items);
     }
-    if is_growing && (reserves || is_sized) {
+    if is_growing && has_size {
         words = words.with("GROWING");
     }
     words = match growth.expansion() {

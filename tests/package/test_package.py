@@ -145,13 +145,17 @@ def run_script(*arguments, **environment):
 def check_readme(case, text):
     """The README of a package: it is the project's, but for what is about the source."""
     whole = (PROJECT / "README.md").read_text()
-    for part in ("A Bloom filter for Redis and Valkey", "redis-cli", "## What you have", "## Can I rely on it?"):
-        case.assertIn(part, whole)
-        case.assertIn(part, text)
-    source = ("Build it in a checkout", "make run", "make test", "make build", "pip install './python", "tests/fixtures")
-    for word in (*source, "in the source only", "until here"):
-        case.assertIn(word, whole)
+    kept, *parts = whole.split("<!-- in the source only -->\n")
+    sources, others = zip(*(part.split("<!-- until here -->\n") for part in parts), strict=True)
+    case.assertGreater(len(sources), 1)
+    rest = "".join(others)
+    case.assertTrue(text.startswith(kept) and text.endswith(rest))
+    beginning = text.removeprefix(kept).removesuffix(rest)
+    for word in ("Build it in a checkout", "make run", "make test", "make build", "pip install './python", "tests/fixtures"):
+        case.assertIn(word, "".join(sources))
         case.assertNotIn(word, text)
+    case.assertNotIn("<!--", beginning)
+    case.assertIn(package.version(), beginning)
 
 
 class ArchiveTest(Case):

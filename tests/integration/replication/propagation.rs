@@ -79,6 +79,75 @@ fn a_creation_says_everything_that_the_configuration_decided() {
     assert_eq!(commands.len(), 5);
 }
 
+/// A replica with another configuration would make another filter where its primary leaves out what is default; or each
+/// small filter would take twice as much of the stream and the file.
+#[test]
+fn defaults_are_left_out_and_added_whatever_the_configuration() {
+    let primary = Server::with().module_args("bf-seed 7").append_only().start();
+    let replica = Server::with().module_args(UNUSUAL).replica_of(&primary).start();
+    in_step(&primary, &replica);
+    let (mut client, mut of_replica) = (primary.client(), replica.client());
+    let lines = [
+        ("BF.ADD # a", "BF.INSERT # LAYOUT BLOCKED SEED 7 ITEMS a"),
+        (
+            "BF.INSERT # GROWING CAPACITY 100 ERROR 0.01 ITEMS a",
+            "BF.INSERT # LAYOUT BLOCKED SEED 7 ITEMS a",
+        ),
+        (
+            "BF.INSERT # GROWING CAPACITY 200 ITEMS a",
+            "BF.INSERT # LAYOUT BLOCKED SEED 7 CAPACITY 200 GROWING ITEMS a",
+        ),
+        (
+            "BF.INSERT # CAPACITY 100 ITEMS a",
+            "BF.INSERT # LAYOUT BLOCKED SEED 7 CAPACITY 100 ITEMS a",
+        ),
+        (
+            "BF.INSERT # NONSCALING ITEMS a",
+            "BF.INSERT # LAYOUT BLOCKED SEED 7 CAPACITY 100 NONSCALING ITEMS a",
+        ),
+        (
+            "BF.INSERT # EXPANSION 3 ITEMS a",
+            "BF.INSERT # LAYOUT BLOCKED SEED 7 EXPANSION 3 ITEMS a",
+        ),
+        (
+            "BF.RESERVE # 0.01 100",
+            "BF.RESERVE # 1e-2 100 LAYOUT BLOCKED SEED 7",
+        ),
+        (
+            "BF.RESERVE # 0.01 100 GROWING",
+            "BF.RESERVE # 1e-2 100 LAYOUT BLOCKED SEED 7 GROWING",
+        ),
+        (
+            "BF.ADDPACKED # LINES a",
+            "BF.ADDPACKED # LAYOUT BLOCKED SEED 7 LINES a",
+        ),
+    ];
+    for (number, (line, _)) in lines.iter().enumerate() {
+        client.run(&line.replace('#', &number.to_string()));
+    }
+    in_step(&primary, &replica);
+    let told = propagated(&primary);
+    let told: Vec<_> = told.iter().map(|command| command.join(" ")).collect();
+    let expected = lines.iter().enumerate();
+    let expected: Vec<_> = expected
+        .map(|(number, (_, told))| told.replace('#', &number.to_string()))
+        .collect();
+    assert_eq!(told, expected);
+    for number in 0..lines.len() {
+        let key = number.to_string();
+        // They also grow alike.
+        client.run(&format!(
+            "BF.MADD {key} {}",
+            (0..300)
+                .map(|item| format!("i{item} "))
+                .collect::<String>()
+                .trim_end()
+        ));
+        in_step(&primary, &replica);
+        assert_eq!(of_replica.dump(&key), client.dump(&key), "{}", lines[number].0);
+    }
+}
+
 /// A replica would make the filter that was made before, or one without its items.
 #[test]
 fn creations_that_take_turns_are_each_told_in_full() {
