@@ -133,7 +133,7 @@ fn defaults_are_left_out_and_added_whatever_the_configuration() {
         .map(|(number, (_, told))| told.replace('#', &number.to_string()))
         .collect();
     assert_eq!(told, expected);
-    for number in 0..lines.len() {
+    for (number, (line, _)) in lines.iter().enumerate() {
         let key = number.to_string();
         // They also grow alike.
         client.run(&format!(
@@ -144,7 +144,7 @@ fn defaults_are_left_out_and_added_whatever_the_configuration() {
                 .trim_end()
         ));
         in_step(&primary, &replica);
-        assert_eq!(of_replica.dump(&key), client.dump(&key), "{}", lines[number].0);
+        assert_eq!(of_replica.dump(&key), client.dump(&key), "{line}");
     }
 }
 
