@@ -5,11 +5,10 @@ use std::sync::Arc;
 use crate::bits::memory::{Allocation, Mover};
 pub use crate::blocked::layered::MOST_ESTIMATED;
 use crate::blocked::secret::Secret;
+use crate::blocked::window::{MOST_SLICES, Slice, Windowed};
 use crate::blocked::{self, Blocked};
 use crate::chain::batch::{self, Block, BlockOutcome, Hasher as _, Subset};
 use crate::chain::demand::FILTER_BYTES;
-use crate::chain::window::slices::Span;
-use crate::chain::window::{MOST_SLICES, Ring};
 use crate::chain::{Allowance, Chain, Rules as _};
 use crate::classic::Classic;
 use crate::error::Error;
@@ -248,8 +247,8 @@ impl Filter {
             totals.bits = totals.bits.saturating_add(layer.bits());
             totals.bits_set += layer.bits_set;
         }
-        if let Some(ring) = self.ring() {
-            totals.capacity = ring.capacity().items();
+        if let Some(windowed) = self.windowed() {
+            totals.capacity = windowed.capacity().items();
         }
         totals
     }
@@ -319,7 +318,7 @@ impl Filter {
     /// # Ok::<(), libbloom::BuildError>(())
     /// ```
     pub fn seed(&self) -> Option<Seed> {
-        self.layers.blocked().map(|(rules, _)| rules.secret().seed())
+        self.layers.blocked().map(|rules| rules.secret().seed())
     }
 }
 
@@ -333,7 +332,7 @@ impl Filter {
     pub fn new(spec: Spec, allowance: Allowance<'_>) -> Result<Self, Error> {
         if let (Some(window), Layout::Blocked { seed }) = (spec.window, spec.layout) {
             let rules = Blocked::new(spec.error_rate, spec.growth, seed);
-            return Ring::new(rules, spec.capacity, window, allowance).map(Self::from);
+            return Windowed::new(rules, spec.capacity, window, allowance).map(Self::from);
         }
         from_spec!(spec, (rules, first) => Chain::new(rules, first, allowance).map(Self::from))
     }
@@ -360,7 +359,7 @@ impl Filter {
     /// that for a usual filter it costs no more than two comparisons.
     #[inline(never)]
     fn contains_otherwise(&self, item: Item<'_>, now: Time) -> bool {
-        let Some((exceptions, (rules, _))) = self.exceptions.as_deref().zip(self.layers.blocked()) else {
+        let Some((exceptions, rules)) = self.exceptions.as_deref().zip(self.layers.blocked()) else {
             return self.layers.contains(item, now);
         };
         let hash = rules.hasher().hash(item);
@@ -543,11 +542,10 @@ impl Filter {
         seed.is_some_and(|seed| self.contains(Item::hashed(&[], seed, hash)))
     }
 
-    /// Whether the layers contain an item with this hash, excepted or not; false for a filter in another module's
-    /// layout.
+    /// Whether the layers contain an item with this hash, excepted or not; false for a filter that has no exceptions.
     pub(super) fn holds_hash(&self, hash: ItemHash) -> bool {
-        let blocked = self.layers.blocked();
-        blocked.is_some_and(|(_, layers)| exceptions::holds(layers, hash))
+        let chain = self.layers.chain::<Blocked>();
+        chain.is_some_and(|chain| exceptions::holds(chain.layers(), hash))
     }
 
     /// The exceptions, if there are any.
@@ -559,49 +557,51 @@ impl Filter {
     /// a window, or with exceptions.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.ring().is_none() && self.exceptions.is_none()
+        self.windowed().is_none() && self.exceptions.is_none()
     }
 
-    /// The layers of a window.
+    /// The slices of a window.
     #[inline]
-    fn ring(&self) -> Option<&Ring<Blocked>> {
-        self.layers.get()
+    fn windowed(&self) -> Option<&Windowed> {
+        match &self.layers {
+            Layers::Windowed(windowed) => Some(windowed),
+            _ => None,
+        }
     }
 
     /// The time of the newest change of a window; 0 without one.
     #[inline]
     pub fn newest_time(&self) -> Time {
-        self.ring().map_or(0, |ring| ring.slices().newest_stamp())
+        self.windowed().map_or(0, Windowed::newest_stamp)
     }
 
     /// The time that a change at `now` is stamped with, in a filter with a window: never a time before that of its
     /// newest change, unless that was stamped by a wrong clock.
     pub fn stamp(&self, now: Time) -> Option<Time> {
-        self.ring().map(|ring| ring.slices().time(now))
+        self.windowed().map(|windowed| windowed.stamp(now))
     }
 
-    /// Ends the newest slice of a window at `now`, and drops expired layers. Returns whether that changed anything.
+    /// Closes the newest slice of a window at `now`, and drops expired slices. Returns whether that changed anything.
     ///
     /// # Errors
     /// [`Error::Full`] if there are the most slices already, or [`Error::OutOfMemory`]; nothing changed.
     pub fn rotate(&mut self, now: Time) -> Result<bool, Error> {
-        if self.ring().is_some_and(|ring| !ring.may_rotate(now)) {
-            return Err(Error::Full {
+        match &mut self.layers {
+            Layers::Windowed(windowed) if !windowed.may_rotate(now) => Err(Error::Full {
                 capacity: MOST_SLICES as u64,
-            });
+            }),
+            Layers::Windowed(windowed) => windowed.rotate(now),
+            _ => Ok(false),
         }
-        let Some(ring) = self.layers.get_mut::<Ring<Blocked>>() else {
-            return Ok(false);
-        };
-        ring.rotate(now)
     }
 
-    /// Returns the layers that a window dropped since the last call, which may take long to free, and their number.
-    pub fn take_dropped(&mut self) -> (Vec<blocked::Layer>, u64) {
-        self.layers
-            .get_mut::<Ring<Blocked>>()
-            .map(Ring::take_dropped)
-            .unwrap_or_default()
+    /// Returns the slices that a window dropped last, which may take long to free, and how many layers it dropped since
+    /// the last call.
+    pub fn take_dropped(&mut self) -> (Vec<Slice>, u64) {
+        match &mut self.layers {
+            Layers::Windowed(windowed) => windowed.take_dropped(),
+            _ => Default::default(),
+        }
     }
 
     /// The counts of the filter, for the figures of its owner.
@@ -618,7 +618,7 @@ impl Filter {
 
     /// The number of layers that a window has and that have expired at `now`; they are the oldest.
     pub fn expired(&self, now: Time) -> usize {
-        self.ring().map_or(0, |ring| ring.slices().expired(now))
+        self.windowed().map_or(0, |windowed| windowed.expired_layers(now))
     }
 
     /// [`Self::bytes`] of the filter as it was with only its first `layers` layers.
@@ -630,9 +630,11 @@ impl Filter {
 
     /// Bytes outside of the filter's own blocks that it keeps alive and no other filter uses.
     pub fn unshared(&self) -> u64 {
-        let secret = self.layers.blocked().map(|(rules, _)| rules.secret());
+        // Each slice of a window has a reference of its own.
+        let own = 1 + self.slices().len();
+        let secret = self.layers.blocked().map(Blocked::secret);
         match secret {
-            Some(secret) if Arc::strong_count(secret) == 1 => Secret::BYTES,
+            Some(secret) if Arc::strong_count(secret) == own => Secret::BYTES,
             _ => 0,
         }
     }
@@ -673,17 +675,17 @@ impl Filter {
     /// What a blocked filter does when it is full. A classic one grows, or does not, as
     /// [`Self::expansion`] says.
     pub fn growth(&self) -> Option<Growth> {
-        self.layers.blocked().map(|(rules, _)| rules.growth())
+        self.layers.blocked().map(Blocked::growth)
     }
 
     /// The window, if the filter has one.
     pub fn window(&self) -> Option<Window> {
-        self.ring().map(|ring| ring.slices().window())
+        self.windowed().map(Windowed::window)
     }
 
-    /// The times at which each layer of a window accepts items, oldest first; empty without a window.
-    pub fn spans(&self) -> &[Span] {
-        self.ring().map_or(&[], |ring| ring.slices().spans())
+    /// The slices of a window, oldest first, including expired ones; empty without a window.
+    pub fn slices(&self) -> &[Slice] {
+        self.windowed().map_or(&[], Windowed::slices)
     }
 
     /// The layout, with the parameters that only this layout has.
@@ -693,7 +695,7 @@ impl Filter {
 
     /// The layers of a filter in valkey-bloom's layout.
     pub fn as_valkey(&self) -> Option<&Chain<Valkey>> {
-        self.layers.get()
+        self.layers.chain()
     }
 
     /// The rules of a filter in valkey-bloom's layout.
@@ -712,9 +714,13 @@ impl Filter {
         (chain.rules().expansion() > 0).then_some(reached)
     }
 
-    /// The hash and the layers of a blocked filter.
+    /// The hash of a blocked filter, and the layers of the chain to which items are added: in a window the newest slice's.
     pub(super) fn as_blocked(&self) -> Option<(&Arc<Secret>, &[blocked::Layer])> {
-        let (rules, layers) = self.layers.blocked()?;
-        Some((rules.secret(), layers))
+        let layers = match &self.layers {
+            Layers::Blocked(chain) => chain.layers(),
+            Layers::Windowed(windowed) => windowed.slices().last().map_or(&[][..], Slice::layers),
+            _ => return None,
+        };
+        Some((self.layers.blocked()?.secret(), layers))
     }
 }

@@ -8,9 +8,8 @@ use crate::bits::memory::Allocation;
 use crate::chain::{Allowance, Rules};
 use crate::error::Error;
 use crate::params::{Layout, Time};
-use crate::stored::DecodeError;
 use crate::stored::invalid::Invalid;
-use crate::stored::stream::{Sink, Source};
+use crate::stored::stream::Sink;
 
 /// What a layer was made from, as reports show it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -133,37 +132,6 @@ pub trait Layered: Debug {
 
     /// Writes the filter to an RDB stream.
     fn save(&self, sink: &mut dyn Sink);
-
-    /// Writes values that are equal for two filters if and only if the filters are.
-    fn save_for_digest(&self, sink: &mut dyn Sink) {
-        self.save(sink);
-    }
-
-    /// What the header of a dump starts with.
-    fn magic() -> &'static [u8]
-    where
-        Self: Sized;
-
-    /// The layers that the header of a dump describes, with their items counted and all of their bits unset.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the header is invalid, or the filter does not fit into memory; nothing is left behind.
-    fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Self, DecodeError>
-    where
-        Self: Sized;
-
-    /// Reads layers from an RDB stream whose two leading integers, `version` and 0, were read already; `None` if
-    /// streams of these layers start with other integers.
-    ///
-    /// # Errors
-    /// [`DecodeError`] unless the whole stream is one valid filter.
-    fn load(
-        version: u64,
-        source: &mut impl Source,
-        allowance: Allowance<'_>,
-    ) -> Option<Result<Self, DecodeError>>
-    where
-        Self: Sized;
 
     /// Whether these are the layers of a new filter, as [`Self::emptied`] makes them: in most layouts one layer without
     /// items.

@@ -32,7 +32,7 @@
 //! | [`merging`] | what unions and intersections need of a layout |
 //! | [`folding`] | what folding needs of a layout |
 //! | [`layered`] | what every layout does besides queries and additions |
-//! | [`blocked`] | this project's layout: an item's probes lie within a few cache lines |
+//! | [`blocked`] | this project's layout: an item's probes lie within a few cache lines; with a window too |
 //! | [`scattered`] | layers whose probes are single bits anywhere in the array |
 //! | [`classic`] | RedisBloom's layout, bit for bit |
 //! | [`valkey`] | valkey-bloom's layout, bit for bit |

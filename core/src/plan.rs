@@ -5,8 +5,8 @@
 
 use std::borrow::Cow;
 
+use crate::blocked::window::{self, Windowed};
 use crate::blocked::Blocked;
-use crate::chain::window::{self, Ring};
 use crate::chain::{planned, sum};
 use crate::classic::Classic;
 use crate::layered::{Described, LayerShape, compound};
@@ -93,7 +93,7 @@ impl Plan {
         let rules = Blocked::new(spec.error_rate, spec.growth, seed);
         let layers = window::planned(&rules, spec.capacity, window, spec.capacity.items());
         Self {
-            bytes: Ring::<Blocked>::bytes,
+            bytes: |layers, arrays| Windowed::bytes_of(layers, layers, arrays),
             layers: layers.into_iter().map(|shape| rules.described(shape)).collect(),
             window: Some((rules, spec.capacity, window)),
         }

@@ -6,10 +6,9 @@
 
 use std::fmt;
 
-use crate::blocked::Blocked;
 use crate::chain::batch::Layer as _;
 use crate::chain::demand::{Demand, ask, besides, push, reserved};
-use crate::chain::window::Ring;
+use crate::blocked::window::Windowed;
 use crate::chain::{Allowance, Chain, NewLayer as _, UNLIMITED, sum};
 use crate::error::Error;
 use crate::exceptions::bytes_of;
@@ -115,7 +114,7 @@ impl Shrunk for Chain<Valkey> {
     }
 }
 
-impl Shrunk for Ring<Blocked> {
+impl Shrunk for Windowed {
     fn shrink(&mut self, _: u64, _: Allowance<'_>) -> Result<u64, ShrinkError> {
         Err(ShrinkError::Window)
     }

@@ -6,9 +6,9 @@ use crate::limits;
 use crate::server::{Ctx, background};
 use crate::stats::{self, Counted};
 use libbloom::Filter;
-use libbloom::chain::batch::Layer as _;
+use libbloom::blocked::window::Slice;
 
-/// Changes a filter that is not plain, counts the difference, and frees the layers that a window dropped. Returns
+/// Changes a filter that is not plain, counts the difference, and frees the slices that a window dropped. Returns
 /// also whether any layer was dropped.
 pub fn change_and_free<T>(
     ctx: Ctx<'_>,
@@ -20,7 +20,7 @@ pub fn change_and_free<T>(
     // A long batch may make layers and drop them again.
     stats::grown((filter.layers() + dropped as usize).saturating_sub(before));
     stats::dropped(dropped);
-    let bytes = leaving.iter().map(|layer| layer.bytes()).sum();
+    let bytes = leaving.iter().map(Slice::array_bytes).sum();
     free(ctx, leaving, bytes);
     (result, dropped > 0)
 }

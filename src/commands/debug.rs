@@ -8,7 +8,8 @@ use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
 use crate::keyspace;
-use libbloom::chain::window::slices::Span;
+use libbloom::blocked::window::Slice;
+use libbloom::Filter;
 use libbloom::filter::LayerStats;
 
 /// The command BF.DEBUG: replies a line of figures for the filter, and one for each layer.
@@ -41,8 +42,9 @@ impl Command for Debug {
             exceptions => format!(" exceptions:{exceptions}"),
         };
         reply.bulk(format!("size:{}{exceptions}", account.items).as_bytes());
-        for (index, layer) in filter.layer_stats().enumerate() {
-            let times = filter.spans().get(index).map_or_else(String::new, times);
+        let mut slices = slices_of_layers(filter);
+        for layer in filter.layer_stats() {
+            let times = slices.next().map_or_else(String::new, times);
             reply.bulk((line(&layer) + &times).as_bytes());
         }
         Ok(())
@@ -70,10 +72,16 @@ pub(super) fn line(layer: &LayerStats) -> String {
     }
 }
 
-/// The times of a window's layer, which its line has in addition.
-fn times(span: &Span) -> String {
-    let (first, end, begins) = (span.first, span.end, u8::from(span.begins));
-    format!(" first:{first} end:{end} begins:{begins}")
+/// For each layer of a window, oldest first, its slice, and whether the layer is the first of it.
+pub(super) fn slices_of_layers(filter: &Filter) -> impl Iterator<Item = (&Slice, bool)> {
+    let slices = filter.slices().iter();
+    slices.flat_map(|slice| (0..slice.layers().len()).map(move |layer| (slice, layer == 0)))
+}
+
+/// The times of a layer's slice, which its line has in addition.
+fn times((slice, is_first): (&Slice, bool)) -> String {
+    let (opens, closes, begins) = (slice.opens(), slice.closes(), u8::from(is_first));
+    format!(" opens:{opens} closes:{closes} begins:{begins}")
 }
 
 /// A number between 0 and 1 as C's `%g` writes it: six significant digits, without trailing zeros.

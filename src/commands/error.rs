@@ -10,7 +10,7 @@ use crate::number;
 use crate::server::shown::shown;
 use libbloom::Error;
 use libbloom::StoredLayout;
-use libbloom::chain::window::MOST_SLICES;
+use libbloom::blocked::window::MOST_SLICES;
 use libbloom::chain::{MOST_ITEMS, MOST_LAYERS};
 use libbloom::codec::DecodeError;
 use libbloom::exceptions::MOST_EXCEPTIONS;

@@ -6,6 +6,7 @@ use crate::server::short_list;
 use std::ffi::CStr;
 
 use super::args::{Argument, Cursor};
+use super::debug::slices_of_layers;
 use super::docs::{Docs, KEY, Kind, O_OF_LAYERS, Parameter, SINCE_OWN};
 use super::error::CommandError;
 use super::reply::Reply;
@@ -13,7 +14,7 @@ use super::{Call, Command, window};
 use crate::{keyspace, options};
 use libbloom::Filter;
 use libbloom::StoredLayout;
-use libbloom::chain::window::slices::Span;
+use libbloom::blocked::window::Slice;
 use libbloom::filter::{LayerStats, Totals};
 use libbloom::params::{Layout, Time};
 
@@ -266,14 +267,15 @@ fn full(reply: Reply<'_>, filter: &Filter, now: Time, totals: &Totals) {
     reply.bulk(b"Layers");
     let newest = totals.layers.min(LISTED_LAYERS);
     reply.array(newest);
-    let layers = filter.layer_stats().enumerate();
-    for (index, layer) in layers.skip(filter.layers() - newest) {
-        full_layer(reply, layout, &layer, filter.spans().get(index));
+    let older = filter.layers() - newest;
+    let mut slices = slices_of_layers(filter).skip(older);
+    for layer in filter.layer_stats().skip(older) {
+        full_layer(reply, layout, &layer, slices.next().map(|(slice, _)| slice));
     }
 }
 
-fn full_layer(reply: Reply<'_>, layout: StoredLayout, layer: &LayerStats, span: Option<&Span>) {
-    reply.map(if span.is_some() { 10 } else { 8 });
+fn full_layer(reply: Reply<'_>, layout: StoredLayout, layer: &LayerStats, slice: Option<&Slice>) {
+    reply.map(if slice.is_some() { 10 } else { 8 });
     reply.bulk(b"Layout");
     reply.bulk(layout.name().as_bytes());
     let integers = [
@@ -292,10 +294,10 @@ fn full_layer(reply: Reply<'_>, layout: StoredLayout, layer: &LayerStats, span: 
     reply.integer_if_any(layer.shape.lines);
     reply.bulk(b"Error rate");
     reply.double(layer.error_rate());
-    if let Some(span) = span {
-        reply.bulk(b"First time");
-        reply.integer(span.first);
-        reply.bulk(b"Last time");
-        reply.integer(span.end.saturating_sub(1));
+    if let Some(slice) = slice {
+        reply.bulk(b"Opens");
+        reply.integer(slice.opens());
+        reply.bulk(b"Closes");
+        reply.integer(slice.closes());
     }
 }

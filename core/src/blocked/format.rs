@@ -1,42 +1,18 @@
-//! The format of blocked filters.
+//! The bytes of blocked filters, with and without a window. docs/design.md has their table, under "Stored bytes".
 //!
-//! # Header
-//!
-//! | offset | bytes | field |
-//! |---|---|---|
-//! | 0 | 8 | magic: `BLOOM`, two zero bytes, format version (1) |
-//! | 8 | 4 | 0 (where RedisBloom's chunk header has its number of layers, which is never 0) |
-//! | 12 | 4 | number of layers, 1 or more |
-//! | 16 | 8 | seed |
-//! | 24 | 8 | error rate, f64 in `1e-30..=0.25` |
-//! | 32 | 4 | growth: 0 fixed, 1 reserved, 2 growing |
-//! | 36 | 4 | expansion, `1..=32768`; 0 when fixed |
-//! | 40 | 48 each | the layers, oldest first |
-//!
-//! | offset | bytes | field of a layer |
-//! |---|---|---|
-//! | 0 | 8 | capacity, 1 or more; after the first layer, that of the one before times the expansion |
-//! | 8 | 8 | items, at most the capacity; in all layers but the newest, the capacity |
-//! | 16 | 8 | set bits, at most those of the bit array |
-//! | 24 | 8 | error rate at capacity, f64 in `0..1`; of all layers together, at most the filter's |
-//! | 32 | 8 | lines in each partition, 1 or more |
-//! | 40 | 4 | lines per item, `1..=16` |
-//! | 44 | 4 | probes in each line, `2..=8` |
-//!
-//! # RDB stream
-//! Unsigned 1 (the format version), unsigned 0 (where RedisBloom has its number of layers), the header as a
-//! string, then the bit array of each layer in pieces of 1 MiB, of which a layer's last one may be shorter.
-//! Each piece is a string: its bytes or, if all of them are zero, the empty string.
+//! A header describes everything but the bits and the exceptions. It has the number of exceptions, which the caller
+//! stores: they follow the header in the first chunk of a dump, and the bit arrays in an RDB stream.
 
+use super::window::{MOST_DROPPED_BYTES, Slice, Windowed, arrays_of};
 use crate::bits::array::{BitArray, Incoming, OutOfRange, all_zero};
-use crate::bits::kernel::Line;
+use crate::bits::kernel::{LINE_BYTES, Line};
 use crate::blocked::sizing::{Geometry, MAX_LINES_PER_ITEM, PROBES};
 use crate::blocked::{Blocked, Layer, Shape};
 use crate::chain::batch::Layer as _;
 use crate::chain::demand::reserved;
-use crate::chain::{Allowance, Chain, MOST_ITEMS, NewLayer, Rules as _, sum};
-use crate::error::Error;
-use crate::params::{ErrorRate, Expansion, Growth, ROUNDING, Seed};
+use crate::chain::{Allowance, Chain, MOST_ITEMS, NewLayer as _, Rules as _, sum};
+use crate::error::{Error, ParamError};
+use crate::params::{Capacity, ErrorRate, Expansion, Growth, ROUNDING, Seed, Time, Window};
 use crate::stored::stream::{Sink, Source};
 use crate::stored::{DecodeError, Fields, ask_for, list_for, or_end};
 
@@ -44,60 +20,60 @@ use crate::stored::{DecodeError, Fields, ask_for, list_for, or_end};
 pub const VERSION: u64 = 1;
 /// The first bytes of a header. The last of them is the format version.
 pub const MAGIC: [u8; 8] = *b"BLOOM\0\0\x01";
-/// Bytes of a header before its layers.
-const HEAD_BYTES: usize = 40;
+/// Bytes of a header before its slices or layers, without a window.
+pub(crate) const HEAD_BYTES: usize = 48;
+/// Bytes that the head of a filter with a window has in addition.
+pub(crate) const WINDOW_BYTES: usize = 32;
+/// Bytes of a slice in a header.
+pub(crate) const SLICE_BYTES: usize = 32;
 /// Bytes of a layer in a header.
 pub(crate) const LAYER_BYTES: usize = 48;
+/// The most slices in a header. A filter has fewer: those that may be alive when one is closed early, and those that a
+/// window usually has.
+pub(crate) const MOST_STORED: usize = 512;
+/// The latest time in a header. A reply to a client can hold it.
+const LATEST_STORED: Time = i64::MAX as Time;
 /// Bytes of a bit array that are written at a time: the server compresses each string that it writes, and
 /// needs a buffer of its size.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Writes a filter to an RDB stream.
-pub fn save(chain: &Chain<Blocked>, sink: &mut dyn Sink) {
-    sink.put_unsigned(VERSION);
-    sink.put_unsigned(0);
-    sink.put_string(&or_end(header(chain)));
-    save_arrays(chain.layers(), sink);
+/// A blocked filter without its exceptions.
+#[derive(Debug)]
+pub enum Native {
+    /// Without a window.
+    Chain(Chain<Blocked>),
+    /// With a window.
+    Windowed(Windowed),
 }
 
 /// Whether the layers follow from one another as growth makes them: all but the newest are full, and each has
-/// the capacity of the one before times the expansion. Only such chains can be stored in this format.
+/// the capacity of the one before times the expansion.
 pub fn is_grown(chain: &Chain<Blocked>) -> bool {
-    let layers = chain
-        .layers()
-        .iter()
-        .map(|layer| (layer.items(), layer.capacity()));
-    follow(chain.rules().growth(), layers).is_ok()
+    let layers = chain.layers();
+    layers.windows(2).all(|pair| {
+        let expansion = chain.rules().growth().expansion();
+        expansion.is_some_and(|expansion| {
+            let next = pair[0].capacity().saturating_mul(u64::from(expansion.factor()));
+            pair[0].items() >= pair[0].capacity() && pair[1].capacity() == next
+        })
+    })
 }
 
-/// Checks that layers follow from one another ([`is_grown`]), given the items and the capacity of each.
-fn follow(growth: Growth, layers: impl Iterator<Item = (u64, u64)> + Clone) -> Result<(), DecodeError> {
-    let next = layers.clone().skip(1);
-    for ((items, capacity), (_, of_next)) in layers.zip(next) {
-        let Some(expansion) = growth.expansion() else {
-            return Err(DecodeError::Field("layers"));
-        };
-        if items < capacity {
-            return Err(DecodeError::Field("items"));
-        }
-        if of_next != capacity.saturating_mul(u64::from(expansion.factor())) {
-            return Err(DecodeError::Field("capacity"));
-        }
-    }
-    Ok(())
+/// Writes a filter without a window, and without its exceptions, to an RDB stream.
+pub fn save(chain: &Chain<Blocked>, exceptions: usize, sink: &mut dyn Sink) {
+    save_parts(&or_end(header(chain, exceptions)), chain.layers().iter(), sink);
 }
 
-/// How the layers of a stored filter are related.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Relation {
-    /// The layers follow from one another, as [`is_grown`] checks.
-    Grown,
-    /// The layers may come from several filters.
-    Any,
+/// Writes a filter with a window to an RDB stream.
+pub fn save_windowed(windowed: &Windowed, sink: &mut dyn Sink) {
+    save_parts(&or_end(header_of_windowed(windowed)), windowed.layers(), sink);
 }
 
-/// Writes the bit arrays of layers, oldest first.
-pub(crate) fn save_arrays(layers: &[Layer], sink: &mut dyn Sink) {
+/// Writes a header, and the bit arrays of layers.
+fn save_parts<'a>(header: &[u8], layers: impl Iterator<Item = &'a Layer>, sink: &mut dyn Sink) {
+    sink.put_unsigned(VERSION);
+    sink.put_unsigned(0);
+    sink.put_string(header);
     for layer in layers {
         let bits = layer.bits();
         for piece in bits.bytes().chunks(PIECE_BYTES) {
@@ -108,39 +84,42 @@ pub(crate) fn save_arrays(layers: &[Layer], sink: &mut dyn Sink) {
     }
 }
 
-/// Reads a filter from an RDB stream whose two leading integers, 1 and 0, were read already.
+/// Reads a filter from an RDB stream whose two leading integers, 1 and 0, were read already. Returns also the number of
+/// its exceptions, which come next in the stream.
 ///
 /// # Errors
-/// [`DecodeError`] unless the whole stream is one valid filter that fits into memory. Nothing is left
-/// allocated.
-pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<Chain<Blocked>, DecodeError> {
-    source
-        .string(|header| Header::parse(header, Relation::Grown))??
-        .restore(allowance, |stored| load_bits(stored, source))
+/// [`DecodeError`] unless these are valid layers that fit into memory. Nothing is left allocated.
+pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<(Native, u64), DecodeError> {
+    let header = source.string(|bytes| match Header::parse(bytes)? {
+        (header, []) => Ok(header),
+        _ => Err(DecodeError::Field("header length")),
+    })??;
+    let exceptions = header.exceptions;
+    let native = header.restore(allowance, |stored| load_bits(stored, source))?;
+    Ok((native, exceptions))
 }
 
-/// The filter that a header describes, with its items counted and all of its bits unset.
+/// The filter that a header describes, with its items counted and all of its bits unset; the number of its exceptions,
+/// and the bytes behind the header.
 ///
 /// # Errors
 /// [`DecodeError`] if the header is invalid, or the filter does not fit into memory. Nothing is left
 /// allocated.
-pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Blocked>, DecodeError> {
-    Header::parse(bytes, Relation::Grown)?.restore(allowance, no_bits)
-}
-
-/// A bit array without set bits, for a layer whose chunks are still to be loaded.
-pub(crate) fn no_bits(stored: &StoredLayer) -> Result<BitArray<Line>, DecodeError> {
-    Ok(BitArray::zeroed(stored.shape.geometry.total_lines())?)
+pub fn load_header<'a>(
+    bytes: &'a [u8],
+    allowance: Allowance<'_>,
+) -> Result<(Native, u64, &'a [u8]), DecodeError> {
+    let (header, rest) = Header::parse(bytes)?;
+    let exceptions = header.exceptions;
+    let no_bits = |stored: &StoredLayer| Ok(BitArray::zeroed(stored.shape.geometry.total_lines())?);
+    Ok((header.restore(allowance, no_bits)?, exceptions, rest))
 }
 
 /// Reads the bit array of a layer, whose pieces come next in the stream.
 ///
 /// # Errors
 /// [`DecodeError`] if the pieces do not make an array of the stored size and number of set bits.
-pub(crate) fn load_bits(
-    stored: &StoredLayer,
-    source: &mut impl Source,
-) -> Result<BitArray<Line>, DecodeError> {
+fn load_bits(stored: &StoredLayer, source: &mut impl Source) -> Result<BitArray<Line>, DecodeError> {
     let mut bits = Incoming::new(stored.shape.geometry.total_lines(), stored.bits_set)?;
     let wrong = |_| DecodeError::Field("piece length");
     while bits.missing() > 0 {
@@ -158,73 +137,64 @@ pub(crate) fn load_bits(
     Ok(bits)
 }
 
-/// The header of `chain`.
+/// The header of a filter without a window that has so many exceptions.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`].
-pub fn header(chain: &Chain<Blocked>) -> Result<Vec<u8>, Error> {
-    let rules = chain.rules();
+pub fn header(chain: &Chain<Blocked>, exceptions: usize) -> Result<Vec<u8>, Error> {
+    let layers = chain.layers();
+    let mut bytes: Vec<u8> = reserved(HEAD_BYTES + layers.len() * LAYER_BYTES)?;
+    put_head(chain.rules(), layers.len(), exceptions, 0, &mut bytes);
+    layers.iter().for_each(|layer| put_layer(layer, &mut bytes));
+    Ok(bytes)
+}
+
+/// The header of a filter with a window.
+///
+/// # Errors
+/// [`Error::OutOfMemory`].
+pub fn header_of_windowed(windowed: &Windowed) -> Result<Vec<u8>, Error> {
+    let (slices, layers) = (windowed.slices.len(), windowed.layers().count());
+    let of_slices = WINDOW_BYTES + slices * SLICE_BYTES;
+    let mut bytes: Vec<u8> = reserved(HEAD_BYTES + of_slices + layers * LAYER_BYTES)?;
+    let window = windowed.window;
+    put_head(&windowed.rules, layers, 0, window.seconds(), &mut bytes);
+    bytes.extend_from_slice(&windowed.capacity.items().to_le_bytes());
+    bytes.extend_from_slice(&[window.slices(), window.refresh().into(), 0, 0]);
+    bytes.extend_from_slice(&(slices as u32).to_le_bytes());
+    bytes.extend_from_slice(&windowed.changed.to_le_bytes());
+    bytes.extend_from_slice(&windowed.dropped_bytes.to_le_bytes());
+    for slice in &windowed.slices {
+        bytes.extend_from_slice(&slice.opens.to_le_bytes());
+        bytes.extend_from_slice(&slice.closes.to_le_bytes());
+        bytes.extend_from_slice(&slice.chain.rules().error_rate().value().to_le_bytes());
+        bytes.extend_from_slice(&(slice.layers().len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&0u32.to_le_bytes());
+    }
+    windowed.layers().for_each(|layer| put_layer(layer, &mut bytes));
+    Ok(bytes)
+}
+
+/// Appends the head of a header.
+fn put_head(rules: &Blocked, layers: usize, exceptions: usize, window: u32, bytes: &mut Vec<u8>) {
     let (growth, expansion) = match rules.growth() {
         Growth::Fixed => (0, 0),
         Growth::Reserved(expansion) => (1, expansion.factor()),
         Growth::Growing(expansion) => (2, expansion.factor()),
     };
-    let mut bytes: Vec<u8> = reserved(HEAD_BYTES + chain.layers().len() * LAYER_BYTES)?;
-    Head {
-        layers: chain.layers().len(),
-        seed: rules.secret().seed(),
-        error_rate: rules.error_rate(),
-        growth,
-        expansion,
-    }
-    .put(MAGIC, &mut bytes);
-    for layer in chain.layers() {
-        put_layer(layer, &mut bytes);
-    }
-    Ok(bytes)
-}
-
-/// The fields with which headers of all versions begin.
-pub(crate) struct Head {
-    pub(crate) layers: usize,
-    pub(crate) seed: Seed,
-    pub(crate) error_rate: ErrorRate,
-    pub(crate) growth: u32,
-    pub(crate) expansion: u32,
-}
-
-impl Head {
-    /// Appends the magic and the fields of the head to `bytes`.
-    pub(crate) fn put(&self, magic: [u8; 8], bytes: &mut Vec<u8>) {
-        bytes.extend_from_slice(&magic);
-        bytes.extend_from_slice(&0u32.to_le_bytes());
-        bytes.extend_from_slice(&(self.layers as u32).to_le_bytes());
-        bytes.extend_from_slice(&self.seed.0.to_le_bytes());
-        bytes.extend_from_slice(&self.error_rate.value().to_le_bytes());
-        bytes.extend_from_slice(&self.growth.to_le_bytes());
-        bytes.extend_from_slice(&self.expansion.to_le_bytes());
-    }
-
-    /// Reads the magic and the fields of a head. The caller must check growth and expansion.
-    pub(crate) fn take(magic: [u8; 8], fields: &mut Fields<'_>) -> Result<Self, DecodeError> {
-        if fields.take()? != magic {
-            return Err(DecodeError::Field("magic"));
-        }
-        if fields.u32()? != 0 {
-            return Err(DecodeError::Field("zero"));
-        }
-        Ok(Self {
-            layers: fields.u32()? as usize,
-            seed: Seed(fields.u64()?),
-            error_rate: fields.error_rate()?,
-            growth: fields.u32()?,
-            expansion: fields.u32()?,
-        })
-    }
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&0u32.to_le_bytes());
+    bytes.extend_from_slice(&(layers as u32).to_le_bytes());
+    bytes.extend_from_slice(&rules.secret().seed().0.to_le_bytes());
+    bytes.extend_from_slice(&rules.error_rate().value().to_le_bytes());
+    bytes.extend_from_slice(&u32::to_le_bytes(growth));
+    bytes.extend_from_slice(&expansion.to_le_bytes());
+    bytes.extend_from_slice(&(exceptions as u32).to_le_bytes());
+    bytes.extend_from_slice(&window.to_le_bytes());
 }
 
 /// Appends a layer's fields to a header.
-pub(crate) fn put_layer(layer: &Layer, bytes: &mut Vec<u8>) {
+fn put_layer(layer: &Layer, bytes: &mut Vec<u8>) {
     let Shape {
         geometry,
         capacity,
@@ -239,101 +209,235 @@ pub(crate) fn put_layer(layer: &Layer, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&u32::from(geometry.probes).to_le_bytes());
 }
 
-/// A header that has been checked.
+/// A header that has been checked: no field can cause an overflow, or an allocation that has not been requested.
 #[derive(Debug)]
-pub struct Header {
+struct Header {
     seed: Seed,
     error_rate: ErrorRate,
     growth: Growth,
+    exceptions: u64,
+    window: Option<StoredWindow>,
     layers: Vec<StoredLayer>,
+}
+
+/// What a header says of a window.
+#[derive(Debug)]
+struct StoredWindow {
+    window: Window,
+    capacity: Capacity,
+    changed: Time,
+    dropped_bytes: u64,
+    slices: Vec<StoredSlice>,
+}
+
+/// A slice as a header describes it.
+#[derive(Debug)]
+struct StoredSlice {
+    opens: Time,
+    closes: Time,
+    rate: f64,
+    layers: usize,
 }
 
 /// A layer as a header describes it.
 #[derive(Debug)]
-pub(crate) struct StoredLayer {
-    pub(crate) shape: Shape,
-    pub(crate) items: u64,
-    pub(crate) bits_set: u64,
+struct StoredLayer {
+    shape: Shape,
+    items: u64,
+    bits_set: u64,
 }
 
 impl Header {
-    /// Reads and checks a header.
+    /// Reads and checks a header; returns also what is behind it.
     ///
     /// # Errors
-    /// [`DecodeError`] if a field is out of its range or contradicts another. After this check no field can
-    /// cause an overflow, or an allocation that has not been requested.
-    pub(crate) fn parse(bytes: &[u8], relation: Relation) -> Result<Self, DecodeError> {
+    /// [`DecodeError`] if a field is out of its range or contradicts another.
+    fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
         let mut fields = Fields(bytes);
-        let Head {
-            layers,
-            seed,
-            error_rate,
-            growth,
-            expansion,
-        } = Head::take(MAGIC, &mut fields)?;
+        if fields.take()? != MAGIC {
+            return Err(DecodeError::Field("magic"));
+        }
+        if fields.u32()? != 0 {
+            return Err(DecodeError::Field("zero"));
+        }
+        let (layers, seed) = (fields.u32()? as usize, Seed(fields.u64()?));
+        let error_rate = fields.error_rate()?;
+        let (growth, expansion) = (fields.u32()?, fields.u32()?);
         let growth = match (growth, expansion, Expansion::new(expansion)) {
             (0, 0, _) => Growth::Fixed,
             (1, _, Ok(expansion)) => Growth::Reserved(expansion),
             (2, _, Ok(expansion)) => Growth::Growing(expansion),
             _ => return Err(DecodeError::Field("growth")),
         };
-        if layers == 0 {
+        let (exceptions, seconds) = (u64::from(fields.u32()?), fields.u32()?);
+        let window = match seconds {
+            0 => None,
+            _ if exceptions > 0 => return Err(DecodeError::Field("exceptions")),
+            _ if !matches!(growth, Growth::Reserved(_)) => return Err(DecodeError::Field("growth")),
+            seconds => Some(StoredWindow::parse(seconds, &mut fields)?),
+        };
+        let wanted = match &window {
+            Some(window) => window.slices.iter().map(|slice| slice.layers).sum(),
+            None => layers.max(1),
+        };
+        if layers != wanted {
             return Err(DecodeError::Field("layers"));
         }
-        if fields.0.len() / LAYER_BYTES != layers || fields.0.len() % LAYER_BYTES != 0 {
+        if fields.0.len() / LAYER_BYTES < layers {
             return Err(DecodeError::Field("header length"));
         }
         let mut header = Self {
             seed,
             error_rate,
             growth,
+            exceptions,
+            window,
             layers: list_for(layers)?,
         };
         for _ in 0..layers {
             header.layers.push(StoredLayer::parse(&mut fields)?);
         }
-        if relation == Relation::Grown {
-            let layers = header.layers.iter();
-            follow(growth, layers.map(|layer| (layer.items, layer.shape.capacity)))?;
-        }
         header.check_sums()?;
-        Ok(header)
+        Ok((header, fields.0))
     }
 
-    /// Checks that the layers keep the filter's rate, and that their capacities add up to a number that can
-    /// be counted.
+    /// Checks that the layers and the slices keep their rates, and that the layers' capacities add up to a number that
+    /// can be counted.
     fn check_sums(&self) -> Result<(), DecodeError> {
-        let sum: f64 = self.layers.iter().map(|layer| layer.shape.rate).sum();
-        if sum > self.error_rate.value() * (1.0 + ROUNDING) {
-            return Err(DecodeError::Field("layer error rate"));
-        }
         let capacities = self.layers.iter().map(|layer| layer.shape.capacity);
-        if capacities.fold(0, u64::saturating_add) > MOST_ITEMS {
+        if sum(capacities) > MOST_ITEMS {
             return Err(DecodeError::Field("capacity"));
         }
-        Ok(())
+        let is_kept = |budget: f64, rates: f64| rates <= budget * (1.0 + ROUNDING);
+        let rates = |layers: &[StoredLayer]| layers.iter().map(|layer| layer.shape.rate).sum();
+        let budget = self.error_rate.value();
+        let all_kept = match &self.window {
+            None => is_kept(budget, rates(&self.layers)),
+            Some(window) => {
+                let mut layers = &self.layers[..];
+                let each_kept = window.slices.iter().all(|slice| {
+                    let (own, others) = layers.split_at(slice.layers);
+                    layers = others;
+                    is_kept(slice.rate, rates(own))
+                });
+                each_kept && is_kept(budget, window.slices.iter().map(|slice| slice.rate).sum())
+            }
+        };
+        all_kept.then_some(()).ok_or(DecodeError::Field("layer error rate"))
     }
 
     /// Makes the filter, with its items counted. `bits` supplies the bit array of each layer.
-    pub(crate) fn restore(
-        &self,
+    fn restore(
+        self,
         allowance: Allowance<'_>,
         mut bits: impl FnMut(&StoredLayer) -> Result<BitArray<Line>, DecodeError>,
-    ) -> Result<Chain<Blocked>, DecodeError> {
+    ) -> Result<Native, DecodeError> {
         let arrays = sum(self.layers.iter().map(|layer| layer.shape.bytes()));
-        let bytes = Blocked::bytes(self.layers.len(), arrays);
+        let bytes = match &self.window {
+            None => Blocked::bytes(self.layers.len(), arrays),
+            Some(window) => Windowed::bytes_of(window.slices.len(), self.layers.len(), arrays),
+        };
         ask_for(bytes, bytes, allowance)?;
-        let mut layers = list_for(self.layers.len())?;
-        for stored in &self.layers {
-            layers.push(Layer::stored(stored.shape, bits(stored)?, stored.items));
-        }
+        let mut chain = |rules: Blocked, stored: &[StoredLayer]| {
+            let mut layers = list_for(stored.len())?;
+            for stored in stored {
+                layers.push(Layer::stored(stored.shape, bits(stored)?, stored.items));
+            }
+            Ok::<_, DecodeError>(Chain::of_layers(rules, layers))
+        };
         let rules = Blocked::new(self.error_rate, self.growth, self.seed);
-        Ok(Chain::of_layers(rules, layers))
+        let Some(window) = self.window else {
+            return chain(rules, &self.layers).map(Native::Chain);
+        };
+        let (mut slices, mut layers) = (list_for(window.slices.len())?, &self.layers[..]);
+        for slice in &window.slices {
+            let (own, others) = layers.split_at(slice.layers);
+            layers = others;
+            slices.push(Slice {
+                opens: slice.opens,
+                closes: slice.closes,
+                chain: chain(rules.with_rate(slice.rate), own)?,
+            });
+        }
+        if arrays_of(&slices) > MOST_DROPPED_BYTES {
+            return Err(DecodeError::Field("lines"));
+        }
+        let mut windowed = Windowed::empty(rules, window.window, window.capacity);
+        windowed.slices = slices;
+        windowed.changed = window.changed;
+        windowed.dropped_bytes = window.dropped_bytes;
+        Ok(Native::Windowed(windowed))
+    }
+}
+
+impl StoredWindow {
+    /// Reads the window of `seconds`, and its slices.
+    fn parse(seconds: u32, fields: &mut Fields<'_>) -> Result<Self, DecodeError> {
+        let capacity = Capacity::new(fields.u64()?).map_err(|_| DecodeError::Field("capacity"))?;
+        let [slices, refresh, zeros @ ..] = fields.take::<4>()?;
+        let window = Window::new(seconds, slices, refresh > 0);
+        let window = window.map_err(|error| match error {
+            ParamError::Window => DecodeError::Field("window"),
+            _ => DecodeError::Field("slices"),
+        })?;
+        if refresh > 1 || zeros != [0; 2] {
+            return Err(DecodeError::Field("window"));
+        }
+        let (stored, changed, dropped_bytes) = (fields.u32()? as usize, fields.u64()?, fields.u64()?);
+        if dropped_bytes > MOST_DROPPED_BYTES || !dropped_bytes.is_multiple_of(LINE_BYTES) {
+            return Err(DecodeError::Field("bytes before"));
+        }
+        if stored > MOST_STORED {
+            return Err(DecodeError::Field("slices"));
+        }
+        let mut slices: Vec<StoredSlice> = list_for(stored)?;
+        let (mut opens, mut closes) = (0, 0);
+        for _ in 0..stored {
+            let slice = StoredSlice::parse(fields)?;
+            let longest = slice.opens.saturating_add(window.slice_length());
+            let in_order = slice.opens >= opens && slice.closes >= closes;
+            if !in_order || !(slice.opens..=longest).contains(&slice.closes) || slice.closes > LATEST_STORED {
+                return Err(DecodeError::Field("times"));
+            }
+            (opens, closes) = (slice.opens, slice.closes);
+            slices.push(slice);
+        }
+        // The newest change was stamped when the newest slice was open, or when it closed.
+        let latest = if stored > 0 { closes } else { LATEST_STORED };
+        if !(opens..=latest).contains(&changed) {
+            return Err(DecodeError::Field("times"));
+        }
+        Ok(Self {
+            window,
+            capacity,
+            changed,
+            dropped_bytes,
+            slices,
+        })
+    }
+}
+
+impl StoredSlice {
+    fn parse(fields: &mut Fields<'_>) -> Result<Self, DecodeError> {
+        let (opens, closes, rate) = (fields.u64()?, fields.u64()?, fields.f64()?);
+        let (layers, zero) = (fields.u32()? as usize, fields.u32()?);
+        if layers == 0 || zero != 0 {
+            return Err(DecodeError::Field("layers"));
+        }
+        if !(0.0..1.0).contains(&rate) {
+            return Err(DecodeError::Field("layer error rate"));
+        }
+        Ok(Self {
+            opens,
+            closes,
+            rate,
+            layers,
+        })
     }
 }
 
 impl StoredLayer {
-    pub(crate) fn parse(fields: &mut Fields<'_>) -> Result<Self, DecodeError> {
+    fn parse(fields: &mut Fields<'_>) -> Result<Self, DecodeError> {
         let (capacity, items, bits_set) = (fields.u64()?, fields.u64()?, fields.u64()?);
         let (rate, lines) = (fields.f64()?, fields.u64()?);
         let (lines_per_item, probes) = (fields.u32()?, fields.u32()?);

@@ -1,18 +1,17 @@
 //! Filters of the blocked layout, with and without a window: their figures, memory and stored bytes.
 
-use super::{Blocked, Layer, Shape, format, windowed};
+use super::window::{MOST_SLICES, Windowed};
+use super::{Blocked, Layer, Shape, format};
 use crate::bits::array::OutOfRange;
 use crate::bits::memory::Allocation;
 use crate::blocked::sizing::{MAX_LINES_PER_ITEM, PROBES};
 use crate::chain::batch::Layer as _;
-use crate::chain::window::{MOST_SLICES, Ring};
 use crate::chain::{Allowance, Chain, NewLayer as _, Rules as _, UNLIMITED};
 use crate::error::Error;
 use crate::layered::{Described, LayerShape, LayerStats, Layered, compound};
 use crate::params::{Expansion, Growth, Layout, ROUNDING, Time};
-use crate::stored::DecodeError;
 use crate::stored::invalid::{Invalid, counts};
-use crate::stored::stream::{Sink, Source};
+use crate::stored::stream::Sink;
 
 /// The most layers of a filter whose present rate is computed: as many as a window can have slices. A stored
 /// filter may have any number of layers with room.
@@ -36,9 +35,9 @@ impl Described for Blocked {
 /// The false positive rate that layers have now. For a layer that is not full it takes some ten microseconds to
 /// compute. That is done for the newest [`MOST_ESTIMATED`] such layers; older ones, which only merged filters have,
 /// count as if they were full.
-fn estimated_error_rate(layers: &[Layer]) -> f64 {
+fn estimated_error_rate<'a>(layers: impl DoubleEndedIterator<Item = &'a Layer>) -> f64 {
     let mut estimated = 0;
-    compound(layers.iter().rev().map(|layer| {
+    compound(layers.rev().map(|layer| {
         let (shape, items) = (layer.shape(), layer.items());
         estimated += usize::from(items < shape.capacity);
         if estimated > MOST_ESTIMATED {
@@ -77,7 +76,7 @@ impl Layered for Chain<Blocked> {
     }
 
     fn estimated_error_rate(&self, _: Time) -> f64 {
-        estimated_error_rate(self.layers())
+        estimated_error_rate(self.layers().iter())
     }
 
     fn count(&self) -> usize {
@@ -120,27 +119,11 @@ impl Layered for Chain<Blocked> {
     }
 
     fn header(&self) -> Result<Vec<u8>, Error> {
-        format::header(self)
+        format::header(self, 0)
     }
 
     fn save(&self, sink: &mut dyn Sink) {
-        format::save(self, sink);
-    }
-
-    fn magic() -> &'static [u8] {
-        &format::MAGIC
-    }
-
-    fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Self, DecodeError> {
-        format::load_header(bytes, allowance)
-    }
-
-    fn load(
-        version: u64,
-        source: &mut impl Source,
-        allowance: Allowance<'_>,
-    ) -> Option<Result<Self, DecodeError>> {
-        (version == format::VERSION).then(|| format::load(source, allowance))
+        format::save(self, 0, sink);
     }
 
     fn is_as_new(&self) -> bool {
@@ -164,33 +147,44 @@ impl Layered for Chain<Blocked> {
     }
 }
 
-impl Layered for Ring<Blocked> {
+impl Layered for Windowed {
     fn layout(&self) -> Layout {
-        self.chain().layout()
+        let seed = self.rules().secret().seed();
+        Layout::Blocked { seed }
     }
 
     fn error_rate(&self) -> f64 {
-        self.chain().error_rate()
+        self.rules().error_rate().value()
     }
 
     fn expansion(&self) -> Option<u32> {
-        self.chain().expansion()
+        self.rules().growth().expansion().map(Expansion::factor)
     }
 
     fn estimated_error_rate(&self, now: Time) -> f64 {
-        estimated_error_rate(&self.chain().layers()[self.slices().expired(now)..])
+        estimated_error_rate(self.living_layers(now))
     }
 
     fn count(&self) -> usize {
-        self.chain().count()
+        self.layers_of(usize::MAX)
     }
 
     fn stats(&self, layer: usize) -> LayerStats {
-        self.chain().stats(layer)
+        let (slice, layer) = self.find(layer);
+        self.slices[slice].chain.stats(layer)
     }
 
     fn bytes(&self, layers: usize) -> u64 {
-        Self::bytes(layers, self.chain().array_bytes(layers))
+        let (mut slices, mut counted, mut arrays) = (0, 0, 0);
+        for slice in &self.slices {
+            if counted >= layers {
+                break;
+            }
+            let own = slice.layers().len().min(layers - counted);
+            (slices, counted) = (slices + 1, counted + own);
+            arrays += slice.chain.array_bytes(own);
+        }
+        Self::bytes_of(slices, counted, arrays)
     }
 
     fn each_allocation(&self, visit: &mut dyn FnMut(Allocation)) {
@@ -198,71 +192,66 @@ impl Layered for Ring<Blocked> {
     }
 
     fn array(&self, layer: usize) -> &[u8] {
-        self.chain().array(layer)
+        let (slice, layer) = self.find(layer);
+        self.slices[slice].chain.array(layer)
     }
 
     fn merge(&mut self, layer: usize, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
-        self.layers_mut()[layer].merge(offset, bytes)
+        let (slice, layer) = self.find(layer);
+        self.slices[slice].chain.merge(layer, offset, bytes)
     }
 
     fn place_of(&self, offset: u64) -> Option<(usize, u64)> {
-        self.chain().place_of(offset)
+        let (mut start, mut layers) = (self.dropped_bytes, 0);
+        for slice in &self.slices {
+            if let Some((layer, own)) = slice.chain.place_of(offset.checked_sub(start)?) {
+                return Some((layers + layer, start + own));
+            }
+            start += slice.array_bytes();
+            layers += slice.layers().len();
+        }
+        None
     }
 
     fn dropped_bytes(&self) -> u64 {
-        self.dropped_bytes()
+        self.dropped_bytes
     }
 
     fn header(&self) -> Result<Vec<u8>, Error> {
-        windowed::header(self)
+        format::header_of_windowed(self)
     }
 
     fn save(&self, sink: &mut dyn Sink) {
-        windowed::save(self, sink);
-    }
-
-    fn magic() -> &'static [u8] {
-        &windowed::MAGIC
-    }
-
-    fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Self, DecodeError> {
-        windowed::load_header(bytes, allowance)
-    }
-
-    fn load(
-        version: u64,
-        source: &mut impl Source,
-        allowance: Allowance<'_>,
-    ) -> Option<Result<Self, DecodeError>> {
-        (version == windowed::VERSION).then(|| windowed::load(source, allowance))
+        format::save_windowed(self, sink);
     }
 
     fn is_as_new(&self) -> bool {
-        let slices = self.slices();
-        self.count() == 0 && self.dropped_bytes() == 0 && !slices.ended()
+        self.slices.is_empty() && self.changed == 0 && self.dropped_bytes == 0
     }
 
     fn emptied(&self, _: Allowance<'_>) -> Result<Self, Error> {
-        let rules = self.chain().rules().alike(None);
-        Ok(Self::empty(rules, self.slices().window(), self.capacity()))
+        Ok(Self::empty(self.rules.alike(None), self.window, self.capacity))
     }
 
     fn validate(&self) -> Result<(), Invalid> {
-        let (layers, spans) = (self.chain().layers(), self.slices().spans());
-        if layers.len() != spans.len() || spans.first().is_some_and(|span| !span.begins) {
-            return Err(Invalid::Slices);
-        }
-        alone(layers)?;
-        for (index, pair) in spans.windows(2).enumerate() {
-            let layer = index;
-            if !pair[0].is_followed_by(&pair[1]) {
-                return Err(Invalid::Times { layer });
+        for (index, pair) in self.slices.windows(2).enumerate() {
+            if pair[0].opens > pair[1].opens || pair[0].closes > pair[1].closes {
+                return Err(Invalid::Times { slice: index });
             }
-            if !pair[1].begins && layers[index].items() < layers[index].capacity() {
+        }
+        for (index, slice) in self.slices.iter().enumerate() {
+            if slice.opens > slice.closes {
+                return Err(Invalid::Times { slice: index });
+            }
+            let layers = slice.layers();
+            let not_full = |layer: &Layer| layer.items() < layer.capacity();
+            if let Some(layer) = layers[..layers.len().saturating_sub(1)].iter().position(not_full) {
                 return Err(Invalid::NotFull { layer });
             }
+            slice.chain.validate()?;
         }
-        together(layers, self.chain().rules())
+        let sum = self.slices.iter().map(|slice| slice.chain.error_rate()).sum();
+        keeps_rate(sum, &self.rules)
     }
 }
 
@@ -287,12 +276,17 @@ pub(crate) fn grown(chain: &Chain<Blocked>) -> Result<(), Invalid> {
 
 /// Checks that layers keep the filter's rate, and have as many bits as their items set.
 fn together(layers: &[Layer], rules: &Blocked) -> Result<(), Invalid> {
-    let sum: f64 = layers.iter().map(|layer| layer.shape().rate).sum();
+    keeps_rate(layers.iter().map(|layer| layer.shape().rate).sum(), rules)?;
+    let wrong = layers.iter().position(|layer| !is_filled_by_its_items(layer));
+    wrong.map_or(Ok(()), |layer| Err(Invalid::Fill { layer }))
+}
+
+/// Checks that rates with this sum are within the filter's.
+fn keeps_rate(sum: f64, rules: &Blocked) -> Result<(), Invalid> {
     if !(0.0..=rules.error_rate().value() * (1.0 + ROUNDING)).contains(&sum) {
         return Err(Invalid::Budget { sum });
     }
-    let wrong = layers.iter().position(|layer| !is_filled_by_its_items(layer));
-    wrong.map_or(Ok(()), |layer| Err(Invalid::Fill { layer }))
+    Ok(())
 }
 
 /// Checks each layer by itself, regardless of the others.

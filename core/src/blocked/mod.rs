@@ -2,7 +2,7 @@
 //!
 //! [`sizing`] has the theory and the sizes, [`layer`] the choice of an item's lines, `search` the lookup of
 //! many items in a chain, [`secret`] the hash. This module decides how large a filter's next layer is, and
-//! how much of the error budget it gets.
+//! how much of the error budget it gets. [`window`] has the filters that forget.
 
 mod folding;
 pub mod format;
@@ -12,16 +12,15 @@ mod merging;
 mod search;
 pub mod secret;
 pub mod sizing;
-pub mod windowed;
+pub mod window;
 
 use std::sync::Arc;
 
 use crate::chain::Rules;
 use crate::chain::batch::Hasher;
-use crate::chain::window::Sizing;
 use crate::error::Error;
 use crate::item::{Item, ItemHash};
-use crate::params::{Capacity, ErrorRate, Expansion, Growth, Seed};
+use crate::params::{Capacity, ErrorRate, Growth, Seed};
 pub use layer::{Layer, Shape};
 use secret::{Key, Secret};
 
@@ -69,6 +68,11 @@ impl Blocked {
         }
     }
 
+    /// A copy of these rules for a part of the filter, which has this part of the rate.
+    pub(super) fn with_rate(&self, part: f64) -> Self {
+        self.alike(Some(ErrorRate::of_part(part)))
+    }
+
     /// The false positive rate that the filter keeps.
     pub fn error_rate(&self) -> ErrorRate {
         self.error_rate
@@ -82,6 +86,13 @@ impl Blocked {
     /// The secret of the filter's hash.
     pub fn secret(&self) -> &Arc<Secret> {
         &self.secret
+    }
+
+    /// The shape of a layer for `capacity` items after these.
+    pub(super) fn further(&self, layers: impl ExactSizeIterator<Item = Shape>, capacity: u64) -> Shape {
+        let index = layers.len();
+        let left = layers.fold(self.error_rate.value(), |left, layer| left - layer.full_rate());
+        self.nth(index, capacity, left.max(0.0))
     }
 
     fn nth(&self, index: usize, capacity: u64, budget: f64) -> Shape {
@@ -105,33 +116,11 @@ impl Rules for Blocked {
 
     fn next(
         &self,
-        layers: impl ExactSizeIterator<Item = Shape> + DoubleEndedIterator,
+        layers: impl ExactSizeIterator<Item = Shape> + DoubleEndedIterator + Clone,
     ) -> Result<Shape, Error> {
-        let index = layers.len();
-        let (full, budget) = layers.fold((0, self.error_rate.value()), |(_, budget), layer| {
-            (layer.capacity, budget - layer.full_rate())
-        });
+        let full = layers.clone().next_back().map_or(0, |layer| layer.capacity);
         let expansion = self.growth.expansion().ok_or(Error::Full { capacity: full })?;
-        let capacity = full.saturating_mul(u64::from(expansion.factor()));
-        Ok(self.nth(index, capacity, budget.max(0.0)))
-    }
-}
-
-impl Sizing for Blocked {
-    fn budget(&self) -> f64 {
-        self.error_rate.value()
-    }
-
-    fn factor(&self) -> u32 {
-        self.growth.expansion().map_or(1, Expansion::factor)
-    }
-
-    fn sized(capacity: u64, rate: f64) -> Shape {
-        Shape::sized(capacity, rate)
-    }
-
-    fn rate(shape: &Shape) -> f64 {
-        shape.full_rate()
+        Ok(self.further(layers, full.saturating_mul(u64::from(expansion.factor()))))
     }
 }
 

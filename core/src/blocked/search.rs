@@ -7,7 +7,7 @@
 
 use super::layer::{Layer, Probing};
 use crate::bits::kernel::{Kernel, Line};
-use crate::chain::batch::{BLOCK, Hashes, Layer as _, Prefetch as _, Prefetched, Subset};
+use crate::chain::batch::{BLOCK, Hashes, Layer as _, Layers, Prefetch as _, Prefetched, Subset};
 
 /// Lines are prefetched in layers of this many bytes or more; smaller layers stay in a near cache.
 const PREFETCH_FROM: u64 = 128 << 10;
@@ -21,8 +21,8 @@ const STRIDE: usize = 4;
 
 /// The items of a block that any of `layers`, oldest first, contains.
 #[inline(always)]
-pub(super) fn any_contains<K: Kernel>(
-    layers: &[Layer],
+pub(super) fn any_contains<'a, K: Kernel>(
+    layers: impl Layers<'a, Layer>,
     kernel: K,
     hashes: &Hashes,
     items: Subset,
@@ -36,8 +36,13 @@ pub(super) fn any_contains<K: Kernel>(
 
 /// Looks up fewer than [`MANY`] items, one by one.
 #[inline(always)]
-fn few_contained<K: Kernel>(layers: &[Layer], kernel: K, hashes: &Hashes, items: Subset) -> Subset {
-    for (age, layer) in layers.iter().rev().enumerate() {
+fn few_contained<'a, K: Kernel>(
+    layers: impl Layers<'a, Layer>,
+    kernel: K,
+    hashes: &Hashes,
+    items: Subset,
+) -> Subset {
+    for (age, layer) in layers.clone().rev().enumerate() {
         if age < NEWEST {
             prefetch_lines(layer, hashes, items);
         } else {
@@ -46,7 +51,7 @@ fn few_contained<K: Kernel>(layers: &[Layer], kernel: K, hashes: &Hashes, items:
     }
     let mut found = Subset::NONE;
     for at in items {
-        found.put_if(at, Layer::any_contains(layers, kernel, hashes[at]));
+        found.put_if(at, Layer::any_contains(layers.clone(), kernel, hashes[at]));
     }
     found
 }
@@ -99,18 +104,18 @@ impl<'a, K: Kernel> Search<'a, K> {
 
     /// The items that any of `layers`, oldest first, contains.
     #[inline(always)]
-    fn through(mut self, layers: &[Layer], newest: Prefetched) -> Subset {
-        let items = self.pending;
-        if let [.., layer] = layers
+    fn through<'l>(mut self, layers: impl Layers<'l, Layer>, newest: Prefetched) -> Subset {
+        let (items, mut layers) = (self.pending, layers.rev().peekable());
+        if let Some(layer) = layers.peek()
             && newest == Prefetched::No
         {
             prefetch_first_lines(layer, self.hashes, items);
         }
-        let (mut rest, mut open) = (layers, None);
-        while let [older @ .., layer] = rest
-            && !self.pending.is_empty()
+        let mut open = None;
+        while !self.pending.is_empty()
+            && let Some(layer) = layers.next()
         {
-            if let [.., next] = older {
+            if let Some(next) = layers.peek() {
                 prefetch_first_lines(next, self.hashes, self.pending);
             }
             let possible = self.possible_in(layer);
@@ -118,7 +123,6 @@ impl<'a, K: Kernel> Search<'a, K> {
             if let Some((newer, possible)) = open.replace((layer, possible)) {
                 self.decide(newer, possible);
             }
-            rest = older;
         }
         if let Some((oldest, possible)) = open {
             self.decide(oldest, possible);

@@ -68,20 +68,20 @@ pub trait Layer {
     /// The items of a block that are (probably) in the layer. Their memory has been prefetched.
     fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Subset) -> Subset;
     /// Whether any of `layers`, oldest first, contains the item.
-    fn any_contains<K: Kernel>(layers: &[Self], kernel: K, hash: ItemHash) -> bool
+    fn any_contains<'a, K: Kernel>(layers: impl Layers<'a, Self>, kernel: K, hash: ItemHash) -> bool
     where
-        Self: Sized;
+        Self: Sized + 'a;
     /// The items of a block that any of `layers`, oldest first, contains. `newest` says whether their memory
     /// in the newest layer has been prefetched.
-    fn any_contains_block<K: Kernel>(
-        layers: &[Self],
+    fn any_contains_block<'a, K: Kernel>(
+        layers: impl Layers<'a, Self>,
         kernel: K,
         hashes: &Hashes,
         items: Subset,
         newest: Prefetched,
     ) -> Subset
     where
-        Self: Sized;
+        Self: Sized + 'a;
     /// Inserts the item. If that changes the layer, counts the item and returns true.
     fn insert<K: Kernel>(&mut self, kernel: K, hash: ItemHash) -> bool;
     /// [`Self::insert`] in a filter's only layer.
@@ -96,6 +96,11 @@ pub trait Layer {
         new
     }
 }
+
+/// The layers of a chain or of several, oldest first.
+pub trait Layers<'a, L: 'a>: DoubleEndedIterator<Item = &'a L> + Clone {}
+
+impl<'a, L: 'a, I: DoubleEndedIterator<Item = &'a L> + Clone> Layers<'a, L> for I {}
 
 /// Prefetches the memory that items will read. It holds what it needs by value, so that a loop keeps it in
 /// registers. It is not a closure, because one that is not inlined costs a call for each item.
@@ -280,15 +285,15 @@ impl<L: Layer> Work for InsertOne<'_, L> {
     }
 }
 
-/// Tests whether any layer of a chain contains one item.
-pub struct AnyContains<'a, L> {
-    /// All layers, oldest first.
-    pub layers: &'a [L],
+/// Tests whether any of several layers contains one item.
+pub struct AnyContains<I> {
+    /// The layers, oldest first.
+    pub layers: I,
     /// The item's hash.
     pub hash: ItemHash,
 }
 
-impl<L: Layer> Work for AnyContains<'_, L> {
+impl<'a, L: Layer + 'a, I: DoubleEndedIterator<Item = &'a L> + Clone> Work for AnyContains<I> {
     type Output = bool;
 
     #[inline(always)]
@@ -297,34 +302,40 @@ impl<L: Layer> Work for AnyContains<'_, L> {
     }
 }
 
-/// Tests which of `items` any layer of a chain contains, and reports the answers block by block.
-pub struct ContainsMany<'a, L, H, I, F> {
-    /// All layers, oldest first.
-    pub layers: &'a [L],
-    /// The chain's hash function.
-    pub hasher: &'a H,
+/// Tests which of `items` any of several layers contains, and reports the answers block by block.
+pub struct ContainsMany<'h, L, H, I, F> {
+    /// The layers, oldest first.
+    pub layers: L,
+    /// Their hash function.
+    pub hasher: &'h H,
     /// The items to look up.
     pub items: I,
     /// Called for each block with the items that were found.
     pub found: F,
 }
 
-impl<'a, L: Layer, H: Hasher, I: Iterator<Item = &'a [u8]>, F: FnMut(Subset, &Block)> Work
-    for ContainsMany<'_, L, H, I, F>
+impl<'l, 'i, L, S, H, I, F> Work for ContainsMany<'_, S, H, I, F>
+where
+    L: Layer + 'l,
+    S: DoubleEndedIterator<Item = &'l L> + Clone,
+    H: Hasher,
+    I: Iterator<Item = &'i [u8]>,
+    F: FnMut(Subset, &Block),
 {
     type Output = ();
 
     #[inline(always)]
     fn run<K: Kernel>(mut self, kernel: K) {
         let mut block = Block::new();
-        let [older @ .., newest] = self.layers else { return };
-        let is_only = older.is_empty();
+        let mut older = self.layers.clone();
+        let Some(newest) = older.next_back() else { return };
+        let is_only = older.next_back().is_none();
         while block.fill(self.hasher, &mut self.items, newest.lookup_prefetcher(is_only)) {
             let (hashes, items) = (&block.hashes, block.items());
             let found = if is_only {
                 newest.contains_block(kernel, hashes, items)
             } else {
-                L::any_contains_block(self.layers, kernel, hashes, items, Prefetched::Yes)
+                L::any_contains_block(self.layers.clone(), kernel, hashes, items, Prefetched::Yes)
             };
             (self.found)(found, &block);
         }
@@ -390,27 +401,13 @@ where
             let (hashes, items) = (&block.hashes, block.items());
             let known = match &self.layers[..older] {
                 [] => Subset::NONE,
-                layers => L::any_contains_block(layers, kernel, hashes, items, Prefetched::No),
+                layers => L::any_contains_block(layers.iter(), kernel, hashes, items, Prefetched::No),
             };
             let unknown = items.without(known);
-            let newest = &mut self.layers[older];
-            let room = newest.capacity().saturating_sub(newest.items());
-            if unknown.count_ones() <= room {
-                let new = newest.insert_block(kernel, hashes, unknown);
-                (self.added)(BlockOutcome::of_new(new, block.count), &block);
-                continue;
-            }
-            let mut new = Subset::NONE;
-            for at in unknown {
-                match add_one(kernel, self.layers, older, hashes[at], &mut self.grow) {
-                    Ok(is_new) => new.put_if(at, is_new),
-                    Err(error) => {
-                        (self.added)(BlockOutcome::of_new(new, at), &block);
-                        return Err(error);
-                    }
-                }
-            }
-            (self.added)(BlockOutcome::of_new(new, block.count), &block);
+            let (new, end) = insert_unknown(kernel, self.layers, hashes, unknown, &mut self.grow);
+            let count = end.map_or_else(|(at, _)| at, |()| block.count);
+            (self.added)(BlockOutcome::of_new(new, count), &block);
+            end.map_err(|(_, error)| error)?;
         }
     }
 }
@@ -464,6 +461,32 @@ impl Block {
     }
 }
 
+/// Inserts items of a block that are in no layer but perhaps the newest, and that are in none that it grows by. Returns those
+/// that were new and, if there is no room for one of them, which one.
+#[inline(always)]
+pub fn insert_unknown<K: Kernel, L: Layer>(
+    kernel: K,
+    layers: &mut Vec<L>,
+    hashes: &Hashes,
+    unknown: Subset,
+    grow: &mut impl FnMut(&mut Vec<L>) -> Result<(), Error>,
+) -> (Subset, Result<(), (usize, Error)>) {
+    let older = layers.len() - 1;
+    let newest = &mut layers[older];
+    let room = newest.capacity().saturating_sub(newest.items());
+    if unknown.count_ones() <= room {
+        return (newest.insert_block(kernel, hashes, unknown), Ok(()));
+    }
+    let mut new = Subset::NONE;
+    for at in unknown {
+        match add_one(kernel, layers, older, hashes[at], grow) {
+            Ok(is_new) => new.put_if(at, is_new),
+            Err(error) => return (new, Err((at, error))),
+        }
+    }
+    (new, Ok(()))
+}
+
 /// Adds an item that is known to be in no layer before number `unknown`; true if the item is new.
 #[inline(always)]
 fn add_one<K: Kernel, L: Layer>(
@@ -474,7 +497,7 @@ fn add_one<K: Kernel, L: Layer>(
     grow: &mut impl FnMut(&mut Vec<L>) -> Result<(), Error>,
 ) -> Result<bool, Error> {
     let older = layers.len() - 1;
-    if L::any_contains(&layers[unknown..older], kernel, hash) {
+    if L::any_contains(layers[unknown..older].iter(), kernel, hash) {
         return Ok(false);
     }
     let newest = &mut layers[older];

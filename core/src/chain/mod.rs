@@ -1,17 +1,18 @@
 //! The scalable chain: layers that are added as a filter grows.
 //!
 //! The [`Rules`] of a layout define its layers, its hash and its growth. The walk over the layers is here and in
-//! [`batch`], once for all layouts. The memory is in [`demand`]. Layers that expire are in [`window`].
+//! [`batch`], once for all layouts. The memory is in [`demand`].
 
 pub mod batch;
 pub mod demand;
-pub mod window;
 
-use crate::bits::kernel;
+use crate::bits::kernel::{self, Kernel};
 use crate::bits::memory::{Allocation, Mover};
 use crate::error::Error;
 use crate::item::{Item, ItemHash};
-use batch::{AddMany, AddOne, AnyContains, Block, BlockOutcome, ContainsMany, Hasher, Layer, Subset};
+use batch::{
+    AddMany, AddOne, AnyContains, Block, BlockOutcome, ContainsMany, Hasher, Hashes, Layer, Subset, insert_unknown,
+};
 pub use demand::{Allowance, Demand, Limit, UNLIMITED, at_most};
 use demand::{FILTER_BYTES, ask, reserve, reserve_one};
 
@@ -45,7 +46,7 @@ pub trait Rules {
     /// [`Error::Full`] if the filter may not grow.
     fn next(
         &self,
-        layers: impl ExactSizeIterator<Item = Self::Shape> + DoubleEndedIterator,
+        layers: impl ExactSizeIterator<Item = Self::Shape> + DoubleEndedIterator + Clone,
     ) -> Result<Self::Shape, Error>;
 
     /// Bytes that are reported for a filter with this number of layers, without their bits. The room that a long list of
@@ -175,7 +176,7 @@ impl<R: Rules> Chain<R> {
 
     #[inline]
     fn any_contains(&self, hash: ItemHash) -> bool {
-        let layers = &self.layers[..];
+        let layers = self.layers.iter();
         kernel::run(AnyContains { layers, hash })
     }
 
@@ -186,7 +187,7 @@ impl<R: Rules> Chain<R> {
         found: impl FnMut(Subset, &Block),
     ) {
         kernel::run(ContainsMany {
-            layers: &self.layers,
+            layers: self.layers.iter(),
             hasher: self.rules.hasher(),
             items,
             found,
@@ -230,6 +231,20 @@ impl<R: Rules> Chain<R> {
         })
     }
 
+    /// Inserts items of a block that are in no layer but perhaps the newest. When that is full, `grow` appends
+    /// another. Returns the items that were new and, if there is no room for one of them, which one.
+    #[inline(always)]
+    pub(super) fn insert_unknown<K: Kernel>(
+        &mut self,
+        kernel: K,
+        hashes: &Hashes,
+        items: Subset,
+        mut grow: impl FnMut(&mut Vec<R::Layer>, &R) -> Result<(), Error>,
+    ) -> (Subset, Result<(), (usize, Error)>) {
+        let Self { layers, rules } = self;
+        insert_unknown(kernel, layers, hashes, items, &mut |layers| grow(layers, rules))
+    }
+
     /// See [`Filter::relocate`](crate::Filter::relocate).
     pub fn relocate(&mut self, first: usize, mover: &mut impl Mover) -> Option<usize> {
         if first == 0 {
@@ -252,7 +267,11 @@ fn grow<R: Rules>(layers: &mut Vec<R::Layer>, rules: &R, allowance: Allowance<'_
     append::<R>(layers, next, allowance)
 }
 
-fn append<R: Rules>(
+/// Appends a layer of shape `new`.
+///
+/// # Errors
+/// [`Error::Full`], [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing changed.
+pub(super) fn append<R: Rules>(
     layers: &mut Vec<R::Layer>,
     new: R::Shape,
     allowance: Allowance<'_>,

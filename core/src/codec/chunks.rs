@@ -10,11 +10,11 @@
 
 use std::borrow::Cow;
 
-use super::{DecodeError, composed};
+use super::{DecodeError, native, redisbloom, valkey};
 use crate::bits::array::all_zero;
 use crate::chain::Allowance;
-use crate::chain::demand::reserved;
 use crate::error::Error;
+use crate::exceptions::ask_for_table;
 use crate::filter::Filter;
 use crate::layers::Layers;
 use crate::params::StoredLayout;
@@ -231,10 +231,13 @@ pub fn has_bits_of_items(filter: &Filter) -> bool {
 /// # Errors
 /// [`DecodeError`]; nothing is left behind.
 pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
-    if bytes.starts_with(&composed::MAGIC) {
-        composed::load_header(bytes, allowance)
+    if bytes.starts_with(&native::MAGIC) {
+        native::load_header(bytes, allowance)
+    } else if bytes.starts_with(&valkey::MAGIC) {
+        valkey::load_header(bytes, allowance).map(Filter::from)
     } else {
-        Layers::load_header(bytes, allowance).map(Filter::from)
+        // A header of RedisBloom has no magic.
+        redisbloom::load_header(bytes, allowance).map(Filter::from)
     }
 }
 
@@ -268,11 +271,12 @@ pub fn load_chunk(filter: &mut Filter, iterator: i64, bytes: &[u8]) -> Result<bo
 /// # Errors
 /// [`DecodeError::OutOfMemory`]; nothing is left behind.
 pub fn copy(filter: &Filter, allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
-    let mut copy = match filter.excepted() {
-        Some(exceptions) => composed::copy_without_bits(filter, exceptions, allowance)?,
-        None => load_header(&try_header(filter)?, allowance)?,
-    };
     let layers = filter.layers.as_layered();
+    let mut copy = load_header(&layers.header()?, allowance)?;
+    if let Some(exceptions) = filter.excepted() {
+        ask_for_table(exceptions.len(), copy.bytes(), allowance)?;
+        copy.set_exceptions(exceptions.try_clone()?);
+    }
     for layer in (0..layers.count()).filter(|&layer| layers.stats(layer).bits_set > 0) {
         let merged = copy.layers.as_layered_mut().merge(layer, 0, layers.array(layer));
         merged.map_err(|_| DecodeError::Field("lines"))?;
@@ -291,15 +295,10 @@ pub fn header(filter: &Filter) -> Vec<u8> {
 /// # Errors
 /// [`Error::OutOfMemory`].
 fn try_header(filter: &Filter) -> Result<Vec<u8>, Error> {
-    let of_layers = filter.layers.as_layered().header()?;
-    if !composed::is_needed(filter) {
-        return Ok(of_layers);
+    match (&filter.layers, filter.excepted()) {
+        (Layers::Blocked(chain), Some(exceptions)) => native::header(chain, exceptions),
+        (layers, _) => layers.as_layered().header(),
     }
-    let bytes = composed::header_bytes(filter) + of_layers.len();
-    let mut header = reserved(bytes)?;
-    composed::put_header(filter, &mut header);
-    header.extend_from_slice(&of_layers);
-    Ok(header)
 }
 
 /// The position of a byte in a filter's bit arrays.

@@ -1,10 +1,9 @@
 //! Filters of any layout as stored bytes. Each layout has its formats in its own folder.
 
 pub mod chunks;
-pub mod composed;
+pub mod native;
 pub mod validate;
 
-pub use crate::blocked::{format as native, windowed};
 use crate::chain::Allowance;
 pub use crate::classic::format as redisbloom;
 use crate::filter::Filter;
@@ -18,19 +17,17 @@ pub const ENCODING_VERSION: i32 = 4;
 
 /// Writes `filter` to an RDB stream of its type.
 pub fn save(filter: &Filter, sink: &mut dyn Sink) {
-    if composed::is_needed(filter) {
-        composed::save(filter, sink);
-    } else {
-        filter.layers.as_layered().save(sink);
+    match (&filter.layers, filter.excepted()) {
+        (Layers::Blocked(chain), Some(exceptions)) => native::save(chain, exceptions, sink),
+        (layers, _) => layers.as_layered().save(sink),
     }
 }
 
 /// Writes values that are equal for two filters if and only if the filters are.
 pub fn save_for_digest(filter: &Filter, sink: &mut dyn Sink) {
-    if composed::is_needed(filter) {
-        composed::save(filter, sink);
-    } else {
-        filter.layers.as_layered().save_for_digest(sink);
+    match filter.as_valkey() {
+        Some(chain) => valkey::save_for_digest(chain, sink),
+        None => save(filter, sink),
     }
 }
 
@@ -52,8 +49,8 @@ pub fn load(
     let first = source.unsigned()?;
     match source.unsigned()? {
         0 if i32::from(encoding_version) == ENCODING_VERSION => match first {
-            composed::VERSION => composed::load(source, allowance),
-            version => Layers::load(version, source, allowance).map(Filter::from),
+            native::VERSION => native::load(source, allowance),
+            version => Err(DecodeError::Version(version)),
         },
         layers => redisbloom::load(first, layers, source, encoding_version, allowance).map(Filter::from),
     }

@@ -9,7 +9,7 @@ pub mod modulus;
 use crate::bits::array::{BitArray, OutOfRange};
 use crate::bits::kernel::{Kernel, Portable, prefetch};
 use crate::bits::memory::{Allocation, Mover};
-use crate::chain::batch::{Hashes, Layer, Prefetch, Prefetched, Subset};
+use crate::chain::batch::{Hashes, Layer, Layers, Prefetch, Prefetched, Subset};
 use crate::item::ItemHash;
 
 /// Probes that are tested first. In a full layer half of the bits are set, so only an eighth of the absent
@@ -168,23 +168,29 @@ impl<L: Scattered> Layer for L {
     }
 
     #[inline(always)]
-    fn any_contains<K: Kernel>(layers: &[Self], kernel: K, hash: ItemHash) -> bool {
-        for layer in layers.iter().rev().take(PREFETCHED_LAYERS) {
+    fn any_contains<'a, K: Kernel>(layers: impl Layers<'a, Self>, kernel: K, hash: ItemHash) -> bool
+    where
+        Self: 'a,
+    {
+        for layer in layers.clone().rev().take(PREFETCHED_LAYERS) {
             layer.prefetch_first(hash);
         }
-        layers.iter().rev().any(|layer| layer.contains(kernel, hash))
+        layers.rev().any(|layer| layer.contains(kernel, hash))
     }
 
     #[inline(always)]
-    fn any_contains_block<K: Kernel>(
-        layers: &[Self],
+    fn any_contains_block<'a, K: Kernel>(
+        layers: impl Layers<'a, Self>,
         kernel: K,
         hashes: &Hashes,
         items: Subset,
         newest: Prefetched,
-    ) -> Subset {
+    ) -> Subset
+    where
+        Self: 'a,
+    {
         let (mut found, mut memory) = (Subset::NONE, newest);
-        for layer in layers.iter().rev() {
+        for layer in layers.rev() {
             let pending = items.without(found);
             if pending.is_empty() {
                 break;

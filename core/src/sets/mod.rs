@@ -7,16 +7,15 @@ mod union;
 
 use std::collections::HashSet;
 
-use crate::blocked::Blocked;
+use crate::blocked::window::Windowed;
 use crate::chain::demand::{besides, push, reserved};
-use crate::chain::window::Ring;
 use crate::chain::{Allowance, Chain};
 use crate::error::Error;
 use crate::exceptions::bytes_of;
 use crate::exceptions::table::Table;
 use crate::filter::Filter;
 use crate::layered::Layered as _;
-use crate::layers::{Layers, Listed, each};
+use crate::layers::{Layers, each};
 use crate::merging::{Budget, Mergeable as _};
 pub use crate::merging::{Mismatch, SetError};
 use crate::params::ErrorRate;
@@ -30,9 +29,9 @@ struct Alike<'a, R: Budget> {
     chains: Vec<&'a Chain<R>>,
 }
 
-impl<'a, R: Budget> Alike<'a, R>
+impl<'a, R: Budget + 'static> Alike<'a, R>
 where
-    Chain<R>: Listed,
+    Layers: From<Chain<R>>,
 {
     /// Checks that `filters` can be combined with `first`.
     ///
@@ -51,7 +50,7 @@ where
             push(&mut distinct, filter)?;
             let differs = |why| SetError::Source { index, why };
             let why = each!(&filter.layers, layers => layers.never()).unwrap_or(Mismatch::Layout);
-            let chain = filter.layers.get::<Chain<R>>();
+            let chain = filter.layers.chain::<R>();
             let chain = chain.ok_or(differs(why))?;
             first.rules().hashes_alike(chain.rules()).map_err(differs)?;
             push(&mut chains, chain)?;
@@ -89,7 +88,7 @@ where
             _ => None,
         };
         let shape = kind(first);
-        let of_source = |filter: &&Filter| filter.layers.get().and_then(kind);
+        let of_source = |filter: &&Filter| filter.layers.chain().and_then(kind);
         if let Some(index) = sources.iter().position(|filter| {
             let other = of_source(filter);
             other.is_none() || other != shape
@@ -112,7 +111,7 @@ where
         allowance: Allowance<'_>,
     ) -> Result<bool, SetError> {
         let why = Mismatch::Layout;
-        let first = destination.layers.get::<Chain<R>>();
+        let first = destination.layers.chain::<R>();
         let first = first.ok_or(SetError::Destination { why })?;
         let Self { filters, chains } = Self::of(first, sources)?;
         first.rules().may_have(rate)?;
@@ -123,7 +122,7 @@ where
         let (held, none) = (destination.excepted(), Table::default());
         let after = new.as_ref().or(held).unwrap_or(&none);
         let allowance = &besides(bytes_of(after), allowance);
-        let chain = destination.layers.get_mut();
+        let chain = destination.layers.chain_mut();
         let chain = chain.ok_or(SetError::Destination { why })?;
         let layers_differ = union::absorb(chain, &chains, rate, allowance)?;
         let exceptions_differ = new.is_some();
@@ -135,7 +134,7 @@ where
 }
 
 /// Layers of one kind, which are combined with others of their kind, or never.
-trait Combined: Listed {
+trait Combined {
     /// Why such layers are never combined; `None` if they are.
     const NEVER: Option<Mismatch>;
 
@@ -166,9 +165,9 @@ trait Combined: Listed {
 
 type Absorb = fn(&mut Filter, &[&Filter], Option<ErrorRate>, Allowance<'_>) -> Result<bool, SetError>;
 
-impl<R: Budget> Combined for Chain<R>
+impl<R: Budget + 'static> Combined for Chain<R>
 where
-    Self: Listed,
+    Layers: From<Self>,
 {
     const NEVER: Option<Mismatch> = None;
 
@@ -194,7 +193,7 @@ impl Combined for Chain<Valkey> {
     const NEVER: Option<Mismatch> = Some(Mismatch::Never);
 }
 
-impl Combined for Ring<Blocked> {
+impl Combined for Windowed {
     const NEVER: Option<Mismatch> = Some(Mismatch::Window);
 }
 

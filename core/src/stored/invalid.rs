@@ -29,12 +29,10 @@ pub enum Invalid {
     },
     /// The table of exceptions is empty or too large, miscounts them, or does not find what it stores.
     Exceptions,
-    /// The slices of a window do not match its layers.
-    Slices,
-    /// In a window, the times of this layer and the next are out of order, or their slices overlap.
+    /// In a window, the times of this slice are out of order, or later than those of the next.
     Times {
-        /// Index of the layer.
-        layer: usize,
+        /// Index of the slice.
+        slice: usize,
     },
     /// The capacity is not that of the layer before it times the expansion.
     Capacity {

@@ -61,7 +61,7 @@ const LOAD_HEAD_BYTES: usize = 30;
 /// Bytes of a layer in the data of BF.LOAD, without its head and bits.
 const LOAD_LAYER_BYTES: usize = 24;
 /// The first bytes of a chunk header. The last of them is the format version.
-pub const MAGIC: [u8; 8] = *b"BLOOM\0\0\x04";
+pub const MAGIC: [u8; 8] = *b"BLOOM\0\0\x02";
 /// Bytes of a chunk header before its layers.
 const HEADER_BYTES: usize = 68;
 /// Bytes of a layer in a chunk header.

@@ -9,9 +9,8 @@ use crate::chain::{Allowance, Chain, Rules as _, UNLIMITED};
 use crate::error::Error;
 use crate::layered::{Described, LayerShape, LayerStats, Layered, compound};
 use crate::params::{Layout, Time};
-use crate::stored::DecodeError;
 use crate::stored::invalid::{Invalid, counts};
-use crate::stored::stream::{Sink, Source};
+use crate::stored::stream::Sink;
 
 impl Described for Valkey {
     fn described(&self, shape: Shape) -> LayerShape {
@@ -88,23 +87,6 @@ impl Layered for Chain<Valkey> {
 
     fn save(&self, sink: &mut dyn Sink) {
         format::save(self, sink);
-    }
-
-    fn save_for_digest(&self, sink: &mut dyn Sink) {
-        format::save_for_digest(self, sink);
-    }
-
-    fn magic() -> &'static [u8] {
-        &format::MAGIC
-    }
-
-    fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Self, DecodeError> {
-        format::load_header(bytes, allowance)
-    }
-
-    /// They have a type of their own; see [`format::load`].
-    fn load(_: u64, _: &mut impl Source, _: Allowance<'_>) -> Option<Result<Self, DecodeError>> {
-        None
     }
 
     fn emptied(&self, _: Allowance<'_>) -> Result<Self, Error> {

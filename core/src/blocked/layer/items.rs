@@ -9,7 +9,7 @@ use super::{Layer, Places, Start};
 use crate::bits::array::OutOfRange;
 use crate::bits::kernel::{self, Kernel, LINE_BYTES, Line};
 use crate::bits::memory::{Allocation, Mover};
-use crate::chain::batch::{self, AnyContains, Hashes, InsertOne, Prefetch, Prefetched, Subset};
+use crate::chain::batch::{self, AnyContains, Hashes, InsertOne, Layers, Prefetch, Prefetched, Subset};
 use crate::item::ItemHash;
 
 impl batch::Layer for Layer {
@@ -108,15 +108,15 @@ impl batch::Layer for Layer {
     }
 
     #[inline(always)]
-    fn any_contains<K: Kernel>(layers: &[Self], kernel: K, hash: ItemHash) -> bool {
+    fn any_contains<'a, K: Kernel>(layers: impl Layers<'a, Self>, kernel: K, hash: ItemHash) -> bool {
         // An item's first line has the same bits in every layer with as many probes, and in most layers it is
         // the only line that is read.
-        let Some(newest) = layers.last() else {
+        let Some(newest) = layers.clone().next_back() else {
             return false;
         };
         let word = newest.places().first(hash).word;
         let (mut probes, mut mask) = (0, kernel.mask(word, kernel.count(0)));
-        for layer in layers.iter().rev() {
+        for layer in layers.rev() {
             if layer.probes != probes {
                 probes = layer.probes;
                 mask = kernel.mask(word, kernel.count(probes));
@@ -131,8 +131,8 @@ impl batch::Layer for Layer {
     }
 
     #[inline(always)]
-    fn any_contains_block<K: Kernel>(
-        layers: &[Self],
+    fn any_contains_block<'a, K: Kernel>(
+        layers: impl Layers<'a, Self>,
         kernel: K,
         hashes: &Hashes,
         items: Subset,
@@ -184,7 +184,7 @@ impl batch::Layer for Layer {
 impl Layer {
     #[inline(never)]
     fn contains_in_lines(&self, hash: ItemHash) -> bool {
-        let layers = slice::from_ref(self);
+        let layers = slice::from_ref(self).iter();
         kernel::run(AnyContains { layers, hash })
     }
 

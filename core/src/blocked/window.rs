@@ -1,0 +1,596 @@
+//! Filters with a window: slices of time, each with a chain of its own.
+//!
+//! An item goes into the newest slice, and is found in every slice that has not expired. A slice expires as a whole,
+//! one window after it has closed. So an item is found for at least the window, and for at most a slice longer.
+//!
+//! Time is an argument of every call. A query changes nothing: it leaves out the slices that have expired by the
+//! caller's clock. An addition changes something only if the item is not there. Then expired slices are dropped, and a
+//! slice is opened if none is open. So a replica that gets only these items, with their times, has equal slices.
+
+use super::{Blocked, Layer, Shape};
+use crate::bits::kernel::{self, Kernel, Work};
+use crate::bits::memory::{Allocation, Mover};
+use crate::chain::batch::{
+    AnyContains, BLOCK, Block, BlockOutcome, ContainsMany, Hasher as _, Layer as _, Prefetched, Subset,
+};
+use crate::chain::demand::{ask_to_grow, reserve_one, reserved};
+use crate::chain::{Allowance, Chain, Demand, MOST_ITEMS, NewLayer as _, Rules as _, UNLIMITED, append, sum};
+use crate::error::Error;
+use crate::item::Item;
+use crate::params::{Capacity, LATEST, Time, Window};
+
+/// The most slices that may be alive when a slice is [closed early](Windowed::rotate).
+pub const MOST_SLICES: usize = 256;
+/// The part of the rate that is for the slices that a window usually has. The rest is for slices beside them, when some
+/// were closed early.
+const USUAL: f64 = 0.95;
+/// A slice beside the usual ones gets this part of the rate that is left.
+const OF_THE_REST: f64 = 0.25;
+/// A further layer of a slice is for at least as many items as the slice has, divided by this.
+const FEWEST: u64 = 32;
+/// The most bytes of dropped slices that are counted; above that the count starts again from 0. So chunks have
+/// iterators that an i64 can hold.
+pub const MOST_DROPPED_BYTES: u64 = 1 << 52;
+
+/// A part of a window, whose items expire together.
+#[derive(Debug)]
+pub struct Slice {
+    /// The time of the first item.
+    pub(super) opens: Time,
+    /// From this time on the slice takes no item.
+    pub(super) closes: Time,
+    pub(super) chain: Chain<Blocked>,
+}
+
+impl Slice {
+    /// The time of the first item.
+    pub fn opens(&self) -> Time {
+        self.opens
+    }
+
+    /// From this time on the slice takes no item.
+    pub fn closes(&self) -> Time {
+        self.closes
+    }
+
+    /// The layers, oldest first.
+    pub fn layers(&self) -> &[Layer] {
+        self.chain.layers()
+    }
+
+    /// Bytes of the bit arrays.
+    pub fn array_bytes(&self) -> u64 {
+        Layer::bytes_of_all(self.layers())
+    }
+
+    fn items(&self) -> u64 {
+        sum(self.layers().iter().map(Layer::items))
+    }
+}
+
+/// A filter with a window.
+#[derive(Debug)]
+pub struct Windowed {
+    pub(super) rules: Blocked,
+    pub(super) window: Window,
+    /// The number of items that is expected in a window.
+    pub(super) capacity: Capacity,
+    /// All slices, oldest first, including expired ones. There may be none.
+    pub(super) slices: Vec<Slice>,
+    /// The time of the newest change; later changes are not stamped with an earlier one. It is the time when the newest
+    /// layer was made or, if the newest slice was closed early, the time when it closed.
+    pub(super) changed: Time,
+    /// Bytes of the bit arrays of all slices that were dropped.
+    pub(super) dropped_bytes: u64,
+    /// The slices that were dropped last, until the caller takes them, and the number of all their layers.
+    dropped: (Vec<Slice>, u64),
+}
+
+impl Windowed {
+    /// Makes a filter without slices. The memory of a full window is requested now, so that a lack of memory is reported
+    /// early.
+    ///
+    /// # Errors
+    /// [`Error::OverLimit`].
+    pub fn new(
+        rules: Blocked,
+        capacity: Capacity,
+        window: Window,
+        allowance: Allowance<'_>,
+    ) -> Result<Self, Error> {
+        let layers = planned(&rules, capacity, window, capacity.items());
+        let bytes = Self::bytes_of(layers.len(), layers.len(), sum(layers.iter().map(Shape::bytes)));
+        ask_to_grow(0, bytes, layers.len(), allowance)?;
+        Ok(Self::empty(rules, window, capacity))
+    }
+
+    /// A filter without slices.
+    pub(super) fn empty(rules: Blocked, window: Window, capacity: Capacity) -> Self {
+        Self {
+            rules,
+            window,
+            capacity,
+            slices: Vec::new(),
+            changed: 0,
+            dropped_bytes: 0,
+            dropped: (Vec::new(), 0),
+        }
+    }
+
+    /// Bytes of a filter with these numbers of slices and layers, whose bit arrays have `arrays` bytes.
+    pub fn bytes_of(slices: usize, layers: usize, arrays: u64) -> u64 {
+        let besides = size_of::<Self>() + slices * size_of::<Slice>();
+        Blocked::bytes(layers, arrays).saturating_add(besides as u64)
+    }
+
+    /// The seed, the growth and the rate of the whole filter.
+    pub fn rules(&self) -> &Blocked {
+        &self.rules
+    }
+
+    /// The window.
+    pub fn window(&self) -> Window {
+        self.window
+    }
+
+    /// The number of items that is expected in a window.
+    pub fn capacity(&self) -> Capacity {
+        self.capacity
+    }
+
+    /// All slices, oldest first, including expired ones.
+    pub fn slices(&self) -> &[Slice] {
+        &self.slices
+    }
+
+    /// The layers of all slices, oldest first, including expired ones.
+    pub fn layers(&self) -> impl DoubleEndedIterator<Item = &Layer> + Clone {
+        layers(&self.slices)
+    }
+
+    /// The number of layers of the oldest `slices` slices.
+    pub(super) fn layers_of(&self, slices: usize) -> usize {
+        let counts = self.slices.iter().take(slices).map(|slice| slice.layers().len());
+        counts.sum()
+    }
+
+    /// Finds layer `layer` of all: its slice, and its number in that.
+    pub(super) fn find(&self, layer: usize) -> (usize, usize) {
+        let mut before = 0;
+        for (at, slice) in self.slices.iter().enumerate() {
+            let count = slice.layers().len();
+            if layer < before + count {
+                return (at, layer - before);
+            }
+            before += count;
+        }
+        panic!("there is no layer {layer} of {before}")
+    }
+
+    /// The layers that have not expired at `now`, oldest first.
+    pub(super) fn living_layers(&self, now: Time) -> impl DoubleEndedIterator<Item = &Layer> + Clone {
+        layers(self.alive(now))
+    }
+
+    /// The slices that have not expired at `now`.
+    fn alive(&self, now: Time) -> &[Slice] {
+        &self.slices[self.expired(now)..]
+    }
+
+    /// The number of slices that have expired at `now`; they are the oldest.
+    #[inline]
+    pub fn expired(&self, now: Time) -> usize {
+        let has_expired = |slice: &&Slice| slice.closes.saturating_add(self.window.length()) <= now;
+        self.slices.iter().take_while(has_expired).count()
+    }
+
+    /// The number of layers of the slices that have expired at `now`.
+    pub fn expired_layers(&self, now: Time) -> usize {
+        self.layers_of(self.expired(now))
+    }
+
+    /// The time of the newest change.
+    pub fn newest_stamp(&self) -> Time {
+        self.changed
+    }
+
+    /// The stamp of a change at `now`: that time, or the newest stamp if the clock went back.
+    pub fn stamp(&self, now: Time) -> Time {
+        let now = now.min(LATEST);
+        if self.is_wrong_at(now) { now } else { now.max(self.changed) }
+    }
+
+    /// Whether the stamps come from a wrong clock: they are more than a window and a slice ahead of `now`. Items with
+    /// such stamps would be remembered until that time.
+    fn is_wrong_at(&self, now: Time) -> bool {
+        self.changed.saturating_sub(now) > self.window.length() + self.window.slice_length()
+    }
+
+    /// Corrects the stamps of a [wrong clock](Self::is_wrong_at): later stamps become `now`, and all slices are closed.
+    fn correct_stamps(&mut self, now: Time) {
+        for slice in &mut self.slices {
+            slice.opens = slice.opens.min(now);
+            slice.closes = slice.closes.min(now.saturating_add(1));
+        }
+        self.changed = now.saturating_add(1);
+    }
+
+    /// Whether the newest slice takes items at `time`.
+    fn is_open(&self, time: Time) -> bool {
+        !self.is_wrong_at(time) && self.slices.last().is_some_and(|slice| time < slice.closes)
+    }
+
+    /// See [`Filter::contains`](crate::Filter::contains).
+    pub fn contains(&self, item: Item<'_>, now: Time) -> bool {
+        kernel::run(AnyContains {
+            layers: self.living_layers(now),
+            hash: self.rules.hasher().hash(item),
+        })
+    }
+
+    /// See [`Filter::contains_blocks`](crate::Filter::contains_blocks).
+    pub fn contains_blocks<'a>(
+        &self,
+        mut items: impl Iterator<Item = &'a [u8]>,
+        now: Time,
+        mut found: impl FnMut(Subset, &Block),
+    ) {
+        let alive = self.alive(now);
+        if alive.is_empty() {
+            let mut block = Block::new();
+            loop {
+                block.count = items.by_ref().take(BLOCK).count();
+                if block.count == 0 {
+                    return;
+                }
+                found(Subset::NONE, &block);
+            }
+        }
+        kernel::run(ContainsMany {
+            layers: layers(alive),
+            hasher: self.rules.hasher(),
+            items,
+            found,
+        });
+    }
+
+    /// See [`Filter::add`](crate::Filter::add).
+    pub fn add(&mut self, item: Item<'_>, now: Time, allowance: Allowance<'_>) -> Result<bool, Error> {
+        let mut is_new = false;
+        let one = std::iter::once(item.bytes());
+        self.add_blocks(one, now, allowance, |added, _| is_new = added.new.has(0))?;
+        Ok(is_new)
+    }
+
+    /// See [`Filter::add_blocks`](crate::Filter::add_blocks).
+    pub fn add_blocks<'a>(
+        &mut self,
+        items: impl Iterator<Item = &'a [u8]>,
+        now: Time,
+        allowance: Allowance<'_>,
+        added: impl FnMut(BlockOutcome, &Block),
+    ) -> Result<(), Error> {
+        kernel::run(AddMany {
+            windowed: self,
+            now,
+            items,
+            allowance,
+            added,
+        })
+    }
+
+    /// Adds a block of items at `now`. Stops at the first for which there is no room.
+    #[inline(always)]
+    fn add_block<K: Kernel>(
+        &mut self,
+        kernel: K,
+        now: Time,
+        block: &Block,
+        allowance: Allowance<'_>,
+    ) -> (BlockOutcome, Result<(), Error>) {
+        let mut outcome = BlockOutcome::of_new(Subset::NONE, block.count);
+        let (time, refresh) = (self.stamp(now), self.window.refresh());
+        let within = |slices: &[Slice], items| {
+            Layer::any_contains_block(layers(slices), kernel, &block.hashes, items, Prefetched::No)
+        };
+        // An item changes nothing if it is in one of these slices.
+        let settling = if !refresh {
+            self.alive(time)
+        } else if self.is_open(time) {
+            &self.slices[self.slices.len() - 1..]
+        } else {
+            &[]
+        };
+        let changing = block.items().without(within(settling, block.items()));
+        let Some(first) = { changing }.next() else {
+            return (outcome, Ok(()));
+        };
+        if let Err(error) = self.drop_and_open(time, allowance) {
+            outcome.count = first;
+            return (outcome, Err(error));
+        }
+        let (changed, end) = self.insert(kernel, block, changing, time, allowance);
+        let known = match &self.slices[..] {
+            [older @ .., _] if refresh => within(older, changed),
+            _ => Subset::NONE,
+        };
+        (outcome.changed, outcome.new) = (changed, changed.without(known));
+        let end = end.map_err(|(at, error)| {
+            outcome.count = at;
+            error
+        });
+        (outcome, end)
+    }
+
+    /// Drops the slices that have expired at `time`, and opens one if none is open.
+    ///
+    /// # Errors
+    /// [`Error::OverLimit`], [`Error::OutOfMemory`] or [`Error::Full`]; nothing changed.
+    fn drop_and_open(&mut self, time: Time, allowance: Allowance<'_>) -> Result<(), Error> {
+        let expired = self.expired(time);
+        if self.is_open(time) {
+            return self.drop_oldest(expired);
+        }
+        let alive = &self.slices[expired..];
+        let rules = self.rules.with_rate(self.next_rate(alive));
+        let first = rules.first_for(self.next_capacity(alive)?);
+        let (layers, arrays) = (self.layers_of(usize::MAX) - self.layers_of(expired), arrays_of(alive));
+        let before = Self::bytes_of(alive.len(), layers, arrays);
+        let after = Self::bytes_of(alive.len() + 1, layers + 1, arrays.saturating_add(first.bytes()));
+        check_capacity(alive, first)?;
+        ask_to_grow(before, after, layers + 1, allowance)?;
+        let chain = Chain::new(rules, first, UNLIMITED)?;
+        if expired == 0 {
+            reserve_one(&mut self.slices)?;
+        }
+        self.drop_oldest(expired)?;
+        if self.is_wrong_at(time) {
+            self.correct_stamps(time);
+        }
+        self.slices.push(Slice {
+            opens: time,
+            closes: time.saturating_add(self.window.slice_length()),
+            chain,
+        });
+        self.changed = time;
+        Ok(())
+    }
+
+    /// The rate of a new slice beside these. All rates together are never above the filter's.
+    fn next_rate(&self, alive: &[Slice]) -> f64 {
+        let budget = self.rules.error_rate().value();
+        let taken: f64 = alive.iter().map(|slice| slice.chain.rules().error_rate().value()).sum();
+        let (usual, left) = (usual_rate(budget, self.window), (budget - taken).max(0.0));
+        if left >= usual { usual } else { left * OF_THE_REST }
+    }
+
+    /// The capacity of a new slice beside these: their median number of items, so that one burst does not make all
+    /// slices of a window large, and at least the slice's part of the window's capacity.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] for a list of the slices.
+    fn next_capacity(&self, alive: &[Slice]) -> Result<u64, Error> {
+        let mut counts = reserved(alive.len())?;
+        counts.extend(alive.iter().map(Slice::items));
+        counts.sort_unstable();
+        let median = counts.get(counts.len().saturating_sub(1) / 2).copied();
+        Ok(capacity_for(median.unwrap_or(0), self.window.slice_capacity(self.capacity)))
+    }
+
+    /// Inserts items of a block, which are not in the newest slice, into that slice. Returns those that changed it and, if
+    /// there is no room for one of them, which one.
+    #[inline(always)]
+    fn insert<K: Kernel>(
+        &mut self,
+        kernel: K,
+        block: &Block,
+        items: Subset,
+        time: Time,
+        allowance: Allowance<'_>,
+    ) -> (Subset, Result<(), (usize, Error)>) {
+        let Some((newest, older)) = self.slices.split_last_mut() else {
+            return (Subset::NONE, Ok(()));
+        };
+        let (changed, closes) = (&mut self.changed, newest.closes);
+        newest.chain.insert_unknown(kernel, &block.hashes, items, |own, rules| {
+            let (elapsed, left) = (time.saturating_sub(*changed), closes.saturating_sub(time));
+            let capacity = further_capacity(own, rules, elapsed, left);
+            let next = rules.further(own.iter().map(Blocked::shape_of), capacity);
+            check_capacity(older, next)?;
+            let others: usize = older.iter().map(|slice| slice.layers().len()).sum();
+            let besides = Self::bytes_of(older.len() + 1, others, arrays_of(older)) - Blocked::bytes(0, 0);
+            let allowance = |demand: Demand| {
+                allowance(Demand {
+                    total: demand.total.saturating_add(besides),
+                    grows_to: demand.grows_to.map(|own| own + others),
+                    ..demand
+                })
+            };
+            append::<Blocked>(own, next, &allowance)?;
+            *changed = time;
+            Ok(())
+        })
+    }
+
+    /// Closes the newest slice at `now`, and drops what has expired. Returns whether that changed anything.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; nothing changed.
+    pub fn rotate(&mut self, now: Time) -> Result<bool, Error> {
+        let time = self.stamp(now);
+        let (expired, is_wrong, is_open) = (self.expired(time), self.is_wrong_at(time), self.is_open(time));
+        // An open slice has not expired, so it stays.
+        self.drop_oldest(expired)?;
+        if is_wrong {
+            self.correct_stamps(time);
+        } else if let Some(newest) = self.slices.last_mut()
+            && is_open
+        {
+            newest.closes = time.saturating_add(1);
+            self.changed = newest.closes;
+        }
+        Ok(expired > 0 || is_wrong || is_open)
+    }
+
+    /// Whether [`Self::rotate`] leaves room for another slice.
+    pub fn may_rotate(&self, now: Time) -> bool {
+        self.alive(self.stamp(now)).len() < MOST_SLICES
+    }
+
+    /// Returns the slices that were dropped last, which may take long to free, and how many layers were dropped since
+    /// the last call.
+    pub fn take_dropped(&mut self) -> (Vec<Slice>, u64) {
+        std::mem::take(&mut self.dropped)
+    }
+
+    /// Drops the `count` oldest slices.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; nothing changed.
+    fn drop_oldest(&mut self, count: usize) -> Result<(), Error> {
+        if count == 0 {
+            return Ok(());
+        }
+        let mut dropped = reserved(count)?;
+        self.dropped_bytes = self.dropped_bytes.saturating_add(arrays_of(&self.slices[..count]));
+        if self.dropped_bytes > MOST_DROPPED_BYTES {
+            self.dropped_bytes = 0;
+        }
+        self.dropped.1 += self.layers_of(count) as u64;
+        dropped.extend(self.slices.drain(..count));
+        self.dropped.0 = dropped;
+        Ok(())
+    }
+
+    /// See [`Filter::each_allocation`](crate::Filter::each_allocation).
+    pub fn each_allocation(&self, mut visit: impl FnMut(Allocation)) {
+        let own = Allocation::of_array(std::slice::from_ref(self));
+        let list = Allocation::of_list(&self.slices);
+        own.into_iter().chain(list).for_each(&mut visit);
+        for slice in &self.slices {
+            slice.chain.each_allocation(&mut visit);
+        }
+    }
+
+    /// See [`Filter::relocate`](crate::Filter::relocate).
+    pub fn relocate(&mut self, first: usize, mover: &mut impl Mover) -> Option<usize> {
+        if first == 0 {
+            self.slices = mover.list(std::mem::take(&mut self.slices));
+        }
+        let mut before = 0;
+        for slice in &mut self.slices {
+            let count = slice.layers().len();
+            if before > first && mover.must_pause() {
+                return Some(before);
+            }
+            if first < before + count {
+                let paused = slice.chain.relocate(first.saturating_sub(before), mover);
+                if let Some(layer) = paused {
+                    return Some(before + layer);
+                }
+            }
+            before += count;
+        }
+        None
+    }
+}
+
+/// The layers of these slices, oldest first.
+fn layers(slices: &[Slice]) -> impl DoubleEndedIterator<Item = &Layer> + Clone {
+    slices.iter().flat_map(|slice| slice.layers())
+}
+
+/// Bytes of the bit arrays of these slices.
+pub(super) fn arrays_of(slices: &[Slice]) -> u64 {
+    sum(slices.iter().map(Slice::array_bytes))
+}
+
+/// Checks that a new layer beside these slices leaves capacities that can be summed.
+fn check_capacity(slices: &[Slice], new: Shape) -> Result<(), Error> {
+    let capacity = sum(layers(slices).map(Layer::capacity));
+    if capacity.saturating_add(new.capacity) > MOST_ITEMS {
+        return Err(Error::Full { capacity });
+    }
+    Ok(())
+}
+
+/// The rate of a slice in a window of which no slice was closed early: one more of them than the window has can be alive.
+pub(super) fn usual_rate(budget: f64, window: Window) -> f64 {
+    budget * USUAL / (f64::from(window.slices()) + 1.0)
+}
+
+/// The capacity of a slice that expects `items` items, where `usual` was asked for.
+fn capacity_for(items: u64, usual: u64) -> u64 {
+    if items > usual { with_margin(items) } else { usual }
+}
+
+/// A capacity for items that come at random, of which `items` are expected: three standard deviations more.
+fn with_margin(items: u64) -> u64 {
+    items.saturating_add(3 * items.isqrt()).max(1)
+}
+
+/// The capacity of a further layer in an open slice whose newest layer filled in the time `elapsed`. It is for the items
+/// that will come at that pace in the time that is `left`. So a burst at the end of a quiet slice fills few layers. It is
+/// for at most the expansion times the newest layer's capacity.
+fn further_capacity(layers: &[Layer], rules: &Blocked, elapsed: u64, left: u64) -> u64 {
+    let items = sum(layers.iter().map(Layer::items));
+    let (recent, capacity) = layers.last().map_or((0, 1), |newest| (newest.items(), newest.capacity()));
+    let expected = u128::from(recent) * u128::from(left) / u128::from(elapsed.max(1));
+    let expected = with_margin(u64::try_from(expected).unwrap_or(u64::MAX));
+    let factor = rules.growth().expansion().map_or(1, |expansion| expansion.factor());
+    let most = capacity.saturating_mul(factor.into());
+    expected.min(most).max(items.div_ceil(FEWEST))
+}
+
+/// The first layers of a window's slices once `items` items have come steadily in each window.
+pub fn planned(rules: &Blocked, capacity: Capacity, window: Window, items: u64) -> Vec<Shape> {
+    let in_slice = items.div_ceil(window.slices().into());
+    let rules = rules.with_rate(usual_rate(rules.error_rate().value(), window));
+    let shape = rules.first_for(capacity_for(in_slice, window.slice_capacity(capacity)));
+    let layers = std::iter::repeat_n(shape, usize::from(window.slices()) + 1);
+    #[expect(clippy::disallowed_methods, reason = "a window has 65 usual slices at most")]
+    layers.collect()
+}
+
+/// Adds items in order. Stops at the first item for which there is no room; the items before it were added.
+struct AddMany<'w, 'l, I, F> {
+    windowed: &'w mut Windowed,
+    now: Time,
+    items: I,
+    allowance: Allowance<'l>,
+    added: F,
+}
+
+impl<'a, I, F> Work for AddMany<'_, '_, I, F>
+where
+    I: Iterator<Item = &'a [u8]>,
+    F: FnMut(BlockOutcome, &Block),
+{
+    type Output = Result<(), Error>;
+
+    #[inline(always)]
+    fn run<K: Kernel>(mut self, kernel: K) -> Result<(), Error> {
+        let mut block = Block::new();
+        loop {
+            let newest = self.windowed.layers().next_back().map(Layer::prefetcher);
+            if !block.fill(self.windowed.rules.hasher(), &mut self.items, newest) {
+                return Ok(());
+            }
+            let (outcome, end) = self.windowed.add_block(kernel, self.now, &block, self.allowance);
+            (self.added)(outcome, &block);
+            end?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A slice would be full before its time in every second busy hour, and grow a layer.
+    #[test]
+    fn a_slice_has_room_for_three_standard_deviations_more() {
+        assert_eq!([0, 1, 100, 10_000].map(with_margin), [1, 4, 130, 10_300]);
+        assert_eq!(with_margin(u64::MAX), u64::MAX);
+    }
+}

@@ -1,0 +1,128 @@
+//! Filters of this project's own layout with their exceptions, as stored bytes: what
+//! [`format`](crate::blocked::format) writes of the layers, and the exceptions behind it.
+
+use crate::blocked::Blocked;
+pub use crate::blocked::format::{MAGIC, VERSION};
+use crate::blocked::format::{self, Native};
+use crate::chain::demand::reserved;
+use crate::chain::{Allowance, Chain};
+use crate::error::Error;
+use crate::exceptions::table::{Entry, Table, hash_of};
+use crate::exceptions::{MOST_EXCEPTIONS, ask_for_table};
+use crate::filter::Filter;
+use crate::stored::DecodeError;
+use crate::stored::stream::{Sink, Source};
+
+/// Exceptions that are saved at once.
+const PIECE: usize = 1024;
+/// Bytes of an exception.
+const BYTES: usize = size_of::<Entry>();
+
+/// Writes a filter with exceptions to an RDB stream.
+pub fn save(chain: &Chain<Blocked>, exceptions: &Table, sink: &mut dyn Sink) {
+    format::save(chain, exceptions.len(), sink);
+    let (mut piece, mut count) = ([[0; 2]; PIECE], 0);
+    exceptions.each_ascending(|entries| {
+        for entry in entries {
+            piece[count] = *entry;
+            count += 1;
+            if count == PIECE {
+                sink.put_string(bytemuck::cast_slice(&piece));
+                count = 0;
+            }
+        }
+    });
+    if count > 0 {
+        sink.put_string(bytemuck::cast_slice(&piece[..count]));
+    }
+}
+
+/// Reads a filter from an RDB stream whose two leading integers, 1 and 0, were read already.
+///
+/// # Errors
+/// [`DecodeError`] unless the whole stream is one valid filter.
+pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
+    let (layers, exceptions) = format::load(source, allowance)?;
+    let mut incoming = Incoming::new(layers, exceptions, allowance)?;
+    while incoming.left > 0 {
+        let expected = PIECE.min(incoming.left);
+        source.string(|piece| match piece.len() == expected * BYTES {
+            true => incoming.take(piece),
+            false => Err(DecodeError::Field("piece length")),
+        })??;
+    }
+    Ok(incoming.finish())
+}
+
+/// The filter that a header describes, with its items counted and all of its bits unset.
+///
+/// # Errors
+/// [`DecodeError`]; nothing is left behind.
+pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
+    let (layers, exceptions, rest) = format::load_header(bytes, allowance)?;
+    if rest.len() as u64 != exceptions.saturating_mul(BYTES as u64) {
+        return Err(DecodeError::Field("header length"));
+    }
+    let mut incoming = Incoming::new(layers, exceptions, allowance)?;
+    incoming.take(rest)?;
+    Ok(incoming.finish())
+}
+
+/// The header of a filter with exceptions, and these.
+///
+/// # Errors
+/// [`Error::OutOfMemory`].
+pub fn header(chain: &Chain<Blocked>, exceptions: &Table) -> Result<Vec<u8>, Error> {
+    let of_layers = format::header(chain, exceptions.len())?;
+    let mut header = reserved(of_layers.len() + exceptions.len() * BYTES)?;
+    header.extend_from_slice(&of_layers);
+    exceptions.each_ascending(|entries| header.extend_from_slice(bytemuck::cast_slice(entries)));
+    Ok(header)
+}
+
+/// A filter whose exceptions are being read.
+struct Incoming {
+    filter: Filter,
+    exceptions: Table,
+    /// The number of exceptions that are still to come.
+    left: usize,
+    last: Entry,
+}
+
+impl Incoming {
+    fn new(layers: Native, exceptions: u64, allowance: Allowance<'_>) -> Result<Self, DecodeError> {
+        let left = usize::try_from(exceptions).ok();
+        let left = left.filter(|&count| count <= MOST_EXCEPTIONS);
+        let left = left.ok_or(DecodeError::Field("exceptions"))?;
+        let filter = Filter::from(layers);
+        if left > 0 {
+            ask_for_table(left, filter.bytes(), allowance)?;
+        }
+        Ok(Self {
+            filter,
+            exceptions: Table::with_room_for(left)?,
+            left,
+            last: [0; 2],
+        })
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
+        for entry in bytes.chunks_exact(BYTES) {
+            let entry: Entry = bytemuck::pod_read_unaligned(entry);
+            if entry <= self.last || !self.exceptions.insert(hash_of(entry)) {
+                return Err(DecodeError::Field("exceptions"));
+            }
+            self.last = entry;
+            self.left -= 1;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Filter {
+        self.filter.set_exceptions(self.exceptions);
+        self.filter
+    }
+}
+
+#[cfg(test)]
+mod tests;
