@@ -5,8 +5,8 @@
 
 use std::borrow::Cow;
 
-use crate::blocked::window::{self, Windowed};
 use crate::blocked::Blocked;
+use crate::blocked::window::{self, Windowed};
 use crate::chain::{planned, sum};
 use crate::classic::Classic;
 use crate::layered::{Described, LayerShape, compound};

@@ -6,9 +6,9 @@
 
 use std::fmt;
 
+use crate::blocked::window::Windowed;
 use crate::chain::batch::Layer as _;
 use crate::chain::demand::{Demand, ask, besides, push, reserved};
-use crate::blocked::window::Windowed;
 use crate::chain::{Allowance, Chain, NewLayer as _, UNLIMITED, sum};
 use crate::error::Error;
 use crate::exceptions::bytes_of;

@@ -8,8 +8,8 @@ use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
 use crate::keyspace;
-use libbloom::blocked::window::Slice;
 use libbloom::Filter;
+use libbloom::blocked::window::Slice;
 use libbloom::filter::LayerStats;
 
 /// The command BF.DEBUG: replies a line of figures for the filter, and one for each layer.

@@ -323,7 +323,9 @@ impl Header {
                 each_kept && is_kept(budget, window.slices.iter().map(|slice| slice.rate).sum())
             }
         };
-        all_kept.then_some(()).ok_or(DecodeError::Field("layer error rate"))
+        all_kept
+            .then_some(())
+            .ok_or(DecodeError::Field("layer error rate"))
     }
 
     /// Makes the filter, with its items counted. `bits` supplies the bit array of each layer.

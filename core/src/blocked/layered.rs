@@ -142,8 +142,9 @@ impl Layered for Chain<Blocked> {
         if layers.is_empty() {
             return Err(Invalid::NoLayer);
         }
-        alone(layers)?;
-        together(layers, self.rules())
+        alone(layers.iter())?;
+        keeps_rate(layers.iter().map(|layer| layer.shape().rate).sum(), self.rules())?;
+        filled(layers.iter())
     }
 }
 
@@ -239,19 +240,26 @@ impl Layered for Windowed {
                 return Err(Invalid::Times { slice: index });
             }
         }
+        alone(self.layers())?;
+        let mut before = 0;
         for (index, slice) in self.slices.iter().enumerate() {
-            if slice.opens > slice.closes {
+            let layers = slice.layers();
+            if slice.opens > slice.closes || layers.is_empty() {
                 return Err(Invalid::Times { slice: index });
             }
-            let layers = slice.layers();
             let not_full = |layer: &Layer| layer.items() < layer.capacity();
-            if let Some(layer) = layers[..layers.len().saturating_sub(1)].iter().position(not_full) {
-                return Err(Invalid::NotFull { layer });
+            if let Some(layer) = layers[..layers.len() - 1].iter().position(not_full) {
+                return Err(Invalid::NotFull {
+                    layer: before + layer,
+                });
             }
-            slice.chain.validate()?;
+            let rates = layers.iter().map(|layer| layer.shape().rate).sum();
+            keeps_rate(rates, slice.chain.rules())?;
+            before += layers.len();
         }
-        let sum = self.slices.iter().map(|slice| slice.chain.error_rate()).sum();
-        keeps_rate(sum, &self.rules)
+        let rates = self.slices.iter().map(|slice| slice.chain.error_rate()).sum();
+        keeps_rate(rates, &self.rules)?;
+        filled(self.layers())
     }
 }
 
@@ -274,10 +282,9 @@ pub(crate) fn grown(chain: &Chain<Blocked>) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Checks that layers keep the filter's rate, and have as many bits as their items set.
-fn together(layers: &[Layer], rules: &Blocked) -> Result<(), Invalid> {
-    keeps_rate(layers.iter().map(|layer| layer.shape().rate).sum(), rules)?;
-    let wrong = layers.iter().position(|layer| !is_filled_by_its_items(layer));
+/// Checks that layers have as many bits as their items set.
+fn filled<'a>(mut layers: impl Iterator<Item = &'a Layer>) -> Result<(), Invalid> {
+    let wrong = layers.position(|layer| !is_filled_by_its_items(layer));
     wrong.map_or(Ok(()), |layer| Err(Invalid::Fill { layer }))
 }
 
@@ -290,8 +297,8 @@ fn keeps_rate(sum: f64, rules: &Blocked) -> Result<(), Invalid> {
 }
 
 /// Checks each layer by itself, regardless of the others.
-fn alone(layers: &[Layer]) -> Result<(), Invalid> {
-    for (index, layer) in layers.iter().enumerate() {
+fn alone<'a>(layers: impl Iterator<Item = &'a Layer>) -> Result<(), Invalid> {
+    for (index, layer) in layers.enumerate() {
         let (bits, geometry) = (layer.bits(), layer.shape().geometry);
         if !(1..=MAX_LINES_PER_ITEM).contains(&geometry.lines_per_item)
             || !PROBES.contains(&geometry.probes)

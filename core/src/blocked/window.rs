@@ -197,7 +197,11 @@ impl Windowed {
     /// The stamp of a change at `now`: that time, or the newest stamp if the clock went back.
     pub fn stamp(&self, now: Time) -> Time {
         let now = now.min(LATEST);
-        if self.is_wrong_at(now) { now } else { now.max(self.changed) }
+        if self.is_wrong_at(now) {
+            now
+        } else {
+            now.max(self.changed)
+        }
     }
 
     /// Whether the stamps come from a wrong clock: they are more than a window and a slice ahead of `now`. Items with
@@ -334,7 +338,10 @@ impl Windowed {
         let alive = &self.slices[expired..];
         let rules = self.rules.with_rate(self.next_rate(alive));
         let first = rules.first_for(self.next_capacity(alive)?);
-        let (layers, arrays) = (self.layers_of(usize::MAX) - self.layers_of(expired), arrays_of(alive));
+        let (layers, arrays) = (
+            self.layers_of(usize::MAX) - self.layers_of(expired),
+            arrays_of(alive),
+        );
         let before = Self::bytes_of(alive.len(), layers, arrays);
         let after = Self::bytes_of(alive.len() + 1, layers + 1, arrays.saturating_add(first.bytes()));
         check_capacity(alive, first)?;
@@ -359,7 +366,10 @@ impl Windowed {
     /// The rate of a new slice beside these. All rates together are never above the filter's.
     fn next_rate(&self, alive: &[Slice]) -> f64 {
         let budget = self.rules.error_rate().value();
-        let taken: f64 = alive.iter().map(|slice| slice.chain.rules().error_rate().value()).sum();
+        let taken: f64 = alive
+            .iter()
+            .map(|slice| slice.chain.rules().error_rate().value())
+            .sum();
         let (usual, left) = (usual_rate(budget, self.window), (budget - taken).max(0.0));
         if left >= usual { usual } else { left * OF_THE_REST }
     }
@@ -374,7 +384,10 @@ impl Windowed {
         counts.extend(alive.iter().map(Slice::items));
         counts.sort_unstable();
         let median = counts.get(counts.len().saturating_sub(1) / 2).copied();
-        Ok(capacity_for(median.unwrap_or(0), self.window.slice_capacity(self.capacity)))
+        Ok(capacity_for(
+            median.unwrap_or(0),
+            self.window.slice_capacity(self.capacity),
+        ))
     }
 
     /// Inserts items of a block, which are not in the newest slice, into that slice. Returns those that changed it and, if
@@ -392,24 +405,27 @@ impl Windowed {
             return (Subset::NONE, Ok(()));
         };
         let (changed, closes) = (&mut self.changed, newest.closes);
-        newest.chain.insert_unknown(kernel, &block.hashes, items, |own, rules| {
-            let (elapsed, left) = (time.saturating_sub(*changed), closes.saturating_sub(time));
-            let capacity = further_capacity(own, rules, elapsed, left);
-            let next = rules.further(own.iter().map(Blocked::shape_of), capacity);
-            check_capacity(older, next)?;
-            let others: usize = older.iter().map(|slice| slice.layers().len()).sum();
-            let besides = Self::bytes_of(older.len() + 1, others, arrays_of(older)) - Blocked::bytes(0, 0);
-            let allowance = |demand: Demand| {
-                allowance(Demand {
-                    total: demand.total.saturating_add(besides),
-                    grows_to: demand.grows_to.map(|own| own + others),
-                    ..demand
-                })
-            };
-            append::<Blocked>(own, next, &allowance)?;
-            *changed = time;
-            Ok(())
-        })
+        newest
+            .chain
+            .insert_unknown(kernel, &block.hashes, items, |own, rules| {
+                let (elapsed, left) = (time.saturating_sub(*changed), closes.saturating_sub(time));
+                let capacity = further_capacity(own, rules, elapsed, left);
+                let next = rules.further(own.iter().map(Blocked::shape_of), capacity);
+                check_capacity(older, next)?;
+                let others: usize = older.iter().map(|slice| slice.layers().len()).sum();
+                let besides =
+                    Self::bytes_of(older.len() + 1, others, arrays_of(older)) - Blocked::bytes(0, 0);
+                let allowance = |demand: Demand| {
+                    allowance(Demand {
+                        total: demand.total.saturating_add(besides),
+                        grows_to: demand.grows_to.map(|own| own + others),
+                        ..demand
+                    })
+                };
+                append::<Blocked>(own, next, &allowance)?;
+                *changed = time;
+                Ok(())
+            })
     }
 
     /// Closes the newest slice at `now`, and drops what has expired. Returns whether that changed anything.
@@ -452,7 +468,9 @@ impl Windowed {
             return Ok(());
         }
         let mut dropped = reserved(count)?;
-        self.dropped_bytes = self.dropped_bytes.saturating_add(arrays_of(&self.slices[..count]));
+        self.dropped_bytes = self
+            .dropped_bytes
+            .saturating_add(arrays_of(&self.slices[..count]));
         if self.dropped_bytes > MOST_DROPPED_BYTES {
             self.dropped_bytes = 0;
         }
@@ -495,6 +513,24 @@ impl Windowed {
     }
 }
 
+#[cfg(test)]
+impl Windowed {
+    /// A filter whose slices open and close at these times, with these layers. A slice has the rate of its layers.
+    pub(crate) fn of_slices(
+        rules: Blocked,
+        slices: impl IntoIterator<Item = (Time, Time, Vec<Layer>)>,
+    ) -> Self {
+        let window = Window::new(8, 8, false).unwrap();
+        let mut windowed = Self::empty(rules, window, Capacity::new(1000).unwrap());
+        for (opens, closes, layers) in slices {
+            let rate = layers.iter().map(|layer| layer.shape().rate).sum();
+            let chain = Chain::of_layers(windowed.rules.with_rate(rate), layers);
+            windowed.slices.push(Slice { opens, closes, chain });
+        }
+        windowed
+    }
+}
+
 /// The layers of these slices, oldest first.
 fn layers(slices: &[Slice]) -> impl DoubleEndedIterator<Item = &Layer> + Clone {
     slices.iter().flat_map(|slice| slice.layers())
@@ -534,10 +570,15 @@ fn with_margin(items: u64) -> u64 {
 /// for at most the expansion times the newest layer's capacity.
 fn further_capacity(layers: &[Layer], rules: &Blocked, elapsed: u64, left: u64) -> u64 {
     let items = sum(layers.iter().map(Layer::items));
-    let (recent, capacity) = layers.last().map_or((0, 1), |newest| (newest.items(), newest.capacity()));
+    let (recent, capacity) = layers
+        .last()
+        .map_or((0, 1), |newest| (newest.items(), newest.capacity()));
     let expected = u128::from(recent) * u128::from(left) / u128::from(elapsed.max(1));
     let expected = with_margin(u64::try_from(expected).unwrap_or(u64::MAX));
-    let factor = rules.growth().expansion().map_or(1, |expansion| expansion.factor());
+    let factor = rules
+        .growth()
+        .expansion()
+        .map_or(1, |expansion| expansion.factor());
     let most = capacity.saturating_mul(factor.into());
     expected.min(most).max(items.div_ceil(FEWEST))
 }

@@ -11,7 +11,8 @@ use crate::bits::memory::{Allocation, Mover};
 use crate::error::Error;
 use crate::item::{Item, ItemHash};
 use batch::{
-    AddMany, AddOne, AnyContains, Block, BlockOutcome, ContainsMany, Hasher, Hashes, Layer, Subset, insert_unknown,
+    AddMany, AddOne, AnyContains, Block, BlockOutcome, ContainsMany, Hasher, Hashes, Layer, Subset,
+    insert_unknown,
 };
 pub use demand::{Allowance, Demand, Limit, UNLIMITED, at_most};
 use demand::{FILTER_BYTES, ask, reserve, reserve_one};

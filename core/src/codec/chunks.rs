@@ -327,7 +327,6 @@ mod tests {
 
     use super::*;
     use crate::chain::{UNLIMITED, at_most};
-    use crate::codec;
     use crate::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Spec};
     use crate::stored::stream::MemoryStream;
     use crate::tests::oracle::{LAYOUTS, VALKEY, reloaded};
@@ -593,14 +592,14 @@ mod tests {
         let header = header(&filter(LAYOUTS[0], 10, 100));
         assert_eq!(header[8..12], [0; 4]);
         assert_ne!(header.len(), 20);
-        assert!(codec::redisbloom::load_header(&header, UNLIMITED).is_err());
+        assert!(redisbloom::load_header(&header, UNLIMITED).is_err());
     }
 
     proptest! {
         /// A client could crash the server with any bytes as a header.
         #[test]
         fn headers_of_any_bytes_are_answered(bytes: Vec<u8>, start in 0usize..3) {
-            let start = [&[][..], &codec::native::MAGIC, &codec::valkey::MAGIC][start];
+            let start = [&[][..], &native::MAGIC, &valkey::MAGIC][start];
             let limit: Allowance<'_> = &at_most((1 << 24) - 1);
             let _ = load_header(&[start, &bytes].concat(), limit);
         }

@@ -2,8 +2,8 @@
 //! [`format`](crate::blocked::format) writes of the layers, and the exceptions behind it.
 
 use crate::blocked::Blocked;
-pub use crate::blocked::format::{MAGIC, VERSION};
 use crate::blocked::format::{self, Native};
+pub use crate::blocked::format::{MAGIC, VERSION};
 use crate::chain::demand::reserved;
 use crate::chain::{Allowance, Chain};
 use crate::error::Error;

@@ -125,7 +125,7 @@ fn found_by<K: Kernel>(kernel: K, filter: &Filter, items: &[Vec<u8>]) -> Vec<boo
     let (layers, hasher) = (chain(filter).layers(), chain(filter).rules().hasher());
     let mut answers = Vec::new();
     ContainsMany {
-        layers,
+        layers: layers.iter(),
         hasher,
         items: items.iter().map(Vec::as_slice),
         found: |found: Subset, block: &Block| answers.extend((0..block.count).map(|at| found.has(at))),
@@ -133,7 +133,11 @@ fn found_by<K: Kernel>(kernel: K, filter: &Filter, items: &[Vec<u8>]) -> Vec<boo
     .run(kernel);
     for (item, &answer) in items.iter().zip(&answers) {
         let hash = hasher.hash(item);
-        assert_eq!(AnyContains { layers, hash }.run(kernel), answer);
+        let any = AnyContains {
+            layers: layers.iter(),
+            hash,
+        };
+        assert_eq!(any.run(kernel), answer);
         let mut each = layers.iter().map(|layer| layer.contains(kernel, hash));
         assert_eq!(each.any(|found| found), answer);
     }

@@ -5,7 +5,8 @@ use crate::chain::at_most;
 use crate::codec::stream::{MemoryStream, Value};
 use crate::codec::{self, ENCODING_VERSION, chunks};
 use crate::params::{ErrorRate, Growth};
-use crate::tests::oracle::{load, *};
+use crate::stored::invalid::Invalid;
+use crate::tests::oracle::{load, reserved, *};
 use crate::{Demand, UNLIMITED};
 
 /// A filter of two layers, with these of its items excepted.
@@ -45,14 +46,13 @@ fn the_stream_is_as_it_is_documented() {
     let filter = excepting(100..2124);
     let stream = stored(&filter);
     let values: Vec<_> = stream.values.iter().collect();
-    assert_eq!(values[..2], [&Value::Unsigned(3), &Value::Unsigned(0)]);
-    assert_eq!(
-        values[2],
-        &Value::String(filter.layers.as_layered().header().unwrap())
-    );
-    assert_eq!(values[5], &Value::Unsigned(2024));
+    assert_eq!(values[..2], [&Value::Unsigned(1), &Value::Unsigned(0)]);
+    let header = chunks::header(&filter);
+    let (of_layers, exceptions) = header.split_at(header.len() - 16 * 2024);
+    assert_eq!(values[2], &Value::String(of_layers.to_vec()));
+    assert_eq!(of_layers[40..44], 2024u32.to_le_bytes());
     let mut entries = Vec::new();
-    for (value, count) in values[6..].iter().zip([1024, 1000]) {
+    for (value, count) in values[5..].iter().zip([1024, 1000]) {
         let Value::String(piece) = value else {
             panic!("no piece: {value:?}")
         };
@@ -62,29 +62,18 @@ fn the_stream_is_as_it_is_documented() {
             [0, 1].map(|half| u64::from_le_bytes(halves[half]))
         }));
     }
-    assert_eq!(values.len(), 8);
+    assert_eq!(values.len(), 7);
     assert_eq!(entries, exceptions_of(&filter));
     assert!(entries.is_sorted_by(|a, b| a < b));
 
-    let header = chunks::header(&filter);
-    assert_eq!(header[..8], *b"BLOOM\0\0\x03");
-    assert_eq!(header[8..16], [0; 8]);
-    assert_eq!(header[16..24], 2024u64.to_le_bytes());
-    assert_eq!(
-        header[24..][..16 * 2024],
-        *bytemuck::cast_slice::<_, u8>(&entries)
-    );
-    assert_eq!(
-        header[24 + 16 * 2024..],
-        filter.layers.as_layered().header().unwrap()
-    );
+    assert_eq!(exceptions, bytemuck::cast_slice::<_, u8>(&entries));
 }
 
-/// Filters that were stored by the first release that has exceptions would be lost.
+/// Stored filters would be lost.
 #[test]
-fn stored_filters_of_version_3_are_read_and_written_as_ever() {
+fn stored_exceptions_and_unions_are_read_and_written_as_ever() {
     for (name, filter) in [
-        ("v3-exceptions", {
+        ("exceptions", {
             let mut small = filter(spec(50, 0.01, growing(2), 7));
             let items: Vec<_> = (0..120).map(item).collect();
             assert_eq!(add_batch(&mut small, &items).1, Ok(()));
@@ -92,7 +81,7 @@ fn stored_filters_of_version_3_are_read_and_written_as_ever() {
             small.except(excepted, UNLIMITED, |_, _| ()).unwrap();
             small
         }),
-        ("v3-merged", merged()),
+        ("merged", merged()),
     ] {
         if std::env::var_os("BLOOM_WRITE_FIXTURES").is_some() {
             fs::write(fixture(name), to_file(&stored(&filter))).unwrap();
@@ -116,7 +105,7 @@ fn with_value(stream: &MemoryStream, at: usize, value: Value) -> Result<(), Deco
 fn exceptions_that_are_none_are_refused() {
     let filter = excepting(0..3);
     let (stream, entries) = (stored(&filter), exceptions_of(&filter));
-    let [count, piece] = [5, 6];
+    let piece = 5;
     let bytes = |entries: &[Entry]| Value::String(bytemuck::cast_slice(entries).to_vec());
     assert_eq!(with_value(&stream, piece, bytes(&entries)), Ok(()));
     let wrong = Err(DecodeError::Field("exceptions"));
@@ -128,7 +117,8 @@ fn exceptions_that_are_none_are_refused() {
     ] {
         assert_eq!(with_value(&stream, piece, bytes(&hostile)), wrong, "{hostile:?}");
         let mut header = chunks::header(&filter);
-        header[24..72].copy_from_slice(bytemuck::cast_slice(&hostile));
+        let end = header.len();
+        header[end - 48..].copy_from_slice(bytemuck::cast_slice(&hostile));
         assert_eq!(chunks::load_header(&header, UNLIMITED).map(|_| ()), wrong);
     }
     let length = Err(DecodeError::Field("piece length"));
@@ -144,15 +134,13 @@ fn exceptions_that_are_none_are_refused() {
         (0, Ok(())),
         (2, length),
         (4, length),
-        (MOST_EXCEPTIONS as u64, length),
-        (MOST_EXCEPTIONS as u64 + 1, wrong),
-        (u64::MAX, wrong),
+        (MOST_EXCEPTIONS as u32, length),
+        (MOST_EXCEPTIONS as u32 + 1, wrong),
+        (u32::MAX, wrong),
     ] {
-        assert_eq!(
-            with_value(&stream, count, Value::Unsigned(number)),
-            end,
-            "{number}"
-        );
+        let mut stream = with_header(&stream, 40, &number.to_le_bytes());
+        let loaded = codec::load(&mut stream, ENCODING_VERSION, UNLIMITED).map(|_| ());
+        assert_eq!(loaded, end, "{number}");
     }
     for end in 0..stream.values.len() {
         let mut cut = stream.clone();
@@ -164,40 +152,20 @@ fn exceptions_that_are_none_are_refused() {
     for end in 8..header.len() {
         assert!(chunks::load_header(&header[..end], UNLIMITED).is_err(), "{end}");
     }
-    for (at, field) in [(8, "zero"), (12, "zero"), (7, "bytes"), (24 + 48, "magic")] {
-        let mut header = header.clone();
-        header[at] ^= 0x40;
-        let refused = chunks::load_header(&header, UNLIMITED).map(|_| ());
-        // A header of no version is taken for one of RedisBloom's.
-        let is_expected = match refused {
-            Err(DecodeError::Field(name)) => at == 7 || name == field,
-            other => at == 7 && other.is_err(),
-        };
-        assert!(is_expected, "{at}: {refused:?}");
-    }
 }
 
 /// What came together may be anything, but no filter that breaks its promise, or one that cannot count.
 #[test]
 fn layers_that_came_together_keep_the_rate() {
     let stream = stored(&merged());
-    assert_eq!(stream.values[0], Value::Unsigned(3));
-    assert_eq!(stream.values[5], Value::Unsigned(0), "no exceptions");
     let tighter = with_header(&stream, 24, &0.01f64.to_le_bytes());
     assert_eq!(
         load(&tighter).map(|_| ()),
         Err(DecodeError::Field("layer error rate"))
     );
-    let huge = with_header(&stream, 40, &(i64::MAX as u64).to_le_bytes());
+    let huge = with_header(&stream, 48, &(i64::MAX as u64).to_le_bytes());
     assert_eq!(load(&huge).map(|_| ()), Err(DecodeError::Field("capacity")));
-    // Where layers follow from one another is for the first version to say; it refuses these.
-    let mut first_version = stream.clone();
-    first_version.values[0] = Value::Unsigned(1);
-    first_version.values.pop_back();
-    assert_eq!(
-        load(&first_version).map(|_| ()),
-        Err(DecodeError::Field("layers"))
-    );
+    assert_eq!(load(&stream).unwrap().validate(), Err(Invalid::GrownFixed));
 }
 
 /// A client's RESTORE could take more memory than it may.

@@ -5,15 +5,14 @@
 use super::Invalid;
 use crate::bits::array::BitArray;
 use crate::blocked::sizing::Geometry;
+use crate::blocked::window::Windowed;
 use crate::blocked::{self, Blocked};
 use crate::chain::batch::Layer as _;
-use crate::chain::window::Ring;
-use crate::chain::window::slices::{Slices, Span};
 use crate::chain::{Chain, NewLayer as _};
 use crate::classic::{self, Classic, Options};
 use crate::exceptions::table::Table;
 use crate::item::ItemHash;
-use crate::params::{Capacity, ErrorRate, Growth, Seed, SipSeed, Tightening, ValkeySpec, Window};
+use crate::params::{ErrorRate, Growth, Seed, SipSeed, Tightening, Time, ValkeySpec};
 use crate::tests::oracle::growing;
 use crate::valkey::{self, Valkey};
 use crate::{Filter, UNLIMITED};
@@ -63,30 +62,26 @@ fn chain(growth: Growth, layers: Vec<blocked::Layer>) -> Filter {
 /// Length of a slice in milliseconds.
 const SLICE: u64 = 1000;
 
-fn spans(count: usize) -> Vec<Span> {
+fn times(count: usize) -> Vec<(Time, Time)> {
     (10..10 + count as u64)
-        .map(|number| Span {
-            first: number * SLICE,
-            end: (number + 1) * SLICE,
-            begins: true,
-            spare: false,
-        })
+        .map(|number| (number * SLICE, (number + 1) * SLICE))
         .collect()
 }
 
-fn ring(layers: Vec<blocked::Layer>, spans: Vec<Span>) -> Filter {
-    let window = Window::new(8, 8, false).unwrap();
-    let slices = Slices::stored(window, Capacity::new(1000).unwrap(), spans, false);
-    Ring::stored(rules(growing(2)), layers, slices, 0).into()
+/// A filter with a window, with a layer in each slice.
+fn windowed(layers: Vec<blocked::Layer>, times: Vec<(Time, Time)>) -> Filter {
+    let slices = times.into_iter().zip(layers);
+    let slices = slices.map(|((opens, closes), layer)| (opens, closes, vec![layer]));
+    Windowed::of_slices(rules(growing(2)), slices).into()
 }
 
-/// Filters of these layers: a chain and a ring, each without and with an exception.
+/// Filters of these layers: a chain without and with an exception, and a window.
 fn everywhere(layers: impl Fn() -> Vec<blocked::Layer>) -> Vec<(&'static str, Filter)> {
     let count = layers().len();
-    let (chain, ring) = (|| chain(growing(2), layers()), || ring(layers(), spans(count)));
+    let chain = || chain(growing(2), layers());
     vec![
         ("chain", chain()),
-        ("ring", ring()),
+        ("window", windowed(layers(), times(count))),
         ("excepting chain", excepting(chain(), table(&[7]))),
     ]
 }
@@ -166,7 +161,7 @@ fn sound_filters_are_valid() {
         }
     }
     assert_eq!(chain(Growth::Fixed, layers(1)).validate(), Ok(()));
-    assert_eq!(ring(Vec::new(), Vec::new()).validate(), Ok(()));
+    assert_eq!(windowed(Vec::new(), Vec::new()).validate(), Ok(()));
     let shape = classic_shape();
     for options in [TODAY, FIXED] {
         assert_eq!(classic_of(options, vec![classic_layer(shape)]).validate(), Ok(()));
@@ -380,18 +375,15 @@ fn not_full() {
         layers[0].restore(CAPACITY - 1);
         layers
     };
-    assert_eq!(ring(two(), spans(2)).validate(), Ok(()));
-    let mut one_slice = spans(2);
-    one_slice[1] = Span {
-        begins: false,
-        end: one_slice[0].end,
-        first: one_slice[0].first,
-        spare: false,
+    assert_eq!(windowed(two(), times(2)).validate(), Ok(()));
+    let in_one_slice = |own: Vec<blocked::Layer>| {
+        let slices = [(1, 2, vec![layers(1).remove(0)]), (3, 4, own)];
+        Filter::from(Windowed::of_slices(rules(growing(2)), slices))
     };
-    assert_eq!(ring(layers(2), one_slice.clone()).validate(), Ok(()));
-    let broken = ring(two(), one_slice);
-    assert_eq!(broken.validate(), Err(Invalid::NotFull { layer: 0 }));
-    assert_eq!(broken.validate_composed(), Err(Invalid::NotFull { layer: 0 }));
+    assert_eq!(in_one_slice(layers(2)).validate(), Ok(()));
+    let broken = in_one_slice(two());
+    assert_eq!(broken.validate(), Err(Invalid::NotFull { layer: 1 }));
+    assert_eq!(broken.validate_composed(), Err(Invalid::NotFull { layer: 1 }));
 
     let [first, second] = valkey_shapes();
     let layers = vec![valkey_layer(first, CAPACITY - 1), valkey_layer(second, 0)];
@@ -405,7 +397,7 @@ fn not_full() {
 fn exceptions() {
     for (place, layers) in [
         ("chain", chain(growing(2), layers(2))),
-        ("ring", ring(layers(2), spans(2))),
+        ("window", windowed(layers(2), times(2))),
     ] {
         // A filter with an empty table of exceptions.
         let filter = excepting(layers, table(&[]));
@@ -418,32 +410,21 @@ fn exceptions() {
 }
 
 #[test]
-fn slices() {
-    for (layers_of, spans_of) in [(2, 1), (1, 2), (0, 1), (1, 0)] {
-        let filter = ring(layers(layers_of), spans(spans_of));
-        assert_eq!(
-            filter.validate(),
-            Err(Invalid::Slices),
-            "{layers_of} and {spans_of}"
-        );
-    }
-    let mut within = spans(1);
-    within[0].begins = false;
-    assert_eq!(ring(layers(1), within).validate(), Err(Invalid::Slices));
-}
-
-#[test]
-fn times() {
+fn slices_in_time() {
+    assert_eq!(windowed(layers(3), times(3)).validate(), Ok(()));
     for at in 0..2 {
-        let mut back = spans(3);
-        back[at + 1].first = back[at].first - 1;
-        let filter = ring(layers(3), back);
-        assert_eq!(filter.validate(), Err(Invalid::Times { layer: at }), "{at}");
-        let mut overlap = spans(3);
-        overlap[at].end += 2;
-        let filter = ring(layers(3), overlap);
-        assert_eq!(filter.validate(), Err(Invalid::Times { layer: at }), "{at}");
+        let mut back = times(3);
+        back[at + 1].0 = back[at].0 - 1;
+        let expected = Err(Invalid::Times { slice: at });
+        assert_eq!(windowed(layers(3), back).validate(), expected, "{at}");
+        let mut late = times(3);
+        late[at].1 = late[at + 1].1 + 1;
+        assert_eq!(windowed(layers(3), late).validate(), expected, "{at}");
     }
+    let empty = Windowed::of_slices(rules(growing(2)), [(1, 2, layers(1)), (3, 4, Vec::new())]);
+    assert_eq!(Filter::from(empty).validate(), Err(Invalid::Times { slice: 1 }));
+    let backwards = windowed(layers(1), vec![(2, 1)]);
+    assert_eq!(backwards.validate(), Err(Invalid::Times { slice: 0 }));
 }
 
 #[test]
@@ -555,7 +536,7 @@ fn fill() {
             let mut layer = shape.make().unwrap();
             layer.restore(3);
             set_ones(&mut layer, ones);
-            let filter = ring(vec![layer], spans(1));
+            let filter = windowed(vec![layer], times(1));
             let expected = if is_valid {
                 Ok(())
             } else {
