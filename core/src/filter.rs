@@ -17,7 +17,7 @@ use crate::exceptions::{self, ExceptError};
 use crate::item::{Item, ItemHash};
 pub use crate::layered::{LayerShape, LayerStats};
 use crate::layers::{Layers, from_spec};
-use crate::params::{ClassicSpec, Growth, Layout, Seed, Spec, Time, ValkeySpec, Window};
+use crate::params::{ClassicSpec, Expansion, Growth, Layout, Seed, Spec, Time, ValkeySpec, Window};
 use crate::valkey::{Unreached, Valkey};
 
 /// The items of a call, in the crate's own tests: each call with another type would be compiled anew for all layouts and
@@ -331,7 +331,9 @@ impl Filter {
     /// [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing is left behind.
     pub fn new(spec: Spec, allowance: Allowance<'_>) -> Result<Self, Error> {
         if let (Some(window), Layout::Blocked { seed }) = (spec.window, spec.layout) {
-            let rules = Blocked::new(spec.error_rate, spec.growth, seed);
+            // The capacity is that of a usual window, so each slice is made for about as much as comes.
+            let growth = Growth::Reserved(spec.growth.expansion().unwrap_or(Expansion::DEFAULT));
+            let rules = Blocked::new(spec.error_rate, growth, seed);
             return Windowed::new(rules, spec.capacity, window, allowance).map(Self::from);
         }
         from_spec!(spec, (rules, first) => Chain::new(rules, first, allowance).map(Self::from))

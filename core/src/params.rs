@@ -47,11 +47,6 @@ impl ErrorRate {
         }
     }
 
-    /// A part of a filter's rate, which may be lower than any filter's.
-    pub(crate) const fn of_part(rate: f64) -> Self {
-        Self(rate)
-    }
-
     /// The rate, in `LOWEST_USED..=HIGHEST_USED`.
     ///
     /// ```

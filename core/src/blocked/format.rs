@@ -3,7 +3,7 @@
 //! A header describes everything but the bits and the exceptions. It has the number of exceptions, which the caller
 //! stores: they follow the header in the first chunk of a dump, and the bit arrays in an RDB stream.
 
-use super::window::{MOST_DROPPED_BYTES, Slice, Windowed, arrays_of};
+use super::window::{MOST_DROPPED_BYTES, Slice, Windowed};
 use crate::bits::array::{BitArray, Incoming, OutOfRange, all_zero};
 use crate::bits::kernel::{LINE_BYTES, Line};
 use crate::blocked::sizing::{Geometry, MAX_LINES_PER_ITEM, PROBES};
@@ -25,7 +25,7 @@ pub(crate) const HEAD_BYTES: usize = 48;
 /// Bytes that the head of a filter with a window has in addition.
 pub(crate) const WINDOW_BYTES: usize = 32;
 /// Bytes of a slice in a header.
-pub(crate) const SLICE_BYTES: usize = 32;
+pub(crate) const SLICE_BYTES: usize = 24;
 /// Bytes of a layer in a header.
 pub(crate) const LAYER_BYTES: usize = 48;
 /// The most slices in a header. A filter has fewer: those that may be alive when one is closed early, and those that a
@@ -167,7 +167,7 @@ pub fn header_of_windowed(windowed: &Windowed) -> Result<Vec<u8>, Error> {
     for slice in &windowed.slices {
         bytes.extend_from_slice(&slice.opens.to_le_bytes());
         bytes.extend_from_slice(&slice.closes.to_le_bytes());
-        bytes.extend_from_slice(&slice.chain.rules().error_rate().value().to_le_bytes());
+
         bytes.extend_from_slice(&(slice.layers().len() as u32).to_le_bytes());
         bytes.extend_from_slice(&0u32.to_le_bytes());
     }
@@ -235,7 +235,6 @@ struct StoredWindow {
 struct StoredSlice {
     opens: Time,
     closes: Time,
-    rate: f64,
     layers: usize,
 }
 
@@ -301,31 +300,26 @@ impl Header {
         Ok((header, fields.0))
     }
 
-    /// Checks that the layers and the slices keep their rates, and that the layers' capacities add up to a number that
-    /// can be counted.
+    /// Checks that the layers keep the filter's rate, that their capacities add up to a number that can be counted, and
+    /// that all layers of a slice but its newest are full.
     fn check_sums(&self) -> Result<(), DecodeError> {
         let capacities = self.layers.iter().map(|layer| layer.shape.capacity);
         if sum(capacities) > MOST_ITEMS {
             return Err(DecodeError::Field("capacity"));
         }
-        let is_kept = |budget: f64, rates: f64| rates <= budget * (1.0 + ROUNDING);
-        let rates = |layers: &[StoredLayer]| layers.iter().map(|layer| layer.shape.rate).sum();
-        let budget = self.error_rate.value();
-        let all_kept = match &self.window {
-            None => is_kept(budget, rates(&self.layers)),
-            Some(window) => {
-                let mut layers = &self.layers[..];
-                let each_kept = window.slices.iter().all(|slice| {
-                    let (own, others) = layers.split_at(slice.layers);
-                    layers = others;
-                    is_kept(slice.rate, rates(own))
-                });
-                each_kept && is_kept(budget, window.slices.iter().map(|slice| slice.rate).sum())
+        let rates: f64 = self.layers.iter().map(|layer| layer.shape.rate).sum();
+        if rates > self.error_rate.value() * (1.0 + ROUNDING) {
+            return Err(DecodeError::Field("layer error rate"));
+        }
+        let mut layers = self.layers.iter();
+        for slice in self.window.iter().flat_map(|window| &window.slices) {
+            let mut older = layers.by_ref().take(slice.layers - 1);
+            if older.any(|layer| layer.items < layer.shape.capacity) {
+                return Err(DecodeError::Field("items"));
             }
-        };
-        all_kept
-            .then_some(())
-            .ok_or(DecodeError::Field("layer error rate"))
+            layers.next();
+        }
+        Ok(())
     }
 
     /// Makes the filter, with its items counted. `bits` supplies the bit array of each layer.
@@ -335,6 +329,9 @@ impl Header {
         mut bits: impl FnMut(&StoredLayer) -> Result<BitArray<Line>, DecodeError>,
     ) -> Result<Native, DecodeError> {
         let arrays = sum(self.layers.iter().map(|layer| layer.shape.bytes()));
+        if self.window.is_some() && arrays > MOST_DROPPED_BYTES {
+            return Err(DecodeError::Field("lines"));
+        }
         let bytes = match &self.window {
             None => Blocked::bytes(self.layers.len(), arrays),
             Some(window) => Windowed::bytes_of(window.slices.len(), self.layers.len(), arrays),
@@ -358,11 +355,8 @@ impl Header {
             slices.push(Slice {
                 opens: slice.opens,
                 closes: slice.closes,
-                chain: chain(rules.with_rate(slice.rate), own)?,
+                chain: chain(rules.alike(None), own)?,
             });
-        }
-        if arrays_of(&slices) > MOST_DROPPED_BYTES {
-            return Err(DecodeError::Field("lines"));
         }
         let mut windowed = Windowed::empty(rules, window.window, window.capacity);
         windowed.slices = slices;
@@ -421,18 +415,14 @@ impl StoredWindow {
 
 impl StoredSlice {
     fn parse(fields: &mut Fields<'_>) -> Result<Self, DecodeError> {
-        let (opens, closes, rate) = (fields.u64()?, fields.u64()?, fields.f64()?);
+        let (opens, closes) = (fields.u64()?, fields.u64()?);
         let (layers, zero) = (fields.u32()? as usize, fields.u32()?);
         if layers == 0 || zero != 0 {
             return Err(DecodeError::Field("layers"));
         }
-        if !(0.0..1.0).contains(&rate) {
-            return Err(DecodeError::Field("layer error rate"));
-        }
         Ok(Self {
             opens,
             closes,
-            rate,
             layers,
         })
     }

@@ -143,7 +143,7 @@ impl Layered for Chain<Blocked> {
             return Err(Invalid::NoLayer);
         }
         alone(layers.iter())?;
-        keeps_rate(layers.iter().map(|layer| layer.shape().rate).sum(), self.rules())?;
+        keeps_rate(layers.iter(), self.rules())?;
         filled(layers.iter())
     }
 }
@@ -253,12 +253,9 @@ impl Layered for Windowed {
                     layer: before + layer,
                 });
             }
-            let rates = layers.iter().map(|layer| layer.shape().rate).sum();
-            keeps_rate(rates, slice.chain.rules())?;
             before += layers.len();
         }
-        let rates = self.slices.iter().map(|slice| slice.chain.error_rate()).sum();
-        keeps_rate(rates, &self.rules)?;
+        keeps_rate(self.layers(), &self.rules)?;
         filled(self.layers())
     }
 }
@@ -288,8 +285,9 @@ fn filled<'a>(mut layers: impl Iterator<Item = &'a Layer>) -> Result<(), Invalid
     wrong.map_or(Ok(()), |layer| Err(Invalid::Fill { layer }))
 }
 
-/// Checks that rates with this sum are within the filter's.
-fn keeps_rate(sum: f64, rules: &Blocked) -> Result<(), Invalid> {
+/// Checks that the layers keep the filter's rate.
+fn keeps_rate<'a>(layers: impl Iterator<Item = &'a Layer>, rules: &Blocked) -> Result<(), Invalid> {
+    let sum: f64 = layers.map(|layer| layer.shape().rate).sum();
     if !(0.0..=rules.error_rate().value() * (1.0 + ROUNDING)).contains(&sum) {
         return Err(Invalid::Budget { sum });
     }

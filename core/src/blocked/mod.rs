@@ -68,11 +68,6 @@ impl Blocked {
         }
     }
 
-    /// A copy of these rules for a part of the filter, which has this part of the rate.
-    pub(super) fn with_rate(&self, part: f64) -> Self {
-        self.alike(Some(ErrorRate::of_part(part)))
-    }
-
     /// The false positive rate that the filter keeps.
     pub fn error_rate(&self) -> ErrorRate {
         self.error_rate
@@ -86,13 +81,6 @@ impl Blocked {
     /// The secret of the filter's hash.
     pub fn secret(&self) -> &Arc<Secret> {
         &self.secret
-    }
-
-    /// The shape of a layer for `capacity` items after these.
-    pub(super) fn further(&self, layers: impl ExactSizeIterator<Item = Shape>, capacity: u64) -> Shape {
-        let index = layers.len();
-        let left = layers.fold(self.error_rate.value(), |left, layer| left - layer.full_rate());
-        self.nth(index, capacity, left.max(0.0))
     }
 
     fn nth(&self, index: usize, capacity: u64, budget: f64) -> Shape {
@@ -116,11 +104,15 @@ impl Rules for Blocked {
 
     fn next(
         &self,
-        layers: impl ExactSizeIterator<Item = Shape> + DoubleEndedIterator + Clone,
+        layers: impl ExactSizeIterator<Item = Shape> + DoubleEndedIterator,
     ) -> Result<Shape, Error> {
-        let full = layers.clone().next_back().map_or(0, |layer| layer.capacity);
+        let index = layers.len();
+        let (full, budget) = layers.fold((0, self.error_rate.value()), |(_, budget), layer| {
+            (layer.capacity, budget - layer.full_rate())
+        });
         let expansion = self.growth.expansion().ok_or(Error::Full { capacity: full })?;
-        Ok(self.further(layers, full.saturating_mul(u64::from(expansion.factor()))))
+        let capacity = full.saturating_mul(u64::from(expansion.factor()));
+        Ok(self.nth(index, capacity, budget.max(0.0)))
     }
 }
 

@@ -21,10 +21,10 @@ use crate::params::{Capacity, LATEST, Time, Window};
 
 /// The most slices that may be alive when a slice is [closed early](Windowed::rotate).
 pub const MOST_SLICES: usize = 256;
-/// The part of the rate that is for the slices that a window usually has. The rest is for slices beside them, when some
-/// were closed early.
-const USUAL: f64 = 0.95;
-/// A slice beside the usual ones gets this part of the rate that is left.
+/// The part of the rate that is for the first layers of the slices that a window usually has. The rest is for further
+/// layers, and for slices beside the usual ones when some were closed early.
+const USUAL: f64 = 0.85;
+/// Each of these gets this part of the rate that is left, so that some is always left.
 const OF_THE_REST: f64 = 0.25;
 /// A further layer of a slice is for at least as many items as the slice has, divided by this.
 const FEWEST: u64 = 32;
@@ -336,17 +336,21 @@ impl Windowed {
             return self.drop_oldest(expired);
         }
         let alive = &self.slices[expired..];
-        let rules = self.rules.with_rate(self.next_rate(alive));
-        let first = rules.first_for(self.next_capacity(alive)?);
-        let (layers, arrays) = (
-            self.layers_of(usize::MAX) - self.layers_of(expired),
-            arrays_of(alive),
+        let (usual, left) = (
+            usual_rate(&self.rules, self.window),
+            rate_left(&self.rules, layers(alive)),
         );
-        let before = Self::bytes_of(alive.len(), layers, arrays);
-        let after = Self::bytes_of(alive.len() + 1, layers + 1, arrays.saturating_add(first.bytes()));
-        check_capacity(alive, first)?;
-        ask_to_grow(before, after, layers + 1, allowance)?;
-        let chain = Chain::new(rules, first, UNLIMITED)?;
+        let rate = match alive.len() <= self.window.slices().into() {
+            true => usual.min(left),
+            false => left * OF_THE_REST,
+        };
+        let first = Shape::sized(self.next_capacity(alive)?, rate);
+        let (count, arrays) = (layers(alive).count(), arrays_of(alive));
+        let before = Self::bytes_of(alive.len(), count, arrays);
+        let after = Self::bytes_of(alive.len() + 1, count + 1, arrays.saturating_add(first.bytes()));
+        check_capacity(layers(alive), first)?;
+        ask_to_grow(before, after, count + 1, allowance)?;
+        let chain = Chain::new(self.rules.alike(None), first, UNLIMITED)?;
         if expired == 0 {
             reserve_one(&mut self.slices)?;
         }
@@ -361,17 +365,6 @@ impl Windowed {
         });
         self.changed = time;
         Ok(())
-    }
-
-    /// The rate of a new slice beside these. All rates together are never above the filter's.
-    fn next_rate(&self, alive: &[Slice]) -> f64 {
-        let budget = self.rules.error_rate().value();
-        let taken: f64 = alive
-            .iter()
-            .map(|slice| slice.chain.rules().error_rate().value())
-            .sum();
-        let (usual, left) = (usual_rate(budget, self.window), (budget - taken).max(0.0));
-        if left >= usual { usual } else { left * OF_THE_REST }
     }
 
     /// The capacity of a new slice beside these: their median number of items, so that one burst does not make all
@@ -404,14 +397,18 @@ impl Windowed {
         let Some((newest, older)) = self.slices.split_last_mut() else {
             return (Subset::NONE, Ok(()));
         };
-        let (changed, closes) = (&mut self.changed, newest.closes);
+        let (changed, closes, window) = (&mut self.changed, newest.closes, self.window);
         newest
             .chain
             .insert_unknown(kernel, &block.hashes, items, |own, rules| {
                 let (elapsed, left) = (time.saturating_sub(*changed), closes.saturating_sub(time));
                 let capacity = further_capacity(own, rules, elapsed, left);
-                let next = rules.further(own.iter().map(Blocked::shape_of), capacity);
-                check_capacity(older, next)?;
+                // The rates of usual slices that are still to be opened are kept for them.
+                let to_open = usize::from(window.slices()).saturating_sub(older.len());
+                let left =
+                    rate_left(rules, layers(older).chain(&*own)) - to_open as f64 * usual_rate(rules, window);
+                let next = Shape::sized(capacity, left.max(0.0) * OF_THE_REST);
+                check_capacity(layers(older), next)?;
                 let others: usize = older.iter().map(|slice| slice.layers().len()).sum();
                 let besides =
                     Self::bytes_of(older.len() + 1, others, arrays_of(older)) - Blocked::bytes(0, 0);
@@ -515,7 +512,7 @@ impl Windowed {
 
 #[cfg(test)]
 impl Windowed {
-    /// A filter whose slices open and close at these times, with these layers. A slice has the rate of its layers.
+    /// A filter whose slices open and close at these times, with these layers.
     pub(crate) fn of_slices(
         rules: Blocked,
         slices: impl IntoIterator<Item = (Time, Time, Vec<Layer>)>,
@@ -523,8 +520,7 @@ impl Windowed {
         let window = Window::new(8, 8, false).unwrap();
         let mut windowed = Self::empty(rules, window, Capacity::new(1000).unwrap());
         for (opens, closes, layers) in slices {
-            let rate = layers.iter().map(|layer| layer.shape().rate).sum();
-            let chain = Chain::of_layers(windowed.rules.with_rate(rate), layers);
+            let chain = Chain::of_layers(windowed.rules.alike(None), layers);
             windowed.slices.push(Slice { opens, closes, chain });
         }
         windowed
@@ -537,22 +533,28 @@ fn layers(slices: &[Slice]) -> impl DoubleEndedIterator<Item = &Layer> + Clone {
 }
 
 /// Bytes of the bit arrays of these slices.
-pub(super) fn arrays_of(slices: &[Slice]) -> u64 {
+fn arrays_of(slices: &[Slice]) -> u64 {
     sum(slices.iter().map(Slice::array_bytes))
 }
 
-/// Checks that a new layer beside these slices leaves capacities that can be summed.
-fn check_capacity(slices: &[Slice], new: Shape) -> Result<(), Error> {
-    let capacity = sum(layers(slices).map(Layer::capacity));
+/// Checks that a new layer beside these leaves capacities that can be summed.
+fn check_capacity<'a>(layers: impl Iterator<Item = &'a Layer>, new: Shape) -> Result<(), Error> {
+    let capacity = sum(layers.map(Layer::capacity));
     if capacity.saturating_add(new.capacity) > MOST_ITEMS {
         return Err(Error::Full { capacity });
     }
     Ok(())
 }
 
-/// The rate of a slice in a window of which no slice was closed early: one more of them than the window has can be alive.
-pub(super) fn usual_rate(budget: f64, window: Window) -> f64 {
-    budget * USUAL / (f64::from(window.slices()) + 1.0)
+/// The rate of the first layer of a usual slice. One more of them than the window has slices can be alive.
+fn usual_rate(rules: &Blocked, window: Window) -> f64 {
+    rules.error_rate().value() * USUAL / (f64::from(window.slices()) + 1.0)
+}
+
+/// The part of the filter's rate that these layers leave.
+fn rate_left<'a>(rules: &Blocked, layers: impl Iterator<Item = &'a Layer>) -> f64 {
+    let taken: f64 = layers.map(|layer| layer.shape().full_rate()).sum();
+    (rules.error_rate().value() - taken).max(0.0)
 }
 
 /// The capacity of a slice that expects `items` items, where `usual` was asked for.
@@ -586,8 +588,8 @@ fn further_capacity(layers: &[Layer], rules: &Blocked, elapsed: u64, left: u64) 
 /// The first layers of a window's slices once `items` items have come steadily in each window.
 pub fn planned(rules: &Blocked, capacity: Capacity, window: Window, items: u64) -> Vec<Shape> {
     let in_slice = items.div_ceil(window.slices().into());
-    let rules = rules.with_rate(usual_rate(rules.error_rate().value(), window));
-    let shape = rules.first_for(capacity_for(in_slice, window.slice_capacity(capacity)));
+    let capacity = capacity_for(in_slice, window.slice_capacity(capacity));
+    let shape = Shape::sized(capacity, usual_rate(rules, window));
     let layers = std::iter::repeat_n(shape, usize::from(window.slices()) + 1);
     #[expect(clippy::disallowed_methods, reason = "a window has 65 usual slices at most")]
     layers.collect()

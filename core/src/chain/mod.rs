@@ -47,7 +47,7 @@ pub trait Rules {
     /// [`Error::Full`] if the filter may not grow.
     fn next(
         &self,
-        layers: impl ExactSizeIterator<Item = Self::Shape> + DoubleEndedIterator + Clone,
+        layers: impl ExactSizeIterator<Item = Self::Shape> + DoubleEndedIterator,
     ) -> Result<Self::Shape, Error>;
 
     /// Bytes that are reported for a filter with this number of layers, without their bits. The room that a long list of

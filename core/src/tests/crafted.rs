@@ -85,14 +85,12 @@ pub fn windowed(layers: impl ExactSizeIterator<Item = Layer>) -> Vec<u8> {
     header.extend((count as u32).to_le_bytes());
     header.extend((START + count as u64).to_le_bytes());
     header.extend([0; 8]);
-    let layers: Vec<_> = layers.collect();
-    for (layer, time) in layers.iter().zip(START..) {
+    for time in (START..).take(count) {
         header.extend(time.to_le_bytes());
         header.extend((time + 1).to_le_bytes());
-        header.extend(layer.rate.to_le_bytes());
         header.extend([1, 0, 0, 0, 0, 0, 0, 0]);
     }
-    layers.iter().for_each(|layer| layer.put(&mut header));
+    layers.for_each(|layer| layer.put(&mut header));
     header
 }
 

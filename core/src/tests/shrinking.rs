@@ -263,7 +263,7 @@ fn a_count_that_is_too_low_is_not_believed() {
         add_batch(&mut full, &all).1.unwrap();
         let mut header = chunks::header(&full);
         let at = match layout {
-            StoredLayout::Blocked => &[48][..],
+            StoredLayout::Blocked => &[56][..],
             _ => &[0, 20 + 16][..],
         };
         for &at in at {
