@@ -32,12 +32,12 @@ impl Described for Blocked {
     }
 }
 
-/// The false positive rate that layers have now. For a layer that is not full it takes some ten microseconds to
+/// The false positive rate that layers, newest first, have now. For a layer that is not full it takes some ten microseconds to
 /// compute. That is done for the newest [`MOST_ESTIMATED`] such layers; older ones, which only merged filters have,
 /// count as if they were full.
-fn estimated_error_rate<'a>(layers: impl DoubleEndedIterator<Item = &'a Layer>) -> f64 {
+fn estimated_error_rate<'a>(layers: impl Iterator<Item = &'a Layer>) -> f64 {
     let mut estimated = 0;
-    compound(layers.rev().map(|layer| {
+    compound(layers.map(|layer| {
         let (shape, items) = (layer.shape(), layer.items());
         estimated += usize::from(items < shape.capacity);
         if estimated > MOST_ESTIMATED {
@@ -76,7 +76,7 @@ impl Layered for Chain<Blocked> {
     }
 
     fn estimated_error_rate(&self, _: Time) -> f64 {
-        estimated_error_rate(self.layers().iter())
+        estimated_error_rate(self.layers().iter().rev())
     }
 
     fn count(&self) -> usize {

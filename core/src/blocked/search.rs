@@ -7,7 +7,7 @@
 
 use super::layer::{Layer, Probing};
 use crate::bits::kernel::{Kernel, Line};
-use crate::chain::batch::{BLOCK, Hashes, Layer as _, Layers, Prefetch as _, Prefetched, Subset};
+use crate::chain::batch::{BLOCK, Hashes, Layer as _, Prefetch as _, Prefetched, Subset};
 
 /// Lines are prefetched in layers of this many bytes or more; smaller layers stay in a near cache.
 const PREFETCH_FROM: u64 = 128 << 10;
@@ -19,10 +19,10 @@ const NEWEST: usize = 2;
 /// Items tested together, as many as the compiler unrolls.
 const STRIDE: usize = 4;
 
-/// The items of a block that any of `layers`, oldest first, contains.
+/// The items of a block that any of `layers`, newest first, contains.
 #[inline(always)]
 pub(super) fn any_contains<'a, K: Kernel>(
-    layers: impl Layers<'a, Layer>,
+    layers: impl Iterator<Item = &'a Layer> + Clone,
     kernel: K,
     hashes: &Hashes,
     items: Subset,
@@ -37,12 +37,12 @@ pub(super) fn any_contains<'a, K: Kernel>(
 /// Looks up fewer than [`MANY`] items, one by one.
 #[inline(always)]
 fn few_contained<'a, K: Kernel>(
-    layers: impl Layers<'a, Layer>,
+    layers: impl Iterator<Item = &'a Layer> + Clone,
     kernel: K,
     hashes: &Hashes,
     items: Subset,
 ) -> Subset {
-    for (age, layer) in layers.clone().rev().enumerate() {
+    for (age, layer) in layers.clone().enumerate() {
         if age < NEWEST {
             prefetch_lines(layer, hashes, items);
         } else {
@@ -102,10 +102,10 @@ impl<'a, K: Kernel> Search<'a, K> {
         }
     }
 
-    /// The items that any of `layers`, oldest first, contains.
+    /// The items that any of `layers`, newest first, contains.
     #[inline(always)]
-    fn through<'l>(mut self, layers: impl Layers<'l, Layer>, newest: Prefetched) -> Subset {
-        let (items, mut layers) = (self.pending, layers.rev().peekable());
+    fn through<'l>(mut self, layers: impl Iterator<Item = &'l Layer>, newest: Prefetched) -> Subset {
+        let (items, mut layers) = (self.pending, layers.peekable());
         if let Some(layer) = layers.peek()
             && newest == Prefetched::No
         {

@@ -144,8 +144,8 @@ impl Windowed {
     }
 
     /// The layers of all slices, oldest first, including expired ones.
-    pub fn layers(&self) -> impl DoubleEndedIterator<Item = &Layer> + Clone {
-        layers(&self.slices)
+    pub fn layers(&self) -> impl Iterator<Item = &Layer> {
+        self.slices.iter().flat_map(Slice::layers)
     }
 
     /// The number of layers of the oldest `slices` slices.
@@ -167,9 +167,9 @@ impl Windowed {
         panic!("there is no layer {layer} of {before}")
     }
 
-    /// The layers that have not expired at `now`, oldest first.
-    pub(super) fn living_layers(&self, now: Time) -> impl DoubleEndedIterator<Item = &Layer> + Clone {
-        layers(self.alive(now))
+    /// The layers that have not expired at `now`, newest first.
+    pub(super) fn living_layers(&self, now: Time) -> Layers<'_> {
+        Layers::of(self.alive(now))
     }
 
     /// The slices that have not expired at `now`.
@@ -251,7 +251,7 @@ impl Windowed {
             }
         }
         kernel::run(ContainsMany {
-            layers: layers(alive),
+            layers: Layers::of(alive),
             hasher: self.rules.hasher(),
             items,
             found,
@@ -294,28 +294,32 @@ impl Windowed {
     ) -> (BlockOutcome, Result<(), Error>) {
         let mut outcome = BlockOutcome::of_new(Subset::NONE, block.count);
         let (time, refresh) = (self.stamp(now), self.window.refresh());
-        let within = |slices: &[Slice], items| {
-            Layer::any_contains_block(layers(slices), kernel, &block.hashes, items, Prefetched::No)
+        let within = |layers: Layers<'_>, items| {
+            Layer::any_contains_block(layers, kernel, &block.hashes, items, Prefetched::No)
         };
+        let (expired, is_open) = (self.expired(time), self.is_open(time));
         // An item changes nothing if it is in one of these slices.
-        let settling = if !refresh {
-            self.alive(time)
-        } else if self.is_open(time) {
-            &self.slices[self.slices.len() - 1..]
-        } else {
-            &[]
-        };
-        let changing = block.items().without(within(settling, block.items()));
-        let Some(first) = { changing }.next() else {
+        let mut settling = Layers::of(match (refresh, is_open) {
+            (false, _) => &self.slices[expired..],
+            (true, true) => &self.slices[self.slices.len() - 1..],
+            (true, false) => &[],
+        });
+        let is_ready = is_open && expired == 0;
+        if is_ready {
+            // The newest layer tells itself what changes it.
+            settling.next();
+        }
+        let unknown = block.items().without(within(settling, block.items()));
+        let Some(first) = { unknown }.next() else {
             return (outcome, Ok(()));
         };
-        if let Err(error) = self.drop_and_open(time, allowance) {
+        if !is_ready && let Err(error) = self.drop_and_open(time, allowance) {
             outcome.count = first;
             return (outcome, Err(error));
         }
-        let (changed, end) = self.insert(kernel, block, changing, time, allowance);
+        let (changed, end) = self.insert(kernel, block, unknown, time, allowance);
         let known = match &self.slices[..] {
-            [older @ .., _] if refresh => within(older, changed),
+            [older @ .., _] if refresh => within(Layers::of(older), changed),
             _ => Subset::NONE,
         };
         (outcome.changed, outcome.new) = (changed, changed.without(known));
@@ -338,17 +342,17 @@ impl Windowed {
         let alive = &self.slices[expired..];
         let (usual, left) = (
             usual_rate(&self.rules, self.window),
-            rate_left(&self.rules, layers(alive)),
+            rate_left(&self.rules, Layers::of(alive)),
         );
         let rate = match alive.len() <= self.window.slices().into() {
             true => usual.min(left),
             false => left * OF_THE_REST,
         };
         let first = Shape::sized(self.next_capacity(alive)?, rate);
-        let (count, arrays) = (layers(alive).count(), arrays_of(alive));
+        let (count, arrays) = (Layers::of(alive).count(), arrays_of(alive));
         let before = Self::bytes_of(alive.len(), count, arrays);
         let after = Self::bytes_of(alive.len() + 1, count + 1, arrays.saturating_add(first.bytes()));
-        check_capacity(layers(alive), first)?;
+        check_capacity(Layers::of(alive), first)?;
         ask_to_grow(before, after, count + 1, allowance)?;
         let chain = Chain::new(self.rules.alike(None), first, UNLIMITED)?;
         if expired == 0 {
@@ -383,7 +387,7 @@ impl Windowed {
         ))
     }
 
-    /// Inserts items of a block, which are not in the newest slice, into that slice. Returns those that changed it and, if
+    /// Inserts items of a block, which are in no layer of the newest slice but perhaps the newest, into that slice. Returns those that changed it and, if
     /// there is no room for one of them, which one.
     #[inline(always)]
     fn insert<K: Kernel>(
@@ -405,10 +409,10 @@ impl Windowed {
                 let capacity = further_capacity(own, rules, elapsed, left);
                 // The rates of usual slices that are still to be opened are kept for them.
                 let to_open = usize::from(window.slices()).saturating_sub(older.len());
-                let left =
-                    rate_left(rules, layers(older).chain(&*own)) - to_open as f64 * usual_rate(rules, window);
+                let left = rate_left(rules, Layers::of(older).chain(&*own))
+                    - to_open as f64 * usual_rate(rules, window);
                 let next = Shape::sized(capacity, left.max(0.0) * OF_THE_REST);
-                check_capacity(layers(older), next)?;
+                check_capacity(Layers::of(older), next)?;
                 let others: usize = older.iter().map(|slice| slice.layers().len()).sum();
                 let besides =
                     Self::bytes_of(older.len() + 1, others, arrays_of(older)) - Blocked::bytes(0, 0);
@@ -527,9 +531,36 @@ impl Windowed {
     }
 }
 
-/// The layers of these slices, oldest first.
-fn layers(slices: &[Slice]) -> impl DoubleEndedIterator<Item = &Layer> + Clone {
-    slices.iter().flat_map(|slice| slice.layers())
+/// The layers of several slices, newest first.
+#[derive(Clone, Debug)]
+pub(super) struct Layers<'a> {
+    slices: &'a [Slice],
+    of_newer: &'a [Layer],
+}
+
+impl<'a> Layers<'a> {
+    fn of(slices: &'a [Slice]) -> Self {
+        let of_newer = &[];
+        Self { slices, of_newer }
+    }
+}
+
+impl<'a> Iterator for Layers<'a> {
+    type Item = &'a Layer;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<&'a Layer> {
+        loop {
+            if let [older @ .., layer] = self.of_newer {
+                self.of_newer = older;
+                return Some(layer);
+            }
+            let [older @ .., slice] = self.slices else {
+                return None;
+            };
+            (self.slices, self.of_newer) = (older, slice.layers());
+        }
+    }
 }
 
 /// Bytes of the bit arrays of these slices.
@@ -615,7 +646,7 @@ where
     fn run<K: Kernel>(mut self, kernel: K) -> Result<(), Error> {
         let mut block = Block::new();
         loop {
-            let newest = self.windowed.layers().next_back().map(Layer::prefetcher);
+            let newest = Layers::of(&self.windowed.slices).next().map(Layer::prefetcher);
             if !block.fill(self.windowed.rules.hasher(), &mut self.items, newest) {
                 return Ok(());
             }

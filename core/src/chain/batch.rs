@@ -67,14 +67,18 @@ pub trait Layer {
     fn contains_alone(&self, hash: ItemHash) -> bool;
     /// The items of a block that are (probably) in the layer. Their memory has been prefetched.
     fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Subset) -> Subset;
-    /// Whether any of `layers`, oldest first, contains the item.
-    fn any_contains<'a, K: Kernel>(layers: impl Layers<'a, Self>, kernel: K, hash: ItemHash) -> bool
+    /// Whether any of `layers`, newest first, contains the item.
+    fn any_contains<'a, K: Kernel>(
+        layers: impl Iterator<Item = &'a Self> + Clone,
+        kernel: K,
+        hash: ItemHash,
+    ) -> bool
     where
         Self: Sized + 'a;
-    /// The items of a block that any of `layers`, oldest first, contains. `newest` says whether their memory
+    /// The items of a block that any of `layers`, newest first, contains. `newest` says whether their memory
     /// in the newest layer has been prefetched.
     fn any_contains_block<'a, K: Kernel>(
-        layers: impl Layers<'a, Self>,
+        layers: impl Iterator<Item = &'a Self> + Clone,
         kernel: K,
         hashes: &Hashes,
         items: Subset,
@@ -96,11 +100,6 @@ pub trait Layer {
         new
     }
 }
-
-/// The layers of a chain or of several, oldest first.
-pub trait Layers<'a, L: 'a>: DoubleEndedIterator<Item = &'a L> + Clone {}
-
-impl<'a, L: 'a, I: DoubleEndedIterator<Item = &'a L> + Clone> Layers<'a, L> for I {}
 
 /// Prefetches the memory that items will read. It holds what it needs by value, so that a loop keeps it in
 /// registers. It is not a closure, because one that is not inlined costs a call for each item.
@@ -287,13 +286,13 @@ impl<L: Layer> Work for InsertOne<'_, L> {
 
 /// Tests whether any of several layers contains one item.
 pub struct AnyContains<I> {
-    /// The layers, oldest first.
+    /// The layers, newest first.
     pub layers: I,
     /// The item's hash.
     pub hash: ItemHash,
 }
 
-impl<'a, L: Layer + 'a, I: DoubleEndedIterator<Item = &'a L> + Clone> Work for AnyContains<I> {
+impl<'a, L: Layer + 'a, I: Iterator<Item = &'a L> + Clone> Work for AnyContains<I> {
     type Output = bool;
 
     #[inline(always)]
@@ -304,7 +303,7 @@ impl<'a, L: Layer + 'a, I: DoubleEndedIterator<Item = &'a L> + Clone> Work for A
 
 /// Tests which of `items` any of several layers contains, and reports the answers block by block.
 pub struct ContainsMany<'h, L, H, I, F> {
-    /// The layers, oldest first.
+    /// The layers, newest first.
     pub layers: L,
     /// Their hash function.
     pub hasher: &'h H,
@@ -317,7 +316,7 @@ pub struct ContainsMany<'h, L, H, I, F> {
 impl<'l, 'i, L, S, H, I, F> Work for ContainsMany<'_, S, H, I, F>
 where
     L: Layer + 'l,
-    S: DoubleEndedIterator<Item = &'l L> + Clone,
+    S: Iterator<Item = &'l L> + Clone,
     H: Hasher,
     I: Iterator<Item = &'i [u8]>,
     F: FnMut(Subset, &Block),
@@ -327,9 +326,9 @@ where
     #[inline(always)]
     fn run<K: Kernel>(mut self, kernel: K) {
         let mut block = Block::new();
-        let mut older = self.layers.clone();
-        let Some(newest) = older.next_back() else { return };
-        let is_only = older.next_back().is_none();
+        let mut layers = self.layers.clone();
+        let Some(newest) = layers.next() else { return };
+        let is_only = layers.next().is_none();
         while block.fill(self.hasher, &mut self.items, newest.lookup_prefetcher(is_only)) {
             let (hashes, items) = (&block.hashes, block.items());
             let found = if is_only {
@@ -401,7 +400,7 @@ where
             let (hashes, items) = (&block.hashes, block.items());
             let known = match &self.layers[..older] {
                 [] => Subset::NONE,
-                layers => L::any_contains_block(layers.iter(), kernel, hashes, items, Prefetched::No),
+                layers => L::any_contains_block(layers.iter().rev(), kernel, hashes, items, Prefetched::No),
             };
             let unknown = items.without(known);
             let (new, end) = insert_unknown(kernel, self.layers, hashes, unknown, &mut self.grow);
@@ -497,7 +496,7 @@ fn add_one<K: Kernel, L: Layer>(
     grow: &mut impl FnMut(&mut Vec<L>) -> Result<(), Error>,
 ) -> Result<bool, Error> {
     let older = layers.len() - 1;
-    if L::any_contains(layers[unknown..older].iter(), kernel, hash) {
+    if L::any_contains(layers[unknown..older].iter().rev(), kernel, hash) {
         return Ok(false);
     }
     let newest = &mut layers[older];

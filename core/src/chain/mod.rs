@@ -177,7 +177,7 @@ impl<R: Rules> Chain<R> {
 
     #[inline]
     fn any_contains(&self, hash: ItemHash) -> bool {
-        let layers = self.layers.iter();
+        let layers = self.layers.iter().rev();
         kernel::run(AnyContains { layers, hash })
     }
 
@@ -188,7 +188,7 @@ impl<R: Rules> Chain<R> {
         found: impl FnMut(Subset, &Block),
     ) {
         kernel::run(ContainsMany {
-            layers: self.layers.iter(),
+            layers: self.layers.iter().rev(),
             hasher: self.rules.hasher(),
             items,
             found,

@@ -170,7 +170,7 @@ pub(crate) fn ask_for_table(exceptions: usize, layers: u64, allowance: Allowance
 pub(super) fn holds(layers: &[Layer], hash: ItemHash) -> bool {
     #[cfg(test)]
     crate::tests::work::add(crate::tests::work::Work::LayersAsked, layers.len());
-    let layers = layers.iter();
+    let layers = layers.iter().rev();
     kernel::run(AnyContains { layers, hash })
 }
 

@@ -9,7 +9,7 @@ pub mod modulus;
 use crate::bits::array::{BitArray, OutOfRange};
 use crate::bits::kernel::{Kernel, Portable, prefetch};
 use crate::bits::memory::{Allocation, Mover};
-use crate::chain::batch::{Hashes, Layer, Layers, Prefetch, Prefetched, Subset};
+use crate::chain::batch::{Hashes, Layer, Prefetch, Prefetched, Subset};
 use crate::item::ItemHash;
 
 /// Probes that are tested first. In a full layer half of the bits are set, so only an eighth of the absent
@@ -168,19 +168,23 @@ impl<L: Scattered> Layer for L {
     }
 
     #[inline(always)]
-    fn any_contains<'a, K: Kernel>(layers: impl Layers<'a, Self>, kernel: K, hash: ItemHash) -> bool
+    fn any_contains<'a, K: Kernel>(
+        layers: impl Iterator<Item = &'a Self> + Clone,
+        kernel: K,
+        hash: ItemHash,
+    ) -> bool
     where
         Self: 'a,
     {
-        for layer in layers.clone().rev().take(PREFETCHED_LAYERS) {
+        for layer in layers.clone().take(PREFETCHED_LAYERS) {
             layer.prefetch_first(hash);
         }
-        layers.rev().any(|layer| layer.contains(kernel, hash))
+        { layers }.any(|layer| layer.contains(kernel, hash))
     }
 
     #[inline(always)]
     fn any_contains_block<'a, K: Kernel>(
-        layers: impl Layers<'a, Self>,
+        layers: impl Iterator<Item = &'a Self> + Clone,
         kernel: K,
         hashes: &Hashes,
         items: Subset,
@@ -190,7 +194,7 @@ impl<L: Scattered> Layer for L {
         Self: 'a,
     {
         let (mut found, mut memory) = (Subset::NONE, newest);
-        for layer in layers.rev() {
+        for layer in layers {
             let pending = items.without(found);
             if pending.is_empty() {
                 break;

@@ -125,7 +125,7 @@ fn found_by<K: Kernel>(kernel: K, filter: &Filter, items: &[Vec<u8>]) -> Vec<boo
     let (layers, hasher) = (chain(filter).layers(), chain(filter).rules().hasher());
     let mut answers = Vec::new();
     ContainsMany {
-        layers: layers.iter(),
+        layers: layers.iter().rev(),
         hasher,
         items: items.iter().map(Vec::as_slice),
         found: |found: Subset, block: &Block| answers.extend((0..block.count).map(|at| found.has(at))),
@@ -134,7 +134,7 @@ fn found_by<K: Kernel>(kernel: K, filter: &Filter, items: &[Vec<u8>]) -> Vec<boo
     for (item, &answer) in items.iter().zip(&answers) {
         let hash = hasher.hash(item);
         let any = AnyContains {
-            layers: layers.iter(),
+            layers: layers.iter().rev(),
             hash,
         };
         assert_eq!(any.run(kernel), answer);

@@ -9,7 +9,7 @@ use super::{Layer, Places, Start};
 use crate::bits::array::OutOfRange;
 use crate::bits::kernel::{self, Kernel, LINE_BYTES, Line};
 use crate::bits::memory::{Allocation, Mover};
-use crate::chain::batch::{self, AnyContains, Hashes, InsertOne, Layers, Prefetch, Prefetched, Subset};
+use crate::chain::batch::{self, AnyContains, Hashes, InsertOne, Prefetch, Prefetched, Subset};
 use crate::item::ItemHash;
 
 impl batch::Layer for Layer {
@@ -108,15 +108,19 @@ impl batch::Layer for Layer {
     }
 
     #[inline(always)]
-    fn any_contains<'a, K: Kernel>(layers: impl Layers<'a, Self>, kernel: K, hash: ItemHash) -> bool {
+    fn any_contains<'a, K: Kernel>(
+        layers: impl Iterator<Item = &'a Self> + Clone,
+        kernel: K,
+        hash: ItemHash,
+    ) -> bool {
         // An item's first line has the same bits in every layer with as many probes, and in most layers it is
         // the only line that is read.
-        let Some(newest) = layers.clone().next_back() else {
+        let Some(newest) = layers.clone().next() else {
             return false;
         };
         let word = newest.places().first(hash).word;
         let (mut probes, mut mask) = (0, kernel.mask(word, kernel.count(0)));
-        for layer in layers.rev() {
+        for layer in layers {
             if layer.probes != probes {
                 probes = layer.probes;
                 mask = kernel.mask(word, kernel.count(probes));
@@ -132,7 +136,7 @@ impl batch::Layer for Layer {
 
     #[inline(always)]
     fn any_contains_block<'a, K: Kernel>(
-        layers: impl Layers<'a, Self>,
+        layers: impl Iterator<Item = &'a Self> + Clone,
         kernel: K,
         hashes: &Hashes,
         items: Subset,

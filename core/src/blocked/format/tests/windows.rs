@@ -171,8 +171,8 @@ fn each_field_is_refused_outside_of_its_range() {
             words(&[u64::MAX, i64::MAX as u64]),
             Field("capacity"),
         ),
-        (layer(0, 24), rates(&[0.0021, 0.9]), Field("layer error rate")),
-        (layer(2, 24), rates(&[0.0016, 0.9]), Field("layer error rate")),
+        (layer(0, 24), rates(&[0.0095, 0.9]), Field("layer error rate")),
+        (layer(2, 24), rates(&[0.0095, 0.9]), Field("layer error rate")),
     ];
     let stream = stored(&four_layers());
     for (offset, values, expected) in table {
