@@ -154,7 +154,7 @@ impl Windowed {
         counts.sum()
     }
 
-    /// Finds layer `layer` of all: its slice, and its number in that.
+    /// The slice of layer `layer` of all, and the number of the layer in that; beyond the slices if there is no such layer.
     pub(super) fn find(&self, layer: usize) -> (usize, usize) {
         let mut before = 0;
         for (at, slice) in self.slices.iter().enumerate() {
@@ -164,7 +164,7 @@ impl Windowed {
             }
             before += count;
         }
-        panic!("there is no layer {layer} of {before}")
+        (self.slices.len(), layer - before)
     }
 
     /// The layers that have not expired at `now`, newest first.

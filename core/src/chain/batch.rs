@@ -174,24 +174,6 @@ impl Subset {
         Self(self.0.unbounded_shl(count as u32))
     }
 
-    /// The items at position `at` and after it.
-    #[inline(always)]
-    pub fn from(self, at: usize) -> Self {
-        Self(self.0 & u64::MAX.unbounded_shl(at as u32))
-    }
-
-    /// The first `count` of the items.
-    pub fn lowest(self, count: u64) -> Self {
-        if self.count_ones() <= count {
-            return self;
-        }
-        let mut rest = self;
-        rest.by_ref()
-            .take(usize::try_from(count).unwrap_or(BLOCK))
-            .for_each(drop);
-        self.without(rest)
-    }
-
     /// The position after the last item, 0 if there is none.
     #[inline(always)]
     pub fn end(self) -> usize {

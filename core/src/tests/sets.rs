@@ -6,7 +6,6 @@ use proptest::prelude::*;
 use super::oracle::{self, add_batch, contains_batch, growing, item, load, reserved, stored};
 use crate::chain::{MOST_ITEMS, at_most};
 use crate::codec::chunks;
-use crate::codec::stream::Value;
 use crate::exceptions;
 use crate::params::{ClassicSpec, ErrorRate, Growth, Spec, Window};
 use crate::sets::{Mismatch, SetError};
