@@ -80,7 +80,8 @@ pub fn follow(filter: Option<&Filter>) {
 mod tests {
     use super::*;
     use crate::UNLIMITED;
-    use crate::params::{Expansion, Growth, Layout, Spec};
+    use crate::params::{Expansion, Growth, StoredLayout};
+    use crate::spec::Spec;
     use crate::tests::oracle::spec;
 
     fn filter(spec: Spec) -> Filter {
@@ -92,11 +93,10 @@ mod tests {
     #[test]
     fn a_wrong_guess_changes_no_answer() {
         let growing = Growth::Growing(Expansion::new(2).unwrap());
-        let blocked = |capacity, error_rate, seed| spec(capacity, error_rate, growing, seed);
-        let classic = Spec {
-            layout: Layout::Classic,
-            ..blocked(100, 0.01, 0)
-        };
+        let blocked = |capacity, error_rate, seed| Spec::from(spec(capacity, error_rate, growing, seed));
+        let classic = spec(100, 0.01, growing, 0)
+            .in_layout(StoredLayout::Classic)
+            .unwrap();
         let kinds = [
             blocked(10, 0.01, 1),
             blocked(1_000_000, 1e-9, 1),

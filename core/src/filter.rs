@@ -6,6 +6,7 @@ use crate::bits::memory::{Allocation, Mover};
 pub use crate::blocked::layered::MOST_ESTIMATED;
 use crate::blocked::secret::Secret;
 use crate::blocked::{self, Blocked};
+pub use crate::chain::LayerShape;
 use crate::chain::batch::{self, Block, BlockOutcome, Hasher as _, Subset};
 use crate::chain::demand::FILTER_BYTES;
 use crate::chain::window::slices::Span;
@@ -16,9 +17,10 @@ use crate::error::Error;
 use crate::exceptions::table::Table;
 use crate::exceptions::{self, ExceptError};
 use crate::item::{Item, ItemHash};
-pub use crate::layered::{LayerShape, LayerStats};
-use crate::layers::{Layers, from_spec};
-use crate::params::{ClassicSpec, Growth, Layout, Seed, Spec, Time, ValkeySpec, Window};
+pub use crate::layered::LayerStats;
+use crate::layers::Layers;
+use crate::params::{Growth, Seed, StoredLayout, Time, Window};
+use crate::spec::Spec;
 use crate::valkey::{Unreached, Valkey};
 
 /// The items of a call, in the crate's own tests: each call with another type would be compiled anew for all layouts and
@@ -331,29 +333,14 @@ impl Filter {
     /// # Errors
     /// [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing is left behind.
     pub fn new(spec: Spec, allowance: Allowance<'_>) -> Result<Self, Error> {
-        if let (Some(window), Layout::Blocked { seed }) = (spec.window, spec.layout) {
-            let rules = Blocked::new(spec.error_rate, spec.growth, seed);
-            return Ring::new(rules, spec.capacity, window, allowance).map(Self::from);
+        match spec {
+            Spec::Blocked(spec) => match spec.window {
+                Some(window) => Ring::new(spec.rules(), spec.capacity, window, allowance).map(Self::from),
+                None => Chain::<Blocked>::made(spec, allowance).map(Self::from),
+            },
+            Spec::Classic(spec) => Chain::<Classic>::made(spec, allowance).map(Self::from),
+            Spec::Valkey(spec) => Chain::<Valkey>::made(spec, allowance).map(Self::from),
         }
-        from_spec!(spec, (rules, first) => Chain::new(rules, first, allowance).map(Self::from))
-    }
-
-    /// Makes an empty classic filter, from any parameters that RedisBloom accepts.
-    ///
-    /// # Errors
-    /// [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing is left behind.
-    pub fn classic(spec: ClassicSpec, allowance: Allowance<'_>) -> Result<Self, Error> {
-        let rules = Classic::new(spec);
-        Chain::new(rules, rules.first(spec), allowance).map(Self::from)
-    }
-
-    /// Makes an empty filter in valkey-bloom's layout, from any parameters that valkey-bloom accepts.
-    ///
-    /// # Errors
-    /// [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing is left behind.
-    pub fn valkey(spec: ValkeySpec, allowance: Allowance<'_>) -> Result<Self, Error> {
-        let rules = Valkey::new(spec);
-        Chain::new(rules, rules.first(spec.capacity()), allowance).map(Self::from)
     }
 
     /// [`Self::contains_at`] for a filter of another layout, with a window or with exceptions. A function of its own, so
@@ -686,8 +673,8 @@ impl Filter {
         self.ring().map_or(&[], |ring| ring.slices().spans())
     }
 
-    /// The layout, with the parameters that only this layout has.
-    pub fn layout(&self) -> Layout {
+    /// The layout.
+    pub fn layout(&self) -> StoredLayout {
         self.layers.as_layered().layout()
     }
 

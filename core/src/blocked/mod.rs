@@ -16,14 +16,36 @@ pub mod windowed;
 
 use std::sync::Arc;
 
-use crate::chain::Rules;
 use crate::chain::batch::Hasher;
 use crate::chain::window::Sizing;
+use crate::chain::{LayerShape, Rules};
 use crate::error::Error;
 use crate::item::{Item, ItemHash};
-use crate::params::{Capacity, ErrorRate, Expansion, Growth, Seed};
+use crate::params::{Capacity, ErrorRate, Expansion, Growth, Seed, Window};
 pub use layer::{Layer, Shape};
 use secret::{Key, Secret};
+
+/// What a new filter of this layout is made from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BlockedSpec {
+    /// The false positive rate of the whole filter, which holds at any number of layers.
+    pub error_rate: ErrorRate,
+    /// The capacity of the first layer. With a window, the number of items expected in it.
+    pub capacity: Capacity,
+    /// What happens when the filter is full.
+    pub growth: Growth,
+    /// The seed of the hash.
+    pub seed: Seed,
+    /// How long items are remembered; `None` means for ever.
+    pub window: Option<Window>,
+}
+
+impl BlockedSpec {
+    /// The rules of the filter.
+    pub fn rules(&self) -> Blocked {
+        Blocked::new(self.error_rate, self.growth, self.seed)
+    }
+}
 
 /// Rules of blocked filters: one error rate for the whole chain, at any length.
 ///
@@ -90,9 +112,16 @@ impl Blocked {
 }
 
 impl Rules for Blocked {
+    type Spec = BlockedSpec;
     type Layer = Layer;
     type Shape = Shape;
     type Hasher = Secret;
+
+    fn start(spec: BlockedSpec) -> (Self, Shape) {
+        let rules = spec.rules();
+        let first = rules.first(spec.capacity);
+        (rules, first)
+    }
 
     #[inline(always)]
     fn hasher(&self) -> &Secret {
@@ -114,6 +143,19 @@ impl Rules for Blocked {
         let expansion = self.growth.expansion().ok_or(Error::Full { capacity: full })?;
         let capacity = full.saturating_mul(u64::from(expansion.factor()));
         Ok(self.nth(index, capacity, budget.max(0.0)))
+    }
+
+    fn described(&self, shape: Shape) -> LayerShape {
+        let bytes = shape.geometry.bytes();
+        LayerShape {
+            capacity: shape.capacity,
+            bytes,
+            bits: bytes.saturating_mul(8),
+            error_rate: shape.rate,
+            lines: Some(shape.geometry.lines_per_item.into()),
+            probes: shape.geometry.probes.into(),
+            hash_width: None,
+        }
     }
 }
 
