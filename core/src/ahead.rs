@@ -10,7 +10,7 @@ use std::cell::RefCell;
 
 use crate::Filter;
 use crate::blocked::layer::LinePrefetcher;
-use crate::blocked::secret::Key;
+use crate::blocked::secret::HashKey;
 use crate::chain::batch::Prefetch as _;
 use crate::item::Item;
 
@@ -29,7 +29,7 @@ thread_local! {
 #[derive(Debug)]
 struct Last {
     /// A copy of the key. Sharing it would keep alive memory that filters own.
-    key: Key,
+    key: HashKey,
     /// Where each layer looks for an item, the newest layer first.
     lines: [LinePrefetcher; LAYERS],
     layers: usize,

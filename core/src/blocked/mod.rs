@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::item::{Item, ItemHash};
 use crate::params::{Capacity, ErrorRate, Expansion, Growth, Seed, Window};
 pub use layer::{Layer, Shape};
-use secret::{Key, Secret};
+use secret::{HashKey, Secret};
 
 /// What a new filter of this layout is made from.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -181,7 +181,7 @@ impl Hasher for Secret {
     #[inline(always)]
     fn hash(&self, item: Item<'_>) -> ItemHash {
         let known = item.hash_under(self.seed());
-        known.unwrap_or_else(|| Key::hash(self, item.bytes()))
+        known.unwrap_or_else(|| HashKey::hash(self, item.bytes()))
     }
 }
 
