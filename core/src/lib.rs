@@ -25,7 +25,7 @@
 //!
 //! | part | what it is |
 //! |---|---|
-//! | [`params`], [`error`], [`item`] | what a filter is made from, what can go wrong, and what goes in |
+//! | [`params`], [`error`], [`item`] | the values of parameters, what can go wrong, and what goes in |
 //! | [`bits`] | the bit array, its memory, and the instructions that test and set bits |
 //! | [`chain`] | layers that are added as a filter grows, and the walk over them for one item or many |
 //! | [`stored`] | what the formats of all layouts have in common |
