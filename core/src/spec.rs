@@ -51,8 +51,8 @@ impl Spec {
     pub fn expansion(&self) -> Option<u32> {
         match self {
             Self::Blocked(spec) => spec.growth.expansion().map(Expansion::factor),
-            Self::Classic(spec) => spec.rules().growth(),
-            Self::Valkey(spec) => spec.rules().growth(),
+            Self::Classic(spec) => spec.rules().growth_factor(),
+            Self::Valkey(spec) => spec.rules().growth_factor(),
         }
     }
 

@@ -262,7 +262,7 @@ fn makes_one(made: Creation) {
                 }
                 Spec::Classic(spec) => assert_eq!(
                     (capacity, filter.expansion()),
-                    (spec.capacity(), spec.rules().growth())
+                    (spec.capacity(), spec.rules().growth_factor())
                 ),
                 Spec::Valkey(spec) => assert_eq!(
                     (capacity, filter.valkey_rules()),

@@ -26,7 +26,7 @@ impl Layered for Chain<Classic> {
     }
 
     fn expansion(&self) -> Option<u32> {
-        self.rules().growth()
+        self.rules().growth_factor()
     }
 
     fn estimated_error_rate(&self, _: Time) -> f64 {

@@ -23,7 +23,7 @@ impl Layered for Chain<Valkey> {
     }
 
     fn expansion(&self) -> Option<u32> {
-        self.rules().growth()
+        self.rules().growth_factor()
     }
 
     fn estimated_error_rate(&self, _: Time) -> f64 {

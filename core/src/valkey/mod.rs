@@ -139,8 +139,8 @@ impl Valkey {
         self.expansion
     }
 
-    /// The expansion, if the filter grows.
-    pub fn growth(&self) -> Option<u32> {
+    /// The capacity of a new layer divided by that of the layer before it; `None` if the filter does not grow.
+    pub fn growth_factor(&self) -> Option<u32> {
         (self.expansion > 0).then_some(self.expansion)
     }
 
