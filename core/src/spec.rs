@@ -1,6 +1,4 @@
-//! What a new filter is made from, in any layout.
-//!
-//! What filters of all layouts have is read here; a layout's own parameters are in its folder.
+//! What a new filter is made from, in any layout. Each layout's parameters are checked in its folder.
 
 pub use crate::blocked::BlockedSpec;
 pub use crate::classic::ClassicSpec;
@@ -8,14 +6,14 @@ use crate::error::ParamError;
 use crate::params::{Expansion, StoredLayout, Tightening};
 pub use crate::valkey::ValkeySpec;
 
-/// Everything that defines a new filter. Each layout has parameters of its own.
+/// Everything that defines a new filter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Spec {
-    /// This project's layout, with or without a window.
+    /// This project's layout: rate, capacity, growth, seed, and how long items are remembered.
     Blocked(BlockedSpec),
-    /// RedisBloom's layout, with all that RedisBloom accepts.
+    /// RedisBloom's layout: rate, capacity, whether the filter grows, and the expansion that is stored in any case.
     Classic(ClassicSpec),
-    /// valkey-bloom's layout, with all that valkey-bloom accepts.
+    /// valkey-bloom's layout: rate, capacity, expansion, tightening ratio, and the keys of the hashes.
     Valkey(ValkeySpec),
 }
 
