@@ -8,8 +8,8 @@ mod subjects;
 
 use std::hint::black_box;
 
-use libbloom::params::Growth;
-use subjects::{ABSENT, ALL_NEW, BLOCKED, Filled, HALF_NEW, Item, Stream, Subject, filter, floor, measured};
+use libbloom::params::{Growth, StoredLayout};
+use subjects::{ABSENT, ALL_NEW, Filled, HALF_NEW, Item, Stream, Subject, filter, floor, measured};
 
 /// Slices of each measurement.
 const SLICES: u64 = 101;
@@ -86,11 +86,13 @@ fn main() {
         return println!("usage: cargo bench -p libbloom-benches --bench floor -- items error_rate");
     };
     let items = items as u64;
-    let bytes = filter(items, rate, Growth::Fixed, BLOCKED).bytes();
+    let bytes = filter(items, rate, Growth::Fixed, StoredLayout::Blocked).bytes();
     let both = || {
         (
             Filled::half(items, || floor(bytes)),
-            Filled::half(items, || filter(items, rate, Growth::Fixed, BLOCKED)),
+            Filled::half(items, || {
+                filter(items, rate, Growth::Fixed, StoredLayout::Blocked)
+            }),
         )
     };
     let (mut floor, mut bloom) = both();

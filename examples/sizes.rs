@@ -2,8 +2,9 @@
 //! README.md by error rate. `cargo run --release --example sizes [capacity]`. The figures are those that filters
 //! are allocated by; a test keeps the documents in step with them.
 
-use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec, Window};
+use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Seed, StoredLayout, Window};
 use libbloom::plan::{Plan, Stage};
+use libbloom::spec::{BlockedSpec, Spec};
 
 /// More layers than any of these filters has.
 const MOST_LAYERS: usize = 128;
@@ -21,19 +22,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// The blocked filter with that first layer, once it holds `items`.
 fn stage(rate: f64, capacity: u64, growth: Growth, items: u64) -> Option<Stage> {
-    stage_of(Layout::Blocked { seed: Seed(0) }, rate, capacity, growth, items)
+    stage_of(StoredLayout::Blocked, rate, capacity, growth, items)
 }
 
 /// The filter of this layout with that first layer, once it holds `items`.
-fn stage_of(layout: Layout, rate: f64, capacity: u64, growth: Growth, items: u64) -> Option<Stage> {
-    let spec = Spec {
+fn stage_of(layout: StoredLayout, rate: f64, capacity: u64, growth: Growth, items: u64) -> Option<Stage> {
+    let spec = BlockedSpec {
         error_rate: ErrorRate::new(rate).ok()?,
         capacity: Capacity::new(capacity).ok()?,
         growth,
-        layout,
+        seed: Seed(0),
         window: None,
     };
-    of_spec(spec, items)
+    of_spec(spec.in_layout(layout).ok()?, items)
 }
 
 fn of_spec(spec: Spec, items: u64) -> Option<Stage> {
@@ -42,15 +43,15 @@ fn of_spec(spec: Spec, items: u64) -> Option<Stage> {
 
 /// The filter with a window that is full of the `items` that it was made for.
 fn full_window(rate: f64, items: u64, slices: u8) -> Option<Stage> {
-    let spec = Spec {
+    let spec = BlockedSpec {
         error_rate: ErrorRate::new(rate).ok()?,
         capacity: Capacity::new(items).ok()?,
         growth: Growth::Reserved(Expansion::DEFAULT),
-        layout: Layout::Blocked { seed: Seed(0) },
+        seed: Seed(0),
         // How long it is changes nothing.
         window: Some(Window::new(1, slices, false).ok()?),
     };
-    of_spec(spec, items)
+    of_spec(spec.into(), items)
 }
 
 /// Bits per item of filters for `capacity` items.
@@ -67,8 +68,8 @@ fn by_rate(capacity: u64) -> Option<String> {
         let growing = Growth::Reserved(Expansion::DEFAULT);
         let reserved = stage(rate, capacity, growing, capacity)?;
         let fixed = stage(rate, capacity, Growth::Fixed, capacity)?;
-        let classic = stage_of(Layout::Classic, rate, capacity, growing, capacity)?;
-        let classic_fixed = stage_of(Layout::Classic, rate, capacity, Growth::Fixed, capacity)?;
+        let classic = stage_of(StoredLayout::Classic, rate, capacity, growing, capacity)?;
+        let classic_fixed = stage_of(StoredLayout::Classic, rate, capacity, Growth::Fixed, capacity)?;
         text += &row(&[
             format!("{rate:e}"),
             reserved.bytes.to_string(),

@@ -11,9 +11,9 @@ use redis_module::raw;
 
 use crate::server::{Ctx, call, guarded, note};
 use libbloom::Filter;
+use libbloom::StoredLayout;
 use libbloom::codec::DecodeError;
 use libbloom::filter::Account;
-use libbloom::params::Layout;
 
 /// The module's version.
 const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
@@ -192,7 +192,7 @@ fn count(before: Account, after: Account) {
 
 /// Whether RedisBloom could have this filter.
 fn fits_redisbloom(filter: &Filter) -> bool {
-    filter.layout() == Layout::Classic
+    filter.layout() == StoredLayout::Classic
 }
 
 /// Whether any filter exists that RedisBloom could not have.
@@ -238,8 +238,8 @@ pub fn refused_growth() {
 /// Counts a filter that came from a file, a payload or a header.
 pub fn loaded(filter: &Filter) {
     match filter.layout() {
-        Layout::Classic => Figure::ClassicLoads.add(1),
-        Layout::Valkey { .. } => Figure::ValkeyLoads.add(1),
+        StoredLayout::Classic => Figure::ClassicLoads.add(1),
+        StoredLayout::Valkey => Figure::ValkeyLoads.add(1),
         _ => {}
     }
 }

@@ -17,7 +17,8 @@ use std::process::{Command, ExitCode};
 
 use libbloom::chain::batch;
 use libbloom::packed::{Answers, Form, Packed};
-use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec};
+use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Seed};
+use libbloom::spec::BlockedSpec;
 use libbloom::{Filter, UNLIMITED};
 
 /// How much more a path may take than what was kept.
@@ -171,14 +172,14 @@ fn filter(grown: bool) -> Filter {
     } else {
         (4 * FILLED, Growth::Fixed)
     };
-    let spec = Spec {
+    let spec = BlockedSpec {
         error_rate: ErrorRate::new(0.01).expect("a rate"),
         capacity: Capacity::new(capacity).expect("a capacity"),
         growth,
-        layout: Layout::Blocked { seed: Seed(0x5eed) },
+        seed: Seed(0x5eed),
         window: None,
     };
-    let mut filter = Filter::new(spec, UNLIMITED).expect("memory");
+    let mut filter = Filter::new(spec.into(), UNLIMITED).expect("memory");
     let items = items(0..FILLED);
     let slices = items.iter().map(|item| &item[..]);
     filter.add_all(slices, 0, UNLIMITED, |_| ()).expect("room");

@@ -9,7 +9,8 @@ use libbloom::bits::array::BitArray;
 use libbloom::bits::kernel::{Line, prefetch};
 use libbloom::blocked::secret::Secret;
 use libbloom::item::ItemHash;
-use libbloom::params::{Capacity, ErrorRate, Growth, Layout, Seed, Spec};
+use libbloom::params::{Capacity, ErrorRate, Growth, Seed, StoredLayout};
+use libbloom::spec::BlockedSpec;
 use libbloom::{Filter, UNLIMITED};
 
 pub type Item = [u8; 32];
@@ -19,7 +20,6 @@ pub const BATCH: usize = 64;
 /// Items that are made, then measured: few enough to stay in the first cache.
 pub const CHUNK: u64 = 1024;
 /// This crate's own layout.
-pub const BLOCKED: Layout = Layout::Blocked { seed: Seed(0x5eed) };
 /// The first item that is never added.
 pub const ABSENT: u64 = 1 << 40;
 
@@ -250,14 +250,15 @@ impl<S: Subject, M: Fn() -> S> Filled<S, M> {
     }
 }
 
-pub fn filter(capacity: u64, rate: f64, growth: Growth, layout: Layout) -> Filter {
-    let spec = Spec {
+pub fn filter(capacity: u64, rate: f64, growth: Growth, layout: StoredLayout) -> Filter {
+    let spec = BlockedSpec {
         error_rate: ErrorRate::new(rate).expect("a rate"),
         capacity: Capacity::new(capacity).expect("a capacity"),
         growth,
-        layout,
+        seed: Seed(0x5eed),
         window: None,
     };
+    let spec = spec.in_layout(layout).expect("every layout has such a filter");
     Filter::new(spec, UNLIMITED).expect("memory")
 }
 

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 
 use crate::Filter;
 use crate::blocked::layer::LinePrefetcher;
-use crate::blocked::secret::Key;
+use crate::blocked::secret::HashKey;
 use crate::chain::batch::Prefetch as _;
 use crate::item::Item;
 
@@ -29,7 +29,7 @@ thread_local! {
 #[derive(Debug)]
 struct Last {
     /// A copy of the key. Sharing it would keep alive memory that filters own.
-    key: Key,
+    key: HashKey,
     /// Where each layer looks for an item, the newest layer first.
     lines: [LinePrefetcher; LAYERS],
     layers: usize,
@@ -80,7 +80,8 @@ pub fn follow(filter: Option<&Filter>) {
 mod tests {
     use super::*;
     use crate::UNLIMITED;
-    use crate::params::{Expansion, Growth, Layout, Spec};
+    use crate::params::{Expansion, Growth, StoredLayout};
+    use crate::spec::Spec;
     use crate::tests::oracle::spec;
 
     fn filter(spec: Spec) -> Filter {
@@ -92,11 +93,10 @@ mod tests {
     #[test]
     fn a_wrong_guess_changes_no_answer() {
         let growing = Growth::Growing(Expansion::new(2).unwrap());
-        let blocked = |capacity, error_rate, seed| spec(capacity, error_rate, growing, seed);
-        let classic = Spec {
-            layout: Layout::Classic,
-            ..blocked(100, 0.01, 0)
-        };
+        let blocked = |capacity, error_rate, seed| Spec::from(spec(capacity, error_rate, growing, seed));
+        let classic = spec(100, 0.01, growing, 0)
+            .in_layout(StoredLayout::Classic)
+            .unwrap();
         let kinds = [
             blocked(10, 0.01, 1),
             blocked(1_000_000, 1e-9, 1),

@@ -14,9 +14,10 @@ use crate::error::{BuildError, Error, ParamError};
 use crate::filter::Filter;
 use crate::folding::SMOOTH;
 use crate::item::Item;
-use crate::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec, StoredLayout, Time, Window};
+use crate::params::{Capacity, ErrorRate, Expansion, Growth, Seed, StoredLayout, Time, Window};
 use crate::plan::Plan;
 use crate::sets::SetError;
+use crate::spec::{BlockedSpec, Spec};
 
 /// The seed of filters that are built without one. It is drawn once in each process, so that these filters can be
 /// united.
@@ -485,7 +486,7 @@ impl Builder {
             let seconds = seconds.filter(|_| duration.subsec_nanos() == 0);
             Window::new(seconds.ok_or(ParamError::Window)?, slices, refresh)
         });
-        Ok(Spec {
+        let spec = BlockedSpec {
             error_rate: ErrorRate::new(self.error_rate)?,
             capacity: Capacity::new(self.capacity)?,
             growth: match (self.is_fixed, self.is_growing && self.window.is_none()) {
@@ -493,9 +494,10 @@ impl Builder {
                 (false, true) => Growth::Growing(expansion),
                 (false, false) => Growth::Reserved(expansion),
             },
-            layout: Layout::of(self.layout, Seed(seed)),
+            seed: Seed(seed),
             window: window.transpose()?,
-        })
+        };
+        Ok(spec.in_layout(self.layout)?)
     }
 }
 
@@ -606,11 +608,11 @@ mod tests {
     #[test]
     fn a_builder_makes_what_the_words_of_the_server_make() {
         let hour = Duration::from_secs(3600);
-        let own = |growth, window| Spec {
+        let own = |growth, window| BlockedSpec {
             error_rate: ErrorRate::new(0.01).unwrap(),
             capacity: Capacity::new(100).unwrap(),
             growth,
-            layout: Layout::Blocked { seed: Seed(5) },
+            seed: Seed(5),
             window,
         };
         let expansion = Expansion::new(3).unwrap();
@@ -627,7 +629,10 @@ mod tests {
                 ),
             ),
         ] {
-            let (built, expected) = (builder.build().unwrap(), Filter::new(spec, UNLIMITED).unwrap());
+            let (built, expected) = (
+                builder.build().unwrap(),
+                Filter::new(spec.into(), UNLIMITED).unwrap(),
+            );
             assert_eq!(chunks::header(&built), chunks::header(&expected), "{builder:?}");
         }
     }

@@ -7,6 +7,7 @@ pub use crate::blocked::layered::MOST_ESTIMATED;
 use crate::blocked::secret::Secret;
 use crate::blocked::window::{MOST_SLICES, Slice, Windowed};
 use crate::blocked::{self, Blocked};
+pub use crate::chain::LayerShape;
 use crate::chain::batch::{self, Block, BlockOutcome, Hasher as _, Subset};
 use crate::chain::demand::FILTER_BYTES;
 use crate::chain::{Allowance, Chain, Rules as _};
@@ -15,9 +16,10 @@ use crate::error::Error;
 use crate::exceptions::table::Table;
 use crate::exceptions::{self, ExceptError};
 use crate::item::{Item, ItemHash};
-pub use crate::layered::{LayerShape, LayerStats};
-use crate::layers::{Layers, from_spec};
-use crate::params::{ClassicSpec, Expansion, Growth, Layout, Seed, Spec, Time, ValkeySpec, Window};
+pub use crate::layered::LayerStats;
+use crate::layers::Layers;
+use crate::params::{Growth, Seed, StoredLayout, Time, Window};
+use crate::spec::Spec;
 use crate::valkey::{Unreached, Valkey};
 
 /// The items of a call, in the crate's own tests: each call with another type would be compiled anew for all layouts and
@@ -330,31 +332,14 @@ impl Filter {
     /// # Errors
     /// [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing is left behind.
     pub fn new(spec: Spec, allowance: Allowance<'_>) -> Result<Self, Error> {
-        if let (Some(window), Layout::Blocked { seed }) = (spec.window, spec.layout) {
-            // The capacity is that of a usual window, so each slice is made for about as much as comes.
-            let growth = Growth::Reserved(spec.growth.expansion().unwrap_or(Expansion::DEFAULT));
-            let rules = Blocked::new(spec.error_rate, growth, seed);
-            return Windowed::new(rules, spec.capacity, window, allowance).map(Self::from);
+        match spec {
+            Spec::Blocked(spec) => match spec.window {
+                Some(window) => Windowed::new(spec.rules(), spec.capacity, window, allowance).map(Self::from),
+                None => Chain::<Blocked>::made(spec, allowance).map(Self::from),
+            },
+            Spec::Classic(spec) => Chain::<Classic>::made(spec, allowance).map(Self::from),
+            Spec::Valkey(spec) => Chain::<Valkey>::made(spec, allowance).map(Self::from),
         }
-        from_spec!(spec, (rules, first) => Chain::new(rules, first, allowance).map(Self::from))
-    }
-
-    /// Makes an empty classic filter, from any parameters that RedisBloom accepts.
-    ///
-    /// # Errors
-    /// [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing is left behind.
-    pub fn classic(spec: ClassicSpec, allowance: Allowance<'_>) -> Result<Self, Error> {
-        let rules = Classic::new(spec);
-        Chain::new(rules, rules.first(spec), allowance).map(Self::from)
-    }
-
-    /// Makes an empty filter in valkey-bloom's layout, from any parameters that valkey-bloom accepts.
-    ///
-    /// # Errors
-    /// [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing is left behind.
-    pub fn valkey(spec: ValkeySpec, allowance: Allowance<'_>) -> Result<Self, Error> {
-        let rules = Valkey::new(spec);
-        Chain::new(rules, rules.first(spec.capacity()), allowance).map(Self::from)
     }
 
     /// [`Self::contains_at`] for a filter of another layout, with a window or with exceptions. A function of its own, so
@@ -690,8 +675,8 @@ impl Filter {
         self.windowed().map_or(&[], Windowed::slices)
     }
 
-    /// The layout, with the parameters that only this layout has.
-    pub fn layout(&self) -> Layout {
+    /// The layout.
+    pub fn layout(&self) -> StoredLayout {
         self.layers.as_layered().layout()
     }
 

@@ -5,30 +5,11 @@ use std::fmt::Debug;
 
 use crate::bits::array::OutOfRange;
 use crate::bits::memory::Allocation;
-use crate::chain::{Allowance, Rules};
+use crate::chain::{Allowance, LayerShape};
 use crate::error::Error;
-use crate::params::{Layout, Time};
+use crate::params::{StoredLayout, Time};
 use crate::stored::invalid::Invalid;
 use crate::stored::stream::Sink;
-
-/// What a layer was made from, as reports show it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LayerShape {
-    /// Items that the layer is made for.
-    pub capacity: u64,
-    /// Bytes of the layer's bit array.
-    pub bytes: u64,
-    /// Bits of the layer's bit array.
-    pub bits: u64,
-    /// The rate that the layer is made for.
-    pub error_rate: f64,
-    /// The number of lines that an item has, in the blocked layout.
-    pub lines: Option<u64>,
-    /// Bits that an item sets: in each of its lines, or in the whole layer.
-    pub probes: u64,
-    /// Bits of each of an item's two hashes, in a layout that has 32 or 64.
-    pub hash_width: Option<u32>,
-}
 
 /// What one layer holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,17 +44,11 @@ impl LayerStats {
     }
 }
 
-/// Rules whose layers can be reported.
-pub trait Described: Rules {
-    /// What reports show of a layer of this shape.
-    fn described(&self, shape: Self::Shape) -> LayerShape;
-}
-
 /// The layers of a filter in any layout. Layers are numbered from 0, the oldest. A number that is passed must be that
 /// of a layer.
 pub trait Layered: Debug {
-    /// The layout, with the parameters that only this layout has.
-    fn layout(&self) -> Layout;
+    /// The layout.
+    fn layout(&self) -> StoredLayout;
 
     /// The false positive rate that the filter was made for.
     fn error_rate(&self) -> f64;

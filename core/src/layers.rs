@@ -1,8 +1,8 @@
 //! The list of layouts, and the layers of a filter in any of them.
 //!
-//! A new layout is a folder of its own, its name and its parameters in [`params`](crate::params), an arm in each match
-//! here, and an arm in `from_spec!`. Calls for each item are matched here, so that the layout's own code can be inlined.
-//! All other calls go through [`Layered`].
+//! A new layout is a folder of its own, its name in [`params`](crate::params), its parameters in [`spec`](crate::spec),
+//! and an arm in each match here. Calls for each item are matched here, so that the layout's own code can be inlined. All
+//! other calls go through [`Layered`].
 
 use std::any::Any;
 
@@ -77,32 +77,7 @@ impl From<Native> for Layers {
     }
 }
 
-/// Evaluates `$work` with the rules of a new filter of `$spec` and the shape of its first layer, compiled for each
-/// layout by itself.
-macro_rules! from_spec {
-    ($spec:expr, ($rules:ident, $first:ident) => $work:expr) => {
-        match $spec.layout {
-            $crate::params::Layout::Blocked { seed } => {
-                let $rules = $crate::blocked::Blocked::new($spec.error_rate, $spec.growth, seed);
-                let $first = $rules.first($spec.capacity);
-                $work
-            }
-            $crate::params::Layout::Classic => {
-                let spec = $crate::params::ClassicSpec::from($spec);
-                let $rules = $crate::classic::Classic::new(spec);
-                let $first = $rules.first(spec);
-                $work
-            }
-            $crate::params::Layout::Valkey { seed, tightening } => {
-                let spec = $crate::params::ValkeySpec::of($spec, tightening, seed);
-                let $rules = $crate::valkey::Valkey::new(spec);
-                let $first = $rules.first(spec.capacity());
-                $work
-            }
-        }
-    };
-}
-pub(crate) use {each, from_spec};
+pub(crate) use each;
 
 impl Layers {
     /// See [`Filter::contains`](crate::Filter::contains).

@@ -25,7 +25,7 @@
 //!
 //! | part | what it is |
 //! |---|---|
-//! | [`params`], [`error`], [`item`] | what a filter is made from, what can go wrong, and what goes in |
+//! | [`params`], [`error`], [`item`] | the values of parameters, what can go wrong, and what goes in |
 //! | [`bits`] | the bit array, its memory, and the instructions that test and set bits |
 //! | [`chain`] | layers that are added as a filter grows, and the walk over them for one item or many |
 //! | [`stored`] | what the formats of all layouts have in common |
@@ -36,6 +36,7 @@
 //! | [`scattered`] | layers whose probes are single bits anywhere in the array |
 //! | [`classic`] | RedisBloom's layout, bit for bit |
 //! | [`valkey`] | valkey-bloom's layout, bit for bit |
+//! | [`spec`] | what a new filter is made from, in any layout |
 //! | [`layers`] | the list of layouts, and the layers of a filter in any of them |
 //! | [`exceptions`] | items that a filter leaves out |
 //! | [`filter`] | a filter of any layout, and its figures |
@@ -99,6 +100,8 @@ pub mod scattered;
 pub mod sets;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod shrinking;
+#[cfg_attr(docsrs, doc(hidden))]
+pub mod spec;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod stored;
 #[cfg_attr(docsrs, doc(hidden))]

@@ -377,9 +377,10 @@ mod tests {
 
     use super::*;
     use crate::UNLIMITED;
-    use crate::params::{Expansion, Growth, Spec};
+    use crate::params::{Expansion, Growth, StoredLayout};
+    use crate::spec::Spec;
     use crate::tests::failing;
-    use crate::tests::oracle::{self, LAYOUTS};
+    use crate::tests::oracle;
 
     fn width(bytes: usize) -> Form {
         Form::Width(NonZeroUsize::new(bytes).unwrap())
@@ -420,10 +421,9 @@ mod tests {
     fn specs() -> impl Strategy<Value = Spec> {
         let two = Expansion::new(2).unwrap();
         let growths = prop_oneof![Just(Growth::Fixed), Just(Growth::Growing(two))];
-        let layouts = select(&LAYOUTS[..]);
-        (1..100u64, growths, layouts).prop_map(|(capacity, growth, layout)| Spec {
-            layout,
-            ..oracle::spec(capacity, 0.01, growth, 3)
+        let layouts = select(StoredLayout::ALL);
+        (1..100u64, growths, layouts).prop_map(|(capacity, growth, layout)| {
+            oracle::spec(capacity, 0.01, growth, 3).in_layout(layout).unwrap()
         })
     }
 

@@ -1,17 +1,17 @@
 //! Forecasts: which layers a filter will have, and how much memory, before it is made and as it grows.
 //!
-//! The layers come from the same [`Rules`](crate::chain::Rules) as those of a real filter, and their bytes are added up by the same code.
+//! The layers come from the same [`Rules`] as those of a real filter, and their bytes are added up by the same code.
 //! Nothing is estimated.
 
 use std::borrow::Cow;
 
 use crate::blocked::Blocked;
 use crate::blocked::window::{self, Windowed};
-use crate::chain::{planned, sum};
+use crate::chain::{LayerShape, MOST_ITEMS, MOST_LAYERS, Rules, planned, sum};
 use crate::classic::Classic;
-use crate::layered::{Described, LayerShape, compound};
-use crate::layers::from_spec;
-use crate::params::{Capacity, ClassicSpec, Layout, Spec, ValkeySpec, Window};
+use crate::layered::compound;
+use crate::params::{Capacity, Window};
+use crate::spec::Spec;
 use crate::valkey::Valkey;
 
 /// A forecast of the layers that a filter will have.
@@ -25,7 +25,7 @@ use crate::valkey::Valkey;
 /// ```
 #[derive(Debug)]
 pub struct Plan {
-    /// [`Rules::bytes`](crate::chain::Rules::bytes) of such filters.
+    /// [`Rules::bytes`] of such filters.
     bytes: fn(usize, u64) -> u64,
     window: Option<(Blocked, Capacity, Window)>,
     /// The layers, oldest first. For a filter with a window, the layers at the expected number of items in
@@ -87,38 +87,32 @@ impl Plan {
     /// Forecasts a filter that grows until it counts `items`, has `most` layers, or can grow no more. Sizing
     /// a layer takes some 0.1 ms.
     pub fn new(spec: Spec, items: u64, most: usize) -> Self {
-        let (Some(window), Layout::Blocked { seed }) = (spec.window, spec.layout) else {
-            return from_spec!(spec, (rules, first) => Self::of(&rules, first, items, most));
-        };
-        let rules = Blocked::new(spec.error_rate, spec.growth, seed);
-        let layers = window::planned(&rules, spec.capacity, window, spec.capacity.items());
-        Self {
-            bytes: |layers, arrays| Windowed::bytes_of(layers, layers, arrays),
-            layers: layers.into_iter().map(|shape| rules.described(shape)).collect(),
-            window: Some((rules, spec.capacity, window)),
+        match spec {
+            Spec::Blocked(spec) => match spec.window {
+                Some(window) => Self::of_window(spec.rules(), spec.capacity, window),
+                None => Self::of::<Blocked>(spec, items, most),
+            },
+            Spec::Classic(spec) => Self::of::<Classic>(spec, items, most),
+            Spec::Valkey(spec) => Self::of::<Valkey>(spec, items, most),
         }
     }
 
-    /// Forecasts a classic filter that grows until it counts `items`, has `most` layers, or can grow no more.
-    /// A [`ClassicSpec`] allows everything that RedisBloom does.
-    pub fn classic(spec: ClassicSpec, items: u64, most: usize) -> Self {
-        let rules = Classic::new(spec);
-        Self::of(&rules, rules.first(spec), items, most)
+    fn of_window(rules: Blocked, capacity: Capacity, window: Window) -> Self {
+        let layers = window::planned(&rules, capacity, window, capacity.items()).into_iter();
+        Self {
+            bytes: |layers, arrays| Windowed::bytes_of(layers, layers, arrays),
+            layers: layers.map(|shape| rules.described(shape)).collect(),
+            window: Some((rules, capacity, window)),
+        }
     }
 
-    /// Forecasts a filter in valkey-bloom's layout that grows until it counts `items`, has `most` layers, or
-    /// can grow no more. A [`ValkeySpec`] allows everything that valkey-bloom does.
-    pub fn valkey(spec: ValkeySpec, items: u64, most: usize) -> Self {
-        let rules = Valkey::new(spec);
-        Self::of(&rules, rules.first(spec.capacity()), items, most)
-    }
-
-    fn of<R: Described>(rules: &R, first: R::Shape, items: u64, most: usize) -> Self {
-        let layers = planned(rules, first, items, most).into_iter();
+    fn of<R: Rules>(spec: R::Spec, items: u64, most: usize) -> Self {
+        let (rules, first) = R::start(spec);
+        let layers = planned(&rules, first, items, most).into_iter();
         Self {
             bytes: R::bytes,
-            window: None,
             layers: layers.map(|shape| rules.described(shape)).collect(),
+            window: None,
         }
     }
 
@@ -141,6 +135,25 @@ impl Plan {
     }
 }
 
+impl Spec {
+    /// The capacity of the filter with all the layers that it can have. In the layouts of RedisBloom and valkey-bloom it
+    /// takes as long as making some ten filters.
+    pub fn most_items(&self) -> u64 {
+        let Some(factor) = self.expansion() else {
+            return self.capacity();
+        };
+        let items = if let Self::Blocked(_) = self {
+            let next = |layer: &u64| Some(layer.saturating_mul(factor.into()));
+            sum(std::iter::successors(Some(self.capacity()), next).take(MOST_LAYERS))
+        } else {
+            // The error rates of these layouts shrink from layer to layer, and may reach 0 before.
+            let plan = Plan::new(*self, u64::MAX, MOST_LAYERS);
+            sum(plan.layers().iter().map(|layer| layer.capacity))
+        };
+        items.min(MOST_ITEMS)
+    }
+}
+
 impl Stage {
     /// Bits of memory for each item.
     ///
@@ -159,11 +172,12 @@ impl Stage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::params::Growth;
-    use crate::tests::oracle::{LAYOUTS, VALKEY, growing, item, reserved, spec};
+    use crate::params::{Growth, StoredLayout};
+    use crate::spec::BlockedSpec;
+    use crate::tests::oracle::{growing, item, reserved, spec};
     use crate::{Filter, UNLIMITED};
 
-    fn specs() -> impl Iterator<Item = Spec> {
+    fn specs() -> impl Iterator<Item = (BlockedSpec, Spec)> {
         let growths = [
             Growth::Fixed,
             reserved(1),
@@ -176,10 +190,9 @@ mod tests {
         let sizes = [(1, 0.01), (13, 0.25), (20, 1e-4), (100, 1e-8)];
         growths.into_iter().flat_map(move |growth| {
             sizes.into_iter().flat_map(move |(capacity, rate)| {
-                LAYOUTS.into_iter().map(move |layout| Spec {
-                    layout,
-                    ..spec(capacity, rate, growth, 3)
-                })
+                let blocked = spec(capacity, rate, growth, 3);
+                let layouts = StoredLayout::ALL.iter();
+                layouts.map(move |&layout| (blocked, blocked.in_layout(layout).unwrap()))
             })
         })
     }
@@ -188,8 +201,8 @@ mod tests {
     #[test]
     fn a_plan_is_what_the_filter_becomes() {
         const MOST: usize = 12;
-        for spec in specs() {
-            let capacity = spec.capacity.items();
+        for (BlockedSpec { growth, .. }, spec) in specs() {
+            let capacity = spec.capacity();
             let plan = Plan::new(spec, 50 * capacity, MOST);
             assert_eq!(Plan::new(spec, capacity, MOST).layers().len(), 1, "{spec:?}");
             let mut filter = Filter::new(spec, UNLIMITED).unwrap();
@@ -202,9 +215,13 @@ mod tests {
                 assert_eq!(plan.layers()[..stage.layers], shapes, "{spec:?}");
                 assert_eq!(stage.bytes, filter.bytes(), "{spec:?}");
                 // valkey-bloom gives the whole rate to the first layer, and half of it to the next one.
-                let kept = if spec.layout == VALKEY { 2.0 } else { 1.0 };
+                let kept = if spec.layout() == StoredLayout::Valkey {
+                    2.0
+                } else {
+                    1.0
+                };
                 assert!(
-                    stage.error_rate <= spec.error_rate.value() * kept * (1.0 + 1e-9),
+                    stage.error_rate <= spec.error_rate() * kept * (1.0 + 1e-9),
                     "{spec:?}"
                 );
                 if filter.add(&item(number), 0, UNLIMITED).is_err() {
@@ -212,29 +229,29 @@ mod tests {
                 }
             }
             let grown = filter.items() >= 50 * capacity || filter.layers() >= MOST;
-            assert!(grown || spec.growth == Growth::Fixed, "{spec:?}");
+            assert!(grown || growth == Growth::Fixed, "{spec:?}");
         }
     }
 
     /// If this failed, a forecast for an impossible filter would stall the server.
     #[test]
     fn plans_have_an_end() {
-        for spec in specs() {
+        for (BlockedSpec { growth, .. }, spec) in specs() {
             let plan = Plan::new(spec, u64::MAX, 5);
-            let most = if spec.growth == Growth::Fixed { 1 } else { 5 };
+            let most = if growth == Growth::Fixed { 1 } else { 5 };
             // In valkey-bloom's layout there is no layer whose capacity would overflow.
-            let last = spec.capacity.items().checked_mul(1 << 60);
-            let ends = spec.layout == VALKEY && spec.growth == growing(32_768) && last.is_none();
+            let last = spec.capacity().checked_mul(1 << 60);
+            let ends = spec.layout() == StoredLayout::Valkey && growth == growing(32_768) && last.is_none();
             let fewer = usize::from(ends);
             assert_eq!(plan.layers().len(), most - fewer, "{spec:?}");
             assert_eq!(plan.at(0), plan.at(1).map(|stage| Stage { items: 0, ..stage }));
         }
-        let fixed = Plan::new(spec(100, 0.01, Growth::Fixed, 3), 1000, 5);
+        let fixed = Plan::new(spec(100, 0.01, Growth::Fixed, 3).into(), 1000, 5);
         assert_eq!(
             (fixed.at(100).map(|stage| stage.layers), fixed.at(101)),
             (Some(1), None)
         );
-        let steep = Plan::new(spec(1 << 40, 1e-30, growing(32_768), 3), u64::MAX, 100);
+        let steep = Plan::new(spec(1 << 40, 1e-30, growing(32_768), 3).into(), u64::MAX, 100);
         assert_eq!(steep.layers().len(), 3);
         assert_eq!(steep.at(u64::MAX).unwrap().bytes, u64::MAX);
     }

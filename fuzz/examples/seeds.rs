@@ -9,7 +9,8 @@ use base64::prelude::BASE64_STANDARD;
 use bloom_fuzz::{check, commands, stream};
 use libbloom::codec::stream::{MemoryStream, Sink as _, Value};
 use libbloom::codec::{self, ENCODING_VERSION, chunks, valkey};
-use libbloom::params::{Layout, SipSeed, Tightening, ValkeySpec};
+use libbloom::params::{SipSeed, StoredLayout, Tightening};
+use libbloom::spec::{Spec, ValkeySpec};
 use libbloom::{Filter, UNLIMITED};
 
 /// Larger filters teach a fuzzer nothing, and slow it down.
@@ -112,7 +113,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let seeds = Seeds(root.join("corpus"));
     for (name, filter) in &filters {
         let saved = check::saved(filter);
-        let blocked = filter.layout() != Layout::Classic;
+        let blocked = filter.layout() != StoredLayout::Classic;
         let count = if blocked { stream::COUNT } else { 0 };
         seeds.write(
             "stream",
@@ -169,7 +170,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let tightening = Tightening::DEFAULT;
     let spec =
         ValkeySpec::new(0.05, 10, 2, tightening, SipSeed::FIXED).map_err(|error| format!("{error:?}"))?;
-    let mut filter = Filter::valkey(spec, UNLIMITED).map_err(|error| format!("{error:?}"))?;
+    let mut filter = Filter::new(Spec::Valkey(spec), UNLIMITED).map_err(|error| format!("{error:?}"))?;
     for item in 0..50_u8 {
         filter
             .add(&[item], 0, UNLIMITED)

@@ -3,16 +3,15 @@
 #![no_main]
 
 use bloom::commands::error::CommandError;
-use bloom::commands::requests::{
-    self, Combination, Creation, FilterSpec, Items, Parsed, Release, Verb, Word, Words,
-};
+use bloom::commands::requests::{self, Combination, Creation, Items, Parsed, Release, Verb, Word, Words};
 use bloom::options::values::{Config, ConfigOption};
 use bloom_fuzz::commands;
 use bloom_fuzz::tape::Tape;
-use libbloom::Error;
 use libbloom::chain::at_most;
 use libbloom::packed::Packed;
-use libbloom::params::{Layout, Seed};
+use libbloom::params::Seed;
+use libbloom::spec::Spec;
+use libbloom::{Error, Filter};
 use libfuzzer_sys::fuzz_target;
 
 /// Items that could be taken for something else.
@@ -247,32 +246,28 @@ fn is_told(made: Creation) {
 
 fn makes_one(made: Creation) {
     is_told(made);
-    match made.filter.make(&at_most(LIMIT)) {
+    match Filter::new(made.filter, &at_most(LIMIT)) {
         Ok(filter) => {
             assert_eq!(filter.validate(), Ok(()));
             // What another module counts of its own for a filter is not what this one takes.
             assert!(filter.bytes() <= LIMIT + OF_OTHERS);
             let capacity = filter.totals().capacity;
             match made.filter {
-                FilterSpec::Own(spec) => {
+                Spec::Blocked(spec) => {
                     assert_eq!(
-                        (filter.layout(), filter.growth()),
-                        (spec.layout, Some(spec.growth))
+                        (filter.seed(), filter.growth()),
+                        (Some(spec.seed), Some(spec.growth))
                     );
                     assert!(capacity >= spec.capacity.items());
                 }
-                FilterSpec::Classic(spec) => assert_eq!(
+                Spec::Classic(spec) => assert_eq!(
                     (capacity, filter.expansion()),
-                    (spec.capacity(), spec.scales().then_some(spec.expansion()))
+                    (spec.capacity(), spec.rules().growth_factor())
                 ),
-                FilterSpec::Valkey(spec) => {
-                    let (seed, tightening) = (spec.seed(), spec.tightening());
-                    assert_eq!(filter.layout(), Layout::Valkey { seed, tightening });
-                    assert_eq!(
-                        (capacity, filter.error_rate(), filter.expansion()),
-                        (spec.capacity(), spec.error_rate(), made.filter.expansion())
-                    );
-                }
+                Spec::Valkey(spec) => assert_eq!(
+                    (capacity, filter.valkey_rules()),
+                    (spec.capacity(), Some(&spec.rules()))
+                ),
             }
         }
         Err(error) => assert!(matches!(error, Error::OverLimit { .. }), "{error:?}"),

@@ -12,7 +12,8 @@ use libbloom::chain::at_most;
 use libbloom::codec::chunks;
 use libbloom::codec::validate::Invalid;
 use libbloom::packed::{Answers, Form, Packed};
-use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, Spec, Tightening, Window};
+use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Seed, StoredLayout, Tightening, Window};
+use libbloom::spec::{BlockedSpec, Spec, ValkeySpec};
 use libfuzzer_sys::fuzz_target;
 
 /// The most bytes that a filter may take: chains of some layers, and quick to compare.
@@ -50,7 +51,7 @@ fuzz_target!(|bytes: &[u8]| {
     check::is_moved_as_it_is(&tried.filter);
     check::has_figures(&tried.filter);
     let rate = tried.filter.estimated_error_rate();
-    if matches!(spec.layout, Layout::Blocked { .. }) {
+    if spec.layout() == StoredLayout::Blocked {
         assert!(
             rate <= tried.filter.error_rate() * (1.0 + 1e-9),
             "an estimate of {rate}"
@@ -70,7 +71,7 @@ fn spec(tape: &mut Tape<'_>) -> Option<Spec> {
         slices @ 2.. if shape & 7 == 1 => Some(Window::new(capacity as u32 | 1, slices, false).ok()?),
         _ => None,
     };
-    Some(Spec {
+    let mut spec = BlockedSpec {
         error_rate: ErrorRate::new((-f64::from(tape.u8()) / 2.0).exp2()).ok()?,
         capacity: Capacity::new(capacity).ok()?,
         growth: match shape & 3 {
@@ -78,20 +79,23 @@ fn spec(tape: &mut Tape<'_>) -> Option<Spec> {
             1 => Growth::Reserved(expansion),
             _ => Growth::Growing(expansion),
         },
-        layout: if shape & 4 == 0 {
-            Layout::Blocked {
-                seed: Seed(tape.u8().into()),
-            }
-        } else if shape & 8 == 0 {
-            Layout::Classic
-        } else {
-            Layout::Valkey {
-                seed: Seed(tape.u8().into()).into(),
-                tightening: Tightening::new((f64::from(tape.u8()) + 1.0) / 257.0).ok()?,
-            }
-        },
+        seed: Seed(0),
         window,
-    })
+    };
+    if shape & 4 == 0 {
+        spec.seed = Seed(tape.u8().into());
+        return Some(spec.into());
+    }
+    if shape & 8 == 0 {
+        return spec.in_layout(StoredLayout::Classic).ok();
+    }
+    let (rate, capacity) = (spec.error_rate.value(), spec.capacity.items());
+    let factor = spec.growth.expansion().map_or(0, Expansion::factor);
+    let seed = Seed(tape.u8().into()).into();
+    let tightening = Tightening::new((f64::from(tape.u8()) + 1.0) / 257.0).ok()?;
+    ValkeySpec::new(rate, capacity, factor, tightening, seed)
+        .ok()
+        .map(Spec::Valkey)
 }
 
 /// One of the items that come again and again, or any bytes.

@@ -21,7 +21,8 @@ use libbloom::chain::at_most;
 use libbloom::classic::{Options, Shape};
 use libbloom::codec::stream::{MemoryStream, Sink as _, Value};
 use libbloom::codec::{self, windowed};
-use libbloom::params::{SipSeed, Tightening, ValkeySpec};
+use libbloom::params::{SipSeed, Tightening};
+use libbloom::spec::{Spec, ValkeySpec};
 
 use crate::LIMIT;
 
@@ -134,7 +135,7 @@ fn valkey_filter(tape: &mut Tape<'_>, stream: &mut MemoryStream) {
     });
     let Some(mut filter) = spec
         .ok()
-        .and_then(|spec| Filter::valkey(spec, &at_most(LIMIT)).ok())
+        .and_then(|spec| Filter::new(Spec::Valkey(spec), &at_most(LIMIT)).ok())
     else {
         return;
     };

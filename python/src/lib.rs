@@ -1080,7 +1080,7 @@ impl Filter {
     /// The layout: "blocked", "classic" or "valkey".
     #[getter]
     fn layout(&self, py: Python<'_>) -> &'static str {
-        self.read(py).layout().stored().name()
+        self.read(py).layout().name()
     }
 
     /// The window in seconds; None if items never expire.

@@ -15,7 +15,7 @@ use crate::stats::{self, Counted};
 use libbloom::chain::batch;
 use libbloom::chain::demand::reserved;
 use libbloom::packed::Answers;
-use libbloom::params::{Layout, Time};
+use libbloom::params::{StoredLayout, Time};
 use libbloom::{Allowance, Error, Filter, Item, ahead};
 
 /// For up to this many items no memory is reserved: a list of this length is as short as a sentence.
@@ -363,7 +363,7 @@ impl<'a, B: Batch> Adding<'a, B> {
     fn is_expected(self, filter: &Filter, error: Error) -> bool {
         B::FOREIGN_SENDS_IT
             && self.ctx.must_obey()
-            && matches!(filter.layout(), Layout::Classic | Layout::Valkey { .. })
+            && matches!(filter.layout(), StoredLayout::Classic | StoredLayout::Valkey)
             && matches!(error, Error::Full { .. })
     }
 

@@ -4,26 +4,24 @@
 use super::error::CommandError;
 use super::grammar::{Given, GivenSeed, RequestedRate};
 use super::propagation;
-use super::redisbloom::{self, Release};
-use super::spec::{Creation, FilterSpec};
+use super::redisbloom::{RedisBloomOptions, Release};
+use super::spec::Creation;
 use crate::keyspace::{self, KeyMut};
 use crate::limits::Allowing;
 use crate::options::values::Config;
 use crate::server::{Arg, Ctx, log};
 use crate::stats::{self, Counted};
 use crate::{number, options};
-use libbloom::Error;
-use libbloom::StoredLayout;
-use libbloom::params::{
-    Capacity, ClassicSpec, ErrorRate, Expansion, Growth, Layout, Spec, Tightening, ValkeySpec, Window,
-};
-use libbloom::valkey::{Unreached, Valkey};
+use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Tightening, Window};
+use libbloom::spec::{BlockedSpec, ClassicSpec, Spec, ValkeySpec};
+use libbloom::valkey::Unreached;
+use libbloom::{Error, Filter, StoredLayout};
 
 /// The filter that the options of a command describe, with the configuration for what they leave open.
 ///
 /// # Errors
 /// Options that the configuration excludes.
-pub fn filter(given: &Given, config: &Config) -> Result<FilterSpec, CommandError> {
+pub fn filter(given: &Given, config: &Config) -> Result<Spec, CommandError> {
     let layout = match given.given_layout() {
         // The command's options were checked for it before.
         Some(layout) => layout,
@@ -47,7 +45,7 @@ pub fn filter(given: &Given, config: &Config) -> Result<FilterSpec, CommandError
     let rate = given.rate.unwrap_or_else(|| RequestedRate::configured(config));
     let capacity = given.capacity.unwrap_or(config.initial_size());
     match layout {
-        StoredLayout::Classic => classic(given, rate.used, capacity, expansion).map(FilterSpec::Classic),
+        StoredLayout::Classic => classic(given, rate.used, capacity, expansion).map(Spec::Classic),
         StoredLayout::Valkey => {
             let seed = match given.seed {
                 Some(GivenSeed::Bytes(seed)) => seed,
@@ -57,22 +55,20 @@ pub fn filter(given: &Given, config: &Config) -> Result<FilterSpec, CommandError
             let tightening = given.tightening.unwrap_or(Tightening::DEFAULT);
             let factor = expansion.map_or(0, Expansion::factor);
             let spec = ValkeySpec::new(rate.requested, capacity.items(), factor, tightening, seed);
-            spec.map(FilterSpec::Valkey)
-                .map_err(|_| CommandError::ErrorRateRange)
+            spec.map(Spec::Valkey).map_err(|_| CommandError::ErrorRateRange)
         }
-        own => {
+        _ => {
             let seed = match given.seed {
                 Some(GivenSeed::Number(seed)) => seed,
                 Some(GivenSeed::Bytes(_)) | None => config.seed(),
             };
-            let spec = Spec {
+            Ok(Spec::Blocked(BlockedSpec {
                 error_rate: rate.used,
                 capacity,
                 growth: growth(given, expansion),
-                layout: Layout::of(own, seed),
+                seed,
                 window: window(given)?,
-            };
-            Ok(FilterSpec::Own(spec))
+            }))
         }
     }
 }
@@ -116,12 +112,12 @@ fn classic(
 ///
 /// # Errors
 /// The reason why it cannot.
-pub fn check_goal(given: &Given, filter: FilterSpec, config: &Config) -> Result<(), CommandError> {
-    let (Some(goal), FilterSpec::Valkey(spec)) = (given.goal, filter) else {
+pub fn check_goal(given: &Given, filter: Spec, config: &Config) -> Result<(), CommandError> {
+    let (Some(goal), Spec::Valkey(spec)) = (given.goal, filter) else {
         return Ok(());
     };
     let limit = config.max_filter_bytes();
-    let reached = Valkey::new(spec).scaled_capacity(spec.capacity(), goal, limit);
+    let reached = spec.rules().scaled_capacity(spec.capacity(), goal, limit);
     reached.map(drop).map_err(|unreached| match unreached {
         Unreached::Bytes { .. } => CommandError::GoalBytes,
         Unreached::Rate { .. } => CommandError::GoalRate,
@@ -141,7 +137,7 @@ pub fn log_rate(ctx: Ctx<'_>, key: Arg<'_>, requested: f64, used: f64) {
 }
 
 /// Logs a filter that grows, but will reach the most layers. Only EXPANSION 1 gets there in practice.
-pub fn log_end(ctx: Ctx<'_>, key: Arg<'_>, filter: FilterSpec) {
+pub fn log_end(ctx: Ctx<'_>, key: Arg<'_>, filter: Spec) {
     if filter.expansion() != Some(1) || filter.has_window() || ctx.must_obey() {
         return;
     }
@@ -165,8 +161,8 @@ pub fn log_end(ctx: Ctx<'_>, key: Arg<'_>, filter: FilterSpec) {
 pub fn by_default(ctx: Ctx<'_>) -> Result<Creation, CommandError> {
     let config = options::config();
     if ctx.origin().is_relayed() {
-        let spec = redisbloom::Described::default().spec(&config, Release::of_server(ctx))?;
-        return Ok(FilterSpec::Classic(spec).into());
+        let spec = RedisBloomOptions::default().spec(&config, Release::of_server(ctx))?;
+        return Ok(Spec::Classic(spec).into());
     }
     if keyspace::missing_is_error(ctx) {
         return Err(CommandError::NotFound);
@@ -185,7 +181,7 @@ pub fn make(
     creation: Creation,
     allowing: &Allowing<'_>,
 ) -> Result<Box<Counted>, CommandError> {
-    let filter = creation.filter.make(&|demand| allowing.allow(demand));
+    let filter = Filter::new(creation.filter, &|demand| allowing.allow(demand));
     filter.map(Counted::new).map_err(|error| {
         stats::refused_creation();
         log_shortage(ctx, key, error);

@@ -17,14 +17,14 @@ pub struct ExistsPacked;
 
 /// The parsed arguments of BF.EXISTSPACKED.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a, A> {
+pub struct PackedQuery<'a, A> {
     key: A,
     packing: Packing,
     /// The items.
     pub items: Packed<'a>,
 }
 
-impl<'a, A: Argument<'a>> Request<'a, A> {
+impl<'a, A: Argument<'a>> PackedQuery<'a, A> {
     /// Reads the arguments after the command's name.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ impl Command for ExistsPacked {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let request = Request::parse(arguments)?;
+        let request = PackedQuery::parse(arguments)?;
         let key = keyspace::read(ctx, request.key)?;
         let (filter, items, reply) = (key.filter_or_empty()?, request.items, Reply(ctx));
         if let Some(filter) = filter {

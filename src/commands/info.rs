@@ -16,7 +16,7 @@ use libbloom::Filter;
 use libbloom::StoredLayout;
 use libbloom::blocked::window::Slice;
 use libbloom::filter::{LayerStats, Totals};
-use libbloom::params::{Layout, Time};
+use libbloom::params::Time;
 
 /// How many layers, the newest ones, are described one by one. Only filters of expansion 1 have more, and stored ones
 /// up to a quarter of a million; listing these would take a second. BF.DEBUG lists them all.
@@ -233,17 +233,18 @@ fn full(reply: Reply<'_>, filter: &Filter, now: Time, totals: &Totals) {
         .into_iter()
         .for_each(|field| field.reply_pair(reply, filter, totals));
     Field::ErrorRate.reply_pair(reply, filter, totals);
-    let layout = filter.layout().stored();
+    let layout = filter.layout();
     reply.bulk(b"Layout");
     reply.bulk(layout.name().as_bytes());
     reply.bulk(b"Seed");
-    match filter.layout() {
-        Layout::Blocked { seed } => reply.bulk(seed.0.to_string().as_bytes()),
-        Layout::Valkey { seed, .. } => {
+    match (filter.seed(), rules) {
+        (Some(seed), _) => reply.bulk(seed.0.to_string().as_bytes()),
+        (None, Some(rules)) => {
+            let seed = rules.seed();
             let digits = short_list(seed.0.iter().map(|byte| format!("{byte:02x}"))).concat();
             reply.bulk(digits.as_bytes());
         }
-        _ => reply.null(),
+        (None, None) => reply.null(),
     }
     if rules.is_some() {
         Field::Tightening.reply_pair(reply, filter, totals);

@@ -22,7 +22,7 @@ pub struct Merge;
 
 /// The parsed arguments of BF.MERGE.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a, A> {
+pub struct MergeRequest<'a, A> {
     /// The destination and the sources.
     pub keys: Combination<'a, A>,
     /// The error rate of the result, if it was given.
@@ -31,7 +31,7 @@ pub struct Request<'a, A> {
     pub overrides: bool,
 }
 
-impl<'a, A: Argument<'a>> Request<'a, A> {
+impl<'a, A: Argument<'a>> MergeRequest<'a, A> {
     /// Reads the arguments after the command's name.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
     }
 }
 
-impl Request<'_, Arg<'_>> {
+impl MergeRequest<'_, Arg<'_>> {
     /// Stores the union, and propagates the command if it changed something.
     fn apply(&self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
@@ -143,7 +143,7 @@ impl Command for Merge {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let request = Request::parse(arguments)?;
+        let request = MergeRequest::parse(arguments)?;
         request.apply(ctx)?;
         Reply(ctx).ok();
         Ok(())

@@ -9,10 +9,10 @@ use super::error::CommandError;
 use super::grammar::{Given, Verb};
 use super::reply::Reply;
 use super::reserve::{CAPACITY, RATE};
-use super::spec::FilterSpec;
 use super::{Call, Command, creation};
 use crate::options;
 use libbloom::plan::{self, Stage};
+use libbloom::spec::Spec;
 
 /// The command BF.PLAN: replies the size of the filter that BF.RESERVE would create from these arguments, at once and
 /// after it has grown.
@@ -45,14 +45,14 @@ impl Command for Plan {
         let spec = creation::filter(&given, &config)?;
         creation::check_goal(&given, spec, &config)?;
         let counts = GROWTHS.map(|times| spec.capacity().saturating_mul(times));
-        let plan = spec.plan(counts[GROWTHS.len() - 1], MOST_LAYERS);
+        let plan = plan::Plan::new(spec, counts[GROWTHS.len() - 1], MOST_LAYERS);
         let stages = short_list(counts.iter().map_while(|&items| plan.at(items)));
         reply_plan(Reply(ctx), spec, &plan, &stages);
         Ok(())
     }
 }
 
-fn reply_plan(reply: Reply<'_>, spec: FilterSpec, plan: &plan::Plan, stages: &[Stage]) {
+fn reply_plan(reply: Reply<'_>, spec: Spec, plan: &plan::Plan, stages: &[Stage]) {
     let first = plan.layers().first();
     reply.map(8);
     reply.bulk(b"Capacity");

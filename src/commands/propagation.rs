@@ -10,10 +10,11 @@ use std::sync::{Mutex, PoisonError};
 
 use super::args::Words;
 use super::grammar::Verb;
-use super::spec::{Creation, FilterSpec, Target};
+use super::spec::{Creation, Target};
 use super::{redisbloom, valkey};
 use crate::server::{Arg, Ctx, OwnedString, short_list};
-use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Spec};
+use libbloom::params::{Capacity, ErrorRate, Expansion, Growth};
+use libbloom::spec::{BlockedSpec, Spec};
 
 /// Propagates the creation of an empty filter. Neither server's configuration plays a part.
 pub fn replicate(ctx: Ctx<'_>, key: Arg<'_>, creation: Creation) {
@@ -75,9 +76,9 @@ pub fn creating(creation: Creation) -> (&'static CStr, Words) {
         at: None,
     };
     match creation.filter {
-        FilterSpec::Own(_) | FilterSpec::Classic(_) => (c"BF.RESERVE", words(Verb::Reserve, to)),
+        Spec::Blocked(_) | Spec::Classic(_) => (c"BF.RESERVE", words(Verb::Reserve, to)),
         // valkey-bloom's BF.RESERVE has neither the seed nor the tightening ratio.
-        FilterSpec::Valkey(_) => (c"BF.INSERT", words(Verb::Insert, to)),
+        Spec::Valkey(_) => (c"BF.INSERT", words(Verb::Insert, to)),
     }
 }
 
@@ -110,15 +111,15 @@ fn description(verb: Verb, creation: Creation) -> Words {
     let reserves = verb == Verb::Reserve;
     let is_said = expires.is_some() || verb == Verb::AddPacked;
     let words = match filter {
-        FilterSpec::Own(spec) => own(reserves, spec),
+        Spec::Blocked(spec) => own(reserves, spec),
         // LAYOUT also keeps an error rate that RedisBloom's versions treat differently; no client's command creates
         // such a filter.
-        FilterSpec::Classic(spec) if is_said || spec.error_rate() > ErrorRate::HIGHEST_USED => {
+        Spec::Classic(spec) if is_said || spec.error_rate() > ErrorRate::HIGHEST_USED => {
             redisbloom::words(reserves, spec).with("LAYOUT").with("CLASSIC")
         }
-        FilterSpec::Classic(spec) => redisbloom::words(reserves, spec),
-        FilterSpec::Valkey(spec) if is_said => valkey::words(spec).with("LAYOUT").with("VALKEY"),
-        FilterSpec::Valkey(spec) => valkey::words(spec),
+        Spec::Classic(spec) => redisbloom::words(reserves, spec),
+        Spec::Valkey(spec) if is_said => valkey::words(spec).with("LAYOUT").with("VALKEY"),
+        Spec::Valkey(spec) => valkey::words(spec),
     };
     match expires {
         Some(at) => words.with("PXAT").with_number(at),
@@ -129,12 +130,12 @@ fn description(verb: Verb, creation: Creation) -> Words {
 /// The words for a filter that only this module reads. What is this module's default is left out, except for the seed,
 /// and [`Given::complete`](super::grammar::Given::complete) adds it. A growing filter of the default size has no word for
 /// either, as its capacity would otherwise mean that it is reserved.
-fn own(reserves: bool, spec: Spec) -> Words {
-    let Spec {
+fn own(reserves: bool, spec: BlockedSpec) -> Words {
+    let BlockedSpec {
         error_rate,
         capacity,
         growth,
-        layout,
+        seed,
         window,
     } = spec;
     let (rate, items) = (error_rate.value(), capacity.items());
@@ -143,12 +144,11 @@ fn own(reserves: bool, spec: Spec) -> Words {
     } else {
         Words::default()
     };
-    words = words.with("LAYOUT");
-    words = match layout {
-        Layout::Blocked { seed } => words.with("BLOCKED").with("SEED").with_number(seed.0),
-        Layout::Classic => words.with("CLASSIC"),
-        Layout::Valkey { .. } => words.with("VALKEY"),
-    };
+    words = words
+        .with("LAYOUT")
+        .with("BLOCKED")
+        .with("SEED")
+        .with_number(seed.0);
     let is_growing = matches!(growth, Growth::Growing(_));
     let has_size = reserves || !is_growing || capacity != Capacity::DEFAULT;
     if !reserves && error_rate != ErrorRate::DEFAULT {

@@ -25,7 +25,8 @@ use super::error::CommandError;
 use crate::options::values::Config;
 use crate::server::Ctx;
 use libbloom::error::ParamError;
-use libbloom::params::{ClassicSpec, ErrorRate};
+use libbloom::params::ErrorRate;
+use libbloom::spec::ClassicSpec;
 
 /// A release of RedisBloom, by how it treats an error rate above 0.25. No command tells which release sent it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +66,7 @@ impl Release {
 
 /// What RedisBloom's words say of a filter; they may leave fields open.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Described {
+pub struct RedisBloomOptions {
     rate: Option<f64>,
     capacity: Option<i64>,
     expansion: Option<i64>,
@@ -74,7 +75,7 @@ pub struct Described {
     exact: bool,
 }
 
-impl Described {
+impl RedisBloomOptions {
     /// Reads the arguments of a BF.RESERVE: the key, and the filter.
     ///
     /// # Errors
@@ -217,23 +218,23 @@ pub struct Insert<'a, A> {
     /// Whether a missing key stays missing.
     pub no_create: bool,
     /// The filter to create for a missing key.
-    pub filter: Described,
+    pub filter: RedisBloomOptions,
     /// The items.
     pub items: &'a [A],
 }
 
 /// The words that create this filter, after the key of a BF.RESERVE or, if `reserves` is false, of a BF.INSERT.
 pub fn words(reserves: bool, spec: ClassicSpec) -> Words {
-    let (rate, capacity) = (spec.error_rate(), spec.capacity());
-    let is_fixed = !spec.scales() && spec.expansion() > 0;
+    let (rate, capacity, rules) = (spec.error_rate(), spec.capacity(), spec.rules());
+    let is_fixed = !rules.scales() && rules.expansion() > 0;
     // RedisBloom keeps only the lower 32 bits of an expansion. They may be 0 in a filter that grows, while a given 0
     // would make one that does not.
-    let cut = if spec.scales() && spec.expansion() == 0 {
+    let cut = if rules.scales() && rules.expansion() == 0 {
         1 << 32
     } else {
         0
     };
-    let factor = cut + u64::from(spec.expansion());
+    let factor = cut + u64::from(rules.expansion());
     if reserves {
         let words = Words::sized(rate, capacity);
         // RedisBloom accepts no expansion together with NONSCALING, and stores the usual one.

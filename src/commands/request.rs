@@ -5,9 +5,9 @@ use super::creation;
 use super::error::CommandError;
 use super::grammar::{Given, Verb};
 use super::packed::Packing;
-use super::redisbloom::{self, Described, Release};
-use super::spec::{Creation, FilterSpec};
-use super::valkey;
+use super::redisbloom::{self, RedisBloomOptions, Release};
+use super::spec::Creation;
+use super::valkey::{self, ValkeyOptions};
 use crate::keyspace;
 use crate::options;
 use crate::options::values::Config;
@@ -15,6 +15,7 @@ use crate::server::{self, Arg, Ctx};
 use libbloom::StoredLayout;
 use libbloom::packed::Packed;
 use libbloom::params::Time;
+use libbloom::spec::Spec;
 
 /// A command that may create a filter and add items, parsed.
 #[derive(Clone, Debug)]
@@ -59,10 +60,10 @@ pub enum Description {
         /// Whether a missing key stays missing.
         no_create: bool,
         /// The filter to create.
-        filter: Described,
+        filter: RedisBloomOptions,
     },
     /// In valkey-bloom's grammar.
-    Valkey(valkey::Described),
+    Valkey(ValkeyOptions),
 }
 
 impl<'a, A: Argument<'a>> Request<'a, A> {
@@ -136,7 +137,7 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
         if redisbloom::is_own(words) && (own.is_ok() || words.len() > redisbloom::MOST_WORDS) {
             return own;
         }
-        Described::reserve(arguments).map_or(own, |(key, filter)| {
+        RedisBloomOptions::reserve(arguments).map_or(own, |(key, filter)| {
             Ok(Self {
                 key,
                 description: Description::RedisBloom {
@@ -160,7 +161,7 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
         if let Some(insert) = unmistakable.cloned() {
             return Ok(insert.into());
         }
-        if let Ok(insert) = Described::insert(arguments) {
+        if let Ok(insert) = RedisBloomOptions::insert(arguments) {
             return Ok(insert.into());
         }
         Self::parse(Verb::Insert, arguments).or_else(|error| of_valkey.map(Self::from).ok_or(error))
@@ -224,10 +225,8 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
                 expires: given.expires(now),
             }),
             Description::RedisBloom { no_create: true, .. } => Err(CommandError::NotFound),
-            Description::RedisBloom { filter, .. } => {
-                Ok(FilterSpec::Classic(filter.spec(config, release)?).into())
-            }
-            Description::Valkey(described) => described.creation(config),
+            Description::RedisBloom { filter, .. } => Ok(Spec::Classic(filter.spec(config, release)?).into()),
+            Description::Valkey(options) => options.creation(config),
         }
     }
 
@@ -317,7 +316,7 @@ impl<'a, A> From<valkey::Insert<'a, A>> for Request<'a, A> {
     fn from(insert: valkey::Insert<'a, A>) -> Self {
         Self {
             key: insert.key,
-            description: Description::Valkey(insert.described),
+            description: Description::Valkey(insert.options),
             items: insert.items.map_or(Items::None, Items::List),
         }
     }

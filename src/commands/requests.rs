@@ -16,8 +16,8 @@ pub use super::redisbloom::Release;
 pub use super::request::Items;
 use super::request::Request;
 pub use super::sources::Combination;
+pub use super::spec::Creation;
 use super::spec::Target;
-pub use super::spec::{Creation, FilterSpec};
 use super::{existspacked, info, intersect, merge, packed, propagation};
 use crate::options::values::Config;
 use libbloom::packed::{Form, Packed};
@@ -96,7 +96,7 @@ fn items<'a>(
 /// # Errors
 /// The error that the command replies.
 pub fn exists_packed<'a>(arguments: &'a [Word<'a>]) -> Result<Packed<'a>, CommandError> {
-    existspacked::Request::parse(arguments).map(|request| request.items)
+    existspacked::PackedQuery::parse(arguments).map(|request| request.items)
 }
 
 /// A parsed BF.MERGE: its keys, the given error rate of the result, and whether the earlier destination is replaced.
@@ -107,7 +107,7 @@ pub type Merged<'a> = (Combination<'a, Word<'a>>, Option<ErrorRate>, bool);
 /// # Errors
 /// The error that the command replies.
 pub fn merge<'a>(arguments: &'a [Word<'a>]) -> Result<Merged<'a>, CommandError> {
-    let request = merge::Request::parse(arguments)?;
+    let request = merge::MergeRequest::parse(arguments)?;
     Ok((request.keys, request.used_rate(), request.overrides))
 }
 

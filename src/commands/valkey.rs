@@ -12,9 +12,10 @@ mod tests;
 
 use super::args::{Argument, Cursor, Words, iterator};
 use super::error::CommandError;
-use super::spec::{Creation, FilterSpec};
+use super::spec::Creation;
 use crate::options::values::Config;
-use libbloom::params::{SipSeed, Tightening, ValkeySpec};
+use libbloom::params::{SipSeed, Tightening};
+use libbloom::spec::{Spec, ValkeySpec};
 
 /// The length of the longest word, VALIDATESCALETO.
 const LONGEST: usize = 15;
@@ -25,7 +26,7 @@ pub struct Insert<'a, A> {
     /// The key.
     pub key: A,
     /// What to do with a missing key.
-    pub described: Described,
+    pub options: ValkeyOptions,
     /// The items; `None` without ITEMS.
     pub items: Option<&'a [A]>,
     /// Whether the command cannot be RedisBloom's: it has words that RedisBloom does not know, or no items.
@@ -34,7 +35,7 @@ pub struct Insert<'a, A> {
 
 /// What valkey-bloom's words say of the filter to create; they may leave fields open.
 #[derive(Clone, Debug, Default)]
-pub struct Described {
+pub struct ValkeyOptions {
     no_create: bool,
     rate: Option<f64>,
     capacity: Option<u64>,
@@ -50,7 +51,7 @@ impl<'a, A: Argument<'a>> Insert<'a, A> {
     pub fn read(arguments: &'a [A]) -> Option<Self> {
         let mut cursor = Cursor::new(arguments);
         let key = cursor.take_if_any()?;
-        let mut described = Described::default();
+        let mut options = ValkeyOptions::default();
         let (mut is_own, mut has_goal, mut items) = (false, false, None);
         while let Some(word) = cursor.take_if_any() {
             let word = word.bytes();
@@ -59,23 +60,23 @@ impl<'a, A: Argument<'a>> Insert<'a, A> {
             capitals.copy_from_slice(word);
             capitals.make_ascii_uppercase();
             match &*capitals {
-                b"CAPACITY" => described.capacity = Some(items_of(cursor.take_if_any()?)?),
-                b"ERROR" => described.rate = Some(share_of(cursor.take_if_any()?)?),
+                b"CAPACITY" => options.capacity = Some(items_of(cursor.take_if_any()?)?),
+                b"ERROR" => options.rate = Some(share_of(cursor.take_if_any()?)?),
                 b"EXPANSION" => {
                     let factor: u32 = parsed(cursor.take_if_any()?)?;
-                    described.expansion = Some(factor).filter(|&factor| factor > 0);
-                    described.expansion?;
+                    options.expansion = Some(factor).filter(|&factor| factor > 0);
+                    options.expansion?;
                 }
-                b"NONSCALING" => described.expansion = Some(0),
-                b"NOCREATE" => described.no_create = true,
+                b"NONSCALING" => options.expansion = Some(0),
+                b"NOCREATE" => options.no_create = true,
                 b"TIGHTENING" => {
                     let ratio = share_of(cursor.take_if_any()?)?;
-                    described.tightening = Some(Tightening::new(ratio).ok()?);
+                    options.tightening = Some(Tightening::new(ratio).ok()?);
                     is_own = true;
                 }
                 b"SEED" => {
                     let seed = cursor.take_if_any()?.bytes().try_into().ok()?;
-                    described.seed = Some(SipSeed(seed));
+                    options.seed = Some(SipSeed(seed));
                     is_own = true;
                 }
                 b"VALIDATESCALETO" => {
@@ -90,7 +91,7 @@ impl<'a, A: Argument<'a>> Insert<'a, A> {
                 }
                 b"PXAT" => {
                     let at = iterator(cursor.take_if_any()?.bytes());
-                    described.expires = Some(at.filter(|&at| at > 0)?);
+                    options.expires = Some(at.filter(|&at| at > 0)?);
                 }
                 b"ITEMS" => {
                     items = Some(cursor.at_least_one().ok()?);
@@ -99,19 +100,19 @@ impl<'a, A: Argument<'a>> Insert<'a, A> {
                 _ => return None,
             }
         }
-        if has_goal && described.expansion == Some(0) {
+        if has_goal && options.expansion == Some(0) {
             return None;
         }
         Some(Self {
             key,
-            described,
+            options,
             items,
             is_unmistakable: is_own || items.is_none(),
         })
     }
 }
 
-impl Described {
+impl ValkeyOptions {
     /// The filter to create, with the configuration for the open fields.
     ///
     /// # Errors
@@ -129,7 +130,7 @@ impl Described {
         );
         Ok(Creation {
             // All values were checked when they were read.
-            filter: FilterSpec::Valkey(filter.map_err(|_| CommandError::ErrorRateRange)?),
+            filter: Spec::Valkey(filter.map_err(|_| CommandError::ErrorRateRange)?),
             expires: self.expires,
         })
     }
@@ -137,16 +138,17 @@ impl Described {
 
 /// The words with which valkey-bloom propagates this filter, to the letter.
 pub fn words(spec: ValkeySpec) -> Words {
+    let rules = spec.rules();
     let words = Words::default()
         .with("CAPACITY")
         .with_number(spec.capacity())
         .with("ERROR")
-        .with_number(spec.error_rate())
+        .with_number(rules.error_rate())
         .with("TIGHTENING")
-        .with_number(spec.tightening().value())
+        .with_number(rules.tightening().value())
         .with("SEED")
-        .with(spec.seed().0);
-    match spec.expansion() {
+        .with(rules.seed().0);
+    match rules.expansion() {
         0 => words.with("NONSCALING"),
         factor => words.with("EXPANSION").with_number(factor),
     }

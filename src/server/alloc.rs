@@ -351,7 +351,8 @@ unsafe impl GlobalAlloc for ModuleAllocator {
 mod tests {
     use super::*;
     use libbloom::codec::{self, ENCODING_VERSION, stream};
-    use libbloom::params::{Capacity, ErrorRate, Growth, Layout as FilterLayout, Seed, Spec};
+    use libbloom::params::{Capacity, ErrorRate, Growth, Seed};
+    use libbloom::spec::BlockedSpec;
     use libbloom::{Filter, UNLIMITED};
 
     /// A filter for a billion items that nobody has used yet would fill the memory of a server that makes, saves or
@@ -365,14 +366,14 @@ mod tests {
             line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
         };
         let before = resident();
-        let spec = Spec {
+        let spec = BlockedSpec {
             error_rate: ErrorRate::new(0.01).unwrap(),
             capacity: Capacity::new(1_000_000_000).unwrap(),
             growth: Growth::Fixed,
-            layout: FilterLayout::Blocked { seed: Seed(5) },
+            seed: Seed(5),
             window: None,
         };
-        let filter = Filter::new(spec, UNLIMITED).unwrap();
+        let filter = Filter::new(spec.into(), UNLIMITED).unwrap();
         let mut stream = stream::MemoryStream::default();
         codec::save(&filter, &mut stream);
         let loaded = codec::load(&mut stream, ENCODING_VERSION, UNLIMITED).unwrap();

@@ -229,12 +229,12 @@ pub struct Portable;
 
 /// A word of probes and the number of probes to use of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Probes {
+pub struct LineProbes {
     word: u64,
     count: u8,
 }
 
-impl Probes {
+impl LineProbes {
     /// For each probe: the index of its word in the line, and its bit in that word.
     #[inline(always)]
     fn bits(self) -> impl Iterator<Item = (usize, u64)> {
@@ -247,7 +247,7 @@ impl Probes {
 
 impl Kernel for Portable {
     type Count = u8;
-    type Mask = Probes;
+    type Mask = LineProbes;
 
     #[inline(always)]
     fn count(self, probes: u8) -> u8 {
@@ -255,15 +255,15 @@ impl Kernel for Portable {
     }
 
     #[inline(always)]
-    fn mask(self, word_of_probes: u64, count: u8) -> Probes {
-        Probes {
+    fn mask(self, word_of_probes: u64, count: u8) -> LineProbes {
+        LineProbes {
             word: word_of_probes,
             count,
         }
     }
 
     #[inline(always)]
-    fn covers(self, line: &Line, mask: Probes) -> bool {
+    fn covers(self, line: &Line, mask: LineProbes) -> bool {
         let missing = mask
             .bits()
             .fold(0, |missing, (word, bit)| missing | (!line.0[word] & bit));
@@ -271,14 +271,14 @@ impl Kernel for Portable {
     }
 
     #[inline(always)]
-    fn missing(self, line: &Line, mask: Probes) -> u32 {
+    fn missing(self, line: &Line, mask: LineProbes) -> u32 {
         mask.bits().fold(0, |missing, (word, bit)| {
             missing + u32::from(line.0[word] & bit == 0)
         })
     }
 
     #[inline(always)]
-    fn union(self, line: &Line, mask: Probes) -> Line {
+    fn union(self, line: &Line, mask: LineProbes) -> Line {
         mask.bits().fold(*line, |mut union, (word, bit)| {
             union.0[word] |= bit;
             union

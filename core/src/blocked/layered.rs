@@ -8,29 +8,14 @@ use crate::blocked::sizing::{MAX_LINES_PER_ITEM, PROBES};
 use crate::chain::batch::Layer as _;
 use crate::chain::{Allowance, Chain, NewLayer as _, Rules as _, UNLIMITED};
 use crate::error::Error;
-use crate::layered::{Described, LayerShape, LayerStats, Layered, compound};
-use crate::params::{Expansion, Growth, Layout, ROUNDING, Time};
+use crate::layered::{LayerStats, Layered, compound};
+use crate::params::{Expansion, Growth, ROUNDING, StoredLayout, Time};
 use crate::stored::invalid::{Invalid, counts};
 use crate::stored::stream::Sink;
 
 /// The most layers of a filter whose present rate is computed: as many as a window can have slices. A stored
 /// filter may have any number of layers with room.
 pub const MOST_ESTIMATED: usize = MOST_SLICES;
-
-impl Described for Blocked {
-    fn described(&self, shape: Shape) -> LayerShape {
-        let bytes = shape.geometry.bytes();
-        LayerShape {
-            capacity: shape.capacity,
-            bytes,
-            bits: bytes.saturating_mul(8),
-            error_rate: shape.rate,
-            lines: Some(shape.geometry.lines_per_item.into()),
-            probes: shape.geometry.probes.into(),
-            hash_width: None,
-        }
-    }
-}
 
 /// The false positive rate that layers, newest first, have now. For a layer that is not full it takes some ten microseconds to
 /// compute. That is done for the newest [`MOST_ESTIMATED`] such layers; older ones, which only merged filters have,
@@ -62,9 +47,8 @@ fn first_again(chain: &Chain<Blocked>) -> Shape {
 }
 
 impl Layered for Chain<Blocked> {
-    fn layout(&self) -> Layout {
-        let seed = self.rules().secret().seed();
-        Layout::Blocked { seed }
+    fn layout(&self) -> StoredLayout {
+        StoredLayout::Blocked
     }
 
     fn error_rate(&self) -> f64 {
@@ -149,9 +133,8 @@ impl Layered for Chain<Blocked> {
 }
 
 impl Layered for Windowed {
-    fn layout(&self) -> Layout {
-        let seed = self.rules().secret().seed();
-        Layout::Blocked { seed }
+    fn layout(&self) -> StoredLayout {
+        StoredLayout::Blocked
     }
 
     fn error_rate(&self) -> f64 {

@@ -16,13 +16,40 @@ pub mod window;
 
 use std::sync::Arc;
 
-use crate::chain::Rules;
 use crate::chain::batch::Hasher;
+use crate::chain::{LayerShape, Rules};
 use crate::error::Error;
 use crate::item::{Item, ItemHash};
-use crate::params::{Capacity, ErrorRate, Growth, Seed};
+use crate::params::{Capacity, ErrorRate, Expansion, Growth, Seed, Window};
 pub use layer::{Layer, Shape};
-use secret::{Key, Secret};
+use secret::{HashKey, Secret};
+
+/// What a new filter of this layout is made from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BlockedSpec {
+    /// The false positive rate of the whole filter, which holds at any number of layers.
+    pub error_rate: ErrorRate,
+    /// The capacity of the first layer. With a window, the number of items expected in it.
+    pub capacity: Capacity,
+    /// What happens when the filter is full.
+    pub growth: Growth,
+    /// The seed of the hash.
+    pub seed: Seed,
+    /// How long items are remembered; `None` means for ever.
+    pub window: Option<Window>,
+}
+
+impl BlockedSpec {
+    /// The rules of the filter.
+    pub fn rules(&self) -> Blocked {
+        let growth = match self.window {
+            None => self.growth,
+            // The capacity is that of a usual window, so each slice is made for about as much as comes.
+            Some(_) => Growth::Reserved(self.growth.expansion().unwrap_or(Expansion::DEFAULT)),
+        };
+        Blocked::new(self.error_rate, growth, self.seed)
+    }
+}
 
 /// Rules of blocked filters: one error rate for the whole chain, at any length.
 ///
@@ -89,9 +116,16 @@ impl Blocked {
 }
 
 impl Rules for Blocked {
+    type Spec = BlockedSpec;
     type Layer = Layer;
     type Shape = Shape;
     type Hasher = Secret;
+
+    fn start(spec: BlockedSpec) -> (Self, Shape) {
+        let rules = spec.rules();
+        let first = rules.first(spec.capacity);
+        (rules, first)
+    }
 
     #[inline(always)]
     fn hasher(&self) -> &Secret {
@@ -114,13 +148,26 @@ impl Rules for Blocked {
         let capacity = full.saturating_mul(u64::from(expansion.factor()));
         Ok(self.nth(index, capacity, budget.max(0.0)))
     }
+
+    fn described(&self, shape: Shape) -> LayerShape {
+        let bytes = shape.geometry.bytes();
+        LayerShape {
+            capacity: shape.capacity,
+            bytes,
+            bits: bytes.saturating_mul(8),
+            error_rate: shape.rate,
+            lines: Some(shape.geometry.lines_per_item.into()),
+            probes: shape.geometry.probes.into(),
+            hash_width: None,
+        }
+    }
 }
 
 impl Hasher for Secret {
     #[inline(always)]
     fn hash(&self, item: Item<'_>) -> ItemHash {
         let known = item.hash_under(self.seed());
-        known.unwrap_or_else(|| Key::hash(self, item.bytes()))
+        known.unwrap_or_else(|| HashKey::hash(self, item.bytes()))
     }
 }
 

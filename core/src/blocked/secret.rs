@@ -29,12 +29,12 @@ const SECRET_BYTES: usize = 192;
 
 /// A seed and the secret that was made from it: what a filter's hash needs to know.
 #[derive(Clone, Copy, Debug)]
-pub struct Key {
+pub struct HashKey {
     seed: Seed,
     bytes: [u8; SECRET_BYTES],
 }
 
-impl Key {
+impl HashKey {
     /// The seed that the secret was made from.
     #[inline]
     pub fn seed(&self) -> Seed {
@@ -52,15 +52,15 @@ impl Key {
     }
 }
 
-/// A [`Key`] that all filters with its seed share.
+/// A [`HashKey`] that all filters with its seed share.
 #[derive(Debug)]
-pub struct Secret(Key);
+pub struct Secret(HashKey);
 
 impl Deref for Secret {
-    type Target = Key;
+    type Target = HashKey;
 
     #[inline(always)]
-    fn deref(&self) -> &Key {
+    fn deref(&self) -> &HashKey {
         &self.0
     }
 }
@@ -86,7 +86,7 @@ impl Secret {
         if let Some(secret) = table.get(&seed).and_then(Weak::upgrade) {
             return secret;
         }
-        let secret = Arc::new(Self(Key {
+        let secret = Arc::new(Self(HashKey {
             seed,
             bytes: expand(seed),
         }));

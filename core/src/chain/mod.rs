@@ -27,13 +27,18 @@ pub const MOST_ITEMS: u64 = i64::MAX as u64;
 pub const MOST_LAYERS: usize = 1100;
 
 /// How the filters of a layout hash and grow.
-pub trait Rules {
+pub trait Rules: Sized {
+    /// What a new filter is made from.
+    type Spec;
     /// A layer.
     type Layer: Layer;
     /// The shape of a layer.
     type Shape: NewLayer<Self::Layer>;
     /// The hash function.
     type Hasher: Hasher;
+
+    /// The rules of a new filter, and the shape of its first layer.
+    fn start(spec: Self::Spec) -> (Self, Self::Shape);
 
     /// The filter's hash function.
     fn hasher(&self) -> &Self::Hasher;
@@ -49,6 +54,9 @@ pub trait Rules {
         &self,
         layers: impl ExactSizeIterator<Item = Self::Shape> + DoubleEndedIterator,
     ) -> Result<Self::Shape, Error>;
+
+    /// What reports show of a layer of this shape.
+    fn described(&self, shape: Self::Shape) -> LayerShape;
 
     /// Bytes that are reported for a filter with this number of layers, without their bits. The room that a long list of
     /// layers has for more is not counted, so that a filter is as large as its copy on a replica, whose list may have
@@ -93,6 +101,25 @@ pub trait NewLayer<L>: Copy {
     fn make(self) -> Result<L, Error>;
 }
 
+/// What a layer was made from, as reports show it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LayerShape {
+    /// Items that the layer is made for.
+    pub capacity: u64,
+    /// Bytes of the layer's bit array.
+    pub bytes: u64,
+    /// Bits of the layer's bit array.
+    pub bits: u64,
+    /// The rate that the layer is made for.
+    pub error_rate: f64,
+    /// The number of lines that an item has, in the blocked layout.
+    pub lines: Option<u64>,
+    /// Bits that an item sets: in each of its lines, or in the whole layer.
+    pub probes: u64,
+    /// Bits of each of an item's two hashes, in a layout that has 32 or 64.
+    pub hash_width: Option<u32>,
+}
+
 /// A Bloom filter of one layout. It has at least one layer.
 #[derive(Debug)]
 pub struct Chain<R: Rules> {
@@ -109,6 +136,15 @@ impl<R: Rules> Chain<R> {
         let mut layers = Vec::new();
         append::<R>(&mut layers, first, allowance)?;
         Ok(Self { layers, rules })
+    }
+
+    /// Makes a new filter.
+    ///
+    /// # Errors
+    /// [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing is left behind.
+    pub fn made(spec: R::Spec, allowance: Allowance<'_>) -> Result<Self, Error> {
+        let (rules, first) = R::start(spec);
+        Self::new(rules, first, allowance)
     }
 
     /// Makes a stored filter. The caller has checked that there is a layer, and that the layers fit the rules.

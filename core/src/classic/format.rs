@@ -283,7 +283,8 @@ mod tests {
     use crate::codec::{self, chunks};
     use crate::filter::Filter;
     use crate::layers::Layers;
-    use crate::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Spec};
+    use crate::params::{Capacity, ErrorRate, Expansion, Growth, Seed, StoredLayout};
+    use crate::spec::BlockedSpec;
     use crate::stored::stream::{MemoryStream, Value};
     use crate::tests::stored::{self, Stored, naive_array};
 
@@ -305,14 +306,14 @@ mod tests {
     fn reserved(stored: &Stored) -> Filter {
         let (rate, capacity, expansion) = stored.reserve;
         let expansion = expansion.map(|factor| Expansion::new(factor).unwrap());
-        let spec = Spec {
+        let spec = BlockedSpec {
             error_rate: ErrorRate::new(rate).unwrap(),
             capacity: Capacity::new(capacity).unwrap(),
             growth: expansion.map_or(Growth::Fixed, Growth::Reserved),
-            layout: Layout::Classic,
+            seed: Seed(0),
             window: None,
         };
-        Filter::new(spec, UNLIMITED).unwrap()
+        Filter::new(spec.in_layout(StoredLayout::Classic).unwrap(), UNLIMITED).unwrap()
     }
 
     fn add_all(filter: &mut Filter, items: &[Vec<u8>]) {

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::item::ItemHash;
 use crate::scattered::ln::ln;
 use crate::scattered::modulus::Modulus;
-use crate::scattered::{self, LOGARITHM_TOLERANCE, Scattered};
+use crate::scattered::{LOGARITHM_TOLERANCE, Scattered};
 
 /// `ln² 2`, cut off where RedisBloom cuts it off: the sizes depend on it.
 const LN_2_SQUARED: f64 = 0.480_453_013_918_201;
@@ -240,34 +240,22 @@ impl Layer {
     }
 }
 
-/// Computes where the bits of items are in a layer.
-#[derive(Clone, Copy, Debug)]
-pub struct Probes {
-    modulus: Modulus,
-    count: u16,
-}
-
-impl scattered::Probes for Probes {
-    #[inline(always)]
-    fn probes(self, ItemHash { low, high }: ItemHash) -> impl Iterator<Item = (usize, u64)> {
-        (0..u64::from(self.count)).map(move |probe| {
-            let bit = self.modulus.remainder(low.wrapping_add(high.wrapping_mul(probe)));
-            ((bit / 64) as usize, 1 << (bit % 64))
-        })
-    }
-}
-
 impl Scattered for Layer {
-    type Probes = Probes;
-
     const HEAD: u64 = 0;
 
     #[inline(always)]
-    fn probes(&self) -> Probes {
-        Probes {
-            modulus: self.modulus,
-            count: self.hashes,
-        }
+    fn place(hash: ItemHash, probe: u64) -> u64 {
+        hash.low.wrapping_add(hash.high.wrapping_mul(probe))
+    }
+
+    #[inline(always)]
+    fn modulus(&self) -> Modulus {
+        self.modulus
+    }
+
+    #[inline(always)]
+    fn probes(&self) -> u16 {
+        self.hashes
     }
 
     #[inline(always)]

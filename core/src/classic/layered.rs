@@ -1,34 +1,20 @@
 //! Filters of RedisBloom's layout: their figures, memory and stored bytes.
 
-use super::{Classic, Shape, format};
+use super::{Classic, format};
 use crate::bits::array::OutOfRange;
 use crate::bits::memory::Allocation;
 use crate::blocked::sizing::power;
 use crate::chain::batch::Layer as _;
 use crate::chain::{Allowance, Chain, Rules as _, UNLIMITED};
 use crate::error::Error;
-use crate::layered::{Described, LayerShape, LayerStats, Layered, compound};
-use crate::params::{Layout, Time};
+use crate::layered::{LayerStats, Layered, compound};
+use crate::params::{StoredLayout, Time};
 use crate::stored::invalid::{Invalid, counts};
 use crate::stored::stream::Sink;
 
-impl Described for Classic {
-    fn described(&self, shape: Shape) -> LayerShape {
-        LayerShape {
-            capacity: shape.capacity,
-            bytes: shape.bytes,
-            bits: shape.bits,
-            error_rate: shape.error_rate,
-            lines: None,
-            probes: shape.hashes.into(),
-            hash_width: Some(self.options().hash_width()),
-        }
-    }
-}
-
 impl Layered for Chain<Classic> {
-    fn layout(&self) -> Layout {
-        Layout::Classic
+    fn layout(&self) -> StoredLayout {
+        StoredLayout::Classic
     }
 
     /// The rate that the filter was made for. Double hashing keeps it only approximately.
@@ -39,7 +25,7 @@ impl Layered for Chain<Classic> {
     }
 
     fn expansion(&self) -> Option<u32> {
-        self.rules().scales().then_some(self.rules().expansion())
+        self.rules().growth_factor()
     }
 
     fn estimated_error_rate(&self, _: Time) -> f64 {

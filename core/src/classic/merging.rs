@@ -111,14 +111,14 @@ impl Budget for Classic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chain::NewLayer as _;
-    use crate::params::ClassicSpec;
+    use crate::chain::{NewLayer as _, Rules as _};
+    use crate::spec::ClassicSpec;
 
     /// The count of a union would be off by one.
     #[test]
     fn what_classic_bits_tell_is_rounded_to_the_nearest() {
-        let rules = ClassicSpec::new(0.01, 1000, 2, true).unwrap();
-        let layer = Classic::new(rules).first(rules).make().unwrap();
+        let spec = ClassicSpec::new(0.01, 1000, 2, true).unwrap();
+        let layer = Classic::start(spec).1.make().unwrap();
         let (bits, probes) = (layer.shape().modulus() as f64, f64::from(layer.shape().hashes));
         for ones in 0..layer.shape().modulus() {
             let expected = -(1.0 - ones as f64 / bits).ln() * bits / probes;
@@ -135,8 +135,8 @@ mod tests {
     #[test]
     fn a_full_classic_layer_has_as_many_bits_as_items_leave() {
         for (capacity, rate) in [(1, 0.2), (77, 0.01), (1000, 1e-4)] {
-            let rules = ClassicSpec::new(rate, capacity, 2, true).unwrap();
-            let layer = Classic::new(rules).first(rules).make().unwrap();
+            let spec = ClassicSpec::new(rate, capacity, 2, true).unwrap();
+            let layer = Classic::start(spec).1.make().unwrap();
             let bits = layer.shape().modulus() as f64;
             let unset = (0..capacity * u64::from(layer.shape().hashes))
                 .fold(1.0, |unset, _| unset * (1.0 - 1.0 / bits));

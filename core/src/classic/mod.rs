@@ -26,15 +26,14 @@ pub mod layered;
 mod merging;
 pub mod murmur;
 
-use crate::chain::Rules;
 use crate::chain::batch::Hasher;
-use crate::error::Error;
+use crate::chain::{LayerShape, Rules};
+use crate::error::{Error, ParamError};
 use crate::item::{Item, ItemHash};
-use crate::params::ClassicSpec;
 pub use layer::{Layer, Shape};
 
 /// The ratio of a layer's rate to that of the layer before it.
-const TIGHTENING: f64 = ClassicSpec::TIGHTENING;
+const TIGHTENING: f64 = 0.5;
 
 /// The options of a filter: a word of flags, as RedisBloom stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,24 +95,9 @@ pub struct Classic {
 }
 
 impl Classic {
-    /// Rules of a new filter, as current versions of RedisBloom make it.
-    pub fn new(spec: ClassicSpec) -> Self {
-        let usual = Options::FORCE64 | Options::NOROUND;
-        let fixed = if spec.scales() { 0 } else { Options::NO_SCALING };
-        Self {
-            options: Options(usual | fixed),
-            expansion: spec.expansion(),
-        }
-    }
-
     /// Rules of a stored filter.
     pub(crate) fn stored(options: Options, expansion: u32) -> Self {
         Self { options, expansion }
-    }
-
-    /// The shape of a new filter's first layer.
-    pub fn first(&self, spec: ClassicSpec) -> Shape {
-        Shape::sized(spec.capacity(), spec.first_rate(), self.options)
     }
 
     /// The first layer's share of the filter's error rate.
@@ -135,6 +119,67 @@ impl Classic {
     pub fn expansion(&self) -> u32 {
         self.expansion
     }
+
+    /// The capacity of a new layer divided by that of the layer before it; `None` if the filter does not grow.
+    pub fn growth_factor(&self) -> Option<u32> {
+        self.scales().then_some(self.expansion)
+    }
+}
+
+/// What a new filter of this layout is made from, as RedisBloom accepts it: any rate and capacity, and an expansion even
+/// for a filter that does not grow, which RedisBloom stores anyway.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClassicSpec {
+    rules: Classic,
+    error_rate: f64,
+    capacity: u64,
+}
+
+impl ClassicSpec {
+    /// The expansion that RedisBloom stores in a filter made with `NONSCALING` and no `EXPANSION`.
+    pub const UNUSED_EXPANSION: u32 = 2;
+
+    /// Checks the parameters.
+    ///
+    /// # Errors
+    /// [`ParamError::ErrorRate`] unless the filter's rate and its first layer's are strictly between 0 and 1,
+    /// and [`ParamError::Capacity`] if the capacity is 0.
+    pub fn new(error_rate: f64, capacity: u64, expansion: u32, scales: bool) -> Result<Self, ParamError> {
+        let fixed = if scales { 0 } else { Options::NO_SCALING };
+        let options = Options(Options::FORCE64 | Options::NOROUND | fixed);
+        let spec = Self {
+            rules: Classic { options, expansion },
+            error_rate,
+            capacity,
+        };
+        if !(spec.first_rate() > 0.0 && error_rate < 1.0) {
+            return Err(ParamError::ErrorRate);
+        }
+        if capacity == 0 {
+            return Err(ParamError::Capacity);
+        }
+        Ok(spec)
+    }
+
+    /// The filter's false positive rate, strictly between 0 and 1.
+    pub fn error_rate(&self) -> f64 {
+        self.error_rate
+    }
+
+    /// The rate of the first layer.
+    fn first_rate(&self) -> f64 {
+        self.error_rate * self.rules.first_share()
+    }
+
+    /// Items that the first layer is made for, 1 or more.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// The rules of the filter, with the options that current versions of RedisBloom give it.
+    pub fn rules(&self) -> Classic {
+        self.rules
+    }
 }
 
 /// Bytes that RedisBloom reports for a filter without layers.
@@ -143,9 +188,18 @@ const OWN_BYTES: u64 = 32;
 const LAYER_BYTES: u64 = 64;
 
 impl Rules for Classic {
+    type Spec = ClassicSpec;
     type Layer = Layer;
     type Shape = Shape;
     type Hasher = Options;
+
+    fn start(spec: ClassicSpec) -> (Self, Shape) {
+        let rules = spec.rules;
+        (
+            rules,
+            Shape::sized(spec.capacity, spec.first_rate(), rules.options),
+        )
+    }
 
     #[inline(always)]
     fn hasher(&self) -> &Options {
@@ -173,6 +227,18 @@ impl Rules for Classic {
         Ok(Shape::sized(capacity, error_rate, self.options))
     }
 
+    fn described(&self, shape: Shape) -> LayerShape {
+        LayerShape {
+            capacity: shape.capacity,
+            bytes: shape.bytes,
+            bits: shape.bits,
+            error_rate: shape.error_rate,
+            lines: None,
+            probes: shape.hashes.into(),
+            hash_width: Some(self.options().hash_width()),
+        }
+    }
+
     /// What RedisBloom reports.
     fn own_bytes(layers: usize) -> u64 {
         OWN_BYTES + LAYER_BYTES * layers as u64
@@ -193,6 +259,21 @@ mod tests {
     use crate::tests::stored::{naive_array, naive_probes};
 
     const MODERN: Options = Options(5);
+
+    /// If this failed, a replica could make a filter whose layers have no bits, or a size that cannot be
+    /// computed.
+    #[test]
+    fn classic_filters_have_a_rate_and_room() {
+        let made = |rate, capacity, scales| ClassicSpec::new(rate, capacity, 2, scales).map(|_| ());
+        for bad in [0.0, 1.0, -0.5, 2.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(made(bad, 1, true), Err(ParamError::ErrorRate), "{bad}");
+        }
+        // Half of it is 0.
+        assert_eq!(made(5e-324, 1, true), Err(ParamError::ErrorRate));
+        assert_eq!(made(5e-324, 1, false), Ok(()));
+        assert_eq!(made(0.99, 0, true), Err(ParamError::Capacity));
+        assert_eq!(made(0.99, u64::MAX, true), Ok(()));
+    }
 
     fn filter(options: u32, capacity: u64, rate: f64) -> Chain<Classic> {
         let rules = Classic::stored(Options(options), 2);
@@ -495,9 +576,9 @@ mod tests {
     #[test]
     fn filters_that_cannot_grow_end_at_their_capacity() {
         let spec = |expansion, scales| ClassicSpec::new(0.01, 3, expansion, scales).unwrap();
-        let rules = Classic::new(spec(2, false));
+        let rules = spec(2, false).rules();
         assert_eq!((rules.options.word(), rules.expansion), (13, 2));
-        let first = rules.first(spec(2, false));
+        let (_, first) = Classic::start(spec(2, false));
         assert_eq!(first.error_rate, 0.01);
         let mut chain = Chain::new(rules, first, UNLIMITED).unwrap();
         for item in [b"a", b"b", b"c"] {
@@ -507,7 +588,7 @@ mod tests {
         assert_eq!(chain.add(b"d", UNLIMITED), Err(Error::Full { capacity: 3 }));
         assert_eq!(chain.add(b"c", UNLIMITED), Ok(false));
         assert_eq!(chain.layers()[0].items(), 3);
-        let growing = Classic::new(spec(7, true));
+        let growing = spec(7, true).rules();
         assert_eq!((growing.options.word(), growing.expansion), (5, 7));
     }
 

@@ -121,7 +121,7 @@ fn chunks_without_zeros(filter: &Filter, leaves_out_zeros: bool) -> impl Iterato
 
 /// Whether the header of a filter has the number of set bits of each layer.
 fn has_counted_bits(filter: &Filter) -> bool {
-    filter.layout().stored() == StoredLayout::Blocked
+    filter.layout() == StoredLayout::Blocked
 }
 
 /// A filter whose chunks come one after another, in ascending order.
@@ -327,20 +327,21 @@ mod tests {
 
     use super::*;
     use crate::chain::{UNLIMITED, at_most};
-    use crate::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Spec};
+    use crate::params::{Capacity, ErrorRate, Expansion, Growth, Seed};
+    use crate::spec::BlockedSpec;
     use crate::stored::stream::MemoryStream;
-    use crate::tests::oracle::{LAYOUTS, VALKEY, reloaded};
+    use crate::tests::oracle::reloaded;
     use crate::tests::stored;
 
-    fn filter(layout: Layout, capacity: u64, items: u32) -> Filter {
-        let spec = Spec {
+    fn filter(layout: StoredLayout, capacity: u64, items: u32) -> Filter {
+        let spec = BlockedSpec {
             error_rate: ErrorRate::new(0.01).unwrap(),
             capacity: Capacity::new(capacity).unwrap(),
             growth: Growth::Growing(Expansion::new(2).unwrap()),
-            layout,
+            seed: Seed(3),
             window: None,
         };
-        let mut filter = Filter::new(spec, UNLIMITED).unwrap();
+        let mut filter = Filter::new(spec.in_layout(layout).unwrap(), UNLIMITED).unwrap();
         add(&mut filter, items);
         filter
     }
@@ -394,7 +395,7 @@ mod tests {
     /// A filter that is copied, or rewritten to the append-only file, would lose items, in any layout.
     #[test]
     fn chunks_give_the_same_filter_back() {
-        for layout in LAYOUTS {
+        for &layout in StoredLayout::ALL {
             for (capacity, items) in [(1, 0), (1, 1), (100, 60), (10, 5000)] {
                 let filter = filter(layout, capacity, items);
                 let chunks = dumped(&filter);
@@ -409,7 +410,7 @@ mod tests {
     /// Chunks above 16 MiB would not fit where RedisBloom and its tools expect them.
     #[test]
     fn large_layers_are_cut_and_zeros_left_out() {
-        for layout in LAYOUTS {
+        for &layout in StoredLayout::ALL {
             let mut filter = filter(layout, 40_000_000, 0);
             assert_eq!(chunks(&filter).count(), 1, "an empty filter is its header");
             filter.add(b"one item", 0, UNLIMITED).unwrap();
@@ -429,7 +430,7 @@ mod tests {
             let checked: Vec<_> = chunks_to_check(&filter).collect();
             assert!(
                 checked
-                    == if layout == LAYOUTS[0] {
+                    == if layout == StoredLayout::Blocked {
                         written.clone()
                     } else {
                         all.clone()
@@ -443,15 +444,15 @@ mod tests {
     /// layers: where a layer starts is known, however the filter came to be.
     #[test]
     fn long_chains_know_where_their_layers_start() {
-        for layout in LAYOUTS {
-            let spec = Spec {
+        for &layout in StoredLayout::ALL {
+            let spec = BlockedSpec {
                 error_rate: ErrorRate::new(0.01).unwrap(),
                 capacity: Capacity::new(1).unwrap(),
                 growth: Growth::Growing(Expansion::new(1).unwrap()),
-                layout,
+                seed: Seed(3),
                 window: None,
             };
-            let mut grown = Filter::new(spec, UNLIMITED).unwrap();
+            let mut grown = Filter::new(spec.in_layout(layout).unwrap(), UNLIMITED).unwrap();
             for item in 0u32.. {
                 grown.add(&item.to_le_bytes(), 0, UNLIMITED).unwrap();
                 if grown.layers() == 300 {
@@ -470,7 +471,7 @@ mod tests {
                     }
                     start += stats.bytes();
                     let before = filter.bytes_with(layer + 1) - filter.bytes_with(layer);
-                    if layout != VALKEY {
+                    if layout != StoredLayout::Valkey {
                         let own = "64 bytes are the struct of such a layer";
                         assert_eq!(before, stats.bytes() + 64, "{own}");
                     }
@@ -483,7 +484,7 @@ mod tests {
     /// A client could crash the server with an iterator of any number.
     #[test]
     fn any_iterator_is_safe() {
-        for layout in LAYOUTS {
+        for &layout in StoredLayout::ALL {
             let filter = filter(layout, 10, 100);
             let arrays: Vec<u8> = (0..filter.totals().layers)
                 .flat_map(|layer| filter.layers.as_layered().array(layer).to_vec())
@@ -513,7 +514,7 @@ mod tests {
     /// iterator says, or refused with nothing changed.
     #[test]
     fn chunks_are_loaded_whole_or_refused() {
-        for layout in LAYOUTS {
+        for &layout in StoredLayout::ALL {
             let source = filter(layout, 10, 100);
             let lengths: Vec<_> = source.layer_stats().map(|layer| layer.bytes() as i64).collect();
             let end: i64 = lengths.iter().sum();
@@ -568,7 +569,7 @@ mod tests {
     /// that does not load would keep the server from starting.
     #[test]
     fn half_loaded_filters_take_items_and_are_saved() {
-        for layout in LAYOUTS {
+        for &layout in StoredLayout::ALL {
             let source = filter(layout, 10, 1000);
             let chunks = dumped(&source);
             for count in 1..=chunks.len() {
@@ -589,7 +590,7 @@ mod tests {
     /// number of layers, and wants 20 bytes and 53 for each.
     #[test]
     fn blocked_headers_are_none_of_redisbloom_s() {
-        let header = header(&filter(LAYOUTS[0], 10, 100));
+        let header = header(&filter(StoredLayout::Blocked, 10, 100));
         assert_eq!(header[8..12], [0; 4]);
         assert_ne!(header.len(), 20);
         assert!(redisbloom::load_header(&header, UNLIMITED).is_err());

@@ -39,9 +39,9 @@ const FEW: usize = 512;
 
 /// The random key that decides which bucket a hash has. Nothing else depends on it.
 #[derive(Clone, Copy, Debug)]
-struct Key([u64; 3]);
+struct BucketKey([u64; 3]);
 
-impl Key {
+impl BucketKey {
     fn random() -> Self {
         let random = RandomState::new();
         // Odd numbers, because a product with 0 is always 0.
@@ -106,14 +106,14 @@ pub fn bytes_for(count: usize) -> u64 {
 #[derive(Debug)]
 pub struct Table {
     entries: HashTable<Entry>,
-    key: Key,
+    key: BucketKey,
 }
 
 impl Default for Table {
     fn default() -> Self {
         Self {
             entries: HashTable::new(),
-            key: Key::random(),
+            key: BucketKey::random(),
         }
     }
 }
@@ -124,10 +124,10 @@ impl Table {
     /// # Errors
     /// [`Error::OutOfMemory`].
     pub fn with_room_for(count: usize) -> Result<Self, Error> {
-        Self::with_buckets(buckets_for(count), Key::random())
+        Self::with_buckets(buckets_for(count), BucketKey::random())
     }
 
-    fn with_buckets(buckets: usize, key: Key) -> Result<Self, Error> {
+    fn with_buckets(buckets: usize, key: BucketKey) -> Result<Self, Error> {
         let mut entries = HashTable::new();
         // Any number above 3/4 of the buckets makes this many of them; hashbrown fills 7/8.
         let reserved = entries.try_reserve(buckets - buckets.div_ceil(8), |_| 0);
@@ -493,7 +493,7 @@ mod tests {
             0x1f83_d9ab_fb41_bd6b,
             0x5be0_cd19_137e_2179,
         ];
-        let keys = (0..8).map(|first| Key([0, 1, 2].map(|part| ROOTS[(first + part) % 8] | 1)));
+        let keys = (0..8).map(|first| BucketKey([0, 1, 2].map(|part| ROOTS[(first + part) % 8] | 1)));
         let choices = [
             |n: u64| ItemHash { low: n, high: 7 },
             |n: u64| ItemHash { low: 7, high: n },

@@ -1,45 +1,43 @@
 //! Layers in which an item's probes are single bits anywhere in the array, each in a cache line of its own.
 //!
-//! Which bits those are, and how many, is up to the layout's [`Probes`]. Prefetching, testing and setting
+//! Which bits those are, and how many, is up to the layout ([`Scattered::place`]). Prefetching, testing and setting
 //! them is the same for all such layouts, and is done here.
 
 pub mod ln;
 pub mod modulus;
+
+use std::marker::PhantomData;
 
 use crate::bits::array::{BitArray, OutOfRange};
 use crate::bits::kernel::{Kernel, Portable, prefetch};
 use crate::bits::memory::{Allocation, Mover};
 use crate::chain::batch::{Hashes, Layer, Prefetch, Prefetched, Subset};
 use crate::item::ItemHash;
+use modulus::Modulus;
 
 /// Probes that are tested first. In a full layer half of the bits are set, so only an eighth of the absent
 /// items pass them.
-const FIRST: usize = 3;
+const FIRST: u16 = 3;
 /// The newest layers in which the first words of a single item are prefetched.
 const PREFETCHED_LAYERS: usize = 4;
 /// The most probes of an item that are prefetched; rates below 1e-4 have more.
-const PREFETCHED: usize = 16;
+const PREFETCHED: u16 = 16;
 
 /// The relative difference that is tolerated between sizes computed here and by others, because the last bits
 /// of a logarithm differ between libms.
 pub const LOGARITHM_TOLERANCE: f64 = 1e-12;
 
-/// Computes where an item's bits are in a layer.
-pub trait Probes: Copy {
-    /// The probes of an item: the index of a word, and a mask with one bit.
-    fn probes(self, hash: ItemHash) -> impl Iterator<Item = (usize, u64)>;
-}
-
 /// A layer whose probes are scattered.
 pub trait Scattered {
-    /// Computes where items' bits are.
-    type Probes: Probes;
-
     /// Bytes of the array before the bits.
     const HEAD: u64;
 
-    /// The parameters of this layer's probes.
-    fn probes(&self) -> Self::Probes;
+    /// The number whose remainder by [`Self::modulus`] is the bit of an item's probe.
+    fn place(hash: ItemHash, probe: u64) -> u64;
+    /// The number of bits that probes can be.
+    fn modulus(&self) -> Modulus;
+    /// The number of an item's probes.
+    fn probes(&self) -> u16;
     /// The array, in words.
     fn words(&self) -> &BitArray<u64>;
     /// The array, for changing it.
@@ -54,38 +52,57 @@ pub trait Scattered {
     fn count(&mut self);
 }
 
-/// Prefetches the first words of items.
-#[derive(Clone, Copy)]
-struct Words<'a, P> {
-    array: &'a [u64],
-    probes: P,
-    words: usize,
+/// An item's first `count` probes: for each the index of a word, and a mask with one bit.
+#[inline(always)]
+fn probes<L: Scattered>(modulus: Modulus, count: u16, hash: ItemHash) -> impl Iterator<Item = (usize, u64)> {
+    (0..u64::from(count)).map(move |probe| {
+        let bit = 8 * L::HEAD + modulus.remainder(L::place(hash, probe));
+        ((bit / 64) as usize, 1 << (bit % 64))
+    })
 }
 
-impl<P: Probes> Prefetch for Words<'_, P> {
+/// Whether the layer has an item's first `count` probes, or as many as there are.
+#[inline(always)]
+fn has_first<L: Scattered>(layer: &L, count: u16, hash: ItemHash) -> bool {
+    let words = layer.words().units();
+    let mut probes = probes::<L>(layer.modulus(), count.min(layer.probes()), hash);
+    probes.all(|(word, mask)| words[word] & mask != 0)
+}
+
+/// Prefetches the words of items' first `count` probes.
+struct Words<'a, L> {
+    array: &'a [u64],
+    modulus: Modulus,
+    count: u16,
+    layer: PhantomData<&'a L>,
+}
+
+impl<L> Clone for Words<'_, L> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<L> Copy for Words<'_, L> {}
+
+impl<L: Scattered> Prefetch for Words<'_, L> {
     #[inline(always)]
     fn prefetch(self, hash: ItemHash) {
-        for (word, _) in self.probes.probes(hash).take(self.words) {
+        for (word, _) in probes::<L>(self.modulus, self.count, hash) {
             prefetch(&self.array[word]);
         }
     }
 }
 
-/// A prefetcher for the first `words` words of items.
+/// A prefetcher for the words of items' first `count` probes.
 #[inline(always)]
-fn first_words<L: Scattered>(layer: &L, words: usize) -> Words<'_, L::Probes> {
+fn first_words<L: Scattered>(layer: &L, count: u16) -> Words<'_, L> {
     Words {
         array: layer.words().units(),
-        probes: layer.probes(),
-        words,
+        modulus: layer.modulus(),
+        count: count.min(layer.probes()),
+        layer: PhantomData,
     }
-}
-
-/// Whether the item's first probes are set, so that the layer may contain it.
-#[inline(always)]
-fn may_contain(layer: &impl Scattered, hash: ItemHash) -> bool {
-    let mut probes = layer.probes().probes(hash).take(FIRST);
-    probes.all(|(word, mask)| layer.words().units()[word] & mask != 0)
 }
 
 impl<L: Scattered> Layer for L {
@@ -140,8 +157,7 @@ impl<L: Scattered> Layer for L {
 
     #[inline(always)]
     fn contains<K: Kernel>(&self, _: K, hash: ItemHash) -> bool {
-        let mut probes = self.probes().probes(hash);
-        probes.all(|(word, mask)| self.words().units()[word] & mask != 0)
+        has_first(self, u16::MAX, hash)
     }
 
     fn contains_alone(&self, hash: ItemHash) -> bool {
@@ -155,7 +171,7 @@ impl<L: Scattered> Layer for L {
         // Prefetches an item's other words only if its first probes are set.
         let (mut possible, mut found) = (Subset::NONE, Subset::NONE);
         for at in items {
-            let is_possible = may_contain(self, hashes[at]);
+            let is_possible = has_first(self, FIRST, hashes[at]);
             if is_possible {
                 self.prefetcher().prefetch(hashes[at]);
             }
@@ -213,7 +229,7 @@ impl<L: Scattered> Layer for L {
     #[inline(always)]
     fn insert<K: Kernel>(&mut self, _: K, hash: ItemHash) -> bool {
         let mut newly_set = 0;
-        for (word, mask) in self.probes().probes(hash) {
+        for (word, mask) in probes::<L>(self.modulus(), self.probes(), hash) {
             // Only words that change are written to: a page that is only read stays shared with a forked
             // child that saves the filter.
             if self.words().units()[word] & mask == 0 {

@@ -11,7 +11,8 @@ use crate::chain::demand::FILTER_BYTES;
 use crate::codec::validate::Invalid;
 use crate::codec::{self, DecodeError, ENCODING_VERSION, chunks};
 use crate::exceptions::{self, ExceptError};
-use crate::params::{ClassicSpec, Growth, Spec, Window};
+use crate::params::{Growth, Window};
+use crate::spec::{BlockedSpec, ClassicSpec, Spec};
 use crate::tests::failing::{self, Shortage};
 use crate::{Error, Filter, UNLIMITED};
 
@@ -78,7 +79,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn specs() -> impl Strategy<Value = Spec> {
+fn specs() -> impl Strategy<Value = BlockedSpec> {
     prop_oneof![
         Just(oracle::spec(400, 0.01, Growth::Fixed, 7)),
         Just(oracle::spec(20, 0.2, reserved(2), 7)),
@@ -283,7 +284,7 @@ fn exceptions_are_held_against_limits() {
     }
 
     let classic = ClassicSpec::new(0.01, 100, 2, true).unwrap();
-    let mut classic = Filter::classic(classic, UNLIMITED).unwrap();
+    let mut classic = Filter::new(Spec::Classic(classic), UNLIMITED).unwrap();
     classic.add(b"a", 0, UNLIMITED).unwrap();
     let refused = classic.except([&b"a"[..]].into_iter(), UNLIMITED, |_, _| ());
     assert_eq!(refused, Err(ExceptError::Foreign));
@@ -344,7 +345,7 @@ fn an_exception_that_is_there_before_its_bits_ends_with_the_addition() {
 /// else would remember that it was excepted.
 #[test]
 fn filters_with_a_window_have_no_exceptions() {
-    let spec = Spec {
+    let spec = BlockedSpec {
         window: Some(Window::new(60, 4, false).unwrap()),
         ..oracle::spec(100, 0.01, reserved(2), 7)
     };

@@ -11,7 +11,8 @@ use crate::bits::kernel::{Kernel, Portable, Work};
 use crate::blocked::{Blocked, Layer};
 use crate::chain::batch::{AddMany, AddOne, AnyContains, Block, ContainsMany, InsertOne, Layer as _, Subset};
 use crate::chain::{Demand, NewLayer as _, Rules as _, UNLIMITED};
-use crate::params::{Growth, Layout, Seed, Spec};
+use crate::params::{Growth, StoredLayout};
+use crate::spec::BlockedSpec;
 use crate::{Error, Filter};
 
 /// A step of a filter's history, with items as numbers.
@@ -57,7 +58,7 @@ fn growths() -> impl Strategy<Value = Growth> {
     ]
 }
 
-fn specs() -> impl Strategy<Value = Spec> {
+fn specs() -> impl Strategy<Value = BlockedSpec> {
     let capacities = prop_oneof![1u64..=8, 9u64..=200, 201u64..=3000];
     (capacities, rates(), growths(), any::<u64>())
         .prop_map(|(capacity, rate, growth, seed)| spec(capacity, rate, growth, seed))
@@ -72,7 +73,7 @@ fn steps(universe: u32) -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// A filter's spec, and steps that make it grow to some twenty layers at most.
-fn histories() -> impl Strategy<Value = (Spec, Vec<Step>)> {
+fn histories() -> impl Strategy<Value = (BlockedSpec, Vec<Step>)> {
     specs().prop_flat_map(|spec| {
         let universe = (spec.capacity.items() * 20).min(6000) as u32;
         (Just(spec), steps(universe))
@@ -80,8 +81,8 @@ fn histories() -> impl Strategy<Value = (Spec, Vec<Step>)> {
 }
 
 /// The layers that a given kernel makes from a history, whatever the fastest kernel is.
-fn layers_by<K: Kernel>(kernel: K, spec: Spec, steps: &[Step]) -> Vec<Layer> {
-    let rules = Blocked::new(spec.error_rate, spec.growth, seed(spec));
+fn layers_by<K: Kernel>(kernel: K, spec: BlockedSpec, steps: &[Step]) -> Vec<Layer> {
+    let rules = spec.rules();
     let mut layers = vec![rules.first(spec.capacity).make().unwrap()];
     use crate::chain::batch::Layer as _;
     let mut grow = |layers: &mut Vec<Layer>| {
@@ -361,7 +362,7 @@ proptest! {
             asked.set(demand.total);
             Ok(())
         };
-        let mut filter = Filter::new(spec, &allow).unwrap();
+        let mut filter = Filter::new(spec.into(), &allow).unwrap();
         prop_assert_eq!(asked.get(), filter.bytes());
         for id in 0..more.min(spec.capacity.items() as u32 * 15) {
             let layers = chain(&filter).layers().len();
@@ -458,15 +459,12 @@ fn the_rates_of_sixty_layers_never_exceed_the_promise() {
 fn the_estimated_rate_follows_the_items() {
     // Half full blocks vary more than the bits of a whole layer.
     let layouts = [
-        (Layout::Blocked { seed: Seed(7) }, 0.005),
-        (Layout::Classic, 0.002),
-        (VALKEY, 0.002),
+        (StoredLayout::Blocked, 0.005),
+        (StoredLayout::Classic, 0.002),
+        (StoredLayout::Valkey, 0.002),
     ];
     for (layout, half_full) in layouts {
-        let mut filter = filter(Spec {
-            layout,
-            ..spec(1000, 0.02, Growth::Fixed, 7)
-        });
+        let mut filter = filter(spec(1000, 0.02, Growth::Fixed, 7).in_layout(layout).unwrap());
         assert_eq!(filter.estimated_error_rate(), 0.0, "{layout:?}");
         for (items, range) in [(0..500, 1e-5..half_full), (500..1000, 0.015..0.025)] {
             for number in items {

@@ -10,12 +10,13 @@ use crate::chain::{Chain, UNLIMITED};
 use crate::codec::stream::{MemoryStream, Value};
 use crate::codec::{self, DecodeError, ENCODING_VERSION};
 use crate::layers::Layers;
-use crate::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed, SipSeed, Spec, Tightening};
+use crate::params::{Capacity, ErrorRate, Expansion, Growth, Seed};
+use crate::spec::{BlockedSpec, Spec};
 use crate::{Allowance, Error, Filter};
 
 /// A chain of layers of single bits.
 pub struct Naive {
-    pub spec: Spec,
+    pub spec: BlockedSpec,
     pub layers: Vec<NaiveLayer>,
     secret: Arc<Secret>,
 }
@@ -28,12 +29,12 @@ pub struct NaiveLayer {
 }
 
 impl Naive {
-    pub fn new(spec: Spec) -> Self {
+    pub fn new(spec: BlockedSpec) -> Self {
         let shape = planned(spec).next().unwrap();
         Self {
             spec,
             layers: vec![NaiveLayer::new(shape)],
-            secret: Secret::of(seed(spec)),
+            secret: Secret::of(spec.seed),
         }
     }
 
@@ -130,7 +131,7 @@ impl SplitMix64 {
 }
 
 /// The shapes of a filter's layers as it grows, without the layers.
-pub fn planned(spec: Spec) -> impl Iterator<Item = Shape> {
+pub fn planned(spec: BlockedSpec) -> impl Iterator<Item = Shape> {
     let (mut left, mut capacity) = (spec.error_rate.value(), spec.capacity.items());
     let longest = if spec.growth == Growth::Fixed {
         1
@@ -147,21 +148,13 @@ pub fn planned(spec: Spec) -> impl Iterator<Item = Shape> {
 }
 
 /// A spec of plain numbers.
-pub fn spec(capacity: u64, error_rate: f64, growth: Growth, seed: u64) -> Spec {
-    Spec {
+pub fn spec(capacity: u64, error_rate: f64, growth: Growth, seed: u64) -> BlockedSpec {
+    BlockedSpec {
         error_rate: ErrorRate::new(error_rate).unwrap(),
         capacity: Capacity::new(capacity).unwrap(),
         growth,
-        layout: Layout::Blocked { seed: Seed(seed) },
+        seed: Seed(seed),
         window: None,
-    }
-}
-
-/// The seed of a blocked filter's spec.
-pub fn seed(spec: Spec) -> Seed {
-    match spec.layout {
-        Layout::Blocked { seed } => seed,
-        Layout::Classic | Layout::Valkey { .. } => panic!("the filter is not blocked"),
     }
 }
 
@@ -176,8 +169,8 @@ pub fn growing(expansion: u32) -> Growth {
 }
 
 /// An empty filter.
-pub fn filter(spec: Spec) -> Filter {
-    Filter::new(spec, UNLIMITED).unwrap()
+pub fn filter(spec: impl Into<Spec>) -> Filter {
+    Filter::new(spec.into(), UNLIMITED).unwrap()
 }
 
 /// The chain of a blocked filter.
@@ -210,15 +203,6 @@ pub fn reloaded(filter: &Filter) -> Filter {
     assert_eq!(stored(&loaded), stream);
     loaded
 }
-
-/// valkey-bloom's layout, with default parameters.
-pub const VALKEY: Layout = Layout::Valkey {
-    seed: SipSeed(*b"the seed of a filter in 32 bytes"),
-    tightening: Tightening::DEFAULT,
-};
-
-/// Every layout.
-pub const LAYOUTS: [Layout; 3] = [Layout::Blocked { seed: Seed(3) }, Layout::Classic, VALKEY];
 
 /// The filter that a whole stream is.
 pub fn load_with(stream: &MemoryStream, allowance: Allowance<'_>) -> Result<Filter, DecodeError> {

@@ -4,8 +4,9 @@ use super::oracle;
 use crate::codec::stream::MemoryStream;
 use crate::codec::{self, DecodeError, chunks};
 use crate::packed::{Answers, Form, Packed};
-use crate::params::{Expansion, Growth, Layout, Seed, Spec, Window};
+use crate::params::{Expansion, Growth, StoredLayout, Window};
 use crate::sets::SetError;
+use crate::spec::{BlockedSpec, Spec};
 use crate::tests::failing::{self, Shortage};
 use crate::{Error, Filter, UNLIMITED};
 
@@ -15,12 +16,9 @@ const ENOUGH: u32 = 100;
 /// Filters that fill a layer every few items, each with both kinds of shortage.
 fn cases() -> impl Iterator<Item = (Spec, Shortage)> {
     let growing = Growth::Growing(Expansion::new(1).unwrap());
-    let layouts = [Layout::Blocked { seed: Seed(5) }, Layout::Classic];
+    let layouts = [StoredLayout::Blocked, StoredLayout::Classic];
     layouts.into_iter().flat_map(move |layout| {
-        let spec = Spec {
-            layout,
-            ..oracle::spec(20, 0.01, growing, 5)
-        };
+        let spec = oracle::spec(20, 0.01, growing, 5).in_layout(layout).unwrap();
         [Shortage::Lasting, Shortage::Passing].map(|shortage| (spec, shortage))
     })
 }
@@ -154,13 +152,13 @@ fn a_filter_that_cannot_grow_stays_as_it_is_and_grows_later() {
 /// A window that should begin a slice would lose its items, or accept an item that it does not find.
 #[test]
 fn a_window_that_cannot_turn_stays_as_it_is_and_turns_later() {
-    let spec = Spec {
+    let spec = BlockedSpec {
         window: Some(Window::new(60, 4, false).unwrap()),
         ..oracle::spec(40, 0.01, oracle::reserved(2), 5)
     };
     for shortage in [Shortage::Lasting, Shortage::Passing] {
         for good in 0..40 {
-            let mut filter = Filter::new(spec, UNLIMITED).unwrap();
+            let mut filter = Filter::new(spec.into(), UNLIMITED).unwrap();
             let all = items(0..1000);
             // A slice is open for 15 seconds.
             let step = 10_000;
@@ -168,7 +166,7 @@ fn a_window_that_cannot_turn_stays_as_it_is_and_turns_later() {
             let last = &all[answered.saturating_sub(6 * AT_ONCE)..answered];
             assert!(last.iter().all(|item| filter.contains(item)));
 
-            let mut whole = Filter::new(spec, UNLIMITED).unwrap();
+            let mut whole = Filter::new(spec.into(), UNLIMITED).unwrap();
             add_at(&mut whole, &all, 0, step, || ()).unwrap();
             add_at(&mut filter, &all, answered, step, || ()).unwrap();
             assert_eq!(stored(&filter), stored(&whole), "not what it would have been");
@@ -286,7 +284,7 @@ fn filters_are_combined_whole_or_not_at_all() {
 #[test]
 fn a_source_that_is_named_again_takes_no_memory() {
     let spec = oracle::spec(20, 0.01, oracle::reserved(2), 5);
-    let filter = Filter::new(spec, UNLIMITED).unwrap();
+    let filter = Filter::new(spec.into(), UNLIMITED).unwrap();
     let sources = vec![&filter; 100_000];
     let united = failing::above(4096, || Filter::union(&sources, None, UNLIMITED));
     assert_eq!(stored(&united.unwrap()), stored(&filter));

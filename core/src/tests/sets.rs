@@ -7,8 +7,9 @@ use super::oracle::{self, add_batch, contains_batch, growing, item, load, reserv
 use crate::chain::{MOST_ITEMS, at_most};
 use crate::codec::chunks;
 use crate::exceptions;
-use crate::params::{ClassicSpec, ErrorRate, Growth, Spec, Window};
+use crate::params::{ErrorRate, Growth, Window};
 use crate::sets::{Mismatch, SetError};
+use crate::spec::{BlockedSpec, ClassicSpec, Spec};
 use crate::tests::failing;
 use crate::{Error, Filter, UNLIMITED};
 
@@ -17,7 +18,7 @@ fn items(ids: impl IntoIterator<Item = u32>) -> Vec<Vec<u8>> {
 }
 
 /// A filter of all of the items that it has room for.
-fn filled(spec: Spec, ids: impl IntoIterator<Item = u32>) -> Filter {
+fn filled(spec: BlockedSpec, ids: impl IntoIterator<Item = u32>) -> Filter {
     with(oracle::filter(spec), ids)
 }
 
@@ -29,7 +30,7 @@ fn with(mut filter: Filter, ids: impl IntoIterator<Item = u32>) -> Filter {
 
 fn classic(capacity: u64, scales: bool, ids: impl IntoIterator<Item = u32>) -> Filter {
     let spec = ClassicSpec::new(0.01, capacity, 2, scales).unwrap();
-    with(Filter::classic(spec, UNLIMITED).unwrap(), ids)
+    with(Filter::new(Spec::Classic(spec), UNLIMITED).unwrap(), ids)
 }
 
 /// The bit arrays, oldest first.
@@ -357,7 +358,7 @@ fn what_does_not_go_together_is_refused_by_name() {
     let grown = filled(oracle::spec(100, 0.01, reserved(2), 7), 0..150);
     let redis_blooms = classic(100, true, 0..50);
     let window = Window::new(60, 8, false).unwrap();
-    let windowed = oracle::filter(Spec {
+    let windowed = oracle::filter(BlockedSpec {
         window: Some(window),
         ..oracle::spec(100, 0.01, reserved(2), 7)
     });
@@ -461,7 +462,7 @@ fn what_does_not_go_together_is_refused_by_name() {
 fn a_classic_filter_that_does_not_grow_keeps_to_one_layer() {
     let of = |rate, scales, id| {
         let spec = ClassicSpec::new(rate, 100, 2, scales).unwrap();
-        with(Filter::classic(spec, UNLIMITED).unwrap(), [id])
+        with(Filter::new(Spec::Classic(spec), UNLIMITED).unwrap(), [id])
     };
     let (mut fixed, precise) = (of(0.001, false, 1), of(1e-30, true, 2));
     let before = stored(&fixed);
@@ -747,7 +748,7 @@ fn equal_layers_stay_in_the_order_in_which_they_came() {
 /// A filter that is emptied for the next day would be another one, or keep some of the last.
 #[test]
 fn an_emptied_filter_is_a_new_one() {
-    let window = Spec {
+    let window = BlockedSpec {
         window: Some(Window::new(60, 8, true).unwrap()),
         ..oracle::spec(100, 0.01, reserved(2), 7)
     };

@@ -4,7 +4,8 @@ use std::thread;
 
 use crate::blocked::secret::Secret;
 use crate::codec::chunks;
-use crate::params::{Layout, Seed, Spec, Window};
+use crate::params::{Seed, StoredLayout, Window};
+use crate::spec::BlockedSpec;
 use crate::tests::oracle::{self, add_batch, contains_batch, filter, growing, item, stored};
 use crate::{Filter, UNLIMITED};
 
@@ -28,7 +29,7 @@ fn the_last_filter_of_a_seed_has_its_secret_for_itself() {
     let kinds: [(&str, &dyn Fn() -> Filter); 3] = [
         ("blocked", &|| filter(spec)),
         ("window", &|| {
-            let mut filter = filter(Spec { window, ..spec });
+            let mut filter = filter(BlockedSpec { window, ..spec });
             filter.add(b"item", 0, UNLIMITED).unwrap();
             filter
         }),
@@ -58,8 +59,8 @@ fn the_last_filter_of_a_seed_has_its_secret_for_itself() {
         drop(held);
         assert_eq!(first.unshared(), Secret::BYTES, "{name}");
     }
-    for layout in [Layout::Classic, oracle::VALKEY] {
-        let foreign = filter(Spec { layout, ..spec });
+    for layout in [StoredLayout::Classic, StoredLayout::Valkey] {
+        let foreign = filter(spec.in_layout(layout).unwrap());
         assert_eq!(foreign.unshared(), 0, "{layout:?} has no secret");
     }
     // Two counters before the 200 bytes of the secret, and the entry in the table.
@@ -70,17 +71,17 @@ fn the_last_filter_of_a_seed_has_its_secret_for_itself() {
 #[test]
 fn a_filter_is_saved_by_one_thread_while_another_queries_it() {
     let spec = oracle::spec(100, 0.01, growing(2), SEED + 2);
-    let layout = |layout| Spec { layout, ..spec };
-    let window = Spec {
+    let layout = |layout| spec.in_layout(layout).unwrap();
+    let window = BlockedSpec {
         window: Some(Window::new(1_000_000, 8, false).unwrap()),
         ..spec
     };
     for (spec, exceptions) in [
-        (spec, 0),
-        (layout(Layout::Classic), 0),
-        (layout(oracle::VALKEY), 0),
-        (window, 0),
-        (spec, 100),
+        (spec.into(), 0),
+        (layout(StoredLayout::Classic), 0),
+        (layout(StoredLayout::Valkey), 0),
+        (window.into(), 0),
+        (spec.into(), 100),
     ] {
         let mut filter = filter(spec);
         let items: Vec<_> = (0..2000).map(item).collect();

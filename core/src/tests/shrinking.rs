@@ -12,7 +12,8 @@ use crate::classic::Classic;
 use crate::codec::chunks;
 use crate::folding::Foldable as _;
 use crate::layers::Layers;
-use crate::params::{Growth, Layout, Seed, Spec, StoredLayout, Window};
+use crate::params::{Growth, Seed, StoredLayout, Window};
+use crate::spec::BlockedSpec;
 use crate::tests::crafted;
 use crate::tests::failing::{self, Shortage};
 use crate::tests::work::{self, Work};
@@ -23,7 +24,7 @@ fn items(count: u32) -> Vec<Vec<u8>> {
 }
 
 /// The first capacity from this one on whose layer has a multiple of 48 lines at this rate.
-fn divisible(capacity: u64, rate: f64, growth: Growth) -> Spec {
+fn divisible(capacity: u64, rate: f64, growth: Growth) -> BlockedSpec {
     let specs = (capacity..).map(|capacity| spec(capacity, rate, growth, 7));
     let mut divisible = specs.filter(|spec| planned(*spec).next().unwrap().geometry.lines.is_multiple_of(48));
     divisible.next().unwrap()
@@ -100,7 +101,7 @@ proptest! {
             shape.geometry.lines = lines;
             shape
         };
-        let rules = Blocked::new(spec(1, 0.1, Growth::Fixed, 1).error_rate, Growth::Fixed, Seed(1));
+        let rules = spec(1, 0.1, Growth::Fixed, 1).rules();
         let mut whole = of_lines(lines * a * b).make().unwrap();
         let mut small = of_lines(lines).make().unwrap();
         for item in items(count) {
@@ -125,7 +126,7 @@ proptest! {
         wanted in prop_oneof![Just(0), 1u64..20_000],
     ) {
         let growth = if expansion == 0 { Growth::Fixed } else { reserved(expansion) };
-        let spec = Spec { layout: Layout::Classic, ..spec(capacity, rate, growth, 0) };
+        let spec = spec(capacity, rate, growth, 0).in_layout(StoredLayout::Classic).unwrap();
         let mut filter = filter(spec);
         let mut all = items(count);
         let layers = fill(&mut filter, &all);
@@ -209,15 +210,12 @@ fn the_measured_rate_is_within_the_promise() {
 /// If this failed, an empty filter would be folded to one line, and grow a layer after a few items.
 #[test]
 fn an_empty_filter_keeps_room_for_a_hundred_items() {
-    for layout in [Layout::Blocked { seed: Seed(1) }, Layout::Classic] {
+    for layout in [StoredLayout::Blocked, StoredLayout::Classic] {
         for growth in [Growth::Fixed, reserved(2), growing(2)] {
-            let mut filter = filter(Spec {
-                layout,
-                ..divisible(1 << 20, 0.01, growth)
-            });
+            let mut filter = filter(divisible(1 << 20, 0.01, growth).in_layout(layout).unwrap());
             assert!(filter.shrink_to_fit().unwrap() > 1 << 19);
             // A classic layer has 8 as a factor, at least.
-            let most = if layout == Layout::Classic {
+            let most = if layout == StoredLayout::Classic {
                 1 << 17
             } else {
                 60_000
@@ -227,10 +225,7 @@ fn an_empty_filter_keeps_room_for_a_hundred_items() {
                 "{:?}",
                 filter.totals()
             );
-            let mut small = super::oracle::filter(Spec {
-                layout,
-                ..spec(50, 0.01, growth, 1)
-            });
+            let mut small = super::oracle::filter(spec(50, 0.01, growth, 1).in_layout(layout).unwrap());
             assert_eq!(small.shrink_to_fit(), Ok(0));
         }
     }
@@ -301,11 +296,8 @@ fn many_layers_are_judged_in_a_short_time() {
 /// If this failed, a filter would be half folded, or take memory that it may not have.
 #[test]
 fn without_memory_nothing_changes() {
-    for layout in [Layout::Blocked { seed: Seed(1) }, Layout::Classic] {
-        let mut filter = filter(Spec {
-            layout,
-            ..spec(1 << 16, 0.01, reserved(2), 1)
-        });
+    for layout in [StoredLayout::Blocked, StoredLayout::Classic] {
+        let mut filter = filter(spec(1 << 16, 0.01, reserved(2), 1).in_layout(layout).unwrap());
         fill(&mut filter, &items(300));
         let before = stored(&filter);
         let refused = filter.shrink(0, &|_| Err(Limit::Bytes(7)));
@@ -361,14 +353,15 @@ fn exceptions_stay() {
 #[test]
 fn other_filters_are_refused() {
     let window = Some(Window::new(100, 4, false).unwrap());
-    let mut windowed = filter(Spec {
+    let mut windowed = filter(BlockedSpec {
         window,
         ..spec(1000, 0.01, reserved(2), 1)
     });
     assert_eq!(windowed.shrink_to_fit(), Err(ShrinkError::Window));
-    let mut valkey = filter(Spec {
-        layout: VALKEY,
-        ..spec(1000, 0.01, reserved(2), 1)
-    });
+    let mut valkey = filter(
+        spec(1000, 0.01, reserved(2), 1)
+            .in_layout(StoredLayout::Valkey)
+            .unwrap(),
+    );
     assert_eq!(valkey.shrink_to(5), Err(ShrinkError::Layout));
 }

@@ -17,7 +17,8 @@ use crate::Filter;
 use crate::blocked::{Blocked, Layer};
 use crate::chain::{Rules as _, UNLIMITED};
 use crate::folding::Foldable as _;
-use crate::params::{Growth, Seed, Spec};
+use crate::params::Growth;
+use crate::spec::BlockedSpec;
 
 const RATES: [f64; 5] = [0.2, 0.1, 0.01, 0.001, 0.0001];
 
@@ -59,7 +60,7 @@ impl Items {
 }
 
 /// A filter that counts `items`.
-fn filled(spec: Spec, items: u64) -> Filter {
+fn filled(spec: BlockedSpec, items: u64) -> Filter {
     let mut filter = filter(spec);
     let mut source = Items::from(Items::ADDED);
     while filter.items() < items {
@@ -165,7 +166,7 @@ impl fmt::Display for Mean {
 }
 
 /// Fills `filters` filters up to `items` and checks all that is said about their rate.
-fn keeps_its_promise(spec_of: impl Fn(u64) -> Spec, items: u64, filters: u64, probes: u64) {
+fn keeps_its_promise(spec_of: impl Fn(u64) -> BlockedSpec, items: u64, filters: u64, probes: u64) {
     let (mut sampled, mut from_bits) = (Vec::new(), Vec::new());
     let (mut above_least, mut below_most) = (Vec::new(), Vec::new());
     let (mut estimated, mut bits) = (0.0, 0.0);
@@ -336,7 +337,7 @@ fn a_long_chain_takes_few_bits() {
 #[test]
 fn a_growing_filter_takes_few_bits_wherever_it_stops() {
     let growing = spec(100, 0.01, growing(2), 0);
-    let rules = Blocked::new(growing.error_rate, growing.growth, Seed(0));
+    let rules = growing.rules();
     let counts = (0..19).map(|octave| 1e4 * 2f64.powf(f64::from(octave) / 2.0));
     let bits: Vec<[f64; 2]> = counts
         .map(|items| {

@@ -8,7 +8,8 @@ use super::oracle::stored;
 use super::stored::{Type, dump_payload, numbered, rdb_file_of};
 use crate::codec::stream::MemoryStream;
 use crate::codec::valkey::{ENCODING_VERSION, decode, encode, load};
-use crate::params::{SipSeed, Tightening, ValkeySpec};
+use crate::params::{SipSeed, Tightening};
+use crate::spec::{Spec, ValkeySpec};
 use crate::{Error, Filter, UNLIMITED};
 
 /// valkey-bloom's data type.
@@ -202,8 +203,8 @@ fn the_same_words_and_items_make_the_same_bits() {
         let name = &stored_there.name;
         let seed = stored_there.loaded().valkey_rules().unwrap().seed();
         let spec = stored_there.spec(seed);
-        assert_eq!(spec.seed(), seed, "{name}");
-        let mut filter = Filter::valkey(spec, UNLIMITED).unwrap();
+        assert_eq!(spec.rules().seed(), seed, "{name}");
+        let mut filter = Filter::new(Spec::Valkey(spec), UNLIMITED).unwrap();
         let new = stored_there
             .items
             .iter()

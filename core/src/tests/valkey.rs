@@ -4,11 +4,12 @@
 use bloomfilter::Bloom;
 use proptest::prelude::*;
 
-use super::oracle::{VALKEY, item, reloaded, reserved, spec, stored};
+use super::oracle::{item, reloaded, reserved, spec, stored};
 use crate::chain::batch::Layer as _;
 use crate::chain::{Chain, Rules as _};
 use crate::codec::valkey::{ENCODING_VERSION, decode, encode, load};
-use crate::params::{Growth, Layout, Seed, SipSeed, Spec, Tightening, ValkeySpec};
+use crate::params::{Growth, Seed, SipSeed, StoredLayout, Tightening};
+use crate::spec::{Spec, ValkeySpec};
 use crate::valkey::{Layer, Unreached, Valkey};
 use crate::{Demand, Error, Filter, UNLIMITED};
 
@@ -26,7 +27,7 @@ struct NaiveLayer {
 
 impl Naive {
     fn new(spec: ValkeySpec) -> Self {
-        let layers = vec![NaiveLayer::new(spec, spec.capacity(), spec.error_rate())];
+        let layers = vec![NaiveLayer::new(spec, spec.capacity(), spec.rules().error_rate())];
         Self { spec, layers }
     }
 
@@ -41,9 +42,17 @@ impl Naive {
         }
         let newest = self.layers.last().unwrap();
         if newest.items == newest.capacity {
-            let rate = self.spec.error_rate() * self.spec.tightening().value().powi(self.layers.len() as i32);
-            let capacity = newest.capacity.checked_mul(self.spec.expansion().into())?;
-            if self.spec.expansion() == 0 || rate <= f64::MIN_POSITIVE {
+            let rate = self.spec.rules().error_rate()
+                * self
+                    .spec
+                    .rules()
+                    .tightening()
+                    .value()
+                    .powi(self.layers.len() as i32);
+            let capacity = newest
+                .capacity
+                .checked_mul(self.spec.rules().expansion().into())?;
+            if self.spec.rules().expansion() == 0 || rate <= f64::MIN_POSITIVE {
                 return None;
             }
             self.layers.push(NaiveLayer::new(self.spec, capacity, rate));
@@ -57,7 +66,7 @@ impl Naive {
 
 impl NaiveLayer {
     fn new(spec: ValkeySpec, capacity: u64, rate: f64) -> Self {
-        let bloom = Bloom::new_for_fp_rate_with_seed(capacity as usize, rate, &spec.seed().0);
+        let bloom = Bloom::new_for_fp_rate_with_seed(capacity as usize, rate, &spec.rules().seed().0);
         Self {
             bloom: bloom.unwrap(),
             items: 0,
@@ -95,8 +104,8 @@ proptest! {
         let tightening = Tightening::new(tightening).unwrap();
         let spec = ValkeySpec::new(rate, capacity, expansion, tightening, SipSeed(seed)).unwrap();
         let mut naive = Naive::new(spec);
-        let mut filter = Filter::valkey(spec, UNLIMITED).unwrap();
-        let mut batch = Filter::valkey(spec, UNLIMITED).unwrap();
+        let mut filter = Filter::new(Spec::Valkey(spec), UNLIMITED).unwrap();
+        let mut batch = Filter::new(Spec::Valkey(spec), UNLIMITED).unwrap();
         let mut answers = Vec::new();
         for item in &items {
             prop_assert_eq!(filter.contains(item), naive.contains(item));
@@ -136,7 +145,7 @@ proptest! {
     /// Large layers would have another size than valkey-bloom's, so that its commands could not be followed.
     #[test]
     fn sizes_of_large_layers_are_valkey_bloom_s(rate in 1e-12f64..0.9, capacity in 1u64..1_000_000_000_000) {
-        let layer = Valkey::new(valkey(capacity, rate, 2, 0.5)).first(capacity);
+        let layer = valkey(capacity, rate, 2, 0.5).rules().first(capacity);
         let expected = Bloom::<[u8]>::compute_bitmap_size(capacity as usize, rate) as u64;
         prop_assert_eq!(layer.bytes, expected);
         prop_assert_eq!(layer.check(), Ok(()));
@@ -146,7 +155,7 @@ proptest! {
 /// A filter would have the wrong size on a server, or refuse items that valkey-bloom accepts.
 #[test]
 fn a_filter_s_figures_are_valkey_bloom_s() {
-    let mut filter = Filter::valkey(valkey(100, 0.01, 2, 0.5), UNLIMITED).unwrap();
+    let mut filter = Filter::new(Spec::Valkey(valkey(100, 0.01, 2, 0.5)), UNLIMITED).unwrap();
     let stats = filter.layer_stats().next().unwrap();
     assert_eq!((stats.bytes(), stats.shape.probes, stats.bits_set), (120, 7, 0));
     assert_eq!(filter.bytes(), 48 + 8 + 208 + 120);
@@ -159,7 +168,7 @@ fn a_filter_s_figures_are_valkey_bloom_s() {
     assert_eq!((filter.error_rate(), filter.expansion()), (0.01, Some(2)));
     let rates: Vec<_> = filter.layer_stats().map(|layer| layer.error_rate()).collect();
     assert_eq!(rates, [0.01, 0.005]);
-    let fixed = Filter::valkey(valkey(100, 0.01, 0, 0.5), UNLIMITED).unwrap();
+    let fixed = Filter::new(Spec::Valkey(valkey(100, 0.01, 0, 0.5)), UNLIMITED).unwrap();
     assert_eq!((fixed.expansion(), fixed.scaled_capacity(None)), (None, None));
 }
 
@@ -167,7 +176,7 @@ fn a_filter_s_figures_are_valkey_bloom_s() {
 #[test]
 fn a_filter_grows_as_far_as_it_is_foretold() {
     // The answer of valkey-bloom 1.0 with its limit of 128 MiB.
-    let usual = Valkey::new(valkey(100, 0.01, 2, 0.5));
+    let usual = valkey(100, 0.01, 2, 0.5).rules();
     let limit = Some(128 << 20);
     assert_eq!(
         usual.scaled_capacity(100, u64::MAX, limit),
@@ -182,13 +191,13 @@ fn a_filter_grows_as_far_as_it_is_foretold() {
         "{reached:?}"
     );
     // A rate that is halved 1,022 times is 0.
-    let same = Valkey::new(valkey(10, 0.5, 1, 0.5));
+    let same = valkey(10, 0.5, 1, 0.5).rules();
     assert_eq!(
         same.scaled_capacity(10, u64::MAX, None),
         Err(Unreached::Rate { capacity: 10_210 })
     );
     // The forecast ends however near to 1 the ratio is.
-    let slow = Valkey::new(valkey(1, 0.5, 1, 0.999_999_999));
+    let slow = valkey(1, 0.5, 1, 0.999_999_999).rules();
     assert_eq!(
         slow.scaled_capacity(1, u64::MAX, None),
         Err(Unreached::Layers { capacity: 1100 })
@@ -199,7 +208,7 @@ fn a_filter_grows_as_far_as_it_is_foretold() {
 /// A filter whose rate cannot be halved any more would stop the server, or silently forget an item.
 #[test]
 fn a_filter_of_a_rate_next_to_zero_is_full() {
-    let mut filter = Filter::valkey(valkey(1, 1e-307, 2, 0.5), UNLIMITED).unwrap();
+    let mut filter = Filter::new(Spec::Valkey(valkey(1, 1e-307, 2, 0.5)), UNLIMITED).unwrap();
     let mut refused = None;
     for number in 0..100 {
         match filter.add(&item(number), 0, UNLIMITED) {
@@ -221,19 +230,11 @@ fn a_seed_of_eight_bytes_stands_for_the_same_thirty_two_everywhere() {
     let SipSeed(seed) = Seed(7).into();
     assert_eq!(seed, SEED_OF_7);
     assert!(SipSeed(seed).is_random() && !SipSeed::FIXED.is_random());
-    let layout = Layout::Valkey {
-        seed: SipSeed(seed),
-        tightening: Tightening::new(0.9).unwrap(),
-    };
-    let filter = Filter::new(
-        Spec {
-            layout,
-            ..spec(10, 0.25, reserved(3), 1)
-        },
-        UNLIMITED,
-    )
-    .unwrap();
-    assert_eq!(filter.layout(), layout);
+    let spec = spec(10, 0.25, reserved(3), 7).in_layout(StoredLayout::Valkey);
+    let filter = Filter::new(spec.unwrap(), UNLIMITED).unwrap();
+    assert_eq!(filter.layout(), StoredLayout::Valkey);
+    let expected = Valkey::new(0.25, 3, Tightening::DEFAULT, SipSeed(seed));
+    assert_eq!(filter.valkey_rules(), expected.ok().as_ref());
     assert_eq!(filter.seed(), None);
     assert_eq!(filter.growth(), None);
 }
@@ -249,10 +250,7 @@ fn an_emptied_filter_is_as_new() {
     for growth in [reserved(2), Growth::Fixed] {
         let made = || {
             Filter::new(
-                Spec {
-                    layout: VALKEY,
-                    ..spec(50, 0.01, growth, 1)
-                },
+                spec(50, 0.01, growth, 1).in_layout(StoredLayout::Valkey).unwrap(),
                 UNLIMITED,
             )
             .unwrap()
@@ -276,7 +274,7 @@ fn limits_are_asked_for_what_a_filter_takes() {
         taken.set(demand.total);
         Ok(())
     };
-    let mut filter = Filter::valkey(valkey(13, 0.01, 1, 0.9), &allow).unwrap();
+    let mut filter = Filter::new(Spec::Valkey(valkey(13, 0.01, 1, 0.9)), &allow).unwrap();
     assert_eq!(taken.get(), filter.bytes());
     for number in 0..400 {
         let layers = filter.layers();
@@ -288,7 +286,7 @@ fn limits_are_asked_for_what_a_filter_takes() {
 
     // The memory for a stream is requested layer by layer.
     let few = || {
-        let mut filter = Filter::valkey(valkey(13, 0.01, 2, 0.9), UNLIMITED).unwrap();
+        let mut filter = Filter::new(Spec::Valkey(valkey(13, 0.01, 2, 0.9)), UNLIMITED).unwrap();
         (0..90).for_each(|number| {
             filter.add(&item(number), 0, UNLIMITED).unwrap();
         });

@@ -7,18 +7,19 @@ use proptest::prelude::*;
 
 use super::oracle::{self, stored};
 use crate::codec::{self, chunks};
-use crate::params::{Spec, Time, Window};
+use crate::params::{Time, Window};
 use crate::plan::Plan;
+use crate::spec::{BlockedSpec, Spec};
 use crate::{Filter, UNLIMITED};
 
 const START: Time = 1_700_000_000_000;
 
 fn windowed(capacity: u64, error_rate: f64, window: Window) -> Filter {
-    Filter::new(windowed_spec(capacity, error_rate, window), UNLIMITED).unwrap()
+    Filter::new(windowed_spec(capacity, error_rate, window).into(), UNLIMITED).unwrap()
 }
 
-fn windowed_spec(capacity: u64, error_rate: f64, window: Window) -> Spec {
-    Spec {
+fn windowed_spec(capacity: u64, error_rate: f64, window: Window) -> BlockedSpec {
+    BlockedSpec {
         window: Some(window),
         ..oracle::spec(capacity, error_rate, oracle::reserved(2), 7)
     }
@@ -259,7 +260,7 @@ fn a_steady_stream_takes_what_was_planned() {
         // A new slice begins, and the eight before it have not expired.
         stream.run(1, 1);
         assert_eq!(stream.layers_of_slices(), [1; 9]);
-        let plan = Plan::new(windowed_spec(capacity, error_rate, window), capacity, 1);
+        let plan = Plan::new(windowed_spec(capacity, error_rate, window).into(), capacity, 1);
         let stage = plan.at(capacity).unwrap();
         assert_eq!((stage.bytes, stage.layers), (stream.filter.bytes(), 9));
         assert!(stage.error_rate <= error_rate);
@@ -312,7 +313,11 @@ fn a_burst_keeps_the_promise() {
     assert_eq!(stream.layers_of_slices(), [1; 9]);
     let (rate, error) = stream.false_positives();
     assert!(rate <= 0.01 + error, "{rate}");
-    let usual = Plan::new(windowed_spec(40_000, 0.01, seconds(8 * 3600, 8)), 40_000, 1);
+    let usual = Plan::new(
+        windowed_spec(40_000, 0.01, seconds(8 * 3600, 8)).into(),
+        40_000,
+        1,
+    );
     assert!(stream.filter.bytes() <= usual.at(40_000).unwrap().bytes);
 }
 
@@ -418,7 +423,7 @@ fn a_burst_late_in_a_slice_gets_few_layers() {
 fn all_that_a_window_will_take_is_asked_for() {
     use crate::chain::at_most;
     use crate::{Demand, Error, Limit};
-    let spec = windowed_spec(100_000, 0.01, seconds(100, 8));
+    let spec = Spec::from(windowed_spec(100_000, 0.01, seconds(100, 8)));
     let bytes = Plan::new(spec, 0, 1).at(100_000).unwrap().bytes;
     assert!(Filter::new(spec, &at_most(bytes)).is_ok());
     let refused = Filter::new(spec, &at_most(bytes - 1)).map(|_| ());

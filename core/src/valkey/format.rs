@@ -47,7 +47,7 @@ use crate::chain::batch::Layer as _;
 use crate::chain::demand::{Demand, ask, reserve_one, reserved};
 use crate::chain::{Allowance, Chain, MOST_ITEMS, Rules, sum};
 use crate::error::Error;
-use crate::params::{SipSeed, Tightening, ValkeySpec};
+use crate::params::{SipSeed, Tightening};
 use crate::stored::stream::{Sink, Source};
 use crate::stored::{DecodeError, Fields, ask_for, list_for, restored};
 use crate::valkey::{Layer, Shape, Valkey};
@@ -286,8 +286,8 @@ fn check(rules: &Valkey, before: Option<u64>, shape: &Shape) -> Result<(), Decod
 
 /// A stored filter while its layers are being read.
 struct Loader {
-    /// The parameters, without the seed, which is in the first layer.
-    spec: ValkeySpec,
+    /// The rules, but for the seed, which is in the first layer.
+    seedless: Valkey,
     is_random: bool,
     rules: Option<Valkey>,
     /// Number of layers of the complete filter.
@@ -310,9 +310,9 @@ impl Loader {
             return Err(DecodeError::Field("layers"));
         }
         let tightening = Tightening::new(tightening).map_err(|_| DecodeError::Field("tightening ratio"))?;
-        let spec = ValkeySpec::new(error_rate, 1, expansion, tightening, SipSeed::FIXED);
+        let seedless = Valkey::new(error_rate, expansion, tightening, SipSeed::FIXED);
         Ok(Self {
-            spec: spec.map_err(|_| DecodeError::Field("error rate"))?,
+            seedless: seedless.map_err(|_| DecodeError::Field("error rate"))?,
             is_random,
             rules: None,
             count,
@@ -324,7 +324,7 @@ impl Loader {
 
     /// The rules, with the seed of a layer. All layers must have the same seed.
     fn rules(&mut self, seed: SipSeed) -> Result<Valkey, DecodeError> {
-        let rules = *self.rules.get_or_insert(Valkey::new(self.spec.with_seed(seed)));
+        let rules = *self.rules.get_or_insert(self.seedless.with_seed(seed));
         if rules.seed() == seed && seed.is_random() == self.is_random {
             Ok(rules)
         } else {
@@ -395,7 +395,7 @@ impl Loader {
 
     /// The complete filter.
     fn finish(self) -> Chain<Valkey> {
-        let rules = self.rules.unwrap_or(Valkey::new(self.spec));
+        let rules = self.rules.unwrap_or(self.seedless);
         Chain::of_layers(rules, self.layers)
     }
 }

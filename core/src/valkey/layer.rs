@@ -7,7 +7,7 @@ use crate::item::ItemHash;
 use crate::params::SipSeed;
 use crate::scattered::ln::ln;
 use crate::scattered::modulus::Modulus;
-use crate::scattered::{self, LOGARITHM_TOLERANCE, Scattered};
+use crate::scattered::{LOGARITHM_TOLERANCE, Scattered};
 
 /// Bytes of the head that precedes a layer's bits.
 pub const HEAD_BYTES: usize = 45;
@@ -206,42 +206,29 @@ impl Layer {
     }
 }
 
-/// Computes where the bits of items are in a layer.
-#[derive(Clone, Copy, Debug)]
-pub struct Probes {
-    modulus: Modulus,
-    count: u16,
-}
-
-impl scattered::Probes for Probes {
-    #[inline(always)]
-    fn probes(self, ItemHash { low, high }: ItemHash) -> impl Iterator<Item = (usize, u64)> {
-        (0..u64::from(self.count)).map(move |probe| {
-            let place = match probe {
-                0 => low,
-                1 => high,
-                _ => {
-                    let sum = low.wrapping_add(high.wrapping_mul(probe));
-                    sum.checked_sub(PRIME).unwrap_or(sum)
-                }
-            };
-            let bit = 8 * HEAD_BYTES as u64 + self.modulus.remainder(place);
-            ((bit / 64) as usize, 1 << (bit % 64))
-        })
-    }
-}
-
 impl Scattered for Layer {
-    type Probes = Probes;
-
     const HEAD: u64 = HEAD_BYTES as u64;
 
     #[inline(always)]
-    fn probes(&self) -> Probes {
-        Probes {
-            modulus: self.modulus,
-            count: self.probes,
+    fn place(hash: ItemHash, probe: u64) -> u64 {
+        match probe {
+            0 => hash.low,
+            1 => hash.high,
+            _ => {
+                let sum = hash.low.wrapping_add(hash.high.wrapping_mul(probe));
+                sum.checked_sub(PRIME).unwrap_or(sum)
+            }
         }
+    }
+
+    #[inline(always)]
+    fn modulus(&self) -> Modulus {
+        self.modulus
+    }
+
+    #[inline(always)]
+    fn probes(&self) -> u16 {
+        self.probes
     }
 
     #[inline(always)]

@@ -1,37 +1,20 @@
 //! Filters of valkey-bloom's layout: their figures, memory and stored bytes.
 
-use super::{Shape, Valkey, format};
+use super::{Valkey, format};
 use crate::bits::array::OutOfRange;
 use crate::bits::memory::Allocation;
 use crate::blocked::sizing::power;
 use crate::chain::batch::Layer as _;
 use crate::chain::{Allowance, Chain, Rules as _, UNLIMITED};
 use crate::error::Error;
-use crate::layered::{Described, LayerShape, LayerStats, Layered, compound};
-use crate::params::{Layout, Time};
+use crate::layered::{LayerStats, Layered, compound};
+use crate::params::{StoredLayout, Time};
 use crate::stored::invalid::{Invalid, counts};
 use crate::stored::stream::Sink;
 
-impl Described for Valkey {
-    fn described(&self, shape: Shape) -> LayerShape {
-        LayerShape {
-            capacity: shape.capacity,
-            bytes: shape.bytes,
-            bits: shape.bits(),
-            error_rate: shape.error_rate,
-            lines: None,
-            probes: shape.probes.into(),
-            hash_width: None,
-        }
-    }
-}
-
 impl Layered for Chain<Valkey> {
-    fn layout(&self) -> Layout {
-        Layout::Valkey {
-            seed: self.rules().seed(),
-            tightening: self.rules().tightening(),
-        }
+    fn layout(&self) -> StoredLayout {
+        StoredLayout::Valkey
     }
 
     fn error_rate(&self) -> f64 {
@@ -39,7 +22,7 @@ impl Layered for Chain<Valkey> {
     }
 
     fn expansion(&self) -> Option<u32> {
-        Some(self.rules().expansion()).filter(|&expansion| expansion > 0)
+        self.rules().growth_factor()
     }
 
     fn estimated_error_rate(&self, _: Time) -> f64 {

@@ -33,10 +33,10 @@ use std::hash::Hasher as _;
 use siphasher::sip::SipHasher13;
 
 use crate::chain::batch::Hasher;
-use crate::chain::{MOST_ITEMS, MOST_LAYERS, Rules};
-use crate::error::Error;
+use crate::chain::{LayerShape, MOST_ITEMS, MOST_LAYERS, Rules};
+use crate::error::{Error, ParamError};
 use crate::item::{Item, ItemHash};
-use crate::params::{SipSeed, Tightening, ValkeySpec};
+use crate::params::{SipSeed, Tightening};
 pub use layer::{HEAD_BYTES, Layer, Shape};
 
 /// Bytes that valkey-bloom reports for a filter without its layers.
@@ -92,14 +92,31 @@ pub struct Valkey {
 }
 
 impl Valkey {
-    /// Rules of a filter made with these parameters.
-    pub fn new(spec: ValkeySpec) -> Self {
-        Self {
-            keys: Keys::new(spec.seed()),
-            error_rate: spec.error_rate(),
-            tightening: spec.tightening(),
-            expansion: spec.expansion(),
+    /// Checks the parameters. With an expansion of 0 the filter does not grow.
+    ///
+    /// # Errors
+    /// [`ParamError::ErrorRate`] unless `0 < error_rate < 1`.
+    pub fn new(
+        error_rate: f64,
+        expansion: u32,
+        tightening: Tightening,
+        seed: SipSeed,
+    ) -> Result<Self, ParamError> {
+        if !(error_rate > 0.0 && error_rate < 1.0) {
+            return Err(ParamError::ErrorRate);
         }
+        Ok(Self {
+            keys: Keys::new(seed),
+            error_rate,
+            tightening,
+            expansion,
+        })
+    }
+
+    /// These rules with another seed.
+    pub fn with_seed(self, seed: SipSeed) -> Self {
+        let keys = Keys::new(seed);
+        Self { keys, ..self }
     }
 
     /// The shape of the first layer, for `capacity` items.
@@ -120,6 +137,11 @@ impl Valkey {
     /// The ratio of the next layer's capacity to the newest layer's; 0 if the filter does not grow.
     pub fn expansion(&self) -> u32 {
         self.expansion
+    }
+
+    /// The capacity of a new layer divided by that of the layer before it; `None` if the filter does not grow.
+    pub fn growth_factor(&self) -> Option<u32> {
+        (self.expansion > 0).then_some(self.expansion)
     }
 
     /// The keys of the hashes.
@@ -171,6 +193,44 @@ impl Valkey {
                 .ok_or(Unreached::Items { capacity })?;
         }
         Err(Unreached::Layers { capacity })
+    }
+}
+
+/// What a new filter of this layout is made from, as valkey-bloom accepts it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ValkeySpec {
+    rules: Valkey,
+    capacity: u64,
+}
+
+impl ValkeySpec {
+    /// Checks the parameters. With an expansion of 0 the filter does not grow.
+    ///
+    /// # Errors
+    /// [`ParamError::ErrorRate`] unless `0 < error_rate < 1`, and [`ParamError::Capacity`] unless
+    /// `1 <= capacity < 2^63`.
+    pub fn new(
+        error_rate: f64,
+        capacity: u64,
+        expansion: u32,
+        tightening: Tightening,
+        seed: SipSeed,
+    ) -> Result<Self, ParamError> {
+        let rules = Valkey::new(error_rate, expansion, tightening, seed)?;
+        if !(1..=MOST_ITEMS).contains(&capacity) {
+            return Err(ParamError::Capacity);
+        }
+        Ok(Self { rules, capacity })
+    }
+
+    /// Items that the first layer is made for, 1 or more.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// The rules of the filter.
+    pub fn rules(&self) -> Valkey {
+        self.rules
     }
 }
 
@@ -228,9 +288,14 @@ fn power_of(mut base: f64, mut exponent: u32) -> f64 {
 }
 
 impl Rules for Valkey {
+    type Spec = ValkeySpec;
     type Layer = Layer;
     type Shape = Shape;
     type Hasher = Keys;
+
+    fn start(spec: ValkeySpec) -> (Self, Shape) {
+        (spec.rules, spec.rules.first(spec.capacity))
+    }
 
     #[inline(always)]
     fn hasher(&self) -> &Keys {
@@ -251,6 +316,18 @@ impl Rules for Valkey {
             capacity: newest.capacity,
         };
         self.layer(index, newest.capacity).ok_or(full)
+    }
+
+    fn described(&self, shape: Shape) -> LayerShape {
+        LayerShape {
+            capacity: shape.capacity,
+            bytes: shape.bytes,
+            bits: shape.bits(),
+            error_rate: shape.error_rate,
+            lines: None,
+            probes: shape.probes.into(),
+            hash_width: None,
+        }
     }
 
     /// What valkey-bloom reports. Its list of layers has room for one at first, then for four, and then for twice as many

@@ -1,8 +1,8 @@
 use super::super::requests::trying::*;
 use super::super::requests::{Creation, NOW, Release, Word};
-use super::super::spec::FilterSpec;
 use super::*;
 use crate::options::values::ConfigOption;
+use libbloom::spec::Spec;
 
 /// A replica with other options would make another filter than its primary.
 #[test]
@@ -320,21 +320,21 @@ fn only_pxat_is_told_and_read_as_a_time() {
     ] {
         let arguments = words(line);
         let made = obey_insert(&arguments, &config, release).unwrap().1.unwrap();
-        let FilterSpec::Classic(spec) = made.filter else {
+        let Spec::Classic(spec) = made.filter else {
             panic!("{made:?}")
         };
         assert_eq!(
-            (spec.expansion(), spec.scales(), made.expires),
+            (spec.rules().expansion(), spec.rules().scales(), made.expires),
             (expansion, grows, None)
         );
     }
     for line in ["key 0.01 100 EX 9", "key 0.01 100 NX", "key 0.01 100 PX 9 EXAT 1"] {
         let made = obey_reserve(&words(line), &config, release).unwrap();
-        assert!(matches!(made.filter, FilterSpec::Classic(_)), "{made:?}");
+        assert!(matches!(made.filter, Spec::Classic(_)), "{made:?}");
         assert_eq!(made.expires, None, "{line}");
     }
     let made = obey_reserve(&words("key 0.01 100 pxat 9"), &config, release).unwrap();
-    assert!(matches!(made.filter, FilterSpec::Own(_)), "{made:?}");
+    assert!(matches!(made.filter, Spec::Blocked(_)), "{made:?}");
     assert_eq!(made.expires, Some(9));
 }
 
@@ -357,7 +357,7 @@ fn a_creation_in_words_of_a_later_version_is_refused() {
         // RedisBloom ignores such words of its clients, as long as they are few.
         for ignored in ["LATER", "EXPANSION 2 SEED", "LAYOUT BLOCKED LATER"] {
             let made = obey_reserve(&words(&format!("key 0.01 100 {ignored}")), &config, release).unwrap();
-            assert!(matches!(made.filter, FilterSpec::Classic(_)), "{made:?}");
+            assert!(matches!(made.filter, Spec::Classic(_)), "{made:?}");
         }
     }
 }

@@ -2,11 +2,12 @@ use serde_json::{Value as Json, json};
 
 use super::super::debug;
 use super::super::requests::trying::{insert, obey_insert, obey_reserve, reserve, told, words};
-use super::super::requests::{Creation, FilterSpec, Word, obey_creating, replicated, replicated_with_items};
+use super::super::requests::{Creation, Word, obey_creating, replicated, replicated_with_items};
 use super::*;
 use crate::options::values::ConfigOption;
-use libbloom::UNLIMITED;
 use libbloom::params::Seed;
+use libbloom::spec::Spec;
+use libbloom::{Filter, UNLIMITED};
 
 /// What each version of RedisBloom made of a command, as `tests/fixtures/redisbloom/record.py` recorded it.
 fn recorded() -> Vec<(String, Release, String, Json)> {
@@ -28,18 +29,18 @@ fn recorded() -> Vec<(String, Release, String, Json)> {
 
 /// The stored form of a filter with these items, in the form of the recording.
 fn described(creation: Creation, items: &[Word<'_>]) -> Json {
-    let FilterSpec::Classic(spec) = creation.filter else {
+    let Spec::Classic(spec) = creation.filter else {
         panic!("not RedisBloom's: {creation:?}")
     };
-    let mut filter = creation.filter.make(UNLIMITED).unwrap();
+    let mut filter = Filter::new(creation.filter, UNLIMITED).unwrap();
     let items = items.iter().map(|item| item.0);
     filter.add_all(items, 0, UNLIMITED, |_| ()).unwrap();
     let layers = filter.layer_stats().map(|layer| debug::line(&layer));
     let lines: Vec<_> = std::iter::once(format!("size:{}", filter.items()))
         .chain(layers)
         .collect();
-    let options = if spec.scales() { 5 } else { 13 };
-    json!({"options": options, "expansion": spec.expansion(), "debug": lines})
+    let options = if spec.rules().scales() { 5 } else { 13 };
+    json!({"options": options, "expansion": spec.rules().expansion(), "debug": lines})
 }
 
 /// Items with this module's words would make a filter of its layout out of a command of RedisBloom.
@@ -52,7 +53,7 @@ fn items_are_no_options() {
         "key ITEMS x ITEMS LAYOUT BLOCKED",
     ] {
         let (_, made) = obey_insert(&words(line), &config, Release::Two).unwrap();
-        assert!(matches!(made.unwrap().filter, FilterSpec::Classic(_)), "{line}");
+        assert!(matches!(made.unwrap().filter, Spec::Classic(_)), "{line}");
     }
 }
 

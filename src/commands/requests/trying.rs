@@ -3,13 +3,14 @@
 use super::super::error::CommandError;
 use super::super::grammar::Verb;
 use super::{
-    Creation, FilterSpec, Items, Parsed, Release, Word, Words, ask, obey, obey_creating, replicated,
-    replicated_packed, replicated_with_items,
+    Creation, Items, Parsed, Release, Word, Words, ask, obey, obey_creating, replicated, replicated_packed,
+    replicated_with_items,
 };
 use crate::options::values::{Config, ConfigOption};
 use libbloom::error::ParamError;
 use libbloom::packed::{Form, Packed};
-use libbloom::params::{Seed, SipSeed, Tightening, ValkeySpec};
+use libbloom::params::{Seed, SipSeed, Tightening};
+use libbloom::spec::{Spec, ValkeySpec};
 
 /// The filter that a client's BF.RESERVE creates.
 pub(in crate::commands) fn reserve(
@@ -142,7 +143,7 @@ pub(in crate::commands) fn valkey(
     expansion: u32,
     tightening: f64,
     seed: [u8; 32],
-) -> Result<FilterSpec, ParamError> {
+) -> Result<Spec, ParamError> {
     let tightening = Tightening::new(tightening)?;
-    ValkeySpec::new(rate, capacity, expansion, tightening, SipSeed(seed)).map(FilterSpec::Valkey)
+    ValkeySpec::new(rate, capacity, expansion, tightening, SipSeed(seed)).map(Spec::Valkey)
 }

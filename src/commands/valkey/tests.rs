@@ -206,7 +206,7 @@ fn a_primary_s_words_are_taken_for_those_of_who_may_have_said_them() {
     ] {
         let made = made_of(line).unwrap().1;
         assert!(
-            matches!(made.map(|made| made.filter), Ok(FilterSpec::Classic(_))),
+            matches!(made.map(|made| made.filter), Ok(Spec::Classic(_))),
             "{line}"
         );
     }
@@ -217,7 +217,7 @@ fn a_primary_s_words_are_taken_for_those_of_who_may_have_said_them() {
     ] {
         let made = made_of(line).unwrap().1;
         assert!(
-            matches!(made.map(|made| made.filter), Ok(FilterSpec::Own(_))),
+            matches!(made.map(|made| made.filter), Ok(Spec::Blocked(_))),
             "{line}"
         );
     }

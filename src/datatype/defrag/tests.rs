@@ -9,9 +9,8 @@ use super::{Side, step};
 use crate::server::alloc::{self, ModuleAllocator};
 use libbloom::codec;
 use libbloom::codec::stream::MemoryStream;
-use libbloom::params::{
-    Capacity, ErrorRate, Expansion, Growth, Layout as FilterLayout, Seed, SipSeed, Spec, Tightening, Window,
-};
+use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Seed, StoredLayout, Window};
+use libbloom::spec::BlockedSpec;
 use libbloom::{Filter, UNLIMITED};
 
 /// What the simulated server does with a block.
@@ -153,12 +152,12 @@ fn item(number: u32) -> [u8; 4] {
 }
 
 /// What the filters are made from, but for their layout and window.
-fn spec() -> Spec {
-    Spec {
+fn spec() -> BlockedSpec {
+    BlockedSpec {
         error_rate: ErrorRate::new(0.01).unwrap(),
         capacity: Capacity::new(40).unwrap(),
         growth: Growth::Growing(Expansion::new(2).unwrap()),
-        layout: FilterLayout::Blocked { seed: Seed(5) },
+        seed: Seed(5),
         window: None,
     }
 }
@@ -175,34 +174,25 @@ const ITEMS: u32 = 1200;
 
 /// Filters of several layers of every layout, with and without exceptions and a window.
 fn filters() -> Vec<(&'static str, Filter)> {
-    let of = |layout: FilterLayout, window| {
-        let spec = Spec {
-            layout,
-            window,
-            ..spec()
-        };
-        let mut filter = Filter::new(spec, UNLIMITED).unwrap();
+    let of = |layout: StoredLayout, window| {
+        let spec = BlockedSpec { window, ..spec() }.in_layout(layout);
+        let mut filter = Filter::new(spec.unwrap(), UNLIMITED).unwrap();
         for number in 0..ITEMS {
             let now = u64::from(number) * 10;
             filter.add(&item(number), now, UNLIMITED).unwrap();
         }
         filter
     };
-    let blocked = spec().layout;
-    let valkey = FilterLayout::Valkey {
-        seed: SipSeed(*b"the seed of a filter in 32 bytes"),
-        tightening: Tightening::DEFAULT,
-    };
     let window = Some(Window::new(60, 8, false).unwrap());
-    let mut excepting = of(blocked, None);
+    let mut excepting = of(StoredLayout::Blocked, None);
     let items: Vec<_> = (0..ITEMS / 2).map(item).collect();
     let excepted = excepting.except(items.iter().map(|item| &item[..]), UNLIMITED, |_, _| ());
     excepted.unwrap();
     vec![
-        ("blocked", of(blocked, None)),
-        ("classic", of(FilterLayout::Classic, None)),
-        ("valkey", of(valkey, None)),
-        ("window", of(blocked, window)),
+        ("blocked", of(StoredLayout::Blocked, None)),
+        ("classic", of(StoredLayout::Classic, None)),
+        ("valkey", of(StoredLayout::Valkey, None)),
+        ("window", of(StoredLayout::Blocked, window)),
         ("exceptions", excepting),
     ]
 }
@@ -296,7 +286,7 @@ fn a_filter_that_is_another_one_in_the_next_step() {
         assert_eq!(key.value, value, "{name}: the struct was moved again");
         // A padded block stays, so that there may be none to move.
         assert!(memory.moved <= 2, "{name}: {}", memory.moved);
-        *key.filter() = Filter::new(spec(), UNLIMITED).unwrap();
+        *key.filter() = Filter::new(spec().into(), UNLIMITED).unwrap();
         for cursor in [1, 4, 1000, usize::MAX] {
             memory.cursor = cursor;
             memory.moved = 0;
@@ -311,8 +301,8 @@ fn a_filter_that_is_another_one_in_the_next_step() {
 #[test]
 fn a_window_without_layers_has_no_blocks_for_them() {
     let window = Some(Window::new(60, 8, false).unwrap());
-    let spec = Spec { window, ..spec() };
-    let mut key = Key::new(Filter::new(spec, UNLIMITED).unwrap());
+    let spec = BlockedSpec { window, ..spec() };
+    let mut key = Key::new(Filter::new(spec.into(), UNLIMITED).unwrap());
     let mut memory = Memory::new(Mood::All, 1);
     assert!(!key.step(&mut memory));
     // The struct of the filter, and the struct of the window.

@@ -7,14 +7,14 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::chain::{Demand, MOST_ITEMS, UNLIMITED, at_most};
-use crate::params::Spec;
+use crate::spec::BlockedSpec;
 use crate::stored::invalid::Invalid;
 use crate::stored::stream::{MemoryStream, Value};
 use crate::tests::oracle::{load, reserved, *};
 use crate::{Allowance, Filter, Limit};
 
 /// A filter with items `0..items`.
-fn filled(spec: Spec, items: u32) -> Filter {
+fn filled(spec: BlockedSpec, items: u32) -> Filter {
     let mut filter = filter(spec);
     let items: Vec<_> = (0..items).map(item).collect();
     add_batch(&mut filter, &items).1.unwrap();
@@ -464,7 +464,7 @@ fn zero_pieces_are_stored_as_markers() {
 }
 
 /// The filters in the fixtures, and the number of items added to each.
-fn fixtures() -> Vec<(&'static str, Spec, u32)> {
+fn fixtures() -> Vec<(&'static str, BlockedSpec, u32)> {
     vec![
         ("empty", spec(100, 0.01, growing(2), 0), 0),
         ("grown", spec(100, 0.01, growing(2), 0x0123_4567_89ab_cdef), 1500),

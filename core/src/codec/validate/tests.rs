@@ -12,7 +12,8 @@ use crate::chain::{Chain, NewLayer as _};
 use crate::classic::{self, Classic, Options};
 use crate::exceptions::table::Table;
 use crate::item::ItemHash;
-use crate::params::{ErrorRate, Growth, Seed, SipSeed, Tightening, Time, ValkeySpec};
+use crate::params::{ErrorRate, Growth, Seed, SipSeed, Tightening, Time};
+use crate::spec::ValkeySpec;
 use crate::tests::oracle::growing;
 use crate::valkey::{self, Valkey};
 use crate::{Filter, UNLIMITED};
@@ -126,7 +127,7 @@ fn valkey_spec(expansion: u32) -> ValkeySpec {
 
 /// A filter in valkey-bloom's layout with as many layers as `items` items need.
 fn valkey_filter(items: u32) -> Chain<Valkey> {
-    let rules = Valkey::new(valkey_spec(2));
+    let rules = valkey_spec(2).rules();
     let mut chain = Chain::new(rules, rules.first(CAPACITY), UNLIMITED).unwrap();
     for item in 0..items {
         chain.add(&item.to_le_bytes(), UNLIMITED).unwrap();
@@ -135,7 +136,7 @@ fn valkey_filter(items: u32) -> Chain<Valkey> {
 }
 
 fn valkey_of(expansion: u32, layers: Vec<valkey::Layer>) -> Filter {
-    let rules = Valkey::new(valkey_spec(expansion));
+    let rules = valkey_spec(expansion).rules();
     Chain::of_layers(rules, layers).into()
 }
 
@@ -146,7 +147,7 @@ fn valkey_layer(shape: valkey::Shape, items: u64) -> valkey::Layer {
 }
 
 fn valkey_shapes() -> [valkey::Shape; 2] {
-    let rules = Valkey::new(valkey_spec(2));
+    let rules = valkey_spec(2).rules();
     let first = rules.first(CAPACITY);
     [first, rules.layer(1, CAPACITY).unwrap()]
 }

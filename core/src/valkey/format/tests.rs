@@ -7,6 +7,7 @@ use crate::Filter;
 use crate::Limit;
 use crate::chain::{Demand, UNLIMITED, at_most};
 use crate::codec::chunks;
+use crate::spec::{Spec, ValkeySpec};
 use crate::stored::stream::{MemoryStream, Value};
 use crate::tests::oracle::item;
 
@@ -15,7 +16,7 @@ fn grown() -> Filter {
     let tightening = Tightening::new(0.75).unwrap();
     let seed = SipSeed(*b"thirty-two bytes that are a seed");
     let spec = ValkeySpec::new(0.02, 5, 3, tightening, seed).unwrap();
-    let mut filter = Filter::valkey(spec, UNLIMITED).unwrap();
+    let mut filter = Filter::new(Spec::Valkey(spec), UNLIMITED).unwrap();
     for number in 0.. {
         filter.add(&item(number), 0, UNLIMITED).unwrap();
         if filter.items() == 21 {
@@ -56,7 +57,7 @@ fn with(at: usize, value: Option<Value>) -> Result<(), DecodeError> {
 fn the_largest_capacity_is_loaded() {
     let (rate, tightening) = (1.0 - f64::EPSILON / 2.0, Tightening::new(0.5).unwrap());
     let spec = ValkeySpec::new(rate, MOST_ITEMS, 0, tightening, SipSeed([7; 32])).unwrap();
-    let filter = Filter::valkey(spec, UNLIMITED).unwrap();
+    let filter = Filter::new(Spec::Valkey(spec), UNLIMITED).unwrap();
     let loaded = load(&mut saved(&filter), ENCODING_VERSION, UNLIMITED).unwrap();
     assert_eq!(loaded.layers()[0].capacity(), MOST_ITEMS);
 }
@@ -285,7 +286,7 @@ fn a_header_is_read_to_the_last_byte_or_refused() {
 #[test]
 fn memory_is_asked_for_before_it_is_taken() {
     let spec = ValkeySpec::new(1e-9, 1 << 40, 1, Tightening::DEFAULT, SipSeed::FIXED).unwrap();
-    let first = Valkey::new(spec).first(spec.capacity());
+    let first = spec.rules().first(spec.capacity());
     let mut huge = header(chain(&grown())).unwrap();
     huge.truncate(68 + 24);
     huge[12] = 1;

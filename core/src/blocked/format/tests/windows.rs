@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use super::super::*;
 use crate::chain::{UNLIMITED, at_most};
 use crate::codec::chunks;
-use crate::params::{LATEST, Spec};
+use crate::params::LATEST;
+use crate::spec::BlockedSpec;
 use crate::stored::invalid::Invalid;
 use crate::stored::stream::Value;
 use crate::tests::oracle::{
@@ -28,11 +29,11 @@ fn layer(index: usize, offset: usize) -> usize {
 const START: Time = 1_700_000_000_000;
 
 fn made(capacity: u64, window: Window) -> Filter {
-    let spec = Spec {
+    let spec = BlockedSpec {
         window: Some(window),
         ..spec(capacity, 0.01, reserved(2), 7)
     };
-    Filter::new(spec, UNLIMITED).unwrap()
+    Filter::new(spec.into(), UNLIMITED).unwrap()
 }
 
 fn add(filter: &mut Filter, time: Time, ids: std::ops::Range<u32>) {
