@@ -123,9 +123,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         seeds.write("chunks", name, &in_chunks(filter))?;
         if blocked {
             // The first layer is said to have one line in each partition.
+            let Some(Value::String(header)) = saved.values.get(2) else {
+                return Err("a header".into());
+            };
+            let lines = (stream::layers_in(header) + 32) / 4;
             let forced = [
                 &stream::encode(ENCODING_VERSION as u8 | count, &saved)[..],
-                &[6, 18, 0, 1],
+                &[6, lines as u8, 0, 1],
             ]
             .concat();
             seeds.write("stream", &format!("{name}-forced"), &forced)?;

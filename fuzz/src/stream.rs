@@ -19,8 +19,8 @@
 use libbloom::Filter;
 use libbloom::chain::at_most;
 use libbloom::classic::{Options, Shape};
+use libbloom::codec;
 use libbloom::codec::stream::{MemoryStream, Sink as _, Value};
-use libbloom::codec::{self, windowed};
 use libbloom::params::{SipSeed, Tightening};
 use libbloom::spec::{Spec, ValkeySpec};
 
@@ -201,22 +201,26 @@ fn classic_layer(tape: &mut Tape<'_>, stream: &mut MemoryStream) {
     }
 }
 
+/// Where the layers begin in a blocked filter's header: behind the head, or the slices of a window.
+pub fn layers_in(header: &[u8]) -> usize {
+    let u32_at = |at: usize| Tape(header.get(at..).unwrap_or_default()).u32();
+    match u32_at(44) {
+        0 => 48,
+        _ => 80 + 24 * u32_at(60) as usize,
+    }
+}
+
 /// Writes into a blocked filter's header how many bits of each layer are set in the strings after it.
 fn count_bits(stream: &mut MemoryStream) {
     let Some(Value::String(mut header)) = stream.values.get(2).cloned() else {
         return;
     };
     let mut pieces = stream.values.iter().skip(3);
-    // Before the layers, and of each.
-    let (head, bytes) = if header.starts_with(&windowed::MAGIC) {
-        (64, 72)
-    } else {
-        (40, 48)
-    };
+    let layers = layers_in(&header);
     for layer in header
-        .get_mut(head..)
+        .get_mut(layers..)
         .into_iter()
-        .flat_map(|layers| layers.chunks_exact_mut(bytes))
+        .flat_map(|layers| layers.chunks_exact_mut(48))
     {
         let mut fields = Tape(&layer[32..]);
         let bytes = fields

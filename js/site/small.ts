@@ -83,19 +83,19 @@ export class SmallFilter {
   }
 
   chunks(): Array<[iterator: number, data: Uint8Array]> {
-    const header = new DataView(new ArrayBuffer(88));
+    const header = new DataView(new ArrayBuffer(96));
     const { lines, linesPerItem, probes } = this.geometry;
     new Uint8Array(header.buffer).set([..."BLOOM\0\0\x01"].map((letter) => letter.charCodeAt(0)));
     header.setUint32(12, 1, true); // layers
     header.setBigUint64(16, this.seed, true);
     header.setFloat64(24, this.errorRate, true);
-    header.setBigUint64(40, BigInt(this.capacity), true);
-    header.setBigUint64(48, BigInt(this.size), true);
-    header.setBigUint64(56, BigInt(this.ones), true);
-    header.setFloat64(64, rateOf(this.geometry, this.capacity), true);
-    header.setBigUint64(72, BigInt(lines), true);
-    header.setUint32(80, linesPerItem, true);
-    header.setUint32(84, probes, true);
+    header.setBigUint64(48, BigInt(this.capacity), true);
+    header.setBigUint64(56, BigInt(this.size), true);
+    header.setBigUint64(64, BigInt(this.ones), true);
+    header.setFloat64(72, rateOf(this.geometry, this.capacity), true);
+    header.setBigUint64(80, BigInt(lines), true);
+    header.setUint32(88, linesPerItem, true);
+    header.setUint32(92, probes, true);
     return [
       [1, new Uint8Array(header.buffer)],
       [1 + this.bits.length, this.bits],

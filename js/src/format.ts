@@ -52,36 +52,64 @@ export function parseHeader(bytes: Uint8Array): Header {
   const fields = new Fields(bytes);
   if (String.fromCharCode(...bytes.subarray(0, 7)) !== MAGIC) return classic(fields);
   const version = fields.take(8)[7];
-  if (version === 1) return blocked(fields, true);
-  if (version === 2) return windowed(fields);
-  if (version === 3) return composed(fields);
-  if (version === 4) return valkey(fields);
+  if (version === 1) return blocked(fields);
+  if (version === 2) return valkey(fields);
   throw new FormatError(`the header has version ${version}, which is not known`);
 }
 
-function blocked(fields: Fields, isGrown: boolean): Header {
-  const { count, growth, expansion, ...header } = blockedHead(fields, 1);
-  inRange("growth", growth, 0, 2);
-  if (isGrown && growth === 0) inRange("layers", count, 1, 1);
-  inRange("expansion", expansion, Math.min(growth, 1), 32768 * Math.min(growth, 1));
-  const layers = fields.layers<ReturnType<typeof blockedLayer>>(count, 48, (before) => {
-    const layer = blockedLayer(fields);
-    if (before && isGrown) follow(before, layer.capacity, expansion);
-    return layer;
-  });
-  const sum = layers.reduce((rates, { rate }) => rates + rate, 0);
-  inRange("sum of the layers' rates", sum, 0, header.errorRate * (1 + ROUNDING));
-  return { ...header, layers };
-}
-
-function blockedHead(fields: Fields, least: number) {
-  const { layers: count } = fields.read({ zero: u32(0, 0), layers: u32(least) });
+function blocked(fields: Fields): Header {
+  const { layers: count } = fields.read({ zero: u32(0, 0), layers: u32() });
   const secret = secretOf(fields.take(8));
-  const head = fields.read({ errorRate: f64(1e-30, 0.25), growth: u32(), expansion: u32() });
-  return { ...head, count, hash: (length: number, item: DataView) => xxh3(item, 0, length, secret) };
+  const { errorRate, growth, expansion, exceptions, seconds } = fields.read({
+    errorRate: f64(1e-30, 0.25),
+    growth: u32(),
+    expansion: u32(),
+    exceptions: u32(),
+    seconds: u32(),
+  });
+  inRange("growth", growth, seconds > 0 ? 1 : 0, seconds > 0 ? 1 : 2);
+  inRange("exceptions", exceptions, 0, seconds > 0 ? 0 : 2 ** 24);
+  inRange("expansion", expansion, Math.min(growth, 1), 32768 * Math.min(growth, 1));
+  // Without a window all layers are one slice, which does not expire.
+  const { slices, window } = seconds > 0 ? windowed(fields, seconds) : { slices: [{ count: Math.max(count, 1) }] };
+  const all = slices.reduce((sum, slice) => sum + slice.count, 0);
+  inRange("layers", count, all, all);
+  fields.mustLeave(48 * count + 16 * exceptions);
+  const layers = slices.flatMap(({ count, expires }: Slice) =>
+    Array.from({ length: count }, (_, at) => blockedLayer(fields, expires, at + 1 < count)),
+  );
+  const sum = layers.reduce((rates, { rate }) => rates + rate, 0);
+  inRange("sum of the layers' rates", sum, 0, errorRate * (1 + ROUNDING));
+  const hashes = ascending(viewOf(fields.take(16 * exceptions)));
+  return { errorRate, window, layers, exceptions: hashes, hash: (length, item) => xxh3(item, 0, length, secret) };
 }
 
-function blockedLayer(fields: Fields) {
+/** The number of a slice's layers, and when they expire. */
+type Slice = { count: number; expires?: number };
+
+function windowed(fields: Fields, seconds: number): Pick<Header, "window"> & { slices: Slice[] } {
+  const { capacity, slices: usual, stored, changed, begin } = fields.read({
+    capacity: u64(1, 2 ** 40),
+    slices: u8(2, 64),
+    refresh: u8(0, 1),
+    zero: u16(0, 0),
+    stored: u32(0, 512),
+    changed: u64(),
+    begin: u64(0, 2 ** 52),
+  });
+  inRange("begin", begin, begin - (begin % 64), begin - (begin % 64));
+  let last = { opens: 0, closes: 0 };
+  const slices = Array.from({ length: stored }, () => {
+    const slice = fields.read({ opens: u64(last.opens), closes: u64(last.closes), layers: u32(1), zero: u32(0, 0) });
+    inRange("closes", slice.closes, slice.opens, slice.opens + Math.ceil((1000 * seconds) / usual));
+    last = slice;
+    return { count: slice.layers, expires: slice.closes + 1000 * seconds };
+  });
+  inRange("changed", changed, last.opens, stored > 0 ? last.closes : Infinity);
+  return { slices, window: { capacity, begin } };
+}
+
+function blockedLayer(fields: Fields, expires: number | undefined, isOlder: boolean) {
   const { capacity, items, ones, rate, lines, linesPerItem, probes } = fields.read({
     capacity: u64(1),
     items: u64(),
@@ -91,47 +119,21 @@ function blockedLayer(fields: Fields) {
     linesPerItem: u32(1, 16),
     probes: u32(2, 8),
   });
-  inRange("items", items, 0, capacity);
+  // In a slice only the newest layer has room.
+  inRange("items", items, isOlder && expires !== undefined ? capacity : 0, capacity);
   const has = (bits: Bits): boolean => hasLines(bits, lines, linesPerItem, probes);
-  return { bytes: 64 * lines * linesPerItem, capacity, items, ones, rate, has };
+  return { bytes: 64 * lines * linesPerItem, capacity, items, ones, rate, expires, has };
 }
 
-function windowed(fields: Fields): Header {
-  const { count, growth, expansion, ...header } = blockedHead(fields, 0);
-  inRange("growth", growth, 3, 3);
-  inRange("expansion", expansion, 1, 32768);
-  const { capacity, seconds, begin } = fields.read({
-    capacity: u64(1, 2 ** 40),
-    seconds: u32(1),
-    slices: u8(2, 64),
-    flags: u8(0, count > 0 ? 3 : 1),
-    zero: u16(0, 0),
-    begin: u64(0, 2 ** 52),
-  });
-  let last = 0;
-  const layers = fields.layers(count, 72, () => {
-    const layer = blockedLayer(fields);
-    const { first, end } = fields.read({ first: u64(last), end: u64(), flags: u32(0, 3), zeros: u32(0, 0) });
-    inRange("end", end, first, Infinity);
-    last = first;
-    return { ...layer, expires: end + 1000 * seconds };
-  });
-  return { ...header, layers, window: { capacity, begin } };
-}
-
-function composed(fields: Fields): Header {
-  const { exceptions: count } = fields.read({ zero: u64(0, 0), exceptions: u64(0, 2 ** 24) });
-  const exceptions = viewOf(fields.take(16 * count));
-  let last = [0n, 0n];
+/** The hashes of exceptions, whose order is checked. */
+function ascending(exceptions: DataView): DataView {
+  let last = 0n;
   for (let at = 0; at < exceptions.byteLength; at += 16) {
-    const next = [exceptions.getBigUint64(at, true), exceptions.getBigUint64(at + 8, true)];
-    if (next[0] < last[0] || (next[0] === last[0] && next[1] <= last[1])) {
-      throw new FormatError(`the header: exception ${at / 16} is not above the one before it`);
-    }
+    const next = (exceptions.getBigUint64(at, true) << 64n) | exceptions.getBigUint64(at + 8, true);
+    if (next <= last) throw new FormatError(`the header: exception ${at / 16} is not above the one before it`);
     last = next;
   }
-  inRange("version of the layers", fields.take(8)[7], 1, 1);
-  return { ...blocked(fields, false), exceptions };
+  return exceptions;
 }
 
 function classic(fields: Fields): Header {
@@ -198,8 +200,11 @@ function valkey(fields: Fields): Header {
   const layers = fields.layers(count, 24, (before) => {
     const { capacity, items, bytes } = fields.read({ capacity: u64(1), items: u64(), bytes: u64(1, MOST_BITS / 8) });
     inRange("items", items, 0, capacity);
-    if (before) follow(before, capacity, expansion);
-    if (before) rate *= tightening;
+    if (before) {
+      inRange("items before the newest layer", before.items, before.capacity, before.capacity);
+      inRange("capacity", capacity, before.capacity * expansion, before.capacity * expansion);
+      rate *= tightening;
+    }
     const exact = (capacity * Math.log(rate)) / (-8 * (Math.LN2 * Math.LN2));
     const [least, most] = [1 - LN_ROUNDING, 1 + LN_ROUNDING].map((off) => Math.max(Math.ceil(exact * off), 1));
     inRange("bytes", bytes, least, most);
@@ -208,12 +213,6 @@ function valkey(fields: Fields): Header {
     return { bytes, capacity, items, has: (bits) => hasProbes(bits, by, probes, true) };
   });
   return { errorRate, layers, hash: (length, item) => hashValkey(item, length, seed) };
-}
-
-/** Checks that a layer follows another one as growth makes it. */
-function follow(before: Layer, capacity: number, expansion: number): void {
-  inRange("items before the newest layer", before.items, before.capacity, before.capacity);
-  inRange("capacity", capacity, before.capacity * expansion, before.capacity * expansion);
 }
 
 function inRange(name: string, value: number, least: number, most: number): void {
@@ -268,9 +267,13 @@ class Fields {
     return values;
   }
 
+  mustLeave(bytes: number): void {
+    inRange("length of the rest", this.bytes.length - this.at, bytes, bytes);
+  }
+
   /** Reads all layers, of so many bytes each, with which the header ends. */
   layers<L extends Layer>(count: number, bytes: number, read: (before: L | undefined) => L): L[] {
-    inRange("length of the layers", this.bytes.length - this.at, count * bytes, count * bytes);
+    this.mustLeave(count * bytes);
     const layers: L[] = [];
     while (layers.length < count) layers.push(read(layers.at(-1)));
     return layers;

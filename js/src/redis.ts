@@ -132,7 +132,7 @@ export const bloom = {
       send(parser, "BF.SHRINK", key, ...words(options)),
     transformReply: as<number>(),
   },
-  /** Ends the newest slice of a window. */
+  /** Closes the newest slice of a window. */
   rotate: { parseCommand: (parser: Parser, key: Word) => send(parser, "BF.ROTATE", key), transformReply: as<"OK">() },
 };
 

@@ -157,7 +157,7 @@ def damaged(rng, file):
 def large():
     """A filter of many gigabytes without a set bit, which this machine may have no memory for."""
     header = bytearray(records(bytes(Filter(10, 0.1, seed=1)))[0][1])
-    struct.pack_into("<QII", header, 40 + 32, LINES, 1, 4)
+    struct.pack_into("<QII", header, 48 + 32, LINES, 1, 4)
     return joined([(1, bytes(header)), (0, struct.pack("<Q", 1))])
 
 
@@ -169,19 +169,17 @@ def main(folder):
         path = folder / f"{number}.bloom"
         made.save(path)
         cases.append({"name": name, "path": str(path), **answers(made, some, now)})
-        if now is not None:
-            continue
         if path.stat().st_size < 10_000:
-            small.append((path.read_bytes(), some))
+            small.append((path.read_bytes(), some, now))
     rng = random.Random(1)
     wrong = []
     for number in range(DAMAGED):
-        file, some = rng.choice(small)
+        file, some, now = rng.choice(small)
         file = forged(rng, file) if number % 2 else damaged(rng, file)
         case = {"file": base64.b64encode(file).decode()}
         try:
             read = Filter.from_bytes(file, max_bytes=MOST_BYTES)
-            case.update(answers(read, some[:100]))
+            case.update(answers(read, some[:100], now))
         except FormatError as error:
             case["error"] = str(error)
         except MemoryError:

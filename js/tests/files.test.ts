@@ -46,13 +46,15 @@ test("damaged files are refused, or answer as in Python", async () => {
     } catch (wrong) {
       assert.ok(wrong instanceof FormatError, `${number}: ${(wrong as Error).stack}`);
       const isCut = wrong.message.endsWith("a chunk is missing");
-      assert.ok(error !== undefined || large || isCut, `${number} is whole in Python: ${wrong.message}`);
+      // Above that, JavaScript's numbers are not exact.
+      const isHuge = wrong.message.endsWith(` to ${Number.MAX_SAFE_INTEGER}`);
+      assert.ok(error !== undefined || large || isCut || isHuge, `${number} is whole in Python: ${wrong.message}`);
       counts.refused += 1;
       continue;
     }
     assert.equal(error, undefined, `${number} is refused in Python`);
     // Python's limit is one of memory, of which a filter without set bits needs none here.
-    if (!large) assert.deepEqual(answersOf(filter, expected.items!), expected, `${number}`);
+    if (!large) assert.deepEqual(answersOf(filter, expected.items!, expected.now), expected, `${number}`);
     counts.answered += 1;
   }
   assert.ok(counts.refused >= 400 && counts.answered >= 50, JSON.stringify(counts));

@@ -66,8 +66,8 @@ class Layer:
     probes: int
     lines: int | None
     error_rate: float
-    first_time: int | None = None
-    last_time: int | None = None
+    opens: int | None = None
+    closes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,8 @@ def _layer(reply: Any) -> Layer:
         probes=int(it["Probes"]),
         lines=_int(it["Lines"]),
         error_rate=float(it["Error rate"]),
-        first_time=_int(it.get("First time")),
-        last_time=_int(it.get("Last time")),
+        opens=_int(it.get("Opens")),
+        closes=_int(it.get("Closes")),
     )
 
 
@@ -512,7 +512,7 @@ class Bloom(_Key):
         self._run(self._merge(others, error_rate, replace))
 
     def rotate(self) -> None:
-        """Ends the newest slice of a window, and frees what has expired."""
+        """Closes the newest slice of a window, and frees what has expired."""
         self._run(self._one("BF.ROTATE", changes=True))
 
     def reset(self) -> None:
@@ -590,7 +590,7 @@ class AsyncBloom(_Key):
         await self._run(self._merge(others, error_rate, replace))
 
     async def rotate(self) -> None:
-        """Ends the newest slice of a window, and frees what has expired."""
+        """Closes the newest slice of a window, and frees what has expired."""
         await self._run(self._one("BF.ROTATE", changes=True))
 
     async def reset(self) -> None:

@@ -37,11 +37,7 @@ class Reader:
             at += 32 + length
         assert records.pop() == (0, len(records).to_bytes(8, "little")), "a cut file"
         header, self.exceptions, self.before = records[0][1], set(), 0
-        if header[:8] == b"BLOOM\0\0\3":
-            end = 24 + 16 * u64(header, 16)
-            self.exceptions = {(u64(header, i + 8), u64(header, i)) for i in range(24, end, 16)}
-            header = header[end:]
-        own = {b"BLOOM\0\0\1": self.read_blocked, b"BLOOM\0\0\2": self.read_window, b"BLOOM\0\0\4": self.read_valkey}
+        own = {b"BLOOM\0\0\1": self.read_blocked, b"BLOOM\0\0\2": self.read_valkey}
         # Each layer: the bytes of its bits, when it expires, and what its probes need.
         self.layers = [*own.get(header[:8], self.read_classic)(header)]
         self.bits = bytearray(sum(size for size, *_ in self.layers))
@@ -49,17 +45,21 @@ class Reader:
             end = iterator - 1 - self.before
             self.bits[end - len(chunk) : end] = chunk
 
-    def read_blocked(self, header, begin=40, step=48):
+    def read_blocked(self, header):
         self.probes, self.secret = self.blocked_probes, chacha20(header[16:24] + bytes(24), 3)
-        for at in range(begin, begin + step * u64(header, 12, 4), step):
+        exceptions, seconds = struct.unpack_from("<II", header, 40)
+        begin, expire = 48, [None] * u64(header, 12, 4)
+        if seconds:
+            slices, _, self.before = struct.unpack_from("<IQQ", header, 60)
+            begin, expire = 80 + 24 * slices, []
+            for at in range(80, begin, 24):
+                _, closes, layers = struct.unpack_from("<QQI", header, at)
+                expire += layers * [closes + 1000 * seconds]
+        end = begin + 48 * len(expire)
+        self.exceptions = {(u64(header, i + 8), u64(header, i)) for i in range(end, end + 16 * exceptions, 16)}
+        for at, over in zip(range(begin, end, 48), expire):
             lines, g, k = struct.unpack_from("<QII", header, at + 32)
-            yield g * lines * 64, None, (lines, g, k)
-
-    def read_window(self, header):
-        _, seconds, _, _, _, self.before = struct.unpack_from("<QIBBHQ", header, 40)
-        for number, (size, _, shape) in enumerate(self.read_blocked(header, 64, 72)):
-            end = u64(header, 64 + 72 * number + 56)
-            yield size, end + 1000 * seconds, shape
+            yield g * lines * 64, over, (lines, g, k)
 
     def read_classic(self, header):
         _, layers, self.options, _ = struct.unpack_from("<QIII", header)

@@ -281,7 +281,13 @@ class BloomTest(ServerCase):
                 timed.add("b")
                 info = timed.info()
                 self.assertEqual((info.window, info.slices, info.refresh, info.layers), (3600, 4, True, 2))
-                self.assertGreater(info.newest_layers[0].first_time, 1_700_000_000_000)
+                older, newer = info.newest_layers
+                # It was closed long before its time, and no item of the next one came before that.
+                self.assertLess(1_700_000_000_000, older.opens)
+                self.assertLessEqual(older.opens, older.closes)
+                self.assertLess(older.closes - older.opens, 900_000)
+                self.assertLessEqual(older.closes, newer.opens)
+                self.assertEqual(newer.closes, newer.opens + 900_000)
                 for layout in ("CLASSIC", "VALKEY"):
                     with_layout = Bloom(client, layout, capacity=100, layout=layout)
                     with_layout.update(words(300))

@@ -69,6 +69,8 @@ VECTORS = {
     ),
     # Twice as long as its window, with more items in a slice than were expected.
     "window": (dict(capacity=40, error_rate=0.05, seed=10, window=3600, slices=4), numbered("item ", 250), []),
+    # Slices of several layers.
+    "window-burst": (dict(capacity=4, error_rate=0.05, seed=12, window=3600, slices=2), numbered("item ", 100), []),
     "window-refresh": (
         dict(capacity=40, error_rate=0.05, seed=11, window=1800, refresh=True),
         numbered("item ", 30) + numbered("item ", 20) * 6,

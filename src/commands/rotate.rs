@@ -12,8 +12,8 @@ use super::{Call, Command, changing, propagation, window};
 use crate::keyspace;
 use libbloom::Error;
 
-/// The command BF.ROTATE: ends the newest slice of a window now, so that the next item begins another, and drops
-/// expired layers.
+/// The command BF.ROTATE: closes the newest slice of a window now, so that the next new item opens another, and drops
+/// expired slices.
 pub struct Rotate;
 
 const VERB: Verb = Verb::Rotate;
@@ -23,7 +23,7 @@ impl Command for Rotate {
     const FLAGS: &'static CStr = c"write";
     const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
-        summary: c"Ends the newest slice of a Bloom Filter with a window, and drops what has expired",
+        summary: c"Closes the newest slice of a Bloom Filter with a window, and drops what has expired",
         complexity: O_OF_LAYERS,
         since: SINCE_OWN,
         parameters: &VERB.parameters::<{ 1 + VERB.options() }>(&[KEY_TO_DROP_FROM], &[]),

@@ -9,7 +9,7 @@ use crate::server::{self, Ctx};
 use libbloom::Filter;
 use libbloom::params::Time;
 
-/// The keyspace event of a window that dropped layers, or whose newest slice was ended.
+/// The keyspace event of a window that dropped slices, or whose newest slice was closed.
 pub const EVENT: &CStr = c"bf.rotate";
 
 /// The time for a query: the server's. Only a window needs it, so no other filter reads the clock.

@@ -230,13 +230,13 @@ fn info_tells_of_the_window() {
                 "Probes",
                 "Lines",
                 "Error rate",
-                "First time",
-                "Last time",
+                "Opens",
+                "Closes",
             ];
             assert_eq!(names, expected);
-            let first = now - WINDOW / 2 + number as i64 * SLICE;
-            assert_eq!(layer.field("First time"), first.into());
-            assert_eq!(layer.field("Last time"), (first + SLICE - 1).into());
+            let opens = now - WINDOW / 2 + number as i64 * SLICE;
+            assert_eq!(layer.field("Opens"), opens.into());
+            assert_eq!(layer.field("Closes"), (opens + SLICE).into());
             assert_eq!(layer.field("Items"), 1.into());
             assert_eq!(layer.field("Capacity"), 10.into());
         }
@@ -263,7 +263,7 @@ fn items_are_found_for_the_window_and_then_forgotten() {
             ("BF.MADD key a b", array([1, 1])),
         ]);
         let one_slice = slices(&mut client, "key");
-        let Some([begin, end]) = one_slice.first().map(|slice| [slice.first, slice.end]) else {
+        let Some([begin, end]) = one_slice.first().map(|slice| [slice.opens, slice.closes]) else {
             return false;
         };
         assert_eq!(end - begin, SLICE);
@@ -346,7 +346,7 @@ fn slices_go_one_by_one() {
     // At the time of the newest of them only one was.
     let first: Vec<_> = slices(&mut client, "key")
         .iter()
-        .map(|slice| slice.first)
+        .map(|slice| slice.opens)
         .collect();
     let expected: Vec<_> = (3..14).map(|slice| begin + slice * SLICE).collect();
     assert_eq!(first, expected);
@@ -425,7 +425,7 @@ fn rotate_ends_a_slice() {
     client.answers(&[("BF.ADD key a", 1.into()), ("BF.ROTATE key", ok())]);
     let ended = client.dump("key");
     let slice = slices(&mut client, "key");
-    assert!(slice[0].end <= clock(&mut client) + 1, "{slice:?}");
+    assert!(slice[0].closes <= clock(&mut client) + 1, "{slice:?}");
     client.answers(&[("BF.ROTATE key", ok())]);
     assert_eq!(client.dump("key"), ended, "it is ended already");
     client.answers(&[
@@ -453,7 +453,7 @@ fn rotate_ends_a_slice() {
     let at = now + WINDOW + 3 * SLICE;
     client.answers(&[(&format!("BF.ROTATE key AT {at}"), ok())]);
     let left = slices(&mut client, "key");
-    assert_eq!((left.len(), left[0].first), (9, now + 3 * SLICE));
+    assert_eq!((left.len(), left[0].opens), (9, now + 3 * SLICE));
 }
 
 /// A server whose program rotates a window that gets no more items would not start again, and have no replica.
@@ -628,7 +628,7 @@ fn time_never_goes_back_but_from_a_wrong_clock() {
     add_at(&mut client, now - WINDOW / 20, "behind");
     client.answers(&[("BF.ADD key here", 1.into())]);
     let one = slices(&mut client, "key");
-    assert_eq!((one.len(), one[0].first, one[0].items), (1, now + WINDOW, 3));
+    assert_eq!((one.len(), one[0].opens, one[0].items), (1, now + WINDOW, 3));
     client.answers(&[("BF.MEXISTS key ahead behind here", array([1, 1, 1]))]);
     // What a client says of the time may be a mistake: no filter forgets for it.
     client.answers(&[
@@ -641,7 +641,7 @@ fn time_never_goes_back_but_from_a_wrong_clock() {
         ),
     ]);
     let two = slices(&mut client, "key");
-    assert!(two.iter().all(|slice| slice.first == now + WINDOW), "{two:?}");
+    assert!(two.iter().all(|slice| slice.opens == now + WINDOW), "{two:?}");
     // More than a window and a slice ahead: it counts as added now.
     for ahead in [WINDOW + 2 * SLICE, 3_600_000 * 24 * 365, LATEST - now] {
         client.answers(&[("DEL key", 1.into()), (RESERVE, ok())]);
@@ -656,7 +656,7 @@ fn time_never_goes_back_but_from_a_wrong_clock() {
         assert_eq!(two.len(), 2, "{two:?}");
         let after = clock(&mut client);
         assert!(
-            two.iter().all(|slice| (now..=after).contains(&slice.first)),
+            two.iter().all(|slice| (now..=after).contains(&slice.opens)),
             "{two:?}"
         );
         let payload = client.dump("key");
@@ -674,7 +674,7 @@ fn time_never_goes_back_but_from_a_wrong_clock() {
     for at in [0, 1, LATEST] {
         let line = format!("BF.INSERT first WINDOW 4294967295 SLICES 2 AT {at} ITEMS a");
         client.answers(&[("DEL first", i64::from(at > 0).into()), (&line, array([1]))]);
-        assert_eq!(slices(&mut client, "first")[0].first, at);
+        assert_eq!(slices(&mut client, "first")[0].opens, at);
         let payload = client.dump("first");
         assert_eq!(
             client.call(&[&b"RESTORE"[..], b"second", b"0", payload.bytes()]),

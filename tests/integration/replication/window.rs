@@ -530,7 +530,7 @@ fn a_failover_to_another_clock_loses_nothing() {
             // The clock that was an hour ahead was wrong: all of it is of now.
             let now = clock(&mut heir);
             assert!(
-                slices(&mut heir, "key").iter().all(|slice| slice.first <= now),
+                slices(&mut heir, "key").iter().all(|slice| slice.opens <= now),
                 "{context}"
             );
         }

@@ -174,7 +174,7 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 21] = [
         "0.3.0",
         "key:key {time}",
         "O(n), where n is the number of layers",
-        "Ends the newest slice of a Bloom Filter with a window, and drops what has expired",
+        "Closes the newest slice of a Bloom Filter with a window, and drops what has expired",
     ),
     (
         "BF.EXCEPT",

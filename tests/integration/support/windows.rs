@@ -12,8 +12,8 @@ pub const SLICE: i64 = 100_000;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slice {
     pub items: i64,
-    pub first: i64,
-    pub end: i64,
+    pub opens: i64,
+    pub closes: i64,
     pub begins: bool,
 }
 
@@ -30,8 +30,8 @@ pub fn slices(client: &mut Client, key: &str) -> Vec<Slice> {
             let number = |name: &str| value(name).parse::<i64>().unwrap();
             Slice {
                 items: number("size:"),
-                first: number("first:"),
-                end: number("end:"),
+                opens: number("opens:"),
+                closes: number("closes:"),
                 begins: number("begins:") == 1,
             }
         })
