@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 # The beginning of this module's header for a filter in valkey-bloom's layout.
-MAGIC = b"BLOOM\0\0\4"
+MAGIC = b"BLOOM\0\0\2"
 # The head before the bits of a layer.
 HEAD = struct.Struct("<BQI32s")
 CHUNK_BYTES = 16 << 20

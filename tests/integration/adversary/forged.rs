@@ -266,16 +266,19 @@ fn count_bits(payload: &mut Payload) {
     let Some(Token::Text(header)) = head.get_mut(2) else {
         return;
     };
-    // The header of a window is longer.
-    let (head, layer) = if header.get(7) == Some(&2) {
-        (64, 72)
-    } else {
-        (40, 48)
+    let number = |at: usize| {
+        let bytes = header.get(at..at + 4)?.try_into().ok()?;
+        Some(u32::from_le_bytes(bytes) as usize)
+    };
+    // In the header of a window, slices come before the layers.
+    let begin = match number(44) {
+        Some(0) | None => 48,
+        Some(_) => 80 + 24 * number(60).unwrap_or(0),
     };
     let layers = header
-        .get_mut(head..)
+        .get_mut(begin..)
         .into_iter()
-        .flat_map(|layers| layers.chunks_exact_mut(layer));
+        .flat_map(|layers| layers.chunks_exact_mut(48));
     // All of these filters have layers of one piece.
     for (layer, array) in layers.zip(arrays) {
         let Token::Text(array) = array else { return };

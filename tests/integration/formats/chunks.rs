@@ -331,7 +331,7 @@ fn headers_that_end_early_or_late_make_nothing() {
                 "{length} bytes"
             );
         }
-        for more in [1, 47, 48, 53, 72, 1000] {
+        for more in [1, 16, 24, 47, 48, 53, 1000] {
             let long = [&header[..], &vec![0; more]].concat();
             assert_eq!(
                 load_one(&mut client, "new", 1, &long),
@@ -366,7 +366,7 @@ const CLASSIC_LAYER: [Field; 8] = [
     Field("n2", 52, 1, false),
 ];
 
-const BLOCKED_HEAD: [Field; 7] = [
+const BLOCKED_HEAD: [Field; 9] = [
     Field("magic", 0, 8, false),
     Field("zero", 8, 4, false),
     Field("layers", 12, 4, false),
@@ -374,6 +374,8 @@ const BLOCKED_HEAD: [Field; 7] = [
     Field("error", 24, 8, true),
     Field("growth", 32, 4, false),
     Field("expansion", 36, 4, false),
+    Field("exceptions", 40, 4, false),
+    Field("seconds", 44, 4, false),
 ];
 
 const BLOCKED_LAYER: [Field; 7] = [
@@ -386,20 +388,23 @@ const BLOCKED_LAYER: [Field; 7] = [
     Field("probes", 44, 4, false),
 ];
 
-/// Fields of a window's head that a blocked filter's head does not have.
-const WINDOWED_HEAD: [Field; 4] = [
-    Field("window capacity", 40, 8, false),
-    Field("seconds", 48, 4, false),
-    Field("slices, flags, zeros", 52, 4, false),
-    Field("bytes before", 56, 8, false),
+/// Fields of a window that a blocked filter's head does not have.
+const WINDOWED_HEAD: [Field; 5] = [
+    Field("window capacity", 48, 8, false),
+    Field("slices, refresh, zeros", 56, 4, false),
+    Field("slices that follow", 60, 4, false),
+    Field("newest change", 64, 8, false),
+    Field("bytes before", 72, 8, false),
 ];
 
-/// Fields of a window's layer that a blocked filter's layer does not have.
-const WINDOWED_LAYER: [Field; 4] = [
-    Field("first", 48, 8, false),
-    Field("end", 56, 8, false),
-    Field("flags", 64, 4, false),
-    Field("zeros", 68, 4, false),
+/// Where the slices of a header begin, and the bytes of each.
+const SLICES: (usize, usize) = (80, 24);
+
+const SLICE_FIELDS: [Field; 4] = [
+    Field("opens", 0, 8, false),
+    Field("closes", 8, 8, false),
+    Field("layers of the slice", 16, 4, false),
+    Field("zeros", 20, 4, false),
 ];
 
 impl Field {
@@ -560,15 +565,16 @@ fn is_sound(client: &mut Client, header: &[u8], context: &str) {
     client.run("DEL again");
 }
 
-/// What fields of a blocked header may be forced to, because no other field contradicts it: the counts of the
-/// newest layer, and how a layer is built. All else is refused.
-const TAKEN_BLOCKED: [(&str, &[&str]); 10] = [
+/// What fields of a blocked header may be forced to, because no other field contradicts it: how the filter grows, what a
+/// layer counts, and how it is built. All else is refused.
+const TAKEN_BLOCKED: [(&str, &[&str]); 11] = [
     (
         "seed",
         &["0", "1", "max", "max - 1", "half", "top", "+ 1", "- 1", "twice"],
     ),
     ("error", &["twice", "half", "next", "previous"]),
     ("growth", &["+ 1", "twice"]),
+    ("expansion", &["1", "+ 1", "- 1", "twice"]),
     (
         "capacity",
         &["1", "max", "max - 1", "half", "top", "+ 1", "- 1", "twice"],
@@ -594,17 +600,16 @@ const TAKEN_CLASSIC: [(&str, &[&str]); 5] = [
     ("capacity", &["+ 1", "- 1"]),
 ];
 
-/// What fields of a window's header may be forced to, besides those of a blocked header: its length, the ends of its
-/// slices within what the next one and the window allow, and whether a layer begins a slice.
-const TAKEN_WINDOWED: [(&str, &[&str]); 8] = [
-    ("expansion", &["1", "+ 1", "- 1", "twice"]),
+/// What fields of a window's header may be forced to, besides those of a blocked header: its length, and the times of its
+/// slices within what the others and the window allow.
+const TAKEN_WINDOWED: [(&str, &[&str]); 7] = [
     ("window capacity", &["1", "+ 1", "- 1", "twice"]),
     ("seconds", &["max", "max - 1", "half", "top", "+ 1", "twice"]),
-    ("slices, flags, zeros", &["- 1"]),
+    ("slices, refresh, zeros", &["- 1"]),
+    ("newest change", &["- 1"]),
     ("lines per item", &["1", "- 1"]),
-    ("first", &["0", "1", "+ 1", "- 1", "twice"]),
-    ("end", &["0", "1", "+ 1", "- 1", "twice"]),
-    ("flags", &["1", "+ 1", "- 1"]),
+    ("opens", &["+ 1", "- 1"]),
+    ("closes", &["+ 1", "- 1"]),
 ];
 
 /// A filter with a window, with a burst and an ended slice.
@@ -622,16 +627,26 @@ fn make_window(client: &mut Client) {
     client.answers(&[(&format!("BF.ROTATE window AT {}", now - 390_000), ok())]);
 }
 
+/// The bytes of the slices in the header of a window.
+fn slices_in(header: &[u8]) -> std::ops::Range<usize> {
+    let count = u32::from_le_bytes(header[60..64].try_into().unwrap());
+    SLICES.0..SLICES.0 + SLICES.1 * count as usize
+}
+
 /// Forged times would stop the server, or make a window that loses what it takes, or that nobody can store.
 #[test]
 fn forged_headers_of_windows_are_refused_or_make_sound_filters() {
     let server = Server::with().module_args("bf-max-filter-bytes 3000000").start();
     let mut client = server.client();
     make_window(&mut client);
-    let head = [&BLOCKED_HEAD[..], &WINDOWED_HEAD].concat();
-    let layer = [&BLOCKED_LAYER[..], &WINDOWED_LAYER].concat();
     let header = scan(&mut client, "window", 0).1;
-    let fields = fields(&header, &head, &layer, (64, 72));
+    let slices = slices_in(&header);
+    let mut head = [&BLOCKED_HEAD[..], &WINDOWED_HEAD].concat();
+    for begin in slices.clone().step_by(SLICES.1) {
+        let moved = |Field(name, at, width, float)| Field(name, begin + at, width, float);
+        head.extend(SLICE_FIELDS.map(moved));
+    }
+    let fields = fields(&header, &head, &BLOCKED_LAYER, (slices.end, 48));
     let mut taken = taken(&mut client, "window", &fields);
     let is_known = |what, forced| {
         TAKEN_WINDOWED
@@ -648,19 +663,15 @@ fn forged_headers_of_windows_are_refused_or_make_sound_filters() {
 /// that loses items or cannot be saved.
 #[test]
 fn forged_times_are_refused_or_make_sound_filters() {
-    const LATEST: u64 = 1 << 62;
+    const LATEST: u64 = i64::MAX as u64;
     const SLICE: u64 = 250_000;
     let server = Server::start();
     let mut client = server.client();
     make_window(&mut client);
     let header = scan(&mut client, "window", 0).1;
-    let layers = (header.len() - 64) / 72;
-    let begins: Vec<_> = (0..layers)
-        .map(|layer| header[64 + 72 * layer + 64] & 1 == 1)
-        .collect();
-    assert_eq!(begins.iter().filter(|begins| **begins).count(), 3, "{begins:?}");
-    let slice_of = |layer: usize| begins[..=layer].iter().filter(|begins| **begins).count() as u64 - 1;
-    // First and end of each layer, by the number of its slice, from 0 on.
+    let slices = slices_in(&header);
+    assert_eq!(slices.len(), 3 * SLICES.1);
+    // When each slice opens and closes, by its number, from 0 on.
     type Times = fn(u64) -> (u64, u64);
     let cases: [(&str, Times, bool); 17] = [
         ("the first moments", |slice| (slice, slice + 1), true),
@@ -668,28 +679,28 @@ fn forged_times_are_refused_or_make_sound_filters() {
         ("nobody came", |_| (5, 5), true),
         ("zero", |_| (0, 0), true),
         ("slices within each other", |slice| (slice, 2 * SLICE - 1), false),
-        ("slices that overlap", |slice| (slice, slice + SLICE), false),
+        ("slices that overlap", |slice| (slice, slice + SLICE), true),
         (
             "the last moments",
-            |slice| (LATEST - 2 + slice, LATEST - 1 + slice),
+            |slice| (LATEST - 3 + slice, LATEST - 2 + slice),
             true,
         ),
-        ("the last moment", |_| (LATEST, LATEST + 1), true),
-        ("beyond it", |slice| (LATEST - 1 + slice, LATEST + SLICE), false),
+        ("the last moment", |_| (LATEST, LATEST), true),
+        ("beyond it", |slice| (LATEST - 1 + slice, LATEST + slice), false),
         ("beyond all", |_| (u64::MAX, u64::MAX), false),
-        ("an end that is open", |_| (5, u64::MAX), false),
+        ("a slice that stays open", |_| (5, u64::MAX), false),
         (
             "a slice that is too long",
             |slice| (slice * SLICE, (slice + 1) * SLICE + 1),
             false,
         ),
         (
-            "ends before their beginning",
+            "closed before they opened",
             |slice| (100 + slice, 99 + slice),
             false,
         ),
-        ("out of order", |slice| (100 - slice, 100), false),
-        ("ends out of order", |slice| (100, 200 - slice), false),
+        ("opened out of order", |slice| (100 - slice, 100), false),
+        ("closed out of order", |slice| (100, 200 - slice), false),
         (
             "years between them",
             |slice| (slice << 40, (slice << 40) + 1),
@@ -703,11 +714,12 @@ fn forged_times_are_refused_or_make_sound_filters() {
     ];
     for (context, times, is_taken) in cases {
         let mut forged = header.clone();
-        for layer in 0..layers {
-            let (first, end) = times(slice_of(layer));
-            let at = 64 + 72 * layer + 48;
-            forged[at..at + 8].copy_from_slice(&first.to_le_bytes());
-            forged[at + 8..at + 16].copy_from_slice(&end.to_le_bytes());
+        for (slice, at) in (0..).zip(slices.clone().step_by(SLICES.1)) {
+            let (opens, closes) = times(slice);
+            forged[at..at + 8].copy_from_slice(&opens.to_le_bytes());
+            forged[at + 8..at + 16].copy_from_slice(&closes.to_le_bytes());
+            // The newest change.
+            forged[64..72].copy_from_slice(&opens.to_le_bytes());
         }
         let expected = if is_taken { ok() } else { error(BAD_DATA) };
         assert_eq!(load_one(&mut client, "forged", 1, &forged), expected, "{context}");
@@ -738,7 +750,7 @@ fn forged_headers_are_refused_or_make_sound_filters() {
         let header = scan(&mut client, key, 0).1;
         let (fields, known) = if key.starts_with("blocked") {
             (
-                fields(&header, &BLOCKED_HEAD, &BLOCKED_LAYER, (40, 48)),
+                fields(&header, &BLOCKED_HEAD, &BLOCKED_LAYER, (48, 48)),
                 &TAKEN_BLOCKED[..],
             )
         } else {
@@ -804,7 +816,7 @@ fn very_many_layers_are_no_endless_work() {
         ("BF.RESERVE classic 0.01 1 EXPANSION 1 LAYOUT CLASSIC", ok()),
         ("BF.ADD blocked item", 1.into()),
     ]);
-    for (key, count_at, head) in [("blocked", 12, 40), ("classic", 8, 20)] {
+    for (key, count_at, head) in [("blocked", 12, 48), ("classic", 8, 20)] {
         let mut header = scan(&mut client, key, 0).1;
         header[count_at..count_at + 4].copy_from_slice(&LAYERS.to_le_bytes());
         let mut layer = header.split_off(head);

@@ -21,15 +21,14 @@ fn put(bytes: &mut Vec<u8>, numbers: &[u64]) {
         .for_each(|number| bytes.extend(number.to_le_bytes()));
 }
 
-/// What all headers of this module begin with, up to their layers or what comes before those.
-fn head(version: u8, layers: u64, growth: u32) -> Vec<u8> {
-    let mut header = b"BLOOM\0\0".to_vec();
-    header.push(version);
-    header.extend([0; 4]);
+/// What all headers of blocked filters begin with, up to their slices or layers.
+fn head(layers: u64, exceptions: u64, window: u32) -> Vec<u8> {
+    let mut header = b"BLOOM\0\0\x01\0\0\0\0".to_vec();
     header.extend((layers as u32).to_le_bytes());
     put(&mut header, &[1, 0.25_f64.to_bits()]);
-    header.extend(growth.to_le_bytes());
-    header.extend(1_u32.to_le_bytes());
+    for field in [1, 1, exceptions as u32, window] {
+        header.extend(field.to_le_bytes());
+    }
     header
 }
 
@@ -41,76 +40,63 @@ fn layer(header: &mut Vec<u8>, capacity: u64, items: u64, rate: f64) {
 
 /// A filter that has grown to layers of one item; the first ones have rates as high as may be.
 fn grown(layers: u64) -> Vec<u8> {
-    let mut header = head(1, layers, 1);
+    let mut header = head(layers, 0, 0);
     for number in 0..layers {
         layer(&mut header, 1, 1, if number < 4 { 0.05 } else { 0.0 });
     }
     header
 }
 
-/// Layers that are not full, all of them of another shape and of another fill.
-fn unfilled(layers: u64) -> Vec<u8> {
-    let mut header = head(1, layers, 1);
-    for number in 0..layers {
-        layer(&mut header, 1000 + number, 100 + number % 100, 0.0);
-    }
-    header
-}
-
-/// Exceptions before layers.
-fn excepted(exceptions: u64, of_layers: &[u8]) -> Vec<u8> {
-    let mut header = b"BLOOM\0\0\x03".to_vec();
-    put(&mut header, &[0, exceptions]);
-    for number in 1..=exceptions {
-        put(&mut header, &[number, number.wrapping_mul(0x9e37_79b9_7f4a_7c15)]);
-    }
-    header.extend(of_layers);
-    header
-}
-
-/// Layers that came together from other filters.
+/// Layers that came together from other filters: none is full, and all have another shape and another fill.
 fn composed(layers: u64) -> Vec<u8> {
-    excepted(0, &unfilled(layers))
+    composed_and(layers, 0)
 }
 
 fn composed_and_excepted(layers: u64) -> Vec<u8> {
-    excepted(layers, &unfilled(layers))
+    composed_and(layers, layers)
+}
+
+fn composed_and(layers: u64, exceptions: u64) -> Vec<u8> {
+    let mut header = head(layers, exceptions, 0);
+    for number in 0..layers {
+        layer(&mut header, 1000 + number, 100 + number % 100, 0.0);
+    }
+    for number in 1..=exceptions {
+        put(&mut header, &[number, number.wrapping_mul(0x9e37_79b9_7f4a_7c15)]);
+    }
+    header
 }
 
 /// The seconds of a window: none of its slices expires before somebody says so.
 const WINDOW: u32 = u32::MAX;
 
-/// The header of a window, up to its layers.
-fn window(layers: u64) -> Vec<u8> {
-    let mut header = head(2, layers, 3);
-    put(&mut header, &[64]);
-    header.extend(WINDOW.to_le_bytes());
-    header.extend([64, 0, 0, 0]);
-    put(&mut header, &[0]);
-    header
-}
-
-/// Slices of one layer each, none of which is full or over.
+/// As many slices as a header may have.
 fn slices(layers: u64) -> Vec<u8> {
-    let mut header = window(layers);
-    for number in 0..layers {
-        layer(&mut header, 1000 + number, 100 + number % 100, 0.0);
-        put(&mut header, &[now() + number, now() + number + 1, 3]);
-    }
-    header
+    in_slices(layers, 512)
 }
 
 /// Two slices, each of half of the layers.
 fn two_slices(layers: u64) -> Vec<u8> {
-    let mut header = window(layers);
-    for number in 0..layers {
-        layer(&mut header, 1, 1, 0.0);
-        let half = 2 * number / layers;
-        let begins = number == 0 || number == layers / 2;
-        put(
-            &mut header,
-            &[now() + half, now() + half + 1, 2 + u64::from(begins)],
-        );
+    in_slices(layers, 2)
+}
+
+/// Slices of nearly equal numbers of layers, of which the newest one has room.
+fn in_slices(layers: u64, slices: u64) -> Vec<u8> {
+    let mut header = head(layers, 0, WINDOW);
+    put(&mut header, &[64]);
+    header.extend([64, 0, 0, 0]);
+    header.extend((slices as u32).to_le_bytes());
+    let begin = now();
+    put(&mut header, &[begin + slices, 0]);
+    let counts: Vec<_> = (0..slices)
+        .map(|slice| (slice + 1) * layers / slices - slice * layers / slices)
+        .collect();
+    for (opens, count) in (begin..).zip(&counts) {
+        put(&mut header, &[opens, opens + 1, *count]);
+    }
+    for count in counts {
+        (1..count).for_each(|_| layer(&mut header, 1, 1, 0.0));
+        layer(&mut header, 1000 + count, 100, 0.0);
     }
     header
 }
@@ -145,7 +131,7 @@ const SEED: [u8; 32] = [7; 32];
 
 /// Layers of valkey-bloom's layout, each of two bytes.
 fn valkey(layers: u64) -> Vec<u8> {
-    let mut header = b"BLOOM\0\0\x04\0\0\0\0".to_vec();
+    let mut header = b"BLOOM\0\0\x02\0\0\0\0".to_vec();
     header.extend((layers as u32).to_le_bytes());
     put(&mut header, &[0.01_f64.to_bits(), NEXT_TO_1.to_bits()]);
     header.extend(1_u32.to_le_bytes());
