@@ -124,7 +124,10 @@ impl Filter {
     /// ```
     #[inline]
     pub fn contains<'a>(&self, item: impl Into<Item<'a>>) -> bool {
-        self.contains_at(item, self.newest_time())
+        match self.plain() {
+            Some(chain) => chain.contains(item),
+            None => self.contains_otherwise(item.into(), self.newest_time()),
+        }
     }
 
     /// Whether `item` is (probably) in the filter at `now`, in milliseconds since the moment that additions count from.
@@ -141,10 +144,10 @@ impl Filter {
     /// ```
     #[inline]
     pub fn contains_at<'a>(&self, item: impl Into<Item<'a>>, now: Time) -> bool {
-        if let (Layers::Blocked(chain), None) = (&self.layers, &self.exceptions) {
-            return chain.contains(item);
+        match self.plain() {
+            Some(chain) => chain.contains(item),
+            None => self.contains_otherwise(item.into(), now),
         }
-        self.contains_otherwise(item.into(), now)
     }
 
     /// Items that were new when they were added. With a window, those of slices that had not expired at the newest
@@ -339,6 +342,15 @@ impl Filter {
             },
             Spec::Classic(spec) => Chain::<Classic>::made(spec, allowance).map(Self::from),
             Spec::Valkey(spec) => Chain::<Valkey>::made(spec, allowance).map(Self::from),
+        }
+    }
+
+    /// The layers of a filter of the blocked layout without a window and without exceptions, as most are.
+    #[inline(always)]
+    fn plain(&self) -> Option<&Chain<Blocked>> {
+        match (&self.layers, &self.exceptions) {
+            (Layers::Blocked(chain), None) => Some(chain),
+            _ => None,
         }
     }
 

@@ -167,7 +167,6 @@ pub fn header_of_windowed(windowed: &Windowed) -> Result<Vec<u8>, Error> {
     for slice in &windowed.slices {
         bytes.extend_from_slice(&slice.opens.to_le_bytes());
         bytes.extend_from_slice(&slice.closes.to_le_bytes());
-
         bytes.extend_from_slice(&(slice.layers().len() as u32).to_le_bytes());
         bytes.extend_from_slice(&0u32.to_le_bytes());
     }

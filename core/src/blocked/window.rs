@@ -387,8 +387,8 @@ impl Windowed {
         ))
     }
 
-    /// Inserts items of a block, which are in no layer of the newest slice but perhaps the newest, into that slice. Returns those that changed it and, if
-    /// there is no room for one of them, which one.
+    /// Inserts items of a block into the newest slice; they are in none of its layers but perhaps the newest. Returns those
+    /// that changed it and, if there is no room for one of them, which one.
     #[inline(always)]
     fn insert<K: Kernel>(
         &mut self,

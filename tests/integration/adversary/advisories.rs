@@ -739,8 +739,8 @@ fn cve_2024_55656_sizes_whose_product_wraps() {
         (u64::MAX, 16),
     ] {
         let mut header = header.clone();
-        header[72..80].copy_from_slice(&lines.to_le_bytes());
-        header[80..84].copy_from_slice(&partitions.to_le_bytes());
+        header[80..88].copy_from_slice(&lines.to_le_bytes());
+        header[88..92].copy_from_slice(&partitions.to_le_bytes());
         target.refuses_header(&header, &format!("{lines} lines in {partitions} partitions"));
     }
     for (bytes, bits) in [

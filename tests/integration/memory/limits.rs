@@ -139,7 +139,7 @@ fn what_is_emptied_has_limits_too() {
     client.answers(&[("BF.RESERVE key 0.01 1000 SEED 1", ok())]);
     let (_, mut header) = scandump(&mut client, "key").swap_remove(0);
     // The upper half of the layer's capacity.
-    header[44] = 1;
+    header[52] = 1;
     assert_eq!(
         client.call(&[&b"BF.LOADCHUNK"[..], b"stored", b"1", &header]),
         ok()
@@ -244,7 +244,7 @@ fn no_command_takes_a_server_over_its_limit() {
 
 /// A header of so many layers, each for one item.
 fn header_of(layers: u32) -> Vec<u8> {
-    const HEAD: usize = 40;
+    const HEAD: usize = 48;
     let server = Server::start();
     let mut client = server.client();
     client.answers(&[
