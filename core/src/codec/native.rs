@@ -1,5 +1,5 @@
 //! Filters of this project's own layout with their exceptions, as stored bytes: what
-//! [`format`] writes of the layers, and the exceptions behind it.
+//! [`mod@format`] writes of the layers, and the exceptions behind it.
 
 use crate::blocked::Blocked;
 use crate::blocked::format::{self, Native};
