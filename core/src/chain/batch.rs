@@ -309,15 +309,18 @@ where
     fn run<K: Kernel>(mut self, kernel: K) {
         let mut block = Block::new();
         let mut layers = self.layers.clone();
-        let Some(newest) = layers.next() else { return };
-        let is_only = layers.next().is_none();
-        while block.fill(self.hasher, &mut self.items, newest.lookup_prefetcher(is_only)) {
-            let (hashes, items) = (&block.hashes, block.items());
-            let found = if is_only {
-                newest.contains_block(kernel, hashes, items)
-            } else {
-                L::any_contains_block(self.layers.clone(), kernel, hashes, items, Prefetched::Yes)
-            };
+        let (newest, older) = (layers.next(), layers.next());
+        let Some(newest) = newest else { return };
+        if older.is_none() {
+            while block.fill(self.hasher, &mut self.items, newest.lookup_prefetcher(true)) {
+                let found = newest.contains_block(kernel, &block.hashes, block.items());
+                (self.found)(found, &block);
+            }
+            return;
+        }
+        while block.fill(self.hasher, &mut self.items, newest.lookup_prefetcher(false)) {
+            let (layers, items) = (self.layers.clone(), block.items());
+            let found = L::any_contains_block(layers, kernel, &block.hashes, items, Prefetched::Yes);
             (self.found)(found, &block);
         }
     }
