@@ -1,7 +1,7 @@
 //! How creations are propagated, and other commands that are not propagated in the client's words.
 //!
 //! The server that created a filter propagates every property of it. A blocked filter is described in the words of
-//! [`grammar`](super::grammar), with LAYOUT and SEED. A classic filter is described in RedisBloom's words ([`redisbloom`]), and one
+//! [`grammar`](super::grammar), with LAYOUT and SEED, all of them in one argument. A classic filter is described in RedisBloom's words ([`redisbloom`]), and one
 //! in valkey-bloom's layout in valkey-bloom's ([`valkey`]), so that replicas with these modules can follow. PXAT
 //! tells when the key expires. Neither of the other modules reads that, so the layout is added too.
 
@@ -84,13 +84,21 @@ pub fn creating(creation: Creation) -> (&'static CStr, Words) {
 /// The words between the key and the items of the BF.INSERT that creates exactly this filter, or changes an existing
 /// one.
 pub fn insert_words(to: Target) -> Words {
-    words(Verb::Insert, to).with("ITEMS")
+    let words = words(Verb::Insert, to);
+    match to {
+        Target {
+            created:
+                Some(Creation {
+                    filter: FilterSpec::Own(_),
+                    expires: None,
+                }),
+            at: None,
+        } => words.with_more("ITEMS"),
+        _ => words.with("ITEMS"),
+    }
 }
 
 /// The words of a command between its key and its items. The receiver's configuration plays no part.
-///
-/// A word that a later version adds belongs after LAYOUT: a server that does not know it yet reads the words before
-/// LAYOUT as RedisBloom does, by letters, and `I…` would end the options there.
 pub fn words(verb: Verb, to: Target) -> Words {
     let Target { created, at } = to;
     let words = match created {
@@ -126,9 +134,10 @@ fn description(verb: Verb, creation: Creation) -> Words {
     }
 }
 
-/// The words for a filter that only this module reads. What is this module's default is left out, except for the seed,
-/// and [`Given::complete`](super::grammar::Given::complete) adds it. A growing filter of the default size has no word for
-/// either, as its capacity would otherwise mean that it is reserved.
+/// The words for a filter that only this module reads, in one argument: servers take longer over each argument than
+/// the module takes over all of these words. What is this module's default is left out, except for the seed, and
+/// [`Given::take_bundle`](super::grammar::Given::take_bundle) adds it. A growing filter of the default size has no word
+/// for either, as its capacity would otherwise mean that it is reserved.
 fn own(reserves: bool, spec: Spec) -> Words {
     let Spec {
         error_rate,
@@ -138,13 +147,8 @@ fn own(reserves: bool, spec: Spec) -> Words {
         window,
     } = spec;
     let (rate, items) = (error_rate.value(), capacity.items());
-    let mut words = if reserves {
-        Words::sized(rate, items)
-    } else {
-        Words::default()
-    };
-    words = words.with("LAYOUT");
-    words = match layout {
+    let words = Words::default();
+    let mut words = match layout {
         Layout::Blocked { seed } => words.with("BLOCKED").with("SEED").with_number(seed.0),
         Layout::Classic => words.with("CLASSIC"),
         Layout::Valkey { .. } => words.with("VALKEY"),
@@ -172,7 +176,12 @@ fn own(reserves: bool, spec: Spec) -> Words {
             words = words.with("REFRESH");
         }
     }
-    words
+    let before = if reserves {
+        Words::sized(rate, items)
+    } else {
+        Words::default()
+    };
+    words.list().fold(before.with("LAYOUT"), Words::with_more)
 }
 
 /// Propagates a command with `words` and then `items` after the key.
