@@ -68,7 +68,10 @@ impl Figure {
     }
 
     fn add(self, by: u64) {
-        self.cell().fetch_add(by, Relaxed);
+        // Atomic additions take long, and most figures of a new filter are 0.
+        if by > 0 {
+            self.cell().fetch_add(by, Relaxed);
+        }
     }
 
     /// [`Self::add`] without an atomic addition, for figures that only [`added`] changes. Only commands call it, and

@@ -274,12 +274,23 @@ impl Filter {
 }
 
 /// The answers for the items of a batch, one bit each.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Answers {
-    /// One word for each block of items. Bit 0 is the block's first item; a set bit means yes.
+    /// One word for each block of items. Bit 0 is the block's first item; a set bit means yes. The list is empty while
+    /// there is room for one block only.
     blocks: Vec<u64>,
+    /// The only block of a short batch, which needs no memory of its own.
+    only: [u64; 1],
     count: usize,
 }
+
+impl PartialEq for Answers {
+    fn eq(&self, other: &Self) -> bool {
+        (self.count, self.blocks()) == (other.count, other.blocks())
+    }
+}
+
+impl Eq for Answers {}
 
 impl Answers {
     /// No answers yet, with room for `count`.
@@ -289,10 +300,12 @@ impl Answers {
     pub fn with_room_for(count: usize) -> Result<Self, Error> {
         let mut answers = Self::default();
         let blocks = count.div_ceil(BLOCK);
-        let room = answers.blocks.try_reserve_exact(blocks);
-        room.map_err(|_| Error::OutOfMemory {
-            bytes: (blocks * size_of::<u64>()) as u64,
-        })?;
+        if blocks > answers.only.len() {
+            let room = answers.blocks.try_reserve_exact(blocks);
+            room.map_err(|_| Error::OutOfMemory {
+                bytes: (blocks * size_of::<u64>()) as u64,
+            })?;
+        }
         Ok(answers)
     }
 
@@ -302,8 +315,11 @@ impl Answers {
     /// [`Error::OutOfMemory`] if the bitmap cannot be allocated.
     pub fn none_of(count: usize) -> Result<Self, Error> {
         let mut answers = Self::with_room_for(count)?;
-        #[expect(clippy::disallowed_methods, reason = "it has the room")]
-        answers.blocks.resize(count.div_ceil(BLOCK), 0);
+        let blocks = count.div_ceil(BLOCK);
+        if blocks > answers.only.len() {
+            #[expect(clippy::disallowed_methods, reason = "it has the room")]
+            answers.blocks.resize(blocks, 0);
+        }
         answers.count = count;
         Ok(answers)
     }
@@ -312,8 +328,22 @@ impl Answers {
     #[inline(always)]
     pub fn push(&mut self, yes: Subset, count: usize) {
         debug_assert!(self.count.is_multiple_of(BLOCK), "a block before it was short");
-        self.blocks.push(yes.word());
+        if self.blocks.capacity() > 0 {
+            self.blocks.push(yes.word());
+        } else if self.count == 0 {
+            self.only = [yes.word()];
+        } else {
+            self.blocks.extend([self.only[0], yes.word()]);
+        }
         self.count += count;
+    }
+
+    fn blocks(&self) -> &[u64] {
+        if self.blocks.is_empty() {
+            &self.only[..self.count.div_ceil(BLOCK)]
+        } else {
+            &self.blocks
+        }
     }
 
     /// Number of answers.
@@ -323,17 +353,18 @@ impl Answers {
 
     /// Number of answers that are yes.
     pub fn ones(&self) -> u64 {
-        self.blocks.iter().map(|yes| u64::from(yes.count_ones())).sum()
+        self.blocks().iter().map(|yes| u64::from(yes.count_ones())).sum()
     }
 
     /// The answers in order.
     pub fn iter(&self) -> impl Iterator<Item = bool> {
-        (0..self.count).map(|at| self.blocks[at / BLOCK] >> (at % BLOCK) & 1 == 1)
+        let blocks = self.blocks();
+        (0..self.count).map(|at| blocks[at / BLOCK] >> (at % BLOCK) & 1 == 1)
     }
 
     /// The runs of consecutive yes answers, as ranges of item numbers.
     fn runs(&self) -> impl Iterator<Item = Range<usize>> {
-        self.blocks.iter().enumerate().flat_map(|(block, &yes)| {
+        self.blocks().iter().enumerate().flat_map(|(block, &yes)| {
             let mut rest = yes;
             std::iter::from_fn(move || {
                 if rest == 0 {
@@ -351,7 +382,7 @@ impl Answers {
     /// Converts the answers to the bit order of the server's own bitmaps: the first answer is the highest bit
     /// of the first byte.
     pub fn into_bitmap(mut self) -> Bitmap {
-        for yes in &mut self.blocks {
+        for yes in self.blocks.iter_mut().chain(&mut self.only) {
             *yes = yes.reverse_bits().to_be();
         }
         Bitmap(self)
@@ -365,7 +396,7 @@ pub struct Bitmap(Answers);
 impl Bitmap {
     /// The bitmap, eight answers a byte; unused bits are 0.
     pub fn bytes(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.0.blocks)[..self.0.count.div_ceil(8)]
+        &bytemuck::cast_slice(self.0.blocks())[..self.0.count.div_ceil(8)]
     }
 }
 
@@ -425,6 +456,32 @@ mod tests {
         (1..100u64, growths, layouts).prop_map(|(capacity, growth, layout)| {
             oracle::spec(capacity, 0.01, growth, 3).in_layout(layout).unwrap()
         })
+    }
+
+    /// The answers of a batch that has more blocks than somebody expected would be lost, or stand in another order.
+    #[test]
+    fn answers_are_the_same_whatever_room_they_had() {
+        let blocks = [0x8000_0000_0000_0001_u64, 5, 0];
+        for count in [1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 3] {
+            let answered = |room| {
+                let mut answers = Answers::with_room_for(room).unwrap();
+                for (at, &block) in blocks.iter().enumerate().take(count.div_ceil(BLOCK)) {
+                    let mut yes = Subset::NONE;
+                    (0..BLOCK).for_each(|item| yes.put_if(item, block >> item & 1 == 1));
+                    answers.push(yes, (count - at * BLOCK).min(BLOCK));
+                }
+                answers
+            };
+            let roomy = answered(3 * BLOCK);
+            let bits: Vec<_> = (0..count)
+                .map(|at| blocks[at / BLOCK] >> (at % BLOCK) & 1 == 1)
+                .collect();
+            for answers in [answered(0), answered(count), roomy.clone()] {
+                assert_eq!(answers, roomy);
+                assert_eq!(answers.iter().collect::<Vec<_>>(), bits);
+                assert_eq!(answers.into_bitmap().bytes(), roomy.clone().into_bitmap().bytes());
+            }
+        }
     }
 
     proptest! {

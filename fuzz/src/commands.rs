@@ -8,7 +8,7 @@ use bloom::commands::requests::Word;
 use crate::tape::Tape;
 
 /// Words that commands know, and numbers at the ends of ranges.
-pub const WORDS: [&str; 65] = [
+pub const WORDS: [&str; 67] = [
     "ITEMS",
     "CAPACITY",
     "ERROR",
@@ -74,6 +74,8 @@ pub const WORDS: [&str; 65] = [
     "4294967295",
     "+5",
     "MAXSCALEDCAPACITY",
+    "LAYOUT BLOCKED SEED 7 ITEMS",
+    "LAYOUT BLOCKED SEED 7",
 ];
 
 /// The arguments.

@@ -38,8 +38,8 @@ impl Command for Add {
             plain: true,
             at: None,
         };
-        let new = adding.apply_one(item, || creation::by_default(ctx))?;
-        Reply(ctx).boolean(new);
+        let (new, _) = adding.apply_one(item, || creation::by_default(ctx))?;
+        Reply(ctx).boolean(new?);
         Ok(())
     }
 }

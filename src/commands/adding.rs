@@ -12,7 +12,7 @@ use crate::keyspace::{self, KeyMut};
 use crate::limits::{self, Allowing};
 use crate::server::{Arg, Ctx, log, note};
 use crate::stats::{self, Counted};
-use libbloom::chain::batch;
+use libbloom::chain::batch::{self, Subset};
 use libbloom::chain::demand::reserved;
 use libbloom::packed::Answers;
 use libbloom::params::{StoredLayout, Time};
@@ -22,7 +22,7 @@ use libbloom::{Allowance, Error, Filter, Item, ahead};
 const FEW: usize = 1024;
 
 /// The items of a command, in the form in which they arrived.
-pub trait Batch: Copy {
+pub trait Batch<'a>: Copy {
     /// Whether RedisBloom and valkey-bloom propagate such batches, even with items that added nothing.
     const FOREIGN_SENDS_IT: bool;
 
@@ -31,6 +31,9 @@ pub trait Batch: Copy {
 
     /// The number of items.
     fn count(self) -> usize;
+
+    /// The item, if it is the only one and an argument of its own.
+    fn only(self) -> Option<Arg<'a>>;
 
     /// Reserves memory; `None` if there is none.
     fn room(self) -> Option<Self::Room>;
@@ -52,13 +55,20 @@ pub trait Batch: Copy {
     fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, room: Self::Room);
 }
 
-impl<'a> Batch for &[Arg<'a>] {
+impl<'a> Batch<'a> for &[Arg<'a>] {
     const FOREIGN_SENDS_IT: bool = true;
 
     type Room = ListRoom<'a>;
 
     fn count(self) -> usize {
         self.len()
+    }
+
+    fn only(self) -> Option<Arg<'a>> {
+        match self {
+            [item] => Some(*item),
+            _ => None,
+        }
     }
 
     fn room(self) -> Option<ListRoom<'a>> {
@@ -143,6 +153,9 @@ pub struct Adding<'a, B> {
     pub at: Option<Time>,
 }
 
+/// Whether a single item was new, or the error at it.
+type One = Result<bool, CommandError>;
+
 /// The outcome of an addition, item by item.
 #[derive(Debug, Default)]
 pub struct Outcome {
@@ -157,9 +170,23 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The outcome for a single item: whether it was new, or the error.
-    fn of_one(self) -> Result<bool, CommandError> {
-        self.stopped.map_or(Ok(self.new.ones() > 0), Err)
+    /// The outcome of a batch of one item.
+    fn of_one(one: One, created: Option<Creation>) -> Self {
+        let mut outcome = Self {
+            created,
+            ..Self::default()
+        };
+        match one {
+            Ok(new) => outcome.new.push(Subset::first(usize::from(new)), 1),
+            Err(error) => outcome.stopped = Some(error),
+        }
+        outcome
+    }
+
+    /// The outcome for a single item, and the key that was created for it.
+    fn into_one(self) -> (One, Option<Creation>) {
+        let one = self.stopped.map_or(Ok(self.new.ones() > 0), Err);
+        (one, self.created)
     }
 
     /// For each item that was processed, whether it changed the filter.
@@ -182,7 +209,7 @@ impl Outcome {
 }
 
 /// An addition that is done, but not yet propagated.
-struct Done<B: Batch> {
+struct Done<'a, B: Batch<'a>> {
     added: Outcome,
     room: B::Room,
     /// The time of the addition, if the filter has a window.
@@ -191,7 +218,7 @@ struct Done<B: Batch> {
     dropped: bool,
 }
 
-impl<'a, B: Batch> Adding<'a, B> {
+impl<'a, B: Batch<'a>> Adding<'a, B> {
     /// Adds the items to the key's filter, or to a new one from `creation`.
     ///
     /// # Errors
@@ -200,6 +227,10 @@ impl<'a, B: Batch> Adding<'a, B> {
         self,
         creation: impl FnOnce() -> Result<Creation, CommandError>,
     ) -> Result<Outcome, CommandError> {
+        if let (Some(item), None) = (self.items.only(), self.at) {
+            let (one, created) = self.apply_one(item, creation)?;
+            return Ok(Outcome::of_one(one, created));
+        }
         // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
         let mut key = unsafe { keyspace::write(self.ctx, self.key) }?;
         let Some(filter) = key.filter() else {
@@ -215,7 +246,7 @@ impl<'a, B: Batch> Adding<'a, B> {
     }
 
     /// Propagates an addition to an existing filter, and signals the change.
-    fn publish(self, key: KeyMut<'_>, done: Done<B>) -> Outcome {
+    fn publish(self, key: KeyMut<'_>, done: Done<'a, B>) -> Outcome {
         let Done {
             added,
             room,
@@ -230,27 +261,31 @@ impl<'a, B: Batch> Adding<'a, B> {
         added
     }
 
-    /// Adds one item. It is [`Self::apply`] on a shorter path; returns whether the item is new. `creation` has no
-    /// window.
+    /// Adds the only item, and also returns the key that was created for it. It is [`Self::apply`] on a shorter path,
+    /// which has no time of the addition.
     ///
     /// # Errors
-    /// The key has another type, the filter could not be created, or the item could not be added.
+    /// As for [`Self::apply`].
     pub fn apply_one(
         self,
         item: Arg<'_>,
         creation: impl FnOnce() -> Result<Creation, CommandError>,
-    ) -> Result<bool, CommandError> {
+    ) -> Result<(One, Option<Creation>), CommandError> {
         let (sent, item) = (item, ahead::item(item.bytes()));
         // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
         let mut key = unsafe { keyspace::write(self.ctx, self.key) }?;
         let Some(filter) = key.filter() else {
-            return self.create_with(key, creation()?, sent, item);
+            let creation = creation()?;
+            return if creation.filter.has_window() {
+                Ok(self.create(key, creation)?.into_one())
+            } else {
+                self.create_with(key, creation, sent, item)
+            };
         };
         ahead::follow(Some(filter));
         if !filter.is_plain() {
             let done = self.add_to(filter, &self.allowing())?;
-            let added = self.publish(key, done);
-            return added.of_one();
+            return Ok(self.publish(key, done).into_one());
         }
         // The origin of the command is only determined if the item makes the filter grow, which few do.
         let new = filter.set_bits(
@@ -260,18 +295,22 @@ impl<'a, B: Batch> Adding<'a, B> {
         );
         let new = match new {
             Ok(new) => new,
-            Err(error) if self.is_expected(filter, error) => return Ok(false),
-            Err(error) => return Err(self.refused(filter, error)),
+            Err(error) if self.is_expected(filter, error) => return Ok((Ok(false), None)),
+            Err(error) => return Ok((Err(self.refused(filter, error)), None)),
         };
         stats::added(new.into(), (!new).into());
         if new {
-            self.ctx.replicate_verbatim();
+            if self.plain {
+                self.ctx.replicate_verbatim();
+            } else {
+                self.ctx.replicate(c"BF.MADD", self.key, &[], &[sent]);
+            }
             key.changed(&[self.event]);
         }
-        Ok(new)
+        Ok((Ok(new), None))
     }
 
-    fn create(self, mut key: KeyMut<'_>, creation: Creation) -> Result<Outcome, CommandError> {
+    fn create(self, key: KeyMut<'_>, creation: Creation) -> Result<Outcome, CommandError> {
         let allowing = self.allowing_creation();
         let mut filter = creation::make(self.ctx, self.key, creation, &allowing)?;
         let Done {
@@ -281,46 +320,60 @@ impl<'a, B: Batch> Adding<'a, B> {
             // A window has no layer before its first item, and there was no memory for its first layer.
             return Err(CommandError::NoMemoryToCreate);
         }
-        key.set(filter, creation.expires);
-        let to = Target {
-            created: Some(creation),
-            at,
-        };
         // Some items changed it: the first item of an empty filter is always new. In a batch that fills several
         // slices an item may come again and be refreshed, which is a change too.
-        if allowing.origin().is_last(self.ctx) {
-            self.ctx.replicate_verbatim();
-        } else {
-            self.items
-                .replicate(self.ctx, self.key, to, added.changed(), room);
-        }
-        key.changed(&[self.event]);
+        self.publish_new(key, filter, creation, &allowing, || {
+            let to = Target {
+                created: Some(creation),
+                at,
+            };
+            let changed = added.changed();
+            self.items.replicate(self.ctx, self.key, to, changed, room);
+        });
         added.created = Some(creation);
         Ok(added)
+    }
+
+    /// Stores a new filter, propagates it by `send`, and signals the change.
+    fn publish_new(
+        self,
+        mut key: KeyMut<'_>,
+        filter: Box<Counted>,
+        creation: Creation,
+        allowing: &Allowing<'_>,
+        send: impl FnOnce(),
+    ) {
+        key.set(filter, creation.expires);
+        if allowing.origin().is_last() {
+            self.ctx.replicate_verbatim();
+        } else {
+            send();
+        }
+        key.changed(&[self.event]);
     }
 
     /// Creates a filter without a window, with one item: [`Self::create`] on a shorter path.
     fn create_with(
         self,
-        mut key: KeyMut<'_>,
+        key: KeyMut<'_>,
         creation: Creation,
         sent: Arg<'_>,
         item: Item<'_>,
-    ) -> Result<bool, CommandError> {
+    ) -> Result<(One, Option<Creation>), CommandError> {
         let allowing = self.allowing_creation();
         let mut filter = creation::make(self.ctx, self.key, creation, &allowing)?;
         let allowance = &|demand| allowing.allow(demand);
         let new = filter.set_bits(|filter| filter.add(item, 0, allowance), |_, _| ());
         let new = new.map_err(|error| self.refused(&filter, error))?;
         stats::added(new.into(), (!new).into());
-        key.set(filter, creation.expires);
-        let to = Target {
-            created: Some(creation),
-            at: None,
-        };
-        propagation::replicate_with(self.ctx, self.key, to, &[sent]);
-        key.changed(&[self.event]);
-        Ok(new)
+        self.publish_new(key, filter, creation, &allowing, || {
+            let to = Target {
+                created: Some(creation),
+                at: None,
+            };
+            propagation::replicate_with(self.ctx, self.key, to, &[sent]);
+        });
+        Ok((Ok(new), Some(creation)))
     }
 
     /// The memory that a creation may use. Logs one that a primary's plain addition causes.
@@ -367,7 +420,7 @@ impl<'a, B: Batch> Adding<'a, B> {
             && matches!(error, Error::Full { .. })
     }
 
-    fn add_to(self, filter: &mut Counted, allowing: &Allowing<'_>) -> Result<Done<B>, CommandError> {
+    fn add_to(self, filter: &mut Counted, allowing: &Allowing<'_>) -> Result<Done<'a, B>, CommandError> {
         let now = window::time(self.ctx, filter, self.at);
         let at = filter.stamp(now);
         let answers = || Answers::with_room_for(self.items.count()).ok();

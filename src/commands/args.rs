@@ -25,6 +25,21 @@ impl<'a> Argument<'a> for Arg<'a> {
     }
 }
 
+/// A word that is no argument of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word<'a>(pub &'a [u8]);
+
+impl<'a> Argument<'a> for Word<'a> {
+    fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// Uses the standard library's parser, which accepts what the server's accepts, except hexadecimal forms.
+    fn double(self) -> Option<f64> {
+        str::from_utf8(self.0).ok()?.parse().ok()
+    }
+}
+
 /// The arguments that were not read yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a, A> {
@@ -172,6 +187,14 @@ impl Words {
         self.text.extend_from_slice(word.as_ref());
         self.ends.push(self.text.len());
         self
+    }
+
+    /// Appends a blank and a word to the last argument.
+    #[must_use]
+    pub fn with_more(mut self, word: impl AsRef<[u8]>) -> Self {
+        self.ends.pop();
+        self.text.push(b' ');
+        self.with(word)
     }
 
     /// Appends a number.

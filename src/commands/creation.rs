@@ -27,8 +27,10 @@ pub fn filter(given: &Given, config: &Config) -> Result<Spec, CommandError> {
         Some(layout) => layout,
         None => {
             let layout = config.layout();
-            let checked = given.check_for(layout);
-            checked.map_err(|error| error.by_layout_option(layout))?;
+            if given.is_any() {
+                let checked = given.check_for(layout);
+                checked.map_err(|error| error.by_layout_option(layout))?;
+            }
             layout
         }
     };
@@ -201,7 +203,7 @@ pub fn create_empty(
 ) -> Result<(), CommandError> {
     let allowing = Allowing::new(ctx, name.bytes(), ctx.origin());
     key.set(make(ctx, name, creation, &allowing)?, creation.expires);
-    if allowing.origin().is_last(ctx) {
+    if allowing.origin().is_last() {
         ctx.replicate_verbatim();
     } else {
         propagation::replicate(ctx, name, creation);

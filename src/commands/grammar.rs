@@ -6,7 +6,6 @@
 //!
 //! The grammars of other modules are in [`redisbloom`](super::redisbloom) and [`valkey`](super::valkey).
 
-mod last;
 #[cfg(test)]
 mod tests;
 
@@ -14,7 +13,7 @@ use std::ffi::CStr;
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
-use super::args::{Argument, Cursor};
+use super::args::{Argument, Cursor, Word};
 use super::docs::{self, Kind, Parameter, SINCE_OWN};
 use super::error::CommandError;
 use crate::number;
@@ -291,6 +290,14 @@ impl Verb {
     }
 }
 
+/// Whether options begin with the description that only this module sends, see [`Given::take_bundle`]. The other modules
+/// refuse it, except for RedisBloom's BF.RESERVE, which ignores what it does not know.
+pub fn is_bundle<'a>(words: &[impl Argument<'a>]) -> bool {
+    words
+        .first()
+        .is_some_and(|word| word.bytes().starts_with(b"LAYOUT "))
+}
+
 /// Each word of the table: the place of its row, the word, and the kind of the value after it.
 static TOKENS: LazyLock<Vec<(usize, &'static str, Kind)>> = LazyLock::new(|| {
     let rows = ROWS.iter().enumerate();
@@ -309,8 +316,8 @@ const fn text(token: &'static CStr) -> &'static str {
 }
 
 impl Given {
-    /// Reads the error rate and capacity of a command that begins with them, and then all options. `other` reads
-    /// words that are not in the table.
+    /// Reads the error rate and capacity of a command that begins with them, the [bundle](Self::take_bundle) of a primary,
+    /// and then all options. `other` reads words that are not in the table.
     ///
     /// # Errors
     /// The first argument that is wrong. Contradictions between arguments are found by [`Self::check`].
@@ -319,34 +326,57 @@ impl Given {
         cursor: &mut Cursor<'a, A>,
         mut other: impl FnMut(&[u8], &mut Cursor<'a, A>) -> Result<bool, CommandError>,
     ) -> Result<Self, CommandError> {
-        let words = cursor.rest();
         let mut given = Self::default();
-        let mut kept = last::read(verb, cursor, &mut given);
-        if verb.leads_with_size() && !kept {
+        if verb.leads_with_size() {
             let (rate, capacity) = (cursor.take()?, cursor.take()?);
             given.read(verb, "ERROR", rate)?;
             given.read(verb, "CAPACITY", capacity)?;
         }
-        let mut keep = |given: &Self, left: usize| {
-            let words = &words[..words.len() - left];
-            if !kept && !words.is_empty() {
-                last::keep(verb, words, given);
-            }
-            kept = true;
-        };
-        loop {
-            let left = cursor.rest().len();
-            let Some(word) = cursor.take_if_any() else {
-                keep(&given, left);
-                return Ok(given);
-            };
+        if is_bundle(cursor.rest())
+            && let Some(word) = given.take_bundle(cursor.take()?.bytes())?
+            && !other(word, cursor)?
+        {
+            return Err(CommandError::unknown(word));
+        }
+        while let Some(word) = cursor.take_if_any() {
             let word = word.bytes();
-            if other(word, cursor)? {
-                keep(&given, left);
-            } else if !given.take(verb, word, cursor)? {
+            if !other(word, cursor)? && !given.take(verb, word, cursor)? {
                 return Err(CommandError::unknown(word));
             }
         }
+        Ok(given)
+    }
+
+    /// Reads the words with which primaries describe a filter of a layout that only this module has, separated by
+    /// blanks, and returns a last one that is not in the table. What they leave out is this module's default, whatever
+    /// the configuration of either server says. These defaults are part of what is propagated, and stay as they are.
+    fn take_bundle<'a>(&mut self, bundle: &'a [u8]) -> Result<Option<&'a [u8]>, CommandError> {
+        let mut words = bundle.split(|&byte| byte == b' ').map(Word);
+        let mut other = None;
+        while let Some(Word(word)) = words.next() {
+            if let Some(other) = other {
+                return Err(CommandError::unknown(other));
+            }
+            let value = words.clone().next();
+            let mut cursor = Cursor::new(value.as_slice());
+            if !self.take(Verb::Insert, word, &mut cursor)? {
+                other = Some(word);
+            } else if cursor.rest().is_empty() {
+                words.next();
+            }
+        }
+        self.rate.get_or_insert(RequestedRate {
+            requested: ErrorRate::DEFAULT.value(),
+            used: ErrorRate::DEFAULT,
+        });
+        if self.capacity.is_none() {
+            self.capacity = Some(Capacity::DEFAULT);
+            self.growing = Some(());
+        }
+        if self.nonscaling.is_none() {
+            self.expansion.get_or_insert(Expansion::DEFAULT.factor());
+        }
+        Ok(other)
     }
 
     /// Reads a value that has no word before it.
@@ -471,25 +501,6 @@ impl Given {
         })
     }
 
-    /// Adds what a primary leaves out of the description of a blocked filter, because it is this module's default,
-    /// whatever the configuration of either says. These defaults are part of what is propagated, and stay as they are.
-    pub fn complete(&mut self) {
-        if self.layout != Some(StoredLayout::Blocked) {
-            return;
-        }
-        self.rate.get_or_insert(RequestedRate {
-            requested: ErrorRate::DEFAULT.value(),
-            used: ErrorRate::DEFAULT,
-        });
-        if self.capacity.is_none() {
-            self.capacity = Some(Capacity::DEFAULT);
-            self.growing = Some(());
-        }
-        if self.nonscaling.is_none() {
-            self.expansion.get_or_insert(Expansion::DEFAULT.factor());
-        }
-    }
-
     /// One of the given options that only a filter that grows can have.
     pub fn needs_growth(&self) -> Option<&'static str> {
         let excluded = EXCLUSIVE.into_iter().filter_map(|pair| match pair {
@@ -500,9 +511,9 @@ impl Given {
     }
 
     /// When the key of a filter that is created `now` expires, if ever; both in milliseconds of the Unix clock.
-    pub fn expires(&self, now: i64) -> Option<i64> {
+    pub fn expires(&self, now: impl FnOnce() -> i64) -> Option<i64> {
         let expiry = self.expiry?;
-        let start = if expiry.from_now { now } else { 0 };
+        let start = if expiry.from_now { now() } else { 0 };
         Some(start.saturating_add(expiry.milliseconds))
     }
 }

@@ -98,7 +98,7 @@ pub struct PackedItems<'a> {
     pub data: Arg<'a>,
 }
 
-impl Batch for PackedItems<'_> {
+impl<'a> Batch<'a> for PackedItems<'a> {
     const FOREIGN_SENDS_IT: bool = false;
 
     /// The data of what changed is copied into a string of the server.
@@ -106,6 +106,10 @@ impl Batch for PackedItems<'_> {
 
     fn count(self) -> usize {
         self.items.count()
+    }
+
+    fn only(self) -> Option<Arg<'a>> {
+        None
     }
 
     fn room(self) -> Option<()> {

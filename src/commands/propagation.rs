@@ -1,7 +1,7 @@
 //! How creations are propagated, and other commands that are not propagated in the client's words.
 //!
 //! The server that created a filter propagates every property of it. A blocked filter is described in the words of
-//! [`grammar`](super::grammar), with LAYOUT and SEED. A classic filter is described in RedisBloom's words ([`redisbloom`]), and one
+//! [`grammar`](super::grammar), with LAYOUT and SEED, all of them in one argument. A classic filter is described in RedisBloom's words ([`redisbloom`]), and one
 //! in valkey-bloom's layout in valkey-bloom's ([`valkey`]), so that replicas with these modules can follow. PXAT
 //! tells when the key expires. Neither of the other modules reads that, so the layout is added too.
 
@@ -85,13 +85,21 @@ pub fn creating(creation: Creation) -> (&'static CStr, Words) {
 /// The words between the key and the items of the BF.INSERT that creates exactly this filter, or changes an existing
 /// one.
 pub fn insert_words(to: Target) -> Words {
-    words(Verb::Insert, to).with("ITEMS")
+    let words = words(Verb::Insert, to);
+    match to {
+        Target {
+            created:
+                Some(Creation {
+                    filter: Spec::Blocked(_),
+                    expires: None,
+                }),
+            at: None,
+        } => words.with_more("ITEMS"),
+        _ => words.with("ITEMS"),
+    }
 }
 
 /// The words of a command between its key and its items. The receiver's configuration plays no part.
-///
-/// A word that a later version adds belongs after LAYOUT: a server that does not know it yet reads the words before
-/// LAYOUT as RedisBloom does, by letters, and `I…` would end the options there.
 pub fn words(verb: Verb, to: Target) -> Words {
     let Target { created, at } = to;
     let words = match created {
@@ -127,9 +135,10 @@ fn description(verb: Verb, creation: Creation) -> Words {
     }
 }
 
-/// The words for a filter that only this module reads. What is this module's default is left out, except for the seed,
-/// and [`Given::complete`](super::grammar::Given::complete) adds it. A growing filter of the default size has no word for
-/// either, as its capacity would otherwise mean that it is reserved.
+/// The words for a filter that only this module reads, in one argument: servers take longer over each argument than
+/// the module takes over all of these words. What is this module's default is left out, except for the seed, and
+/// [`Given::take_bundle`](super::grammar::Given::take_bundle) adds it. A growing filter of the default size has no word
+/// for either, as its capacity would otherwise mean that it is reserved.
 fn own(reserves: bool, spec: BlockedSpec) -> Words {
     let BlockedSpec {
         error_rate,
@@ -139,16 +148,7 @@ fn own(reserves: bool, spec: BlockedSpec) -> Words {
         window,
     } = spec;
     let (rate, items) = (error_rate.value(), capacity.items());
-    let mut words = if reserves {
-        Words::sized(rate, items)
-    } else {
-        Words::default()
-    };
-    words = words
-        .with("LAYOUT")
-        .with("BLOCKED")
-        .with("SEED")
-        .with_number(seed.0);
+    let mut words = Words::default().with("BLOCKED").with("SEED").with_number(seed.0);
     let is_growing = matches!(growth, Growth::Growing(_));
     let has_size = reserves || !is_growing || capacity != Capacity::DEFAULT;
     if !reserves && error_rate != ErrorRate::DEFAULT {
@@ -172,7 +172,12 @@ fn own(reserves: bool, spec: BlockedSpec) -> Words {
             words = words.with("REFRESH");
         }
     }
-    words
+    let before = if reserves {
+        Words::sized(rate, items)
+    } else {
+        Words::default()
+    };
+    words.list().fold(before.with("LAYOUT"), Words::with_more)
 }
 
 /// Propagates a command with `words` and then `items` after the key.

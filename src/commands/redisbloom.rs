@@ -92,9 +92,8 @@ impl RedisBloomOptions {
             }
             None => None,
         };
-        // For a key named NONSCALING RedisBloom makes a filter that does not grow, or none if an expansion is given.
         let nonscaling =
-            words.iter().any(|word| is(word, "NONSCALING")) || (is(key, "NONSCALING") && expansion.is_none());
+            words.iter().any(|word| is(word, "NONSCALING")) || (is_word(*key) && expansion.is_none());
         if nonscaling && expansion.is_some_and(|factor| factor > 0) {
             return Err(CommandError::NonScalingExpansion);
         }
@@ -251,15 +250,8 @@ pub fn words(reserves: bool, spec: ClassicSpec) -> Words {
 /// The most words that RedisBloom accepts after the capacity of a BF.RESERVE.
 pub const MOST_WORDS: usize = 3;
 
-/// Whether the words after the key of a BF.RESERVE are this module's. Only it knows these words and sends them.
-/// RedisBloom ignores them, and would make a classic filter for good.
-pub fn is_own<'a>(words: &[impl Argument<'a>]) -> bool {
-    let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
-    let mut words = words.iter().map(|word| word.bytes());
-    let mut layout = false;
-    words.any(|word| {
-        let blocked = layout && is(word, "BLOCKED");
-        layout = is(word, "LAYOUT");
-        blocked || ["SEED", "GROWING", "PXAT"].iter().any(|own| is(word, own))
-    })
+/// Whether RedisBloom takes this key of a BF.RESERVE for a word. For a key named NONSCALING it makes a filter that does
+/// not grow, or none if an expansion is given.
+pub fn is_word<'a>(key: impl Argument<'a>) -> bool {
+    key.bytes().eq_ignore_ascii_case(b"NONSCALING")
 }

@@ -1,9 +1,11 @@
 //! The requests of the commands that create filters: BF.RESERVE, BF.INSERT and BF.ADDPACKED.
 
+mod last;
+
 use super::args::{Argument, Cursor};
 use super::creation;
 use super::error::CommandError;
-use super::grammar::{Given, Verb};
+use super::grammar::{Given, Verb, is_bundle};
 use super::packed::Packing;
 use super::redisbloom::{self, RedisBloomOptions, Release};
 use super::spec::Creation;
@@ -67,11 +69,25 @@ pub enum Description {
 }
 
 impl<'a, A: Argument<'a>> Request<'a, A> {
-    /// Reads the arguments after the command's name.
+    /// Reads the arguments after the command's name; `relayed` if they come from a primary or a file.
     ///
     /// # Errors
     /// The first thing that is wrong with them.
-    pub fn parse(verb: Verb, arguments: &'a [A]) -> Result<Self, CommandError> {
+    pub fn read(verb: Verb, relayed: bool, arguments: &'a [A]) -> Result<Self, CommandError> {
+        if let Some(request) = last::read(verb, relayed, arguments) {
+            return Ok(request);
+        }
+        let request = if relayed {
+            Self::obey(verb, arguments)
+        } else {
+            Self::parse(verb, arguments)
+        }?;
+        last::keep(verb, relayed, arguments, &request);
+        Ok(request)
+    }
+
+    /// Reads the arguments of a client's command.
+    fn parse(verb: Verb, arguments: &'a [A]) -> Result<Self, CommandError> {
         let mut cursor = Cursor::new(arguments);
         let key = cursor.take()?;
         let (given, items) = match verb {
@@ -113,28 +129,23 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
 
     /// Reads the arguments of a command that comes from a primary or a file, whose words may be another module's.
     /// BF.ADDPACKED is only this module's.
-    ///
-    /// # Errors
-    /// The first thing that is wrong with the arguments.
-    pub fn obey(verb: Verb, arguments: &'a [A]) -> Result<Self, CommandError> {
-        let mut request = match verb {
+    fn obey(verb: Verb, arguments: &'a [A]) -> Result<Self, CommandError> {
+        match verb {
             Verb::Reserve => Self::obey_reserve(arguments),
             Verb::Insert => Self::obey_insert(arguments),
             Verb::Plan | Verb::AddPacked | Verb::Rotate => Self::parse(verb, arguments),
-        }?;
-        if let Description::Own(given) = &mut request.description {
-            given.complete();
         }
-        Ok(request)
     }
 
-    /// Reads a BF.RESERVE of a primary or a file. If it has words of this module, words that this version does not
-    /// know are an error: otherwise a replica would silently have another filter. Up to three such words may also be
-    /// RedisBloom's, whose clients may send words that it ignores.
+    /// Reads a BF.RESERVE of a primary or a file. If it is this module's, words that this version does not know are an
+    /// error: otherwise a replica would silently have another filter. It is if it has a bundle, or PXAT; up to three words
+    /// with PXAT may also be RedisBloom's, whose clients may send words that it ignores.
     fn obey_reserve(arguments: &'a [A]) -> Result<Self, CommandError> {
         let own = Self::parse(Verb::Reserve, arguments);
         let words = arguments.get(3..).unwrap_or_default();
-        if redisbloom::is_own(words) && (own.is_ok() || words.len() > redisbloom::MOST_WORDS) {
+        let is_pxat = |word: &A| word.bytes().eq_ignore_ascii_case(b"PXAT");
+        let can_be_own = words.iter().any(is_pxat) && (own.is_ok() || words.len() > redisbloom::MOST_WORDS);
+        if is_bundle(words) || can_be_own {
             return own;
         }
         RedisBloomOptions::reserve(arguments).map_or(own, |(key, filter)| {
@@ -149,11 +160,11 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
         })
     }
 
-    /// Reads a BF.INSERT of a primary or a file. If it has LAYOUT BLOCKED, only this module can have sent it. Otherwise
-    /// the grammars are tried in this order: valkey-bloom's if RedisBloom could not accept the words; RedisBloom's; this
+    /// Reads a BF.INSERT of a primary or a file. If it has a bundle, only this module can have sent it. Otherwise the
+    /// grammars are tried in this order: valkey-bloom's if RedisBloom could not accept the words; RedisBloom's; this
     /// module's; then valkey-bloom's again, for numbers that only it accepts.
     fn obey_insert(arguments: &'a [A]) -> Result<Self, CommandError> {
-        if Self::is_blocked(arguments.get(1..).unwrap_or_default()) {
+        if is_bundle(arguments.get(1..).unwrap_or_default()) {
             return Self::parse(Verb::Insert, arguments);
         }
         let of_valkey = valkey::Insert::read(arguments);
@@ -165,20 +176,6 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
             return Ok(insert.into());
         }
         Self::parse(Verb::Insert, arguments).or_else(|error| of_valkey.map(Self::from).ok_or(error))
-    }
-
-    /// Whether the words of a BF.INSERT before its items, which follow a word with I, have LAYOUT BLOCKED.
-    fn is_blocked(words: &[A]) -> bool {
-        let words = words.iter().map(|word| word.bytes());
-        let mut options = words.take_while(|word| {
-            !word
-                .first()
-                .is_some_and(|first| first.eq_ignore_ascii_case(&b'i'))
-        });
-        options.any(|word| word.eq_ignore_ascii_case(b"LAYOUT"))
-            && options
-                .next()
-                .is_some_and(|word| word.eq_ignore_ascii_case(b"BLOCKED"))
     }
 
     /// Checks that a BF.INSERT may lack ITEMS: the filter that it creates, or that the key holds, has valkey-bloom's
@@ -213,11 +210,16 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
         }
     }
 
-    /// The filter to create for a missing key; `now` in milliseconds of the Unix clock.
+    /// The filter to create for a missing key; `now` gives the milliseconds of the Unix clock.
     ///
     /// # Errors
     /// The command has NOCREATE, or options that the configuration excludes.
-    pub fn creation(&self, config: &Config, release: Release, now: i64) -> Result<Creation, CommandError> {
+    pub fn creation(
+        &self,
+        config: &Config,
+        release: Release,
+        now: impl FnOnce() -> i64,
+    ) -> Result<Creation, CommandError> {
         match &self.description {
             Description::Own(given) if given.no_create.is_some() => Err(CommandError::NotFound),
             Description::Own(given) => Ok(Creation {
@@ -250,11 +252,7 @@ impl<'a> Request<'a, Arg<'a>> {
     /// # Errors
     /// The first thing that is wrong with them.
     pub fn of_call(verb: Verb, ctx: Ctx<'_>, arguments: &'a [Arg<'a>]) -> Result<Self, CommandError> {
-        if ctx.origin().is_relayed() {
-            Self::obey(verb, arguments)
-        } else {
-            Self::parse(verb, arguments)
-        }
+        Self::read(verb, ctx.origin().is_relayed(), arguments)
     }
 
     /// Runs [`Self::check_goal`] for a client's command. A primary has checked what it sends.
@@ -279,11 +277,7 @@ impl<'a> Request<'a, Arg<'a>> {
         if lacks_capacity && keyspace::missing_is_error(ctx) {
             return Err(CommandError::NotFound);
         }
-        self.creation(
-            &options::config(),
-            Release::of_server(ctx),
-            server::milliseconds(),
-        )
+        self.creation(&options::config(), Release::of_server(ctx), server::milliseconds)
     }
 
     /// Logs an error rate that the filter which the command created does not have unchanged.

@@ -8,8 +8,8 @@ pub(super) mod trying;
 
 use std::ffi::CStr;
 
-pub use super::args::Words;
-use super::args::{self, Argument};
+use super::args;
+pub use super::args::{Word, Words};
 use super::error::CommandError;
 pub use super::grammar::Verb;
 pub use super::redisbloom::Release;
@@ -22,21 +22,6 @@ use super::{existspacked, info, intersect, merge, packed, propagation};
 use crate::options::values::Config;
 use libbloom::packed::{Form, Packed};
 use libbloom::params::ErrorRate;
-
-/// An argument without a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Word<'a>(pub &'a [u8]);
-
-impl<'a> Argument<'a> for Word<'a> {
-    fn bytes(self) -> &'a [u8] {
-        self.0
-    }
-
-    /// Uses the standard library's parser, which accepts what the server's accepts, except hexadecimal forms.
-    fn double(self) -> Option<f64> {
-        str::from_utf8(self.0).ok()?.parse().ok()
-    }
-}
 
 /// The clock of the server that a client talks to, in milliseconds.
 pub(super) const NOW: i64 = 1_800_000_000_000;
@@ -57,10 +42,10 @@ pub struct Parsed<'a> {
 /// # Errors
 /// The error that the command replies whatever the key holds.
 pub fn ask<'a>(verb: Verb, arguments: &'a [Word<'a>], config: &Config) -> Result<Parsed<'a>, CommandError> {
-    let request = Request::parse(verb, arguments)?;
+    let request = Request::read(verb, false, arguments)?;
     let items = items(verb, &request, config)?;
     request.check_goal(|| config.clone())?;
-    let creation = request.creation(config, Release::Eight, NOW);
+    let creation = request.creation(config, Release::Eight, || NOW);
     Ok(Parsed { items, creation })
 }
 
@@ -74,9 +59,9 @@ pub fn obey<'a>(
     config: &Config,
     release: Release,
 ) -> Result<Parsed<'a>, CommandError> {
-    let request = Request::obey(verb, arguments)?;
+    let request = Request::read(verb, true, arguments)?;
     let items = items(verb, &request, config)?;
-    let creation = request.creation(config, release, LATER);
+    let creation = request.creation(config, release, || LATER);
     Ok(Parsed { items, creation })
 }
 

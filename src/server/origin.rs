@@ -18,7 +18,10 @@ pub enum Origin {
     /// A script in a file that is being loaded.
     FileScript,
     /// The primary.
-    Primary,
+    Primary {
+        /// Whether anybody reads what this server propagates.
+        has_readers: bool,
+    },
     /// A file that is being loaded.
     File,
     /// A call without a client, such as a load: the server does not tell at once on whose behalf.
@@ -38,7 +41,9 @@ impl Ctx<'_> {
             (true, _, true) => Origin::FileScript,
             (true, _, false) => Origin::File,
             (false, true, true) => Origin::PrimaryScript,
-            (false, true, false) => Origin::Primary,
+            (false, true, false) => Origin::Primary {
+                has_readers: has(raw::REDISMODULE_CTX_FLAGS_AOF) || !has(raw::REDISMODULE_CTX_FLAGS_SLAVE),
+            },
             (false, false, true) => Origin::Script,
             (false, false, false) => Origin::Client,
         }
@@ -81,14 +86,13 @@ impl Origin {
     /// Whether the words of the command come from a primary or a file. A command inside a script has the script's own
     /// words, even if the script came from either.
     pub fn is_relayed(self) -> bool {
-        matches!(self, Self::Primary | Self::File)
+        matches!(self, Self::Primary { .. } | Self::File)
     }
 
     /// Whether nobody reads what the command propagates: it comes from a primary, which also serves the replicas of this
     /// one, and there is no append-only file.
-    pub fn is_last(self, ctx: Ctx<'_>) -> bool {
-        let of_these = raw::REDISMODULE_CTX_FLAGS_SLAVE | raw::REDISMODULE_CTX_FLAGS_AOF;
-        self == Self::Primary && ctx.flags() & of_these == raw::REDISMODULE_CTX_FLAGS_SLAVE
+    pub fn is_last(self) -> bool {
+        self == Self::Primary { has_readers: false }
     }
 
     /// Whether the origin is known without further queries to be a primary or a file.
@@ -98,7 +102,7 @@ impl Origin {
 
     /// Whether the origin is a primary.
     pub fn is_primary(self) -> bool {
-        matches!(self, Self::Primary | Self::PrimaryScript)
+        matches!(self, Self::Primary { .. } | Self::PrimaryScript)
     }
 
     /// Bytes that the clients use, without replicas; INFO reports `counted`. INFO looks at each client about once a
@@ -124,7 +128,7 @@ impl Origin {
     pub fn must_obey(self, ctx: Ctx<'_>) -> bool {
         match self {
             Self::Client => false,
-            Self::Primary | Self::File | Self::PrimaryScript | Self::FileScript => true,
+            Self::Primary { .. } | Self::File | Self::PrimaryScript | Self::FileScript => true,
             // Redis 6.2 can propagate whole scripts. Of the commands inside servers do not tell whether a primary sent
             // them. A script of a client may query a replica that is read-only.
             Self::Script => ctx.runs_script_of_primary(),

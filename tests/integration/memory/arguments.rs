@@ -38,7 +38,13 @@ fn a_source_that_is_named_often_costs_its_arguments() {
 fn a_filter_with_very_many_layers_ends_no_server() {
     const LAYERS: usize = 10_000;
     let items: Vec<_> = (0..LAYERS).map(|item| item.to_string()).collect();
-    let mut file = wire(&["BF.RESERVE", "key", "0.001", "1", "EXPANSION", "1", "SEED", "1"]);
+    let mut file = wire(&[
+        "BF.RESERVE",
+        "key",
+        "0.001",
+        "1",
+        "LAYOUT BLOCKED SEED 1 EXPANSION 1",
+    ]);
     let add = ["BF.MADD", "key"]
         .into_iter()
         .chain(items.iter().map(String::as_str));

@@ -390,8 +390,13 @@ fn filters_whose_rates_end_say_so() {
 #[test]
 fn batches_are_held_against_the_layers_of_a_filter() {
     const LAYERS: usize = 3000;
-    let reserve = "BF.RESERVE key 0.001 1 EXPANSION 1 LAYOUT BLOCKED SEED 1";
-    let mut file = wire(&reserve.split(' ').collect::<Vec<_>>());
+    let mut file = wire(&[
+        "BF.RESERVE",
+        "key",
+        "0.001",
+        "1",
+        "LAYOUT BLOCKED SEED 1 EXPANSION 1",
+    ]);
     let (items, known) = (numbers(3000), vec!["0"; 20_000]);
     for batch in [items.iter().map(String::as_str).collect(), known.clone()] {
         let add = ["BF.MADD", "key"].into_iter().chain(batch);
@@ -445,11 +450,13 @@ fn batches_are_held_against_the_layers_of_a_filter() {
 /// still, also by a union.
 #[test]
 fn stored_filters_are_as_long_as_they_are() {
-    let mut file = wire(
-        &"BF.RESERVE key 0.001 1 EXPANSION 1 LAYOUT BLOCKED SEED 1"
-            .split(' ')
-            .collect::<Vec<_>>(),
-    );
+    let mut file = wire(&[
+        "BF.RESERVE",
+        "key",
+        "0.001",
+        "1",
+        "LAYOUT BLOCKED SEED 1 EXPANSION 1",
+    ]);
     let items = numbers(2000);
     let add: Vec<_> = ["BF.MADD", "key"]
         .into_iter()

@@ -14,7 +14,7 @@ fn added(commands: &[Vec<String>]) -> Vec<(&str, &str)> {
     for command in commands {
         let items = match &*command[0] {
             "BF.ADD" | "BF.MADD" => 2,
-            "BF.INSERT" => command.iter().position(|word| word == "ITEMS").unwrap() + 1,
+            "BF.INSERT" => command.iter().position(|word| word.ends_with("ITEMS")).unwrap() + 1,
             _ => continue,
         };
         added.extend(command[items..].iter().map(|item| (&*command[1], &**item)));
@@ -65,7 +65,7 @@ fn a_creation_says_everything_that_the_configuration_decided() {
             "LAYOUT BLOCKED SEED 5 EXPANSION 3",
         ),
     ]) {
-        let mut words: Vec<_> = command.iter().map(String::as_str).collect();
+        let mut words: Vec<_> = command.iter().flat_map(|word| word.split(' ')).collect();
         assert_eq!(words[..2], [name, key]);
         let at = words.iter().position(|&word| word == "ERROR").map_or(2, |at| {
             words.retain(|word| !["ERROR", "CAPACITY"].contains(word));
@@ -88,38 +88,38 @@ fn defaults_are_left_out_and_added_whatever_the_configuration() {
     in_step(&primary, &replica);
     let (mut client, mut of_replica) = (primary.client(), replica.client());
     let lines = [
-        ("BF.ADD # a", "BF.INSERT # LAYOUT BLOCKED SEED 7 ITEMS a"),
+        ("BF.ADD # a", "BF.INSERT # 'LAYOUT BLOCKED SEED 7 ITEMS' a"),
         (
             "BF.INSERT # GROWING CAPACITY 100 ERROR 0.01 ITEMS a",
-            "BF.INSERT # LAYOUT BLOCKED SEED 7 ITEMS a",
+            "BF.INSERT # 'LAYOUT BLOCKED SEED 7 ITEMS' a",
         ),
         (
             "BF.INSERT # GROWING CAPACITY 200 ITEMS a",
-            "BF.INSERT # LAYOUT BLOCKED SEED 7 CAPACITY 200 GROWING ITEMS a",
+            "BF.INSERT # 'LAYOUT BLOCKED SEED 7 CAPACITY 200 GROWING ITEMS' a",
         ),
         (
             "BF.INSERT # CAPACITY 100 ITEMS a",
-            "BF.INSERT # LAYOUT BLOCKED SEED 7 CAPACITY 100 ITEMS a",
+            "BF.INSERT # 'LAYOUT BLOCKED SEED 7 CAPACITY 100 ITEMS' a",
         ),
         (
             "BF.INSERT # NONSCALING ITEMS a",
-            "BF.INSERT # LAYOUT BLOCKED SEED 7 CAPACITY 100 NONSCALING ITEMS a",
+            "BF.INSERT # 'LAYOUT BLOCKED SEED 7 CAPACITY 100 NONSCALING ITEMS' a",
         ),
         (
             "BF.INSERT # EXPANSION 3 ITEMS a",
-            "BF.INSERT # LAYOUT BLOCKED SEED 7 EXPANSION 3 ITEMS a",
+            "BF.INSERT # 'LAYOUT BLOCKED SEED 7 EXPANSION 3 ITEMS' a",
         ),
         (
             "BF.RESERVE # 0.01 100",
-            "BF.RESERVE # 1e-2 100 LAYOUT BLOCKED SEED 7",
+            "BF.RESERVE # 1e-2 100 'LAYOUT BLOCKED SEED 7'",
         ),
         (
             "BF.RESERVE # 0.01 100 GROWING",
-            "BF.RESERVE # 1e-2 100 LAYOUT BLOCKED SEED 7 GROWING",
+            "BF.RESERVE # 1e-2 100 'LAYOUT BLOCKED SEED 7 GROWING'",
         ),
         (
             "BF.ADDPACKED # LINES a",
-            "BF.ADDPACKED # LAYOUT BLOCKED SEED 7 LINES a",
+            "BF.ADDPACKED # 'LAYOUT BLOCKED SEED 7' LINES a",
         ),
     ];
     for (number, (line, _)) in lines.iter().enumerate() {
@@ -127,7 +127,17 @@ fn defaults_are_left_out_and_added_whatever_the_configuration() {
     }
     in_step(&primary, &replica);
     let told = propagated(&primary);
-    let told: Vec<_> = told.iter().map(|command| command.join(" ")).collect();
+    let quoted = |word: &String| {
+        if word.contains(' ') {
+            format!("'{word}'")
+        } else {
+            word.clone()
+        }
+    };
+    let told = told
+        .iter()
+        .map(|command| command.iter().map(quoted).collect::<Vec<_>>());
+    let told: Vec<_> = told.map(|command| command.join(" ")).collect();
     let expected = lines.iter().enumerate();
     let expected: Vec<_> = expected
         .map(|(number, (_, told))| told.replace('#', &number.to_string()))
@@ -146,6 +156,40 @@ fn defaults_are_left_out_and_added_whatever_the_configuration() {
         in_step(&primary, &replica);
         assert_eq!(of_replica.dump(&key), client.dump(&key), "{line}");
     }
+}
+
+/// Whoever pipes an append-only file into another server, by `redis-cli --pipe`, would find other filters there.
+#[test]
+fn what_a_file_has_means_the_same_from_a_client() {
+    let server = Server::with().module_args(UNUSUAL).append_only().start();
+    let mut client = server.client();
+    for line in [
+        "BF.ADD added a",
+        "BF.MADD many a b c",
+        "BF.INSERT inserted CAPACITY 70 GROWING ITEMS a",
+        "BF.INSERT usual ERROR 0.01 CAPACITY 100 GROWING EXPANSION 2 ITEMS a",
+        "BF.RESERVE reserved 0.1 90",
+        "BF.RESERVE fixed 0.1 90 NONSCALING PXAT 9000000000000",
+        "BF.RESERVE window 0.1 90 WINDOW 1000",
+        "BF.ADD window a",
+        "BF.ADDPACKED packed LINES a",
+        "BF.RESERVE classic 0.1 90 LAYOUT CLASSIC",
+    ] {
+        client.run(line);
+    }
+    let other = Server::with()
+        .module_args("bf-layout classic bf-error-rate 0.2 bf-initial-size 9")
+        .start();
+    let mut of_other = other.client();
+    for command in propagated(&server) {
+        let reply = of_other.call(&command);
+        assert!(!matches!(reply, Reply::Error(_)), "{command:?}: {reply:?}");
+    }
+    for key in client.run("KEYS *").elements() {
+        let key = key.text();
+        assert_eq!(of_other.dump(&key), client.dump(&key), "{key}");
+    }
+    assert_eq!(of_other.run("DBSIZE"), 9.into());
 }
 
 /// A replica would make the filter that was made before, or one without its items.

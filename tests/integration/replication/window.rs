@@ -161,7 +161,8 @@ fn one_command_says_what_changed_and_when() {
             "{line}: {commands:?}"
         );
         let Some(expected) = expected else { continue };
-        let mut words = commands[sent].clone();
+        let words = commands[sent].iter().flat_map(|word| word.split(' '));
+        let mut words: Vec<_> = words.map(str::to_owned).collect();
         let told: Vec<_> = expected.split(' ').collect();
         for (word, expected) in words.iter_mut().zip(&told) {
             if *expected == "..." {
