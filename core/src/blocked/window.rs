@@ -304,8 +304,7 @@ impl Windowed {
             (true, true) => &self.slices[self.slices.len() - 1..],
             (true, false) => &[],
         });
-        let is_ready = is_open && expired == 0;
-        if is_ready {
+        if is_open {
             // The newest layer tells itself what changes it.
             settling.next();
         }
@@ -313,11 +312,20 @@ impl Windowed {
         let Some(first) = { unknown }.next() else {
             return (outcome, Ok(()));
         };
-        if !is_ready && let Err(error) = self.drop_and_open(time, allowance) {
+        // Where a slice is open there may be no room for the item, and then nothing is to change: so what has expired is
+        // dropped afterwards.
+        let (ready, expired) = match is_open {
+            true => (self.reserve_dropped(expired), expired),
+            false => (self.drop_and_open(time, allowance), 0),
+        };
+        if let Err(error) = ready {
             outcome.count = first;
             return (outcome, Err(error));
         }
-        let (changed, end) = self.insert(kernel, block, unknown, time, allowance);
+        let (changed, end) = self.insert(kernel, block, unknown, expired, time, allowance);
+        if !changed.is_empty() {
+            self.drop_oldest(expired);
+        }
         let known = match &self.slices[..] {
             [older @ .., _] if refresh => within(Layers::of(older), changed),
             _ => Subset::NONE,
@@ -330,15 +338,12 @@ impl Windowed {
         (outcome, end)
     }
 
-    /// Drops the slices that have expired at `time`, and opens one if none is open.
+    /// Drops the slices that have expired at `time`, and opens one.
     ///
     /// # Errors
     /// [`Error::OverLimit`], [`Error::OutOfMemory`] or [`Error::Full`]; nothing changed.
     fn drop_and_open(&mut self, time: Time, allowance: Allowance<'_>) -> Result<(), Error> {
         let expired = self.expired(time);
-        if self.is_open(time) {
-            return self.drop_oldest(expired);
-        }
         let alive = &self.slices[expired..];
         let (usual, left) = (
             usual_rate(&self.rules, self.window),
@@ -358,7 +363,8 @@ impl Windowed {
         if expired == 0 {
             reserve_one(&mut self.slices)?;
         }
-        self.drop_oldest(expired)?;
+        self.reserve_dropped(expired)?;
+        self.drop_oldest(expired);
         if self.is_wrong_at(time) {
             self.correct_stamps(time);
         }
@@ -388,19 +394,22 @@ impl Windowed {
     }
 
     /// Inserts items of a block into the newest slice; they are in none of its layers but perhaps the newest. Returns those
-    /// that changed it and, if there is no room for one of them, which one.
+    /// that changed it and, if there is no room for one of them, which one. The oldest `expired` slices do not count: they
+    /// are about to go.
     #[inline(always)]
     fn insert<K: Kernel>(
         &mut self,
         kernel: K,
         block: &Block,
         items: Subset,
+        expired: usize,
         time: Time,
         allowance: Allowance<'_>,
     ) -> (Subset, Result<(), (usize, Error)>) {
         let Some((newest, older)) = self.slices.split_last_mut() else {
             return (Subset::NONE, Ok(()));
         };
+        let older = &older[expired..];
         let (changed, closes, window) = (&mut self.changed, newest.closes, self.window);
         newest
             .chain
@@ -437,7 +446,8 @@ impl Windowed {
         let time = self.stamp(now);
         let (expired, is_wrong, is_open) = (self.expired(time), self.is_wrong_at(time), self.is_open(time));
         // An open slice has not expired, so it stays.
-        self.drop_oldest(expired)?;
+        self.reserve_dropped(expired)?;
+        self.drop_oldest(expired);
         if is_wrong {
             self.correct_stamps(time);
         } else if let Some(newest) = self.slices.last_mut()
@@ -460,25 +470,26 @@ impl Windowed {
         std::mem::take(&mut self.dropped)
     }
 
-    /// Drops the `count` oldest slices.
+    /// Makes room for `count` slices that are dropped.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; nothing changed.
-    fn drop_oldest(&mut self, count: usize) -> Result<(), Error> {
-        if count == 0 {
-            return Ok(());
+    fn reserve_dropped(&mut self, count: usize) -> Result<(), Error> {
+        if count > 0 {
+            self.dropped.0 = reserved(count)?;
         }
-        let mut dropped = reserved(count)?;
-        self.dropped_bytes = self
-            .dropped_bytes
-            .saturating_add(arrays_of(&self.slices[..count]));
+        Ok(())
+    }
+
+    /// Drops the `count` oldest slices, for which there is room.
+    fn drop_oldest(&mut self, count: usize) {
+        let arrays = arrays_of(&self.slices[..count]);
+        self.dropped_bytes = self.dropped_bytes.saturating_add(arrays);
         if self.dropped_bytes > MOST_DROPPED_BYTES {
             self.dropped_bytes = 0;
         }
         self.dropped.1 += self.layers_of(count) as u64;
-        dropped.extend(self.slices.drain(..count));
-        self.dropped.0 = dropped;
-        Ok(())
+        self.dropped.0.extend(self.slices.drain(..count));
     }
 
     /// See [`Filter::each_allocation`](crate::Filter::each_allocation).

@@ -458,6 +458,17 @@ fn all_that_a_window_will_take_is_asked_for() {
             "{held}"
         );
     }
+    // If a further layer of the open slice is refused, nothing changes either, though the oldest slice has expired.
+    let mut full = windowed(80, 1e-9, seconds(100, 8));
+    add_at(&mut full, START, &items([999]));
+    add_at(&mut full, START + 100_010, &items(1000..1010));
+    let (before, time) = (stored(&full), START + 112_500);
+    assert_eq!((full.slices().len(), full.expired(time)), (2, 1));
+    let refused = full.add(b"more", time, &|_: Demand| Err(Limit::Bytes(5)));
+    assert!(refused.is_err(), "{refused:?}");
+    assert_eq!(stored(&full), before);
+    assert_eq!(full.add(b"more", time, UNLIMITED), Ok(true));
+    assert_eq!(full.slices().len(), 1);
     // If the next slice is refused its memory, nothing changes.
     let before = stored(&filter);
     let end = filter
