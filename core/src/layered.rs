@@ -1,5 +1,5 @@
 //! What every layout does besides queries and additions: figures, memory, stored bytes. A layout implements
-//! [`Layered`] in its own folder, for its chain or its ring.
+//! [`Layered`] in its own folder, for its chain or its window.
 
 use std::fmt::Debug;
 
