@@ -120,14 +120,15 @@ fn names_its_keys(keys: Combination<'_, Word<'_>>, words: &[Word<'_>]) {
     );
 }
 
-/// Whether `items` are what comes after some word ITEMS.
+/// Whether `items` are what comes after some word ITEMS, which may be the last of a bundle.
 fn follow_their_word(items: &[Word<'_>], words: &[Word<'_>]) -> bool {
     let Some(before) = words.len().checked_sub(items.len()) else {
         return false;
     };
     let same = words[before..].iter().zip(items).all(|(a, b)| a.0 == b.0);
     let word = words[..before].last();
-    same && word.is_some_and(|word| word.0.eq_ignore_ascii_case(b"ITEMS"))
+    let word = word.and_then(|word| word.0.rsplit(|&byte| byte == b' ').next());
+    same && word.is_some_and(|word| word.eq_ignore_ascii_case(b"ITEMS"))
 }
 
 /// Packed items are as many as their count, and give the same bytes when they are packed again.
