@@ -119,6 +119,16 @@ class Connection:
                 self.total += reply
             replies -= 1
 
+    def waits(self, command, numbers, width):
+        """Sends one command at a time; gives the nanoseconds until each has its reply."""
+        found = []
+        for data, _ in batches(command, numbers, width, ahead=width):
+            begin = time.perf_counter_ns()
+            self.socket.sendall(data)
+            self.read(1)
+            found.append(time.perf_counter_ns() - begin)
+        return found
+
     def finish(self):
         """The sum of all integers that came."""
         self.read(self.due)

@@ -10,6 +10,7 @@ one that is called `libbloom`. What is measured, each under its own name:
     commands     one filter of --items items: single and multi-item commands, pipelined and not
     chain        the same of a filter that grew from the default to --chain items
     calls        calls that make a filter, and calls for one or two items
+    latency      what a client waits for replies: single and multi-item commands, while a filter grows or is saved
     sizes        processor time by the size of the filter, up to --largest
     memory       bits an item of filters of --largest items and fewer, by how they were made
     growth       bits an item of a filter that grows from the default
@@ -50,6 +51,7 @@ SIZES = {
     "items": (20_000_000, 500_000, "items of the filter of `commands` and `packed`"),
     "chain": (10_000_000, 300_000, "items of the filter of `chain`"),
     "calls": (100_000, 5_000, "calls of each command of `calls`"),
+    "waits": (50_000, 5_000, "single calls in a situation of `latency`"),
     "largest": (100_000_000, 1_000_000, "items of the largest filter of `sizes`, `memory` and `growth`"),
     "full": (1_000_000, 100_000, "items of the largest filter of `rates`"),
     "stored": (100_000_000, 2_000_000, "items of the filter of `persistence` and `loading`"),

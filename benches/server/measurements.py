@@ -13,12 +13,10 @@ import sets
 import windows as ways_to_forget
 from load import AT_ONCE, FORMS, ITEM, SHORT_ITEM, Connection, bit_commands, draw, keyed_batches, packed_batches, send, send_to_all
 from load import batches as known
-from servers import KEY, Server, Together, at_the_same_time
+from servers import DEFAULT_CAPACITY, KEY, Server, Together, at_the_same_time
 from tables import OWN
 
 ERROR_RATE = 0.01
-# Of a filter that an add makes.
-DEFAULT_CAPACITY = 100
 # Items from here on were never added.
 ABSENT = 10**11
 
@@ -98,6 +96,11 @@ def reserve(servers, items, *words):
         server("BF.RESERVE", KEY, ERROR_RATE, items, *words)
 
 
+def grow_from_default(servers, rate=ERROR_RATE):
+    for server in servers.values():
+        server.begin(rate)
+
+
 def half_full(servers, items, item=ITEM):
     """A filter for so many items that has half of them: drawn from all, half of a question's are there."""
     reserve(servers, items)
@@ -115,6 +118,7 @@ def commands(options, modules):
 
 def chain(options, modules):
     with Together(options, modules) as servers:
+        grow_from_default(servers)
         send_to_all(servers, ["BF.MADD", KEY], range(options.chain))
         workloads = [workload for workload in QUESTIONS_FIRST if workload[2] * workload[3] > 1]
         # They take long where a filter has many layers, and those that add should not make it grow much more.
@@ -145,6 +149,53 @@ def calls(options, modules):
             results[name] = taking_turns(able, options.rounds, measure)
             show(name, {module: of["cpu us/call"] for module, of in results[name].items()}, "us/call")
     return results
+
+
+def latency(options, modules):
+    """What the only client of a server waits for a reply, µs: the waits of all rounds together."""
+    waits = {}
+    with Together(options, with_filters(modules)) as servers:
+        for _ in range(options.rounds):
+            for name, server in servers.items():
+                for situation, some in waits_in_a_round(options, server):
+                    waits.setdefault(situation, {}).setdefault(name, []).extend(some)
+    results = {}
+    for situation, found in waits.items():
+        results[situation] = {name: percentiles(some) for name, some in found.items()}
+        show(situation, {name: of["p99.9"] for name, of in results[situation].items()}, "us, 99.9 %")
+    return results
+
+
+def waits_in_a_round(options, server):
+    """Each situation, and the nanoseconds that its calls took."""
+    half, calls = options.items // 2, options.waits
+    with Connection(server) as client:
+        server("BF.RESERVE", KEY, ERROR_RATE, options.items)
+        send(server, ["BF.MADD", KEY], range(half))
+        for command, width in ("BF.EXISTS", 1), ("BF.ADD", 1), ("BF.MEXISTS", 1000), ("BF.MADD", 1000):
+            # Half of the items are there.
+            some = calls * width // 2 if width == 1 else calls * width // 20
+            of = f" of {width:,}" if width > 1 else ""
+            yield f"{command}{of}", client.waits([command, KEY], range(half - some, half + some), width)
+        server("DEL", KEY)
+        server.begin(ERROR_RATE)
+        yield "BF.ADD, the filter grows from the default", client.waits(["BF.ADD", KEY], range(4 * calls), 1)
+        yield "BF.MADD of 1,000, it grows on", client.waits(["BF.MADD", KEY], range(4 * calls, options.chain), 1000)
+        server("DEL", KEY)
+        server("BF.RESERVE", KEY, ERROR_RATE, options.stored)
+        send(server, ["BF.MADD", KEY], range(options.stored // 4))
+        server("BGSAVE")
+        added = client.waits(["BF.ADD", KEY], range(ABSENT, ABSENT + calls // 10), 1)
+        if not server.info("persistence", "rdb_bgsave_in_progress"):
+            raise RuntimeError("the save was over before the calls")
+        yield "BF.ADD during a BGSAVE", added
+        until_done(server, "rdb_bgsave_in_progress")
+        server("FLUSHALL", "SYNC")
+
+
+def percentiles(nanoseconds):
+    shares = numpy.quantile(numpy.array(nanoseconds) / 1e3, [0.5, 0.99, 0.999, 1])
+    return dict(zip(["p50", "p99", "p99.9", "longest"], map(float, shares)))
 
 
 def sizes(options, modules):
@@ -255,6 +306,7 @@ def grown(options, modules, sizes):
     with Together(options, modules) as servers:
         empty = {name: server.used_memory() for name, server in servers.items()}
         figures = {name: {} for name in servers}
+        grow_from_default(servers)
 
         def grow(name):
             end = time.perf_counter() + options.patience
@@ -281,7 +333,8 @@ def held(server, empty, items):
 
 
 def growth(options, modules):
-    """Where all layers of a filter are full that began with the default capacity and doubles."""
+    """Of a filter that began with the default capacity and doubles: just after each layer was added, half-way, and
+    where it is full."""
     modules = with_filters(modules)
     results, added, layer = {name: [] for name in modules}, 0, DEFAULT_CAPACITY
     with Together(options, modules) as servers:
@@ -290,11 +343,15 @@ def growth(options, modules):
         for server in servers.values():
             server("FLUSHALL", "SYNC")
         empty = {name: server.used_memory() for name, server in servers.items()}
+        grow_from_default(servers)
         while added + layer <= options.largest:
-            send_to_all(servers, ["BF.MADD", KEY], range(added, added + layer))
-            added, layer = added + layer, 2 * layer
-            for name, server in servers.items():
-                results[name].append([added, (server.used_memory() - empty[name]) * 8 / added])
+            first = added
+            for end in first + max(layer // 25, 5), first + layer // 2, first + layer:
+                send_to_all(servers, ["BF.MADD", KEY], range(added, end))
+                added = end
+                for name, server in servers.items():
+                    results[name].append([added, (server.used_memory() - empty[name]) * 8 / added])
+            layer *= 2
     show(f"{added:,} items", {name: points[-1][1] for name, points in results.items()}, "bits/item")
     return results
 
@@ -330,8 +387,7 @@ def rates(options, modules):
                 results.append({"how": "reserved", "items": items, "rate": rate, "filters": filters} | asked(options, servers, keys, rate))
     for rate in [1e-2, 1e-3, 1e-4]:
         with Together(options, modules) as servers:
-            for server in servers.values():
-                server.promise(rate)
+            grow_from_default(servers, rate)
             send_to_all(servers, ["BF.MADD", KEY], range(options.full))
             results.append({"how": "grown from the default", "items": options.full, "rate": rate, "filters": 1} | asked(options, servers, [KEY], rate))
     return results
@@ -637,5 +693,5 @@ class AFilter:
 
 # What `make bench-server` measures, and `make compare`.
 BENCH = [commands, chain, calls, packed, log, sizes, errors, growth, persistence, loading]
-COMPARE = [commands, chain, calls, sizes, memory, growth, rates, persistence, without, packed, windows, unions, long_list]
+COMPARE = [commands, chain, calls, latency, sizes, memory, growth, rates, persistence, without, packed, windows, unions, long_list]
 MEASUREMENTS = {function.__name__: function for function in [*COMPARE, *BENCH]}

@@ -17,6 +17,8 @@ import redis
 KEY = "filter"
 # What modules call the rate that filters get when an add creates them.
 RATE_OPTIONS = ("error-rate", "fp-rate")
+# Of a filter that an add makes.
+DEFAULT_CAPACITY = 100
 
 
 def machine(server):
@@ -72,20 +74,21 @@ class Server:
                 time.sleep(0.005)
 
     def lift_limits(self):
-        """valkey-bloom refuses filters of more than 128 MiB unless it is told otherwise."""
+        """valkey-bloom 1.0 refuses filters of more than 128 MiB unless it is told otherwise; 0.1 makes filters for 100,000
+        items."""
         for name in self.client.config_get("*bloom-memory-usage-limit"):
             self("CONFIG", "SET", name, 2**40)
+        for name in self.client.config_get("*bloom-max-item-size"):
+            self("CONFIG", "SET", name, DEFAULT_CAPACITY)
 
-    def promise(self, rate):
-        """Sets the error rate of filters that are made by an add."""
+    def begin(self, rate):
+        """Makes the filter that an add would make: by one with a setting of the rate, or reserved for 100 items, where
+        the module has other defaults."""
         names = [name for option in RATE_OPTIONS for name in self.client.config_get(f"*{option}")]
         if names:
             self("CONFIG", "SET", names[0], rate)
         else:
-            # Older ones take it only when they are loaded.
-            self.stop()
-            self.module = [self.module[0], "ERROR_RATE", str(rate)]
-            self.start()
+            self("BF.RESERVE", KEY, rate, DEFAULT_CAPACITY)
 
     def __call__(self, *command):
         return self.client.execute_command(*command)

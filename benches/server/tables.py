@@ -168,8 +168,9 @@ def options(results, name):
 
 def version(number):
     """A module's version number as people write it."""
-    # RedisBloom has this number between its versions.
-    return "not released" if number == 999_999 else f"{number // 10_000}.{number // 100 % 100}.{number % 100}"
+    # RedisBloom has the one number between its versions, valkey-bloom the other before its first.
+    odd = {999_999: "not released", 1: "0.1"}
+    return odd.get(number) or f"{number // 10_000}.{number // 100 % 100}.{number % 100}"
 
 
 def promised(rate):
@@ -214,6 +215,22 @@ def calls(results):
     return "Processor time of the server, µs a call, pipelined.\n\n" + beside("", one_figure(of(results, "calls"), "cpu us/call"))
 
 
+def latency(results):
+    found = of(results, "latency")
+    modules = list(dict.fromkeys(module for row in found.values() for module in row))
+    shares = list(dict.fromkeys(share for row in found.values() for one in row.values() for share in one))
+    rows = [
+        [situation, *(f"{row[module][share]:,.0f}" if module in row else NOTHING for module in modules for share in shares)]
+        for situation, row in found.items()
+    ]
+    items, stored = (millions(options(results, "latency").get(size, 0)) for size in ("items", "stored"))
+    return (
+        f"µs until one client, the only one, has its reply. A filter for {items} items at 0.01, half full; for the save "
+        f"one for {stored}, a quarter full.\n\n"
+        + table(["", *(f"{module} {share}" for module in modules for share in shares)], rows)
+    )
+
+
 def sizes(results):
     found = of(results, "sizes")
     rows = {
@@ -241,8 +258,10 @@ def growth(results):
     found = of(results, "growth")
     rows = {}
     for module, points in found.items():
-        for items, bits in points:
-            rows.setdefault(f"{items:,} items", {})[module] = bits
+        # Of three points of each layer those where it has just been added, and where it is full.
+        for at, (items, bits) in enumerate(points):
+            if at % 3 != 1:
+                rows.setdefault(f"{items:,} items, {'full' if at % 3 else 'with a new layer'}", {})[module] = bits
     head = "Bits an item at 0.01, as the server counts them (`used_memory`):"
     return f"{machine(results)}\n{head}\n\n{beside('', rows)}"
 
@@ -450,7 +469,7 @@ def lines(results):
 TABLES = {
     function.__name__: function
     for function in [
-        *[summary, short, commands, chain, calls, sizes, memory, growth, rates, persistence, without],
+        *[summary, short, commands, chain, calls, latency, sizes, memory, growth, rates, persistence, without],
         *[packed, windows, unions, long_list, log, loading],
     ]
 }

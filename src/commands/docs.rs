@@ -93,7 +93,7 @@ pub const O_OF_MANY: &CStr = c"O(n * m), where n is the number of items and m is
 pub const O_OF_PIECE: &CStr =
     c"O(n + m), where n is the number of bytes of the piece and m is the number of layers";
 
-/// The first version with the commands and options that only this module has.
+/// The first version of this module.
 pub const SINCE_OWN: &CStr = c"0.3.0";
 
 /// The key of a command that only reads it.

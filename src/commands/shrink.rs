@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use super::args::{Argument, Cursor, integer, once};
-use super::docs::{Docs, KEY_TO_SHRINK, Kind, Parameter, SINCE_OWN};
+use super::docs::{Docs, KEY_TO_SHRINK, Kind, Parameter};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command, creation};
@@ -63,7 +63,7 @@ impl Command for Shrink {
     const DOCS: Docs = Docs {
         summary: c"Shrinks a Bloom Filter to the size that its items need",
         complexity: c"O(n + m), where n is the number of bytes and m is the number of layers",
-        since: SINCE_OWN,
+        since: c"0.4.0",
         parameters: &[
             KEY_TO_SHRINK,
             Parameter::option(c"capacity", c"CAPACITY", Kind::Integer),

@@ -195,7 +195,7 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 21] = [
     (
         "BF.SHRINK",
         -2,
-        "0.3.0",
+        "0.4.0",
         "key:key [CAPACITY capacity:integer]",
         PIECE_OF_ALL,
         "Shrinks a Bloom Filter to the size that its items need",
