@@ -339,6 +339,7 @@ def growth(options, modules):
     results, added, layer = {name: [] for name in modules}, 0, DEFAULT_CAPACITY
     with Together(options, modules) as servers:
         # With a first filter the server makes what it keeps.
+        grow_from_default(servers)
         send_to_all(servers, ["BF.MADD", KEY], range(20_000))
         for server in servers.values():
             server("FLUSHALL", "SYNC")
