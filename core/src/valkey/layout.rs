@@ -1,93 +1,59 @@
-//! Filters of valkey-bloom's layout: their figures, memory and stored bytes.
+//! Filters of valkey-bloom's layout: their figures and stored bytes.
 
-use super::{Valkey, format};
-use crate::bits::array::OutOfRange;
-use crate::bits::memory::Allocation;
-use crate::blocked::sizing::power;
+use super::{Layer, Shape, Valkey, format};
+use crate::chain::Chain;
 use crate::chain::batch::Layer as _;
-use crate::chain::{Allowance, Chain, Rules as _, UNLIMITED};
 use crate::error::Error;
-use crate::layered::{LayerStats, Layered, compound};
-use crate::params::{StoredLayout, Time};
-use crate::stored::invalid::{Invalid, counts};
+use crate::layout::{LayoutRules, compound};
+use crate::params::StoredLayout;
+use crate::power::power;
+use crate::stored::invalid::{Invalid, check_counts};
 use crate::stored::stream::Sink;
 
-impl Layered for Chain<Valkey> {
-    fn layout(&self) -> StoredLayout {
-        StoredLayout::Valkey
+impl LayoutRules for Valkey {
+    const NAME: StoredLayout = StoredLayout::Valkey;
+
+    fn rate_of(chain: &Chain<Self>) -> f64 {
+        chain.rules().error_rate()
     }
 
-    fn error_rate(&self) -> f64 {
-        self.rules().error_rate()
+    fn expansion_of(chain: &Chain<Self>) -> Option<u32> {
+        chain.rules().growth_factor()
     }
 
-    fn expansion(&self) -> Option<u32> {
-        self.rules().growth_factor()
-    }
-
-    fn estimated_error_rate(&self, _: Time) -> f64 {
-        compound(self.layers().iter().rev().map(|layer| {
+    fn present_rate<'a>(layers: impl Iterator<Item = &'a Layer>) -> f64 {
+        compound(layers.map(|layer| {
             let shape = layer.shape();
             let fill = layer.ones() as f64 / shape.bits() as f64;
             power(fill.min(1.0), shape.probes.into())
         }))
     }
 
-    fn count(&self) -> usize {
-        self.layers().len()
+    fn ones(layer: &Layer) -> u64 {
+        layer.ones()
     }
 
-    fn stats(&self, layer: usize) -> LayerStats {
-        let layer = &self.layers()[layer];
-        LayerStats {
-            shape: self.rules().described(layer.shape()),
-            items: layer.items(),
-            bits_set: layer.ones(),
-        }
+    fn header(chain: &Chain<Self>) -> Result<Vec<u8>, Error> {
+        format::header(chain)
     }
 
-    fn bytes(&self, layers: usize) -> u64 {
-        Valkey::bytes(layers, self.array_bytes(layers))
+    fn save(chain: &Chain<Self>, sink: &mut dyn Sink) {
+        format::save(chain, sink);
     }
 
-    fn each_allocation(&self, visit: &mut dyn FnMut(Allocation)) {
-        let own = Allocation::of_array(std::slice::from_ref(self));
-        own.into_iter().for_each(&mut *visit);
-        self.each_allocation(visit);
+    fn start_again(chain: &Chain<Self>) -> (Self, Shape) {
+        (*chain.rules(), chain.layers()[0].shape())
     }
 
-    fn array(&self, layer: usize) -> &[u8] {
-        self.layers()[layer].array()
-    }
-
-    fn merge(&mut self, layer: usize, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
-        self.layers_mut()[layer].merge(offset, bytes)
-    }
-
-    fn header(&self) -> Result<Vec<u8>, Error> {
-        format::header(self)
-    }
-
-    fn save(&self, sink: &mut dyn Sink) {
-        format::save(self, sink);
-    }
-
-    fn emptied(&self, _: Allowance<'_>) -> Result<Self, Error> {
-        Self::new(*self.rules(), self.layers()[0].shape(), UNLIMITED)
-    }
-
-    fn validate(&self) -> Result<(), Invalid> {
-        let (layers, rules) = (self.layers(), self.rules());
-        let Some(first) = layers.first() else {
-            return Err(Invalid::NoLayer);
-        };
+    fn validate(chain: &Chain<Self>) -> Result<(), Invalid> {
+        let (layers, rules) = (chain.layers(), chain.rules());
         if rules.expansion() == 0 && layers.len() > 1 {
             return Err(Invalid::GrownFixed);
         }
-        let mut expected = Some(rules.first(first.capacity()));
+        let mut expected = Some(layers[0].capacity());
         for (index, layer) in layers.iter().enumerate() {
             let shape = layer.shape();
-            if expected.map(|expected| expected.capacity) != Some(shape.capacity) {
+            if expected != Some(shape.capacity) {
                 return Err(Invalid::Capacity { layer: index });
             }
             if shape.check().is_err()
@@ -99,8 +65,8 @@ impl Layered for Chain<Valkey> {
             if index + 1 < layers.len() && layer.items() < layer.capacity() {
                 return Err(Invalid::NotFull { layer: index });
             }
-            counts(index, layer, layer.memory())?;
-            expected = rules.layer(index + 1, shape.capacity);
+            check_counts(index, layer, layer.memory())?;
+            expected = rules.layer(index + 1, shape.capacity).map(|next| next.capacity);
         }
         Ok(())
     }
