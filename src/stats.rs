@@ -114,10 +114,7 @@ impl Counted {
             account: self.account(),
             added: Figure::ItemsAdded.value(),
         };
-        Change {
-            filter: self,
-            before,
-        }
+        Change { filter: self, before }
     }
 
     /// Lends a [plain](Filter::is_plain) filter for an addition, in O(1): a single item may not sum the items of all
@@ -125,10 +122,7 @@ impl Counted {
     #[inline]
     pub fn begin_addition(&mut self) -> Change<'_> {
         let before = Before::Layers(self.layers());
-        Change {
-            filter: self,
-            before,
-        }
+        Change { filter: self, before }
     }
 
     /// Loads a chunk, as [`chunks::load_chunk`] does. The figures count no bits.

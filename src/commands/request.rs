@@ -94,7 +94,8 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
             Verb::AddPacked => {
                 let data = cursor.take_last()?;
                 let mut packing = Packing::default();
-                let given = GivenOptions::parse(verb, &mut cursor, |word, cursor| packing.take(word, cursor))?;
+                let given =
+                    GivenOptions::parse(verb, &mut cursor, |word, cursor| packing.take(word, cursor))?;
                 given.check(verb)?;
                 let items = packing.unpack(data.bytes())?;
                 (given, Items::Packed { packing, items, data })

@@ -49,11 +49,7 @@ fn counted(
     let (ctx, key) = (stream.context(), stream.key());
     let loaded = guarded("loading a filter", || {
         let memory = ctx.map(|ctx| memory_for(ctx, key));
-        let allowance = |demand| {
-            memory
-                .as_ref()
-                .map_or(Ok(()), |memory| memory.allow(demand))
-        };
+        let allowance = |demand| memory.as_ref().map_or(Ok(()), |memory| memory.allow(demand));
         load(&mut stream, memory.as_ref(), &allowance)
     });
     match loaded {

@@ -290,7 +290,12 @@ mod tests {
     /// restart.
     #[test]
     fn an_array_with_few_bits_is_loaded_without_touching_its_pages() {
-        let is_sparse = |ones| matches!(ArrayLoader::<u64>::new(1 << 17, ones).unwrap().room, Room::Sparse(_));
+        let is_sparse = |ones| {
+            matches!(
+                ArrayLoader::<u64>::new(1 << 17, ones).unwrap().room,
+                Room::Sparse(_)
+            )
+        };
         assert_eq!([0, 255, 256, 1 << 23].map(is_sparse), [true, true, false, false]);
     }
 

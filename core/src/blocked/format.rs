@@ -4,7 +4,7 @@
 //! stores: they follow the header in the first chunk of a dump, and the bit arrays in an RDB stream.
 
 use super::window::{MOST_DROPPED_BYTES, Slice, Windowed};
-use crate::bits::array::{BitArray, ArrayLoader, OutOfRange, all_zero};
+use crate::bits::array::{ArrayLoader, BitArray, OutOfRange, all_zero};
 use crate::bits::kernel::{LINE_BYTES, Line};
 use crate::blocked::sizing::{Geometry, MAX_LINES_PER_ITEM, PROBES};
 use crate::blocked::{Blocked, Layer, Shape};

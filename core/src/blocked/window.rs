@@ -445,7 +445,11 @@ impl Windowed {
     /// [`Error::OutOfMemory`]; nothing changed.
     pub fn rotate(&mut self, now: Time) -> Result<bool, Error> {
         let time = self.stamp(now);
-        let (expired, is_wrong, is_open) = (self.expired(time), self.has_wrong_stamps(time), self.is_open(time));
+        let (expired, is_wrong, is_open) = (
+            self.expired(time),
+            self.has_wrong_stamps(time),
+            self.is_open(time),
+        );
         // An open slice has not expired, so it stays.
         self.reserve_dropped(expired)?;
         self.drop_oldest(expired);
@@ -658,7 +662,9 @@ where
     fn run<K: Kernel>(mut self, kernel: K) -> Result<(), Error> {
         let mut block = Block::new();
         loop {
-            let newest = NewestFirst::of(&self.windowed.slices).next().map(Layer::prefetcher);
+            let newest = NewestFirst::of(&self.windowed.slices)
+                .next()
+                .map(Layer::prefetcher);
             if !block.fill(self.windowed.rules.hasher(), &mut self.items, newest) {
                 return Ok(());
             }

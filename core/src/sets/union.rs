@@ -202,7 +202,10 @@ fn gathered<'l, 'a, L: Mergeable + 'a>(
 }
 
 /// Checks that a filter with these rules can have these layers.
-fn check<'a, R: MergeRules>(rules: &R, layers: impl Iterator<Item = &'a R::Layer> + Clone) -> Result<(), SetError>
+fn check<'a, R: MergeRules>(
+    rules: &R,
+    layers: impl Iterator<Item = &'a R::Layer> + Clone,
+) -> Result<(), SetError>
 where
     R::Layer: 'a,
 {
