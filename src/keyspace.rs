@@ -58,7 +58,7 @@ pub fn missing_is_error(ctx: Ctx<'_>) -> bool {
 /// another open key while [`KeyMut::filter`] lends it.
 pub unsafe fn write<'a>(ctx: Ctx<'a>, name: Arg<'a>) -> Result<KeyMut<'a>, Unopened> {
     let key = open(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)?;
-    // Else there is always a key to write to, also an empty one.
+    // Otherwise the server always gives a key to write to, also for a missing one.
     if key.key.is_null() {
         return Err(Unopened::BeingSaved);
     }
@@ -252,8 +252,8 @@ impl KeyMut<'_> {
 mod tests {
     use super::*;
 
-    /// The server would end: a filter would be put into a key that is not there. It gives none for writing while it saves
-    /// the value without a fork.
+    /// The server would end: a filter would be put into a key that is not there. It gives none for writing while it
+    /// saves the value without a fork.
     #[test]
     fn without_a_key_there_is_nothing_to_write_to() {
         unsafe extern "C" fn no_key(

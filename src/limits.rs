@@ -66,7 +66,7 @@ pub fn check_lookups(ctx: Ctx<'_>, filter: &Filter, items: usize) -> Result<(), 
 /// A primary or a file is obeyed without limits: otherwise a server would not start, or would differ from its
 /// primary.
 #[derive(Debug)]
-pub struct Allowing<'a> {
+pub struct CommandMemory<'a> {
     ctx: Ctx<'a>,
     key: &'a [u8],
     /// Who sent the command. Limits apply to clients only.
@@ -77,7 +77,7 @@ pub struct Allowing<'a> {
     evictable: OnceCell<u64>,
 }
 
-impl<'a> Allowing<'a> {
+impl<'a> CommandMemory<'a> {
     /// The allowance of a command of `origin` on `key`.
     pub fn new(ctx: Ctx<'a>, key: &'a [u8], origin: Origin) -> Self {
         Self {
@@ -325,7 +325,7 @@ impl Bound {
 
 /// Whether `bytes` that are freed late are more than half of what is left of `maxmemory`. Never while a primary or a
 /// file is obeyed: a replica leaves `maxmemory` to its primary.
-pub fn are_near(ctx: Ctx<'_>, bytes: u64) -> bool {
+pub fn is_maxmemory_near(ctx: Ctx<'_>, bytes: u64) -> bool {
     if !has_maxmemory() || ctx.must_obey() {
         return false;
     }
@@ -335,9 +335,9 @@ pub fn are_near(ctx: Ctx<'_>, bytes: u64) -> bool {
     maximum.saturating_sub(used) / 2 < bytes
 }
 
-/// Bytes that the server gets back, at least, if it evicts all keys with an expiry: half of what they would take if each
-/// were as large as the smallest quarter of those that are drawn. A mean would promise too much: a few large keys can make
-/// up most of the data, and with or without an expiry they are drawn or not by chance.
+/// A low estimate of the bytes that the server gets back if it evicts all keys with an expiry: half of their number
+/// times the size that three quarters of the drawn ones exceed. A mean would promise too much: a few large keys can
+/// make up most of the data, and whether they are drawn is chance.
 fn evictable() -> u64 {
     let server = OwnedCtx::of_server();
     let keyspace = ask(c"INFO", &[c"keyspace"]).unwrap_or_default();

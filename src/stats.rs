@@ -4,7 +4,7 @@
 //! of its own. A command updates one or two of them, not one for each item.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use redis_module::raw;
@@ -12,7 +12,9 @@ use redis_module::raw;
 use crate::server::{Ctx, call, guarded, note};
 use libbloom::Filter;
 use libbloom::StoredLayout;
+use libbloom::blocked::window::Slice;
 use libbloom::codec::DecodeError;
+use libbloom::codec::chunks::{self, ChunkError};
 use libbloom::filter::Account;
 
 /// The module's version.
@@ -46,21 +48,21 @@ enum Figure {
     FailedLoads,
 }
 
-/// Filters that exist and that RedisBloom could not have.
-static OTHERS: AtomicU64 = AtomicU64::new(0);
+/// The number of filters that RedisBloom could not have.
+static UNFIT_FOR_REDISBLOOM: AtomicU64 = AtomicU64::new(0);
 
 static FIGURES: [AtomicU64; 15] = [const { AtomicU64::new(0) }; 15];
 
-/// What the filters have that came by an asynchronous load which still runs: the first figures, up to
-/// [`Figure::OtherItems`]. Until it ends clients see the filters that the server had before.
-static COMING: [AtomicU64; Figure::OtherItems as usize + 1] =
+/// The first figures, up to [`Figure::OtherItems`], of the filters that an asynchronous load has brought. Until it
+/// ends, clients see the filters that the server had before, and these are hidden.
+static HIDDEN: [AtomicU64; Figure::OtherItems as usize + 1] =
     [const { AtomicU64::new(0) }; Figure::OtherItems as usize + 1];
 
 impl Figure {
     /// The figure of the filters that clients see.
     fn live(self) -> u64 {
-        let coming = COMING.get(self as usize).map_or(0, |coming| coming.load(Relaxed));
-        self.value().wrapping_sub(coming)
+        let hidden = HIDDEN.get(self as usize).map_or(0, |hidden| hidden.load(Relaxed));
+        self.value().wrapping_sub(hidden)
     }
 
     fn cell(self) -> &'static AtomicU64 {
@@ -101,39 +103,40 @@ impl Counted {
     pub fn new(filter: Filter) -> Box<Self> {
         Figure::Filters.add(1);
         Figure::Windows.add(filter.window().is_some().into());
-        OTHERS.fetch_add((!fits_redisbloom(&filter)).into(), Relaxed);
+        UNFIT_FOR_REDISBLOOM.fetch_add((!fits_redisbloom(&filter)).into(), Relaxed);
         count(NOTHING, filter.account());
         Box::new(Self(filter))
     }
 
-    /// Runs a change of the filter, and counts the difference. Items that are reported to [`added`] in the meantime
-    /// are not counted twice. It is O(layers), because it sums their items.
-    pub fn change<T>(&mut self, change: impl FnOnce(&mut Filter) -> T) -> T {
-        let (mut before, added) = (self.account(), Figure::ItemsAdded.value());
-        let result = change(&mut self.0);
-        before.items = before
-            .items
-            .wrapping_add(Figure::ItemsAdded.value().wrapping_sub(added));
-        count(before, self.account());
-        result
+    /// Lends the filter for any change. It takes O(layers), because it sums their items.
+    pub fn begin_change(&mut self) -> Change<'_> {
+        let before = Before::All {
+            account: self.account(),
+            added: Figure::ItemsAdded.value(),
+        };
+        Change { filter: self, before }
     }
 
-    /// Runs an addition or a load of bits, and counts the difference in O(1). Only for changes that set bits and may
-    /// add layers to a [plain](Filter::is_plain) filter: neither a single item nor a chunk may sum the items of all
-    /// layers. New items are reported to [`added`]. If the filter grew, `grew` gets the number of layers that it had.
+    /// Lends a [plain](Filter::is_plain) filter for an addition, in O(1): a single item may not sum the items of all
+    /// layers.
     #[inline]
-    pub fn set_bits<T>(
-        &mut self,
-        set: impl FnOnce(&mut Filter) -> T,
-        grew: impl FnOnce(&Filter, usize),
-    ) -> T {
-        let before = self.layers();
-        let result = set(&mut self.0);
-        if self.layers() > before {
-            self.count_growth(before);
-            grew(self, before);
-        }
-        result
+    pub fn begin_addition(&mut self) -> Change<'_> {
+        let before = Before::Layers(self.layers());
+        Change { filter: self, before }
+    }
+
+    /// Loads a chunk, as [`chunks::load_chunk`] does. The figures count no bits.
+    ///
+    /// # Errors
+    /// [`ChunkError`]; nothing changed.
+    pub fn load_chunk(&mut self, iterator: i64, bytes: &[u8]) -> Result<bool, ChunkError> {
+        chunks::load_chunk(&mut self.0, iterator, bytes)
+    }
+
+    /// Returns the slices that a window dropped, and the number of their layers; see [`Filter::take_dropped`]. The
+    /// change that dropped them counted that.
+    pub fn take_dropped(&mut self) -> (Vec<Slice>, u64) {
+        self.0.take_dropped()
     }
 
     #[cold]
@@ -148,17 +151,63 @@ impl Counted {
     }
 }
 
+/// A counted filter that is lent for a change. When this is dropped, the figures count what changed.
+#[derive(Debug)]
+pub struct Change<'a> {
+    filter: &'a mut Counted,
+    before: Before,
+}
+
+/// What a filter had before a change.
+#[derive(Debug)]
+enum Before {
+    /// The number of its layers. An addition to a plain filter changes nothing else but its items, which [`added`]
+    /// counts.
+    Layers(usize),
+    /// Its account, and [`Figure::ItemsAdded`]: items that are reported to [`added`] are not counted twice.
+    All { account: Account, added: u64 },
+}
+
+impl Deref for Change<'_> {
+    type Target = Filter;
+
+    fn deref(&self) -> &Filter {
+        &self.filter.0
+    }
+}
+
+impl DerefMut for Change<'_> {
+    fn deref_mut(&mut self) -> &mut Filter {
+        &mut self.filter.0
+    }
+}
+
+impl Drop for Change<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        match self.before {
+            Before::Layers(before) if self.filter.layers() > before => self.filter.count_growth(before),
+            Before::Layers(_) => {}
+            Before::All { account, added } => {
+                let added = Figure::ItemsAdded.value().wrapping_sub(added);
+                let items = account.items.wrapping_add(added);
+                count(Account { items, ..account }, self.filter.account());
+            }
+        }
+    }
+}
+
 impl Drop for Counted {
     fn drop(&mut self) {
         Figure::Filters.subtract(1);
         Figure::Windows.subtract(self.window().is_some().into());
-        OTHERS.fetch_sub((!fits_redisbloom(&self.0)).into(), Relaxed);
+        UNFIT_FOR_REDISBLOOM.fetch_sub((!fits_redisbloom(&self.0)).into(), Relaxed);
         count(self.account(), NOTHING);
     }
 }
 
-/// Leaves a counted filter out of the figures that clients see, until the asynchronous load that it came by has ended.
-pub fn is_coming(filter: &Counted) {
+/// Leaves a counted filter out of the figures that clients see until the asynchronous load that brought it has ended.
+pub fn hide_until_loaded(filter: &Counted) {
     let account = filter.account();
     let windows = filter.window().is_some().into();
     for (figure, by) in [
@@ -169,7 +218,7 @@ pub fn is_coming(filter: &Counted) {
         (Figure::Exceptions, account.exceptions),
         (Figure::OtherItems, account.items),
     ] {
-        COMING[figure as usize].fetch_add(by, Relaxed);
+        HIDDEN[figure as usize].fetch_add(by, Relaxed);
     }
 }
 
@@ -200,7 +249,7 @@ fn fits_redisbloom(filter: &Filter) -> bool {
 
 /// Whether any filter exists that RedisBloom could not have.
 pub fn has_others_than_redisbloom() -> bool {
-    OTHERS.load(Relaxed) > 0
+    UNFIT_FOR_REDISBLOOM.load(Relaxed) > 0
 }
 
 impl Deref for Counted {
@@ -393,7 +442,7 @@ unsafe extern "C" fn on_async_load(
 ) {
     guarded("counting what was loaded", || {
         if subevent != raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_STARTED {
-            COMING.iter().for_each(|coming| coming.store(0, Relaxed));
+            HIDDEN.iter().for_each(|hidden| hidden.store(0, Relaxed));
         }
     });
 }

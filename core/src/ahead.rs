@@ -1,10 +1,9 @@
 //! Prefetching for a command of one item, before its filter is known.
 //!
-//! A lookup of one item waits for memory, and the command has nothing to do meanwhile but to find its filter.
-//! Most commands use the same filter as the command before them. So the item is first hashed as that last
-//! filter would hash it, and the lines that it would have there are prefetched. If the command turns out to
-//! use another filter, or the last filter has changed or been deleted, only the effort is lost: a prefetch
-//! has no effect, and the hash is valid for every filter with the same seed.
+//! A lookup of one item waits for memory. Most commands use the same filter as the command before them. So while the
+//! server looks for the key, the item is hashed as the last filter hashes it, and the lines that it has there are
+//! prefetched. If the command uses another filter, or the last one has changed or been deleted, only the effort is
+//! lost: a prefetch changes nothing, and the hash is valid for every filter with the same seed.
 
 use std::cell::RefCell;
 
@@ -45,7 +44,7 @@ pub fn item(bytes: &[u8]) -> Item<'_> {
         let hash = last.key.hash(bytes);
         if let [newest, older @ ..] = &last.lines[..last.layers.min(LAYERS)] {
             newest.prefetch(hash);
-            // In an older layer that does not hold the item, the first line mostly shows it.
+            // If an older layer does not hold the item, its first line is mostly enough to see that.
             older.iter().for_each(|lines| lines.prefetch_first(hash));
         }
         Item::hashed(bytes, last.key.seed(), hash)

@@ -35,7 +35,7 @@ const MOST_HEADER: u64 = 1 << 30;
 const PIECE: usize = 1 << 16;
 /// The most links that lead from a path to a file, as on Linux.
 const MOST_LINKS: usize = 40;
-/// Folders of files that are open, which have no place of their own there.
+/// Folders that list open files. A name there is not the place of a file.
 const OPEN_FILES: [&str; 2] = ["/proc", "/dev/fd"];
 
 /// Why a file cannot be read. No filter was made.
@@ -199,7 +199,7 @@ impl Filter {
             header.extend_from_slice(piece);
             Ok(())
         })?;
-        let mut filter = begun(header, &at_most(most))?;
+        let mut filter = assembly_of(header, &at_most(most))?;
         loop {
             let record = records.next()?;
             if record.iterator == END {
@@ -275,7 +275,8 @@ impl Filter {
         Self::read_from(BufReader::new(open(path.as_ref())?), u64::MAX)
     }
 
-    /// Reads a filter from the header and the chunks that `BF.SCANDUMP` returns, each with its iterator, in their order.
+    /// Reads a filter from the header and the chunks that `BF.SCANDUMP` returns, each with its iterator, in their
+    /// order.
     ///
     /// ```
     /// # use libbloom::{FileError, Filter, codec::chunks};
@@ -301,7 +302,7 @@ impl Filter {
         let header = listed(header.iter().copied()).map_err(|_| FileError::TooLarge {
             bytes: header.len() as u64,
         })?;
-        let mut filter = begun(header, UNLIMITED)?;
+        let mut filter = assembly_of(header, UNLIMITED)?;
         for (record, (iterator, bytes)) in chunks {
             filter
                 .next(iterator, bytes.len() as u64)
@@ -312,8 +313,8 @@ impl Filter {
     }
 }
 
-/// The filter of a header, to which its chunks come.
-fn begun(header: Vec<u8>, allowance: Allowance<'_>) -> Result<Assembly, FileError> {
+/// Begins the filter that a header describes, for its chunks.
+fn assembly_of(header: Vec<u8>, allowance: Allowance<'_>) -> Result<Assembly, FileError> {
     Assembly::new(header, allowance).map_err(|error| match error {
         DecodeError::OutOfMemory { bytes } => FileError::TooLarge { bytes },
         error => FileError::Header(error),
@@ -333,7 +334,8 @@ pub fn open(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// Makes a file of what `write` writes; [`Filter::save`] says how. `/dev/stdout` is the standard output, where it stands.
+/// Makes a file of what `write` writes; [`Filter::save`] says how. `/dev/stdout` is the standard output, where it
+/// stands.
 ///
 /// # Errors
 /// The error of `write` or of the system; an earlier file is unchanged.
@@ -344,19 +346,19 @@ pub fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> 
         return write(&mut File::from(io::stdout().as_fd().try_clone_to_owned()?));
     }
     // The system refuses what may not be written to, such as a folder.
-    let there = match OpenOptions::new().append(true).open(path) {
+    let earlier = match OpenOptions::new().append(true).open(path) {
         Ok(file) => Some(file),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
-    let place = match &there {
+    let place = match &earlier {
         Some(file) if !file.metadata()?.is_file() => None,
         _ => Place::of(path)?,
     };
     let Some(Place { folder, name }) = place else {
-        let mut file = there.ok_or_else(|| refused(path))?;
+        let mut file = earlier.ok_or_else(|| refused(path))?;
         write(&mut file)?;
-        return or_cannot(file.sync_all());
+        return unless_unsupported(file.sync_all());
     };
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -366,13 +368,13 @@ pub fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> 
         .prefix(".libbloom-")
         .make_in(&folder, |path| options.open(path))?;
     write(new.as_file_mut())?;
-    if let Some(there) = there {
-        keep_permissions(&there, new.as_file())?;
+    if let Some(earlier) = earlier {
+        keep_permissions(&earlier, new.as_file())?;
     }
     new.as_file().sync_all()?;
     new.persist(folder.join(name)).map_err(|error| error.error)?;
     #[cfg(unix)]
-    or_cannot(File::open(folder).and_then(|folder| folder.sync_all()))?;
+    unless_unsupported(File::open(folder).and_then(|folder| folder.sync_all()))?;
     Ok(())
 }
 
@@ -423,13 +425,13 @@ fn refused(path: &Path) -> io::Error {
         .unwrap_or(io::ErrorKind::IsADirectory.into())
 }
 
-/// Gives `new` the permissions and the owner of `there`, as far as the system allows.
-fn keep_permissions(there: &File, new: &File) -> io::Result<()> {
-    let of_there = there.metadata()?;
-    let mut permissions = of_there.permissions();
+/// Gives `new` the permissions and the owner of `earlier`, as far as the system allows.
+fn keep_permissions(earlier: &File, new: &File) -> io::Result<()> {
+    let metadata = earlier.metadata()?;
+    let mut permissions = metadata.permissions();
     #[cfg(unix)]
-    if fchown(new, Some(of_there.uid()), Some(of_there.gid())).is_err()
-        && fchown(new, None, Some(of_there.gid())).is_err()
+    if fchown(new, Some(metadata.uid()), Some(metadata.gid())).is_err()
+        && fchown(new, None, Some(metadata.gid())).is_err()
     {
         // Another group may do what all others may, and no more.
         let mode = permissions.mode();
@@ -438,8 +440,9 @@ fn keep_permissions(there: &File, new: &File) -> io::Result<()> {
     new.set_permissions(permissions)
 }
 
-/// The result of writing to the disk what may have no disk, such as a pipe, or may not be listed, such as a folder.
-fn or_cannot(synced: io::Result<()>) -> io::Result<()> {
+/// The result of a sync, without the errors for what cannot be synced: a pipe has no disk, and some folders may not be
+/// opened.
+fn unless_unsupported(synced: io::Result<()>) -> io::Result<()> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
     match synced {
         Err(error) if matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported) => Ok(()),
@@ -878,7 +881,8 @@ mod tests {
             }
         }
 
-        /// Who may write to the folder could make the program write through a link that has the name of its temporary file.
+        /// Who may write to the folder could make the program write through a link that has the name of its temporary
+        /// file.
         #[test]
         fn no_name_that_can_be_guessed_is_written_to() {
             let folder = tempfile::tempdir().unwrap();

@@ -3,27 +3,27 @@
 use std::sync::Arc;
 
 use crate::bits::memory::{Allocation, Mover};
-pub use crate::blocked::layered::MOST_ESTIMATED;
+pub use crate::blocked::layout::MOST_ESTIMATED;
 use crate::blocked::secret::Secret;
 use crate::blocked::window::{MOST_SLICES, Slice, Windowed};
 use crate::blocked::{self, Blocked};
 pub use crate::chain::LayerShape;
-use crate::chain::batch::{self, Block, BlockOutcome, Hasher as _, Subset};
+use crate::chain::batch::{self, Block, BlockOutcome, Subset};
 use crate::chain::demand::FILTER_BYTES;
-use crate::chain::{Allowance, Chain, Rules as _};
+use crate::chain::{Allowance, Chain};
 use crate::classic::Classic;
 use crate::error::Error;
 use crate::exceptions::table::Table;
 use crate::exceptions::{self, ExceptError};
 use crate::item::{Item, ItemHash};
-pub use crate::layered::LayerStats;
 use crate::layers::Layers;
+pub use crate::layout::LayerStats;
 use crate::params::{Growth, Seed, StoredLayout, Time, Window};
 use crate::spec::Spec;
 use crate::valkey::{Unreached, Valkey};
 
-/// The items of a call, in the crate's own tests: each call with another type would be compiled anew for all layouts and
-/// kernels, which took most of the time that the tests took to build.
+/// The items of a call, in the crate's own tests: each call with another type would be compiled anew for all layouts
+/// and kernels, which took most of the time that the tests took to build.
 #[cfg(test)]
 type Slices<'i, 'a> = &'i mut dyn Iterator<Item = &'a [u8]>;
 
@@ -354,16 +354,17 @@ impl Filter {
         }
     }
 
-    /// [`Self::contains_at`] for a filter of another layout, with a window or with exceptions. A function of its own, so
-    /// that for a usual filter it costs no more than two comparisons.
+    /// [`Self::contains_at`] for a filter of another layout, with a window or with exceptions. A function of its own,
+    /// so that for a usual filter it costs no more than two comparisons.
     #[inline(never)]
     fn contains_otherwise(&self, item: Item<'_>, now: Time) -> bool {
-        let Some((exceptions, rules)) = self.exceptions.as_deref().zip(self.layers.blocked()) else {
-            return self.layers.contains(item, now);
-        };
-        let hash = rules.hasher().hash(item);
-        let hashed = Item::hashed(item.bytes(), rules.secret().seed(), hash);
-        self.layers.contains(hashed, now) && !exceptions.has(hash)
+        match (&self.layers, &self.exceptions) {
+            (Layers::Blocked(chain), Some(exceptions)) => exceptions::contains(chain, exceptions, item),
+            (Layers::Blocked(chain), None) => chain.contains(item),
+            (Layers::Windowed(windowed), _) => windowed.contains(item, now),
+            (Layers::Valkey(chain), _) => chain.contains(item),
+            (Layers::Classic(chain), _) => chain.contains(item),
+        }
     }
 
     /// Queries each of `items` at `now`, and passes the answers to `found` in order.
@@ -379,8 +380,8 @@ impl Filter {
         });
     }
 
-    /// Queries each of `items` at `now`, in blocks of [`BLOCK`](crate::chain::batch::BLOCK). `found` gets the items of a block
-    /// that are present, and how many items the block has: only the last one may have fewer.
+    /// Queries each of `items` at `now`, in blocks of [`BLOCK`](crate::chain::batch::BLOCK). `found` gets the items of
+    /// a block that are present, and how many items the block has: only the last one may have fewer.
     #[inline]
     pub fn contains_blocks<'a>(
         &self,
@@ -391,24 +392,13 @@ impl Filter {
         #[cfg(test)]
         let (items, found): (Slices<'_, 'a>, &mut dyn FnMut(Subset, usize)) =
             (&mut { items }, &mut { found });
-        self.contains_slices(items, now, found);
-    }
-
-    #[inline]
-    fn contains_slices<'a>(
-        &self,
-        items: impl Iterator<Item = &'a [u8]>,
-        now: Time,
-        mut found: impl FnMut(Subset, usize),
-    ) {
-        let exceptions = self.exceptions.as_deref();
-        let found = |mut present: Subset, block: &Block| {
-            if let Some(exceptions) = exceptions {
-                present = present.without(exceptions.among(&block.hashes, present));
-            }
-            found(present, block.count);
-        };
-        self.layers.contains_blocks(items, now, found);
+        let found = without_excepted(self.excepted(), found);
+        match &self.layers {
+            Layers::Blocked(chain) => chain.contains_blocks(items, found),
+            Layers::Windowed(windowed) => windowed.contains_blocks(items, now, found),
+            Layers::Valkey(chain) => chain.contains_blocks(items, found),
+            Layers::Classic(chain) => chain.contains_blocks(items, found),
+        }
     }
 
     /// Adds `item` at `now`; true if it was not (probably) in the filter before.
@@ -433,13 +423,18 @@ impl Filter {
     /// that for a usual filter it costs no more than two comparisons.
     #[inline(never)]
     fn add_otherwise(&mut self, item: Item<'_>, now: Time, allowance: Allowance<'_>) -> Result<bool, Error> {
-        if self.exceptions.is_none() {
-            return self.layers.add(item, now, allowance);
+        match &mut self.layers {
+            Layers::Blocked(chain) if self.exceptions.is_none() => chain.add(item, allowance),
+            Layers::Blocked(_) => {
+                let mut is_new = false;
+                let one = std::iter::once(item.bytes());
+                self.add_blocks(one, now, allowance, |added| is_new = added.new.has(0))?;
+                Ok(is_new)
+            }
+            Layers::Windowed(windowed) => windowed.add(item, now, allowance),
+            Layers::Valkey(chain) => chain.add(item, allowance),
+            Layers::Classic(chain) => chain.add(item, allowance),
         }
-        let mut is_new = false;
-        let one = std::iter::once(item.bytes());
-        self.add_blocks(one, now, allowance, |added| is_new = added.new.has(0))?;
-        Ok(is_new)
     }
 
     /// Adds each of `items` in order at `now`, and passes to `added` whether it was new.
@@ -473,24 +468,17 @@ impl Filter {
     ) -> Result<(), Error> {
         #[cfg(test)]
         let (items, added): (Slices<'_, 'a>, &mut dyn FnMut(BlockOutcome)) = (&mut { items }, &mut { added });
-        self.add_slices(items, now, allowance, added)
-    }
-
-    #[inline]
-    fn add_slices<'a>(
-        &mut self,
-        items: impl Iterator<Item = &'a [u8]>,
-        now: Time,
-        allowance: Allowance<'_>,
-        mut added: impl FnMut(BlockOutcome),
-    ) -> Result<(), Error> {
-        match (&mut self.layers, &mut self.exceptions) {
-            (Layers::Blocked(chain), Some(exceptions)) => {
-                let result = exceptions::add_blocks(chain, exceptions, items, allowance, added);
-                self.drop_unneeded_exceptions();
-                result
-            }
-            (layers, _) => layers.add_blocks(items, now, allowance, |told, _| added(told)),
+        if let (Layers::Blocked(chain), Some(exceptions)) = (&mut self.layers, &mut self.exceptions) {
+            let result = exceptions::add_blocks(chain, exceptions, items, allowance, added);
+            self.drop_unneeded_exceptions();
+            return result;
+        }
+        let added = without_hashes(added);
+        match &mut self.layers {
+            Layers::Blocked(chain) => chain.add_blocks(items, allowance, added),
+            Layers::Windowed(windowed) => windowed.add_blocks(items, now, allowance, added),
+            Layers::Valkey(chain) => chain.add_blocks(items, allowance, added),
+            Layers::Classic(chain) => chain.add_blocks(items, allowance, added),
         }
     }
 
@@ -544,7 +532,7 @@ impl Filter {
     /// Whether the layers contain an item with this hash, excepted or not; false for a filter that has no exceptions.
     pub(super) fn holds_hash(&self, hash: ItemHash) -> bool {
         let chain = self.layers.chain::<Blocked>();
-        chain.is_some_and(|chain| exceptions::holds(chain.layers(), hash))
+        chain.is_some_and(|chain| exceptions::any_layer_contains(chain.layers(), hash))
     }
 
     /// The exceptions, if there are any.
@@ -650,7 +638,7 @@ impl Filter {
             let own = Allocation::of_array(std::slice::from_ref(exceptions));
             own.into_iter().for_each(&mut visit);
         }
-        self.layers.as_layered().each_allocation(&mut visit);
+        self.layers.each_allocation(visit);
     }
 
     /// Lets `mover`, which must not panic, move the filter's memory, from layer `first` on; if `first` is 0, the list
@@ -694,7 +682,10 @@ impl Filter {
 
     /// The layers of a filter in valkey-bloom's layout.
     pub fn as_valkey(&self) -> Option<&Chain<Valkey>> {
-        self.layers.chain()
+        match &self.layers {
+            Layers::Valkey(chain) => Some(chain),
+            _ => None,
+        }
     }
 
     /// The rules of a filter in valkey-bloom's layout.
@@ -713,7 +704,8 @@ impl Filter {
         (chain.rules().expansion() > 0).then_some(reached)
     }
 
-    /// The hash of a blocked filter, and the layers of the chain to which items are added: in a window the newest slice's.
+    /// The hash of a blocked filter, and the layers of the chain to which items are added: in a window the newest
+    /// slice's.
     pub(super) fn as_blocked(&self) -> Option<(&Arc<Secret>, &[blocked::Layer])> {
         let layers = match &self.layers {
             Layers::Blocked(chain) => chain.layers(),
@@ -722,4 +714,22 @@ impl Filter {
         };
         Some((self.layers.blocked()?.secret(), layers))
     }
+}
+
+/// Passes the items of a block on to `found`, without those that are excepted.
+#[inline]
+fn without_excepted(
+    exceptions: Option<&Table>,
+    mut found: impl FnMut(Subset, usize),
+) -> impl FnMut(Subset, &Block) {
+    move |present, block| {
+        let excepted = exceptions.map_or(Subset::NONE, |table| table.among(&block.hashes, present));
+        found(present.without(excepted), block.count);
+    }
+}
+
+/// Passes the outcome of a block on to `added`, which does not need the hashes.
+#[inline]
+fn without_hashes(mut added: impl FnMut(BlockOutcome)) -> impl FnMut(BlockOutcome, &Block) {
+    move |outcome, _| added(outcome)
 }

@@ -1,7 +1,7 @@
 //! What folding needs of a layout. [`shrinking`](crate::shrinking) folds filters.
 
 use crate::error::Error;
-use crate::merging::Budget;
+use crate::merging::MergeRules;
 
 /// The most numbers that are tried as factors from each end, so that the search takes microseconds for any layer.
 const MOST_TRIED: u64 = 4096;
@@ -9,12 +9,12 @@ const MOST_TRIED: u64 = 4096;
 /// The most factors that are tried for one layer.
 const MOST_FACTORS: usize = 16;
 
-/// Numbers that have many factors. Of 240 and above, each factor from 3 to a third of the number is at most a third larger
-/// than the one before it.
+/// Numbers that have many factors. Of 240 and above, each factor from 3 to a third of the number is at most a third
+/// larger than the one before it.
 pub(crate) const SMOOTH: [u64; 7] = [720_720, 5040, 720, 240, 48, 12, 4];
 
 /// The rules of a layout whose layers can be folded.
-pub(crate) trait Foldable: Budget {
+pub(crate) trait Foldable: MergeRules {
     /// The smallest shape known to which a layer of `shape` can be folded that holds `items` items within the layer's
     /// rate; `None` if there is none smaller than it. `items` is 1 or more, and at most the layer's capacity.
     fn folded(&self, shape: Self::Shape, items: u64) -> Option<Self::Shape>;

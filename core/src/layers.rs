@@ -1,22 +1,18 @@
 //! The list of layouts, and the layers of a filter in any of them.
 //!
 //! A new layout is a folder of its own, its name in [`params`](crate::params), its parameters in [`spec`](crate::spec),
-//! and an arm in each match here. Calls for each item are matched here, so that the layout's own code can be inlined. All
-//! other calls go through [`Layered`].
+//! and an arm in each match of the layers. [`filter`](crate::filter) matches them for queries and additions, so that
+//! the layout's own code is inlined there. All other calls go through [`Layered`].
 
 use std::any::Any;
 
-use crate::bits::memory::Mover;
+use crate::bits::memory::{Allocation, Mover};
 use crate::blocked::Blocked;
 use crate::blocked::format::Native;
 use crate::blocked::window::Windowed;
-use crate::chain::batch::{Block, BlockOutcome, Subset};
-use crate::chain::{Allowance, Chain, Rules};
+use crate::chain::{Chain, Rules};
 use crate::classic::Classic;
-use crate::error::Error;
-use crate::item::Item;
-use crate::layered::Layered;
-use crate::params::Time;
+use crate::layout::Layered;
 use crate::valkey::Valkey;
 
 /// The layers of a filter.
@@ -30,18 +26,6 @@ pub enum Layers {
     Valkey(Box<Chain<Valkey>>),
     /// RedisBloom's bits; see [`classic`](crate::classic).
     Classic(Chain<Classic>),
-}
-
-/// Evaluates `$work` with the layers in `$held`, compiled for each layout by itself.
-macro_rules! each {
-    ($layers:expr, $held:ident => $work:expr) => {
-        match $layers {
-            $crate::layers::Layers::Blocked($held) => $work,
-            $crate::layers::Layers::Windowed($held) => $work,
-            $crate::layers::Layers::Valkey($held) => $work,
-            $crate::layers::Layers::Classic($held) => $work,
-        }
-    };
 }
 
 impl From<Chain<Blocked>> for Layers {
@@ -77,72 +61,39 @@ impl From<Native> for Layers {
     }
 }
 
-pub(crate) use each;
-
 impl Layers {
-    /// See [`Filter::contains`](crate::Filter::contains).
-    #[inline(always)]
-    pub fn contains(&self, item: Item<'_>, now: Time) -> bool {
+    /// See [`Filter::each_allocation`](crate::Filter::each_allocation).
+    pub fn each_allocation(&self, mut visit: impl FnMut(Allocation)) {
         match self {
-            Self::Windowed(windowed) => windowed.contains(item, now),
-            Self::Blocked(chain) => chain.contains(item),
-            Self::Valkey(chain) => chain.contains(item),
-            Self::Classic(chain) => chain.contains(item),
-        }
-    }
-
-    /// See [`Filter::contains_blocks`](crate::Filter::contains_blocks).
-    #[inline(always)]
-    pub fn contains_blocks<'a>(
-        &self,
-        items: impl Iterator<Item = &'a [u8]>,
-        now: Time,
-        found: impl FnMut(Subset, &Block),
-    ) {
-        match self {
-            Self::Windowed(windowed) => windowed.contains_blocks(items, now, found),
-            Self::Blocked(chain) => chain.contains_blocks(items, found),
-            Self::Valkey(chain) => chain.contains_blocks(items, found),
-            Self::Classic(chain) => chain.contains_blocks(items, found),
-        }
-    }
-
-    /// See [`Filter::add`](crate::Filter::add).
-    #[inline(always)]
-    pub fn add(&mut self, item: Item<'_>, now: Time, allowance: Allowance<'_>) -> Result<bool, Error> {
-        match self {
-            Self::Windowed(windowed) => windowed.add(item, now, allowance),
-            Self::Blocked(chain) => chain.add(item, allowance),
-            Self::Valkey(chain) => chain.add(item, allowance),
-            Self::Classic(chain) => chain.add(item, allowance),
-        }
-    }
-
-    /// See [`Filter::add_blocks`](crate::Filter::add_blocks).
-    #[inline(always)]
-    pub fn add_blocks<'a>(
-        &mut self,
-        items: impl Iterator<Item = &'a [u8]>,
-        now: Time,
-        allowance: Allowance<'_>,
-        added: impl FnMut(BlockOutcome, &Block),
-    ) -> Result<(), Error> {
-        match self {
-            Self::Windowed(windowed) => windowed.add_blocks(items, now, allowance, added),
-            Self::Blocked(chain) => chain.add_blocks(items, allowance, added),
-            Self::Valkey(chain) => chain.add_blocks(items, allowance, added),
-            Self::Classic(chain) => chain.add_blocks(items, allowance, added),
+            Self::Blocked(chain) => chain.each_allocation(visit),
+            Self::Windowed(windowed) => windowed.each_allocation(visit),
+            Self::Valkey(chain) => {
+                let own = Allocation::of_array(std::slice::from_ref(&**chain));
+                own.into_iter().for_each(&mut visit);
+                chain.each_allocation(visit);
+            }
+            Self::Classic(chain) => chain.each_allocation(visit),
         }
     }
 
     /// See [`Filter::relocate`](crate::Filter::relocate).
     pub fn relocate(&mut self, first: usize, mover: &mut impl Mover) -> Option<usize> {
         match self {
-            Self::Windowed(boxed) if first == 0 => mover.boxed(boxed),
-            Self::Valkey(boxed) if first == 0 => mover.boxed(boxed),
-            _ => (),
+            Self::Blocked(chain) => chain.relocate(first, mover),
+            Self::Windowed(windowed) => {
+                if first == 0 {
+                    mover.boxed(windowed);
+                }
+                windowed.relocate(first, mover)
+            }
+            Self::Valkey(chain) => {
+                if first == 0 {
+                    mover.boxed(chain);
+                }
+                chain.relocate(first, mover)
+            }
+            Self::Classic(chain) => chain.relocate(first, mover),
         }
-        each!(self, layers => layers.relocate(first, mover))
     }
 
     /// The layers for all calls that are not made for each item.

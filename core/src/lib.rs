@@ -20,18 +20,19 @@
 //! # How it is built
 //!
 //! The core knows no server, no configuration and, but for files, no I/O. A [`Filter`] is a chain of layers of one
-//! layout. Each part knows those above it in this table, and no other. Parts without a link are public for this project's
-//! server module alone: what a release may change in them is not said by its version.
+//! layout. Each part knows those above it in this table, and no other. Parts without a link are public for this
+//! project's server module alone: what a release may change in them is not said by its version.
 //!
 //! | part | what it is |
 //! |---|---|
 //! | [`params`], [`error`], [`item`] | the values of parameters, what can go wrong, and what goes in |
+//! | `power` | the power by which layers are sized |
 //! | [`bits`] | the bit array, its memory, and the instructions that test and set bits |
 //! | [`chain`] | layers that are added as a filter grows, and the walk over them for one item or many |
 //! | [`stored`] | what the formats of all layouts have in common |
 //! | [`merging`] | what unions and intersections need of a layout |
 //! | [`folding`] | what folding needs of a layout |
-//! | [`layered`] | what every layout does besides queries and additions |
+//! | [`layout`] | what every layout does besides queries and additions |
 //! | [`blocked`] | this project's layout: an item's probes lie within a few cache lines; with a window too |
 //! | [`scattered`] | layers whose probes are single bits anywhere in the array |
 //! | [`classic`] | RedisBloom's layout, bit for bit |
@@ -83,9 +84,9 @@ pub mod folding;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod item;
 #[cfg_attr(docsrs, doc(hidden))]
-pub mod layered;
-#[cfg_attr(docsrs, doc(hidden))]
 pub mod layers;
+#[cfg_attr(docsrs, doc(hidden))]
+pub mod layout;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod merging;
 #[cfg_attr(docsrs, doc(hidden))]
@@ -94,6 +95,7 @@ pub mod packed;
 pub mod params;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod plan;
+mod power;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod scattered;
 #[cfg_attr(docsrs, doc(hidden))]

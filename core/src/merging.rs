@@ -147,12 +147,12 @@ impl std::error::Error for SetError {}
 /// A layer that may be combined with others of its shape.
 pub(crate) trait Mergeable: batch::Layer + Sized {
     /// The shape, in a form that can be compared and sorted.
-    type Kind: Copy + Ord;
+    type ShapeKey: Copy + Ord;
     /// The unit of the layer's bit array.
     type Unit: Zeroable + NoUninit + AnyBitPattern;
 
     /// The layer's shape.
-    fn kind(&self) -> Self::Kind;
+    fn shape_key(&self) -> Self::ShapeKey;
 
     /// The bit array.
     fn bits(&self) -> &BitArray<Self::Unit>;
@@ -173,7 +173,7 @@ pub(crate) trait Mergeable: batch::Layer + Sized {
     fn bits_of_item(&self) -> u64;
 
     /// The rate that the layer was made for, as it is stored: at most [`Self::full_rate`].
-    fn made_for(&self) -> f64;
+    fn made_rate(&self) -> f64;
 
     /// The rate of the layer when it is full.
     fn full_rate(&self) -> f64;
@@ -191,19 +191,19 @@ pub(crate) trait Mergeable: batch::Layer + Sized {
     }
 }
 
-/// How the filters of a layout spend their error rate on merged layers.
-pub(crate) trait Budget: Rules<Layer: Mergeable> + Sized {
-    /// Whether filters of these and of other rules have the same hash.
+/// What merging needs of a layout's rules.
+pub(crate) trait MergeRules: Rules<Layer: Mergeable> + Sized {
+    /// Checks that filters of these and of other rules have the same hash.
     ///
     /// # Errors
     /// [`Mismatch::Seed`] or [`Mismatch::HashWidth`].
-    fn hashes_alike(&self, other: &Self) -> Result<(), Mismatch>;
+    fn check_hash(&self, other: &Self) -> Result<(), Mismatch>;
 
-    /// Whether a rate can be given to a filter of these rules.
+    /// Checks that the caller may choose the rate of a filter of these rules, if one is given.
     ///
     /// # Errors
     /// [`SetError::RateOfClassic`].
-    fn may_have(&self, rate: Option<ErrorRate>) -> Result<(), SetError>;
+    fn check_rate(&self, rate: Option<ErrorRate>) -> Result<(), SetError>;
 
     /// These rules, with another rate if one is given.
     fn alike(&self, rate: Option<ErrorRate>) -> Self;
@@ -215,9 +215,9 @@ pub(crate) trait Budget: Rules<Layer: Mergeable> + Sized {
     ///
     /// # Errors
     /// [`SetError::Rate`] or [`SetError::ClassicRate`].
-    fn affords(&self, rates: &[f64]) -> Result<(), SetError>;
+    fn check_rates(&self, rates: &[f64]) -> Result<(), SetError>;
 
-    /// Sorts merged layers: items go into the last one. It allocates nothing, and the caller must set the layers'
+    /// Sorts merged layers, so that items go into the last one. It allocates nothing. The caller must set the layers'
     /// offsets afterwards.
     fn order(&self, layers: &mut [Self::Layer]);
 }

@@ -9,7 +9,7 @@ use crate::blocked::Blocked;
 use crate::blocked::window::{self, Windowed};
 use crate::chain::{LayerShape, MOST_ITEMS, MOST_LAYERS, Rules, planned, sum};
 use crate::classic::Classic;
-use crate::layered::compound;
+use crate::layout::compound;
 use crate::params::{Capacity, Window};
 use crate::spec::Spec;
 use crate::valkey::Valkey;
@@ -136,8 +136,8 @@ impl Plan {
 }
 
 impl Spec {
-    /// The capacity of the filter with all the layers that it can have. In the layouts of RedisBloom and valkey-bloom it
-    /// takes as long as making some ten filters.
+    /// The capacity of the filter with all the layers that it can have. In the layouts of RedisBloom and valkey-bloom
+    /// it takes as long as making some ten filters.
     pub fn most_items(&self) -> u64 {
         let Some(factor) = self.expansion() else {
             return self.capacity();

@@ -1,12 +1,11 @@
 //! Shrinking filters that were made too large, or whose newest layer is far from full: layers are folded.
 //!
-//! Folding a layer by `d` gives the layer that it would be had it been made with a `d`th of its lines, or bits, bit for
-//! bit; how is up to the layout ([`folding`](crate::folding)). A layer is folded to the smallest that keeps what it holds within the
-//! layer's own rate. So the rate of the filter does not rise above what it was made for.
+//! A layer that is folded by `d` is, bit for bit, the layer with the same items that was made with a `d`th of the
+//! lines, or of the bits. How it is folded is up to the layout ([`folding`](crate::folding)). Each layer keeps the rate
+//! that it was made for, and so does the filter.
 
 use std::fmt;
 
-use crate::blocked::window::Windowed;
 use crate::chain::batch::Layer as _;
 use crate::chain::demand::{Demand, ask, besides, push, reserved};
 use crate::chain::{Allowance, Chain, NewLayer as _, UNLIMITED, sum};
@@ -14,10 +13,9 @@ use crate::error::Error;
 use crate::exceptions::bytes_of;
 use crate::filter::Filter;
 use crate::folding::Foldable;
-use crate::layers::each;
+use crate::layers::Layers;
 use crate::merging::Mergeable as _;
 use crate::params::Capacity;
-use crate::valkey::Valkey;
 
 /// The newest layer keeps room for this many items: those that a filter is made for by default.
 const LEAST_ROOM: u64 = Capacity::DEFAULT.items();
@@ -58,74 +56,14 @@ impl From<Error> for ShrinkError {
     }
 }
 
-/// Layers of one kind, which are folded, or never.
-trait Shrunk {
-    /// See [`Filter::shrink`].
-    fn shrink(&mut self, items: u64, allowance: Allowance<'_>) -> Result<u64, ShrinkError>;
-}
-
-impl<R: Foldable> Shrunk for Chain<R> {
-    fn shrink(&mut self, items: u64, allowance: Allowance<'_>) -> Result<u64, ShrinkError> {
-        let (layers, rules) = (self.layers(), self.rules());
-        let mut smaller: Vec<(usize, R::Shape)> = Vec::new();
-        let mut missing = items;
-        for (index, layer) in layers.iter().enumerate() {
-            // The items that a layer counts may be fewer than those whose bits it has, if it was merged or loaded.
-            let mut holds = layer.items().max(layer.items_behind(layer.ones()));
-            if index + 1 == layers.len() {
-                holds = holds.max(missing).max(LEAST_ROOM);
-            }
-            missing = missing.saturating_sub(layer.items());
-            let holds = holds.clamp(1, layer.capacity());
-            if let Some(shape) = rules.folded(R::shape_of(layer), holds) {
-                push(&mut smaller, (index, shape))?;
-            }
-        }
-        if smaller.is_empty() {
-            return Ok(0);
-        }
-        let freed = sum(smaller.iter().map(|&(index, _)| layers[index].bytes()));
-        let new = sum(smaller.iter().map(|(_, shape)| shape.bytes()));
-        let before = R::bytes(layers.len(), self.array_bytes(layers.len()));
-        let total = before.saturating_sub(freed).saturating_add(new);
-        let grows_to = None;
-        ask(Demand { new, total, grows_to }, allowance).map_err(Error::from)?;
-        let mut folded: Vec<(usize, R::Layer)> = reserved(smaller.len())?;
-        for &(index, shape) in &smaller {
-            let layer = &layers[index];
-            let mut smaller = R::fold(layer, shape)?;
-            // Each item that a layer counts has set a bit.
-            smaller.count(layer.items().min(smaller.ones()));
-            folded.push((index, smaller));
-        }
-
-        // From here on nothing fails, and nothing is allocated.
-        for (index, layer) in folded {
-            self.layers_mut()[index] = layer;
-        }
-        R::Layer::start_all_at(self.layers_mut(), 0);
-        Ok(before.saturating_sub(total))
-    }
-}
-
-impl Shrunk for Chain<Valkey> {
-    fn shrink(&mut self, _: u64, _: Allowance<'_>) -> Result<u64, ShrinkError> {
-        Err(ShrinkError::Layout)
-    }
-}
-
-impl Shrunk for Windowed {
-    fn shrink(&mut self, _: u64, _: Allowance<'_>) -> Result<u64, ShrinkError> {
-        Err(ShrinkError::Window)
-    }
-}
-
 impl Filter {
-    /// Folds each layer to the smallest that keeps its items within its rate. As a layer is divided only by factors of its
-    /// number of lines, one that is more than half full stays, and one that is more than a third full becomes a half. From
-    /// 15 MB on, one that holds less, down to an eightieth, is left up to a third larger than it must be; smaller layers
-    /// can be divided by fewer numbers. The newest layer keeps room for 100 items; a filter that may grow grows on from there. Returns the bytes that were given
-    /// back, 0 if no layer could be folded.
+    /// Folds each layer to the smallest that keeps its items within its rate. Returns the bytes that were given back, 0
+    /// if no layer could be folded.
+    ///
+    /// A layer is divided only by factors of its number of lines: one that is more than half full stays as it is, one
+    /// that is more than a third full is halved. An emptier layer, down to an eightieth, ends up at most a third larger
+    /// than it must be if it has 15 MB or more; smaller layers have fewer factors. The newest layer keeps room for 100
+    /// items, and a filter that may grow grows from that size.
     ///
     /// It takes a pass over the bits, and memory for the smaller layers beside the larger ones.
     ///
@@ -169,6 +107,58 @@ impl Filter {
     pub fn shrink(&mut self, capacity: u64, allowance: Allowance<'_>) -> Result<u64, ShrinkError> {
         let exceptions = self.excepted().map_or(0, bytes_of);
         let allowance = &besides(exceptions, allowance);
-        each!(&mut self.layers, layers => layers.shrink(capacity, allowance))
+        match &mut self.layers {
+            Layers::Blocked(chain) => shrink(chain, capacity, allowance),
+            Layers::Classic(chain) => shrink(chain, capacity, allowance),
+            Layers::Windowed(_) => Err(ShrinkError::Window),
+            Layers::Valkey(_) => Err(ShrinkError::Layout),
+        }
     }
+}
+
+/// [`Filter::shrink`] for layers that can be folded.
+fn shrink<R: Foldable>(
+    chain: &mut Chain<R>,
+    items: u64,
+    allowance: Allowance<'_>,
+) -> Result<u64, ShrinkError> {
+    let (layers, rules) = (chain.layers(), chain.rules());
+    let mut smaller: Vec<(usize, R::Shape)> = Vec::new();
+    let mut missing = items;
+    for (index, layer) in layers.iter().enumerate() {
+        // The items that a layer counts may be fewer than those whose bits it has, if it was merged or loaded.
+        let mut holds = layer.items().max(layer.items_behind(layer.ones()));
+        if index + 1 == layers.len() {
+            holds = holds.max(missing).max(LEAST_ROOM);
+        }
+        missing = missing.saturating_sub(layer.items());
+        let holds = holds.clamp(1, layer.capacity());
+        if let Some(shape) = rules.folded(R::shape_of(layer), holds) {
+            push(&mut smaller, (index, shape))?;
+        }
+    }
+    if smaller.is_empty() {
+        return Ok(0);
+    }
+    let freed = sum(smaller.iter().map(|&(index, _)| layers[index].bytes()));
+    let new = sum(smaller.iter().map(|(_, shape)| shape.bytes()));
+    let before = R::bytes(layers.len(), chain.array_bytes(layers.len()));
+    let total = before.saturating_sub(freed).saturating_add(new);
+    let grows_to = None;
+    ask(Demand { new, total, grows_to }, allowance).map_err(Error::from)?;
+    let mut folded: Vec<(usize, R::Layer)> = reserved(smaller.len())?;
+    for &(index, shape) in &smaller {
+        let layer = &layers[index];
+        let mut smaller = R::fold(layer, shape)?;
+        // Each item that a layer counts has set a bit.
+        smaller.count(layer.items().min(smaller.ones()));
+        folded.push((index, smaller));
+    }
+
+    // From here on nothing fails, and nothing is allocated.
+    for (index, layer) in folded {
+        chain.layers_mut()[index] = layer;
+    }
+    R::Layer::start_all_at(chain.layers_mut(), 0);
+    Ok(before.saturating_sub(total))
 }

@@ -1,5 +1,5 @@
-//! The Bloom filters in RDB files and in payloads of `DUMP`: those of RedisBloom, of valkey-bloom, and of this project's
-//! module for Redis and Valkey.
+//! The Bloom filters in RDB files and in payloads of `DUMP`: those of RedisBloom, of valkey-bloom, and of this
+//! project's module for Redis and Valkey.
 //!
 //! An RDB file is what `SAVE` and `BGSAVE` write, what clouds give as a backup, and the base of an append-only file.
 //! [`filters`] walks a file and yields its filters; keys of every other type are skipped. [`Writer`] writes a file that
@@ -214,7 +214,8 @@ pub struct Filters<R, W = fn(u64, &[u8]) -> bool> {
 }
 
 impl<R, W> Filters<R, W> {
-    /// Only the filters for whose database and key `wants` answers yes. The others are skipped, without memory for them.
+    /// Only the filters for whose database and key `wants` answers yes. The others are skipped, without memory for
+    /// them.
     ///
     /// ```
     /// # use libbloom::Filter;
@@ -289,7 +290,7 @@ impl<R: Read, W: FnMut(u64, &[u8]) -> bool> Filters<R, W> {
                     input.length()?;
                     input.skip_values()?;
                 }
-                // How long and how often the key that follows was not used, and was.
+                // How long the key that follows was not used; how often it was.
                 248 => input.skip_lengths(1)?,
                 249 => input.skip(1)?,
                 // A name and a value about the file.
@@ -581,7 +582,8 @@ pub fn read_payload(payload: &[u8], most: u64) -> Result<Filter, RdbError> {
 
 /// Writes the payload with which `RESTORE` makes the filter: as RedisBloom saves it for
 /// [`StoredLayout::Classic`](libbloom::StoredLayout::Classic), as valkey-bloom does for
-/// [`StoredLayout::Valkey`](libbloom::StoredLayout::Valkey). Any other filter needs this project's module in the server.
+/// [`StoredLayout::Valkey`](libbloom::StoredLayout::Valkey). Any other filter needs this project's module in the
+/// server.
 ///
 /// A server accepts payloads up to `proto-max-bulk-len`, which is 512 MB unless it is configured. A larger filter
 /// travels in chunks ([`Filter::of_chunks`]), or in an RDB file by [`Writer`].

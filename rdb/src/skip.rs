@@ -53,7 +53,8 @@ impl<R: Read> Input<R> {
                     input.skip(8)
                 })
             },
-            // In Redis each time with its field, since 7.4's release after the next time of all; or all in one string.
+            // In Redis each field after its time. Since the release of 7.4, the earliest time of all comes first, and a
+            // small hash is one string.
             (22, Dialect::Redis) => |input| input.each(Self::skip_time_and_pair),
             (23, Dialect::Redis) => Self::skip_string,
             (24, Dialect::Redis) => |input| {

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use super::adding::Adding;
+use super::adding::Addition;
 use super::args::Cursor;
 use super::docs::{Docs, ITEM, KEY_TO_ADD_TO, O_OF_LAYERS};
 use super::error::CommandError;
@@ -30,7 +30,7 @@ impl Command for Add {
         let items = cursor.at_least_one()?;
         let item = cursor.take()?;
         cursor.finish()?;
-        let adding = Adding {
+        let addition = Addition {
             ctx,
             key,
             items,
@@ -38,7 +38,7 @@ impl Command for Add {
             plain: true,
             at: None,
         };
-        let (new, _) = adding.apply_one(item, || creation::by_default(ctx))?;
+        let (new, _) = addition.apply_one(item, || creation::by_default(ctx))?;
         Reply(ctx).boolean(new?);
         Ok(())
     }

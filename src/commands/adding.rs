@@ -9,22 +9,22 @@ use super::reply::Reply;
 use super::spec::{Creation, Target};
 use super::{changing, propagation, window};
 use crate::keyspace::{self, KeyMut};
-use crate::limits::{self, Allowing};
+use crate::limits::{self, CommandMemory};
 use crate::server::{Arg, Ctx, log, note};
 use crate::stats::{self, Counted};
-use libbloom::chain::batch::{self, Subset};
+use libbloom::chain::batch::{BlockOutcome, Subset};
 use libbloom::chain::demand::reserved;
 use libbloom::packed::Answers;
-use libbloom::params::{StoredLayout, Time};
+use libbloom::params::{StoredLayout, Time, Window};
 use libbloom::{Allowance, Error, Filter, Item, ahead};
 
-/// For up to this many items no memory is reserved: a list of this length is as short as a sentence.
-const FEW: usize = 1024;
+/// Up to this many items a list is made when it is needed, and no memory is reserved for it before.
+const SHORT: usize = 1024;
 
 /// The items of a command, in the form in which they arrived.
 pub trait Batch<'a>: Copy {
-    /// Whether RedisBloom and valkey-bloom propagate such batches, even with items that added nothing.
-    const FOREIGN_SENDS_IT: bool;
+    /// Whether RedisBloom and valkey-bloom have such batches. They propagate them even if no item was new.
+    const FOREIGN_PRIMARIES_SEND_IT: bool;
 
     /// Memory that is reserved before anything changes, and used by [`Self::replicate`].
     type Room;
@@ -48,15 +48,15 @@ pub trait Batch<'a>: Copy {
         filter: &mut Filter,
         now: Time,
         allowance: Allowance<'_>,
-        added: impl FnMut(batch::BlockOutcome),
+        added: impl FnMut(BlockOutcome),
     ) -> Result<(), Error>;
 
-    /// Propagates the items that changed the filter, and the filter itself if `to` says that it is new.
+    /// Propagates the items that changed the filter, and the filter too if `to` says that it was created.
     fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, room: Self::Room);
 }
 
 impl<'a> Batch<'a> for &[Arg<'a>] {
-    const FOREIGN_SENDS_IT: bool = true;
+    const FOREIGN_PRIMARIES_SEND_IT: bool = true;
 
     type Room = ListRoom<'a>;
 
@@ -80,7 +80,7 @@ impl<'a> Batch<'a> for &[Arg<'a>] {
         filter: &mut Filter,
         now: Time,
         allowance: Allowance<'_>,
-        added: impl FnMut(batch::BlockOutcome),
+        added: impl FnMut(BlockOutcome),
     ) -> Result<(), Error> {
         filter.add_blocks(self.iter().map(|item| item.bytes()), now, allowance, added)
     }
@@ -103,7 +103,7 @@ pub struct ListRoom<'a>(Vec<Arg<'a>>);
 impl<'a> ListRoom<'a> {
     /// Reserves memory for a list of up to `items` items; `None` if there is none.
     pub fn of(items: usize) -> Option<Self> {
-        let kept = if items > FEW {
+        let kept = if items > SHORT {
             reserved(items).ok()?
         } else {
             Vec::new()
@@ -138,7 +138,7 @@ impl<'a> ListRoom<'a> {
 
 /// A command that adds items to a key.
 #[derive(Clone, Copy, Debug)]
-pub struct Adding<'a, B> {
+pub struct Addition<'a, B> {
     /// The context of the command.
     pub ctx: Ctx<'a>,
     /// The key.
@@ -170,6 +170,26 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// No outcome yet, with room for those of `items` items; `None` without memory for it. A window may refresh items,
+    /// which changes it although they are not new.
+    fn with_room_for(items: usize, refreshes: bool) -> Option<Self> {
+        let answers = || Answers::with_room_for(items).ok();
+        Some(Self {
+            new: answers()?,
+            refreshed: if refreshes { Some(answers()?) } else { None },
+            ..Self::default()
+        })
+    }
+
+    /// Appends the outcome of a block.
+    #[inline]
+    fn push(&mut self, block: BlockOutcome) {
+        self.new.push(block.new, block.count);
+        if let Some(refreshed) = &mut self.refreshed {
+            refreshed.push(block.changed, block.count);
+        }
+    }
+
     /// The outcome of a batch of one item.
     fn of_one(one: One, created: Option<Creation>) -> Self {
         let mut outcome = Self {
@@ -218,7 +238,7 @@ struct Done<'a, B: Batch<'a>> {
     dropped: bool,
 }
 
-impl<'a, B: Batch<'a>> Adding<'a, B> {
+impl<'a, B: Batch<'a>> Addition<'a, B> {
     /// Adds the items to the key's filter, or to a new one from `creation`.
     ///
     /// # Errors
@@ -241,7 +261,7 @@ impl<'a, B: Batch<'a>> Adding<'a, B> {
             return self.create(key, creation);
         };
         limits::check_lookups(self.ctx, filter, self.items.count())?;
-        let done = self.add_to(filter, &self.allowing())?;
+        let done = self.add_to(filter, &self.memory())?;
         Ok(self.publish(key, done))
     }
 
@@ -261,8 +281,8 @@ impl<'a, B: Batch<'a>> Adding<'a, B> {
         added
     }
 
-    /// Adds the only item, and also returns the key that was created for it. It is [`Self::apply`] on a shorter path,
-    /// which has no time of the addition.
+    /// [`Self::apply`] for a single item without a time, on a shorter path. Also returns the key that was created for
+    /// it.
     ///
     /// # Errors
     /// As for [`Self::apply`].
@@ -284,15 +304,16 @@ impl<'a, B: Batch<'a>> Adding<'a, B> {
         };
         ahead::follow(Some(filter));
         if !filter.is_plain() {
-            let done = self.add_to(filter, &self.allowing())?;
+            let done = self.add_to(filter, &self.memory())?;
             return Ok(self.publish(key, done).into_one());
         }
-        // The origin of the command is only determined if the item makes the filter grow, which few do.
-        let new = filter.set_bits(
-            // A plain filter has no window, and ignores the time.
-            |filter| filter.add(item, 0, &|demand| self.allowing().allow(demand)),
-            |filter, before| self.grew(filter, before),
-        );
+        let before = filter.layers();
+        // The origin of the command is only determined if the item makes the filter grow, which few do. A plain filter
+        // has no window, and ignores the time.
+        let new = filter
+            .begin_addition()
+            .add(item, 0, &|demand| self.memory().allow(demand));
+        log_growth(self.ctx, self.key, filter, before);
         let new = match new {
             Ok(new) => new,
             Err(error) if self.is_expected(filter, error) => return Ok((Ok(false), None)),
@@ -311,18 +332,18 @@ impl<'a, B: Batch<'a>> Adding<'a, B> {
     }
 
     fn create(self, key: KeyMut<'_>, creation: Creation) -> Result<Outcome, CommandError> {
-        let allowing = self.allowing_creation();
-        let mut filter = creation::make(self.ctx, self.key, creation, &allowing)?;
+        let memory = self.memory_of_creation();
+        let mut filter = creation::make(self.ctx, self.key, creation, &memory)?;
         let Done {
             mut added, room, at, ..
-        } = self.add_to(&mut filter, &allowing)?;
+        } = self.add_to(&mut filter, &memory)?;
         if added.changed().ones() == 0 {
             // A window has no layer before its first item, and there was no memory for its first layer.
             return Err(CommandError::NoMemoryToCreate);
         }
         // Some items changed it: the first item of an empty filter is always new. In a batch that fills several
         // slices an item may come again and be refreshed, which is a change too.
-        self.publish_new(key, filter, creation, &allowing, || {
+        self.publish_new(key, filter, creation, &memory, || {
             let to = Target {
                 created: Some(creation),
                 at,
@@ -340,11 +361,11 @@ impl<'a, B: Batch<'a>> Adding<'a, B> {
         mut key: KeyMut<'_>,
         filter: Box<Counted>,
         creation: Creation,
-        allowing: &Allowing<'_>,
+        memory: &CommandMemory<'_>,
         send: impl FnOnce(),
     ) {
         key.set(filter, creation.expires);
-        if allowing.origin().is_last() {
+        if memory.origin().is_last() {
             self.ctx.replicate_verbatim();
         } else {
             send();
@@ -360,13 +381,14 @@ impl<'a, B: Batch<'a>> Adding<'a, B> {
         sent: Arg<'_>,
         item: Item<'_>,
     ) -> Result<(One, Option<Creation>), CommandError> {
-        let allowing = self.allowing_creation();
-        let mut filter = creation::make(self.ctx, self.key, creation, &allowing)?;
-        let allowance = &|demand| allowing.allow(demand);
-        let new = filter.set_bits(|filter| filter.add(item, 0, allowance), |_, _| ());
+        let memory = self.memory_of_creation();
+        let mut filter = creation::make(self.ctx, self.key, creation, &memory)?;
+        let new = filter
+            .begin_addition()
+            .add(item, 0, &|demand| memory.allow(demand));
         let new = new.map_err(|error| self.refused(&filter, error))?;
         stats::added(new.into(), (!new).into());
-        self.publish_new(key, filter, creation, &allowing, || {
+        self.publish_new(key, filter, creation, &memory, || {
             let to = Target {
                 created: Some(creation),
                 at: None,
@@ -377,12 +399,12 @@ impl<'a, B: Batch<'a>> Adding<'a, B> {
     }
 
     /// The memory that a creation may use. Logs one that a primary's plain addition causes.
-    fn allowing_creation(self) -> Allowing<'a> {
+    fn memory_of_creation(self) -> CommandMemory<'a> {
         let origin = self.ctx.origin();
         if origin.is_primary() && self.plain {
             self.log_missing_key();
         }
-        Allowing::new(self.ctx, self.key.bytes(), origin)
+        CommandMemory::new(self.ctx, self.key.bytes(), origin)
     }
 
     /// Logs that a filter is created for a missing key. A primary with this module, or with valkey-bloom, propagates
@@ -390,7 +412,7 @@ impl<'a, B: Batch<'a>> Adding<'a, B> {
     /// filters of other layouts.
     fn log_missing_key(self) {
         static LOGGED: AtomicBool = AtomicBool::new(false);
-        if !B::FOREIGN_SENDS_IT {
+        if !B::FOREIGN_PRIMARIES_SEND_IT {
             log::DIVERGENCE.warn(self.ctx, self.key.bytes(), || {
                 "it was missing when its primary added to it: it is made with this server's options"
                     .to_owned()
@@ -411,57 +433,45 @@ impl<'a, B: Batch<'a>> Adding<'a, B> {
         }
     }
 
-    /// Whether a primary with RedisBloom or valkey-bloom would send this item to a full filter: they send their
-    /// clients' words, even of commands that added nothing.
+    /// Whether the error is one that a primary with RedisBloom or valkey-bloom had too: these send their clients' words
+    /// even if the filter was full.
     fn is_expected(self, filter: &Filter, error: Error) -> bool {
-        B::FOREIGN_SENDS_IT
+        B::FOREIGN_PRIMARIES_SEND_IT
             && self.ctx.must_obey()
             && matches!(filter.layout(), StoredLayout::Classic | StoredLayout::Valkey)
             && matches!(error, Error::Full { .. })
     }
 
-    fn add_to(self, filter: &mut Counted, allowing: &Allowing<'_>) -> Result<Done<'a, B>, CommandError> {
+    fn add_to(self, filter: &mut Counted, memory: &CommandMemory<'_>) -> Result<Done<'a, B>, CommandError> {
         let now = window::time(self.ctx, filter, self.at);
         let at = filter.stamp(now);
-        let answers = || Answers::with_room_for(self.items.count()).ok();
-        let refreshed = match filter.window() {
-            Some(window) if window.refresh() => answers().map(Some),
-            _ => Some(None),
-        };
-        let Some(((mut new, mut refreshed), room)) = answers().zip(refreshed).zip(self.items.room()) else {
-            return Err(CommandError::NoMemoryToAnswer);
-        };
-        let add = |filter: &mut Filter| {
-            let allowance = &|demand| allowing.allow(demand);
-            let end = self.items.add_to(filter, now, allowance, |block| {
-                new.push(block.new, block.count);
-                if let Some(refreshed) = &mut refreshed {
-                    refreshed.push(block.changed, block.count);
-                }
-            });
-            stats::added(new.ones(), new.count() as u64 - new.ones());
-            end
-        };
-        let (end, dropped) = if filter.is_plain() {
-            let end = filter.set_bits(add, |filter, before| self.grew(filter, before));
-            (end, false)
+        let refreshes = filter.window().is_some_and(Window::refresh);
+        let added = Outcome::with_room_for(self.items.count(), refreshes);
+        let prepared = added.zip(self.items.room());
+        let (mut added, room) = prepared.ok_or(CommandError::NoMemoryToAnswer)?;
+        let (before, is_plain) = (filter.layers(), filter.is_plain());
+        let allowance = &|demand| memory.allow(demand);
+        let mut change = if is_plain {
+            filter.begin_addition()
         } else {
-            let before = filter.layers();
-            let turned = changing::change_and_free(self.ctx, filter, add);
-            if at.is_none() {
-                log_growth(self.ctx, self.key, filter, before);
-            }
-            turned
+            filter.begin_change()
         };
-        let error = end.err().filter(|error| !self.is_expected(filter, *error));
-        let stopped = error.map(|error| self.refused(filter, error));
+        let end = self
+            .items
+            .add_to(&mut change, now, allowance, |block| added.push(block));
+        stats::added(added.new.ones(), added.new.count() as u64 - added.new.ones());
+        drop(change);
+        let dropped = !is_plain && changing::free_dropped(self.ctx, filter, before);
+        if at.is_none() {
+            log_growth(self.ctx, self.key, filter, before);
+        }
+        if let Err(error) = end
+            && !self.is_expected(filter, error)
+        {
+            added.stopped = Some(self.refused(filter, error));
+        }
         Ok(Done {
-            added: Outcome {
-                new,
-                refreshed,
-                stopped,
-                created: None,
-            },
+            added,
             room,
             at,
             dropped,
@@ -469,13 +479,8 @@ impl<'a, B: Batch<'a>> Adding<'a, B> {
     }
 
     /// The memory that the command may use.
-    fn allowing(self) -> Allowing<'a> {
-        Allowing::new(self.ctx, self.key.bytes(), self.ctx.origin())
-    }
-
-    #[cold]
-    fn grew(self, filter: &Filter, before: usize) {
-        log_growth(self.ctx, self.key, filter, before);
+    fn memory(self) -> CommandMemory<'a> {
+        CommandMemory::new(self.ctx, self.key.bytes(), self.ctx.origin())
     }
 
     /// The reply for an item that could not be added.
@@ -510,10 +515,11 @@ impl<'a, B: Batch<'a>> Adding<'a, B> {
 
 /// Logs a filter that has become a long chain; it had `before` layers.
 pub fn log_growth(ctx: Ctx<'_>, key: Arg<'_>, filter: &Filter, before: usize) {
+    let layers = filter.layers();
     // A primary has logged its own growth.
-    if is_long(filter.layers(), before) && !ctx.must_obey() {
+    if layers > before && is_long(layers, before) && !ctx.must_obey() {
         log::GROWTH.warn(ctx, key.bytes(), || {
-            let (layers, items) = (filter.layers(), filter.items());
+            let items = filter.items();
             format!(
                 "the Bloom filter has grown to {layers} layers with {items} items: one that BF.RESERVE makes for its \
                  final number of items is smaller and faster (BF.PLAN tells its size)"

@@ -3,10 +3,10 @@
 
 use std::ffi::CStr;
 
-use super::adding::Adding;
+use super::adding::Addition;
 use super::docs::{Docs, KEY_TO_ADD_TO, SINCE_OWN};
 use super::error::CommandError;
-use super::grammar::{Given, Verb};
+use super::grammar::{GivenOptions, Verb};
 use super::packed::{COUNT, DATA, FORM, O_OF_PACKED, PackedItems};
 use super::reply::Reply;
 use super::request::{Items, Request};
@@ -36,15 +36,15 @@ impl Command for AddPacked {
             return Err(CommandError::Arity);
         };
         request.check_goal_of_client(ctx)?;
-        let adding = Adding {
+        let addition = Addition {
             ctx,
             key: request.key,
             items: PackedItems { items, data },
             event: c"bf.add",
-            plain: !request.given().is_some_and(Given::is_any),
+            plain: !request.given().is_some_and(GivenOptions::is_any),
             at: request.at(),
         };
-        let added = adding.apply(|| request.creation_now(ctx))?;
+        let added = addition.apply(|| request.creation_now(ctx))?;
         request.log_rate(ctx, added.created);
         match added.stopped {
             Some(error) => return Err(CommandError::After(Box::new(error), added.new.count())),

@@ -2,12 +2,12 @@
 //! [`propagation`].
 
 use super::error::CommandError;
-use super::grammar::{Given, GivenSeed, RequestedRate};
+use super::grammar::{GivenOptions, GivenSeed, RequestedRate};
 use super::propagation;
 use super::redisbloom::{RedisBloomOptions, Release};
 use super::spec::Creation;
 use crate::keyspace::{self, KeyMut};
-use crate::limits::Allowing;
+use crate::limits::CommandMemory;
 use crate::options::values::Config;
 use crate::server::{Arg, Ctx, log};
 use crate::stats::{self, Counted};
@@ -21,7 +21,7 @@ use libbloom::{Error, Filter, StoredLayout};
 ///
 /// # Errors
 /// Options that the configuration excludes.
-pub fn filter(given: &Given, config: &Config) -> Result<Spec, CommandError> {
+pub fn filter(given: &GivenOptions, config: &Config) -> Result<Spec, CommandError> {
     let layout = match given.given_layout() {
         // The command's options were checked for it before.
         Some(layout) => layout,
@@ -76,7 +76,7 @@ pub fn filter(given: &Given, config: &Config) -> Result<Spec, CommandError> {
 }
 
 /// The growth of a blocked filter. Without a given capacity it is expected to grow far.
-fn growth(given: &Given, expansion: Option<Expansion>) -> Growth {
+fn growth(given: &GivenOptions, expansion: Option<Expansion>) -> Growth {
     let grows_far = given.growing.is_some() || given.capacity.is_none();
     match expansion {
         None => Growth::Fixed,
@@ -85,7 +85,7 @@ fn growth(given: &Given, expansion: Option<Expansion>) -> Growth {
     }
 }
 
-fn window(given: &Given) -> Result<Option<Window>, CommandError> {
+fn window(given: &GivenOptions) -> Result<Option<Window>, CommandError> {
     let slices = given.slices.unwrap_or(Window::USUAL_SLICES);
     let window = given
         .window
@@ -95,7 +95,7 @@ fn window(given: &Given) -> Result<Option<Window>, CommandError> {
 
 /// A classic filter. Where it does not grow, it has the expansion that RedisBloom would store and not use.
 fn classic(
-    given: &Given,
+    given: &GivenOptions,
     rate: ErrorRate,
     capacity: Capacity,
     expansion: Option<Expansion>,
@@ -114,7 +114,7 @@ fn classic(
 ///
 /// # Errors
 /// The reason why it cannot.
-pub fn check_goal(given: &Given, filter: Spec, config: &Config) -> Result<(), CommandError> {
+pub fn check_goal(given: &GivenOptions, filter: Spec, config: &Config) -> Result<(), CommandError> {
     let (Some(goal), Spec::Valkey(spec)) = (given.goal, filter) else {
         return Ok(());
     };
@@ -139,11 +139,11 @@ pub fn log_rate(ctx: Ctx<'_>, key: Arg<'_>, requested: f64, used: f64) {
 }
 
 /// Logs a filter that grows, but will reach the most layers. Only EXPANSION 1 gets there in practice.
-pub fn log_end(ctx: Ctx<'_>, key: Arg<'_>, filter: Spec) {
+pub fn log_layer_limit(ctx: Ctx<'_>, key: Arg<'_>, filter: Spec) {
     if filter.expansion() != Some(1) || filter.has_window() || ctx.must_obey() {
         return;
     }
-    log::END.warn(ctx, key.bytes(), || {
+    log::LAYER_LIMIT.warn(ctx, key.bytes(), || {
         let items = filter.most_items();
         // All of them are for as many items as the first.
         let layers = items / filter.capacity();
@@ -169,7 +169,7 @@ pub fn by_default(ctx: Ctx<'_>) -> Result<Creation, CommandError> {
     if keyspace::missing_is_error(ctx) {
         return Err(CommandError::NotFound);
     }
-    let filter = filter(&Given::default(), &config)?;
+    let filter = filter(&GivenOptions::default(), &config)?;
     Ok(filter.into())
 }
 
@@ -181,9 +181,9 @@ pub fn make(
     ctx: Ctx<'_>,
     key: Arg<'_>,
     creation: Creation,
-    allowing: &Allowing<'_>,
+    memory: &CommandMemory<'_>,
 ) -> Result<Box<Counted>, CommandError> {
-    let filter = Filter::new(creation.filter, &|demand| allowing.allow(demand));
+    let filter = Filter::new(creation.filter, &|demand| memory.allow(demand));
     filter.map(Counted::new).map_err(|error| {
         stats::refused_creation();
         log_shortage(ctx, key, error);
@@ -201,9 +201,9 @@ pub fn create_empty(
     key: &mut KeyMut<'_>,
     creation: Creation,
 ) -> Result<(), CommandError> {
-    let allowing = Allowing::new(ctx, name.bytes(), ctx.origin());
-    key.set(make(ctx, name, creation, &allowing)?, creation.expires);
-    if allowing.origin().is_last() {
+    let memory = CommandMemory::new(ctx, name.bytes(), ctx.origin());
+    key.set(make(ctx, name, creation, &memory)?, creation.expires);
+    if memory.origin().is_last() {
         ctx.replicate_verbatim();
     } else {
         propagation::replicate(ctx, name, creation);

@@ -7,11 +7,10 @@ use super::args::Cursor;
 use super::docs::{Docs, ITEM, KEY_TO_EXCEPT_FROM, SINCE_OWN};
 use super::error::CommandError;
 use super::reply::Reply;
-use super::{Call, Command, changing, creation};
-use crate::limits::{self, Allowing};
+use super::{Call, Command, creation};
+use crate::limits::{self, CommandMemory};
 use crate::server::{Arg, Ctx};
 use crate::{keyspace, stats};
-use libbloom::chain::batch::Subset;
 use libbloom::exceptions::ExceptError;
 use libbloom::packed::Answers;
 
@@ -27,12 +26,12 @@ fn apply(ctx: Ctx<'_>, name: Arg<'_>, items: &[Arg<'_>]) -> Result<Answers, Comm
     limits::check_lookups(ctx, filter, items.len())?;
     let room = ListRoom::of(items.len()).ok_or(CommandError::NoMemoryToAnswer)?;
     let mut excepted = Answers::with_room_for(items.len()).map_err(|_| CommandError::NoMemoryToAnswer)?;
-    let (done, _) = changing::change_and_free(ctx, filter, |filter| {
-        let answer = |block: Subset, count: usize| excepted.push(block, count);
-        let allowing = Allowing::new(ctx, name.bytes(), ctx.origin());
-        let allowance = &|demand| allowing.allow(demand);
-        filter.except(items.iter().map(|item| item.bytes()), allowance, answer)
-    });
+    let memory = CommandMemory::new(ctx, name.bytes(), ctx.origin());
+    let allowance = &|demand| memory.allow(demand);
+    let bytes = items.iter().map(|item| item.bytes());
+    let done = filter
+        .begin_change()
+        .except(bytes, allowance, |block, count| excepted.push(block, count));
     done.map_err(|error| refused(ctx, name, error))?;
     if excepted.ones() > 0 {
         if excepted.ones() == items.len() as u64 {
@@ -82,7 +81,7 @@ impl Command for Except {
         match apply(ctx, key, items) {
             Ok(excepted) => {
                 reply.array(excepted.count());
-                excepted.iter().for_each(|is_gone| reply.boolean(is_gone));
+                excepted.iter().for_each(|is_excepted| reply.boolean(is_excepted));
             }
             Err(CommandError::NotFound) if !keyspace::missing_is_error(ctx) => {
                 reply.array(items.len());

@@ -81,10 +81,10 @@ pub struct Row {
     /// Whether the option needs a WINDOW.
     of_window: bool,
     /// Parses the option's value into the field.
-    take: fn(&mut Given, Value<'_>) -> Result<(), CommandError>,
+    take: fn(&mut GivenOptions, Value<'_>) -> Result<(), CommandError>,
 }
 
-/// Derives from the rows both the table and [`Given`], which has a field for each row.
+/// Derives from the rows both the table and [`GivenOptions`], which has a field for each row.
 macro_rules! table {
     ($(
         $(#[$doc:meta])*
@@ -94,7 +94,7 @@ macro_rules! table {
     )*) => {
         /// The parsed options of a command.
         #[derive(Clone, Debug, Default)]
-        pub struct Given {
+        pub struct GivenOptions {
             $($(#[$doc])* pub $field: Option<$type>,)*
             /// For each row, the word that was given.
             words: [Option<&'static str>; ROWS.len()],
@@ -290,8 +290,8 @@ impl Verb {
     }
 }
 
-/// Whether options begin with the description that only this module sends, see [`Given::take_bundle`]. The other modules
-/// refuse it, except for RedisBloom's BF.RESERVE, which ignores what it does not know.
+/// Whether options begin with the description that only this module sends, see [`GivenOptions::take_bundle`]. The other
+/// modules refuse it, except for RedisBloom's BF.RESERVE, which ignores what it does not know.
 pub fn is_bundle<'a>(words: &[impl Argument<'a>]) -> bool {
     words
         .first()
@@ -315,9 +315,9 @@ const fn text(token: &'static CStr) -> &'static str {
     }
 }
 
-impl Given {
-    /// Reads the error rate and capacity of a command that begins with them, the [bundle](Self::take_bundle) of a primary,
-    /// and then all options. `other` reads words that are not in the table.
+impl GivenOptions {
+    /// Reads the error rate and capacity of a command that begins with them, the [bundle](Self::take_bundle) of a
+    /// primary, and then all options. `other` reads words that are not in the table.
     ///
     /// # Errors
     /// The first argument that is wrong. Contradictions between arguments are found by [`Self::check`].

@@ -4,7 +4,7 @@
 
 use std::ffi::CStr;
 
-use super::adding::Adding;
+use super::adding::Addition;
 use super::docs::{Docs, KEY_TO_ADD_TO, Kind, O_OF_MANY, Parameter};
 use super::error::CommandError;
 use super::grammar::Verb;
@@ -61,7 +61,7 @@ impl Command for Insert {
             return Ok(());
         };
         request.check_goal_of_client(ctx)?;
-        let adding = Adding {
+        let addition = Addition {
             ctx,
             key: request.key,
             items,
@@ -69,7 +69,7 @@ impl Command for Insert {
             plain: false,
             at: request.at(),
         };
-        let added = adding.apply(|| request.creation_now(ctx))?;
+        let added = addition.apply(|| request.creation_now(ctx))?;
         request.log_rate(ctx, added.created);
         added.reply(Reply(ctx))
     }

@@ -33,8 +33,8 @@ fn apply(ctx: Ctx<'_>, keys: Combination<'_, Arg<'_>>) -> Result<(), CommandErro
     // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
     let mut key = unsafe { keyspace::write(ctx, keys.destination) }?;
     let sources = Sources::of(ctx, keys, None)?;
-    let allowing = sources.allowing();
-    let common = Filter::intersection(sources.filters(), &|demand| allowing.allow(demand));
+    let memory = sources.memory();
+    let common = Filter::intersection(sources.filters(), &|demand| memory.allow(demand));
     let common = common.map_err(|error| sources.refused_creation(error))?;
     sources.store(&mut key, common);
     ctx.replicate_verbatim();

@@ -8,7 +8,7 @@ use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
 use crate::keyspace;
-use crate::limits::Allowing;
+use crate::limits::CommandMemory;
 use crate::server::{Arg, Ctx};
 use crate::stats::{self, Counted};
 use libbloom::Filter;
@@ -46,8 +46,8 @@ fn load(ctx: Ctx<'_>, name: Arg<'_>, data: &[u8]) -> Result<(), CommandError> {
     if key.filter().is_some() {
         return Err(CommandError::Busy);
     }
-    let allowing = Allowing::new(ctx, name.bytes(), ctx.origin());
-    let chain = valkey::decode(data, &|demand| allowing.allow(demand));
+    let memory = CommandMemory::new(ctx, name.bytes(), ctx.origin());
+    let chain = valkey::decode(data, &|demand| memory.allow(demand));
     let chain = chain
         .inspect_err(stats::not_loaded)
         .map_err(|error| match error {

@@ -8,7 +8,7 @@ use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command};
 use crate::keyspace;
-use crate::limits::Allowing;
+use crate::limits::CommandMemory;
 use crate::stats::{self, Counted};
 use libbloom::codec::DecodeError;
 use libbloom::codec::chunks::{self, ChunkError};
@@ -41,15 +41,14 @@ impl Command for LoadChunk {
         let mut key = unsafe { keyspace::write(ctx, name) }?;
         match key.filter() {
             Some(filter) => {
-                let loaded = filter.set_bits(|filter| chunks::load_chunk(filter, iterator, data), |_, _| ());
-                if !loaded? {
+                if !filter.load_chunk(iterator, data)? {
                     Reply(ctx).ok();
                     return Ok(());
                 }
             }
             None if iterator == chunks::HEADER => {
-                let allowing = Allowing::new(ctx, name.bytes(), ctx.origin());
-                let filter = chunks::load_header(data, &|demand| allowing.allow(demand));
+                let memory = CommandMemory::new(ctx, name.bytes(), ctx.origin());
+                let filter = chunks::load_header(data, &|demand| memory.allow(demand));
                 let filter = filter.inspect_err(stats::not_loaded)?;
                 stats::loaded(&filter);
                 key.set(Counted::new(filter), None);

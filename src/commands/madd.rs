@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use super::adding::Adding;
+use super::adding::Addition;
 use super::args::Cursor;
 use super::docs::{Docs, ITEM, KEY_TO_ADD_TO, O_OF_MANY};
 use super::error::CommandError;
@@ -28,7 +28,7 @@ impl Command for MAdd {
         let mut cursor = Cursor::new(arguments);
         let key = cursor.take()?;
         let items = cursor.at_least_one()?;
-        let adding = Adding {
+        let addition = Addition {
             ctx,
             key,
             items,
@@ -36,6 +36,6 @@ impl Command for MAdd {
             plain: true,
             at: None,
         };
-        adding.apply(|| creation::by_default(ctx))?.reply(Reply(ctx))
+        addition.apply(|| creation::by_default(ctx))?.reply(Reply(ctx))
     }
 }

@@ -92,8 +92,8 @@ impl MergeRequest<'_, Arg<'_>> {
     /// Makes a new filter from all sources.
     fn union(&self, ctx: Ctx<'_>, sources: &Sources<'_>) -> Result<Filter, CommandError> {
         let filters = sources.filters();
-        let allowing = sources.allowing();
-        let united = Filter::union(filters, self.used_rate(), &|demand| allowing.allow(demand));
+        let memory = sources.memory();
+        let united = Filter::union(filters, self.used_rate(), &|demand| memory.allow(demand));
         let united = united.map_err(|error| sources.refused_creation(error))?;
         let first = filters.first().map_or(0, |first| first.layers());
         log_growth(ctx, self.keys.destination, &united, first);
@@ -108,11 +108,11 @@ impl MergeRequest<'_, Arg<'_>> {
         sources: &Sources<'_>,
     ) -> Result<bool, CommandError> {
         let before = filter.layers();
-        let allowing = sources.allowing();
-        let absorbed = filter.change(|filter| {
-            let allowance = &|demand| allowing.allow(demand);
-            filter.absorb(sources.filters(), self.used_rate(), allowance)
-        });
+        let memory = sources.memory();
+        let allowance = &|demand| memory.allow(demand);
+        let absorbed = filter
+            .begin_change()
+            .absorb(sources.filters(), self.used_rate(), allowance);
         let changed = absorbed.map_err(|error| {
             sources.refused(error, |error| {
                 stats::refused_growth();

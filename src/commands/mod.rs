@@ -94,27 +94,27 @@ const CATEGORY: &CStr = c"bloom";
 /// A line for the log.
 pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     let category = acl_category(ctx);
-    one::<reserve::Reserve>(ctx, category)?;
-    one::<add::Add>(ctx, category)?;
-    one::<madd::MAdd>(ctx, category)?;
-    one::<insert::Insert>(ctx, category)?;
-    one::<addpacked::AddPacked>(ctx, category)?;
-    one::<rotate::Rotate>(ctx, category)?;
-    one::<except::Except>(ctx, category)?;
-    one::<reset::Reset>(ctx, category)?;
-    one::<shrink::Shrink>(ctx, category)?;
-    one::<merge::Merge>(ctx, category)?;
-    one::<intersect::Intersect>(ctx, category)?;
-    one::<exists::Exists>(ctx, category)?;
-    one::<mexists::MExists>(ctx, category)?;
-    one::<existspacked::ExistsPacked>(ctx, category)?;
-    one::<info::Info>(ctx, category)?;
-    one::<card::Card>(ctx, category)?;
-    one::<scandump::ScanDump>(ctx, category)?;
-    one::<loadchunk::LoadChunk>(ctx, category)?;
-    one::<load::Load>(ctx, category)?;
-    one::<debug::Debug>(ctx, category)?;
-    one::<plan::Plan>(ctx, category)
+    register_one::<reserve::Reserve>(ctx, category)?;
+    register_one::<add::Add>(ctx, category)?;
+    register_one::<madd::MAdd>(ctx, category)?;
+    register_one::<insert::Insert>(ctx, category)?;
+    register_one::<addpacked::AddPacked>(ctx, category)?;
+    register_one::<rotate::Rotate>(ctx, category)?;
+    register_one::<except::Except>(ctx, category)?;
+    register_one::<reset::Reset>(ctx, category)?;
+    register_one::<shrink::Shrink>(ctx, category)?;
+    register_one::<merge::Merge>(ctx, category)?;
+    register_one::<intersect::Intersect>(ctx, category)?;
+    register_one::<exists::Exists>(ctx, category)?;
+    register_one::<mexists::MExists>(ctx, category)?;
+    register_one::<existspacked::ExistsPacked>(ctx, category)?;
+    register_one::<info::Info>(ctx, category)?;
+    register_one::<card::Card>(ctx, category)?;
+    register_one::<scandump::ScanDump>(ctx, category)?;
+    register_one::<loadchunk::LoadChunk>(ctx, category)?;
+    register_one::<load::Load>(ctx, category)?;
+    register_one::<debug::Debug>(ctx, category)?;
+    register_one::<plan::Plan>(ctx, category)
 }
 
 /// Creates the ACL category of the commands, or finds an existing one of that name. Redis 8.0 keeps the category when
@@ -134,7 +134,7 @@ fn acl_category(ctx: Ctx<'_>) -> Option<&'static CStr> {
     }
 }
 
-fn one<C: Command>(ctx: Ctx<'_>, category: Option<&CStr>) -> Result<(), String> {
+fn register_one<C: Command>(ctx: Ctx<'_>, category: Option<&CStr>) -> Result<(), String> {
     let name = C::NAME.to_string_lossy().to_uppercase();
     // The key specifications below serve ACL rules. For the nodes of a cluster, and before Redis 7.0 for everything,
     // the server asks the command itself.
@@ -164,8 +164,8 @@ fn words(list: &[&CStr]) -> CString {
     CString::new(list.join(&b' ')).unwrap_or_default()
 }
 
-/// The entry point that the server calls: it borrows the arguments, catches panics and sends errors. If the command has a
-/// number of sources, the server may also ask here where its keys are.
+/// The entry point that the server calls: it borrows the arguments, catches panics and sends errors. If the command has
+/// a number of sources, the server may also ask here where its keys are.
 unsafe extern "C" fn entry<C: Command>(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
@@ -178,7 +178,7 @@ unsafe extern "C" fn entry<C: Command>(
     // SAFETY: the server lends the arguments for the time of this call.
     let arguments = unsafe { Arg::of_command(argv, argc) };
     if const { C::DOCS.counts_keys() } && ctx.is_key_request() {
-        guarded("telling keys", || tell_keys(ctx, arguments));
+        guarded("telling keys", || report_keys(ctx, arguments));
         return raw::REDISMODULE_OK as c_int;
     }
     let outer = reply::begin_command();
@@ -215,7 +215,7 @@ fn changes<C: Command>() -> bool {
 }
 
 /// Tells the server where the keys of a command with a number of sources are.
-fn tell_keys(ctx: Ctx<'_>, arguments: &[Arg<'_>]) {
+fn report_keys(ctx: Ctx<'_>, arguments: &[Arg<'_>]) {
     let mut cursor = Cursor::new(arguments.get(1..).unwrap_or_default());
     // Arguments that cannot be parsed have no keys; the command refuses them when it runs.
     if let Ok(keys) = Combination::take(&mut cursor) {

@@ -99,7 +99,7 @@ pub struct PackedItems<'a> {
 }
 
 impl<'a> Batch<'a> for PackedItems<'a> {
-    const FOREIGN_SENDS_IT: bool = false;
+    const FOREIGN_PRIMARIES_SEND_IT: bool = false;
 
     /// The data of what changed is copied into a string of the server.
     type Room = ();

@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use super::args::Cursor;
 use super::docs::{Docs, SINCE_OWN};
 use super::error::CommandError;
-use super::grammar::{Given, Verb};
+use super::grammar::{GivenOptions, Verb};
 use super::reply::Reply;
 use super::reserve::{CAPACITY, RATE};
 use super::{Call, Command, creation};
@@ -39,7 +39,7 @@ impl Command for Plan {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let given = Given::parse(VERB, &mut Cursor::new(arguments), |_, _| Ok(false))?;
+        let given = GivenOptions::parse(VERB, &mut Cursor::new(arguments), |_, _| Ok(false))?;
         given.check(VERB)?;
         let config = options::config();
         let spec = creation::filter(&given, &config)?;

@@ -1,9 +1,10 @@
 //! How creations are propagated, and other commands that are not propagated in the client's words.
 //!
-//! The server that created a filter propagates every property of it. A blocked filter is described in the words of
-//! [`grammar`](super::grammar), with LAYOUT and SEED, all of them in one argument. A classic filter is described in RedisBloom's words ([`redisbloom`]), and one
-//! in valkey-bloom's layout in valkey-bloom's ([`valkey`]), so that replicas with these modules can follow. PXAT
-//! tells when the key expires. Neither of the other modules reads that, so the layout is added too.
+//! The server that created a filter propagates every property of it. A blocked filter is described in a bundle: the
+//! words of [`grammar`](super::grammar), with LAYOUT and SEED, in one argument. A classic filter is described in
+//! RedisBloom's words ([`redisbloom`]), and one in valkey-bloom's layout in valkey-bloom's ([`valkey`]), so that
+//! replicas with these modules can follow. PXAT says when the key expires. Neither of the other modules reads that, so
+//! LAYOUT is added too.
 
 use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
@@ -135,10 +136,10 @@ fn description(verb: Verb, creation: Creation) -> Words {
     }
 }
 
-/// The words for a filter that only this module reads, in one argument: servers take longer over each argument than
-/// the module takes over all of these words. What is this module's default is left out, except for the seed, and
-/// [`Given::take_bundle`](super::grammar::Given::take_bundle) adds it. A growing filter of the default size has no word
-/// for either, as its capacity would otherwise mean that it is reserved.
+/// The words for a filter that only this module reads, in one argument: servers take longer over each argument than the
+/// module takes over all of these words. What is this module's default is left out, except for the seed, and
+/// [`GivenOptions::take_bundle`](super::grammar::GivenOptions::take_bundle) adds it. A growing filter of the default
+/// size has no word for either, as its capacity would otherwise mean that it is reserved.
 fn own(reserves: bool, spec: BlockedSpec) -> Words {
     let BlockedSpec {
         error_rate,

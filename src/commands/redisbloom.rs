@@ -114,7 +114,7 @@ impl RedisBloomOptions {
     ///
     /// # Errors
     /// Arguments that RedisBloom refuses too.
-    pub fn insert<'a, A: Argument<'a>>(arguments: &'a [A]) -> Result<Insert<'a, A>, CommandError> {
+    pub fn insert<'a, A: Argument<'a>>(arguments: &'a [A]) -> Result<RedisBloomInsert<'a, A>, CommandError> {
         let mut cursor = Cursor::new(arguments);
         let key = cursor.take()?;
         let (mut filter, mut no_create) = (Self::default(), false);
@@ -148,7 +148,7 @@ impl RedisBloomOptions {
         }
         let items = cursor.at_least_one()?;
         filter.check()?;
-        Ok(Insert {
+        Ok(RedisBloomInsert {
             key,
             no_create,
             filter,
@@ -211,7 +211,7 @@ impl RedisBloomOptions {
 
 /// A BF.INSERT in RedisBloom's words.
 #[derive(Clone, Debug)]
-pub struct Insert<'a, A> {
+pub struct RedisBloomInsert<'a, A> {
     /// The key.
     pub key: A,
     /// Whether a missing key stays missing.

@@ -5,11 +5,11 @@ mod last;
 use super::args::{Argument, Cursor};
 use super::creation;
 use super::error::CommandError;
-use super::grammar::{Given, Verb, is_bundle};
+use super::grammar::{GivenOptions, Verb, is_bundle};
 use super::packed::Packing;
-use super::redisbloom::{self, RedisBloomOptions, Release};
+use super::redisbloom::{self, RedisBloomInsert, RedisBloomOptions, Release};
 use super::spec::Creation;
-use super::valkey::{self, ValkeyOptions};
+use super::valkey::{ValkeyInsert, ValkeyOptions};
 use crate::keyspace;
 use crate::options;
 use crate::options::values::Config;
@@ -56,7 +56,7 @@ pub enum Items<'a, A> {
 )]
 pub enum Description {
     /// In this module's grammar.
-    Own(Given),
+    Own(GivenOptions),
     /// In RedisBloom's grammar.
     RedisBloom {
         /// Whether a missing key stays missing.
@@ -94,14 +94,15 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
             Verb::AddPacked => {
                 let data = cursor.take_last()?;
                 let mut packing = Packing::default();
-                let given = Given::parse(verb, &mut cursor, |word, cursor| packing.take(word, cursor))?;
+                let given =
+                    GivenOptions::parse(verb, &mut cursor, |word, cursor| packing.take(word, cursor))?;
                 given.check(verb)?;
                 let items = packing.unpack(data.bytes())?;
                 (given, Items::Packed { packing, items, data })
             }
             Verb::Insert => {
                 let mut items = None;
-                let given = Given::parse(verb, &mut cursor, |word, cursor| {
+                let given = GivenOptions::parse(verb, &mut cursor, |word, cursor| {
                     let is_items = word.eq_ignore_ascii_case(b"ITEMS");
                     if is_items {
                         items = Some(std::mem::replace(cursor, Cursor::new(&[])).at_least_one()?);
@@ -114,7 +115,7 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
                 (given, items.map_or(Items::None, Items::List))
             }
             Verb::Reserve | Verb::Plan | Verb::Rotate => {
-                let given = Given::parse(verb, &mut cursor, |_, _| Ok(false))?;
+                let given = GivenOptions::parse(verb, &mut cursor, |_, _| Ok(false))?;
                 given.check(verb)?;
                 (given, Items::None)
             }
@@ -137,9 +138,9 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
         }
     }
 
-    /// Reads a BF.RESERVE of a primary or a file. If it is this module's, words that this version does not know are an
-    /// error: otherwise a replica would silently have another filter. It is if it has a bundle, or PXAT; up to three words
-    /// with PXAT may also be RedisBloom's, whose clients may send words that it ignores.
+    /// Reads a BF.RESERVE of a primary or a file. This module's has a bundle or PXAT. In it a word that this version
+    /// does not know is an error: otherwise a replica would silently have another filter. RedisBloom ignores words that
+    /// it does not know, so up to three words with PXAT that this module cannot read are RedisBloom's.
     fn obey_reserve(arguments: &'a [A]) -> Result<Self, CommandError> {
         let own = Self::parse(Verb::Reserve, arguments);
         let words = arguments.get(3..).unwrap_or_default();
@@ -160,14 +161,14 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
         })
     }
 
-    /// Reads a BF.INSERT of a primary or a file. If it has a bundle, only this module can have sent it. Otherwise the
-    /// grammars are tried in this order: valkey-bloom's if RedisBloom could not accept the words; RedisBloom's; this
-    /// module's; then valkey-bloom's again, for numbers that only it accepts.
+    /// Reads a BF.INSERT of a primary or a file. One with a bundle is this module's. Otherwise the grammars are tried
+    /// in this order: valkey-bloom's if RedisBloom could not accept the words; RedisBloom's; this module's; then
+    /// valkey-bloom's again, for numbers that only it accepts.
     fn obey_insert(arguments: &'a [A]) -> Result<Self, CommandError> {
         if is_bundle(arguments.get(1..).unwrap_or_default()) {
             return Self::parse(Verb::Insert, arguments);
         }
-        let of_valkey = valkey::Insert::read(arguments);
+        let of_valkey = ValkeyInsert::read(arguments);
         let unmistakable = of_valkey.as_ref().filter(|insert| insert.is_unmistakable);
         if let Some(insert) = unmistakable.cloned() {
             return Ok(insert.into());
@@ -233,7 +234,7 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
     }
 
     /// The options in this module's grammar, if the command is in that.
-    pub fn given(&self) -> Option<&Given> {
+    pub fn given(&self) -> Option<&GivenOptions> {
         match &self.description {
             Description::Own(given) => Some(given),
             Description::RedisBloom { .. } | Description::Valkey(_) => None,
@@ -293,8 +294,8 @@ impl<'a> Request<'a, Arg<'a>> {
     }
 }
 
-impl<'a, A> From<redisbloom::Insert<'a, A>> for Request<'a, A> {
-    fn from(insert: redisbloom::Insert<'a, A>) -> Self {
+impl<'a, A> From<RedisBloomInsert<'a, A>> for Request<'a, A> {
+    fn from(insert: RedisBloomInsert<'a, A>) -> Self {
         Self {
             key: insert.key,
             description: Description::RedisBloom {
@@ -306,8 +307,8 @@ impl<'a, A> From<redisbloom::Insert<'a, A>> for Request<'a, A> {
     }
 }
 
-impl<'a, A> From<valkey::Insert<'a, A>> for Request<'a, A> {
-    fn from(insert: valkey::Insert<'a, A>) -> Self {
+impl<'a, A> From<ValkeyInsert<'a, A>> for Request<'a, A> {
+    fn from(insert: ValkeyInsert<'a, A>) -> Self {
         Self {
             key: insert.key,
             description: Description::Valkey(insert.options),

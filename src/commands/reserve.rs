@@ -46,7 +46,7 @@ impl Command for Reserve {
         }
         creation::create_empty(ctx, request.key, &mut key, creation)?;
         request.log_rate(ctx, Some(creation));
-        creation::log_end(ctx, request.key, creation.filter);
+        creation::log_layer_limit(ctx, request.key, creation.filter);
         key.changed(&[Self::NAME]);
         Reply(ctx).ok();
         Ok(())

@@ -7,7 +7,7 @@ use super::docs::{Docs, KEY_TO_DROP_FROM, O_OF_LAYERS, SINCE_OWN};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command, changing, creation};
-use crate::limits::Allowing;
+use crate::limits::CommandMemory;
 use crate::server::{Arg, Ctx};
 use crate::{keyspace, stats};
 
@@ -18,8 +18,8 @@ fn apply(ctx: Ctx<'_>, name: Arg<'_>) -> Result<(), CommandError> {
     // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
     let mut key = unsafe { keyspace::write(ctx, name) }?;
     let filter = key.filter().ok_or(CommandError::NotFound)?;
-    let allowing = Allowing::new(ctx, name.bytes(), ctx.origin());
-    let emptied = filter.emptied(&|demand| allowing.allow(demand));
+    let memory = CommandMemory::new(ctx, name.bytes(), ctx.origin());
+    let emptied = filter.emptied(&|demand| memory.allow(demand));
     let emptied = emptied.map_err(|error| {
         stats::refused_creation();
         creation::log_shortage(ctx, name, error);

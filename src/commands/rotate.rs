@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use super::args::Cursor;
 use super::docs::{Docs, KEY_TO_DROP_FROM, O_OF_LAYERS, SINCE_OWN};
 use super::error::CommandError;
-use super::grammar::{Given, Verb};
+use super::grammar::{GivenOptions, Verb};
 use super::reply::Reply;
 use super::spec::Target;
 use super::{Call, Command, changing, propagation, window};
@@ -33,13 +33,15 @@ impl Command for Rotate {
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
         let mut cursor = Cursor::new(arguments);
         let name = cursor.take()?;
-        let given = Given::parse(VERB, &mut cursor, |_, _| Ok(false))?;
+        let given = GivenOptions::parse(VERB, &mut cursor, |_, _| Ok(false))?;
         // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
         let mut key = unsafe { keyspace::write(ctx, name) }?;
         let filter = key.filter().ok_or(CommandError::NotFound)?;
         let now = window::time(ctx, filter, given.at);
         let at = filter.stamp(now).ok_or(CommandError::NoWindow)?;
-        let (changed, _) = changing::change_and_free(ctx, filter, |filter| filter.rotate(now));
+        let before = filter.layers();
+        let changed = filter.begin_change().rotate(now);
+        changing::free_dropped(ctx, filter, before);
         let changed = changed.map_err(|error| match error {
             Error::Full { .. } => CommandError::TooManySlices,
             error => CommandError::of_add(error),

@@ -7,7 +7,7 @@ use super::docs::{Docs, KEY_TO_SHRINK, Kind, Parameter};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command, creation};
-use crate::limits::Allowing;
+use crate::limits::CommandMemory;
 use crate::server::{Arg, Ctx};
 use crate::{keyspace, stats};
 use libbloom::ShrinkError;
@@ -38,8 +38,10 @@ fn apply(ctx: Ctx<'_>, name: Arg<'_>, capacity: u64) -> Result<u64, CommandError
     // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
     let mut key = unsafe { keyspace::write(ctx, name) }?;
     let filter = key.filter().ok_or(CommandError::NotFound)?;
-    let allowing = Allowing::new(ctx, name.bytes(), ctx.origin());
-    let shrunk = filter.change(|filter| filter.shrink(capacity, &|demand| allowing.allow(demand)));
+    let memory = CommandMemory::new(ctx, name.bytes(), ctx.origin());
+    let shrunk = filter
+        .begin_change()
+        .shrink(capacity, &|demand| memory.allow(demand));
     let freed = shrunk.map_err(|error| match error {
         ShrinkError::Window => CommandError::ShrinkingWindow,
         ShrinkError::Layout => CommandError::ShrinkingValkey,

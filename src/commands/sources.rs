@@ -11,7 +11,7 @@ use super::creation;
 use super::docs::{KeyUse, Kind, Parameter};
 use super::error::CommandError;
 use crate::keyspace::{self, KeyMut};
-use crate::limits::Allowing;
+use crate::limits::CommandMemory;
 use crate::number;
 use crate::server::shown::shown;
 use crate::server::{Arg, Ctx};
@@ -113,8 +113,8 @@ impl<'a> Sources<'a> {
     }
 
     /// The memory that the command may use for the destination.
-    pub fn allowing(&self) -> Allowing<'a> {
-        Allowing::new(self.ctx, self.destination.bytes(), self.ctx.origin())
+    pub fn memory(&self) -> CommandMemory<'a> {
+        CommandMemory::new(self.ctx, self.destination.bytes(), self.ctx.origin())
     }
 
     /// The error for filters that cannot be combined. `of_memory` maps a lack of memory.

@@ -22,7 +22,7 @@ const LONGEST: usize = 15;
 
 /// A BF.INSERT in valkey-bloom's words.
 #[derive(Clone, Debug)]
-pub struct Insert<'a, A> {
+pub struct ValkeyInsert<'a, A> {
     /// The key.
     pub key: A,
     /// What to do with a missing key.
@@ -46,7 +46,7 @@ pub struct ValkeyOptions {
     expires: Option<i64>,
 }
 
-impl<'a, A: Argument<'a>> Insert<'a, A> {
+impl<'a, A: Argument<'a>> ValkeyInsert<'a, A> {
     /// Reads the arguments of a BF.INSERT; `None` if valkey-bloom refuses them too.
     pub fn read(arguments: &'a [A]) -> Option<Self> {
         let mut cursor = Cursor::new(arguments);

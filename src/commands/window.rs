@@ -18,9 +18,9 @@ pub fn now(filter: &Filter) -> Time {
     filter.window().map_or(0, |_| server::now())
 }
 
-/// The time for a change: the one that the command gives, or else the server's. The time of a primary or a file is
-/// obeyed, even if it shows that an earlier time was wrong. A client's time may be a mistake, which must not make a
-/// filter forget, so a time before the newest change counts as that change's.
+/// The time for a change: the one that the command gives, or else the server's. The time of a primary or a file is used
+/// as it is, even if it shows that an earlier time was wrong. A client's time may be a mistake, which must not make a
+/// filter forget: if it is before the newest change, that change's time is used.
 pub fn time(ctx: Ctx<'_>, filter: &Filter, at: Option<Time>) -> Time {
     match at {
         None => now(filter),

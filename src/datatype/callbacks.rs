@@ -7,7 +7,7 @@ use redis_module::raw;
 
 use super::SERVER_HEADERS;
 use super::io::{Digest, Rdb};
-use super::loading::allowing;
+use super::loading::memory_for;
 use crate::server::{Arg, OwnedCtx, alloc, guarded, log};
 use crate::stats::{self, Counted};
 use libbloom::Filter;
@@ -36,8 +36,8 @@ pub unsafe extern "C" fn copy(
     let key = unsafe { Arg::of_callback(to) };
     match guarded("copying a filter", || {
         let server = OwnedCtx::of_server();
-        let allowing = allowing(server.ctx(), key);
-        chunks::copy(filter, &|demand| allowing.allow(demand))
+        let memory = memory_for(server.ctx(), key);
+        chunks::copy(filter, &|demand| memory.allow(demand))
     }) {
         Some(Ok(copy)) => Box::into_raw(Counted::new(copy)).cast(),
         Some(Err(error)) => {

@@ -24,7 +24,7 @@ pub unsafe extern "C" fn defrag(
     let more = guarded("defragmenting a filter", || {
         // SAFETY: the server passes the address of its pointer to a filter. The filter was boxed when it was made,
         // loaded or copied, and nothing refers to it now.
-        unsafe { step(ServerSide(ctx), value) }
+        unsafe { step(ServerCalls(ctx), value) }
     });
     more.unwrap_or(false).into()
 }
@@ -33,8 +33,8 @@ pub unsafe extern "C" fn defrag(
 ///
 /// # Safety
 /// At `place` is the address of a [`Filter`] that was allocated as a box, and nothing else refers to it.
-unsafe fn step(side: impl Side, place: *mut *mut c_void) -> bool {
-    let mut defrag = Defrag(side);
+unsafe fn step(calls: impl DefragCalls, place: *mut *mut c_void) -> bool {
+    let mut defrag = Defrag(calls);
     let first = defrag.0.cursor();
     // SAFETY: the caller guarantees it.
     let place = unsafe { &mut *place };
@@ -49,8 +49,8 @@ unsafe fn step(side: impl Side, place: *mut *mut c_void) -> bool {
         .is_some_and(|next| defrag.0.set_cursor(next))
 }
 
-/// The server's part in a defragmentation.
-trait Side {
+/// What a defragmentation calls of the server.
+trait DefragCalls {
     /// The layer to continue with; 0 at first.
     fn cursor(&mut self) -> usize;
     /// Stores the layer to continue with; false if there will be no other call for this value.
@@ -59,15 +59,15 @@ trait Side {
     ///
     /// # Safety
     /// A block of the module starts at `block`, and nobody uses that address afterwards if it gets another one.
-    unsafe fn elsewhere(&mut self, block: NonNull<u8>) -> Option<NonNull<u8>>;
+    unsafe fn move_block(&mut self, block: NonNull<u8>) -> Option<NonNull<u8>>;
     /// Whether the rest must wait for another step.
     fn must_pause(&mut self) -> bool;
 }
 
-/// The server's part in a defragmentation, during a callback.
-struct ServerSide(*mut raw::RedisModuleDefragCtx);
+/// The calls of a server whose callback runs.
+struct ServerCalls(*mut raw::RedisModuleDefragCtx);
 
-impl Side for ServerSide {
+impl DefragCalls for ServerCalls {
     fn cursor(&mut self) -> usize {
         let mut cursor: c_ulong = 0;
         // SAFETY: the context is alive. Without a cursor the server leaves it at 0.
@@ -81,7 +81,7 @@ impl Side for ServerSide {
         status == raw::REDISMODULE_OK as c_int
     }
 
-    unsafe fn elsewhere(&mut self, block: NonNull<u8>) -> Option<NonNull<u8>> {
+    unsafe fn move_block(&mut self, block: NonNull<u8>) -> Option<NonNull<u8>> {
         // SAFETY: the context is alive, and the block is the server's. The new block is of the
         // same size class, and so aligned alike.
         let moved: *mut c_void = unsafe { call!(RedisModule_DefragAlloc(self.0, block.as_ptr().cast())) };
@@ -98,7 +98,7 @@ impl Side for ServerSide {
 /// A defragmentation, which offers each block of a filter to a server.
 struct Defrag<S>(S);
 
-impl<S: Side> Defrag<S> {
+impl<S: DefragCalls> Defrag<S> {
     /// Offers a block, and returns its address afterwards.
     ///
     /// # Safety
@@ -112,12 +112,12 @@ impl<S: Side> Defrag<S> {
             return block;
         };
         // SAFETY: the caller guarantees it, and uses the returned address from now on.
-        let moved = unsafe { self.0.elsewhere(start) };
+        let moved = unsafe { self.0.move_block(start) };
         moved.map_or(block, NonNull::as_ptr)
     }
 }
 
-impl<S: Side> Mover for Defrag<S> {
+impl<S: DefragCalls> Mover for Defrag<S> {
     fn list<T>(&mut self, values: Vec<T>) -> Vec<T> {
         let mut values = ManuallyDrop::new(values);
         let (start, length, capacity) = (values.as_mut_ptr(), values.len(), values.capacity());

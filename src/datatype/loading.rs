@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use redis_module::raw;
 
 use super::io::Rdb;
-use crate::limits::Allowing;
+use crate::limits::CommandMemory;
 use crate::server::{Arg, Ctx, guarded, log};
 use crate::stats::{self, Counted};
 use libbloom::Filter;
@@ -31,10 +31,10 @@ pub unsafe extern "C" fn load_valkey(
 ) -> *mut c_void {
     // SAFETY: the server calls this with a stream that lives until it returns.
     let stream = unsafe { Rdb::of_callback(stream) };
-    counted(stream, |stream, allowing, allowance| {
+    counted(stream, |stream, memory, allowance| {
         // The first layer is in memory before its size is known, and must not be counted twice.
-        if let Some(allowing) = allowing {
-            allowing.read_memory_now();
+        if let Some(memory) = memory {
+            memory.read_memory_now();
         }
         let chain = codec::valkey::load(stream, encoding_version, allowance)?;
         Ok(chain.into())
@@ -44,24 +44,20 @@ pub unsafe extern "C" fn load_valkey(
 /// Loads a filter and counts it. Null tells the server that the payload is bad.
 fn counted(
     mut stream: Rdb<'_>,
-    load: impl FnOnce(&mut Rdb<'_>, Option<&Allowing<'_>>, Allowance<'_>) -> Result<Filter, DecodeError>,
+    load: impl FnOnce(&mut Rdb<'_>, Option<&CommandMemory<'_>>, Allowance<'_>) -> Result<Filter, DecodeError>,
 ) -> *mut c_void {
     let (ctx, key) = (stream.context(), stream.key());
     let loaded = guarded("loading a filter", || {
-        let allowing = ctx.map(|ctx| allowing(ctx, key));
-        let allowance = |demand| {
-            allowing
-                .as_ref()
-                .map_or(Ok(()), |allowing| allowing.allow(demand))
-        };
-        load(&mut stream, allowing.as_ref(), &allowance)
+        let memory = ctx.map(|ctx| memory_for(ctx, key));
+        let allowance = |demand| memory.as_ref().map_or(Ok(()), |memory| memory.allow(demand));
+        load(&mut stream, memory.as_ref(), &allowance)
     });
     match loaded {
         Some(Ok(filter)) => {
             stats::loaded(&filter);
             let filter = Counted::new(filter);
             if ctx.is_some_and(Ctx::loads_asynchronously) {
-                stats::is_coming(&filter);
+                stats::hide_until_loaded(&filter);
             }
             Box::into_raw(filter).cast()
         }
@@ -78,6 +74,6 @@ fn counted(
 
 /// The allowance for a filter that is loaded or copied. A client's RESTORE and COPY are limited as its other commands
 /// are. No limit may keep a server from starting, or make it differ from its primary.
-pub fn allowing<'a>(ctx: Ctx<'a>, key: Option<Arg<'a>>) -> Allowing<'a> {
-    Allowing::new(ctx, key.map_or(b"", Arg::bytes), ctx.origin_unnamed())
+pub fn memory_for<'a>(ctx: Ctx<'a>, key: Option<Arg<'a>>) -> CommandMemory<'a> {
+    CommandMemory::new(ctx, key.map_or(b"", Arg::bytes), ctx.origin_unnamed())
 }

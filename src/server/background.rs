@@ -5,10 +5,10 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::Builder;
 
 /// A value to be freed.
-type Burden = Box<dyn Send>;
+type Value = Box<dyn Send>;
 
 /// The channel to the thread, which lives as long as the server; `None` if it could not be started.
-static FREEING: OnceLock<Option<Sender<Burden>>> = OnceLock::new();
+static FREEING: OnceLock<Option<Sender<Value>>> = OnceLock::new();
 
 /// Above this size it pays to free on another thread: 1 MiB is freed in about 0.1 ms.
 const LONG_TO_FREE: u64 = 1 << 20;
@@ -18,25 +18,25 @@ pub fn is_long(bytes: u64) -> bool {
     bytes > LONG_TO_FREE
 }
 
-/// Frees `burden`, which holds `bytes` bytes: on the other thread if it is large and the thread exists.
-pub fn free(burden: impl Send + 'static, bytes: u64) {
+/// Frees a value of `bytes` bytes: on the other thread if it is large and the thread exists.
+pub fn free(value: impl Send + 'static, bytes: u64) {
     if !is_long(bytes) {
-        return drop(burden);
+        return drop(value);
     }
-    let burden: Burden = Box::new(burden);
-    if let Some(way) = FREEING.get_or_init(start) {
+    let value: Value = Box::new(value);
+    if let Some(sender) = FREEING.get_or_init(start) {
         // A value that cannot be sent is in the error, and freed with it.
-        drop(way.send(burden));
+        drop(sender.send(value));
     }
 }
 
-fn start() -> Option<Sender<Burden>> {
-    let (way, burdens) = mpsc::channel::<Burden>();
+fn start() -> Option<Sender<Value>> {
+    let (sender, values) = mpsc::channel::<Value>();
     let thread = Builder::new().name("bloom_free".to_owned()).spawn(move || {
         leave_signals_to_the_server();
-        burdens.into_iter().for_each(drop);
+        values.into_iter().for_each(drop);
     });
-    thread.ok().map(|_| way)
+    thread.ok().map(|_| sender)
 }
 
 /// Blocks all signals on this thread. The server expects them on its own threads: the watchdog's signal must

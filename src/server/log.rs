@@ -22,8 +22,8 @@ pub struct Kind {
 pub static REFUSAL: Kind = Kind::new();
 /// Filters that became long chains.
 pub static GROWTH: Kind = Kind::new();
-/// Filters that grow, but will reach the most layers.
-pub static END: Kind = Kind::new();
+/// Filters that will reach the most layers before they grow far.
+pub static LAYER_LIMIT: Kind = Kind::new();
 /// Error rates that were requested and are not used unchanged.
 pub static RATE: Kind = Kind::new();
 /// Stored data that is no filter.

@@ -89,8 +89,8 @@ impl Origin {
         matches!(self, Self::Primary { .. } | Self::File)
     }
 
-    /// Whether nobody reads what the command propagates: it comes from a primary, which also serves the replicas of this
-    /// one, and there is no append-only file.
+    /// Whether nobody reads what the command propagates: it comes from a primary, which also serves the replicas of
+    /// this one, and there is no append-only file.
     pub fn is_last(self) -> bool {
         self == Self::Primary { has_readers: false }
     }
@@ -129,8 +129,8 @@ impl Origin {
         match self {
             Self::Client => false,
             Self::Primary { .. } | Self::File | Self::PrimaryScript | Self::FileScript => true,
-            // Redis 6.2 can propagate whole scripts. Of the commands inside servers do not tell whether a primary sent
-            // them. A script of a client may query a replica that is read-only.
+            // Redis 6.2 can propagate whole scripts, and servers do not tell whether the commands inside a script come
+            // from a primary. A script of a client may query a replica that is read-only.
             Self::Script => ctx.runs_script_of_primary(),
             Self::Unnamed => {
                 ctx.has_flag(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING)

@@ -36,7 +36,7 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
     /// # Errors
     /// [`Error::OutOfMemory`], with nothing allocated.
     pub fn zeroed(units: u64) -> Result<Self, Error> {
-        let (units, out_of_memory) = fitting::<U>(units)?;
+        let (units, out_of_memory) = checked_length::<U>(units)?;
         let units = bytemuck::allocation::try_zeroed_slice_box(units).map_err(|()| out_of_memory)?;
         Ok(Self { units, ones: 0 })
     }
@@ -134,7 +134,7 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
 }
 
 /// The length of an array of `units` units, and the error to return if its memory cannot be allocated.
-fn fitting<U>(units: u64) -> Result<(usize, Error), Error> {
+fn checked_length<U>(units: u64) -> Result<(usize, Error), Error> {
     let bytes = units.saturating_mul(size_of::<U>() as u64);
     let out_of_memory = Error::OutOfMemory { bytes };
     if isize::try_from(bytes).is_err() {
@@ -151,12 +151,12 @@ pub fn is_sparse(ones: u64, bytes: u64) -> bool {
 
 /// A bit array that is filled from its first byte on, as pieces of it arrive.
 #[derive(Debug)]
-pub struct Incoming<U> {
+pub struct ArrayLoader<U> {
     room: Room<U>,
     /// Bytes still missing.
     missing: usize,
     /// Bytes received through [`Self::append`].
-    came: usize,
+    received: usize,
     /// Bytes received through [`Self::append_zeros`].
     zeros: usize,
 }
@@ -170,13 +170,13 @@ enum Room<U> {
     Dense { units: Vec<U>, ones: u64 },
 }
 
-impl<U: Zeroable + NoUninit + AnyBitPattern> Incoming<U> {
+impl<U: Zeroable + NoUninit + AnyBitPattern> ArrayLoader<U> {
     /// Allocates `units` units, of which about `ones` bits will be set.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], with nothing allocated.
     pub fn new(units: u64, ones: u64) -> Result<Self, Error> {
-        let (length, out_of_memory) = fitting::<U>(units)?;
+        let (length, out_of_memory) = checked_length::<U>(units)?;
         let missing = length * size_of::<U>();
         let room = if is_sparse(ones, missing as u64) {
             Room::Sparse(BitArray::zeroed(units)?)
@@ -188,7 +188,7 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> Incoming<U> {
         Ok(Self {
             room,
             missing,
-            came: 0,
+            received: 0,
             zeros: 0,
         })
     }
@@ -219,7 +219,7 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> Incoming<U> {
             }
         }
         self.missing = missing;
-        self.came += bytes.len();
+        self.received += bytes.len();
         Ok(())
     }
 
@@ -234,7 +234,7 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> Incoming<U> {
             let length = units.len() + self.missing / size_of::<U>();
             // Zeros are written only up to as many bytes as were received otherwise. Without that limit, a
             // payload of a few bytes could make the server write all the memory that it may use.
-            let sparse = (self.zeros > self.came).then(|| BitArray::zeroed(length as u64));
+            let sparse = (self.zeros > self.received).then(|| BitArray::zeroed(length as u64));
             if let Some(Ok(mut array)) = sparse {
                 array.units_mut()[..units.len()].copy_from_slice(units);
                 array.ones = *ones;
@@ -290,7 +290,12 @@ mod tests {
     /// restart.
     #[test]
     fn an_array_with_few_bits_is_loaded_without_touching_its_pages() {
-        let is_sparse = |ones| matches!(Incoming::<u64>::new(1 << 17, ones).unwrap().room, Room::Sparse(_));
+        let is_sparse = |ones| {
+            matches!(
+                ArrayLoader::<u64>::new(1 << 17, ones).unwrap().room,
+                Room::Sparse(_)
+            )
+        };
         assert_eq!([0, 255, 256, 1 << 23].map(is_sparse), [true, true, false, false]);
     }
 
@@ -357,7 +362,7 @@ mod tests {
             // The expected number of set bits only decides where the bytes go first, never what the array
             // contains.
             for expected in [0, ones, u64::MAX] {
-                let mut incoming = Incoming::<u64>::new(UNITS as u64, expected).unwrap();
+                let mut incoming = ArrayLoader::<u64>::new(UNITS as u64, expected).unwrap();
                 for piece in bytes.chunks(5000) {
                     assert_eq!(incoming.append(&[0; 7]), Err(OutOfRange), "no whole unit");
                     match all_zero(piece) {
@@ -375,11 +380,11 @@ mod tests {
                 assert_eq!((whole.bytes(), whole.ones()), (&bytes[..], ones));
             }
         }
-        let short = Incoming::<u64>::new(2, 128).unwrap();
+        let short = ArrayLoader::<u64>::new(2, 128).unwrap();
         assert!(matches!(short.finish(), Err(OutOfRange)));
         for units in [1 << 57, u64::MAX] {
             for ones in [0, u64::MAX] {
-                let refused = Incoming::<u64>::new(units, ones).map(|_| ());
+                let refused = ArrayLoader::<u64>::new(units, ones).map(|_| ());
                 assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{units}");
             }
         }
@@ -390,7 +395,7 @@ mod tests {
     /// would be copied, which doubles its memory.
     #[test]
     fn zeros_beyond_what_came_in_are_not_written() {
-        let mut incoming = Incoming::<u64>::new(1000, 64_000).unwrap();
+        let mut incoming = ArrayLoader::<u64>::new(1000, 64_000).unwrap();
         incoming.append(&[1; 8 * 10]).unwrap();
         incoming.append_zeros(8 * 10).unwrap();
         assert!(matches!(incoming.room, Room::Dense { .. }));
@@ -403,7 +408,7 @@ mod tests {
         assert_eq!(array.ones(), 11 * 8);
 
         // If there is no memory for a sparse array, the zeros are written after all.
-        let mut incoming = Incoming::<u64>::new(100, 6400).unwrap();
+        let mut incoming = ArrayLoader::<u64>::new(100, 6400).unwrap();
         failing::after(0, Shortage::Lasting, || incoming.append_zeros(8 * 100)).unwrap();
         assert!(matches!(incoming.room, Room::Dense { .. }));
         assert_eq!(incoming.finish().unwrap().units(), [0; 100]);

@@ -12,15 +12,15 @@ use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 /// of 48 KiB.
 const TILE: usize = 16 << 10;
 
-/// The bytes that a tile takes from a [`Reading`] at least, however short the tile is.
-const LEAST: usize = 1 << 10;
+/// The fewest bytes that a tile takes from a [`ReadBudget`], however short the tile is.
+const LEAST_TAKEN: usize = 1 << 10;
 
 /// Bytes compared before [`is_within`] checks the result, about as many as are read at once anyway.
 const PIECE: usize = 512;
 
 /// Once this many bytes of a union were read, their set bits predict those of the whole to within a
 /// hundredth: hashes are uniform, and the bits are millions.
-const TELLING: usize = 1 << 20;
+const SAMPLE: usize = 1 << 20;
 
 /// How two bits are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,9 +77,9 @@ fn tile(bytes: &[u8], start: usize) -> &[u8] {
 
 /// A budget of bytes that may still be read.
 #[derive(Clone, Copy, Debug)]
-pub struct Reading(u64);
+pub struct ReadBudget(u64);
 
-impl Reading {
+impl ReadBudget {
     /// A budget of `bytes` bytes.
     pub fn new(bytes: u64) -> Self {
         Self(bytes)
@@ -100,11 +100,11 @@ impl Reading {
 /// Counts the set bits of the union of `arrays`, which have the same length. `None` if the count exceeds
 /// `most`, if the part that was read predicts that it will by more than a fiftieth, or if `reading` is used
 /// up. A tile takes at least 1 KiB from `reading`, because starting one has a cost too.
-pub fn union_ones(arrays: &[&[u8]], most: u64, reading: &mut Reading) -> Option<u64> {
+pub fn union_ones(arrays: &[&[u8]], most: u64, reading: &mut ReadBudget) -> Option<u64> {
     let length = arrays.first().map_or(0, |array| array.len());
     let (mut tile_of_union, mut ones) = ([0; TILE], 0);
     for start in (0..length).step_by(TILE) {
-        let bytes = (length - start).clamp(LEAST, TILE) * arrays.len();
+        let bytes = (length - start).clamp(LEAST_TAKEN, TILE) * arrays.len();
         if !reading.take(bytes as u64) {
             return None;
         }
@@ -121,7 +121,7 @@ pub fn union_ones(arrays: &[&[u8]], most: u64, reading: &mut Reading) -> Option<
         ones += count(place);
         let end = start + place.len();
         let expected_by_now = most as f64 * (end as f64 / length as f64);
-        if ones > most || end >= TELLING && ones as f64 > expected_by_now * 1.02 {
+        if ones > most || end >= SAMPLE && ones as f64 > expected_by_now * 1.02 {
             return None;
         }
     }
@@ -129,8 +129,8 @@ pub fn union_ones(arrays: &[&[u8]], most: u64, reading: &mut Reading) -> Option<
 }
 
 /// Whether every bit of `part` is set in `whole`, which has the same length. Also false if `reading` is used
-/// up. If a bit is missing, mostly the first bytes show it.
-pub fn is_within(part: &[u8], whole: &[u8], reading: &mut Reading) -> bool {
+/// up. If bits are missing, the first bytes mostly lack one.
+pub fn is_within(part: &[u8], whole: &[u8], reading: &mut ReadBudget) -> bool {
     let pieces = part.chunks(PIECE).zip(whole.chunks(PIECE));
     for (part, whole) in pieces {
         if !reading.take(2 * part.len() as u64) {
@@ -170,7 +170,7 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
     }
 
     /// Sets the bits that all of `arrays` have in common, in an array without set bits.
-    pub fn take_common(&mut self, arrays: &[&[u8]]) {
+    pub fn set_common(&mut self, arrays: &[&[u8]]) {
         let mut common = [0; TILE];
         let mut ones = 0;
         for (index, place) in self.bytes_mut().chunks_mut(TILE).enumerate() {
@@ -198,8 +198,8 @@ mod tests {
 
     use super::*;
 
-    fn all() -> Reading {
-        Reading::new(u64::MAX)
+    fn all() -> ReadBudget {
+        ReadBudget::new(u64::MAX)
     }
 
     fn array(bytes: &[u8], units: usize) -> BitArray<u64> {
@@ -242,7 +242,7 @@ mod tests {
             prop_assert!(!union.unite(&views));
 
             let mut common = BitArray::<u64>::zeroed(units as u64).unwrap();
-            common.take_common(&views);
+            common.set_common(&views);
             prop_assert_eq!(common.bytes(), &and[..]);
             prop_assert_eq!(common.ones(), ones(&and));
 
@@ -250,7 +250,7 @@ mod tests {
                 prop_assert!(is_within(view, &or, &mut all()) && is_within(&and, view, &mut all()));
                 prop_assert_eq!(is_within(&or, view, &mut all()), *view == or);
             }
-            prop_assert!(!is_within(&and, &or, &mut Reading::new(2 * and.len().min(PIECE) as u64 - 1)));
+            prop_assert!(!is_within(&and, &or, &mut ReadBudget::new(2 * and.len().min(PIECE) as u64 - 1)));
             prop_assert_eq!(union_ones(&views, u64::MAX, &mut all()), Some(ones(&or)));
             prop_assert_eq!(union_ones(&views, ones(&or), &mut all()), Some(ones(&or)));
             if ones(&or) > 0 {
@@ -263,34 +263,34 @@ mod tests {
     /// union is much too full.
     #[test]
     fn a_part_tells_that_a_union_is_too_large() {
-        let half = vec![0x55; 2 * TELLING];
-        let other = [vec![0x2a; TELLING], vec![0; TELLING]].concat();
+        let half = vec![0x55; 2 * SAMPLE];
+        let other = [vec![0x2a; SAMPLE], vec![0; SAMPLE]].concat();
         let whole = union_ones(&[&half, &other], u64::MAX, &mut all()).unwrap();
-        assert_eq!(whole, (TELLING * (4 + 3) + TELLING * 4) as u64);
+        assert_eq!(whole, (SAMPLE * (4 + 3) + SAMPLE * 4) as u64);
         // The first half predicts more bits than the whole has.
         assert_eq!(union_ones(&[&half, &other], whole + 1000, &mut all()), None);
         assert_eq!(
             union_ones(&[&half, &half], whole, &mut all()),
-            Some((2 * TELLING * 4) as u64)
+            Some((2 * SAMPLE * 4) as u64)
         );
         assert_eq!(union_ones(&[], 0, &mut all()), Some(0));
         // By chance, one part has a few more bits than another.
         let mut uneven = half.clone();
-        uneven[..TELLING]
+        uneven[..SAMPLE]
             .iter_mut()
             .step_by(64)
             .for_each(|byte| *byte = 0x57);
-        let whole_of_uneven = (2 * TELLING * 4 + TELLING / 64) as u64;
+        let whole_of_uneven = (2 * SAMPLE * 4 + SAMPLE / 64) as u64;
         assert_eq!(
             union_ones(&[&uneven, &half], whole_of_uneven, &mut all()),
             Some(whole_of_uneven)
         );
-        let mut too_little = Reading::new(4 * TELLING as u64 - 1);
+        let mut too_little = ReadBudget::new(4 * SAMPLE as u64 - 1);
         assert_eq!(union_ones(&[&half, &half], whole, &mut too_little), None);
-        let mut some = Reading::new(4 * TELLING as u64);
+        let mut some = ReadBudget::new(4 * SAMPLE as u64);
         assert_eq!(
             union_ones(&[&half, &half], whole, &mut some),
-            Some((2 * TELLING * 4) as u64)
+            Some((2 * SAMPLE * 4) as u64)
         );
         assert_eq!(
             union_ones(&[&half, &half], whole, &mut some),

@@ -58,11 +58,11 @@ impl Work for OrNeighbours<'_> {
 impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
     /// Sets the bits of `longer` in this array, which has no set bits: unit `i` becomes the OR of units `d · i` to
     /// `d · i + d - 1`, where `longer` has `d` times as many units.
-    pub fn take_neighbours(&mut self, longer: &Self) {
+    pub fn fold_neighbours(&mut self, longer: &Self) {
         let times = longer.units().len() / self.units().len().max(1);
         debug_assert_eq!(longer.units().len(), times * self.units().len());
         let parts = longer.bytes().chunks(TILE * times.max(1));
-        self.take(|start, tile| {
+        self.fill_tiles(|start, tile| {
             debug_assert!(start.is_multiple_of(TILE));
             if let Some(bytes) = parts.clone().nth(start / TILE) {
                 let unit = size_of::<U>();
@@ -77,9 +77,9 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
 
     /// Sets the bits of `longer` in this array, which has no set bits: its first `length` bytes become the OR of the
     /// parts of `length` bytes that `longer` consists of.
-    pub fn take_parts(&mut self, longer: &[u8], length: usize) {
+    pub fn fold_parts(&mut self, longer: &[u8], length: usize) {
         debug_assert!(length > 0 && longer.len().is_multiple_of(length) && length <= self.bytes().len());
-        self.take(|start, tile| {
+        self.fill_tiles(|start, tile| {
             for part in longer.chunks_exact(length) {
                 let bytes = &part[start..length.min(start + tile.len())];
                 kernel::run(Or {
@@ -91,7 +91,7 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
     }
 
     /// Fills the array tile by tile: `fill` gets the offset of a tile, and the tile without set bits.
-    fn take(&mut self, fill: impl Fn(usize, &mut [u8])) {
+    fn fill_tiles(&mut self, fill: impl Fn(usize, &mut [u8])) {
         let mut ones = 0;
         for (index, place) in self.bytes_mut().chunks_mut(TILE).enumerate() {
             let tile = &mut [0; TILE][..place.len()];
@@ -129,7 +129,7 @@ mod tests {
             let mut long = BitArray::<Line>::zeroed((units * times) as u64).unwrap();
             long.merge(0, bytemuck::cast_slice(&words)).unwrap();
             let mut short = BitArray::<Line>::zeroed(units as u64).unwrap();
-            short.take_neighbours(&long);
+            short.fold_neighbours(&long);
             let mut expected = vec![[0; LINE_WORDS]; units];
             for (at, word) in words.iter().enumerate() {
                 expected[at / LINE_WORDS / times][at % LINE_WORDS] |= word;
@@ -145,7 +145,7 @@ mod tests {
             let words = words((length * times).div_ceil(8), seed);
             let long = &bytemuck::cast_slice::<u64, u8>(&words)[..length * times];
             let mut short = BitArray::<u64>::zeroed(length.div_ceil(8) as u64).unwrap();
-            short.take_parts(long, length);
+            short.fold_parts(long, length);
             let mut expected = vec![0; length.next_multiple_of(8)];
             for (at, byte) in long.iter().enumerate() {
                 expected[at % length] |= byte;

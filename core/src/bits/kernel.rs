@@ -96,8 +96,8 @@ pub fn covers(line: &Line, word_of_probes: u64, probes: u8) -> bool {
     portable_covers(line, word_of_probes, probes)
 }
 
-/// Sets the bits of the first `probes` probes of `word_of_probes` in `line` and returns how many of them were unset; see
-/// [`covers`]. A line that has them all is not written to.
+/// Sets the bits of the first `probes` probes of `word_of_probes` in `line` and returns how many of them were unset;
+/// see [`covers`]. A line that has them all is not written to.
 #[inline(always)]
 pub fn set(line: &mut Line, word_of_probes: u64, probes: u8) -> u32 {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -107,7 +107,7 @@ pub fn set(line: &mut Line, word_of_probes: u64, probes: u8) -> u32 {
     portable_set(line, word_of_probes, probes)
 }
 
-// Functions of their own, so that they do not lengthen the way of the processors with vector instructions.
+// Functions of their own, so that the code for processors with vector instructions stays short.
 
 #[inline(never)]
 fn portable_covers(line: &Line, word_of_probes: u64, probes: u8) -> bool {

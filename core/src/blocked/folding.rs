@@ -10,9 +10,9 @@ use crate::chain::NewLayer as _;
 use crate::error::Error;
 use crate::folding::{Foldable, factors, part};
 
-/// What rounding adds to the rate of a layer for `capacity` items, as a part of it: the items that it meets are rounded
-/// up to a whole number, and the rate rises with at most their `k · g`th power. For fewer items the rate depends on the
-/// number of lines in other ways, too.
+/// The most that rounding adds to the rate of a layer for `capacity` items, as a part of the rate. The items that a
+/// layer meets are rounded up to a whole number, and its rate rises at most with the `k · g`th power of that number.
+/// Below [`POISSON_FROM`] items no part is allowed for, because the rate also depends on the number of lines otherwise.
 fn rounding(geometry: Geometry, capacity: u64) -> f64 {
     let bits = f64::from(geometry.probes) * f64::from(geometry.lines_per_item);
     if capacity < POISSON_FROM {
@@ -42,6 +42,7 @@ impl Foldable for Blocked {
                     rate,
                 });
             }
+            // A capacity that is a thousandth smaller is tried before the smallest one.
             let capacities = [most - most / 1024, items];
             let capacity = capacities
                 .into_iter()
@@ -57,7 +58,7 @@ impl Foldable for Blocked {
 
     fn fold(layer: &Layer, shape: Shape) -> Result<Layer, Error> {
         let mut folded = shape.make()?;
-        folded.bits_mut().take_neighbours(layer.bits());
+        folded.bits_mut().fold_neighbours(layer.bits());
         Ok(folded)
     }
 }

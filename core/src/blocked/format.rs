@@ -4,7 +4,7 @@
 //! stores: they follow the header in the first chunk of a dump, and the bit arrays in an RDB stream.
 
 use super::window::{MOST_DROPPED_BYTES, Slice, Windowed};
-use crate::bits::array::{BitArray, Incoming, OutOfRange, all_zero};
+use crate::bits::array::{ArrayLoader, BitArray, OutOfRange, all_zero};
 use crate::bits::kernel::{LINE_BYTES, Line};
 use crate::blocked::sizing::{Geometry, MAX_LINES_PER_ITEM, PROBES};
 use crate::blocked::{Blocked, Layer, Shape};
@@ -14,7 +14,7 @@ use crate::chain::{Allowance, Chain, MOST_ITEMS, NewLayer as _, Rules as _, sum}
 use crate::error::{Error, ParamError};
 use crate::params::{Capacity, ErrorRate, Expansion, Growth, ROUNDING, Seed, Time, Window};
 use crate::stored::stream::{Sink, Source};
-use crate::stored::{DecodeError, Fields, ask_for, list_for, or_end};
+use crate::stored::{DecodeError, Fields, ask_for, list_for, or_abort};
 
 /// The format version.
 pub const VERSION: u64 = 1;
@@ -61,12 +61,12 @@ pub fn is_grown(chain: &Chain<Blocked>) -> bool {
 
 /// Writes a filter without a window, and without its exceptions, to an RDB stream.
 pub fn save(chain: &Chain<Blocked>, exceptions: usize, sink: &mut dyn Sink) {
-    save_parts(&or_end(header(chain, exceptions)), chain.layers().iter(), sink);
+    save_parts(&or_abort(header(chain, exceptions)), chain.layers().iter(), sink);
 }
 
 /// Writes a filter with a window to an RDB stream.
 pub fn save_windowed(windowed: &Windowed, sink: &mut dyn Sink) {
-    save_parts(&or_end(header_of_windowed(windowed)), windowed.layers(), sink);
+    save_parts(&or_abort(header_of_windowed(windowed)), windowed.layers(), sink);
 }
 
 /// Writes a header, and the bit arrays of layers.
@@ -84,7 +84,7 @@ fn save_parts<'a>(header: &[u8], layers: impl Iterator<Item = &'a Layer>, sink: 
     }
 }
 
-/// Reads a filter from an RDB stream whose two leading integers, 1 and 0, were read already. Returns also the number of
+/// Reads a filter from an RDB stream whose first two integers, 1 and 0, were read already. Also returns the number of
 /// its exceptions, which come next in the stream.
 ///
 /// # Errors
@@ -99,8 +99,8 @@ pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<(Nativ
     Ok((native, exceptions))
 }
 
-/// The filter that a header describes, with its items counted and all of its bits unset; the number of its exceptions,
-/// and the bytes behind the header.
+/// The filter that a header describes, with its items counted and all of its bits unset. Also returns the number of its
+/// exceptions, and the bytes after the header.
 ///
 /// # Errors
 /// [`DecodeError`] if the header is invalid, or the filter does not fit into memory. Nothing is left
@@ -120,7 +120,7 @@ pub fn load_header<'a>(
 /// # Errors
 /// [`DecodeError`] if the pieces do not make an array of the stored size and number of set bits.
 fn load_bits(stored: &StoredLayer, source: &mut impl Source) -> Result<BitArray<Line>, DecodeError> {
-    let mut bits = Incoming::new(stored.shape.geometry.total_lines(), stored.bits_set)?;
+    let mut bits = ArrayLoader::new(stored.shape.geometry.total_lines(), stored.bits_set)?;
     let wrong = |_| DecodeError::Field("piece length");
     while bits.missing() > 0 {
         let expected = PIECE_BYTES.min(bits.missing());
@@ -246,7 +246,7 @@ struct StoredLayer {
 }
 
 impl Header {
-    /// Reads and checks a header; returns also what is behind it.
+    /// Reads and checks a header. Also returns the bytes after it.
     ///
     /// # Errors
     /// [`DecodeError`] if a field is out of its range or contradicts another.
@@ -295,13 +295,13 @@ impl Header {
         for _ in 0..layers {
             header.layers.push(StoredLayer::parse(&mut fields)?);
         }
-        header.check_sums()?;
+        header.check_totals()?;
         Ok((header, fields.0))
     }
 
     /// Checks that the layers keep the filter's rate, that their capacities add up to a number that can be counted, and
     /// that all layers of a slice but its newest are full.
-    fn check_sums(&self) -> Result<(), DecodeError> {
+    fn check_totals(&self) -> Result<(), DecodeError> {
         let capacities = self.layers.iter().map(|layer| layer.shape.capacity);
         if sum(capacities) > MOST_ITEMS {
             return Err(DecodeError::Field("capacity"));

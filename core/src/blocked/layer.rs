@@ -48,8 +48,8 @@ const MULTIPLIERS: [(u64, u64); MAX_LINES_PER_ITEM as usize] = [
     (0xee521d7a0f4d3873, 0xf16952ee72f3454f),
 ];
 
-/// From this rate on, a layer's rate is computed from its geometry instead of taken from storage. Few layers
-/// of a chain are that loose, as their rates add up to at most 0.25.
+/// From this rate on, a layer's rate is computed from its geometry, and the stored one is not used. A chain has few
+/// such layers, because its rates add up to at most 0.25.
 const LOOSE: f64 = 0.05;
 
 /// What defines a layer, apart from its items and bits. All of it is stored.
@@ -87,8 +87,8 @@ impl Shape {
         shape
     }
 
-    /// The rate of a full layer of this shape. It is computed if the layer is loose, because early files
-    /// understate the rate of loose layers by up to 0.4 %.
+    /// The rate of a full layer of this shape. From [`LOOSE`] on it is computed, because early files understate it
+    /// there by up to 0.4 %.
     pub fn full_rate(&self) -> f64 {
         if self.rate < LOOSE {
             return self.rate;
@@ -221,32 +221,31 @@ impl Layer {
     pub fn lines(&self) -> LinePrefetcher {
         LinePrefetcher {
             start: self.bits.units().as_ptr(),
-            places: self.places(),
+            placement: self.placement(),
         }
     }
 
-    /// The [`Places`] of items in this layer.
+    /// The [`Placement`] of items in this layer.
     #[inline(always)]
-    fn places(&self) -> Places {
-        Places {
+    fn placement(&self) -> Placement {
+        Placement {
             lines: self.lines,
             lines_per_item: self.lines_per_item.into(),
         }
     }
 
-    /// The [`Probing`] of this layer with `kernel`.
+    /// The [`Prober`] of this layer with `kernel`.
     #[inline(always)]
-    pub(super) fn probing<K: Kernel>(&self, kernel: K) -> Probing<K> {
-        Probing {
+    pub(super) fn prober<K: Kernel>(&self, kernel: K) -> Prober<K> {
+        Prober {
             kernel,
-            places: self.places(),
+            placement: self.placement(),
             probes: kernel.count(self.probes),
         }
     }
 }
 
-/// Makes the compiler believe that `spare` is read. Otherwise it would notice that nobody reads it, drop the
-/// writes to it, and branch to skip them.
+/// Makes the compiler believe that `spare` is read. Otherwise it would drop the writes to it, and branch to skip them.
 #[inline(always)]
 fn kept_in_memory(spare: &Line) {
     std::hint::black_box(spare);
@@ -254,22 +253,22 @@ fn kept_in_memory(spare: &Line) {
 
 /// One line of an item.
 #[derive(Clone, Copy, Debug)]
-struct Position {
+struct ItemLine {
     /// Index of the line in the bit array.
     line: usize,
     /// The item's word of probes for this line.
     word: u64,
 }
 
-/// The numbers that decide where items are in a layer.
+/// The numbers that decide in which lines of a layer an item is.
 #[derive(Clone, Copy, Debug)]
-struct Places {
+struct Placement {
     lines: u64,
     lines_per_item: usize,
 }
 
-impl Places {
-    /// Those in a layer of these lines where each item has one.
+impl Placement {
+    /// The placement in a layer of these lines in which each item has one.
     #[inline(always)]
     fn of_one_line(units: &[Line]) -> Self {
         Self {
@@ -280,11 +279,11 @@ impl Places {
 
     /// Line `j` of an item.
     #[inline(always)]
-    fn line(self, hash: ItemHash, j: usize, (choose_line, choose_bits): (u64, u64)) -> Position {
+    fn line(self, hash: ItemHash, j: usize, (choose_line, choose_bits): (u64, u64)) -> ItemLine {
         let choice = hash.low.wrapping_mul(choose_line);
         let chosen = (u128::from(choice) * u128::from(self.lines)) >> 64;
         let partition = j as u64 * self.lines;
-        Position {
+        ItemLine {
             line: (partition + chosen as u64) as usize,
             word: choice.wrapping_add(hash.high).wrapping_mul(choose_bits),
         }
@@ -292,13 +291,13 @@ impl Places {
 
     /// The first line of an item.
     #[inline(always)]
-    fn first(self, hash: ItemHash) -> Position {
+    fn first(self, hash: ItemHash) -> ItemLine {
         self.line(hash, 0, MULTIPLIERS[0])
     }
 
     /// The lines of an item, beginning with line `first`.
     #[inline(always)]
-    fn from(self, first: usize, hash: ItemHash) -> impl Iterator<Item = Position> {
+    fn from(self, first: usize, hash: ItemHash) -> impl Iterator<Item = ItemLine> {
         let multipliers = MULTIPLIERS.iter().enumerate().take(self.lines_per_item);
         let lines = multipliers.skip(first);
         lines.map(move |(j, &multipliers)| self.line(hash, j, multipliers))
@@ -319,14 +318,14 @@ impl Places {
 #[derive(Clone, Copy, Debug)]
 pub struct LinePrefetcher {
     start: *const Line,
-    places: Places,
+    placement: Placement,
 }
 
 impl LinePrefetcher {
     /// Stands for no layer.
     pub const NOWHERE: Self = Self {
         start: std::ptr::null(),
-        places: Places {
+        placement: Placement {
             lines: 0,
             lines_per_item: 0,
         },
@@ -336,7 +335,7 @@ impl LinePrefetcher {
     #[inline(always)]
     fn only_first(self) -> Self {
         Self {
-            places: self.places.only(1),
+            placement: self.placement.only(1),
             ..self
         }
     }
@@ -344,39 +343,39 @@ impl LinePrefetcher {
     /// Prefetches the first line of an item.
     #[inline(always)]
     pub fn prefetch_first(self, hash: ItemHash) {
-        prefetch_address(self.start.wrapping_add(self.places.first(hash).line));
+        prefetch_address(self.start.wrapping_add(self.placement.first(hash).line));
     }
 }
 
 impl Prefetch for LinePrefetcher {
     #[inline(always)]
     fn prefetch(self, hash: ItemHash) {
-        for place in self.places.from(0, hash) {
+        for place in self.placement.from(0, hash) {
             prefetch_address(self.start.wrapping_add(place.line));
         }
     }
 }
 
-/// Tests and sets items in a layer's lines. It is copied, so that a loop keeps it in registers; a closure
-/// that is not inlined would be compiled without the kernel's instructions.
+/// Tests and sets items in a layer's lines. It is copied, so that a loop keeps it in registers. It is no closure,
+/// because one that is not inlined would be compiled without the kernel's instructions.
 #[derive(Clone, Copy)]
-pub(super) struct Probing<K: Kernel> {
+pub(super) struct Prober<K: Kernel> {
     kernel: K,
-    places: Places,
+    placement: Placement,
     probes: K::Count,
 }
 
-impl<K: Kernel> Probing<K> {
+impl<K: Kernel> Prober<K> {
     /// Index of an item's first line.
     #[inline(always)]
     pub(super) fn first_line(self, hash: ItemHash) -> usize {
-        self.places.first(hash).line
+        self.placement.first(hash).line
     }
 
     /// The bits of an item in its first line. They are the same in all layers with as many probes.
     #[inline(always)]
     pub(super) fn first_mask(self, hash: ItemHash) -> K::Mask {
-        self.kernel.mask(self.places.first(hash).word, self.probes)
+        self.kernel.mask(self.placement.first(hash).word, self.probes)
     }
 
     /// Fixes the number of lines per item. Down to a rate of 0.004 items have one line; with that known at
@@ -384,14 +383,14 @@ impl<K: Kernel> Probing<K> {
     #[inline(always)]
     fn only(self, lines_per_item: usize) -> Self {
         Self {
-            places: self.places.only(lines_per_item),
+            placement: self.placement.only(lines_per_item),
             ..self
         }
     }
 
     /// Whether a line has all bits of the item set.
     #[inline(always)]
-    fn covers(self, units: &[Line], place: Position) -> bool {
+    fn covers(self, units: &[Line], place: ItemLine) -> bool {
         let mask = self.kernel.mask(place.word, self.probes);
         self.kernel.covers(&units[place.line], mask)
     }
@@ -399,7 +398,7 @@ impl<K: Kernel> Probing<K> {
     /// Whether the item's lines, beginning with line `first`, have all its bits set.
     #[inline(always)]
     pub(super) fn covers_from(self, first: usize, units: &[Line], hash: ItemHash) -> bool {
-        for place in self.places.from(first, hash) {
+        for place in self.placement.from(first, hash) {
             if !self.covers(units, place) {
                 return false;
             }
@@ -419,7 +418,7 @@ impl<K: Kernel> Probing<K> {
 
     /// Sets the item's bits in one line and returns how many were unset.
     #[inline(always)]
-    fn set(self, units: &mut [Line], place: Position, spare: &mut Line) -> u32 {
+    fn set(self, units: &mut [Line], place: ItemLine, spare: &mut Line) -> u32 {
         let mask = self.kernel.mask(place.word, self.probes);
         self.kernel.set(&mut units[place.line], mask, spare)
     }
@@ -428,7 +427,7 @@ impl<K: Kernel> Probing<K> {
     #[inline(always)]
     fn set_all(self, units: &mut [Line], hash: ItemHash, spare: &mut Line) -> u32 {
         let mut newly_set = 0;
-        for place in self.places.from(0, hash) {
+        for place in self.placement.from(0, hash) {
             newly_set += self.set(units, place, spare);
         }
         newly_set

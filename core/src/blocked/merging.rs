@@ -4,14 +4,14 @@ use super::{Blocked, Layer, Shape};
 use crate::bits::array::BitArray;
 use crate::bits::kernel::Line;
 use crate::chain::batch::Layer as _;
-use crate::merging::{Budget, Mergeable, Mismatch, SetError};
+use crate::merging::{MergeRules, Mergeable, Mismatch, SetError};
 use crate::params::{ErrorRate, Growth, ROUNDING};
 
 impl Mergeable for Layer {
-    type Kind = (u64, u64, u64, u8, u8);
+    type ShapeKey = (u64, u64, u64, u8, u8);
     type Unit = Line;
 
-    fn kind(&self) -> Self::Kind {
+    fn shape_key(&self) -> Self::ShapeKey {
         let Shape {
             geometry,
             capacity,
@@ -51,7 +51,7 @@ impl Mergeable for Layer {
         u64::from(geometry.lines_per_item) * u64::from(geometry.probes)
     }
 
-    fn made_for(&self) -> f64 {
+    fn made_rate(&self) -> f64 {
         self.shape().rate
     }
 
@@ -60,13 +60,13 @@ impl Mergeable for Layer {
     }
 }
 
-impl Budget for Blocked {
-    fn hashes_alike(&self, other: &Self) -> Result<(), Mismatch> {
+impl MergeRules for Blocked {
+    fn check_hash(&self, other: &Self) -> Result<(), Mismatch> {
         let is_alike = self.secret().seed() == other.secret().seed();
         is_alike.then_some(()).ok_or(Mismatch::Seed)
     }
 
-    fn may_have(&self, _: Option<ErrorRate>) -> Result<(), SetError> {
+    fn check_rate(&self, _: Option<ErrorRate>) -> Result<(), SetError> {
         Ok(())
     }
 
@@ -78,15 +78,15 @@ impl Budget for Blocked {
         self.error_rate() == other.error_rate()
     }
 
-    /// The rates may sum to the part of the filter's rate that it spends when it grows to as many layers.
-    fn affords(&self, rates: &[f64]) -> Result<(), SetError> {
+    /// The rates may sum to what a filter with these rules spends when it grows to as many layers.
+    fn check_rates(&self, rates: &[f64]) -> Result<(), SetError> {
         let left = (0..rates.len()).fold(1.0, |left, index| left * (1.0 - self.growth().share(index)));
         let part = 1.0 - left;
         let sum: f64 = rates.iter().sum();
         if sum <= self.error_rate().value() * part * (1.0 + ROUNDING) {
             return Ok(());
         }
-        let would_do = above(sum / part);
+        let would_do = rounded_up(sum / part);
         Err(SetError::Rate { sum, would_do })
     }
 
@@ -105,7 +105,7 @@ impl Budget for Blocked {
 }
 
 /// A rate with three digits that is not below `rate`, if a filter can have it.
-fn above(rate: f64) -> Option<ErrorRate> {
+fn rounded_up(rate: f64) -> Option<ErrorRate> {
     let exponent = (0..=30).find(|&exponent| rate * 10f64.powi(exponent) >= 1.0)?;
     let digits = (rate * 10f64.powi(exponent + 2) * (1.0 - ROUNDING / 2.0)).ceil();
     // It is formatted and parsed, because that is the number that a repeated command will contain.
@@ -123,7 +123,7 @@ mod tests {
     /// higher rate than necessary.
     #[test]
     fn a_rate_is_rounded_up_to_three_digits() {
-        let rounded = |rate| above(rate).map(ErrorRate::value);
+        let rounded = |rate| rounded_up(rate).map(ErrorRate::value);
         for rate in [0.25, 0.1, 0.0123, 1.01e-3, 1e-29] {
             assert_eq!(rounded(rate), Some(rate));
         }

@@ -7,7 +7,7 @@
 mod folding;
 pub mod format;
 pub mod layer;
-pub mod layered;
+pub mod layout;
 mod merging;
 mod search;
 pub mod secret;
@@ -44,7 +44,7 @@ impl BlockedSpec {
     pub fn rules(&self) -> Blocked {
         let growth = match self.window {
             None => self.growth,
-            // The capacity is that of a usual window, so each slice is made for about as much as comes.
+            // The capacity is that of a usual window, so each slice is made for about the items that it gets.
             Some(_) => Growth::Reserved(self.growth.expansion().unwrap_or(Expansion::DEFAULT)),
         };
         Blocked::new(self.error_rate, growth, self.seed)

@@ -1,11 +1,11 @@
 //! Looking up a block of items in a chain of layers.
 //!
-//! Most layers do not hold most items, and an item's first line mostly shows it. So each layer tests the
-//! first lines of all items, without a branch, and then the other lines of the few items that are left. These
-//! lines are prefetched, and tested while the next layer is being read. A first line has the same bits in
-//! every layer with as many probes, so they are computed once for a run of such layers.
+//! Most layers do not hold most items, and mostly an item's first line is enough to see that. So in each layer the
+//! first lines of all items are tested, without a branch, and then the other lines of the few items that are left.
+//! These are prefetched, and tested while the next layer is being read. An item's first line has the same bits in every
+//! layer with as many probes, so they are computed once for a run of such layers.
 
-use super::layer::{Layer, Probing};
+use super::layer::{Layer, Prober};
 use crate::bits::kernel::{Kernel, Line};
 use crate::chain::batch::{BLOCK, Hashes, Layer as _, Prefetch as _, Prefetched, Subset};
 
@@ -29,14 +29,14 @@ pub(super) fn any_contains<'a, K: Kernel>(
     newest: Prefetched,
 ) -> Subset {
     if items.count_ones() < MANY {
-        return few_contained(layers, kernel, hashes, items);
+        return each_contained(layers, kernel, hashes, items);
     }
     Search::new(kernel, hashes, items).through(layers, newest)
 }
 
 /// Looks up fewer than [`MANY`] items, one by one.
 #[inline(always)]
-fn few_contained<'a, K: Kernel>(
+fn each_contained<'a, K: Kernel>(
     layers: impl Iterator<Item = &'a Layer> + Clone,
     kernel: K,
     hashes: &Hashes,
@@ -111,7 +111,8 @@ impl<'a, K: Kernel> Search<'a, K> {
         {
             prefetch_first_lines(layer, self.hashes, items);
         }
-        let mut open = None;
+        // The layer whose other lines are still to be tested, and the items to test there.
+        let mut undecided = None;
         while !self.pending.is_empty()
             && let Some(layer) = layers.next()
         {
@@ -120,11 +121,11 @@ impl<'a, K: Kernel> Search<'a, K> {
             }
             let possible = self.possible_in(layer);
             prefetch_lines(layer, self.hashes, possible);
-            if let Some((newer, possible)) = open.replace((layer, possible)) {
+            if let Some((newer, possible)) = undecided.replace((layer, possible)) {
                 self.decide(newer, possible);
             }
         }
-        if let Some((oldest, possible)) = open {
+        if let Some((oldest, possible)) = undecided {
             self.decide(oldest, possible);
         }
         items.without(self.pending)
@@ -133,36 +134,36 @@ impl<'a, K: Kernel> Search<'a, K> {
     /// The pending items whose first lines in `layer` have all their bits set.
     #[inline(always)]
     fn possible_in(&mut self, layer: &Layer) -> Subset {
-        let probing = layer.probing(self.kernel);
+        let prober = layer.prober(self.kernel);
         if self.probes != layer.probes() {
             self.probes = layer.probes();
             for at in self.pending {
-                self.masks[at] = probing.first_mask(self.hashes[at]);
+                self.masks[at] = prober.first_mask(self.hashes[at]);
             }
         }
-        self.first_lines_cover(layer.bits().units(), probing)
+        self.first_lines_cover(layer.bits().units(), prober)
     }
 
     /// Tests the other lines of the `possible` items in `layer`; the items that it contains are no longer
     /// pending.
     #[inline(always)]
     fn decide(&mut self, layer: &Layer, possible: Subset) {
-        let (units, probing) = (layer.bits().units(), layer.probing(self.kernel));
+        let (units, prober) = (layer.bits().units(), layer.prober(self.kernel));
         let mut found = Subset::NONE;
         for at in possible {
-            found.put_if(at, probing.covers_from(1, units, self.hashes[at]));
+            found.put_if(at, prober.covers_from(1, units, self.hashes[at]));
         }
         self.pending = self.pending.without(found);
     }
 
     /// The pending items whose first lines in `units` have all their bits set.
     #[inline(always)]
-    fn first_lines_cover(&self, units: &[Line], probing: Probing<K>) -> Subset {
+    fn first_lines_cover(&self, units: &[Line], prober: Prober<K>) -> Subset {
         let (mut covered, end) = (Subset::NONE, self.pending.end());
         // While most items are pending, testing the others too costs less than going from set bit to set bit.
         if 4 * self.pending.count_ones() < 3 * end as u64 {
             for at in self.pending {
-                let line = &units[probing.first_line(self.hashes[at])];
+                let line = &units[prober.first_line(self.hashes[at])];
                 covered.put_if(at, self.kernel.covers(line, self.masks[at]));
             }
             return covered;
@@ -173,7 +174,7 @@ impl<'a, K: Kernel> Search<'a, K> {
         for (stride, (hashes, masks)) in strides.enumerate() {
             let mut some = Subset::NONE;
             for (at, (&hash, &mask)) in hashes.iter().zip(masks).enumerate() {
-                some.put_if(at, self.kernel.covers(&units[probing.first_line(hash)], mask));
+                some.put_if(at, self.kernel.covers(&units[prober.first_line(hash)], mask));
             }
             covered.put_all(some.later_by(stride * STRIDE));
         }

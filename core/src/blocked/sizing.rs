@@ -28,6 +28,7 @@
 use crate::bits::kernel::{LINE_BYTES, LINE_WORDS};
 use crate::folding::SMOOTH;
 use crate::params::ErrorRate;
+use crate::power::power;
 
 /// The most lines that an item can have.
 pub const MAX_LINES_PER_ITEM: u8 = 16;
@@ -238,7 +239,8 @@ fn usual_probes(rate: f64, lines_per_item: u8) -> u8 {
     2 + below.count() as u8
 }
 
-/// A number of lines of which a layer can be folded by many factors, if it costs at most a thousandth more than `lines`.
+/// A number of lines of which a layer can be folded by many factors, if it costs at most a thousandth more than
+/// `lines`.
 fn divisible(lines: u64) -> u64 {
     let [_, factors @ ..] = SMOOTH;
     let factor = factors.into_iter().find(|factor| factor * 1000 <= lines);
@@ -409,19 +411,6 @@ const fn terms(probes: usize) -> [Term; MAX_TERMS] {
         subset += 1;
     }
     terms
-}
-
-/// `base^exponent` by repeated squaring.
-pub(crate) fn power(base: f64, mut exponent: u64) -> f64 {
-    let (mut square, mut product) = (base, 1.0);
-    while exponent > 0 {
-        if exponent & 1 == 1 {
-            product *= square;
-        }
-        square *= square;
-        exponent >>= 1;
-    }
-    product
 }
 
 /// `e^-x` for `x >= 0`: halved to at most 1/8, a Taylor polynomial of degree 9, squared back.

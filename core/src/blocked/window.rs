@@ -21,15 +21,15 @@ use crate::params::{Capacity, LATEST, Time, Window};
 
 /// The most slices that may be alive when a slice is [closed early](Windowed::rotate).
 pub const MOST_SLICES: usize = 256;
-/// The part of the rate that is for the first layers of the slices that a window usually has. The rest is for further
-/// layers, and for slices beside the usual ones when some were closed early.
-const USUAL: f64 = 0.85;
-/// Each of these gets this part of the rate that is left, so that some is always left.
-const OF_THE_REST: f64 = 0.25;
-/// A further layer of a slice is for at least as many items as the slice has, divided by this.
-const FEWEST: u64 = 32;
-/// The most bytes of dropped slices that are counted; above that the count starts again from 0. So chunks have
-/// iterators that an i64 can hold.
+/// The part of the rate that the first layers of a window's usual slices share. The rest is for further layers, and for
+/// further slices when some were closed early.
+const USUAL_PART: f64 = 0.85;
+/// The part of the rate that is left which a further layer or slice gets, so that some is always left.
+const FURTHER_PART: f64 = 0.25;
+/// A further layer of a slice is for at least one in this many of the items that the slice has.
+const LEAST_GROWTH: u64 = 32;
+/// The most bytes of dropped slices that are counted. Above it the count starts again from 0, so that the iterators of
+/// chunks fit into an i64.
 pub const MOST_DROPPED_BYTES: u64 = 1 << 52;
 
 /// A part of a window, whose items expire together.
@@ -87,8 +87,8 @@ pub struct Windowed {
 }
 
 impl Windowed {
-    /// Makes a filter without slices. The memory of a full window is requested now, so that a lack of memory is reported
-    /// early.
+    /// Makes a filter without slices. The memory of a full window is requested now, so that a lack of memory is
+    /// reported early.
     ///
     /// # Errors
     /// [`Error::OverLimit`].
@@ -154,7 +154,8 @@ impl Windowed {
         counts.sum()
     }
 
-    /// The slice of layer `layer` of all, and the number of the layer in that; beyond the slices if there is no such layer.
+    /// Finds layer `layer` of all: its slice, and its number there. Without such a layer, the slice is the one after
+    /// the last.
     pub(super) fn find(&self, layer: usize) -> (usize, usize) {
         let mut before = 0;
         for (at, slice) in self.slices.iter().enumerate() {
@@ -168,8 +169,8 @@ impl Windowed {
     }
 
     /// The layers that have not expired at `now`, newest first.
-    pub(super) fn living_layers(&self, now: Time) -> Layers<'_> {
-        Layers::of(self.alive(now))
+    pub(super) fn living_layers(&self, now: Time) -> NewestFirst<'_> {
+        NewestFirst::of(self.alive(now))
     }
 
     /// The slices that have not expired at `now`.
@@ -197,20 +198,20 @@ impl Windowed {
     /// The stamp of a change at `now`: that time, or the newest stamp if the clock went back.
     pub fn stamp(&self, now: Time) -> Time {
         let now = now.min(LATEST);
-        if self.is_wrong_at(now) {
+        if self.has_wrong_stamps(now) {
             now
         } else {
             now.max(self.changed)
         }
     }
 
-    /// Whether the stamps come from a wrong clock: they are more than a window and a slice ahead of `now`. Items with
-    /// such stamps would be remembered until that time.
-    fn is_wrong_at(&self, now: Time) -> bool {
+    /// Whether the newest stamp is more than a window and a slice ahead of `now`, as a wrong clock gives it. Its items
+    /// would be remembered until that time.
+    fn has_wrong_stamps(&self, now: Time) -> bool {
         self.changed.saturating_sub(now) > self.window.length() + self.window.slice_length()
     }
 
-    /// Corrects the stamps of a [wrong clock](Self::is_wrong_at): later stamps become `now`, and all slices are closed.
+    /// Corrects [wrong stamps](Self::has_wrong_stamps): later stamps become `now`, and all slices are closed.
     fn correct_stamps(&mut self, now: Time) {
         for slice in &mut self.slices {
             slice.opens = slice.opens.min(now);
@@ -221,7 +222,7 @@ impl Windowed {
 
     /// Whether the newest slice takes items at `time`.
     fn is_open(&self, time: Time) -> bool {
-        !self.is_wrong_at(time) && self.slices.last().is_some_and(|slice| time < slice.closes)
+        !self.has_wrong_stamps(time) && self.slices.last().is_some_and(|slice| time < slice.closes)
     }
 
     /// See [`Filter::contains`](crate::Filter::contains).
@@ -251,7 +252,7 @@ impl Windowed {
             }
         }
         kernel::run(ContainsMany {
-            layers: Layers::of(alive),
+            layers: NewestFirst::of(alive),
             hasher: self.rules.hasher(),
             items,
             found,
@@ -294,26 +295,26 @@ impl Windowed {
     ) -> (BlockOutcome, Result<(), Error>) {
         let mut outcome = BlockOutcome::of_new(Subset::NONE, block.count);
         let (time, refresh) = (self.stamp(now), self.window.refresh());
-        let within = |layers: Layers<'_>, items| {
+        let contained = |layers: NewestFirst<'_>, items| {
             Layer::any_contains_block(layers, kernel, &block.hashes, items, Prefetched::No)
         };
         let (expired, is_open) = (self.expired(time), self.is_open(time));
-        // An item changes nothing if it is in one of these slices.
-        let mut settling = Layers::of(match (refresh, is_open) {
+        // An item that is in one of these layers changes nothing.
+        let mut searched = NewestFirst::of(match (refresh, is_open) {
             (false, _) => &self.slices[expired..],
             (true, true) => &self.slices[self.slices.len() - 1..],
             (true, false) => &[],
         });
         if is_open {
-            // The newest layer tells itself what changes it.
-            settling.next();
+            // Whether an item changes the newest layer shows when it is inserted there.
+            searched.next();
         }
-        let unknown = block.items().without(within(settling, block.items()));
+        let unknown = block.items().without(contained(searched, block.items()));
         let Some(first) = { unknown }.next() else {
             return (outcome, Ok(()));
         };
-        // Where a slice is open there may be no room for the item, and then nothing is to change: so what has expired is
-        // dropped afterwards.
+        // An open slice may have no room for the item, and then nothing may change. So expired slices are dropped after
+        // the insertion.
         let (ready, expired) = match is_open {
             true => (self.reserve_dropped(expired), expired),
             false => (self.drop_and_open(time, allowance), 0),
@@ -327,7 +328,7 @@ impl Windowed {
             self.drop_oldest(expired);
         }
         let known = match &self.slices[..] {
-            [older @ .., _] if refresh => within(Layers::of(older), changed),
+            [older @ .., _] if refresh => contained(NewestFirst::of(older), changed),
             _ => Subset::NONE,
         };
         (outcome.changed, outcome.new) = (changed, changed.without(known));
@@ -347,17 +348,17 @@ impl Windowed {
         let alive = &self.slices[expired..];
         let (usual, left) = (
             usual_rate(&self.rules, self.window),
-            rate_left(&self.rules, Layers::of(alive)),
+            rate_left(&self.rules, NewestFirst::of(alive)),
         );
         let rate = match alive.len() <= self.window.slices().into() {
             true => usual.min(left),
-            false => left * OF_THE_REST,
+            false => left * FURTHER_PART,
         };
         let first = Shape::sized(self.next_capacity(alive)?, rate);
-        let (count, arrays) = (Layers::of(alive).count(), arrays_of(alive));
+        let (count, arrays) = (NewestFirst::of(alive).count(), arrays_of(alive));
         let before = Self::bytes_of(alive.len(), count, arrays);
         let after = Self::bytes_of(alive.len() + 1, count + 1, arrays.saturating_add(first.bytes()));
-        check_capacity(Layers::of(alive), first)?;
+        check_capacity(NewestFirst::of(alive), first)?;
         ask_to_grow(before, after, count + 1, allowance)?;
         let chain = Chain::new(self.rules.alike(None), first, UNLIMITED)?;
         if expired == 0 {
@@ -365,7 +366,7 @@ impl Windowed {
         }
         self.reserve_dropped(expired)?;
         self.drop_oldest(expired);
-        if self.is_wrong_at(time) {
+        if self.has_wrong_stamps(time) {
             self.correct_stamps(time);
         }
         self.slices.push(Slice {
@@ -393,9 +394,9 @@ impl Windowed {
         ))
     }
 
-    /// Inserts items of a block into the newest slice; they are in none of its layers but perhaps the newest. Returns those
-    /// that changed it and, if there is no room for one of them, which one. The oldest `expired` slices do not count: they
-    /// are about to go.
+    /// Inserts items of a block into the newest slice, of which no layer but perhaps the newest contains them. Returns
+    /// the items that changed it and, if one found no room, its position and the error. The oldest `expired` slices are
+    /// about to be dropped, and do not count.
     #[inline(always)]
     fn insert<K: Kernel>(
         &mut self,
@@ -418,10 +419,10 @@ impl Windowed {
                 let capacity = further_capacity(own, rules, elapsed, left);
                 // The rates of usual slices that are still to be opened are kept for them.
                 let to_open = usize::from(window.slices()).saturating_sub(older.len());
-                let left = rate_left(rules, Layers::of(older).chain(&*own))
+                let left = rate_left(rules, NewestFirst::of(older).chain(&*own))
                     - to_open as f64 * usual_rate(rules, window);
-                let next = Shape::sized(capacity, left.max(0.0) * OF_THE_REST);
-                check_capacity(Layers::of(older), next)?;
+                let next = Shape::sized(capacity, left.max(0.0) * FURTHER_PART);
+                check_capacity(NewestFirst::of(older), next)?;
                 let others: usize = older.iter().map(|slice| slice.layers().len()).sum();
                 let besides =
                     Self::bytes_of(older.len() + 1, others, arrays_of(older)) - Blocked::bytes(0, 0);
@@ -444,7 +445,11 @@ impl Windowed {
     /// [`Error::OutOfMemory`]; nothing changed.
     pub fn rotate(&mut self, now: Time) -> Result<bool, Error> {
         let time = self.stamp(now);
-        let (expired, is_wrong, is_open) = (self.expired(time), self.is_wrong_at(time), self.is_open(time));
+        let (expired, is_wrong, is_open) = (
+            self.expired(time),
+            self.has_wrong_stamps(time),
+            self.is_open(time),
+        );
         // An open slice has not expired, so it stays.
         self.reserve_dropped(expired)?;
         self.drop_oldest(expired);
@@ -544,19 +549,19 @@ impl Windowed {
 
 /// The layers of several slices, newest first.
 #[derive(Clone, Debug)]
-pub(super) struct Layers<'a> {
+pub(super) struct NewestFirst<'a> {
     slices: &'a [Slice],
     of_newer: &'a [Layer],
 }
 
-impl<'a> Layers<'a> {
+impl<'a> NewestFirst<'a> {
     fn of(slices: &'a [Slice]) -> Self {
         let of_newer = &[];
         Self { slices, of_newer }
     }
 }
 
-impl<'a> Iterator for Layers<'a> {
+impl<'a> Iterator for NewestFirst<'a> {
     type Item = &'a Layer;
 
     #[inline(always)]
@@ -590,7 +595,7 @@ fn check_capacity<'a>(layers: impl Iterator<Item = &'a Layer>, new: Shape) -> Re
 
 /// The rate of the first layer of a usual slice. One more of them than the window has slices can be alive.
 fn usual_rate(rules: &Blocked, window: Window) -> f64 {
-    rules.error_rate().value() * USUAL / (f64::from(window.slices()) + 1.0)
+    rules.error_rate().value() * USUAL_PART / (f64::from(window.slices()) + 1.0)
 }
 
 /// The part of the filter's rate that these layers leave.
@@ -609,9 +614,9 @@ fn with_margin(items: u64) -> u64 {
     items.saturating_add(3 * items.isqrt()).max(1)
 }
 
-/// The capacity of a further layer in an open slice whose newest layer filled in the time `elapsed`. It is for the items
-/// that will come at that pace in the time that is `left`. So a burst at the end of a quiet slice fills few layers. It is
-/// for at most the expansion times the newest layer's capacity.
+/// The capacity of a further layer in an open slice. The newest layer was filled in the time `elapsed`, and the slice
+/// closes after the time `left`. The further layer is for the items that come until then at the same pace, so that a
+/// burst at the end of a quiet slice fills few layers; at most for the newest layer's capacity times the expansion.
 fn further_capacity(layers: &[Layer], rules: &Blocked, elapsed: u64, left: u64) -> u64 {
     let items = sum(layers.iter().map(Layer::items));
     let (recent, capacity) = layers
@@ -624,7 +629,7 @@ fn further_capacity(layers: &[Layer], rules: &Blocked, elapsed: u64, left: u64) 
         .expansion()
         .map_or(1, |expansion| expansion.factor());
     let most = capacity.saturating_mul(factor.into());
-    expected.min(most).max(items.div_ceil(FEWEST))
+    expected.min(most).max(items.div_ceil(LEAST_GROWTH))
 }
 
 /// The first layers of a window's slices once `items` items have come steadily in each window.
@@ -657,7 +662,9 @@ where
     fn run<K: Kernel>(mut self, kernel: K) -> Result<(), Error> {
         let mut block = Block::new();
         loop {
-            let newest = Layers::of(&self.windowed.slices).next().map(Layer::prefetcher);
+            let newest = NewestFirst::of(&self.windowed.slices)
+                .next()
+                .map(Layer::prefetcher);
             if !block.fill(self.windowed.rules.hasher(), &mut self.items, newest) {
                 return Ok(());
             }

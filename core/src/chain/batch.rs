@@ -445,8 +445,9 @@ impl Block {
     }
 }
 
-/// Inserts items of a block that are in no layer but perhaps the newest, and that are in none that it grows by. Returns those
-/// that were new and, if there is no room for one of them, which one.
+/// Inserts items of a block that no layer contains but perhaps the newest. If that has no room for all of them, they
+/// are inserted one by one, and `grow` appends layers. Returns the items that were new and, if one found no room, its
+/// position and the error.
 #[inline(always)]
 pub fn insert_unknown<K: Kernel, L: Layer>(
     kernel: K,
@@ -471,17 +472,17 @@ pub fn insert_unknown<K: Kernel, L: Layer>(
     (new, Ok(()))
 }
 
-/// Adds an item that is known to be in no layer before number `unknown`; true if the item is new.
+/// Adds an item that none of the first `searched` layers contains; true if the item is new.
 #[inline(always)]
 fn add_one<K: Kernel, L: Layer>(
     kernel: K,
     layers: &mut Vec<L>,
-    unknown: usize,
+    searched: usize,
     hash: ItemHash,
     grow: &mut impl FnMut(&mut Vec<L>) -> Result<(), Error>,
 ) -> Result<bool, Error> {
     let older = layers.len() - 1;
-    if L::any_contains(layers[unknown..older].iter().rev(), kernel, hash) {
+    if L::any_contains(layers[searched..older].iter().rev(), kernel, hash) {
         return Ok(false);
     }
     let newest = &mut layers[older];

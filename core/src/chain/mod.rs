@@ -58,9 +58,8 @@ pub trait Rules: Sized {
     /// What reports show of a layer of this shape.
     fn described(&self, shape: Self::Shape) -> LayerShape;
 
-    /// Bytes that are reported for a filter with this number of layers, without their bits. The room that a long list of
-    /// layers has for more is not counted, so that a filter is as large as its copy on a replica, whose list may have
-    /// grown in other steps.
+    /// Bytes that are reported for a filter with this number of layers, without their bits. Spare room in the list of
+    /// layers is not counted: a replica's list may have grown in other steps, and its filter must be as large.
     fn own_bytes(layers: usize) -> u64 {
         FILTER_BYTES + (layers * size_of::<Self::Layer>()) as u64
     }
@@ -87,7 +86,7 @@ pub trait Rules: Sized {
 }
 
 /// The shape of a layer: what a chain needs to know to allocate the layer.
-pub trait NewLayer<L>: Copy {
+pub trait NewLayer<L>: Copy + PartialEq {
     /// Items that the layer is made for.
     fn capacity(&self) -> u64;
 
@@ -268,8 +267,8 @@ impl<R: Rules> Chain<R> {
         })
     }
 
-    /// Inserts items of a block that are in no layer but perhaps the newest. When that is full, `grow` appends
-    /// another. Returns the items that were new and, if there is no room for one of them, which one.
+    /// Inserts items of a block that no layer contains but perhaps the newest; see
+    /// [`insert_unknown`](batch::insert_unknown).
     #[inline(always)]
     pub(super) fn insert_unknown<K: Kernel>(
         &mut self,

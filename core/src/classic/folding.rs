@@ -1,8 +1,8 @@
 //! Folding layers of RedisBloom's layout.
 //!
 //! A probe is a number modulo the number of bits, and `(x mod d · m) mod m = x mod m`. So the OR of the `d` parts of a
-//! layer of `d · m` bits is a layer of `m` bits with the same items. RedisBloom takes it if its bits are whole bytes and
-//! are as many as its capacity needs, up to rounding.
+//! layer of `d · m` bits is a layer of `m` bits with the same items. RedisBloom takes it if its bits are whole bytes
+//! and are as many as its capacity needs, up to rounding.
 
 use super::{Classic, Layer, Shape};
 use crate::chain::NewLayer as _;
@@ -33,7 +33,7 @@ impl Foldable for Classic {
 
     fn fold(layer: &Layer, shape: Shape) -> Result<Layer, Error> {
         let mut folded = shape.make()?;
-        folded.bits_mut().take_parts(layer.array(), shape.bytes as usize);
+        folded.bits_mut().fold_parts(layer.array(), shape.bytes as usize);
         Ok(folded)
     }
 }

@@ -1,34 +1,5 @@
 //! RedisBloom's formats: the RDB stream of a filter, and the header of its chunks.
-//!
-//! # RDB stream, encoding version 4
-//! Unsigned items, unsigned number of layers, unsigned options, unsigned expansion; then for each layer,
-//! oldest first: unsigned capacity, double error rate, unsigned hashes, double bits per item, unsigned bits,
-//! unsigned n2, the bit array as a string, unsigned items.
-//!
-//! Version 3 has the same fields. Versions before 3 have no expansion (it is 2), and versions before 2 no
-//! options (they are 0). Version 0 has neither bits nor n2: the bits are `trunc(capacity · bits per item)`,
-//! and n2 is 0.
-//!
-//! # Chunk header
-//!
-//! | offset | bytes | field |
-//! |---|---|---|
-//! | 0 | 8 | items |
-//! | 8 | 4 | number of layers |
-//! | 12 | 4 | options |
-//! | 16 | 4 | expansion |
-//! | 20 | 53 each | the layers, oldest first |
-//!
-//! | offset | bytes | field of a layer |
-//! |---|---|---|
-//! | 0 | 8 | bytes of the bit array |
-//! | 8 | 8 | bits |
-//! | 16 | 8 | items |
-//! | 24 | 8 | error rate, f64 |
-//! | 32 | 8 | bits per item, f64 |
-//! | 40 | 4 | hashes |
-//! | 44 | 8 | capacity |
-//! | 52 | 1 | n2 |
+//! docs/design.md has their bytes, under "Stored bytes".
 //!
 //! [`classic`](crate::classic) explains the fields, and which of them follow from others. What follows from
 //! others is checked: a filter whose fields disagree would look for its items in the wrong places.
@@ -68,8 +39,7 @@ pub fn save(chain: &Chain<Classic>, sink: &mut dyn Sink) {
     }
 }
 
-/// Reads a filter from an RDB stream. The caller has already read the two leading integers, `items` and
-/// `layers`.
+/// Reads a filter from an RDB stream whose first two integers, `items` and `layers`, were read already.
 ///
 /// # Errors
 /// [`DecodeError`] unless the whole stream is one valid filter that fits into memory. Nothing is left

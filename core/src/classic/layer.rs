@@ -182,9 +182,9 @@ pub struct Layer {
     hashes: u16,
     n2: u8,
     /// Bytes of the last word that the shape does not have; their bits are never set.
-    beyond: u8,
+    padding: u8,
     /// Whether the shape counts all bits of its bytes.
-    whole_bytes: bool,
+    counts_all_bits: bool,
 }
 
 impl Layer {
@@ -200,8 +200,8 @@ impl Layer {
             // The lowest rate that a double can hold has 1075 probes.
             hashes: shape.hashes as u16,
             n2: shape.n2,
-            beyond: (array - shape.bytes) as u8,
-            whole_bytes: shape.bits == shape.bytes.saturating_mul(8),
+            padding: (array - shape.bytes) as u8,
+            counts_all_bits: shape.bits == shape.bytes.saturating_mul(8),
             bits,
         }
     }
@@ -213,7 +213,7 @@ impl Layer {
             capacity: self.capacity,
             error_rate: self.error_rate,
             bits_per_item: self.bits_per_item,
-            bits: if self.whole_bytes {
+            bits: if self.counts_all_bits {
                 bytes.saturating_mul(8)
             } else {
                 self.modulus.value()
@@ -269,7 +269,7 @@ impl Scattered for Layer {
     }
 
     fn array_bytes(&self) -> u64 {
-        self.bits.bytes().len() as u64 - u64::from(self.beyond)
+        self.bits.bytes().len() as u64 - u64::from(self.padding)
     }
 
     #[inline(always)]

@@ -2,16 +2,16 @@
 
 use super::{Classic, Layer};
 use crate::bits::array::BitArray;
-use crate::blocked::sizing::power;
-use crate::merging::{Budget, Mergeable, Mismatch, SetError};
+use crate::merging::{MergeRules, Mergeable, Mismatch, SetError};
 use crate::params::{ErrorRate, ROUNDING};
+use crate::power::power;
 use crate::scattered::ln::ln;
 
 impl Mergeable for Layer {
-    type Kind = (u64, u64, u64, u64, u32, u8);
+    type ShapeKey = (u64, u64, u64, u64, u32, u8);
     type Unit = u64;
 
-    fn kind(&self) -> Self::Kind {
+    fn shape_key(&self) -> Self::ShapeKey {
         let shape = self.shape();
         (
             shape.capacity,
@@ -58,23 +58,23 @@ impl Mergeable for Layer {
         self.shape().hashes.into()
     }
 
-    fn made_for(&self) -> f64 {
+    fn made_rate(&self) -> f64 {
         self.shape().error_rate
     }
 
     fn full_rate(&self) -> f64 {
-        self.made_for()
+        self.made_rate()
     }
 }
 
-impl Budget for Classic {
-    fn hashes_alike(&self, other: &Self) -> Result<(), Mismatch> {
+impl MergeRules for Classic {
+    fn check_hash(&self, other: &Self) -> Result<(), Mismatch> {
         let is_alike = self.options().hash_width() == other.options().hash_width();
         is_alike.then_some(()).ok_or(Mismatch::HashWidth)
     }
 
     /// A classic filter keeps its own rate, which is that of its first layer.
-    fn may_have(&self, rate: Option<ErrorRate>) -> Result<(), SetError> {
+    fn check_rate(&self, rate: Option<ErrorRate>) -> Result<(), SetError> {
         rate.map_or(Ok(()), |_| Err(SetError::RateOfClassic))
     }
 
@@ -89,7 +89,7 @@ impl Budget for Classic {
     /// The filter's rate is that of its first layer. A filter that grows spends as much as its newest layer on all
     /// later ones. One that does not grow has one layer in RedisBloom's format, even if another layer's rate is so
     /// low that rounding hides it.
-    fn affords(&self, rates: &[f64]) -> Result<(), SetError> {
+    fn check_rates(&self, rates: &[f64]) -> Result<(), SetError> {
         let (Some(first), Some(newest)) = (rates.first(), rates.last()) else {
             return Ok(());
         };

@@ -1,28 +1,19 @@
-//! RedisBloom's layout, bit for bit.
+//! RedisBloom's layout, bit for bit. docs/design.md has its formulae, under "The classic layout".
 //!
-//! # Probes
-//! An item has two hashes, `a = MurmurHash64A(item, 0xc6a4a7935bd1e995)` and `b = MurmurHash64A(item, a)`.
-//! Probe `i` of `k` is bit `(a + i·b mod 2^64) mod bits`, anywhere in the array: `k` cache lines an item.
-//! (Kirsch, Mitzenmacher, "Less Hashing, Same Performance", 2006.) Filters made by early versions of
-//! RedisBloom differ in two ways, also in the layers that they grow later:
+//! An item's probes are anywhere in the array, each in a cache line of its own, and are computed from two hashes
+//! (Kirsch, Mitzenmacher, "Less Hashing, Same Performance", 2006). Each layer has half of the rate of the layer before
+//! it, so that the sum stays below the filter's rate.
 //!
-//! - without the option [`FORCE64`](Options::FORCE64), `a` and `b` are 32-bit MurmurHash2, with the seeds
-//!   0x9747b28c and `a`;
-//! - without [`NOROUND`](Options::NOROUND), the number of bits is `2^n2`. (RedisBloom computes in 32 bits
+//! Filters made by early versions of RedisBloom differ in two ways, also in the layers that they grow later:
+//!
+//! - without the option [`FORCE64`](Options::FORCE64) hashes have 32 bits;
+//! - without [`NOROUND`](Options::NOROUND) the number of bits is a power of two, `2^n2`. (RedisBloom computes in 32 bits
 //!   there when `n2 < 32`; modulo a power of two that makes no difference.)
-//!
-//! # Sizes
-//! A layer for `n` items at rate `e` has `bpe = -ln(e) / 0.480453013918201` bits per item (`ln² 2`, cut off),
-//! `k = ceil(0.693147180559945 · bpe)` probes (`ln 2`, cut off) and `max(1, trunc(n · bpe))` bits, rounded up
-//! to whole words. Without `NOROUND` it has `2^n2` bits with `n2 = floor(log2(n · bpe)) + 1`, and room for
-//! `trunc((2^n2 - n · bpe) / bpe)` more items. The first layer has half of the filter's rate (all of it, if
-//! the filter does not grow), and each further layer half of the rate before it, so the sum stays below the
-//! filter's rate.
 
 mod folding;
 pub mod format;
 pub mod layer;
-pub mod layered;
+pub mod layout;
 mod merging;
 pub mod murmur;
 
@@ -126,8 +117,8 @@ impl Classic {
     }
 }
 
-/// What a new filter of this layout is made from, as RedisBloom accepts it: any rate and capacity, and an expansion even
-/// for a filter that does not grow, which RedisBloom stores anyway.
+/// What a new filter of this layout is made from, as RedisBloom accepts it: any rate and capacity, and an expansion
+/// even for a filter that does not grow, which RedisBloom stores anyway.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClassicSpec {
     rules: Classic,

@@ -2,8 +2,8 @@
 //!
 //! The bit arrays of a filter's layers, oldest first and end to end, are cut into chunks of at most [`CHUNK_BYTES`],
 //! none of which spans two layers. A chunk travels with its *iterator*: 1 + the offset of its end. The header has the
-//! iterator 1. Each layout has a header of its own, described beside its [format](super). Everything else is as RedisBloom
-//! has it, in all layouts.
+//! iterator 1. Each layout has a header of its own, described beside its [format](super). Everything else is as
+//! RedisBloom has it, in all layouts.
 //!
 //! BF.LOADCHUNK takes chunks in any order, and a missing chunk is one of zeros. A chunk is loaded whole or not at all.
 //! Where all chunks come at once, [`Assembly`] sees which are missing.
@@ -18,7 +18,7 @@ use crate::exceptions::ask_for_table;
 use crate::filter::Filter;
 use crate::layers::Layers;
 use crate::params::StoredLayout;
-use crate::stored::or_end;
+use crate::stored::or_abort;
 
 /// The most bytes of a chunk, other than a header.
 pub const CHUNK_BYTES: usize = 16 << 20;
@@ -93,7 +93,7 @@ pub fn chunks(filter: &Filter) -> impl Iterator<Item = Chunk<'_>> {
 /// The header, then every chunk that [`Assembly`] needs. Where the header does not have the number of set bits, chunks
 /// of zeros stay, because they could not be told from chunks that are lost.
 pub fn chunks_to_check(filter: &Filter) -> impl Iterator<Item = Chunk<'_>> {
-    chunks_without_zeros(filter, has_counted_bits(filter))
+    chunks_without_zeros(filter, header_counts_bits(filter))
 }
 
 fn chunks_without_zeros(filter: &Filter, leaves_out_zeros: bool) -> impl Iterator<Item = Chunk<'_>> {
@@ -103,10 +103,10 @@ fn chunks_without_zeros(filter: &Filter, leaves_out_zeros: bool) -> impl Iterato
         let array = layers.array(layer);
         let start = end_of_layers;
         end_of_layers += array.len() as i64;
-        let touched = layers.stats(layer).bits_set > 0;
+        let has_bits = layers.stats(layer).bits_set > 0;
         let pieces = array.chunks(CHUNK_BYTES).enumerate();
         pieces
-            .filter(move |(_, piece)| touched && !(leaves_out_zeros && all_zero(piece)))
+            .filter(move |(_, piece)| has_bits && !(leaves_out_zeros && all_zero(piece)))
             .map(move |(index, piece)| Chunk {
                 iterator: start + (index * CHUNK_BYTES + piece.len()) as i64,
                 bytes: Cow::Borrowed(piece),
@@ -120,7 +120,7 @@ fn chunks_without_zeros(filter: &Filter, leaves_out_zeros: bool) -> impl Iterato
 }
 
 /// Whether the header of a filter has the number of set bits of each layer.
-fn has_counted_bits(filter: &Filter) -> bool {
+fn header_counts_bits(filter: &Filter) -> bool {
     filter.layout() == StoredLayout::Blocked
 }
 
@@ -129,12 +129,12 @@ fn has_counted_bits(filter: &Filter) -> bool {
 pub struct Assembly {
     filter: Filter,
     header: Vec<u8>,
-    /// The offset of the end of what came.
+    /// The offset of the byte after all chunks that were received.
     end: u64,
-    /// The layer of what came last, the offset of its first byte, and its bytes that came.
+    /// The layer of the last chunk, the offset of the layer's first byte, and the bytes received of it.
     layer: usize,
     begin: u64,
-    came: u64,
+    received: u64,
 }
 
 impl Assembly {
@@ -151,7 +151,7 @@ impl Assembly {
             end: begin,
             layer: 0,
             begin,
-            came: 0,
+            received: 0,
         })
     }
 
@@ -174,7 +174,7 @@ impl Assembly {
         if !is_there {
             return Err("a chunk has no place in the filter");
         }
-        self.came += length;
+        self.received += length;
         self.end = start;
         Ok(())
     }
@@ -191,30 +191,30 @@ impl Assembly {
         self.end += piece.len() as u64;
     }
 
-    /// The filter, if all of its chunks came.
+    /// The filter, if all of its chunks were received.
     pub fn finish(mut self) -> Option<Filter> {
         let has_all = self.advance(u64::MAX) && has_bits_of_items(&self.filter);
         let is_counted = || try_header(&self.filter).is_ok_and(|header| header == self.header);
-        let has_all = has_all && (!has_counted_bits(&self.filter) || is_counted());
+        let has_all = has_all && (!header_counts_bits(&self.filter) || is_counted());
         has_all.then_some(self.filter)
     }
 
-    /// Goes to the layer of the byte at `offset`, or beyond the last one. Returns false if a chunk of a layer before it
-    /// is missing, as far as their bytes tell.
+    /// Goes to the layer of the byte at `offset`, or past the last one. Returns false if a layer before it is known to
+    /// lack a chunk.
     fn advance(&mut self, offset: u64) -> bool {
-        let counts_bits = has_counted_bits(&self.filter);
+        let counts_bits = header_counts_bits(&self.filter);
         while self.layer < self.filter.layers() && offset - self.begin >= self.bytes() {
             let items = self.filter.layers.as_layered().stats(self.layer).items;
-            if !counts_bits && self.came < self.bytes() && (self.came > 0 || items > 0) {
+            if !counts_bits && self.received < self.bytes() && (self.received > 0 || items > 0) {
                 return false;
             }
             self.begin += self.bytes();
-            (self.layer, self.came) = (self.layer + 1, 0);
+            (self.layer, self.received) = (self.layer + 1, 0);
         }
         true
     }
 
-    /// Bytes of the layer of what came last.
+    /// Bytes of the layer of the last chunk.
     fn bytes(&self) -> u64 {
         self.filter.layers.as_layered().array(self.layer).len() as u64
     }
@@ -284,10 +284,10 @@ pub fn copy(filter: &Filter, allowance: Allowance<'_>) -> Result<Filter, DecodeE
     Ok(copy)
 }
 
-/// What a filter was made from and how many items it counts, and its exceptions, as the first chunk of a dump. Without
-/// memory for it the process ends: it is for a child that rewrites a file, which must not leave a filter out.
+/// The first chunk of a dump: what the filter was made from, how many items it counts, and its exceptions. Without
+/// memory for it the process ends: a child that rewrites a file calls this, and must not leave a filter out.
 pub fn header(filter: &Filter) -> Vec<u8> {
-    or_end(try_header(filter))
+    or_abort(try_header(filter))
 }
 
 /// The first chunk of a dump, or an error without memory for it, where [`header`] ends the process.

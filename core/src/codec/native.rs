@@ -1,5 +1,5 @@
-//! Filters of this project's own layout with their exceptions, as stored bytes: what
-//! [`mod@format`] writes of the layers, and the exceptions behind it.
+//! The stored bytes of blocked filters with their exceptions: the layers as [`mod@format`] writes them, then the
+//! exceptions.
 
 use crate::blocked::Blocked;
 use crate::blocked::format::{self, Native};
@@ -37,21 +37,21 @@ pub fn save(chain: &Chain<Blocked>, exceptions: &Table, sink: &mut dyn Sink) {
     }
 }
 
-/// Reads a filter from an RDB stream whose two leading integers, 1 and 0, were read already.
+/// Reads a filter from an RDB stream whose first two integers, 1 and 0, were read already.
 ///
 /// # Errors
 /// [`DecodeError`] unless the whole stream is one valid filter.
 pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
     let (layers, exceptions) = format::load(source, allowance)?;
-    let mut incoming = Incoming::new(layers, exceptions, allowance)?;
-    while incoming.left > 0 {
-        let expected = PIECE.min(incoming.left);
+    let mut loader = ExceptionLoader::new(layers, exceptions, allowance)?;
+    while loader.left > 0 {
+        let expected = PIECE.min(loader.left);
         source.string(|piece| match piece.len() == expected * BYTES {
-            true => incoming.take(piece),
+            true => loader.take(piece),
             false => Err(DecodeError::Field("piece length")),
         })??;
     }
-    Ok(incoming.finish())
+    Ok(loader.finish())
 }
 
 /// The filter that a header describes, with its items counted and all of its bits unset.
@@ -63,9 +63,9 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, Dec
     if rest.len() as u64 != exceptions.saturating_mul(BYTES as u64) {
         return Err(DecodeError::Field("header length"));
     }
-    let mut incoming = Incoming::new(layers, exceptions, allowance)?;
-    incoming.take(rest)?;
-    Ok(incoming.finish())
+    let mut loader = ExceptionLoader::new(layers, exceptions, allowance)?;
+    loader.take(rest)?;
+    Ok(loader.finish())
 }
 
 /// The header of a filter with exceptions, and these.
@@ -81,7 +81,7 @@ pub fn header(chain: &Chain<Blocked>, exceptions: &Table) -> Result<Vec<u8>, Err
 }
 
 /// A filter whose exceptions are being read.
-struct Incoming {
+struct ExceptionLoader {
     filter: Filter,
     exceptions: Table,
     /// The number of exceptions that are still to come.
@@ -89,7 +89,7 @@ struct Incoming {
     last: Entry,
 }
 
-impl Incoming {
+impl ExceptionLoader {
     fn new(layers: Native, exceptions: u64, allowance: Allowance<'_>) -> Result<Self, DecodeError> {
         let left = usize::try_from(exceptions).ok();
         let left = left.filter(|&count| count <= MOST_EXCEPTIONS);

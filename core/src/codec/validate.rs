@@ -1,7 +1,7 @@
 //! Checks a filter's invariants from scratch, for tests and fuzzing.
 
 use crate::Filter;
-use crate::blocked::layered::grown;
+use crate::blocked::layout::check_growth;
 use crate::exceptions::MOST_EXCEPTIONS;
 use crate::exceptions::table::{Table, hash_of};
 use crate::layers::Layers;
@@ -15,7 +15,7 @@ impl Filter {
     /// The first [`Invalid`] found.
     pub fn validate(&self) -> Result<(), Invalid> {
         if let Layers::Blocked(chain) = &self.layers {
-            grown(chain)?;
+            check_growth(chain)?;
         }
         self.validate_composed()
     }
@@ -26,12 +26,12 @@ impl Filter {
     /// # Errors
     /// The first [`Invalid`] found.
     pub fn validate_composed(&self) -> Result<(), Invalid> {
-        self.excepted().map_or(Ok(()), exceptions)?;
+        self.excepted().map_or(Ok(()), check_exceptions)?;
         self.layers.as_layered().validate()
     }
 }
 
-fn exceptions(exceptions: &Table) -> Result<(), Invalid> {
+fn check_exceptions(exceptions: &Table) -> Result<(), Invalid> {
     let (mut count, mut last, mut sound) = (0, [0, 0], true);
     exceptions.each_ascending(|slots| {
         for &slot in slots {

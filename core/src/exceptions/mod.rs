@@ -12,11 +12,11 @@ use crate::bits::kernel;
 use crate::blocked::Blocked;
 use crate::blocked::layer::Layer;
 use crate::chain::Chain;
-use crate::chain::batch::{AnyContains, BlockOutcome, Subset};
+use crate::chain::batch::{AnyContains, BlockOutcome, Hasher as _, Subset};
 use crate::chain::demand::{Allowance, Demand, ask, besides, reserved};
 use crate::error::Error;
-use crate::item::ItemHash;
-use crate::layered::Layered as _;
+use crate::item::{Item, ItemHash};
+use crate::layout::Layered as _;
 use table::Table;
 
 /// The most exceptions of a filter: as many as the header of a dump can contain.
@@ -27,7 +27,7 @@ pub const MOST_EXCEPTIONS: usize = 1 << 24;
 pub enum ExceptError {
     /// The filter is in another module's layout, which has no exceptions.
     Foreign,
-    /// The filter has a window, and its items go by themselves.
+    /// The filter has a window, and its items expire.
     Window,
     /// The filter cannot have this many exceptions.
     TooMany {
@@ -52,8 +52,15 @@ pub(crate) fn bytes_of(exceptions: &Table) -> u64 {
     }
 }
 
-/// Adds items to layers of the blocked layout; see [`Filter::add_blocks`](crate::Filter::add_blocks). What is added is
-/// no exception any more.
+/// Whether layers of the blocked layout contain an item that is not excepted.
+pub fn contains(chain: &Chain<Blocked>, exceptions: &Table, item: Item<'_>) -> bool {
+    let secret = chain.rules().secret();
+    let hash = secret.hash(item);
+    chain.contains(Item::hashed(item.bytes(), secret.seed(), hash)) && !exceptions.has(hash)
+}
+
+/// Adds items to layers of the blocked layout, and removes them from the exceptions; see
+/// [`Filter::add_blocks`](crate::Filter::add_blocks).
 ///
 /// # Errors
 /// The errors of growth. The items before the one that failed are in.
@@ -65,15 +72,15 @@ pub fn add_blocks<'a>(
     mut added: impl FnMut(BlockOutcome),
 ) -> Result<(), Error> {
     let allowance = besides(bytes_of(exceptions), allowance);
-    chain.add_blocks(items, &allowance, |mut told, block| {
-        // New items too: in a filter whose chunks are still being loaded, an exception may exist before the bits.
-        for at in exceptions.among(&block.hashes, Subset::first(told.count)) {
-            // An item that occurs twice in a block is there the second time.
+    chain.add_blocks(items, &allowance, |mut outcome, block| {
+        // New items are looked up too: while chunks are still being loaded, an exception may exist before its bits.
+        for at in exceptions.among(&block.hashes, Subset::first(outcome.count)) {
+            // If an item occurs twice in a block, only the first one removes the exception.
             let again = exceptions.remove(block.hashes[at]);
-            told.new.put_if(at, again);
-            told.changed.put_if(at, again);
+            outcome.new.put_if(at, again);
+            outcome.changed.put_if(at, again);
         }
-        added(told);
+        added(outcome);
     })
 }
 
@@ -167,7 +174,7 @@ pub(crate) fn ask_for_table(exceptions: usize, layers: u64, allowance: Allowance
 }
 
 /// Whether any layer contains an item with this hash, excepted or not.
-pub(super) fn holds(layers: &[Layer], hash: ItemHash) -> bool {
+pub(super) fn any_layer_contains(layers: &[Layer], hash: ItemHash) -> bool {
     #[cfg(test)]
     crate::tests::work::add(crate::tests::work::Work::LayersAsked, layers.len());
     let layers = layers.iter().rev();

@@ -34,8 +34,8 @@ const PER_BUCKETS: usize = 32;
 /// that read eight at once, a table needs eight bytes less than is counted.
 const GROUP: u64 = 16;
 
-/// The number of hashes that are sorted at once if there is no memory for more.
-const FEW: usize = 512;
+/// The hashes that are sorted at once if there is no memory for more.
+const SMALL_RUN: usize = 512;
 
 /// The random key that decides which bucket a hash has. Nothing else depends on it.
 #[derive(Clone, Copy, Debug)]
@@ -264,21 +264,21 @@ impl Table {
     /// Passes the hashes to `visit` in ascending order, a run at a time. If there is no memory for all of them, each
     /// run is found by another pass over the table.
     pub fn each_ascending(&self, mut visit: impl FnMut(&[Entry])) {
-        let (mut some, mut few) = (Vec::new(), [[0; 2]; FEW]);
+        let (mut large, mut small) = (Vec::new(), [[0; 2]; SMALL_RUN]);
         let mut room = self.len();
-        while room > FEW && some.try_reserve_exact(room).is_err() {
+        while room > SMALL_RUN && large.try_reserve_exact(room).is_err() {
             room /= 2;
         }
-        let buffer = if room > FEW {
+        let buffer = if room > SMALL_RUN {
             #[expect(clippy::disallowed_methods, reason = "it has the room")]
-            some.resize(room, [0; 2]);
-            &mut some[..]
+            large.resize(room, [0; 2]);
+            &mut large[..]
         } else {
-            &mut few[..]
+            &mut small[..]
         };
         let (mut last, mut left) = (None, self.len());
         while left > 0 {
-            let count = self.next_ones(last, buffer);
+            let count = self.next_run(last, buffer);
             buffer[..count].sort_unstable();
             visit(&buffer[..count]);
             last = buffer[..count].last().copied();
@@ -288,7 +288,7 @@ impl Table {
 
     /// Puts the hashes that follow `last` into `buffer`, in any order: all of them if there is room, otherwise at
     /// least as many as fill half of it. Returns their number.
-    fn next_ones(&self, last: Option<Entry>, buffer: &mut [Entry]) -> usize {
+    fn next_run(&self, last: Option<Entry>, buffer: &mut [Entry]) -> usize {
         let (mut count, mut highest) = (0, [u64::MAX; 2]);
         for hash in self.hashes() {
             let entry = entry_of(hash);
@@ -481,8 +481,8 @@ mod tests {
     /// square of their number.
     #[test]
     fn chosen_hashes_do_not_fall_into_one_place() {
-        // Square roots of primes in binary, without their whole part. One random key in some 200 puts 17 to 90 hashes into
-        // one place, which costs no time that a user would notice, but has no bound that a test could tell.
+        // Square roots of primes in binary, without their whole part. One random key in some 200 puts 17 to 90 hashes
+        // into one place, which costs no time that a user would notice, but has no bound that a test could tell.
         const ROOTS: [u64; 8] = [
             0x6a09_e667_f3bc_c908,
             0xbb67_ae85_84ca_a73b,

@@ -7,29 +7,29 @@ mod union;
 
 use std::collections::HashSet;
 
-use crate::blocked::window::Windowed;
+use crate::blocked::Blocked;
 use crate::chain::demand::{besides, push, reserved};
 use crate::chain::{Allowance, Chain};
+use crate::classic::Classic;
 use crate::error::Error;
 use crate::exceptions::bytes_of;
 use crate::exceptions::table::Table;
 use crate::filter::Filter;
-use crate::layered::Layered as _;
-use crate::layers::{Layers, each};
-use crate::merging::{Budget, Mergeable as _};
+use crate::layers::Layers;
+use crate::layout::Layered as _;
+use crate::merging::{MergeRules, Mergeable as _};
 pub use crate::merging::{Mismatch, SetError};
 use crate::params::ErrorRate;
-use crate::valkey::Valkey;
 
 pub use exceptions::MOST_ASKED;
 
-/// Filters of one layout that hash alike, each of them once, and their layers.
-struct Alike<'a, R: Budget> {
+/// Filters of one layout with the same hash, each of them once, and their layers.
+struct SameHash<'a, R: MergeRules> {
     filters: Vec<&'a Filter>,
     chains: Vec<&'a Chain<R>>,
 }
 
-impl<'a, R: Budget + 'static> Alike<'a, R>
+impl<'a, R: MergeRules + 'static> SameHash<'a, R>
 where
     Layers: From<Chain<R>>,
 {
@@ -49,10 +49,10 @@ where
             seen.insert(std::ptr::from_ref(filter));
             push(&mut distinct, filter)?;
             let differs = |why| SetError::Source { index, why };
-            let why = each!(&filter.layers, layers => layers.never()).unwrap_or(Mismatch::Layout);
+            let why = never(&filter.layers).unwrap_or(Mismatch::Layout);
             let chain = filter.layers.chain::<R>();
             let chain = chain.ok_or(differs(why))?;
-            first.rules().hashes_alike(chain.rules()).map_err(differs)?;
+            first.rules().check_hash(chain.rules()).map_err(differs)?;
             push(&mut chains, chain)?;
         }
         Ok(Self {
@@ -68,7 +68,7 @@ where
         allowance: Allowance<'_>,
     ) -> Result<Filter, SetError> {
         let Self { filters, chains } = Self::of(first, sources)?;
-        first.rules().may_have(rate)?;
+        first.rules().check_rate(rate)?;
         let exceptions = exceptions::of_union(&filters, allowance)?;
         let allowance = &besides(bytes_of(&exceptions), allowance);
         let layers: Layers = union::make(&chains, rate, allowance)?.into();
@@ -84,7 +84,7 @@ where
     ) -> Result<Filter, SetError> {
         let Self { filters, chains } = Self::of(first, sources)?;
         let kind = |chain: &Chain<R>| match chain.layers() {
-            [layer] => Some(layer.kind()),
+            [layer] => Some(layer.shape_key()),
             _ => None,
         };
         let shape = kind(first);
@@ -114,7 +114,7 @@ where
         let first = destination.layers.chain::<R>();
         let first = first.ok_or(SetError::Destination { why })?;
         let Self { filters, chains } = Self::of(first, sources)?;
-        first.rules().may_have(rate)?;
+        first.rules().check_rate(rate)?;
         let mut all = reserved(filters.len() + 1)?;
         all.extend(filters);
         all.push(destination);
@@ -133,68 +133,19 @@ where
     }
 }
 
-/// Layers of one kind, which are combined with others of their kind, or never.
-trait Combined {
-    /// Why such layers are never combined; `None` if they are.
-    const NEVER: Option<Mismatch>;
-
-    /// [`Self::NEVER`] of these layers.
-    fn never(&self) -> Option<Mismatch> {
-        Self::NEVER
-    }
-
-    /// See [`Filter::union`]; the first of the sources has these layers.
-    fn union(&self, _: &[&Filter], _: Option<ErrorRate>, _: Allowance<'_>) -> Result<Filter, SetError> {
-        let why = Self::NEVER.unwrap_or(Mismatch::Layout);
-        Err(SetError::Source { index: 0, why })
-    }
-
-    /// See [`Filter::intersection`]; the first of the sources has these layers.
-    fn intersection(&self, sources: &[&Filter], allowance: Allowance<'_>) -> Result<Filter, SetError> {
-        self.union(sources, None, allowance)
-    }
-
-    /// The function behind [`Filter::absorb`] for a filter with such layers.
-    fn absorb(&self) -> Absorb {
-        |_, _, _, _| {
-            let why = Self::NEVER.unwrap_or(Mismatch::Layout);
-            Err(SetError::Destination { why })
-        }
+/// Why filters with these layers are never combined; `None` if they are.
+fn never(layers: &Layers) -> Option<Mismatch> {
+    match layers {
+        Layers::Blocked(_) | Layers::Classic(_) => None,
+        Layers::Windowed(_) => Some(Mismatch::Window),
+        Layers::Valkey(_) => Some(Mismatch::Never),
     }
 }
 
-type Absorb = fn(&mut Filter, &[&Filter], Option<ErrorRate>, Allowance<'_>) -> Result<bool, SetError>;
-
-impl<R: Budget + 'static> Combined for Chain<R>
-where
-    Layers: From<Self>,
-{
-    const NEVER: Option<Mismatch> = None;
-
-    fn union(
-        &self,
-        sources: &[&Filter],
-        rate: Option<ErrorRate>,
-        allowance: Allowance<'_>,
-    ) -> Result<Filter, SetError> {
-        Alike::union(self, sources, rate, allowance)
-    }
-
-    fn intersection(&self, sources: &[&Filter], allowance: Allowance<'_>) -> Result<Filter, SetError> {
-        Alike::intersection(self, sources, allowance)
-    }
-
-    fn absorb(&self) -> Absorb {
-        |destination, sources, rate, allowance| Alike::<R>::absorb(destination, sources, rate, allowance)
-    }
-}
-
-impl Combined for Chain<Valkey> {
-    const NEVER: Option<Mismatch> = Some(Mismatch::Never);
-}
-
-impl Combined for Windowed {
-    const NEVER: Option<Mismatch> = Some(Mismatch::Window);
+/// The error for a first source that is never combined.
+fn refused_first(layers: &Layers) -> SetError {
+    let why = never(layers).unwrap_or(Mismatch::Layout);
+    SetError::Source { index: 0, why }
 }
 
 #[cfg_attr(docsrs, doc(hidden))]
@@ -209,8 +160,11 @@ impl Filter {
         rate: Option<ErrorRate>,
         allowance: Allowance<'_>,
     ) -> Result<Self, SetError> {
-        let layers = first(sources)?;
-        each!(layers, layers => layers.union(sources, rate, allowance))
+        match first(sources)? {
+            Layers::Blocked(first) => SameHash::union(first, sources, rate, allowance),
+            Layers::Classic(first) => SameHash::union(first, sources, rate, allowance),
+            layers @ (Layers::Windowed(_) | Layers::Valkey(_)) => Err(refused_first(layers)),
+        }
     }
 
     /// Adds all items of `sources`. Returns whether that changed anything. If a rate is given, it becomes the
@@ -224,8 +178,14 @@ impl Filter {
         rate: Option<ErrorRate>,
         allowance: Allowance<'_>,
     ) -> Result<bool, SetError> {
-        let absorb = each!(&self.layers, layers => layers.absorb());
-        absorb(self, sources, rate, allowance)
+        match &self.layers {
+            Layers::Blocked(_) => SameHash::<Blocked>::absorb(self, sources, rate, allowance),
+            Layers::Classic(_) => SameHash::<Classic>::absorb(self, sources, rate, allowance),
+            layers @ (Layers::Windowed(_) | Layers::Valkey(_)) => {
+                let why = never(layers).unwrap_or(Mismatch::Layout);
+                Err(SetError::Destination { why })
+            }
+        }
     }
 
     /// Makes a new filter of the items that all `sources` contain, of which there must be one. Each has one layer, of
@@ -235,8 +195,11 @@ impl Filter {
     /// # Errors
     /// [`SetError`]; nothing is left behind.
     pub fn intersection(sources: &[&Self], allowance: Allowance<'_>) -> Result<Self, SetError> {
-        let layers = first(sources)?;
-        each!(layers, layers => layers.intersection(sources, allowance))
+        match first(sources)? {
+            Layers::Blocked(first) => SameHash::intersection(first, sources, allowance),
+            Layers::Classic(first) => SameHash::intersection(first, sources, allowance),
+            layers @ (Layers::Windowed(_) | Layers::Valkey(_)) => Err(refused_first(layers)),
+        }
     }
 
     /// Makes a new filter like this one, but empty; `None` if this one is as new. A filter whose layers were merged
@@ -252,8 +215,12 @@ impl Filter {
         if self.exceptions() == 0 && self.layers.as_layered().is_as_new() {
             return Ok(None);
         }
-        let emptied: Self = each!(&self.layers, layers => layers.emptied(allowance)?.into());
-        Ok(Some(emptied))
+        Ok(Some(match &self.layers {
+            Layers::Blocked(chain) => chain.emptied(allowance)?.into(),
+            Layers::Windowed(windowed) => windowed.emptied(allowance)?.into(),
+            Layers::Valkey(chain) => chain.emptied(allowance)?.into(),
+            Layers::Classic(chain) => chain.emptied(allowance)?.into(),
+        }))
     }
 }
 

@@ -5,12 +5,12 @@
 //! their own. A plan of the union is made first. Then memory is requested and allocated. Only after that does anything
 //! change.
 
-use crate::bits::combine::{Reading, is_within, union_ones};
+use crate::bits::combine::{ReadBudget, is_within, union_ones};
 use crate::chain::batch::Layer as _;
 use crate::chain::demand::{ask_to_grow, listed, reserved};
 use crate::chain::{Allowance, Chain, MOST_ITEMS, NewLayer as _, sum};
 use crate::error::Error;
-use crate::merging::{Budget, Mergeable, SetError};
+use crate::merging::{MergeRules, Mergeable, SetError};
 use crate::params::ErrorRate;
 
 /// The most groups of one shape that a further layer is compared with.
@@ -21,7 +21,7 @@ const MOST_TRIES: usize = 32;
 const MOST_READINGS: u64 = 4;
 
 /// Bytes that may be read in addition to those of [`MOST_READINGS`].
-const FEW_BYTES: u64 = 64 << 20;
+const EXTRA_BYTES: u64 = 64 << 20;
 
 /// The most shapes for which the number of set bits in a full layer is computed, which takes some 0.1 ms. Layers of
 /// further shapes are united if the sum of their counts fits, or if one has all bits of the others.
@@ -92,7 +92,7 @@ fn within(value: u64, lowest: u64, highest: u64) -> u64 {
 }
 
 /// Makes a new filter of all layers of `chains`, of which there must be one.
-pub(super) fn make<R: Budget>(
+pub(super) fn make<R: MergeRules>(
     chains: &[&Chain<R>],
     rate: Option<ErrorRate>,
     allowance: Allowance<'_>,
@@ -114,7 +114,7 @@ pub(super) fn make<R: Budget>(
 }
 
 /// Adds the layers of `others` to `chain`. Returns whether that changed anything.
-pub(super) fn absorb<R: Budget>(
+pub(super) fn absorb<R: MergeRules>(
     chain: &mut Chain<R>,
     others: &[&Chain<R>],
     rate: Option<ErrorRate>,
@@ -168,7 +168,7 @@ pub(super) fn absorb<R: Budget>(
 
 /// Makes a new filter of the bits that all `chains` have in common. There must be one, each with one layer of one
 /// shape.
-pub(super) fn common<R: Budget>(
+pub(super) fn common<R: MergeRules>(
     chains: &[&Chain<R>],
     allowance: Allowance<'_>,
 ) -> Result<Chain<R>, SetError> {
@@ -178,7 +178,7 @@ pub(super) fn common<R: Budget>(
     let mut layer = R::shape_of(first).make()?;
     if layers().all(|layer| layer.ones() > 0) {
         let mut arrays = reserved(chains.len())?;
-        layer.bits_mut().take_common(gathered(&mut arrays, layers()));
+        layer.bits_mut().set_common(gathered(&mut arrays, layers()));
     }
     let items = Counts(layers().map(counts_of)).of_common(&layer);
     layer.count(items);
@@ -202,7 +202,10 @@ fn gathered<'l, 'a, L: Mergeable + 'a>(
 }
 
 /// Checks that a filter with these rules can have these layers.
-fn check<'a, R: Budget>(rules: &R, layers: impl Iterator<Item = &'a R::Layer> + Clone) -> Result<(), SetError>
+fn check<'a, R: MergeRules>(
+    rules: &R,
+    layers: impl Iterator<Item = &'a R::Layer> + Clone,
+) -> Result<(), SetError>
 where
     R::Layer: 'a,
 {
@@ -213,13 +216,13 @@ where
     }
     let mut rates: Vec<f64> = reserved(layers.clone().count())?;
     // A full layer's rate is never below the one that it was made for, and takes long to find where that is high.
-    rates.extend(layers.clone().map(Mergeable::made_for));
-    if let refused @ Err(SetError::Rate { would_do: None, .. }) = rules.affords(&rates) {
+    rates.extend(layers.clone().map(Mergeable::made_rate));
+    if let refused @ Err(SetError::Rate { would_do: None, .. }) = rules.check_rates(&rates) {
         return refused;
     }
     rates.clear();
     rates.extend(layers.map(Mergeable::full_rate));
-    rules.affords(&rates)
+    rules.check_rates(&rates)
 }
 
 /// The part that each layer of `filters` becomes, sorted by the first part of each layer of the union.
@@ -231,12 +234,12 @@ fn plan<L: Mergeable>(filters: &[&[L]]) -> Result<Vec<PartOf>, Error> {
             layers
                 .iter()
                 .enumerate()
-                .map(|(index, layer)| (layer.kind(), (filter, index))),
+                .map(|(index, layer)| (layer.shape_key(), (filter, index))),
         );
     }
     ids.sort_unstable();
     let mut sized = 0;
-    for group in ids.chunk_by(|(kind, _), (next, _)| kind == next) {
+    for group in ids.chunk_by(|(key, _), (next, _)| key == next) {
         divide(filters, group.iter().map(|(_, id)| *id), &mut sized, &mut plan)?;
     }
     plan.sort_unstable();
@@ -272,9 +275,9 @@ fn divide<L: Mergeable>(
         return Ok(());
     }
     let bytes = one.bytes().saturating_mul(ids.len() as u64);
-    let most_read = bytes.saturating_mul(MOST_READINGS).saturating_add(FEW_BYTES);
+    let most_read = bytes.saturating_mul(MOST_READINGS).saturating_add(EXTRA_BYTES);
     // Comparing with groups is work too, and most of it if there are very many tiny layers.
-    let (mut reading, mut looking) = (Reading::new(most_read), Reading::new(most_read));
+    let (mut reading, mut looking) = (ReadBudget::new(most_read), ReadBudget::new(most_read));
     let mut arrays = reserved(ids.len())?;
     // The mean for a tiny layer may be above the number of bits that its items can set.
     let most = one.capacity().saturating_mul(one.bits_of_item());
@@ -297,7 +300,7 @@ fn divide<L: Mergeable>(
     for id in ids {
         let (part, items) = (layer(filters, id), layer(filters, id).items());
         // A part of a layer that is there changes nothing. So a layer that has all of its bits is looked for first.
-        let has_all = |group: &Group, reading: &mut Reading| {
+        let has_all = |group: &Group, reading: &mut ReadBudget| {
             let whole = layer(filters, group.first);
             part.ones() <= whole.ones() && is_within(part.bits().bytes(), whole.bits().bytes(), reading)
         };
@@ -351,7 +354,7 @@ fn fit<'a, L: Mergeable>(
     parts: impl Iterator<Item = Id> + Clone,
     full: u64,
     arrays: &mut Vec<&'a [u8]>,
-    reading: &mut Reading,
+    reading: &mut ReadBudget,
 ) -> bool {
     let layers = || parts.clone().map(|id| layer(filters, id));
     let (mut sum, mut most_ones) = (0u64, 0);
@@ -371,7 +374,7 @@ fn layer<'a, L>(filters: &[&'a [L]], (filter, index): Id) -> &'a L {
 }
 
 /// Makes a layer from all of its parts.
-fn united<R: Budget>(filters: &[&[R::Layer]], parts: &[PartOf]) -> Result<R::Layer, Error> {
+fn united<R: MergeRules>(filters: &[&[R::Layer]], parts: &[PartOf]) -> Result<R::Layer, Error> {
     let layers = || parts.iter().map(|&(_, id)| layer(filters, id));
     let mut union = R::shape_of(layer(filters, parts[0].0)).make()?;
     let mut arrays = reserved(parts.len())?;

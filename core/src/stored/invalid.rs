@@ -63,7 +63,11 @@ pub enum Invalid {
 }
 
 /// Checks the counts of a layer in any layout: its items and its set bits.
-pub(crate) fn counts<U>(index: usize, layer: &impl batch::Layer, bits: &BitArray<U>) -> Result<(), Invalid>
+pub(crate) fn check_counts<U>(
+    index: usize,
+    layer: &impl batch::Layer,
+    bits: &BitArray<U>,
+) -> Result<(), Invalid>
 where
     U: Zeroable + NoUninit + AnyBitPattern,
 {

@@ -50,8 +50,8 @@ impl From<Refused> for DecodeError {
     }
 }
 
-/// Makes a bit array of a string that was read. A string of whole words is not copied, unless the copy leaves many
-/// pages untouched.
+/// Makes a bit array of a string that was read. A string of whole words is copied only if the copy leaves many pages
+/// untouched.
 pub(crate) fn restored(array: Array) -> Result<BitArray<u64>, DecodeError> {
     let array = match array {
         Array::Words(words) => {
@@ -72,7 +72,7 @@ pub(crate) fn restored(array: Array) -> Result<BitArray<u64>, DecodeError> {
 
 /// The header of a filter that is being saved. Without memory for it the process ends, as the server's own allocations
 /// do: a save cannot report an error, and must not leave a filter out. Mostly the process is a forked child.
-pub(crate) fn or_end(header: Result<Vec<u8>, Error>) -> Vec<u8> {
+pub(crate) fn or_abort(header: Result<Vec<u8>, Error>) -> Vec<u8> {
     header.unwrap_or_else(|_| std::alloc::handle_alloc_error(std::alloc::Layout::new::<Vec<u8>>()))
 }
 

@@ -1,42 +1,5 @@
 //! valkey-bloom's formats: the RDB stream of a filter, the data of BF.LOAD, and a header for chunks.
-//!
-//! # RDB stream of the type `bloomfltr`, encoding version 1
-//! Unsigned number of layers, unsigned expansion (0: the filter does not grow), double error rate, double
-//! tightening ratio, unsigned 1 if the seed is a random one, else 0; then for each layer, oldest first: its
-//! head and its bits as one string, unsigned capacity; and last, unsigned items of the newest layer. All
-//! other layers are full.
-//!
-//! # Data of BF.LOAD
-//! The byte 1, then the filter as bincode 1.3 has it:
-//!
-//! | bytes | field |
-//! |---|---|
-//! | 4 | expansion |
-//! | 8 | error rate, f64 |
-//! | 8 | tightening ratio, f64 |
-//! | 1 | 1 if the seed is a random one, else 0 |
-//! | 8 | number of layers, 1 or more |
-//!
-//! | bytes | field of a layer |
-//! |---|---|
-//! | 8 | bytes of its head and bits |
-//! | as many | its head and bits |
-//! | 8 | items |
-//! | 8 | capacity |
-//!
-//! # Chunk header
-//! valkey-bloom has no chunks. The header that BF.SCANDUMP writes for such a filter is this module's own.
-//!
-//! | offset | bytes | field |
-//! |---|---|---|
-//! | 0 | 8 | magic: `BLOOM`, two zero bytes, format version (4) |
-//! | 8 | 4 | 0 (where RedisBloom's chunk header has its number of layers, which is never 0) |
-//! | 12 | 4 | number of layers, 1 or more |
-//! | 16 | 8 | error rate, f64 |
-//! | 24 | 8 | tightening ratio, f64 |
-//! | 32 | 4 | expansion |
-//! | 36 | 32 | seed |
-//! | 68 | 24 each | the layers, oldest first: capacity, items, bytes of its bits |
+//! docs/design.md has their bytes, under "Stored bytes".
 //!
 //! [`valkey`](crate::valkey) explains the fields, and which of them follow from others. What follows from
 //! others is checked: a filter whose fields disagree would look for its items in the wrong places, or for

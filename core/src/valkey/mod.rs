@@ -1,32 +1,14 @@
-//! valkey-bloom's layout, bit for bit.
+//! valkey-bloom's layout, bit for bit. docs/design.md has its formulae, under "valkey-bloom's layout".
 //!
-//! # Probes
-//! An item has two hashes, `a` and `b`: SipHash-1-3 (Aumasson, Bernstein, "SipHash: a fast short-input PRF",
-//! 2012), keyed with the first and the last 16 bytes of the filter's seed, of the item's length as 8 bytes
-//! and then the item. Probes 0 and 1 are bits `a mod bits` and `b mod bits`; every further probe `i` is bit
-//! `((a + i·b mod 2^64) mod (2^64 - 59)) mod bits`, where `2^64 - 59` is the largest prime below `2^64`. They
-//! are anywhere in the array: `k` cache lines an item.
+//! An item's probes are anywhere in the array, each in a cache line of its own. They are computed from two hashes,
+//! which are SipHash-1-3 (Aumasson, Bernstein, "SipHash: a fast short-input PRF", 2012).
 //!
-//! # Sizes
-//! Layer `i` (from 0) has the rate `e · t^i`, where `e` is the filter's rate and `t` its tightening ratio,
-//! and the capacity of the layer before it times the expansion. A layer for `n` items at rate `p` has
-//! `ceil(-n · ln p / (8 · ln² 2))` bytes of bits, and `max(1, round(bits / n · ln 2))` probes.
-//!
-//! In memory, a head of 45 bytes precedes the bits of each layer, as in valkey-bloom, so that a layer is
-//! saved and loaded in one piece.
-//!
-//! | offset | bytes | field of a head |
-//! |---|---|---|
-//! | 0 | 1 | 1, its version |
-//! | 1 | 8 | bytes of bits |
-//! | 9 | 4 | probes |
-//! | 13 | 32 | the seed |
-//!
-//! Bit `x` is bit `x mod 8` of byte `x / 8` of the bits.
+//! In memory, a head of 45 bytes precedes the bits of each layer, as in valkey-bloom, so that a layer is saved and
+//! loaded in one piece.
 
 pub mod format;
 pub mod layer;
-pub mod layered;
+pub mod layout;
 
 use std::hash::Hasher as _;
 
@@ -37,6 +19,7 @@ use crate::chain::{LayerShape, MOST_ITEMS, MOST_LAYERS, Rules};
 use crate::error::{Error, ParamError};
 use crate::item::{Item, ItemHash};
 use crate::params::{SipSeed, Tightening};
+use crate::power::power;
 pub use layer::{HEAD_BYTES, Layer, Shape};
 
 /// Bytes that valkey-bloom reports for a filter without its layers.
@@ -151,8 +134,7 @@ impl Valkey {
 
     /// The rate of layer `index`; `None` if it is too close to 0.
     pub(crate) fn rate(&self, index: usize) -> Option<f64> {
-        let power = i32::try_from(index).ok()?;
-        let rate = self.error_rate * power_of(self.tightening.value(), power.unsigned_abs());
+        let rate = self.error_rate * power(self.tightening.value(), index as u64);
         (rate > f64::MIN_POSITIVE || index == 0).then_some(rate)
     }
 
@@ -271,22 +253,6 @@ impl Unreached {
     }
 }
 
-/// `base` to the power of `exponent`, by squaring. The order of multiplications is fixed, because sizes
-/// depend on the last bit.
-fn power_of(mut base: f64, mut exponent: u32) -> f64 {
-    let mut power = 1.0;
-    loop {
-        if exponent & 1 == 1 {
-            power *= base;
-        }
-        exponent >>= 1;
-        if exponent == 0 {
-            return power;
-        }
-        base *= base;
-    }
-}
-
 impl Rules for Valkey {
     type Spec = ValkeySpec;
     type Layer = Layer;
@@ -330,8 +296,8 @@ impl Rules for Valkey {
         }
     }
 
-    /// What valkey-bloom reports. Its list of layers has room for one at first, then for four, and then for twice as many
-    /// each time.
+    /// What valkey-bloom reports. Its list of layers has room for one at first, then for four, and then for twice as
+    /// many each time.
     fn own_bytes(layers: usize) -> u64 {
         let room = match layers {
             0 | 1 => layers,

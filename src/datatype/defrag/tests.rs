@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-use super::{Side, step};
+use super::{DefragCalls, step};
 use crate::server::alloc::{self, ModuleAllocator};
 use libbloom::codec;
 use libbloom::codec::stream::MemoryStream;
@@ -59,7 +59,7 @@ struct MadeUp<'a> {
     layers: usize,
 }
 
-impl Side for MadeUp<'_> {
+impl DefragCalls for MadeUp<'_> {
     fn cursor(&mut self) -> usize {
         self.memory.cursor
     }
@@ -69,7 +69,7 @@ impl Side for MadeUp<'_> {
         self.memory.calls_again
     }
 
-    unsafe fn elsewhere(&mut self, block: NonNull<u8>) -> Option<NonNull<u8>> {
+    unsafe fn move_block(&mut self, block: NonNull<u8>) -> Option<NonNull<u8>> {
         let memory = &mut *self.memory;
         let address = block.as_ptr().addr();
         let layout = memory.blocks.remove(&address);

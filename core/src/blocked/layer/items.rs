@@ -5,7 +5,7 @@ use bytemuck::Zeroable;
 use std::slice;
 
 use super::super::search;
-use super::{Layer, Places, Start};
+use super::{Layer, Placement, Start};
 use crate::bits::array::OutOfRange;
 use crate::bits::kernel::{self, Kernel, LINE_BYTES, Line};
 use crate::bits::memory::{Allocation, Mover};
@@ -63,8 +63,8 @@ impl batch::Layer for Layer {
 
     #[inline(always)]
     fn lookup_prefetcher(&self, is_only: bool) -> impl Prefetch {
-        // In a filter of many layers, even the newest one mostly does not hold the item, and the first line
-        // mostly shows it.
+        // In a filter of many layers, even the newest one mostly does not hold the item, and its first line is mostly
+        // enough to see that.
         if is_only {
             self.lines()
         } else {
@@ -79,11 +79,11 @@ impl batch::Layer for Layer {
 
     #[inline(always)]
     fn contains<K: Kernel>(&self, kernel: K, hash: ItemHash) -> bool {
-        let (units, probing) = (self.bits.units(), self.probing(kernel));
+        let (units, prober) = (self.bits.units(), self.prober(kernel));
         if self.lines_per_item == 1 {
-            probing.covers(units, probing.places.first(hash))
+            prober.covers(units, prober.placement.first(hash))
         } else {
-            probing.covers_from(0, units, hash)
+            prober.covers_from(0, units, hash)
         }
     }
 
@@ -93,17 +93,17 @@ impl batch::Layer for Layer {
             return self.contains_in_lines(hash);
         }
         let units = self.bits.units();
-        let place = Places::of_one_line(units).first(hash);
+        let place = Placement::of_one_line(units).first(hash);
         kernel::covers(&units[place.line], place.word, self.probes)
     }
 
     #[inline(always)]
     fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Subset) -> Subset {
-        let (units, probing) = (self.bits.units(), self.probing(kernel));
-        if probing.places.lines_per_item == 1 {
-            probing.only(1).covered(units, hashes, items)
+        let (units, prober) = (self.bits.units(), self.prober(kernel));
+        if prober.placement.lines_per_item == 1 {
+            prober.only(1).covered(units, hashes, items)
         } else {
-            probing.covered(units, hashes, items)
+            prober.covered(units, hashes, items)
         }
     }
 
@@ -118,16 +118,16 @@ impl batch::Layer for Layer {
         let Some(newest) = layers.clone().next() else {
             return false;
         };
-        let word = newest.places().first(hash).word;
+        let word = newest.placement().first(hash).word;
         let (mut probes, mut mask) = (0, kernel.mask(word, kernel.count(0)));
         for layer in layers {
             if layer.probes != probes {
                 probes = layer.probes;
                 mask = kernel.mask(word, kernel.count(probes));
             }
-            let (units, probing) = (layer.bits.units(), layer.probing(kernel));
-            let place = probing.places.first(hash);
-            if kernel.covers(&units[place.line], mask) && probing.covers_from(1, units, hash) {
+            let (units, prober) = (layer.bits.units(), layer.prober(kernel));
+            let place = prober.placement.first(hash);
+            if kernel.covers(&units[place.line], mask) && prober.covers_from(1, units, hash) {
                 return true;
             }
         }
@@ -147,13 +147,13 @@ impl batch::Layer for Layer {
 
     #[inline(always)]
     fn insert<K: Kernel>(&mut self, kernel: K, hash: ItemHash) -> bool {
-        let probing = self.probing(kernel);
+        let prober = self.prober(kernel);
         let units = self.bits.units_mut();
         // A branch, as in `kernel::set`.
-        let newly_set = if probing.covers_from(0, units, hash) {
+        let newly_set = if prober.covers_from(0, units, hash) {
             0
         } else {
-            probing.set_all(units, hash, &mut Line::zeroed())
+            prober.set_all(units, hash, &mut Line::zeroed())
         };
         self.count(newly_set)
     }
@@ -164,19 +164,19 @@ impl batch::Layer for Layer {
             return self.insert_into_lines(hash);
         }
         let units = self.bits.units_mut();
-        let place = Places::of_one_line(units).first(hash);
+        let place = Placement::of_one_line(units).first(hash);
         let newly_set = kernel::set(&mut units[place.line], place.word, self.probes);
         self.count(newly_set)
     }
 
     #[inline(always)]
     fn insert_block<K: Kernel>(&mut self, kernel: K, hashes: &Hashes, items: Subset) -> Subset {
-        let probing = self.probing(kernel);
+        let prober = self.prober(kernel);
         let units = self.bits.units_mut();
-        let (changed, newly_set) = if probing.places.lines_per_item == 1 {
-            probing.only(1).set_block(units, hashes, items)
+        let (changed, newly_set) = if prober.placement.lines_per_item == 1 {
+            prober.only(1).set_block(units, hashes, items)
         } else {
-            probing.set_block(units, hashes, items)
+            prober.set_block(units, hashes, items)
         };
         self.bits.count_set(newly_set);
         self.items += changed.count_ones();
@@ -184,7 +184,7 @@ impl batch::Layer for Layer {
     }
 }
 
-// Functions of their own, so that they do not lengthen the way of an item with one line.
+// Functions of their own, so that those for an item with one line stay short.
 impl Layer {
     #[inline(never)]
     fn contains_in_lines(&self, hash: ItemHash) -> bool {

@@ -1,26 +1,25 @@
-//! Filters of the blocked layout, with and without a window: their figures, memory and stored bytes.
+//! Filters of the blocked layout, with and without a window: their figures and stored bytes.
 
 use super::window::{MOST_SLICES, Windowed};
 use super::{Blocked, Layer, Shape, format};
 use crate::bits::array::OutOfRange;
-use crate::bits::memory::Allocation;
 use crate::blocked::sizing::{MAX_LINES_PER_ITEM, PROBES};
 use crate::chain::batch::Layer as _;
-use crate::chain::{Allowance, Chain, NewLayer as _, Rules as _, UNLIMITED};
+use crate::chain::{Allowance, Chain};
 use crate::error::Error;
-use crate::layered::{LayerStats, Layered, compound};
+use crate::layout::{LayerStats, Layered, LayoutRules, compound};
 use crate::params::{Expansion, Growth, ROUNDING, StoredLayout, Time};
-use crate::stored::invalid::{Invalid, counts};
+use crate::stored::invalid::{Invalid, check_counts};
 use crate::stored::stream::Sink;
 
 /// The most layers of a filter whose present rate is computed: as many as a window can have slices. A stored
 /// filter may have any number of layers with room.
 pub const MOST_ESTIMATED: usize = MOST_SLICES;
 
-/// The false positive rate that layers, newest first, have now. For a layer that is not full it takes some ten microseconds to
-/// compute. That is done for the newest [`MOST_ESTIMATED`] such layers; older ones, which only merged filters have,
-/// count as if they were full.
-fn estimated_error_rate<'a>(layers: impl Iterator<Item = &'a Layer>) -> f64 {
+/// The false positive rate that layers, newest first, have now. That of a layer that is not full takes some ten
+/// microseconds to compute. It is computed for the newest [`MOST_ESTIMATED`] such layers. Older ones, which only merged
+/// filters have, count as if they were full.
+fn present_rate<'a>(layers: impl Iterator<Item = &'a Layer>) -> f64 {
     let mut estimated = 0;
     compound(layers.map(|layer| {
         let (shape, items) = (layer.shape(), layer.items());
@@ -35,66 +34,28 @@ fn estimated_error_rate<'a>(layers: impl Iterator<Item = &'a Layer>) -> f64 {
     }))
 }
 
-/// The first layer of a new filter like this one. After a merge it is for as many items as the largest layer.
-fn first_again(chain: &Chain<Blocked>) -> Shape {
-    let mut capacities = chain.layers().iter().map(|layer| layer.capacity());
-    let capacity = if format::is_grown(chain) {
-        capacities.next()
-    } else {
-        capacities.max()
-    };
-    chain.rules().first_for(capacity.unwrap_or(1))
-}
+impl LayoutRules for Blocked {
+    const NAME: StoredLayout = StoredLayout::Blocked;
 
-impl Layered for Chain<Blocked> {
-    fn layout(&self) -> StoredLayout {
-        StoredLayout::Blocked
+    fn rate_of(chain: &Chain<Self>) -> f64 {
+        chain.rules().error_rate().value()
     }
 
-    fn error_rate(&self) -> f64 {
-        self.rules().error_rate().value()
+    fn expansion_of(chain: &Chain<Self>) -> Option<u32> {
+        chain.rules().growth().expansion().map(Expansion::factor)
     }
 
-    fn expansion(&self) -> Option<u32> {
-        self.rules().growth().expansion().map(Expansion::factor)
+    fn present_rate<'a>(layers: impl Iterator<Item = &'a Layer>) -> f64 {
+        present_rate(layers)
     }
 
-    fn estimated_error_rate(&self, _: Time) -> f64 {
-        estimated_error_rate(self.layers().iter().rev())
+    fn ones(layer: &Layer) -> u64 {
+        layer.bits().ones()
     }
 
-    fn count(&self) -> usize {
-        self.layers().len()
-    }
-
-    fn stats(&self, layer: usize) -> LayerStats {
-        let layer = &self.layers()[layer];
-        LayerStats {
-            shape: self.rules().described(layer.shape()),
-            items: layer.items(),
-            bits_set: layer.bits().ones(),
-        }
-    }
-
-    fn bytes(&self, layers: usize) -> u64 {
-        Blocked::bytes(layers, self.array_bytes(layers))
-    }
-
-    fn each_allocation(&self, visit: &mut dyn FnMut(Allocation)) {
-        self.each_allocation(visit);
-    }
-
-    fn array(&self, layer: usize) -> &[u8] {
-        self.layers()[layer].array()
-    }
-
-    fn merge(&mut self, layer: usize, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
-        self.layers_mut()[layer].merge(offset, bytes)
-    }
-
-    fn place_of(&self, offset: u64) -> Option<(usize, u64)> {
+    fn place_of(chain: &Chain<Self>, offset: u64) -> Option<(usize, u64)> {
         // Layers know where they start, and there may be many.
-        let layers = self.layers();
+        let layers = chain.layers();
         let layer = layers
             .partition_point(|layer| layer.start() <= offset)
             .checked_sub(1)?;
@@ -102,33 +63,32 @@ impl Layered for Chain<Blocked> {
         (offset - start < layers[layer].bytes()).then_some((layer, start))
     }
 
-    fn header(&self) -> Result<Vec<u8>, Error> {
-        format::header(self, 0)
+    fn header(chain: &Chain<Self>) -> Result<Vec<u8>, Error> {
+        format::header(chain, 0)
     }
 
-    fn save(&self, sink: &mut dyn Sink) {
-        format::save(self, 0, sink);
+    fn save(chain: &Chain<Self>, sink: &mut dyn Sink) {
+        format::save(chain, 0, sink);
     }
 
-    fn is_as_new(&self) -> bool {
-        self.has_one_empty_layer() && self.layers()[0].shape() == first_again(self)
+    /// After a merge the first layer is for as many items as the largest one.
+    fn start_again(chain: &Chain<Self>) -> (Self, Shape) {
+        let mut capacities = chain.layers().iter().map(|layer| layer.capacity());
+        let capacity = if format::is_grown(chain) {
+            capacities.next()
+        } else {
+            capacities.max()
+        };
+        let rules = chain.rules().alike(None);
+        let first = rules.first_for(capacity.unwrap_or(1));
+        (rules, first)
     }
 
-    fn emptied(&self, allowance: Allowance<'_>) -> Result<Self, Error> {
-        let first = first_again(self);
-        let takes_more = first.bytes() > self.array_bytes(self.layers().len());
-        let allowance = if takes_more { allowance } else { UNLIMITED };
-        Self::new(self.rules().alike(None), first, allowance)
-    }
-
-    fn validate(&self) -> Result<(), Invalid> {
-        let layers = self.layers();
-        if layers.is_empty() {
-            return Err(Invalid::NoLayer);
-        }
-        alone(layers.iter())?;
-        keeps_rate(layers.iter(), self.rules())?;
-        filled(layers.iter())
+    fn validate(chain: &Chain<Self>) -> Result<(), Invalid> {
+        let layers = || chain.layers().iter();
+        check_each(layers())?;
+        check_rate(layers(), chain.rules())?;
+        check_fill(layers())
     }
 }
 
@@ -146,7 +106,7 @@ impl Layered for Windowed {
     }
 
     fn estimated_error_rate(&self, now: Time) -> f64 {
-        estimated_error_rate(self.living_layers(now))
+        present_rate(self.living_layers(now))
     }
 
     fn count(&self) -> usize {
@@ -169,10 +129,6 @@ impl Layered for Windowed {
             arrays += slice.chain.array_bytes(own);
         }
         Self::bytes_of(slices, counted, arrays)
-    }
-
-    fn each_allocation(&self, visit: &mut dyn FnMut(Allocation)) {
-        self.each_allocation(visit);
     }
 
     fn array(&self, layer: usize) -> &[u8] {
@@ -223,7 +179,7 @@ impl Layered for Windowed {
                 return Err(Invalid::Times { slice: index });
             }
         }
-        alone(self.layers())?;
+        check_each(self.layers())?;
         let mut before = 0;
         for (index, slice) in self.slices.iter().enumerate() {
             let layers = slice.layers();
@@ -238,13 +194,13 @@ impl Layered for Windowed {
             }
             before += layers.len();
         }
-        keeps_rate(self.layers(), &self.rules)?;
-        filled(self.layers())
+        check_rate(self.layers(), &self.rules)?;
+        check_fill(self.layers())
     }
 }
 
 /// Checks that the layers of a chain follow from one another, as growth makes them.
-pub(crate) fn grown(chain: &Chain<Blocked>) -> Result<(), Invalid> {
+pub(crate) fn check_growth(chain: &Chain<Blocked>) -> Result<(), Invalid> {
     let (layers, growth) = (chain.layers(), chain.rules().growth());
     if growth == Growth::Fixed && layers.len() > 1 {
         return Err(Invalid::GrownFixed);
@@ -263,13 +219,13 @@ pub(crate) fn grown(chain: &Chain<Blocked>) -> Result<(), Invalid> {
 }
 
 /// Checks that layers have as many bits as their items set.
-fn filled<'a>(mut layers: impl Iterator<Item = &'a Layer>) -> Result<(), Invalid> {
+fn check_fill<'a>(mut layers: impl Iterator<Item = &'a Layer>) -> Result<(), Invalid> {
     let wrong = layers.position(|layer| !is_filled_by_its_items(layer));
     wrong.map_or(Ok(()), |layer| Err(Invalid::Fill { layer }))
 }
 
 /// Checks that the layers keep the filter's rate.
-fn keeps_rate<'a>(layers: impl Iterator<Item = &'a Layer>, rules: &Blocked) -> Result<(), Invalid> {
+fn check_rate<'a>(layers: impl Iterator<Item = &'a Layer>, rules: &Blocked) -> Result<(), Invalid> {
     let sum: f64 = layers.map(|layer| layer.shape().rate).sum();
     if !(0.0..=rules.error_rate().value() * (1.0 + ROUNDING)).contains(&sum) {
         return Err(Invalid::Budget { sum });
@@ -278,7 +234,7 @@ fn keeps_rate<'a>(layers: impl Iterator<Item = &'a Layer>, rules: &Blocked) -> R
 }
 
 /// Checks each layer by itself, regardless of the others.
-fn alone<'a>(layers: impl Iterator<Item = &'a Layer>) -> Result<(), Invalid> {
+fn check_each<'a>(layers: impl Iterator<Item = &'a Layer>) -> Result<(), Invalid> {
     for (index, layer) in layers.enumerate() {
         let (bits, geometry) = (layer.bits(), layer.shape().geometry);
         if !(1..=MAX_LINES_PER_ITEM).contains(&geometry.lines_per_item)
@@ -288,7 +244,7 @@ fn alone<'a>(layers: impl Iterator<Item = &'a Layer>) -> Result<(), Invalid> {
         {
             return Err(Invalid::Geometry { layer: index });
         }
-        counts(index, layer, bits)?;
+        check_counts(index, layer, bits)?;
     }
     Ok(())
 }

@@ -1,0 +1,65 @@
+//! Filters of RedisBloom's layout: their figures and stored bytes.
+
+use super::{Classic, Layer, Shape, format};
+use crate::chain::Chain;
+use crate::chain::batch::Layer as _;
+use crate::error::Error;
+use crate::layout::{LayoutRules, compound};
+use crate::params::StoredLayout;
+use crate::power::power;
+use crate::stored::invalid::{Invalid, check_counts};
+use crate::stored::stream::Sink;
+
+impl LayoutRules for Classic {
+    const NAME: StoredLayout = StoredLayout::Classic;
+
+    /// The rate that the filter was made for. Double hashing keeps it only approximately.
+    fn rate_of(chain: &Chain<Self>) -> f64 {
+        let first = chain.layers().first();
+        let first = first.map_or(0.0, |layer| layer.shape().error_rate);
+        (first / chain.rules().first_share()).min(1.0)
+    }
+
+    fn expansion_of(chain: &Chain<Self>) -> Option<u32> {
+        chain.rules().growth_factor()
+    }
+
+    fn present_rate<'a>(layers: impl Iterator<Item = &'a Layer>) -> f64 {
+        compound(layers.map(|layer| {
+            let shape = layer.shape();
+            let fill = layer.bits().ones() as f64 / shape.modulus() as f64;
+            power(fill.min(1.0), shape.hashes.into())
+        }))
+    }
+
+    fn ones(layer: &Layer) -> u64 {
+        layer.bits().ones()
+    }
+
+    fn header(chain: &Chain<Self>) -> Result<Vec<u8>, Error> {
+        format::header(chain)
+    }
+
+    fn save(chain: &Chain<Self>, sink: &mut dyn Sink) {
+        format::save(chain, sink);
+    }
+
+    fn start_again(chain: &Chain<Self>) -> (Self, Shape) {
+        (*chain.rules(), chain.layers()[0].shape())
+    }
+
+    fn validate(chain: &Chain<Self>) -> Result<(), Invalid> {
+        let (layers, rules) = (chain.layers(), chain.rules());
+        if !rules.scales() && layers.len() > 1 {
+            return Err(Invalid::GrownFixed);
+        }
+        for (index, layer) in layers.iter().enumerate() {
+            let shape = layer.shape();
+            if shape.check(rules.options()).is_err() || layer.array().len() as u64 != shape.bytes {
+                return Err(Invalid::Geometry { layer: index });
+            }
+            check_counts(index, layer, layer.bits())?;
+        }
+        Ok(())
+    }
+}
