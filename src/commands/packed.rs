@@ -1,8 +1,5 @@
 //! What BF.ADDPACKED and BF.EXISTSPACKED share: many items in one argument, and their answers in one reply.
 
-#[cfg(test)]
-mod tests;
-
 use std::ffi::CStr;
 use std::num::NonZeroUsize;
 

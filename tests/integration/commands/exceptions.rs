@@ -1,14 +1,11 @@
-//! Items that are excepted from a filter: what is found, what it costs, who is told, and what comes back from replicas
-//! and files.
+//! BF.EXCEPT: what is found, and what it costs. What is propagated of it is in `replication/propagation.rs`.
 
 use serial_test::serial;
 
 use crate::client::{Client, Reply, WRONG_TYPE, arity, array, error, ok};
-use crate::commands::sets::{PARAMETERS, copied, found, make};
+use crate::commands::sets::{PARAMETERS, found, make};
 use crate::filters::{contents, figure, same};
 use crate::server::{Server, sample, skip, until};
-use crate::support::aof::{propagated, rewrite};
-use crate::support::chunks::{load, scandump};
 use crate::support::items::numbered;
 use crate::support::link::in_step;
 use crate::support::table::FIELDS;
@@ -110,15 +107,6 @@ fn without_exceptions_a_filter_is_as_it_was() {
         assert_eq!(contents(&mut client, &["key"]), before, "{parameters}");
         assert_eq!(client.info("key", "Size"), size, "{parameters}");
         assert_eq!(client.run("MEMORY USAGE key"), usage, "{parameters}");
-        // The order in which they come does not matter.
-        client.answers(&[
-            ("COPY key copy", 1.into()),
-            ("BF.EXCEPT key item:1 item:2 item:3", array([1, 1, 1])),
-            ("BF.EXCEPT copy item:3 item:4 item:2 item:1", array([1, 1, 1, 1])),
-            ("BF.ADD copy item:4", 1.into()),
-        ]);
-        let digests = ["key", "copy"].map(|key| client.run(&format!("DEBUG DIGEST-VALUE {key}")));
-        assert_eq!(digests[0], digests[1], "{parameters}");
     }
 }
 
@@ -174,42 +162,6 @@ fn replies_are_those_of_additions() {
             assert_eq!(three.elements().len(), 1, "{line}");
         }
     }
-}
-
-/// A merge would bring back what was taken out everywhere, or take out what somebody else has.
-#[test]
-fn exceptions_stay_where_no_source_has_the_item() {
-    let server = Server::start();
-    let mut client = server.client();
-    make(&mut client, "a", PARAMETERS, 0, 100);
-    make(&mut client, "b", PARAMETERS, 50, 150);
-    client.answers(&[
-        // In a alone, in both and excepted from one, in both and excepted from both.
-        ("BF.EXCEPT a item:1 item:60 item:70", array([1, 1, 1])),
-        ("BF.EXCEPT b item:70 item:140", array([1, 1])),
-        ("BF.MERGE to 2 a b", ok()),
-        ("BF.MERGE other 2 b a", ok()),
-        ("BF.INTERSECT both 2 a b", ok()),
-    ]);
-    for key in ["to", "other"] {
-        let has: Vec<_> = (0..150).filter(|item| ![1, 70, 140].contains(item)).collect();
-        assert_eq!(found(&mut client, key, 200), has, "{key}");
-        assert_eq!(exceptions(&mut client, key), 3, "{key}");
-    }
-    let has: Vec<_> = (50..100).filter(|item| ![60, 70].contains(item)).collect();
-    assert_eq!(found(&mut client, "both", 200), has);
-    // In place too; and what comes back in another source is there again.
-    client.answers(&[
-        ("BF.ADD b item:1", 1.into()),
-        ("BF.MERGE a 1 b", ok()),
-        (
-            "BF.MEXISTS a item:1 item:60 item:70 item:140",
-            array([1, 1, 0, 0]),
-        ),
-        ("BF.RESET a", ok()),
-    ]);
-    assert_eq!(exceptions(&mut client, "a"), 0);
-    client.answers(&[("BF.ADD a item:70", 1.into()), ("BF.EXISTS a item:70", 1.into())]);
 }
 
 // ---- What it costs ---------------------------------------------------------------------------------
@@ -351,172 +303,4 @@ fn a_filter_has_so_many_exceptions_and_no_more() {
         ("BF.ADD key 1", 1.into()),
         ("BF.EXCEPT key one", array([1])),
     ]);
-}
-
-// ---- Replicas and files ----------------------------------------------------------------------------
-
-/// A replica would be told of items that are not excepted, and would except them without asking.
-#[test]
-fn what_was_excepted_is_propagated() {
-    let server = Server::with().append_only().start();
-    let mut client = server.client();
-    make(&mut client, "key", PARAMETERS, 0, 10);
-    let mut sent = propagated(&server).len();
-    for (line, told) in [
-        ("BF.EXCEPT key item:1", Some("BF.EXCEPT key item:1")),
-        ("BF.EXCEPT key item:1", None),
-        ("BF.EXCEPT key nothing", None),
-        ("BF.EXCEPT missing item:1", None),
-        (
-            "BF.EXCEPT key item:1 item:2 x item:3 item:2",
-            Some("BF.EXCEPT key item:2 item:3"),
-        ),
-        ("bf.except key item:4 item:5", Some("bf.except key item:4 item:5")),
-        ("BF.ADD key item:1", Some("BF.ADD key item:1")),
-        ("BF.ADD key item:1", None),
-        ("BF.MADD key item:1 item:2 item:0", Some("BF.MADD key item:2")),
-        ("BF.INSERT key ITEMS item:3 item:0", Some("BF.MADD key item:3")),
-        (
-            "BF.ADDPACKED key LINES item:4\nitem:0",
-            Some("BF.ADDPACKED key LINES item:4\n"),
-        ),
-    ] {
-        let dirty = client.stat("persistence", "rdb_changes_since_last_save");
-        client.run(line);
-        let is_dirty = client.stat("persistence", "rdb_changes_since_last_save") != dirty;
-        let commands = propagated(&server);
-        assert_eq!(is_dirty, told.is_some(), "{line}");
-        assert_eq!(
-            commands.len(),
-            sent + usize::from(told.is_some()),
-            "{line}: {commands:?}"
-        );
-        if let Some(told) = told {
-            assert_eq!(commands[sent].join(" "), told, "{line}");
-        }
-        sent = commands.len();
-    }
-}
-
-/// A replica that has lost a key would say nothing of what it cannot follow.
-#[test]
-fn a_replica_without_the_key_logs_what_it_cannot_follow() {
-    let primary = Server::start();
-    let replica = Server::with()
-        .config("replica-read-only", "no")
-        .replica_of(&primary)
-        .start();
-    let mut client = primary.client();
-    make(&mut client, "key", PARAMETERS, 0, 10);
-    in_step(&primary, &replica);
-    let mut follower = replica.client();
-    follower.answers(&[("DEL key", 1.into())]);
-    client.answers(&[("BF.EXCEPT key item:3", array([1]))]);
-    in_step(&primary, &replica);
-    follower.answers(&[("EXISTS key", 0.into())]);
-    let line = "key 'key': BF.EXCEPT succeeded originally, and failed here: ERR not found";
-    assert!(replica.log().contains(line), "{}", replica.log());
-}
-
-/// Removed items would be found again after a restart, a copy or a move.
-#[test]
-fn exceptions_are_stored_and_moved() {
-    let mut server = Server::with()
-        .append_only()
-        .config("aof-use-rdb-preamble", "no")
-        .start();
-    let replica = Server::with().replica_of(&server).start();
-    let mut client = server.client();
-    let keys = ["plain", "chain", "large"];
-    make(&mut client, "plain", PARAMETERS, 0, 100);
-    make(&mut client, "chain", "1e-9 20 SEED 1", 0, 300);
-    make(&mut client, "large", "1e-9 20000 SEED 1", 0, 20_000);
-    for key in keys {
-        client.over(&format!("BF.EXCEPT {key}"), &numbered("item:", 10, 30));
-    }
-    for some in numbered("item:", 1000, 15_000).chunks(1000) {
-        client.over("BF.EXCEPT large", some);
-    }
-    in_step(&server, &replica);
-    same(&server, &replica, &keys, "the replica");
-    for key in keys {
-        for copy in copied(&mut client, key) {
-            let items = numbered("item:", 9, 32);
-            let found = client.over(&format!("BF.MEXISTS {copy}"), &items);
-            let has: Vec<_> = found.elements().iter().map(Reply::int).collect();
-            assert_eq!((has[0], has[21], has[22]), (1, 1, 1), "{key} {copy}");
-            assert_eq!(has[1..21], [0; 20], "{key} {copy}");
-            client.answers(&[(&format!("BF.ADD {copy} item:10"), 1.into())]);
-            client.answers(&[(&format!("DEL {copy}"), 1.into())]);
-        }
-    }
-    let before = contents(&mut client, &keys);
-    let total = figure(&mut client, "exceptions");
-    for how in ["DEBUG RELOAD", "commands", "rewritten", "RDB"] {
-        let mut client = server.client();
-        match how {
-            "DEBUG RELOAD" => client.answers(&[(how, ok())]),
-            "rewritten" => rewrite(&mut client),
-            "RDB" => {
-                client.answers(&[("CONFIG SET aof-use-rdb-preamble yes", ok())]);
-                rewrite(&mut client);
-            }
-            _ => {}
-        }
-        if how != "DEBUG RELOAD" {
-            server.kill9();
-            server.revive();
-        }
-        let mut client = server.client();
-        assert!(contents(&mut client, &keys) == before, "{how}");
-        assert_eq!(figure(&mut client, "exceptions"), total, "{how}");
-    }
-}
-
-/// While a dump is loaded, what is added or excepted would be lost, or what was taken out come back.
-#[test]
-fn chunks_come_beside_changes() {
-    let server = Server::start();
-    let mut client = server.client();
-    make(&mut client, "key", PARAMETERS, 0, 100);
-    client.answers(&[("BF.EXCEPT key item:1 item:2", array([1, 1]))]);
-    let chunks = scandump(&mut client, "key");
-    load(&mut client, "loaded", &chunks[..1]);
-    client.answers(&[
-        ("BF.MEXISTS loaded item:1 item:3", array([0, 0])),
-        ("BF.ADD loaded item:1", 1.into()),
-        ("BF.EXISTS loaded item:1", 1.into()),
-    ]);
-    load(&mut client, "loaded", &chunks[1..]);
-    client.answers(&[("BF.MEXISTS loaded item:1 item:2 item:3", array([1, 0, 1]))]);
-}
-
-/// Somebody who waits for a change would miss it, or wake for nothing; a transaction would run on what has changed.
-#[test]
-fn exceptions_in_transactions_are_changes() {
-    let server = Server::start();
-    let (mut client, mut other) = (server.client(), server.client());
-    make(&mut client, "key", PARAMETERS, 0, 10);
-    let queued = || Reply::Simple("QUEUED".into());
-    client.answers(&[
-        ("MULTI", ok()),
-        ("BF.EXCEPT key item:1", queued()),
-        ("BF.ADD key item:1", queued()),
-        ("BF.EXCEPT key item:1 x", queued()),
-        ("BF.EXISTS key item:1", queued()),
-    ]);
-    let expected = vec![array([1]), 1.into(), array([1, 0]), 0.into()];
-    assert_eq!(client.run("EXEC"), Reply::Array(expected));
-    let script = "return {redis.call('BF.EXCEPT',KEYS[1],'item:4','x','item:4'),redis.call('BF.ADD',KEYS[1],'item:4'),\
-                  redis.call('BF.EXCEPT',KEYS[2],'item:4'),redis.call('BF.EXISTS',KEYS[1],'item:4')}";
-    let expected = [array([1, 0, 0]), 1.into(), array([0]), 1.into()];
-    assert_eq!(
-        client.call(&["EVAL", script, "2", "key", "missing"]),
-        Reply::Array(expected.into())
-    );
-    for (line, breaks) in [("BF.EXCEPT key item:1", false), ("BF.EXCEPT key item:2", true)] {
-        client.answers(&[("WATCH key", ok()), ("MULTI", ok()), ("PING", queued())]);
-        other.run(line);
-        assert_eq!(client.run("EXEC") == Reply::Null, breaks, "{line}");
-    }
 }

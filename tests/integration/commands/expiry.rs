@@ -4,11 +4,10 @@ use std::fs;
 
 use crate::client::clock;
 use crate::client::{Client, Reply, WRONG_TYPE, array, error, ok};
-use crate::server::{Server, Setup, skip, until};
+use crate::server::{Server, Setup, until};
 use crate::support::aof::{paths, propagated};
 use crate::support::link::{UNUSUAL, in_step};
 
-const NO_INTEGER: &str = "ERR value is not an integer or out of range";
 const MEMORY: &str = "ERR Insufficient memory to create filter";
 
 /// A time that no test lives to see, in milliseconds.
@@ -66,6 +65,7 @@ fn a_filter_lives_as_long_as_was_asked() {
         ("ex 9000000000", 9_000_000_000_000),
         ("PX 1000500", 1_000_500),
         ("LAYOUT CLASSIC EX 1000 EXPANSION 4", 1_000_000),
+        ("LAYOUT VALKEY EX 1000 TIGHTENING 0.25", 1_000_000),
         ("EXPANSION 0 SEED 7 EX 1000", 1_000_000),
     ] {
         for (line, reply, _) in creations("key", options) {
@@ -84,6 +84,7 @@ fn a_filter_lives_as_long_as_was_asked() {
         ("EXAT 4000000000", 4_000_000_000_000),
         ("PXAT 4000000000123", FAR),
         ("pxat 4000000000123 LAYOUT CLASSIC", FAR),
+        ("EXAT 4000000000 LAYOUT VALKEY", 4_000_000_000_000),
         ("GROWING Exat 4000000000", 4_000_000_000_000),
         ("PXAT 9223372036854775807", i64::MAX),
     ] {
@@ -142,9 +143,6 @@ fn a_filter_is_made_once() {
                     "ERR capacity must be in the range [1, 1099511627776]",
                 ),
                 ("BF.RESERVE key 0.01 100 NX EX 1 nx", "ERR NX was given twice"),
-                // Who thinks that an add with NX leaves a filter alone that is there would change it.
-                ("BF.INSERT key NX ITEMS b", "ERR Unknown argument received: NX"),
-                ("BF.ADDPACKED key NX LINES b", "ERR Unknown argument received: NX"),
                 (
                     "BF.RESERVE key 0.01 100 NX EX 0",
                     "ERR invalid expire time in 'bf.reserve' command",
@@ -199,62 +197,6 @@ fn a_filter_that_exists_keeps_its_end() {
         ("BF.ADDPACKED missing EX 5 LINES ''", Reply::Bulk(Vec::new())),
         ("EXISTS missing", 0.into()),
     ]);
-}
-
-/// Who mistypes a time would have a filter for ever, or none; or would be told of something else.
-#[test]
-fn what_is_no_time_is_refused_in_the_words_of_set() {
-    let server = Server::start();
-    let mut client = server.client();
-    let no_time = "ERR invalid expire time in '...' command";
-    client.answers(&[("BF.RESERVE present 0.01 100 EX 1000", ok())]);
-    for (options, text) in [
-        ("EX 0", no_time),
-        ("EX -1", no_time),
-        ("EX 9223372036854775807", no_time),
-        ("EX 9223372036854775", no_time),
-        ("PX 0", no_time),
-        ("PX 9223372036854775807", no_time),
-        ("EXAT 0", no_time),
-        ("EXAT -5", no_time),
-        ("EXAT 9223372036854775807", no_time),
-        ("PXAT 0", no_time),
-        ("EX abc", NO_INTEGER),
-        ("EX ''", NO_INTEGER),
-        ("EX 1.5", NO_INTEGER),
-        ("PX 9223372036854775808", NO_INTEGER),
-        ("EX GROWING", NO_INTEGER),
-        ("EX 1 EX 1", "ERR EX was given twice"),
-        ("EX 1 PX 1", "ERR EX and PX exclude each other"),
-        ("px 1 exat 1", "ERR PX and EXAT exclude each other"),
-        ("PXAT 1 GROWING EX 1", "ERR PXAT and EX exclude each other"),
-        ("KEEPTTL", "ERR Unknown argument received: KEEPTTL"),
-        ("XX", "ERR Unknown argument received: XX"),
-        ("EXPIRE 5", "ERR Unknown argument received: EXPIRE"),
-    ] {
-        for key in ["missing", "present"] {
-            for (line, _, command) in creations(key, options) {
-                client.refuses(key, &[(&line, &text.replace("...", command))]);
-            }
-        }
-    }
-    for word in ["EX", "PX", "EXAT", "PXAT"] {
-        let text = format!("ERR no value for {word}");
-        client.refuses(
-            "missing",
-            &[
-                (&format!("BF.RESERVE missing 0.01 100 {word}"), &text),
-                (&format!("BF.INSERT missing CAPACITY 7 {word}"), &text),
-                (&format!("BF.ADDPACKED missing LINES {word} data"), &text),
-            ],
-        );
-    }
-    client.answers(&[("EXISTS missing", 0.into())]);
-    // There is no key to be made.
-    for word in ["NX", "EX", "PX", "EXAT", "PXAT"] {
-        let text = format!("ERR Unknown argument received: {word}");
-        client.answers(&[(&format!("BF.PLAN 0.01 100 {word} 5"), error(&text))]);
-    }
 }
 
 /// A replica, or a later start, would let the filter expire at another time than its primary, or would make
@@ -333,7 +275,7 @@ fn a_creation_with_its_end_is_one_command() {
 }
 
 /// Keys with an expiry, and the add or the reservation that makes each.
-const MADE: [(&str, &str); 9] = [
+const MADE: [(&str, &str); 14] = [
     ("reserved", "BF.RESERVE reserved 0.01 100 EX 1000"),
     ("own", "BF.RESERVE own 0.01 100 LAYOUT BLOCKED PX 1000000 GROWING"),
     ("classic", "BF.RESERVE classic 0.3 100 LAYOUT CLASSIC EX 1000"),
@@ -351,6 +293,26 @@ const MADE: [(&str, &str); 9] = [
     (
         "classic-packed",
         "BF.ADDPACKED classic-packed LAYOUT CLASSIC CAPACITY 10 EX 1000 LINES a\nb",
+    ),
+    (
+        "valkey",
+        "BF.RESERVE valkey 1e-300 30 TIGHTENING 0.999 EXPANSION 32768 EX 1000",
+    ),
+    (
+        "valkey-empty",
+        "BF.INSERT valkey-empty LAYOUT VALKEY ERROR 0.3333333333333333 EX 1000",
+    ),
+    (
+        "valkey-seeded",
+        "BF.INSERT valkey-seeded SEED 0123456789abcdefghITEMS_*_$5_'\"\\ VALIDATESCALETO 1000 EX 1000 ITEMS a b a",
+    ),
+    (
+        "valkey-fixed",
+        "BF.RESERVE valkey-fixed 0.9 90 NONSCALING LAYOUT VALKEY EX 1000",
+    ),
+    (
+        "valkey-packed",
+        "BF.ADDPACKED valkey-packed TIGHTENING 0.1 ERROR 0.7 EX 1000 LINES a\nb",
     ),
 ];
 
@@ -428,9 +390,14 @@ fn what_ends_in_the_past_is_gone_at_once() {
     let mut client = primary.client();
     // Nothing is deleted before somebody looks.
     client.answers(&[("DEBUG SET-ACTIVE-EXPIRE 0", ok())]);
-    for (at, options) in ["EXAT 1", "PXAT 1", "LAYOUT CLASSIC PXAT 1600000000000"]
-        .iter()
-        .enumerate()
+    for (at, options) in [
+        "EXAT 1",
+        "PXAT 1",
+        "LAYOUT CLASSIC PXAT 1600000000000",
+        "LAYOUT VALKEY PXAT 1",
+    ]
+    .iter()
+    .enumerate()
     {
         for (number, (line, reply, _)) in creations("key", options).into_iter().enumerate() {
             let key = format!("key{at}{number}");
@@ -447,7 +414,7 @@ fn what_ends_in_the_past_is_gone_at_once() {
     }
     in_step(&primary, &replica);
     let mut follower = replica.client();
-    for at in 0..3 {
+    for at in 0..4 {
         for number in 0..3 {
             // One that the primary looked at, and one that it did not look at.
             follower.answers(&[
@@ -586,34 +553,4 @@ fn a_refused_filter_leaves_no_key() {
     client.run("CONFIG SET maxmemory 0");
     client.answers(&[("DBSIZE", 0.into())]);
     assert_eq!(propagated(&server), Vec::<Vec<String>>::new());
-}
-
-/// On a server that others look at with COMMAND DOCS, hints would name words that a command has not, or leave
-/// them out.
-#[test]
-fn a_time_is_described_as_that_of_set() {
-    if !Server::version().at_least(7, 0) {
-        skip!("this server keeps no descriptions of commands");
-    }
-    let server = Server::start();
-    let mut client = server.client();
-    let choices = |client: &mut Client, command: &str, name: &str| {
-        let docs = client.call(&["COMMAND", "DOCS", command]).fields()[0].1.clone();
-        let arguments = docs.field("arguments");
-        let found = arguments
-            .elements()
-            .iter()
-            .find(|found| found.field("name").text() == name);
-        let choices = found.unwrap_or_else(|| panic!("{docs:?}")).field("arguments");
-        let choices = choices
-            .elements()
-            .iter()
-            .take(4)
-            .map(|choice| ["name", "type", "token"].map(|field| choice.field(field).text()));
-        choices.collect::<Vec<_>>()
-    };
-    let set = choices(&mut client, "SET", "expiration");
-    for command in ["BF.RESERVE", "BF.INSERT", "BF.ADDPACKED"] {
-        assert_eq!(choices(&mut client, command, "expiration"), set, "{command}");
-    }
 }

@@ -1,6 +1,6 @@
 //! BF.INFO.
 
-use crate::client::{Reply, WRONG_TYPE, arity, error, ok};
+use crate::client::{Reply, WRONG_TYPE, arity, bulk, error, ok};
 use crate::filters;
 use crate::server::Server;
 use crate::support::table::FIELDS;
@@ -77,9 +77,15 @@ fn mistakes_are_errors() {
     let (arity, invalid) = (arity("bf.info"), "Invalid information value");
     client.run("BF.ADD key item");
     client.run("SET text value");
+    client.run("BF.RESERVE fixed 0.01 100 NONSCALING LAYOUT VALKEY");
     client.refuses(
         "key",
         &[
+            // Fields that only filters in valkey-bloom's layout have, and of these only such as grow.
+            ("BF.INFO key ERROR", invalid),
+            ("BF.INFO key TIGHTENING", invalid),
+            ("BF.INFO fixed TIGHTENING", invalid),
+            ("BF.INFO fixed MAXSCALEDCAPACITY", invalid),
             ("BF.INFO", &arity),
             ("BF.INFO key SIZE ITEMS", &arity),
             ("BF.INFO key BYTES", invalid),
@@ -106,42 +112,102 @@ fn mistakes_are_errors() {
 #[test]
 fn full_explains_the_filter() {
     let server = Server::start();
-    let mut client = server.client();
-    client.run("BF.RESERVE key 0.001 100 EXPANSION 2 SEED 18446744073709551615");
-    filters::fill(&mut client, "key", 0, 250);
-    let short = client.run("BF.INFO key").fields();
-    let full = client.run("BF.INFO key FULL");
-    let names: Vec<_> = full.fields().into_iter().map(|(name, _)| name).collect();
-    assert_eq!(full.fields()[..5], short);
-    assert_eq!(
-        names[5..],
-        [
-            "Error rate",
-            "Layout",
-            "Seed",
-            "Bits set",
-            "Fill ratio",
-            "Estimated error rate",
-            "Exceptions",
-            "Layers"
-        ]
-    );
-    assert_eq!(full.field("Error rate").number(), 0.001);
-    assert_eq!(full.field("Layout").text(), "blocked");
-    assert_eq!(full.field("Seed").text(), "18446744073709551615");
+    for (words, layout, more, more_of_layers) in [
+        ("0.001 100 SEED 18446744073709551615", "blocked", &[][..], &[][..]),
+        ("0.001 100 LAYOUT CLASSIC", "classic", &[], &[]),
+        ("0.001 100 TIGHTENING 0.25", "valkey", &["Tightening ratio"], &[]),
+        (
+            "0.001 100 WINDOW 1000",
+            "blocked",
+            &["Window", "Slices", "Refresh"],
+            &["Opens", "Closes"],
+        ),
+    ] {
+        let mut client = server.client();
+        client.answers(&[
+            ("FLUSHALL SYNC", ok()),
+            (&format!("BF.RESERVE key {words}"), ok()),
+        ]);
+        filters::fill(&mut client, "key", 0, 250);
+        let [flat, map] = [client, server.client3()].map(|mut client| {
+            let full = client.run("BF.INFO key FULL");
+            is_explained(&full, layout, more, more_of_layers);
+            full
+        });
+        assert!(
+            map.is_map() && map.field("Layers").elements()[0].is_map(),
+            "{map:?}"
+        );
+        assert_eq!(map.field("Bits set"), flat.field("Bits set"));
+        assert_eq!(flat.field("Error rate"), bulk("0.001"));
+        if Server::version().modules_have_resp3() {
+            assert_eq!(map.field("Error rate"), Reply::Double(0.001));
+        }
+        match (layout, more) {
+            ("classic", _) => {
+                assert_eq!(map.field("Seed"), Reply::Null);
+                // RedisBloom's formulae: 40 bytes, and 64 and the bit array for each layer.
+                assert_eq!(map.field("Size"), (32 + 2 * 64 + 200 + 432).into());
+                let layers = map.field("Layers");
+                let figures = layers.elements().iter().map(|layer| {
+                    let [bytes, probes] = ["Bytes", "Probes"].map(|name| layer.field(name).int());
+                    (bytes, probes, layer.field("Error rate").number())
+                });
+                assert!(figures.eq([(200, 11, 0.0005), (432, 12, 0.00025)]), "{layers:?}");
+            }
+            ("valkey", _) => {
+                assert_eq!(map.field("Tightening ratio").number(), 0.25);
+                assert_eq!(
+                    map.field("Seed").text().len(),
+                    64,
+                    "32 bytes, in hexadecimal digits"
+                );
+            }
+            (_, []) => assert_eq!(map.field("Seed"), bulk("18446744073709551615")),
+            _ => {
+                let told = ["Window", "Slices", "Refresh"].map(|name| map.field(name));
+                assert_eq!(told, [1000.into(), 8.into(), false.into()]);
+            }
+        }
+    }
+}
+
+/// The fields of a filter with 250 items at 0.001, in their order, and sums that agree.
+#[track_caller]
+fn is_explained(full: &Reply, layout: &str, more: &[&str], more_of_layers: &[&str]) {
+    let names = |reply: &Reply| -> Vec<_> { reply.fields().into_iter().map(|(name, _)| name).collect() };
+    let of_layout = more.first() == Some(&"Tightening ratio");
+    let (before, behind) = if of_layout {
+        (more, &[][..])
+    } else {
+        (&[][..], more)
+    };
+    let figures = ["Bits set", "Fill ratio", "Estimated error rate", "Exceptions"];
+    let expected = [
+        &FIELDS[..],
+        &["Error rate", "Layout", "Seed"],
+        before,
+        &figures,
+        behind,
+        &["Layers"],
+    ];
+    assert_eq!(names(full), expected.concat());
+    assert_eq!(full.field("Layout").text(), layout);
 
     let layers = full.field("Layers");
-    let sum = |field| {
+    let sum = |field| -> i64 {
         layers
             .elements()
             .iter()
             .map(|layer| layer.field(field).int())
-            .sum::<i64>()
+            .sum()
     };
-    assert_eq!(layers.elements().len(), 2);
-    assert_eq!(sum("Capacity"), full.field("Capacity").int());
+    assert!(layers.elements().len() > 1, "{full:?}");
     assert_eq!(sum("Items"), full.field("Number of items inserted").int());
     assert_eq!(sum("Bits set"), full.field("Bits set").int());
+    if more_of_layers.is_empty() {
+        assert_eq!(sum("Capacity"), full.field("Capacity").int());
+    }
     let fill = full.field("Bits set").number() / (8.0 * sum("Bytes") as f64);
     assert!(
         (full.field("Fill ratio").number() / fill - 1.0).abs() < 1e-3,
@@ -151,28 +217,28 @@ fn full_explains_the_filter() {
     let estimate = full.field("Estimated error rate").number();
     assert!(estimate > 0.0 && estimate < 0.001, "{full:?}");
     for layer in layers.elements() {
-        assert_eq!(layer.field("Layout").text(), "blocked");
-        assert_eq!(
-            layer.field("Bytes").int() % (64 * layer.field("Lines").int()),
-            0,
-            "{layer:?}"
-        );
-        assert!((2..=8).contains(&layer.field("Probes").int()), "{layer:?}");
+        let known = [
+            "Layout",
+            "Capacity",
+            "Items",
+            "Bytes",
+            "Bits set",
+            "Probes",
+            "Lines",
+            "Error rate",
+        ];
+        assert_eq!(names(layer), [&known, more_of_layers].concat());
+        assert_eq!(layer.field("Layout").text(), layout);
+        match layer.field("Lines") {
+            Reply::Int(lines) => assert_eq!(layer.field("Bytes").int() % (64 * lines), 0, "{layer:?}"),
+            other => assert_eq!((other, layout != "blocked"), (Reply::Null, true)),
+        }
+        assert!((2..=20).contains(&layer.field("Probes").int()), "{layer:?}");
         assert!(
-            (0.0..0.001).contains(&layer.field("Error rate").number()),
+            (0.0..=0.001).contains(&layer.field("Error rate").number()),
             "{layer:?}"
         );
     }
-    let full3 = server.client3().run("BF.INFO key FULL");
-    assert!(full3.is_map(), "{full3:?}");
-    assert!(full3.field("Layers").elements()[0].is_map(), "{full3:?}");
-    let rate = full3.field("Error rate");
-    if Server::version().modules_have_resp3() {
-        assert!(matches!(rate, Reply::Double(0.001)), "{full3:?}");
-    } else {
-        assert_eq!(rate, Reply::Bulk(b"0.001".to_vec()));
-    }
-    assert_eq!(full3.field("Bits set"), full.field("Bits set"));
 }
 
 /// Digits that nobody gave would be read as a measurement, and differ from server to server.
@@ -225,6 +291,26 @@ fn the_server_knows_the_size_too() {
         size > 100_000 && (size..size + 1000).contains(&used),
         "size {size}, memory usage {used}"
     );
+}
+
+/// Memory is why anyone uses a Bloom filter: it would cost more than it needs to.
+#[test]
+fn filters_take_the_memory_that_was_promised() {
+    let server = Server::start();
+    let mut client = server.client();
+    for (options, bits) in [
+        ("0.01 1000000", 10.6),
+        ("0.01 1000000 NONSCALING", 10.0),
+        ("0.0001 1000000", 20.7),
+        ("0.0001 1000000 NONSCALING", 20.2),
+    ] {
+        client.answers(&[("FLUSHALL", ok()), (&format!("BF.RESERVE key {options}"), ok())]);
+        let per_item = 8.0 * client.info("key", "Size") as f64 / 1e6;
+        assert!(per_item <= bits, "{options}: {per_item} bits per item");
+    }
+    client.answers(&[("BF.ADD small item", 1.into())]);
+    let size = client.info("small", "Size");
+    assert!(size <= 312, "a default filter with one item takes {size} bytes");
 }
 
 /// A reader could keep the server busy for seconds with one question.

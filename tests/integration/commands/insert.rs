@@ -1,109 +1,127 @@
-//! BF.INSERT.
+//! BF.INSERT, and what BF.ADDPACKED has in common with it.
 
-use crate::client::{Reply, WRONG_TYPE, arity, array, error, ok};
+use crate::client::{Reply, array, error, ok};
 use crate::server::Server;
 
-const BAD_RATE: &str = "Bad error rate";
-const BAD_CAPACITY: &str = "Bad capacity";
-const BAD_EXPANSION: &str = "Bad expansion";
 const NOT_FOUND: &str = "ERR not found";
 
-/// Making a filter with the first items would take two commands, and a race between them.
+/// Making a filter with the first items would take two commands, and a race between them; or it would be another one than
+/// BF.RESERVE makes: of another size or layout, or wrong more often.
 #[test]
-fn makes_the_filter_that_its_options_describe() {
-    let server = Server::start();
-    let mut client = server.client();
-    let three = || array([1, 1, 1]);
-    for (line, reserved) in [
-        ("bf.insert key capacity 500 seed 1 items a b c", "0.01 500 SEED 1"),
-        (
-            "BF.INSERT key SEED 1 EXPANSION 4 ERROR 0.001 CAPACITY 500 ITEMS a b c",
-            "0.001 500 EXPANSION 4 SEED 1",
-        ),
-        (
-            "BF.INSERT key NONSCALING CAPACITY 500 SEED 1 ITEMS a b c",
-            "0.01 500 NONSCALING SEED 1",
-        ),
-        (
-            "BF.INSERT key EXPANSION 0 CAPACITY 500 SEED 1 ITEMS a b c",
-            "0.01 500 NONSCALING SEED 1",
-        ),
-        (
-            "BF.INSERT key EXPANSION 4 NONSCALING CAPACITY 500 SEED 1 ITEMS a b c",
-            "0.01 500 NONSCALING SEED 1",
-        ),
-        (
-            "BF.INSERT key Growing CAPACITY 500 SEED 1 ITEMS a b c",
-            "0.01 500 GROWING SEED 1",
-        ),
-        (
-            "BF.INSERT key ERROR 0.001 SEED 1 ITEMS a b c",
-            "0.001 100 GROWING SEED 1",
-        ),
-        (
-            "BF.INSERT key SEED 1 layout blocked ITEMS a b c",
-            "0.01 100 GROWING SEED 1",
-        ),
-        (
-            "BF.INSERT key LAYOUT CLASSIC ERROR 0.001 ITEMS a b c",
-            "0.001 100 LAYOUT CLASSIC",
-        ),
-        (
-            "BF.INSERT key NONSCALING SEED 1 ITEMS a b c",
-            "0.01 100 NONSCALING SEED 1",
-        ),
-    ] {
+fn commands_with_items_make_the_filter_that_their_options_describe() {
+    for arguments in ["bf-seed 8", "bf-seed 8 bf-layout classic"] {
+        let server = Server::with().module_args(arguments).start();
+        let mut client = server.client();
+        for (number, (options, reserved)) in [
+            (
+                "capacity 500 seed 1 layout blocked",
+                "0.01 500 SEED 1 LAYOUT BLOCKED",
+            ),
+            ("CAPACITY 500 NONSCALING", "0.01 500 NONSCALING"),
+            ("EXPANSION 4 ERROR 0.001 CAPACITY 500", "0.001 500 EXPANSION 4"),
+            ("EXPANSION 0 CAPACITY 500", "0.01 500 EXPANSION 0"),
+            (
+                "LAYOUT BLOCKED EXPANSION 4 NONSCALING CAPACITY 500",
+                "0.01 500 LAYOUT BLOCKED NONSCALING",
+            ),
+            (
+                "LAYOUT BLOCKED Growing SEED 18446744073709551615 CAPACITY 500",
+                "0.01 500 GROWING LAYOUT BLOCKED SEED 18446744073709551615",
+            ),
+            (
+                "SEED 0 ERROR 0.001 LAYOUT blocked",
+                "0.001 100 GROWING LAYOUT BLOCKED SEED 0",
+            ),
+            ("NONSCALING LAYOUT BLOCKED", "0.01 100 NONSCALING LAYOUT BLOCKED"),
+            ("LAYOUT BLOCKED ERROR 0.5", "0.25 100 GROWING LAYOUT BLOCKED"),
+            ("LAYOUT CLASSIC ERROR 0.001", "0.001 100 LAYOUT CLASSIC"),
+            (
+                "NONSCALING LAYOUT classic CAPACITY 7",
+                "0.01 7 LAYOUT CLASSIC NONSCALING",
+            ),
+            ("LAYOUT VALKEY ERROR 0.3", "0.3 100 LAYOUT VALKEY"),
+            (
+                "TIGHTENING 0.25 SEED 5",
+                "0.01 100 SEED 5 LAYOUT VALKEY TIGHTENING 0.25",
+            ),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            // The form of the items may come before the options and after them.
+            let packed =
+                ["COUNT LINES OPTIONS", "OPTIONS LINES COUNT"][number % 2].replace("OPTIONS", options);
+            client.answers(&[
+                ("FLUSHALL", ok()),
+                (&format!("BF.RESERVE reserved {reserved}"), ok()),
+                ("BF.MADD reserved a b c", array([1, 1, 1])),
+                (
+                    &format!("BF.INSERT inserted {options} ITEMS a b c"),
+                    array([1, 1, 1]),
+                ),
+                (&format!("BF.ADDPACKED packed {packed} a\nb\nc"), 3.into()),
+            ]);
+            let made = client.dump("reserved");
+            assert_eq!(client.dump("inserted"), made, "{arguments}: {options}");
+            assert_eq!(client.dump("packed"), made, "{arguments}: {options}");
+        }
         client.answers(&[
             ("FLUSHALL", ok()),
-            (line, three()),
-            (&format!("BF.RESERVE same {reserved}"), ok()),
-            ("BF.MADD same a b c", three()),
+            ("BF.ADD added a", 1.into()),
+            ("BF.MADD many a", array([1])),
+            ("BF.INSERT inserted ITEMS a", array([1])),
+            ("BF.ADDPACKED packed WIDTH 1 COUNT a", 1.into()),
         ]);
-        assert_eq!(client.dump("key"), client.dump("same"), "{line}");
+        let made = client.dump("added");
+        for key in ["many", "inserted", "packed"] {
+            assert_eq!(client.dump(key), made, "{arguments}: {key}, the defaults");
+        }
     }
-    client.answers(&[
-        ("FLUSHALL", ok()),
-        ("BF.INSERT key ITEMS a", array([1])),
-        ("BF.ADD same a", 1.into()),
-    ]);
-    assert_eq!(client.dump("key"), client.dump("same"), "the defaults");
 }
 
-/// Adding to a filter in use would reset it, or change the promise that it keeps.
+/// Adding to a filter in use would reset it, change the promise that it keeps, or be refused as soon as the configuration
+/// was changed.
 #[test]
 fn options_change_nothing_of_a_filter_in_use() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.run("BF.INSERT key ITEMS a");
-    let before = client.dump("key");
-    client.answers(&[
-        (
-            "BF.INSERT key CAPACITY 5000 ERROR 0.5 EXPANSION 7 SEED 9 GROWING ITEMS a",
-            array([0]),
-        ),
-        ("BF.INSERT key NONSCALING ITEMS a", array([0])),
-    ]);
-    assert_eq!(client.dump("key"), before);
-    client.answers(&[("BF.INSERT key CAPACITY 5000 NONSCALING ITEMS b a", array([1, 0]))]);
-    assert_eq!(client.info("key", "Capacity"), 100);
-    assert_eq!(client.info("key", "Expansion rate"), 2);
-}
-
-/// Adds with options that worked for years would be refused as soon as the configuration was changed.
-#[test]
-fn the_configuration_has_no_say_about_a_key_that_exists() {
-    let server = Server::with().module_args("bf-layout classic").start();
-    let mut client = server.client();
-    client.answers(&[
-        ("BF.RESERVE blocked 0.01 100 LAYOUT BLOCKED SEED 7", ok()),
-        ("BF.RESERVE classic 0.01 100", ok()),
-        ("BF.INSERT blocked SEED 7 ITEMS a", array([1])),
-        ("BF.INSERT blocked SEED 8 GROWING ITEMS b", array([1])),
-        ("BF.INSERT classic SEED 7 ITEMS a", array([1])),
-        ("BF.INSERT classic GROWING ITEMS a b", array([0, 1])),
-    ]);
-    let missing = "ERR SEED is for LAYOUT BLOCKED or VALKEY only, and bf-layout is classic";
-    client.refuses("missing", &[("BF.INSERT missing SEED 7 ITEMS a", missing)]);
+    for arguments in ["", "bf-layout classic", "bf-layout valkey bf-expansion-factor 0"] {
+        let server = Server::with().module_args(arguments).start();
+        let mut client = server.client();
+        client.answers(&[
+            ("BF.RESERVE blocked 1e-9 50 LAYOUT BLOCKED SEED 7", ok()),
+            ("BF.RESERVE classic 1e-9 50 LAYOUT CLASSIC", ok()),
+            ("BF.RESERVE valkey 1e-9 50 LAYOUT VALKEY", ok()),
+        ]);
+        for key in ["blocked", "classic", "valkey"] {
+            client.answers(&[(&format!("BF.ADD {key} a"), 1.into())]);
+            let before = client.dump(key);
+            let options = [
+                "CAPACITY 5000 ERROR 0.5 EXPANSION 7 SEED 9 GROWING",
+                "NONSCALING",
+                "NOCREATE LAYOUT CLASSIC",
+                "LAYOUT BLOCKED SEED 7",
+                "TIGHTENING 0.25",
+                "WINDOW 5 REFRESH AT 5",
+            ];
+            for options in options {
+                client.answers(&[
+                    (&format!("BF.INSERT {key} {options} ITEMS a"), array([0])),
+                    (&format!("BF.ADDPACKED {key} {options} LINES COUNT a"), 0.into()),
+                ]);
+            }
+            assert_eq!(client.dump(key), before, "{arguments}: {key}");
+            client.answers(&[
+                (
+                    &format!("BF.INSERT {key} SEED 8 GROWING ITEMS b a"),
+                    array([1, 0]),
+                ),
+                (
+                    &format!("BF.ADDPACKED {key} SEED 8 GROWING LINES COUNT c"),
+                    1.into(),
+                ),
+            ]);
+            assert_eq!(client.info(key, "Capacity"), 50, "{arguments}: {key}");
+        }
+    }
 }
 
 /// A program that must not make filters by mistake could not say so.
@@ -151,95 +169,6 @@ fn everything_after_items_is_an_item() {
     assert_eq!(reply, array([false, true]));
 }
 
-/// A misspelt option would make a filter that nobody asked for, and add the items to it.
-#[test]
-fn bad_options_are_refused_in_words_and_add_nothing() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.answers(&[("BF.ADD used item", 1.into()), ("SET text value", ok())]);
-    let arity = &*arity("bf.insert");
-    for key in ["key", "used"] {
-        for (options, text) in [
-            ("", arity),
-            (" ITEMS", arity),
-            (" NOCREATE", arity),
-            (" NOCREATE ITEMS", arity),
-            (" CAPACITY 100", arity),
-            (" a b", "ERR Unknown argument received: a"),
-            (" ITEM a", "ERR Unknown argument received: ITEM"),
-            (" CAP 100 ITEMS a", "ERR Unknown argument received: CAP"),
-            (" ERR 0.1 ITEMS a", "ERR Unknown argument received: ERR"),
-            (" NOCREATED ITEMS a", "ERR Unknown argument received: NOCREATED"),
-            (" NOSCALING ITEMS a", "ERR Unknown argument received: NOSCALING"),
-            (" '' ITEMS a", "ERR Unknown argument received: ''"),
-            (" CAPACITY many ITEMS a", BAD_CAPACITY),
-            (" CAPACITY '' ITEMS a", BAD_CAPACITY),
-            (" CAPACITY +5 ITEMS a", BAD_CAPACITY),
-            (" CAPACITY 1e3 ITEMS a", BAD_CAPACITY),
-            (" CAPACITY ITEMS a", BAD_CAPACITY),
-            (" CAPACITY 0 ITEMS a", BAD_CAPACITY),
-            (" CAPACITY -1 ITEMS a", BAD_CAPACITY),
-            (" CAPACITY 1099511627777 ITEMS a", BAD_CAPACITY),
-            (" CAPACITY 9223372036854775808 ITEMS a", BAD_CAPACITY),
-            (" ERROR rate ITEMS a", BAD_RATE),
-            (" ERROR '' ITEMS a", BAD_RATE),
-            (" ERROR nan ITEMS a", BAD_RATE),
-            (" ERROR inf ITEMS a", BAD_RATE),
-            (" ERROR 0 ITEMS a", BAD_RATE),
-            (" ERROR 1e-400 ITEMS a", BAD_RATE),
-            (" ERROR 1 ITEMS a", BAD_RATE),
-            (" ERROR -0.5 ITEMS a", BAD_RATE),
-            (" EXPANSION two ITEMS a", BAD_EXPANSION),
-            (" EXPANSION -1 ITEMS a", BAD_EXPANSION),
-            (" EXPANSION 32769 ITEMS a", BAD_EXPANSION),
-            (" EXPANSION ITEMS a", BAD_EXPANSION),
-            (
-                " NONSCALING GROWING ITEMS a",
-                "ERR NONSCALING and GROWING exclude each other",
-            ),
-            (
-                " LAYOUT ITEMS a",
-                "ERR bad layout: it is BLOCKED, CLASSIC or VALKEY",
-            ),
-            (
-                " LAYOUT CLASSIC SEED 1 ITEMS a",
-                "ERR SEED is for LAYOUT BLOCKED or VALKEY only",
-            ),
-            (
-                " EXPANSION 0 GROWING ITEMS a",
-                "ERR EXPANSION 0 and GROWING exclude each other",
-            ),
-            (" SEED ITEMS a", "ERR bad seed"),
-            (
-                " SEED 18446744073709551616 ITEMS a",
-                "ERR seed must be in the range [0, 18446744073709551615]",
-            ),
-            (" SEED +1 ITEMS a", "ERR bad seed"),
-            (
-                " CAPACITY 100 CAPACITY 100 ITEMS a",
-                "ERR CAPACITY was given twice",
-            ),
-            (" ERROR 0.1 error 0.1 ITEMS a", "ERR ERROR was given twice"),
-            (" NOCREATE NOCREATE ITEMS a", "ERR NOCREATE was given twice"),
-            (
-                " EXPANSION 2 EXPANSION 2 ITEMS a",
-                "ERR EXPANSION was given twice",
-            ),
-        ] {
-            client.refuses(key, &[(&format!("BF.INSERT {key}{options}"), text)]);
-        }
-    }
-    client.refuses(
-        "text",
-        &[
-            ("BF.INSERT", arity),
-            ("BF.INSERT text ITEMS a", WRONG_TYPE),
-            ("BF.INSERT text NOCREATE ITEMS a", WRONG_TYPE),
-        ],
-    );
-    assert_eq!(client.run("EXISTS key"), 0.into());
-}
-
 /// Who inserts many items would not learn which of them a full filter took.
 #[test]
 fn a_full_filter_ends_the_answer_at_the_item_that_does_not_fit() {
@@ -256,19 +185,4 @@ fn a_full_filter_ends_the_answer_at_the_item_that_does_not_fit() {
         ("BF.MEXISTS key a b c d", array([1, 1, 0, 0])),
         ("BF.CARD key", 2.into()),
     ]);
-}
-
-/// A filter that cannot be would take the server down, or leave an empty key behind.
-#[test]
-fn what_does_not_fit_is_refused_before_anything_is_touched() {
-    let server = Server::with().module_args("bf-max-filter-bytes 1000000").start();
-    let mut client = server.client();
-    client.refuses(
-        "key",
-        &[(
-            "BF.INSERT key CAPACITY 10000000 ITEMS a",
-            "ERR Insufficient memory to create filter",
-        )],
-    );
-    client.answers(&[("EXISTS key", 0.into())]);
 }

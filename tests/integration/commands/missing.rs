@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use crate::client::{Client, Reply, array, bulk, error, ok, wire};
-use crate::formats::rival::{Primary, started_on_commands};
 use crate::server::{Server, skip, until};
+use crate::support::aof::started_on_commands;
+use crate::support::primary::Primary;
 use crate::support::table::COMMANDS;
 
 const NOT_FOUND: &str = "ERR not found";
@@ -270,10 +271,7 @@ fn a_primary_is_obeyed_and_clients_of_its_replica_are_not() {
             .config("replica-read-only", read_only)
             .start();
         let mut client = replica.client();
-        client.answers(&[(&format!("REPLICAOF 127.0.0.1 {}", primary.port), ok())]);
-        until("the replica has the stream", || {
-            client.stat("replication", "slave_repl_offset") == primary.sent.to_string()
-        });
+        primary.lead(&replica);
         has_obeyed(&mut client);
         if read_only == "no" {
             let add = ["EVAL", "return redis.pcall('BF.ADD','missing','x')", "0"];

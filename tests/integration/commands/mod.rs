@@ -1,7 +1,6 @@
 //! What each command answers, and refuses.
 
 mod add;
-mod card;
 mod crawl;
 mod declared;
 mod docs;
@@ -13,7 +12,7 @@ mod insert;
 mod missing;
 mod packed;
 mod plan;
-mod rates;
+mod refused;
 mod reserve;
 mod sets;
 mod shrink;

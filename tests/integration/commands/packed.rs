@@ -11,18 +11,13 @@ use crate::client::bulk;
 use crate::client::{Client, Reply, WRONG_TYPE, arity, array, end, error, ok, wire};
 use crate::filters;
 use crate::server::{Server, sample, until};
-use crate::support::packed::taken;
 use crate::support::packed::{Form, bitmap};
 
-const BAD_RATE: &str = "Bad error rate";
-const BAD_CAPACITY: &str = "Bad capacity";
-const BAD_EXPANSION: &str = "Bad expansion";
 const NOT_FOUND: &str = "ERR not found";
 const ONE_FORM: &str = "ERR the form of the items must be one of LINES, WIDTH and PREFIXED";
 const BAD_WIDTH: &str = "ERR bad width";
 const WIDTH_RANGE: &str = "ERR width must be in the range [1, 4294967295]";
 const FULL: &str = "ERR non scaling filter is full";
-const NO_GROWTH: &str = "ERR Insufficient memory to grow filter";
 
 /// A client would take the answer to one item for that to another.
 #[test]
@@ -106,41 +101,6 @@ fn the_server_s_own_commands_read_the_bitmap() {
     }
 }
 
-/// Items would come into the filter that nobody sent, and those that were sent would be missing.
-#[test]
-fn lines_lose_their_ends_only() {
-    let server = Server::start();
-    let mut client = server.client();
-    for (data, items) in [
-        (&b"a"[..], &[&b"a"[..]][..]),
-        (b"a\n", &[b"a"]),
-        (b"a\nb", &[b"a", b"b"]),
-        (b"\n", &[b""]),
-        (b"\n\n", &[b"", b""]),
-        (b"\na", &[b"", b"a"]),
-        (b"a\n\nb\n\n", &[b"a", b"", b"b", b""]),
-        (b"a\r\n\r\nb\r\r\nc\r", &[b"a", b"", b"b\r", b"c"]),
-        (b" a\t\n\0\nb \n\xff\xfe", &[b" a\t", b"\0", b"b ", b"\xff\xfe"]),
-    ] {
-        let what = data.escape_ascii().to_string();
-        client.answers(&[
-            ("FLUSHALL", ok()),
-            ("BF.RESERVE packed 1e-9 100 SEED 1", ok()),
-            ("BF.RESERVE single 1e-9 100 SEED 1", ok()),
-        ]);
-        let single = client.over("BF.MADD single", items);
-        let expected = bitmap(single.elements().iter().map(|new| new.int() == 1));
-        assert_eq!(
-            client.over("BF.ADDPACKED packed LINES", &[data]),
-            expected,
-            "{what}"
-        );
-        assert_eq!(client.dump("packed"), client.dump("single"), "{what}");
-        let all = client.over("BF.EXISTSPACKED packed LINES COUNT", &[data]);
-        assert_eq!(all, (items.len() as i64).into(), "{what}");
-    }
-}
-
 /// A program that asks before anything was added would get an error, or make an empty filter by asking; one whose
 /// batch happens to be empty would make a filter of which it said nothing.
 #[test]
@@ -177,101 +137,6 @@ fn a_missing_key_is_an_empty_filter() {
         assert_eq!(client.dump("key"), before);
         client.answers(&[("FLUSHALL", ok())]);
     }
-}
-
-/// A new filter would be another one than BF.INSERT or BF.MADD makes: of another size, or wrong more often.
-#[test]
-fn makes_the_filter_that_its_words_describe() {
-    let server = Server::start();
-    let mut client = server.client();
-    for (words, insert) in [
-        ("LINES", ""),
-        ("COUNT LINES", ""),
-        ("seed 1 lines", "SEED 1"),
-        ("capacity 500 seed 1 lines", "CAPACITY 500 SEED 1"),
-        ("LINES SEED 1 CAPACITY 500", "CAPACITY 500 SEED 1"),
-        (
-            "SEED 1 EXPANSION 4 LINES ERROR 0.001 COUNT CAPACITY 500",
-            "ERROR 0.001 CAPACITY 500 EXPANSION 4 SEED 1",
-        ),
-        (
-            "Count CAPACITY 500 Lines NonScaling SEED 1",
-            "CAPACITY 500 NONSCALING SEED 1",
-        ),
-        (
-            "EXPANSION 0 CAPACITY 500 SEED 1 LINES",
-            "CAPACITY 500 NONSCALING SEED 1",
-        ),
-        (
-            "EXPANSION 4 NONSCALING LINES CAPACITY 500 SEED 1",
-            "CAPACITY 500 NONSCALING SEED 1",
-        ),
-        ("Growing CAPACITY 500 LINES SEED 1", "CAPACITY 500 GROWING SEED 1"),
-        ("LINES ERROR 0.5 layout blocked SEED 1", "ERROR 0.25 SEED 1"),
-        ("LAYOUT CLASSIC ERROR 0.001 LINES", "LAYOUT CLASSIC ERROR 0.001"),
-        (
-            "LINES LAYOUT classic NONSCALING CAPACITY 7",
-            "CAPACITY 7 NONSCALING LAYOUT CLASSIC",
-        ),
-    ] {
-        client.answers(&[("FLUSHALL", ok())]);
-        let all = if words.to_lowercase().contains("count") {
-            3.into()
-        } else {
-            bulk([0b1110_0000])
-        };
-        client.answers(&[
-            (&format!("BF.ADDPACKED key {words} a\nb\nc"), all),
-            (
-                &format!("BF.INSERT same {insert} ITEMS a b c").replace("  ", " "),
-                array([1, 1, 1]),
-            ),
-        ]);
-        assert_eq!(client.dump("key"), client.dump("same"), "{words}");
-    }
-    client.answers(&[
-        ("FLUSHALL", ok()),
-        ("BF.ADDPACKED key WIDTH 1 abc", bulk([0b1110_0000])),
-        ("BF.MADD same a b c", array([1, 1, 1])),
-    ]);
-    assert_eq!(client.dump("key"), client.dump("same"), "the defaults");
-}
-
-/// Adding to a filter in use would reset it or change the promise that it keeps; or be refused as soon as the
-/// configuration was changed.
-#[test]
-fn words_change_nothing_of_a_filter_in_use() {
-    let server = Server::with().module_args("bf-layout classic").start();
-    let mut client = server.client();
-    client.answers(&[
-        ("BF.RESERVE key 0.001 50 LAYOUT BLOCKED SEED 7", ok()),
-        ("BF.RESERVE classic 0.001 50", ok()),
-        ("BF.ADDPACKED key LINES a", bulk([0b1000_0000])),
-    ]);
-    let before = client.dump("key");
-    client.answers(&[
-        (
-            "BF.ADDPACKED key CAPACITY 5000 ERROR 0.5 EXPANSION 7 SEED 9 GROWING LINES a",
-            bulk([0]),
-        ),
-        ("BF.ADDPACKED key NONSCALING LINES a", bulk([0])),
-        ("BF.ADDPACKED key NOCREATE LAYOUT CLASSIC LINES a", bulk([0])),
-    ]);
-    assert_eq!(client.dump("key"), before);
-    client.answers(&[
-        ("BF.ADDPACKED key SEED 8 GROWING LINES a\nb", bulk([0b0100_0000])),
-        ("BF.ADDPACKED classic SEED 8 GROWING LINES a", bulk([0b1000_0000])),
-        ("BF.ADDPACKED classic NOCREATE WIDTH 1 aba", bulk([0b0100_0000])),
-    ]);
-    assert_eq!(client.info("key", "Capacity"), 50);
-    let by_option = "ERR SEED is for LAYOUT BLOCKED or VALKEY only, and bf-layout is classic";
-    client.refuses(
-        "missing",
-        &[
-            ("BF.ADDPACKED missing SEED 7 LINES a", by_option),
-            ("BF.ADDPACKED missing SEED 7 LINES ''", by_option),
-        ],
-    );
 }
 
 /// Words after the key that both commands refuse, with the error.
@@ -343,60 +208,6 @@ const REFUSED: [(&str, &str); 43] = [
     ("WIDTH 1 2 a", "ERR Unknown argument received: 2"),
 ];
 
-/// What BF.ADDPACKED refuses besides, before the form and the data, as BF.INSERT does.
-const REFUSED_OPTIONS: [(&str, &str); 38] = [
-    ("NOCREATED", "ERR Unknown argument received: NOCREATED"),
-    ("CAP 100", "ERR Unknown argument received: CAP"),
-    ("ERR 0.1", "ERR Unknown argument received: ERR"),
-    ("CAPACITY many", BAD_CAPACITY),
-    ("CAPACITY ''", BAD_CAPACITY),
-    ("CAPACITY +5", BAD_CAPACITY),
-    ("CAPACITY 1e3", BAD_CAPACITY),
-    ("CAPACITY", BAD_CAPACITY),
-    ("CAPACITY 0", BAD_CAPACITY),
-    ("CAPACITY -1", BAD_CAPACITY),
-    ("CAPACITY 1099511627777", BAD_CAPACITY),
-    ("CAPACITY 9223372036854775808", BAD_CAPACITY),
-    ("ERROR rate", BAD_RATE),
-    ("ERROR ''", BAD_RATE),
-    ("ERROR nan", BAD_RATE),
-    ("ERROR inf", BAD_RATE),
-    ("ERROR 0", BAD_RATE),
-    ("ERROR 1e-400", BAD_RATE),
-    ("ERROR 1", BAD_RATE),
-    ("ERROR -0.5", BAD_RATE),
-    ("EXPANSION two", BAD_EXPANSION),
-    ("EXPANSION -1", BAD_EXPANSION),
-    ("EXPANSION 32769", BAD_EXPANSION),
-    ("EXPANSION", BAD_EXPANSION),
-    (
-        "NONSCALING GROWING",
-        "ERR NONSCALING and GROWING exclude each other",
-    ),
-    (
-        "EXPANSION 0 GROWING",
-        "ERR EXPANSION 0 and GROWING exclude each other",
-    ),
-    ("LAYOUT", "ERR bad layout: it is BLOCKED, CLASSIC or VALKEY"),
-    (
-        "LAYOUT CLASSIC SEED 1",
-        "ERR SEED is for LAYOUT BLOCKED or VALKEY only",
-    ),
-    ("LAYOUT CLASSIC GROWING", "ERR GROWING is for LAYOUT BLOCKED only"),
-    ("SEED", "ERR bad seed"),
-    ("SEED +1", "ERR bad seed"),
-    (
-        "SEED 18446744073709551616",
-        "ERR seed must be in the range [0, 18446744073709551615]",
-    ),
-    ("CAPACITY 100 CAPACITY 100", "ERR CAPACITY was given twice"),
-    ("ERROR 0.1 error 0.1", "ERR ERROR was given twice"),
-    ("EXPANSION 2 EXPANSION 2", "ERR EXPANSION was given twice"),
-    ("NOCREATE NOCREATE", "ERR NOCREATE was given twice"),
-    ("SEED 1 SEED 1", "ERR SEED was given twice"),
-    ("LAYOUT BLOCKED LAYOUT BLOCKED", "ERR LAYOUT was given twice"),
-];
-
 /// A misspelt word would make a filter that nobody asked for, and data cut off on its way would add items that nobody
 /// sent, which in a filter can never be undone.
 #[test]
@@ -446,24 +257,13 @@ fn what_does_not_add_up_is_refused_in_words_and_changes_nothing() {
                 assert_eq!(client.dump(key), kept, "{data:?}");
             }
         }
-        for (options, text) in REFUSED_OPTIONS {
-            client.refuses(key, &[(&format!("BF.ADDPACKED {key} {options} LINES a"), text)]);
-            // Options of a filter mean nothing to a question.
-            let word = options.split(' ').next().unwrap();
+        // Options of a filter mean nothing to a question.
+        for word in ["NOCREATE", "CAPACITY", "ERROR", "SEED", "LAYOUT"] {
             let unknown = format!("ERR Unknown argument received: {word}");
             client.refuses(
                 key,
-                &[(&format!("BF.EXISTSPACKED {key} {options} LINES a"), &unknown)],
+                &[(&format!("BF.EXISTSPACKED {key} {word} 5 LINES a"), &unknown)],
             );
-        }
-        for (words, text) in [
-            ("CAPACITY", "ERR no value for CAPACITY"),
-            ("ERROR", "ERR no value for ERROR"),
-            ("EXPANSION", "ERR no value for EXPANSION"),
-            ("SEED", "ERR no value for SEED"),
-            ("LAYOUT", "ERR no value for LAYOUT"),
-        ] {
-            client.refuses(key, &[(&format!("BF.ADDPACKED {key} LINES {words} a"), text)]);
         }
         for word in ["NOCREATE", "NONSCALING", "GROWING"] {
             client.refuses(
@@ -595,45 +395,6 @@ fn packed_commands_are_the_others() {
         .unwrap();
 }
 
-/// A batch of thousands of items, for which these commands are, would end elsewhere than one of BF.MADD in a chain
-/// that grows many times within it.
-#[test]
-fn a_long_batch_grows_a_chain_as_many_short_ones_do() {
-    let server = Server::with().module_args("bf-seed 1").start();
-    let mut client = server.client();
-    let items: Vec<_> = (0..60_000).map(|item| format!("{:05}", item % 45_000)).collect();
-    for form in Form::ALL {
-        for shape in [
-            "",
-            // Layers of a few items each would be hundreds, and the test slow.
-            "0.05 2000 EXPANSION 1",
-            "0.01 100 LAYOUT CLASSIC",
-        ] {
-            client.answers(&[("FLUSHALL", ok())]);
-            for key in ["packed", "single"] {
-                if !shape.is_empty() {
-                    client.answers(&[(&format!("BF.RESERVE {key} {shape}"), ok())]);
-                }
-            }
-            let mut answers = Vec::new();
-            for some in items.chunks(1001) {
-                answers.extend_from_slice(client.over("BF.MADD single", some).elements());
-            }
-            let head = format!("BF.ADDPACKED packed {}", form.words());
-            let reply = client.over(&head, &[form.pack(&items)]);
-            assert!(reply == packed_reply(&answers, false), "{form:?} {shape}");
-            assert_eq!(
-                everything(&mut client, "packed"),
-                everything(&mut client, "single"),
-                "{form:?} {shape}"
-            );
-            assert!(client.info("packed", "Number of filters") > 5);
-            let head = format!("BF.EXISTSPACKED packed COUNT {}", form.words());
-            assert_eq!(client.over(&head, &[form.pack(&items)]), 60_000.into());
-        }
-    }
-}
-
 /// Who fills a filter that may not grow would not learn how many items are in it, and add them again elsewhere, or
 /// leave some out.
 #[test]
@@ -678,54 +439,6 @@ fn a_full_filter_tells_how_many_items_it_took() {
         assert_eq!(found, bitmap((0..300).map(|item| item < capacity)));
         client.answers(&[("BF.CARD key", (capacity as i64).into())]);
     }
-}
-
-/// A filter would grow until the server that it is in has nothing left for anybody else, or an owner's limit would
-/// hold for some commands only.
-#[test]
-fn limits_of_memory_hold_for_packed_items() {
-    let server = Server::with().module_args("bf-max-filter-bytes 1000000").start();
-    let mut client = server.client();
-    client.refuses(
-        "key",
-        &[(
-            "BF.ADDPACKED key CAPACITY 10000000 LINES a",
-            "ERR Insufficient memory to create filter",
-        )],
-    );
-    client.answers(&[("EXISTS key", 0.into())]);
-
-    let server = Server::start();
-    let mut client = server.client();
-    client.answers(&[("BF.RESERVE key 0.01 500000 SEED 1", ok())]);
-    let items: Vec<_> = (0..1_000_000).map(|item| item.to_string()).collect();
-    let limit = client.used_memory() + 1_200_000;
-    client.answers(&[(&format!("CONFIG SET maxmemory {limit}"), ok())]);
-    let (mut before, mut new, mut refused) = (0, 0, None);
-    for batch in items.chunks(1000) {
-        match client.over("BF.ADDPACKED key LINES COUNT", &[Form::Lines.pack(batch)]) {
-            Reply::Int(some) => new += some,
-            error => {
-                refused = Some(taken(&error, NO_GROWTH));
-                break;
-            }
-        }
-        before += batch.len();
-    }
-    let in_all = before + refused.unwrap();
-    client.answers(&[("BF.CARD key", 500_000.into())]);
-    assert!(new <= 500_000 && in_all >= 500_000, "{new} of {in_all}");
-    for batch in items[..in_all].chunks(50_000) {
-        let found = client.over("BF.EXISTSPACKED key LINES COUNT", &[Form::Lines.pack(batch)]);
-        assert_eq!(found, (batch.len() as i64).into());
-    }
-    client.answers(&[("CONFIG SET maxmemory 0", ok())]);
-    let next = client.over(
-        "BF.ADDPACKED key LINES COUNT",
-        &[Form::Lines.pack(&items[in_all..])],
-    );
-    assert!(next.int() > 480_000, "{next:?}");
-    assert_eq!(client.info("key", "Number of filters"), 2);
 }
 
 /// The most items that an argument can hold are its bytes: a server would be taken down with little effort, or keep

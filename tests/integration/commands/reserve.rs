@@ -2,141 +2,13 @@
 
 use serial_test::serial;
 
-use crate::client::{Client, Reply, WRONG_TYPE, arity, error, ok};
+use crate::client::{Client, Reply, WRONG_TYPE, error, ok};
 use crate::server::{Server, until};
 
 const BAD_RATE: &str = "ERR bad error rate";
 const RATE_RANGE: &str = "ERR error rate must be in the range (0.000000, 1.000000)";
-const BAD_CAPACITY: &str = "ERR bad capacity";
-const CAPACITY_RANGE: &str = "ERR capacity must be in the range [1, 1099511627776]";
-const BAD_EXPANSION: &str = "ERR bad expansion";
-const EXPANSION_RANGE: &str = "ERR expansion must be in the range [0, 32768]";
-const NONSCALING: &str = "Nonscaling filters cannot expand";
-const EXCLUDE: &str = "ERR NONSCALING and GROWING exclude each other";
-const SEED_RANGE: &str = "ERR seed must be in the range [0, 18446744073709551615]";
 const MEMORY: &str = "ERR Insufficient memory to create filter";
 const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
-
-/// Arguments that describe no filter, and what is said of them.
-pub const MISTAKES: [(&str, &str); 68] = [
-    ("nan 100", BAD_RATE),
-    ("-nan 100", BAD_RATE),
-    ("'' 100", BAD_RATE),
-    ("rate 100", BAD_RATE),
-    ("0,01 100", BAD_RATE),
-    ("0.01% 100", BAD_RATE),
-    ("inf 100", RATE_RANGE),
-    ("0 100", RATE_RANGE),
-    ("-0 100", RATE_RANGE),
-    ("1 100", RATE_RANGE),
-    ("-1 100", RATE_RANGE),
-    ("1e300 100", RATE_RANGE),
-    ("1e3 100", RATE_RANGE),
-    ("1e400 100", RATE_RANGE),
-    ("1e-400 100", RATE_RANGE),
-    ("-1e-400 100", RATE_RANGE),
-    ("1e-400x 100", BAD_RATE),
-    ("0.01 ''", BAD_CAPACITY),
-    ("0.01 +5", BAD_CAPACITY),
-    ("0.01 1e3", BAD_CAPACITY),
-    ("0.01 5.0", BAD_CAPACITY),
-    ("0.01 0x10", BAD_CAPACITY),
-    ("0.01 many", BAD_CAPACITY),
-    ("0.01 99999999999999999999999", CAPACITY_RANGE),
-    ("0.01 0", CAPACITY_RANGE),
-    ("0.01 -1", CAPACITY_RANGE),
-    ("0.01 1099511627777", CAPACITY_RANGE),
-    ("0.01 9223372036854775807", CAPACITY_RANGE),
-    ("0.01 9223372036854775808", CAPACITY_RANGE),
-    ("0.01 -9223372036854775809", CAPACITY_RANGE),
-    ("0.01 100 EXPANSION", "ERR no expansion"),
-    ("0.01 100 NONSCALING EXPANSION", "ERR no expansion"),
-    ("0.01 100 EXPANSION ''", BAD_EXPANSION),
-    ("0.01 100 EXPANSION two", BAD_EXPANSION),
-    ("0.01 100 EXPANSION 2.0", BAD_EXPANSION),
-    ("0.01 100 EXPANSION NONSCALING", BAD_EXPANSION),
-    ("0.01 100 EXPANSION -1", EXPANSION_RANGE),
-    ("0.01 100 EXPANSION 32769", EXPANSION_RANGE),
-    ("0.01 100 EXPANSION 9223372036854775807", EXPANSION_RANGE),
-    ("0.01 100 EXPANSION 9223372036854775808", EXPANSION_RANGE),
-    ("0.01 100 EXPANSION 1e3", BAD_EXPANSION),
-    ("0.01 100 NONSCALING EXPANSION 2", NONSCALING),
-    ("0.01 100 EXPANSION 2 NONSCALING", NONSCALING),
-    ("0.01 100 NONSCALING GROWING", EXCLUDE),
-    ("0.01 100 GROWING EXPANSION 0 NONSCALING", EXCLUDE),
-    (
-        "0.01 100 GROWING EXPANSION 0",
-        "ERR EXPANSION 0 and GROWING exclude each other",
-    ),
-    ("0.01 100 SEED", "ERR no value for SEED"),
-    ("0.01 100 SEED -1", SEED_RANGE),
-    ("0.01 100 SEED 18446744073709551616", SEED_RANGE),
-    ("0.01 100 SEED 1e3", "ERR bad seed"),
-    ("0.01 100 SEED GROWING", "ERR bad seed"),
-    ("0.01 100 LAYOUT", "ERR no value for LAYOUT"),
-    (
-        "0.01 100 LAYOUT BLOCK",
-        "ERR bad layout: it is BLOCKED, CLASSIC or VALKEY",
-    ),
-    (
-        "0.01 100 LAYOUT ''",
-        "ERR bad layout: it is BLOCKED, CLASSIC or VALKEY",
-    ),
-    (
-        "0.01 100 LAYOUT CLASSIC SEED 1",
-        "ERR SEED is for LAYOUT BLOCKED or VALKEY only",
-    ),
-    (
-        "0.01 100 GROWING LAYOUT CLASSIC",
-        "ERR GROWING is for LAYOUT BLOCKED only",
-    ),
-    (
-        "0.01 100 LAYOUT BLOCKED LAYOUT BLOCKED",
-        "ERR LAYOUT was given twice",
-    ),
-    (
-        "0.01 100 EXPANSION 2 EXPANSION 2",
-        "ERR EXPANSION was given twice",
-    ),
-    ("0.01 100 NONSCALING nonscaling", "ERR NONSCALING was given twice"),
-    ("0.01 100 GROWING GROWING", "ERR GROWING was given twice"),
-    ("0.01 100 SEED 1 NONSCALING SEED 1", "ERR SEED was given twice"),
-    ("0.01 100 EXPAND 2", "ERR Unknown argument received: EXPAND"),
-    ("0.01 100 EXP 2", "ERR Unknown argument received: EXP"),
-    (
-        "0.01 100 NONSCALINGS",
-        "ERR Unknown argument received: NONSCALINGS",
-    ),
-    ("0.01 100 NONSCALING 5", "ERR Unknown argument received: 5"),
-    ("0.01 100 CAPACITY 5", "ERR Unknown argument received: CAPACITY"),
-    ("0.01 100 ''", "ERR Unknown argument received: ''"),
-    ("0.01 100 a\0\r\n", "ERR Unknown argument received: a\\x00\\r\\n"),
-];
-
-/// Numbers with spaces around, and what is said of them.
-pub const SPACES: [(&str, &str, &str); 4] = [
-    ("0.01 ", "100", BAD_RATE),
-    (" 0.01", "100", BAD_RATE),
-    ("0.01", " 5", BAD_CAPACITY),
-    ("0.01", "5 ", BAD_CAPACITY),
-];
-
-/// Who is told that two options exclude each other, and typed only one of them, searches in vain: the other one is
-/// the server's.
-#[test]
-fn what_the_configuration_excludes_is_told_with_the_option() {
-    let growing = "ERR GROWING needs an EXPANSION above 0: bf-expansion-factor is 0";
-    let server = Server::with().module_args("bf-expansion-factor 0").start();
-    let mut client = server.client();
-    for command in [
-        "BF.RESERVE key 0.01 100 GROWING",
-        "BF.INSERT key GROWING ITEMS a",
-        "BF.PLAN 0.01 100 GROWING",
-    ] {
-        client.refuses("key", &[(command, growing)]);
-    }
-    client.answers(&[("BF.RESERVE key 0.01 100 GROWING EXPANSION 2", ok())]);
-}
 
 /// Nobody could make a filter of the size that they need.
 #[test]
@@ -190,34 +62,6 @@ fn options_come_in_any_order_and_case() {
     }
 }
 
-/// A typing error in a number would make a filter that keeps another promise than its owner believes, and a
-/// misspelt, repeated or contradicting option would be taken for something that its author did not mean.
-#[test]
-fn mistakes_are_refused_in_words_and_make_nothing() {
-    let server = Server::start();
-    let mut client = server.client();
-    for (words, text) in MISTAKES {
-        client.refuses("key", &[(&format!("BF.RESERVE key {words}"), text)]);
-    }
-    for (rate, capacity, text) in SPACES {
-        assert_eq!(
-            client.call(&["BF.RESERVE", "key", rate, capacity]),
-            error(text),
-            "{rate:?} {capacity:?}"
-        );
-    }
-    let arity = &*arity("bf.reserve");
-    client.refuses(
-        "key",
-        &[
-            ("BF.RESERVE", arity),
-            ("BF.RESERVE key", arity),
-            ("BF.RESERVE key 0.01", arity),
-        ],
-    );
-    client.answers(&[("EXISTS key", 0.into())]);
-}
-
 /// A filter in use would be emptied, or a script that reserves at every start would not learn that it exists.
 #[test]
 fn a_key_in_use_is_left_alone() {
@@ -235,20 +79,6 @@ fn a_key_in_use_is_left_alone() {
         ],
     );
     client.refuses("text", &[("BF.RESERVE text 0.01 100", WRONG_TYPE)]);
-}
-
-/// Names with a NUL, a line end or no byte at all would hit another key, or none.
-#[test]
-fn keys_are_any_bytes() {
-    let server = Server::start();
-    let mut client = server.client();
-    let keys: [&[u8]; 6] = [b"", b"\0", b"\0\0", b"a\r\nb", b"\xff\xfe", "ü€".as_bytes()];
-    for (made, key) in (1..).zip(keys) {
-        assert_eq!(client.call(&[b"BF.RESERVE", key, b"0.01", b"100"]), ok());
-        assert_eq!(client.call(&[b"BF.ADD", key, key]), 1.into());
-        assert_eq!(client.call(&[b"BF.EXISTS", key, key]), 1.into());
-        assert_eq!(client.run("DBSIZE"), made.into());
-    }
 }
 
 /// A rate that every other command takes would be refused here, or the other way round.

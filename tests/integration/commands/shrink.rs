@@ -153,23 +153,6 @@ fn what_cannot_be_shrunk_is_refused() {
     assert!(matches!(client3.run("BF.SHRINK key"), Reply::Int(1..)));
 }
 
-/// Filters that were excepted from would find what they left out.
-#[test]
-fn exceptions_stay_out() {
-    let server = Server::start();
-    let mut client = server.client();
-    let parameters = divisible(&mut client, "1e-9", "SEED 1");
-    make(&mut client, "key", &parameters, 0, 500);
-    client.answers(&[("BF.EXCEPT key item:7", crate::client::array([1]))]);
-    assert!(client.run("BF.SHRINK key").int() > 0);
-    client.answers(&[
-        ("BF.EXISTS key item:7", 0.into()),
-        ("BF.EXISTS key item:8", 1.into()),
-        ("BF.ADD key item:7", 1.into()),
-        ("BF.EXISTS key item:7", 1.into()),
-    ]);
-}
-
 /// A filter would be half folded, or pass a limit, where there is no memory for the copy.
 #[test]
 fn without_memory_nothing_is_folded() {

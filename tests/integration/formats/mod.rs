@@ -1,13 +1,11 @@
 //! What is stored and sent in bytes, of this module and of others: it comes back as it was.
 
-mod aof;
 mod chunks;
 mod crash;
+mod files;
 mod layout;
 mod moves;
-mod persistence;
-mod redisbloom;
-pub mod rival;
+mod recorded;
+mod rival;
 mod valkey;
 mod valkey_rival;
-mod valkey_words;

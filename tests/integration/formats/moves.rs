@@ -24,7 +24,7 @@ const KINDS: [(&str, &str); 15] = [
     ("valkey", "0.01 100 LAYOUT VALKEY TIGHTENING 0.75"),
     ("window", "0.01 500 WINDOW 1000000 SLICES 10"),
     ("window, refreshed", "0.01 300 WINDOW 1000000 SLICES 4 REFRESH"),
-    ("exceptions", "0.01 500"),
+    ("exceptions", "0.01 2500"),
     ("tight", "1e-6 300"),
     ("loose", "0.2 300"),
     ("steep", "0.01 20 EXPANSION 7"),
@@ -60,11 +60,13 @@ fn make(client: &mut Client) {
     for (kind, parameters) in KINDS {
         let key = key(kind);
         if kind == "merged" {
-            for (source, from, to) in [("one", 0, 300), ("two", 200, 800)] {
+            // Of other sizes and rates, so that their layers stay side by side.
+            let sources = [("one", "0.001 300 SEED 3", 0, 300), ("two", parameters, 200, 800)];
+            for (source, parameters, from, to) in sources {
                 run(format!("BF.RESERVE {key}-{source} {parameters}"), &[]);
                 run(format!("BF.MADD {key}-{source}"), &items(from, to));
             }
-            run(format!("BF.MERGE {key} 2 {key}-one {key}-two"), &[]);
+            run(format!("BF.MERGE {key} 2 {key}-one {key}-two ERROR 0.1"), &[]);
             run(format!("DEL {key}-one {key}-two"), &[]);
             continue;
         }
@@ -78,7 +80,9 @@ fn make(client: &mut Client) {
             run(format!("BF.MADD {key}"), &items(0, 800));
         }
         if kind == "exceptions" {
-            run(format!("BF.EXCEPT {key}"), &items(650, 750));
+            // More than a string of the stream holds.
+            run(format!("BF.MADD {key}"), &items(800, 2800));
+            run(format!("BF.EXCEPT {key}"), &items(650, 2650));
         }
     }
 }
@@ -260,10 +264,17 @@ fn by_copy() {
     are_moved(&mut twin.client(), &mut client);
 }
 
-/// RedisBloom's tools, which move filters in pieces, would alter them.
+/// RedisBloom's tools, which move filters in pieces, would alter them; or a replica or the append-only file of the server
+/// that they are moved to would not have them.
 #[test]
 fn by_chunks() {
-    let [one, other] = [Server::start(), Server::elsewhere().start()];
+    let one = Server::start();
+    let mut other = Server::elsewhere()
+        .append_only()
+        .config("aof-use-rdb-preamble", "no")
+        .start();
+    let replica = Server::with().module_args(OTHERWISE).replica_of(&other).start();
+    in_step(&other, &replica);
     let (mut from, mut to) = (one.client(), other.client());
     make(&mut from);
     for (kind, _) in KINDS {
@@ -271,7 +282,18 @@ fn by_chunks() {
         let chunks = scandump(&mut from, &key);
         load(&mut to, &key, &chunks);
     }
-    are_moved(&mut from, &mut to);
+    in_step(&other, &replica);
+    are_equal(&mut from, &mut replica.client());
+    crash(&mut other);
+    are_moved(&mut from, &mut other.client());
+}
+
+/// A reload for debugging, which tools use to test persistence, would lose filters.
+#[test]
+fn by_a_reload() {
+    survive(Server::start(), |server| {
+        server.client().answers(&[("DEBUG RELOAD", ok())]);
+    });
 }
 
 /// Every filter would be gone, or another one, after a planned restart.

@@ -2,7 +2,8 @@
 
 use serial_test::serial;
 
-use crate::client::{Reply, ok, wire};
+use crate::client::{Reply, ok};
+use crate::filters::with_very_many_layers;
 use crate::server::{Server, skip};
 
 const MIB: u64 = 1 << 20;
@@ -38,21 +39,7 @@ fn a_source_that_is_named_often_costs_its_arguments() {
 fn a_filter_with_very_many_layers_ends_no_server() {
     const LAYERS: usize = 10_000;
     let items: Vec<_> = (0..LAYERS).map(|item| item.to_string()).collect();
-    let mut file = wire(&[
-        "BF.RESERVE",
-        "key",
-        "0.001",
-        "1",
-        "LAYOUT BLOCKED SEED 1 EXPANSION 1",
-    ]);
-    let add = ["BF.MADD", "key"]
-        .into_iter()
-        .chain(items.iter().map(String::as_str));
-    file.extend(wire(&add.collect::<Vec<_>>()));
-    let maker = Server::with()
-        .append_only()
-        .file("appendonly.aof", String::from_utf8(file).unwrap())
-        .start();
+    let maker = with_very_many_layers(&items, &[]);
     let Reply::Bulk(dump) = maker.client().run("DUMP key") else {
         panic!("no payload")
     };

@@ -2,9 +2,11 @@
 
 use serial_test::serial;
 
-use crate::client::{Client, Reply, array, error, ok, wire};
+use crate::client::{Client, Reply, array, error, ok};
+use crate::filters::with_very_many_layers;
 use crate::server::{Server, until};
 use crate::support::chunks::{load, scandump};
+use crate::support::link::in_step;
 
 const MIB: i64 = 1 << 20;
 const NO_GROWTH: &str = "ERR Insufficient memory to grow filter";
@@ -102,7 +104,7 @@ fn copies_have_limits_too() {
     leave(&mut client, 3_000_000);
     client.refuses("copy", &[("COPY key copy", "ERR module key failed to copy")]);
     client.answers(&[("CONFIG SET maxmemory 0", ok()), ("COPY key copy", 1.into())]);
-    crate::support::link::in_step(&primary, &replica);
+    in_step(&primary, &replica);
     assert_eq!(
         replica.client().dump("copy"),
         client.dump("key"),
@@ -390,22 +392,8 @@ fn filters_whose_rates_end_say_so() {
 #[test]
 fn batches_are_held_against_the_layers_of_a_filter() {
     const LAYERS: usize = 3000;
-    let mut file = wire(&[
-        "BF.RESERVE",
-        "key",
-        "0.001",
-        "1",
-        "LAYOUT BLOCKED SEED 1 EXPANSION 1",
-    ]);
-    let (items, known) = (numbers(3000), vec!["0"; 20_000]);
-    for batch in [items.iter().map(String::as_str).collect(), known.clone()] {
-        let add = ["BF.MADD", "key"].into_iter().chain(batch);
-        file.extend(wire(&add.collect::<Vec<_>>()));
-    }
-    let server = Server::with()
-        .append_only()
-        .file("appendonly.aof", String::from_utf8(file).unwrap())
-        .start();
+    let known = vec!["0"; 20_000];
+    let server = with_very_many_layers(&numbers(3000), &[&known]);
     let mut client = server.client();
     let layers = client.info("key", "Number of filters").unsigned_abs() as usize;
     assert!((LAYERS - 100..=LAYERS).contains(&layers), "{layers}");
@@ -450,23 +438,8 @@ fn batches_are_held_against_the_layers_of_a_filter() {
 /// still, also by a union.
 #[test]
 fn stored_filters_are_as_long_as_they_are() {
-    let mut file = wire(&[
-        "BF.RESERVE",
-        "key",
-        "0.001",
-        "1",
-        "LAYOUT BLOCKED SEED 1 EXPANSION 1",
-    ]);
     let items = numbers(2000);
-    let add: Vec<_> = ["BF.MADD", "key"]
-        .into_iter()
-        .chain(items.iter().map(String::as_str))
-        .collect();
-    file.extend(wire(&add));
-    let server = Server::with()
-        .append_only()
-        .file("appendonly.aof", String::from_utf8(file).unwrap())
-        .start();
+    let server = with_very_many_layers(&items, &[]);
     let mut client = server.client();
     let layers = client.info("key", "Number of filters");
     assert!((1900..=2000).contains(&layers), "{layers}");
@@ -486,6 +459,6 @@ fn stored_filters_are_as_long_as_they_are() {
     load(&mut client, "chunks", &chunks);
     let found = client.over("BF.MEXISTS chunks", &items);
     assert!(found.elements().iter().all(|found| *found == 1.into()));
-    crate::support::link::in_step(&server, &replica);
+    in_step(&server, &replica);
     assert_eq!(replica.client().dump("chunks"), client.dump("chunks"));
 }

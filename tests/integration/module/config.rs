@@ -25,6 +25,10 @@ fn made_by_default(client: &mut Client) -> (f64, i64, Reply) {
     )
 }
 
+fn layout(client: &mut Client, key: &str) -> String {
+    client.call(&["BF.INFO", key, "FULL"]).field("Layout").text()
+}
+
 fn seed(server: &Server, key: &str) -> String {
     let mut client = server.client();
     client.call(&["BF.ADD", key, "item"]);
@@ -63,11 +67,11 @@ fn load_arguments_in_every_form_decide_what_a_new_filter_is() {
         ),
     ] {
         let server = Server::with().module_args(line).start();
-        assert_eq!(
-            made_by_default(&mut server.client()),
-            (rate, capacity, expansion),
-            "{line}"
-        );
+        let made = made_by_default(&mut server.client());
+        assert_eq!(made, (rate, capacity, expansion), "{line}");
+        let is_classic = line.contains("layout CLASSIC");
+        let layout = layout(&mut server.client(), "new");
+        assert_eq!(layout, if is_classic { "classic" } else { "blocked" }, "{line}");
     }
 }
 
@@ -208,6 +212,7 @@ fn config_set_works_at_once_and_config_rewrite_keeps_it() {
         ("seed", "18446744073709551615"),
         ("seed", "9"),
         ("layout", "classic"),
+        ("layout", "valkey"),
         ("layout", "blocked"),
         ("max-filter-bytes", "5000"),
         ("missing-key", "error"),
@@ -216,6 +221,10 @@ fn config_set_works_at_once_and_config_rewrite_keeps_it() {
     for (name, value) in values {
         client.answers(&[(&format!("CONFIG SET {} {value}", Server::option(name)), ok())]);
         assert_eq!(get(&mut client, name), value, "{name}");
+        if name == "layout" {
+            client.answers(&[(&format!("BF.ADD {value} item"), 1.into())]);
+            assert_eq!(layout(&mut client, value), value);
+        }
     }
     assert_eq!(made_by_default(&mut client), (0.125, 300, 5.into()));
     assert_eq!(

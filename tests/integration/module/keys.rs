@@ -23,7 +23,8 @@ fn the_server_says_what_a_filter_is() {
     let mut client = server.client();
     client.answers(&[
         ("BF.ADD key item", 1.into()),
-        ("BF.ADD other item", 1.into()),
+        ("BF.RESERVE other 0.01 100 LAYOUT CLASSIC", ok()),
+        ("BF.RESERVE valkey 0.01 100 LAYOUT VALKEY", ok()),
         ("SET text value", ok()),
         ("RPUSH list element", 1.into()),
         ("TYPE key", Reply::Simple("MBbloom--".into())),
@@ -33,6 +34,7 @@ fn the_server_says_what_a_filter_is() {
     ]);
     for (kind, expected) in [
         ("MBbloom--", &["key", "other"][..]),
+        ("bloomfltr", &["valkey"]),
         ("string", &["text"]),
         ("list", &["list"]),
     ] {
@@ -43,7 +45,10 @@ fn the_server_says_what_a_filter_is() {
     }
     assert!((0..100).contains(&client.run("OBJECT IDLETIME key").int()));
     assert!(client.run("MEMORY USAGE key").int() > 200);
-    client.answers(&[("DEL text list other", 3.into()), ("RANDOMKEY", bulk("key"))]);
+    client.answers(&[
+        ("DEL text list other valkey", 4.into()),
+        ("RANDOMKEY", bulk("key")),
+    ]);
     client.answers(&[
         ("CONFIG SET maxmemory-policy allkeys-lfu", ok()),
         ("DEL key", 1.into()),
@@ -342,17 +347,6 @@ fn databases_are_kept_apart() {
         ("BF.EXISTS key seven", 0.into()),
         ("DBSIZE", 0.into()),
     ]);
-}
-
-/// A reload for debugging, which tools use to test persistence, would lose filters.
-#[test]
-fn a_reload_brings_everything_back() {
-    let server = Server::start();
-    let mut client = server.client();
-    filters::make(&mut client);
-    let before = filters::snapshot(&mut client);
-    client.answers(&[("DEBUG RELOAD", ok())]);
-    assert_eq!(filters::snapshot(&mut client), before);
 }
 
 /// A client that comes while the server still reads its file would be told that its items are new.

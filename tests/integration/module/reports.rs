@@ -627,26 +627,31 @@ fn no_client_can_fill_the_log() {
     assert_eq!(figures(&mut client, ["failed_loads"]), [30]);
 }
 
-/// Who moves from RedisBloom would not see that the old layout is still in use, or see a line for each key.
+/// Who moves from another module would not see that its layout is still in use, or see a line for each key.
 #[test]
-fn loads_of_redisbloom_s_data_are_told_of_once() {
+fn loads_of_other_layouts_are_told_of_once_and_counted() {
     let mut server = Server::start();
     let mut client = server.client();
     client.run("BF.ADD blocked item");
     client.run("SAVE");
     server.restart();
-    assert_eq!(lines(&server, "RedisBloom's layout"), Vec::<String>::new());
+    assert_eq!(lines(&server, "that were loaded"), Vec::<String>::new());
     let mut client = server.client();
     for key in 0..5 {
-        client.answers(&[(&format!("BF.RESERVE {key} 0.01 100 LAYOUT CLASSIC"), ok())]);
+        client.answers(&[
+            (&format!("BF.RESERVE classic{key} 0.01 100 LAYOUT CLASSIC"), ok()),
+            (&format!("BF.RESERVE valkey{key} 0.01 100 LAYOUT VALKEY"), ok()),
+        ]);
     }
     client.run("SAVE");
     server.restart();
-    assert_eq!(
-        lines(&server, "RedisBloom's layout"),
-        [
-            "Bloom filters of RedisBloom's layout that were loaded: 5; they keep it, grow by its rules, and can go \
-             back"
-        ]
-    );
+    for module in ["RedisBloom", "valkey-bloom"] {
+        let layout = format!("{module}'s layout");
+        let line = format!(
+            "Bloom filters of {layout} that were loaded: 5; they keep it, grow by its rules, and can go back"
+        );
+        assert_eq!(lines(&server, &layout), [line]);
+    }
+    let loads = ["classic_loads", "valkey_loads", "failed_loads"];
+    assert_eq!(figures(&mut server.client(), loads), [5, 5, 0]);
 }

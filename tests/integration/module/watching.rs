@@ -60,7 +60,9 @@ const EXCEPTED: &[&str] = &[
     "BF.EXCEPT key a",
 ];
 
-const CASES: [Case; 125] = [
+const VALKEY: &[&str] = &["BF.INSERT key LAYOUT VALKEY"];
+
+const CASES: [Case; 128] = [
     // Creations.
     case(&[], "BF.RESERVE key 0.01 100", &["bf.reserve"]),
     case(&[], "BF.ADD key a", &["bf.add"]),
@@ -90,6 +92,9 @@ const CASES: [Case; 125] = [
     case(&[], "BF.LOADCHUNK key 1 nonsense", &[]),
     case(&[], "BF.LOADCHUNK key 2 nonsense", &[]),
     case(&[], "BF.LOAD key nonsense", &[]),
+    case(&[], "BF.INSERT key LAYOUT VALKEY", &["bf.insert"]),
+    case(VALKEY, "BF.INSERT key LAYOUT VALKEY", &[]),
+    case(VALKEY, "BF.INSERT key", &[]),
     // Additions.
     case(FILTER, "BF.ADD key d", &["bf.add"]),
     case(FILTER, "BF.ADD key a", &[]),

@@ -6,77 +6,153 @@ use crate::client::{Client, Reply, array, error, ok};
 use crate::filters;
 use crate::server::{Server, skip};
 use crate::support::aof::{propagated, settled};
+use crate::support::items::numbered;
 use crate::support::link::{UNUSUAL, in_step};
+use crate::support::table::{WRITING, typical};
 
-/// The items that propagated commands add to filters, with their keys.
-fn added(commands: &[Vec<String>]) -> Vec<(&str, &str)> {
-    let mut added = Vec::new();
-    for command in commands {
-        let items = match &*command[0] {
-            "BF.ADD" | "BF.MADD" => 2,
-            "BF.INSERT" => command.iter().position(|word| word.ends_with("ITEMS")).unwrap() + 1,
-            _ => continue,
-        };
-        added.extend(command[items..].iter().map(|item| (&*command[1], &**item)));
-    }
-    added
-}
+/// Commands, and what is propagated of each.
+type Told<'a> = &'a [(&'a str, Option<&'a str>)];
 
-/// A replica with another configuration, or a later start, would make another filter out of the same adds.
+/// A replica with another configuration, or a later start, would make another filter out of the same adds; or the other
+/// module, which understands its own words only, could not follow.
 #[test]
 fn a_creation_says_everything_that_the_configuration_decided() {
-    let server = Server::with().module_args(UNUSUAL).append_only().start();
-    let mut client = server.client();
-    client.run("BF.ADD added item");
-    client.run("BF.INSERT inserted CAPACITY 70 ITEMS item");
-    client.run("BF.INSERT fixed EXPANSION 0 ERROR 0.5 ITEMS item");
-    client.run("BF.RESERVE classic 0.1 90 LAYOUT CLASSIC");
-    client.run("BF.RESERVE reserved 0.1 90 SEED 5");
-    let commands = propagated(&server);
-    // One command each, and no transaction.
-    for (command, (name, key, rate, capacity, rest)) in commands.iter().zip([
+    /// What `#` stands for.
+    const SEED: &str = "0123456789abcdefghij_123456789_b";
+    let cases: [(&str, Told<'_>); 3] = [
         (
-            "BF.INSERT",
-            "added",
-            0.0123456789,
-            "50",
-            "LAYOUT BLOCKED SEED 77 GROWING EXPANSION 3 ITEMS item",
+            UNUSUAL,
+            &[
+                (
+                    "BF.ADD added a",
+                    Some(
+                        "BF.INSERT added LAYOUT BLOCKED SEED 77 ERROR 1.23456789e-2 CAPACITY 50 GROWING EXPANSION 3 \
+                         ITEMS a",
+                    ),
+                ),
+                (
+                    "BF.INSERT inserted CAPACITY 70 ITEMS a",
+                    Some(
+                        "BF.INSERT inserted LAYOUT BLOCKED SEED 77 ERROR 1.23456789e-2 CAPACITY 70 EXPANSION 3 ITEMS a",
+                    ),
+                ),
+                (
+                    "BF.INSERT fixed EXPANSION 0 ERROR 0.5 ITEMS a",
+                    Some(
+                        "BF.INSERT fixed LAYOUT BLOCKED SEED 77 ERROR 2.5e-1 CAPACITY 50 NONSCALING ITEMS a",
+                    ),
+                ),
+                (
+                    "BF.RESERVE classic 0.1 90 LAYOUT CLASSIC",
+                    Some("BF.RESERVE classic 1e-1 90 EXPANSION 3"),
+                ),
+                (
+                    "BF.RESERVE reserved 0.1 90 SEED 5",
+                    Some("BF.RESERVE reserved 1e-1 90 LAYOUT BLOCKED SEED 5 EXPANSION 3"),
+                ),
+            ],
         ),
         (
-            "BF.INSERT",
-            "inserted",
-            0.0123456789,
-            "70",
-            "LAYOUT BLOCKED SEED 77 EXPANSION 3 ITEMS item",
+            "bf-layout classic bf-error-rate 0.03 bf-initial-size 50 bf-expansion-factor 3",
+            &[
+                (
+                    "BF.ADD added a",
+                    Some("BF.INSERT added ERROR 3e-2 CAPACITY 50 EXPANSION 3 ITEMS a"),
+                ),
+                ("BF.ADD added a", None),
+                (
+                    "BF.MADD many a b a",
+                    Some("BF.INSERT many ERROR 3e-2 CAPACITY 50 EXPANSION 3 ITEMS a b"),
+                ),
+                (
+                    "BF.INSERT inserted CAPACITY 70 ITEMS a b",
+                    Some("BF.INSERT inserted ERROR 3e-2 CAPACITY 70 EXPANSION 3 ITEMS a b"),
+                ),
+                ("BF.INSERT inserted ITEMS b c", Some("BF.MADD inserted c")),
+                (
+                    "BF.INSERT fixed ERROR 0.5 NONSCALING ITEMS a",
+                    Some("BF.INSERT fixed ERROR 2.5e-1 CAPACITY 50 EXPANSION 2 NONSCALING ITEMS a"),
+                ),
+                (
+                    "BF.RESERVE reserved 0.1 90 EXPANSION 1",
+                    Some("BF.RESERVE reserved 1e-1 90 EXPANSION 1"),
+                ),
+                (
+                    "BF.RESERVE other 0.1 90 LAYOUT BLOCKED SEED 4",
+                    Some("BF.RESERVE other 1e-1 90 LAYOUT BLOCKED SEED 4 EXPANSION 3"),
+                ),
+            ],
         ),
         (
-            "BF.INSERT",
-            "fixed",
-            0.25,
-            "50",
-            "LAYOUT BLOCKED SEED 77 NONSCALING ITEMS item",
+            "",
+            &[
+                (
+                    "BF.RESERVE reserved 0.9 90 SEED #",
+                    Some("BF.INSERT reserved CAPACITY 90 ERROR 0.9 TIGHTENING 0.5 SEED # EXPANSION 2"),
+                ),
+                (
+                    "BF.RESERVE fixed 1e-7 90 NONSCALING SEED # TIGHTENING 0.25",
+                    Some("BF.INSERT fixed CAPACITY 90 ERROR 0.0000001 TIGHTENING 0.25 SEED # NONSCALING"),
+                ),
+                (
+                    "BF.INSERT inserted SEED # ITEMS a a b",
+                    Some(
+                        "BF.INSERT inserted CAPACITY 100 ERROR 0.01 TIGHTENING 0.5 SEED # EXPANSION 2 ITEMS a b",
+                    ),
+                ),
+                (
+                    "BF.INSERT empty SEED # EXPANSION 5",
+                    Some("BF.INSERT empty CAPACITY 100 ERROR 0.01 TIGHTENING 0.5 SEED # EXPANSION 5"),
+                ),
+                ("BF.INSERT empty", None),
+                ("BF.INSERT empty CAPACITY 7 ITEMS a b", Some("BF.MADD empty a b")),
+                (
+                    "BF.INSERT ends SEED # PXAT 4000000000000 ITEMS a",
+                    Some(
+                        "BF.INSERT ends CAPACITY 100 ERROR 0.01 TIGHTENING 0.5 SEED # EXPANSION 2 LAYOUT VALKEY \
+                         PXAT 4000000000000 ITEMS a",
+                    ),
+                ),
+                (
+                    "BF.ADDPACKED packed SEED # COUNT LINES a",
+                    Some(
+                        "BF.ADDPACKED packed CAPACITY 100 ERROR 0.01 TIGHTENING 0.5 SEED # EXPANSION 2 LAYOUT VALKEY \
+                         LINES a",
+                    ),
+                ),
+                ("BF.ADD reserved a", Some("BF.ADD reserved a")),
+            ],
         ),
-        ("BF.RESERVE", "classic", 0.1, "90", "EXPANSION 3"),
-        (
-            "BF.RESERVE",
-            "reserved",
-            0.1,
-            "90",
-            "LAYOUT BLOCKED SEED 5 EXPANSION 3",
-        ),
-    ]) {
-        let mut words: Vec<_> = command.iter().flat_map(|word| word.split(' ')).collect();
-        assert_eq!(words[..2], [name, key]);
-        let at = words.iter().position(|&word| word == "ERROR").map_or(2, |at| {
-            words.retain(|word| !["ERROR", "CAPACITY"].contains(word));
-            at
-        });
-        let size: Vec<_> = words.drain(at..at + 2).collect();
-        assert_eq!(size[0].parse(), Ok(rate), "to the last bit");
-        assert_eq!(size[1], capacity);
-        assert_eq!(words[2..].join(" "), rest, "{command:?}");
+    ];
+    for (arguments, lines) in cases {
+        let primary = Server::with().module_args(arguments).append_only().start();
+        let replica = Server::with()
+            .module_args("bf-initial-size 999 bf-error-rate 0.2 bf-seed 5 bf-max-filter-bytes 300")
+            .replica_of(&primary)
+            .start();
+        in_step(&primary, &replica);
+        let mut client = primary.client();
+        for (line, _) in lines {
+            let reply = client.run(&line.replace('#', SEED));
+            assert!(!matches!(reply, Reply::Error(_)), "{line}: {reply:?}");
+        }
+        // One command each, and no transaction.
+        let told = propagated(&primary);
+        let told: Vec<_> = told
+            .iter()
+            .map(|words| words.join(" ").replace(SEED, "#"))
+            .collect();
+        let expected: Vec<_> = lines.iter().filter_map(|(_, told)| *told).collect();
+        assert_eq!(told, expected, "{arguments}");
+        let keys = client.run("KEYS *");
+        let keys: Vec<_> = keys.elements().iter().map(Reply::text).collect();
+        for key in &keys {
+            client.over(&format!("BF.MADD {key}"), &numbered("more ", 0, 2000));
+        }
+        in_step(&primary, &replica);
+        let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+        filters::same(&primary, &replica, &keys, arguments);
     }
-    assert_eq!(commands.len(), 5);
 }
 
 /// A replica with another configuration would make another filter where its primary leaves out what is default; or each
@@ -245,7 +321,8 @@ fn creations_that_take_turns_are_each_told_in_full() {
     assert_eq!(commands, told);
 }
 
-/// A stream that repeats itself, which is what filters are for, would fill the disk and the replicas' links.
+/// A stream that repeats itself, which is what filters are for, would fill the disk and the replicas' links; or a replica
+/// would miss what changed.
 #[test]
 fn only_what_changed_is_propagated() {
     let server = Server::with().append_only().start();
@@ -253,89 +330,82 @@ fn only_what_changed_is_propagated() {
     client.answers(&[
         ("SET text value", ok()),
         ("BF.RESERVE key 1e-9 6 NONSCALING SEED 1", ok()),
-        ("BF.MADD key a b a", array([1, 1, 0])),
-        ("BF.MADD key b c a d", array([0, 1, 0, 1])),
-        ("BF.INSERT key ITEMS d e b", array([0, 1, 0])),
+        ("BF.RESERVE a 1e-9 100 SEED 1", ok()),
+        ("BF.MADD a 0 1 2 3 4 5 6 7", array([1; 8])),
+        ("BF.RESERVE b 1e-9 100 SEED 1", ok()),
+        ("BF.MADD b 5 6 7 8 9", array([1; 5])),
     ]);
-    let commands = propagated(&server);
-    assert_eq!(
-        added(&commands),
-        ["a", "b", "c", "d", "e"].map(|item| ("key", item))
-    );
-
-    let dirty = client.stat("persistence", "rdb_changes_since_last_save");
-    for line in [
-        "BF.ADD key a",
-        "BF.MADD key a b c",
-        "BF.INSERT key ITEMS e d",
-        "BF.INSERT key CAPACITY 5000 ITEMS a",
-        "BF.ADDPACKED key LINES a\nb",
-        "BF.ADDPACKED key CAPACITY 5000 LINES COUNT a\nb",
-        "BF.ADDPACKED key LINES ''",
-        "BF.ADDPACKED key PREFIXED xyz",
-        "BF.ADDPACKED new LINES ''",
-        "BF.ADDPACKED new NOCREATE LINES a",
-        "BF.ADDPACKED text LINES a",
-        "BF.EXISTSPACKED key LINES a\nx",
-        "BF.EXISTS key x",
-        "BF.MEXISTS key a x",
-        "BF.CARD key",
-        "BF.INFO key FULL",
-        "BF.RESERVE key 0.01 100",
-        "BF.RESERVE new 2 100",
-        "BF.INSERT new NOCREATE ITEMS a",
-        "BF.ADD text a",
-    ] {
+    let mut sent = propagated(&server).len();
+    // What is propagated of a command: "." for the command as it came.
+    let table: Told<'_> = &[
+        ("BF.MADD key a b a", Some("BF.MADD key a b")),
+        ("BF.MADD key b c a d", Some("BF.MADD key c d")),
+        ("BF.INSERT key ITEMS d e b", Some("BF.MADD key e")),
+        ("BF.ADD key a", None),
+        ("BF.MADD key a b c", None),
+        ("BF.INSERT key ITEMS e d", None),
+        ("BF.INSERT key CAPACITY 5000 ITEMS a", None),
+        ("BF.ADDPACKED key LINES a\nb", None),
+        ("BF.ADDPACKED key CAPACITY 5000 LINES COUNT a\nb", None),
+        ("BF.ADDPACKED key LINES ''", None),
+        ("BF.ADDPACKED key PREFIXED xyz", None),
+        ("BF.ADDPACKED new LINES ''", None),
+        ("BF.ADDPACKED new NOCREATE LINES a", None),
+        ("BF.ADDPACKED text LINES a", None),
+        ("BF.EXISTSPACKED key LINES a\nx", None),
+        ("BF.EXISTS key x", None),
+        ("BF.MEXISTS key a x", None),
+        ("BF.CARD key", None),
+        ("BF.INFO key FULL", None),
+        ("BF.RESERVE key 0.01 100", None),
+        ("BF.RESERVE new 2 100", None),
+        ("BF.INSERT new NOCREATE ITEMS a", None),
+        ("BF.ADD text a", None),
+        // Up to the first item that has no room.
+        ("BF.MADD key a f g h", Some("BF.MADD key f")),
+        ("BF.ADD key g", None),
+        ("BF.MADD key a g", None),
+        // Exceptions, and additions that end them.
+        ("BF.EXCEPT a 1", Some(".")),
+        ("BF.EXCEPT a 1", None),
+        ("BF.EXCEPT a nothing", None),
+        ("BF.EXCEPT missing 1", None),
+        ("BF.EXCEPT a 1 2 x 3 2", Some("BF.EXCEPT a 2 3")),
+        ("bf.except a 4 5", Some(".")),
+        ("BF.ADD a 1", Some(".")),
+        ("BF.ADD a 1", None),
+        ("BF.MADD a 1 2 0", Some("BF.MADD a 2")),
+        ("BF.INSERT a ITEMS 3 0", Some("BF.MADD a 3")),
+        ("BF.ADDPACKED a LINES 4\n0", Some("BF.ADDPACKED a LINES 4\n")),
+        // Sets.
+        ("BF.MERGE to 2 a b", Some(".")),
+        ("BF.MERGE to 2 a b", None),
+        ("BF.MERGE to 1 to", None),
+        ("BF.MERGE a 1 b ERROR 0.01", Some(".")),
+        ("bf.merge to 1 b OVERRIDE", Some(".")),
+        ("BF.MERGE to 1 missing", None),
+        ("BF.MERGE to 1 text", None),
+        ("BF.MERGE to 2 a b ERROR 1", None),
+        ("BF.INTERSECT to 2 b b", Some(".")),
+        ("BF.INTERSECT to 1 missing", None),
+        ("BF.RESET to", Some(".")),
+        ("BF.RESET to", None),
+        ("BF.RESET missing", None),
+        ("BF.RESET text", None),
+    ];
+    for (line, told) in table {
+        let dirty = client.stat("persistence", "rdb_changes_since_last_save");
         client.run(line);
-        assert_eq!(
-            client.stat("persistence", "rdb_changes_since_last_save"),
-            dirty,
-            "{line}"
-        );
-    }
-    assert_eq!(propagated(&server), commands);
-
-    let full = error("ERR non scaling filter is full");
-    client.answers(&[
-        (
-            "BF.MADD key a f g h",
-            Reply::Array(vec![0.into(), 1.into(), full.clone()]),
-        ),
-        ("BF.ADD key g", full.clone()),
-        ("BF.MADD key a g", Reply::Array(vec![0.into(), full])),
-    ]);
-    assert_eq!(added(&propagated(&server)[commands.len()..]), [("key", "f")]);
-}
-
-/// A replica would answer differently after a failover: false negatives included.
-#[test]
-fn replicas_are_bit_identical() {
-    let primary = Server::with().module_args(UNUSUAL).start();
-    let other = || Server::with().module_args("bf-initial-size 999 bf-seed 5 bf-max-filter-bytes 300");
-    let early = other().replica_of(&primary).start();
-    in_step(&primary, &early);
-    let mut client = primary.client();
-    filters::make(&mut client);
-    client.answers(&[
-        (
-            "EVAL return{redis.call('BF.ADD',KEYS[1],'a'),redis.call('BF.ADD',KEYS[1],'a')} 1 script",
-            array([1, 0]),
-        ),
-        ("MULTI", ok()),
-        ("BF.MADD multi a b", Reply::Simple("QUEUED".into())),
-        ("BF.ADD multi a", Reply::Simple("QUEUED".into())),
-        ("EXEC", Reply::Array(vec![array([1, 1]), 0.into()])),
-    ]);
-    let late = other().replica_of(&primary).start();
-    filters::fill(&mut client, "chain", 4000, 6000);
-    let snapshot = filters::snapshot(&mut client);
-    for replica in [&early, &late] {
-        in_step(&primary, replica);
-        let mut replica = replica.client();
-        assert_eq!(filters::snapshot(&mut replica), snapshot);
-        for key in ["script", "multi"] {
-            assert_eq!(replica.dump(key), client.dump(key), "{key}");
-        }
+        let is_dirty = client.stat("persistence", "rdb_changes_since_last_save") != dirty;
+        assert_eq!(is_dirty, told.is_some(), "{line}");
+        let commands = propagated(&server);
+        let new: Vec<_> = commands[sent..].iter().map(|words| words.join(" ")).collect();
+        let expected: Vec<_> = told
+            .iter()
+            .map(|told| if *told == "." { *line } else { *told })
+            .collect();
+        assert_eq!(new, expected, "{line}");
+        sent = commands.len();
     }
 }
 
@@ -391,16 +461,17 @@ fn replicas_answer_and_take_no_writes() {
         ("BF.CARD key", 1.into()),
     ]);
     assert_eq!(client.info("key", "Capacity"), 100);
-    client.refuses(
-        "key",
-        &[
-            ("BF.RESERVE other 0.01 100", read_only),
-            ("BF.ADD key item", read_only),
-            ("BF.MADD key other", read_only),
-            ("BF.INSERT key ITEMS other", read_only),
-            ("BF.ADDPACKED key LINES other", read_only),
-        ],
-    );
+    for command in WRITING {
+        for key in ["key", "other"] {
+            let before = client.dump(key);
+            assert_eq!(
+                client.call(&typical(command, key)),
+                error(read_only),
+                "{command} {key}"
+            );
+            assert_eq!(client.dump(key), before, "{command} {key}");
+        }
+    }
 }
 
 /// Nobody would learn that a replica has lost a filter, whose items then start anew there; or an operator would look for

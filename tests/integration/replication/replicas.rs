@@ -6,6 +6,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::client::{Client, Reply, ok};
 use crate::server::{Server, Setup, sample, seed, skip, until};
+use crate::support::aof::{rewrite, settled};
 use crate::support::chunks::scandump;
 use crate::support::link::in_step;
 use crate::support::packed::Form;
@@ -20,7 +21,7 @@ const EVENT_EVERY: usize = 100;
 const KEYS: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
 
 /// How filters are made, apart from their items.
-const SHAPES: [&str; 8] = [
+const SHAPES: [&str; 10] = [
     "0.01 50",
     "0.001 20 EXPANSION 1",
     "1e-9 100 GROWING SEED 7",
@@ -29,6 +30,8 @@ const SHAPES: [&str; 8] = [
     "0.25 5 EXPANSION 4 LAYOUT CLASSIC",
     "0.5 1000",
     "0.01 8 NONSCALING LAYOUT CLASSIC",
+    "0.01 30 LAYOUT VALKEY",
+    "0.9 10 TIGHTENING 0.25 EXPANSION 3 SEED 7",
 ];
 
 /// What KEYS[1] gets from a script: two additions; those to KEYS[2] may fail.
@@ -99,7 +102,19 @@ impl Traffic {
             22 => drop(self.client.run(&format!("RENAME {key} {other}"))),
             23 => self.restore(key, other, number / 10),
             24 => self.copy_in_chunks(key, other),
-            25..=27 => self.packed(key, ""),
+            25..=27 => {
+                let words = [
+                    "",
+                    "",
+                    "COUNT ",
+                    "NOCREATE ",
+                    "GROWING SEED 9 ",
+                    "NONSCALING CAPACITY 300 ",
+                    "LAYOUT CLASSIC NONSCALING CAPACITY 99 COUNT ",
+                ];
+                let words = *words.choose(&mut self.random).unwrap();
+                self.packed(key, words);
+            }
             28 => {
                 let (rate, options) = shape.split_once(' ').unwrap();
                 self.packed(key, &format!("ERROR {rate} CAPACITY {options} "));
@@ -147,7 +162,8 @@ impl Traffic {
     fn copy_in_chunks(&mut self, from: &str, to: &str) {
         // Else it could expire between two questions.
         self.client.run(&format!("PERSIST {from}"));
-        if self.client.run(&format!("TYPE {from}")).text() != "MBbloom--" || from == to {
+        let kind = self.client.run(&format!("TYPE {from}")).text();
+        if !["MBbloom--", "bloomfltr"].contains(&&*kind) || from == to {
             return;
         }
         let chunks = scandump(&mut self.client, from);
@@ -230,7 +246,7 @@ fn linked(replica: &Server) {
 /// Random writes, while replicas come, lose their links, are left behind, and start over.
 fn replicas_follow(setup: Setup) {
     let mut random = StdRng::seed_from_u64(seed());
-    let primary = setup.config("repl-backlog-size", "64mb").start();
+    let mut primary = setup.config("repl-backlog-size", "64mb").start();
     let mut replicas: Vec<Server> = Vec::new();
     let mut traffic = Traffic {
         random: StdRng::seed_from_u64(random.random()),
@@ -302,6 +318,23 @@ fn replicas_follow(setup: Setup) {
         assert!(!replica.log().contains("and not here:"), "{}", replica.log());
     }
     assert_eq!(replicas.len(), 4);
+    // The files that they wrote of it have the same.
+    for server in replicas.iter_mut().chain([&mut primary]) {
+        if server.client().stat("persistence", "aof_enabled") == "1" {
+            settled(server);
+            server.kill9();
+            let mut alone = Server::with().append_only().dir(server.dir()).start();
+            for what in ["a file", "a rewritten file"] {
+                assert!(
+                    contents(&mut alone.client()) == expected,
+                    "{what} has other filters"
+                );
+                rewrite(&mut alone.client());
+                alone.kill9();
+                alone.revive();
+            }
+        }
+    }
 }
 
 /// A replica would answer otherwise than its primary did, after whatever happened to the keys and the link.

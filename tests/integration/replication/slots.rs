@@ -1,9 +1,7 @@
 //! Slots that move all at once, in Valkey 9 and later.
 
-use crate::client::{Client, Reply, ok};
+use crate::client::ok;
 use crate::server::{Server, skip, until};
-
-const FILTERS: usize = 40;
 
 /// Two nodes that know each other, the first of which has all slots; the second has a limit that no filter is
 /// within, and a missing key is an error there.
@@ -91,52 +89,4 @@ fn filters_that_come_during_an_atomic_slot_migration_are_obeyed() {
     );
     let copied = [("COPY {slot}:0 {slot}:mine", "ERR module key failed to copy")];
     to.refuses("{slot}:mine", &copied);
-}
-
-fn dumps(client: &mut Client) -> Vec<Reply> {
-    (0..FILTERS).map(|number| client.dump(&key(number))).collect()
-}
-
-/// Resharding would be refused for the whole cluster once the module is loaded, or lose filters.
-#[test]
-fn filters_move_in_an_atomic_slot_migration() {
-    if !(Server::version().valkey && Server::version().major >= 9) {
-        skip!("this server moves no slots at once");
-    }
-    let nodes = nodes();
-    let [mut from, mut to] = [nodes[0].client(), nodes[1].client()];
-    for number in 0..FILTERS {
-        let options = [
-            "LAYOUT CLASSIC",
-            "LAYOUT BLOCKED GROWING",
-            "WINDOW 100000 REFRESH",
-        ][number % 3];
-        let line = format!("BF.INSERT {} CAPACITY 2 {options} ITEMS", key(number));
-        let items: Vec<_> = (0..20 * number).map(|item| item.to_string()).collect();
-        assert!(
-            from.over(&line, &[&["first".to_owned()], &items[..]].concat())
-                .elements()
-                .len()
-                > 20 * number
-        );
-    }
-    let large = key(0);
-    from.run(&format!("DEL {large}"));
-    from.answers(&[
-        (&format!("BF.RESERVE {large} 0.01 3000000"), ok()),
-        (&format!("BF.ADD {large} item"), 1.into()),
-    ]);
-    let expected = dumps(&mut from);
-    let slot = from.run(&format!("CLUSTER KEYSLOT {large}")).int();
-    let target = to.run("CLUSTER MYID").text();
-    let line = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {target}");
-    from.answers(&[(&line, ok())]);
-    until("the slot is moved", || {
-        let migrations = format!("{:?}", from.run("CLUSTER GETSLOTMIGRATIONS"));
-        assert!(!migrations.contains("failed"), "{migrations}");
-        migrations.contains("success") && to.run("DBSIZE").int() == FILTERS as i64
-    });
-    assert_eq!(dumps(&mut to), expected);
-    from.answers(&[("DBSIZE", 0.into())]);
-    to.answers(&[(&format!("BF.ADD {large} item"), 0.into())]);
 }

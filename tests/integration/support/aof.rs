@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::PathBuf;
 
+use tempfile::TempDir;
+
 use crate::client::{Client, Reply};
 use crate::server::{Server, Setup, until};
 
@@ -64,4 +66,32 @@ pub fn settled(server: &Server) {
         client.stat("persistence", "aof_rewrite_in_progress") == "0"
             && client.stat("persistence", "aof_rewrite_scheduled") == "0"
     });
+}
+
+/// A server that finds the commands as its append-only file.
+pub fn started_on_commands(commands: &[u8], setup: Setup) -> (Server, TempDir) {
+    let dir = TempDir::new().unwrap();
+    if Server::version().at_least(7, 0) {
+        let files = dir.path().join("appendonlydir");
+        fs::create_dir(&files).unwrap();
+        fs::write(files.join("appendonly.aof.1.incr.aof"), commands).unwrap();
+        let manifest = "file appendonly.aof.1.incr.aof seq 1 type i\n";
+        fs::write(files.join("appendonly.aof.manifest"), manifest).unwrap();
+    } else {
+        fs::write(dir.path().join("appendonly.aof"), commands).unwrap();
+    }
+    (setup.append_only().dir(dir.path()).start(), dir)
+}
+
+/// A directory with an append-only file in it, for another server.
+pub fn copied(server: &Server) -> TempDir {
+    let copy = TempDir::new().unwrap();
+    let files = server.dir().join("appendonlydir");
+    fs::create_dir(copy.path().join("appendonlydir")).unwrap();
+    for file in fs::read_dir(files).unwrap() {
+        let path = file.unwrap().path();
+        let to = copy.path().join("appendonlydir").join(path.file_name().unwrap());
+        fs::copy(&path, to).unwrap();
+    }
+    copy
 }

@@ -1,6 +1,6 @@
 //! A set of filters of every kind, for operations that must keep all of them.
 
-use crate::client::{Client, Reply};
+use crate::client::{Client, Reply, wire};
 use crate::server::Server;
 
 /// How each filter is created, and how many items it gets.
@@ -99,4 +99,23 @@ pub fn same(one: &Server, other: &Server, keys: &[&str], what: &str) {
 /// A figure of the module's section of INFO.
 pub fn figure(client: &mut Client, name: &str) -> i64 {
     client.stat("bf", &format!("bf_{name}")).parse().unwrap()
+}
+
+/// A server with a filter in `key` that has a layer for nearly each of these items: more than a client's filter may have,
+/// so it comes from a file, as do the batches that follow.
+pub fn with_very_many_layers(items: &[String], batches: &[&[&str]]) -> Server {
+    let reserve = [
+        "BF.RESERVE",
+        "key",
+        "0.001",
+        "1",
+        "LAYOUT BLOCKED SEED 1 EXPANSION 1",
+    ];
+    let mut file = wire(&reserve);
+    let items: Vec<_> = items.iter().map(String::as_str).collect();
+    for batch in [&[&*items], batches].concat() {
+        file.extend(wire(&[&["BF.MADD", "key"], batch].concat()));
+    }
+    let file = String::from_utf8(file).unwrap();
+    Server::with().append_only().file("appendonly.aof", file).start()
 }

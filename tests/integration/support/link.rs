@@ -1,5 +1,6 @@
 //! Primaries and replicas.
 
+use crate::client::ok;
 use crate::server::{Server, until};
 
 /// Settings that differ from every default.
@@ -12,4 +13,25 @@ pub fn in_step(primary: &Server, replica: &Server) {
         replica.client().stat("replication", "master_link_status") == "up"
             && offset(primary) == offset(replica)
     });
+}
+
+/// The server follows the other one, and has all that this one has.
+pub fn follow(replica: &Server, primary: &Server) {
+    let line = format!("REPLICAOF 127.0.0.1 {}", primary.port());
+    replica.client().answers(&[(&line, ok())]);
+    in_step(primary, replica);
+}
+
+/// The replica did everything that its primary sent, without a word.
+#[track_caller]
+pub fn is_content(replica: &Server) {
+    let log = replica.log();
+    for complaint in [
+        "sending an error to its",
+        "was missing when its primary",
+        "and not here:",
+        "is not loaded",
+    ] {
+        assert!(!log.contains(complaint), "{log}");
+    }
 }

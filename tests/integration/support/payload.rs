@@ -1,7 +1,7 @@
 //! Payloads of DUMP and RDB files, made by hand.
 
 use super::stored::STORED;
-use crate::client::Reply;
+use crate::client::{Client, Reply};
 
 /// The bytes that the server adds to the end of a DUMP payload: the RDB version, and a checksum.
 pub const FOOTER: usize = 10;
@@ -10,6 +10,15 @@ pub const FOOTER: usize = 10;
 pub fn body(payload: &Reply) -> &[u8] {
     let payload = payload.bytes();
     &payload[..payload.len() - FOOTER]
+}
+
+/// The version of the RDB format that the server writes, and the newest one that it reads.
+pub fn rdb_version(client: &mut Client) -> u16 {
+    client.run("SET version 1");
+    let payload = client.dump("version");
+    client.run("DEL version");
+    let footer = payload.bytes().last_chunk::<FOOTER>().unwrap();
+    u16::from_le_bytes([footer[0], footer[1]])
 }
 
 /// An RDB file that every server reads, with these keys and bodies of DUMP payloads.

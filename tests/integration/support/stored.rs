@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -174,4 +174,12 @@ fn items(key: &str) -> Vec<Vec<u8>> {
         }
         other => panic!("{other}"),
     }
+}
+
+/// A compressed fixture.
+pub fn unzipped(name: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let file = File::open(fixture(name)).unwrap();
+    GzDecoder::new(file).read_to_end(&mut bytes).unwrap();
+    bytes
 }

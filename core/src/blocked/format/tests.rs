@@ -80,10 +80,18 @@ proptest! {
             header.truncate(length);
         }
         let small: Allowance<'_> = &at_most(1 << 24);
-        if let Ok(filter) = load_with(&stream, small) {
+        if let Ok(mut filter) = load_with(&stream, small) {
             // The number of items may not fit the set bits: no field contradicts that.
-            let sound = matches!(filter.validate_composed(), Ok(()) | Err(Invalid::Fill { .. }));
-            prop_assert!(sound);
+            let sound = |filter: &Filter| matches!(filter.validate_composed(), Ok(()) | Err(Invalid::Fill { .. }));
+            prop_assert!(sound(&filter));
+            for id in 1000..1300 {
+                if filter.add(&item(id), 0, small).is_err() {
+                    break;
+                }
+                prop_assert!(filter.contains(&item(id)));
+            }
+            prop_assert!(sound(&filter));
+            prop_assert!(load_with(&stored(&filter), small).is_ok());
         }
     }
 }
