@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from . import _answers, _steps, _valkey
+from . import _answers, _steps
 from ._native import replace
-from ._server import MAGIC, TYPE_NAMES, NotCopied, ResponseError, Server, State, redis, wire_text
+from ._server import MAGIC, TYPE_NAMES, VALKEY_MAGIC, NotCopied, ResponseError, Server, State, redis, wire_text
 from ._terminal import Bar, Trouble, in_bytes, opened, shown, state_of
 
 # The end of the temporary name of a copy that is being made.
@@ -291,7 +291,7 @@ class Copier:
             # A filter that grew may give chunks that do not fit the header any more.
             self.refuse_change(key, state)
             if data is header and header.startswith(MAGIC) and _answers.is_bad_header(why):
-                layout = "valkey" if header.startswith(_valkey.MAGIC) else "blocked"
+                layout = "valkey" if header.startswith(VALKEY_MAGIC) else "blocked"
                 raise NotCopied(_answers.unreadable("the target", layout, why)) from None
             raise NotCopied(f"the target refused the chunk that ends at {following}: {wire_text(why)}") from None
 

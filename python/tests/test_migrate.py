@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -26,7 +27,7 @@ import servers  # noqa: E402
 from redis.crc import key_slot  # noqa: E402
 from servers import PATIENCE, URLS, BareServer, Cluster, Node, Server, unused_port  # noqa: E402
 
-from libbloom import Filter, _load, _program, _server, _steps, _valkey  # noqa: E402
+from libbloom import Filter, _load, _program, _server, _steps  # noqa: E402
 from libbloom._migrate import TEMPORARY  # noqa: E402
 
 STORED = PROJECT / "tests/fixtures/redisbloom"
@@ -446,12 +447,16 @@ class CopyTest(Case):
         client.execute_command("BF.INSERT", "seen", "LAYOUT", "VALKEY", "CAPACITY", 20, "ITEMS", *range(100))
         client.set("text", "x")
         payload = client.dump("seen")
-        self.assertEqual(len(list(_valkey.chunks(payload))), 4)
-        for length in range(len(payload) - 11):
-            with self.assertRaises(_valkey.NoFilter):
-                list(_valkey.chunks(payload[:length]))
-        with self.assertRaisesRegex(_valkey.NoFilter, "a value of type 0"):
-            list(_valkey.chunks(client.dump("text")))
+        filter = _server.filter_of(payload)
+        self.assertEqual((filter.layers, sum(filter.contains_many([b"%d" % number for number in range(100)]))), (3, 100))
+        # A server that is newer than this package.
+        later = payload[:-10] + struct.pack("<HQ", 0xFFFF, 0)
+        self.assertEqual(_server.filter_of(later), filter)
+        for length in range(len(payload)):
+            with self.assertRaises(_server.NotCopied):
+                _server.filter_of(payload[:length])
+        with self.assertRaisesRegex(_server.NotCopied, "DUMP gives what is no filter of valkey-bloom 1"):
+            _server.filter_of(client.dump("text"))
 
     def test_keys_are_chosen_and_are_bytes(self):
         source, old = self.start()
