@@ -16,8 +16,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from . import _cluster
 from ._answers import Count
+from ._cluster import Call, Links, run
 from ._native import replace
 from ._server import Server
 from ._sharded import Layout, Shard, ShardedBloom, deviation
@@ -87,13 +87,14 @@ def shards_of_nodes(layout: Layout, nodes: int) -> list[int]:
 
 def status(words: argparse.Namespace) -> int:
     sharded = opened_filter(words)
-    info = sharded.info()
-    of_node: dict[Any, list[Shard]] = defaultdict(list)
-    nodes = {}
+    info, links = sharded.info(), Links(sharded.client)
+    of_node: dict[str, list[Shard]] = defaultdict(list)
+    figures_of: dict[str, dict[str, Any]] = {}
     for shard in info.shards:
-        node = _cluster.node_of(sharded.client, _cluster.Call(shard.key))
+        node = links.node_of(Call(shard.key))
         name = getattr(node, "name", "server")
-        nodes[name] = node
+        if name not in of_node:
+            figures_of[name] = sharded.client.info(**{"target_nodes": node} if links.is_cluster else {})
         of_node[name].append(shard)
     print(
         f"{words.name}: {info.items:,} items in {len(info.shards):,} shards, made for {info.capacity:,} at "
@@ -103,7 +104,7 @@ def status(words: argparse.Namespace) -> int:
     sizes = {name: sum(shard.size_in_bytes for shard in shards) for name, shards in of_node.items()}
     warnings = filling(info.shards) if "window" not in info.options else []
     for name, shards in sorted(of_node.items()):
-        figures = _cluster.client_of(sharded.client, nodes[name]).info()
+        figures = figures_of[name]
         limit, replicas = figures["maxmemory"], figures["connected_slaves"]
         print(
             f"{name:<24} {len(shards):>7,} {sum(shard.items for shard in shards):>18,} {in_bytes(sizes[name]):>11} "
@@ -134,7 +135,7 @@ def filling(shards: tuple[Shard, ...]) -> list[str]:
 
 def load(words: argparse.Namespace) -> int:
     sharded = opened_filter(words)
-    layout = sharded._run(sharded._layout())
+    layout = run(sharded._layout())
     place = Place(words.state, layout, words.files)
     place.check(sharded)
     with Bar("read", place.size, in_bytes) as bar, Workers(words) as workers:
@@ -321,7 +322,7 @@ class Adder:
     def __call__(self, lines: bytes) -> tuple[int, int, int, str | None]:
         try:
             self.sharded = self.sharded or opened_filter(self.words, self.words.replicas)
-            sent = self.sharded._run(self.sharded._update_packed(("LINES", lines)))
+            sent = run(self.sharded._update_packed(("LINES", lines)))
         except Exception as error:
             return 0, 0, 0, str(error) or type(error).__name__
         new = sent.new()
