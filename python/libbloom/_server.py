@@ -183,14 +183,15 @@ class Server:
 
     def databases(self) -> set[int] | None:
         """The numbers of the databases that have keys; None if the user may not query them."""
-        every = {"target_nodes": RedisCluster.PRIMARIES} if self.is_of_cluster else {}
         try:
             with self.reachable():
-                answer = self.client.info("keyspace", **every)
+                if self.is_of_cluster:
+                    answers = [self.client.info("keyspace", target_nodes=node) for node in self.client.get_primaries()]
+                else:
+                    answers = [self.client.info("keyspace")]
         except ResponseError:
             return None
-        of_nodes = answer.values() if self.is_of_cluster else [answer]
-        return {int(name[2:]) for node in of_nodes for name in node if re.fullmatch(r"db\d+", name)}
+        return {int(name[2:]) for answer in answers for name in answer if re.fullmatch(r"db\d+", name)}
 
     @property
     def is_of_cluster(self) -> bool:

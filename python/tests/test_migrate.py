@@ -300,6 +300,15 @@ class CopyTest(Case):
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertEqual(Filter.load(there), Filter.load(here))
 
+    def test_a_cluster_with_one_primary_tells_its_databases(self):
+        """Filters of the others would be left out, and nobody be told."""
+        node = servers.Node()
+        _, client = self.start(node)
+        client.execute_command("CLUSTER ADDSLOTS", *range(servers.SLOTS))
+        self.wait_until(lambda: re.search(r"cluster_state\W+ok", str(client.execute_command("CLUSTER INFO"))))
+        client.set("key", "x")
+        self.assertEqual(_server.Server("source", f"redis://127.0.0.1:{node.port}").databases(), {0})
+
     def test_filters_of_all_databases_are_copied(self):
         """Whoever switches after exit code 0 would have lost those of every database but one."""
         source, old = self.start()
