@@ -34,7 +34,7 @@ def copy_filters(options: argparse.Namespace) -> int:
     refuse_same(source, target)
     with Finished(options.state, source, target) as finished, Bar("copied", None, in_bytes) as bar:
         copier = Copier(finished, bar, options)
-        turns = []
+        pairs = []
         for one in databases(source, copier):
             keys = find_keys(one, options)
             if not keys and one.db not in {source.db} | finished.databases():
@@ -45,12 +45,12 @@ def copy_filters(options: argparse.Namespace) -> int:
                 copier.leave_out(one.db, str(why), len(keys))
                 continue
             refuse_same(one, other)
-            turns.append((one, other, keys, one.sizes(keys)))
-        if not any(keys for _, _, keys, _ in turns):
+            pairs.append((one, other, keys, one.sizes(keys)))
+        if not any(keys for _, _, keys, _ in pairs):
             print(f"no filters found: {source}")
-        bar.total = sum(sum(sizes) for *_, sizes in turns)
-        for one, other, keys, sizes in turns:
-            copier.turn_to(one, other)
+        bar.total = sum(sum(sizes) for *_, sizes in pairs)
+        for one, other, keys, sizes in pairs:
+            copier.switch_to(one, other)
             for key, size in zip(keys, sizes):
                 copier.take(key, size)
             for key in finished.others(keys):
@@ -126,8 +126,8 @@ class Copier:
         self.copied = self.verified = self.skipped = self.expiries = self.deleted = self.failed = 0
         self.bytes = 0
 
-    def turn_to(self, source: Server, target: Server) -> None:
-        """What comes is copied from this database to that one."""
+    def switch_to(self, source: Server, target: Server) -> None:
+        """Copies from this database to that one from now on."""
         self.source, self.target, self.finished.db = source, target, source.db
 
     def leave_out(self, db: int | None, why: str, filters: int | None = None) -> None:
