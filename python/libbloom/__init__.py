@@ -12,7 +12,7 @@ True
 #
 # _native     in Rust: Filter, and whatever must be fast
 # _answers    what the answers of servers mean, and our own errors
-# _steps      what is sent: names of keys, items as words of commands
+# _words      what is sent: names of keys, items as words of commands
 # _cluster    delivers commands to a server or a cluster, also when answers are lost
 # _terminal   lists of items, state files, a bar on a terminal
 # _client     Bloom and AsyncBloom: a filter in a server

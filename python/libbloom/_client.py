@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from . import _answers, _steps
+from . import _answers, _words
 from ._answers import MAYBE_NEW, Count, Maybe, MissingError, UnsureError
 from ._cluster import AsyncLinks, Call, Links, delivered, run
 from ._native import Filter
-from ._steps import Command, encoded
+from ._words import Command, encoded
 from ._terminal import Bar
 
 Item = str | bytes | bytearray | memoryview
@@ -101,7 +101,7 @@ def _int(value: Any) -> int | None:
 
 
 def _layer(reply: Any) -> Layer:
-    it = _steps.fields(reply)
+    it = _words.fields(reply)
     return Layer(
         layout=_text(it["Layout"]) or "",
         capacity=int(it["Capacity"]),
@@ -117,7 +117,7 @@ def _layer(reply: Any) -> Layer:
 
 
 def _info(reply: Any) -> Info:
-    it = _steps.fields(reply)
+    it = _words.fields(reply)
     refresh = it.get("Refresh")
     return Info(
         capacity=int(it["Capacity"]),
@@ -178,7 +178,7 @@ def progress_of(name: str, items: Any, progress: Progress | None) -> Iterator[Pr
     if progress is not None or not sys.stderr.isatty():
         yield progress or (lambda done: None)
         return
-    total = getattr(items, "size", None) if _steps.is_array(items) else None
+    total = getattr(items, "size", None) if _words.is_array(items) else None
     if total is None and hasattr(items, "__len__"):
         total = len(items)
     with Bar(name, total) as bar:
@@ -187,7 +187,7 @@ def progress_of(name: str, items: Any, progress: Progress | None) -> Iterator[Pr
 
 def in_array(items: Any, answers: list[Any]) -> Any:
     """Answers in the form of the items: an array for a numpy array, but for one of str or objects; otherwise a list."""
-    if not _steps.is_array(items) or items.dtype.kind in _steps.TEXTS:
+    if not _words.is_array(items) or items.dtype.kind in _words.TEXTS:
         return answers
     import numpy
 
@@ -230,7 +230,7 @@ class Caller:
 
 def answers_of(call: Call, count: int, adds: bool) -> list[Any]:
     """The answers to packed items."""
-    answers: list[Any] = _steps.bits(call.reply, count)
+    answers: list[Any] = _words.bits(call.reply, count)
     return [answer or MAYBE_NEW for answer in answers] if adds and call.is_unsure else answers
 
 
@@ -346,15 +346,15 @@ class _Key(Caller):
             under_way.clear()
 
         with progress_of(str(self.key), items, progress) as show:
-            for number, words in _steps.pieces(items):
+            for number, words in _words.pieces(items):
                 under_way.append((number, self._call(*before, *words[:-1], *last, words[-1])))
-                if len(under_way) == _steps.DEPTH:
+                if len(under_way) == _words.DEPTH:
                     await flush()
             if under_way:
                 await flush()
 
     async def _except(self, items: Iterable[Item]) -> Count:
-        every = [encoded(item) for item in _steps.flat(items)]
+        every = [encoded(item) for item in _words.flat(items)]
         excepted = Count(0)
         for begin in range(0, len(every), LISTED):
             call = self._call("BF.EXCEPT", *every[begin : begin + LISTED])
@@ -378,7 +378,7 @@ class _Key(Caller):
 
     async def _push(self, filter: Filter) -> None:
         kind = encoded(await self._one("TYPE"))
-        if kind not in _steps.TYPES:
+        if kind not in _words.TYPES:
             raise ValueError(f"the key {self.key!r} holds {kind.decode()}, which is no filter")
         chunks = filter.chunks()
         async with self._draft() as draft:
@@ -391,7 +391,7 @@ class _Key(Caller):
     @asynccontextmanager
     async def _draft(self) -> AsyncIterator[bytes]:
         """A temporary name for a filter, which is removed after an error."""
-        draft = _steps.temporary(self._name)
+        draft = _words.temporary(self._name)
         try:
             yield draft
         except GeneratorExit:
@@ -446,7 +446,7 @@ class _Key(Caller):
         """The set bits, as far as the server tells: a merge of classic filters may not show in their header."""
         call = self._call("BF.INFO", "FULL")
         await self._tried(call)
-        return None if call.error is not None else _steps.fields(call.reply).get("Bits set")
+        return None if call.error is not None else _words.fields(call.reply).get("Bits set")
 
     async def _pull(self) -> Filter:
         before = await self._bits_set()

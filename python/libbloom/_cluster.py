@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from ._answers import REDIRECTED, Count, UnsureError, code, is_answer
-from ._steps import Command
+from ._words import Command
 
 Result = TypeVar("Result")
 

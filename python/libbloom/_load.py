@@ -15,7 +15,7 @@ from typing import Any
 from . import _answers
 from ._native import capacity_for
 from ._server import PIPELINE, ResponseError, Server, wire_text
-from ._steps import encoded, fields
+from ._words import encoded, fields
 from ._terminal import ROOM, Bar, Input, LoadState, Trouble, in_bytes, opened, shown
 
 # Bytes of items in a command that adds, unless one item has more; a server takes 512 MB in one argument.

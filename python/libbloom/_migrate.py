@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from . import _answers, _steps
+from . import _answers, _words
 from ._native import replace
 from ._server import MAGIC, TYPE_NAMES, VALKEY_MAGIC, NotCopied, ResponseError, Server, State, redis, wire_text
 from ._terminal import Bar, Trouble, in_bytes, opened, shown, state_of
@@ -213,7 +213,7 @@ class Copier:
 
     def copy(self, key: bytes) -> None:
         self.refuse_existing(key)
-        temporary = _steps.beside(key, TEMPORARY)
+        temporary = _words.beside(key, TEMPORARY)
         is_noted = False
         try:
             for attempt in itertools.count(1):
@@ -244,7 +244,7 @@ class Copier:
 
     def is_published(self, key: bytes) -> bool:
         """Whether a copy that was noted as finished got its name, too."""
-        temporary = _steps.beside(key, TEMPORARY)
+        temporary = _words.beside(key, TEMPORARY)
         return bool(self.target.call("EXISTS", key)) and not self.target.call("EXISTS", temporary)
 
     def refuse_existing(self, key: bytes) -> None:

@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from . import _answers, _steps
+from . import _answers, _words
 from ._answers import is_missing, is_unknown
 from ._native import Filter, FormatError, scandump
-from ._steps import fields
+from ._words import fields
 from ._terminal import Trouble, shown
 
 try:
@@ -27,7 +27,7 @@ except ImportError:
     raise Trouble("redis-py is missing: pip install 'libbloom[redis]'") from None
 
 # RedisBloom's and this module's type, and that of filters in valkey-bloom's layout.
-TYPE_NAMES = [kind for kind in _steps.TYPES if kind != b"none"]
+TYPE_NAMES = [kind for kind in _words.TYPES if kind != b"none"]
 # The beginning of this module's own headers, before the format version. A classic filter's begins with its item count.
 MAGIC = b"BLOOM\0\0"
 VALKEY_MAGIC = MAGIC + b"\2"

@@ -19,7 +19,7 @@ from ._answers import Count
 from ._cluster import Call, Links, run
 from ._server import Server
 from ._sharded import Layout, Shard, ShardedBloom, deviation
-from ._steps import slot
+from ._words import slot
 from ._terminal import Bar, Input, LoadState, Trouble, in_bytes, opened
 
 SLOTS = 16384

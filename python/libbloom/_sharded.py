@@ -10,12 +10,12 @@ from hashlib import blake2b
 from typing import Any
 from uuid import uuid4
 
-from . import _answers, _steps
+from . import _answers, _words
 from ._answers import Count, Maybe, MissingError
 from ._client import Caller, Item, Progress, answers_of, in_array, progress_of, words_of
 from ._cluster import AsyncLinks, Call, run
 from ._native import Filter, divide, plan
-from ._steps import Command, encoded, fields
+from ._words import Command, encoded, fields
 
 VERSION, HASH = 1, "BLAKE2b-512"
 # How many standard deviations above the mean a shard has room for. The fullest of 4096 shards is above six of them four
@@ -155,7 +155,7 @@ class Layout:
 
     def piece(self) -> int:
         """Bytes of packed items that are sent at once."""
-        return min(max(SHARE * self.shards, _steps.PIECE), MOST_BYTES)
+        return min(max(SHARE * self.shards, _words.PIECE), MOST_BYTES)
 
     def reserve(self) -> Command:
         return (self.error_rate, self.shard_capacity, *words_of(**self.options))
@@ -381,7 +381,7 @@ class _Sharded(Caller):
         layout = await self._layout()
         count, done = Count(0), 0
         with progress_of(str(self.name), items, progress) as show:
-            for number, packed in _steps.pieces(items, layout.piece()):
+            for number, packed in _words.pieces(items, layout.piece()):
                 sent = await self._update_packed(packed)
                 count = count.plus(sent.new())
                 done += number
@@ -392,7 +392,7 @@ class _Sharded(Caller):
         layout = await self._layout()
         answers: list[bool | Maybe] = []
         with progress_of(str(self.name), items, progress) as show:
-            for _, packed in _steps.pieces(items, layout.piece()):
+            for _, packed in _words.pieces(items, layout.piece()):
                 sent = await self._sent(layout, packed, name, *words)
                 answers += sent.answers()
                 show(len(answers))

@@ -317,9 +317,9 @@ impl<'py> Items<'py> {
             return Ok(Self::List(list.clone(), 0));
         }
         // `Bloom` reads its items with this function too, so that both take the same arrays.
-        let steps = items.py().import("libbloom._steps")?;
-        let items = steps.call_method1("flat", (items,))?;
-        if !steps.call_method1("is_array", (&items,))?.is_truthy()? {
+        let words = items.py().import("libbloom._words")?;
+        let items = words.call_method1("flat", (items,))?;
+        if !words.call_method1("is_array", (&items,))?.is_truthy()? {
             return Ok(Self::Each(items.try_iter()?, None));
         }
         let dtype = items.getattr("dtype")?;

@@ -43,7 +43,7 @@ from libbloom import (  # noqa: E402
 )
 from libbloom._cluster import ASKING, Call, Links, Lost, Unsent, delivered, run  # noqa: E402
 from libbloom._native import divide  # noqa: E402
-from libbloom._steps import slot  # noqa: E402
+from libbloom._words import slot  # noqa: E402
 
 
 def words(count, prefix="item "):
