@@ -8,6 +8,18 @@ True
 True
 """
 
+# Each module uses only those above it:
+#
+# _native     in Rust: Filter, and whatever must be fast
+# _answers    what the answers of servers mean, and our own errors
+# _words      what is sent: names of keys, items as words of commands
+# _cluster    delivers commands to a server or a cluster, also when answers are lost
+# _terminal   lists of items, state files, a bar on a terminal
+# _client     Bloom and AsyncBloom: a filter in a server
+# _sharded    ShardedBloom and AsyncShardedBloom: a filter over many keys of a cluster
+# _server     a server for the program `libbloom`
+# _load, _passwords, _migrate, _shard   its commands that need a server
+# _program    its command line, and its other commands
 from . import _client
 from ._answers import MAYBE_NEW, Count, Maybe, MissingError, UnsureError
 from ._client import AsyncBloom, Bloom, Info, Layer

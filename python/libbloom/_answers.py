@@ -115,7 +115,7 @@ def is_unknown(error: BaseException | None, name: str) -> bool:
     return text == by_client or is_answer(error) and bool(by_server.match(text))
 
 
-def told(error: AnyError, text: str) -> AnyError:
+def reworded(error: AnyError, text: str) -> AnyError:
     """The error with another text. Some classes of the clients can only be made of the server's own."""
     error.args = (text,)
     return error
@@ -127,11 +127,11 @@ def of_filter(error: Exception, name: str, where: str = "") -> Exception:
     if is_full(error):
         return FullError(where + str(error))
     if is_unknown(error, name):
-        return told(error, where + lacks("the server", name))
+        return reworded(error, where + lacks("the server", name))
     if type(error).__name__ in REDIRECTED or code(error) in REDIRECTING_CODES:
         why = f"{where}the key is in another node of a cluster ({error}): RedisCluster or ValkeyCluster would find it"
-        return told(error, why)
-    return told(error, where + str(error)) if where else error
+        return reworded(error, why)
+    return reworded(error, where + str(error)) if where else error
 
 
 def lacks(server: object, name: str) -> str:

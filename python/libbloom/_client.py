@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from . import _answers, _cluster, _steps
+from . import _answers, _words
 from ._answers import MAYBE_NEW, Count, Maybe, MissingError, UnsureError
-from ._cluster import Call
+from ._cluster import AsyncLinks, Call, Links, delivered, run
 from ._native import Filter
-from ._steps import Command, Steps, encoded
+from ._words import Command, encoded
 from ._terminal import Bar
 
 Item = str | bytes | bytearray | memoryview
@@ -101,7 +101,7 @@ def _int(value: Any) -> int | None:
 
 
 def _layer(reply: Any) -> Layer:
-    it = _steps.fields(reply)
+    it = _words.fields(reply)
     return Layer(
         layout=_text(it["Layout"]) or "",
         capacity=int(it["Capacity"]),
@@ -117,7 +117,7 @@ def _layer(reply: Any) -> Layer:
 
 
 def _info(reply: Any) -> Info:
-    it = _steps.fields(reply)
+    it = _words.fields(reply)
     refresh = it.get("Refresh")
     return Info(
         capacity=int(it["Capacity"]),
@@ -178,7 +178,7 @@ def progress_of(name: str, items: Any, progress: Progress | None) -> Iterator[Pr
     if progress is not None or not sys.stderr.isatty():
         yield progress or (lambda done: None)
         return
-    total = getattr(items, "size", None) if _steps.is_array(items) else None
+    total = getattr(items, "size", None) if _words.is_array(items) else None
     if total is None and hasattr(items, "__len__"):
         total = len(items)
     with Bar(name, total) as bar:
@@ -187,7 +187,7 @@ def progress_of(name: str, items: Any, progress: Progress | None) -> Iterator[Pr
 
 def in_array(items: Any, answers: list[Any]) -> Any:
     """Answers in the form of the items: an array for a numpy array, but for one of str or objects; otherwise a list."""
-    if not _steps.is_array(items) or items.dtype.kind in _steps.TEXTS:
+    if not _words.is_array(items) or items.dtype.kind in _words.TEXTS:
         return answers
     import numpy
 
@@ -197,26 +197,32 @@ def in_array(items: Any, answers: list[Any]) -> Any:
 class Caller:
     """Delivers commands, for the classes that have a client."""
 
+    _links: type[Links] = Links
+
     def __init__(self, client: Any, patience: float, replicas: int = 0) -> None:
         self.client = client
         self.patience = patience
         self.replicas = replicas
 
-    def _deliver(self, calls: list[Call], **how: bool) -> Steps:
+    async def _deliver(self, calls: list[Call], **how: bool) -> list[Any]:
         """The replies to commands; raises the first error among them. How they are delivered, `delivered` says."""
-        yield from _cluster.delivered(self.client, calls, self.patience, replicas=self.replicas, **how)
+        await self._tried(*calls, **how)
         for call in calls:
             if call.error is not None:
                 raise self._raised(call, call.error) from None
         return [call.reply for call in calls]
 
+    async def _tried(self, *calls: Call, **how: bool) -> None:
+        """Delivers commands; the caller looks at their errors."""
+        await delivered(self._links(self.client), list(calls), self.patience, replicas=self.replicas, **how)
+
     def _raised(self, call: Call, error: Exception) -> Exception:
         """The error to raise for a server's error."""
         raise NotImplementedError
 
-    def _added(self, call: Call) -> Steps:
+    async def _added(self, call: Call) -> bool | Maybe:
         """The answer to a command that adds an item."""
-        [[reply]] = yield from self._deliver([call], adds=True)
+        [[reply]] = await self._deliver([call], adds=True)
         if isinstance(reply, Exception):
             raise self._raised(call, reply) from None
         return bool(reply) or (MAYBE_NEW if call.is_unsure else False)
@@ -224,7 +230,7 @@ class Caller:
 
 def answers_of(call: Call, count: int, adds: bool) -> list[Any]:
     """The answers to packed items."""
-    answers: list[Any] = _steps.bits(call.reply, count)
+    answers: list[Any] = _words.bits(call.reply, count)
     return [answer or MAYBE_NEW for answer in answers] if adds and call.is_unsure else answers
 
 
@@ -269,70 +275,70 @@ class _Key(Caller):
 
     def _raised(self, call: Call, error: Exception) -> Exception:
         if _answers.is_missing(error):
-            return _answers.told(error, f"not found: there is no filter {call.key.decode(errors='replace')!r}")
+            return _answers.reworded(error, f"not found: there is no filter {call.key.decode(errors='replace')!r}")
         return _answers.of_filter(error, call.command[0])
 
     def _call(self, name: str, *words: Any) -> Call:
         return Call(self._name, name, self._name, *words)
 
-    def _one(self, name: str, *words: Any, **how: bool) -> Steps:
-        [reply] = yield from self._deliver([self._call(name, *words)], **how)
+    async def _one(self, name: str, *words: Any, **how: bool) -> Any:
+        [reply] = await self._deliver([self._call(name, *words)], **how)
         return reply
 
-    def _add(self, item: Item) -> Steps:
-        return self._added(self._call("BF.INSERT", *self._options, "ITEMS", encoded(item)))
+    async def _add(self, item: Item) -> bool | Maybe:
+        return await self._added(self._call("BF.INSERT", *self._options, "ITEMS", encoded(item)))
 
-    def _contains(self, item: Item) -> Steps:
-        return bool((yield from self._one("BF.EXISTS", encoded(item))))
+    async def _contains(self, item: Item) -> bool:
+        return bool(await self._one("BF.EXISTS", encoded(item)))
 
-    def _reserved(self, exist_ok: bool) -> Steps:
+    async def _reserved(self, exist_ok: bool) -> None:
         if None in self._size:
             raise ValueError("a filter is made for a capacity and an error_rate")
         end = ("NX",) if exist_ok else ()
         call = self._call("BF.RESERVE", *self._size, *self._reserve, *end)
         try:
-            yield from self._deliver([call], changes=True)
+            await self._deliver([call], changes=True)
         except Exception as error:
             if call.is_unsure and _answers.is_text(error, "item exists"):
                 # Not this error: it would say that another program has made the filter.
                 raise UnsureError(f"{self.key!r} exists, and the first answer was lost: it may be new or not") from None
             raise
 
-    def _update(self, items: Any, progress: Progress | None) -> Steps:
+    async def _update(self, items: Any, progress: Progress | None) -> Count:
         count = Count(0)
 
         def take(number: int, call: Call) -> None:
             nonlocal count
             count = count.plus(call.counted(number))
 
-        yield from self._packed(("BF.ADDPACKED", *self._options), items, take, progress, ("COUNT",))
+        await self._packed(("BF.ADDPACKED", *self._options), items, take, progress, ("COUNT",))
         return count
 
-    def _add_many(self, items: Any, progress: Progress | None) -> Steps:
-        return self._answers(("BF.ADDPACKED", *self._options), items, progress)
+    async def _add_many(self, items: Any, progress: Progress | None) -> Any:
+        return await self._answers(("BF.ADDPACKED", *self._options), items, progress)
 
-    def _contains_many(self, items: Any, progress: Progress | None) -> Steps:
-        return self._answers(("BF.EXISTSPACKED",), items, progress)
+    async def _contains_many(self, items: Any, progress: Progress | None) -> Any:
+        return await self._answers(("BF.EXISTSPACKED",), items, progress)
 
-    def _answers(self, before: Command, items: Any, progress: Progress | None) -> Steps:
+    async def _answers(self, before: Command, items: Any, progress: Progress | None) -> Any:
         answers: list[Any] = []
 
         def take(number: int, call: Call) -> None:
             answers.extend(answers_of(call, number, before[0] == "BF.ADDPACKED"))
 
-        yield from self._packed(before, items, take, progress)
+        await self._packed(before, items, take, progress)
         return in_array(items, answers)
 
-    def _packed(
+    async def _packed(
         self, before: Command, items: Any, take: Callable[[int, Call], None], progress: Progress | None, last: Command = ()
-    ) -> Steps:
+    ) -> None:
         """Sends items in pieces, some of them at once; `take` gets the number of items and the call of each."""
         under_way: list[tuple[int, Call]] = []
         done = 0
 
-        def flush() -> Steps:
+        async def flush() -> None:
             nonlocal done
-            yield from self._deliver([call for _, call in under_way], adds=before[0] == "BF.ADDPACKED")
+            await self._deliver([call for _, call in under_way], adds=before[0] == "BF.ADDPACKED")
             for number, call in under_way:
                 take(number, call)
                 done += number
@@ -340,60 +346,67 @@ class _Key(Caller):
             under_way.clear()
 
         with progress_of(str(self.key), items, progress) as show:
-            for number, words in _steps.pieces(items):
+            for number, words in _words.pieces(items):
                 under_way.append((number, self._call(*before, *words[:-1], *last, words[-1])))
-                if len(under_way) == _steps.DEPTH:
-                    yield from flush()
+                if len(under_way) == _words.DEPTH:
+                    await flush()
             if under_way:
-                yield from flush()
+                await flush()
 
-    def _except(self, items: Iterable[Item]) -> Steps:
-        every = [encoded(item) for item in _steps.flat(items)]
+    async def _except(self, items: Iterable[Item]) -> Count:
+        every = [encoded(item) for item in _words.flat(items)]
         excepted = Count(0)
         for begin in range(0, len(every), LISTED):
             call = self._call("BF.EXCEPT", *every[begin : begin + LISTED])
-            [reply] = yield from self._deliver([call], changes=True)
+            [reply] = await self._deliver([call], changes=True)
             number = sum(map(bool, reply))
             excepted = excepted.plus(Count(number, (len(reply) - number) * call.is_unsure))
         return excepted
 
-    def _merge(self, others: tuple[Any, ...], error_rate: float | None, replace: bool) -> Steps:
+    async def _merge(self, others: tuple[Any, ...], error_rate: float | None, replace: bool) -> None:
         names = [other._name if isinstance(other, _Key) else encoded(other) for other in others]
         rate = () if error_rate is None else ("ERROR", error_rate)
         if names:
-            yield from self._one("BF.MERGE", len(names), *names, *rate, *["OVERRIDE"] * replace, changes=True, once=replace)
+            await self._one("BF.MERGE", len(names), *names, *rate, *["OVERRIDE"] * replace, changes=True, once=replace)
 
-    def _shrink(self, capacity: float | None) -> Steps:
+    async def _shrink(self, capacity: float | None) -> int:
         room = () if capacity is None else ("CAPACITY", whole(capacity))
-        return int((yield from self._one("BF.SHRINK", *room, once=True)))
+        return int(await self._one("BF.SHRINK", *room, once=True))
 
-    def _figures(self) -> Steps:
-        return _info((yield from self._one("BF.INFO", "FULL")))
+    async def _figures(self) -> Info:
+        return _info(await self._one("BF.INFO", "FULL"))
 
-    def _push(self, filter: Filter) -> Steps:
-        kind = encoded((yield from self._one("TYPE")))
-        if kind not in _steps.TYPES:
+    async def _push(self, filter: Filter) -> None:
+        kind = encoded(await self._one("TYPE"))
+        if kind not in _words.TYPES:
             raise ValueError(f"the key {self.key!r} holds {kind.decode()}, which is no filter")
-        draft = _steps.temporary(self._name)
         chunks = filter.chunks()
-        try:
-            yield from self._loaded(Call(draft, "EVAL", CREATE, 1, draft, chunks[0][1], LEFT_OVER), filter)
+        async with self._draft() as draft:
+            await self._loaded(Call(draft, "EVAL", CREATE, 1, draft, chunks[0][1], LEFT_OVER), filter)
             for iterator, data in chunks[1:]:
                 expire = Call(draft, "PEXPIRE", draft, LEFT_OVER)
-                yield from self._loaded(Call(draft, "BF.LOADCHUNK", draft, iterator, data), filter, expire)
-            yield from self._finished(Call(draft, "EVAL", FINISH, 2, draft, self._name), chunks)
+                await self._loaded(Call(draft, "BF.LOADCHUNK", draft, iterator, data), filter, expire)
+            await self._finished(Call(draft, "EVAL", FINISH, 2, draft, self._name), chunks)
+
+    @asynccontextmanager
+    async def _draft(self) -> AsyncIterator[bytes]:
+        """A temporary name for a filter, which is removed after an error."""
+        draft = _words.temporary(self._name)
+        try:
+            yield draft
         except GeneratorExit:
+            # The event loop has ended: nothing more can be sent.
             raise
         except BaseException:
-            yield from self._removed(draft)
+            await self._removed(draft)
             raise
 
-    def _loaded(self, call: Call, filter: Filter, *others: Call) -> Steps:
-        yield from _cluster.delivered(self.client, [call, *others], self.patience)
+    async def _loaded(self, call: Call, filter: Filter, *others: Call) -> None:
+        await self._tried(call, *others)
         if _answers.is_unknown(call.error, "BF.LOADCHUNK"):
-            raise _answers.told(call.error, _answers.lacks("the server", "BF.LOADCHUNK")) from None
+            raise _answers.reworded(call.error, _answers.lacks("the server", "BF.LOADCHUNK")) from None
         if _answers.is_bad_header(call.error) and call.command[0] == "EVAL" and filter.layout != "classic":
-            raise _answers.told(call.error, _answers.unreadable("the server", filter.layout, call.error)) from None
+            raise _answers.reworded(call.error, _answers.unreadable("the server", filter.layout, call.error)) from None
         if _answers.is_missing(call.error):
             raise self._vanished() from None
         if call.error is not None:
@@ -402,59 +415,53 @@ class _Key(Caller):
     def _vanished(self) -> MissingError:
         return MissingError(f"what was pushed of {self.key!r} is gone: the server evicted it, was flushed or lost its data")
 
-    def _finished(self, call: Call, chunks: list[tuple[int, bytes]]) -> Steps:
+    async def _finished(self, call: Call, chunks: list[tuple[int, bytes]]) -> None:
         """Gives what was pushed its name."""
-        [is_renamed] = yield from self._deliver([call], changes=True)
+        [is_renamed] = await self._deliver([call], changes=True)
         if is_renamed:
             return
         if not call.is_unsure:
             raise self._vanished()
         # The answer to the first attempt was lost. If that was carried out, the key has the chunks.
         with suppress(Exception):
-            if (yield from self._dumped(self._name)) == chunks:
+            if await self._dumped(self._name) == chunks:
                 return
         raise UnsureError(f"the last answer was lost: {self.key!r} may have been replaced, and has changed since; push it again")
 
-    def _removed(self, draft: bytes) -> Steps:
+    async def _removed(self, draft: bytes) -> None:
         """Cleaning up after an error goes as far as it can."""
         with suppress(Exception):
-            yield from _cluster.delivered(self.client, [Call(draft, "UNLINK", draft)], 0)
+            await delivered(self._links(self.client), [Call(draft, "UNLINK", draft)], 0)
 
-    def _dumped(self, key: bytes) -> Steps:
+    async def _dumped(self, key: bytes) -> list[tuple[int, bytes]]:
         chunks: list[tuple[int, bytes]] = []
         iterator = 0
         while True:
-            [(iterator, data)] = yield from self._deliver([Call(key, "BF.SCANDUMP", key, iterator)])
+            [(iterator, data)] = await self._deliver([Call(key, "BF.SCANDUMP", key, iterator)])
             if iterator == 0:
                 return chunks
             chunks.append((iterator, data))
 
-    def _bits_set(self) -> Steps:
+    async def _bits_set(self) -> Any:
         """The set bits, as far as the server tells: a merge of classic filters may not show in their header."""
         call = self._call("BF.INFO", "FULL")
-        yield from _cluster.delivered(self.client, [call], self.patience)
-        return None if call.error is not None else _steps.fields(call.reply).get("Bits set")
+        await self._tried(call)
+        return None if call.error is not None else _words.fields(call.reply).get("Bits set")
 
-    def _pull(self) -> Steps:
-        before = yield from self._bits_set()
-        chunks = yield from self._dumped(self._name)
-        [_, header] = yield from self._one("BF.SCANDUMP", 0)
-        if not chunks or header != chunks[0][1] or before != (yield from self._bits_set()):
+    async def _pull(self) -> Filter:
+        before = await self._bits_set()
+        chunks = await self._dumped(self._name)
+        [_, header] = await self._one("BF.SCANDUMP", 0)
+        if not chunks or header != chunks[0][1] or before != await self._bits_set():
             # The filter changed while it was read. A copy of it does not change.
-            draft = _steps.temporary(self._name)
-            try:
+            async with self._draft() as draft:
                 copy = Call(draft, "EVAL", COPY, 2, self._name, draft, LEFT_OVER)
-                yield from _cluster.delivered(self.client, [copy], self.patience)
+                await self._tried(copy)
                 if copy.error is not None:
                     why = f"{self.key!r} changes while it is pulled, and cannot be copied in the server ({copy.error})"
-                    raise _answers.told(copy.error, why) from None
-                chunks = yield from self._dumped(draft)
-            except GeneratorExit:
-                raise
-            except BaseException:
-                yield from self._removed(draft)
-                raise
-            yield from self._removed(draft)
+                    raise _answers.reworded(copy.error, why) from None
+                chunks = await self._dumped(draft)
+                await self._removed(draft)
         return Filter.from_chunks(chunks)
 
 
@@ -469,25 +476,22 @@ class Bloom(_Key):
     another outcome than a single try, the answer says so (`MAYBE_NEW`, `Count.maybe`) or there is none (`UnsureError`).
     """
 
-    def _run(self, steps: Steps) -> Any:
-        return _cluster.run(self.client, steps)
-
     def reserve(self, *, exist_ok: bool = False) -> None:
         """Makes the filter, empty. If it is there this is an error, or nothing with `exist_ok`."""
-        self._run(self._reserved(exist_ok))
+        run(self._reserved(exist_ok))
 
     def add(self, item: Item) -> bool | Maybe:
         """Adds an item. True if it was not in the filter before; MAYBE_NEW, which is as true, where the answer to a first
         attempt was lost."""
-        return self._run(self._add(item))
+        return run(self._add(item))
 
     def add_many(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Any:
         """Adds all items, and says of each whether it was new, as `add` does: a list, or for a numpy array an array of
         bool, in which MAYBE_NEW is True."""
-        return self._run(self._add_many(items, progress))
+        return run(self._add_many(items, progress))
 
     def __contains__(self, item: Item) -> bool:
-        return self._run(self._contains(item))
+        return run(self._contains(item))
 
     def contains(self, item: Item) -> bool:
         """Whether an item is in the filter."""
@@ -496,37 +500,37 @@ class Bloom(_Key):
     def update(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Count:
         """Adds all items of an iterable, or of a numpy array (each element's bytes), and counts those that were new.
         `progress` is called with the number of items that were sent; without it a terminal shows a bar."""
-        return self._run(self._update(items, progress))
+        return run(self._update(items, progress))
 
     def contains_many(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Any:
         """Whether each item is in the filter, in their order: a list of bool, or for a numpy array an array of bool."""
-        return self._run(self._contains_many(items, progress))
+        return run(self._contains_many(items, progress))
 
     def except_(self, items: Iterable[Item]) -> Count:
         """Takes items out, until they are added again, and counts those that were there."""
-        return self._run(self._except(items))
+        return run(self._except(items))
 
     def merge(self, *others: Bloom | Item, error_rate: float | None = None, replace: bool = False) -> None:
         """Adds all items of other filters, or keys, of the same server; in a cluster, of the same slot. With `replace`
         the filter is made of theirs alone, in one moment."""
-        self._run(self._merge(others, error_rate, replace))
+        run(self._merge(others, error_rate, replace))
 
     def rotate(self) -> None:
         """Closes the newest slice of a window, and frees what has expired."""
-        self._run(self._one("BF.ROTATE", changes=True))
+        run(self._one("BF.ROTATE", changes=True))
 
     def reset(self) -> None:
         """Takes all items out. Parameters stay."""
-        self._run(self._one("BF.RESET", once=True))
+        run(self._one("BF.RESET", once=True))
 
     def shrink(self, capacity: float | None = None) -> int:
         """Makes the filter as small as its items allow, with room for `capacity` items in all, if that is given. Returns
         the bytes that were given back. Raises ResponseError for a filter with a window, or of valkey-bloom's layout."""
-        return self._run(self._shrink(capacity))
+        return run(self._shrink(capacity))
 
     def card(self) -> int:
         """How many items are in the filter."""
-        return self._run(self._one("BF.CARD"))
+        return run(self._one("BF.CARD"))
 
     def __len__(self) -> int:
         return self.card()
@@ -536,87 +540,86 @@ class Bloom(_Key):
 
     def info(self) -> Info:
         """The figures of the filter."""
-        return self._run(self._figures())
+        return run(self._figures())
 
     def push(self, filter: Filter) -> None:
         """Makes the key the filter that is given. See `Filter.push`."""
-        self._run(self._push(filter))
+        run(self._push(filter))
 
     def pull(self) -> Filter:
         """The filter of the key. See `Filter.pull`."""
-        return self._run(self._pull())
+        return run(self._pull())
 
 
 class AsyncBloom(_Key):
     """`Bloom` for the asyncio clients of redis-py and valkey-py: every method is awaited, `contains` stands for `in`
     and `card` for `len`."""
 
-    async def _run(self, steps: Steps) -> Any:
-        return await _cluster.run_async(self.client, steps)
+    _links = AsyncLinks
 
     async def reserve(self, *, exist_ok: bool = False) -> None:
         """Makes the filter, empty. If it is there this is an error, or nothing with `exist_ok`."""
-        await self._run(self._reserved(exist_ok))
+        await self._reserved(exist_ok)
 
     async def add(self, item: Item) -> bool | Maybe:
         """Adds an item. True if it was not in the filter before; MAYBE_NEW, which is as true, where the answer to a first
         attempt was lost."""
-        return await self._run(self._add(item))
+        return await self._add(item)
 
     async def add_many(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Any:
         """Adds all items, and says of each whether it was new, as `add` does: a list, or for a numpy array an array of
         bool, in which MAYBE_NEW is True."""
-        return await self._run(self._add_many(items, progress))
+        return await self._add_many(items, progress)
 
     async def contains(self, item: Item) -> bool:
         """Whether an item is in the filter."""
-        return await self._run(self._contains(item))
+        return await self._contains(item)
 
     async def update(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Count:
         """Adds all items of an iterable, or of a numpy array (each element's bytes), and counts those that were new."""
-        return await self._run(self._update(items, progress))
+        return await self._update(items, progress)
 
     async def contains_many(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Any:
         """Whether each item is in the filter, in their order: a list of bool, or for a numpy array an array of bool."""
-        return await self._run(self._contains_many(items, progress))
+        return await self._contains_many(items, progress)
 
-    async def except_(self, items: Iterable[Item]) -> int:
+    async def except_(self, items: Iterable[Item]) -> Count:
         """Takes items out, until they are added again, and counts those that were there."""
-        return await self._run(self._except(items))
+        return await self._except(items)
 
     async def merge(self, *others: AsyncBloom | Item, error_rate: float | None = None, replace: bool = False) -> None:
         """Adds all items of other filters, or keys, of the same server; in a cluster, of the same slot. With `replace`
         the filter is made of theirs alone, in one moment."""
-        await self._run(self._merge(others, error_rate, replace))
+        await self._merge(others, error_rate, replace)
 
     async def rotate(self) -> None:
         """Closes the newest slice of a window, and frees what has expired."""
-        await self._run(self._one("BF.ROTATE", changes=True))
+        await self._one("BF.ROTATE", changes=True)
 
     async def reset(self) -> None:
         """Takes all items out. Parameters stay."""
-        await self._run(self._one("BF.RESET", once=True))
+        await self._one("BF.RESET", once=True)
 
     async def shrink(self, capacity: float | None = None) -> int:
         """Makes the filter as small as its items allow, with room for `capacity` items in all, if that is given. Returns
         the bytes that were given back. Raises ResponseError for a filter with a window, or of valkey-bloom's layout."""
-        return await self._run(self._shrink(capacity))
+        return await self._shrink(capacity)
 
     async def card(self) -> int:
         """How many items are in the filter."""
-        return await self._run(self._one("BF.CARD"))
+        return await self._one("BF.CARD")
 
     async def info(self) -> Info:
         """The figures of the filter."""
-        return await self._run(self._figures())
+        return await self._figures()
 
     async def push(self, filter: Filter) -> None:
         """Makes the key the filter that is given. See `Filter.push`."""
-        await self._run(self._push(filter))
+        await self._push(filter)
 
     async def pull(self) -> Filter:
         """The filter of the key. See `Filter.pull`."""
-        return await self._run(self._pull())
+        return await self._pull()
 
 
 def push(self: Filter, client: Any, key: Item) -> None:

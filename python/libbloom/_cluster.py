@@ -1,21 +1,25 @@
-"""Sends commands to a server, or to the nodes of a cluster all at once, and repeats those that do not arrive.
+"""Delivers commands to a server, or to all nodes of a cluster at once, and sends those again that do not arrive.
 
-`delivered` needs no connection: it is a generator that yields the name and the arguments of a method of `Links`, and gets
-the result. `run` and `run_async` drive it, with any client of redis-py or valkey-py. The clients' own calls and pipelines
-would not do: if the answer to a command is lost they send the command again, and the caller never learns of it.
+The client, of redis-py or valkey-py, knows the nodes and their slots, has the connections, and reads the answers. Its own
+calls and pipelines would not do: if the answer to a command is lost they send the command again, and the caller never
+learns of it.
+
+What talks to a server is a coroutine, also for clients without asyncio: their methods are not awaited, so that such a
+coroutine never waits, and `run` completes it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from ._answers import REDIRECTED, Count, UnsureError, code, is_answer
-from ._steps import Command, Steps, slot
+from ._words import Command
 
-# Commands for a node.
-Round = tuple[Any, list[Command]]
+Result = TypeVar("Result")
 
 ASKING: Command = ("ASKING",)
 # Seconds between two attempts, at first and at most.
@@ -54,7 +58,6 @@ class Call:
 
     def __init__(self, key: bytes, *command: Any) -> None:
         self.key = key
-        self.slot = slot(key)
         self.command: Command = command
         # The first answer that came, or the error that no other attempt would change.
         self.reply: Any = None
@@ -79,11 +82,10 @@ class Call:
             if not self.is_answered:
                 self.reply, self.is_answered = reply, True
             return False
-        name = type(reply).__name__
-        if name in REDIRECTED:
+        if is_redirection(reply):
             # A node that does not know the other one's address gives none.
             self.place = (reply.host, reply.port) if reply.host else None  # type: ignore[attr-defined]
-            self.is_asking = name == "AskError"
+            self.is_asking = type(reply).__name__ == "AskError"
         elif isinstance(reply, Lost):
             self.is_unsure |= not self.is_answered
         elif not is_passing(reply):
@@ -97,6 +99,10 @@ class Call:
         return Count(self.kept, (items - self.kept) * is_unsure)
 
 
+def is_redirection(error: Exception) -> bool:
+    return type(error).__name__ in REDIRECTED
+
+
 def is_passing(error: Exception) -> bool:
     """Whether another attempt may succeed."""
     if isinstance(error, (Unsent, Unconfirmed)) or type(error).__name__ in NOT_NOW:
@@ -104,7 +110,7 @@ def is_passing(error: Exception) -> bool:
     return code(error) in NOT_NOW_CODES
 
 
-class Party:
+class Batch:
     """The calls of one attempt that go to one node, in one connection. If `replicas` is above 0, they end with a WAIT.
 
     WAIT confirms the last write of its connection. A call whose items are all known writes nothing, so a write of our own
@@ -142,14 +148,14 @@ class Party:
         for reply in (fence, confirmed):
             if isinstance(reply, Exception):
                 # A redirection of our own write says nothing of where the other keys are.
-                return Unconfirmed(str(reply)) if type(reply).__name__ in REDIRECTED else reply
+                return Unconfirmed(str(reply)) if is_redirection(reply) else reply
         if confirmed < self.replicas:
             return Unconfirmed(f"{confirmed} of {self.replicas} replicas have confirmed")
         return None
 
 
-def delivered(
-    client: Any,
+async def delivered(
+    links: Links,
     calls: list[Call],
     patience: float,
     *,
@@ -157,24 +163,27 @@ def delivered(
     changes: bool = False,
     once: bool = False,
     replicas: int = 0,
-) -> Steps:
+) -> None:
     """Delivers commands, in any order. Commands that do not arrive are sent again for `patience` seconds. Set `adds` if
     they add items: then a repeated call is marked as such, and with `replicas` repeated until so many have it. Set `changes`
     for others after which a filter is another one, and `once` if they would destroy what came after them: then none is sent
     again whose answer was lost."""
+    await links.ready()
     left, pause, deadline = calls, 0.0, None
     while left:
-        parties: dict[Any, Party] = {}
+        batches: dict[Any, Batch] = {}
         for call in left:
-            node = node_of(client, call)
+            node = links.node_of(call)
             name = getattr(node, "name", None)
-            parties.setdefault(name, Party(node, replicas if adds else 0)).calls.append(call)
-        replies = yield "exchange", [(party.node, party.commands()) for party in parties.values()]
-        again = [failed for party, some in zip(parties.values(), replies) for failed in party.take(some)]
-        if not hasattr(client, "nodes_manager"):
+            if name not in batches:
+                batches[name] = Batch(node, replicas if adds else 0)
+            batches[name].calls.append(call)
+        replies = await links.exchange([(batch.node, batch.commands()) for batch in batches.values()])
+        again = [failed for batch, some in zip(batches.values(), replies) for failed in batch.take(some)]
+        if not links.is_cluster:
             # A client of a single server cannot follow.
             for call, why in again:
-                call.error = why if type(why).__name__ in REDIRECTED else None
+                call.error = why if is_redirection(why) else None
             again = [(call, why) for call, why in again if call.error is None]
         if not again:
             return
@@ -183,12 +192,11 @@ def delivered(
         deadline = deadline or now + patience
         if now >= deadline or once and any(call.is_unsure for call in left):
             raise given_up(left, why, adds, changes or once)
-        are_redirected = all(type(error).__name__ in REDIRECTED for _, error in again)
-        if pause or not are_redirected:
-            yield "pause", pause or SHORTEST_PAUSE
+        if pause or not all(is_redirection(error) for _, error in again):
+            await links.pause(pause or SHORTEST_PAUSE)
         pause = min(2 * pause or SHORTEST_PAUSE, LONGEST_PAUSE)
         if not all(call.is_asking for call in left):
-            yield ("refresh",)
+            await links.refresh()
 
 
 def given_up(calls: list[Call], why: Exception, adds: bool, changes: bool) -> BaseException:
@@ -204,35 +212,127 @@ def given_up(calls: list[Call], why: Exception, adds: bool, changes: bool) -> Ba
     return unsure
 
 
-def node_of(client: Any, call: Call) -> Any:
-    """The node for a call: the one it was redirected to, or the primary that has its slot; None if no node has it."""
-    if not hasattr(client, "nodes_manager"):
-        return client
-    try:
-        there = client.get_node(*call.place) if call.place else None
-        return there or client.nodes_manager.get_node_from_slot(call.slot)
-    except Exception:
-        # Each client has an error of its own for this.
-        return None
+class Links:
+    """The connections of a client to its nodes."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.is_cluster = hasattr(client, "nodes_manager")
+
+    async def ready(self) -> None:
+        """Has the client learn its nodes, which those of asyncio do not do when they are made."""
+
+    def node_of(self, call: Call) -> Any:
+        """The node for a call: the one it was redirected to, or the primary that has its slot; None if no node has it."""
+        if not self.is_cluster:
+            return self.client
+        try:
+            there = self.client.get_node(*call.place) if call.place else None
+            return there or self.client.get_node_from_key(call.key)
+        except Exception:
+            # Each client has an error of its own for this.
+            return None
+
+    async def exchange(self, parts: list[tuple[Any, list[Command]]]) -> list[list[Any]]:
+        """Sends commands to some nodes, then reads all answers."""
+        links = [Link(self.client, node, commands) for node, commands in parts]
+        try:
+            for link in links:
+                await link.send()
+            return [await link.read() for link in links]
+        finally:
+            for link in links:
+                await link.close()
+
+    async def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    async def refresh(self) -> None:
+        """Has the client look again which node has which slot."""
+        if self.is_cluster:
+            # If it cannot, the next attempt will tell.
+            with suppress(Exception):
+                await settled(self.client.nodes_manager.initialize())
 
 
-def unsent(error: Exception) -> Unsent:
-    """The error of a connection that was not made. After a wrong password, or another refusal, there is no other attempt."""
-    if is_answer(error) and not is_passing(error):
-        raise error
-    return Unsent(error)
+class AsyncLinks(Links):
+    """Those of an asyncio client."""
+
+    async def ready(self) -> None:
+        if self.is_cluster:
+            await self.client.initialize()
+
+    async def pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
 
 
-def client_of(client: Any, node: Any) -> Any:
-    """The client of one node, of a client that is not asyncio's."""
+class Link:
+    """A connection to a node, for as long as some commands and their answers take."""
+
+    def __init__(self, client: Any, node: Any, commands: list[Command]) -> None:
+        self.pool = node if node is None else pool_of(client, node)
+        self.commands = commands
+        # If the connection breaks, its error stands for the answers that did not come.
+        self.replies: list[Any] = []
+        self.connection: Any = None
+
+    async def send(self) -> None:
+        if self.pool is None:
+            return self.fail(Unsent(ConnectionError("no node has the slot")))
+        try:
+            self.connection = await settled(connection_of(self.pool))
+            await settled(self.connection.connect())
+        except Exception as error:
+            if is_answer(error) and not is_passing(error):
+                # A wrong password, or another refusal, after which there is no other attempt.
+                raise
+            return self.fail(Unsent(error))
+        try:
+            await settled(self.connection.send_packed_command(self.connection.pack_commands(self.commands)))
+        except Exception as error:
+            await self.lose(error)
+
+    async def read(self) -> list[Any]:
+        while len(self.replies) < len(self.commands):
+            try:
+                self.replies.append(await settled(self.connection.read_response(disable_decoding=True)))
+            except Exception as error:
+                if is_answer(error):
+                    self.replies.append(error)
+                else:
+                    await self.lose(error)
+        return self.replies
+
+    async def lose(self, error: Exception) -> None:
+        await settled(self.connection.disconnect())
+        self.fail(Lost(error))
+
+    def fail(self, error: Exception) -> None:
+        self.replies += [error] * (len(self.commands) - len(self.replies))
+
+    async def close(self) -> None:
+        if self.connection is None:
+            return
+        if len(self.replies) < len(self.commands):
+            # The next user of the connection would read these answers.
+            await settled(self.connection.disconnect())
+        if hasattr(self.pool, "release"):
+            await settled(self.pool.release(self.connection))
+        else:
+            self.pool._free.append(self.connection)
+
+
+def pool_of(client: Any, node: Any) -> Any:
+    """What has the connections to a node. The nodes of asyncio's clients have their own."""
     if node is client:
-        return client
-    of_node = getattr(client, "get_redis_connection", None) or client.get_valkey_connection
-    return of_node(node)
+        return client.connection_pool
+    of_node = getattr(client, "get_redis_connection", None) or getattr(client, "get_valkey_connection", None)
+    return of_node(node).connection_pool if of_node else node
 
 
-def of_pool(pool: Any) -> Any:
-    """A connection of the client's; for asyncio an awaitable one."""
+def connection_of(pool: Any) -> Any:
+    if hasattr(pool, "acquire_connection"):
+        return pool.acquire_connection()
     try:
         return pool.get_connection()
     except TypeError:
@@ -240,194 +340,16 @@ def of_pool(pool: Any) -> Any:
         return pool.get_connection("BF.INFO")
 
 
-class Link:
-    """A connection to a node, for as long as some commands and their answers take."""
-
-    def __init__(self, client: Any, node: Any, commands: list[Command]) -> None:
-        self.commands = commands
-        self.replies: list[Any] = []
-        self.connection: Any = None
-        if node is None:
-            return self.fail(Unsent(ConnectionError("no node has the slot")))
-        self.pool = client_of(client, node).connection_pool
-        try:
-            self.connection = of_pool(self.pool)
-        except Exception as error:
-            self.fail(unsent(error))
-
-    def fail(self, error: Exception) -> None:
-        self.replies += [error] * (len(self.commands) - len(self.replies))
-
-    def send(self) -> None:
-        if self.connection is None:
-            return
-        packed = self.connection.pack_commands(self.commands)
-        try:
-            self.connection.send_packed_command(packed)
-        except Exception as error:
-            self.connection.disconnect()
-            self.fail(Lost(error))
-
-    def read(self) -> list[Any]:
-        while len(self.replies) < len(self.commands):
-            try:
-                self.replies.append(self.connection.read_response(disable_decoding=True))
-            except Exception as error:
-                if is_answer(error):
-                    self.replies.append(error)
-                else:
-                    self.connection.disconnect()
-                    self.fail(Lost(error))
-        return self.replies
-
-    def close(self) -> None:
-        if self.connection is not None:
-            if len(self.replies) < len(self.commands):
-                # The next user of the connection would read these answers.
-                self.connection.disconnect()
-            self.pool.release(self.connection)
+async def settled(result: Any) -> Any:
+    """What a client's method gave; with asyncio it is awaited."""
+    return await result if hasattr(result, "__await__") else result
 
 
-class Links:
-    """Does what `delivered` yields, with a client."""
-
-    def __init__(self, client: Any) -> None:
-        self.client = client
-
-    def exchange(self, rounds: list[Round]) -> list[list[Any]]:
-        """Sends all commands, then reads all answers."""
-        links: list[Link] = []
-        try:
-            for node, commands in rounds:
-                links.append(Link(self.client, node, commands))
-                links[-1].send()
-            return [link.read() for link in links]
-        finally:
-            for link in links:
-                link.close()
-
-    def pause(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-    def refresh(self) -> None:
-        """Has the client look again which node has which slot."""
-        if hasattr(self.client, "nodes_manager"):
-            try:
-                self.client.nodes_manager.initialize()
-            except Exception:
-                # The next attempt will tell.
-                pass
-
-
-class AsyncLink:
-    """`Link` for asyncio."""
-
-    def __init__(self, client: Any, node: Any, commands: list[Command]) -> None:
-        self.node = node
-        self.pool = client.connection_pool if node is client else None
-        self.commands = commands
-        self.replies: list[Any] = []
-        self.connection: Any = None
-
-    def fail(self, error: Exception) -> None:
-        self.replies += [error] * (len(self.commands) - len(self.replies))
-
-    async def open(self) -> None:
-        if self.node is None:
-            return self.fail(Unsent(ConnectionError("no node has the slot")))
-        try:
-            self.connection = self.node.acquire_connection() if self.pool is None else await of_pool(self.pool)
-            await self.connection.connect()
-        except Exception as error:
-            self.fail(unsent(error))
-
-    async def exchange(self) -> list[Any]:
-        try:
-            await self.open()
-            if not self.replies:
-                await self.send()
-            while len(self.replies) < len(self.commands):
-                await self.read()
-            return self.replies
-        finally:
-            await self.close()
-
-    async def send(self) -> None:
-        packed = self.connection.pack_commands(self.commands)
-        try:
-            await self.connection.send_packed_command(packed)
-        except Exception as error:
-            await self.connection.disconnect()
-            self.fail(Lost(error))
-
-    async def read(self) -> None:
-        try:
-            self.replies.append(await self.connection.read_response(disable_decoding=True))
-        except Exception as error:
-            if is_answer(error):
-                self.replies.append(error)
-            else:
-                await self.connection.disconnect()
-                self.fail(Lost(error))
-
-    async def close(self) -> None:
-        if self.connection is None:
-            return
-        if len(self.replies) < len(self.commands):
-            await self.connection.disconnect()
-        if self.pool is not None:
-            await self.pool.release(self.connection)
-        elif hasattr(self.node, "release"):
-            self.node.release(self.connection)
-        else:
-            self.node._free.append(self.connection)
-
-
-class AsyncLinks:
-    """`Links` for asyncio."""
-
-    def __init__(self, client: Any) -> None:
-        self.client = client
-
-    async def exchange(self, rounds: list[Round]) -> list[list[Any]]:
-        return await asyncio.gather(*(AsyncLink(self.client, *round).exchange() for round in rounds))
-
-    async def pause(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-    async def refresh(self) -> None:
-        if hasattr(self.client, "nodes_manager"):
-            try:
-                await self.client.nodes_manager.initialize()
-            except Exception:
-                pass
-
-
-def run(client: Any, steps: Steps) -> Any:
-    """Drives `steps` with a client. They are told of an error, so that they can clean up."""
-    links, result, error = Links(client), None, None
-    while True:
-        try:
-            name, *words = steps.send(result) if error is None else steps.throw(error)
-        except StopIteration as stop:
-            return stop.value
-        try:
-            result, error = getattr(links, name)(*words), None
-        except BaseException as raised:
-            result, error = None, raised
-
-
-async def run_async(client: Any, steps: Steps) -> Any:
-    """Drives `steps` with an asyncio client."""
-    links, result, error = AsyncLinks(client), None, None
-    if hasattr(client, "nodes_manager"):
-        await client.initialize()
-    while True:
-        try:
-            name, *words = steps.send(result) if error is None else steps.throw(error)
-        except StopIteration as stop:
-            return stop.value
-        try:
-            result, error = await getattr(links, name)(*words), None
-        except BaseException as raised:
-            result, error = None, raised
+def run(work: Coroutine[Any, Any, Result]) -> Result:
+    """Completes what uses a client without asyncio."""
+    try:
+        work.send(None)
+    except StopIteration as stop:
+        return stop.value
+    work.close()
+    raise TypeError("the client is one for asyncio: use AsyncBloom or AsyncShardedBloom")

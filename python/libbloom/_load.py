@@ -5,20 +5,18 @@ from __future__ import annotations
 import argparse
 import hashlib
 import itertools
-import json
 import math
 import re
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from . import _answers
-from ._native import capacity_for, replace
+from ._native import capacity_for
 from ._server import PIPELINE, ResponseError, Server, wire_text
-from ._steps import encoded, fields
-from ._terminal import ROOM, Bar, Input, Trouble, in_bytes, opened, shown, state_of
+from ._words import encoded, fields
+from ._terminal import ROOM, Bar, Input, LoadState, Trouble, in_bytes, opened, shown
 
 # Bytes of items in a command that adds, unless one item has more; a server takes 512 MB in one argument.
 BATCH_BYTES = 1 << 20
@@ -244,39 +242,29 @@ def batches(items: list[bytes], size: int, most_bytes: float = math.inf) -> Iter
             yield part
 
 
-class Place:
-    """How many lines of the input are in the filter, and how many items it had then: in a file, if one is named.
+class Place(LoadState):
+    """How many lines of the input are in the filter, and how many items it had then.
 
     With the checksum of these lines, so that another input is noticed.
     """
 
-    # Seconds between two writes of the state file.
-    INTERVAL = 0.2
-
     def __init__(self, options: argparse.Namespace, target: Server, separator: bytes) -> None:
-        self.path: Path | None = options.state
+        what = {"target": str(target.address), "key": options.key.decode("latin-1"), "null": options.null}
+        super().__init__(options.state, what)
         self.separator = separator
-        self.what = {"target": str(target.address), "key": options.key.decode("latin-1"), "null": options.null}
         self.lines = 0
         self.checksum = hashlib.sha256()
         # Items of the filter when the file was saved; when this run began; and those that it added.
         self.items = self.before = self.new = 0
-        self.saved = time.monotonic()
-        old = state_of(self.path)
+        old = self.read()
         self.is_resumed = old is not None
         if old is not None:
-            self.read(old)
-
-    def read(self, old: bytes) -> None:
-        try:
-            state = json.loads(old)
-            self.lines, self.items, self.wanted = state.pop("lines"), state.pop("items"), state.pop("sha256")
+            self.lines, self.items, self.wanted = old["lines"], old["items"], old["sha256"]
             if not (type(self.lines) is type(self.items) is int):
-                raise ValueError("lines and items are numbers")
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise Trouble(f"{self.path} is no state file of a load ({error})") from None
-        if state != self.what:
-            raise Trouble(f"{self.path} is the state of another load, {state}, not {self.what}; name another file")
+                raise self.damaged("lines and items are numbers")
+
+    def figures(self) -> dict[str, Any]:
+        return {"lines": self.lines, "items": self.before + self.new, "sha256": self.checksum.hexdigest()}
 
     def skip(self, parts: Iterator[list[bytes]]) -> list[bytes]:
         """Passes over the lines that an earlier run loaded. Returns what follows them in the last of these parts."""
@@ -294,23 +282,10 @@ class Place:
     def advance(self, part: list[bytes]) -> None:
         self.lines += len(part)
         self.count(part)
-        if time.monotonic() - self.saved > self.INTERVAL:
-            self.save()
+        self.save_if_due()
 
     def count(self, part: list[bytes]) -> None:
         self.checksum.update(self.separator.join(part) + self.separator)
-
-    def save(self) -> None:
-        if self.path is not None:
-            state = {
-                **self.what,
-                "lines": self.lines,
-                "items": self.before + self.new,
-                "sha256": self.checksum.hexdigest(),
-            }
-            replace(self.path, json.dumps(state).encode() + b"\n")
-        # Afterwards: a slow disk must not slow the load down.
-        self.saved = time.monotonic()
 
     def forget(self) -> None:
         if self.path is not None:

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from . import _answers, _steps, _valkey
+from . import _answers, _words
 from ._native import replace
-from ._server import MAGIC, TYPE_NAMES, NotCopied, ResponseError, Server, State, redis, wire_text
+from ._server import MAGIC, TYPE_NAMES, VALKEY_MAGIC, NotCopied, ResponseError, Server, State, redis, wire_text
 from ._terminal import Bar, Trouble, in_bytes, opened, shown, state_of
 
 # The end of the temporary name of a copy that is being made.
@@ -34,7 +34,7 @@ def copy_filters(options: argparse.Namespace) -> int:
     refuse_same(source, target)
     with Finished(options.state, source, target) as finished, Bar("copied", None, in_bytes) as bar:
         copier = Copier(finished, bar, options)
-        turns = []
+        pairs = []
         for one in databases(source, copier):
             keys = find_keys(one, options)
             if not keys and one.db not in {source.db} | finished.databases():
@@ -45,12 +45,12 @@ def copy_filters(options: argparse.Namespace) -> int:
                 copier.leave_out(one.db, str(why), len(keys))
                 continue
             refuse_same(one, other)
-            turns.append((one, other, keys, one.sizes(keys)))
-        if not any(keys for _, _, keys, _ in turns):
+            pairs.append((one, other, keys, one.sizes(keys)))
+        if not any(keys for _, _, keys, _ in pairs):
             print(f"no filters found: {source}")
-        bar.total = sum(sum(sizes) for *_, sizes in turns)
-        for one, other, keys, sizes in turns:
-            copier.turn_to(one, other)
+        bar.total = sum(sum(sizes) for *_, sizes in pairs)
+        for one, other, keys, sizes in pairs:
+            copier.switch_to(one, other)
             for key, size in zip(keys, sizes):
                 copier.take(key, size)
             for key in finished.others(keys):
@@ -126,8 +126,8 @@ class Copier:
         self.copied = self.verified = self.skipped = self.expiries = self.deleted = self.failed = 0
         self.bytes = 0
 
-    def turn_to(self, source: Server, target: Server) -> None:
-        """What comes is copied from this database to that one."""
+    def switch_to(self, source: Server, target: Server) -> None:
+        """Copies from this database to that one from now on."""
         self.source, self.target, self.finished.db = source, target, source.db
 
     def leave_out(self, db: int | None, why: str, filters: int | None = None) -> None:
@@ -213,7 +213,7 @@ class Copier:
 
     def copy(self, key: bytes) -> None:
         self.refuse_existing(key)
-        temporary = _steps.beside(key, TEMPORARY)
+        temporary = _words.beside(key, TEMPORARY)
         is_noted = False
         try:
             for attempt in itertools.count(1):
@@ -244,7 +244,7 @@ class Copier:
 
     def is_published(self, key: bytes) -> bool:
         """Whether a copy that was noted as finished got its name, too."""
-        temporary = _steps.beside(key, TEMPORARY)
+        temporary = _words.beside(key, TEMPORARY)
         return bool(self.target.call("EXISTS", key)) and not self.target.call("EXISTS", temporary)
 
     def refuse_existing(self, key: bytes) -> None:
@@ -291,7 +291,7 @@ class Copier:
             # A filter that grew may give chunks that do not fit the header any more.
             self.refuse_change(key, state)
             if data is header and header.startswith(MAGIC) and _answers.is_bad_header(why):
-                layout = "valkey" if header.startswith(_valkey.MAGIC) else "blocked"
+                layout = "valkey" if header.startswith(VALKEY_MAGIC) else "blocked"
                 raise NotCopied(_answers.unreadable("the target", layout, why)) from None
             raise NotCopied(f"the target refused the chunk that ends at {following}: {wire_text(why)}") from None
 

@@ -41,6 +41,9 @@ def capacity_for(
 def replace(path: str | os.PathLike[str], data: bytes) -> None:
     """Makes a file of these bytes, as `Filter.save` does of a filter."""
 
+def scandump(filter: Filter, iterator: int) -> tuple[int, bytes]:
+    """What BF.SCANDUMP answers for the filter: the next iterator, and a chunk; 0 and no bytes at the end."""
+
 def divide(shards: int, form: str, *words: Any) -> tuple[list[tuple[int, int, bytes]], bytes]:
     """Divides packed items among shards. Returns, for each shard that has items: the shard, the number of its items,
     and the items packed in the same form. Then the shard of each item in order, as integers of four bytes in the

@@ -9,7 +9,7 @@ import hashlib
 import os
 import warnings
 
-from . import _load, _steps
+from . import _load, _words
 from ._server import Server
 from ._terminal import Trouble, opened
 
@@ -82,7 +82,7 @@ def asked_password() -> bytes:
 
 def are_leaked_packed(server: Server, key: bytes, passwords: list[bytes]) -> list[bool]:
     hashes = b"".join(map(hash_of, passwords))
-    return _steps.bits(server.call("BF.EXISTSPACKED", key, "WIDTH", HASH_SIZE, hashes), len(passwords))
+    return _words.bits(server.call("BF.EXISTSPACKED", key, "WIDTH", HASH_SIZE, hashes), len(passwords))
 
 
 def are_leaked_unpacked(server: Server, key: bytes, passwords: list[bytes]) -> list[bool]:

@@ -27,8 +27,8 @@ exit codes:
 COPY = """\
 The source may have RedisBloom, valkey-bloom or this module, and goes on answering. Each filter is put together under a
 temporary name (its own, in braces if it has none, and :bloom-migrate), compared with the source, given its time to live,
-and renamed. All databases are copied, each to the one of its number; a URL with a number means that one. What a killed run leaves is removed when it is started again. A filter keeps its layout, since its bits do
-not tell its items.
+and renamed. All databases are copied, each to the one of its number; a URL with a number means that one. What a killed
+run leaves is removed when it is started again. A filter keeps its layout, since its bits do not tell its items.
 
 With --state an interrupted run goes on where it stopped, when it is started again in the same way. A later run with
 --state and --replace brings the target up to date: it copies the filters that changed and sets the expiries that changed;
@@ -192,8 +192,8 @@ def print_found(words: argparse.Namespace, made: Any) -> int:
         found = made.contains_many(some)
         are_all_found = are_all_found and all(found)
         if written is not None:
-            told = [item for item, is_found in zip(some, found) if not is_found] if words.invert else compress(some, found)
-            written.write(b"".join([item + b"\n" for item in told]))
+            printed = [item for item, is_found in zip(some, found) if not is_found] if words.invert else compress(some, found)
+            written.write(b"".join([item + b"\n" for item in printed]))
             written.flush()
     return 0 if are_all_found else 1
 
@@ -311,7 +311,7 @@ def parser() -> argparse.ArgumentParser:
         parser.add_argument("--growing", action="store_true", help="expect to outgrow the capacity by far")
         parser.add_argument("--expansion", type=number, default=2, metavar="N", help="how many times larger each layer is")
         parser.add_argument("--layout", default="blocked", choices=["blocked", "classic", "valkey"])
-        parser.add_argument("--window", type=count, metavar="SECONDS", help="forget items; 0: remember the last CAPACITY")
+        parser.add_argument("--window", type=number, metavar="SECONDS", help="forget items after so many seconds")
         parser.add_argument("--slices", type=number, default=8, metavar="N", help="steps in which a window forgets")
 
     def add_more_options(parser: argparse.ArgumentParser) -> None:
@@ -334,7 +334,9 @@ def parser() -> argparse.ArgumentParser:
         parser.add_argument("target", metavar="URL", help="a server, or any of a cluster: redis://:password@host:6379/0")
         parser.add_argument("key", metavar="KEY", type=os.fsencode, help="the filter to make and fill")
         parser.add_argument("--error-rate", type=rate, metavar="RATE", help="wrong yeses, such as 0.01")
-        parser.add_argument("--capacity", type=number, metavar="N", help="items that it is made for (default: it is shrunk to those that came)")
+        parser.add_argument(
+            "--capacity", type=number, metavar="N", help="items that it is made for (default: it is shrunk to those that came)"
+        )
         parser.add_argument("--expansion", type=number, metavar="N", help="how many times larger each layer is")
         parser.add_argument("--fixed", action="store_true", help="never grow: refuse items when it is full")
         parser.add_argument(
@@ -355,7 +357,9 @@ def parser() -> argparse.ArgumentParser:
     build = command("build", run_build, "Make a filter of lists of items; - is the standard input.", ITEMS)
     build.add_argument("files", nargs="+", metavar="FILE")
     build.add_argument("-o", "--output", required=True, metavar="FILTER", help="a file; - for standard output")
-    build.add_argument("--capacity", type=number, metavar="N", help="items to come (default: the filter is shrunk to those that came)")
+    build.add_argument(
+        "--capacity", type=number, metavar="N", help="items to come (default: the filter is shrunk to those that came)"
+    )
     add_options(build)
     add_more_options(build)
     shrink = command("shrink", run_shrink, "Make a filter as small as its items allow.")

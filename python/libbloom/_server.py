@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from . import _answers, _steps, _valkey
+from . import _answers, _words
 from ._answers import is_missing, is_unknown
-from ._steps import fields
+from ._native import Filter, FormatError, scandump
+from ._words import fields
 from ._terminal import Trouble, shown
 
 try:
@@ -24,9 +27,13 @@ except ImportError:
     raise Trouble("redis-py is missing: pip install 'libbloom[redis]'") from None
 
 # RedisBloom's and this module's type, and that of filters in valkey-bloom's layout.
-TYPE_NAMES = [kind for kind in _steps.TYPES if kind != b"none"]
+TYPE_NAMES = [kind for kind in _words.TYPES if kind != b"none"]
 # The beginning of this module's own headers, before the format version. A classic filter's begins with its item count.
 MAGIC = b"BLOOM\0\0"
+VALKEY_MAGIC = MAGIC + b"\2"
+# The end of a DUMP payload: an RDB version that `Filter.from_bytes` reads, and no checksum. Servers save the values of
+# modules alike in all versions so far, so that those of later servers are read, too.
+FOOTER = struct.pack("<HQ", 11, 0)
 # Seconds to wait for a connection, with the handshake of TLS and a first answer; and for each other answer. Some take long,
 # as when RENAME replaces a large value.
 CONNECT_TIMEOUT = 10
@@ -176,14 +183,15 @@ class Server:
 
     def databases(self) -> set[int] | None:
         """The numbers of the databases that have keys; None if the user may not query them."""
-        every = {"target_nodes": RedisCluster.PRIMARIES} if self.is_of_cluster else {}
         try:
             with self.reachable():
-                answer = self.client.info("keyspace", **every)
+                if self.is_of_cluster:
+                    answers = [self.client.info("keyspace", target_nodes=node) for node in self.client.get_primaries()]
+                else:
+                    answers = [self.client.info("keyspace")]
         except ResponseError:
             return None
-        of_nodes = answer.values() if self.is_of_cluster else [answer]
-        return {int(name[2:]) for node in of_nodes for name in node if re.fullmatch(r"db\d+", name)}
+        return {int(name[2:]) for answer in answers for name in answer if re.fullmatch(r"db\d+", name)}
 
     @property
     def is_of_cluster(self) -> bool:
@@ -264,14 +272,9 @@ class Server:
 
     def chunks(self, key: bytes) -> Iterator[tuple[int, bytes]]:
         """Each iterator and data of BF.SCANDUMP, the header first."""
-        if self.is_valkey_bloom:
-            payload = self.call("DUMP", key)
-            if payload is not None:
-                yield from self._dumped(payload)
-            return
-        position = 0
-        while True:
-            following, data = self.call("BF.SCANDUMP", key, position)
+        ask, position = self._scandump(key), 0
+        while ask is not None:
+            following, data = ask(position)
             if following == 0:
                 return
             if following <= position:
@@ -279,12 +282,13 @@ class Server:
             yield following, data
             position = following
 
-    @staticmethod
-    def _dumped(payload: bytes) -> Iterator[tuple[int, bytes]]:
-        try:
-            yield from _valkey.chunks(payload)
-        except _valkey.NoFilter as error:
-            raise NotCopied(f"DUMP gives what is no filter of valkey-bloom 1 ({error})") from None
+    def _scandump(self, key: bytes) -> Callable[[int], Any] | None:
+        """What answers as BF.SCANDUMP does. valkey-bloom has no such command: there the filter comes out of DUMP. (RESTORE
+        would refuse payloads of newer servers.) None if it is gone."""
+        if not self.is_valkey_bloom:
+            return lambda position: self.call("BF.SCANDUMP", key, position)
+        payload = self.call("DUMP", key)
+        return None if payload is None else partial(scandump, filter_of(payload))
 
     def state(self, key: bytes) -> State | None:
         """The state of a filter; None where there is none any more."""
@@ -293,9 +297,10 @@ class Server:
                 # BF.CARD is an error if the key holds no filter; DUMP returns any value. valkey-bloom changes a filter
                 # only by items that it counts, and a new filter of the same name has another seed.
                 self.call("BF.CARD", key)
-                payload = self.call("DUMP", key)
-                return None if payload is None else State(next(self._dumped(payload))[1], None)
-            header = self.call("BF.SCANDUMP", key, 0)[1]
+            ask = self._scandump(key)
+            if ask is None:
+                return None
+            header = ask(0)[1]
             if header.startswith(MAGIC):
                 return State(header, None)
             try:
@@ -334,6 +339,14 @@ class Server:
         """Milliseconds until a key expires; -1 if it never does, None if it is gone."""
         left = self.call("PTTL", key)
         return None if left == -2 else left
+
+
+def filter_of(payload: bytes) -> Filter:
+    """The filter in what DUMP of valkey-bloom gave."""
+    try:
+        return Filter.from_bytes(payload[: -len(FOOTER)] + FOOTER)
+    except FormatError as error:
+        raise NotCopied(f"DUMP gives what is no filter of valkey-bloom 1 ({error})") from None
 
 
 def wire_text(error: Exception) -> str:

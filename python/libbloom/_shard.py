@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
 import signal
@@ -16,13 +15,12 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from . import _cluster
 from ._answers import Count
-from ._native import replace
+from ._cluster import Call, Links, run
 from ._server import Server
 from ._sharded import Layout, Shard, ShardedBloom, deviation
-from ._steps import slot
-from ._terminal import Bar, Input, Trouble, in_bytes, opened, state_of
+from ._words import slot
+from ._terminal import Bar, Input, LoadState, Trouble, in_bytes, opened
 
 SLOTS = 16384
 # A shard is named from this share of its capacity on, and a node from so many times the average on.
@@ -87,13 +85,14 @@ def shards_of_nodes(layout: Layout, nodes: int) -> list[int]:
 
 def status(words: argparse.Namespace) -> int:
     sharded = opened_filter(words)
-    info = sharded.info()
-    of_node: dict[Any, list[Shard]] = defaultdict(list)
-    nodes = {}
+    info, links = sharded.info(), Links(sharded.client)
+    of_node: dict[str, list[Shard]] = defaultdict(list)
+    figures_of: dict[str, dict[str, Any]] = {}
     for shard in info.shards:
-        node = _cluster.node_of(sharded.client, _cluster.Call(shard.key))
+        node = links.node_of(Call(shard.key))
         name = getattr(node, "name", "server")
-        nodes[name] = node
+        if name not in of_node:
+            figures_of[name] = sharded.client.info(**{"target_nodes": node} if links.is_cluster else {})
         of_node[name].append(shard)
     print(
         f"{words.name}: {info.items:,} items in {len(info.shards):,} shards, made for {info.capacity:,} at "
@@ -103,7 +102,7 @@ def status(words: argparse.Namespace) -> int:
     sizes = {name: sum(shard.size_in_bytes for shard in shards) for name, shards in of_node.items()}
     warnings = filling(info.shards) if "window" not in info.options else []
     for name, shards in sorted(of_node.items()):
-        figures = _cluster.client_of(sharded.client, nodes[name]).info()
+        figures = figures_of[name]
         limit, replicas = figures["maxmemory"], figures["connected_slaves"]
         print(
             f"{name:<24} {len(shards):>7,} {sum(shard.items for shard in shards):>18,} {in_bytes(sizes[name]):>11} "
@@ -134,7 +133,7 @@ def filling(shards: tuple[Shard, ...]) -> list[str]:
 
 def load(words: argparse.Namespace) -> int:
     sharded = opened_filter(words)
-    layout = sharded._run(sharded._layout())
+    layout = run(sharded._layout())
     place = Place(words.state, layout, words.files)
     place.check(sharded)
     with Bar("read", place.size, in_bytes) as bar, Workers(words) as workers:
@@ -146,22 +145,15 @@ def load(words: argparse.Namespace) -> int:
     return loader.report(sharded)
 
 
-class Place:
-    """How far the files are in the filter: in a file, if one is named. What comes behind may be in, too, and is added
-    again by a run that goes on."""
+class Place(LoadState):
+    """How far the files are in the filter. What comes behind may be in, too, and is added again by a run that goes on."""
 
-    # Seconds between two writes of the state file.
-    INTERVAL = 0.2
+    OTHERS = "another load, or a file has changed: {}, not {}"
 
     def __init__(self, path: Path | None, layout: Layout, files: list[str]) -> None:
-        self.path = path
+        what = {"name": layout.name.decode("latin-1"), "id": layout.id, "shards": layout.shards}
+        super().__init__(path, {**what, "files": [identity(name) for name in files]})
         self.files = files
-        self.what: dict[str, Any] = {
-            "name": layout.name.decode("latin-1"),
-            "id": layout.id,
-            "shards": layout.shards,
-            "files": [identity(name) for name in files],
-        }
         sizes = [size for _, size, _ in self.what["files"]]
         for name, size in zip(files, sizes):
             if path is not None and size is None:
@@ -174,23 +166,16 @@ class Place:
         # number of items so far.
         self.file = self.offset = self.items = 0
         self.new = Count(0)
-        self.saved = time.monotonic()
-        old = state_of(path)
-        if path is not None and old is not None:
-            self.read(path, old)
+        if (old := self.read()) is not None:
+            figures = list(old.values())
+            if any(type(figure) is not int or figure < 0 for figure in figures) or old["file"] >= len(files):
+                raise self.damaged(figures)
+            self.file, self.offset, self.items = old["file"], old["offset"], old["items"]
+            self.new = Count(old["new"], old["maybe"])
 
-    def read(self, path: Path, old: bytes) -> None:
-        try:
-            state = json.loads(old)
-            figures = [state.pop(word) for word in ("file", "offset", "items", "new", "maybe")]
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise Trouble(f"{path} is no state file of a load ({error})") from None
-        if state != self.what:
-            raise Trouble(f"{path} is the state of another load, or a file has changed: {state}, not {self.what}")
-        if any(type(figure) is not int or figure < 0 for figure in figures) or figures[0] >= len(self.files):
-            raise Trouble(f"{path} is no state file of a load ({figures})")
-        self.file, self.offset, self.items, new, maybe = figures
-        self.new = Count(new, maybe)
+    def figures(self) -> dict[str, Any]:
+        at = {"file": self.file, "offset": self.offset}
+        return {**at, "items": self.items, "new": int(self.new), "maybe": self.new.maybe}
 
     def check(self, sharded: ShardedBloom) -> None:
         """A filter that has lost items must be loaded from the start."""
@@ -204,17 +189,7 @@ class Place:
         self.file, self.offset = block.file, block.end
         self.items += items
         self.new = self.new.plus(new)
-        if time.monotonic() - self.saved > self.INTERVAL:
-            self.save()
-
-    def save(self) -> None:
-        if self.path is None:
-            return
-        figures = {"items": self.items, "new": int(self.new), "maybe": self.new.maybe}
-        state = {**self.what, "file": self.file, "offset": self.offset, **figures}
-        replace(self.path, json.dumps(state).encode() + b"\n")
-        # Afterwards: a slow disk must not slow the load down.
-        self.saved = time.monotonic()
+        self.save_if_due()
 
 
 def identity(name: str) -> list[Any]:
@@ -321,7 +296,7 @@ class Adder:
     def __call__(self, lines: bytes) -> tuple[int, int, int, str | None]:
         try:
             self.sharded = self.sharded or opened_filter(self.words, self.words.replicas)
-            sent = self.sharded._run(self.sharded._update_packed(("LINES", lines)))
+            sent = run(self.sharded._update_packed(("LINES", lines)))
         except Exception as error:
             return 0, 0, 0, str(error) or type(error).__name__
         new = sent.new()

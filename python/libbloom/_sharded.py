@@ -10,12 +10,12 @@ from hashlib import blake2b
 from typing import Any
 from uuid import uuid4
 
-from . import _answers, _cluster, _steps
+from . import _answers, _words
 from ._answers import Count, Maybe, MissingError
 from ._client import Caller, Item, Progress, answers_of, in_array, progress_of, words_of
-from ._cluster import Call
+from ._cluster import AsyncLinks, Call, run
 from ._native import Filter, divide, plan
-from ._steps import Command, Steps, encoded, fields
+from ._words import Command, encoded, fields
 
 VERSION, HASH = 1, "BLAKE2b-512"
 # How many standard deviations above the mean a shard has room for. The fullest of 4096 shards is above six of them four
@@ -155,7 +155,7 @@ class Layout:
 
     def piece(self) -> int:
         """Bytes of packed items that are sent at once."""
-        return min(max(SHARE * self.shards, _steps.PIECE), MOST_BYTES)
+        return min(max(SHARE * self.shards, _words.PIECE), MOST_BYTES)
 
     def reserve(self) -> Command:
         return (self.error_rate, self.shard_capacity, *words_of(**self.options))
@@ -266,23 +266,23 @@ class _Sharded(Caller):
         self._known = None
         return MissingError(f"there is no {key.decode(errors='replace')}, a shard of {self.name!r}: it is lost or dropped")
 
-    def _each(self, keys: list[bytes], name: str, *words: Any) -> Steps:
+    async def _each(self, keys: list[bytes], name: str, *words: Any) -> list[Any]:
         """Runs a command for each key, several of them at once."""
         replies: list[Any] = []
         for begin in range(0, len(keys), AT_ONCE):
             calls = [Call(key, name, key, *words) for key in keys[begin : begin + AT_ONCE]]
-            replies += yield from self._deliver(calls)
+            replies += await self._deliver(calls)
         return replies
 
-    def _kept(self) -> Steps:
+    async def _kept(self) -> tuple[Layout, str] | None:
         """The stored description and its state; None if there is none."""
         meta = self._name + b":{meta}"
-        [reply] = yield from self._each([meta], "HGETALL")
+        [reply] = await self._each([meta], "HGETALL")
         return Layout.of_fields(self._name, reply) if reply else None
 
-    def _layout(self) -> Steps:
+    async def _layout(self) -> Layout:
         if self._known is None:
-            kept = yield from self._kept()
+            kept = await self._kept()
             if kept is None:
                 raise MissingError(f"there is no sharded filter {self.name!r}")
             layout, state = kept
@@ -291,16 +291,16 @@ class _Sharded(Caller):
             self._known = layout
         return self._known
 
-    def _create(self, planned: Layout, exist_ok: bool) -> Steps:
-        kept = yield from self._kept()
+    async def _create(self, planned: Layout, exist_ok: bool) -> None:
+        kept = await self._kept()
         if kept is None:
-            taken = yield from self._each(planned.keys(), "EXISTS")
+            taken = await self._each(planned.keys(), "EXISTS")
             if any(taken):
                 key = planned.key([bool(there) for there in taken].index(True))
                 raise ValueError(f"there is a key {key.decode(errors='replace')}, which is no shard of {self.name!r} yet")
             words = [word for pair in planned.fields().items() for word in pair]
             claim = Call(planned.meta, "EVAL", CLAIM, 1, planned.meta, *words, "id", uuid4().hex, "state", "creating")
-            [reply] = yield from self._deliver([claim])
+            [reply] = await self._deliver([claim])
             kept = Layout.of_fields(self._name, reply)
         layout, state = kept
         if layout != planned:
@@ -311,103 +311,103 @@ class _Sharded(Caller):
             raise ValueError(f"{self.name!r} is {state}; drop it first")
         if state == "creating":
             try:
-                yield from self._each(layout.keys(), "BF.RESERVE", *layout.reserve(), "NX")
+                await self._each(layout.keys(), "BF.RESERVE", *layout.reserve(), "NX")
             except Exception as error:
                 if _answers.is_answer(error):
                     # A server refuses the options, or has no memory for its shards.
-                    if (yield from self._end(layout, "failed")):
-                        yield from self._unlink(layout)
+                    if await self._end(layout, "failed"):
+                        await self._unlink(layout)
                 raise
-            if not (yield from self._end(layout, "ready")):
+            if not await self._end(layout, "ready"):
                 raise MissingError(f"{self.name!r} was dropped while it was created")
         self._known = layout
 
-    def _end(self, layout: Layout, how: str) -> Steps:
-        [done] = yield from self._deliver([Call(layout.meta, "EVAL", END, 1, layout.meta, layout.id, how)])
+    async def _end(self, layout: Layout, how: str) -> bool:
+        [done] = await self._deliver([Call(layout.meta, "EVAL", END, 1, layout.meta, layout.id, how)])
         return done > 0
 
-    def _drop(self) -> Steps:
-        kept = yield from self._kept()
+    async def _drop(self) -> None:
+        kept = await self._kept()
         if kept is None:
             raise MissingError(f"there is no sharded filter {self.name!r}")
         self._known = None
-        yield from self._unlink(kept[0])
+        await self._unlink(kept[0])
 
-    def _unlink(self, layout: Layout) -> Steps:
-        if (yield from self._end(layout, "dropped")):
-            yield from self._each(layout.keys(), "UNLINK")
-            yield from self._end(layout, "gone")
+    async def _unlink(self, layout: Layout) -> None:
+        if await self._end(layout, "dropped"):
+            await self._each(layout.keys(), "UNLINK")
+            await self._end(layout, "gone")
 
-    def _add(self, item: Item) -> Steps:
-        layout = yield from self._layout()
+    async def _add(self, item: Item) -> bool | Maybe:
+        layout = await self._layout()
         data = encoded(item)
         key = layout.key(layout.shard(data))
-        return (yield from self._added(Call(key, "BF.INSERT", key, "NOCREATE", "ITEMS", data)))
+        return await self._added(Call(key, "BF.INSERT", key, "NOCREATE", "ITEMS", data))
 
-    def _contains(self, item: Item) -> Steps:
-        layout = yield from self._layout()
+    async def _contains(self, item: Item) -> bool:
+        layout = await self._layout()
         data = encoded(item)
         key = layout.key(layout.shard(data))
-        [reply] = yield from self._each([key], "BF.EXISTS", data)
+        [reply] = await self._each([key], "BF.EXISTS", data)
         if not reply:
-            yield from self._require([key])
+            await self._require([key])
         return bool(reply)
 
-    def _require(self, keys: list[bytes]) -> Steps:
+    async def _require(self, keys: list[bytes]) -> None:
         """A shard that is gone denies every item, as an empty one does."""
-        replies = yield from self._each(keys, "EXISTS")
+        replies = await self._each(keys, "EXISTS")
         for key, reply in zip(keys, replies):
             if not reply:
                 raise self._gone(key)
 
-    def _sent(self, layout: Layout, packed: Command, name: str, *words: Any, last: Command = ()) -> Steps:
+    async def _sent(self, layout: Layout, packed: Command, name: str, *words: Any, last: Command = ()) -> Sent:
         """Sends packed items to all their shards at once."""
         shares, places = divide(layout.shards, *packed)
         sent = Sent(shares, places, [], adds=name == "BF.ADDPACKED")
         for shard, _, data in shares:
             key = layout.key(shard)
             sent.calls.append(Call(key, name, key, *words, *packed[:-1], *last, data))
-        replies = yield from self._deliver(sent.calls, adds=sent.adds)
+        replies = await self._deliver(sent.calls, adds=sent.adds)
         if not sent.adds:
-            yield from self._require([call.key for call, reply in zip(sent.calls, replies) if not any(reply)])
+            await self._require([call.key for call, reply in zip(sent.calls, replies) if not any(reply)])
         return sent
 
-    def _update_packed(self, packed: Command) -> Steps:
+    async def _update_packed(self, packed: Command) -> Sent:
         """Adds packed items. Returns what was sent, and the number of new items."""
-        layout = yield from self._layout()
-        return (yield from self._sent(layout, packed, "BF.ADDPACKED", "NOCREATE", last=("COUNT",)))
+        layout = await self._layout()
+        return await self._sent(layout, packed, "BF.ADDPACKED", "NOCREATE", last=("COUNT",))
 
-    def _update(self, items: Any, progress: Progress | None) -> Steps:
-        layout = yield from self._layout()
+    async def _update(self, items: Any, progress: Progress | None) -> Count:
+        layout = await self._layout()
         count, done = Count(0), 0
         with progress_of(str(self.name), items, progress) as show:
-            for number, packed in _steps.pieces(items, layout.piece()):
-                sent = yield from self._update_packed(packed)
+            for number, packed in _words.pieces(items, layout.piece()):
+                sent = await self._update_packed(packed)
                 count = count.plus(sent.new())
                 done += number
                 show(done)
         return count
 
-    def _many(self, items: Any, progress: Progress | None, name: str, *words: Any) -> Steps:
-        layout = yield from self._layout()
+    async def _many(self, items: Any, progress: Progress | None, name: str, *words: Any) -> Any:
+        layout = await self._layout()
         answers: list[bool | Maybe] = []
         with progress_of(str(self.name), items, progress) as show:
-            for _, packed in _steps.pieces(items, layout.piece()):
-                sent = yield from self._sent(layout, packed, name, *words)
+            for _, packed in _words.pieces(items, layout.piece()):
+                sent = await self._sent(layout, packed, name, *words)
                 answers += sent.answers()
                 show(len(answers))
         return in_array(items, answers)
 
-    def _add_many(self, items: Any, progress: Progress | None) -> Steps:
-        return self._many(items, progress, "BF.ADDPACKED", "NOCREATE")
+    async def _add_many(self, items: Any, progress: Progress | None) -> Any:
+        return await self._many(items, progress, "BF.ADDPACKED", "NOCREATE")
 
-    def _contains_many(self, items: Any, progress: Progress | None) -> Steps:
-        return self._many(items, progress, "BF.EXISTSPACKED")
+    async def _contains_many(self, items: Any, progress: Progress | None) -> Any:
+        return await self._many(items, progress, "BF.EXISTSPACKED")
 
-    def _figures(self) -> Steps:
-        layout = yield from self._layout()
+    async def _figures(self) -> ShardedInfo:
+        layout = await self._layout()
         keys = layout.keys()
-        replies = yield from self._each(keys, "BF.INFO")
+        replies = await self._each(keys, "BF.INFO")
         shards = []
         for key, reply in zip(keys, replies):
             it = fields(reply)
@@ -424,9 +424,6 @@ class ShardedBloom(_Sharded):
     replicas: adds return when so many replicas have them; then no item is lost by a failover to one of these.
     """
 
-    def _run(self, steps: Steps) -> Any:
-        return _cluster.run(self.client, steps)
-
     @classmethod
     def create(
         cls,
@@ -442,24 +439,25 @@ class ShardedBloom(_Sharded):
         **options: Any,
     ) -> ShardedBloom:
         """Makes the filter, empty, for so many different items. `options` are those of `Filter`. A filter that exists is
-        an error, or with `exist_ok` only one with other figures; two programs may create one together. An interrupted creation goes on when it is repeated."""
+        an error, or with `exist_ok` only one with other figures; two programs may create one together. An interrupted
+        creation goes on when it is repeated."""
         planned = Layout.planned(encoded(name), items, error_rate, shards, options)
         sharded = cls(client, name, patience=patience, replicas=replicas)
-        sharded._run(sharded._create(planned, exist_ok))
+        run(sharded._create(planned, exist_ok))
         return sharded
 
     def add(self, item: Item) -> bool | Maybe:
         """Adds an item. True if it was not in the filter before; MAYBE_NEW, which is as true, where the answer to a first
         attempt was lost."""
-        return self._run(self._add(item))
+        return run(self._add(item))
 
     def add_many(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Any:
         """Adds all items, and says of each whether it was new, as `add` does: a list, or for a numpy array an array of
         bool, in which MAYBE_NEW is True."""
-        return self._run(self._add_many(items, progress))
+        return run(self._add_many(items, progress))
 
     def __contains__(self, item: Item) -> bool:
-        return self._run(self._contains(item))
+        return run(self._contains(item))
 
     def contains(self, item: Item) -> bool:
         """Whether an item is in the filter."""
@@ -468,11 +466,11 @@ class ShardedBloom(_Sharded):
     def update(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Count:
         """Adds all items of an iterable, or of a numpy array (each element's bytes), and counts those that were new.
         `progress` is called with the number of items that were sent; without it a terminal shows a bar."""
-        return self._run(self._update(items, progress))
+        return run(self._update(items, progress))
 
     def contains_many(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Any:
         """Whether each item is in the filter, in their order: a list of bool, or for a numpy array an array of bool."""
-        return self._run(self._contains_many(items, progress))
+        return run(self._contains_many(items, progress))
 
     def card(self) -> int:
         """How many items are in the filter."""
@@ -486,19 +484,18 @@ class ShardedBloom(_Sharded):
 
     def info(self) -> ShardedInfo:
         """The figures of the filter, and of each shard."""
-        return self._run(self._figures())
+        return run(self._figures())
 
     def drop(self) -> None:
         """Deletes the filter. An interrupted drop goes on when it is repeated."""
-        self._run(self._drop())
+        run(self._drop())
 
 
 class AsyncShardedBloom(_Sharded):
     """`ShardedBloom` for the asyncio clients of redis-py and valkey-py: every method is awaited, `contains` stands for
     `in` and `card` for `len`."""
 
-    async def _run(self, steps: Steps) -> Any:
-        return await _cluster.run_async(self.client, steps)
+    _links = AsyncLinks
 
     @classmethod
     async def create(
@@ -515,33 +512,34 @@ class AsyncShardedBloom(_Sharded):
         **options: Any,
     ) -> AsyncShardedBloom:
         """Makes the filter, empty, for so many different items. `options` are those of `Filter`. A filter that exists is
-        an error, or with `exist_ok` only one with other figures; two programs may create one together. An interrupted creation goes on when it is repeated."""
+        an error, or with `exist_ok` only one with other figures; two programs may create one together. An interrupted
+        creation goes on when it is repeated."""
         planned = Layout.planned(encoded(name), items, error_rate, shards, options)
         sharded = cls(client, name, patience=patience, replicas=replicas)
-        await sharded._run(sharded._create(planned, exist_ok))
+        await sharded._create(planned, exist_ok)
         return sharded
 
     async def add(self, item: Item) -> bool | Maybe:
         """Adds an item. True if it was not in the filter before; MAYBE_NEW, which is as true, where the answer to a first
         attempt was lost."""
-        return await self._run(self._add(item))
+        return await self._add(item)
 
     async def add_many(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Any:
         """Adds all items, and says of each whether it was new, as `add` does: a list, or for a numpy array an array of
         bool, in which MAYBE_NEW is True."""
-        return await self._run(self._add_many(items, progress))
+        return await self._add_many(items, progress)
 
     async def contains(self, item: Item) -> bool:
         """Whether an item is in the filter."""
-        return await self._run(self._contains(item))
+        return await self._contains(item)
 
     async def update(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Count:
         """Adds all items of an iterable, or of a numpy array (each element's bytes), and counts those that were new."""
-        return await self._run(self._update(items, progress))
+        return await self._update(items, progress)
 
     async def contains_many(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Any:
         """Whether each item is in the filter, in their order: a list of bool, or for a numpy array an array of bool."""
-        return await self._run(self._contains_many(items, progress))
+        return await self._contains_many(items, progress)
 
     async def card(self) -> int:
         """How many items are in the filter."""
@@ -549,8 +547,8 @@ class AsyncShardedBloom(_Sharded):
 
     async def info(self) -> ShardedInfo:
         """The figures of the filter, and of each shard."""
-        return await self._run(self._figures())
+        return await self._figures()
 
     async def drop(self) -> None:
         """Deletes the filter. An interrupted drop goes on when it is repeated."""
-        await self._run(self._drop())
+        await self._drop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import json
 import os
 import select
 import stat
@@ -15,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
+
+from ._native import replace
 
 READ_SIZE = 1 << 20
 # Bytes of a packed file that are read at once.
@@ -346,6 +349,49 @@ def state_of(path: Path | None) -> bytes | None:
         raise Trouble(f"{path} is no file, and cannot hold a state")
     except OSError as error:
         raise Trouble(f"{path}: {error.strerror or error}") from None
+
+
+class LoadState:
+    """How far a load is, in the file of --state if there is one, beside what tells this load from others."""
+
+    # Seconds between two writes of the file.
+    INTERVAL = 0.2
+    # What it may be the state of, if not of this load.
+    OTHERS = "another load, {}, not {}; name another file"
+
+    def __init__(self, path: Path | None, what: dict[str, Any]) -> None:
+        self.path, self.what = path, what
+        self.saved = time.monotonic()
+
+    def figures(self) -> dict[str, Any]:
+        """What is saved."""
+        raise NotImplementedError
+
+    def read(self) -> dict[str, Any] | None:
+        """What an earlier run saved; None if there was none."""
+        if (old := state_of(self.path)) is None:
+            return None
+        try:
+            state = json.loads(old)
+            figures = {word: state.pop(word) for word in self.figures()}
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise self.damaged(error) from None
+        if state != self.what:
+            raise Trouble(f"{self.path} is the state of {self.OTHERS.format(state, self.what)}")
+        return figures
+
+    def damaged(self, why: object) -> Trouble:
+        return Trouble(f"{self.path} is no state file of a load ({why})")
+
+    def save(self) -> None:
+        if self.path is not None:
+            replace(self.path, json.dumps({**self.what, **self.figures()}).encode() + b"\n")
+        # Afterwards: a slow disk must not slow the load down.
+        self.saved = time.monotonic()
+
+    def save_if_due(self) -> None:
+        if time.monotonic() - self.saved > self.INTERVAL:
+            self.save()
 
 
 @contextmanager

@@ -317,9 +317,9 @@ impl<'py> Items<'py> {
             return Ok(Self::List(list.clone(), 0));
         }
         // `Bloom` reads its items with this function too, so that both take the same arrays.
-        let steps = items.py().import("libbloom._steps")?;
-        let items = steps.call_method1("flat", (items,))?;
-        if !steps.call_method1("is_array", (&items,))?.is_truthy()? {
+        let words = items.py().import("libbloom._words")?;
+        let items = words.call_method1("flat", (items,))?;
+        if !words.call_method1("is_array", (&items,))?.is_truthy()? {
             return Ok(Self::Each(items.try_iter()?, None));
         }
         let dtype = items.getattr("dtype")?;
@@ -1239,6 +1239,19 @@ impl Filter {
     }
 }
 
+/// What BF.SCANDUMP answers for the filter: the next iterator, and a chunk; 0 and no bytes at the end.
+#[pyfunction]
+fn scandump<'py>(
+    py: Python<'py>,
+    filter: &Bound<'py, Filter>,
+    iterator: i64,
+) -> PyResult<(i64, Bound<'py, PyBytes>)> {
+    match chunks::dump(&filter.get().read(py), iterator).map_err(of_error)? {
+        Some(chunk) => Ok((chunk.iterator, copied(py, &chunk.bytes)?)),
+        None => Ok((0, PyBytes::new(py, b""))),
+    }
+}
+
 /// Makes a file of these bytes, as `Filter.save` does of a filter.
 #[pyfunction]
 fn replace(py: Python<'_>, path: std::path::PathBuf, data: &[u8]) -> PyResult<()> {
@@ -1252,6 +1265,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plan, module)?)?;
     module.add_function(wrap_pyfunction!(capacity_for, module)?)?;
     module.add_function(wrap_pyfunction!(replace, module)?)?;
+    module.add_function(wrap_pyfunction!(scandump, module)?)?;
     module.add_function(wrap_pyfunction!(shards::divide, module)?)?;
     module.add("FormatError", module.py().get_type::<FormatError>())?;
     module.add("FullError", module.py().get_type::<FullError>())?;

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import libbloom
 import numpy
-from libbloom import Bloom, Filter, FormatError, FullError, SeedError, _native, _steps, plan
+from libbloom import Bloom, Filter, FormatError, FullError, SeedError, _native, _words, plan
 
 PACKAGE = Path(libbloom.__file__).parent
 FIXTURES = Path(__file__).resolve().parents[2] / "tests/fixtures"
@@ -179,7 +179,7 @@ class ItemsTest(unittest.TestCase):
             (memoryview(numpy.arange(3)), TypeError, "for one item there is add()"),
             (Table(a=[1]), TypeError, "a table has no items"),
         ]:
-            for call in (seen.update, seen.contains_many, seen.except_, lambda items: [*_steps.pieces(items)]):
+            for call in (seen.update, seen.contains_many, seen.except_, lambda items: [*_words.pieces(items)]):
                 with self.subTest(repr(array)), self.assertRaises(error) as raised:
                     call(array)
                 self.assertIn(text, str(raised.exception))

@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -26,7 +27,7 @@ import servers  # noqa: E402
 from redis.crc import key_slot  # noqa: E402
 from servers import PATIENCE, URLS, BareServer, Cluster, Node, Server, unused_port  # noqa: E402
 
-from libbloom import Filter, _load, _program, _server, _steps, _valkey  # noqa: E402
+from libbloom import Filter, _load, _program, _server, _words  # noqa: E402
 from libbloom._migrate import TEMPORARY  # noqa: E402
 
 STORED = PROJECT / "tests/fixtures/redisbloom"
@@ -299,6 +300,15 @@ class CopyTest(Case):
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertEqual(Filter.load(there), Filter.load(here))
 
+    def test_a_cluster_with_one_primary_tells_its_databases(self):
+        """Filters of the others would be left out, and nobody be told."""
+        node = servers.Node()
+        _, client = self.start(node)
+        client.execute_command("CLUSTER ADDSLOTS", *range(servers.SLOTS))
+        self.wait_until(lambda: re.search(r"cluster_state\W+ok", str(client.execute_command("CLUSTER INFO"))))
+        client.set("key", "x")
+        self.assertEqual(_server.Server("source", f"redis://127.0.0.1:{node.port}").databases(), {0})
+
     def test_filters_of_all_databases_are_copied(self):
         """Whoever switches after exit code 0 would have lost those of every database but one."""
         source, old = self.start()
@@ -446,12 +456,16 @@ class CopyTest(Case):
         client.execute_command("BF.INSERT", "seen", "LAYOUT", "VALKEY", "CAPACITY", 20, "ITEMS", *range(100))
         client.set("text", "x")
         payload = client.dump("seen")
-        self.assertEqual(len(list(_valkey.chunks(payload))), 4)
-        for length in range(len(payload) - 11):
-            with self.assertRaises(_valkey.NoFilter):
-                list(_valkey.chunks(payload[:length]))
-        with self.assertRaisesRegex(_valkey.NoFilter, "a value of type 0"):
-            list(_valkey.chunks(client.dump("text")))
+        filter = _server.filter_of(payload)
+        self.assertEqual((filter.layers, sum(filter.contains_many([b"%d" % number for number in range(100)]))), (3, 100))
+        # A server that is newer than this package.
+        later = payload[:-10] + struct.pack("<HQ", 0xFFFF, 0)
+        self.assertEqual(_server.filter_of(later), filter)
+        for length in range(len(payload)):
+            with self.assertRaises(_server.NotCopied):
+                _server.filter_of(payload[:length])
+        with self.assertRaisesRegex(_server.NotCopied, "DUMP gives what is no filter of valkey-bloom 1"):
+            _server.filter_of(client.dump("text"))
 
     def test_keys_are_chosen_and_are_bytes(self):
         source, old = self.start()
@@ -513,7 +527,7 @@ class CopyTest(Case):
         old.execute_command("BF.RESERVE", "large", "0.01", 40_000_000, "NONSCALING")
         old.execute_command("BF.MADD", "large", *range(1000))
         old.execute_command("BF.MADD", "z", *range(100))
-        temporary = _steps.beside(b"large", TEMPORARY)
+        temporary = _words.beside(b"large", TEMPORARY)
         held, release = self.hold(target, lambda: new.exists(temporary))
         copy = ["copy", source.url, held.url, "--state", self.state]
 
@@ -543,7 +557,7 @@ class CopyTest(Case):
         copy = ["copy", source.url, target.url, "--state", self.state]
         self.migrate(*copy)
         # Both are noted, and one has not got its name.
-        new.rename("not renamed", _steps.beside(b"not renamed", TEMPORARY))
+        new.rename("not renamed", _words.beside(b"not renamed", TEMPORARY))
         self.assertIn("copied: 1, by an earlier run: 1, not copied: 0;", self.migrate(*copy))
         self.assert_same(old, new, "not renamed")
         self.assert_clean(new)
@@ -591,10 +605,10 @@ class CopyTest(Case):
     def test_temporary_names_stay_in_their_slot(self):
         names = [b"", b"a", b"{a}b", b"a{b}c", b"{", b"}", b"{}", b"{}a", b"a}b", b"a{b", b"}{", b"{{a}}", b"\xff{"]
         for name in names:
-            temporary = _steps.beside(name, TEMPORARY)
+            temporary = _words.beside(name, TEMPORARY)
             self.assertEqual(key_slot(temporary), key_slot(name), name)
             self.assertTrue(temporary.endswith(TEMPORARY))
-        self.assertEqual(len({_steps.beside(name, TEMPORARY) for name in names}), len(names))
+        self.assertEqual(len({_words.beside(name, TEMPORARY) for name in names}), len(names))
 
 
 class LoadTest(Case):
@@ -621,7 +635,7 @@ class LoadTest(Case):
         for layout in ("blocked", "classic"):
             self.load(layout, *shape, "--layout", layout, input=items)
             self.assert_members(self.client, layout, items.split(b"\n")[:-1])
-            full = _steps.fields(self.client.execute_command("BF.INFO", layout, "FULL"))
+            full = _words.fields(self.client.execute_command("BF.INFO", layout, "FULL"))
             self.assertLess(full["Size"], 1.4 * 50_000 * 11 / 8)
         needed = "libbloom: --capacity is needed: "
         valkey = f"{needed}a filter of valkey-bloom's layout cannot be shrunk afterwards\n"
@@ -641,7 +655,7 @@ class LoadTest(Case):
         for options in (["bf-layout", "classic"], ["bf-expansion-factor", "0"], ["bf-layout", "classic", "bf-expansion-factor", "0"]):
             server, client = begin(*options)
             load(server, 0)
-            full = _steps.fields(client.execute_command("BF.INFO", "key", "FULL"))
+            full = _words.fields(client.execute_command("BF.INFO", "key", "FULL"))
             self.assertLess(full["Size"], 1.4 * 50_000 * 11 / 8, options)
         needed = "libbloom: --capacity is needed: "
         server, client = begin("bf-layout", "valkey")
@@ -754,9 +768,9 @@ class LoadTest(Case):
         shape = ["--error-rate", "0.01", "--capacity", "100", "--expansion", "4"]
         for layout in ("classic", "valkey", "blocked"):
             self.load(layout, *shape, "--layout", layout, input=b"a\n")
-            full = _steps.fields(self.client.execute_command("BF.INFO", layout, "FULL"))
+            full = _words.fields(self.client.execute_command("BF.INFO", layout, "FULL"))
             self.assertEqual(full["Layout"].decode(), layout)
-            info = _steps.fields(self.client.execute_command("BF.INFO", layout))
+            info = _words.fields(self.client.execute_command("BF.INFO", layout))
             self.assertEqual(info["Expansion rate"], 4)
 
     def test_packed_or_not_a_load_is_the_same(self):
@@ -1087,7 +1101,7 @@ class InterruptTest(Case):
         target, new = self.start()
         old.execute_command("BF.RESERVE", "large", "0.01", 40_000_000)
         old.execute_command("BF.ADD", "large", "a")
-        temporary = _steps.beside(b"large", TEMPORARY)
+        temporary = _words.beside(b"large", TEMPORARY)
         held, release = self.hold(target, lambda: new.exists(temporary))
         copy = ["copy", source.url, held.url, "--state", self.state]
         process = self.begin(*copy)
@@ -1106,7 +1120,7 @@ class InterruptTest(Case):
         target, new = self.start()
         old.execute_command("BF.ADD", "a", "a")
         old.execute_command("BF.RESERVE", "large", "0.01", 40_000_000)
-        temporary = _steps.beside(b"large", TEMPORARY)
+        temporary = _words.beside(b"large", TEMPORARY)
         held, release = self.hold(target, lambda: new.exists(temporary))
         copy = ["copy", source.url, held.url, "--state", self.state]
         process = self.begin(*copy)

@@ -432,6 +432,7 @@ class ProgramTest(unittest.TestCase):
             (["build", "many.txt", "-o", "x", "--error-rate", "2"], "rate"),
             (["plan", "many"], "'many' is no whole number of 1 or more"),
             (["plan", "0"], "'0' is no whole number of 1 or more"),
+            (["plan", "100", "--window", "0"], "'0' is no whole number of 1 or more"),
             (["push", "wrong.bloom", "key"], "this is not a filter's file"),
             (["pull", "key", "-o", "x", "--url", "redis://127.0.0.1:1"], "refused"),
             (["pull", "key", "-o", "x", "--url", "nonsense"], "server: Redis URL must specify one of"),

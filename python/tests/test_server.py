@@ -30,7 +30,7 @@ from redis.crc import key_slot  # noqa: E402
 import servers  # noqa: E402
 from servers import PATIENCE, BareServer, Cluster, before  # noqa: E402
 
-from libbloom import MAYBE_NEW, AsyncBloom, Bloom, Filter, FullError, MissingError, UnsureError, _client, _steps  # noqa: E402
+from libbloom import MAYBE_NEW, AsyncBloom, Bloom, Filter, FullError, MissingError, UnsureError, _client, _words  # noqa: E402
 
 PROGRAM = os.environ.get("BLOOM_TEST_SERVER", "redis-server")
 MODULE = Path(os.environ.get("BLOOM_TEST_MODULE", PROJECT / "libbloom.so"))
@@ -73,10 +73,10 @@ class NamesTest(unittest.TestCase):
         """A push to a cluster would end with CROSSSLOT, for some keys."""
         for key in KEYS:
             key = key.encode() if isinstance(key, str) else key
-            self.assertEqual(_steps.slot(key), key_slot(key))
-            other = _steps.temporary(key)
+            self.assertEqual(_words.slot(key), key_slot(key))
+            other = _words.temporary(key)
             self.assertEqual(key_slot(other), key_slot(key), (key, other))
-            self.assertNotEqual(other, _steps.temporary(key))
+            self.assertNotEqual(other, _words.temporary(key))
 
 
 class PushTest(ServerCase):

@@ -41,9 +41,9 @@ from libbloom import (  # noqa: E402
     UnsureError,
     plan,
 )
-from libbloom._cluster import ASKING, Call, Lost, Unsent, delivered  # noqa: E402
+from libbloom._cluster import ASKING, Call, Links, Lost, Unsent, delivered, run  # noqa: E402
 from libbloom._native import divide  # noqa: E402
-from libbloom._steps import slot  # noqa: E402
+from libbloom._words import slot  # noqa: E402
 
 
 def words(count, prefix="item "):
@@ -148,32 +148,39 @@ class FakeClient:
     def get_node(self, host, port):
         return self.nodes.get(f"{host}:{port}")
 
-    def get_node_from_slot(self, slot):
+    def get_node_from_key(self, key):
         return self.nodes["one:1"]
+
+
+class FakeLinks(Links):
+    """Its connections. `exchanges` are the node, what comes to it, and what it answers; `others` is what else was done."""
+
+    def __init__(self, case, exchanges):
+        super().__init__(FakeClient())
+        self.case, self.exchanges, self.others = case, iter(exchanges), []
+
+    async def exchange(self, parts):
+        [(node, sent)] = parts
+        expected, commands, replies = next(self.exchanges)
+        self.case.assertEqual((node.name, sent), (expected, commands))
+        return [replies]
+
+    async def pause(self, seconds):
+        self.others.append("pause")
+
+    async def refresh(self):
+        self.others.append("refresh")
 
 
 class DeliveryTest(unittest.TestCase):
     """Each is what a node answered, and what must be sent next."""
 
     def deliver(self, exchanges, *, patience=60.0, adds=False, replicas=0, commands=1):
-        """Delivers commands; `exchanges` are the node, what comes to it, and what it answers. What else was done."""
-        calls = [Call(b"{%d}" % number, "ADD", number) for number in range(commands)]
-        steps = delivered(FakeClient(), calls, patience, adds=adds, replicas=replicas)
-        exchanges, others, result = iter(exchanges), [], None
-        while True:
-            try:
-                name, *words = steps.send(result)
-            except StopIteration:
-                self.assertEqual(list(exchanges), [])
-                return calls, others
-            result = None
-            if name != "exchange":
-                others.append(name)
-                continue
-            [[(node, sent)]] = words
-            expected, commands, result = next(exchanges)
-            self.assertEqual((node.name, sent), (expected, commands))
-            result = [result]
+        """Delivers commands. Returns them, and what else was done."""
+        calls, links = [Call(b"{%d}" % number, "ADD", number) for number in range(commands)], FakeLinks(self, exchanges)
+        run(delivered(links, calls, patience, adds=adds, replicas=replicas))
+        self.assertEqual(list(links.exchanges), [])
+        return calls, links.others
 
     ADD = ("ADD", 0)
 
@@ -473,16 +480,14 @@ class ShardedTest(ClusterCase):
     @contextlib.contextmanager
     def interrupted(self, last):
         """Ctrl-C when so many exchanges have been made."""
-        from libbloom import _cluster
+        exchange, calls = Links.exchange, itertools.count()
 
-        exchange, calls = _cluster.Links.exchange, itertools.count()
-
-        def stopped(links, rounds):
+        async def stopped(links, parts):
             if next(calls) >= last:
                 raise KeyboardInterrupt
-            return exchange(links, rounds)
+            return await exchange(links, parts)
 
-        with mock.patch.object(_cluster.Links, "exchange", stopped), self.assertRaises(KeyboardInterrupt):
+        with mock.patch.object(Links, "exchange", stopped), self.assertRaises(KeyboardInterrupt):
             yield
 
     def test_who_fails_to_create_deletes_nothing_of_others(self):
@@ -522,25 +527,23 @@ class ShardedTest(ClusterCase):
 
     def test_a_drop_that_is_sent_again_spares_what_was_made_since(self):
         """A filter that another program made of the same name would lose its shards, or could not be opened any more."""
-        from libbloom import _cluster
-
-        exchange = _cluster.Links.exchange
+        exchange = Links.exchange
         for step in ("dropped", "gone"):
             ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8)
             is_first = [True]
 
-            def repeated(links, rounds):
-                replies = exchange(links, rounds)
-                if not is_first or not any(step in command for _, commands in rounds for command in commands):
+            async def repeated(links, parts):
+                replies = await exchange(links, parts)
+                if not is_first or not any(step in command for _, commands in parts for command in commands):
                     return replies
                 # The answer is lost; others are faster.
                 is_first.clear()
                 if step == "dropped":
                     ShardedBloom(self.client, "seen").drop()
                 ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8).add("a")
-                return exchange(links, rounds)
+                return await exchange(links, parts)
 
-            with self.subTest(step), mock.patch.object(_cluster.Links, "exchange", repeated):
+            with self.subTest(step), mock.patch.object(Links, "exchange", repeated):
                 if step == "dropped":
                     # It is one that is being dropped, for the other one, too.
                     with contextlib.suppress(MissingError):

@@ -256,17 +256,17 @@ class Cluster:
 @contextlib.contextmanager
 def before(word, act):
     """Does something when the Python package is about to send the first command that has this word."""
-    from libbloom import _cluster
+    from libbloom._cluster import Links
 
-    exchange, acted = _cluster.Links.exchange, []
+    exchange, acted = Links.exchange, []
 
-    def watched(links, rounds):
-        if not acted and any(word in command for _, commands in rounds for command in commands):
+    async def watched(links, parts):
+        if not acted and any(word in command for _, commands in parts for command in commands):
             acted.append(True)
             act()
-        return exchange(links, rounds)
+        return await exchange(links, parts)
 
-    with mock.patch.object(_cluster.Links, "exchange", watched):
+    with mock.patch.object(Links, "exchange", watched):
         yield
     assert acted, f"{word} was not sent"
 

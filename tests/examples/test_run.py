@@ -62,7 +62,7 @@ class RunTest(unittest.TestCase):
     def test_the_python_package_is_found_beside_the_module(self):
         """Who follows the README would get an ImportError: Python takes ./libbloom.so for the package."""
         shutil.copytree(PROJECT / "libbloom", self.project / "libbloom", ignore=shutil.ignore_patterns("__pycache__"))
-        script = "import libbloom, libbloom._steps; from libbloom import Filter; print(libbloom.__file__, Filter(9).add('one'))"
+        script = "import libbloom, libbloom._words; from libbloom import Filter; print(libbloom.__file__, Filter(9).add('one'))"
         (self.project / "script.py").write_text(script)
         for words in (["-c", script], ["script.py"]):
             done = self.run_python(*words)

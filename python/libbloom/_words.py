@@ -1,17 +1,13 @@
-"""What is sent to a server, without a connection: names of keys, items as words of commands, and the replies read.
-
-The methods that talk to a server are generators of steps, which `_cluster.run` and `run_async` drive.
-"""
+"""What is sent to a server, without a connection: names of keys, items as words of commands, and the replies read."""
 
 from __future__ import annotations
 
 import binascii
 import os
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 Command = tuple[Any, ...]
-Steps = Generator[tuple[Any, ...], Any, Any]
 
 # Bytes of packed items in a command, and the number of commands that are under way at once.
 PIECE, DEPTH = 1 << 20, 4
