@@ -32,7 +32,7 @@ export PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH" # where rustup puts cargo
 # left_out sanitizer server
 left_out() {
     # Blocks have exactly the size that was asked for, where a plan foretells what the system's allocator makes of it.
-    echo valkey_words::a_plan_is_what_such_a_filter_becomes
+    echo plan::tells_what_the_filter_becomes
     if [ "$1" = address ]; then
         # Redis adds to a number of keys of 2^63 - 1 that a client gives to any command (in getKeysUsingKeySpecs,
         # before the module is asked), which is not defined.

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from ._native import FullError
@@ -71,6 +73,23 @@ def is_answer(error: BaseException) -> bool:
     """Whether a server answered with this error. Otherwise something is wrong with the connection."""
     names = [kind.__name__ for kind in type(error).__mro__]
     return "ResponseError" in names or any(name in ANSWERS for name in names)
+
+
+def is_of_client(error: BaseException) -> bool:
+    """Whether a client raised this error, or the system. Others are the program's own, such as that of a signal handler:
+    the caller gets them."""
+    modules = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+    return isinstance(error, (OSError, EOFError)) or not modules.isdisjoint(("redis", "valkey"))
+
+
+@contextmanager
+def despite_the_client() -> Iterator[None]:
+    """Goes on after an error of the client."""
+    try:
+        yield
+    except Exception as error:
+        if not is_of_client(error):
+            raise
 
 
 def code(error: BaseException) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -423,14 +423,14 @@ class _Key(Caller):
         if not call.is_unsure:
             raise self._vanished()
         # The answer to the first attempt was lost. If that was carried out, the key has the chunks.
-        with suppress(Exception):
+        with _answers.despite_the_client():
             if await self._dumped(self._name) == chunks:
                 return
         raise UnsureError(f"the last answer was lost: {self.key!r} may have been replaced, and has changed since; push it again")
 
     async def _removed(self, draft: bytes) -> None:
         """Cleaning up after an error goes as far as it can."""
-        with suppress(Exception):
+        with _answers.despite_the_client():
             await delivered(self._links(self.client), [Call(draft, "UNLINK", draft)], 0)
 
     async def _dumped(self, key: bytes) -> list[tuple[int, bytes]]:

@@ -13,10 +13,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine
-from contextlib import suppress
 from typing import Any, TypeVar
 
-from ._answers import REDIRECTED, Count, UnsureError, code, is_answer
+from ._answers import REDIRECTED, Count, UnsureError, code, despite_the_client, is_answer, is_of_client
 from ._words import Command
 
 Result = TypeVar("Result")
@@ -226,12 +225,10 @@ class Links:
         """The node for a call: the one it was redirected to, or the primary that has its slot; None if no node has it."""
         if not self.is_cluster:
             return self.client
-        try:
+        with despite_the_client():
             there = self.client.get_node(*call.place) if call.place else None
             return there or self.client.get_node_from_key(call.key)
-        except Exception:
-            # Each client has an error of its own for this.
-            return None
+        return None
 
     async def exchange(self, parts: list[tuple[Any, list[Command]]]) -> list[list[Any]]:
         """Sends commands to some nodes, then reads all answers."""
@@ -251,7 +248,7 @@ class Links:
         """Has the client look again which node has which slot."""
         if self.is_cluster:
             # If it cannot, the next attempt will tell.
-            with suppress(Exception):
+            with despite_the_client():
                 await settled(self.client.nodes_manager.initialize())
 
 
@@ -283,13 +280,15 @@ class Link:
             self.connection = await settled(connection_of(self.pool))
             await settled(self.connection.connect())
         except Exception as error:
-            if is_answer(error) and not is_passing(error):
+            if not is_of_client(error) or is_answer(error) and not is_passing(error):
                 # A wrong password, or another refusal, after which there is no other attempt.
                 raise
             return self.fail(Unsent(error))
         try:
             await settled(self.connection.send_packed_command(self.connection.pack_commands(self.commands)))
         except Exception as error:
+            if not is_of_client(error):
+                raise
             await self.lose(error)
 
     async def read(self) -> list[Any]:
@@ -297,6 +296,8 @@ class Link:
             try:
                 self.replies.append(await settled(self.connection.read_response(disable_decoding=True)))
             except Exception as error:
+                if not is_of_client(error):
+                    raise
                 if is_answer(error):
                     self.replies.append(error)
                 else:

@@ -9,10 +9,12 @@ import io
 import itertools
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -77,6 +79,39 @@ class NamesTest(unittest.TestCase):
             other = _words.temporary(key)
             self.assertEqual(key_slot(other), key_slot(key), (key, other))
             self.assertNotEqual(other, _words.temporary(key))
+
+
+class SoftLimit(Exception):
+    """What a task queue's signal handler raises in a task that takes too long."""
+
+
+class SignalTest(ServerCase):
+    def test_the_error_of_a_signal_handler_reaches_the_program(self):
+        """A task would not learn that its time is over, send its items again, and be killed."""
+
+        def over(*_):
+            raise SoftLimit
+
+        seen = Bloom(self.client, "seen")
+        seen.add("before")
+        here = Filter(100, seed=7)
+        before = signal.signal(signal.SIGALRM, over)
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        other = server.client()
+        self.addCleanup(other.close)
+        for what in (
+            lambda: seen.add("x"),
+            lambda: "before" in seen,
+            lambda: seen.update(words(10)),
+            lambda: here.push(self.client, "pushed"),
+            lambda: Filter.pull(self.client, "seen"),
+        ):
+            other.client_pause(3000)
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            with self.assertRaises(SoftLimit):
+                what()
+            other.client_unpause()
+            self.assertIn("before", seen)
 
 
 class PushTest(ServerCase):
