@@ -10,7 +10,7 @@ use crate::blocked::sizing::{Geometry, MAX_LINES_PER_ITEM, PROBES};
 use crate::blocked::{Blocked, Layer, Shape};
 use crate::chain::batch::Layer as _;
 use crate::chain::demand::reserved;
-use crate::chain::{Allowance, Chain, MOST_ITEMS, NewLayer as _, Rules as _, sum};
+use crate::chain::{Allowance, Chain, MOST_ITEMS, MOST_LAYERS, NewLayer as _, Rules as _, sum};
 use crate::error::{Error, ParamError};
 use crate::params::{Capacity, ErrorRate, Expansion, Growth, ROUNDING, Seed, Time, Window};
 use crate::stored::stream::{Sink, Source};
@@ -31,6 +31,9 @@ pub(crate) const LAYER_BYTES: usize = 48;
 /// The most slices in a header. A filter has fewer: those that may be alive when one is closed early, and those that a
 /// window usually has.
 pub(crate) const MOST_STORED: usize = 512;
+/// The most layers of a filter with a window in a header, since to find a layer takes a pass over the slices. Clients
+/// make at most [`MOST_LAYERS`].
+const MOST_WINDOW_LAYERS: usize = 4 * MOST_LAYERS;
 /// The latest time in a header. A reply to a client can hold it.
 const LATEST_STORED: Time = i64::MAX as Time;
 /// Bytes of a bit array that are written at a time: the server compresses each string that it writes, and
@@ -278,7 +281,7 @@ impl Header {
             Some(window) => window.slices.iter().map(|slice| slice.layers).sum(),
             None => layers.max(1),
         };
-        if layers != wanted {
+        if layers != wanted || window.is_some() && layers > MOST_WINDOW_LAYERS {
             return Err(DecodeError::Field("layers"));
         }
         if fields.0.len() / LAYER_BYTES < layers {

@@ -184,6 +184,19 @@ fn each_field_is_refused_outside_of_its_range() {
     }
 }
 
+/// Whoever may send a chunk could make each later command on the filter take seconds.
+#[test]
+fn countless_layers_are_refused() {
+    let stream = stored(&four_layers());
+    for (layers, expected) in [(4400, "header length"), (4401, "layers")] {
+        // Two layers are those of the other slices.
+        let many = with_header(&stream, 12, &u32::to_le_bytes(layers));
+        let many = with_header(&many, slice(1, 16), &(layers - 2).to_le_bytes());
+        let end = load(&many).map(|_| ());
+        assert_eq!(end, Err(DecodeError::Field(expected)), "{layers}");
+    }
+}
+
 /// What no field contradicts, or only makes another promise, must work: a clock that was wrong stamped it.
 #[test]
 fn what_is_accepted_works() {
