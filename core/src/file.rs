@@ -7,8 +7,6 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read, Write};
 #[cfg(unix)]
-use std::os::fd::AsFd as _;
-#[cfg(unix)]
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
@@ -272,7 +270,7 @@ impl Filter {
     /// # Errors
     /// [`FileError`] for anything but a complete file.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, FileError> {
-        Self::read_from(BufReader::new(open(path.as_ref())?), u64::MAX)
+        Self::read_from(BufReader::new(File::open(path)?), u64::MAX)
     }
 
     /// Reads a filter from the header and the chunks that `BF.SCANDUMP` returns, each with its iterator, in their
@@ -321,30 +319,12 @@ fn assembly_of(header: Vec<u8>, allowance: Allowance<'_>) -> Result<Assembly, Fi
     })
 }
 
-/// Opens a file to read it. `/dev/stdin` is the standard input from where it stands.
-///
-/// # Errors
-/// The error of the system.
-#[cfg_attr(docsrs, doc(hidden))]
-pub fn open(path: &Path) -> io::Result<File> {
-    #[cfg(unix)]
-    if path == Path::new("/dev/stdin") {
-        return Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?));
-    }
-    File::open(path)
-}
-
-/// Makes a file of what `write` writes; [`Filter::save`] says how. `/dev/stdout` is the standard output, where it
-/// stands.
+/// Makes a file of what `write` writes; [`Filter::save`] says how.
 ///
 /// # Errors
 /// The error of `write` or of the system; an earlier file is unchanged.
 #[cfg_attr(docsrs, doc(hidden))]
 pub fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
-    #[cfg(unix)]
-    if path == Path::new("/dev/stdout") {
-        return write(&mut File::from(io::stdout().as_fd().try_clone_to_owned()?));
-    }
     // The system refuses what may not be written to, such as a folder.
     let earlier = match OpenOptions::new().append(true).open(path) {
         Ok(file) => Some(file),

@@ -1,12 +1,11 @@
 /** Files of filters: docs/file.md. */
 
-import { Bits } from "./bits.js";
+import { Bits, type Chunk, Chunks } from "./bits.js";
 import { FormatError } from "./error.js";
-import { type Header, parseHeader, readU64, viewOf } from "./format.js";
+import { type Header, type Layer, parseHeader, readU64, viewOf } from "./format.js";
 import { hash, xxh3 } from "./xxh3.js";
 
-/** A filter's header, or a piece of its bits, with the iterator that BF.LOADCHUNK takes for it. */
-export type Chunk = [iterator: number, data: Uint8Array];
+export type { Chunk } from "./bits.js";
 
 const MAGIC = Uint8Array.of(0x89, 0x42, 0x4c, 0x4f, 0x4f, 0x4d, 0x0d, 0x0a);
 const VERSION = 1;
@@ -14,8 +13,14 @@ const HEADER = 1;
 const MOST_CHUNK = 1 << 24;
 /** A buffer for bytes that are still to come has so many at first. */
 const FIRST_PIECE = 1 << 16;
+/** Data of so many bytes shares a buffer with other data: a buffer of its own takes some hundred bytes besides. */
+const SHORT = 1 << 12;
+/** So many layers keep what is read of their bits. Only forged files have more. */
+const MOST_OPEN = 2000;
+/** Set bits of a byte. */
+const ONES = Uint8Array.from({ length: 256 }, (_, byte) => [...byte.toString(2)].filter((bit) => bit === "1").length);
 /** XXH3's own secret, for the checksums. */
-const SECRET = viewOf(
+export const CHECKSUMS = viewOf(
   Uint8Array.from(
     (
       "b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671fcb79e64eccc0e578825ad07dccff7221" +
@@ -37,14 +42,16 @@ export async function readFile(reader: ReadableStreamDefaultReader<Uint8Array>, 
   const version = readU64(viewOf(await file.take(8)), 0);
   if (version !== VERSION) throw new FormatError(`the file has version ${version}, and this reader knows ${VERSION}`);
   let contents: Contents | undefined;
+  const bytes = new Uint8Array(32);
+  const head = viewOf(bytes);
   for (let record = 0; ; record += 1) {
-    const head = viewOf(await file.take(32));
+    await file.fill(bytes, 0);
     const [iterator, length] = [readU64(head, 0), readU64(head, 8)];
     const most = record === 0 ? Number.MAX_SAFE_INTEGER : MOST_CHUNK;
     if (length > most) throw new FormatError(`record ${record} has ${length} bytes, and may have ${most}`);
     // The checksum is that of the first fields and the data.
-    const whole = await file.take(length, new Uint8Array(head.buffer, head.byteOffset, 16));
-    xxh3(viewOf(whole), 0, whole.length, SECRET);
+    const whole = await file.take(length, bytes.subarray(0, 16));
+    xxh3(viewOf(whole), 0, whole.length, CHECKSUMS);
     if (hash.some((word, i) => word !== head.getInt32(16 + 4 * i, true))) {
       throw new FormatError(`record ${record} is damaged: its checksum differs`);
     }
@@ -72,61 +79,99 @@ export function assemble([header, ...chunks]: readonly Chunk[]): Contents {
 /** What a filter is made of. */
 export class Contents {
   readonly header: Header;
-  /** The bits of each layer. */
-  readonly bits: Bits[];
-  /** All of it, the header first. */
-  readonly chunks: Chunk[];
-  private layer = 0;
-  /** Where the layer begins in the bits of all of them. */
-  private begin: number;
+  /** The layers that have bits, oldest first: an item is never in another. */
+  readonly layers: Layer[] = [];
+  private readonly chunks = new Chunks();
+  /** The bits of the first of them, as far as they were asked. */
+  private readonly bits: Bits[] = [];
+  /** Of each of these layers: its first chunk, and 1 + the offset of its bits in those of all. */
+  private readonly firsts: number[] = [];
+  private readonly bases: number[] = [];
+  /** The layers from the next one on. */
+  private readonly coming: Iterator<Layer>;
+  private layer: Layer | undefined;
+  private number = 0;
+  private base: number;
+  /** Bytes and set bits that came of the layer. */
+  private came = 0;
+  private ones = 0;
   private last = HEADER;
 
   constructor(iterator: number, data: Uint8Array) {
     if (iterator !== HEADER) throw new FormatError(`the header is missing: the first iterator is ${iterator}`);
     this.header = parseHeader(data);
-    this.begin = this.header.window?.begin ?? 0;
-    this.bits = this.header.layers.map(() => new Bits());
-    this.chunks = [[iterator, data]];
+    this.base = HEADER + (this.header.window?.begin ?? 0);
+    this.coming = this.header.layers()[Symbol.iterator]();
+    this.layer = this.coming.next().value;
+    this.chunks.append(iterator, data);
   }
 
   add(iterator: number, data: Uint8Array): void {
-    const { layers } = this.header;
     const start = iterator - data.length;
     if (data.length === 0 || !(start >= this.last)) {
       throw new FormatError(`chunk ${iterator}, of ${data.length} bytes, is not behind chunk ${this.last}`);
     }
-    const offset = start - HEADER;
-    if (offset < this.begin)
+    if (start < this.base)
       throw new FormatError(`chunk ${iterator}, of ${data.length} bytes, is of a layer that is gone`);
-    while (this.layer < layers.length && offset >= this.begin + layers[this.layer].bytes) {
-      this.begin += layers[this.layer].bytes;
-      this.layer += 1;
-    }
-    if (this.layer === layers.length || offset + data.length > this.begin + layers[this.layer].bytes) {
+    while (this.layer && start >= this.base + this.layer.bytes) this.leave(this.layer);
+    if (!this.layer || iterator > this.base + this.layer.bytes) {
       throw new FormatError(`chunk ${iterator}, of ${data.length} bytes, is not within a layer`);
     }
-    this.bits[this.layer].append(offset - this.begin, data);
-    this.chunks.push([iterator, data]);
+    if (this.came === 0) {
+      this.layers.push(this.layer);
+      this.firsts.push(this.chunks.count);
+      this.bases.push(this.base);
+    }
+    for (let at = 0; at < data.length; at += 1) this.ones += ONES[data[at]];
+    this.came += data.length;
+    this.chunks.append(iterator, data);
     this.last = iterator;
   }
 
   finish(): this {
-    this.header.layers.forEach(({ ones, items, bytes }, layer) => {
-      const { ones: found, bytes: came } = this.bits[layer];
-      // Of other modules' layers the header does not count the set bits, so all of their bytes must be there.
-      const isPart = ones === undefined && came < bytes && (items > 0 || came > 0);
-      // Each item that a layer counts has set a bit of it.
-      if (isPart || items > found || (ones ?? found) !== found) {
-        throw new FormatError(`layer ${layer} has ${came} of ${bytes} bytes and ${found} set bits: a chunk is missing`);
-      }
-    });
+    while (this.layer) this.leave(this.layer);
     return this;
+  }
+
+  /** Whether the last item that was hashed is in the layer with this number, of those that have bits. */
+  isIn(index: number): boolean {
+    return this.header.has(this.layers[index], this.bits[index] ?? this.open(index));
+  }
+
+  private open(index: number): Bits {
+    const behind = index + 1 < this.firsts.length ? this.firsts[index + 1] : this.chunks.count;
+    const bits = new Bits(this.chunks, this.firsts[index], behind, this.bases[index]);
+    if (index < MOST_OPEN) this.bits[index] = bits;
+    return bits;
+  }
+
+  /** All of it, the header first. */
+  list(): Chunk[] {
+    return this.chunks.list();
+  }
+
+  /** Goes on to the next layer, of which no chunk has come. */
+  private leave({ ones, items, bytes }: Layer): void {
+    const { came, ones: found } = this;
+    // Of other modules' layers the header does not count the set bits, so all of their bytes must be there.
+    const isPart = ones === undefined && came < bytes && (items > 0 || came > 0);
+    // Each item that a layer counts has set a bit of it.
+    if (isPart || items > found || (ones ?? found) !== found) {
+      const what = `${came} of ${bytes} bytes and ${found} set bits`;
+      throw new FormatError(`layer ${this.number} has ${what}: a chunk is missing`);
+    }
+    this.base += bytes;
+    this.number += 1;
+    this.came = this.ones = 0;
+    this.layer = this.coming.next().value;
   }
 }
 
 /** The bytes of a stream. They take memory as they come. */
 class Pieces {
   private rest: Uint8Array = new Uint8Array(0);
+  /** What is left of the buffer that short data shares. */
+  private shared: Uint8Array = new Uint8Array(0);
   private total = 0;
 
   constructor(
@@ -137,21 +182,39 @@ class Pieces {
   /** The next bytes, behind others. */
   async take(length: number, before: Uint8Array = new Uint8Array(0)): Promise<Uint8Array> {
     const wanted = before.length + length;
-    let taken = new Uint8Array(Math.min(wanted, FIRST_PIECE));
+    let taken = this.room(wanted);
     taken.set(before);
-    for (let filled = before.length; filled < wanted;) {
-      if (!(await this.hasMore())) throw new FormatError(`the file ends early, after ${this.total} bytes`);
-      if (filled === taken.length) {
-        const larger = new Uint8Array(Math.min(wanted, 2 * filled));
-        larger.set(taken);
-        taken = larger;
+    let filled = before.length;
+    while (taken.length < wanted) {
+      await this.fill(taken, filled);
+      filled = taken.length;
+      const larger = new Uint8Array(Math.min(wanted, 2 * filled));
+      larger.set(taken);
+      taken = larger;
+    }
+    await this.fill(taken, filled);
+    return taken;
+  }
+
+  /** Fills a buffer with the next bytes, from a place in it on. */
+  async fill(buffer: Uint8Array, from: number): Promise<void> {
+    for (let filled = from; filled < buffer.length;) {
+      if (this.rest.length === 0 && !(await this.hasMore())) {
+        throw new FormatError(`the file ends early, after ${this.total} bytes`);
       }
-      const part = this.rest.subarray(0, taken.length - filled);
-      taken.set(part, filled);
+      const part = this.rest.subarray(0, buffer.length - filled);
+      buffer.set(part, filled);
       filled += part.length;
       this.rest = this.rest.subarray(part.length);
     }
-    return taken;
+  }
+
+  private room(wanted: number): Uint8Array {
+    if (wanted > SHORT) return new Uint8Array(Math.min(wanted, FIRST_PIECE));
+    if (this.shared.length < wanted) this.shared = new Uint8Array(FIRST_PIECE);
+    const room = this.shared.subarray(0, wanted);
+    this.shared = this.shared.subarray(wanted);
+    return room;
   }
 
   async end(): Promise<void> {
@@ -163,6 +226,10 @@ class Pieces {
     while (this.rest.length === 0) {
       const { done, value } = await this.reader.read();
       if (done) return false;
+      if (!ArrayBuffer.isView(value) || value.BYTES_PER_ELEMENT !== 1) {
+        const what = Object.prototype.toString.call(value).slice(8, -1);
+        throw new TypeError(`a stream of a filter's file has pieces of type Uint8Array, not ${what}`);
+      }
       this.rest = value;
       this.total += value.length;
       if (!(this.total <= this.atMost)) throw new FormatError(`the file has more than ${this.atMost} bytes`);

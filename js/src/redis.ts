@@ -7,6 +7,7 @@ import { randomUUID } from "node:crypto";
 import { type CommandParser as Parser, type RedisArgument as Word, RESP_TYPES } from "redis";
 import type { Chunk } from "./file.js";
 import { Filter } from "./filter.js";
+import { parseHeader } from "./format.js";
 import type { Item } from "./item.js";
 
 /** For `client.withTypeMapping`: replies as bytes, which `addPacked` and `existsPacked` need. */
@@ -257,10 +258,14 @@ export async function pull(client: Client, key: Word): Promise<Filter> {
 
 async function dumped(client: Client, key: Word): Promise<Chunk[]> {
   const chunks: Chunk[] = [];
+  let left = 0;
   for (let iterator = 0; ;) {
     const [next, data] = await call(client, "BF.SCANDUMP", key, `${iterator}`);
     if (next === 0) return chunks;
     chunks.push([next, data]);
+    left = iterator === 0 ? parseHeader(data).bytes : left - data.length;
+    // No filter has such chunks, unless it changed meanwhile. A server could send them for ever.
+    if (!(next > iterator) || data.length === 0 || left < 0) return chunks;
     iterator = next;
   }
 }

@@ -6,7 +6,13 @@ import { createServer } from "node:http";
 import { once } from "node:events";
 import { Readable } from "node:stream";
 import test from "node:test";
+import { setTimeout } from "node:timers/promises";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { Filter, FormatError } from "libbloom";
+// Parts of the package that are not exported.
+import { CHECKSUMS } from "../dist/file.js";
+import { hash, xxh3 } from "../dist/xxh3.js";
 import { cases } from "./support.js";
 
 const { path, figures } = cases().whole.find(({ name }) => name === "blocked 3000 of 20")!;
@@ -112,6 +118,139 @@ test("memory is taken for what came, and not for what is promised", async () => 
   assert.equal(empty.sizeInBytes, 64 * lines);
   assert.equal(empty.has("item"), false);
   assert.ok(process.memoryUsage().arrayBuffers < most);
+});
+
+/** Records of these data, one after another, with their checksums. */
+function written(parts: ReadonlyArray<readonly [number, Uint8Array]>): Uint8Array {
+  const records = parts.map(([iterator, data]) => {
+    const record = Buffer.alloc(32 + data.length);
+    record.writeBigUInt64LE(BigInt(iterator), 0);
+    record.writeBigUInt64LE(BigInt(data.length), 8);
+    record.set(data, 32);
+    const summed = Buffer.concat([record.subarray(0, 16), data]);
+    xxh3(new DataView(summed.buffer, summed.byteOffset), 0, summed.length, CHECKSUMS);
+    hash.forEach((word, at) => record.writeInt32LE(word, 16 + 4 * at));
+    return record;
+  });
+  return Buffer.concat([bytes.subarray(0, 16), ...records]);
+}
+
+/** A file of so many layers of one line each, of which the bits of each `some`-th are there, in so many chunks. */
+function layered(count: number, some: number, chunks: number): Uint8Array {
+  const header = Buffer.alloc(48 + 48 * count);
+  header.set(Buffer.from("BLOOM\0\0\x01", "latin1"));
+  header.writeUInt32LE(count, 12);
+  header.writeDoubleLE(0.25, 24);
+  header.writeUInt32LE(1, 32);
+  header.writeUInt32LE(2, 36);
+  const parts: Array<[number, Uint8Array]> = [[1, header]];
+  for (let layer = 0; layer < count; layer += 1) {
+    const has = layer % some === 0;
+    const at = 48 + 48 * layer;
+    header.writeUInt32LE(1, at);
+    header.writeUInt32LE(has ? chunks : 0, at + 16);
+    header.writeUInt32LE(1, at + 32);
+    header.writeUInt32LE(1, at + 40);
+    header.writeUInt32LE(2, at + 44);
+    // Every second byte, so that no two chunks are one.
+    for (let chunk = 0; has && chunk < chunks; chunk += 1) parts.push([64 * layer + 2 * chunk + 2, Uint8Array.of(1)]);
+  }
+  parts.push([0, Uint8Array.of(...u64(parts.length))]);
+  return written(parts);
+}
+
+function u64(number: number): Uint8Array {
+  const field = Buffer.alloc(8);
+  field.writeBigUInt64LE(BigInt(number));
+  return field;
+}
+
+setFlagsFromString("--expose-gc");
+const collect: () => void = runInNewContext("gc");
+
+async function memory(): Promise<number> {
+  // Buffers are given back some time after they are found to be garbage.
+  for (let round = 0; round < 4; round += 1) {
+    collect();
+    await setTimeout(50);
+  }
+  const { heapUsed, arrayBuffers } = process.memoryUsage();
+  return heapUsed + arrayBuffers;
+}
+
+// A page that allows files of 48 MB would need 678 MB for one that somebody forged.
+test("a filter takes about as much memory as its file, whatever it is made of", async () => {
+  for (const [count, some, chunks] of [
+    [200_000, 1_000_000, 1],
+    [50_000, 1, 1],
+    [10_000, 1, 30],
+  ]) {
+    const file = layered(count, some, chunks);
+    const before = await memory();
+    const filter = await Filter.load(file);
+    const taken = (await memory()) - before;
+    assert.equal(filter.layers, count);
+    assert.equal(filter.sizeInBytes, 64 * count);
+    assert.equal(filter.chunks().length, 1 + Math.ceil(count / some) * chunks);
+    assert.equal(filter.has("item"), false);
+    assert.ok(taken < 5 * file.length, `${count} ${some} ${chunks}: ${taken} bytes for ${file.length}`);
+  }
+});
+
+// A stream of text would end as an error that does not say what to do.
+test("a stream of anything else than bytes is refused by its type", async () => {
+  for (const [piece, what] of [
+    ["text", "String"],
+    [7, "Number"],
+    [null, "Null"],
+    [Uint8Array.from(bytes).buffer, "ArrayBuffer"],
+    [new Uint16Array(4), "Uint16Array"],
+  ]) {
+    const stream = new ReadableStream({
+      start(controller) {
+        controller.enqueue(piece);
+        controller.close();
+      },
+    });
+    await assert.rejects(Filter.load(stream), (error: unknown) => {
+      assert.ok(error instanceof TypeError);
+      assert.equal(error.message, `a stream of a filter's file has pieces of type Uint8Array, not ${what}`);
+      return true;
+    });
+  }
+});
+
+// A filter whose clock was far ahead is whole, and would be called damaged.
+test("times beyond JavaScript's exact numbers are read", async () => {
+  const closes = 2n ** 62n + 1n;
+  const header = Buffer.alloc(80 + 24 + 48);
+  header.set(Buffer.from("BLOOM\0\0\x01", "latin1"));
+  header.writeUInt32LE(1, 12);
+  header.writeDoubleLE(0.25, 24);
+  header.writeUInt32LE(1, 32);
+  header.writeUInt32LE(2, 36);
+  header.writeUInt32LE(3600, 44);
+  header.writeUInt32LE(1000, 48);
+  header.writeUInt8(8, 56);
+  header.writeUInt32LE(1, 60);
+  for (const at of [64, 80, 88]) header.writeBigUInt64LE(closes, at);
+  header.writeUInt32LE(1, 96);
+  header.writeUInt32LE(9, 104);
+  for (const [at, value] of [
+    [136, 1],
+    [144, 1],
+    [148, 2],
+  ]) {
+    header.writeUInt32LE(value, at);
+  }
+  const file = (): Uint8Array =>
+    written([
+      [1, header],
+      [0, u64(1)],
+    ]);
+  assert.equal((await Filter.load(file())).capacity, 1000);
+  header.writeBigUInt64LE(closes - 1n, 88);
+  await assert.rejects(Filter.load(file()), refused(/^the header: closes is 4611686018427387904, and not 46/));
 });
 
 test("a file that is larger than allowed is refused before it has come", async () => {

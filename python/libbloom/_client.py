@@ -11,7 +11,7 @@ from typing import Any
 from . import _answers, _words
 from ._answers import MAYBE_NEW, Count, Maybe, MissingError, UnsureError
 from ._cluster import AsyncLinks, Call, Links, delivered, run
-from ._native import Filter
+from ._native import Filter, size_of_header
 from ._words import Command, encoded
 from ._terminal import Bar
 
@@ -175,7 +175,7 @@ def words_of(
 @contextmanager
 def progress_of(name: str, items: Any, progress: Progress | None) -> Iterator[Progress]:
     """The function to call with the number of items that are done: the caller's, or a bar if there is a terminal."""
-    if progress is not None or not sys.stderr.isatty():
+    if progress is not None or sys.stderr is None or not sys.stderr.isatty():
         yield progress or (lambda done: None)
         return
     total = getattr(items, "size", None) if _words.is_array(items) else None
@@ -435,12 +435,17 @@ class _Key(Caller):
 
     async def _dumped(self, key: bytes) -> list[tuple[int, bytes]]:
         chunks: list[tuple[int, bytes]] = []
-        iterator = 0
+        iterator = left = 0
         while True:
-            [(iterator, data)] = await self._deliver([Call(key, "BF.SCANDUMP", key, iterator)])
-            if iterator == 0:
+            [(following, data)] = await self._deliver([Call(key, "BF.SCANDUMP", key, iterator)])
+            if following == 0:
                 return chunks
-            chunks.append((iterator, data))
+            chunks.append((following, data))
+            left = left - len(data) if iterator else size_of_header(data)
+            # No filter has such chunks, unless it changed meanwhile. A server could send them for ever.
+            if following <= iterator or not data or left < 0:
+                return chunks
+            iterator = following
 
     async def _bits_set(self) -> Any:
         """The set bits, as far as the server tells: a merge of classic filters may not show in their header."""

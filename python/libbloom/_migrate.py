@@ -105,8 +105,7 @@ def place_for(source: Server, target: Server, options: argparse.Namespace) -> Se
 
 def find_keys(source: Server, options: argparse.Namespace) -> list[bytes]:
     if options.keys is None:
-        # A half-made copy: another run copies to our source, or did.
-        return sorted(key for key in source.keys(options.match) if not key.endswith(TEMPORARY))
+        return sorted(source.keys(options.match))
     separator = b"\0" if options.null else b"\n"
     with opened(options.keys, separator) as file:
         return list(dict.fromkeys(key for keys in file.parts() for key in keys if key or options.null))
@@ -156,6 +155,9 @@ class Copier:
             self.bar.say(f"not copied: {shown(key)}: {wire_text(why)}")
 
     def bring(self, key: bytes) -> None:
+        if key.endswith(TEMPORARY):
+            # Or of a filter that the copy of another one would replace.
+            raise NotCopied("this is the name of an unfinished copy: delete what a killed run left, or rename the filter")
         state = self.source.state(key)
         if state is None:
             self.follow_deletion(key)

@@ -24,10 +24,10 @@ def plan(
     items: float | None = None,
     fixed: bool = False,
     growing: bool = False,
-    expansion: int = 2,
+    expansion: int | None = None,
     layout: str = "blocked",
     window: int | None = None,
-    slices: int = 8,
+    slices: int | None = None,
 ) -> tuple[int, int, float] | None:
     """The size of a filter that counts `items` (default: its capacity), without making it: its bytes, its layers, and
     its error rate when the newest layer is full. None if it cannot hold so many items."""
@@ -43,6 +43,9 @@ def replace(path: str | os.PathLike[str], data: bytes) -> None:
 
 def scandump(filter: Filter, iterator: int) -> tuple[int, bytes]:
     """What BF.SCANDUMP answers for the filter: the next iterator, and a chunk; 0 and no bytes at the end."""
+
+def size_of_header(header: bytes) -> int:
+    """The bytes of the filter that a header describes. Its chunks have no more."""
 
 def divide(shards: int, form: str, *words: Any) -> tuple[list[tuple[int, int, bytes]], bytes]:
     """Divides packed items among shards. Returns, for each shard that has items: the shard, the number of its items,
@@ -66,11 +69,11 @@ class Filter:
 
     fixed: it never grows, and raises FullError instead.
     growing: it is expected to outgrow its capacity by far, and shares its rate out for that.
-    expansion: each further layer is for so many times as many items (1 to 32768).
+    expansion: each further layer is for so many times as many items (1 to 32768; default 2).
     seed: filters with the same one can be united. Without it, all filters of a process share a random one.
     layout: "blocked", this project's own; "classic", RedisBloom's; "valkey", valkey-bloom's.
     window: items expire after so many seconds (1 to 2^32 - 1).
-    slices: the window forgets in so many steps (2 to 64).
+    slices: the window forgets in so many steps (2 to 64; default 8).
     refresh: an item that is added again to a window is remembered for a whole window from then on.
     """
 
@@ -81,16 +84,16 @@ class Filter:
         *,
         fixed: bool = False,
         growing: bool = False,
-        expansion: int = 2,
+        expansion: int | None = None,
         seed: int | None = None,
         layout: str = "blocked",
         window: int | None = None,
-        slices: int = 8,
+        slices: int | None = None,
         refresh: bool = False,
     ) -> Filter: ...
     def add(self, item: Item, *, now: float | None = None) -> bool:
         """Adds an item. True if it was not in the filter before. In a window it is added at `now`, in seconds of the
-        Unix clock."""
+        Unix clock; other filters take no notice of `now`."""
 
     def update(
         self, items: Iterable[Item] | Any, *, threads: int = 1, now: float | None = None
@@ -123,12 +126,14 @@ class Filter:
     def clear(self) -> None:
         """Takes all items out. Parameters stay."""
 
-    def save(self, path: str | os.PathLike[str] | BinaryIO) -> None:
-        """Writes the filter to a file, which gets its name when it is complete and on the disk, or to a file object that
-        is open for bytes. A new file is readable for its owner only; one that was there keeps its permissions."""
+    def save(self, path: str | bytes | os.PathLike[Any] | BinaryIO) -> None:
+        """Writes the filter, as it is at this moment, to a file, which gets its name when it is complete and on the
+        disk, or to a file object that is open for bytes. A new file is readable for its owner only; one that was there
+        keeps its permissions. Other threads can add meanwhile: the first one to do so copies the filter, which takes its
+        memory a second time until the file is written."""
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str] | BinaryIO, *, max_bytes: float | None = None) -> Filter:
+    def load(cls, path: str | bytes | os.PathLike[Any] | BinaryIO, *, max_bytes: float | None = None) -> Filter:
         """Reads a filter that `save` wrote, from a file or to the end of a file object that is open for bytes. Raises
         FormatError for anything but a whole file, and MemoryError where the filter would need more than `max_bytes`."""
 
@@ -139,7 +144,7 @@ class Filter:
     @classmethod
     def from_rdb(
         cls,
-        path: str | os.PathLike[str],
+        path: str | bytes | os.PathLike[Any],
         key: str | bytes | None = None,
         *,
         db: int | None = None,

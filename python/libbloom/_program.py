@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import re
+import stat
 import sys
+import tempfile
 from collections.abc import Iterator
 from itertools import compress
 from pathlib import Path
@@ -13,7 +16,7 @@ from typing import Any, NoReturn
 
 from . import Bloom, Filter, FullError, MissingError, UnsureError, __version__, plan
 from ._native import capacity_for
-from ._terminal import ROOM, Bar, Trouble, opened, output, shown
+from ._terminal import ROOM, Bar, Trouble, in_bytes, opened, output, say, shown, whole
 
 LOCAL = "redis://127.0.0.1:6379"
 EXIT_CODES = """\
@@ -71,26 +74,82 @@ def items_of(name: str, is_live: bool = False) -> Iterator[list[bytes]]:
         yield from file.parts()
 
 
+# Names of the standard input as a filter, and of the standard output.
+STDIN, STDOUT = ("-", "/dev/stdin"), ("-", "/dev/stdout")
+
+
 def loaded(name: str) -> Filter:
     """The filter of a file, or of the standard input for `-`."""
-    if name == "-" and sys.stdin is None:
+    is_input = name in STDIN
+    if is_input and sys.stdin is None:
         raise Trouble("there is no standard input")
     try:
-        return Filter.load("/dev/stdin" if name == "-" else name)
+        return Filter.load("/dev/stdin" if is_input else name)
     except OSError as error:
         raise Trouble(f"{name}: {error.strerror or error}") from None
 
 
-def save(made: Filter, name: str, said: str) -> None:
-    """Saves a filter as a file, or writes it to the standard output for `-`, and says what it is."""
-    is_output = name in ("-", "/dev/stdout")
-    if is_output and sys.stdout is None:
-        raise Trouble("there is no standard output")
+class Output:
+    """Where a filter goes: a file, or the standard output for `-`. What can go wrong is found out before the work, as far
+    as it can be."""
+
+    def __init__(self, path: str, read: tuple[str, ...] = (), name: str | None = None) -> None:
+        """`read`: files that are read, and must stay. `name`: for messages, if it is not the path."""
+        self.path, self.name = path, name or path
+        is_output = path in STDOUT
+        if is_output and sys.stdout is None:
+            raise Trouble("there is no standard output")
+        try:
+            # None if there is no such file yet.
+            self.status = os.fstat(output().fileno()) if is_output else status_of(path)
+            if not is_output:
+                self.try_file()
+        except OSError as error:
+            raise Trouble(f"{self.name}: {error.strerror or error}") from None
+        # Also by another name, such as /dev/fd/1: nothing else may be written there.
+        self.is_stream = is_output or self.is_written_by(sys.stdout)
+        for one in read if self.is_file() else ():
+            if self.is_same(os.fstat(sys.stdin.fileno()) if one == "-" and sys.stdin is not None else status_of(one)):
+                raise Trouble(f"{self.name} is read, and the filter would replace it")
+
+    def is_file(self) -> bool:
+        return self.status is not None and stat.S_ISREG(self.status.st_mode)
+
+    def is_same(self, status: os.stat_result | None) -> bool:
+        return self.status is not None and status is not None and os.path.samestat(self.status, status)
+
+    def is_written_by(self, stream: Any) -> bool:
+        return stream is not None and self.is_same(os.fstat(stream.fileno()))
+
+    def try_file(self) -> None:
+        """Raises the error of the system if the file cannot be written."""
+        if self.status is not None and stat.S_ISDIR(self.status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if self.status is not None and not os.access(self.path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        folder = os.path.dirname(os.path.realpath(self.path))
+        # Open files have no folder where a new one could be made.
+        if (self.status is None or self.is_file()) and not folder.startswith(("/proc/", "/dev/fd")):
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+
+    def save(self, made: Filter, said: str) -> None:
+        """Saves a filter, and says what it is, but never where the filter goes."""
+        try:
+            made.save(output().buffer if self.is_stream else self.path)
+        except OSError as error:
+            raise Trouble(f"{self.name}: {error.strerror or error}") from None
+        stream = sys.stderr if self.is_stream else sys.stdout
+        if stream is not None and not self.is_written_by(stream):
+            print(f"{self.name}: {said}", file=stream)
+
+
+def status_of(name: str) -> os.stat_result | None:
+    """What the system says about a file; None if there is none."""
     try:
-        made.save("/dev/stdout" if is_output else name)
-    except OSError as error:
-        raise Trouble(f"{name}: {error.strerror or error}") from None
-    print(f"{name}: {said}", file=sys.stderr if is_output else sys.stdout)
+        return os.stat(name)
+    except FileNotFoundError:
+        return None
 
 
 # What may end a number: 10M are ten million.
@@ -145,6 +204,7 @@ def run_plan(words: argparse.Namespace) -> int:
 
 
 def run_build(words: argparse.Namespace) -> int:
+    to = Output(words.output, tuple(words.files))
     is_open = words.capacity is None
     if is_open and (words.window is not None or words.layout == "valkey"):
         raise Trouble("--capacity must say how many items come: such a filter cannot be shrunk afterwards")
@@ -152,7 +212,11 @@ def run_build(words: argparse.Namespace) -> int:
     if is_open:
         shape = dict(fixed=words.fixed, growing=words.growing, layout=words.layout)
         capacity = capacity_for(ROOM, words.error_rate, **shape)
-    made = Filter(capacity, words.error_rate, seed=words.seed, refresh=words.refresh, **options_of(words))
+    try:
+        made = Filter(capacity, words.error_rate, seed=words.seed, refresh=words.refresh, **options_of(words))
+    except MemoryError as error:
+        hint = f" (for a list of unknown length, {in_bytes(ROOM)} are needed: --capacity takes less)" if is_open else ""
+        raise Trouble(f"{error}{hint}") from None
     read = new = 0
     with Bar(words.output, None) as bar:
         for name in words.files:
@@ -163,18 +227,28 @@ def run_build(words: argparse.Namespace) -> int:
     if is_open:
         made.shrink()
     said = f"{new:,} of {read:,} items were new, {made.size_in_bytes:,} bytes, {made.layers:,} layers"
-    save(made, words.output, said)
+    to.save(made, said)
     return 0
 
 
 def run_shrink(words: argparse.Namespace) -> int:
+    if words.output is not None:
+        to = Output(words.output)
+    elif words.filter in STDIN:
+        to = Output("-")
+    else:
+        # An open file, such as /dev/fd/3, is replaced where it is.
+        path = os.path.realpath(words.filter)
+        if os.path.exists(words.filter) and not os.path.isfile(path):
+            raise Trouble(f"{words.filter} is no file that can be replaced: -o FILTER says where the filter goes")
+        to = Output(path, name=words.filter)
     made = loaded(words.filter)
     freed = made.shrink(words.capacity)
-    name = words.output or words.filter
-    if freed or name != words.filter:
-        save(made, name, f"{len(made):,} items, {made.size_in_bytes:,} bytes, {freed:,} less than before")
+    figures = f"{len(made):,} items, {made.size_in_bytes:,} bytes"
+    if freed or words.output is not None or to.is_stream:
+        to.save(made, f"{figures}, {freed:,} less than before")
     else:
-        print(f"{name}: {len(made):,} items, {made.size_in_bytes:,} bytes, which is as small as it can be")
+        print(f"{to.name}: {figures}, which is as small as it can be")
     return 0
 
 
@@ -226,6 +300,7 @@ def run_pull(words: argparse.Namespace) -> int:
     file, key = words.file, words.key
     if file is None and words.url == LOCAL and is_rdb(key):
         file, key = os.fsdecode(key), None
+    to = Output(words.output, () if file is None else (file,))
     if file is None:
         made = Bloom(client_of(words.url), key).pull()
     else:
@@ -233,7 +308,7 @@ def run_pull(words: argparse.Namespace) -> int:
             made = Filter.from_rdb(file, key, db=words.db)
         except LookupError as error:
             raise Trouble(error) from None
-    save(made, words.output, f"{len(made):,} items, {made.size_in_bytes:,} bytes")
+    to.save(made, f"{len(made):,} items, {made.size_in_bytes:,} bytes")
     return 0
 
 
@@ -309,10 +384,10 @@ def parser() -> argparse.ArgumentParser:
         parser.add_argument("--error-rate", type=rate, default=0.01, metavar="RATE", help="wrong yeses (default: 0.01)")
         parser.add_argument("--fixed", action="store_true", help="never grow")
         parser.add_argument("--growing", action="store_true", help="expect to outgrow the capacity by far")
-        parser.add_argument("--expansion", type=number, default=2, metavar="N", help="how many times larger each layer is")
+        parser.add_argument("--expansion", type=number, metavar="N", help="how many times larger each layer is (default: 2)")
         parser.add_argument("--layout", default="blocked", choices=["blocked", "classic", "valkey"])
         parser.add_argument("--window", type=number, metavar="SECONDS", help="forget items after so many seconds")
-        parser.add_argument("--slices", type=number, default=8, metavar="N", help="steps in which a window forgets")
+        parser.add_argument("--slices", type=number, metavar="N", help="steps in which a window forgets (default: 8)")
 
     def add_more_options(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--seed", type=int, metavar="N", help="filters of one seed can be united")
@@ -467,8 +542,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def complain(text: object) -> None:
-    if sys.stderr is not None:
-        print(f"libbloom: {without_passwords(str(text))}", file=sys.stderr)
+    say(f"libbloom: {without_passwords(str(text))}")
 
 
 def without_passwords(text: str) -> str:
@@ -490,9 +564,7 @@ def without_login(word: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    if sys.stdout is not None:
-        # A file's name is printed whatever bytes it has.
-        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]
+    sys.stdout, sys.stderr = whole(sys.stdout), whole(sys.stderr)  # type: ignore[assignment]
     try:
         words = parser().parse_args(arguments)
         code = words.run(words)

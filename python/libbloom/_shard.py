@@ -39,9 +39,8 @@ def opened_filter(words: argparse.Namespace, replicas: int = 0) -> ShardedBloom:
 
 def options_of(words: argparse.Namespace) -> dict[str, Any]:
     """The options that can be set for this filter."""
-    names = ["fixed", "growing", "layout", "window", "seed", "refresh"]
-    names += ["expansion"] * (not words.fixed) + ["slices"] * (words.window is not None)
-    return {name: getattr(words, name) for name in names}
+    names = ["fixed", "growing", "expansion", "layout", "window", "slices", "seed", "refresh"]
+    return {name: getattr(words, name) for name in names if getattr(words, name) is not None}
 
 
 def create(words: argparse.Namespace) -> int:

@@ -26,6 +26,8 @@ PACKED_SIZE = 1 << 16
 LONGEST = 1 << 29
 # What an xz file may ask for; `xz -9` needs 65 MiB.
 XZ_MEMORY = 1 << 28
+# The error of the standard library for a file that needs more.
+XZ_REFUSED = "Memory usage limit exceeded"
 # Bytes of a filter for a list of unknown length. It is shrunk at the end; what no item touched took no memory.
 ROOM = 256 << 20
 
@@ -141,11 +143,38 @@ def in_bytes(number: float) -> str:
     return f"{number:,.1f} GiB"
 
 
+class Whole(io.FileIO):
+    """A file that waits where another program has set that writes do not."""
+
+    def write(self, data: Any) -> int:
+        while (count := super().write(data)) is None:
+            select.select([], [self], [])
+        return count
+
+
+def whole(stream: TextIO | None) -> TextIO | None:
+    """A standard stream that writes all of a text, or fails. Python's own may write a part of it without a word: where it
+    has no buffer (PYTHONUNBUFFERED), or writes do not wait."""
+    if not isinstance(stream, io.TextIOWrapper):
+        return stream
+    stream.flush()
+    is_prompt = stream.line_buffering or stream.write_through
+    buffer = io.BufferedWriter(Whole(stream.fileno(), "wb", closefd=False))
+    # A file's name is printed whatever bytes it has.
+    return io.TextIOWrapper(buffer, stream.encoding, "backslashreplace", line_buffering=is_prompt)
+
+
 def output() -> TextIO:
     """The standard output, for what a program is started to say."""
     if sys.stdout is None:
         raise Trouble("the standard output is closed")
     return sys.stdout
+
+
+def say(text: str) -> None:
+    """Prints a line on standard error. If that is closed it goes nowhere; `print` would put it on the standard output."""
+    if sys.stderr is not None:
+        print(text, file=sys.stderr)
 
 
 class Bar:
@@ -183,7 +212,7 @@ class Bar:
 
     def say(self, text: str) -> None:
         """A line of its own on standard error, above the bar."""
-        print(f"\r\033[K{text}" if self.is_shown else text, file=sys.stderr)
+        say(f"\r\033[K{text}" if self.is_shown else text)
         if self.done:
             self.draw()
 
@@ -263,7 +292,8 @@ class Input:
         return block
 
     def unpacked(self, size: int) -> bytes:
-        name = self.packing.name if self.packing is not None else ""
+        assert self.packing is not None
+        name = self.packing.name
         is_cut = False
         while not is_cut:
             if self.unpacker.eof:
@@ -282,6 +312,11 @@ class Input:
             except MemoryError:
                 raise
             except Exception as error:
+                if str(error) == XZ_REFUSED:
+                    raise Trouble(
+                        f"{self.name}: to unpack this {name} data takes more than {in_bytes(XZ_MEMORY)}, which is the limit: "
+                        f"pipe it from `{self.packing.program}`"
+                    ) from None
                 raise Trouble(f"{self.name}: the {name} data is damaged: {error}") from None
             self.packed = getattr(self.unpacker, "unconsumed_tail", b"")
             if block:

@@ -1,17 +1,19 @@
 //! The native half of the Python package `libbloom`: the class `Filter`, and its errors.
 //!
 //! A filter is behind a lock, so that threads can share it. Bulk calls read items with the interpreter's lock held, in
-//! chunks of [`CHUNK`] and more, and let go of it while they hash and probe.
+//! chunks of [`CHUNK`] and more, and let go of it while they hash and probe. No code of Python's runs, and no file is
+//! waited for, under the filter's lock: a save writes the filter as it was, and who changes it meanwhile copies it first.
 
 use std::io::{self, BufReader, Read, Write};
+use std::path::PathBuf;
 use std::sync::mpsc::sync_channel;
-use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use libbloom::codec::chunks;
 use libbloom::exceptions::ExceptError;
 use libbloom::file;
-use libbloom::params::{ErrorRate, Expansion, Growth};
+use libbloom::params::{ErrorRate, Growth};
 use libbloom::sets::Mismatch;
 use libbloom::{BuildError, DecodeError, Error, FileError, SetError, ShrinkError, StoredLayout, UNLIMITED};
 use libbloom_rdb::RdbError;
@@ -36,9 +38,13 @@ const CHUNK_OF_THREADS: usize = 1 << 17;
 /// Items that a thread takes of them at a time.
 const PART: usize = 4096;
 
-/// Bytes that are read from a file object at once.
+/// More than the address space of any machine.
+const MOST_BYTES: u64 = 1 << 60;
+
+/// Bytes that are read from a file at once.
 const BUFFER: usize = 1 << 20;
 
+mod patient;
 mod rdb;
 mod shards;
 
@@ -243,7 +249,13 @@ impl Write for FileObject {
     }
 }
 
-/// The time for a call to `filter`. Only a window needs one, so no other filter reads the clock.
+/// A path as Python takes them everywhere: a str, bytes or an os.PathLike.
+fn path_of(path: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
+    let path = path.py().import("os")?.call_method1("fsdecode", (path,))?;
+    path.extract()
+}
+
+/// The time for a call to `filter`. Only a window needs one: no other filter reads the clock, or looks at `now`.
 fn time(filter: &libbloom::Filter, now: Option<f64>) -> PyResult<u64> {
     filter.window().map_or(Ok(0), |_| milliseconds(now))
 }
@@ -478,26 +490,40 @@ impl TrimZeros for [u8] {
 ///
 /// fixed: it never grows, and raises FullError instead.
 /// growing: it is expected to outgrow its capacity by far, and shares its rate out for that.
-/// expansion: each further layer is for so many times as many items (1 to 32768).
+/// expansion: each further layer is for so many times as many items (1 to 32768; default 2).
 /// seed: filters with the same one can be united. Without it, all filters of a process share a random one.
 /// layout: "blocked", this project's own; "classic", RedisBloom's; "valkey", valkey-bloom's.
 /// window: items expire after so many seconds (1 to 2^32 - 1).
-/// slices: the window forgets in so many steps (2 to 64).
+/// slices: the window forgets in so many steps (2 to 64; default 8).
 /// refresh: an item that is added again to a window is remembered for a whole window from then on.
 #[pyclass(frozen, module = "libbloom", name = "Filter")]
 struct Filter {
-    filter: RwLock<libbloom::Filter>,
+    /// Shared with the saves that are under way.
+    filter: RwLock<Arc<libbloom::Filter>>,
+}
+
+/// The filter for a change, while it is locked. If a save is under way, that keeps what was there, and this is a copy.
+fn changed(filter: &mut Arc<libbloom::Filter>) -> PyResult<&mut libbloom::Filter> {
+    if Arc::strong_count(filter) > 1 {
+        *filter = Arc::new(filter.try_clone().map_err(of_error)?);
+    }
+    Arc::get_mut(filter).ok_or_else(ended_early)
 }
 
 impl Filter {
     fn of(filter: libbloom::Filter) -> Self {
         Self {
-            filter: RwLock::new(filter),
+            filter: RwLock::new(Arc::new(filter)),
         }
     }
 
+    /// The filter as it is now, whatever is added later.
+    fn as_it_stands(&self, py: Python<'_>) -> Arc<libbloom::Filter> {
+        Arc::clone(&self.read(py))
+    }
+
     /// Locks the filter for reading. A thread that waits for the lock releases the interpreter's.
-    fn read(&self, py: Python<'_>) -> RwLockReadGuard<'_, libbloom::Filter> {
+    fn read(&self, py: Python<'_>) -> RwLockReadGuard<'_, Arc<libbloom::Filter>> {
         loop {
             match self.filter.try_read() {
                 Ok(filter) => return filter,
@@ -513,7 +539,7 @@ impl Filter {
         &'a self,
         py: Python<'_>,
         other: &'a Self,
-    ) -> [RwLockReadGuard<'a, libbloom::Filter>; 2] {
+    ) -> [RwLockReadGuard<'a, Arc<libbloom::Filter>>; 2] {
         if std::ptr::from_ref(self) < std::ptr::from_ref(other) {
             [self.read(py), other.read(py)]
         } else {
@@ -528,8 +554,8 @@ impl Filter {
         py: Python<'_>,
         other: &'a Self,
     ) -> (
-        RwLockWriteGuard<'a, libbloom::Filter>,
-        RwLockReadGuard<'a, libbloom::Filter>,
+        RwLockWriteGuard<'a, Arc<libbloom::Filter>>,
+        RwLockReadGuard<'a, Arc<libbloom::Filter>>,
     ) {
         if std::ptr::from_ref(self) < std::ptr::from_ref(other) {
             (self.write(py), other.read(py))
@@ -540,7 +566,7 @@ impl Filter {
     }
 
     /// Locks the filter for a change. A thread that waits for the lock releases the interpreter's.
-    fn write(&self, py: Python<'_>) -> RwLockWriteGuard<'_, libbloom::Filter> {
+    fn write(&self, py: Python<'_>) -> RwLockWriteGuard<'_, Arc<libbloom::Filter>> {
         loop {
             match self.filter.try_write() {
                 Ok(filter) => return filter,
@@ -553,9 +579,11 @@ impl Filter {
 
 impl Filter {
     /// Adds a chunk of items, and counts those that were new. The interpreter's lock is not needed.
-    fn insert_chunk<'a>(&self, items: impl Iterator<Item = &'a [u8]>, time: u64) -> PyResult<u64> {
+    fn insert_chunk<'a>(&self, items: impl Iterator<Item = &'a [u8]>, now: Option<f64>) -> PyResult<u64> {
         let mut filter = self.filter.write().unwrap_or_else(PoisonError::into_inner);
-        filter.insert_many_at(items, time).map_err(of_error)
+        let filter = changed(&mut filter)?;
+        let now = time(filter, now)?;
+        filter.insert_many_at(items, now).map_err(of_error)
     }
 
     /// Adds items in order, in another thread than the one that reads them; `None` if the system starts no thread.
@@ -570,7 +598,7 @@ impl Filter {
             let worker = std::thread::Builder::new().spawn_scoped(scope, move || {
                 let mut new = 0;
                 for packed in receive {
-                    new += self.insert_chunk(packed.items(), milliseconds(now)?)?;
+                    new += self.insert_chunk(packed.items(), now)?;
                 }
                 PyResult::Ok(new)
             });
@@ -633,15 +661,45 @@ impl Packed {
     }
 }
 
-/// The builder for the options of `Filter` and `plan`: (fixed, growing, expansion, layout) and (window in seconds,
-/// slices).
-fn builder(
-    capacity: u64,
-    error_rate: f64,
-    (fixed, growing, expansion, layout): (bool, bool, u32, &str),
-    window: Option<(u64, u8)>,
-) -> PyResult<libbloom::Builder> {
-    let mut builder = libbloom::Filter::builder(capacity, error_rate).expansion(expansion);
+/// The options of `Filter` and `plan`.
+struct Options<'a> {
+    fixed: bool,
+    growing: bool,
+    expansion: Option<u32>,
+    layout: &'a str,
+    /// In seconds.
+    window: Option<u64>,
+    slices: Option<u8>,
+}
+
+/// The builder for these options. Those that say nothing beside others are refused, as a server does.
+fn builder(capacity: u64, error_rate: f64, options: &Options<'_>) -> PyResult<libbloom::Builder> {
+    let Options {
+        fixed,
+        growing,
+        expansion,
+        layout,
+        window,
+        slices,
+    } = *options;
+    let useless = [
+        (
+            fixed && expansion.is_some(),
+            "a filter that never grows has no expansion",
+        ),
+        (
+            growing && window.is_some(),
+            "a filter with a window is not made for growth",
+        ),
+        (
+            slices.is_some() && window.is_none(),
+            "slices and refresh need a window",
+        ),
+    ];
+    if let Some((_, why)) = useless.iter().find(|(is_useless, _)| *is_useless) {
+        return Err(PyValueError::new_err(*why));
+    }
+    let mut builder = libbloom::Filter::builder(capacity, error_rate);
     let stored = StoredLayout::ALL.iter().find(|stored| stored.name() == layout);
     let unknown = || PyValueError::new_err("layout must be 'blocked', 'classic' or 'valkey'");
     builder = builder.layout(*stored.ok_or_else(unknown)?);
@@ -651,8 +709,14 @@ fn builder(
     if growing {
         builder = builder.growing();
     }
-    if let Some((seconds, slices)) = window {
-        builder = builder.window(Duration::from_secs(seconds)).slices(slices);
+    if let Some(expansion) = expansion {
+        builder = builder.expansion(expansion);
+    }
+    if let Some(seconds) = window {
+        builder = builder.window(Duration::from_secs(seconds));
+    }
+    if let Some(slices) = slices {
+        builder = builder.slices(slices);
     }
     Ok(builder)
 }
@@ -660,8 +724,8 @@ fn builder(
 /// The size of a filter that counts `items` (default: its capacity), without making it: its bytes, its layers,
 /// and its error rate when the newest layer is full. None if it cannot hold so many items.
 #[pyfunction]
-#[pyo3(signature = (capacity, error_rate=0.01, *, items=None, fixed=false, growing=false, expansion=2,
-    layout="blocked", window=None, slices=8))]
+#[pyo3(signature = (capacity, error_rate=0.01, *, items=None, fixed=false, growing=false, expansion=None,
+    layout="blocked", window=None, slices=None))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
 fn plan(
     #[pyo3(from_py_with = number)] capacity: u64,
@@ -669,21 +733,24 @@ fn plan(
     #[pyo3(from_py_with = number)] items: Option<u64>,
     fixed: bool,
     growing: bool,
-    #[pyo3(from_py_with = number)] expansion: u32,
+    #[pyo3(from_py_with = number)] expansion: Option<u32>,
     layout: &str,
     #[pyo3(from_py_with = number)] window: Option<u64>,
-    #[pyo3(from_py_with = number)] slices: u8,
+    #[pyo3(from_py_with = number)] slices: Option<u8>,
 ) -> PyResult<Option<(u64, usize, f64)>> {
-    let options = (fixed, growing, expansion, layout);
-    let builder = builder(
-        capacity,
-        error_rate,
-        options,
-        window.map(|window| (window, slices)),
-    )?;
+    let options = Options {
+        fixed,
+        growing,
+        expansion,
+        layout,
+        window,
+        slices,
+    };
+    let builder = builder(capacity, error_rate, &options)?;
     let items = items.unwrap_or(capacity);
     let plan = builder.plan(items).map_err(of_build_error)?;
-    let stage = plan.at(items);
+    // No machine has the memory for more, and sums that are too large stop at the largest number.
+    let stage = plan.at(items).filter(|stage| stage.bytes < MOST_BYTES);
     Ok(stage.map(|stage| (stage.bytes, stage.layers, stage.error_rate)))
 }
 
@@ -697,8 +764,15 @@ fn capacity_for(
     growing: bool,
     layout: &str,
 ) -> PyResult<u64> {
-    let options = (fixed, growing, Expansion::DEFAULT.factor(), layout);
-    let builder = builder(1, error_rate, options, None)?;
+    let options = Options {
+        fixed,
+        growing,
+        expansion: None,
+        layout,
+        window: None,
+        slices: None,
+    };
+    let builder = builder(1, error_rate, &options)?;
     builder.capacity_for(bytes).map_err(of_build_error)
 }
 
@@ -767,47 +841,55 @@ fn list_of<'py>(py: Python<'py>, answers: &[bool]) -> PyResult<Bound<'py, PyList
 #[pymethods]
 impl Filter {
     #[new]
-    #[pyo3(signature = (capacity, error_rate=0.01, *, fixed=false, growing=false, expansion=2, seed=None,
-        layout="blocked", window=None, slices=8, refresh=false))]
+    #[pyo3(signature = (capacity, error_rate=0.01, *, fixed=false, growing=false, expansion=None, seed=None,
+        layout="blocked", window=None, slices=None, refresh=false))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn new(
         #[pyo3(from_py_with = number)] capacity: u64,
         error_rate: f64,
         fixed: bool,
         growing: bool,
-        #[pyo3(from_py_with = number)] expansion: u32,
+        #[pyo3(from_py_with = number)] expansion: Option<u32>,
         #[pyo3(from_py_with = number)] seed: Option<u64>,
         layout: &str,
         #[pyo3(from_py_with = number)] window: Option<u64>,
-        #[pyo3(from_py_with = number)] slices: u8,
+        #[pyo3(from_py_with = number)] slices: Option<u8>,
         refresh: bool,
     ) -> PyResult<Self> {
-        let options = (fixed, growing, expansion, layout);
-        let mut builder = builder(
-            capacity,
-            error_rate,
-            options,
-            window.map(|window| (window, slices)),
-        )?;
+        let options = Options {
+            fixed,
+            growing,
+            expansion,
+            layout,
+            window,
+            slices,
+        };
+        let mut builder = builder(capacity, error_rate, &options)?;
         if let Some(seed) = seed {
+            if layout == StoredLayout::Classic.name() {
+                return Err(PyValueError::new_err(
+                    "filters of the layout 'classic' have no seed",
+                ));
+            }
             builder = builder.seed(seed);
         }
-        if refresh && window.is_some() {
+        if refresh {
+            if window.is_none() {
+                return Err(PyValueError::new_err("slices and refresh need a window"));
+            }
             builder = builder.refresh();
-        } else if refresh || (window.is_none() && slices != 8) {
-            return Err(PyValueError::new_err("slices and refresh need a window"));
         }
         builder.build().map(Self::of).map_err(of_build_error)
     }
 
     /// Adds an item. True if it was not in the filter before. In a window it is added at `now`, in seconds of the
-    /// Unix clock.
+    /// Unix clock; other filters take no notice of `now`.
     #[pyo3(signature = (item, *, now=None))]
     fn add(&self, py: Python<'_>, item: &Bound<'_, PyAny>, now: Option<f64>) -> PyResult<bool> {
         with_item(item, |bytes| {
             let mut filter = self.write(py);
             let now = time(&filter, now)?;
-            filter.insert_at(bytes, now).map_err(of_error)
+            changed(&mut filter)?.insert_at(bytes, now).map_err(of_error)
         })
     }
 
@@ -840,9 +922,7 @@ impl Filter {
         }
         let mut new = 0;
         while let Some(chunk) = items.next(CHUNK)? {
-            new += chunk.with_slices(|items| {
-                py.detach(|| self.insert_chunk(items.iter().copied(), milliseconds(now)?))
-            })?;
+            new += chunk.with_slices(|items| py.detach(|| self.insert_chunk(items.iter().copied(), now)))?;
         }
         Ok(new)
     }
@@ -864,11 +944,10 @@ impl Filter {
         let most = if threads > 1 { CHUNK_OF_THREADS } else { CHUNK };
         let mut all = Vec::new();
         while let Some(chunk) = items.next(most)? {
-            let time = milliseconds(now)?;
             chunk.with_slices(|items| {
                 py.detach(|| {
                     let filter = self.filter.read().unwrap_or_else(PoisonError::into_inner);
-                    ask(&filter, items, time, threads, &mut all)
+                    ask(&filter, items, time(&filter, now)?, threads, &mut all)
                 })
             })?;
         }
@@ -899,7 +978,7 @@ impl Filter {
             chunk.with_slices(|items| {
                 let mut filter = self.write(py);
                 let count = |items: libbloom::chain::batch::Subset, _| excepted += items.count_ones();
-                let result = filter.except(items.iter().copied(), UNLIMITED, count);
+                let result = changed(&mut filter)?.except(items.iter().copied(), UNLIMITED, count);
                 result.map_err(of_except_error)
             })?;
         }
@@ -934,7 +1013,7 @@ impl Filter {
     /// Takes all items out. Parameters stay.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         let filter = &mut *self.write(py);
-        py.detach(|| filter.clear()).map_err(of_error)
+        py.detach(|| changed(filter)?.clear().map_err(of_error))
     }
 
     /// Makes the filter as small as its items allow, with room for `capacity` items in all, if that is given. Returns
@@ -942,11 +1021,11 @@ impl Filter {
     #[pyo3(signature = (capacity=None))]
     fn shrink(&self, py: Python<'_>, #[pyo3(from_py_with = number)] capacity: Option<u64>) -> PyResult<u64> {
         let filter = &mut *self.write(py);
-        py.detach(|| filter.shrink_to(capacity.unwrap_or(0)))
-            .map_err(|error| match error {
-                ShrinkError::Memory(error) => of_error(error),
-                error => PyValueError::new_err(error.to_string()),
-            })
+        let shrunk = py.detach(|| PyResult::Ok(changed(filter)?.shrink_to(capacity.unwrap_or(0))));
+        shrunk?.map_err(|error| match error {
+            ShrinkError::Memory(error) => of_error(error),
+            error => PyValueError::new_err(error.to_string()),
+        })
     }
 
     /// Adds all items of other filters, of any size. True if that changed anything. Layers of one shape are united if all
@@ -956,20 +1035,23 @@ impl Filter {
     fn merge(&self, py: Python<'_>, others: Vec<Bound<'_, Self>>, error_rate: Option<f64>) -> PyResult<bool> {
         let rate = error_rate.map(ErrorRate::new).transpose();
         let rate = rate.map_err(|error| PyValueError::new_err(error.to_string()))?;
-        let mut changed = false;
+        let mut has_changed = false;
         for other in others {
             if std::ptr::eq(other.get(), self) {
                 continue;
             }
             let (mut own, other) = self.write_and_read(py, other.get());
             let (own, other) = (&mut *own, &*other);
-            let united = py.detach(|| match rate {
-                None => own.union_with(other),
-                rate => own.absorb(&[other], rate, UNLIMITED),
+            let united = py.detach(|| {
+                let own = changed(own)?;
+                PyResult::Ok(match rate {
+                    None => own.union_with(other),
+                    rate => own.absorb(&[other], rate, UNLIMITED),
+                })
             });
-            changed |= united.map_err(of_set_error)?;
+            has_changed |= united?.map_err(of_set_error)?;
         }
-        Ok(changed)
+        Ok(has_changed)
     }
 
     fn __ior__(&self, py: Python<'_>, other: Bound<'_, Self>) -> PyResult<()> {
@@ -1089,21 +1171,21 @@ impl Filter {
         self.read(py).window().map(|window| window.seconds())
     }
 
-    /// Writes the filter to a file, which gets its name when it is complete and on the disk, or to a file object that is
-    /// open for bytes. A new file is readable for its owner only; one that was there keeps its permissions.
+    /// Writes the filter, as it is at this moment, to a file, which gets its name when it is complete and on the disk, or
+    /// to a file object that is open for bytes. A new file is readable for its owner only; one that was there keeps its
+    /// permissions. Other threads can add meanwhile: the first one to do so copies the filter, which takes its memory a
+    /// second time until the file is written.
     fn save(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<()> {
-        let filter = &self.filter;
+        let filter = self.as_it_stands(py);
         if let Some(file) = FileObject::of(path, "write")? {
-            return Ok(py.detach(|| {
-                let filter = filter.read().unwrap_or_else(PoisonError::into_inner);
-                filter.write_to(file)
-            })?);
+            return Ok(py.detach(|| filter.write_to(file))?);
         }
-        let path: std::path::PathBuf = path.extract()?;
-        let saved = py.detach(|| {
-            let filter = filter.read().unwrap_or_else(PoisonError::into_inner);
-            filter.save(&path)
-        });
+        let path = path_of(path)?;
+        if let Some(file) = patient::opened_to_write(py, &path)? {
+            let written = py.detach(|| filter.write_to(file));
+            return written.map_err(|error| of_io_error(error, &path));
+        }
+        let saved = py.detach(|| filter.save(&path));
         saved.map_err(|error| of_io_error(error, &path))
     }
 
@@ -1117,17 +1199,15 @@ impl Filter {
         path: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = number)] max_bytes: Option<u64>,
     ) -> PyResult<Self> {
+        let most = max_bytes.unwrap_or(u64::MAX);
         if let Some(file) = FileObject::of(path, "read")? {
             let file = BufReader::with_capacity(BUFFER, file);
-            let read = py.detach(|| libbloom::Filter::read_from(file, max_bytes.unwrap_or(u64::MAX)));
+            let read = py.detach(|| libbloom::Filter::read_from(file, most));
             return read.map(Self::of).map_err(of_file_error);
         }
-        let path: std::path::PathBuf = path.extract()?;
-        let loaded = py.detach(|| {
-            let file = file::open(&path).map_err(FileError::from)?;
-            libbloom::Filter::read_from(BufReader::new(file), max_bytes.unwrap_or(u64::MAX))
-        });
-        match loaded {
+        let path = path_of(path)?;
+        let file = BufReader::with_capacity(BUFFER, patient::opened_to_read(py, &path)?);
+        match py.detach(|| libbloom::Filter::read_from(file, most)) {
             Ok(filter) => Ok(Self::of(filter)),
             Err(FileError::Io(error)) => Err(of_io_error(error, &path)),
             Err(error) => {
@@ -1176,7 +1256,7 @@ impl Filter {
     fn from_rdb(
         _class: &Bound<'_, PyType>,
         py: Python<'_>,
-        path: std::path::PathBuf,
+        #[pyo3(from_py_with = path_of)] path: PathBuf,
         key: Option<Bound<'_, PyAny>>,
         db: Option<u64>,
         #[pyo3(from_py_with = number)] max_bytes: Option<u64>,
@@ -1187,7 +1267,9 @@ impl Filter {
             Some(key) => Some(lasting(key)?.ok_or_else(|| no_item(key))?),
         };
         let most = max_bytes.unwrap_or(u64::MAX);
-        py.detach(|| rdb::filter(&path, key, db, most)).map(Self::of)
+        let file = patient::opened_to_read(py, &path)?;
+        py.detach(|| rdb::filter(file, &path, key, db, most))
+            .map(Self::of)
     }
 
     /// The filter as arguments of BF.LOADCHUNK: an iterator and data for each call. The header comes first.
@@ -1252,9 +1334,21 @@ fn scandump<'py>(
     }
 }
 
+/// The bytes of the filter that a header describes. Its chunks have no more.
+#[pyfunction]
+fn size_of_header(py: Python<'_>, header: &[u8]) -> PyResult<u64> {
+    let described = py.detach(|| chunks::load_header(header, UNLIMITED));
+    described
+        .map(|filter| filter.bytes())
+        .map_err(|error| match error {
+            DecodeError::OutOfMemory { .. } => PyMemoryError::new_err(error.to_string()),
+            error => FormatError::new_err(format!("the header: {error}")),
+        })
+}
+
 /// Makes a file of these bytes, as `Filter.save` does of a filter.
 #[pyfunction]
-fn replace(py: Python<'_>, path: std::path::PathBuf, data: &[u8]) -> PyResult<()> {
+fn replace(py: Python<'_>, path: PathBuf, data: &[u8]) -> PyResult<()> {
     let replaced = py.detach(|| file::replace(&path, |file| file.write_all(data)));
     replaced.map_err(|error| of_io_error(error, &path))
 }
@@ -1266,6 +1360,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(capacity_for, module)?)?;
     module.add_function(wrap_pyfunction!(replace, module)?)?;
     module.add_function(wrap_pyfunction!(scandump, module)?)?;
+    module.add_function(wrap_pyfunction!(size_of_header, module)?)?;
     module.add_function(wrap_pyfunction!(shards::divide, module)?)?;
     module.add("FormatError", module.py().get_type::<FormatError>())?;
     module.add("FullError", module.py().get_type::<FullError>())?;

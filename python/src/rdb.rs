@@ -1,6 +1,6 @@
 //! One filter of an RDB file.
 
-use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use libbloom::{DecodeError, Filter};
@@ -11,9 +11,15 @@ use pyo3::{PyErr, PyResult};
 use crate::errors::FormatError;
 use crate::of_io_error;
 
-/// Reads the filter with this key in this database; `None` stands for any. Only that filter takes memory.
-pub fn filter(path: &Path, key: Option<&[u8]>, db: Option<u64>, most: u64) -> PyResult<Filter> {
-    let file = File::open(path).map_err(|error| of_io_error(error, path))?;
+/// Reads the filter with this key in this database; `None` stands for any. Only that filter takes memory. `path` is that
+/// of the file, for messages.
+pub fn filter(
+    file: impl Read,
+    path: &Path,
+    key: Option<&[u8]>,
+    db: Option<u64>,
+    most: u64,
+) -> PyResult<Filter> {
     let (mut meant, mut others) = (Names::default(), Names::default());
     let wants = |at, name: &[u8]| {
         let is_meant = key.is_none_or(|key| key == name) && db.is_none_or(|db| db == at);

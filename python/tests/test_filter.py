@@ -9,6 +9,7 @@ import gzip
 import io
 import json
 import math
+import os
 import pickle
 import random
 import re
@@ -32,7 +33,8 @@ def words(count, prefix="item "):
 
 
 def filled(items=500, **options):
-    made = Filter(100, 0.01, **{"seed": 7, **options})
+    seed = {} if options.get("layout") == "classic" else {"seed": 7}
+    made = Filter(100, 0.01, **{**seed, **options})
     made.update(words(items))
     return made
 
@@ -217,11 +219,12 @@ class ItemsTest(unittest.TestCase):
         """A filter would depend on the machine that built it."""
         items = words(50_000)
         for options in ({}, {"growing": True}, {"window": 60}, {"layout": "classic"}):
-            one = Filter(1000, 0.01, seed=7, **options)
+            options = {**options, **({} if "layout" in options else {"seed": 7})}
+            one = Filter(1000, 0.01, **options)
             new = one.update(items, now=1000.0)
             answers = one.contains_many(items + words(20_000, "other "), now=1000.0)
             for threads in (2, 3, 64):
-                other = Filter(1000, 0.01, seed=7, **options)
+                other = Filter(1000, 0.01, **options)
                 self.assertEqual(other.update(iter(items), threads=threads, now=1000.0), new)
                 self.assertEqual(bytes(one), bytes(other))
                 again = other.contains_many(items + words(20_000, "other "), threads=threads, now=1000.0)
@@ -273,9 +276,16 @@ class FilterTest(unittest.TestCase):
             {"slices": 4},
             {"refresh": True},
             {"window": 2**32},
+            # What would say nothing, a server refuses too.
+            {"fixed": True, "expansion": 4},
+            {"growing": True, "window": 5},
+            {"layout": "classic", "seed": 7},
         ]:
             with self.subTest(str(options)), self.assertRaisesRegex(ValueError, "."):
                 Filter(**{"capacity": 100, **options})
+            if not options.keys() & {"seed", "refresh"}:
+                with self.subTest(f"plan {options}"), self.assertRaisesRegex(ValueError, "."):
+                    plan(**{"capacity": 100, **options})
         for options in [{"capacity": -1}, {"seed": -1}, {"seed": 2**64}, {"slices": 300, "window": 1}]:
             [number, *_] = options.values()
             with self.assertRaisesRegex(ValueError, f"{number} is out of range"):
@@ -711,6 +721,92 @@ except MemoryError:
             Filter.from_bytes(b"\7")
         with self.assertRaises(MemoryError):
             Filter.from_bytes(payload, max_bytes=1000)
+
+    def test_a_save_holds_nobody_up(self):
+        """All threads that add would wait for a slow disk, or for a reader that never comes; and a file object that adds
+        to the filter would wait for itself. What is added meanwhile would be half in the file."""
+        for name, options in KINDS.items():
+            seen = filled(**options)
+            before = bytes(seen)
+            changes = [lambda: seen.add("added"), lambda: seen.update(["more"], threads=2), seen.clear]
+            changes += [] if name in ("window", "valkey") else [seen.shrink, lambda: seen.merge(filled(**options))]
+            changes += [lambda: seen.add("last")]
+
+            class File(io.BytesIO):
+                def write(self, data):
+                    if changes:
+                        changes.pop(0)()
+                    return super().write(data)
+
+            file = File()
+            thread = threading.Thread(target=seen.save, args=(file,), daemon=True)
+            thread.start()
+            thread.join(60)
+            with self.subTest(name):
+                self.assertFalse(thread.is_alive())
+                self.assertEqual((file.getvalue(), changes), (before, []))
+                self.assertNotEqual(bytes(seen), before)
+        with tempfile.TemporaryDirectory() as folder:
+            pipe = os.path.join(folder, "pipe")
+            os.mkfifo(pipe)
+            thread = threading.Thread(target=seen.save, args=(pipe,), daemon=True)
+            thread.start()
+            seen.update(words(10, "while it waits "))
+            self.assertIn("while it waits 9", seen)
+            self.assertEqual(Filter.load(pipe).layout, seen.layout)
+            thread.join(60)
+            self.assertFalse(thread.is_alive())
+
+    def test_a_copy_for_a_save_that_has_no_memory_is_an_error(self):
+        """A program that adds while it saves would be ended by the system, or lose what it adds."""
+        script = """
+import resource
+from libbloom import Filter
+
+seen = Filter(400_000_000)
+seen.add("before")
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+
+class File:
+    def write(self, data):
+        try:
+            seen.add("meanwhile")
+        except MemoryError:
+            return
+        raise AssertionError
+
+resource.setrlimit(resource.RLIMIT_AS, (used + (96 << 20),) * 2)
+seen.save(File())
+assert "before" in seen and "meanwhile" not in seen
+assert seen.add("after")
+"""
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_a_path_may_be_bytes(self):
+        """What os.listdir gives for bytes could not be opened."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.fsencode(folder) + b"/\xffseen"
+            filled().save(path)
+            self.assertEqual(Filter.load(path), filled())
+            with self.assertRaisesRegex(FormatError, "this is no RDB file"):
+                Filter.from_rdb(path)
+        for wrong in (7, None, ["seen"]):
+            with self.assertRaisesRegex(TypeError, "expected str, bytes or os.PathLike object"):
+                Filter.load(wrong)
+
+    def test_the_time_says_something_to_a_window_only(self):
+        """A call would be refused for one filter, and not for another, or one item at a time only."""
+        for now in (-5, math.nan, 1e300):
+            seen = filled()
+            self.assertTrue(seen.add("one", now=now))
+            self.assertEqual(seen.update(["one", "two"], now=now), 1)
+            self.assertEqual(seen.update(["three"], threads=2, now=now), 1)
+            self.assertEqual(seen.contains_many(["one", "two"], now=now), [True, True])
+            timed = filled(window=60)
+            for call in (lambda: timed.add("one", now=now), lambda: timed.update(["two"], now=now), lambda: timed.contains_many(["one"], now=now)):
+                with self.assertRaisesRegex(ValueError, "now must be seconds of the Unix clock"):
+                    call()
 
     def test_errors_name_the_file(self):
         """A program that reads many files could not say which one is wrong."""

@@ -562,6 +562,21 @@ class CopyTest(Case):
         self.assert_same(old, new, "not renamed")
         self.assert_clean(new)
 
+    def test_a_filter_with_the_name_of_an_unfinished_copy_is_named(self):
+        """It would be missing in the target, and nobody would know: its name is left to the copy of another filter."""
+        source, old = self.start()
+        target, new = self.start()
+        for key in ("x", "x:bloom-migrate", "{x}:bloom-migrate"):
+            old.execute_command("BF.ADD", key, "item")
+        keys = self.folder / "keys"
+        keys.write_text("x\nx:bloom-migrate\n{x}:bloom-migrate\n")
+        for words in ([], ["--keys", keys, "--replace"]):
+            text = self.migrate("copy", source.url, target.url, *words, exit_code=1)
+            for key in ("x:bloom-migrate", "{x}:bloom-migrate"):
+                self.assertIn(f"not copied: {key}: this is the name of an unfinished copy: delete what a killed run left", text)
+            self.assertIn("copied: 1, by an earlier run: 0, not copied: 2;", text)
+        self.assertEqual(new.keys(), [b"x"])
+
     def test_what_the_target_has_is_not_overwritten(self):
         source, old = self.start()
         target, new = self.start()

@@ -9,6 +9,7 @@ import io
 import lzma
 import os
 import pickle
+import resource
 import select
 import shlex
 import sqlite3
@@ -17,9 +18,12 @@ import sys
 import tarfile
 import tempfile
 import threading
+import time
 import unittest
 import zipfile
+import zlib
 from pathlib import Path
+from unittest import mock
 
 import numpy
 import test_server
@@ -342,6 +346,207 @@ class ProgramTest(unittest.TestCase):
         command = [sys.executable, "-m", "libbloom._program", *map(str, words)]
         return subprocess.run(command, input=input, capture_output=True, timeout=PATIENCE, check=True).stdout
 
+    def test_all_answers_are_written_or_it_is_an_error(self):
+        """A script would take the answers that a full disk had room for, or a pipe at once, for all of them."""
+        items = b"".join(b"%d\n" % number for number in range(200_000))
+        self.run_program("build", "-", "-o", "seen", "--capacity", 200_000, input=items)
+        limit = 100_000
+        for more in ({}, {"PYTHONUNBUFFERED": "1"}):
+            options = {"cwd": self.folder, "env": {**os.environ, **more}, "stderr": subprocess.PIPE}
+            for words in (["query", "seen"], ["build", "-", "--capacity", "200000", "--seed", "7", "-o", "-"]):
+                with self.subTest(words[0], **more):
+                    expected = subprocess.run([*PROGRAM, *words], input=items, stdout=subprocess.PIPE, **options).stdout
+                    self.assertGreater(len(expected), 2 * limit)
+                    with open(self.folder / "answers", "wb") as file:
+                        # As on a disk that is full: a part of a write is done, and the next one fails.
+                        full = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))  # noqa: E731
+                        done = subprocess.run([*PROGRAM, *words], input=items, stdout=file, preexec_fn=full, **options)
+                    self.assertEqual((done.returncode, done.stderr.count(b"File too large\n")), (2, 1))
+                    reading, writing = os.pipe()
+                    os.set_blocking(writing, False)
+                    (self.folder / "items").write_bytes(items)
+                    with open(self.folder / "items", "rb") as file, open(reading, "rb") as pipe:
+                        with subprocess.Popen([*PROGRAM, *words], stdin=file, stdout=writing, **options) as program:
+                            os.close(writing)
+                            found = pipe.read()
+                            said = program.stderr.read()
+                    self.assertEqual((program.returncode, found == expected), (0, True), said)
+
+    def test_a_pipe_that_does_not_wait_is_waited_for(self):
+        """A filter that comes slowly would be an error, where another program has changed the pipe."""
+        data = bytes(Filter(1_000_000))
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        with subprocess.Popen([*PROGRAM, "info", "-"], stdin=reading, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as info:
+            half = len(data) // 2
+            with open(writing, "wb", buffering=0) as pipe:
+                pipe.write(data[:half])
+                while select.select([reading], [], [], 0)[0]:
+                    time.sleep(0.01)
+                pipe.write(data[half:])
+            os.close(reading)
+            self.assertIn(b"items: 0\n", info.stdout.read())
+            self.assertEqual(info.wait(PATIENCE), 0)
+
+    def test_a_shrunk_filter_goes_where_it_is_asked_for(self):
+        """Who shrinks in a pipeline would get a sentence instead of the filter, or nothing."""
+        made = Filter(100, seed=7)
+        made.update(["one", "two"])
+        made.shrink()
+        for words in (["-"], ["-", "-o", "-"], ["/dev/stdin"]):
+            self.assertEqual(self.pipe("shrink", *words, input=bytes(made)), bytes(made))
+        made.save(self.folder / "seen")
+        program = shlex.join(PROGRAM)
+
+        def run(line):
+            return subprocess.run(["bash", "-c", f"{program} {line}"], capture_output=True, text=True, cwd=self.folder)
+
+        done = run("shrink <(cat seen)")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("is no file that can be replaced: -o FILTER says where the filter goes", done.stderr)
+        self.assertEqual(run("shrink <(cat seen) -o copy").returncode, 0)
+        self.assertEqual(Filter.load(self.folder / "copy"), made)
+        large = Filter(100_000, seed=7)
+        large.update(["one", "two"])
+        large.save(self.folder / "seen")
+        self.assertEqual(run("shrink /dev/fd/3 3<seen").returncode, 0)
+        large.shrink()
+        self.assertEqual(Filter.load(self.folder / "seen"), large)
+
+    def test_no_message_is_written_where_the_filter_goes(self):
+        """A sentence about the filter would stand in it, and nobody could read it."""
+        (self.folder / "list").write_bytes(b"one\ntwo\n")
+        (self.folder / "link").symlink_to("/dev/stdout")
+        made = Filter(10, seed=7)
+        made.update(["one", "two"])
+        program = shlex.join(PROGRAM)
+        for end in (
+            "-o - 2>&- >out",
+            "-o - 2>&1 >out",
+            "-o - >out 2>&1",
+            "-o - 2>&- | cat >out",
+            "-o - 2>&1 | cat >out",
+            "-o /dev/fd/1 >out",
+            "-o /proc/self/fd/1 | cat >out",
+            "-o link >out",
+            "-o link >>out",
+            "-o out >out",
+            "-o /dev/stderr 2>out",
+            "-o /dev/fd/3 3>out >&3",
+        ):
+            with self.subTest(end):
+                (self.folder / "out").unlink(missing_ok=True)
+                line = f"set -o pipefail; {program} build list --capacity 10 --seed 7 {end}"
+                done = subprocess.run(["bash", "-c", line], capture_output=True, cwd=self.folder)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual((self.folder / "out").read_bytes(), bytes(made))
+        # As `migrate copy` says what it did not copy.
+        with mock.patch("sys.stderr", None), contextlib.redirect_stdout(io.StringIO()) as printed:
+            _terminal.Bar("copied", None).say("not copied")
+        self.assertEqual(printed.getvalue(), "")
+
+    def test_ctrl_c_ends_what_waits(self):
+        """Who names a pipe that nobody uses could end the program from another terminal only."""
+        (self.folder / "list").write_bytes(b"one\n")
+        os.mkfifo(self.folder / "pipe")
+        script = """
+import os, signal, sys, threading, time
+from libbloom import _program
+
+def interrupt():
+    while True:
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=interrupt, daemon=True).start()
+sys.exit(_program.main())
+"""
+        reading, writing = os.pipe()
+        self.addCleanup(os.close, reading)
+        self.addCleanup(os.close, writing)
+        os.set_blocking(reading, False)
+        blocked, other = os.pipe()
+        self.addCleanup(os.close, blocked)
+        self.addCleanup(os.close, other)
+        for words, pipe in [
+            (["info", "-"], blocked),
+            (["info", "-"], reading),
+            (["query", "pipe", "1"], blocked),
+            (["pull", "pipe", "key", "-o", "x"], blocked),
+            (["build", "list", "-o", "pipe"], blocked),
+            (["build", "pipe", "-o", "x"], blocked),
+            (["build", "-", "-o", "x"], blocked),
+        ]:
+            with self.subTest(" ".join(words)):
+                command = [sys.executable, "-c", script, *words]
+                done = subprocess.run(command, stdin=pipe, capture_output=True, text=True, cwd=self.folder, timeout=PATIENCE)
+                self.assertEqual((done.returncode, done.stderr), (130, "libbloom: interrupted\n"))
+        self.assertFalse((self.folder / "x").exists())
+
+    def test_an_impossible_output_is_named_before_the_work(self):
+        """Hours of reading would end in an error, or in a list that is gone."""
+        (self.folder / "list").write_bytes(b"one\n")
+        (self.folder / "link").symlink_to("list")
+        (self.folder / "folder").mkdir()
+        reading, writing = os.pipe()
+        for words, said in [
+            (["build", "-", "-o", "missing/x"], "missing/x: No such file or directory"),
+            (["build", "-", "-o", "folder"], "folder: Is a directory"),
+            (["build", "-", "-o", "list/x"], "list/x: Not a directory"),
+            (["build", "-", "list", "-o", "list"], "list is read, and the filter would replace it"),
+            (["build", "-", "link", "-o", "./list"], "./list is read, and the filter would replace it"),
+            (["shrink", "-", "-o", "missing/x"], "missing/x: No such file or directory"),
+            (["pull", "--url", "redis://127.0.0.1:1", "key", "-o", "missing/x"], "missing/x: No such file or directory"),
+            (["pull", "list", "key", "-o", "link"], "link is read, and the filter would replace it"),
+        ]:
+            with self.subTest(" ".join(words)):
+                # The list never ends.
+                done = subprocess.run([*PROGRAM, *words], stdin=reading, capture_output=True, text=True, cwd=self.folder, timeout=PATIENCE)
+                self.assertEqual((done.returncode, done.stderr), (2, f"libbloom: {said}\n"))
+        os.close(reading)
+        os.close(writing)
+        with open(self.folder / "list", "rb") as file:
+            done = subprocess.run([*PROGRAM, "build", "-", "-o", "list"], stdin=file, capture_output=True, text=True, cwd=self.folder)
+        self.assertEqual((done.returncode, (self.folder / "list").read_bytes()), (2, b"one\n"))
+        # Nothing is left of the attempts.
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["folder", "link", "list"])
+
+    def test_what_takes_too_much_memory_is_said_with_what_helps(self):
+        """Somebody would look for damage in a file that is whole, or give up a list that has room."""
+        # The dictionary of an empty list, of which the header alone says that it is so large.
+        filters = [{"id": lzma.FILTER_LZMA2, "preset": 0}]
+        packed = bytearray(lzma.compress(b"one\n", lzma.FORMAT_XZ, filters=filters))
+        header = packed[12 : 12 + 4 * (packed[12] + 1)]
+        # Its size stands behind the filter's number (0x21) and the size of that (1).
+        header[header.index(b"\x21\x01") + 2] = 35
+        header[-4:] = zlib.crc32(header[:-4]).to_bytes(4, "little")
+        packed[12 : 12 + len(header)] = header
+        said = self.run_program("build", "-", "--capacity", 9, "-o", "x", input=bytes(packed), code=2)
+        self.assertEqual(
+            said,
+            "libbloom: the standard input: to unpack this xz data takes more than 256 MiB, which is the limit: "
+            "pipe it from `xz -dc`",
+        )
+        line = f"ulimit -v 300000; OPENBLAS_NUM_THREADS=1 {shlex.join(PROGRAM)} build list -o x"
+        (self.folder / "list").write_bytes(b"one\n")
+        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=self.folder)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("(for a list of unknown length, 256 MiB are needed: --capacity takes less)\n", done.stderr)
+
+    def test_options_that_would_say_nothing_are_refused(self):
+        """Somebody would get another filter than the one that was asked for."""
+        for words, said in [
+            (["--fixed", "--expansion", 4], "a filter that never grows has no expansion"),
+            (["--growing", "--window", 60], "a filter with a window is not made for growth"),
+            (["--slices", 9], "slices and refresh need a window"),
+        ]:
+            for command in (["plan", 100], ["build", "-", "-o", "x", "--capacity", 9]):
+                self.assertEqual(self.run_program(*command, *words, code=2), f"libbloom: {said}")
+        build = ["build", "-", "-o", "x", "--capacity", 9, "--layout", "classic", "--seed", 7]
+        self.assertIn("have no seed", self.run_program(*build, code=2))
+        create = ["shard", "create", "x", "--url", self.url, "--items", 9, "--fixed", "--expansion", 4]
+        self.assertIn("has no expansion", self.run_program(*create, code=2))
+
     def test_plan_says_what_filters_take(self):
         """Too little memory would be bought, or too much."""
         rows = self.run_program("plan", "1e6", "--error-rate", "0.001", "--items", "1e8", "--growing").splitlines()
@@ -350,6 +555,7 @@ class ProgramTest(unittest.TestCase):
         made = Filter(10**6, 0.001, growing=True)
         self.assertEqual(rows[1].split()[1], f"{made.size_in_bytes:,}")
         self.assertIn("cannot hold 2,000 items", self.run_program("plan", 1000, "--items", 2000, "--fixed", code=2))
+        self.assertIn("cannot hold 10,000,000,000,000,000,000 items", self.run_program("plan", "1e6", "--items", "1e19", code=2))
 
     def test_to_a_server_and_back(self):
         """A filter that was built for a server could not get there."""

@@ -32,7 +32,7 @@ from redis.crc import key_slot  # noqa: E402
 import servers  # noqa: E402
 from servers import PATIENCE, BareServer, Cluster, before  # noqa: E402
 
-from libbloom import MAYBE_NEW, AsyncBloom, Bloom, Filter, FullError, MissingError, UnsureError, _client, _words  # noqa: E402
+from libbloom import MAYBE_NEW, AsyncBloom, Bloom, Filter, FormatError, FullError, MissingError, UnsureError, _client, _words  # noqa: E402
 
 PROGRAM = os.environ.get("BLOOM_TEST_SERVER", "redis-server")
 MODULE = Path(os.environ.get("BLOOM_TEST_MODULE", PROJECT / "libbloom.so"))
@@ -260,6 +260,34 @@ class PushTest(ServerCase):
         with before(first, made_anew):
             pulled = Filter.pull(self.client, "seen")
         self.assertEqual((len(pulled), all(pulled.contains_many(new))), (20_000, True))
+
+    def test_a_dump_without_end_is_refused(self):
+        """A program would fill the memory of its machine with what a broken server, or a false one, sends."""
+        seen = Filter(100)
+        seen.add("one")
+        [header, (end, data)] = seen.chunks()
+        for endless in (
+            lambda iterator: (iterator + 64, bytes(64)),
+            lambda iterator: (end, data),
+            lambda iterator: (iterator + 1, b""),
+        ):
+            asked = []
+
+            async def deliver(self, calls, **_):
+                [call] = calls
+                asked.append(call)
+                if len(asked) > 100:
+                    raise AssertionError("it does not end")
+                [_, _, iterator] = call.command
+                return [header if iterator == 0 else endless(iterator)]
+
+            async def tried(self, *calls, **_):
+                calls[0].error = redis.ResponseError("ERR")
+
+            with mock.patch.object(Bloom, "_deliver", deliver), mock.patch.object(Bloom, "_tried", tried):
+                with self.assertRaises(FormatError):
+                    Filter.pull(self.client, "seen")
+            self.assertLess(len(asked), 10)
 
     def test_what_is_no_filter_cannot_be_pulled(self):
         """A program would go on with an empty filter, in which nothing is found."""

@@ -173,8 +173,8 @@ class PlacesTest(unittest.TestCase):
         """A page would leave figures to it that are nowhere."""
         text = RECORD.read_text()
         names = [name for _, name, _, _ in tables.MARKED.findall(text)]
-        # `make bench-server` alone measures the log and loading. The calls came after the last whole run.
-        whole = [name for name in tables.TABLES if name not in ("short", "log", "loading", "calls")]
+        # `make bench-server` alone measures the log and loading.
+        whole = [name for name in tables.TABLES if name not in ("short", "log", "loading")]
         self.assertEqual(names, whole)
         plots = {
             (page.parent / link).resolve()
