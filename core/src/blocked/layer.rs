@@ -87,7 +87,7 @@ impl Shape {
         shape
     }
 
-    /// The rate of a full layer of this shape. From [`LOOSE`] on it is computed, because early files understate it
+    /// The rate of a full layer of this shape. From `LOOSE` on it is computed, because early files understate it
     /// there by up to 0.4 %.
     pub fn full_rate(&self) -> f64 {
         if self.rate < LOOSE {

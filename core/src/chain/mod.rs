@@ -268,7 +268,7 @@ impl<R: Rules> Chain<R> {
     }
 
     /// Inserts items of a block that no layer contains but perhaps the newest; see
-    /// [`insert_unknown`](batch::insert_unknown).
+    /// [`batch::insert_unknown`].
     #[inline(always)]
     pub(super) fn insert_unknown<K: Kernel>(
         &mut self,
