@@ -123,7 +123,9 @@ class Server:
         return self("MEMORY", "USAGE", key, "SAMPLES", 0)
 
     def used_memory(self):
-        """What it accounts for, once it has freed the connections that are closed."""
+        """What it accounts for, once it has freed the connections that are closed. It asks in a new one, since servers
+        shrink the buffers of those that are idle."""
+        self.client.connection_pool.disconnect()
         while self.info("clients", "connected_clients") > 1:
             time.sleep(0.001)
         return self.info("memory", "used_memory")
