@@ -449,6 +449,9 @@ def lines(results):
         if full:
             label = f"memory, {how}, {millions(full[-1])} items: bits an item"
             take(label, "memory", how, full[-1], write=lambda one: one[ACCOUNTED])
+    small = {module: dict(map(tuple, points)).get(100) for module, points in results.get("growth", {}).items()}
+    if any(small.values()):
+        rows["memory, of the default size and full, 100 items: bits an item"] = small
     for one in results.get("rates", []):
         if (one["items"], one["rate"]) in [(1000, 1e-6), (max(two["items"] for two in results["rates"]), 1e-2)]:
             label = f"false positives, {one['how']}, {one['items']:,} items at {promised(one['rate'])}: measured over promised"

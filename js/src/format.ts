@@ -101,6 +101,7 @@ function blocked(fields: Fields): Header {
   const { slices, window } = seconds > 0 ? windowed(fields, seconds) : { slices: [{ count: Math.max(count, 1) }] };
   const all = slices.reduce((sum, slice) => sum + slice.count, 0);
   inRange("layers", count, all, all);
+  if (window) inRange("layers", count, 0, 4400);
   fields.mustLeave(48 * count + 16 * exceptions);
   const data = fields.take(48 * count);
   const hashes = ascending(viewOf(fields.take(16 * exceptions)));

@@ -249,6 +249,9 @@ test("times beyond JavaScript's exact numbers are read", async () => {
       [0, u64(1)],
     ]);
   assert.equal((await Filter.load(file())).capacity, 1000);
+  for (const at of [12, 96]) header.writeUInt32LE(4401, at);
+  await assert.rejects(Filter.load(file()), refused("the header: layers is 4401, and not 0 to 4400"));
+  for (const at of [12, 96]) header.writeUInt32LE(1, at);
   header.writeBigUInt64LE(closes - 1n, 88);
   await assert.rejects(Filter.load(file()), refused(/^the header: closes is 4611686018427387904, and not 46/));
 });
