@@ -195,13 +195,14 @@ impl Windowed {
         self.changed
     }
 
-    /// The stamp of a change at `now`: that time, or the newest stamp if the clock went back.
+    /// The stamp of a change at `now`: that time, or the newest stamp if the clock went back; at most [`LATEST`], so that a
+    /// replica takes it.
     pub fn stamp(&self, now: Time) -> Time {
         let now = now.min(LATEST);
         if self.has_wrong_stamps(now) {
             now
         } else {
-            now.max(self.changed)
+            now.max(self.changed).min(LATEST)
         }
     }
 

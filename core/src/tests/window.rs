@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::oracle::{self, stored};
 use crate::codec::{self, chunks};
-use crate::params::{Time, Window};
+use crate::params::{LATEST, Time, Window};
 use crate::plan::Plan;
 use crate::spec::{BlockedSpec, Spec};
 use crate::{Filter, UNLIMITED};
@@ -59,6 +59,31 @@ fn correct_stamps(known: &mut HashMap<Vec<u8>, Time>, now: Time) {
     for time in known.values_mut().filter(|time| **time > now) {
         *time = now;
     }
+}
+
+/// A replica would refuse the time of each later addition, and miss its items.
+#[test]
+fn no_stamp_is_later_than_a_command_may_say() {
+    let mut filter = windowed(100, 0.01, seconds(10, 2));
+    for (time, ids) in [
+        (LATEST, 0..10),
+        (LATEST, 10..20),
+        (Time::MAX, 20..30),
+        (START, 30..40),
+    ] {
+        add_at(&mut filter, time, &items(ids));
+        filter.rotate(time).unwrap();
+        assert!(filter.stamp(time) <= Some(LATEST), "{time}");
+    }
+    assert!(
+        filter.stamp(START) < Some(LATEST),
+        "a clock that was ahead is corrected"
+    );
+    assert!(
+        contains_batch_at(&filter, &items(0..40), START)
+            .iter()
+            .all(|found| *found)
+    );
 }
 
 /// What happens to a window.

@@ -115,9 +115,14 @@ fn full_explains_the_filter() {
     for (words, layout, more, more_of_layers) in [
         ("0.001 100 SEED 18446744073709551615", "blocked", &[][..], &[][..]),
         ("0.001 100 LAYOUT CLASSIC", "classic", &[], &[]),
-        ("0.001 100 TIGHTENING 0.25", "valkey", &["Tightening ratio"], &[]),
         (
-            "0.001 100 WINDOW 1000",
+            "0.001 100 LAYOUT VALKEY TIGHTENING 0.25 SEED 7",
+            "valkey",
+            &["Tightening ratio"],
+            &[],
+        ),
+        (
+            "0.001 100 WINDOW 1000 SEED 7",
             "blocked",
             &["Window", "Slices", "Refresh"],
             &["Opens", "Closes"],
