@@ -220,7 +220,9 @@ fn is_explained(full: &Reply, layout: &str, more: &[&str], more_of_layers: &[&st
     );
     assert!(sum("Bytes") < full.field("Size").int(), "{full:?}");
     let estimate = full.field("Estimated error rate").number();
-    assert!(estimate > 0.0 && estimate < 0.001, "{full:?}");
+    // valkey-bloom's first layer has the whole rate, the second a quarter of it more.
+    let most = if layout == "valkey" { 0.00125 } else { 0.001 };
+    assert!(estimate > 0.0 && estimate < most, "{full:?}");
     for layer in layers.elements() {
         let known = [
             "Layout",
