@@ -187,8 +187,12 @@ impl Filter {
     /// assert_eq!(Filter::builder(1000, 0.01).build()?.layers(), 1);
     /// # Ok::<(), libbloom::BuildError>(())
     /// ```
+    #[inline]
     pub fn layers(&self) -> usize {
-        self.layers.as_layered().count()
+        match &self.layers {
+            Layers::Blocked(chain) => chain.layers().len(),
+            others => others.as_layered().count(),
+        }
     }
 
     /// The number of exceptions.

@@ -177,7 +177,8 @@ impl Outcome {
         Some(Self {
             new: answers()?,
             refreshed: if refreshes { Some(answers()?) } else { None },
-            ..Self::default()
+            stopped: None,
+            created: None,
         })
     }
 
@@ -447,8 +448,9 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
         let at = filter.stamp(now);
         let refreshes = filter.window().is_some_and(Window::refresh);
         let added = Outcome::with_room_for(self.items.count(), refreshes);
-        let prepared = added.zip(self.items.room());
-        let (mut added, room) = prepared.ok_or(CommandError::NoMemoryToAnswer)?;
+        let (Some(mut added), Some(room)) = (added, self.items.room()) else {
+            return Err(CommandError::NoMemoryToAnswer);
+        };
         let (before, is_plain) = (filter.layers(), filter.is_plain());
         let allowance = &|demand| memory.allow(demand);
         let mut change = if is_plain {
