@@ -113,7 +113,7 @@ def errors(results):
 
 def growth(results):
     axes = pyplot.gca()
-    # Before the first layer is full, a filter has more bits than the others would leave room for.
+    # An almost empty first layer takes so many bits an item that nothing else could be told apart.
     lines(axes, {module: [point for point in points if point[0] >= 100] for module, points in results.items()}, markevery=6)
     of_items(axes)
     axes.set(xlabel="items added", ylabel="bits an item (used_memory)")

@@ -447,8 +447,8 @@ fn commands_without_all_words_and_keys_of_other_kinds_are_refused() {
     );
 }
 
-/// Who is told that two options exclude each other, and typed only one of them, searches in vain: the other one is the
-/// server's.
+/// If the other of two options that exclude each other is in the server's configuration, a user would look for it in
+/// the command.
 #[test]
 fn what_the_configuration_excludes_is_told_with_the_option() {
     for (arguments, options, text) in BY_CONFIGURATION {
