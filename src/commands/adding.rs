@@ -516,10 +516,18 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
 }
 
 /// Logs a filter that has become a long chain; it had `before` layers.
+#[inline]
 pub fn log_growth(ctx: Ctx<'_>, key: Arg<'_>, filter: &Filter, before: usize) {
     let layers = filter.layers();
+    if layers > before {
+        log_layers(ctx, key, filter, before, layers);
+    }
+}
+
+#[cold]
+fn log_layers(ctx: Ctx<'_>, key: Arg<'_>, filter: &Filter, before: usize, layers: usize) {
     // A primary has logged its own growth.
-    if layers > before && is_long(layers, before) && !ctx.must_obey() {
+    if is_long(layers, before) && !ctx.must_obey() {
         log::GROWTH.warn(ctx, key.bytes(), || {
             let items = filter.items();
             format!(
