@@ -293,7 +293,7 @@ pub use avx2::Avx2 as Vector;
 #[cfg(target_arch = "aarch64")]
 pub use neon::Neon as Vector;
 
-/// The tables that the kernels with vector instructions share.
+/// The table that the kernels with vector instructions share.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod tables {
     use super::{COUNTS, LINE_WORDS, shift};
@@ -301,23 +301,26 @@ mod tables {
     /// One value for each word of a line, loaded as vectors.
     pub type Words = [u64; LINE_WORDS];
 
-    /// For each start word, the shift of the probe that falls into each word of the line, times `sign`: some
-    /// processors shift to the right by a negative number.
-    pub const fn shifts(sign: u64) -> [Words; LINE_WORDS] {
-        let mut table = [[0; LINE_WORDS]; LINE_WORDS];
-        let mut i = 0;
-        while i < LINE_WORDS * LINE_WORDS {
-            let (start, word) = (i / LINE_WORDS, i % LINE_WORDS);
-            table[start][word] = shift((word + LINE_WORDS - start) % LINE_WORDS).wrapping_mul(sign);
-            i += 1;
-        }
-        table
+    /// What a start word and a number of probes say of each word of the line.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Spread {
+        /// 1 in the words that have a probe, 0 in the others.
+        pub used: Words,
+        /// The shift of the probe that falls into the word.
+        pub shifts: Words,
     }
 
-    /// For each number of probes and each start word: 1 in the words of the line that have a probe, 0 in the
-    /// others.
-    pub static USED: [[Words; LINE_WORDS]; COUNTS as usize] = {
-        let mut table = [[[0; LINE_WORDS]; LINE_WORDS]; COUNTS as usize];
+    /// The spreads of a number of probes, by start word.
+    pub type Spreads = [Spread; LINE_WORDS];
+
+    /// The spreads of each number of probes. Shifts are times `sign`: some processors shift to the right by a
+    /// negative number.
+    pub const fn spreads(sign: u64) -> [Spreads; COUNTS as usize] {
+        let none = Spread {
+            used: [0; LINE_WORDS],
+            shifts: [0; LINE_WORDS],
+        };
+        let mut table = [[none; LINE_WORDS]; COUNTS as usize];
         let mut i = 0;
         while i < COUNTS as usize * LINE_WORDS * LINE_WORDS {
             let (probes, start, word) = (
@@ -325,11 +328,14 @@ mod tables {
                 i / LINE_WORDS % LINE_WORDS,
                 i % LINE_WORDS,
             );
-            table[probes][start][word] = ((word + LINE_WORDS - start) % LINE_WORDS < probes) as u64;
+            let probe = (word + LINE_WORDS - start) % LINE_WORDS;
+            let spread = &mut table[probes][start];
+            spread.used[word] = (probe < probes) as u64;
+            spread.shifts[word] = shift(probe).wrapping_mul(sign);
             i += 1;
         }
         table
-    };
+    }
 }
 
 /// The kernel for x86-64 processors with AVX2.
@@ -343,7 +349,7 @@ mod avx2 {
 
     use std::sync::atomic::{AtomicU8, Ordering};
 
-    use super::tables::{USED, Words, shifts};
+    use super::tables::{Spreads, Words, spreads};
     use super::{COUNTS, Kernel, LINE_WORDS, Line, Work, covers_with, set_with, start};
 
     /// The kernel for AVX2, which handles four words at a time.
@@ -355,8 +361,8 @@ mod avx2 {
     const ABSENT: u8 = 1;
     const PRESENT: u8 = 2;
 
-    /// The shifts of the probes, as AVX2 shifts to the right: by positive numbers.
-    static SHIFTS: [Words; LINE_WORDS] = shifts(1);
+    /// By number of probes. AVX2 shifts to the right by positive numbers.
+    static SPREADS: [Spreads; COUNTS as usize] = spreads(1);
 
     impl Avx2 {
         /// The kernel, if the processor has AVX2 (and POPCNT, which is older).
@@ -416,12 +422,12 @@ mod avx2 {
     }
 
     impl Kernel for Avx2 {
-        type Count = &'static [Words; LINE_WORDS];
+        type Count = &'static Spreads;
         type Mask = [__m256i; 2];
 
         #[inline(always)]
         fn count(self, probes: u8) -> Self::Count {
-            &USED[usize::from(probes % COUNTS)]
+            &SPREADS[usize::from(probes % COUNTS)]
         }
 
         #[inline(always)]
@@ -459,9 +465,9 @@ mod avx2 {
     /// The line in which only the item's probes are set.
     #[inline]
     #[target_feature(enable = "avx2,popcnt")]
-    fn mask(word_of_probes: u64, count: &[Words; LINE_WORDS]) -> [__m256i; 2] {
-        let start = start(word_of_probes);
-        let (shifts, used) = (vectors(&SHIFTS[start]), vectors(&count[start]));
+    fn mask(word_of_probes: u64, count: &Spreads) -> [__m256i; 2] {
+        let spread = &count[start(word_of_probes)];
+        let (shifts, used) = (vectors(&spread.shifts), vectors(&spread.used));
         let word = _mm256_set1_epi64x(word_of_probes.cast_signed());
         let six_bits = _mm256_set1_epi64x(63);
         [0, 1].map(|half| {
@@ -516,7 +522,7 @@ mod neon {
         vtstq_u64,
     };
 
-    use super::tables::{USED, Words, shifts};
+    use super::tables::{Spreads, spreads};
     use super::{COUNTS, Kernel, LINE_WORDS, Line, Work, covers_with, set_with, start};
 
     /// The kernel for NEON, which handles two words at a time.
@@ -526,8 +532,8 @@ mod neon {
     /// Eight words as four vectors.
     type Vectors = [uint64x2_t; 4];
 
-    /// The shifts of the probes, as NEON shifts to the right: by negative numbers.
-    static SHIFTS: [Words; LINE_WORDS] = shifts(u64::MAX);
+    /// By number of probes. NEON shifts to the right by negative numbers.
+    static SPREADS: [Spreads; COUNTS as usize] = spreads(u64::MAX);
 
     impl Neon {
         /// The kernel, if the code is compiled for NEON, as Rust's targets for arm64 are: an operating system for
@@ -557,12 +563,12 @@ mod neon {
     }
 
     impl Kernel for Neon {
-        type Count = &'static [Words; LINE_WORDS];
+        type Count = &'static Spreads;
         type Mask = Vectors;
 
         #[inline(always)]
         fn count(self, probes: u8) -> Self::Count {
-            &USED[usize::from(probes % COUNTS)]
+            &SPREADS[usize::from(probes % COUNTS)]
         }
 
         #[inline(always)]
@@ -593,10 +599,9 @@ mod neon {
     /// The line in which only the item's probes are set.
     #[inline]
     #[target_feature(enable = "neon")]
-    fn mask(word_of_probes: u64, count: &[Words; LINE_WORDS]) -> Vectors {
-        let start = start(word_of_probes);
-        let (shifts, used): (Vectors, Vectors) =
-            (bytemuck::cast(SHIFTS[start]), bytemuck::cast(count[start]));
+    fn mask(word_of_probes: u64, count: &Spreads) -> Vectors {
+        let spread = &count[start(word_of_probes)];
+        let (shifts, used): (Vectors, Vectors) = (bytemuck::cast(spread.shifts), bytemuck::cast(spread.used));
         let (word, six_bits) = (vdupq_n_u64(word_of_probes), vdupq_n_u64(63));
         [0, 1, 2, 3].map(|pair| {
             let bit = vandq_u64(vshlq_u64(word, vreinterpretq_s64_u64(shifts[pair])), six_bits);
