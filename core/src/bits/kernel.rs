@@ -78,54 +78,26 @@ pub trait Work {
 /// Runs `work` with the fastest kernel that this processor supports, at the cost of one branch.
 #[inline]
 pub fn run<W: Work>(work: W) -> W::Output {
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     if let Some(kernel) = Vector::detected() {
         return kernel.run(work);
     }
+    run_portably(work)
+}
+
+/// A function of its own, so that [`run`] stays short.
+#[inline(never)]
+fn run_portably<W: Work>(work: W) -> W::Output {
     work.run(Portable)
 }
 
-/// Whether all bits of the first `probes` probes of `word_of_probes` are set in `line`. For one item in one line:
-/// unlike [`Work`], the arguments travel in registers.
-#[inline(always)]
-pub fn covers(line: &Line, word_of_probes: u64, probes: u8) -> bool {
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    if let Some(kernel) = Vector::detected() {
-        return kernel.covers_one(line, word_of_probes, probes);
-    }
-    portable_covers(line, word_of_probes, probes)
-}
-
-/// Sets the bits of the first `probes` probes of `word_of_probes` in `line` and returns how many of them were unset;
-/// see [`covers`]. A line that has them all is not written to.
-#[inline(always)]
-pub fn set(line: &mut Line, word_of_probes: u64, probes: u8) -> u32 {
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    if let Some(kernel) = Vector::detected() {
-        return kernel.set_one(line, word_of_probes, probes);
-    }
-    portable_set(line, word_of_probes, probes)
-}
-
-// Functions of their own, so that the code for processors with vector instructions stays short.
-
-#[inline(never)]
-fn portable_covers(line: &Line, word_of_probes: u64, probes: u8) -> bool {
-    covers_with(Portable, line, word_of_probes, probes)
-}
-
-#[inline(never)]
-fn portable_set(line: &mut Line, word_of_probes: u64, probes: u8) -> u32 {
-    set_with(Portable, line, word_of_probes, probes)
-}
-
-/// [`covers`] with one kernel.
+/// Whether all bits of the first `probes` probes of `word_of_probes` are set in `line`.
 #[inline(always)]
 fn covers_with<K: Kernel>(kernel: K, line: &Line, word_of_probes: u64, probes: u8) -> bool {
     kernel.covers(line, kernel.mask(word_of_probes, kernel.count(probes)))
 }
 
-/// [`set`] with one kernel.
+/// Sets the bits of the first `probes` probes of `word_of_probes` in `line` and returns how many of them were unset. A
+/// line that has them all is not written to.
 #[inline(always)]
 fn set_with<K: Kernel>(kernel: K, line: &mut Line, word_of_probes: u64, probes: u8) -> u32 {
     let mask = kernel.mask(word_of_probes, kernel.count(probes));
@@ -286,12 +258,42 @@ impl Kernel for Portable {
     }
 }
 
+/// No vector instructions of this processor are used.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub use Portable as Vector;
 /// The kernel with this processor's vector instructions.
 #[cfg(target_arch = "x86_64")]
 pub use avx2::Avx2 as Vector;
 /// The kernel with this processor's vector instructions.
 #[cfg(target_arch = "aarch64")]
 pub use neon::Neon as Vector;
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+impl Portable {
+    /// This kernel, which every processor supports.
+    #[inline(always)]
+    pub fn detected() -> Option<Self> {
+        Some(Self)
+    }
+
+    /// See [`covers_with`].
+    #[inline(always)]
+    pub fn covers_one(self, line: &Line, word_of_probes: u64, probes: u8) -> bool {
+        covers_with(self, line, word_of_probes, probes)
+    }
+
+    /// See [`set_with`].
+    #[inline(always)]
+    pub fn set_one(self, line: &mut Line, word_of_probes: u64, probes: u8) -> u32 {
+        set_with(self, line, word_of_probes, probes)
+    }
+
+    /// Runs `work`.
+    #[inline(always)]
+    pub fn run<W: Work>(self, work: W) -> W::Output {
+        work.run(self)
+    }
+}
 
 /// The table that the kernels with vector instructions share.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -384,16 +386,18 @@ mod avx2 {
             is_present.then_some(Self(()))
         }
 
-        /// See [`covers`](super::covers).
+        /// Whether all bits of the first `probes` probes of `word_of_probes` are set in `line`. For one item in one
+        /// line: unlike [`Work`], the arguments travel in registers.
         #[inline(always)]
-        pub(super) fn covers_one(self, line: &Line, word_of_probes: u64, probes: u8) -> bool {
+        pub fn covers_one(self, line: &Line, word_of_probes: u64, probes: u8) -> bool {
             // SAFETY: an `Avx2` exists only where the processor has AVX2 and POPCNT.
             unsafe { covers_one(self, line, word_of_probes, probes) }
         }
 
-        /// See [`set`](super::set).
+        /// Sets the bits of the first `probes` probes of `word_of_probes` in `line` and returns how many of them were
+        /// unset. A line that has them all is not written to.
         #[inline(always)]
-        pub(super) fn set_one(self, line: &mut Line, word_of_probes: u64, probes: u8) -> u32 {
+        pub fn set_one(self, line: &mut Line, word_of_probes: u64, probes: u8) -> u32 {
             // SAFETY: an `Avx2` exists only where the processor has AVX2 and POPCNT.
             unsafe { set_one(self, line, word_of_probes, probes) }
         }
@@ -543,15 +547,17 @@ mod neon {
             cfg!(target_feature = "neon").then_some(Self(()))
         }
 
-        /// See [`covers`](super::covers).
+        /// Whether all bits of the first `probes` probes of `word_of_probes` are set in `line`. For one item in one
+        /// line: unlike [`Work`], the arguments travel in registers.
         #[inline(always)]
-        pub(super) fn covers_one(self, line: &Line, word_of_probes: u64, probes: u8) -> bool {
+        pub fn covers_one(self, line: &Line, word_of_probes: u64, probes: u8) -> bool {
             covers_with(self, line, word_of_probes, probes)
         }
 
-        /// See [`set`](super::set).
+        /// Sets the bits of the first `probes` probes of `word_of_probes` in `line` and returns how many of them were
+        /// unset. A line that has them all is not written to.
         #[inline(always)]
-        pub(super) fn set_one(self, line: &mut Line, word_of_probes: u64, probes: u8) -> u32 {
+        pub fn set_one(self, line: &mut Line, word_of_probes: u64, probes: u8) -> u32 {
             set_with(self, line, word_of_probes, probes)
         }
 
@@ -663,15 +669,19 @@ mod tests {
         let (mask, bits) = (described(word, probes), kernel.mask(word, kernel.count(probes)));
         let missing: u32 = (0..LINE_WORDS).map(|i| (mask[i] & !line.0[i]).count_ones()).sum();
         assert_eq!(kernel.covers(&line, bits), missing == 0);
-        assert_eq!(covers(&line, word, probes), missing == 0);
-        let (mut one, mut here) = (line, line);
+        if let Some(vector) = Vector::detected() {
+            assert_eq!(vector.covers_one(&line, word, probes), missing == 0);
+            let mut after = line;
+            assert_eq!(vector.set_one(&mut after, word, probes), missing);
+            assert_eq!(after.0, std::array::from_fn(|i| line.0[i] | mask[i]));
+        }
+        let mut one = line;
         assert_eq!(set_with(kernel, &mut one, word, probes), missing);
-        assert_eq!(set(&mut here, word, probes), missing);
         let (mut after, mut spare) = (line, Line([0; LINE_WORDS]));
         assert_eq!(kernel.set(&mut after, bits, &mut spare), missing);
         assert!(missing == 0 || spare == Line([0; LINE_WORDS]));
         assert_eq!(after.0, std::array::from_fn(|i| line.0[i] | mask[i]));
-        assert_eq!((one, here), (after, after));
+        assert_eq!(one, after);
         assert!(kernel.covers(&after, bits));
         // Setting the bits again changes nothing in the line; the write goes to the spare line.
         let (before, mut spare) = (after, Line([0; LINE_WORDS]));
@@ -708,7 +718,6 @@ mod tests {
             let line = Line(words.map(|w| (0..fill).fold(w, |w, turn| w | w.rotate_left(7 * turn + 3))));
             behaves_as_described(Portable, line, word, probes);
             behaves_as_described(Portable, Line([u64::MAX; 8]), word, probes);
-            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
             if let Some(vector) = Vector::detected() {
                 behaves_as_described(vector, line, word, probes);
                 behaves_as_described(vector, Line([u64::MAX; 8]), word, probes);

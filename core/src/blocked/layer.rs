@@ -17,9 +17,9 @@ use std::cell::Cell;
 
 use bytemuck::Zeroable;
 
-use super::sizing::{Geometry, MAX_LINES_PER_ITEM};
+use super::sizing::{Geometry, MAX_LINES_PER_ITEM, PROBES};
 use crate::bits::array::BitArray;
-use crate::bits::kernel::{Kernel, LINE_BYTES, Line, prefetch_address};
+use crate::bits::kernel::{Kernel, LINE_BYTES, Line, Vector, prefetch_address};
 use crate::chain::NewLayer;
 use crate::chain::batch::{Hashes, Prefetch, Subset};
 use crate::error::Error;
@@ -129,6 +129,34 @@ impl Start {
     }
 }
 
+/// An item's lines, 1 to 16, and the probes in each, at most 8, in four bits each.
+#[derive(Clone, Copy, Debug)]
+struct PerItem(u8);
+
+impl PerItem {
+    fn new(lines: u8, probes: u8) -> Self {
+        Self(lines.saturating_sub(1) << 4 | probes)
+    }
+
+    #[inline(always)]
+    fn lines(self) -> u8 {
+        (self.0 >> 4) + 1
+    }
+
+    #[inline(always)]
+    fn probes(self) -> u8 {
+        self.0 & 15
+    }
+
+    /// Both: kernels take a number of probes modulo 16.
+    #[inline(always)]
+    fn probes_and_lines(self) -> u8 {
+        self.0
+    }
+}
+
+const _: () = assert!(MAX_LINES_PER_ITEM <= 16 && *PROBES.end() <= 15);
+
 // Filters can be very many, and a small one is little more than this struct.
 const _: () = assert!(size_of::<Layer>() == 64);
 
@@ -140,8 +168,10 @@ pub struct Layer {
     capacity: u64,
     items: u64,
     rate: f64,
-    lines_per_item: u8,
-    probes: u8,
+    per_item: PerItem,
+    /// The kernel, if an item has one line here and this processor has vector instructions. It is chosen once, so that
+    /// the short ways of single items need not ask for both.
+    for_one_line: Option<Vector>,
     start: Start,
 }
 
@@ -159,8 +189,8 @@ impl Layer {
             capacity: shape.capacity,
             items,
             rate: shape.rate,
-            lines_per_item,
-            probes,
+            per_item: PerItem::new(lines_per_item, probes),
+            for_one_line: Vector::detected().filter(|_| lines_per_item == 1),
             start: Start::default(),
         }
     }
@@ -181,8 +211,8 @@ impl Layer {
 
     fn geometry(&self) -> Geometry {
         Geometry {
-            lines_per_item: self.lines_per_item,
-            probes: self.probes,
+            lines_per_item: self.per_item.lines(),
+            probes: self.per_item.probes(),
             lines: self.lines,
         }
     }
@@ -190,7 +220,7 @@ impl Layer {
     /// Bits that an item sets in each of its lines.
     #[inline(always)]
     pub(super) fn probes(&self) -> u8 {
-        self.probes
+        self.per_item.probes()
     }
 
     /// The bit array.
@@ -230,7 +260,7 @@ impl Layer {
     fn placement(&self) -> Placement {
         Placement {
             lines: self.lines,
-            lines_per_item: self.lines_per_item.into(),
+            lines_per_item: self.per_item.lines().into(),
         }
     }
 
@@ -240,7 +270,7 @@ impl Layer {
         Prober {
             kernel,
             placement: self.placement(),
-            probes: kernel.count(self.probes),
+            probes: kernel.count(self.per_item.probes()),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::window::{MOST_SLICES, Windowed};
 use super::{Blocked, Layer, Shape, format};
 use crate::bits::array::OutOfRange;
-use crate::blocked::sizing::{MAX_LINES_PER_ITEM, PROBES};
+use crate::blocked::sizing::PROBES;
 use crate::chain::batch::Layer as _;
 use crate::chain::{Allowance, Chain};
 use crate::error::Error;
@@ -237,8 +237,7 @@ fn check_rate<'a>(layers: impl Iterator<Item = &'a Layer>, rules: &Blocked) -> R
 fn check_each<'a>(layers: impl Iterator<Item = &'a Layer>) -> Result<(), Invalid> {
     for (index, layer) in layers.enumerate() {
         let (bits, geometry) = (layer.bits(), layer.shape().geometry);
-        if !(1..=MAX_LINES_PER_ITEM).contains(&geometry.lines_per_item)
-            || !PROBES.contains(&geometry.probes)
+        if !PROBES.contains(&geometry.probes)
             || geometry.lines == 0
             || bits.bytes().len() as u64 != geometry.bytes()
         {

@@ -62,9 +62,8 @@ pub trait Layer {
     fn lookup_prefetcher(&self, is_only: bool) -> impl Prefetch;
     /// Whether the item is (probably) in the layer.
     fn contains<K: Kernel>(&self, kernel: K, hash: ItemHash) -> bool;
-    /// [`Self::contains`] in a filter's only layer. Most filters have one, and need only this and
-    /// [`Self::insert_alone`], which are short.
-    fn contains_alone(&self, hash: ItemHash) -> bool;
+    /// [`Self::contains`] in a filter's only layer, if the layer has a short way. Most filters have one such layer.
+    fn contains_alone(&self, hash: ItemHash) -> Option<bool>;
     /// The items of a block that are (probably) in the layer. Their memory has been prefetched.
     fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Subset) -> Subset;
     /// Whether any of `layers`, newest first, contains the item.
@@ -88,8 +87,8 @@ pub trait Layer {
         Self: Sized + 'a;
     /// Inserts the item. If that changes the layer, counts the item and returns true.
     fn insert<K: Kernel>(&mut self, kernel: K, hash: ItemHash) -> bool;
-    /// [`Self::insert`] in a filter's only layer.
-    fn insert_alone(&mut self, hash: ItemHash) -> bool;
+    /// [`Self::insert`] in a filter's only layer, if the layer has a short way.
+    fn insert_alone(&mut self, hash: ItemHash) -> Option<bool>;
     /// Inserts the items of a block in order. Counts and returns the items that changed the layer.
     #[inline(always)]
     fn insert_block<K: Kernel>(&mut self, kernel: K, hashes: &Hashes, items: Subset) -> Subset {
@@ -247,23 +246,6 @@ impl BlockOutcome {
 pub trait Hasher {
     /// The hash of `item`.
     fn hash(&self, item: Item<'_>) -> ItemHash;
-}
-
-/// Inserts one item into a layer; true if that changes the layer.
-pub struct InsertOne<'a, L> {
-    /// The layer.
-    pub layer: &'a mut L,
-    /// The item's hash.
-    pub hash: ItemHash,
-}
-
-impl<L: Layer> Work for InsertOne<'_, L> {
-    type Output = bool;
-
-    #[inline(always)]
-    fn run<K: Kernel>(self, kernel: K) -> bool {
-        self.layer.insert(kernel, self.hash)
-    }
 }
 
 /// Tests whether any of several layers contains one item.

@@ -204,10 +204,12 @@ impl<R: Rules> Chain<R> {
     #[inline]
     pub fn contains<'a>(&self, item: impl Into<Item<'a>>) -> bool {
         let hash = self.rules.hasher().hash(item.into());
-        match &self.layers[..] {
-            [layer] => layer.contains_alone(hash),
-            _ => self.any_contains(hash),
+        if let [layer] = &self.layers[..]
+            && let Some(found) = layer.contains_alone(hash)
+        {
+            return found;
         }
+        self.any_contains(hash)
     }
 
     #[inline]
@@ -236,8 +238,9 @@ impl<R: Rules> Chain<R> {
         let hash = self.rules.hasher().hash(item.into());
         if let [layer] = &mut self.layers[..]
             && layer.items() < layer.capacity()
+            && let Some(is_new) = layer.insert_alone(hash)
         {
-            return Ok(layer.insert_alone(hash));
+            return Ok(is_new);
         }
         self.add_or_grow(hash, allowance)
     }

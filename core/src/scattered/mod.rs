@@ -160,10 +160,10 @@ impl<L: Scattered> Layer for L {
         has_first(self, u16::MAX, hash)
     }
 
-    fn contains_alone(&self, hash: ItemHash) -> bool {
+    fn contains_alone(&self, hash: ItemHash) -> Option<bool> {
         // An item has so many probes that prefetching pays off even for one item.
         self.prefetch_first(hash);
-        self.contains(Portable, hash)
+        Some(self.contains(Portable, hash))
     }
 
     #[inline(always)]
@@ -244,8 +244,8 @@ impl<L: Scattered> Layer for L {
         newly_set > 0
     }
 
-    fn insert_alone(&mut self, hash: ItemHash) -> bool {
+    fn insert_alone(&mut self, hash: ItemHash) -> Option<bool> {
         self.prefetcher().prefetch(hash);
-        self.insert(Portable, hash)
+        Some(self.insert(Portable, hash))
     }
 }

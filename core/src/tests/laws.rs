@@ -9,7 +9,7 @@ use proptest::sample::select;
 use super::oracle::*;
 use crate::bits::kernel::{Kernel, Portable, Work};
 use crate::blocked::{Blocked, Layer};
-use crate::chain::batch::{AddMany, AddOne, AnyContains, Block, ContainsMany, InsertOne, Layer as _, Subset};
+use crate::chain::batch::{AddMany, AddOne, AnyContains, Block, ContainsMany, Layer as _, Subset};
 use crate::chain::{Demand, NewLayer as _, Rules as _, UNLIMITED};
 use crate::params::{Growth, StoredLayout};
 use crate::spec::BlockedSpec;
@@ -97,7 +97,7 @@ fn layers_by<K: Kernel>(kernel: K, spec: BlockedSpec, steps: &[Step]) -> Vec<Lay
                 if let [layer] = &mut layers[..]
                     && layer.items() < layer.capacity()
                 {
-                    InsertOne { layer, hash }.run(kernel);
+                    layer.insert(kernel, hash);
                     continue;
                 }
                 AddOne {

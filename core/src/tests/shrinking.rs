@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::oracle::*;
 use super::stored::{naive_array, numbered};
+use crate::bits::kernel::Portable;
 use crate::blocked::secret::Secret;
 use crate::blocked::{Blocked, Layer, Shape};
 use crate::chain::batch::Layer as _;
@@ -106,8 +107,8 @@ proptest! {
         let mut small = of_lines(lines).make().unwrap();
         for item in items(count) {
             let hash = crate::chain::batch::Hasher::hash(rules.hasher(), crate::Item::from(&item));
-            whole.insert_alone(hash);
-            small.insert_alone(hash);
+            whole.insert(Portable, hash);
+            small.insert(Portable, hash);
         }
         let once = Blocked::fold(&whole, of_lines(lines)).unwrap();
         let half: Layer = Blocked::fold(&whole, of_lines(lines * b)).unwrap();

@@ -2,14 +2,12 @@
 
 use bytemuck::Zeroable;
 
-use std::slice;
-
 use super::super::search;
 use super::{Layer, Placement, Start};
 use crate::bits::array::OutOfRange;
-use crate::bits::kernel::{self, Kernel, LINE_BYTES, Line};
+use crate::bits::kernel::{Kernel, LINE_BYTES, Line};
 use crate::bits::memory::{Allocation, Mover};
-use crate::chain::batch::{self, AnyContains, Hashes, InsertOne, Prefetch, Prefetched, Subset};
+use crate::chain::batch::{self, Hashes, Prefetch, Prefetched, Subset};
 use crate::item::ItemHash;
 
 impl batch::Layer for Layer {
@@ -80,7 +78,7 @@ impl batch::Layer for Layer {
     #[inline(always)]
     fn contains<K: Kernel>(&self, kernel: K, hash: ItemHash) -> bool {
         let (units, prober) = (self.bits.units(), self.prober(kernel));
-        if self.lines_per_item == 1 {
+        if prober.placement.lines_per_item == 1 {
             prober.covers(units, prober.placement.first(hash))
         } else {
             prober.covers_from(0, units, hash)
@@ -88,13 +86,11 @@ impl batch::Layer for Layer {
     }
 
     #[inline(always)]
-    fn contains_alone(&self, hash: ItemHash) -> bool {
-        if self.lines_per_item > 1 {
-            return self.contains_in_lines(hash);
-        }
+    fn contains_alone(&self, hash: ItemHash) -> Option<bool> {
+        let kernel = self.for_one_line?;
         let units = self.bits.units();
         let place = Placement::of_one_line(units).first(hash);
-        kernel::covers(&units[place.line], place.word, self.probes)
+        Some(kernel.covers_one(&units[place.line], place.word, self.per_item.probes_and_lines()))
     }
 
     #[inline(always)]
@@ -119,10 +115,11 @@ impl batch::Layer for Layer {
             return false;
         };
         let word = newest.placement().first(hash).word;
-        let (mut probes, mut mask) = (0, kernel.mask(word, kernel.count(0)));
+        let mut probes = newest.probes();
+        let mut mask = kernel.mask(word, kernel.count(probes));
         for layer in layers {
-            if layer.probes != probes {
-                probes = layer.probes;
+            if layer.probes() != probes {
+                probes = layer.probes();
                 mask = kernel.mask(word, kernel.count(probes));
             }
             let (units, prober) = (layer.bits.units(), layer.prober(kernel));
@@ -159,14 +156,13 @@ impl batch::Layer for Layer {
     }
 
     #[inline(always)]
-    fn insert_alone(&mut self, hash: ItemHash) -> bool {
-        if self.lines_per_item > 1 {
-            return self.insert_into_lines(hash);
-        }
+    fn insert_alone(&mut self, hash: ItemHash) -> Option<bool> {
+        let kernel = self.for_one_line?;
+        let probes = self.per_item.probes_and_lines();
         let units = self.bits.units_mut();
         let place = Placement::of_one_line(units).first(hash);
-        let newly_set = kernel::set(&mut units[place.line], place.word, self.probes);
-        self.count(newly_set)
+        let newly_set = kernel.set_one(&mut units[place.line], place.word, probes);
+        Some(self.count(newly_set))
     }
 
     #[inline(always)]
@@ -181,19 +177,5 @@ impl batch::Layer for Layer {
         self.bits.count_set(newly_set);
         self.items += changed.count_ones();
         changed
-    }
-}
-
-// Functions of their own, so that those for an item with one line stay short.
-impl Layer {
-    #[inline(never)]
-    fn contains_in_lines(&self, hash: ItemHash) -> bool {
-        let layers = slice::from_ref(self).iter();
-        kernel::run(AnyContains { layers, hash })
-    }
-
-    #[inline(never)]
-    fn insert_into_lines(&mut self, hash: ItemHash) -> bool {
-        kernel::run(InsertOne { layer: self, hash })
     }
 }

@@ -218,9 +218,7 @@ fn reshaped(change: impl Fn(&mut Geometry)) -> blocked::Layer {
 #[test]
 fn geometry_of_blocked_layers() {
     type Change = fn(&mut Geometry);
-    let wrong: [(&str, Change); 6] = [
-        ("no line", |geometry| geometry.lines_per_item = 0),
-        ("17 lines", |geometry| geometry.lines_per_item = 17),
+    let wrong: [(&str, Change); 4] = [
         ("no probe", |geometry| geometry.probes = 0),
         ("one probe", |geometry| geometry.probes = 1),
         ("nine probes", |geometry| geometry.probes = 9),
