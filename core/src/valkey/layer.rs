@@ -195,8 +195,9 @@ impl Layer {
 
     /// Number of set bits, without those of the head.
     pub fn ones(&self) -> u64 {
-        let head = &self.array.bytes()[..HEAD_BYTES];
-        let of_head: u32 = head.iter().map(|byte| byte.count_ones()).sum();
+        let (words, rest) = self.array.bytes()[..HEAD_BYTES].as_chunks::<8>();
+        let of_words = words.iter().map(|word| u64::from_le_bytes(*word).count_ones());
+        let of_head: u32 = of_words.chain(rest.iter().map(|byte| byte.count_ones())).sum();
         self.array.ones() - u64::from(of_head)
     }
 
