@@ -38,12 +38,14 @@ static SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one("libbl
 pub struct Builder {
     capacity: u64,
     error_rate: f64,
-    expansion: u32,
+    expansion: Option<u32>,
     is_fixed: bool,
     is_growing: bool,
     seed: Option<u64>,
     layout: StoredLayout,
-    window: Option<(Duration, u8, bool)>,
+    window: Option<Duration>,
+    slices: Option<u8>,
+    refresh: bool,
 }
 
 impl Filter {
@@ -60,12 +62,14 @@ impl Filter {
         Builder {
             capacity,
             error_rate,
-            expansion: Expansion::DEFAULT.factor(),
+            expansion: None,
             is_fixed: false,
             is_growing: false,
             seed: None,
             layout: StoredLayout::Blocked,
             window: None,
+            slices: None,
+            refresh: false,
         }
     }
 
@@ -297,7 +301,7 @@ impl Builder {
     /// # Ok::<(), libbloom::BuildError>(())
     /// ```
     pub fn expansion(mut self, factor: u32) -> Self {
-        self.expansion = factor;
+        self.expansion = Some(factor);
         self
     }
 
@@ -339,7 +343,7 @@ impl Builder {
     /// let mut filter = Filter::builder(1000, 0.01).layout(StoredLayout::Classic).build()?;
     /// filter.insert("ann")?;
     /// let events = Filter::builder(1000, 0.01).layout(StoredLayout::Classic).growing();
-    /// assert_eq!(events.build().err(), Some(BuildError::Layout)); // RedisBloom has no such filters
+    /// assert!(matches!(events.build(), Err(BuildError::Conflict(_)))); // RedisBloom has no such filters
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn layout(mut self, layout: StoredLayout) -> Self {
@@ -361,8 +365,7 @@ impl Builder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn window(mut self, duration: Duration) -> Self {
-        let (_, slices, refresh) = self.window.unwrap_or((duration, Window::USUAL_SLICES, false));
-        self.window = Some((duration, slices, refresh));
+        self.window = Some(duration);
         self
     }
 
@@ -378,8 +381,7 @@ impl Builder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn slices(mut self, slices: u8) -> Self {
-        let (duration, _, refresh) = self.window.unwrap_or_default();
-        self.window = Some((duration, slices, refresh));
+        self.slices = Some(slices);
         self
     }
 
@@ -396,10 +398,7 @@ impl Builder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn refresh(mut self) -> Self {
-        let (duration, slices, _) = self
-            .window
-            .unwrap_or((Duration::ZERO, Window::USUAL_SLICES, false));
-        self.window = Some((duration, slices, true));
+        self.refresh = true;
         self
     }
 
@@ -472,24 +471,19 @@ impl Builder {
     }
 
     fn spec(self) -> Result<Spec, BuildError> {
-        let expansion = Expansion::new(self.expansion)?;
+        self.check_conflicts()?;
+        let expansion = Expansion::new(self.expansion.unwrap_or(Expansion::DEFAULT.factor()))?;
         let seed = self.seed.unwrap_or(*SEED);
-        let is_own = self.layout == StoredLayout::Blocked;
-        if self.is_fixed && (self.is_growing || self.window.is_some()) {
-            return Err(BuildError::Fixed);
-        }
-        if !is_own && (self.window.is_some() || self.is_growing) {
-            return Err(BuildError::Layout);
-        }
-        let window = self.window.map(|(duration, slices, refresh)| {
+        let window = self.window.map(|duration| {
             let seconds = u32::try_from(duration.as_secs()).ok();
             let seconds = seconds.filter(|_| duration.subsec_nanos() == 0);
-            Window::new(seconds.ok_or(ParamError::Window)?, slices, refresh)
+            let slices = self.slices.unwrap_or(Window::USUAL_SLICES);
+            Window::new(seconds.ok_or(ParamError::Window)?, slices, self.refresh)
         });
         let spec = BlockedSpec {
             error_rate: ErrorRate::new(self.error_rate)?,
             capacity: Capacity::new(self.capacity)?,
-            growth: match (self.is_fixed, self.is_growing && self.window.is_none()) {
+            growth: match (self.is_fixed, self.is_growing) {
                 (true, _) => Growth::Fixed,
                 (false, true) => Growth::Growing(expansion),
                 (false, false) => Growth::Reserved(expansion),
@@ -498,6 +492,46 @@ impl Builder {
             window: window.transpose()?,
         };
         Ok(spec.in_layout(self.layout)?)
+    }
+
+    /// Refuses options that would say nothing beside others.
+    fn check_conflicts(&self) -> Result<(), BuildError> {
+        let has_window = self.window.is_some();
+        let is_own = self.layout == StoredLayout::Blocked;
+        let conflicts = [
+            (
+                self.is_fixed && self.expansion.is_some(),
+                "a filter that never grows has no expansion",
+            ),
+            (
+                self.is_fixed && self.is_growing,
+                "a filter that never grows has no budget for growth",
+            ),
+            (
+                self.is_fixed && has_window,
+                "a filter that never grows has no window",
+            ),
+            (
+                self.is_growing && has_window,
+                "a filter with a window has no budget for growth",
+            ),
+            (
+                !has_window && (self.slices.is_some() || self.refresh),
+                "slices and refresh need a window",
+            ),
+            (
+                !is_own && (has_window || self.is_growing),
+                "windows and budgets for growth need the blocked layout",
+            ),
+            (
+                self.layout == StoredLayout::Classic && self.seed.is_some(),
+                "the classic layout has no seed",
+            ),
+        ];
+        match conflicts.iter().find(|(is_one, _)| *is_one) {
+            Some((_, what)) => Err(BuildError::Conflict(what)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -544,7 +578,6 @@ mod tests {
             (filter().expansion(32_769), param(ParamError::Expansion)),
             (filter().window(second).slices(1), param(ParamError::Slices)),
             (filter().window(Duration::ZERO), param(ParamError::Window)),
-            (filter().slices(4), param(ParamError::Window)),
             (
                 filter().window(Duration::from_millis(1500)),
                 param(ParamError::Window),
@@ -553,25 +586,28 @@ mod tests {
                 filter().window(Duration::from_secs(1 << 32)),
                 param(ParamError::Window),
             ),
-            (filter().fixed().growing(), BuildError::Fixed),
-            (filter().fixed().window(second), BuildError::Fixed),
-            (
-                filter().layout(StoredLayout::Classic).window(second),
-                BuildError::Layout,
-            ),
-            (
-                filter().layout(StoredLayout::Valkey).growing(),
-                BuildError::Layout,
-            ),
         ] {
             assert_eq!(refused(builder), error, "{builder:?}");
             assert!(!error.to_string().is_empty());
         }
-        let too_large = refused(
-            Filter::builder(1 << 40, 1e-30)
-                .layout(StoredLayout::Classic)
-                .seed(1),
-        );
+        let classic = filter().layout(StoredLayout::Classic);
+        for (builder, names) in [
+            (filter().fixed().expansion(2), "expansion"),
+            (filter().fixed().growing(), "growth"),
+            (filter().fixed().window(second), "window"),
+            (filter().window(second).growing(), "growth"),
+            (filter().slices(4), "slices"),
+            (filter().refresh(), "refresh"),
+            (classic.window(second), "layout"),
+            (filter().layout(StoredLayout::Valkey).growing(), "layout"),
+            (classic.seed(7), "seed"),
+        ] {
+            let BuildError::Conflict(what) = refused(builder) else {
+                panic!("{builder:?}")
+            };
+            assert!(what.contains(names), "{builder:?}: {what}");
+        }
+        let too_large = refused(Filter::builder(1 << 40, 1e-30).layout(StoredLayout::Classic));
         assert!(
             matches!(too_large, BuildError::Filter(Error::OutOfMemory { .. })),
             "{too_large:?}"
@@ -616,11 +652,12 @@ mod tests {
             window,
         };
         let expansion = Expansion::new(3).unwrap();
-        let builder = || Filter::builder(100, 0.01).seed(5).expansion(3);
+        let seeded = || Filter::builder(100, 0.01).seed(5);
+        let builder = || seeded().expansion(3);
         for (builder, spec) in [
             (builder(), own(Growth::Reserved(expansion), None)),
             (builder().growing(), own(Growth::Growing(expansion), None)),
-            (builder().fixed(), own(Growth::Fixed, None)),
+            (seeded().fixed(), own(Growth::Fixed, None)),
             (
                 builder().slices(4).refresh().window(hour),
                 own(

@@ -72,10 +72,8 @@ pub enum Error {
 pub enum BuildError {
     /// A parameter is out of its range.
     Param(ParamError),
-    /// A filter that never grows can neither be made for growth, nor have a window.
-    Fixed,
-    /// Windows, and budgets for growth, are of this project's own layout only.
-    Layout,
+    /// An option would say nothing beside another, as an expansion of a filter that never grows. The sentence names both.
+    Conflict(&'static str),
     /// There is no room for the filter.
     Filter(Error),
 }
@@ -124,10 +122,7 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Param(error) => error.fmt(f),
-            Self::Fixed => {
-                f.write_str("a filter that never grows can have no window and no budget for growth")
-            }
-            Self::Layout => f.write_str("windows and budgets for growth need the blocked layout"),
+            Self::Conflict(what) => f.write_str(what),
             Self::Filter(error) => error.fmt(f),
         }
     }

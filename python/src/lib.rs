@@ -672,7 +672,7 @@ struct Options<'a> {
     slices: Option<u8>,
 }
 
-/// The builder for these options. Those that say nothing beside others are refused, as a server does.
+/// The builder for these options.
 fn builder(capacity: u64, error_rate: f64, options: &Options<'_>) -> PyResult<libbloom::Builder> {
     let Options {
         fixed,
@@ -682,23 +682,6 @@ fn builder(capacity: u64, error_rate: f64, options: &Options<'_>) -> PyResult<li
         window,
         slices,
     } = *options;
-    let useless = [
-        (
-            fixed && expansion.is_some(),
-            "a filter that never grows has no expansion",
-        ),
-        (
-            growing && window.is_some(),
-            "a filter with a window is not made for growth",
-        ),
-        (
-            slices.is_some() && window.is_none(),
-            "slices and refresh need a window",
-        ),
-    ];
-    if let Some((_, why)) = useless.iter().find(|(is_useless, _)| *is_useless) {
-        return Err(PyValueError::new_err(*why));
-    }
     let mut builder = libbloom::Filter::builder(capacity, error_rate);
     let stored = StoredLayout::ALL.iter().find(|stored| stored.name() == layout);
     let unknown = || PyValueError::new_err("layout must be 'blocked', 'classic' or 'valkey'");
@@ -866,17 +849,9 @@ impl Filter {
         };
         let mut builder = builder(capacity, error_rate, &options)?;
         if let Some(seed) = seed {
-            if layout == StoredLayout::Classic.name() {
-                return Err(PyValueError::new_err(
-                    "filters of the layout 'classic' have no seed",
-                ));
-            }
             builder = builder.seed(seed);
         }
         if refresh {
-            if window.is_none() {
-                return Err(PyValueError::new_err("slices and refresh need a window"));
-            }
             builder = builder.refresh();
         }
         builder.build().map(Self::of).map_err(of_build_error)

@@ -537,13 +537,13 @@ sys.exit(_program.main())
         """Somebody would get another filter than the one that was asked for."""
         for words, said in [
             (["--fixed", "--expansion", 4], "a filter that never grows has no expansion"),
-            (["--growing", "--window", 60], "a filter with a window is not made for growth"),
+            (["--growing", "--window", 60], "a filter with a window has no budget for growth"),
             (["--slices", 9], "slices and refresh need a window"),
         ]:
             for command in (["plan", 100], ["build", "-", "-o", "x", "--capacity", 9]):
                 self.assertEqual(self.run_program(*command, *words, code=2), f"libbloom: {said}")
         build = ["build", "-", "-o", "x", "--capacity", 9, "--layout", "classic", "--seed", 7]
-        self.assertIn("have no seed", self.run_program(*build, code=2))
+        self.assertIn("has no seed", self.run_program(*build, code=2))
         create = ["shard", "create", "x", "--url", self.url, "--items", 9, "--fixed", "--expansion", 4]
         self.assertIn("has no expansion", self.run_program(*create, code=2))
 
