@@ -209,8 +209,8 @@ impl Filter {
     /// [`SetError`], such as rates that add up to more than 0.25; nothing changed.
     pub fn union_with(&mut self, other: &Self) -> Result<bool, SetError> {
         match self.absorb(&[other], None, UNLIMITED) {
-            Err(SetError::Rate { would_do, .. }) if would_do.is_some() => {
-                self.absorb(&[other], would_do, UNLIMITED)
+            Err(SetError::Rate { enough, .. }) if enough.is_some() => {
+                self.absorb(&[other], enough, UNLIMITED)
             }
             united => united,
         }

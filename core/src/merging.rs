@@ -39,7 +39,7 @@ pub enum SetError {
         /// The sum of the rates.
         sum: f64,
         /// A rate for the result that would be high enough, if there is one.
-        would_do: Option<ErrorRate>,
+        enough: Option<ErrorRate>,
     },
     /// The rates of the layers of classic filters sum to more than the result may have: the rate of its first layer.
     ClassicRate {
@@ -104,11 +104,11 @@ impl fmt::Display for SetError {
         match self {
             Self::Source { index, why } => write!(f, "filter {index} does not fit: {why}"),
             Self::Destination { why } => write!(f, "the filter cannot be merged into: {why}"),
-            Self::Rate { sum, would_do } => {
+            Self::Rate { sum, enough } => {
                 write!(f, "the error rates of the layers sum to {sum}")?;
-                match would_do {
-                    Some(rate) => write!(f, ": an error rate of {} would do", rate.value()),
-                    None => f.write_str(": no error rate would do"),
+                match enough {
+                    Some(rate) => write!(f, ": use an error rate of {} or more", rate.value()),
+                    None => f.write_str(": no error rate is enough"),
                 }
             }
             Self::ClassicRate { sum, rate } => {

@@ -14,7 +14,7 @@ from ._native import FullError
 # A full filter, of this module, RedisBloom or valkey-bloom; for packed items with the number of those that fitted.
 FULL = re.compile(
     r"(?:non scaling filter is full"
-    r"|the filter is full: a further layer would have an error rate of 0, or a capacity beyond counting)"
+    r"|the filter is full: a further layer would have an error rate of 0, or too large a capacity)"
     r"(?: after \d+ items)?"
 )
 # A filter that would need more than a limit allows.

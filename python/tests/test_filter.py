@@ -350,7 +350,7 @@ class FilterTest(unittest.TestCase):
             union = parts[0] | parts[1]
             self.assertTrue(0.01 < union.error_rate < 0.02, union.error_rate)
             self.assertEqual(parts[0].error_rate, 0.01)
-            with self.assertRaisesRegex(ValueError, f"an error rate of {union.error_rate} would do"):
+            with self.assertRaisesRegex(ValueError, f"use an error rate of {union.error_rate} or more"):
                 parts[0].merge(parts[1], error_rate=0.01)
             parts[0] |= parts[1]
             self.assertEqual(parts[0], union)

@@ -142,7 +142,7 @@ pub enum CommandError {
     ChunkLength,
     /// A filter that may not grow is full.
     Full,
-    /// A filter that grows can have no further layer: its error rate would be 0, or its capacity beyond counting.
+    /// A filter that grows can have no further layer: its error rate would be 0, or its capacity too large.
     FullForGood,
     /// A client's filter has the most layers already.
     TooManyLayers,
@@ -174,7 +174,7 @@ pub enum CommandError {
         /// The sum of their rates.
         sum: f64,
         /// An error rate for the result that would be high enough, if there is one.
-        would_do: Option<ErrorRate>,
+        enough: Option<ErrorRate>,
     },
     /// The layers of all classic sources together have too high an error rate.
     RateOfClassicLayers {
@@ -374,7 +374,7 @@ impl fmt::Display for CommandError {
             Self::ChunkLength => "ERR invalid chunk - Too big for current filter",
             Self::Full => "ERR non scaling filter is full",
             Self::FullForGood => {
-                "ERR the filter is full: a further layer would have an error rate of 0, or a capacity beyond counting"
+                "ERR the filter is full: a further layer would have an error rate of 0, or too large a capacity"
             }
             Self::TooManyLayers => {
                 return write!(
@@ -405,15 +405,21 @@ impl fmt::Display for CommandError {
                 };
                 return write!(f, "ERR {role} {key} has {why}");
             }
-            Self::RateOfLayers { sum, would_do } => {
+            Self::RateOfLayers { sum, enough } => {
                 let sum = rounded(*sum);
-                let rate = would_do.map_or("no ERROR".to_owned(), |rate| {
-                    format!("ERROR {}", number::short(rate.value()))
-                });
-                return write!(
-                    f,
-                    "ERR the error rates of the layers sum to {sum}: {rate} would do"
-                );
+                return match enough {
+                    Some(rate) => {
+                        let rate = number::short(rate.value());
+                        write!(
+                            f,
+                            "ERR the error rates of the layers sum to {sum}: use ERROR {rate} or more"
+                        )
+                    }
+                    None => write!(
+                        f,
+                        "ERR the error rates of the layers sum to {sum}: no ERROR is enough"
+                    ),
+                };
             }
             Self::RateOfClassicLayers { sum, rate } => {
                 let [sum, rate] = [sum, rate].map(|rate| rounded(*rate));
@@ -467,21 +473,21 @@ mod tests {
     /// A user would see digits that are an accident of the sum, or a rate in a form that the command does not accept.
     #[test]
     fn rates_have_the_digits_that_a_user_types() {
-        let text = |sum, would_do: Option<f64>| {
-            let would_do = would_do.map(|rate| ErrorRate::new(rate).unwrap());
-            CommandError::RateOfLayers { sum, would_do }.to_string()
+        let text = |sum, enough: Option<f64>| {
+            let enough = enough.map(|rate| ErrorRate::new(rate).unwrap());
+            CommandError::RateOfLayers { sum, enough }.to_string()
         };
         assert_eq!(
             text(0.008 + 0.008 + 1e-17, Some(0.02)),
-            "ERR the error rates of the layers sum to 0.016: ERROR 0.02 would do"
+            "ERR the error rates of the layers sum to 0.016: use ERROR 0.02 or more"
         );
         assert_eq!(
             text(0.1 + 0.2, None),
-            "ERR the error rates of the layers sum to 0.3: no ERROR would do"
+            "ERR the error rates of the layers sum to 0.3: no ERROR is enough"
         );
         assert_eq!(
             text(1.2345e-9, Some(1.3e-9)),
-            "ERR the error rates of the layers sum to 1.23e-9: ERROR 1.3e-9 would do"
+            "ERR the error rates of the layers sum to 1.23e-9: use ERROR 1.3e-9 or more"
         );
         let (sum, rate) = (0.005 + 0.0025 + 0.0051, 0.01);
         assert_eq!(

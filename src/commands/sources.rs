@@ -131,7 +131,7 @@ impl<'a> Sources<'a> {
             SetError::TooManyToAsk { exceptions, layers } => {
                 CommandError::TooManyToAsk { exceptions, layers }
             }
-            SetError::Rate { sum, would_do } => CommandError::RateOfLayers { sum, would_do },
+            SetError::Rate { sum, enough } => CommandError::RateOfLayers { sum, enough },
             SetError::ClassicRate { sum, rate } => CommandError::RateOfClassicLayers { sum, rate },
             SetError::RateOfClassic => CommandError::OnlyFor("ERROR", &[StoredLayout::Blocked]),
             SetError::Memory(error) => {

@@ -86,8 +86,8 @@ impl MergeRules for Blocked {
         if sum <= self.error_rate().value() * part * (1.0 + ROUNDING) {
             return Ok(());
         }
-        let would_do = rounded_up(sum / part);
-        Err(SetError::Rate { sum, would_do })
+        let enough = rounded_up(sum / part);
+        Err(SetError::Rate { sum, enough })
     }
 
     /// The smallest layer comes first, as in a filter that has grown, because the next layer grows from the last. Of

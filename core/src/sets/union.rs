@@ -217,7 +217,7 @@ where
     let mut rates: Vec<f64> = reserved(layers.clone().count())?;
     // A full layer's rate is never below the one that it was made for, and takes long to find where that is high.
     rates.extend(layers.clone().map(Mergeable::made_rate));
-    if let refused @ Err(SetError::Rate { would_do: None, .. }) = rules.check_rates(&rates) {
+    if let refused @ Err(SetError::Rate { enough: None, .. }) = rules.check_rates(&rates) {
         return refused;
     }
     rates.clear();

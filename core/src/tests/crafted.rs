@@ -211,7 +211,7 @@ fn a_merge_of_too_high_rates_is_refused_before_they_are_computed() {
         Filter::union(&sources, None, UNLIMITED).map(|_| ())
     });
     assert!(
-        matches!(refused, Err(SetError::Rate { would_do: None, .. })),
+        matches!(refused, Err(SetError::Rate { enough: None, .. })),
         "{refused:?}"
     );
     assert_eq!(work, 0);

@@ -57,8 +57,8 @@ fn union(sources: &[&Filter]) -> Result<Filter, SetError> {
 fn union_at_any_rate(sources: &[&Filter]) -> Option<Filter> {
     match union(sources) {
         Ok(union) => Some(union),
-        Err(SetError::Rate { would_do, .. }) => {
-            let union = Filter::union(sources, Some(would_do?), UNLIMITED);
+        Err(SetError::Rate { enough, .. }) => {
+            let union = Filter::union(sources, Some(enough?), UNLIMITED);
             Some(union.expect("the rate that was named does"))
         }
         Err(other) => panic!("{other:?}"),
@@ -424,26 +424,26 @@ fn what_does_not_go_together_is_refused_by_name() {
     // 1.6 % in two layers of a filter that may grow, which has 90 % of its rate for two.
     let Err(SetError::Rate {
         sum,
-        would_do: Some(would_do),
+        enough: Some(enough),
     }) = union(&[&reserved_for, &another])
     else {
         panic!("two layers of 0.8 % are above 1 %")
     };
     assert!(sum > 0.012 && sum <= 0.016, "{sum}");
     assert!(
-        (0.0..0.01).contains(&(would_do.value() * 0.9 / sum - 1.0)),
-        "{would_do:?}"
+        (0.0..0.01).contains(&(enough.value() * 0.9 / sum - 1.0)),
+        "{enough:?}"
     );
-    let tighter = ErrorRate::new(would_do.value() * 0.99).unwrap();
+    let tighter = ErrorRate::new(enough.value() * 0.99).unwrap();
     assert!(Filter::union(&[&reserved_for, &another], Some(tighter), UNLIMITED).is_err());
-    let union_of_both = Filter::union(&[&reserved_for, &another], Some(would_do), UNLIMITED).unwrap();
-    assert_eq!(union_of_both.error_rate(), would_do.value());
+    let union_of_both = Filter::union(&[&reserved_for, &another], Some(enough), UNLIMITED).unwrap();
+    assert_eq!(union_of_both.error_rate(), enough.value());
     let loose: Vec<_> = (1..5u64)
         .map(|part| filled(oracle::spec(100 * part, 0.25, Growth::Fixed, 7), 0..1))
         .collect();
     let refused = union(&loose.iter().collect::<Vec<_>>()).map(|_| ());
     assert!(
-        matches!(refused, Err(SetError::Rate { would_do: None, .. })),
+        matches!(refused, Err(SetError::Rate { enough: None, .. })),
         "{refused:?}"
     );
 
@@ -938,7 +938,7 @@ fn filters_of_any_two_sizes_are_united_and_say_at_which_rate() {
         };
         let (mut all, added) = (made(one, 0), made(other, 1 << 20));
         let expected = match all.absorb(&[&added], None, UNLIMITED) {
-            Err(SetError::Rate { would_do, .. }) => would_do.unwrap().value(),
+            Err(SetError::Rate { enough, .. }) => enough.unwrap().value(),
             kept => kept.map(|_| 0.01).unwrap(),
         };
         let mut all = made(one, 0);
@@ -954,7 +954,7 @@ fn filters_of_any_two_sizes_are_united_and_say_at_which_rate() {
     let wrong_too_often = |capacity| Filter::builder(capacity, 0.25).seed(7).build().unwrap();
     let refused = wrong_too_often(100).union_with(&wrong_too_often(1000));
     assert!(
-        matches!(refused, Err(SetError::Rate { would_do: None, .. })),
+        matches!(refused, Err(SetError::Rate { enough: None, .. })),
         "{refused:?}"
     );
 }

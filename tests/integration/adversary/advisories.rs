@@ -14,7 +14,7 @@ const NOT_FOUND: &str = "ERR not found";
 const NO_CREATION: &str = "ERR Insufficient memory to create filter";
 const NO_GROWTH: &str = "ERR Insufficient memory to grow filter";
 const NO_LAYER: &str =
-    "ERR the filter is full: a further layer would have an error rate of 0, or a capacity beyond counting";
+    "ERR the filter is full: a further layer would have an error rate of 0, or too large a capacity";
 const FULL: &str = "ERR non scaling filter is full";
 const CAPACITY_RANGE: &str = "ERR capacity must be in the range [1, 1099511627776]";
 /// What the server may keep after thousands of refusals.

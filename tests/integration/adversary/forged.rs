@@ -34,7 +34,7 @@ const ITEMS: [&str; 4] = ["one", "two", "", "one"];
 /// The answers to an item that does not fit.
 const NO_ROOM: [&str; 3] = [
     "ERR non scaling filter is full",
-    "ERR the filter is full: a further layer would have an error rate of 0, or a capacity beyond counting",
+    "ERR the filter is full: a further layer would have an error rate of 0, or too large a capacity",
     "ERR Insufficient memory to grow filter",
 ];
 

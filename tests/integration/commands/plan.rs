@@ -107,7 +107,8 @@ fn most_items_are_what_a_filter_takes() {
     const FULL: &str = "ERR non scaling filter is full";
     const TOO_MANY: &str =
         "ERR the filter would have more than 1100 layers: with a larger capacity or EXPANSION it needs fewer";
-    const NO_LAYER: &str = "ERR the filter is full: a further layer would have an error rate of 0, or a capacity beyond counting";
+    const NO_LAYER: &str =
+        "ERR the filter is full: a further layer would have an error rate of 0, or too large a capacity";
     let server = Server::start();
     let mut client = server.client();
     let items: Vec<_> = (0..6000).map(|item| item.to_string()).collect();

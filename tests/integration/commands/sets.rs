@@ -195,8 +195,8 @@ fn a_rate_that_would_do_is_named_and_does() {
         };
         assert_eq!(client.dump(key), before, "{line}");
         let rest = text.strip_prefix("ERR the error rates of the layers sum to ");
-        let (sum, rate) = rest.and_then(|rest| rest.split_once(": ERROR ")).unwrap();
-        let rate = rate.strip_suffix(" would do").unwrap();
+        let (sum, rate) = rest.and_then(|rest| rest.split_once(": use ERROR ")).unwrap();
+        let rate = rate.strip_suffix(" or more").unwrap();
         let [sum, rate]: [f64; 2] = [sum, rate].map(|text| text.parse().unwrap());
         assert!(sum > 0.0 && rate <= 0.25, "{text}");
         client.answers(&[(&format!("{line} ERROR {rate}"), ok())]);
@@ -212,7 +212,7 @@ fn a_rate_that_would_do_is_named_and_does() {
         assert_eq!(found(&mut client, key, 80).len(), 80, "{line}");
         client.run("DEL to");
     }
-    let none = "ERR the error rates of the layers sum to 0.5: no ERROR would do";
+    let none = "ERR the error rates of the layers sum to 0.5: no ERROR is enough";
     let Reply::Error(text) = client.run("BF.MERGE to 2 loose looser") else {
         panic!("it is taken")
     };

@@ -17,7 +17,7 @@ const MOST: i64 = 1100;
 const NO_CREATION: &str = "ERR Insufficient memory to create filter";
 const NO_EXCEPTIONS: &str = "ERR Insufficient memory for exceptions";
 const NO_LAYER: &str =
-    "ERR the filter is full: a further layer would have an error rate of 0, or a capacity beyond counting";
+    "ERR the filter is full: a further layer would have an error rate of 0, or too large a capacity";
 
 fn number(client: &mut Client, name: &str) -> u64 {
     client.stat("memory", name).parse().unwrap()
