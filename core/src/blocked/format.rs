@@ -357,7 +357,7 @@ impl Header {
             slices.push(Slice {
                 opens: slice.opens,
                 closes: slice.closes,
-                chain: chain(rules.alike(None), own)?,
+                chain: chain(rules.clone(), own)?,
             });
         }
         let mut windowed = Windowed::empty(rules, window.window, window.capacity);

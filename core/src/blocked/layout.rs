@@ -79,7 +79,7 @@ impl LayoutRules for Blocked {
         } else {
             capacities.max()
         };
-        let rules = chain.rules().alike(None);
+        let rules = chain.rules().clone();
         let first = rules.first_for(capacity.unwrap_or(1));
         (rules, first)
     }
@@ -170,7 +170,7 @@ impl Layered for Windowed {
     }
 
     fn emptied(&self, _: Allowance<'_>) -> Result<Self, Error> {
-        Ok(Self::empty(self.rules.alike(None), self.window, self.capacity))
+        Ok(Self::empty(self.rules.clone(), self.window, self.capacity))
     }
 
     fn validate(&self) -> Result<(), Invalid> {

@@ -62,19 +62,22 @@ impl Mergeable for Layer {
 
 impl MergeRules for Blocked {
     fn check_hash(&self, other: &Self) -> Result<(), Mismatch> {
-        let is_alike = self.secret().seed() == other.secret().seed();
-        is_alike.then_some(()).ok_or(Mismatch::Seed)
+        let is_same = self.secret().seed() == other.secret().seed();
+        is_same.then_some(()).ok_or(Mismatch::Seed)
     }
 
     fn check_rate(&self, _: Option<ErrorRate>) -> Result<(), SetError> {
         Ok(())
     }
 
-    fn alike(&self, rate: Option<ErrorRate>) -> Self {
-        Self::alike(self, rate)
+    fn with_rate(&self, rate: Option<ErrorRate>) -> Self {
+        Self {
+            error_rate: rate.unwrap_or(self.error_rate),
+            ..self.clone()
+        }
     }
 
-    fn is_alike(&self, other: &Self) -> bool {
+    fn has_same_rate(&self, other: &Self) -> bool {
         self.error_rate() == other.error_rate()
     }
 

@@ -361,7 +361,7 @@ impl Windowed {
         let after = Self::bytes_of(alive.len() + 1, count + 1, arrays.saturating_add(first.bytes()));
         check_capacity(NewestFirst::of(alive), first)?;
         ask_to_grow(before, after, count + 1, allowance)?;
-        let chain = Chain::new(self.rules.alike(None), first, UNLIMITED)?;
+        let chain = Chain::new(self.rules.clone(), first, UNLIMITED)?;
         if expired == 0 {
             reserve_one(&mut self.slices)?;
         }
@@ -541,7 +541,7 @@ impl Windowed {
         let window = Window::new(8, 8, false).unwrap();
         let mut windowed = Self::empty(rules, window, Capacity::new(1000).unwrap());
         for (opens, closes, layers) in slices {
-            let chain = Chain::of_layers(windowed.rules.alike(None), layers);
+            let chain = Chain::of_layers(windowed.rules.clone(), layers);
             windowed.slices.push(Slice { opens, closes, chain });
         }
         windowed
