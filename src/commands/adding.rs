@@ -91,7 +91,7 @@ impl<'a> Batch<'a> for &[Arg<'a>] {
                 created: None,
                 at: None,
             } => ctx.replicate(c"BF.MADD", key, &[], items),
-            to => propagation::replicate_with(ctx, key, to, items),
+            to => propagation::send(ctx, key, to, items),
         });
     }
 }
@@ -390,11 +390,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
         let new = new.map_err(|error| self.refused(&filter, error))?;
         stats::added(new.into(), (!new).into());
         self.publish_new(key, filter, creation, &memory, || {
-            let to = Target {
-                created: Some(creation),
-                at: None,
-            };
-            propagation::replicate_with(self.ctx, self.key, to, &[sent]);
+            propagation::send(self.ctx, self.key, creation.into(), &[sent]);
         });
         Ok((Ok(new), Some(creation)))
     }
