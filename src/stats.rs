@@ -117,8 +117,8 @@ impl Counted {
         Change { filter: self, before }
     }
 
-    /// Lends a [plain](Filter::is_plain) filter for an addition, in O(1): a single item may not sum the items of all
-    /// layers.
+    /// Lends a filter [without window and exceptions](Filter::has_window_or_exceptions) for an addition, in O(1): the
+    /// addition of one item must not sum the items of all layers.
     #[inline]
     pub fn begin_addition(&mut self) -> Change<'_> {
         let before = Before::Layers(self.layers());
@@ -161,8 +161,8 @@ pub struct Change<'a> {
 /// What a filter had before a change.
 #[derive(Debug)]
 enum Before {
-    /// The number of its layers. An addition to a plain filter changes nothing else but its items, which [`added`]
-    /// counts.
+    /// The number of its layers. An addition to a filter without window and exceptions changes nothing else but its
+    /// items, which [`added`] counts.
     Layers(usize),
     /// Its account, and [`Figure::ItemsAdded`]: items that are reported to [`added`] are not counted twice.
     All { account: Account, added: u64 },

@@ -544,11 +544,11 @@ impl Filter {
         self.exceptions.as_deref()
     }
 
-    /// Whether the new items and the number of layers describe everything that an addition changed. It is false with
-    /// a window, or with exceptions.
+    /// Whether the filter has a window, or exceptions. If it has neither, an addition changes only the number of items,
+    /// their bits, and the number of layers.
     #[inline]
-    pub fn is_plain(&self) -> bool {
-        self.windowed().is_none() && self.exceptions.is_none()
+    pub fn has_window_or_exceptions(&self) -> bool {
+        self.windowed().is_some() || self.exceptions.is_some()
     }
 
     /// The slices of a window.
