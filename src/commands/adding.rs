@@ -414,7 +414,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
                 "it was missing when its primary added to it: it is made with this server's options"
                     .to_owned()
             });
-        } else if stats::has_others_than_redisbloom() {
+        } else if stats::has_other_layouts_than_classic() {
             log::DIVERGENCE.warn(self.ctx, self.key.bytes(), || {
                 "it was missing when its primary added to it: it is made as RedisBloom would make it, with this \
                  server's options"
