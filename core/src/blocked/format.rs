@@ -49,19 +49,6 @@ pub enum Native {
     Windowed(Windowed),
 }
 
-/// Whether the layers follow from one another as growth makes them: all but the newest are full, and each has
-/// the capacity of the one before times the expansion.
-pub fn is_grown(chain: &Chain<Blocked>) -> bool {
-    let layers = chain.layers();
-    layers.windows(2).all(|pair| {
-        let expansion = chain.rules().growth().expansion();
-        expansion.is_some_and(|expansion| {
-            let next = pair[0].capacity().saturating_mul(u64::from(expansion.factor()));
-            pair[0].items() >= pair[0].capacity() && pair[1].capacity() == next
-        })
-    })
-}
-
 /// Writes a filter without a window, and without its exceptions, to an RDB stream.
 pub fn save(chain: &Chain<Blocked>, exceptions: usize, sink: &mut dyn Sink) {
     save_parts(&or_abort(header(chain, exceptions)), chain.layers().iter(), sink);
