@@ -10,7 +10,7 @@ use crate::blocked::{self, Blocked};
 pub use crate::chain::LayerShape;
 use crate::chain::batch::{self, Block, BlockOutcome, Subset};
 use crate::chain::demand::FILTER_BYTES;
-use crate::chain::{Allowance, Chain};
+use crate::chain::{Allowance, Chain, sum};
 use crate::classic::Classic;
 use crate::error::Error;
 use crate::exceptions::table::Table;
@@ -175,9 +175,8 @@ impl Filter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn items_at(&self, now: Time) -> u64 {
-        self.layer_stats()
-            .skip(self.expired(now))
-            .fold(0, |items, layer| items.saturating_add(layer.items))
+        let alive = self.layer_stats().skip(self.expired(now));
+        sum(alive.map(|layer| layer.items))
     }
 
     /// The number of layers, including expired ones.
@@ -600,9 +599,7 @@ impl Filter {
         Account {
             layers: self.layers() as u64,
             bytes: self.bytes(),
-            items: self
-                .layer_stats()
-                .fold(0, |items, layer| items.saturating_add(layer.items)),
+            items: sum(self.layer_stats().map(|layer| layer.items)),
             exceptions: self.exceptions(),
         }
     }
