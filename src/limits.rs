@@ -29,8 +29,8 @@ static UNCHECKED: AtomicU64 = AtomicU64::new(0);
 const DRAWN: usize = 256;
 /// The most of them that are measured.
 const MEASURED: usize = 64;
-/// With fewer than this many nothing is known. Half of the keys are then smaller than the smallest quarter of the drawn
-/// ones in one case of 300, with [`MEASURED`] in one of 50,000.
+/// The fewest keys from which a size is estimated. More than half of all keys can be smaller than the estimate, a
+/// quartile of the drawn ones: with so few in one case of 300, with [`MEASURED`] in one of 50,000.
 const TOO_FEW: usize = 32;
 
 /// The most lookups by one command of a client in a filter with more than [`MOST_LAYERS`] layers, where each item is
@@ -214,7 +214,7 @@ struct Server {
     most: u64,
     /// In use, as the server counts it.
     used: u64,
-    /// The most for the data, which is less than `most` by what the server needs besides.
+    /// The most that the data may have: `most` less the memory that the server needs for other things.
     whole: u64,
 }
 
