@@ -61,12 +61,12 @@ impl<I: Iterator<Item = (u64, u64)> + Clone> Counts<I> {
         if let Some(items) = self.items_with(ones).max() {
             return items;
         }
-        let sum = self.items().fold(0, u64::saturating_add);
+        let all = sum(self.items());
         let least = self.items().max().unwrap_or(0);
         within(
             layer.items_behind(ones),
             least.max(ones.div_ceil(layer.bits_of_item())),
-            sum.min(layer.capacity()).min(ones),
+            all.min(layer.capacity()).min(ones),
         )
     }
 
@@ -210,7 +210,7 @@ where
     R::Layer: 'a,
 {
     let capacities = layers.clone().map(|layer| layer.capacity());
-    let capacity = capacities.fold(0, u64::saturating_add);
+    let capacity = sum(capacities);
     if capacity > MOST_ITEMS {
         return Err(Error::Full { capacity }.into());
     }
