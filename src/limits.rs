@@ -286,11 +286,11 @@ enum Bound {
     Option(u64),
     /// On the whole filter: `maxmemory` where keys are evicted, less what the server needs besides its data.
     Maxmemory { maximum: u64, limit: u64 },
-    /// On its growth: what is left of `maxmemory`.
+    /// On its growth: the unused part of `maxmemory`.
     LeftOfMaxmemory(u64),
-    /// On its growth: what is left of `maxmemory`, and the keys that may be evicted.
+    /// On its growth: the unused part of `maxmemory`, and the keys that may be evicted.
     WithEvictable(u64),
-    /// On its growth: what is left of the machine's memory.
+    /// On its growth: the unused part of the machine's memory.
     LeftOfMachine(u64),
 }
 
@@ -323,7 +323,7 @@ impl Bound {
     }
 }
 
-/// Whether `bytes` that are freed late are more than half of what is left of `maxmemory`. Never while a primary or a
+/// Whether `bytes` that are freed late are more than half of the unused part of `maxmemory`. Never while a primary or a
 /// file is obeyed: a replica leaves `maxmemory` to its primary.
 pub fn is_maxmemory_near(ctx: Ctx<'_>, bytes: u64) -> bool {
     if !has_maxmemory() || ctx.must_obey() {
