@@ -146,8 +146,8 @@ impl<'a> Packed<'a> {
             }
             return Some(data);
         }
-        // This is enough if all items have the same length. Room for all data would be too much: perhaps one of millions of
-        // items is kept.
+        // This is enough if all items have the same length. Room for all data would be too much: perhaps one of
+        // millions of items is kept.
         let share = self.data.len() as u128 * u128::from(kept.ones()) / self.count.max(1) as u128;
         data.try_reserve_exact(usize::try_from(share).ok()?).ok()?;
         for (kept, piece) in kept.iter().zip(self.pieces()) {

@@ -285,8 +285,8 @@ impl<R: Read, W: FnMut(u64, &[u8]) -> bool> Filters<R, W> {
                 244 => input.skip_lengths(3)?,
                 // A library of functions.
                 245 => input.skip_string()?,
-                // Data that a module saves outside of keys: the module's ID, then values. The first one says whether the
-                // data comes before or after the keys.
+                // Data that a module saves outside of keys: the module's ID, then values. The first one says whether
+                // the data comes before or after the keys.
                 247 => {
                     input.length()?;
                     input.skip_values()?;

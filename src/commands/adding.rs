@@ -309,8 +309,8 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
             return Ok(self.publish(key, done).into_one());
         }
         let before = filter.layers();
-        // The origin of the command is only determined if the item makes the filter grow, which few do. Without a window
-        // the filter ignores the time.
+        // The origin of the command is only determined if the item makes the filter grow, which few do. Without a
+        // window the filter ignores the time.
         let new = filter
             .begin_addition()
             .add(item, 0, &|demand| self.memory().allow(demand));

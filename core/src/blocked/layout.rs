@@ -199,8 +199,8 @@ impl Layered for Windowed {
     }
 }
 
-/// Checks that the layers of a chain are as growth makes them: all but the newest are full, and each has the capacity of
-/// the one before times the expansion.
+/// Checks that the layers of a chain are as growth makes them: all but the newest are full, and each has the capacity
+/// of the one before times the expansion.
 pub(crate) fn check_growth(chain: &Chain<Blocked>) -> Result<(), Invalid> {
     let (layers, growth) = (chain.layers(), chain.rules().growth());
     if growth == Growth::Fixed && layers.len() > 1 {

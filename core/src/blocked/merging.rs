@@ -81,8 +81,8 @@ impl MergeRules for Blocked {
         self.error_rate() == other.error_rate()
     }
 
-    /// The sum may be at most the part of the rate that a filter with these rules spends when it grows to the same number
-    /// of layers.
+    /// The sum may be at most the part of the rate that a filter with these rules spends when it grows to the same
+    /// number of layers.
     fn check_rates(&self, rates: &[f64]) -> Result<(), SetError> {
         let left = (0..rates.len()).fold(1.0, |left, index| left * (1.0 - self.growth().share(index)));
         let part = 1.0 - left;

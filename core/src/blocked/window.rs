@@ -77,8 +77,8 @@ pub struct Windowed {
     pub(super) capacity: Capacity,
     /// All slices, oldest first, including expired ones. There may be none.
     pub(super) slices: Vec<Slice>,
-    /// The stamp of the newest change: no later change gets an earlier one. It is the time when the newest layer was made
-    /// or, if the newest slice was closed early, the time when it closed.
+    /// The stamp of the newest change: no later change gets an earlier one. It is the time when the newest layer was
+    /// made or, if the newest slice was closed early, the time when it closed.
     pub(super) changed: Time,
     /// Bytes of the bit arrays of all slices that were dropped.
     pub(super) dropped_bytes: u64,
