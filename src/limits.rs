@@ -29,8 +29,8 @@ static UNCHECKED: AtomicU64 = AtomicU64::new(0);
 const DRAWN: usize = 256;
 /// The most of them that are measured.
 const MEASURED: usize = 64;
-/// With fewer than this many nothing is known. Half of the keys are then smaller than the smallest quarter of the drawn
-/// ones in one case of 300, with [`MEASURED`] in one of 50,000.
+/// The fewest keys from which a size is estimated. More than half of all keys can be smaller than the estimate, a
+/// quartile of the drawn ones: with so few in one case of 300, with [`MEASURED`] in one of 50,000.
 const TOO_FEW: usize = 32;
 
 /// The most lookups by one command of a client in a filter with more than [`MOST_LAYERS`] layers, where each item is
@@ -214,7 +214,7 @@ struct Server {
     most: u64,
     /// In use, as the server counts it.
     used: u64,
-    /// The most for the data, which is less than `most` by what the server needs besides.
+    /// The most that the data may have: `most` less the memory that the server needs for other things.
     whole: u64,
 }
 
@@ -286,11 +286,11 @@ enum Bound {
     Option(u64),
     /// On the whole filter: `maxmemory` where keys are evicted, less what the server needs besides its data.
     Maxmemory { maximum: u64, limit: u64 },
-    /// On its growth: what is left of `maxmemory`.
+    /// On its growth: the unused part of `maxmemory`.
     LeftOfMaxmemory(u64),
-    /// On its growth: what is left of `maxmemory`, and the keys that may be evicted.
+    /// On its growth: the unused part of `maxmemory`, and the keys that may be evicted.
     WithEvictable(u64),
-    /// On its growth: what is left of the machine's memory.
+    /// On its growth: the unused part of the machine's memory.
     LeftOfMachine(u64),
 }
 
@@ -323,7 +323,7 @@ impl Bound {
     }
 }
 
-/// Whether `bytes` that are freed late are more than half of what is left of `maxmemory`. Never while a primary or a
+/// Whether `bytes` that are freed late are more than half of the unused part of `maxmemory`. Never while a primary or a
 /// file is obeyed: a replica leaves `maxmemory` to its primary.
 pub fn is_maxmemory_near(ctx: Ctx<'_>, bytes: u64) -> bool {
     if !has_maxmemory() || ctx.must_obey() {

@@ -48,8 +48,8 @@ enum Figure {
     FailedLoads,
 }
 
-/// The number of filters that RedisBloom could not have.
-static UNFIT_FOR_REDISBLOOM: AtomicU64 = AtomicU64::new(0);
+/// The number of filters in other layouts than RedisBloom's.
+static NOT_CLASSIC: AtomicU64 = AtomicU64::new(0);
 
 static FIGURES: [AtomicU64; 15] = [const { AtomicU64::new(0) }; 15];
 
@@ -103,7 +103,7 @@ impl Counted {
     pub fn new(filter: Filter) -> Box<Self> {
         Figure::Filters.add(1);
         Figure::Windows.add(filter.window().is_some().into());
-        UNFIT_FOR_REDISBLOOM.fetch_add((!fits_redisbloom(&filter)).into(), Relaxed);
+        NOT_CLASSIC.fetch_add((!is_classic(&filter)).into(), Relaxed);
         count(NOTHING, filter.account());
         Box::new(Self(filter))
     }
@@ -117,8 +117,8 @@ impl Counted {
         Change { filter: self, before }
     }
 
-    /// Lends a [plain](Filter::is_plain) filter for an addition, in O(1): a single item may not sum the items of all
-    /// layers.
+    /// Lends a filter [without window and exceptions](Filter::has_window_or_exceptions) for an addition, in O(1): the
+    /// addition of one item must not sum the items of all layers.
     #[inline]
     pub fn begin_addition(&mut self) -> Change<'_> {
         let before = Before::Layers(self.layers());
@@ -161,8 +161,8 @@ pub struct Change<'a> {
 /// What a filter had before a change.
 #[derive(Debug)]
 enum Before {
-    /// The number of its layers. An addition to a plain filter changes nothing else but its items, which [`added`]
-    /// counts.
+    /// The number of its layers. An addition to a filter without window and exceptions changes nothing else but its
+    /// items, which [`added`] counts.
     Layers(usize),
     /// Its account, and [`Figure::ItemsAdded`]: items that are reported to [`added`] are not counted twice.
     All { account: Account, added: u64 },
@@ -201,7 +201,7 @@ impl Drop for Counted {
     fn drop(&mut self) {
         Figure::Filters.subtract(1);
         Figure::Windows.subtract(self.window().is_some().into());
-        UNFIT_FOR_REDISBLOOM.fetch_sub((!fits_redisbloom(&self.0)).into(), Relaxed);
+        NOT_CLASSIC.fetch_sub((!is_classic(&self.0)).into(), Relaxed);
         count(self.account(), NOTHING);
     }
 }
@@ -242,14 +242,14 @@ fn count(before: Account, after: Account) {
     }
 }
 
-/// Whether RedisBloom could have this filter.
-fn fits_redisbloom(filter: &Filter) -> bool {
+/// Whether the filter has RedisBloom's layout.
+fn is_classic(filter: &Filter) -> bool {
     filter.layout() == StoredLayout::Classic
 }
 
-/// Whether any filter exists that RedisBloom could not have.
-pub fn has_others_than_redisbloom() -> bool {
-    UNFIT_FOR_REDISBLOOM.load(Relaxed) > 0
+/// Whether any filter exists in another layout than RedisBloom's.
+pub fn has_other_layouts_than_classic() -> bool {
+    NOT_CLASSIC.load(Relaxed) > 0
 }
 
 impl Deref for Counted {

@@ -10,7 +10,7 @@ use crate::blocked::{self, Blocked};
 pub use crate::chain::LayerShape;
 use crate::chain::batch::{self, Block, BlockOutcome, Subset};
 use crate::chain::demand::FILTER_BYTES;
-use crate::chain::{Allowance, Chain};
+use crate::chain::{Allowance, Chain, sum};
 use crate::classic::Classic;
 use crate::error::Error;
 use crate::exceptions::table::Table;
@@ -175,9 +175,8 @@ impl Filter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn items_at(&self, now: Time) -> u64 {
-        self.layer_stats()
-            .skip(self.expired(now))
-            .fold(0, |items, layer| items.saturating_add(layer.items))
+        let alive = self.layer_stats().skip(self.expired(now));
+        sum(alive.map(|layer| layer.items))
     }
 
     /// The number of layers, including expired ones.
@@ -544,11 +543,11 @@ impl Filter {
         self.exceptions.as_deref()
     }
 
-    /// Whether the new items and the number of layers describe everything that an addition changed. It is false with
-    /// a window, or with exceptions.
+    /// Whether the filter has a window, or exceptions. If it has neither, an addition changes only the number of items,
+    /// their bits, and the number of layers.
     #[inline]
-    pub fn is_plain(&self) -> bool {
-        self.windowed().is_none() && self.exceptions.is_none()
+    pub fn has_window_or_exceptions(&self) -> bool {
+        self.windowed().is_some() || self.exceptions.is_some()
     }
 
     /// The slices of a window.
@@ -600,9 +599,7 @@ impl Filter {
         Account {
             layers: self.layers() as u64,
             bytes: self.bytes(),
-            items: self
-                .layer_stats()
-                .fold(0, |items, layer| items.saturating_add(layer.items)),
+            items: sum(self.layer_stats().map(|layer| layer.items)),
             exceptions: self.exceptions(),
         }
     }

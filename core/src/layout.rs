@@ -68,7 +68,7 @@ pub trait Layered: Debug {
     /// The figures of a layer.
     fn stats(&self, layer: usize) -> LayerStats;
 
-    /// Bytes of the filter as it was when it had only its first `layers` layers, of which it has as many or more; see
+    /// Bytes that the filter had with only its first `layers` layers, which is at most their present number; see
     /// [`Filter::bytes`](crate::Filter::bytes).
     fn bytes(&self, layers: usize) -> u64;
 

@@ -20,8 +20,8 @@
 //! # How it is built
 //!
 //! The core knows no server, no configuration and, but for files, no I/O. A [`Filter`] is a chain of layers of one
-//! layout. Each part knows those above it in this table, and no other. Parts without a link are public for this
-//! project's server module alone: what a release may change in them is not said by its version.
+//! layout. Each part knows those above it in this table, and no other. Parts without a link are public only
+//! for this project's server module: any release may change them.
 //!
 //! | part | what it is |
 //! |---|---|
@@ -49,8 +49,8 @@
 //! | [`mod@file`] | a filter as a file, `.bloom` |
 //! | [`builder`] | what programs without a server call |
 //!
-//! No state outside of filters changes an answer. There is little: the secrets that filters share, the last
-//! sizes that were computed, the kernel that was detected, and the guess of [`ahead`].
+//! Filters share some state, which never changes an answer: the secrets, the last sizes that were computed, the
+//! kernel that was detected, and the guess of [`ahead`].
 //!
 //! Units, everywhere: capacities and counts in items, sizes in bytes or bits as named, rates as shares
 //! between 0 and 1.

@@ -184,7 +184,7 @@ pub(crate) trait Mergeable: batch::Layer + Sized {
     }
 
     /// Sets the number of counted items. Returns whether that changed the number.
-    fn count(&mut self, items: u64) -> bool {
+    fn recount(&mut self, items: u64) -> bool {
         let differs = items != self.items();
         self.restore(items);
         differs
@@ -192,7 +192,7 @@ pub(crate) trait Mergeable: batch::Layer + Sized {
 }
 
 /// What merging needs of a layout's rules.
-pub(crate) trait MergeRules: Rules<Layer: Mergeable> + Sized {
+pub(crate) trait MergeRules: Rules<Layer: Mergeable> {
     /// Checks that filters of these and of other rules have the same hash.
     ///
     /// # Errors
@@ -205,11 +205,11 @@ pub(crate) trait MergeRules: Rules<Layer: Mergeable> + Sized {
     /// [`SetError::RateOfClassic`].
     fn check_rate(&self, rate: Option<ErrorRate>) -> Result<(), SetError>;
 
-    /// These rules, with another rate if one is given.
-    fn alike(&self, rate: Option<ErrorRate>) -> Self;
+    /// A copy of these rules, with another rate if one is given and the layout has a rate to choose.
+    fn with_rate(&self, rate: Option<ErrorRate>) -> Self;
 
-    /// Whether the rules are equal.
-    fn is_alike(&self, other: &Self) -> bool;
+    /// Whether both keep the same rate, where the layout has a rate to choose.
+    fn has_same_rate(&self, other: &Self) -> bool;
 
     /// Checks that a filter with these rules can have layers with these rates, oldest first.
     ///

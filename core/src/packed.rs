@@ -146,8 +146,8 @@ impl<'a> Packed<'a> {
             }
             return Some(data);
         }
-        // Enough if all items have the same length. Not the whole length: of millions of items perhaps only
-        // one is kept.
+        // This is enough if all items have the same length. Room for all data would be too much: perhaps one of
+        // millions of items is kept.
         let share = self.data.len() as u128 * u128::from(kept.ones()) / self.count.max(1) as u128;
         data.try_reserve_exact(usize::try_from(share).ok()?).ok()?;
         for (kept, piece) in kept.iter().zip(self.pieces()) {
@@ -165,7 +165,7 @@ impl<'a> Packed<'a> {
         &self.data[..bytes]
     }
 
-    /// The items with what they have around them: the end of their line, or their length.
+    /// Each item with the bytes that delimit it: the end of its line, or the length before it.
     fn pieces(self) -> impl Iterator<Item = &'a [u8]> {
         let mut rest = self.data;
         std::iter::from_fn(move || {

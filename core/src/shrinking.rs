@@ -149,10 +149,10 @@ fn shrink<R: Foldable>(
     let mut folded: Vec<(usize, R::Layer)> = reserved(smaller.len())?;
     for &(index, shape) in &smaller {
         let layer = &layers[index];
-        let mut smaller = R::fold(layer, shape)?;
+        let mut copy = R::fold(layer, shape)?;
         // Each item that a layer counts has set a bit.
-        smaller.count(layer.items().min(smaller.ones()));
-        folded.push((index, smaller));
+        copy.recount(layer.items().min(copy.ones()));
+        folded.push((index, copy));
     }
 
     // From here on nothing fails, and nothing is allocated.

@@ -274,32 +274,34 @@ impl<R: Read, W: FnMut(u64, &[u8]) -> bool> Filters<R, W> {
         let mut expires_at = None;
         loop {
             match input.byte()? {
-                // What modules attach to the key that follows.
+                // Metadata that modules attach to the next key.
                 243 if dialect == Dialect::Redis => input.skip_metadata()?,
-                // An import of slots: its name, and ranges.
+                // An import of slots: its name, then ranges of slots.
                 243 => {
                     input.skip_string()?;
                     input.each(|input| input.skip_lengths(2))?;
                 }
-                // How many keys a slot has.
+                // A slot, its number of keys, and the number of those that expire.
                 244 => input.skip_lengths(3)?,
                 // A library of functions.
                 245 => input.skip_string()?,
-                // What a module saves besides its keys: its ID and when, as a value.
+                // Data that a module saves outside of keys: the module's ID, then values. The first one says whether
+                // the data comes before or after the keys.
                 247 => {
                     input.length()?;
                     input.skip_values()?;
                 }
-                // How long the key that follows was not used; how often it was.
+                // For the next key: the idle time (LRU), or the frequency (LFU).
                 248 => input.skip_lengths(1)?,
                 249 => input.skip(1)?,
-                // A name and a value about the file.
+                // A field about the file, such as the server's version: name and value.
                 250 => {
                     input.skip_string()?;
                     input.skip_string()?;
                 }
-                // How many keys the database has.
+                // The number of keys in the database, and of those that expire.
                 251 => input.skip_lengths(2)?,
+                // The expiry of the next key, in milliseconds or seconds.
                 252 => expires_at = Some(time(i64::from_le_bytes(input.bytes()?))),
                 253 => {
                     let seconds = i32::from_le_bytes(input.bytes()?);

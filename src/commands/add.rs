@@ -35,7 +35,7 @@ impl Command for Add {
             key,
             items,
             event: c"bf.add",
-            plain: true,
+            has_no_options: true,
             at: None,
         };
         let (new, _) = addition.apply_one(item, || creation::by_default(ctx))?;

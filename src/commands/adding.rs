@@ -91,7 +91,7 @@ impl<'a> Batch<'a> for &[Arg<'a>] {
                 created: None,
                 at: None,
             } => ctx.replicate(c"BF.MADD", key, &[], items),
-            to => propagation::replicate_with(ctx, key, to, items),
+            to => propagation::send(ctx, key, to, items),
         });
     }
 }
@@ -147,8 +147,8 @@ pub struct Addition<'a, B> {
     pub items: B,
     /// The keyspace event of the command.
     pub event: &'static CStr,
-    /// Whether the command has no options, so that it can be propagated unchanged.
-    pub plain: bool,
+    /// Whether the command has no options. Then it can be propagated unchanged.
+    pub has_no_options: bool,
     /// The time of the addition if the command gives one. A window uses it instead of the server's time.
     pub at: Option<Time>,
 }
@@ -161,8 +161,8 @@ type One = Result<bool, CommandError>;
 pub struct Outcome {
     /// For each item that was processed, whether it was new.
     pub new: Answers,
-    /// For each item that was processed, whether it changed the filter; `None` if that is the same as being new.
-    refreshed: Option<Answers>,
+    /// For each item that was processed, whether it changed the filter; `None` if only new items do.
+    changed: Option<Answers>,
     /// The error at the next item, if there was one.
     pub stopped: Option<CommandError>,
     /// The key that was created for the items.
@@ -176,7 +176,7 @@ impl Outcome {
         let answers = || Answers::with_room_for(items).ok();
         Some(Self {
             new: answers()?,
-            refreshed: if refreshes { Some(answers()?) } else { None },
+            changed: if refreshes { Some(answers()?) } else { None },
             stopped: None,
             created: None,
         })
@@ -186,8 +186,8 @@ impl Outcome {
     #[inline]
     fn push(&mut self, block: BlockOutcome) {
         self.new.push(block.new, block.count);
-        if let Some(refreshed) = &mut self.refreshed {
-            refreshed.push(block.changed, block.count);
+        if let Some(changed) = &mut self.changed {
+            changed.push(block.changed, block.count);
         }
     }
 
@@ -212,7 +212,7 @@ impl Outcome {
 
     /// For each item that was processed, whether it changed the filter.
     fn changed(&self) -> &Answers {
-        self.refreshed.as_ref().unwrap_or(&self.new)
+        self.changed.as_ref().unwrap_or(&self.new)
     }
 
     /// Replies an array of one boolean for each item.
@@ -300,17 +300,17 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
             return if creation.filter.has_window() {
                 Ok(self.create(key, creation)?.into_one())
             } else {
-                self.create_with(key, creation, sent, item)
+                self.create_with_one(key, creation, sent, item)
             };
         };
         ahead::follow(Some(filter));
-        if !filter.is_plain() {
+        if filter.has_window_or_exceptions() {
             let done = self.add_to(filter, &self.memory())?;
             return Ok(self.publish(key, done).into_one());
         }
         let before = filter.layers();
-        // The origin of the command is only determined if the item makes the filter grow, which few do. A plain filter
-        // has no window, and ignores the time.
+        // The origin of the command is only determined if the item makes the filter grow, which few do. Without a
+        // window the filter ignores the time.
         let new = filter
             .begin_addition()
             .add(item, 0, &|demand| self.memory().allow(demand));
@@ -322,7 +322,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
         };
         stats::added(new.into(), (!new).into());
         if new {
-            if self.plain {
+            if self.has_no_options {
                 self.ctx.replicate_verbatim();
             } else {
                 self.ctx.replicate(c"BF.MADD", self.key, &[], &[sent]);
@@ -375,7 +375,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
     }
 
     /// Creates a filter without a window, with one item: [`Self::create`] on a shorter path.
-    fn create_with(
+    fn create_with_one(
         self,
         key: KeyMut<'_>,
         creation: Creation,
@@ -390,19 +390,15 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
         let new = new.map_err(|error| self.refused(&filter, error))?;
         stats::added(new.into(), (!new).into());
         self.publish_new(key, filter, creation, &memory, || {
-            let to = Target {
-                created: Some(creation),
-                at: None,
-            };
-            propagation::replicate_with(self.ctx, self.key, to, &[sent]);
+            propagation::send(self.ctx, self.key, creation.into(), &[sent]);
         });
         Ok((Ok(new), Some(creation)))
     }
 
-    /// The memory that a creation may use. Logs one that a primary's plain addition causes.
+    /// The memory that a creation may use. Logs one that a primary's addition without options causes.
     fn memory_of_creation(self) -> CommandMemory<'a> {
         let origin = self.ctx.origin();
-        if origin.is_primary() && self.plain {
+        if origin.is_primary() && self.has_no_options {
             self.log_missing_key();
         }
         CommandMemory::new(self.ctx, self.key.bytes(), origin)
@@ -418,7 +414,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
                 "it was missing when its primary added to it: it is made with this server's options"
                     .to_owned()
             });
-        } else if stats::has_others_than_redisbloom() {
+        } else if stats::has_other_layouts_than_classic() {
             log::DIVERGENCE.warn(self.ctx, self.key.bytes(), || {
                 "it was missing when its primary added to it: it is made as RedisBloom would make it, with this \
                  server's options"
@@ -451,19 +447,19 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
         let (Some(mut added), Some(room)) = (added, self.items.room()) else {
             return Err(CommandError::NoMemoryToAnswer);
         };
-        let (before, is_plain) = (filter.layers(), filter.is_plain());
+        let (before, has_more) = (filter.layers(), filter.has_window_or_exceptions());
         let allowance = &|demand| memory.allow(demand);
-        let mut change = if is_plain {
-            filter.begin_addition()
-        } else {
+        let mut change = if has_more {
             filter.begin_change()
+        } else {
+            filter.begin_addition()
         };
         let end = self
             .items
             .add_to(&mut change, now, allowance, |block| added.push(block));
         stats::added(added.new.ones(), added.new.count() as u64 - added.new.ones());
         drop(change);
-        let dropped = !is_plain && changing::free_dropped(self.ctx, filter, before);
+        let dropped = has_more && changing::free_dropped(self.ctx, filter, before);
         if at.is_none() {
             log_growth(self.ctx, self.key, filter, before);
         }
@@ -504,7 +500,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
     /// Propagates the items that changed an existing filter: the command unchanged if all items did.
     fn propagate(self, added: &Outcome, room: B::Room, at: Option<Time>) {
         let all_new = added.new.ones() == self.items.count() as u64;
-        if self.plain && all_new && at.is_none() {
+        if self.has_no_options && all_new && at.is_none() {
             drop(room);
             self.ctx.replicate_verbatim();
         } else {

@@ -41,7 +41,7 @@ impl Command for AddPacked {
             key: request.key,
             items: PackedItems { items, data },
             event: c"bf.add",
-            plain: !request.given().is_some_and(GivenOptions::is_any),
+            has_no_options: !request.given().is_some_and(GivenOptions::is_any),
             at: request.at(),
         };
         let added = addition.apply(|| request.creation_now(ctx))?;

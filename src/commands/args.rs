@@ -82,7 +82,7 @@ impl<'a, A: Argument<'a>> Cursor<'a, A> {
         Ok(*last)
     }
 
-    /// The next `count` arguments, if there are as many.
+    /// The next `count` arguments; `None` if there are fewer.
     pub fn take_many(&mut self, count: usize) -> Option<&'a [A]> {
         let (many, rest) = self.rest.split_at_checked(count)?;
         self.rest = rest;

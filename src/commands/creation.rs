@@ -206,7 +206,7 @@ pub fn create_empty(
     if memory.origin().is_last() {
         ctx.replicate_verbatim();
     } else {
-        propagation::replicate(ctx, name, creation);
+        propagation::send(ctx, name, creation.into(), &[]);
     }
     Ok(())
 }

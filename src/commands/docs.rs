@@ -42,7 +42,7 @@ pub struct Parameter {
 pub enum Kind {
     /// The key: the first parameter of a command that has one.
     Key(KeyUse),
-    /// Further keys, as many as the number before them says.
+    /// Further keys. The number before them says how many.
     Keys(KeyUse),
     /// Any bytes.
     Text,

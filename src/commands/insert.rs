@@ -66,7 +66,7 @@ impl Command for Insert {
             key: request.key,
             items,
             event: Self::NAME,
-            plain: false,
+            has_no_options: false,
             at: request.at(),
         };
         let added = addition.apply(|| request.creation_now(ctx))?;

@@ -33,7 +33,7 @@ impl Command for MAdd {
             key,
             items,
             event: c"bf.add",
-            plain: true,
+            has_no_options: true,
             at: None,
         };
         addition.apply(|| creation::by_default(ctx))?.reply(Reply(ctx))

@@ -17,23 +17,6 @@ use crate::server::{Arg, Ctx, OwnedString, short_list};
 use libbloom::params::{Capacity, ErrorRate, Expansion, Growth};
 use libbloom::spec::{BlockedSpec, Spec};
 
-/// Propagates the creation of an empty filter. Neither server's configuration plays a part.
-pub fn replicate(ctx: Ctx<'_>, key: Arg<'_>, creation: Creation) {
-    let to = Target {
-        created: Some(creation),
-        at: None,
-    };
-    send(ctx, key, to, &[]);
-}
-
-/// Propagates the creation of a filter with its first `items`, or items that changed a window, with their time.
-///
-/// A creation is one command. Two would make a transaction: if its end is cut off from an append-only file, servers
-/// up to Redis 7.0 and Valkey 8 lose whatever is appended later.
-pub fn replicate_with(ctx: Ctx<'_>, key: Arg<'_>, to: Target, items: &[Arg<'_>]) {
-    send(ctx, key, to, items);
-}
-
 /// What was sent, and the command and the words between key and items that said it.
 struct Sent {
     to: Target,
@@ -45,7 +28,12 @@ struct Sent {
 /// What was sent last. Filters are often made alike, and ten thousand that are made in a row are described once.
 static LAST: Mutex<Option<Sent>> = Mutex::new(None);
 
-fn send(ctx: Ctx<'_>, key: Arg<'_>, to: Target, items: &[Arg<'_>]) {
+/// Propagates the creation of a filter with its first `items`, if any, or items that changed a window, with their time.
+/// Neither server's configuration plays a part.
+///
+/// A creation is one command. Two would make a transaction: if its end is cut off from an append-only file, servers
+/// up to Redis 7.0 and Valkey 8 lose whatever is appended later.
+pub fn send(ctx: Ctx<'_>, key: Arg<'_>, to: Target, items: &[Arg<'_>]) {
     let has_items = !items.is_empty();
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     let sent = match &mut *last {
@@ -72,10 +60,7 @@ fn strings(words: &Words) -> Vec<OwnedString> {
 
 /// The command that creates exactly this filter without items, and the words after its key.
 pub fn creating(creation: Creation) -> (&'static CStr, Words) {
-    let to = Target {
-        created: Some(creation),
-        at: None,
-    };
+    let to = creation.into();
     match creation.filter {
         Spec::Blocked(_) | Spec::Classic(_) => (c"BF.RESERVE", words(Verb::Reserve, to)),
         // valkey-bloom's BF.RESERVE has neither the seed nor the tightening ratio.

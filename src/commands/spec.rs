@@ -1,5 +1,4 @@
-//! What a command creates, with every option resolved: a filter and its key's expiry; and which filter items were
-//! added to.
+//! What a command creates, with every option resolved: a filter and its key's expiry; and which filter it changed.
 
 use libbloom::params::Time;
 use libbloom::spec::Spec;
@@ -21,11 +20,19 @@ impl From<Spec> for Creation {
     }
 }
 
-/// The filter that items were added to.
+/// The filter that a command changed, as the propagated command must describe it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Target {
     /// The filter if the same command created it; `None` for an existing one.
     pub created: Option<Creation>,
     /// The time of the change, for a filter with a window.
     pub at: Option<Time>,
+}
+
+impl From<Creation> for Target {
+    /// A new filter that no item with a time was added to.
+    fn from(creation: Creation) -> Self {
+        let (created, at) = (Some(creation), None);
+        Self { created, at }
+    }
 }

@@ -19,7 +19,7 @@ pub type Load = unsafe extern "C" fn(*mut raw::RedisModuleIO, c_int) -> *mut c_v
 pub unsafe extern "C" fn load(stream: *mut raw::RedisModuleIO, encoding_version: c_int) -> *mut c_void {
     // SAFETY: the server calls this with a stream that lives until it returns.
     let stream = unsafe { Rdb::of_callback(stream) };
-    counted(stream, |stream, _, allowance| {
+    load_and_count(stream, |stream, _, allowance| {
         codec::load(stream, encoding_version, allowance)
     })
 }
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn load_valkey(
 ) -> *mut c_void {
     // SAFETY: the server calls this with a stream that lives until it returns.
     let stream = unsafe { Rdb::of_callback(stream) };
-    counted(stream, |stream, memory, allowance| {
+    load_and_count(stream, |stream, memory, allowance| {
         // The first layer is in memory before its size is known, and must not be counted twice.
         if let Some(memory) = memory {
             memory.read_memory_now();
@@ -41,8 +41,8 @@ pub unsafe extern "C" fn load_valkey(
     })
 }
 
-/// Loads a filter and counts it. Null tells the server that the payload is bad.
-fn counted(
+/// Loads a filter by `load`, and counts it. Null tells the server that the payload is bad.
+fn load_and_count(
     mut stream: Rdb<'_>,
     load: impl FnOnce(&mut Rdb<'_>, Option<&CommandMemory<'_>>, Allowance<'_>) -> Result<Filter, DecodeError>,
 ) -> *mut c_void {

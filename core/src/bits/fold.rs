@@ -1,4 +1,4 @@
-//! Folding a bit array: a shorter one in which each bit is the OR of as many bits of the longer one.
+//! Folding a bit array: the result has a `d`th of the bits, and each of its bits is the OR of `d` bits of the array.
 //!
 //! Pages of the result that would have no set bit are not written to, so that they need no memory.
 
@@ -26,7 +26,7 @@ impl Work for Or<'_> {
     }
 }
 
-/// Sets in each unit of `place` the bits of as many consecutive units of `bytes`.
+/// Sets in each unit of `place` the bits of a group of consecutive units of `bytes`. All groups have one length.
 struct OrNeighbours<'a> {
     place: &'a mut [u8],
     bytes: &'a [u8],

@@ -1,7 +1,7 @@
 //! The bytes of blocked filters, with and without a window. docs/design.md has their table, under "Stored bytes".
 //!
-//! A header describes everything but the bits and the exceptions. It has the number of exceptions, which the caller
-//! stores: they follow the header in the first chunk of a dump, and the bit arrays in an RDB stream.
+//! A header describes everything but the bits and the exceptions. It gives only the number of exceptions. The caller
+//! stores these: after the header in the first chunk of a dump, after the bit arrays in an RDB stream.
 
 use super::window::{MOST_DROPPED_BYTES, Slice, Windowed};
 use crate::bits::array::{ArrayLoader, BitArray, OutOfRange, all_zero};
@@ -47,19 +47,6 @@ pub enum Native {
     Chain(Chain<Blocked>),
     /// With a window.
     Windowed(Windowed),
-}
-
-/// Whether the layers follow from one another as growth makes them: all but the newest are full, and each has
-/// the capacity of the one before times the expansion.
-pub fn is_grown(chain: &Chain<Blocked>) -> bool {
-    let layers = chain.layers();
-    layers.windows(2).all(|pair| {
-        let expansion = chain.rules().growth().expansion();
-        expansion.is_some_and(|expansion| {
-            let next = pair[0].capacity().saturating_mul(u64::from(expansion.factor()));
-            pair[0].items() >= pair[0].capacity() && pair[1].capacity() == next
-        })
-    })
 }
 
 /// Writes a filter without a window, and without its exceptions, to an RDB stream.
@@ -140,7 +127,7 @@ fn load_bits(stored: &StoredLayer, source: &mut impl Source) -> Result<BitArray<
     Ok(bits)
 }
 
-/// The header of a filter without a window that has so many exceptions.
+/// The header of a filter without a window, with this number of exceptions.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`].
@@ -357,7 +344,7 @@ impl Header {
             slices.push(Slice {
                 opens: slice.opens,
                 closes: slice.closes,
-                chain: chain(rules.alike(None), own)?,
+                chain: chain(rules.clone(), own)?,
             });
         }
         let mut windowed = Windowed::empty(rules, window.window, window.capacity);
@@ -383,7 +370,7 @@ impl StoredWindow {
         }
         let (stored, changed, dropped_bytes) = (fields.u32()? as usize, fields.u64()?, fields.u64()?);
         if dropped_bytes > MOST_DROPPED_BYTES || !dropped_bytes.is_multiple_of(LINE_BYTES) {
-            return Err(DecodeError::Field("bytes before"));
+            return Err(DecodeError::Field("dropped bytes"));
         }
         if stored > MOST_STORED {
             return Err(DecodeError::Field("slices"));

@@ -74,12 +74,12 @@ impl LayoutRules for Blocked {
     /// After a merge the first layer is for as many items as the largest one.
     fn start_again(chain: &Chain<Self>) -> (Self, Shape) {
         let mut capacities = chain.layers().iter().map(|layer| layer.capacity());
-        let capacity = if format::is_grown(chain) {
+        let capacity = if check_growth(chain).is_ok() {
             capacities.next()
         } else {
             capacities.max()
         };
-        let rules = chain.rules().alike(None);
+        let rules = chain.rules().clone();
         let first = rules.first_for(capacity.unwrap_or(1));
         (rules, first)
     }
@@ -170,7 +170,7 @@ impl Layered for Windowed {
     }
 
     fn emptied(&self, _: Allowance<'_>) -> Result<Self, Error> {
-        Ok(Self::empty(self.rules.alike(None), self.window, self.capacity))
+        Ok(Self::empty(self.rules.clone(), self.window, self.capacity))
     }
 
     fn validate(&self) -> Result<(), Invalid> {
@@ -199,7 +199,8 @@ impl Layered for Windowed {
     }
 }
 
-/// Checks that the layers of a chain follow from one another, as growth makes them.
+/// Checks that the layers of a chain are as growth makes them: all but the newest are full, and each has the capacity
+/// of the one before times the expansion.
 pub(crate) fn check_growth(chain: &Chain<Blocked>) -> Result<(), Invalid> {
     let (layers, growth) = (chain.layers(), chain.rules().growth());
     if growth == Growth::Fixed && layers.len() > 1 {

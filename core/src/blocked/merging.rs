@@ -62,23 +62,27 @@ impl Mergeable for Layer {
 
 impl MergeRules for Blocked {
     fn check_hash(&self, other: &Self) -> Result<(), Mismatch> {
-        let is_alike = self.secret().seed() == other.secret().seed();
-        is_alike.then_some(()).ok_or(Mismatch::Seed)
+        let is_same = self.secret().seed() == other.secret().seed();
+        is_same.then_some(()).ok_or(Mismatch::Seed)
     }
 
     fn check_rate(&self, _: Option<ErrorRate>) -> Result<(), SetError> {
         Ok(())
     }
 
-    fn alike(&self, rate: Option<ErrorRate>) -> Self {
-        Self::alike(self, rate)
+    fn with_rate(&self, rate: Option<ErrorRate>) -> Self {
+        Self {
+            error_rate: rate.unwrap_or(self.error_rate),
+            ..self.clone()
+        }
     }
 
-    fn is_alike(&self, other: &Self) -> bool {
+    fn has_same_rate(&self, other: &Self) -> bool {
         self.error_rate() == other.error_rate()
     }
 
-    /// The rates may sum to what a filter with these rules spends when it grows to as many layers.
+    /// The sum may be at most the part of the rate that a filter with these rules spends when it grows to the same
+    /// number of layers.
     fn check_rates(&self, rates: &[f64]) -> Result<(), SetError> {
         let left = (0..rates.len()).fold(1.0, |left, index| left * (1.0 - self.growth().share(index)));
         let part = 1.0 - left;

@@ -58,7 +58,7 @@ impl BlockedSpec {
 /// the layers' rates, and with it the rate of the chain, never exceeds the filter's rate. (Almeida, Baquero,
 /// Preguiça, Hutchison, "Scalable Bloom Filters", 2007, shrink the rates geometrically instead, which needs
 /// more bits in every further layer.)
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Blocked {
     secret: Arc<Secret>,
     error_rate: ErrorRate,
@@ -84,15 +84,6 @@ impl Blocked {
     /// a grown layer does.
     pub fn first_for(&self, capacity: u64) -> Shape {
         self.nth(0, capacity, self.error_rate.value())
-    }
-
-    /// A copy of these rules, with another error rate if one is given.
-    pub fn alike(&self, error_rate: Option<ErrorRate>) -> Self {
-        Self {
-            secret: Arc::clone(&self.secret),
-            error_rate: error_rate.unwrap_or(self.error_rate),
-            growth: self.growth,
-        }
     }
 
     /// The false positive rate that the filter keeps.

@@ -3,7 +3,7 @@
 //! Most layers do not hold most items, and mostly an item's first line is enough to see that. So in each layer the
 //! first lines of all items are tested, without a branch, and then the other lines of the few items that are left.
 //! These are prefetched, and tested while the next layer is being read. An item's first line has the same bits in every
-//! layer with as many probes, so they are computed once for a run of such layers.
+//! layer with the same number of probes, so they are computed once for a run of such layers.
 
 use super::layer::{Layer, Prober};
 use crate::bits::kernel::{Kernel, Line};
@@ -16,7 +16,7 @@ const MANY: u64 = 8;
 /// The number of newest layers in which all lines are prefetched at once when few items are looked up. These
 /// layers hold most items.
 const NEWEST: usize = 2;
-/// Items tested together, as many as the compiler unrolls.
+/// The number of items that are tested together: the compiler unrolls a loop over this many.
 const STRIDE: usize = 4;
 
 /// The items of a block that any of `layers`, newest first, contains.

@@ -24,9 +24,9 @@ pub const MOST_SLICES: usize = 256;
 /// The part of the rate that the first layers of a window's usual slices share. The rest is for further layers, and for
 /// further slices when some were closed early.
 const USUAL_PART: f64 = 0.85;
-/// The part of the rate that is left which a further layer or slice gets, so that some is always left.
+/// The part of the remaining rate that a further layer or slice gets, so that some always remains.
 const FURTHER_PART: f64 = 0.25;
-/// A further layer of a slice is for at least one in this many of the items that the slice has.
+/// A further layer of a slice is made for at least the slice's items divided by this number.
 const LEAST_GROWTH: u64 = 32;
 /// The most bytes of dropped slices that are counted. Above it the count starts again from 0, so that the iterators of
 /// chunks fit into an i64.
@@ -77,8 +77,8 @@ pub struct Windowed {
     pub(super) capacity: Capacity,
     /// All slices, oldest first, including expired ones. There may be none.
     pub(super) slices: Vec<Slice>,
-    /// The time of the newest change; later changes are not stamped with an earlier one. It is the time when the newest
-    /// layer was made or, if the newest slice was closed early, the time when it closed.
+    /// The stamp of the newest change: no later change gets an earlier one. It is the time when the newest layer was
+    /// made or, if the newest slice was closed early, the time when it closed.
     pub(super) changed: Time,
     /// Bytes of the bit arrays of all slices that were dropped.
     pub(super) dropped_bytes: u64,
@@ -314,11 +314,12 @@ impl Windowed {
         let Some(first) = { unknown }.next() else {
             return (outcome, Ok(()));
         };
-        // An open slice may have no room for the item, and then nothing may change. So expired slices are dropped after
-        // the insertion.
-        let (ready, expired) = match is_open {
-            true => (self.reserve_dropped(expired), expired),
-            false => (self.drop_and_open(time, allowance), 0),
+        // An open slice may have no room for the item, and then nothing may change: so expired slices are dropped after
+        // the insertion. A slice that is opened has room, and `drop_and_open` drops them itself.
+        let (ready, expired) = if is_open {
+            (self.reserve_dropped(expired), expired)
+        } else {
+            (self.drop_and_open(time, allowance), 0)
         };
         if let Err(error) = ready {
             outcome.count = first;
@@ -351,9 +352,10 @@ impl Windowed {
             usual_rate(&self.rules, self.window),
             rate_left(&self.rules, NewestFirst::of(alive)),
         );
-        let rate = match alive.len() <= self.window.slices().into() {
-            true => usual.min(left),
-            false => left * FURTHER_PART,
+        let rate = if alive.len() <= self.window.slices().into() {
+            usual.min(left)
+        } else {
+            left * FURTHER_PART
         };
         let first = Shape::sized(self.next_capacity(alive)?, rate);
         let (count, arrays) = (NewestFirst::of(alive).count(), arrays_of(alive));
@@ -361,7 +363,7 @@ impl Windowed {
         let after = Self::bytes_of(alive.len() + 1, count + 1, arrays.saturating_add(first.bytes()));
         check_capacity(NewestFirst::of(alive), first)?;
         ask_to_grow(before, after, count + 1, allowance)?;
-        let chain = Chain::new(self.rules.alike(None), first, UNLIMITED)?;
+        let chain = Chain::new(self.rules.clone(), first, UNLIMITED)?;
         if expired == 0 {
             reserve_one(&mut self.slices)?;
         }
@@ -541,7 +543,7 @@ impl Windowed {
         let window = Window::new(8, 8, false).unwrap();
         let mut windowed = Self::empty(rules, window, Capacity::new(1000).unwrap());
         for (opens, closes, layers) in slices {
-            let chain = Chain::of_layers(windowed.rules.alike(None), layers);
+            let chain = Chain::of_layers(windowed.rules.clone(), layers);
             windowed.slices.push(Slice { opens, closes, chain });
         }
         windowed
@@ -551,14 +553,16 @@ impl Windowed {
 /// The layers of several slices, newest first.
 #[derive(Clone, Debug)]
 pub(super) struct NewestFirst<'a> {
+    /// The slices that were not reached yet.
     slices: &'a [Slice],
-    of_newer: &'a [Layer],
+    /// The layers that are left of the slice that was reached.
+    layers: &'a [Layer],
 }
 
 impl<'a> NewestFirst<'a> {
     fn of(slices: &'a [Slice]) -> Self {
-        let of_newer = &[];
-        Self { slices, of_newer }
+        let layers = &[];
+        Self { slices, layers }
     }
 }
 
@@ -568,14 +572,14 @@ impl<'a> Iterator for NewestFirst<'a> {
     #[inline(always)]
     fn next(&mut self) -> Option<&'a Layer> {
         loop {
-            if let [older @ .., layer] = self.of_newer {
-                self.of_newer = older;
+            if let [older @ .., layer] = self.layers {
+                self.layers = older;
                 return Some(layer);
             }
             let [older @ .., slice] = self.slices else {
                 return None;
             };
-            (self.slices, self.of_newer) = (older, slice.layers());
+            (self.slices, self.layers) = (older, slice.layers());
         }
     }
 }

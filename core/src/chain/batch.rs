@@ -167,7 +167,7 @@ impl Subset {
         Self(self.0 & others.0)
     }
 
-    /// Moves the items back by `count` positions; those that leave the block are dropped.
+    /// Moves the items up by `count` positions; those that leave the block are dropped.
     #[inline(always)]
     pub fn later_by(self, count: usize) -> Self {
         Self(self.0.unbounded_shl(count as u32))

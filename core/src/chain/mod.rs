@@ -22,8 +22,8 @@ pub const MOST_ITEMS: u64 = i64::MAX as u64;
 
 /// The most layers to which filters of a server's clients grow. A query for an absent item reads every layer, and a
 /// new layer is added next to all others: with this many layers a query takes ten microseconds or more, and growth a
-/// hundred. Nobody needs as many: with an expansion of 2 the 41st layer is for a thousand billion items. The limit is
-/// a little above what RedisBloom's filters can have, whose rate is 0 after some 1,070 halvings.
+/// hundred. Growth never needs so many layers: with an expansion of 2 the 41st is for a thousand billion items. The
+/// limit is a little above that of RedisBloom's filters, whose rate is 0 after some 1,070 halvings.
 pub const MOST_LAYERS: usize = 1100;
 
 /// How the filters of a layout hash and grow.

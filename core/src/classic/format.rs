@@ -164,10 +164,7 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Class
 
 /// Number of items that the filter counts, in all layers.
 fn items(chain: &Chain<Classic>) -> u64 {
-    chain
-        .layers()
-        .iter()
-        .fold(0, |items, layer| items.saturating_add(layer.items()))
+    sum(chain.layers().iter().map(|layer| layer.items()))
 }
 
 /// A stored filter while its layers are being read.

@@ -69,8 +69,8 @@ impl Mergeable for Layer {
 
 impl MergeRules for Classic {
     fn check_hash(&self, other: &Self) -> Result<(), Mismatch> {
-        let is_alike = self.options().hash_width() == other.options().hash_width();
-        is_alike.then_some(()).ok_or(Mismatch::HashWidth)
+        let is_same = self.options().hash_width() == other.options().hash_width();
+        is_same.then_some(()).ok_or(Mismatch::HashWidth)
     }
 
     /// A classic filter keeps its own rate, which is that of its first layer.
@@ -78,11 +78,11 @@ impl MergeRules for Classic {
         rate.map_or(Ok(()), |_| Err(SetError::RateOfClassic))
     }
 
-    fn alike(&self, _: Option<ErrorRate>) -> Self {
+    fn with_rate(&self, _: Option<ErrorRate>) -> Self {
         *self
     }
 
-    fn is_alike(&self, _: &Self) -> bool {
+    fn has_same_rate(&self, _: &Self) -> bool {
         true
     }
 

@@ -46,9 +46,12 @@ pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<Filter
     let mut loader = ExceptionLoader::new(layers, exceptions, allowance)?;
     while loader.left > 0 {
         let expected = PIECE.min(loader.left);
-        source.string(|piece| match piece.len() == expected * BYTES {
-            true => loader.take(piece),
-            false => Err(DecodeError::Field("piece length")),
+        source.string(|piece| {
+            if piece.len() == expected * BYTES {
+                loader.take(piece)
+            } else {
+                Err(DecodeError::Field("piece length"))
+            }
         })??;
     }
     Ok(loader.finish())

@@ -98,7 +98,7 @@ pub fn except<'a>(
     let mut more = 0;
     each_new(chain, exceptions, items.clone(), |_| more += 1);
     if !exceptions.has_room_for(more) {
-        // Items that occurred several times were counted as often.
+        // An item that occurred several times was counted each time.
         let mut hashes = reserved(more).map_err(ExceptError::Memory)?;
         each_new(chain, exceptions, items.clone(), |hash| {
             hashes.push((hash.high, hash.low));

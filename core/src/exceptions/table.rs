@@ -9,8 +9,8 @@
 //!
 //! The number of buckets is a power of two. A hash that is removed may leave a mark in its bucket, which stays
 //! occupied until the table is rebuilt. Hashbrown fills 7/8 of the buckets. 1/28 of these are kept for such marks, so
-//! that the table is rebuilt after as many removals, and not after each. That makes 20 to 41 bytes a hash, and up to
-//! 48 after the rounding of an allocator with four sizes in each doubling.
+//! that the table is rebuilt once this many hashes were removed, and not after each removal. That makes 20 to 41 bytes
+//! a hash, and up to 48 after the rounding of an allocator with four sizes in each doubling.
 
 use std::hash::{BuildHasher as _, RandomState};
 

@@ -61,7 +61,7 @@ fn probes<L: Scattered>(modulus: Modulus, count: u16, hash: ItemHash) -> impl It
     })
 }
 
-/// Whether the layer has an item's first `count` probes, or as many as there are.
+/// Whether the layer has an item's first `count` probes, or all if it has fewer.
 #[inline(always)]
 fn has_first<L: Scattered>(layer: &L, count: u16, hash: ItemHash) -> bool {
     let words = layer.words().units();

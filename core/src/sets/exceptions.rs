@@ -1,7 +1,7 @@
 //! The exceptions of combined filters.
 
-use crate::chain::Allowance;
 use crate::chain::demand::FILTER_BYTES;
+use crate::chain::{Allowance, sum};
 use crate::exceptions::table::Table;
 use crate::exceptions::{MOST_EXCEPTIONS, ask_for_table};
 use crate::filter::Filter;
@@ -17,13 +17,8 @@ pub const MOST_ASKED: u64 = 1 << 23;
 /// # Errors
 /// [`SetError::TooManyToAsk`].
 fn check_number(filters: &[&Filter]) -> Result<(), SetError> {
-    let sum = |of: fn(&Filter) -> u64| {
-        filters
-            .iter()
-            .fold(0, |sum: u64, filter| sum.saturating_add(of(filter)))
-    };
-    let exceptions = sum(Filter::exceptions);
-    let layers = sum(|filter| filter.layers() as u64);
+    let exceptions = sum(filters.iter().map(|filter| filter.exceptions()));
+    let layers = sum(filters.iter().map(|filter| filter.layers() as u64));
     if exceptions.saturating_mul(layers) > MOST_ASKED {
         return Err(SetError::TooManyToAsk { exceptions, layers });
     }

@@ -48,11 +48,11 @@ where
             has_room.map_err(|_| Error::OutOfMemory { bytes })?;
             seen.insert(std::ptr::from_ref(filter));
             push(&mut distinct, filter)?;
-            let differs = |why| SetError::Source { index, why };
-            let why = never(&filter.layers).unwrap_or(Mismatch::Layout);
+            let refused = |why| SetError::Source { index, why };
+            let why = why_never(&filter.layers).unwrap_or(Mismatch::Layout);
             let chain = filter.layers.chain::<R>();
-            let chain = chain.ok_or(differs(why))?;
-            first.rules().check_hash(chain.rules()).map_err(differs)?;
+            let chain = chain.ok_or(refused(why))?;
+            first.rules().check_hash(chain.rules()).map_err(refused)?;
             push(&mut chains, chain)?;
         }
         Ok(Self {
@@ -83,12 +83,12 @@ where
         allowance: Allowance<'_>,
     ) -> Result<Filter, SetError> {
         let Self { filters, chains } = Self::of(first, sources)?;
-        let kind = |chain: &Chain<R>| match chain.layers() {
+        let only_shape = |chain: &Chain<R>| match chain.layers() {
             [layer] => Some(layer.shape_key()),
             _ => None,
         };
-        let shape = kind(first);
-        let of_source = |filter: &&Filter| filter.layers.chain().and_then(kind);
+        let shape = only_shape(first);
+        let of_source = |filter: &&Filter| filter.layers.chain().and_then(only_shape);
         if let Some(index) = sources.iter().position(|filter| {
             let other = of_source(filter);
             other.is_none() || other != shape
@@ -134,7 +134,7 @@ where
 }
 
 /// Why filters with these layers are never combined; `None` if they are.
-fn never(layers: &Layers) -> Option<Mismatch> {
+fn why_never(layers: &Layers) -> Option<Mismatch> {
     match layers {
         Layers::Blocked(_) | Layers::Classic(_) => None,
         Layers::Windowed(_) => Some(Mismatch::Window),
@@ -144,7 +144,7 @@ fn never(layers: &Layers) -> Option<Mismatch> {
 
 /// The error for a first source that is never combined.
 fn refused_first(layers: &Layers) -> SetError {
-    let why = never(layers).unwrap_or(Mismatch::Layout);
+    let why = why_never(layers).unwrap_or(Mismatch::Layout);
     SetError::Source { index: 0, why }
 }
 
@@ -182,7 +182,7 @@ impl Filter {
             Layers::Blocked(_) => SameHash::<Blocked>::absorb(self, sources, rate, allowance),
             Layers::Classic(_) => SameHash::<Classic>::absorb(self, sources, rate, allowance),
             layers @ (Layers::Windowed(_) | Layers::Valkey(_)) => {
-                let why = never(layers).unwrap_or(Mismatch::Layout);
+                let why = why_never(layers).unwrap_or(Mismatch::Layout);
                 Err(SetError::Destination { why })
             }
         }

@@ -61,12 +61,12 @@ impl<I: Iterator<Item = (u64, u64)> + Clone> Counts<I> {
         if let Some(items) = self.items_with(ones).max() {
             return items;
         }
-        let sum = self.items().fold(0, u64::saturating_add);
+        let all = sum(self.items());
         let least = self.items().max().unwrap_or(0);
         within(
             layer.items_behind(ones),
             least.max(ones.div_ceil(layer.bits_of_item())),
-            sum.min(layer.capacity()).min(ones),
+            all.min(layer.capacity()).min(ones),
         )
     }
 
@@ -98,7 +98,7 @@ pub(super) fn make<R: MergeRules>(
     allowance: Allowance<'_>,
 ) -> Result<Chain<R>, SetError> {
     let filters = listed(chains.iter().map(|chain| chain.layers()))?;
-    let rules = chains[0].rules().alike(rate);
+    let rules = chains[0].rules().with_rate(rate);
     let plan = plan(&filters)?;
     let firsts = || of_union(&plan).map(|parts| layer(&filters, parts[0].0));
     check(&rules, firsts())?;
@@ -120,7 +120,7 @@ pub(super) fn absorb<R: MergeRules>(
     rate: Option<ErrorRate>,
     allowance: Allowance<'_>,
 ) -> Result<bool, SetError> {
-    let rules = chain.rules().alike(rate);
+    let rules = chain.rules().with_rate(rate);
     let mut filters = reserved(1 + others.len())?;
     filters.push(chain.layers());
     filters.extend(others.iter().map(|chain| chain.layers()));
@@ -145,7 +145,7 @@ pub(super) fn absorb<R: MergeRules>(
     let mut arrays = reserved(most_parts)?;
 
     // From here on nothing fails, and nothing is allocated.
-    let mut changed = !made.is_empty() || !rules.is_alike(chain.rules());
+    let mut changed = !made.is_empty() || !rules.has_same_rate(chain.rules());
     chain.rebuild(rules, |rules, layers| {
         for parts in of_union(&plan).filter(|parts| !is_new(parts) && parts.len() > 1) {
             // The first part is the filter's own, and all others are of other filters.
@@ -155,7 +155,7 @@ pub(super) fn absorb<R: MergeRules>(
             let counts = Counts(added.clone().map(counts_of).chain([counts_of(target)]));
             changed |= target.bits_mut().unite(gathered(&mut arrays, added));
             let items = counts.of_union(target);
-            changed |= target.count(items);
+            changed |= target.recount(items);
         }
         layers.append(&mut made);
         // Items may have been added since the layers were sorted; only a propagated command may change the order.
@@ -181,10 +181,10 @@ pub(super) fn common<R: MergeRules>(
         layer.bits_mut().set_common(gathered(&mut arrays, layers()));
     }
     let items = Counts(layers().map(counts_of)).of_common(&layer);
-    layer.count(items);
+    layer.recount(items);
     let mut layers = reserved(1)?;
     layers.push(layer);
-    Ok(Chain::of_layers(chains[0].rules().alike(None), layers))
+    Ok(Chain::of_layers(chains[0].rules().with_rate(None), layers))
 }
 
 /// The bit arrays of layers, but for those in which no bit is set, in a list that has room for them.
@@ -210,7 +210,7 @@ where
     R::Layer: 'a,
 {
     let capacities = layers.clone().map(|layer| layer.capacity());
-    let capacity = capacities.fold(0, u64::saturating_add);
+    let capacity = sum(capacities);
     if capacity > MOST_ITEMS {
         return Err(Error::Full { capacity }.into());
     }
@@ -380,6 +380,6 @@ fn united<R: MergeRules>(filters: &[&[R::Layer]], parts: &[PartOf]) -> Result<R:
     let mut arrays = reserved(parts.len())?;
     union.bits_mut().unite(gathered(&mut arrays, layers()));
     let items = Counts(layers().map(counts_of)).of_union(&union);
-    union.count(items);
+    union.recount(items);
     Ok(union)
 }

@@ -144,7 +144,7 @@ fn each_field_is_refused_outside_of_its_range() {
         (
             72,
             words(&[1, 63, 65, (1 << 52) + 64, u64::MAX]),
-            Field("bytes before"),
+            Field("dropped bytes"),
         ),
         times(
             slice(0, 0),
