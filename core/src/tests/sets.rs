@@ -10,7 +10,7 @@ use crate::exceptions;
 use crate::params::{ErrorRate, Growth, Window};
 use crate::sets::{Mismatch, SetError};
 use crate::spec::{BlockedSpec, ClassicSpec, Spec};
-use crate::tests::failing;
+use crate::tests::failing::{self, Shortage};
 use crate::{Error, Filter, UNLIMITED};
 
 fn items(ids: impl IntoIterator<Item = u32>) -> Vec<Vec<u8>> {
@@ -549,6 +549,10 @@ fn a_union_is_whole_or_nothing() {
     };
     target.absorb(&[&b], rate, &asked).unwrap();
     assert_eq!(new.get(), whole.bytes() - a.bytes());
+    // The first thing that takes memory is the list of the sources, two words for each.
+    let refused = failing::after(0, Shortage::Lasting, || union(&[&a, &b]).map(|_| ()));
+    let bytes = 2 * size_of::<usize>() as u64;
+    assert_eq!(refused, Err(SetError::Memory(Error::OutOfMemory { bytes })));
     // The plan takes small blocks; the layer is the large one.
     let layer = b.layer_stats().next().unwrap().bytes() as usize;
     let mut target = chunks::copy(&a, UNLIMITED).unwrap();
