@@ -616,7 +616,7 @@ mod tests {
                 let mut flipped = bytes.clone();
                 flipped[at] ^= 1 << (at % 8);
                 let flipped = Filter::read_from(&flipped[..], u64::MAX);
-                let is_told = match at {
+                let is_noticed = match at {
                     0..8 => matches!(flipped, Err(FileError::Magic)),
                     8..16 => matches!(flipped, Err(FileError::Version(_))),
                     // If a length is too long, the file has too few bytes.
@@ -625,7 +625,7 @@ mod tests {
                         Err(FileError::Checksum { .. } | FileError::Truncated | FileError::Record { .. })
                     ),
                 };
-                assert!(is_told, "{name}, flipped at {at}: {flipped:?}");
+                assert!(is_noticed, "{name}, flipped at {at}: {flipped:?}");
             }
             let longer = [&bytes[..], b"\n"].concat();
             let longer = Filter::read_from(&longer[..], u64::MAX);
@@ -741,9 +741,9 @@ mod tests {
                 foreign[at].1.iter_mut().for_each(|byte| *byte = 0);
                 foreign[at].1[0] = 1;
                 // Fewer bits than items are never those of the items; only our own headers count the bits.
-                let is_told = !name.starts_with("sparse") || filter.layout() == StoredLayout::Blocked;
+                let is_noticed = !name.starts_with("sparse") || filter.layout() == StoredLayout::Blocked;
                 let read = Filter::of_chunks(foreign.iter().map(|(iterator, bytes)| (*iterator, &bytes[..])));
-                assert_eq!(read.is_err(), is_told, "{name}");
+                assert_eq!(read.is_err(), is_noticed, "{name}");
             }
         }
     }

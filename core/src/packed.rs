@@ -547,20 +547,20 @@ mod tests {
         /// item.
         #[test]
         fn answers_are_bits_from_the_highest_on(answers in vec(any::<bool>(), 0..300)) {
-            let mut told = Answers::with_room_for(answers.len()).unwrap();
+            let mut pushed = Answers::with_room_for(answers.len()).unwrap();
             for block in answers.chunks(BLOCK) {
                 let mut yes = Subset::NONE;
                 block.iter().enumerate().for_each(|(at, &answer)| yes.put_if(at, answer));
-                told.push(yes, block.len());
+                pushed.push(yes, block.len());
             }
-            prop_assert_eq!(told.count(), answers.len());
-            prop_assert_eq!(told.iter().collect::<Vec<_>>(), answers.clone());
-            prop_assert_eq!(told.ones(), answers.iter().filter(|yes| **yes).count() as u64);
+            prop_assert_eq!(pushed.count(), answers.len());
+            prop_assert_eq!(pushed.iter().collect::<Vec<_>>(), answers.clone());
+            prop_assert_eq!(pushed.ones(), answers.iter().filter(|yes| **yes).count() as u64);
             let mut bytes = vec![0u8; answers.len().div_ceil(8)];
             for (at, _) in answers.iter().enumerate().filter(|(_, answer)| **answer) {
                 bytes[at / 8] |= 0x80 >> (at % 8);
             }
-            prop_assert_eq!(told.into_bitmap().bytes().to_vec(), bytes);
+            prop_assert_eq!(pushed.into_bitmap().bytes().to_vec(), bytes);
             let none = Answers::none_of(answers.len()).unwrap();
             prop_assert_eq!((none.count(), none.ones()), (answers.len(), 0));
             prop_assert_eq!(none.into_bitmap().bytes().to_vec(), vec![0; answers.len().div_ceil(8)]);

@@ -549,8 +549,8 @@ mod tests {
     /// A filter that grows for ever would be logged each time, or never.
     #[test]
     fn long_chains_are_told_of_ever_more_rarely() {
-        let told: Vec<_> = (1..200).filter(|&layers| is_long(layers, layers - 1)).collect();
-        assert_eq!(told, [5, 8, 16, 32, 64, 128]);
+        let logged: Vec<_> = (1..200).filter(|&layers| is_long(layers, layers - 1)).collect();
+        assert_eq!(logged, [5, 8, 16, 32, 64, 128]);
         assert!(is_long(40, 3) && is_long(8, 5) && !is_long(15, 8) && !is_long(4, 1));
     }
 }

@@ -401,7 +401,7 @@ mod tests {
 
     /// A user who is told the range of a number looks for a wrong number, not for a typing error.
     #[test]
-    fn what_is_refused_is_told_with_its_reason_and_changes_nothing() {
+    fn what_is_refused_changes_nothing_and_has_its_reason() {
         let before = Config::new(Seed(7));
         let sizes = "in the range [1, 1099511627776]";
         let factors = "in the range [0, 32768]";
@@ -499,7 +499,7 @@ mod tests {
 
     /// CONFIG REWRITE would fix a drawn seed for ever, or a refused CONFIG SET would lose it.
     #[test]
-    fn a_drawn_seed_is_told_from_a_chosen_one() {
+    fn a_drawn_seed_is_known_from_a_chosen_one() {
         let mut config = Config::new(Seed(7));
         let seed = |config: &Config| (config.get(ConfigOption::Seed), config.seed());
         assert_eq!(seed(&config), ("random:7".to_owned(), Seed(7)));

@@ -406,7 +406,7 @@ mod tests {
 
     /// A server on musl would have items across cache lines.
     #[test]
-    fn a_prefix_of_the_server_is_told_by_the_address() {
+    fn a_prefix_of_the_server_is_known_by_the_address() {
         assert_eq!(kind_of_malloc(0x7f00_0008), Kind::Prefixed);
         assert_eq!(kind_of_malloc(0x7f00_0010), Kind::Malloc);
     }

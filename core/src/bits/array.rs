@@ -416,7 +416,7 @@ mod tests {
 
     /// If this failed, a save would lose bits: pieces that look all zero are not written.
     #[test]
-    fn zero_is_told_from_almost_zero() {
+    fn zero_is_not_taken_for_almost_zero() {
         for length in [0, 1, 63, 64, 65, 200] {
             let mut bytes = vec![0; length];
             assert!(all_zero(&bytes));

@@ -297,5 +297,9 @@ mod tests {
             None,
             "nothing more may be read"
         );
+        // A short tile at the end takes its own bytes.
+        let odd = vec![0x55; TILE + LEAST_TAKEN];
+        let mut exact = ReadBudget::new(2 * odd.len() as u64);
+        assert!(union_ones(&[&odd, &odd], u64::MAX, &mut exact).is_some());
     }
 }

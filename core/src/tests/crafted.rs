@@ -156,7 +156,23 @@ fn layers_that_are_not_computed_count_as_full() {
     let filter = load(&composed((0..MOST_ESTIMATED + 1000).map(|_| layer)), UNLIMITED).unwrap();
     let of_newest = load(&composed((0..MOST_ESTIMATED).map(|_| layer)), UNLIMITED).unwrap();
     let (all, newest) = (filter.estimated_error_rate(), of_newest.estimated_error_rate());
+    let one = load(&composed([layer].into_iter()), UNLIMITED)
+        .unwrap()
+        .estimated_error_rate();
+    assert!(
+        (newest - MOST_ESTIMATED as f64 * one).abs() < 1e-6,
+        "{newest}, {one}"
+    );
     assert!((all - newest - 1000.0 * 1e-5).abs() < 1e-4, "{all}, {newest}");
+    // Full layers are none of those that are computed.
+    let full = |number| Layer {
+        items: if number == 0 { 1 } else { 100 },
+        rate: if number == 0 { 0.1 } else { 0.0 },
+        ..layer
+    };
+    let behind_full = load(&composed((0..MOST_ESTIMATED + 1).map(full)), UNLIMITED).unwrap();
+    let rate = behind_full.estimated_error_rate();
+    assert!(rate < 0.01, "{rate}");
 }
 
 /// A layer of one line, with an item.

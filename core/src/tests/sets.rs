@@ -10,11 +10,16 @@ use crate::exceptions;
 use crate::params::{ErrorRate, Growth, Window};
 use crate::sets::{Mismatch, SetError};
 use crate::spec::{BlockedSpec, ClassicSpec, Spec};
-use crate::tests::failing;
+use crate::tests::failing::{self, Shortage};
 use crate::{Error, Filter, UNLIMITED};
 
 fn items(ids: impl IntoIterator<Item = u32>) -> Vec<Vec<u8>> {
     ids.into_iter().map(item).collect()
+}
+
+/// [`filled`], for a capacity, a rate and a growth.
+fn of(capacity: u64, rate: f64, growth: Growth, ids: impl IntoIterator<Item = u32>) -> Filter {
+    filled(oracle::spec(capacity, rate, growth, 7), ids)
 }
 
 /// A filter of all of the items that it has room for.
@@ -31,6 +36,12 @@ fn with(mut filter: Filter, ids: impl IntoIterator<Item = u32>) -> Filter {
 fn classic(capacity: u64, scales: bool, ids: impl IntoIterator<Item = u32>) -> Filter {
     let spec = ClassicSpec::new(0.01, capacity, 2, scales).unwrap();
     with(Filter::new(Spec::Classic(spec), UNLIMITED).unwrap(), ids)
+}
+
+fn except(filter: &mut Filter, ids: impl IntoIterator<Item = u32>) {
+    let items = items(ids);
+    let items = items.iter().map(Vec::as_slice);
+    filter.except(items, UNLIMITED, |_, _| ()).unwrap();
 }
 
 /// The bit arrays, oldest first.
@@ -75,9 +86,8 @@ fn any_filter() -> impl Strategy<Value = Filter> {
     ];
     let capacity = prop::sample::select(vec![1u64, 20, 100, 300]);
     let rate = prop::sample::select(vec![0.001, 0.01, 0.05]);
-    (growth, capacity, rate, 0..600u32, 0..400u32).prop_map(|(growth, capacity, rate, from, count)| {
-        filled(oracle::spec(capacity, rate, growth, 7), from..from + count)
-    })
+    (growth, capacity, rate, 0..600u32, 0..400u32)
+        .prop_map(|(growth, capacity, rate, from, count)| of(capacity, rate, growth, from..from + count))
 }
 
 /// The numbers of the known items that the filter contains.
@@ -142,7 +152,7 @@ proptest! {
         classical: bool,
     ) {
         let make = |ids: &mut dyn Iterator<Item = u32>| {
-            if classical { classic(capacity, growth != Growth::Fixed, ids) } else { filled(oracle::spec(capacity, rate, growth, 7), ids) }
+            if classical { classic(capacity, growth != Growth::Fixed, ids) } else { of(capacity, rate, growth, ids) }
         };
         let ranges: Vec<_> = parts.iter().map(|&(from, count)| from..from + count).collect();
         let workers: Vec<_> = ranges.iter().map(|range| make(&mut range.clone())).collect();
@@ -178,7 +188,7 @@ proptest! {
     ) {
         let sources: Vec<_> = parts.iter().map(|&(from, count)| {
             let ids = from..from + count;
-            if classical { classic(capacity, growth != Growth::Fixed, ids) } else { filled(oracle::spec(capacity, 0.01, growth, 7), ids) }
+            if classical { classic(capacity, growth != Growth::Fixed, ids) } else { of(capacity, 0.01, growth, ids) }
         }).collect();
         let sources: Vec<_> = sources.iter().collect();
         let common = Filter::intersection(&sources, UNLIMITED).unwrap();
@@ -201,9 +211,8 @@ proptest! {
         of_a in vec(0..150u32, 0..40), of_b in vec(0..150u32, 0..40),
     ) {
         let make = |(from, to): (u32, u32), excepted: &[u32]| {
-            let mut filter = filled(oracle::spec(1000, 1e-6, reserved(2), 7), from..to);
-            let excepted = items(excepted.iter().copied());
-            filter.except(excepted.iter().map(Vec::as_slice), UNLIMITED, |_, _| ()).unwrap();
+            let mut filter = of(1000, 1e-6, reserved(2), from..to);
+            except(&mut filter, excepted.iter().copied());
             filter
         };
         let (a, b) = (make(a, &of_a), make(b, &of_b));
@@ -272,36 +281,21 @@ fn the_rate_of_a_union_is_measured() {
         // Eight workers, and the whole fills the layer.
         (
             (0..8u32)
-                .map(|worker| {
-                    filled(
-                        oracle::spec(8000, 0.01, reserved(2), 7),
-                        worker * 1000..worker * 1000 + 1000,
-                    )
-                })
+                .map(|worker| of(8000, 0.01, reserved(2), worker * 1000..worker * 1000 + 1000))
                 .collect::<Vec<_>>(),
             1,
         ),
         // Full layers that cannot be united stay beside each other.
         (
             (0..3u32)
-                .map(|part| {
-                    filled(
-                        oracle::spec(2000, 0.01, Growth::Fixed, 7),
-                        part * 2000..part * 2000 + 2000,
-                    )
-                })
+                .map(|part| of(2000, 0.01, Growth::Fixed, part * 2000..part * 2000 + 2000))
                 .collect(),
             3,
         ),
         // Grown chains.
         (
             (0..2u32)
-                .map(|part| {
-                    filled(
-                        oracle::spec(500, 0.02, growing(2), 7),
-                        part * 3000..part * 3000 + 3000,
-                    )
-                })
+                .map(|part| of(500, 0.02, growing(2), part * 3000..part * 3000 + 3000))
                 .collect(),
             6,
         ),
@@ -352,10 +346,10 @@ fn the_rate_of_an_intersection_is_measured() {
 /// A client would learn nothing from a refusal, or the destination be half changed by it.
 #[test]
 fn what_does_not_go_together_is_refused_by_name() {
-    let own = filled(oracle::spec(100, 0.01, reserved(2), 7), 0..50);
+    let own = of(100, 0.01, reserved(2), 0..50);
     let other_seed = filled(oracle::spec(100, 0.01, reserved(2), 8), 0..50);
-    let larger = filled(oracle::spec(200, 0.01, reserved(2), 7), 0..50);
-    let grown = filled(oracle::spec(100, 0.01, reserved(2), 7), 0..150);
+    let larger = of(200, 0.01, reserved(2), 0..50);
+    let grown = of(100, 0.01, reserved(2), 0..150);
     let redis_blooms = classic(100, true, 0..50);
     let window = Window::new(60, 8, false).unwrap();
     let windowed = oracle::filter(BlockedSpec {
@@ -419,8 +413,7 @@ fn what_does_not_go_together_is_refused_by_name() {
         Err(SetError::RateOfClassic)
     );
 
-    let [reserved_for, another] =
-        [10_000, 20_000].map(|capacity| filled(oracle::spec(capacity, 0.01, reserved(2), 7), 0..50));
+    let [reserved_for, another] = [10_000, 20_000].map(|capacity| of(capacity, 0.01, reserved(2), 0..50));
     // 1.6 % in two layers of a filter that may grow, which has 90 % of its rate for two.
     let Err(SetError::Rate {
         sum,
@@ -439,7 +432,7 @@ fn what_does_not_go_together_is_refused_by_name() {
     let union_of_both = Filter::union(&[&reserved_for, &another], Some(enough), UNLIMITED).unwrap();
     assert_eq!(union_of_both.error_rate(), enough.value());
     let loose: Vec<_> = (1..5u64)
-        .map(|part| filled(oracle::spec(100 * part, 0.25, Growth::Fixed, 7), 0..1))
+        .map(|part| of(100 * part, 0.25, Growth::Fixed, 0..1))
         .collect();
     let refused = union(&loose.iter().collect::<Vec<_>>()).map(|_| ());
     assert!(
@@ -449,11 +442,10 @@ fn what_does_not_go_together_is_refused_by_name() {
 
     // Classic layers that cannot be one are refused: their rate is that of the first layer.
     let (full, also_full) = (classic(100, true, 0..100), classic(100, true, 100..200));
-    let refused = union(&[&full, &also_full]).map(|_| ());
-    assert!(
-        matches!(refused, Err(SetError::ClassicRate { .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(
+        union(&[&full, &also_full]).map(|_| ()),
+        Err(SetError::ClassicRate { .. })
+    ));
 }
 
 /// A server would not start again: in the format a classic filter that does not grow has one layer. The rate of another
@@ -466,16 +458,14 @@ fn a_classic_filter_that_does_not_grow_keeps_to_one_layer() {
     };
     let (mut fixed, precise) = (of(0.001, false, 1), of(1e-30, true, 2));
     let before = stored(&fixed);
-    let refused = fixed.absorb(&[&precise], None, UNLIMITED);
-    assert!(
-        matches!(refused, Err(SetError::ClassicRate { .. })),
-        "{refused:?}"
-    );
-    let refused = union(&[&fixed, &precise]).map(|_| ());
-    assert!(
-        matches!(refused, Err(SetError::ClassicRate { .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(
+        fixed.absorb(&[&precise], None, UNLIMITED),
+        Err(SetError::ClassicRate { .. })
+    ));
+    assert!(matches!(
+        union(&[&fixed, &precise]).map(|_| ()),
+        Err(SetError::ClassicRate { .. })
+    ));
     assert_eq!(stored(&fixed), before);
 }
 
@@ -484,10 +474,7 @@ fn a_classic_filter_that_does_not_grow_keeps_to_one_layer() {
 fn layers_that_do_not_follow_are_stored() {
     let rate = ErrorRate::new(0.05).unwrap();
     for growth in [reserved(2), Growth::Fixed] {
-        let parts = [
-            filled(oracle::spec(350, 0.01, growth, 7), 40..90),
-            filled(oracle::spec(100, 0.01, growth, 7), 0..50),
-        ];
+        let parts = [of(350, 0.01, growth, 40..90), of(100, 0.01, growth, 0..50)];
         let merged = Filter::union(&[&parts[0], &parts[1]], Some(rate), UNLIMITED).unwrap();
         let capacities: Vec<_> = merged.layer_stats().map(|layer| layer.capacity()).collect();
         assert_eq!(capacities, [100, 350]);
@@ -503,7 +490,7 @@ fn layers_that_do_not_follow_are_stored() {
 /// A merge would say that it changed the filter when nothing came in, and a replica that sees no merge would differ.
 #[test]
 fn layers_of_one_filter_are_not_united_with_each_other() {
-    let part = |first| filled(oracle::spec(100, 0.01, Growth::Fixed, 7), first..first + 100);
+    let part = |first| of(100, 0.01, Growth::Fixed, first..first + 100);
     let rate = Some(ErrorRate::new(0.1).unwrap());
     let mut twins = stored(&Filter::union(&[&part(0), &part(100)], rate, UNLIMITED).unwrap());
     // The second layer becomes the first one.
@@ -515,7 +502,7 @@ fn layers_of_one_filter_are_not_united_with_each_other() {
     let before = stored(&twins);
     assert_eq!(twins.absorb(&[&part(0)], None, UNLIMITED), Ok(false));
     assert_eq!(stored(&twins), before);
-    let other = filled(oracle::spec(350, 0.001, Growth::Fixed, 7), 1000..1010);
+    let other = of(350, 0.001, Growth::Fixed, 1000..1010);
     assert_eq!(twins.absorb(&[&other], None, UNLIMITED), Ok(true));
     assert_eq!(twins.layers(), 3);
     assert!(found(&twins, 1000..1010));
@@ -524,10 +511,10 @@ fn layers_of_one_filter_are_not_united_with_each_other() {
 /// A filter that may take no more than can be counted would be lost to every merge, or counts would wrap.
 #[test]
 fn capacities_of_a_union_sum_to_what_can_be_counted() {
-    let stream = stored(&filled(oracle::spec(1000, 0.01, Growth::Fixed, 7), 0..10));
+    let stream = stored(&of(1000, 0.01, Growth::Fixed, 0..10));
     let largest = load(&oracle::with_header(&stream, 48, &MOST_ITEMS.to_le_bytes())).unwrap();
     assert_eq!(stored(&union(&[&largest]).unwrap()), stored(&largest));
-    let other = filled(oracle::spec(1, 0.001, Growth::Fixed, 7), 0..1);
+    let other = of(1, 0.001, Growth::Fixed, 0..1);
     let refused = union(&[&largest, &other]).map(|_| ());
     let capacity = MOST_ITEMS + 1;
     assert_eq!(refused, Err(SetError::Memory(Error::Full { capacity })));
@@ -537,8 +524,8 @@ fn capacities_of_a_union_sum_to_what_can_be_counted() {
 #[test]
 fn a_union_is_whole_or_nothing() {
     let (a, b) = (
-        filled(oracle::spec(1000, 0.01, reserved(2), 7), 0..500),
-        filled(oracle::spec(3000, 0.01, reserved(2), 7), 0..2000),
+        of(1000, 0.01, reserved(2), 0..500),
+        of(3000, 0.01, reserved(2), 0..2000),
     );
     let rate = Some(ErrorRate::new(0.05).unwrap());
     let whole = Filter::union(&[&a, &b], rate, UNLIMITED).unwrap();
@@ -562,6 +549,10 @@ fn a_union_is_whole_or_nothing() {
     };
     target.absorb(&[&b], rate, &asked).unwrap();
     assert_eq!(new.get(), whole.bytes() - a.bytes());
+    // The first thing that takes memory is the list of the sources, two words for each.
+    let refused = failing::after(0, Shortage::Lasting, || union(&[&a, &b]).map(|_| ()));
+    let bytes = 2 * size_of::<usize>() as u64;
+    assert_eq!(refused, Err(SetError::Memory(Error::OutOfMemory { bytes })));
     // The plan takes small blocks; the layer is the large one.
     let layer = b.layer_stats().next().unwrap().bytes() as usize;
     let mut target = chunks::copy(&a, UNLIMITED).unwrap();
@@ -582,18 +573,13 @@ fn a_merge_that_only_sets_bits_asks_for_no_memory() {
     assert_eq!(target.absorb(&[&day], None, &nothing_new), Ok(true));
     // Exceptions that stay are no new ones either.
     let mut target = filled(spec, 0..900);
-    let excepted = items(0..100);
-    target
-        .except(excepted.iter().map(Vec::as_slice), UNLIMITED, |_, _| ())
-        .unwrap();
+    except(&mut target, 0..100);
     let day = filled(spec, 850..950);
     assert_eq!(target.absorb(&[&day], None, &nothing_new), Ok(true));
     // What is new is their table.
     let more = {
         let mut more = filled(spec, 960..970);
-        let excepted = items(960..970);
-        more.except(excepted.iter().map(Vec::as_slice), UNLIMITED, |_, _| ())
-            .unwrap();
+        except(&mut more, 960..970);
         more
     };
     let table = exceptions::bytes(110);
@@ -611,8 +597,8 @@ fn a_merge_that_only_sets_bits_asks_for_no_memory() {
 /// Layers of a shape that only the other filters have would stay apart, or be merged into a layer of another size.
 #[test]
 fn layers_that_only_others_have_are_united() {
-    let small = filled(oracle::spec(1000, 0.01, reserved(2), 7), 0..500);
-    let [b, c] = [0..300, 200..600].map(|ids| filled(oracle::spec(3000, 0.01, reserved(2), 7), ids));
+    let small = of(1000, 0.01, reserved(2), 0..500);
+    let [b, c] = [0..300, 200..600].map(|ids| of(3000, 0.01, reserved(2), ids));
     let rate = Some(ErrorRate::new(0.05).unwrap());
     let mut target = chunks::copy(&small, UNLIMITED).unwrap();
     assert_eq!(target.absorb(&[&b, &c], rate, UNLIMITED), Ok(true));
@@ -642,10 +628,8 @@ fn a_layer_goes_where_the_bits_say_that_it_fits() {
 #[test]
 fn exceptions_are_asked_for_before_they_are_gathered() {
     let excepting = |ids: std::ops::Range<u32>| {
-        let mut filter = filled(oracle::spec(5000, 0.01, reserved(2), 7), ids.clone());
-        let excepted = items(ids);
-        let excepted = excepted.iter().map(Vec::as_slice);
-        filter.except(excepted, UNLIMITED, |_, _| ()).unwrap();
+        let mut filter = of(5000, 0.01, reserved(2), ids.clone());
+        except(&mut filter, ids);
         filter
     };
     let (mut a, b) = (excepting(0..1000), excepting(1000..2000));
@@ -685,7 +669,7 @@ fn exceptions_are_asked_for_before_they_are_gathered() {
 /// A server that is short of memory would end in the middle of a merge, or keep half of it.
 #[test]
 fn a_union_that_there_is_no_memory_for_changes_nothing() {
-    let other = filled(oracle::spec(50, 0.0001, Growth::Fixed, 7), 1000..1005);
+    let other = of(50, 0.0001, Growth::Fixed, 1000..1005);
     let rate = Some(ErrorRate::new(0.2).unwrap());
     // With 150 layers the largest block that is asked for is the plan's. A list of 144 layers has no room for one more,
     // and a longer list is larger than the plan.
@@ -764,9 +748,7 @@ fn an_emptied_filter_is_a_new_one() {
         assert!(new.emptied(UNLIMITED).unwrap().is_none());
         let mut used = with(oracle::filter(spec), 0..90);
         assert_eq!(stored(&used.emptied(UNLIMITED).unwrap().unwrap()), stored(&new));
-        let excepted = items(0..1);
-        used.except(excepted.iter().map(Vec::as_slice), UNLIMITED, |_, _| ())
-            .unwrap();
+        except(&mut used, 0..1);
         let emptied = used.emptied(UNLIMITED).unwrap().unwrap();
         assert_eq!((stored(&emptied), emptied.bytes()), (stored(&new), new.bytes()));
     }
@@ -776,7 +758,7 @@ fn an_emptied_filter_is_a_new_one() {
         let used = classic(100, scales, 0..if scales { 300 } else { 50 });
         assert_eq!(stored(&used.emptied(UNLIMITED).unwrap().unwrap()), stored(&new));
     }
-    let used = filled(oracle::spec(100_000, 0.01, reserved(2), 7), 0..10);
+    let used = of(100_000, 0.01, reserved(2), 0..10);
     let refused = failing::above(10_000, || used.emptied(UNLIMITED).map(|_| ()));
     assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");
 }
@@ -807,7 +789,7 @@ fn a_forged_filter_is_not_emptied_to_more_than_it_may_take() {
 fn what_came_together_is_emptied_to_its_largest_part() {
     let rate = Some(ErrorRate::new(0.05).unwrap());
     for growth in [Growth::Fixed, reserved(2)] {
-        let parts = [100, 3000, 500].map(|capacity| filled(oracle::spec(capacity, 0.01, growth, 7), 0..50));
+        let parts = [100, 3000, 500].map(|capacity| of(capacity, 0.01, growth, 0..50));
         let merged = Filter::union(&[&parts[0], &parts[1], &parts[2]], rate, UNLIMITED).unwrap();
         let emptied = merged.emptied(UNLIMITED).unwrap().unwrap();
         let new = oracle::filter(oracle::spec(3000, 0.05, growth, 7));
@@ -825,8 +807,8 @@ fn room_is_not_lost_behind_a_full_layer() {
         (Growth::Fixed, 3000, 1000),
         (reserved(2), 1000, 1000),
     ] {
-        let full = filled(oracle::spec(full, 0.02, growth, 7), 0..4000);
-        let mut filter = filled(oracle::spec(roomy, 0.01, growth, 7), 5000..5500);
+        let full = of(full, 0.02, growth, 0..4000);
+        let mut filter = of(roomy, 0.01, growth, 5000..5500);
         filter.absorb(&[&full], rate, UNLIMITED).unwrap();
         let layers = filter.layers();
         let (_, end) = add_batch(&mut filter, &items(10_000..10_400));
@@ -839,13 +821,8 @@ fn room_is_not_lost_behind_a_full_layer() {
 #[test]
 fn what_is_merged_again_changes_nothing() {
     let rate = Some(ErrorRate::new(0.2).unwrap());
-    let full = |part: u32| {
-        filled(
-            oracle::spec(100, 0.001, Growth::Fixed, 7),
-            part * 1000..part * 1000 + 100,
-        )
-    };
-    let part = |from: u32, count: u32| filled(oracle::spec(100, 0.001, Growth::Fixed, 7), from..from + count);
+    let full = |part: u32| of(100, 0.001, Growth::Fixed, part * 1000..part * 1000 + 100);
+    let part = |from: u32, count: u32| of(100, 0.001, Growth::Fixed, from..from + count);
     let many: Vec<_> = (0..150).map(full).collect();
     let few = vec![part(0, 15), part(100, 7), part(200, 80)];
     let two = vec![part(0, 90), part(1000, 50)];

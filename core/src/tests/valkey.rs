@@ -120,11 +120,11 @@ proptest! {
             }
             answers.push(expected.unwrap());
         }
-        let mut told = Vec::new();
+        let mut in_batch = Vec::new();
         let all = items.iter().map(Vec::as_slice);
-        let end = batch.add_all(all.clone(), 0, UNLIMITED, |new| told.push(new));
+        let end = batch.add_all(all.clone(), 0, UNLIMITED, |new| in_batch.push(new));
         prop_assert_eq!(end.is_ok(), answers.len() == items.len());
-        prop_assert_eq!(told, answers);
+        prop_assert_eq!(in_batch, answers);
         let mut found = Vec::new();
         filter.contains_all(all, 0, |is_there| found.push(is_there));
         prop_assert_eq!(found, items.iter().map(|item| naive.contains(item)).collect::<Vec<_>>());

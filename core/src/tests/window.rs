@@ -121,7 +121,7 @@ fn windows() -> impl Strategy<Value = Window> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     /// Whatever arrives and whatever the clock does: an item would be forgotten before its time or never, a replica
     /// would go its own way, or the filter would break its promise.
@@ -457,11 +457,11 @@ fn all_that_a_window_will_take_is_asked_for() {
     // What is told of a filter is what it then has; new is one layer, with its struct and its times.
     const STRUCTS: u64 = 64 + 64;
     let mut filter = Filter::new(spec, UNLIMITED).unwrap();
-    let told = std::cell::Cell::new((0, 0));
+    let asked = std::cell::Cell::new((0, 0));
     for slice in 0..30 {
         let from = slice as u32 * 10;
         let allowance = |demand: Demand| {
-            told.set((demand.new, demand.total));
+            asked.set((demand.new, demand.total));
             Ok(())
         };
         filter
@@ -474,7 +474,7 @@ fn all_that_a_window_will_take_is_asked_for() {
             .unwrap();
         let newest = filter.layer_stats().last().unwrap();
         let of_layer = newest.bytes() + STRUCTS;
-        assert_eq!(told.get(), (of_layer, filter.bytes()), "slice {slice}");
+        assert_eq!(asked.get(), (of_layer, filter.bytes()), "slice {slice}");
         let mut held = crate::chain::demand::FILTER_BYTES;
         filter.each_allocation(|block| held += block.layout.size() as u64);
         let spare = 2 * STRUCTS;

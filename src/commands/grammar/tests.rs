@@ -31,8 +31,8 @@ fn what_is_replicated_means_the_same_under_any_configuration() {
     ] {
         let key = line.split(' ').next().unwrap();
         let made = reserve(&words(line), &here).unwrap();
-        is_told(key, made, &there);
-        is_told_packed(key, made, &there);
+        is_propagated(key, made, &there);
+        is_propagated_packed(key, made, &there);
     }
 }
 
@@ -70,7 +70,7 @@ fn expiring(options: &str, config: &Config) -> [Result<Creation, CommandError>; 
 
 /// A filter that RedisBloom propagates would expire, or be another one: RedisBloom reads letters, and ignores words.
 #[test]
-fn only_pxat_is_told_and_read_as_a_time() {
+fn only_pxat_is_written_and_read_as_a_time() {
     let config = Config::new(Seed(7));
     let release = Release::Eight;
     for (line, expansion, grows) in [

@@ -1,7 +1,7 @@
 use serde_json::{Value as Json, json};
 
 use super::super::debug;
-use super::super::requests::trying::{insert, obey_insert, obey_reserve, reserve, told, words};
+use super::super::requests::trying::{insert, obey_insert, obey_reserve, propagated, reserve, words};
 use super::super::requests::{Creation, Word, obey_creating, replicated, replicated_with_items};
 use super::*;
 use crate::options::values::ConfigOption;
@@ -189,7 +189,7 @@ fn what_redisbloom_takes_is_written_so_that_it_means_the_same_again() {
             let line = format!("key {options} ITEMS a").replace("  ", " ");
             let made = obey_insert(&words(&line), &here, release).unwrap().1.unwrap();
             let again = replicated_with_items(made);
-            let again = told("key", &again, &["a"]);
+            let again = propagated("key", &again, &["a"]);
             for later in [Release::Two, Release::Eight] {
                 let again = obey_insert(&again, &there, later).unwrap().1;
                 assert_eq!(again, Ok(made), "{line}");
@@ -203,7 +203,7 @@ fn what_redisbloom_takes_is_written_so_that_it_means_the_same_again() {
         ] {
             let made = obey_reserve(&words(&format!("key {rest}")), &here, release).unwrap();
             let (command, again) = replicated(made);
-            let again = told("key", &again, &[]);
+            let again = propagated("key", &again, &[]);
             for later in [Release::Two, Release::Eight] {
                 let again = obey_creating(command, &again, &there, later);
                 assert_eq!(again, Ok(made), "{rest}");

@@ -87,7 +87,11 @@ pub(in crate::commands) fn words(line: &str) -> Vec<Word<'_>> {
 }
 
 /// The arguments of a propagated command: key, words, items.
-pub(in crate::commands) fn told<'a>(key: &'a str, words: &'a Words, items: &[&'a str]) -> Vec<Word<'a>> {
+pub(in crate::commands) fn propagated<'a>(
+    key: &'a str,
+    words: &'a Words,
+    items: &[&'a str],
+) -> Vec<Word<'a>> {
     let items = items.iter().map(|item| item.as_bytes());
     let all = std::iter::once(key.as_bytes()).chain(words.list()).chain(items);
     all.map(Word).collect()
@@ -103,12 +107,12 @@ pub(in crate::commands) fn elsewhere() -> Config {
 
 /// Asserts that a receiver of the propagated creation makes the same filter, with and without items.
 #[track_caller]
-pub(in crate::commands) fn is_told(key: &str, made: Creation, there: &Config) {
+pub(in crate::commands) fn is_propagated(key: &str, made: Creation, there: &Config) {
     let ((command, alone), inserted) = (replicated(made), replicated_with_items(made));
     for release in [Release::Two, Release::Eight] {
-        let alone = told(key, &alone, &[]);
+        let alone = propagated(key, &alone, &[]);
         assert_eq!(obey_creating(command, &alone, there, release), Ok(made));
-        let arguments = told(key, &inserted, &["a", "ITEMS"]);
+        let arguments = propagated(key, &inserted, &["a", "ITEMS"]);
         let (items, created) = obey_insert(&arguments, there, release).unwrap();
         assert_eq!(items, Some(&[Word(b"a"), Word(b"ITEMS")][..]));
         assert_eq!(created, Ok(made));
@@ -117,10 +121,10 @@ pub(in crate::commands) fn is_told(key: &str, made: Creation, there: &Config) {
 
 /// Asserts that a receiver of the propagated creation with packed items makes the same filter.
 #[track_caller]
-pub(in crate::commands) fn is_told_packed(key: &str, made: Creation, there: &Config) {
+pub(in crate::commands) fn is_propagated_packed(key: &str, made: Creation, there: &Config) {
     for (form, data) in [(Form::Lines, "a\nb"), (Form::Prefixed, "\x01\0\0\0a\x01\0\0\0b")] {
         let packed = replicated_packed(Some(made), form);
-        let arguments = told(key, &packed, &[data]);
+        let arguments = propagated(key, &packed, &[data]);
         let (items, created) = obey_add_packed(&arguments, there).unwrap();
         assert_eq!((items.form(), items.count()), (form, 2));
         assert_eq!(created, Ok(made));

@@ -17,12 +17,12 @@ fn sources_are_as_many_as_their_number_says() {
     ] {
         let arguments = words(line);
         let (combination, used, replaces) = merge(&arguments).unwrap();
-        let told: Vec<_> = combination
+        let named: Vec<_> = combination
             .positions()
             .map(|place| arguments[place - 1].0)
             .collect();
         let keys: Vec<_> = words(keys).iter().map(|word| word.0).collect();
-        assert_eq!(told, keys, "{line}");
+        assert_eq!(named, keys, "{line}");
         let read: Vec<_> = std::iter::once(&combination.destination)
             .chain(combination.sources)
             .map(|word| word.0)

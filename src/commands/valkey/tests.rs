@@ -1,5 +1,6 @@
 use super::super::requests::trying::{
-    SEEDS, add_packed, elsewhere, insert, is_told, is_told_packed, obey_insert, reserve, valkey, words,
+    SEEDS, add_packed, elsewhere, insert, is_propagated, is_propagated_packed, obey_insert, reserve, valkey,
+    words,
 };
 use super::super::requests::{Release, Word, replicated};
 use super::*;
@@ -30,8 +31,8 @@ fn every_filter_of_valkey_bloom_is_replicated_as_it_is() {
             {
                 let filter = valkey(*rate, capacity, expansion, *ratio, **seed).unwrap();
                 let made = Creation { filter, expires };
-                is_told("key", made, &there);
-                is_told("ITEMS", made, &there);
+                is_propagated("key", made, &there);
+                is_propagated("ITEMS", made, &there);
                 tried += 1;
             }
         }
@@ -41,7 +42,7 @@ fn every_filter_of_valkey_bloom_is_replicated_as_it_is() {
 
 /// A valkey-bloom that follows this server would refuse its commands, or make another filter from them.
 #[test]
-fn valkey_bloom_is_told_in_its_own_words() {
+fn what_valkey_bloom_gets_is_in_its_own_words() {
     let seed = SEEDS[3];
     let said = |rate, expansion, expires| {
         let filter = valkey(rate, 100, expansion, 0.5, *seed).unwrap();
@@ -93,8 +94,8 @@ fn what_a_client_makes_in_valkey_bloom_s_layout_is_replicated_as_it_is() {
             Ok(made),
             "{line}"
         );
-        is_told("key", made, &there);
-        is_told_packed("key", made, &there);
+        is_propagated("key", made, &there);
+        is_propagated_packed("key", made, &there);
         made
     };
     let numbered = SipSeed::from(Seed(7)).0;
@@ -128,7 +129,7 @@ fn what_a_client_makes_in_valkey_bloom_s_layout_is_replicated_as_it_is() {
         let arguments = [&b"key"[..], b"0.01", b"100", b"SEED", seed].map(Word);
         let made = reserve(&arguments, &here).unwrap();
         assert_eq!(made, valkey(0.01, 100, 2, 0.5, *seed).unwrap().into());
-        is_told("key", made, &there);
+        is_propagated("key", made, &there);
     }
     // Without words the options decide, and the rate is the requested one.
     let default = valkey(0.7, 100, 2, 0.5, numbered).unwrap();

@@ -303,13 +303,16 @@ fn fifty_clients_lose_nothing() {
                 assert_eq!(found, array(vec![1; batch.len()]), "{} of {who}", filter.key);
             }
             let card = client.call(&["BF.CARD", filter.key]).int();
-            let told = filter.count.load(Ordering::SeqCst);
+            let counted = filter.count.load(Ordering::SeqCst);
             if filter.fixed {
-                // Of the one batch that filled it, if that was packed, the new ones were not told.
+                // Of the one batch that filled it, if that was packed, the new ones were not counted.
                 assert_eq!(card, FIXED, "{who}");
-                assert!((card - BATCH as i64..=card).contains(&told), "{told} of {who}");
+                assert!(
+                    (card - BATCH as i64..=card).contains(&counted),
+                    "{counted} of {who}"
+                );
             } else {
-                assert_eq!(card, told, "{} of {who}", filter.key);
+                assert_eq!(card, counted, "{} of {who}", filter.key);
             }
         }
     };

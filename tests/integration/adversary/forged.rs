@@ -16,9 +16,9 @@ use crate::support::payload::{BAD_FORMAT, body, put_length, sealed};
 use crate::support::stored::STORED;
 
 /// How many payloads are restored.
-const PAYLOADS: usize = 100_000;
+const PAYLOADS: usize = 40_000;
 /// How many dumps are loaded in chunks.
-const DUMPS: usize = 20_000;
+const DUMPS: usize = 10_000;
 /// How many of either are on their way at once.
 const BATCH: usize = 100;
 /// The most bytes of a filter here.

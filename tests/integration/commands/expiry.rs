@@ -223,7 +223,7 @@ fn a_creation_with_its_end_is_one_command() {
         let growing = if layout == "blocked" { " GROWING" } else { "" };
         let by_option = said(&format!("ERROR 1.23456789e-2 CAPACITY 50{growing} EXPANSION 3"));
         let sized = said("ERROR 2.5e-1 CAPACITY 70 EXPANSION 3");
-        for (line, told) in [
+        for (line, expected) in [
             (
                 "BF.RESERVE key 0.1 90 EX 1000",
                 format!("BF.RESERVE key 1e-1 90 {} PXAT ...", said("EXPANSION 3")),
@@ -261,7 +261,7 @@ fn a_creation_with_its_end_is_one_command() {
             let at = words.iter().position(|word| word == "PXAT").unwrap() + 1;
             let time = words[at].parse().unwrap();
             words[at] = "...".to_owned();
-            assert_eq!(words.join(" "), told, "{line}");
+            assert_eq!(words.join(" "), expected, "{line}");
             let end = end(&mut client, "key");
             assert!(end_alike(end, (time, time)), "{line}: {time} and not {end:?}");
             client.answers(&[("DEL key", 1.into())]);

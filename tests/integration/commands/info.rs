@@ -170,8 +170,8 @@ fn full_explains_the_filter() {
             }
             (_, []) => assert_eq!(map.field("Seed"), bulk("18446744073709551615")),
             _ => {
-                let told = ["Window", "Slices", "Refresh"].map(|name| map.field(name));
-                assert_eq!(told, [1000.into(), 8.into(), false.into()]);
+                let fields = ["Window", "Slices", "Refresh"].map(|name| map.field(name));
+                assert_eq!(fields, [1000.into(), 8.into(), false.into()]);
             }
         }
     }
@@ -264,22 +264,22 @@ fn doubles_have_the_fewest_digits_that_mean_them() {
     };
     let names = ["Error rate", "Fill ratio", "Estimated error rate"];
     let (full, plan) = (client.run("BF.INFO key FULL"), client.run("BF.PLAN 0.1 100"));
-    let mut told = texts(&full, &names);
+    let mut stated = texts(&full, &names);
     for layer in full.field("Layers").elements() {
-        told.extend(texts(layer, &["Error rate"]));
+        stated.extend(texts(layer, &["Error rate"]));
     }
     for stage in plan.field("Stages").elements() {
-        told.extend(texts(stage, &["Error rate", "Bits per item"]));
+        stated.extend(texts(stage, &["Error rate", "Bits per item"]));
     }
-    assert_eq!(told.len(), 3 + 2 + 6, "{full:?} {plan:?}");
-    for text in &told {
+    assert_eq!(stated.len(), 3 + 2 + 6, "{full:?} {plan:?}");
+    for text in &stated {
         let value: f64 = text.parse().unwrap();
         assert!(
             *text == value.to_string() || *text == format!("{value:e}"),
             "{text}"
         );
     }
-    assert_eq!(told[0], "0.1");
+    assert_eq!(stated[0], "0.1");
     assert_eq!(plan.field("Error rate").text(), "0.1");
     assert_eq!(
         texts(&client.run("BF.INFO tight FULL"), &names)[..2],

@@ -446,11 +446,11 @@ fn a_full_filter_tells_how_many_items_it_took() {
 #[test]
 #[serial(memory)]
 fn nothing_but_line_feeds_is_a_lot_of_items() {
-    // An argument has 512 MB at most: a long run fills it, a usual one takes 64 MB, to be done in time.
-    let megabytes = if Server::has_overhead() {
-        4
-    } else {
-        sample(64).min(512)
+    // An argument has 512 MB at most, which a long run fills.
+    let megabytes = match sample(1) {
+        _ if Server::has_overhead() => 4,
+        1 => 8,
+        _ => 512,
     };
     let items = megabytes << 20;
     let server = Server::start();

@@ -85,15 +85,15 @@ fn tells_what_the_filter_becomes() {
                 .iter()
                 .map(|layer| layer.field("Error rate").number());
             let rate = rates.fold(0.0, |all, rate| all + rate * (1.0 - all));
-            let told = stage.field("Error rate").number();
-            assert!((told / rate - 1.0).abs() < 1e-9, "{words}: {told}, {rate}");
+            let stated = stage.field("Error rate").number();
+            assert!((stated / rate - 1.0).abs() < 1e-9, "{words}: {stated}, {rate}");
             // The layers of valkey-bloom's layout may sum to more.
             assert!(
                 words.contains("VALKEY")
                     || words.contains("TIGHTENING")
                     || words.contains("VALIDATE")
-                    || told <= plan.field("Error rate").number() * (1.0 + 1e-9),
-                "{words}: {told}"
+                    || stated <= plan.field("Error rate").number() * (1.0 + 1e-9),
+                "{words}: {stated}"
             );
         }
         client.answers(&[("DEL key", 1.into())]);
@@ -170,7 +170,7 @@ fn answers_in_the_forms_of_both_protocols() {
         assert_eq!(plan.field("Error rate").number(), 0.01);
         assert_eq!(plan.field("Layout").text(), "blocked");
         let stages = plan.field("Stages");
-        let told: Vec<_> = stages
+        let stated: Vec<_> = stages
             .elements()
             .iter()
             .map(|stage| {
@@ -188,7 +188,7 @@ fn answers_in_the_forms_of_both_protocols() {
             })
             .collect();
         assert_eq!(
-            told,
+            stated,
             [
                 [1_000_000, 1_309_560, 1],
                 [10_000_000, 31_555_128, 4],
@@ -215,9 +215,9 @@ fn absurd_plans_are_answered() {
         ("1e-30 1099511627776 WINDOW 4294967295 SLICES 64 REFRESH", 3),
     ] {
         let plan = client.run(&format!("BF.PLAN {words}"));
-        let told = plan.field("Stages");
-        assert_eq!(told.elements().len(), stages, "{words}");
-        let sizes: Vec<_> = told
+        let stated = plan.field("Stages");
+        assert_eq!(stated.elements().len(), stages, "{words}");
+        let sizes: Vec<_> = stated
             .elements()
             .iter()
             .map(|stage| stage.field("Size").int())

@@ -450,7 +450,7 @@ fn commands_without_all_words_and_keys_of_other_kinds_are_refused() {
 /// If the other of two options that exclude each other is in the server's configuration, a user would look for it in
 /// the command.
 #[test]
-fn what_the_configuration_excludes_is_told_with_the_option() {
+fn what_the_configuration_excludes_names_the_option() {
     for (arguments, options, text) in BY_CONFIGURATION {
         let server = Server::with().module_args(arguments).start();
         let mut client = server.client();

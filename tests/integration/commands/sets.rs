@@ -666,8 +666,8 @@ fn figures_are_sums(client: &mut Client, what: &str) {
             let full = client.run(&format!("BF.INFO {} FULL", key.text()));
             if !matches!(full, Reply::Error(_)) {
                 let is_window = full.fields().iter().any(|(name, _)| name == "Window");
-                let told = ["Number of filters", "Size", "Number of items inserted"];
-                let [layers, bytes, items] = told.map(|field| full.field(field).int());
+                let fields = ["Number of filters", "Size", "Number of items inserted"];
+                let [layers, bytes, items] = fields.map(|field| full.field(field).int());
                 let exceptions = full.fields().into_iter().find(|(name, _)| name == "Exceptions");
                 let exceptions = exceptions.map_or(0, |(_, count)| count.int());
                 let figures = [1, is_window.into(), layers, bytes, items, exceptions];
@@ -690,7 +690,7 @@ fn figures_are_sums(client: &mut Client, what: &str) {
         let is_same = sums == figures;
         assert!(
             is_same || start.elapsed() < Duration::from_secs(60),
-            "{what}: {FIGURES:?} are {sums:?}, and told as {figures:?}"
+            "{what}: {FIGURES:?} are {sums:?}, and stated as {figures:?}"
         );
         is_same
     });

@@ -181,8 +181,8 @@ fn info_tells_of_the_window() {
         assert_eq!(layers.elements().len(), items as usize);
         for (number, layer) in (0..).zip(layers.elements()) {
             let opens = now - WINDOW / 2 + number * SLICE;
-            let told = ["Opens", "Closes", "Items", "Capacity"].map(|name| layer.field(name).int());
-            assert_eq!(told, [opens, opens + SLICE, 1, 10]);
+            let times = ["Opens", "Closes", "Items", "Capacity"].map(|name| layer.field(name).int());
+            assert_eq!(times, [opens, opens + SLICE, 1, 10]);
         }
         add_at(&mut client, now - WINDOW / 2 + items * SLICE, &items.to_string());
     }

@@ -396,9 +396,9 @@ fn a_primary_with_the_other_module_is_followed() {
         primary.lead(&server);
         origin.has_the_stream(&server);
         is_content(&server);
-        let told = server.log().matches("as RedisBloom does").count();
+        let logged = server.log().matches("as RedisBloom does").count();
         assert_eq!(
-            told,
+            logged,
             usize::from(origin == Origin::RedisBloom),
             "{}",
             server.log()

@@ -1,6 +1,8 @@
 //! Filters that are freed on other threads, the server's and the module's own, while others of the same seed are made,
 //! used and freed. Under ThreadSanitizer (`make sanitize`) this looks at every access to what they share.
 
+use std::time::Duration;
+
 use crate::client::{Client, Reply, ok};
 use crate::server::{Server, sample, until};
 
@@ -91,20 +93,22 @@ fn has_thread(pid: &str) -> bool {
 #[cfg(target_os = "linux")]
 #[test]
 fn what_is_large_is_freed_on_a_thread_of_the_module() {
-    let server = Server::start();
-    let mut client = server.client();
-    let pid = client.stat("server", "process_id");
-    let is_there = || has_thread(&pid);
-    // One that is as new is not made anew.
-    client.answers(&[("BF.ADD small item", Reply::Int(1)), ("BF.RESET small", ok())]);
-    assert!(!is_there());
-    client.answers(&[
-        (&format!("BF.RESERVE large {CREATION}"), ok()),
-        ("BF.ADD large item", Reply::Int(1)),
-        ("BF.RESET large", ok()),
-    ]);
-    // The thread sets its own name, a little later.
-    until("the thread is there", is_there);
+    for maxmemory in ["0", "1gb"] {
+        let server = Server::with().config("maxmemory", maxmemory).start();
+        let mut client = server.client();
+        let pid = client.stat("server", "process_id");
+        let is_there = || has_thread(&pid);
+        // A thread sets its own name, a little later.
+        client.answers(&[("BF.ADD small item", Reply::Int(1)), ("BF.RESET small", ok())]);
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!is_there());
+        client.answers(&[
+            (&format!("BF.RESERVE large {CREATION}"), ok()),
+            ("BF.ADD large item", Reply::Int(1)),
+            ("BF.RESET large", ok()),
+        ]);
+        until("the thread is there", is_there);
+    }
 }
 
 /// The server would evict keys, the emptied filter among them, or refuse the next one, for what a thread of the module

@@ -24,8 +24,8 @@ fn weigh(client: &mut Client, count: usize, make: impl Fn(&mut Client, &str)) ->
     let before = client.used_memory();
     keys(count).for_each(|key| make(client, &key));
     let held = client.used_memory() - before;
-    let told = keys(count).map(|key| client.run(&format!("MEMORY USAGE {key}")).int());
-    (held, told.sum())
+    let reported = keys(count).map(|key| client.run(&format!("MEMORY USAGE {key}")).int());
+    (held, reported.sum())
 }
 
 /// Whoever looks for what fills the memory would be sent after the wrong keys.
@@ -47,11 +47,11 @@ fn memory_usage_is_what_the_allocator_holds() {
         // What the server needs for keys of these names besides the values, it needs for strings too, if they are so
         // long that it does not put them into one allocation with the key.
         let text = "long ".repeat(40);
-        let (held, told) = weigh(&mut client, count, |client, key| {
+        let (held, reported) = weigh(&mut client, count, |client, key| {
             client.call(&["SET", key, &text]);
         });
-        let keys = held - told;
-        let (held, told) = weigh(&mut client, count, |client, key| {
+        let keys = held - reported;
+        let (held, reported) = weigh(&mut client, count, |client, key| {
             // A number that no other filter has, and that does not follow from the one before.
             let number: u64 = key.trim_start_matches("key:").parse().unwrap();
             let own = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_string();
@@ -66,8 +66,8 @@ fn memory_usage_is_what_the_allocator_holds() {
         let (held, count) = (held - keys, count as i64);
         // A value of a module has two headers of the server, of which the module knows the sizes; an allocator
         // may round each up, by 8 bytes on average: that is the slack of a key.
-        let off = (told - held).abs() - 16 * count;
-        assert!(off <= held / 50, "{options}: {told} told, {held} held");
+        let off = (reported - held).abs() - 16 * count;
+        assert!(off <= held / 50, "{options}: {reported} reported, {held} held");
     }
 }
 
@@ -77,12 +77,12 @@ fn memory_usage_is_the_same_after_a_question() {
     let server = Server::start();
     let mut client = server.client();
     client.answers(&[("BF.RESERVE key 0.01 1000 SEED 7", ok())]);
-    let told = |client: &mut Client| client.run("MEMORY USAGE key").int();
-    let before = told(&mut client);
+    let usage = |client: &mut Client| client.run("MEMORY USAGE key").int();
+    let before = usage(&mut client);
     client.answers(&[("BF.EXISTS key item", Reply::Int(0))]);
-    assert_eq!(told(&mut client), before);
+    assert_eq!(usage(&mut client), before);
     client.answers(&[("BF.ADD key item", Reply::Int(1))]);
-    assert_eq!(told(&mut client), before);
+    assert_eq!(usage(&mut client), before);
 }
 
 /// Makes a filter of `bytes` bytes, all of which were written to.

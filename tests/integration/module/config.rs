@@ -321,8 +321,8 @@ fn a_bad_value_in_the_file_is_named_with_its_reason() {
 /// Who asks for a rate that filters cannot have would not learn which they get; or find the same line in the log again
 /// and again, and look for what it means.
 #[test]
-fn a_rate_that_is_used_as_another_is_told_once() {
-    let told = |server: &Server| -> Vec<String> {
+fn a_rate_that_is_used_as_another_is_logged_once() {
+    let logged = |server: &Server| -> Vec<String> {
         let log = server.log();
         let lines = log.lines().filter(|line| line.contains("is used as"));
         // Before it stand the time and the name of whoever says it.
@@ -346,21 +346,21 @@ fn a_rate_that_is_used_as_another_is_told_once() {
         let server = Server::with()
             .module_args(&format!("bf-error-rate {rate}"))
             .start();
-        assert_eq!(told(&server), expected, "as a load argument");
+        assert_eq!(logged(&server), expected, "as a load argument");
         // A filter of that rate says nothing more: the option did.
         server.client().answers(&[("BF.ADD key item", 1.into())]);
-        assert_eq!(told(&server), expected, "{rate}: after a filter");
+        assert_eq!(logged(&server), expected, "{rate}: after a filter");
         if !has_options {
             continue;
         }
         let option = Server::option("error-rate");
         let in_file = Server::with().config(&option, rate).start();
-        assert_eq!(told(&in_file), expected, "in the configuration file");
+        assert_eq!(logged(&in_file), expected, "in the configuration file");
         let later = Server::start();
         let mut client = later.client();
         let set = format!("CONFIG SET {option} {rate}");
         client.answers(&[(&set, ok())]);
-        assert_eq!(told(&later), expected, "by CONFIG SET");
+        assert_eq!(logged(&later), expected, "by CONFIG SET");
         assert_eq!(get(&mut client, "error-rate"), rate);
         // Setting the same value again is no change; nor is an option that has nothing to do with it.
         client.answers(&[
@@ -370,7 +370,7 @@ fn a_rate_that_is_used_as_another_is_told_once() {
                 ok(),
             ),
         ]);
-        assert_eq!(told(&later), expected, "{rate} twice");
+        assert_eq!(logged(&later), expected, "{rate} twice");
     }
 }
 
@@ -390,10 +390,10 @@ fn a_new_seed_can_be_drawn_at_any_time() {
     let mut seen = vec![get(&mut client, "seed")];
     for key in ["one", "two"] {
         client.answers(&[(&draw, ok())]);
-        let told = get(&mut client, "seed");
-        assert!(!seen.contains(&told), "{told} again: {seen:?}");
-        assert_eq!(told, format!("random:{}", seed(&server, key)));
-        seen.push(told);
+        let shown = get(&mut client, "seed");
+        assert!(!seen.contains(&shown), "{shown} again: {seen:?}");
+        assert_eq!(shown, format!("random:{}", seed(&server, key)));
+        seen.push(shown);
     }
     // A change that is taken back takes back this one too.
     let rate = Server::option("error-rate");

@@ -502,10 +502,10 @@ fn long_chains_are_told_of() {
         client.run(&format!("BF.RESERVE {key} 1e-9 1 EXPANSION 1"));
         filters::fill(&mut client, &key.to_string(), 0, 5);
     }
-    let told = lines(&server, "has grown");
-    assert_eq!(told.len(), 6 + 10);
-    assert_eq!(told[14], line("8", 5, 5));
-    assert_eq!(told[15], line("9", 5, 5) + " (no more such lines for a minute)");
+    let logged = lines(&server, "has grown");
+    assert_eq!(logged.len(), 6 + 10);
+    assert_eq!(logged[14], line("8", 5, 5));
+    assert_eq!(logged[15], line("9", 5, 5) + " (no more such lines for a minute)");
 }
 
 /// A number of bytes in the units that the log uses.
@@ -534,16 +534,19 @@ fn refusals_are_told_with_their_limit() {
     let large = size(&mut client, "0.01 10000");
     client.run("BF.RESERVE steep 1e-9 1 EXPANSION 32768 LAYOUT CLASSIC");
     client.answers(&[("BF.ADD steep a", 1.into()), ("BF.ADD steep b", error(GROW))]);
-    let told = lines(&server, "was refused");
-    assert_eq!(told.len(), 2, "{told:?}");
+    let logged = lines(&server, "was refused");
+    assert_eq!(logged.len(), 2, "{logged:?}");
     assert_eq!(
-        told[0],
+        logged[0],
         format!(
             "key 'a\\nkey': a Bloom filter of {} was refused: bf-max-filter-bytes is 1000 bytes",
             in_units(large)
         )
     );
-    assert!(told[1].starts_with("key 'steep': a Bloom filter of "), "{told:?}");
+    assert!(
+        logged[1].starts_with("key 'steep': a Bloom filter of "),
+        "{logged:?}"
+    );
 
     let option = Server::option("max-filter-bytes");
     if client.run(&format!("CONFIG SET {option} 0")) == ok() {
@@ -553,24 +556,24 @@ fn refusals_are_told_with_their_limit() {
             ("BF.RESERVE key 0.01 1000000000", error(MEMORY)),
         ]);
         let large = size(&mut client, "0.01 1000000000");
-        let told = lines(&server, "key 'key'");
+        let logged = lines(&server, "key 'key'");
         let start = format!(
             "key 'key': a Bloom filter of {} was refused: maxmemory of 100.0 MiB (104857600 bytes) has room for ",
             in_units(large)
         );
         assert!(
-            told.len() == 1 && told[0].starts_with(&start) && told[0].ends_with(" bytes) of data"),
-            "{told:?}"
+            logged.len() == 1 && logged[0].starts_with(&start) && logged[0].ends_with(" bytes) of data"),
+            "{logged:?}"
         );
         let refused = |client: &mut Client, key: &str, words: &str, end: &str| {
             client.answers(&[(&format!("BF.RESERVE {key} {words}"), error(MEMORY))]);
-            let told = lines(&server, &format!("key '{key}'"));
+            let logged = lines(&server, &format!("key '{key}'"));
             let start = format!(
                 "key '{key}': a Bloom filter of {} was refused: ",
                 in_units(size(client, words))
             );
-            assert!(told.len() == 1 && told[0].starts_with(&start), "{told:?}");
-            assert!(told[0].ends_with(end), "{told:?}");
+            assert!(logged.len() == 1 && logged[0].starts_with(&start), "{logged:?}");
+            assert!(logged[0].ends_with(end), "{logged:?}");
         };
         client.answers(&[("CONFIG SET maxmemory-policy noeviction", ok())]);
         refused(&mut client, "left", "0.01 1000000000", " are left of maxmemory");
@@ -585,11 +588,11 @@ fn refusals_are_told_with_their_limit() {
     for _ in 0..30 {
         client.answers(&[("BF.RESERVE again 1e-30 1099511627776", error(MEMORY))]);
     }
-    let told = lines(&server, "was refused");
-    assert_eq!(told.len(), 10, "{told:?}");
+    let logged = lines(&server, "was refused");
+    assert_eq!(logged.len(), 10, "{logged:?}");
     assert!(
-        told[9].ends_with(" (no more such lines for a minute)"),
-        "{told:?}"
+        logged[9].ends_with(" (no more such lines for a minute)"),
+        "{logged:?}"
     );
 }
 
@@ -606,9 +609,9 @@ fn no_client_can_fill_the_log() {
         let refused = client.call(&[&b"RESTORE"[..], b"a\nkey", b"0", &broken]);
         assert!(matches!(refused, Reply::Error(_)), "{refused:?}");
     }
-    let told = lines(&server, "is used as");
-    assert_eq!(told.len(), 10);
-    assert_eq!(told[0], "key '0': error rate 0.5 is used as 0.25");
+    let logged = lines(&server, "is used as");
+    assert_eq!(logged.len(), 10);
+    assert_eq!(logged[0], "key '0': error rate 0.5 is used as 0.25");
     // A line of 300 zeros would be read by nobody.
     let tight = Server::with().module_args("bf-error-rate 1e-200").start();
     tight.client().answers(&[("BF.RESERVE tight 1e-300 100", ok())]);
@@ -618,11 +621,11 @@ fn no_client_can_fill_the_log() {
     );
     let log = tight.log();
     assert!(log.contains("error-rate 1e-200 is used as 1e-30\n"), "{log}");
-    let told = lines(&server, "was not loaded");
-    assert_eq!(told.len(), 10);
+    let logged = lines(&server, "was not loaded");
+    assert_eq!(logged.len(), 10);
     assert!(
-        told[0].starts_with("key 'a\\nkey': a Bloom filter was not loaded: "),
-        "{told:?}"
+        logged[0].starts_with("key 'a\\nkey': a Bloom filter was not loaded: "),
+        "{logged:?}"
     );
     assert_eq!(figures(&mut client, ["failed_loads"]), [30]);
 }

@@ -288,35 +288,35 @@ impl Watchers {
     /// Whether a cache of RESP3 was told of `key` since the last question.
     fn invalidations(&mut self, cache: usize) -> bool {
         self.caches[cache].send(&["PING"]).unwrap();
-        let mut told = false;
+        let mut invalidated = false;
         loop {
             match self.caches[cache].receive().unwrap() {
                 Reply::Push(message) => {
                     assert_eq!(message[0].text(), "invalidate");
-                    told |= message[1].elements().iter().any(|key| key.text() == "key");
+                    invalidated |= message[1].elements().iter().any(|key| key.text() == "key");
                 }
                 reply => {
                     assert_eq!(reply, Reply::Simple("PONG".into()));
-                    return told;
+                    return invalidated;
                 }
             }
         }
     }
 
-    /// Whether the cache of RESP2 was told of `key` since the last question.
+    /// Whether the cache of RESP2 was invalidated of `key` since the last question.
     fn redirections(&mut self) -> bool {
         self.redirected.send(&["PING"]).unwrap();
-        let mut told = false;
+        let mut invalidated = false;
         loop {
             let reply = self.redirected.receive().unwrap();
             let [kind, .., keys] = reply.elements() else {
                 panic!("{reply:?}")
             };
             if kind.text() == "pong" {
-                return told;
+                return invalidated;
             }
             assert_eq!(reply.elements()[1].text(), "__redis__:invalidate");
-            told |= keys.elements().iter().any(|key| key.text() == "key");
+            invalidated |= keys.elements().iter().any(|key| key.text() == "key");
         }
     }
 

@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use redis::RedisResult;
 use redis::cluster::{ClusterClient, ClusterConnection};
 
-use crate::client::{Client, Reply, array, end, error, ok};
+use crate::client::{Client, Reply, end, error, ok};
 use crate::replication::failover::add_and_wait;
 use crate::server::{Server, sample, seed, until};
 use crate::support::items::numbered;
@@ -26,9 +26,6 @@ const LARGE: &str = "huge";
 
 /// The primary that takes slots from the others; it is not the one that has the large filter.
 const TARGET: usize = 1;
-
-/// About so many of all slots move where each slot has a filter, and two thirds of them really do.
-const MOVES: usize = 128;
 
 /// Milliseconds that no node of a test is silent for.
 const LONG: u32 = 15_000;
@@ -441,83 +438,6 @@ fn packed_commands_are_sent_on_to_the_owner() {
         let mut replica = cluster.nodes[shard + SHARDS].client();
         replica.answers(&[("READONLY", ok()), (&ask, 1.into()), (&add, moved())]);
     }
-}
-
-/// A key for each slot.
-fn keys_of_all_slots(cluster: &Cluster) -> Vec<String> {
-    let mut client = cluster.nodes[0].client();
-    let mut keys = vec![None; SLOTS];
-    let (mut next, mut missing) = (0, SLOTS);
-    while missing > 0 {
-        let some: Vec<_> = (next..next + SLOTS).map(|tag| format!("{{{tag}}}")).collect();
-        next += SLOTS;
-        let slots = client.pipeline(some.iter().map(|key| format!("CLUSTER KEYSLOT {key}")));
-        for (key, slot) in some.into_iter().zip(slots) {
-            let place = &mut keys[usize::try_from(slot.int()).unwrap()];
-            missing -= usize::from(place.is_none());
-            place.get_or_insert(key);
-        }
-    }
-    keys.into_iter().flatten().collect()
-}
-
-/// Each slot has its one filter with its one item at its owner, and nothing else is anywhere.
-fn check_all_slots(cluster: &Cluster, keys: &[String], owner: impl Fn(usize) -> usize, when: &str) {
-    let mut keys_in_all = 0;
-    for (at, node) in cluster
-        .nodes
-        .iter()
-        .enumerate()
-        .filter(|(_, node)| is_primary(node))
-    {
-        let mut client = node.client();
-        let counts = client.pipeline((0..SLOTS).map(|slot| format!("CLUSTER COUNTKEYSINSLOT {slot}")));
-        for (slot, count) in counts.into_iter().enumerate() {
-            let expected = i64::from(owner(slot) == at);
-            assert_eq!(count, expected.into(), "slot {slot} of node {at} {when}");
-        }
-        let own = || (0..SLOTS).filter(|slot| owner(*slot) == at);
-        let found = client.pipeline(own().map(|slot| format!("BF.MEXISTS {} {slot} other", keys[slot])));
-        for (slot, found) in own().zip(found) {
-            assert_eq!(found, array([1, 0]), "slot {slot} of node {at} {when}");
-        }
-        keys_in_all += client.run("DBSIZE").int();
-    }
-    assert_eq!(keys_in_all, SLOTS as i64, "{when}");
-}
-
-/// A slot that nobody looked at would lose its filters, or leave them behind, when it moves or its node goes.
-#[test]
-fn every_slot_keeps_its_filter() {
-    let cluster = Cluster::start();
-    let keys = keys_of_all_slots(&cluster);
-    for (at, node) in cluster.nodes[..SHARDS].iter().enumerate() {
-        let own = (0..SLOTS).filter(|slot| first_owner(*slot) == at);
-        // At this error rate none of the questions is answered by chance.
-        let make = |slot: usize| format!("BF.INSERT {} ERROR 1e-12 CAPACITY 5 ITEMS {slot}", keys[slot]);
-        let made = node.client().pipeline(own.map(make));
-        assert!(made.iter().all(|made| *made == array([1])));
-    }
-    check_all_slots(&cluster, &keys, first_owner, "at first");
-
-    let is_moved = |slot: usize| first_owner(slot) != TARGET && slot.is_multiple_of(SLOTS / MOVES);
-    for slot in (0..SLOTS).filter(|slot| is_moved(*slot)) {
-        cluster.reshard(slot, first_owner(slot), TARGET, || ());
-    }
-    let owner = |slot: usize| if is_moved(slot) { TARGET } else { first_owner(slot) };
-    check_all_slots(&cluster, &keys, owner, "after slots moved");
-
-    for shard in 0..SHARDS {
-        in_step(&cluster.nodes[shard], &cluster.nodes[shard + SHARDS]);
-        cluster.fail_over(shard);
-    }
-    cluster.settle();
-    check_all_slots(
-        &cluster,
-        &keys,
-        |slot| owner(slot) + SHARDS,
-        "after replicas took over",
-    );
 }
 
 /// Moving a large filter would be refused without need, or one that the target must not have would be lost on

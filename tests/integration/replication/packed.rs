@@ -159,9 +159,9 @@ fn one_command_says_exactly_what_changed() {
         if let Some((words, data)) = sent {
             expected.push(format!("BF.ADDPACKED {words} {data}"));
         }
-        let told = propagated(&server);
-        let told: Vec<_> = told.iter().map(|command| command.join(" ")).collect();
-        assert_eq!(told, expected, "{words} {data:?}");
+        let sent = propagated(&server);
+        let sent: Vec<_> = sent.iter().map(|command| command.join(" ")).collect();
+        assert_eq!(sent, expected, "{words} {data:?}");
     }
     assert_eq!(expected.len(), 15);
 }

@@ -11,7 +11,7 @@ use crate::support::link::{UNUSUAL, in_step};
 use crate::support::table::{WRITING, typical};
 
 /// Commands, and what is propagated of each.
-type Told<'a> = &'a [(&'a str, Option<&'a str>)];
+type Propagated<'a> = &'a [(&'a str, Option<&'a str>)];
 
 /// A replica with another configuration, or a later start, would make another filter out of the same adds; or the other
 /// module, which understands its own words only, could not follow.
@@ -19,7 +19,7 @@ type Told<'a> = &'a [(&'a str, Option<&'a str>)];
 fn a_creation_says_everything_that_the_configuration_decided() {
     /// What `#` stands for.
     const SEED: &str = "0123456789abcdefghij_123456789_b";
-    let cases: [(&str, Told<'_>); 3] = [
+    let cases: [(&str, Propagated<'_>); 3] = [
         (
             UNUSUAL,
             &[
@@ -137,13 +137,13 @@ fn a_creation_says_everything_that_the_configuration_decided() {
             assert!(!matches!(reply, Reply::Error(_)), "{line}: {reply:?}");
         }
         // One command each, and no transaction.
-        let told = propagated(&primary);
-        let told: Vec<_> = told
+        let sent = propagated(&primary);
+        let sent: Vec<_> = sent
             .iter()
             .map(|words| words.join(" ").replace(SEED, "#"))
             .collect();
-        let expected: Vec<_> = lines.iter().filter_map(|(_, told)| *told).collect();
-        assert_eq!(told, expected, "{arguments}");
+        let expected: Vec<_> = lines.iter().filter_map(|(_, sent)| *sent).collect();
+        assert_eq!(sent, expected, "{arguments}");
         let keys = client.run("KEYS *");
         let keys: Vec<_> = keys.elements().iter().map(Reply::text).collect();
         for key in &keys {
@@ -202,7 +202,7 @@ fn defaults_are_left_out_and_added_whatever_the_configuration() {
         client.run(&line.replace('#', &number.to_string()));
     }
     in_step(&primary, &replica);
-    let told = propagated(&primary);
+    let sent = propagated(&primary);
     let quoted = |word: &String| {
         if word.contains(' ') {
             format!("'{word}'")
@@ -210,15 +210,15 @@ fn defaults_are_left_out_and_added_whatever_the_configuration() {
             word.clone()
         }
     };
-    let told = told
+    let sent = sent
         .iter()
         .map(|command| command.iter().map(quoted).collect::<Vec<_>>());
-    let told: Vec<_> = told.map(|command| command.join(" ")).collect();
+    let sent: Vec<_> = sent.map(|command| command.join(" ")).collect();
     let expected = lines.iter().enumerate();
     let expected: Vec<_> = expected
-        .map(|(number, (_, told))| told.replace('#', &number.to_string()))
+        .map(|(number, (_, sent))| sent.replace('#', &number.to_string()))
         .collect();
-    assert_eq!(told, expected);
+    assert_eq!(sent, expected);
     for (number, (line, _)) in lines.iter().enumerate() {
         let key = number.to_string();
         // They also grow alike.
@@ -270,7 +270,7 @@ fn what_a_file_has_means_the_same_from_a_client() {
 
 /// A replica would make the filter that was made before, or one without its items.
 #[test]
-fn creations_that_take_turns_are_each_told_in_full() {
+fn creations_that_take_turns_are_each_propagated_in_full() {
     let server = Server::with().module_args(UNUSUAL).append_only().start();
     let mut client = server.client();
     let lines = [
@@ -303,14 +303,14 @@ fn creations_that_take_turns_are_each_told_in_full() {
             "BF.INSERT # ERROR 1e-1 CAPACITY 60 EXPANSION 3 ITEMS a",
         ),
     ];
-    let mut told = Vec::new();
+    let mut sent = Vec::new();
     // Each twice in a row, and each after each other one.
     for first in 0..lines.len() {
         for second in 0..lines.len() {
             for (line, words) in [lines[first], lines[second]] {
-                let key = told.len().to_string();
+                let key = sent.len().to_string();
                 client.run(&line.replace('#', &key));
-                told.push(words.replace('#', &key));
+                sent.push(words.replace('#', &key));
             }
         }
     }
@@ -318,7 +318,7 @@ fn creations_that_take_turns_are_each_told_in_full() {
         .iter()
         .map(|command| command.join(" "))
         .collect();
-    assert_eq!(commands, told);
+    assert_eq!(commands, sent);
 }
 
 /// A stream that repeats itself, which is what filters are for, would fill the disk and the replicas' links; or a replica
@@ -337,7 +337,7 @@ fn only_what_changed_is_propagated() {
     ]);
     let mut sent = propagated(&server).len();
     // What is propagated of a command: "." for the command as it came.
-    let table: Told<'_> = &[
+    let table: Propagated<'_> = &[
         ("BF.MADD key a b a", Some("BF.MADD key a b")),
         ("BF.MADD key b c a d", Some("BF.MADD key c d")),
         ("BF.INSERT key ITEMS d e b", Some("BF.MADD key e")),
@@ -393,16 +393,16 @@ fn only_what_changed_is_propagated() {
         ("BF.RESET missing", None),
         ("BF.RESET text", None),
     ];
-    for (line, told) in table {
+    for (line, expected) in table {
         let dirty = client.stat("persistence", "rdb_changes_since_last_save");
         client.run(line);
         let is_dirty = client.stat("persistence", "rdb_changes_since_last_save") != dirty;
-        assert_eq!(is_dirty, told.is_some(), "{line}");
+        assert_eq!(is_dirty, expected.is_some(), "{line}");
         let commands = propagated(&server);
         let new: Vec<_> = commands[sent..].iter().map(|words| words.join(" ")).collect();
-        let expected: Vec<_> = told
+        let expected: Vec<_> = expected
             .iter()
-            .map(|told| if *told == "." { *line } else { *told })
+            .map(|words| if *words == "." { *line } else { *words })
             .collect();
         assert_eq!(new, expected, "{line}");
         sent = commands.len();
@@ -477,7 +477,7 @@ fn replicas_answer_and_take_no_writes() {
 /// Nobody would learn that a replica has lost a filter, whose items then start anew there; or an operator would look for
 /// a RedisBloom where the primary has this module.
 #[test]
-fn a_lost_filter_is_told_of() {
+fn a_lost_filter_is_logged() {
     let lost = "it was missing when its primary added to it";
     for layout in ["blocked", "valkey"] {
         let primary = Server::with().module_args(&format!("bf-layout {layout}")).start();

@@ -238,6 +238,11 @@ fn each_field_is_refused_outside_of_its_range() {
         }
     }
 
+    // More bits than a layer has are refused before they can be counted, since those of chunks come later.
+    let mut too_many = with_header(&stream, layer(0, 16), &u64::MAX.to_le_bytes());
+    let end = Header::parse(header_of(&mut too_many)).map(|_| ());
+    assert_eq!(end, Err(Field("set bits")));
+
     // Which bits and layers a number of items needs is not asked of a stream.
     let sound = |filter: &Filter| match filter.validate_composed() {
         Err(Invalid::Fill { .. }) => Ok(()),

@@ -94,11 +94,11 @@ fn a_stream_has_valkey_bloom_s_values_in_its_order() {
         save_for_digest(chain(filter), &mut stream);
         stream.values
     };
-    let told: Vec<_> = digest(&grown()).into();
-    assert_eq!(told.len(), 4 + 3 * 3);
-    assert_eq!(told[1], Value::String(0.02_f64.to_le_bytes().to_vec()));
+    let values: Vec<_> = digest(&grown()).into();
+    assert_eq!(values.len(), 4 + 3 * 3);
+    assert_eq!(values[1], Value::String(0.02_f64.to_le_bytes().to_vec()));
     assert_eq!(
-        told[4..7],
+        values[4..7],
         [Value::String(first), Value::Unsigned(5), Value::Unsigned(5)]
     );
 }

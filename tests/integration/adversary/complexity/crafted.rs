@@ -1,8 +1,6 @@
 //! Headers that no filter has: clients make them up, so that they cost as much as possible. Loading them, and every
 //! command on the filters that they make, costs at most in proportion to their bytes.
 
-use std::fs;
-
 use super::{Counter, now};
 use crate::client::{Client, Reply, ok};
 use crate::server::{Server, skip};
@@ -212,22 +210,6 @@ fn commands() -> Vec<String> {
     commands.push(format!("BF.ROTATE key AT {}", 1_u64 << 62));
     commands.push(format!("BF.INSERT key AT {over} ITEMS{items}"));
     commands
-}
-
-impl Counter {
-    /// The instructions of a command, whatever it answers.
-    fn any_cost<A: AsRef<[u8]>>(&mut self, command: &[A]) -> (u64, Reply) {
-        self.client.run("TIME");
-        for file in self.files() {
-            fs::remove_file(file).unwrap();
-        }
-        let reply = self.client.call(command);
-        self.client.run("TIME");
-        let cost = self.counted();
-        let name = command[0].as_ref().escape_ascii();
-        assert!(cost > 0, "{name} was not counted");
-        (cost, reply)
-    }
 }
 
 /// If a format changed and these headers did not, they would make no filters, and the costs below would be those of

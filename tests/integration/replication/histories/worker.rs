@@ -162,7 +162,7 @@ impl<'a> Worker<'a> {
             self.attempts(|worker, op| {
                 let line = format!("BF.RESERVE {} {} NX", key(at), kind.words);
                 let words = line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-                worker.command(op, at, "RESERVE", &words, Act::Nothing, false, None)
+                worker.command(op, at, "RESERVE", &words, Act::Nothing, false)
             });
         }
         if self.plan.promise != Promise::Snapshot {
@@ -225,87 +225,59 @@ impl<'a> Worker<'a> {
 
     fn add(&mut self, at: Key) {
         let is_swept = matches!(KINDS[at].role, Role::Swept { .. } | Role::Copied(_));
-        let reserve = KINDS[at].words;
         // Options as BF.INSERT takes them.
-        let options: Vec<String> = match reserve.split_whitespace().collect::<Vec<_>>()[..] {
-            [rate, capacity, ref rest @ ..] => {
-                let head = ["ERROR", rate, "CAPACITY", capacity];
-                head.iter().chain(rest).map(|word| (*word).to_owned()).collect()
-            }
-            _ => Vec::new(),
-        };
-        let time = || {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-            now.as_millis().to_string()
+        let options = match KINDS[at].words.splitn(3, ' ').collect::<Vec<_>>()[..] {
+            [rate, capacity, ref rest @ ..] => format!("ERROR {rate} CAPACITY {capacity} {}", rest.concat()),
+            _ => String::new(),
         };
         let way = self.random.random_range(0..10);
         let items = self.items(at, if way == 0 { 1 } else { 25 });
         let texts: Vec<_> = items.iter().map(|item| text(*item)).collect();
-        let head = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        let name = key(at);
-        let (way, words) = match way {
-            0 => ("ADD", [head(&["BF.ADD", &name]), texts].concat()),
-            1 | 2 => ("MADD", [head(&["BF.MADD", &name]), texts].concat()),
-            3 => (
-                "INSERT",
-                [head(&["BF.INSERT", &name]), options, head(&["ITEMS"]), texts].concat(),
-            ),
+        let (name, all) = (key(at), texts.join(" "));
+        let (way, line) = match way {
+            0 => ("ADD", format!("BF.ADD {name} {all}")),
+            1 | 2 => ("MADD", format!("BF.MADD {name} {all}")),
+            3 => ("INSERT", format!("BF.INSERT {name} {options} ITEMS {all}")),
             4 if KINDS[at].has_window() => {
-                let when = head(&["AT", &time(), "ITEMS"]);
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+                let now = now.as_millis();
                 (
                     "INSERT AT",
-                    [head(&["BF.INSERT", &name]), options, when, texts].concat(),
+                    format!("BF.INSERT {name} {options} AT {now} ITEMS {all}"),
                 )
             }
-            4 => (
-                "INSERT",
-                [head(&["BF.INSERT", &name, "NOCREATE", "ITEMS"]), texts].concat(),
-            ),
+            4 => ("INSERT", format!("BF.INSERT {name} NOCREATE ITEMS {all}")),
             5 => (
                 "LINES",
-                [
-                    head(&["BF.ADDPACKED", &name]),
-                    options,
-                    head(&["LINES", &texts.join("\n")]),
-                ]
-                .concat(),
+                format!("BF.ADDPACKED {name} {options} LINES {}", texts.join("\n")),
             ),
             6 => {
-                let form = head(&["WIDTH", &WIDTH.to_string(), "COUNT", &texts.concat()]);
+                let data = texts.concat();
                 (
                     "WIDTH COUNT",
-                    [head(&["BF.ADDPACKED", &name]), options, form].concat(),
+                    format!("BF.ADDPACKED {name} {options} WIDTH {WIDTH} COUNT {data}"),
                 )
             }
             7 => {
-                let prefixed = texts.iter().map(|text| format!("\u{a}\0\0\0{text}"));
-                let form = head(&["PREFIXED", &prefixed.collect::<String>()]);
+                let data: String = texts.iter().map(|text| format!("\u{a}\0\0\0{text}")).collect();
                 (
                     "PREFIXED",
-                    [head(&["BF.ADDPACKED", &name]), options, form].concat(),
+                    format!("BF.ADDPACKED {name} {options} PREFIXED {data}"),
                 )
             }
             8 => {
-                let script = "return redis.call('BF.MADD', KEYS[1], unpack(ARGV))";
-                ("EVAL", [head(&["EVAL", script, "1", &name]), texts].concat())
+                let script = "return(redis.call('BF.MADD',KEYS[1],unpack(ARGV)))";
+                ("EVAL", format!("EVAL {script} 1 {name} {all}"))
             }
-            _ => ("EXEC", [head(&["BF.MADD", &name]), texts].concat()),
+            _ => ("EXEC", format!("BF.MADD {name} {all}")),
         };
+        let words = line.split(' ').filter(|word| !word.is_empty());
+        let words: Vec<_> = words.map(str::to_owned).collect();
         if way == "EXEC" {
             return self.transaction(vec![(at, items, words)], false);
         }
         let twice = !is_swept && self.random.random_bool(0.15);
-        self.attempts(|worker, op| {
-            worker.command(
-                op,
-                at,
-                way,
-                &words,
-                Act::Add(items.clone()),
-                twice,
-                Some(items.len()),
-            )
-        });
+        self.attempts(|worker, op| worker.command(op, at, way, &words, Act::Add(items.clone()), twice));
     }
 
     /// Adds to two filters in one transaction.
@@ -330,7 +302,10 @@ impl<'a> Worker<'a> {
 
     fn transaction(&mut self, parts: Vec<(Key, Vec<Item>, Vec<String>)>, whole: bool) {
         self.attempts(|worker, op| {
-            let sent = worker.map.now();
+            let event = |(at, items, _): &(Key, Vec<Item>, Vec<String>)| {
+                worker.event(op, *at, "EXEC", Act::Add(items.clone()))
+            };
+            let events: Vec<_> = parts.iter().map(event).collect();
             let server = worker.server(parts[0].0);
             let one = |word: &str| vec![word.to_owned()];
             let mut commands = vec![one("MULTI")];
@@ -349,15 +324,18 @@ impl<'a> Worker<'a> {
             } else {
                 None
             };
-            for (place, (at, items, _)) in parts.iter().enumerate() {
+            for (place, event) in events.into_iter().enumerate() {
                 let end = match &outcome {
-                    Ok(()) => worker.read(at, &replies[place], Some(items.len()), now),
+                    Ok(()) => worker.read(event.key, &replies[place], &event.act, now),
                     Err(Some(why)) => End::Refused(why.clone()),
                     Err(None) => End::Lost,
                 };
-                let confirmed = confirmed.filter(|_| matches!(end, End::Done(..)));
-                let act = Act::Add(items.clone());
-                worker.note(op, whole, *at, "EXEC", act, sent, end, confirmed, false);
+                worker.note(Event {
+                    whole,
+                    confirmed: confirmed.filter(|_| matches!(end, End::Done(..))),
+                    end,
+                    ..event
+                });
             }
             outcome.is_ok()
         });
@@ -368,7 +346,7 @@ impl<'a> Worker<'a> {
         let may_unlink = !KINDS[at].has_window() && self.random.random_bool(1.0 / 3.0);
         let word = if may_unlink { "UNLINK" } else { "BF.RESET" };
         let words = [word.to_owned(), key(at)];
-        self.attempts(|worker, op| worker.command(op, at, word, &words, Act::Empty, false, None));
+        self.attempts(|worker, op| worker.command(op, at, word, &words, Act::Empty, false));
         self.reserve(at);
     }
 
@@ -377,7 +355,7 @@ impl<'a> Worker<'a> {
         let words = ["UNLINK".to_owned(), key(at)];
         let op = self.op;
         self.op += 1;
-        self.spoilt[at] = !self.command(op, at, "UNLINK", &words, Act::Empty, false, None);
+        self.spoilt[at] = !self.command(op, at, "UNLINK", &words, Act::Empty, false);
     }
 
     fn except(&mut self, at: Key) {
@@ -395,9 +373,8 @@ impl<'a> Worker<'a> {
         }
         let mut words = vec!["BF.EXCEPT".to_owned(), key(at)];
         words.extend(items.iter().map(|item| text(*item)));
-        let count = Some(items.len());
         self.attempts(|worker, op| {
-            worker.command(op, at, "EXCEPT", &words, Act::Except(items.clone()), false, count)
+            worker.command(op, at, "EXCEPT", &words, Act::Except(items.clone()), false)
         });
     }
 
@@ -409,27 +386,26 @@ impl<'a> Worker<'a> {
             "BF.MERGE" => Act::Merge(sources.into()),
             _ => Act::Intersect(sources.into()),
         };
-        self.attempts(|worker, op| worker.command(op, at, command, &words, act(), false, None));
+        self.attempts(|worker, op| worker.command(op, at, command, &words, act(), false));
     }
 
     fn rotate(&mut self, at: Key) {
         let words = ["BF.ROTATE".to_owned(), key(at)];
-        self.attempts(|worker, op| worker.command(op, at, "ROTATE", &words, Act::Nothing, false, None));
+        self.attempts(|worker, op| worker.command(op, at, "ROTATE", &words, Act::Nothing, false));
     }
 
     fn reserve(&mut self, at: Key) {
         let line = format!("BF.RESERVE {} {} NX", key(at), KINDS[at].words);
         let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
-        self.attempts(|worker, op| worker.command(op, at, "RESERVE", &words, Act::Nothing, false, None));
+        self.attempts(|worker, op| worker.command(op, at, "RESERVE", &words, Act::Nothing, false));
     }
 
     /// Loads a key from another one's chunks. Chunks that do not fit, since the source grew, make it no copy.
     fn copy(&mut self, at: Key, source: Key) {
         let op = self.op;
         self.op += 1;
-        let sent = self.map.now();
-        let end = self.try_copy(at, source);
-        let (end, confirmed) = match end {
+        let event = self.event(op, at, "LOADCHUNK", Act::Copy(source));
+        let (end, confirmed) = match self.try_copy(at, source) {
             Ok(server) => {
                 let end = End::Done(self.map.now(), Vec::new());
                 (end, self.confirm(server, at, false))
@@ -437,17 +413,11 @@ impl<'a> Worker<'a> {
             Err(end) => (end, None),
         };
         self.spoilt[at] = end == End::Lost;
-        self.note(
-            op,
-            false,
-            at,
-            "LOADCHUNK",
-            Act::Copy(source),
-            sent,
+        self.note(Event {
             end,
             confirmed,
-            false,
-        );
+            ..event
+        });
     }
 
     /// The server that took it all.
@@ -508,7 +478,6 @@ impl<'a> Worker<'a> {
     }
 
     /// Runs a command and notes it; whether it needs no other attempt.
-    #[expect(clippy::too_many_arguments, reason = "it is what there is to note")]
     fn command(
         &mut self,
         op: usize,
@@ -517,14 +486,13 @@ impl<'a> Worker<'a> {
         words: &[String],
         act: Act,
         twice: bool,
-        items: Option<usize>,
     ) -> bool {
         let server = self.server(at);
-        let sent = self.map.now();
+        let event = self.event(op, at, way, act);
         let outcome = self.exchange(server, &[words.to_vec()], twice);
         let now = self.map.now();
         let end = match outcome {
-            Outcome::Reply(reply) => self.read(&at, &reply, items, now),
+            Outcome::Reply(reply) => self.read(at, &reply, &event.act, now),
             Outcome::Refused(why) => End::Refused(why),
             Outcome::Lost => End::Lost,
         };
@@ -537,12 +505,17 @@ impl<'a> Worker<'a> {
             End::Refused(why) => !is_passing(why),
             End::Lost => false,
         };
-        self.note(op, false, at, way, act, sent, end, confirmed, twice);
+        self.note(Event {
+            end,
+            confirmed,
+            twice,
+            ..event
+        });
         done
     }
 
-    /// Reads the outcome of a command on so many items from its reply.
-    fn read(&mut self, at: &Key, reply: &Reply, items: Option<usize>, now: Time) -> End {
+    /// Reads the outcome of a command from its reply.
+    fn read(&mut self, at: Key, reply: &Reply, act: &Act, now: Time) -> End {
         let truth = |reply: &Reply| match reply {
             Reply::Int(number) => Some(*number == 1),
             Reply::Bool(truth) => Some(*truth),
@@ -550,7 +523,7 @@ impl<'a> Worker<'a> {
         };
         if let Reply::Error(why) = reply {
             if !is_expected(why, self.plan.scene) && !is_passing(why) {
-                self.strange(*at, why);
+                self.strange(at, why);
             }
             // A packed batch tells how far it came; what it added is not claimed.
             return if why.contains(" after ") {
@@ -559,15 +532,16 @@ impl<'a> Worker<'a> {
                 End::Refused(why.clone())
             };
         }
-        let Some(count) = items else {
+        let (Act::Add(items) | Act::Except(items)) = act else {
             return End::Done(now, Vec::new());
         };
+        let count = items.len();
         let answers = match reply {
             Reply::Array(answers) => {
                 if let Some(Reply::Error(why)) = answers.last()
                     && !is_expected(why, self.plan.scene)
                 {
-                    self.strange(*at, why);
+                    self.strange(at, why);
                 }
                 let answers = answers.iter().map(truth);
                 answers.chain(std::iter::repeat(None)).take(count).collect()
@@ -579,7 +553,7 @@ impl<'a> Worker<'a> {
                 (0..count).map(bit).collect()
             }
             other => {
-                self.strange(*at, &format!("{other:?}"));
+                self.strange(at, &format!("{other:?}"));
                 vec![None; count]
             }
         };
@@ -594,31 +568,23 @@ impl<'a> Worker<'a> {
         ));
     }
 
-    #[expect(clippy::too_many_arguments, reason = "it is what there is to note")]
-    fn note(
-        &self,
-        op: usize,
-        whole: bool,
-        key: Key,
-        way: &'static str,
-        act: Act,
-        sent: Time,
-        end: End,
-        confirmed: Option<Time>,
-        twice: bool,
-    ) {
-        let event = Event {
+    /// An event that begins now, and has no end yet.
+    fn event(&self, op: usize, key: Key, way: &'static str, act: Act) -> Event {
+        Event {
             client: self.number,
             op,
-            whole,
+            whole: false,
             key,
             way,
             act,
-            sent,
-            end,
-            confirmed,
-            twice,
-        };
+            sent: self.map.now(),
+            end: End::Lost,
+            confirmed: None,
+            twice: false,
+        }
+    }
+
+    fn note(&self, event: Event) {
         let _nobody_listens = self.events.send(event);
     }
 
