@@ -50,8 +50,11 @@ enum Growth {
 }
 use Growth::{Bounded, Constant, Linear, Within};
 
+/// The cost at a size.
+type Cost = Box<dyn Fn(&mut Counter, u64) -> u64>;
+
 /// A command, what is varied, what that does to its cost, the smallest size, and the cost at a size.
-type Law<Cost = fn(&mut Counter, u64) -> u64> = (&'static str, &'static str, Growth, u64, Cost);
+type Law<C = fn(&mut Counter, u64) -> u64> = (&'static str, &'static str, Growth, u64, C);
 
 /// A server whose instructions are counted.
 struct Counter {
@@ -595,7 +598,7 @@ const LAWS: &[Law] = &[
 ];
 
 /// All laws.
-fn laws() -> Vec<Law<Box<dyn Fn(&mut Counter, u64) -> u64>>> {
+fn laws() -> Vec<Law<Cost>> {
     let rows = ON_ONE_FILTER.trim().lines().map(|row| {
         let mut words = row.split_whitespace();
         let mut next = || words.next().unwrap();
@@ -613,11 +616,11 @@ fn laws() -> Vec<Law<Box<dyn Fn(&mut Counter, u64) -> u64>>> {
             Linear | Bounded => counter.on_copy(filter, &command, n),
             Constant | Within(_) => counter.on_copy(filter, &command, n * n / smallest),
         };
-        let cost: Box<dyn Fn(&mut Counter, u64) -> u64> = Box::new(cost);
+        let cost: Cost = Box::new(cost);
         (name, row.trim(), growth, smallest, cost)
     });
     let others = LAWS.iter().map(|(command, what, growth, smallest, cost)| {
-        let cost: Box<dyn Fn(&mut Counter, u64) -> u64> = Box::new(cost);
+        let cost: Cost = Box::new(cost);
         (*command, *what, *growth, *smallest, cost)
     });
     rows.chain(others).collect()
