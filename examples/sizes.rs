@@ -64,7 +64,7 @@ fn by_rate(capacity: u64) -> Option<String> {
         "NONSCALING",
         "RedisBloom's, NONSCALING",
     ]);
-    for rate in [1e-2, 1e-3, 1e-4, 1e-6, 1e-8] {
+    for rate in RATES {
         let growing = Growth::Reserved(Expansion::DEFAULT);
         let reserved = stage(rate, capacity, growing, capacity)?;
         let fixed = stage(rate, capacity, Growth::Fixed, capacity)?;

@@ -10,7 +10,7 @@ use crate::blocked::{self, Blocked};
 pub use crate::chain::LayerShape;
 use crate::chain::batch::{self, Block, BlockOutcome, Subset};
 use crate::chain::demand::FILTER_BYTES;
-use crate::chain::{Allowance, Chain, sum};
+use crate::chain::{Allowance, Chain};
 use crate::classic::Classic;
 use crate::error::Error;
 use crate::exceptions::table::Table;
@@ -175,8 +175,7 @@ impl Filter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn items_at(&self, now: Time) -> u64 {
-        let alive = self.layer_stats().skip(self.expired(now));
-        sum(alive.map(|layer| layer.items))
+        self.layers.as_layered().items(self.expired(now))
     }
 
     /// The number of layers, including expired ones.
@@ -599,7 +598,7 @@ impl Filter {
         Account {
             layers: self.layers() as u64,
             bytes: self.bytes(),
-            items: sum(self.layer_stats().map(|layer| layer.items)),
+            items: self.layers.as_layered().items(0),
             exceptions: self.exceptions(),
         }
     }

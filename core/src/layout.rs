@@ -7,7 +7,7 @@ use std::fmt::Debug;
 
 use crate::bits::array::OutOfRange;
 use crate::chain::batch::Layer as _;
-use crate::chain::{Allowance, Chain, LayerShape, NewLayer as _, Rules, UNLIMITED};
+use crate::chain::{Allowance, Chain, LayerShape, NewLayer as _, Rules, UNLIMITED, sum};
 use crate::error::Error;
 use crate::params::{StoredLayout, Time};
 use crate::stored::invalid::Invalid;
@@ -67,6 +67,9 @@ pub trait Layered: Debug {
 
     /// The figures of a layer.
     fn stats(&self, layer: usize) -> LayerStats;
+
+    /// Items of the layers from number `first` on, in O(layers).
+    fn items(&self, first: usize) -> u64;
 
     /// Bytes that the filter had with only its first `layers` layers, which is at most their present number; see
     /// [`Filter::bytes`](crate::Filter::bytes).
@@ -195,6 +198,10 @@ impl<R: LayoutRules> Layered for Chain<R> {
             items: layer.items(),
             bits_set: R::ones(layer),
         }
+    }
+
+    fn items(&self, first: usize) -> u64 {
+        sum(self.layers().iter().skip(first).map(|layer| layer.items()))
     }
 
     fn bytes(&self, layers: usize) -> u64 {

@@ -5,7 +5,7 @@ use super::{Blocked, Layer, Shape, format};
 use crate::bits::array::OutOfRange;
 use crate::blocked::sizing::PROBES;
 use crate::chain::batch::Layer as _;
-use crate::chain::{Allowance, Chain};
+use crate::chain::{Allowance, Chain, sum};
 use crate::error::Error;
 use crate::layout::{LayerStats, Layered, LayoutRules, compound};
 use crate::params::{Expansion, Growth, ROUNDING, StoredLayout, Time};
@@ -116,6 +116,10 @@ impl Layered for Windowed {
     fn stats(&self, layer: usize) -> LayerStats {
         let (slice, layer) = self.find(layer);
         self.slices[slice].chain.stats(layer)
+    }
+
+    fn items(&self, first: usize) -> u64 {
+        sum(self.layers().skip(first).map(Layer::items))
     }
 
     fn bytes(&self, layers: usize) -> u64 {
