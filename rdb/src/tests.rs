@@ -80,7 +80,10 @@ fn filters_of_all_kinds() -> Vec<(&'static str, Filter)> {
         ("blocked", filled(builder())),
         ("grown", grown),
         ("window", filled(builder().window(Duration::from_secs(60)))),
-        ("classic", filled(builder().layout(StoredLayout::Classic))),
+        (
+            "classic",
+            filled(Filter::builder(100, 0.01).layout(StoredLayout::Classic)),
+        ),
         ("valkey", filled(builder().layout(StoredLayout::Valkey))),
     ]
 }

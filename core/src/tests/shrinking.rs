@@ -249,12 +249,8 @@ fn a_fixed_filter_stays_fixed() {
 #[test]
 fn a_count_that_is_too_low_is_not_believed() {
     for layout in [StoredLayout::Blocked, StoredLayout::Classic] {
-        let mut full = Filter::builder(4000, 0.01)
-            .fixed()
-            .seed(7)
-            .layout(layout)
-            .build()
-            .unwrap();
+        let spec = spec(4000, 0.01, Growth::Fixed, 7).in_layout(layout).unwrap();
+        let mut full = filter(spec);
         let all = items(3900);
         add_batch(&mut full, &all).1.unwrap();
         let mut header = chunks::header(&full);
