@@ -458,6 +458,8 @@ def interrupt():
         time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGINT)
 
+# A shell's background jobs begin with the signal ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 threading.Thread(target=interrupt, daemon=True).start()
 sys.exit(_program.main())
 """
