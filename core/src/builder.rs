@@ -410,7 +410,8 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// [`BuildError`]: a parameter is out of its range, two exclude each other, or there is no memory.
+    /// [`BuildError`]: a parameter is out of its range, two options exclude each other, one needs another, or there is
+    /// no memory.
     pub fn build(self) -> Result<Filter, BuildError> {
         Ok(Filter::new(self.spec()?, UNLIMITED)?)
     }
@@ -427,7 +428,7 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// [`BuildError`]: a parameter is out of its range, or two exclude each other.
+    /// [`BuildError`]: a parameter is out of its range, two options exclude each other, or one needs another.
     pub fn plan(self, items: u64) -> Result<Plan, BuildError> {
         Ok(Plan::new(self.spec()?, items, 1000))
     }
@@ -447,7 +448,7 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// [`BuildError`]: a parameter is out of its range, or two exclude each other.
+    /// [`BuildError`]: a parameter is out of its range, two options exclude each other, or one needs another.
     pub fn capacity_for(self, bytes: u64) -> Result<u64, BuildError> {
         // A plan has a layer.
         let first = |capacity| Ok::<_, BuildError>(Self { capacity, ..self }.plan(1)?.layers()[0]);
@@ -494,26 +495,23 @@ impl Builder {
         Ok(spec.in_layout(self.layout)?)
     }
 
-    /// Refuses options that would say nothing beside others.
+    /// Refuses two options that exclude each other, and one that needs another.
     fn check_conflicts(&self) -> Result<(), BuildError> {
         let has_window = self.window.is_some();
         let is_own = self.layout == StoredLayout::Blocked;
         let conflicts = [
             (
                 self.is_fixed && self.expansion.is_some(),
-                "a filter that never grows has no expansion",
+                "a fixed filter has no expansion",
             ),
             (
                 self.is_fixed && self.is_growing,
-                "a filter that never grows has no budget for growth",
+                "fixed and growing exclude each other",
             ),
-            (
-                self.is_fixed && has_window,
-                "a filter that never grows has no window",
-            ),
+            (self.is_fixed && has_window, "a fixed filter has no window"),
             (
                 self.is_growing && has_window,
-                "a filter with a window has no budget for growth",
+                "a filter with a window cannot be growing",
             ),
             (
                 !has_window && (self.slices.is_some() || self.refresh),
@@ -521,7 +519,7 @@ impl Builder {
             ),
             (
                 !is_own && (has_window || self.is_growing),
-                "windows and budgets for growth need the blocked layout",
+                "window and growing need the blocked layout",
             ),
             (
                 self.layout == StoredLayout::Classic && self.seed.is_some(),
@@ -593,9 +591,9 @@ mod tests {
         let classic = filter().layout(StoredLayout::Classic);
         for (builder, names) in [
             (filter().fixed().expansion(2), "expansion"),
-            (filter().fixed().growing(), "growth"),
+            (filter().fixed().growing(), "growing"),
             (filter().fixed().window(second), "window"),
-            (filter().window(second).growing(), "growth"),
+            (filter().window(second).growing(), "growing"),
             (filter().slices(4), "slices"),
             (filter().refresh(), "refresh"),
             (classic.window(second), "layout"),

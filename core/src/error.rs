@@ -72,7 +72,7 @@ pub enum Error {
 pub enum BuildError {
     /// A parameter is out of its range.
     Param(ParamError),
-    /// An option would say nothing beside another, as an expansion of a filter that never grows. The sentence names both.
+    /// Two options exclude each other, as `fixed` and `expansion`, or one needs another. The sentence names both.
     Conflict(&'static str),
     /// There is no room for the filter.
     Filter(Error),

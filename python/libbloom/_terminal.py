@@ -317,7 +317,7 @@ class Input:
                         f"{self.name}: to unpack this {name} data takes more than {in_bytes(XZ_MEMORY)}, which is the limit: "
                         f"pipe it from `{self.packing.program}`"
                     ) from None
-                raise Trouble(f"{self.name}: the {name} data is damaged: {error}") from None
+                raise Trouble(f"{self.name}: this {name} data cannot be unpacked: {error}") from None
             self.packed = getattr(self.unpacker, "unconsumed_tail", b"")
             if block:
                 return block

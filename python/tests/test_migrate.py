@@ -1040,7 +1040,7 @@ class TroubleTest(Case):
         (self.folder / "damaged.gz").write_bytes(whole[:500] + b"\xff" * 500 + whole[1000:])
         (self.folder / "sum.gz").write_bytes(whole[:-8] + bytes(8))
         said = {"cut.gz": "cut off", "none": "No such file", ".": "Is a directory"}
-        said |= {name: "the gzip data is damaged" for name in ("damaged.gz", "sum.gz")}
+        said |= {name: "this gzip data cannot be unpacked" for name in ("damaged.gz", "sum.gz")}
         for name, reason in said.items():
             file = self.folder / name
             for words in self.LOADS:

@@ -163,8 +163,8 @@ class ProgramTest(unittest.TestCase):
             for damaged, why in [
                 (once[:-2], "data is cut off"),
                 (once[:50_000], "data is cut off"),
-                (once + b"more than a header", "data is damaged"),
-                (once[:70_000] + bytes([once[70_000] ^ 255]) + once[70_001:], "data is damaged"),
+                (once + b"more than a header", "data cannot be unpacked"),
+                (once[:70_000] + bytes([once[70_000] ^ 255]) + once[70_001:], "data cannot be unpacked"),
                 (pack(once), "is packed twice"),
             ]:
                 self.assertIn(why, self.run_program("build", "-", "--capacity", 9, "-o", "x", input=damaged, code=2))
@@ -538,7 +538,7 @@ sys.exit(_program.main())
     def test_options_that_would_say_nothing_are_refused(self):
         """Somebody would get another filter than the one that was asked for."""
         for words, said in [
-            (["--fixed", "--expansion", 4], "a filter that never grows has no expansion"),
+            (["--fixed", "--expansion", 4], "a fixed filter has no expansion"),
             (["--growing", "--window", 60], "a filter with a window has no budget for growth"),
             (["--slices", 9], "slices and refresh need a window"),
         ]:
