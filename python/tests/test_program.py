@@ -539,7 +539,7 @@ sys.exit(_program.main())
         """Somebody would get another filter than the one that was asked for."""
         for words, said in [
             (["--fixed", "--expansion", 4], "a fixed filter has no expansion"),
-            (["--growing", "--window", 60], "a filter with a window has no budget for growth"),
+            (["--growing", "--window", 60], "a filter with a window cannot be growing"),
             (["--slices", 9], "slices and refresh need a window"),
         ]:
             for command in (["plan", 100], ["build", "-", "-o", "x", "--capacity", 9]):
