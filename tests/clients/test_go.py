@@ -59,13 +59,13 @@ class GoTest(Case):
             for _ in range(2):
                 with subprocess.Popen([folder / "consumer"], stdout=subprocess.PIPE, text=True) as process:
                     try:
-                        wait_until_consumed(kafka, "orders", "billing", len(orders))
+                        wait_until_consumed(kafka, "orders", "search", len(orders))
                         with self.assertRaises(subprocess.TimeoutExpired):
                             process.wait(3)
                     finally:
                         process.kill()
                     lines += process.stdout.readlines()
-        self.assertEqual(sorted(lines), [f"bill {order}\n" for order in sorted(set(orders))])
+        self.assertEqual(sorted(lines), [f"index {order}\n" for order in sorted(set(orders))])
 
 
 if __name__ == "__main__":

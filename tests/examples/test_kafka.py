@@ -15,10 +15,10 @@ from servers import PATIENCE, Server
 ORDERS = [1, 2, 3, 2, 4, 1, 5]
 # The order that kills its consumer, the first time.
 FATAL = "order-3"
-ADD = '            r.bf().add("billing:seen", order)\n'
+ADD = '            r.bf().add("search:seen", order)\n'
 WORK = "            work(order)\n"
 COMMIT = "        consumer.commit(asynchronous=False)\n"
-EXISTS = '        if not r.bf().exists("billing:seen", order):\n'
+EXISTS = '        if not r.bf().exists("search:seen", order):\n'
 # A dead consumer is a member of its group for so long.
 SESSION = '"session.timeout.ms": 3000,'
 DIE = """
@@ -41,7 +41,7 @@ def consumer():
 
 def at_most_once():
     """As the page says: the answer to an add that comes first decides."""
-    return consumer().replace(ADD, "").replace(EXISTS, '        if r.bf().add("billing:seen", order):\n')
+    return consumer().replace(ADD, "").replace(EXISTS, '        if r.bf().add("search:seen", order):\n')
 
 
 def deadly(program, before):
@@ -70,10 +70,10 @@ class KafkaTest(unittest.TestCase):
                         output, errors = process.communicate(timeout=PATIENCE)
                         self.assertEqual(process.returncode, 9, errors)
                     else:
-                        wait_until_consumed(address, "orders", "billing", len(ORDERS))
+                        wait_until_consumed(address, "orders", "search", len(ORDERS))
                         process.kill()
                         output, _ = process.communicate()
-                done.update(output.replace("bill ", "").split())
+                done.update(output.replace("index ", "").split())
             return done
 
     def test_what_each_order_gives(self):
