@@ -413,11 +413,15 @@ fn keep_permissions(earlier: &File, new: &File) -> io::Result<()> {
     if fchown(new, Some(metadata.uid()), Some(metadata.gid())).is_err()
         && fchown(new, None, Some(metadata.gid())).is_err()
     {
-        // Another group may do what all others may, and no more.
-        let mode = permissions.mode();
-        permissions.set_mode(mode & !0o070 | (mode & 0o007) << 3);
+        permissions.set_mode(for_another_group(permissions.mode()));
     }
     new.set_permissions(permissions)
+}
+
+/// The mode of a file whose group is another one now, which may do what all others may and no more.
+#[cfg(unix)]
+fn for_another_group(mode: u32) -> u32 {
+    mode & !0o070 | (mode & 0o007) << 3
 }
 
 /// The result of a sync, without the errors for what cannot be synced: a pipe has no disk, and some folders may not be
@@ -545,6 +549,32 @@ mod tests {
     use crate::tests::failing;
     use crate::tests::oracle::{item, stored};
     use crate::{Builder, StoredLayout};
+
+    /// A saved filter could be read by whom it was not meant for, or not by whom it was.
+    #[cfg(unix)]
+    #[test]
+    fn another_group_may_do_what_all_others_may() {
+        let modes = [0o600, 0o640, 0o664, 0o606, 0o677, 0o100_752];
+        assert_eq!(
+            modes.map(for_another_group),
+            [0o600, 0o600, 0o644, 0o666, 0o677, 0o100_722]
+        );
+    }
+
+    /// A save that the disk did not take would be reported as done, or one into a pipe as failed.
+    #[test]
+    fn only_what_cannot_be_synced_is_taken_for_synced() {
+        use io::ErrorKind::{InvalidInput, PermissionDenied, QuotaExceeded, StorageFull, Unsupported};
+        for (kind, is_synced) in [
+            (InvalidInput, true),
+            (PermissionDenied, true),
+            (Unsupported, true),
+            (StorageFull, false),
+            (QuotaExceeded, false),
+        ] {
+            assert_eq!(unless_unsupported(Err(kind.into())).is_ok(), is_synced, "{kind}");
+        }
+    }
 
     /// Filters of every kind, each with items, and some with many layers.
     fn filters() -> Vec<(&'static str, Filter)> {

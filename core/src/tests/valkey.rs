@@ -168,6 +168,8 @@ fn a_filter_s_figures_are_valkey_bloom_s() {
     assert_eq!((filter.error_rate(), filter.expansion()), (0.01, Some(2)));
     let rates: Vec<_> = filter.layer_stats().map(|layer| layer.error_rate()).collect();
     assert_eq!(rates, [0.01, 0.005]);
+    // A limit that is lower than what the filter has already.
+    assert_eq!(filter.scaled_capacity(Some(1)), Some(300));
     let fixed = Filter::new(Spec::Valkey(valkey(100, 0.01, 0, 0.5)), UNLIMITED).unwrap();
     assert_eq!((fixed.expansion(), fixed.scaled_capacity(None)), (None, None));
 }

@@ -238,6 +238,10 @@ fn a_primary_s_words_are_taken_for_those_of_who_may_have_said_them() {
             CommandError::BadInsertExpansion,
         ),
         ("key CAPACITY +0 ITEMS a", CommandError::BadInsertCapacity),
+        (
+            "key TIGHTENING 0.5 PXAT 0",
+            CommandError::ExpireTime(c"bf.insert"),
+        ),
     ] {
         assert_eq!(made_of(line), Err(error), "{line}");
     }
