@@ -105,6 +105,7 @@ impl Filter {
     /// assert!(events.insert_at("event 17", 0)?);
     /// assert!(!events.insert_at("event 17", 3_599_999)?);
     /// assert!(events.insert_at("event 17", 2 * 3_600_000)?);
+    /// assert!(!events.insert_at("event 17", 0)?); // counts as at 2 * 3_600_000
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -112,7 +113,7 @@ impl Filter {
     /// What [`Filter::insert`] returns.
     #[inline]
     pub fn insert_at<'a>(&mut self, item: impl Into<Item<'a>>, now: Time) -> Result<bool, Error> {
-        self.add(item, now, UNLIMITED)
+        self.add(item, now.max(self.newest_time()), UNLIMITED)
     }
 
     /// Adds all of `items`, several times faster than one by one, and counts those that were new.
@@ -149,7 +150,7 @@ impl Filter {
         items: impl IntoIterator<Item = &'a [u8]>,
         now: Time,
     ) -> Result<u64, Error> {
-        let mut new = 0;
+        let (mut new, now) = (0, now.max(self.newest_time()));
         self.add_blocks(items.into_iter(), now, UNLIMITED, |added| {
             new += added.new.count_ones();
         })?;

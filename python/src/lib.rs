@@ -149,6 +149,9 @@ fn lasting<'a>(item: &'a Bound<'_, PyAny>) -> PyResult<Option<&'a [u8]>> {
 /// A bytearray or a memoryview of bytes as they are now; anything else as it is. Others may change them while the
 /// interpreter's lock is let go.
 fn as_it_is<'py>(item: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if item.is_instance_of::<PyString>() || item.is_instance_of::<PyBytes>() {
+        return Ok(item);
+    }
     if let Ok(bytes) = item.cast::<PyByteArray>() {
         return Ok(PyBytes::new(item.py(), &bytes.to_vec()).into_any());
     }
@@ -260,6 +263,16 @@ fn time(filter: &libbloom::Filter, now: Option<f64>) -> PyResult<u64> {
     filter.window().map_or(Ok(0), |_| milliseconds(now))
 }
 
+/// The time of an addition to `filter`. An earlier time than that of the newest change counts as that one. But where
+/// that was given by a clock that was far ahead of the present one, it is corrected first.
+fn time_to_add(filter: &mut libbloom::Filter, now: Option<f64>) -> PyResult<u64> {
+    let at = time(filter, now)?;
+    if now.is_none() && filter.stamp(at).is_some_and(|stamp| stamp < filter.newest_time()) {
+        filter.rotate(at).map_err(of_error)?;
+    }
+    Ok(at)
+}
+
 /// `now` in milliseconds of the Unix clock: it was given in seconds, or is the present time.
 fn milliseconds(now: Option<f64>) -> PyResult<u64> {
     match now {
@@ -359,7 +372,8 @@ impl<'py> Items<'py> {
                 let py = items.py();
                 let mut chunk = Vec::with_capacity(most.min(CHUNK));
                 for item in items.by_ref().take(most) {
-                    match item {
+                    // An iterator may give one buffer again and again, with other bytes in it.
+                    match item.and_then(as_it_is) {
                         Ok(item) => chunk.push(item),
                         // What came before is taken first.
                         Err(raised) if chunk.is_empty() => return Err(raised),
@@ -582,7 +596,7 @@ impl Filter {
     fn insert_chunk<'a>(&self, items: impl Iterator<Item = &'a [u8]>, now: Option<f64>) -> PyResult<u64> {
         let mut filter = self.filter.write().unwrap_or_else(PoisonError::into_inner);
         let filter = changed(&mut filter)?;
-        let now = time(filter, now)?;
+        let now = time_to_add(filter, now)?;
         filter.insert_many_at(items, now).map_err(of_error)
     }
 
@@ -863,8 +877,9 @@ impl Filter {
     fn add(&self, py: Python<'_>, item: &Bound<'_, PyAny>, now: Option<f64>) -> PyResult<bool> {
         with_item(item, |bytes| {
             let mut filter = self.write(py);
-            let now = time(&filter, now)?;
-            changed(&mut filter)?.insert_at(bytes, now).map_err(of_error)
+            let filter = changed(&mut filter)?;
+            let now = time_to_add(filter, now)?;
+            filter.insert_at(bytes, now).map_err(of_error)
         })
     }
 

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -201,6 +202,45 @@ class ItemsTest(unittest.TestCase):
         for call in (seen.add, seen.__contains__, lambda item: seen.update([item])):
             with self.assertRaisesRegex(TypeError, "must be of bytes"):
                 call(memoryview(numpy.arange(3)))
+
+    def test_a_buffer_that_an_iterator_uses_again_is_many_items(self):
+        """A program that reads into one buffer would lose all items but the last of each thousand."""
+
+        def lines():
+            buffer = bytearray()
+            for number in range(5000):
+                buffer[:] = b"item %05d" % number
+                yield buffer
+
+        def views():
+            buffer = bytearray(10)
+            for number in range(5000):
+                buffer[:] = b"item %05d" % number
+                yield memoryview(buffer)[:10]
+
+        whole = [b"item %05d" % number for number in range(5000)]
+        for items in (lines, views):
+            for threads in (1, 2):
+                seen = Filter(10_000, 1e-9)
+                self.assertEqual(seen.update(items(), threads=threads), 5000)
+                self.assertTrue(all(seen.contains_many(whole)))
+                self.assertTrue(all(seen.contains_many(items(), threads=threads)))
+
+    def test_an_addition_of_long_ago_makes_a_window_forget_nothing(self):
+        """One late event would make all others count as new."""
+        for add in (Filter.add, lambda seen, item, now: seen.update([item], now=now)):
+            seen = Filter(1000, 1e-6, window=3600)
+            seen.update(["a", "b"], now=1_700_000_000)
+            for late in (1_700_000_000 - 7200, 0):
+                add(seen, f"late {late}", now=late)
+                self.assertEqual(seen.contains_many(["a", "b", f"late {late}"], now=1_700_000_000), [True] * 3)
+                self.assertFalse(seen.add("a", now=1_700_000_000))
+            # A clock that was a year ahead is corrected by the present one.
+            ahead = Filter(1000, 1e-6, window=3600)
+            ahead.add("a", now=time.time() + 365 * 86400)
+            ahead.add("b")
+            self.assertTrue("a" in ahead and "b" in ahead)
+            self.assertEqual(ahead.contains_many(["a", "b"], now=time.time() + 5 * 3600), [False, False])
 
     def test_arrays_are_answered_by_arrays(self):
         """Code that selects with the answers would fail, or change them without a copy."""
