@@ -165,7 +165,7 @@ def number(text: str) -> int:
         value = int(whole.replace("_", "") + fraction.rstrip("0")) * 10 ** max(zeros, 0) if zeros >= 0 else 0
         if 1 <= value < 1 << 64:
             return value
-    raise argparse.ArgumentTypeError(f"{text!r} is no whole number of 1 or more, such as 1000000, 1e6 or 1M")
+    raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 to 2^64 - 1, such as 1000000, 1e6 or 1M")
 
 
 def count(text: str) -> int:

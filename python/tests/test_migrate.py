@@ -1094,7 +1094,7 @@ class TroubleTest(Case):
             "": "libbloom: the following arguments are required: COMMAND; see libbloom --help",
             "migrate": "{copy,load}",
             "migrate copy redis://a": "TARGET_URL",
-            "migrate load redis://a key --batch 0": "'0' is no whole number of 1 or more, such as 1000000, 1e6 or 1M; see libbloom migrate load --help",
+            "migrate load redis://a key --batch 0": "'0' is no whole number from 1 to 2^64 - 1, such as 1000000, 1e6 or 1M; see libbloom migrate load --help",
             "passwords load redis://a key --layout odd": "invalid choice: 'odd'",
             "migrate load redis://a key": "--error-rate is needed",
         }.items():
