@@ -97,6 +97,8 @@ pub mod params;
 pub mod plan;
 mod power;
 #[cfg_attr(docsrs, doc(hidden))]
+pub mod saving;
+#[cfg_attr(docsrs, doc(hidden))]
 pub mod scattered;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod sets;

@@ -12,10 +12,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use libbloom::codec::chunks;
 use libbloom::exceptions::ExceptError;
-use libbloom::file;
 use libbloom::params::{ErrorRate, Growth};
 use libbloom::sets::Mismatch;
 use libbloom::{BuildError, DecodeError, Error, FileError, SetError, ShrinkError, StoredLayout, UNLIMITED};
+use libbloom::{file, saving};
 use libbloom_rdb::RdbError;
 use pyo3::exceptions::{
     PyMemoryError, PyOSError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError,
@@ -1339,7 +1339,7 @@ fn size_of_header(py: Python<'_>, header: &[u8]) -> PyResult<u64> {
 /// Makes a file of these bytes, as `Filter.save` does of a filter.
 #[pyfunction]
 fn replace(py: Python<'_>, path: PathBuf, data: &[u8]) -> PyResult<()> {
-    let replaced = py.detach(|| file::replace(&path, |file| file.write_all(data)));
+    let replaced = py.detach(|| saving::replace(&path, |file| file.write_all(data)));
     replaced.map_err(|error| of_io_error(error, &path))
 }
 

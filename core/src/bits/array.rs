@@ -55,12 +55,7 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
 
     /// Adds `bits` newly set bits to the count.
     #[inline]
-    pub fn count_set(&mut self, bits: u32) {
-        self.ones += u64::from(bits);
-    }
-
-    /// Adds `bits` newly set bits to the count, which may be more than 32 bits can hold.
-    pub(super) fn count_set_more(&mut self, bits: u64) {
+    pub fn count_set(&mut self, bits: u64) {
         self.ones += bits;
     }
 
@@ -79,7 +74,7 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
         bytemuck::cast_slice(&self.units)
     }
 
-    /// The bytes, for setting bits. The caller reports newly set bits to [`Self::count_set_more`].
+    /// The bytes, for setting bits. The caller reports newly set bits to [`Self::count_set`].
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         bytemuck::cast_slice_mut(&mut self.units)
     }

@@ -165,7 +165,7 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
                 newly_set += count(place) - before;
             }
         }
-        self.count_set_more(newly_set);
+        self.count_set(newly_set);
         self.ones() > before
     }
 
@@ -188,7 +188,7 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
                 ones += count(common);
             }
         }
-        self.count_set_more(ones);
+        self.count_set(ones);
     }
 }
 

@@ -101,7 +101,7 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
                 ones += kernel::run(CountOnes(tile));
             }
         }
-        self.count_set_more(ones);
+        self.count_set(ones);
     }
 }
 

@@ -241,7 +241,7 @@ impl Layer {
     /// Counts an item and the bits that it set; true if it set any.
     #[inline(always)]
     fn count(&mut self, newly_set: u32) -> bool {
-        self.bits.count_set(newly_set);
+        self.bits.count_set(newly_set.into());
         self.items += u64::from(newly_set > 0);
         newly_set > 0
     }

@@ -174,7 +174,7 @@ impl batch::Layer for Layer {
         } else {
             prober.set_block(units, hashes, items)
         };
-        self.bits.count_set(newly_set);
+        self.bits.count_set(newly_set.into());
         self.items += changed.count_ones();
         changed
     }
