@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::options;
 use crate::server::origin::Origin;
 use crate::server::shown::size;
-use crate::server::{Ctx, OwnedCtx, ask, has_maxmemory, log};
+use crate::server::{Arg, Ctx, OwnedCtx, ask, has_maxmemory, log};
 use libbloom::chain::MOST_LAYERS;
 use libbloom::{Demand, Filter, Limit};
 
@@ -78,7 +78,12 @@ pub struct CommandMemory<'a> {
 }
 
 impl<'a> CommandMemory<'a> {
-    /// The allowance of a command of `origin` on `key`.
+    /// The memory of a command on `key`.
+    pub fn of_command(ctx: Ctx<'a>, key: Arg<'a>) -> Self {
+        Self::new(ctx, key.bytes(), ctx.origin())
+    }
+
+    /// The memory of a command of `origin` on `key`.
     pub fn new(ctx: Ctx<'a>, key: &'a [u8], origin: Origin) -> Self {
         Self {
             ctx,
@@ -153,14 +158,14 @@ impl<'a> CommandMemory<'a> {
         let bound = match server.policy {
             // The server refuses every command that comes when it is full, but for those inside of others.
             Policy::NoEviction if is_small && !self.is_inside_another() => None,
-            Policy::AllKeys => server.against_whole(total),
+            Policy::AllKeys => server.bound_on_data(total),
             Policy::Volatile => server
-                .against_whole(total)
+                .bound_on_data(total)
                 .or_else(|| self.against_volatile(server, with_rounding(more))),
             Policy::NoEviction => server
-                .against_more(with_rounding(more))
+                .left_if_less_than(with_rounding(more))
                 .map(Bound::LeftOfMaxmemory),
-            Policy::NoLimit => server.against_more(more).map(Bound::LeftOfMachine),
+            Policy::NoLimit => server.left_if_less_than(more).map(Bound::LeftOfMachine),
         };
         if bound.is_none() {
             UNCHECKED.store(0, Relaxed);
@@ -182,11 +187,11 @@ impl<'a> CommandMemory<'a> {
     /// The limit against `more` bytes where keys with an expiry are evicted. What is already too much is deducted from
     /// what they give, so that no command is promised what others were promised before.
     fn against_volatile(&self, server: &Server, more: u64) -> Option<Bound> {
-        server.against_more(more)?;
+        server.left_if_less_than(more)?;
         let evictable = *self.evictable.get_or_init(evictable);
         let most = server.most.saturating_add(evictable);
         Server { most, ..*server }
-            .against_more(more)
+            .left_if_less_than(more)
             .map(Bound::WithEvictable)
     }
 }
@@ -215,7 +220,7 @@ struct Server {
     /// In use, as the server counts it.
     used: u64,
     /// The most that the data may have: `most` less the memory that the server needs for other things.
-    whole: u64,
+    data: u64,
 }
 
 impl Server {
@@ -233,7 +238,7 @@ impl Server {
                 maximum,
                 most,
                 used,
-                whole: most,
+                data: most,
             };
         }
         let policy = match info.text(c"maxmemory_policy").unwrap_or_default().as_str() {
@@ -242,12 +247,12 @@ impl Server {
             _ => Policy::AllKeys,
         };
         let most = maximum.saturating_sub(MARGIN);
-        let whole = if policy == Policy::NoEviction {
+        let data = if policy == Policy::NoEviction {
             most
         } else {
             let counted = memory(c"mem_clients_normal");
             let overhead = memory(c"used_memory_overhead").saturating_sub(counted);
-            most.saturating_sub(overhead.saturating_add(origin.of_clients(ctx, counted)))
+            most.saturating_sub(overhead.saturating_add(origin.client_bytes(ctx, counted)))
         };
         Self {
             policy,
@@ -255,21 +260,21 @@ impl Server {
             most,
             // The server does not count these buffers when it decides whether it is full.
             used: used.saturating_sub(memory(c"mem_not_counted_for_evict")),
-            whole,
+            data,
         }
     }
 
     /// What is left, if it is less than `more`.
-    fn against_more(&self, more: u64) -> Option<u64> {
+    fn left_if_less_than(&self, more: u64) -> Option<u64> {
         let left = self.most.saturating_sub(self.used);
         (more > left).then_some(left)
     }
 
     /// The limit against a filter of `total` bytes, which must not be evicted for itself.
-    fn against_whole(&self, total: u64) -> Option<Bound> {
-        (with_rounding(total) > self.whole).then_some(Bound::Maxmemory {
+    fn bound_on_data(&self, total: u64) -> Option<Bound> {
+        (with_rounding(total) > self.data).then_some(Bound::Maxmemory {
             maximum: self.maximum,
-            limit: self.whole,
+            limit: self.data,
         })
     }
 }

@@ -134,7 +134,7 @@ impl Counted {
     }
 
     /// Returns the slices that a window dropped, and the number of their layers; see [`Filter::take_dropped`]. The
-    /// change that dropped them counted that.
+    /// figures lost them when the change ended.
     pub fn take_dropped(&mut self) -> (Vec<Slice>, u64) {
         self.0.take_dropped()
     }

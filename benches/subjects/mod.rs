@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use libbloom::bits::array::BitArray;
-use libbloom::bits::kernel::{Line, prefetch};
+use libbloom::bits::kernel::{Line, prefetch_address};
 use libbloom::blocked::secret::Secret;
 use libbloom::item::ItemHash;
 use libbloom::params::{Capacity, ErrorRate, Growth, Seed, StoredLayout};
@@ -129,7 +129,7 @@ impl Floor {
         let mut hashes = [ItemHash::default(); BATCH];
         for (hash, item) in hashes.iter_mut().zip(items) {
             *hash = self.secret.hash(item);
-            prefetch(&self.lines.units()[self.place(*hash)]);
+            prefetch_address(&self.lines.units()[self.place(*hash)]);
         }
         hashes
     }

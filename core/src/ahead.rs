@@ -70,7 +70,7 @@ pub fn follow(filter: Option<&Filter>) {
         };
         last.layers = layers.len().min(LAYERS);
         for (lines, layer) in last.lines.iter_mut().zip(layers.iter().rev()) {
-            *lines = layer.lines();
+            *lines = layer.line_prefetcher();
         }
     });
 }

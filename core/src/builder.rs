@@ -50,7 +50,8 @@ pub struct Builder {
 
 impl Filter {
     /// Begins a filter for `capacity` items (1 to 2^40). Queries for absent items are answered wrongly with at most
-    /// the probability `error_rate` (between 0 and 1; above 0.25 it is used as 0.25).
+    /// the probability `error_rate` (above 0 and below 1; used as 1e-30 to 0.25). In RedisBloom's layout it can be
+    /// slightly more, in valkey-bloom's up to twice that once the filter has grown.
     ///
     /// ```
     /// # use libbloom::Filter;
@@ -74,8 +75,8 @@ impl Filter {
     }
 
     /// Adds `item`. True if it was not in the filter before; false if it (probably) was. In a filter with a
-    /// [window](Builder::window) it is added at the time of the newest addition: [`Filter::insert_at`] has the time as
-    /// an argument.
+    /// [window](Builder::window) it is added at the time when the newest layer was made, so to the same slice as the
+    /// newest addition: [`Filter::insert_at`] has the time as an argument.
     ///
     /// ```
     /// # use libbloom::Filter;
@@ -90,12 +91,12 @@ impl Filter {
     /// unchanged.
     #[inline]
     pub fn insert<'a>(&mut self, item: impl Into<Item<'a>>) -> Result<bool, Error> {
-        self.insert_at(item, self.newest_time())
+        self.insert_at(item, self.newest_stamp())
     }
 
     /// Adds `item` at `now`, in milliseconds since any fixed moment, such as the Unix epoch. In a filter with a
-    /// [window](Builder::window) it expires a window later; an earlier time than that of the newest addition counts as
-    /// that one. Other filters ignore the time.
+    /// [window](Builder::window) it expires a window later, or up to a slice after that. A time before that of the
+    /// newest layer counts as that time, and one above 2^62 as 2^62. Other filters ignore the time.
     ///
     /// ```
     /// # use libbloom::Filter;
@@ -113,7 +114,7 @@ impl Filter {
     /// What [`Filter::insert`] returns.
     #[inline]
     pub fn insert_at<'a>(&mut self, item: impl Into<Item<'a>>, now: Time) -> Result<bool, Error> {
-        self.add(item, now.max(self.newest_time()), UNLIMITED)
+        self.add(item, now.max(self.newest_stamp()), UNLIMITED)
     }
 
     /// Adds all of `items`, several times faster than one by one, and counts those that were new.
@@ -129,7 +130,7 @@ impl Filter {
     /// # Errors
     /// [`Filter::insert`] lists them. The items before the one that failed are in the filter.
     pub fn insert_many<'a>(&mut self, items: impl IntoIterator<Item = &'a [u8]>) -> Result<u64, Error> {
-        self.insert_many_at(items, self.newest_time())
+        self.insert_many_at(items, self.newest_stamp())
     }
 
     /// [`Filter::insert_many`] at `now`, as [`Filter::insert_at`] does.
@@ -150,7 +151,7 @@ impl Filter {
         items: impl IntoIterator<Item = &'a [u8]>,
         now: Time,
     ) -> Result<u64, Error> {
-        let (mut new, now) = (0, now.max(self.newest_time()));
+        let (mut new, now) = (0, now.max(self.newest_stamp()));
         self.add_blocks(items.into_iter(), now, UNLIMITED, |added| {
             new += added.new.count_ones();
         })?;
@@ -167,7 +168,7 @@ impl Filter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn contains_many<'a>(&self, items: impl IntoIterator<Item = &'a [u8]>) -> Vec<bool> {
-        self.contains_many_at(items, self.newest_time())
+        self.contains_many_at(items, self.newest_stamp())
     }
 
     /// [`Filter::contains_many`] at `now`, as [`Filter::contains_at`] answers.
@@ -217,8 +218,9 @@ impl Filter {
         }
     }
 
-    /// Makes a new filter of the items that are in this filter and in `other`, which must have the same shape. An
-    /// item that is in neither is found with at most the lower of their rates.
+    /// Makes a new filter of the items that are in this filter and in `other`, which must both have one layer, of the
+    /// same capacity, error rate, seed and layout. An item that is in neither is found with at most the lower of their
+    /// rates.
     ///
     /// ```
     /// # use libbloom::Filter;
@@ -337,7 +339,8 @@ impl Builder {
         self
     }
 
-    /// The layout of the filter: RedisBloom's or valkey-bloom's for a server with that module.
+    /// The layout of the filter: RedisBloom's or valkey-bloom's for a server with that module. Without it: this
+    /// project's own.
     ///
     /// ```
     /// # use libbloom::{BuildError, Filter, StoredLayout};
@@ -353,8 +356,8 @@ impl Builder {
     }
 
     /// Items expire: each is found for at least `duration` (whole seconds, up to 136 years) after it was added, and at
-    /// most an eighth longer. The capacity is that of one window. The time is an argument of [`Filter::insert_at`],
-    /// [`Filter::contains_at`] and their like.
+    /// most a [slice](Builder::slices) longer, by default an eighth. The capacity is that of one window. The time is an
+    /// argument of [`Filter::insert_at`], [`Filter::contains_at`] and their like.
     ///
     /// ```
     /// # use libbloom::Filter;
@@ -434,9 +437,9 @@ impl Builder {
         Ok(Plan::new(self.spec()?, items, 1000))
     }
 
-    /// The capacity with which the first layer takes at most `bytes` bytes, or 1 if none does, and
-    /// [`Filter::shrink_to_fit`] can divide it by nearly any number from 3 on. A list of unknown length is then read once:
-    /// the filter is made large, and shrunk at the end.
+    /// The largest capacity whose first layer takes at most `bytes` bytes and can be divided by nearly any number from
+    /// 3 on in [`Filter::shrink_to_fit`]; 1 if there is none. For a list of unknown length: make the filter this large,
+    /// read the list once, and shrink the filter.
     ///
     /// ```
     /// # use libbloom::Filter;
@@ -453,8 +456,10 @@ impl Builder {
     pub fn capacity_for(self, bytes: u64) -> Result<u64, BuildError> {
         // A plan has a layer.
         let first = |capacity| Ok::<_, BuildError>(Self { capacity, ..self }.plan(1)?.layers()[0]);
-        // Folding divides the number of lines in each part of the array; without lines, the number of bytes.
-        let unit = first(Capacity::MAX)?.lines.map_or(1, |lines| LINE_BYTES * lines);
+        // Folding divides the number of lines in each partition; without lines, the number of bytes.
+        let unit = first(Capacity::MAX)?
+            .lines_per_item
+            .map_or(1, |lines| LINE_BYTES * lines);
         let smooth = SMOOTH
             .into_iter()
             .find(|&number| 2 * number <= bytes / unit)

@@ -36,9 +36,10 @@ pub enum ParamError {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The filter may not grow, and is full.
+    /// The filter is full, and may not grow or can have no further layer: its rate would be 0, or its capacity above
+    /// 2^63 - 1.
     Full {
-        /// Items that the filter was made for.
+        /// Items that its newest layer, or all of its layers, are made for.
         capacity: u64,
     },
     /// The filter would need more bytes than the caller allows.
@@ -53,7 +54,7 @@ pub enum Error {
         /// Layers that it may have.
         most: usize,
     },
-    /// The allocator had no memory for a bit array.
+    /// The allocator had no memory: for a bit array, a list or exceptions.
     OutOfMemory {
         /// Bytes that were requested.
         bytes: u64,

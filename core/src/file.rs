@@ -25,10 +25,11 @@ const END: i64 = 0;
 /// Bytes before the records, and in each record before its data.
 const HEAD: u64 = 16;
 const HEAD_OF_RECORD: u64 = 32;
-/// The most bytes of a header: a filter can have exceptions of a quarter of that, and layers without number.
+/// The most bytes of a header: exceptions take up to a quarter of that, and the number of layers has no limit.
 const MOST_HEADER: u64 = 1 << 30;
 /// Bytes that are read at a time.
 const PIECE: usize = 1 << 16;
+
 /// Why a file cannot be read. No filter was made.
 ///
 /// ```
@@ -43,7 +44,7 @@ pub enum FileError {
     Io(io::Error),
     /// The file does not begin with the magic.
     Magic,
-    /// A later version wrote the file.
+    /// A later version wrote the file: the version in its head, which is 1 if only the reserved bytes differ.
     Version(u32),
     /// The file ends early.
     Truncated,
@@ -85,7 +86,7 @@ impl fmt::Display for FileError {
         match self {
             Self::Io(error) => error.fmt(f),
             Self::Magic => f.write_str("this is not a filter's file"),
-            Self::Version(version) => write!(f, "the file has version {version}, which is not known"),
+            Self::Version(_) => f.write_str("a later version wrote the file"),
             Self::Truncated => f.write_str("the file ends early"),
             Self::Checksum { record } => write!(f, "record {record} is damaged"),
             Self::Record { record, why } => write!(f, "record {record}: {why}"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::bits::memory::{Allocation, Mover};
 pub use crate::blocked::layout::MOST_ESTIMATED;
 use crate::blocked::secret::Secret;
-use crate::blocked::window::{MOST_SLICES, Slice, Windowed};
+use crate::blocked::window::{Slice, Windowed};
 use crate::blocked::{self, Blocked};
 pub use crate::chain::LayerShape;
 use crate::chain::batch::{self, Block, BlockOutcome, Subset};
@@ -111,8 +111,9 @@ where
 }
 
 impl Filter {
-    /// Whether `item` is (probably) in the filter. Never false for an item that was added. In a filter with a window it
-    /// is so at the time of the newest addition: [`Self::contains_at`] has the time as an argument.
+    /// Whether `item` is (probably) in the filter. Never false for an item that was added, unless it has expired or was
+    /// excepted (`BF.EXCEPT` in a server). In a filter with a window it is so at the time when the newest layer was
+    /// made, at most a slice before the newest addition: [`Self::contains_at`] has the time as an argument.
     ///
     /// ```
     /// # use libbloom::Filter;
@@ -126,7 +127,7 @@ impl Filter {
     pub fn contains<'a>(&self, item: impl Into<Item<'a>>) -> bool {
         match self.plain() {
             Some(chain) => chain.contains(item),
-            None => self.contains_otherwise(item.into(), self.newest_time()),
+            None => self.contains_otherwise(item.into(), self.newest_stamp()),
         }
     }
 
@@ -150,8 +151,9 @@ impl Filter {
         }
     }
 
-    /// Items that were new when they were added. With a window, those of slices that had not expired at the newest
-    /// addition.
+    /// Items that were new when they were added; with [`Builder::refresh`](crate::Builder::refresh) an item that was
+    /// added again counts once in each slice that has it. With a window, those of slices that had not expired when the
+    /// newest layer was made.
     ///
     /// ```
     /// # use libbloom::Filter;
@@ -161,7 +163,7 @@ impl Filter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn items(&self) -> u64 {
-        self.items_at(self.newest_time())
+        self.items_at(self.newest_stamp())
     }
 
     /// [`Self::items`], without the slices of a window that have expired at `now`.
@@ -175,7 +177,7 @@ impl Filter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn items_at(&self, now: Time) -> u64 {
-        self.layers.as_layered().items(self.expired(now))
+        self.layers.as_layered().items(self.expired_layers(now))
     }
 
     /// The number of layers, including expired ones.
@@ -217,7 +219,8 @@ impl Filter {
         self.bytes_with(self.layers())
     }
 
-    /// The figures of the whole filter, in O(layers). With a window they are those at the newest addition.
+    /// The figures of the whole filter, in O(layers). With a window they leave out the slices that had
+    /// expired when the newest layer was made.
     ///
     /// ```
     /// # use libbloom::Filter;
@@ -226,7 +229,7 @@ impl Filter {
     /// # Ok::<(), libbloom::BuildError>(())
     /// ```
     pub fn totals(&self) -> Totals {
-        self.totals_at(self.newest_time())
+        self.totals_at(self.newest_stamp())
     }
 
     /// [`Self::totals`], without the slices of a window that have expired at `now`.
@@ -247,7 +250,7 @@ impl Filter {
             bits: 0,
             bits_set: 0,
         };
-        for layer in self.layer_stats().skip(self.expired(now)) {
+        for layer in self.layer_stats().skip(self.expired_layers(now)) {
             totals.layers += 1;
             totals.capacity = totals.capacity.saturating_add(layer.capacity());
             totals.items = totals.items.saturating_add(layer.items);
@@ -260,8 +263,8 @@ impl Filter {
         totals
     }
 
-    /// The false positive rate that the filter was made for: a blocked filter keeps it, a classic one as
-    /// well as double hashing can.
+    /// The false positive rate that the filter was made for. A blocked filter keeps it. A classic one can have slightly
+    /// more, because of double hashing; one in valkey-bloom's layout up to twice that, once it has grown.
     ///
     /// ```
     /// # use libbloom::Filter;
@@ -274,7 +277,7 @@ impl Filter {
 
     /// The false positive rate that the filter has now, from the rates of its layers. The rate of a blocked layer
     /// that is not full takes some ten microseconds to compute. That is done for the newest [`MOST_ESTIMATED`] such
-    /// layers; older ones, which only merged filters have, count as if they were full.
+    /// layers; older ones, which only merged filters and windows of very many slices have, count as if they were full.
     ///
     /// ```
     /// # use libbloom::Filter;
@@ -285,7 +288,7 @@ impl Filter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn estimated_error_rate(&self) -> f64 {
-        self.estimated_error_rate_at(self.newest_time())
+        self.estimated_error_rate_at(self.newest_stamp())
     }
 
     /// [`Self::estimated_error_rate`], without the slices of a window that have expired at `now`.
@@ -315,7 +318,8 @@ impl Filter {
         self.layers.as_layered().expansion()
     }
 
-    /// The seed of the hash, if it has one.
+    /// The seed of the hash; `None` in the layouts of RedisBloom, which has no seed, and of valkey-bloom, whose seed
+    /// has 32 bytes.
     ///
     /// ```
     /// # use libbloom::Filter;
@@ -335,7 +339,8 @@ impl Filter {
     /// Makes an empty filter.
     ///
     /// # Errors
-    /// [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing is left behind.
+    /// [`Error::Full`], [`Error::OverLimit`], [`Error::TooManyLayers`] or [`Error::OutOfMemory`]; nothing is left
+    /// behind.
     pub fn new(spec: Spec, allowance: Allowance<'_>) -> Result<Self, Error> {
         match spec {
             Spec::Blocked(spec) => match spec.window {
@@ -427,13 +432,12 @@ impl Filter {
     fn add_otherwise(&mut self, item: Item<'_>, now: Time, allowance: Allowance<'_>) -> Result<bool, Error> {
         match &mut self.layers {
             Layers::Blocked(chain) if self.exceptions.is_none() => chain.add(item, allowance),
-            Layers::Blocked(_) => {
+            Layers::Blocked(_) | Layers::Windowed(_) => {
                 let mut is_new = false;
                 let one = std::iter::once(item.bytes());
                 self.add_blocks(one, now, allowance, |added| is_new = added.new.has(0))?;
                 Ok(is_new)
             }
-            Layers::Windowed(windowed) => windowed.add(item, now, allowance),
             Layers::Valkey(chain) => chain.add(item, allowance),
             Layers::Classic(chain) => chain.add(item, allowance),
         }
@@ -558,14 +562,15 @@ impl Filter {
         }
     }
 
-    /// The time of the newest change of a window; 0 without one.
+    /// The time when a window's newest layer was made or, if its newest slice was closed early, when it closed; 0
+    /// without a window.
     #[inline]
-    pub fn newest_time(&self) -> Time {
+    pub fn newest_stamp(&self) -> Time {
         self.windowed().map_or(0, Windowed::newest_stamp)
     }
 
-    /// The time that a change at `now` is stamped with, in a filter with a window: never a time before that of its
-    /// newest change, unless that was stamped by a wrong clock.
+    /// The time that a change at `now` is stamped with, in a filter with a window: never before its
+    /// [newest stamp](Self::newest_stamp), unless a wrong clock set that.
     pub fn stamp(&self, now: Time) -> Option<Time> {
         self.windowed().map(|windowed| windowed.stamp(now))
     }
@@ -573,12 +578,10 @@ impl Filter {
     /// Closes the newest slice of a window at `now`, and drops expired slices. Returns whether that changed anything.
     ///
     /// # Errors
-    /// [`Error::Full`] if there are the most slices already, or [`Error::OutOfMemory`]; nothing changed.
+    /// [`Error::Full`] if [`MOST_SLICES`](crate::blocked::window::MOST_SLICES) or more have not expired, or
+    /// [`Error::OutOfMemory`]; nothing changed.
     pub fn rotate(&mut self, now: Time) -> Result<bool, Error> {
         match &mut self.layers {
-            Layers::Windowed(windowed) if !windowed.may_rotate(now) => Err(Error::Full {
-                capacity: MOST_SLICES as u64,
-            }),
             Layers::Windowed(windowed) => windowed.rotate(now),
             _ => Ok(false),
         }
@@ -604,7 +607,7 @@ impl Filter {
     }
 
     /// The number of layers that a window has and that have expired at `now`; they are the oldest.
-    pub fn expired(&self, now: Time) -> usize {
+    pub fn expired_layers(&self, now: Time) -> usize {
         self.windowed().map_or(0, |windowed| windowed.expired_layers(now))
     }
 

@@ -8,7 +8,7 @@ use std::any::Any;
 
 use crate::bits::memory::{Allocation, Mover};
 use crate::blocked::Blocked;
-use crate::blocked::format::Native;
+use crate::blocked::format::BlockedLayers;
 use crate::blocked::window::Windowed;
 use crate::chain::{Chain, Rules};
 use crate::classic::Classic;
@@ -52,11 +52,11 @@ impl From<Chain<Classic>> for Layers {
     }
 }
 
-impl From<Native> for Layers {
-    fn from(native: Native) -> Self {
-        match native {
-            Native::Chain(chain) => chain.into(),
-            Native::Windowed(windowed) => windowed.into(),
+impl From<BlockedLayers> for Layers {
+    fn from(layers: BlockedLayers) -> Self {
+        match layers {
+            BlockedLayers::Chain(chain) => chain.into(),
+            BlockedLayers::Windowed(windowed) => windowed.into(),
         }
     }
 }

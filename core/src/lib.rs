@@ -46,6 +46,7 @@
 //! | [`packed`] | many items in one run of bytes, many answers in one bitmap |
 //! | [`plan`], [`ahead`] | what a filter will take; a guess where the next item goes |
 //! | [`codec`] | filters as bytes, and back |
+//! | [`saving`] | a file that is replaced as a whole |
 //! | [`mod@file`] | a filter as a file, `.bloom` |
 //! | [`builder`] | what programs without a server call |
 //!

@@ -41,7 +41,8 @@ pub enum SetError {
         /// A rate for the result that would be high enough, if there is one.
         enough: Option<ErrorRate>,
     },
-    /// The rates of the layers of classic filters sum to more than the result may have: the rate of its first layer.
+    /// The rates of the layers of classic filters sum to more than the result may have, which follows from the rate of
+    /// its first layer.
     ClassicRate {
         /// The sum of the layers' rates, with those that later growth may add.
         sum: f64,
@@ -161,7 +162,7 @@ pub(crate) trait Mergeable: batch::Layer + Sized {
     fn bits_mut(&mut self) -> &mut BitArray<Self::Unit>;
 
     /// Sets the number of counted items.
-    fn restore(&mut self, items: u64);
+    fn set_items(&mut self, items: u64);
 
     /// The mean number of set bits of a full layer of this shape.
     fn ones_when_full(&self) -> u64;
@@ -183,10 +184,10 @@ pub(crate) trait Mergeable: batch::Layer + Sized {
         self.bits().ones()
     }
 
-    /// Sets the number of counted items. Returns whether that changed the number.
-    fn recount(&mut self, items: u64) -> bool {
+    /// Sets the number of counted items. Returns whether that changed it.
+    fn set_items_if_other(&mut self, items: u64) -> bool {
         let differs = items != self.items();
-        self.restore(items);
+        self.set_items(items);
         differs
     }
 }

@@ -260,8 +260,8 @@ impl Filter {
     /// Adds packed items, as [`Self::add_blocks`] does.
     ///
     /// # Errors
-    /// [`Error::OverLimit`] or [`Error::OutOfMemory`] if the filter cannot grow, [`Error::Full`] if it may
-    /// not. The items before the failing one have been added.
+    /// [`Error::OverLimit`], [`Error::TooManyLayers`] or [`Error::OutOfMemory`] if the filter cannot grow,
+    /// [`Error::Full`] if it may not. The items before the failing one have been added.
     pub fn add_packed(
         &mut self,
         items: Packed<'_>,

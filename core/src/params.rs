@@ -152,7 +152,7 @@ impl Growth {
     }
 }
 
-/// A point in time: milliseconds since 1970, in UTC.
+/// A point in time in milliseconds: in a server since 1970 (UTC), in a program since any fixed moment.
 pub type Time = u64;
 
 /// The latest time that an add can be stamped with.
@@ -224,7 +224,8 @@ impl Window {
     }
 }
 
-/// The number that selects a filter's hash. Whoever does not know it cannot compute items that collide.
+/// The number that selects a filter's hash. Without it no cheap way is known to make items that collide; that is not
+/// proven, because XXH3 is no cryptographic hash.
 ///
 /// ```
 /// # use libbloom::{Filter, Seed};
@@ -241,7 +242,7 @@ pub struct Seed(pub u64);
 /// use libbloom::{Filter, StoredLayout};
 ///
 /// let filter = Filter::builder(1000, 0.01).layout(StoredLayout::Valkey).build()?;
-/// assert!(filter.seed().is_none()); // valkey-bloom has one hash for all filters
+/// assert!(filter.seed().is_none()); // its seed has 32 bytes
 /// # Ok::<(), libbloom::BuildError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use crate::chain::batch::Layer as _;
 use crate::chain::demand::{Demand, ask, besides, push, reserved};
 use crate::chain::{Allowance, Chain, NewLayer as _, UNLIMITED, sum};
 use crate::error::Error;
-use crate::exceptions::bytes_of;
+use crate::exceptions::bytes;
 use crate::filter::Filter;
 use crate::folding::Foldable;
 use crate::layers::Layers;
@@ -60,10 +60,10 @@ impl Filter {
     /// Folds each layer to the smallest that keeps its items within its rate. Returns the bytes that were given back, 0
     /// if no layer could be folded.
     ///
-    /// A layer is divided only by factors of its number of lines: one that is more than half full stays as it is, one
-    /// that is more than a third full is halved. An emptier layer, down to an eightieth, ends up at most a third larger
-    /// than it must be if it has 15 MB or more; smaller layers have fewer factors. The newest layer keeps room for 100
-    /// items, and a filter that may grow grows from that size.
+    /// A layer is divided only by factors of its number of lines (in RedisBloom's layout, of bytes): one that is more
+    /// than half full stays as it is, one that is more than a third full is halved. An emptier layer, down to an
+    /// eightieth, ends up at most a third larger than it must be if it has 15 MB or more; smaller layers have fewer
+    /// factors. The newest layer keeps room for 100 items, and a filter that may grow grows from that size.
     ///
     /// It takes a pass over the bits, and memory for the smaller layers beside the larger ones.
     ///
@@ -105,7 +105,7 @@ impl Filter {
     /// [`ShrinkError`]; nothing changed.
     #[cfg_attr(docsrs, doc(hidden))]
     pub fn shrink(&mut self, capacity: u64, allowance: Allowance<'_>) -> Result<u64, ShrinkError> {
-        let exceptions = self.excepted().map_or(0, bytes_of);
+        let exceptions = self.excepted().map_or(0, |table| bytes(table.len()));
         let allowance = &besides(exceptions, allowance);
         match &mut self.layers {
             Layers::Blocked(chain) => shrink(chain, capacity, allowance),
@@ -151,7 +151,7 @@ fn shrink<R: Foldable>(
         let layer = &layers[index];
         let mut copy = R::fold(layer, shape)?;
         // Each item that a layer counts has set a bit.
-        copy.recount(layer.items().min(copy.ones()));
+        copy.set_items_if_other(layer.items().min(copy.ones()));
         folded.push((index, copy));
     }
 

@@ -79,7 +79,7 @@ pub fn has_figures(filter: &Filter) {
     // Layers that have expired are there until the next add.
     assert_eq!(
         totals.layers,
-        filter.layers() - filter.expired(filter.newest_time())
+        filter.layers() - filter.expired_layers(filter.newest_stamp())
     );
     assert_eq!(totals.items, filter.items());
     // The last byte of an early classic array may have bits that no probe falls into.

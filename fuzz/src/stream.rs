@@ -175,7 +175,7 @@ fn classic_layer(tape: &mut Tape<'_>, stream: &mut MemoryStream) {
     let shape = Shape::sized(capacity, rate.min(0.999), options);
     stream.put_unsigned(shape.capacity);
     stream.put_double(shape.error_rate);
-    stream.put_unsigned(shape.hashes.into());
+    stream.put_unsigned(shape.probes.into());
     stream.put_double(shape.bits_per_item);
     stream.put_unsigned(shape.bits);
     stream.put_unsigned(shape.n2.into());

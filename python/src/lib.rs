@@ -267,7 +267,7 @@ fn time(filter: &libbloom::Filter, now: Option<f64>) -> PyResult<u64> {
 /// that was given by a clock that was far ahead of the present one, it is corrected first.
 fn time_to_add(filter: &mut libbloom::Filter, now: Option<f64>) -> PyResult<u64> {
     let at = time(filter, now)?;
-    if now.is_none() && filter.stamp(at).is_some_and(|stamp| stamp < filter.newest_time()) {
+    if now.is_none() && filter.stamp(at).is_some_and(|stamp| stamp < filter.newest_stamp()) {
         filter.rotate(at).map_err(of_error)?;
     }
     Ok(at)

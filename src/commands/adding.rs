@@ -342,8 +342,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
             // A window has no layer before its first item, and there was no memory for its first layer.
             return Err(CommandError::NoMemoryToCreate);
         }
-        // Some items changed it: the first item of an empty filter is always new. In a batch that fills several
-        // slices an item may come again and be refreshed, which is a change too.
+        // Something changed: the first item of an empty filter is always new.
         self.publish_new(key, filter, creation, &memory, || {
             let to = Target {
                 created: Some(creation),
@@ -366,7 +365,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
         send: impl FnOnce(),
     ) {
         key.set(filter, creation.expires);
-        if memory.origin().is_last() {
+        if memory.origin().has_no_readers() {
             self.ctx.replicate_verbatim();
         } else {
             send();
@@ -478,7 +477,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
 
     /// The memory that the command may use.
     fn memory(self) -> CommandMemory<'a> {
-        CommandMemory::new(self.ctx, self.key.bytes(), self.ctx.origin())
+        CommandMemory::of_command(self.ctx, self.key)
     }
 
     /// The reply for an item that could not be added.
@@ -489,7 +488,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
         if !matches!(error, Error::Full { .. }) {
             stats::refused_growth();
         }
-        // A stored expansion of 0 is what RedisBloom makes of NONSCALING.
+        // RedisBloom keeps only the lower 32 bits of an expansion: of 2^32 it keeps 0, and the filter cannot grow.
         let grows = filter.expansion().is_some_and(|factor| factor > 0);
         match error {
             Error::Full { .. } if grows => CommandError::FullForGood,

@@ -9,7 +9,8 @@ use super::reply::Reply;
 use super::{Call, Command, window};
 use crate::keyspace;
 
-/// The command BF.CARD: replies how many items were new when they were added; a missing key is an empty filter.
+/// The command BF.CARD: replies how many items were new when they were added (with REFRESH once in each slice); a
+/// missing key is an empty filter.
 pub struct Card;
 
 impl Command for Card {

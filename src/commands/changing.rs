@@ -7,8 +7,8 @@ use crate::stats::{self, Counted};
 use libbloom::Filter;
 use libbloom::blocked::window::Slice;
 
-/// Frees the slices that a window dropped in a change before which it had `before` layers, and counts these layers and
-/// those that it grew by. Returns whether any was dropped.
+/// Frees the slices that a window dropped in a change, and counts their layers and those that the filter grew by; it
+/// had `before` layers before the change. Returns whether any were dropped.
 pub fn free_dropped(ctx: Ctx<'_>, filter: &mut Counted, before: usize) -> bool {
     let (slices, dropped) = filter.take_dropped();
     // A long batch may make layers and drop them again.

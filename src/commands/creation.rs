@@ -1,5 +1,5 @@
-//! The creation of filters: what the options of a command mean, and the making. How a creation is propagated is in
-//! [`propagation`].
+//! The creation of filters: what the options of a command mean, and how the filter is made. [`propagation`] has how it
+//! is propagated.
 
 use super::error::CommandError;
 use super::grammar::{GivenOptions, GivenSeed, RequestedRate};
@@ -184,11 +184,14 @@ pub fn make(
     memory: &CommandMemory<'_>,
 ) -> Result<Box<Counted>, CommandError> {
     let filter = Filter::new(creation.filter, &|demand| memory.allow(demand));
-    filter.map(Counted::new).map_err(|error| {
-        stats::refused_creation();
-        log_shortage(ctx, key, error);
-        CommandError::of_creation(error)
-    })
+    filter.map(Counted::new).map_err(|error| refused(ctx, key, error))
+}
+
+/// The error for a filter that could not be made; it is counted and logged.
+pub fn refused(ctx: Ctx<'_>, key: Arg<'_>, error: Error) -> CommandError {
+    stats::refused_creation();
+    log_shortage(ctx, key, error);
+    CommandError::of_creation(error)
 }
 
 /// Creates an empty filter in a missing key, and propagates the creation.
@@ -201,9 +204,9 @@ pub fn create_empty(
     key: &mut KeyMut<'_>,
     creation: Creation,
 ) -> Result<(), CommandError> {
-    let memory = CommandMemory::new(ctx, name.bytes(), ctx.origin());
+    let memory = CommandMemory::of_command(ctx, name);
     key.set(make(ctx, name, creation, &memory)?, creation.expires);
-    if memory.origin().is_last() {
+    if memory.origin().has_no_readers() {
         ctx.replicate_verbatim();
     } else {
         propagation::send(ctx, name, creation.into(), &[]);

@@ -56,7 +56,7 @@ pub(super) fn line(layer: &LayerStats) -> String {
     let (bytes, bits, set) = (layer.bytes(), layer.bits(), layer.bits_set);
     let (capacity, size, ratio) = (layer.capacity(), layer.items, short(layer.error_rate()));
     let probes = layer.shape.probes;
-    match (layer.shape.hash_width, layer.shape.lines) {
+    match (layer.shape.hash_width, layer.shape.lines_per_item) {
         (Some(hash_width), _) => format!(
             "bytes:{bytes} bits:{bits} hashes:{probes} hashwidth:{hash_width} capacity:{capacity} \
              size:{size} ratio:{ratio}"

@@ -341,7 +341,7 @@ impl fmt::Display for CommandError {
             Self::TooManySlices => {
                 return write!(
                     f,
-                    "ERR the filter has {MOST_SLICES} slices that have not expired, and can have no more"
+                    "ERR a slice cannot be closed early while {MOST_SLICES} or more have not expired"
                 );
             }
             Self::Unknown(word) => return write!(f, "ERR Unknown argument received: {word}"),

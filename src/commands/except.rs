@@ -26,7 +26,7 @@ fn apply(ctx: Ctx<'_>, name: Arg<'_>, items: &[Arg<'_>]) -> Result<Answers, Comm
     limits::check_lookups(ctx, filter, items.len())?;
     let room = ListRoom::of(items.len()).ok_or(CommandError::NoMemoryToAnswer)?;
     let mut excepted = Answers::with_room_for(items.len()).map_err(|_| CommandError::NoMemoryToAnswer)?;
-    let memory = CommandMemory::new(ctx, name.bytes(), ctx.origin());
+    let memory = CommandMemory::of_command(ctx, name);
     let allowance = &|demand| memory.allow(demand);
     let bytes = items.iter().map(|item| item.bytes());
     let done = filter
@@ -86,6 +86,7 @@ impl Command for Except {
             Err(CommandError::NotFound) if !keyspace::missing_is_error(ctx) => {
                 reply.array(items.len());
                 items.iter().for_each(|_| reply.boolean(false));
+                // The reply is complete. With the error a relayed command that found no key is logged.
                 return Err(CommandError::NotFound);
             }
             Err(error) => return Err(error),

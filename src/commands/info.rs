@@ -292,7 +292,7 @@ fn full_layer(reply: Reply<'_>, layout: StoredLayout, layer: &LayerStats, slice:
     }
     // Only layers of the blocked layout have lines.
     reply.bulk(b"Lines");
-    reply.integer_if_any(layer.shape.lines);
+    reply.integer_if_any(layer.shape.lines_per_item);
     reply.bulk(b"Error rate");
     reply.double(layer.error_rate());
     if let Some(slice) = slice {

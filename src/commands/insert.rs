@@ -25,6 +25,7 @@ const ITEMS: Parameter = Parameter::option(c"item", c"ITEMS", Kind::Text).multip
 
 /// Creates the filter without items, if the key is missing.
 fn apply_without_items(ctx: Ctx<'_>, request: &Request<'_, Arg<'_>>) -> Result<(), CommandError> {
+    // Whether ITEMS may be missing depends on the key's filter. But errors of the words come before those of the key.
     // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
     let mut key = unsafe { keyspace::write(ctx, request.key) };
     let filter = key.as_mut().ok().and_then(KeyMut::filter);

@@ -46,7 +46,7 @@ fn load(ctx: Ctx<'_>, name: Arg<'_>, data: &[u8]) -> Result<(), CommandError> {
     if key.filter().is_some() {
         return Err(CommandError::Busy);
     }
-    let memory = CommandMemory::new(ctx, name.bytes(), ctx.origin());
+    let memory = CommandMemory::of_command(ctx, name);
     let chain = valkey::decode(data, &|demand| memory.allow(demand));
     let chain = chain
         .inspect_err(stats::not_loaded)
@@ -60,6 +60,6 @@ fn load(ctx: Ctx<'_>, name: Arg<'_>, data: &[u8]) -> Result<(), CommandError> {
     stats::loaded(&filter);
     key.set(Counted::new(filter), None);
     ctx.replicate_verbatim();
-    key.changed(&[c"bf.load"]);
+    key.changed(&[Load::NAME]);
     Ok(())
 }

@@ -47,7 +47,7 @@ impl Command for LoadChunk {
                 }
             }
             None if iterator == chunks::HEADER => {
-                let memory = CommandMemory::new(ctx, name.bytes(), ctx.origin());
+                let memory = CommandMemory::of_command(ctx, name);
                 let filter = chunks::load_header(data, &|demand| memory.allow(demand));
                 let filter = filter.inspect_err(stats::not_loaded)?;
                 stats::loaded(&filter);

@@ -64,7 +64,7 @@ fn reply_plan(reply: Reply<'_>, spec: Spec, plan: &plan::Plan, stages: &[Stage])
     reply.bulk(b"Layout");
     reply.bulk(spec.layout().name().as_bytes());
     reply.bulk(b"Lines");
-    reply.integer_if_any(first.and_then(|layer| layer.lines));
+    reply.integer_if_any(first.and_then(|layer| layer.lines_per_item));
     reply.bulk(b"Probes");
     reply.integer_if_any(first.map(|layer| layer.probes));
     reply.bulk(b"Most items");

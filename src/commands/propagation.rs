@@ -103,16 +103,16 @@ pub fn words(verb: Verb, to: Target) -> Words {
 fn description(verb: Verb, creation: Creation) -> Words {
     let Creation { filter, expires } = creation;
     let reserves = verb == Verb::Reserve;
-    let is_said = expires.is_some() || verb == Verb::AddPacked;
+    let names_layout = expires.is_some() || verb == Verb::AddPacked;
     let words = match filter {
-        Spec::Blocked(spec) => own(reserves, spec),
+        Spec::Blocked(spec) => bundle(reserves, spec),
         // LAYOUT also keeps an error rate that RedisBloom's versions treat differently; no client's command creates
         // such a filter.
-        Spec::Classic(spec) if is_said || spec.error_rate() > ErrorRate::HIGHEST_USED => {
+        Spec::Classic(spec) if names_layout || spec.error_rate() > ErrorRate::HIGHEST_USED => {
             redisbloom::words(reserves, spec).with("LAYOUT").with("CLASSIC")
         }
         Spec::Classic(spec) => redisbloom::words(reserves, spec),
-        Spec::Valkey(spec) if is_said => valkey::words(spec).with("LAYOUT").with("VALKEY"),
+        Spec::Valkey(spec) if names_layout => valkey::words(spec).with("LAYOUT").with("VALKEY"),
         Spec::Valkey(spec) => valkey::words(spec),
     };
     match expires {
@@ -125,7 +125,7 @@ fn description(verb: Verb, creation: Creation) -> Words {
 /// module takes over all of these words. What is this module's default is left out, except for the seed, and
 /// [`GivenOptions::take_bundle`](super::grammar::GivenOptions::take_bundle) adds it. A growing filter of the default
 /// size has no word for either, as its capacity would otherwise mean that it is reserved.
-fn own(reserves: bool, spec: BlockedSpec) -> Words {
+fn bundle(reserves: bool, spec: BlockedSpec) -> Words {
     let BlockedSpec {
         error_rate,
         capacity,

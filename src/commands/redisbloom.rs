@@ -43,13 +43,8 @@ impl Release {
     pub fn of_server(ctx: Ctx<'_>) -> Self {
         static RELEASE: OnceLock<Release> = OnceLock::new();
         *RELEASE.get_or_init(|| {
-            let major = |field, first| {
-                let version = ctx.info_text(c"server", field)?;
-                let major: u32 = version.split('.').next()?.parse().ok()?;
-                Some(major >= first)
-            };
-            let valkey = major(c"valkey_version", 9);
-            match valkey.or_else(|| major(c"redis_version", 8)) {
+            let has = |field, first| Some(ctx.major_version(field)? >= first);
+            match has(c"valkey_version", 9).or_else(|| has(c"redis_version", 8)) {
                 Some(true) => Self::Eight,
                 Some(false) | None => Self::Two,
             }

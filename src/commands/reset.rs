@@ -7,9 +7,9 @@ use super::docs::{Docs, KEY_TO_DROP_FROM, O_OF_LAYERS, SINCE_OWN};
 use super::error::CommandError;
 use super::reply::Reply;
 use super::{Call, Command, changing, creation};
+use crate::keyspace;
 use crate::limits::CommandMemory;
 use crate::server::{Arg, Ctx};
-use crate::{keyspace, stats};
 
 /// The command BF.RESET: empties a filter, which is then like a new one with the same options.
 pub struct Reset;
@@ -18,17 +18,12 @@ fn apply(ctx: Ctx<'_>, name: Arg<'_>) -> Result<(), CommandError> {
     // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
     let mut key = unsafe { keyspace::write(ctx, name) }?;
     let filter = key.filter().ok_or(CommandError::NotFound)?;
-    let memory = CommandMemory::new(ctx, name.bytes(), ctx.origin());
+    let memory = CommandMemory::of_command(ctx, name);
     let emptied = filter.emptied(&|demand| memory.allow(demand));
-    let emptied = emptied.map_err(|error| {
-        stats::refused_creation();
-        creation::log_shortage(ctx, name, error);
-        CommandError::of_creation(error)
-    })?;
-    if let Some(emptied) = emptied {
+    if let Some(emptied) = emptied.map_err(|error| creation::refused(ctx, name, error))? {
         changing::replace(ctx, &mut key, emptied);
         ctx.replicate_verbatim();
-        key.changed(&[c"bf.reset"]);
+        key.changed(&[Reset::NAME]);
     }
     Ok(())
 }

@@ -38,7 +38,7 @@ fn apply(ctx: Ctx<'_>, name: Arg<'_>, capacity: u64) -> Result<u64, CommandError
     // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
     let mut key = unsafe { keyspace::write(ctx, name) }?;
     let filter = key.filter().ok_or(CommandError::NotFound)?;
-    let memory = CommandMemory::new(ctx, name.bytes(), ctx.origin());
+    let memory = CommandMemory::of_command(ctx, name);
     let shrunk = filter
         .begin_change()
         .shrink(capacity, &|demand| memory.allow(demand));

@@ -114,7 +114,7 @@ impl<'a> Sources<'a> {
 
     /// The memory that the command may use for the destination.
     pub fn memory(&self) -> CommandMemory<'a> {
-        CommandMemory::new(self.ctx, self.destination.bytes(), self.ctx.origin())
+        CommandMemory::of_command(self.ctx, self.destination)
     }
 
     /// The error for filters that cannot be combined. `of_memory` maps a lack of memory.

@@ -25,6 +25,6 @@ pub fn time(ctx: Ctx<'_>, filter: &Filter, at: Option<Time>) -> Time {
     match at {
         None => now(filter),
         Some(at) if ctx.origin().is_relayed() => at,
-        Some(at) => at.max(filter.newest_time()),
+        Some(at) => at.max(filter.newest_stamp()),
     }
 }

@@ -208,13 +208,9 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
 /// Whether the names of options may omit the module's name and a dot: in Redis 8 and later. Valkey has no such names,
 /// and refuses or ignores the request.
 fn has_unprefixed_options(ctx: Ctx<'_>) -> bool {
-    let version = ctx.info_text(c"server", c"redis_version").unwrap_or_default();
-    let major: u32 = version
-        .split('.')
-        .next()
-        .and_then(|major| major.parse().ok())
-        .unwrap_or(0);
-    major >= 8 && ctx.info_text(c"server", c"valkey_version").is_none()
+    ctx.major_version(c"redis_version")
+        .is_some_and(|major| major >= 8)
+        && ctx.info_text(c"server", c"valkey_version").is_none()
 }
 
 unsafe extern "C" fn get_option(_name: *const c_char, index: *mut c_void) -> *mut raw::RedisModuleString {

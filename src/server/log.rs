@@ -26,9 +26,9 @@ pub static GROWTH: Kind = Kind::new();
 pub static LAYER_LIMIT: Kind = Kind::new();
 /// Error rates that were requested and are not used unchanged.
 pub static RATE: Kind = Kind::new();
-/// Stored data that is no filter.
+/// Stored data that is no filter, or does not fit into memory.
 pub static LOAD: Kind = Kind::new();
-/// Filters that could not be copied for lack of memory.
+/// Filters that could not be copied: no memory, or a limit.
 pub static COPY: Kind = Kind::new();
 /// Replicas that cannot do what their primary did.
 pub static DIVERGENCE: Kind = Kind::new();

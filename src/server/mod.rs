@@ -307,6 +307,12 @@ impl<'a> Ctx<'a> {
         self.info(section).text(field)
     }
 
+    /// The major version in a field of INFO's server section; `None` where the server does not have it.
+    pub fn major_version(self, field: &CStr) -> Option<u32> {
+        let version = self.info_text(c"server", field)?;
+        version.split('.').next()?.parse().ok()
+    }
+
     /// An INFO section as it is now.
     pub fn info(self, section: &CStr) -> Info<'a> {
         // SAFETY: the context is alive.

@@ -91,7 +91,7 @@ impl Origin {
 
     /// Whether nobody reads what the command propagates: it comes from a primary, which also serves the replicas of
     /// this one, and there is no append-only file.
-    pub fn is_last(self) -> bool {
+    pub fn has_no_readers(self) -> bool {
         self == Self::Primary { has_readers: false }
     }
 
@@ -108,7 +108,7 @@ impl Origin {
     /// Bytes that the clients use, without replicas; INFO reports `counted`. INFO looks at each client about once a
     /// second. After an argument of 32 KiB or more the server keeps a buffer for another such argument, which INFO
     /// counts as data until it looks again. Arguments are not counted: they are freed with their command.
-    pub fn of_clients(self, ctx: Ctx<'_>, counted: u64) -> u64 {
+    pub fn client_bytes(self, ctx: Ctx<'_>, counted: u64) -> u64 {
         /// Up to this size it does not matter that buffers of the client are counted twice.
         const FEW: u64 = 1 << 20;
         if self == Self::Client {

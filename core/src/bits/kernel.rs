@@ -159,12 +159,6 @@ impl Work for SetOnes<'_> {
     }
 }
 
-/// Prefetches the memory that `place` refers to.
-#[inline(always)]
-pub fn prefetch<T>(place: &T) {
-    prefetch_address(place);
-}
-
 /// Prefetches the memory at an address, which may be invalid.
 #[inline(always)]
 pub fn prefetch_address<T>(place: *const T) {

@@ -12,7 +12,8 @@ use crate::folding::{Foldable, factors, part};
 
 /// The most that rounding adds to the rate of a layer for `capacity` items, as a part of the rate. The items that a
 /// layer meets are rounded up to a whole number, and its rate rises at most with the `k · g`th power of that number.
-/// Below [`POISSON_FROM`] items no part is allowed for, because the rate also depends on the number of lines otherwise.
+/// Below [`POISSON_FROM`] items nothing is allowed for: there the rate depends on the number of lines in other ways
+/// too.
 fn rounding(geometry: Geometry, capacity: u64) -> f64 {
     let bits = f64::from(geometry.probes) * f64::from(geometry.lines_per_item);
     if capacity < POISSON_FROM {

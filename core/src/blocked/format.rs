@@ -1,7 +1,7 @@
 //! The bytes of blocked filters, with and without a window. docs/design.md has their table, under "Stored bytes".
 //!
-//! A header describes everything but the bits and the exceptions. It gives only the number of exceptions. The caller
-//! stores these: after the header in the first chunk of a dump, after the bit arrays in an RDB stream.
+//! A header describes everything but the bits and the exceptions, of which it has the number. The caller stores the
+//! exceptions: after the header in the first chunk of a dump, after the bit arrays in an RDB stream.
 
 use super::window::{MOST_DROPPED_BYTES, Slice, Windowed};
 use crate::bits::array::{ArrayLoader, BitArray, OutOfRange, all_zero};
@@ -11,7 +11,7 @@ use crate::blocked::{Blocked, Layer, Shape};
 use crate::chain::batch::Layer as _;
 use crate::chain::demand::reserved;
 use crate::chain::{Allowance, Chain, MOST_ITEMS, MOST_LAYERS, NewLayer as _, Rules as _, sum};
-use crate::error::{Error, ParamError};
+use crate::error::Error;
 use crate::params::{Capacity, ErrorRate, Expansion, Growth, ROUNDING, Seed, Time, Window};
 use crate::stored::stream::{Sink, Source};
 use crate::stored::{DecodeError, Fields, ask_for, list_for, or_abort};
@@ -28,8 +28,8 @@ pub(crate) const WINDOW_BYTES: usize = 32;
 pub(crate) const SLICE_BYTES: usize = 24;
 /// Bytes of a layer in a header.
 pub(crate) const LAYER_BYTES: usize = 48;
-/// The most slices in a header. A filter has fewer: those that may be alive when one is closed early, and those that a
-/// window usually has.
+/// The most slices in a header. A filter has fewer: at most [`MOST_SLICES`](super::window::MOST_SLICES) when one is
+/// closed early, and the 65 that may open by themselves before these expire.
 pub(crate) const MOST_STORED: usize = 512;
 /// The most layers of a filter with a window in a header, since to find a layer takes a pass over the slices. Clients
 /// make at most [`MOST_LAYERS`].
@@ -42,7 +42,7 @@ const PIECE_BYTES: usize = 1 << 20;
 
 /// A blocked filter without its exceptions.
 #[derive(Debug)]
-pub enum Native {
+pub enum BlockedLayers {
     /// Without a window.
     Chain(Chain<Blocked>),
     /// With a window.
@@ -79,14 +79,14 @@ fn save_parts<'a>(header: &[u8], layers: impl Iterator<Item = &'a Layer>, sink: 
 ///
 /// # Errors
 /// [`DecodeError`] unless these are valid layers that fit into memory. Nothing is left allocated.
-pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<(Native, u64), DecodeError> {
+pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<(BlockedLayers, u64), DecodeError> {
     let header = source.string(|bytes| match Header::parse(bytes)? {
         (header, []) => Ok(header),
         _ => Err(DecodeError::Field("header length")),
     })??;
     let exceptions = header.exceptions;
-    let native = header.restore(allowance, |stored| load_bits(stored, source))?;
-    Ok((native, exceptions))
+    let layers = header.restore(allowance, |stored| load_bits(stored, source))?;
+    Ok((layers, exceptions))
 }
 
 /// The filter that a header describes, with its items counted and all of its bits unset. Also returns the number of its
@@ -98,7 +98,7 @@ pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<(Nativ
 pub fn load_header<'a>(
     bytes: &'a [u8],
     allowance: Allowance<'_>,
-) -> Result<(Native, u64, &'a [u8]), DecodeError> {
+) -> Result<(BlockedLayers, u64, &'a [u8]), DecodeError> {
     let (header, rest) = Header::parse(bytes)?;
     let exceptions = header.exceptions;
     let no_bits = |stored: &StoredLayer| Ok(BitArray::zeroed(stored.shape.geometry.total_lines())?);
@@ -152,7 +152,7 @@ pub fn header_of_windowed(windowed: &Windowed) -> Result<Vec<u8>, Error> {
     bytes.extend_from_slice(&windowed.capacity.items().to_le_bytes());
     bytes.extend_from_slice(&[window.slices(), window.refresh().into(), 0, 0]);
     bytes.extend_from_slice(&(slices as u32).to_le_bytes());
-    bytes.extend_from_slice(&windowed.changed.to_le_bytes());
+    bytes.extend_from_slice(&windowed.newest_stamp.to_le_bytes());
     bytes.extend_from_slice(&windowed.dropped_bytes.to_le_bytes());
     for slice in &windowed.slices {
         bytes.extend_from_slice(&slice.opens.to_le_bytes());
@@ -214,7 +214,7 @@ struct Header {
 struct StoredWindow {
     window: Window,
     capacity: Capacity,
-    changed: Time,
+    newest_stamp: Time,
     dropped_bytes: u64,
     slices: Vec<StoredSlice>,
 }
@@ -316,7 +316,7 @@ impl Header {
         self,
         allowance: Allowance<'_>,
         mut bits: impl FnMut(&StoredLayer) -> Result<BitArray<Line>, DecodeError>,
-    ) -> Result<Native, DecodeError> {
+    ) -> Result<BlockedLayers, DecodeError> {
         let arrays = sum(self.layers.iter().map(|layer| layer.shape.bytes()));
         if self.window.is_some() && arrays > MOST_DROPPED_BYTES {
             return Err(DecodeError::Field("lines"));
@@ -335,7 +335,7 @@ impl Header {
         };
         let rules = Blocked::new(self.error_rate, self.growth, self.seed);
         let Some(window) = self.window else {
-            return chain(rules, &self.layers).map(Native::Chain);
+            return chain(rules, &self.layers).map(BlockedLayers::Chain);
         };
         let (mut slices, mut layers) = (list_for(window.slices.len())?, &self.layers[..]);
         for slice in &window.slices {
@@ -349,9 +349,9 @@ impl Header {
         }
         let mut windowed = Windowed::empty(rules, window.window, window.capacity);
         windowed.slices = slices;
-        windowed.changed = window.changed;
+        windowed.newest_stamp = window.newest_stamp;
         windowed.dropped_bytes = window.dropped_bytes;
-        Ok(Native::Windowed(windowed))
+        Ok(BlockedLayers::Windowed(windowed))
     }
 }
 
@@ -360,15 +360,15 @@ impl StoredWindow {
     fn parse(seconds: u32, fields: &mut Fields<'_>) -> Result<Self, DecodeError> {
         let capacity = Capacity::new(fields.u64()?).map_err(|_| DecodeError::Field("capacity"))?;
         let [slices, refresh, zeros @ ..] = fields.take::<4>()?;
-        let window = Window::new(seconds, slices, refresh > 0);
-        let window = window.map_err(|error| match error {
-            ParamError::Window => DecodeError::Field("window"),
-            _ => DecodeError::Field("slices"),
-        })?;
-        if refresh > 1 || zeros != [0; 2] {
-            return Err(DecodeError::Field("window"));
+        // With a window the seconds are 1 or more, so only the slices can be wrong.
+        let window = Window::new(seconds, slices, refresh > 0).map_err(|_| DecodeError::Field("slices"))?;
+        if refresh > 1 {
+            return Err(DecodeError::Field("refresh"));
         }
-        let (stored, changed, dropped_bytes) = (fields.u32()? as usize, fields.u64()?, fields.u64()?);
+        if zeros != [0; 2] {
+            return Err(DecodeError::Field("reserved bytes"));
+        }
+        let (stored, newest_stamp, dropped_bytes) = (fields.u32()? as usize, fields.u64()?, fields.u64()?);
         if dropped_bytes > MOST_DROPPED_BYTES || !dropped_bytes.is_multiple_of(LINE_BYTES) {
             return Err(DecodeError::Field("dropped bytes"));
         }
@@ -387,15 +387,15 @@ impl StoredWindow {
             (opens, closes) = (slice.opens, slice.closes);
             slices.push(slice);
         }
-        // The newest change was stamped when the newest slice was open, or when it closed.
+        // The newest layer was made while the newest slice was open, or that slice was closed early.
         let latest = if stored > 0 { closes } else { LATEST_STORED };
-        if !(opens..=latest).contains(&changed) {
+        if !(opens..=latest).contains(&newest_stamp) {
             return Err(DecodeError::Field("times"));
         }
         Ok(Self {
             window,
             capacity,
-            changed,
+            newest_stamp,
             dropped_bytes,
             slices,
         })
@@ -436,7 +436,10 @@ impl StoredLayer {
         if lines == 0 || geometry.bytes() > isize::MAX as u64 {
             return Err(DecodeError::Field("lines"));
         }
-        if capacity == 0 || items > capacity {
+        if capacity == 0 {
+            return Err(DecodeError::Field("capacity"));
+        }
+        if items > capacity {
             return Err(DecodeError::Field("items"));
         }
         if !(0.0..1.0).contains(&rate) {

@@ -2,9 +2,9 @@
 //! each line. See [`sizing`](super::sizing) for the rates and [`kernel`](crate::bits::kernel) for the bits of
 //! a line.
 //!
-//! With `(a, b)` the low and high half of the item's hash and `c = a · LINE[j]` (mod 2^64), line `j` is
-//! number `high half of c · lines` of partition `j`, and its word of probes is `(c + b) · PROBES[j]` (mod
-//! 2^64). The multipliers are odd; `LINE[0]` is 1.
+//! With `(a, b)` the low and high half of the item's hash, `(A[j], B[j])` the [`MULTIPLIERS`] and `c = a · A[j]` (mod
+//! 2^64), line `j` is number `high half of c · lines` of partition `j`, and its word of probes is `(c + b) · B[j]` (mod
+//! 2^64). The multipliers are odd; `A[0]` is 1.
 //!
 //! Given the line, `b` makes the word uniform. That `c` is part of it matters in small layers, where choosing
 //! among few lines distinguishes little: there, two items share the bits of *all* lines only if they share
@@ -228,13 +228,13 @@ impl Layer {
         &self.bits
     }
 
-    /// The bit array, for loading.
+    /// The bit array, to be changed.
     pub(crate) fn bits_mut(&mut self) -> &mut BitArray<Line> {
         &mut self.bits
     }
 
-    /// Sets the number of counted items, for loading.
-    pub(crate) fn restore(&mut self, items: u64) {
+    /// Sets the number of counted items.
+    pub(crate) fn set_items(&mut self, items: u64) {
         self.items = items;
     }
 
@@ -248,7 +248,7 @@ impl Layer {
 
     /// A prefetcher for the lines of items. It may be used even after the layer is gone.
     #[inline(always)]
-    pub fn lines(&self) -> LinePrefetcher {
+    pub fn line_prefetcher(&self) -> LinePrefetcher {
         LinePrefetcher {
             start: self.bits.units().as_ptr(),
             placement: self.placement(),

@@ -12,27 +12,9 @@ use crate::params::{Expansion, Growth, ROUNDING, StoredLayout, Time};
 use crate::stored::invalid::{Invalid, check_counts};
 use crate::stored::stream::Sink;
 
-/// The most layers of a filter whose present rate is computed: as many as a window can have slices. A stored
-/// filter may have any number of layers with room.
+/// The most layers of a filter whose present rate is computed: as many slices as may be alive when one is
+/// closed early. A stored filter may have any number of layers with room.
 pub const MOST_ESTIMATED: usize = MOST_SLICES;
-
-/// The false positive rate that layers, newest first, have now. That of a layer that is not full takes some ten
-/// microseconds to compute. It is computed for the newest [`MOST_ESTIMATED`] such layers. Older ones, which only merged
-/// filters have, count as if they were full.
-fn present_rate<'a>(layers: impl Iterator<Item = &'a Layer>) -> f64 {
-    let mut estimated = 0;
-    compound(layers.map(|layer| {
-        let (shape, items) = (layer.shape(), layer.items());
-        estimated += usize::from(items < shape.capacity);
-        if estimated > MOST_ESTIMATED {
-            shape.rate
-        } else if items >= shape.capacity {
-            shape.full_rate()
-        } else {
-            shape.geometry.estimated_rate(items)
-        }
-    }))
-}
 
 impl LayoutRules for Blocked {
     const NAME: StoredLayout = StoredLayout::Blocked;
@@ -45,8 +27,22 @@ impl LayoutRules for Blocked {
         chain.rules().growth().expansion().map(Expansion::factor)
     }
 
+    /// The rate of a layer that is not full takes some ten microseconds to compute. It is computed for the newest
+    /// [`MOST_ESTIMATED`] such layers. Older ones, which only merged filters and windows of very many slices have,
+    /// count as if they were full.
     fn present_rate<'a>(layers: impl Iterator<Item = &'a Layer>) -> f64 {
-        present_rate(layers)
+        let mut estimated = 0;
+        compound(layers.map(|layer| {
+            let (shape, items) = (layer.shape(), layer.items());
+            estimated += usize::from(items < shape.capacity);
+            if estimated > MOST_ESTIMATED {
+                shape.rate
+            } else if items >= shape.capacity {
+                shape.full_rate()
+            } else {
+                shape.geometry.estimated_rate(items)
+            }
+        }))
     }
 
     fn ones(layer: &Layer) -> u64 {
@@ -106,7 +102,7 @@ impl Layered for Windowed {
     }
 
     fn estimated_error_rate(&self, now: Time) -> f64 {
-        present_rate(self.living_layers(now))
+        Blocked::present_rate(self.living_layers(now))
     }
 
     fn count(&self) -> usize {
@@ -170,7 +166,7 @@ impl Layered for Windowed {
     }
 
     fn is_as_new(&self) -> bool {
-        self.slices.is_empty() && self.changed == 0 && self.dropped_bytes == 0
+        self.slices.is_empty() && self.newest_stamp == 0 && self.dropped_bytes == 0
     }
 
     fn emptied(&self, _: Allowance<'_>) -> Result<Self, Error> {

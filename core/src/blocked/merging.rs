@@ -34,8 +34,8 @@ impl Mergeable for Layer {
         self.bits_mut()
     }
 
-    fn restore(&mut self, items: u64) {
-        self.restore(items);
+    fn set_items(&mut self, items: u64) {
+        self.set_items(items);
     }
 
     fn ones_when_full(&self) -> u64 {

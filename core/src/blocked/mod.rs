@@ -147,7 +147,7 @@ impl Rules for Blocked {
             bytes,
             bits: bytes.saturating_mul(8),
             error_rate: shape.rate,
-            lines: Some(shape.geometry.lines_per_item.into()),
+            lines_per_item: Some(shape.geometry.lines_per_item.into()),
             probes: shape.geometry.probes.into(),
             hash_width: None,
         }

@@ -60,7 +60,7 @@ fn each_contained<'a, K: Kernel>(
 #[inline(always)]
 fn prefetch_first_lines(layer: &Layer, hashes: &Hashes, items: Subset) {
     if layer.bytes() >= PREFETCH_FROM {
-        let lines = layer.lines();
+        let lines = layer.line_prefetcher();
         for at in items {
             lines.prefetch_first(hashes[at]);
         }
@@ -71,7 +71,7 @@ fn prefetch_first_lines(layer: &Layer, hashes: &Hashes, items: Subset) {
 #[inline(always)]
 fn prefetch_lines(layer: &Layer, hashes: &Hashes, items: Subset) {
     if layer.bytes() >= PREFETCH_FROM {
-        let lines = layer.lines();
+        let lines = layer.line_prefetcher();
         for at in items {
             lines.prefetch(hashes[at]);
         }

@@ -77,9 +77,9 @@ pub struct Windowed {
     pub(super) capacity: Capacity,
     /// All slices, oldest first, including expired ones. There may be none.
     pub(super) slices: Vec<Slice>,
-    /// The stamp of the newest change: no later change gets an earlier one. It is the time when the newest layer was
-    /// made or, if the newest slice was closed early, the time when it closed.
-    pub(super) changed: Time,
+    /// The time when the newest layer was made or, if the newest slice was closed early, when it closed. No later
+    /// change is stamped earlier.
+    pub(super) newest_stamp: Time,
     /// Bytes of the bit arrays of all slices that were dropped.
     pub(super) dropped_bytes: u64,
     /// The slices that were dropped last, until the caller takes them, and the number of all their layers.
@@ -87,11 +87,11 @@ pub struct Windowed {
 }
 
 impl Windowed {
-    /// Makes a filter without slices. The memory of a full window is requested now, so that a lack of memory is
-    /// reported early.
+    /// Makes a filter without slices. The allowance is asked for a full window now, so that a limit refuses it early;
+    /// memory is allocated slice by slice.
     ///
     /// # Errors
-    /// [`Error::OverLimit`].
+    /// [`Error::OverLimit`] or [`Error::TooManyLayers`].
     pub fn new(
         rules: Blocked,
         capacity: Capacity,
@@ -111,7 +111,7 @@ impl Windowed {
             window,
             capacity,
             slices: Vec::new(),
-            changed: 0,
+            newest_stamp: 0,
             dropped_bytes: 0,
             dropped: (Vec::new(), 0),
         }
@@ -190,26 +190,26 @@ impl Windowed {
         self.layers_of(self.expired(now))
     }
 
-    /// The time of the newest change.
+    /// See [`Filter::newest_stamp`](crate::Filter::newest_stamp).
     pub fn newest_stamp(&self) -> Time {
-        self.changed
+        self.newest_stamp
     }
 
-    /// The stamp of a change at `now`: that time, or the newest stamp if the clock went back; at most [`LATEST`], so that a
-    /// replica takes it.
+    /// The stamp of a change at `now`: that time, or the newest stamp if the clock went back; at most [`LATEST`], so
+    /// that a replica takes it.
     pub fn stamp(&self, now: Time) -> Time {
         let now = now.min(LATEST);
         if self.has_wrong_stamps(now) {
             now
         } else {
-            now.max(self.changed).min(LATEST)
+            now.max(self.newest_stamp).min(LATEST)
         }
     }
 
     /// Whether the newest stamp is more than a window and a slice ahead of `now`, as a wrong clock gives it. Its items
     /// would be remembered until that time.
     fn has_wrong_stamps(&self, now: Time) -> bool {
-        self.changed.saturating_sub(now) > self.window.length() + self.window.slice_length()
+        self.newest_stamp.saturating_sub(now) > self.window.length() + self.window.slice_length()
     }
 
     /// Corrects [wrong stamps](Self::has_wrong_stamps): later stamps become `now`, and all slices are closed.
@@ -218,7 +218,7 @@ impl Windowed {
             slice.opens = slice.opens.min(now);
             slice.closes = slice.closes.min(now.saturating_add(1));
         }
-        self.changed = now.saturating_add(1);
+        self.newest_stamp = now.saturating_add(1);
     }
 
     /// Whether the newest slice takes items at `time`.
@@ -258,14 +258,6 @@ impl Windowed {
             items,
             found,
         });
-    }
-
-    /// See [`Filter::add`](crate::Filter::add).
-    pub fn add(&mut self, item: Item<'_>, now: Time, allowance: Allowance<'_>) -> Result<bool, Error> {
-        let mut is_new = false;
-        let one = std::iter::once(item.bytes());
-        self.add_blocks(one, now, allowance, |added, _| is_new = added.new.has(0))?;
-        Ok(is_new)
     }
 
     /// See [`Filter::add_blocks`](crate::Filter::add_blocks).
@@ -344,7 +336,7 @@ impl Windowed {
     /// Drops the slices that have expired at `time`, and opens one.
     ///
     /// # Errors
-    /// [`Error::OverLimit`], [`Error::OutOfMemory`] or [`Error::Full`]; nothing changed.
+    /// [`Error::OverLimit`], [`Error::TooManyLayers`], [`Error::OutOfMemory`] or [`Error::Full`]; nothing changed.
     fn drop_and_open(&mut self, time: Time, allowance: Allowance<'_>) -> Result<(), Error> {
         let expired = self.expired(time);
         let alive = &self.slices[expired..];
@@ -377,7 +369,7 @@ impl Windowed {
             closes: time.saturating_add(self.window.slice_length()),
             chain,
         });
-        self.changed = time;
+        self.newest_stamp = time;
         Ok(())
     }
 
@@ -414,11 +406,11 @@ impl Windowed {
             return (Subset::NONE, Ok(()));
         };
         let older = &older[expired..];
-        let (changed, closes, window) = (&mut self.changed, newest.closes, self.window);
+        let (newest_stamp, closes, window) = (&mut self.newest_stamp, newest.closes, self.window);
         newest
             .chain
             .insert_unknown(kernel, &block.hashes, items, |own, rules| {
-                let (elapsed, left) = (time.saturating_sub(*changed), closes.saturating_sub(time));
+                let (elapsed, left) = (time.saturating_sub(*newest_stamp), closes.saturating_sub(time));
                 let capacity = further_capacity(own, rules, elapsed, left);
                 // The rates of usual slices that are still to be opened are kept for them.
                 let to_open = usize::from(window.slices()).saturating_sub(older.len());
@@ -437,7 +429,7 @@ impl Windowed {
                     })
                 };
                 append::<Blocked>(own, next, &allowance)?;
-                *changed = time;
+                *newest_stamp = time;
                 Ok(())
             })
     }
@@ -445,9 +437,14 @@ impl Windowed {
     /// Closes the newest slice at `now`, and drops what has expired. Returns whether that changed anything.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; nothing changed.
+    /// [`Error::Full`] if [`MOST_SLICES`] or more have not expired, or [`Error::OutOfMemory`]; nothing changed.
     pub fn rotate(&mut self, now: Time) -> Result<bool, Error> {
         let time = self.stamp(now);
+        let alive = self.alive(time);
+        if alive.len() >= MOST_SLICES {
+            let capacity = sum(NewestFirst::of(alive).map(Layer::capacity));
+            return Err(Error::Full { capacity });
+        }
         let (expired, is_wrong, is_open) = (
             self.expired(time),
             self.has_wrong_stamps(time),
@@ -462,14 +459,9 @@ impl Windowed {
             && is_open
         {
             newest.closes = time.saturating_add(1);
-            self.changed = newest.closes;
+            self.newest_stamp = newest.closes;
         }
         Ok(expired > 0 || is_wrong || is_open)
-    }
-
-    /// Whether [`Self::rotate`] leaves room for another slice.
-    pub fn may_rotate(&self, now: Time) -> bool {
-        self.alive(self.stamp(now)).len() < MOST_SLICES
     }
 
     /// Returns the slices that were dropped last, which may take long to free, and how many layers were dropped since

@@ -62,7 +62,8 @@ pub trait Layer {
     fn lookup_prefetcher(&self, is_only: bool) -> impl Prefetch;
     /// Whether the item is (probably) in the layer.
     fn contains<K: Kernel>(&self, kernel: K, hash: ItemHash) -> bool;
-    /// [`Self::contains`] in a filter's only layer, if the layer has a short way. Most filters have one such layer.
+    /// [`Self::contains`] in a filter's only layer; `None` if the layer has no faster way for a single item. Most
+    /// filters have one layer that has.
     fn contains_alone(&self, hash: ItemHash) -> Option<bool>;
     /// The items of a block that are (probably) in the layer. Their memory has been prefetched.
     fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Subset) -> Subset;
@@ -87,7 +88,7 @@ pub trait Layer {
         Self: Sized + 'a;
     /// Inserts the item. If that changes the layer, counts the item and returns true.
     fn insert<K: Kernel>(&mut self, kernel: K, hash: ItemHash) -> bool;
-    /// [`Self::insert`] in a filter's only layer, if the layer has a short way.
+    /// [`Self::insert`] in a filter's only layer; `None` if the layer has no faster way for a single item.
     fn insert_alone(&mut self, hash: ItemHash) -> Option<bool>;
     /// Inserts the items of a block in order. Counts and returns the items that changed the layer.
     #[inline(always)]

@@ -112,7 +112,7 @@ pub struct LayerShape {
     /// The rate that the layer is made for.
     pub error_rate: f64,
     /// The number of lines that an item has, in the blocked layout.
-    pub lines: Option<u64>,
+    pub lines_per_item: Option<u64>,
     /// Bits that an item sets: in each of its lines, or in the whole layer.
     pub probes: u64,
     /// Bits of each of an item's two hashes, in a layout that has 32 or 64.
@@ -130,7 +130,8 @@ impl<R: Rules> Chain<R> {
     /// Makes a filter with `first` as its only layer.
     ///
     /// # Errors
-    /// [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing is left behind.
+    /// [`Error::Full`], [`Error::OverLimit`], [`Error::TooManyLayers`] or [`Error::OutOfMemory`]; nothing is left
+    /// behind.
     pub fn new(rules: R, first: R::Shape, allowance: Allowance<'_>) -> Result<Self, Error> {
         let mut layers = Vec::new();
         append::<R>(&mut layers, first, allowance)?;
@@ -140,7 +141,7 @@ impl<R: Rules> Chain<R> {
     /// Makes a new filter.
     ///
     /// # Errors
-    /// [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing is left behind.
+    /// What [`Self::new`] returns; nothing is left behind.
     pub fn made(spec: R::Spec, allowance: Allowance<'_>) -> Result<Self, Error> {
         let (rules, first) = R::start(spec);
         Self::new(rules, first, allowance)
@@ -173,7 +174,7 @@ impl<R: Rules> Chain<R> {
         &self.layers
     }
 
-    /// The layers, for loading.
+    /// The layers, to be changed.
     pub(super) fn layers_mut(&mut self) -> &mut [R::Layer] {
         &mut self.layers
     }
@@ -309,7 +310,7 @@ fn grow<R: Rules>(layers: &mut Vec<R::Layer>, rules: &R, allowance: Allowance<'_
 /// Appends a layer of shape `new`.
 ///
 /// # Errors
-/// [`Error::Full`], [`Error::OverLimit`] or [`Error::OutOfMemory`]; nothing changed.
+/// [`Error::Full`], [`Error::OverLimit`], [`Error::TooManyLayers`] or [`Error::OutOfMemory`]; nothing changed.
 pub(super) fn append<R: Rules>(
     layers: &mut Vec<R::Layer>,
     new: R::Shape,

@@ -6,12 +6,12 @@
 
 use crate::bits::array::BitArray;
 use crate::chain::batch::Layer as _;
-use crate::chain::demand::{Demand, ask, reserve_one, reserved};
+use crate::chain::demand::{reserve_one, reserved};
 use crate::chain::{Allowance, Chain, MOST_ITEMS, Rules as _, sum};
 use crate::classic::{Classic, Layer, Options, Shape};
 use crate::error::Error;
 use crate::stored::stream::{Sink, Source};
-use crate::stored::{DecodeError, Fields, ask_for, list_for, restored};
+use crate::stored::{DecodeError, Fields, ask_for, ask_for_next, list_for, restored};
 
 /// Bytes of a chunk header before its layers.
 const HEAD_BYTES: usize = 20;
@@ -30,7 +30,7 @@ pub fn save(chain: &Chain<Classic>, sink: &mut dyn Sink) {
         let shape = layer.shape();
         sink.put_unsigned(shape.capacity);
         sink.put_double(shape.error_rate);
-        sink.put_unsigned(u64::from(shape.hashes));
+        sink.put_unsigned(u64::from(shape.probes));
         sink.put_double(shape.bits_per_item);
         sink.put_unsigned(shape.bits);
         sink.put_unsigned(u64::from(shape.n2));
@@ -67,7 +67,7 @@ pub fn load(
     for _ in 0..layers {
         let capacity = source.unsigned()?;
         let error_rate = source.double()?;
-        let hashes = source.unsigned()?;
+        let probes = source.unsigned()?;
         let bits_per_item = source.double()?;
         let (bits, n2) = if encoding_version == 0 {
             ((capacity as f64 * bits_per_item) as u64, 0)
@@ -80,7 +80,7 @@ pub fn load(
             bits_per_item,
             bits,
             bytes: 0,
-            hashes: u32::try_from(hashes).map_err(|_| DecodeError::Field("hashes"))?,
+            probes: u32::try_from(probes).map_err(|_| DecodeError::Field("probes"))?,
             n2: u8::try_from(n2).map_err(|_| DecodeError::Field("n2"))?,
         };
         // Memory is requested before the server reads the array; after that it would be counted as used
@@ -112,7 +112,7 @@ pub fn header(chain: &Chain<Classic>) -> Result<Vec<u8>, Error> {
         bytes.extend_from_slice(&layer.items().to_le_bytes());
         bytes.extend_from_slice(&shape.error_rate.to_le_bytes());
         bytes.extend_from_slice(&shape.bits_per_item.to_le_bytes());
-        bytes.extend_from_slice(&shape.hashes.to_le_bytes());
+        bytes.extend_from_slice(&shape.probes.to_le_bytes());
         bytes.extend_from_slice(&shape.capacity.to_le_bytes());
         bytes.push(shape.n2);
     }
@@ -139,14 +139,14 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Class
     for _ in 0..layers {
         let (bytes, bits, items) = (fields.u64()?, fields.u64()?, fields.u64()?);
         let (error_rate, bits_per_item) = (fields.f64()?, fields.f64()?);
-        let (hashes, capacity, n2) = (fields.u32()?, fields.u64()?, fields.u8()?);
+        let (probes, capacity, n2) = (fields.u32()?, fields.u64()?, fields.u8()?);
         let shape = Shape {
             capacity,
             error_rate,
             bits_per_item,
             bits,
             bytes,
-            hashes,
+            probes,
             n2,
         };
         shape.check(loader.rules.options()).map_err(DecodeError::Field)?;
@@ -192,15 +192,9 @@ impl Loader {
         })
     }
 
-    /// Requests memory for the next layer, whose bit array has `array` bytes rounded up to whole words. The
-    /// request is for all layers read so far and this one: a stream may end before all the layers that it
-    /// claims.
+    /// Requests memory for the next layer, with a bit array of `array` bytes.
     fn ask(&mut self, array: u64, allowance: Allowance<'_>) -> Result<(), DecodeError> {
-        let demand = Classic::demand(self.layers.len(), self.arrays, array);
-        let grows_to = None;
-        ask(Demand { grows_to, ..demand }, allowance)?;
-        self.arrays = self.arrays.saturating_add(array);
-        Ok(())
+        ask_for_next::<Classic>(self.layers.len(), &mut self.arrays, array, allowance)
     }
 
     /// Checks and appends the next layer.
@@ -228,7 +222,7 @@ impl Loader {
             return Err(wrong);
         }
         self.items_to_come = self.items_to_come.checked_sub(items).ok_or(wrong)?;
-        layer.restore(items);
+        layer.set_items(items);
         Ok(())
     }
 
@@ -387,7 +381,7 @@ mod tests {
         bits: u64,
         bytes: usize,
         capacity: u64,
-        hashes: u32,
+        probes: u32,
         items: Vec<Vec<u8>>,
     }
 
@@ -398,7 +392,7 @@ mod tests {
         fn array(&self) -> Vec<u8> {
             let modulus = if self.n2 > 0 { 1 << self.n2 } else { self.bits };
             let options = Options::new(self.options).unwrap();
-            naive_array(self.bytes, modulus, self.hashes, options, &self.items)
+            naive_array(self.bytes, modulus, self.probes, options, &self.items)
         }
 
         fn stream(&self, encoding_version: i32) -> MemoryStream {
@@ -414,7 +408,7 @@ mod tests {
             }
             stream.put_unsigned(self.capacity);
             stream.put_double(Self::ERROR_RATE);
-            stream.put_unsigned(u64::from(self.hashes));
+            stream.put_unsigned(u64::from(self.probes));
             stream.put_double(Self::BITS_PER_ITEM);
             if encoding_version >= 1 {
                 stream.put_unsigned(self.bits);
@@ -436,7 +430,7 @@ mod tests {
             bits: 1102,
             bytes: 138,
             capacity: 100,
-            hashes: 8,
+            probes: 8,
             items: items.clone(),
         };
         let power = |options, capacity| Early {
@@ -445,7 +439,7 @@ mod tests {
             bits: 2048,
             bytes: 256,
             capacity,
-            hashes: 8,
+            probes: 8,
             items: items.clone(),
         };
         let words = Early {
@@ -454,7 +448,7 @@ mod tests {
             bits: 1152,
             bytes: 144,
             capacity: 100,
-            hashes: 8,
+            probes: 8,
             items: items.clone(),
         };
         vec![
@@ -672,8 +666,8 @@ mod tests {
         assert_eq!(damaged(4, Value::Unsigned(0)), field("capacity"));
         assert_eq!(damaged(5, Value::Double(f64::NAN)), field("error rate"));
         assert_eq!(damaged(5, Value::Double(1.0)), field("error rate"));
-        assert_eq!(damaged(6, Value::Unsigned(10)), field("hashes"));
-        assert_eq!(damaged(6, Value::Unsigned(12)), field("hashes"));
+        assert_eq!(damaged(6, Value::Unsigned(10)), field("probes"));
+        assert_eq!(damaged(6, Value::Unsigned(12)), field("probes"));
         assert_eq!(damaged(7, Value::Double(f64::INFINITY)), field("bits per item"));
         assert_eq!(damaged(8, Value::Unsigned(1599)), field("bits"));
         assert_eq!(damaged(9, Value::Unsigned(64)), field("n2"));
@@ -736,7 +730,7 @@ mod tests {
                     &[0.0, -0.005, 1.0, f64::NAN, f64::INFINITY],
                     "error rate",
                 );
-                unsigned(layer + 2, &[0, 7, 9, 1 << 32, (1 << 32) + 8], "hashes");
+                unsigned(layer + 2, &[0, 7, 9, 1 << 32, (1 << 32) + 8], "probes");
                 double(layer + 3, &[0.0, 11.0, 11.03, f64::NAN], "bits per item");
                 let end = if version == 0 { layer + 4 } else { layer + 6 };
                 if early.n2 > 0 {
@@ -800,7 +794,7 @@ mod tests {
         }
         header.extend_from_slice(&shape.error_rate.to_le_bytes());
         header.extend_from_slice(&shape.bits_per_item.to_le_bytes());
-        header.extend_from_slice(&shape.hashes.to_le_bytes());
+        header.extend_from_slice(&shape.probes.to_le_bytes());
         header.extend_from_slice(&shape.capacity.to_le_bytes());
         header.push(0);
         // The allowance covers the structs too. When the allocator refuses the array, they already exist.

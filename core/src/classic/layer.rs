@@ -32,7 +32,7 @@ pub struct Shape {
     /// Bytes of the bit array.
     pub bytes: u64,
     /// Probes of an item.
-    pub hashes: u32,
+    pub probes: u32,
     /// If not 0, probes choose from the first `2^n2` bits.
     pub n2: u8,
 }
@@ -48,7 +48,7 @@ impl Shape {
             bits_per_item,
             bits: 0,
             bytes: 0,
-            hashes: hashes(bits_per_item),
+            probes: probes_for(bits_per_item),
             n2: 0,
         };
         let bits = if options.has(Options::NOROUND) {
@@ -79,7 +79,7 @@ impl Shape {
             bits_per_item: per_item,
             bits,
             bytes,
-            hashes: probes,
+            probes,
             n2,
         } = *self;
         if !(error_rate > 0.0 && error_rate < 1.0) {
@@ -89,8 +89,8 @@ impl Shape {
         if off.is_nan() || off > LOGARITHM_TOLERANCE {
             return Err("bits per item");
         }
-        if probes != hashes(per_item) {
-            return Err("hashes");
+        if probes != probes_for(per_item) {
+            return Err("probes");
         }
         if capacity == 0 {
             return Err("capacity");
@@ -139,7 +139,7 @@ fn bits_per_item(error_rate: f64) -> f64 {
     -(ln(error_rate) / LN_2_SQUARED)
 }
 
-fn hashes(bits_per_item: f64) -> u32 {
+fn probes_for(bits_per_item: f64) -> u32 {
     (LN_2 * bits_per_item).ceil() as u32
 }
 
@@ -179,7 +179,7 @@ pub struct Layer {
     capacity: u64,
     error_rate: f64,
     bits_per_item: f64,
-    hashes: u16,
+    probes: u16,
     n2: u8,
     /// Bytes of the last word that the shape does not have; their bits are never set.
     padding: u8,
@@ -198,7 +198,7 @@ impl Layer {
             error_rate: shape.error_rate,
             bits_per_item: shape.bits_per_item,
             // The lowest rate that a double can hold has 1075 probes.
-            hashes: shape.hashes as u16,
+            probes: shape.probes as u16,
             n2: shape.n2,
             padding: (array - shape.bytes) as u8,
             counts_all_bits: shape.bits == shape.bytes.saturating_mul(8),
@@ -219,7 +219,7 @@ impl Layer {
                 self.modulus.value()
             },
             bytes,
-            hashes: self.hashes.into(),
+            probes: self.probes.into(),
             n2: self.n2,
         }
     }
@@ -234,8 +234,8 @@ impl Layer {
         &mut self.bits
     }
 
-    /// Sets the number of counted items, for loading.
-    pub(crate) fn restore(&mut self, items: u64) {
+    /// Sets the number of counted items.
+    pub(crate) fn set_items(&mut self, items: u64) {
         self.items = items;
     }
 }
@@ -255,7 +255,7 @@ impl Scattered for Layer {
 
     #[inline(always)]
     fn probes(&self) -> u16 {
-        self.hashes
+        self.probes
     }
 
     #[inline(always)]

@@ -28,7 +28,7 @@ impl LayoutRules for Classic {
         compound(layers.map(|layer| {
             let shape = layer.shape();
             let fill = layer.bits().ones() as f64 / shape.modulus() as f64;
-            power(fill.min(1.0), shape.hashes.into())
+            power(fill.min(1.0), shape.probes.into())
         }))
     }
 

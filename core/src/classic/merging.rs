@@ -18,7 +18,7 @@ impl Mergeable for Layer {
             shape.error_rate.to_bits(),
             shape.bits,
             shape.bytes,
-            shape.hashes,
+            shape.probes,
             shape.n2,
         )
     }
@@ -31,14 +31,14 @@ impl Mergeable for Layer {
         self.bits_mut()
     }
 
-    fn restore(&mut self, items: u64) {
-        self.restore(items);
+    fn set_items(&mut self, items: u64) {
+        self.set_items(items);
     }
 
     fn ones_when_full(&self) -> u64 {
         let shape = self.shape();
         let bits = shape.modulus() as f64;
-        let probes = shape.capacity.saturating_mul(shape.hashes.into());
+        let probes = shape.capacity.saturating_mul(shape.probes.into());
         (bits * (1.0 - power(1.0 - 1.0 / bits, probes)) + 0.5) as u64
     }
 
@@ -51,11 +51,11 @@ impl Mergeable for Layer {
         if unset <= 0.0 {
             return u64::MAX;
         }
-        (-ln(unset) * bits / f64::from(shape.hashes) + 0.5) as u64
+        (-ln(unset) * bits / f64::from(shape.probes) + 0.5) as u64
     }
 
     fn bits_of_item(&self) -> u64 {
-        self.shape().hashes.into()
+        self.shape().probes.into()
     }
 
     fn made_rate(&self) -> f64 {
@@ -73,7 +73,7 @@ impl MergeRules for Classic {
         is_same.then_some(()).ok_or(Mismatch::HashWidth)
     }
 
-    /// A classic filter keeps its own rate, which is that of its first layer.
+    /// A classic filter stores no rate of its own: it follows from that of its first layer.
     fn check_rate(&self, rate: Option<ErrorRate>) -> Result<(), SetError> {
         rate.map_or(Ok(()), |_| Err(SetError::RateOfClassic))
     }
@@ -86,9 +86,9 @@ impl MergeRules for Classic {
         true
     }
 
-    /// The filter's rate is that of its first layer. A filter that grows spends as much as its newest layer on all
-    /// later ones. One that does not grow has one layer in RedisBloom's format, even if another layer's rate is so
-    /// low that rounding hides it.
+    /// The filter's rate is that of its first layer, or twice that if it grows. A filter that grows spends as much as
+    /// its newest layer on all later ones. One that does not grow has one layer in RedisBloom's format, even if another
+    /// layer's rate is so low that rounding hides it.
     fn check_rates(&self, rates: &[f64]) -> Result<(), SetError> {
         let (Some(first), Some(newest)) = (rates.first(), rates.last()) else {
             return Ok(());
@@ -119,7 +119,7 @@ mod tests {
     fn what_classic_bits_tell_is_rounded_to_the_nearest() {
         let spec = ClassicSpec::new(0.01, 1000, 2, true).unwrap();
         let layer = Classic::start(spec).1.make().unwrap();
-        let (bits, probes) = (layer.shape().modulus() as f64, f64::from(layer.shape().hashes));
+        let (bits, probes) = (layer.shape().modulus() as f64, f64::from(layer.shape().probes));
         for ones in 0..layer.shape().modulus() {
             let expected = -(1.0 - ones as f64 / bits).ln() * bits / probes;
             assert_eq!(
@@ -138,7 +138,7 @@ mod tests {
             let spec = ClassicSpec::new(rate, capacity, 2, true).unwrap();
             let layer = Classic::start(spec).1.make().unwrap();
             let bits = layer.shape().modulus() as f64;
-            let unset = (0..capacity * u64::from(layer.shape().hashes))
+            let unset = (0..capacity * u64::from(layer.shape().probes))
                 .fold(1.0, |unset, _| unset * (1.0 - 1.0 / bits));
             assert_eq!(layer.ones_when_full(), (bits * (1.0 - unset)).round() as u64);
         }

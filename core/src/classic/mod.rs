@@ -224,8 +224,8 @@ impl Rules for Classic {
             bytes: shape.bytes,
             bits: shape.bits,
             error_rate: shape.error_rate,
-            lines: None,
-            probes: shape.hashes.into(),
+            lines_per_item: None,
+            probes: shape.probes.into(),
             hash_width: Some(self.options().hash_width()),
         }
     }
@@ -278,7 +278,7 @@ mod tests {
     fn sizes_are_redisbloom_s() {
         let sized = |capacity, rate| {
             let shape = Shape::sized(capacity, rate, MODERN);
-            (shape.bytes, shape.bits, shape.hashes)
+            (shape.bytes, shape.bits, shape.probes)
         };
         assert_eq!(sized(100, 0.005), (144, 1152, 8));
         assert_eq!(sized(3200, 1.5625e-5), (9216, 73_728, 16));
@@ -308,7 +308,7 @@ mod tests {
             for rate in [5e-324, 1e-300, 0.25, 1.0 - f64::EPSILON] {
                 for capacity in [1, 1 << 40, u64::MAX] {
                     let shape = Shape::sized(capacity, rate, Options(options));
-                    assert!(shape.bytes >= 8 && shape.hashes <= 1100, "{shape:?}");
+                    assert!(shape.bytes >= 8 && shape.probes <= 1100, "{shape:?}");
                 }
                 let impossible = Shape::sized(u64::MAX, rate.min(0.25), Options(options)).make();
                 assert!(matches!(impossible, Err(Error::OutOfMemory { .. })));
@@ -333,7 +333,7 @@ mod tests {
         bits_per_item: BITS_PER_ITEM,
         bits: 2048,
         bytes: 256,
-        hashes: 8,
+        probes: 8,
         n2: 11,
     };
 
@@ -438,7 +438,7 @@ mod tests {
             bits_per_item: -(0.6_f64.ln() / 0.480_453_013_918_201),
             bits,
             bytes,
-            hashes: 1,
+            probes: 1,
             n2: 1,
         };
         for (bytes, bits, is_known) in [
@@ -510,7 +510,7 @@ mod tests {
             bits_per_item: -(0.6_f64.ln() / 0.480_453_013_918_201),
             bits: 2,
             bytes: 1,
-            hashes: 1,
+            probes: 1,
             n2: 1,
         };
         let shapes = [
@@ -601,7 +601,7 @@ mod tests {
             let mut set = HashSet::new();
             let mut counted = 0;
             for item in &items {
-                let bits = naive_probes(shape.modulus(), shape.hashes, options, item);
+                let bits = naive_probes(shape.modulus(), shape.probes, options, item);
                 let is_new = bits.iter().any(|bit| !set.contains(bit));
                 set.extend(bits);
                 counted += u64::from(is_new);
@@ -610,7 +610,7 @@ mod tests {
                 prop_assert_eq!(layer.insert(Portable, hash), is_new);
                 prop_assert!(layer.contains(Portable, hash));
             }
-            let expected = naive_array(shape.bytes as usize, shape.modulus(), shape.hashes, options, &items);
+            let expected = naive_array(shape.bytes as usize, shape.modulus(), shape.probes, options, &items);
             prop_assert_eq!(layer.array(), &expected[..]);
             prop_assert_eq!(layer.items(), counted);
             prop_assert_eq!(layer.bits().ones(), set.len() as u64);

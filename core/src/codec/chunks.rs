@@ -10,7 +10,7 @@
 
 use std::borrow::Cow;
 
-use super::{DecodeError, native, redisbloom, valkey};
+use super::{DecodeError, blocked, redisbloom, valkey};
 use crate::bits::array::all_zero;
 use crate::chain::Allowance;
 use crate::error::Error;
@@ -231,8 +231,8 @@ pub fn has_bits_of_items(filter: &Filter) -> bool {
 /// # Errors
 /// [`DecodeError`]; nothing is left behind.
 pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
-    if bytes.starts_with(&native::MAGIC) {
-        native::load_header(bytes, allowance)
+    if bytes.starts_with(&blocked::MAGIC) {
+        blocked::load_header(bytes, allowance)
     } else if bytes.starts_with(&valkey::MAGIC) {
         valkey::load_header(bytes, allowance).map(Filter::from)
     } else {
@@ -296,7 +296,7 @@ pub fn header(filter: &Filter) -> Vec<u8> {
 /// [`Error::OutOfMemory`].
 fn try_header(filter: &Filter) -> Result<Vec<u8>, Error> {
     match (&filter.layers, filter.excepted()) {
-        (Layers::Blocked(chain), Some(exceptions)) => native::header(chain, exceptions),
+        (Layers::Blocked(chain), Some(exceptions)) => blocked::header(chain, exceptions),
         (layers, _) => layers.as_layered().header(),
     }
 }
@@ -600,7 +600,7 @@ mod tests {
         /// A client could crash the server with any bytes as a header.
         #[test]
         fn headers_of_any_bytes_are_answered(bytes: Vec<u8>, start in 0usize..3) {
-            let start = [&[][..], &native::MAGIC, &valkey::MAGIC][start];
+            let start = [&[][..], &blocked::MAGIC, &valkey::MAGIC][start];
             let limit: Allowance<'_> = &at_most((1 << 24) - 1);
             let _ = load_header(&[start, &bytes].concat(), limit);
         }

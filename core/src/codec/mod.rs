@@ -1,7 +1,7 @@
 //! Filters of any layout as stored bytes. Each layout has its formats in its own folder.
 
+pub mod blocked;
 pub mod chunks;
-pub mod native;
 pub mod validate;
 
 use crate::chain::Allowance;
@@ -18,7 +18,7 @@ pub const ENCODING_VERSION: i32 = 4;
 /// Writes `filter` to an RDB stream of its type.
 pub fn save(filter: &Filter, sink: &mut dyn Sink) {
     match (&filter.layers, filter.excepted()) {
-        (Layers::Blocked(chain), Some(exceptions)) => native::save(chain, exceptions, sink),
+        (Layers::Blocked(chain), Some(exceptions)) => blocked::save(chain, exceptions, sink),
         (layers, _) => layers.as_layered().save(sink),
     }
 }
@@ -49,7 +49,7 @@ pub fn load(
     let first = source.unsigned()?;
     match source.unsigned()? {
         0 if i32::from(encoding_version) == ENCODING_VERSION => match first {
-            native::VERSION => native::load(source, allowance),
+            blocked::VERSION => blocked::load(source, allowance),
             version => Err(DecodeError::Version(version)),
         },
         layers => redisbloom::load(first, layers, source, encoding_version, allowance).map(Filter::from),

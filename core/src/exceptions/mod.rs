@@ -19,7 +19,7 @@ use crate::item::{Item, ItemHash};
 use crate::layout::Layered as _;
 use table::Table;
 
-/// The most exceptions of a filter: as many as the header of a dump can contain.
+/// The most exceptions of a filter: they take 256 MiB in the header of a dump.
 pub const MOST_EXCEPTIONS: usize = 1 << 24;
 
 /// Why items cannot be excepted. Nothing changed.
@@ -38,17 +38,12 @@ pub enum ExceptError {
     Memory(Error),
 }
 
-/// Bytes of exceptions: their table, and its struct. Spare room is not counted, so that a filter is as large as its
-/// copy on a replica, whose table may have shrunk at another time.
+/// Bytes of exceptions: their table, and its struct; 0 without exceptions, as then there is no table. Spare room is not
+/// counted, so that a filter is as large as its copy on a replica, whose table may have shrunk at another time.
 pub fn bytes(exceptions: usize) -> u64 {
-    (size_of::<Table>() as u64).saturating_add(table::bytes_for(exceptions))
-}
-
-/// [`bytes`] of the exceptions of a filter, which has a table only if there are any.
-pub(crate) fn bytes_of(exceptions: &Table) -> u64 {
-    match exceptions.len() {
+    match exceptions {
         0 => 0,
-        count => bytes(count),
+        count => (size_of::<Table>() as u64).saturating_add(table::bytes_for(count)),
     }
 }
 
@@ -71,7 +66,7 @@ pub fn add_blocks<'a>(
     allowance: Allowance<'_>,
     mut added: impl FnMut(BlockOutcome),
 ) -> Result<(), Error> {
-    let allowance = besides(bytes_of(exceptions), allowance);
+    let allowance = besides(bytes(exceptions.len()), allowance);
     chain.add_blocks(items, &allowance, |mut outcome, block| {
         // New items are looked up too: while chunks are still being loaded, an exception may exist before its bits.
         for at in exceptions.among(&block.hashes, Subset::first(outcome.count)) {

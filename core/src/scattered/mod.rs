@@ -9,7 +9,7 @@ pub mod modulus;
 use std::marker::PhantomData;
 
 use crate::bits::array::{BitArray, OutOfRange};
-use crate::bits::kernel::{Kernel, Portable, prefetch};
+use crate::bits::kernel::{Kernel, Portable, prefetch_address};
 use crate::bits::memory::{Allocation, Mover};
 use crate::chain::batch::{Hashes, Layer, Prefetch, Prefetched, Subset};
 use crate::item::ItemHash;
@@ -89,7 +89,7 @@ impl<L: Scattered> Prefetch for Words<'_, L> {
     #[inline(always)]
     fn prefetch(self, hash: ItemHash) {
         for (word, _) in probes::<L>(self.modulus, self.count, hash) {
-            prefetch(&self.array[word]);
+            prefetch_address(&self.array[word]);
         }
     }
 }

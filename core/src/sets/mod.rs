@@ -12,7 +12,7 @@ use crate::chain::demand::{besides, push, reserved};
 use crate::chain::{Allowance, Chain};
 use crate::classic::Classic;
 use crate::error::Error;
-use crate::exceptions::bytes_of;
+use crate::exceptions::bytes;
 use crate::exceptions::table::Table;
 use crate::filter::Filter;
 use crate::layers::Layers;
@@ -70,7 +70,7 @@ where
         let Self { filters, chains } = Self::of(first, sources)?;
         first.rules().check_rate(rate)?;
         let exceptions = exceptions::of_union(&filters, allowance)?;
-        let allowance = &besides(bytes_of(&exceptions), allowance);
+        let allowance = &besides(bytes(exceptions.len()), allowance);
         let layers: Layers = union::make(&chains, rate, allowance)?.into();
         let mut union = Filter::from(layers);
         union.set_exceptions(exceptions);
@@ -97,7 +97,7 @@ where
             return Err(SetError::Source { index, why });
         }
         let exceptions = exceptions::of_all(&filters, allowance)?;
-        let allowance = &besides(bytes_of(&exceptions), allowance);
+        let allowance = &besides(bytes(exceptions.len()), allowance);
         let layers: Layers = union::common(&chains, allowance)?.into();
         let mut common = Filter::from(layers);
         common.set_exceptions(exceptions);
@@ -121,7 +121,7 @@ where
         let new = exceptions::of_union_in(destination, &all, allowance)?;
         let (held, none) = (destination.excepted(), Table::default());
         let after = new.as_ref().or(held).unwrap_or(&none);
-        let allowance = &besides(bytes_of(after), allowance);
+        let allowance = &besides(bytes(after.len()), allowance);
         let chain = destination.layers.chain_mut();
         let chain = chain.ok_or(SetError::Destination { why })?;
         let layers_differ = union::absorb(chain, &chains, rate, allowance)?;

@@ -30,8 +30,8 @@ const MOST_SIZED: usize = 64;
 /// A layer: the index of the filter, and the index of the layer in it.
 type Id = (usize, usize);
 
-/// A layer that becomes a part of a layer of the union: the first part of that layer, and this part. The first part is
-/// listed as a part of itself.
+/// `(first, part)`: layer `part` goes into the layer of the union that is known by `first`, the first of its parts.
+/// `(first, first)` is listed too.
 type PartOf = (Id, Id);
 
 /// The items and the set bits of layers.
@@ -155,7 +155,7 @@ pub(super) fn absorb<R: MergeRules>(
             let counts = Counts(added.clone().map(counts_of).chain([counts_of(target)]));
             changed |= target.bits_mut().unite(gathered(&mut arrays, added));
             let items = counts.of_union(target);
-            changed |= target.recount(items);
+            changed |= target.set_items_if_other(items);
         }
         layers.append(&mut made);
         // Items may have been added since the layers were sorted; only a propagated command may change the order.
@@ -181,7 +181,7 @@ pub(super) fn common<R: MergeRules>(
         layer.bits_mut().set_common(gathered(&mut arrays, layers()));
     }
     let items = Counts(layers().map(counts_of)).of_common(&layer);
-    layer.recount(items);
+    layer.set_items_if_other(items);
     let mut layers = reserved(1)?;
     layers.push(layer);
     Ok(Chain::of_layers(chains[0].rules().with_rate(None), layers))
@@ -380,6 +380,6 @@ fn united<R: MergeRules>(filters: &[&[R::Layer]], parts: &[PartOf]) -> Result<R:
     let mut arrays = reserved(parts.len())?;
     union.bits_mut().unite(gathered(&mut arrays, layers()));
     let items = Counts(layers().map(counts_of)).of_union(&union);
-    union.recount(items);
+    union.set_items_if_other(items);
     Ok(union)
 }

@@ -5,8 +5,8 @@ pub mod invalid;
 pub mod stream;
 
 use crate::bits::array::{BitArray, is_sparse};
-use crate::chain::Allowance;
 use crate::chain::demand::{self, Demand, Refused, ask};
+use crate::chain::{Allowance, Rules};
 use crate::error::Error;
 use crate::params::ErrorRate;
 use stream::Array;
@@ -42,6 +42,21 @@ pub(crate) fn ask_for(new: u64, total: u64, allowance: Allowance<'_>) -> Result<
         grows_to: None,
     };
     Ok(ask(demand, allowance)?)
+}
+
+/// Requests memory for the next layer of a stored filter, with a bit array of `array` bytes, and adds these to
+/// `arrays`. The request is for the `layers` that were read so far and this one: a stream may end before all the layers
+/// that it claims.
+pub(crate) fn ask_for_next<R: Rules>(
+    layers: usize,
+    arrays: &mut u64,
+    array: u64,
+    allowance: Allowance<'_>,
+) -> Result<(), DecodeError> {
+    let Demand { new, total, .. } = R::demand(layers, *arrays, array);
+    ask_for(new, total, allowance)?;
+    *arrays = arrays.saturating_add(array);
+    Ok(())
 }
 
 impl From<Refused> for DecodeError {

@@ -142,7 +142,7 @@ proptest! {
             let of_layer = items(count).into_iter().zip(&layers).filter(|(_, at)| **at == Some(index));
             let of_layer: Vec<_> = of_layer.map(|(item, _)| item).collect();
             let (shape, options) = (layer.shape(), classic(&filter).rules().options());
-            let naive = naive_array(shape.bytes as usize, shape.modulus(), shape.hashes, options, &of_layer);
+            let naive = naive_array(shape.bytes as usize, shape.modulus(), shape.probes, options, &of_layer);
             prop_assert!(naive == layer.array(), "layer {index}");
         }
         let more: Vec<_> = (count..count + 500).map(item).collect();
@@ -173,7 +173,7 @@ fn classic_filters_of_a_power_of_two_bits_are_halved() {
     assert_eq!((first.n2, shape.n2), (17, 14));
     assert_eq!(filter.validate(), Ok(()));
     assert!(all.iter().all(|item| filter.contains(item)));
-    let naive = naive_array(shape.bytes as usize, 1 << 14, shape.hashes, rules.options(), &all);
+    let naive = naive_array(shape.bytes as usize, 1 << 14, shape.probes, rules.options(), &all);
     assert_eq!(naive, classic(&filter).layers()[0].array());
     // The earliest filters have bits that are no whole bytes, and stay as they are.
     let rules = Classic::stored(crate::classic::Options::new(0).unwrap(), 2);

@@ -252,7 +252,7 @@ impl Stream {
 
     /// How many layers each slice has that has not expired.
     fn layers_of_slices(&self) -> Vec<usize> {
-        let mut expired = self.filter.expired(self.time);
+        let mut expired = self.filter.expired_layers(self.time);
         let slices = self.filter.slices().iter().map(|slice| slice.layers().len());
         slices
             .filter(|&layers| {
@@ -488,7 +488,7 @@ fn all_that_a_window_will_take_is_asked_for() {
     add_at(&mut full, START, &items([999]));
     add_at(&mut full, START + 100_010, &items(1000..1010));
     let (before, time) = (stored(&full), START + 112_500);
-    assert_eq!((full.slices().len(), full.expired(time)), (2, 1));
+    assert_eq!((full.slices().len(), full.expired_layers(time)), (2, 1));
     let refused = full.add(b"more", time, &|_: Demand| Err(Limit::Bytes(5)));
     assert!(refused.is_err(), "{refused:?}");
     assert_eq!(stored(&full), before);

@@ -7,12 +7,12 @@
 
 use crate::bits::array::BitArray;
 use crate::chain::batch::Layer as _;
-use crate::chain::demand::{Demand, ask, reserve_one, reserved};
+use crate::chain::demand::{reserve_one, reserved};
 use crate::chain::{Allowance, Chain, MOST_ITEMS, Rules, sum};
 use crate::error::Error;
 use crate::params::{SipSeed, Tightening};
 use crate::stored::stream::{Sink, Source};
-use crate::stored::{DecodeError, Fields, ask_for, list_for, restored};
+use crate::stored::{DecodeError, Fields, ask_for, ask_for_next, list_for, restored};
 use crate::valkey::{Layer, Shape, Valkey};
 
 /// The encoding version of the stored type, with which every filter is saved.
@@ -323,14 +323,9 @@ impl Loader {
         Ok(shape)
     }
 
-    /// Requests memory for the next layer, which has `array` bytes of bits. The request is for all layers
-    /// read so far and this one: a stream may end before all the layers that it claims.
+    /// Requests memory for the next layer, with a bit array of `array` bytes.
     fn ask(&mut self, array: u64, allowance: Allowance<'_>) -> Result<(), DecodeError> {
-        let demand = Valkey::demand(self.layers.len(), self.arrays, array);
-        let grows_to = None;
-        ask(Demand { grows_to, ..demand }, allowance)?;
-        self.arrays = self.arrays.saturating_add(array);
-        Ok(())
+        ask_for_next::<Valkey>(self.layers.len(), &mut self.arrays, array, allowance)
     }
 
     /// Appends the next layer, whose shape has been checked.
@@ -350,7 +345,7 @@ impl Loader {
         }
         reserve_one(&mut self.layers)?;
         let mut layer = Layer::stored(shape, array()?);
-        layer.restore(items);
+        layer.set_items(items);
         self.layers.push(layer);
         self.capacity = capacity;
         Ok(())

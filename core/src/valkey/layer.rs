@@ -202,7 +202,7 @@ impl Layer {
     }
 
     /// Sets the number of counted items, for loading.
-    pub(crate) fn restore(&mut self, items: u64) {
+    pub(crate) fn set_items(&mut self, items: u64) {
         self.items = items;
     }
 }

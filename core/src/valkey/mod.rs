@@ -290,7 +290,7 @@ impl Rules for Valkey {
             bytes: shape.bytes,
             bits: shape.bits(),
             error_rate: shape.error_rate,
-            lines: None,
+            lines_per_item: None,
             probes: shape.probes.into(),
             hash_width: None,
         }

@@ -14,7 +14,7 @@ use crate::support::windows::{SLICE, WINDOW, slices};
 
 const NOT_FOUND: &str = "ERR not found";
 const NO_WINDOW: &str = "ERR the filter has no WINDOW";
-const MANY_SLICES: &str = "ERR the filter has 256 slices that have not expired, and can have no more";
+const MANY_SLICES: &str = "ERR a slice cannot be closed early while 256 or more have not expired";
 const NO_CREATION: &str = "ERR Insufficient memory to create filter";
 const NO_GROWTH: &str = "ERR Insufficient memory to grow filter";
 

@@ -161,8 +161,10 @@ fn each_field_is_refused_outside_of_its_range() {
             Field("exceptions"),
         ),
         ("window", 44, u32s(&[1, u32::MAX]), Field("growth")),
-        ("capacity", layer(0, 0), u64s(&[0, 9]), Field("items")),
-        ("capacity", layer(3, 0), u64s(&[0, 29]), Field("items")),
+        ("capacity", layer(0, 0), u64s(&[0]), Field("capacity")),
+        ("capacity", layer(0, 0), u64s(&[9]), Field("items")),
+        ("capacity", layer(3, 0), u64s(&[0]), Field("capacity")),
+        ("capacity", layer(3, 0), u64s(&[29]), Field("items")),
         (
             "capacity",
             layer(3, 0),

@@ -56,7 +56,7 @@ impl batch::Layer for Layer {
 
     #[inline(always)]
     fn prefetcher(&self) -> impl Prefetch {
-        self.lines()
+        self.line_prefetcher()
     }
 
     #[inline(always)]
@@ -64,15 +64,15 @@ impl batch::Layer for Layer {
         // In a filter of many layers, even the newest one mostly does not hold the item, and its first line is mostly
         // enough to see that.
         if is_only {
-            self.lines()
+            self.line_prefetcher()
         } else {
-            self.lines().only_first()
+            self.line_prefetcher().only_first()
         }
     }
 
     #[inline(always)]
     fn prefetch_first(&self, hash: ItemHash) {
-        self.lines().prefetch_first(hash);
+        self.line_prefetcher().prefetch_first(hash);
     }
 
     #[inline(always)]

@@ -43,7 +43,7 @@ fn layers(count: usize) -> Vec<blocked::Layer> {
 
 /// A layer that counts `items` items, and has as many bits set.
 fn filled(mut layer: blocked::Layer, items: u64) -> blocked::Layer {
-    layer.restore(items);
+    layer.set_items(items);
     set_ones(&mut layer, items);
     layer
 }
@@ -142,7 +142,7 @@ fn valkey_of(expansion: u32, layers: Vec<valkey::Layer>) -> Filter {
 
 fn valkey_layer(shape: valkey::Shape, items: u64) -> valkey::Layer {
     let mut layer = valkey::Layer::stored(shape, shape.array().unwrap());
-    layer.restore(items);
+    layer.set_items(items);
     layer
 }
 
@@ -269,7 +269,7 @@ fn geometry_of_classic_and_valkey_layers() {
     let shape = classic_shape();
     let wrong = [
         classic::Shape {
-            hashes: shape.hashes + 1,
+            probes: shape.probes + 1,
             ..shape
         },
         classic::Shape {
@@ -326,7 +326,7 @@ fn items() {
         for (place, filter) in everywhere(|| {
             let mut layers = layers(3);
             let capacity = layers[at].capacity();
-            layers[at].restore(capacity + 1);
+            layers[at].set_items(capacity + 1);
             layers
         }) {
             let expected = Err(Invalid::Items { layer: at });
@@ -344,7 +344,7 @@ fn items() {
         assert_eq!(filter.validate(), Err(Invalid::Items { layer: 0 }), "{place}");
     }
     let mut layer = classic_layer(classic_shape());
-    layer.restore(CAPACITY + 1);
+    layer.set_items(CAPACITY + 1);
     let layers = vec![classic_layer(classic_shape()), layer];
     assert_eq!(
         classic_of(TODAY, layers).validate(),
@@ -363,7 +363,7 @@ fn not_full() {
     for at in 0..2 {
         let mut layers = layers(3);
         let less = layers[at].items() - 1;
-        layers[at].restore(less);
+        layers[at].set_items(less);
         let filter = chain(growing(2), layers);
         assert_eq!(filter.validate(), Err(Invalid::NotFull { layer: at }));
     }
@@ -371,7 +371,7 @@ fn not_full() {
     // slice is added.
     let two = || {
         let mut layers = layers(2);
-        layers[0].restore(CAPACITY - 1);
+        layers[0].set_items(CAPACITY - 1);
         layers
     };
     assert_eq!(windowed(two(), times(2)).validate(), Ok(()));
@@ -524,7 +524,7 @@ fn fill() {
             let mut layers = layers(3);
             let (shape, items) = (layers[at].shape(), layers[at].items());
             layers[at] = shape.make().unwrap();
-            layers[at].restore(items);
+            layers[at].set_items(items);
             set_ones(&mut layers[at], items - 1);
             layers
         }) {
@@ -533,7 +533,7 @@ fn fill() {
         }
         for (ones, is_valid) in [(3 * most, true), (3 * most + 1, false)] {
             let mut layer = shape.make().unwrap();
-            layer.restore(3);
+            layer.set_items(3);
             set_ones(&mut layer, ones);
             let filter = windowed(vec![layer], times(1));
             let expected = if is_valid {

@@ -97,7 +97,7 @@ fn is_expected(error: &str, scene: Scene) -> bool {
     const EXPECTED: [&str; 6] = [
         "ERR non scaling filter is full",
         "ERR not found",
-        "ERR the filter has 256 slices",
+        "ERR a slice cannot be closed early",
         "ERR received bad data",
         "ERR invalid offset - no link found",
         "ERR invalid chunk - Too big for current filter",

@@ -134,9 +134,9 @@ fn each_field_is_refused_outside_of_its_range() {
         (48, words(&[0, (1 << 40) + 1, u64::MAX]), Field("capacity")),
         (56, bytes(&[0, 1, 65, 255]), Field("slices")),
         (56, bytes(&[8, 64]), Field("times")),
-        (57, bytes(&[2, 7, 255]), Field("window")),
-        (58, bytes(&[1, 255]), Field("window")),
-        (59, bytes(&[1, 255]), Field("window")),
+        (57, bytes(&[2, 7, 255]), Field("refresh")),
+        (58, bytes(&[1, 255]), Field("reserved bytes")),
+        (59, bytes(&[1, 255]), Field("reserved bytes")),
         (60, halves(&[513, u32::MAX]), Field("slices")),
         (60, halves(&[0]), Field("layers")),
         (60, halves(&[2]), Field("times")),
@@ -166,7 +166,8 @@ fn each_field_is_refused_outside_of_its_range() {
             words(&[0, u64::MAX, 1 << 57, 1 << 46]),
             Field("lines"),
         ),
-        (layer(0, 0), words(&[0, 9]), Field("items")),
+        (layer(0, 0), words(&[0]), Field("capacity")),
+        (layer(0, 0), words(&[9]), Field("items")),
         (
             layer(0, 0),
             words(&[u64::MAX, i64::MAX as u64]),
@@ -253,7 +254,7 @@ fn the_latest_times_are_stored_and_loaded() {
     for id in 100..110 {
         filter.add(&item(id), START, UNLIMITED).unwrap();
     }
-    assert_eq!(filter.newest_time(), START);
+    assert_eq!(filter.newest_stamp(), START);
     assert!(
         (0..110)
             .filter(|id| *id > 9 && *id < 50)

@@ -2,7 +2,7 @@
 //! exceptions.
 
 use crate::blocked::Blocked;
-use crate::blocked::format::{self, Native};
+use crate::blocked::format::{self, BlockedLayers};
 pub use crate::blocked::format::{MAGIC, VERSION};
 use crate::chain::demand::reserved;
 use crate::chain::{Allowance, Chain};
@@ -71,7 +71,7 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, Dec
     Ok(loader.finish())
 }
 
-/// The header of a filter with exceptions, and these.
+/// The header of a filter with exceptions, and the exceptions.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`].
@@ -93,7 +93,7 @@ struct ExceptionLoader {
 }
 
 impl ExceptionLoader {
-    fn new(layers: Native, exceptions: u64, allowance: Allowance<'_>) -> Result<Self, DecodeError> {
+    fn new(layers: BlockedLayers, exceptions: u64, allowance: Allowance<'_>) -> Result<Self, DecodeError> {
         let left = usize::try_from(exceptions).ok();
         let left = left.filter(|&count| count <= MOST_EXCEPTIONS);
         let left = left.ok_or(DecodeError::Field("exceptions"))?;
