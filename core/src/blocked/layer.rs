@@ -2,7 +2,7 @@
 //! each line. See [`sizing`](super::sizing) for the rates and [`kernel`](crate::bits::kernel) for the bits of
 //! a line.
 //!
-//! With `(a, b)` the low and high half of the item's hash, `(A[j], B[j])` the [`MULTIPLIERS`] and `c = a · A[j]` (mod
+//! With `(a, b)` the low and high half of the item's hash, `(A[j], B[j])` the `MULTIPLIERS` and `c = a · A[j]` (mod
 //! 2^64), line `j` is number `high half of c · lines` of partition `j`, and its word of probes is `(c + b) · B[j]` (mod
 //! 2^64). The multipliers are odd; `A[0]` is 1.
 //!
