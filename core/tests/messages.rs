@@ -1,0 +1,71 @@
+//! What a program prints when a call fails. Each message names the cause, since whoever reads it has only that.
+
+use std::error::Error;
+use std::time::Duration;
+
+use libbloom::{Builder, Filter, StoredLayout};
+
+/// A filter for 100 items at 0.01 with `options`, that holds one.
+fn of_one(options: impl Fn(Builder) -> Builder) -> Result<Filter, Box<dyn Error>> {
+    let mut filter = options(Filter::builder(100, 0.01).seed(7)).build()?;
+    filter.insert("ann")?;
+    Ok(filter)
+}
+
+/// A file that cannot be read would have to be sent to us to learn why.
+#[test]
+fn a_file_that_is_refused_says_what_is_wrong_with_it() {
+    let mut whole = Vec::new();
+    of_one(|plain| plain).unwrap().write_to(&mut whole).unwrap();
+    let middle = whole.len() / 2;
+    for (at, byte, expected) in [
+        (0, b'<', "this is not a filter's file"),
+        (8, 2, "a later version wrote the file"),
+        (16, 2, "record 0: the header is missing"),
+        (middle, !whole[middle], "record 1 is damaged"),
+    ] {
+        let mut damaged = whole.clone();
+        damaged[at] = byte;
+        let refused = Filter::read_from(&damaged[..], u64::MAX).unwrap_err();
+        assert_eq!(refused.to_string(), expected);
+    }
+    let cut = Filter::read_from(&whole[..whole.len() - 1], u64::MAX).unwrap_err();
+    assert_eq!(cut.to_string(), "the file ends early");
+    let large = Filter::read_from(&whole[..], 10).unwrap_err();
+    assert!(large.to_string().ends_with(" bytes of memory"), "{large}");
+    let header = Filter::of_chunks([(1, &b"cut off"[..])]).unwrap_err();
+    assert_eq!(header.to_string(), "the header: the stream ends early");
+    let missing = Filter::load("no such folder/seen.bloom").unwrap_err();
+    assert!(
+        missing.source().is_some() && missing.to_string().contains("No such file"),
+        "{missing}"
+    );
+}
+
+/// Whoever unites filters of several machines would not know which of their settings differ.
+#[test]
+fn filters_that_cannot_be_combined_say_why() {
+    let plain = of_one(|plain| plain).unwrap();
+    let layout = |layout| of_one(move |_| Filter::builder(100, 0.01).layout(layout)).unwrap();
+    for (other, why) in [
+        (of_one(|plain| plain.seed(8)).unwrap(), "it has another seed"),
+        (layout(StoredLayout::Classic), "it has another layout"),
+        (
+            of_one(|plain| plain.window(Duration::from_secs(60))).unwrap(),
+            "it has a window",
+        ),
+        (
+            Filter::builder(1_000_000, 0.01).seed(7).build().unwrap(),
+            "it has another capacity or error rate, or has grown",
+        ),
+    ] {
+        let refused = plain.intersection_with(&other).unwrap_err().to_string();
+        assert_eq!(refused, format!("filter 1 does not fit: {why}"));
+    }
+    let [mut first, second] = [1, 2].map(|_| layout(StoredLayout::Valkey));
+    let refused = first.union_with(&second).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "the filter cannot be merged into: filters of valkey-bloom's layout are never combined"
+    );
+}
