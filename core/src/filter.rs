@@ -575,6 +575,14 @@ impl Filter {
         self.windowed().map(|windowed| windowed.stamp(now))
     }
 
+    /// The time at which a caller whose clock says `now` closes the newest slice of a window: not before the latest
+    /// addition since the filter was made or loaded, whose item would else be found for less than the window. A replica
+    /// uses its primary's time as it is.
+    pub fn time_to_rotate(&self, now: Time) -> Time {
+        self.windowed()
+            .map_or(now, |windowed| windowed.time_to_rotate(now))
+    }
+
     /// Closes the newest slice of a window at `now`, and drops expired slices. Returns whether that changed anything.
     ///
     /// # Errors

@@ -51,7 +51,7 @@ export class Filter {
   has(item: Item, now?: number): boolean {
     const { header, layers } = this.contents;
     const time = header.window ? (now ?? Date.now()) : 0;
-    if (Number.isNaN(time)) throw new RangeError("now is not a number");
+    if (typeof time !== "number" || Number.isNaN(time)) throw new RangeError("now is not a number");
     header.hash(encode(item), bytes);
     // The newest layers are the largest.
     for (let i = layers.length - 1; i >= 0; i -= 1) {
@@ -66,7 +66,8 @@ export class Filter {
   hasMany(items: Iterable<Item>, now?: number): boolean[] {
     if (typeof items === "string") throw new TypeError("items are a list: for one item there is has()");
     const time = this.contents.header.window ? (now ?? Date.now()) : undefined;
-    return (Array.isArray(items) ? items : Array.from(items)).map((item) => this.has(item, time));
+    // Each item is asked for as it comes: an iterable may give one buffer again and again.
+    return Array.from(items, (item) => this.has(item, time));
   }
 
   /** The filter as BF.LOADCHUNK takes it, the header first. The bytes are the filter's own. */

@@ -281,6 +281,19 @@ test("a file that is larger than allowed is refused before it has come", async (
   }
 });
 
+// A program that reads into one buffer would be told that items are absent that are there.
+test("items are asked for as an iterable gives them", async () => {
+  const filter = await Filter.load(bytes);
+  const buffer = Buffer.alloc(6);
+  function* items() {
+    for (const item of ["item 7", "absent", "item 8"]) {
+      buffer.write(item);
+      yield buffer;
+    }
+  }
+  assert.deepEqual(filter.hasMany(items()), [true, false, true]);
+});
+
 test("an item is text or bytes", async () => {
   const filter = await Filter.load(bytes);
   for (const item of [7, null, undefined, {}, ["item 7"], new Uint16Array(3)]) {

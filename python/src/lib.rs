@@ -1175,7 +1175,7 @@ impl Filter {
             let written = py.detach(|| filter.write_to(file));
             return written.map_err(|error| of_io_error(error, &path));
         }
-        let saved = py.detach(|| filter.save(&path));
+        let saved = py.detach(|| saving::replace(&path, |file| filter.write_to(patient::Patient::over(file)?)));
         saved.map_err(|error| of_io_error(error, &path))
     }
 

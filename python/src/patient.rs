@@ -50,6 +50,11 @@ fn opened<'py>(
 }
 
 impl Patient {
+    /// The same file, for the time of a call.
+    pub fn over(file: &File) -> io::Result<Self> {
+        file.try_clone().map(Self)
+    }
+
     /// Tries something until it is done. `event` is the name of what is waited for, in Python's module `select`.
     fn until_done<T>(&self, event: &str, mut attempt: impl FnMut(&File) -> io::Result<T>) -> io::Result<T> {
         loop {

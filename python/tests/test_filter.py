@@ -13,6 +13,7 @@ import os
 import pickle
 import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -761,6 +762,24 @@ except MemoryError:
             Filter.from_bytes(b"\7")
         with self.assertRaises(MemoryError):
             Filter.from_bytes(payload, max_bytes=1000)
+
+    def test_a_save_can_be_interrupted(self):
+        """A program that is told to end would write on, for as long as a large filter takes on a slow disk."""
+        class Over(Exception):
+            pass
+
+        def over(*_):
+            raise Over
+
+        before = signal.signal(signal.SIGALRM, over)
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        f = Filter(200_000_000, 0.01)
+        f.update(numpy.arange(500_000))
+        with tempfile.TemporaryDirectory() as folder:
+            signal.setitimer(signal.ITIMER_REAL, 0.001)
+            with self.assertRaises(Over):
+                f.save(Path(folder) / "seen.bloom")
+            self.assertEqual(os.listdir(folder), [])
 
     def test_a_save_holds_nobody_up(self):
         """All threads that add would wait for a slow disk, or for a reader that never comes; and a file object that adds

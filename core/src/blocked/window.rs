@@ -80,6 +80,9 @@ pub struct Windowed {
     /// The time when the newest layer was made or, if the newest slice was closed early, when it closed. No later
     /// change is stamped earlier.
     pub(super) newest_stamp: Time,
+    /// The latest time of an addition since the filter was made or loaded, also of one that changed nothing. It is not
+    /// stored, and decides nothing but [`Self::time_to_rotate`].
+    latest: Time,
     /// Bytes of the bit arrays of all slices that were dropped.
     pub(super) dropped_bytes: u64,
     /// The slices that were dropped last, until the caller takes them, and the number of all their layers.
@@ -112,6 +115,7 @@ impl Windowed {
             capacity,
             slices: Vec::new(),
             newest_stamp: 0,
+            latest: 0,
             dropped_bytes: 0,
             dropped: (Vec::new(), 0),
         }
@@ -219,6 +223,7 @@ impl Windowed {
             slice.closes = slice.closes.min(now.saturating_add(1));
         }
         self.newest_stamp = now.saturating_add(1);
+        self.latest = now;
     }
 
     /// Whether the newest slice takes items at `time`.
@@ -288,6 +293,7 @@ impl Windowed {
     ) -> (BlockOutcome, Result<(), Error>) {
         let mut outcome = BlockOutcome::of_new(Subset::NONE, block.count);
         let (time, refresh) = (self.stamp(now), self.window.refresh());
+        self.latest = self.latest.max(time);
         let contained = |layers: NewestFirst<'_>, items| {
             Layer::any_contains_block(layers, kernel, &block.hashes, items, Prefetched::No)
         };
@@ -432,6 +438,15 @@ impl Windowed {
                 *newest_stamp = time;
                 Ok(())
             })
+    }
+
+    /// See [`Filter::time_to_rotate`](crate::Filter::time_to_rotate).
+    pub fn time_to_rotate(&self, now: Time) -> Time {
+        if self.has_wrong_stamps(now) {
+            now
+        } else {
+            now.max(self.latest)
+        }
     }
 
     /// Closes the newest slice at `now`, and drops what has expired. Returns whether that changed anything.

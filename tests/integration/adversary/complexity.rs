@@ -330,8 +330,8 @@ fn absent(count: u64) -> Vec<String> {
 /// command, on a copy of the filter. `n` is the size; where the cost must not grow with it, its square over the
 /// smallest, so that a slow growth shows. `absent*n` stands for so many items, `source` for the filter itself.
 ///
-/// BF.INTERSECT is tried from 32 KiB on, as jemalloc keeps what was freed below and then makes it zero, and up to 1 MiB,
-/// as the server is asked above what memory it has, which costs it as much as hundreds of kilobytes.
+/// BF.INTERSECT is tried from 32 kB on, as jemalloc keeps what was freed below and then makes it zero. From some hundreds
+/// of kilobytes on the server is asked what memory it has, which costs as much as these: so the steps differ.
 const ON_ONE_FILTER: &str = "
     chain:n       Linear       12  BF.ADD key absent:1
     classic:n     Linear        6  BF.ADD key absent:1
@@ -356,7 +356,7 @@ const ON_ONE_FILTER: &str = "
     chain:8       Linear       32  BF.MEXISTS key absent*n
     chain:n       Linear        6  BF.MEXISTS key absent*20
     excepted:n    Constant     16  BF.MEXISTS key absent*20
-    chain:n       Linear        6  BF.CARD key
+    chain:n       Linear       64  BF.CARD key
     filled:n      Constant     16  BF.CARD key
     chain:n       Linear       12  BF.INFO key
     chain:n       Linear        6  BF.INFO key FULL
@@ -380,7 +380,7 @@ const ON_ONE_FILTER: &str = "
     wide:n        Linear    16000  BF.MERGE key 1 source OVERRIDE
     chain:n       Linear        6  BF.SHRINK key
     wide:n        Linear   500000  BF.SHRINK key
-    wide:n        Linear    32000  BF.INTERSECT new 2 source source
+    wide:n        Bounded   32000  BF.INTERSECT new 2 source source
 ";
 
 /// Laws that have no such row.
@@ -488,7 +488,7 @@ const LAWS: &[Law] = &[
             counter.with("BF.LOADCHUNK key 1", &header)
         },
     ),
-    // Up to 1 MiB, as BF.INTERSECT.
+    // As BF.INTERSECT.
     ("BF.LOAD", "bytes of a layer", Bounded, 16_000, |counter, n| {
         let key = counter.wide_of("VALKEY", n);
         let data = crate::adversary::storm::load_data(&counter.dump(&key));
@@ -553,7 +553,8 @@ const LAWS: &[Law] = &[
         counter.client.run("DEL key");
         counter.over("BF.MERGE key 2", &sources)
     }),
-    ("BF.MERGE", "layers of one shape", Linear, 250, |counter, n| {
+    // Clients make 1,100 layers at most.
+    ("BF.MERGE", "layers of one shape", Linear, 64, |counter, n| {
         let key = counter.alike(n);
         let one = counter.alike(1);
         counter.client.run(&format!("BF.MERGE {key} 1 {one}"));
@@ -565,7 +566,7 @@ const LAWS: &[Law] = &[
         "BF.MERGE",
         "sources over as many layers of one shape",
         Within(300_000_000),
-        250,
+        64,
         |counter, n| {
             let key = counter.alike(n);
             let parts = numbered(&key, n);
