@@ -52,7 +52,7 @@ const LINE_BYTES = 64;
 // Bytes of a filter besides its bits, and of one with a window.
 const FILTER_BYTES = 56n;
 const LAYER_BYTES = 64n;
-const WINDOW_BYTES = 112n;
+const WINDOW_BYTES = 120n;
 const SLICE_BYTES = 64n;
 /** The part of a window's error rate that the usual layers of slices have. */
 const RATE_OF_SLICES = 0.85;

@@ -31,7 +31,7 @@ for (const file of readdirSync(VECTORS)) {
       [...found.keys()].filter((number) => found[number]),
       vector.probes_found,
     );
-    for (const wrong of [NaN, "1", null])
+    for (const wrong of [NaN, "1"])
       if (now !== undefined)
         assert.throws(() => filter.has("item", wrong as number), /^RangeError: now is not a number$/);
     for (const item of vector.excepted) assert.equal(filter.has(Buffer.from(item, "hex")), false);
