@@ -6,12 +6,15 @@ import argparse
 import binascii
 import getpass
 import hashlib
+import json
 import os
 import warnings
+from contextlib import suppress
+from pathlib import Path
 
 from . import _load, _words
 from ._server import Server
-from ._terminal import Trouble, opened
+from ._terminal import Trouble, opened, state_of
 
 HASH_SIZE = hashlib.sha1().digest_size
 # Passwords in a command.
@@ -19,22 +22,37 @@ BATCH = 1000
 
 
 def load_list(options: argparse.Namespace) -> int:
-    return _load.load_items(options, hash_of if options.plain else item_of_hash)
+    return _load.load_items(options, hash_of if options.plain else Hashes(lines_before(options.state)))
 
 
-def item_of_hash(line: bytes) -> bytes | None:
-    """The bytes of a hash; None for an empty line."""
-    text = line.partition(b":")[0].strip()
-    if not text:
-        return None
-    try:
-        digest = binascii.unhexlify(text)
-    except binascii.Error:
-        digest = b""
-    if len(digest) != HASH_SIZE:
-        # The error does not show the line, which may be a password.
-        raise Trouble(f"a line of {len(line)} bytes is no SHA-1 hash; --plain is for a list of passwords")
-    return digest
+def lines_before(state: Path | None) -> int:
+    """How many lines an earlier run has loaded."""
+    with suppress(ValueError, TypeError, KeyError):
+        return int(json.loads(state_of(state) or b"")["lines"])
+    # There was none, or the load will refuse its state.
+    return 0
+
+
+class Hashes:
+    """Converts the lines of a list, which are counted."""
+
+    def __init__(self, lines: int) -> None:
+        self.lines = lines
+
+    def __call__(self, line: bytes) -> bytes | None:
+        """The bytes of a hash; None for an empty line."""
+        self.lines += 1
+        text = line.partition(b":")[0].strip()
+        if not text:
+            return None
+        try:
+            digest = binascii.unhexlify(text)
+        except binascii.Error:
+            digest = b""
+        if len(digest) != HASH_SIZE:
+            # The error does not show the line, which may be a password.
+            raise Trouble(f"line {self.lines:,}, of {len(line)} bytes, is no SHA-1 hash; --plain is for a list of passwords")
+        return digest
 
 
 def hash_of(password: bytes) -> bytes:

@@ -10,13 +10,14 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import Any, NoReturn
 
 from . import Bloom, Filter, FullError, MissingError, UnsureError, __version__, plan
 from ._native import capacity_for
-from ._terminal import ROOM, Bar, Trouble, in_bytes, opened, output, say, shown, whole
+from ._terminal import ROOM, Bar, Messages, Trouble, in_bytes, opened, output, say, shown, whole
 
 LOCAL = "redis://127.0.0.1:6379"
 EXIT_CODES = """\
@@ -155,22 +156,24 @@ def status_of(name: str) -> os.stat_result | None:
 # What may end a number: 10M are ten million.
 UNITS = {"": 0, "K": 3, "M": 6, "G": 9, "B": 9, "T": 12}
 NUMBER = re.compile(r"(\d[\d_]*)(?:\.(\d+))?(?:E\+?(\d{1,2}))?([KMGBT]?)")
+MOST = (1 << 64) - 1
 
 
-def number(text: str) -> int:
+def number(text: str, least: int = 1, most: int = MOST) -> int:
     """A whole number, also as 1e9, 10M or 1_000_000."""
     if parts := NUMBER.fullmatch(text.upper()):
         whole, fraction, exponent, unit = (part or "" for part in parts.groups())
         zeros = int(exponent or 0) + UNITS[unit] - len(fraction.rstrip("0"))
-        value = int(whole.replace("_", "") + fraction.rstrip("0")) * 10 ** max(zeros, 0) if zeros >= 0 else 0
-        if 1 <= value < 1 << 64:
+        value = int(whole.replace("_", "") + fraction.rstrip("0")) * 10 ** max(zeros, 0)
+        if zeros >= 0 and least <= value <= most:
             return value
-    raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 to 2^64 - 1, such as 1000000, 1e6 or 1M")
+    limit = "2^64 - 1, such as 1000000, 1e6 or 1M" if most == MOST else most
+    raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} to {limit}")
 
 
 def count(text: str) -> int:
     """A whole number, or 0."""
-    return 0 if text == "0" else number(text)
+    return number(text, 0)
 
 
 def rate(text: str) -> float:
@@ -284,7 +287,11 @@ def run_info(words: argparse.Namespace) -> int:
 
 def run_push(words: argparse.Namespace) -> int:
     made = loaded(words.filter)
-    made.push(client_of(words.url), words.key)
+    try:
+        made.push(client_of(words.url), words.key)
+    except (ValueError, MissingError) as error:
+        # The package shows the key as an object of Python's.
+        raise Trouble(str(error).replace(repr(words.key), shown(words.key))) from None
     print(f"{shown(words.key)}: {len(made):,} items, {made.size_in_bytes:,} bytes")
     return 0
 
@@ -354,8 +361,28 @@ def run_shard_query(words: argparse.Namespace) -> int:
 class Parser(argparse.ArgumentParser):
     """Reports wrong arguments in one line, as all other errors."""
 
+    is_mixing = False
+
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {without_passwords(message)}; see {self.prog} --help\n")
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        if status == 0 and sys.stdout is not None:
+            # The help or the version, of which it is an error if it cannot be written.
+            sys.stdout.flush()
+        super().exit(status, message)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Lets options stand between names also where one of the names may be left out."""
+        words, rest = super().parse_known_args(args, namespace)
+        # Only a single command can be read so, and one without "--", which this would misunderstand.
+        if self.is_mixing or not rest or self.get_default("run") is None or "--" in args:
+            return words, rest
+        self.is_mixing = True
+        try:
+            return self.parse_known_intermixed_args(args)
+        finally:
+            self.is_mixing = False
 
 
 def parser() -> argparse.ArgumentParser:
@@ -384,13 +411,23 @@ def parser() -> argparse.ArgumentParser:
         parser.add_argument("--error-rate", type=rate, default=0.01, metavar="RATE", help="wrong yeses (default: 0.01)")
         parser.add_argument("--fixed", action="store_true", help="never grow")
         parser.add_argument("--growing", action="store_true", help="expect to outgrow the capacity by far")
-        parser.add_argument("--expansion", type=number, metavar="N", help="how many times larger each layer is (default: 2)")
+        parser.add_argument(
+            "--expansion",
+            type=partial(number, most=32768),
+            metavar="N",
+            help="how many times larger each layer is (default: 2)",
+        )
         parser.add_argument("--layout", default="blocked", choices=["blocked", "classic", "valkey"])
         parser.add_argument("--window", type=number, metavar="SECONDS", help="forget items after so many seconds")
-        parser.add_argument("--slices", type=number, metavar="N", help="steps in which a window forgets (default: 8)")
+        parser.add_argument(
+            "--slices",
+            type=partial(number, least=2, most=64),
+            metavar="N",
+            help="steps in which a window forgets (default: 8)",
+        )
 
     def add_more_options(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--seed", type=int, metavar="N", help="filters of one seed can be united")
+        parser.add_argument("--seed", type=count, metavar="N", help="filters of one seed can be united")
         parser.add_argument("--refresh", action="store_true", help="an item that comes again stays in a window")
 
     def add_query(parser: argparse.ArgumentParser) -> None:
@@ -453,7 +490,7 @@ def parser() -> argparse.ArgumentParser:
     pull = command("pull", run_pull, "Save a filter of a server, or of an RDB file, as a file.", PULL)
     pull.add_argument("file", nargs="?", metavar="RDB_FILE")
     pull.add_argument("key", metavar="KEY", type=os.fsencode)
-    pull.add_argument("--db", type=int, metavar="N", help="the database of an RDB_FILE, if several have the key")
+    pull.add_argument("--db", type=count, metavar="N", help="the database of an RDB_FILE, if several have the key")
     pull.add_argument("-o", "--output", required=True, metavar="FILTER", help="a file; - for standard output")
     add_server(pull)
 
@@ -564,7 +601,7 @@ def without_login(word: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    sys.stdout, sys.stderr = whole(sys.stdout), whole(sys.stderr)  # type: ignore[assignment]
+    sys.stdout, sys.stderr = whole(sys.stdout), whole(sys.stderr, Messages)  # type: ignore[assignment]
     try:
         words = parser().parse_args(arguments)
         code = words.run(words)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from . import _answers, _words
 from ._answers import is_missing, is_unknown
@@ -21,7 +21,14 @@ try:
     import redis
     from redis.backoff import NoBackoff
     from redis.cluster import RedisCluster
-    from redis.exceptions import NoPermissionError, ReadOnlyError, RedisClusterException, ResponseError
+    from redis.exceptions import (
+        BusyLoadingError,
+        InvalidResponse,
+        NoPermissionError,
+        ReadOnlyError,
+        RedisClusterException,
+        ResponseError,
+    )
     from redis.retry import Retry
 except ImportError:
     raise Trouble("redis-py is missing: pip install 'libbloom[redis]'") from None
@@ -38,11 +45,13 @@ FOOTER = struct.pack("<HQ", 11, 0)
 # as when RENAME replaces a large value.
 CONNECT_TIMEOUT = 10
 ANSWER_TIMEOUT = 300
-# Seconds between two attempts to reach all of a cluster.
+# Seconds between two attempts to reach a server, or all of a cluster.
 PAUSE = 0.5
 READ_SIZE = 1 << 20
 # Commands that are under way at once.
 PIPELINE = 10
+# What names a database in a URL. A server says itself which numbers it has.
+DATABASE = re.compile("[0-9]{1,10}")
 # A key that does not exist, for commands that are only tried.
 NOBODY = b"{libbloom}"
 
@@ -68,13 +77,23 @@ class State(NamedTuple):
 
 def cluster(url: str, settings: dict[str, Any], deadline: float) -> Any:
     """The client of a cluster. It asks a node of its own choice, which may be one that a replica is about to replace."""
+    return waited_for(lambda: RedisCluster.from_url(url, **settings), deadline)
+
+
+def waited_for(ask: Callable[[], Any], deadline: float) -> Any:
+    """Asks again until there is an answer, or the deadline has passed. A refusal is an answer."""
     while True:
         try:
-            return RedisCluster.from_url(url, **settings)
-        except (redis.ConnectionError, redis.TimeoutError):
-            if time.monotonic() >= deadline:
+            return ask()
+        except (redis.ConnectionError, redis.TimeoutError) as error:
+            if is_refusal(error) or time.monotonic() >= deadline:
                 raise
             time.sleep(PAUSE)
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether a server answered with this error, and not because it only begins to run."""
+    return _answers.is_answer(error) and not isinstance(error, BusyLoadingError)
 
 
 def check_url(role: str, url: str) -> None:
@@ -82,19 +101,36 @@ def check_url(role: str, url: str) -> None:
     because a password may be anywhere in it."""
     if not url.startswith(("redis://", "rediss://", "unix://")):
         raise Trouble(f"{role}: Redis URL must specify one of redis://, rediss:// (TLS) and unix://")
-    rest = url.partition("://")[2]
+    scheme, _, rest = url.partition("://")
     place = re.split("[/?#]", rest, maxsplit=1)[0]
+    path, _, query = rest[len(place) :].partition("?")
+    # Whether this is all of the user, the password and the server: a special character in a password ends it.
+    is_whole = not place or "@" in place or "@" not in rest
+    numbers = parse_qs(query, keep_blank_values=True).get("db", [])
+    if scheme != "unix":
+        is_whole = is_whole and "@" not in path
+        numbers += [path[1:]] if path[1:] else []
     try:
-        urlsplit(url).port
+        parts = urlsplit(url)
     except ValueError:
-        pass
-    else:
-        if not place or "@" in place or "@" not in rest:
-            return
-    raise Trouble(
-        f"{role}: the URL is not understood: in a user and a password write special characters as %2F for /, %23 for #, "
-        "%3F for ?, %40 for @, %3A for : and %25 for %"
-    )
+        is_whole = False
+    if not is_whole:
+        raise Trouble(
+            f"{role}: the URL is not understood: in a user and a password write special characters as %2F for /, %23 for #, "
+            "%3F for ?, %40 for @, %3A for : and %25 for %"
+        )
+    try:
+        is_port = parts.port != 0
+    except ValueError:
+        is_port = False
+    if not is_port:
+        raise Trouble(f"{role}: the port of the URL is no number from 1 to 65535")
+    if "#" in rest:
+        raise Trouble(f"{role}: the URL has a #, and what follows it would be left out: write %23 for it")
+    if not all(map(DATABASE.fullmatch, numbers)) or len(set(map(int, numbers))) > 1:
+        raise Trouble(
+            f"{role}: the database of the URL is not one number: write redis://host:6379/3 or unix:///path?db=3 for database 3"
+        )
 
 
 class Server:
@@ -108,7 +144,7 @@ class Server:
         answer_timeout: float = ANSWER_TIMEOUT,
         db: int | None = None,
     ) -> None:
-        """`patience`: seconds for which a cluster is tried again while a node of it does not answer.
+        """`patience`: seconds for which a server, or a node of its cluster, is asked again while it does not answer.
         `answer_timeout`: seconds that an answer may take. `db`: the database, whatever the URL says."""
         self.role = role
         self.is_valkey_bloom = False
@@ -134,20 +170,29 @@ class Server:
         self.db = place.get("db") or 0
         self.address = place.get("path") or f"{place.get('host', 'localhost')}:{place.get('port', 6379)}"
         self.address += f"/{self.db}"
+        deadline = time.monotonic() + patience
         with self.reachable():
-            self.meet(url)
+            self.meet(url, patience, deadline)
             settings["socket_timeout"] = place["socket_timeout"] = answer_timeout
             self.client.connection_pool.disconnect()
             if self.is_cluster():
-                self.client = cluster(url, settings, time.monotonic() + patience)
+                self.client = cluster(url, settings, deadline)
 
-    def meet(self, url: str) -> None:
+    def meet(self, url: str, patience: float, deadline: float) -> None:
         """Asks for a first answer."""
         try:
-            self.client.ping()
-        except redis.TimeoutError:
+            waited_for(self.client.ping, deadline)
+        except (redis.ConnectionError, redis.TimeoutError) as error:
+            if patience and not is_refusal(error):
+                hint = "--url may name any other server of the cluster"
+                raise Trouble(f"{self}: no answer for {patience:.0f} seconds ({error}): {hint}") from None
+            if not isinstance(error, redis.TimeoutError):
+                raise
             hint = ", or its port is not for TLS, then it is redis://" if url.startswith("rediss:") else ""
             raise Trouble(f"{self}: no answer for {CONNECT_TIMEOUT} seconds: the address is wrong or it hangs{hint}") from None
+        except InvalidResponse as error:
+            hint = ", or its port is for TLS, then it is rediss://" if url.startswith("redis:") else ""
+            raise Trouble(f"{self}: this is no server of Redis or Valkey{hint} ({error})") from None
         except ResponseError as error:
             # There is no such database.
             raise Trouble(f"{self}: {error}") from None
@@ -162,7 +207,7 @@ class Server:
         """Names the server in what goes wrong with the connection."""
         try:
             yield
-        except (redis.ConnectionError, redis.TimeoutError, RedisClusterException) as error:
+        except (redis.ConnectionError, redis.TimeoutError, InvalidResponse, RedisClusterException) as error:
             raise Trouble(f"{self}: {error}") from error
 
     def is_cluster(self) -> bool:

@@ -152,14 +152,24 @@ class Whole(io.FileIO):
         return count
 
 
-def whole(stream: TextIO | None) -> TextIO | None:
+class Messages(Whole):
+    """A file for messages. What cannot be written is dropped: nobody could be told, and the work goes on."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
+
+
+def whole(stream: TextIO | None, kind: type[Whole] = Whole) -> TextIO | None:
     """A standard stream that writes all of a text, or fails. Python's own may write a part of it without a word: where it
     has no buffer (PYTHONUNBUFFERED), or writes do not wait."""
     if not isinstance(stream, io.TextIOWrapper):
         return stream
     stream.flush()
     is_prompt = stream.line_buffering or stream.write_through
-    buffer = io.BufferedWriter(Whole(stream.fileno(), "wb", closefd=False))
+    buffer = io.BufferedWriter(kind(stream.fileno(), "wb", closefd=False))
     # A file's name is printed whatever bytes it has.
     return io.TextIOWrapper(buffer, stream.encoding, "backslashreplace", line_buffering=is_prompt)
 

@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import socket
+import socketserver
 import struct
 import subprocess
 import sys
@@ -903,6 +904,14 @@ class Alone(Node):
     url = Server.url
 
 
+class Page(socketserver.BaseRequestHandler):
+    """Answers as a program for the web does."""
+
+    def handle(self):
+        self.request.recv(1 << 16)
+        self.request.sendall(b"<html>400 Bad Request</html>\r\n")
+
+
 class TroubleTest(Case):
     """A stranger's first try is often without a server: a trace of Python's tells nothing of what to do, and its exit
     code 1 would say that a password is leaked."""
@@ -956,6 +965,68 @@ class TroubleTest(Case):
         # Each answer may take longer.
         place = _server.Server("server", server.url).client.connection_pool.connection_kwargs
         self.assertEqual(place["socket_timeout"], _server.ANSWER_TIMEOUT)
+
+    def test_a_port_of_another_program(self):
+        """Who mistypes a port would look for damage, and not know at which of the servers."""
+        server, _ = self.start()
+        with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Page) as other:
+            threading.Thread(target=other.serve_forever, args=(0.05,)).start()
+            self.addCleanup(other.shutdown)
+            place = f"127.0.0.1:{other.server_address[1]}"
+            for words, arguments, role in [
+                ("pull", "key -o x.bloom --url {url}", "server"),
+                ("migrate copy", f"{server.url} {{url}}", "target"),
+            ]:
+                said = "this is no server of Redis or Valkey, or its port is for TLS, then it is rediss:// ("
+                line = self.complaint(words, arguments, f"redis://{place}")
+                self.assertTrue(line.startswith(f"libbloom: {role} {place}/0: {said}"), line)
+            other.shutdown()
+
+    def test_what_names_no_database_is_refused(self):
+        """A push would replace the filter of another database, and a copy read another one, with exit code 0."""
+        server, client = self.start()
+        other, new = self.start()
+        said = ": the database of the URL is not one number: write redis://host:6379/3 or unix:///path?db=3 for database 3\n"
+        client.execute_command("BF.ADD", "key", "a")
+        before = client.dump("key")
+        here, there = (one.url.removesuffix("/0") for one in (server, other))
+        for end in (
+            *("/db1", "/0x1", "/1/2", "/-1", "/+1", "/ 1", "/1;2", "/1_2", "/\u0663", "//1", "/1/", "/%31", "/1\n2"),
+            *("?db=x", "?db=", "?db=1_2", "?db=-1", "/1?db=2", "?db=1&db=2", "/" + "9" * 5000),
+        ):
+            for words in [
+                ["push", self.filter(), "key", "--url", here + end],
+                ["migrate", "copy", here + end, f"{there}/3"],
+                ["migrate", "copy", here, there + end],
+                ["shard", "status", "key", "--url", here + end],
+            ]:
+                with self.subTest(words):
+                    code, line = self.said(words)
+                    self.assertEqual(code, 2)
+                    self.assertRegex(line, f"^libbloom: (server|source|target){re.escape(said)}$")
+        for end in ("#1", "/#1", "/1#x", "?db=1#x"):
+            _, line = self.said(["push", self.filter(), "key", "--url", here + end])
+            self.assertIn("the URL has a #, and what follows it would be left out", line)
+        self.assertEqual((client.dump("key"), list(client.info("keyspace")), new.dbsize()), (before, ["db0"], 0))
+        self.assertEqual(new.info("keyspace"), {})
+        # What is a number.
+        path = self.folder / "socket"
+        for url, number in {
+            **{here + end: 0 for end in ("", "/", "/0", "/00", "?db=0", "/0?db=0")},
+            **{here + end: 3 for end in ("/3", "?db=3", "/?db=3", "/3?db=3", "/03")},
+            f"unix://{path}": 0,
+            f"unix://{path}?db=3": 3,
+        }.items():
+            _server.check_url("server", url)
+            self.assertEqual(redis.Redis.from_url(url).connection_pool.connection_kwargs.get("db", 0), number, url)
+
+    def test_a_port_that_cannot_be_is_named(self):
+        """Somebody would look for what is wrong with the password, or reach the server of the usual port."""
+        for port in ("99999", "x", "0", "-1"):
+            for place in ("127.0.0.1", "user:s%40ret@127.0.0.1"):
+                with self.subTest(port, place=place):
+                    code, line = self.said(["pull", "key", "-o", "x", "--url", f"redis://{place}:{port}/0"])
+                    self.assertEqual((code, line), (2, "libbloom: server: the port of the URL is no number from 1 to 65535\n"))
 
     def test_a_long_message_is_shown_at_once(self):
         """Whoever may choose an argument could keep the program busy for hours."""
@@ -1026,9 +1097,11 @@ class TroubleTest(Case):
             "passwords check": "{url} text --stdin",
             "passwords load": "{url} text --error-rate 0.01 --capacity 100",
             "pull": "text -o x.bloom --url {url}",
+            "push": f"{self.filter()} text --url {{url}}",
         }.items():
             with self.subTest(words):
                 line = self.complaint(words, arguments, server.url)
+                self.assertNotIn("b'", line)
                 self.assertRegex(line, "wrong kind of value|exists|no filter")
                 self.assertEqual((client.get("text"), client.dbsize()), (b"no filter", 1))
 

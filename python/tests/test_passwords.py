@@ -130,12 +130,22 @@ class PasswordsTest(Case):
             hashes = [hashlib.sha1(password(number)).digest() for number in range(start, start + 10_000)]
             self.assertEqual(sum(self.client.execute_command("BF.MEXISTS", "leaked", *hashes)), 10_000)
 
+    def test_a_line_that_is_no_hash_is_named_by_its_number(self):
+        """One line of a billion would have to be searched for by its length."""
+        good = [b"", *map(listed, range(3000)), b"\r\n"]
+        self.list.write_bytes(b"".join(good) + b"hunter2\n")
+        said = "libbloom: line 3,002, of 7 bytes, is no SHA-1 hash; --plain is for a list of passwords"
+        self.assertIn(said, self.load("--state", self.state, "--batch", 10, exit_code=2))
+        # Not counted from where the earlier run ended.
+        self.assertEqual(json.loads(self.state.read_text())["lines"], 3000)
+        self.assertIn(said, self.load("--state", self.state, "--batch", 10, exit_code=2))
+
     def test_what_cannot_run_says_why(self):
         # A filter that is not there would call every password safe.
         self.assertIn("libbloom: there is no leaked", self.check([b"a"], exit_code=2))
         self.list.write_bytes(listed(1) + b"hunter2\n")
         text = self.load(exit_code=2)
-        self.assertIn("libbloom: a line of 7 bytes is no SHA-1 hash; --plain is for a list of passwords", text)
+        self.assertIn("libbloom: line 2, of 7 bytes, is no SHA-1 hash; --plain is for a list of passwords", text)
         self.assertNotIn("hunter2", text)
         self.assertIn("--error-rate is needed", self.run_program("load", exit_code=2))
 

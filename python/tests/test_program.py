@@ -9,6 +9,7 @@ import io
 import lzma
 import os
 import pickle
+import re
 import resource
 import select
 import shlex
@@ -305,6 +306,13 @@ class ProgramTest(unittest.TestCase):
             ("query seen one >/dev/full", "libbloom: No space left on device\n", 2),
             ("query missing one 2>&-", "", 2),
             ("build missing -o x 2>&- >/dev/null", "", 2),
+            ("--help >/dev/full", "libbloom: No space left on device\n", 2),
+            ("query --help >/dev/full", "libbloom: No space left on device\n", 2),
+            ("--version >/dev/full", "libbloom: No space left on device\n", 2),
+            ("query missing one 2>/dev/full", "", 2),
+            ("query seen two 2>/dev/full", "", 1),
+            ("info seen >/dev/full 2>&1", "", 2),
+            ("nonsense 2>/dev/full", "", 2),
         ]:
             with self.subTest(line):
                 done = subprocess.run(f"{program} {line}", shell=True, capture_output=True, text=True, cwd=self.folder)
@@ -422,6 +430,8 @@ class ProgramTest(unittest.TestCase):
         program = shlex.join(PROGRAM)
         for end in (
             "-o - 2>&- >out",
+            "-o - 2>/dev/full >out",
+            "-o - 2> >(true) >out",
             "-o - 2>&1 >out",
             "-o - >out 2>&1",
             "-o - 2>&- | cat >out",
@@ -483,6 +493,9 @@ sys.exit(_program.main())
                 command = [sys.executable, "-c", script, *words]
                 done = subprocess.run(command, stdin=pipe, capture_output=True, text=True, cwd=self.folder, timeout=PATIENCE)
                 self.assertEqual((done.returncode, done.stderr), (130, "libbloom: interrupted\n"))
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run(command, stdin=pipe, stderr=full, cwd=self.folder, timeout=PATIENCE)
+        self.assertEqual(done.returncode, 130)
         self.assertFalse((self.folder / "x").exists())
 
     def test_an_impossible_output_is_named_before_the_work(self):
@@ -549,6 +562,18 @@ sys.exit(_program.main())
         create = ["shard", "create", "x", "--url", self.url, "--items", 9, "--fixed", "--expansion", 4]
         self.assertIn("has no expansion", self.run_program(*create, code=2))
 
+    def test_options_may_stand_between_names(self):
+        """Who adds an option to a command that works would be told that a name is unrecognized."""
+        (self.folder / "one").write_bytes(b"a\n")
+        (self.folder / "two").write_bytes(b"b\n-v\n")
+        self.run_program("build", "one", "-o", "seen", "two")
+        self.assertEqual(self.run_program("query", "seen", "-v", "b", "c", code=1), "c\n")
+        self.assertEqual(self.run_program("query", "-v", "seen", "--", "-v", "--c", code=1), "--c\n")
+        backup = FIXTURES / "rdb/redis-7.4.rdb"
+        self.assertIn("199 items", self.run_program("pull", backup, "--db", 7, "filter:grown", "-o", "grown"))
+        self.assertIn("unrecognized arguments: more", self.run_program("pull", "a", "-o", "x", "key", "more", code=2))
+        self.assertIn("unrecognized arguments: --odd", self.run_program("query", "seen", "-v", "a", "--odd", code=2))
+
     def test_plan_says_what_filters_take(self):
         """Too little memory would be bought, or too much."""
         rows = self.run_program("plan", "1e6", "--error-rate", "0.001", "--items", "1e8", "--growing").splitlines()
@@ -570,6 +595,24 @@ sys.exit(_program.main())
         self.run_program("pull", "missing", "-o", "no.bloom", "--url", self.url, code=2)
         self.assertIn("not found", self.last)
         self.assertFalse((self.folder / "no.bloom").exists())
+
+    def test_the_permissions_of_the_page_are_enough(self):
+        """Who gives a user these, and no others, could neither push nor pull."""
+        page = (FIXTURES.parents[1] / "docs/python.md").read_text()
+        part = page.partition("These commands need permission")[2].partition("## The program")[0]
+        commands = re.findall(r"(?<![/\w])[A-Z][A-Z.]{2,}[A-Z]\b", part)
+        self.assertIn("BF.LOADCHUNK", commands)
+        keys = ["~seen", "~seen:libbloom:*", "~{seen}:libbloom:*"]
+        allowed = [f"+{command.lower()}" for command in commands]
+        client = test_server.server.client()
+        self.addCleanup(client.close)
+        client.execute_command("ACL", "SETUSER", "few", "reset", "on", ">pw", *keys, *allowed)
+        self.addCleanup(client.execute_command, "ACL", "DELUSER", "few")
+        url = self.url.replace("//", "//few:pw@")
+        Filter(100, seed=7).save(self.folder / "seen.bloom")
+        self.run_program("push", "seen.bloom", "seen", "--url", url)
+        self.run_program("pull", "seen", "-o", "back.bloom", "--url", url)
+        self.assertEqual(Filter.load(self.folder / "back.bloom"), Filter.load(self.folder / "seen.bloom"))
 
     def test_out_of_an_rdb_file(self):
         """Who gets a backup from a cloud would need a server to read it."""
@@ -645,6 +688,11 @@ sys.exit(_program.main())
             (["pull", "key", "-o", "x", "--url", "redis://127.0.0.1:1"], "refused"),
             (["pull", "key", "-o", "x", "--url", "nonsense"], "server: Redis URL must specify one of"),
             ([], "COMMAND"),
+            (["plan", "9", "--expansion", "99999999999"], "--expansion: '99999999999' is no whole number from 1 to 32768;"),
+            (["plan", "9", "--window", "9", "--slices", "300"], "--slices: '300' is no whole number from 2 to 64;"),
+            (["build", "many.txt", "-o", "x", "--seed", "-1"], "--seed: '-1' is no whole number from 0 to 2^64 - 1"),
+            (["build", "many.txt", "-o", "x", "--seed", "1.5"], "--seed: '1.5' is no whole number from 0 to 2^64 - 1"),
+            (["pull", "dump.rdb", "k", "-o", "x", "--db", "-1"], "--db: '-1' is no whole number from 0 to 2^64 - 1"),
             (["plan", "1.5"], "'1.5' is no whole number from 1 to 2^64 - 1, such as 1000000, 1e6 or 1M"),
             (["plan", "1e999999999"], "no whole number"),
             (["plan", "1e6", "--error-rate", "low"], "'low' is no error rate, such as 0.01"),

@@ -21,7 +21,7 @@ sys.path[:0] = [str(PROJECT / "examples"), str(PROJECT / "tests/examples")]
 
 import redis  # noqa: E402
 from redis.cluster import RedisCluster  # noqa: E402
-from servers import PATIENCE, Cluster  # noqa: E402
+from servers import PATIENCE, SLOTS, Cluster, Node, unused_port  # noqa: E402
 
 from libbloom import ShardedBloom, _server, plan  # noqa: E402
 
@@ -234,6 +234,34 @@ class ShardTest(unittest.TestCase):
             made.from_url.side_effect = answers
             with self.assertRaisesRegex(redis.ConnectionError, "refused"):
                 _server.cluster("url", {}, time.monotonic())
+
+    def test_the_server_of_the_url_is_waited_for(self):
+        """A load would end at once if it is started again while this server fails over, and others have its place."""
+        with Node() as server:
+            with server.client() as client:
+                client.execute_command("CLUSTER ADDSLOTS", *range(SLOTS))
+            server.process.kill()
+            server.process.wait()
+            status = [*PROGRAM, "status", "seen", "--url", f"redis://127.0.0.1:{server.port}"]
+            with subprocess.Popen(status, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+                time.sleep(2)
+                self.assertIsNone(process.poll())
+                server.start()
+                self.assertEqual(process.communicate(timeout=PATIENCE)[1], "libbloom: there is no sharded filter 'seen'\n")
+        url = f"redis://127.0.0.1:{unused_port(self)}"
+        said = r"server 127.0.0.1:\d+/0: no answer for 1 seconds \(.*refused.*\): --url may name any other server of the cluster"
+        begin = time.monotonic()
+        with self.assertRaisesRegex(_server.Trouble, said):
+            _server.Server("server", url, 1)
+        self.assertGreaterEqual(time.monotonic() - begin, 1)
+
+    def test_a_refusal_is_not_waited_for(self):
+        """Who mistypes a password would be told a minute later."""
+        url = self.cluster.url.replace("//", "//nobody:pw@")
+        begin = time.monotonic()
+        with self.assertRaisesRegex(_server.Trouble, "(?i)password"):
+            _server.Server("server", url, PATIENCE)
+        self.assertLess(time.monotonic() - begin, PATIENCE / 2)
 
     def test_the_last_line_of_a_file_of_windows_has_no_end(self):
         """The item would be loaded with a character that no query has."""
