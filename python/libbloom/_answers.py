@@ -76,8 +76,10 @@ def is_answer(error: BaseException) -> bool:
 
 
 def is_of_client(error: BaseException) -> bool:
-    """Whether a client raised this error, or the system. Others are the program's own, such as that of a signal handler:
-    the caller gets them."""
+    """Whether a client raised this error, or the system. Others are the program's own, such as that of a signal handler, or
+    of a value that cannot be sent: the caller gets them."""
+    if type(error).__name__ == "DataError":
+        return False
     modules = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
     return isinstance(error, (OSError, EOFError)) or not modules.isdisjoint(("redis", "valkey"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -140,9 +141,11 @@ def _info(reply: Any) -> Info:
 
 
 def whole(value: Any) -> Any:
-    """A number as a whole one, also 1e6."""
-    if not hasattr(value, "is_integer"):
+    """A number as a whole one, also 1e6 or one of numpy, as `Filter` takes it. None and texts as they are."""
+    if value is None or isinstance(value, (str, bytes)):
         return value
+    if not hasattr(value, "is_integer"):
+        return int(operator.index(value))
     if not value.is_integer():
         raise ValueError(f"{value} is no whole number")
     return int(value)
@@ -202,7 +205,7 @@ class Caller:
     def __init__(self, client: Any, patience: float, replicas: int = 0) -> None:
         self.client = client
         self.patience = patience
-        self.replicas = replicas
+        self.replicas = whole(replicas)
 
     async def _deliver(self, calls: list[Call], **how: bool) -> list[Any]:
         """The replies to commands; raises the first error among them. How they are delivered, `delivered` says."""
@@ -259,6 +262,7 @@ class _Key(Caller):
         self.key = key
         self._name = encoded(key)
         capacity = whole(capacity)
+        error_rate = None if error_rate is None else float(error_rate)
         self._size = (error_rate, capacity)
         words = words_of(fixed, growing, expansion, seed, layout, window, slices, refresh)
         self._reserve = tuple(words)
@@ -365,7 +369,7 @@ class _Key(Caller):
 
     async def _merge(self, others: tuple[Any, ...], error_rate: float | None, replace: bool) -> None:
         names = [other._name if isinstance(other, _Key) else encoded(other) for other in others]
-        rate = () if error_rate is None else ("ERROR", error_rate)
+        rate = () if error_rate is None else ("ERROR", float(error_rate))
         if names:
             await self._one("BF.MERGE", len(names), *names, *rate, *["OVERRIDE"] * replace, changes=True, once=replace)
 

@@ -284,8 +284,10 @@ class Link:
                 # A wrong password, or another refusal, after which there is no other attempt.
                 raise
             return self.fail(Unsent(error))
+        # An error of this is one of the words, of which nothing is sent.
+        packed = self.connection.pack_commands(self.commands)
         try:
-            await settled(self.connection.send_packed_command(self.connection.pack_commands(self.commands)))
+            await settled(self.connection.send_packed_command(packed))
         except Exception as error:
             if not is_of_client(error):
                 raise

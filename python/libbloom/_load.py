@@ -123,8 +123,9 @@ class Loader:
         self.options = options
         self.is_packed = takes_packed(target, options.key)
         self.known = 0
-        # Why the items ended before their end, and whether one did not fit.
+        # Why the items ended before their end, the number of those before, and whether one did not fit.
         self.refusal: str | None = None
+        self.reached = 0
         self.is_no_room = False
         self.seconds = 0.0
 
@@ -139,10 +140,10 @@ class Loader:
             for part in (some for part in parts for some in batches(part, at_once)):
                 items = part if self.to_item is None else [item for item in map(self.to_item, part) if item is not None]
                 self.add(items)
+                self.seconds = time.monotonic() - started
                 if self.refusal is not None:
                     break
                 self.place.advance(part)
-                self.seconds = time.monotonic() - started
                 bar(
                     self.file.position(),
                     f"; {self.new:,} new, {self.known:,} known, {self.rate():,.0f} items a second",
@@ -162,8 +163,8 @@ class Loader:
         for items, answer in zip(some, self.target.pipeline(commands)):
             if isinstance(answer, Exception):
                 [reason, items_in] = REFUSED.fullmatch(wire_text(answer)).groups()  # type: ignore[union-attr]
-                self.refuse(answer, reason)
                 unclear += int(items_in or 0)
+                self.refuse(answer, reason, unclear)
             else:
                 self.place.new += answer
                 self.known += len(items) - answer
@@ -185,9 +186,11 @@ class Loader:
                 else:
                     self.known += 1
 
-    def refuse(self, error: Exception, reason: str) -> None:
+    def refuse(self, error: Exception, reason: str, unclear: int = 0) -> None:
+        """Notes the first item that was refused. Commands that were sent along with it may add items behind it."""
         if self.refusal is None:
             self.refusal, self.is_no_room = reason, _answers.is_no_room(error)
+            self.reached = self.new + self.known + unclear
 
     def rate(self) -> float:
         return (self.new + self.known) / max(self.seconds, 1e-9)
@@ -203,7 +206,9 @@ class Loader:
         print(f"{key} has {items:,} items")
         if self.refusal is not None:
             kind = Refused if self.is_no_room else Trouble
-            raise kind(f"stopped after item {total:,} of this run: {self.refusal}")
+            behind = total - self.reached
+            more = f" ({behind:,} items behind the first that was refused are in: they were on their way)" if behind else ""
+            raise kind(f"stopped after item {self.reached:,} of this run: {self.refusal}{more}")
         before = self.place.before
         if items < before + self.new:
             raise Trouble(f"{key} had {before:,} items and got {self.new:,}: it was deleted or replaced meanwhile")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 from uuid import uuid4
 
 from . import _answers, _words
 from ._answers import Count, Maybe, MissingError
-from ._client import Caller, Item, Progress, answers_of, in_array, progress_of, words_of
+from ._client import Caller, Item, Progress, answers_of, in_array, progress_of, whole, words_of
 from ._cluster import AsyncLinks, Call, run
 from ._native import Filter, divide, plan
 from ._words import Command, encoded, fields
@@ -100,35 +100,55 @@ class Layout:
         capacity = math.ceil(items)
         # Stored even if it is the default, because the servers' own defaults may differ.
         options = {"layout": "blocked", **({} if options.get("fixed") else {"expansion": 2}), **options}
-        options = {word: value for word, value in options.items() if value is not None and value is not False}
+        options = {word: value for word, value in options.items() if value is not None}
         check(error_rate, options)
+        options = {word: bool(value) if word in FLAGS else whole(value) for word, value in options.items()}
+        options = {word: value for word, value in options.items() if value is not False}
         if shards is None:
             [size, *_] = plan(capacity, error_rate, **size_options(options)) or (0,)
             shards = min(MOST_SHARDS, max(FEWEST_SHARDS, 1 << math.ceil(math.log2(max(size / SHARD_BYTES, 1)))))
+        shards = whole(shards)
         check_shards(shards)
-        return cls(name, shards, capacity, error_rate, shard_capacity(capacity, shards), options)
+        made = cls(name, shards, capacity, error_rate, shard_capacity(capacity, shards), options)
+        # What others could not read must not be stored.
+        return cls.read(name, {word: str(value) for word, value in made.fields().items() if word in KINDS})
 
     @classmethod
     def of_fields(cls, name: bytes, reply: Any) -> tuple[Layout, str]:
         """Reads a stored description and its state. Anybody may have written it: an invalid one is a ValueError."""
-        text = name.decode(errors="replace")
-        kept = {word: encoded(value).decode(errors="replace") for word, value in fields(reply).items()}
-        if kept.pop("version", None) != str(VERSION) or kept.pop("hash", None) != HASH:
-            raise ValueError(f"{text} is no sharded filter of version {VERSION} with {HASH}")
+        kept = described(name, reply)
         state = kept.pop("state", DROPPING)
         try:
-            if missing := [word for word in FIGURES if word not in kept]:
-                raise ValueError(f"it has no {missing[0]}")
-            if unknown := [word for word in kept if word not in KINDS]:
-                raise ValueError(f"it has a field {unknown[0]}, which this version does not know")
-            read = {word: KINDS[word](value) for word, value in kept.items()}
-            figures = {word: read.pop(word) for word in FIGURES}
-            identity = read.pop("id", "")
-            check(figures["error_rate"], read)
-            check_shards(figures["shards"])
+            return cls.read(name, kept), state
         except ValueError as error:
-            raise ValueError(f"{text}:{{meta}} is damaged: {error}") from None
-        return cls(name, options=read, id=identity, **figures), state
+            raise ValueError(f"{name.decode(errors='replace')}:{{meta}} is damaged: {error}") from None
+
+    @classmethod
+    def read(cls, name: bytes, kept: dict[str, str]) -> Layout:
+        if missing := [word for word in FIGURES if word not in kept]:
+            raise ValueError(f"it has no {missing[0]}")
+        if unknown := [word for word in kept if word not in KINDS]:
+            raise ValueError(f"it has a field {unknown[0]}, which this version does not know")
+        read = {word: KINDS[word](value) for word, value in kept.items()}
+        figures = {word: read.pop(word) for word in FIGURES}
+        identity = read.pop("id", "")
+        check(figures["error_rate"], read)
+        check_shards(figures["shards"])
+        return cls(name, options=read, id=identity, **figures)
+
+    @classmethod
+    def to_drop(cls, name: bytes, reply: Any) -> Layout:
+        """Reads what a drop needs of a stored description, whose other fields may be damaged."""
+        kept, text = described(name, reply), name.decode(errors="replace")
+        try:
+            if "shards" not in kept:
+                raise ValueError("it has no such field")
+            shards = number(kept["shards"])
+            check_shards(shards)
+        except ValueError as error:
+            by_hand = f"delete {text}:{{0}}:N and its other shards by hand, then {text}:{{meta}}"
+            raise ValueError(f"{text}:{{meta}} does not say how many shards there are ({error}): {by_hand}") from None
+        return cls(name, shards, 0, 0.0, 0, {}, kept.get("id", ""))
 
     def fields(self) -> dict[str, Any]:
         numbers = {"shards": self.shards, "capacity": self.capacity, "shard_capacity": self.shard_capacity}
@@ -161,6 +181,16 @@ class Layout:
         return (self.error_rate, self.shard_capacity, *words_of(**self.options))
 
 
+def described(name: bytes, reply: Any) -> dict[str, str]:
+    """The fields of a stored description as texts, but for those that say what it is."""
+    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2])
+    kept = {encoded(word).decode(errors="replace"): encoded(value) for word, value in pairs}
+    if kept.pop("version", b"") != b"%d" % VERSION or kept.pop("hash", b"") != HASH.encode():
+        raise ValueError(f"{name.decode(errors='replace')} is no sharded filter of version {VERSION} with {HASH}")
+    # An id is sent again, with the same bytes.
+    return {word: value.decode(errors="surrogateescape" if word == "id" else "replace") for word, value in kept.items()}
+
+
 def number(text: str) -> int:
     value = int(text)
     if not 0 <= value < 1 << 64:
@@ -170,9 +200,10 @@ def number(text: str) -> int:
 
 # The fields of a stored description, and how each is read: the figures of every filter, then the options.
 FIGURES = ("shards", "capacity", "error_rate", "shard_capacity")
+FLAGS = ("fixed", "growing", "refresh")
 KINDS: dict[str, Any] = {
     **dict.fromkeys(("shards", "capacity", "shard_capacity", "expansion", "seed", "window", "slices"), number),
-    **dict.fromkeys(("fixed", "growing", "refresh"), lambda text: bool(number(text))),
+    **dict.fromkeys(FLAGS, lambda text: bool(number(text))),
     "error_rate": float,
     "layout": str,
     "id": str,
@@ -268,16 +299,21 @@ class _Sharded(Caller):
 
     async def _each(self, keys: list[bytes], name: str, *words: Any) -> list[Any]:
         """Runs a command for each key, several of them at once."""
+        return await self._some([Call(key, name, key, *words) for key in keys])
+
+    async def _some(self, calls: list[Call]) -> list[Any]:
         replies: list[Any] = []
-        for begin in range(0, len(keys), AT_ONCE):
-            calls = [Call(key, name, key, *words) for key in keys[begin : begin + AT_ONCE]]
-            replies += await self._deliver(calls)
+        for begin in range(0, len(calls), AT_ONCE):
+            replies += await self._deliver(calls[begin : begin + AT_ONCE])
         return replies
+
+    async def _stored(self) -> Any:
+        [reply] = await self._each([self._name + b":{meta}"], "HGETALL")
+        return reply
 
     async def _kept(self) -> tuple[Layout, str] | None:
         """The stored description and its state; None if there is none."""
-        meta = self._name + b":{meta}"
-        [reply] = await self._each([meta], "HGETALL")
+        reply = await self._stored()
         return Layout.of_fields(self._name, reply) if reply else None
 
     async def _layout(self) -> Layout:
@@ -297,11 +333,11 @@ class _Sharded(Caller):
             taken = await self._each(planned.keys(), "EXISTS")
             if any(taken):
                 key = planned.key([bool(there) for there in taken].index(True))
-                raise ValueError(f"there is a key {key.decode(errors='replace')}, which is no shard of {self.name!r} yet")
-            words = [word for pair in planned.fields().items() for word in pair]
-            claim = Call(planned.meta, "EVAL", CLAIM, 1, planned.meta, *words, "id", uuid4().hex, "state", "creating")
-            [reply] = await self._deliver([claim])
-            kept = Layout.of_fields(self._name, reply)
+                raise ValueError(
+                    f"there is a key {key.decode(errors='replace')}, which is no shard of {self.name!r} yet: take another name, "
+                    "or delete it if a creation left it that was killed while the filter was dropped"
+                )
+            kept = await self._claimed(planned, uuid4().hex, "state", "creating")
         layout, state = kept
         if layout != planned:
             raise ValueError(f"{self.name!r} exists with other figures: {layout.fields()}, not {planned.fields()}")
@@ -310,28 +346,55 @@ class _Sharded(Caller):
         if state not in ("ready", "creating"):
             raise ValueError(f"{self.name!r} is {state}; drop it first")
         if state == "creating":
+            reserves = [Call(key, "BF.RESERVE", key, *layout.reserve(), "NX") for key in layout.keys()]
             try:
-                await self._each(layout.keys(), "BF.RESERVE", *layout.reserve(), "NX")
+                await self._some(reserves)
             except Exception as error:
                 if _answers.is_answer(error):
                     # A server refuses the options, or has no memory for its shards.
                     if await self._end(layout, "failed"):
                         await self._unlink(layout)
+                    else:
+                        await self._undo(layout, reserves)
                 raise
             if not await self._end(layout, "ready"):
+                await self._undo(layout, reserves)
                 raise MissingError(f"{self.name!r} was dropped while it was created")
         self._known = layout
 
+    async def _claimed(self, layout: Layout, identity: str, *state: str) -> tuple[Layout, str]:
+        """The stored description and its state: this one, unless there was one."""
+        words = [word for pair in layout.fields().items() for word in pair]
+        [reply] = await self._deliver([Call(layout.meta, "EVAL", CLAIM, 1, layout.meta, *words, "id", identity, *state)])
+        return Layout.of_fields(self._name, reply)
+
+    async def _undo(self, layout: Layout, reserves: list[Call]) -> None:
+        """Removes the shards that these commands made, of a filter that was dropped meanwhile, but for those that a filter
+        which has its name by now takes for its own."""
+        here = replace(layout, id=uuid4().hex)
+        try:
+            # While the name is being dropped nobody makes a filter of it.
+            _, state = await self._claimed(here, here.id)
+        except Exception as error:
+            if not _answers.is_answer(error):
+                raise
+            # There is no memory for a description, of anybody.
+            state = DROPPING
+        if state == DROPPING:
+            await self._each([call.key for call in reserves if call.reply or call.is_unsure], "UNLINK")
+            await self._end(here, "gone")
+
     async def _end(self, layout: Layout, how: str) -> bool:
-        [done] = await self._deliver([Call(layout.meta, "EVAL", END, 1, layout.meta, layout.id, how)])
+        identity = layout.id.encode(errors="surrogateescape")
+        [done] = await self._deliver([Call(layout.meta, "EVAL", END, 1, layout.meta, identity, how)])
         return done > 0
 
     async def _drop(self) -> None:
-        kept = await self._kept()
-        if kept is None:
+        reply = await self._stored()
+        if not reply:
             raise MissingError(f"there is no sharded filter {self.name!r}")
         self._known = None
-        await self._unlink(kept[0])
+        await self._unlink(Layout.to_drop(self._name, reply))
 
     async def _unlink(self, layout: Layout) -> None:
         if await self._end(layout, "dropped"):

@@ -16,6 +16,8 @@ import tempfile
 import threading
 import time
 import unittest
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from unittest import mock
 
@@ -33,6 +35,7 @@ import servers  # noqa: E402
 from servers import PATIENCE, BareServer, Cluster, before  # noqa: E402
 
 from libbloom import MAYBE_NEW, AsyncBloom, Bloom, Filter, FormatError, FullError, MissingError, UnsureError, _client, _words  # noqa: E402
+from libbloom._cluster import Links, run  # noqa: E402
 
 PROGRAM = os.environ.get("BLOOM_TEST_SERVER", "redis-server")
 MODULE = Path(os.environ.get("BLOOM_TEST_MODULE", PROJECT / "libbloom.so"))
@@ -409,6 +412,73 @@ class BloomTest(ServerCase):
                 return await made.card()
 
         self.assertEqual(asyncio.run(use()), 0)
+
+    def test_numbers_may_have_any_type(self):
+        """A program that takes its figures from an array would be told after seconds that an item was perhaps added."""
+        for options in [
+            dict(capacity=True),
+            dict(capacity=numpy.int64(100)),
+            dict(capacity=numpy.float32(100)),
+            dict(capacity="100", error_rate="0.25"),
+            dict(error_rate=numpy.float32(0.25)),
+            dict(error_rate=numpy.float64(0.25)),
+            dict(error_rate=Fraction(1, 4)),
+            dict(error_rate=Decimal("0.25")),
+            dict(seed=True),
+            dict(seed=numpy.uint64(2**64 - 1)),
+            dict(expansion=numpy.int8(4), fixed=numpy.False_),
+            dict(window=numpy.int64(86400), slices=numpy.float64(4), refresh=numpy.True_),
+        ]:
+            options = {"capacity": 100, "error_rate": 0.25, "seed": 7, **options}
+            with self.subTest(options):
+                self.client.flushall()
+                for name in ("by item", "reserved"):
+                    made = Bloom(self.client, name, **options, patience=0)
+                    if name == "reserved":
+                        made.reserve()
+                    self.assertTrue(made.add("a"))
+                    sizes = dict(capacity=int(options["capacity"]), error_rate=float(options["error_rate"]))
+                    here, info = Filter(**{**options, **sizes}), made.info()
+                    self.assertEqual((info.capacity, info.error_rate, info.seed), (here.capacity, 0.25, str(here.seed)))
+                    self.assertEqual((info.expansion, info.window), (here.expansion, here.window))
+                    self.assertEqual(info.slices, options.get("slices"))
+        plain, other = (Bloom(self.client, name, capacity=100, seed=7, patience=0) for name in ("plain", "other"))
+        plain.add("a")
+        other.add("b")
+        for rate in (numpy.float64(0.25), numpy.float32(0.25), Fraction(1, 4)):
+            plain.merge(other, error_rate=rate)
+        self.assertGreaterEqual(plain.shrink(numpy.int64(1000)), 0)
+        for problem in (dict(capacity=2.5), dict(error_rate="much"), dict(seed=numpy.float64("nan"))):
+            with self.subTest(problem), self.assertRaises(ValueError):
+                Bloom(self.client, "seen", **problem)
+
+    def test_what_cannot_be_sent_is_no_lost_answer(self):
+        """A program would try again for its whole patience, and then be told that its items may be there."""
+        for number, client in enumerate(clients()):
+            with client:
+                seen = Bloom(client, f"{number}", patience=PATIENCE)
+                with mock.patch.object(Links, "pause", side_effect=AssertionError("it is tried again")):
+                    with self.assertRaisesRegex(Exception, "^(Invalid input of type|A tuple item must be)") as raised:
+                        run(seen._added(seen._call("BF.INSERT", "ITEMS", None)))
+                    self.assertEqual(type(raised.exception).__name__, "DataError")
+                self.assertTrue(seen.add("a"))
+        for library in (redis, valkey):
+            Client = getattr(library, library.__name__.capitalize())
+            with Client(host="127.0.0.1", port=server.port, client_name=object()) as client:
+                with mock.patch.object(Links, "pause", side_effect=AssertionError("it is tried again")):
+                    with self.assertRaises(library.exceptions.DataError):
+                        Bloom(client, "seen", patience=PATIENCE).add("a")
+
+        async def use(library, name):
+            async with getattr(library, name)(host="127.0.0.1", port=server.port, socket_timeout=None) as client:
+                seen = AsyncBloom(client, name, patience=PATIENCE)
+                with self.assertRaises(Exception) as raised:
+                    await seen._added(seen._call("BF.INSERT", "ITEMS", None))
+                self.assertEqual(type(raised.exception).__name__, "DataError")
+                self.assertTrue(await seen.add("a"))
+
+        for library, name in [(redis.asyncio, "Redis"), (valkey.asyncio, "Valkey")]:
+            asyncio.run(use(library, name))
 
     def test_a_merge_can_replace(self):
         """What is no longer in a list would be found for ever."""

@@ -17,6 +17,8 @@ import sys
 import threading
 import time
 import unittest
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from unittest import mock
 
@@ -112,6 +114,9 @@ class LayoutTest(unittest.TestCase):
             dict(items=0),
             dict(items=10, shards=0),
             dict(items=10, shards=65537),
+            dict(items=10, shards=2.5),
+            dict(items=1e30, shards=4),
+            dict(items=2**64 - 1, shards=1),
             dict(items=10, error_rate=0),
             dict(items=10, layout="flat"),
         ]:
@@ -455,6 +460,69 @@ class ShardedTest(ClusterCase):
         with self.assertRaisesRegex(ValueError, "'seen' is odd; drop it first"):
             ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8, exist_ok=True)
 
+    def test_numbers_may_have_any_type(self):
+        """A description would be stored that nothing can read or drop, or a minute pass before an error that says nothing."""
+        figures = dict(items=1000, error_rate=0.25, shards=4, expansion=4, seed=1000, window=86400, slices=4, refresh=True)
+        plain = ShardedBloom.create(self.client, "seen", **figures).info()
+        exact = dict(figures, items=numpy.float64(1000), error_rate=numpy.float32(0.25), shards=numpy.int64(4))
+        whole = {word: (float, numpy.float64, numpy.int64, numpy.uint32) for word in ("expansion", "seed", "window", "slices")}
+        kinds = {
+            **whole,
+            "shards": whole["seed"],
+            "items": (float, numpy.float32, numpy.int64, Fraction, Decimal),
+            "error_rate": (numpy.float32, numpy.float64, Fraction, Decimal),
+            "refresh": (numpy.bool_,),
+        }
+        for others in [exact, *({word: kind(figures[word])} for word in kinds for kind in kinds[word])]:
+            with self.subTest(others):
+                again = ShardedBloom.create(self.client, "seen", **{**figures, **others}, exist_ok=True)
+                self.assertEqual(again.info(), plain)
+                again.drop()
+                made = ShardedBloom.create(self.client, "seen", **{**figures, **others}, patience=0)
+                self.assertEqual((made.add("a"), "a" in ShardedBloom(self.client, "seen")), (True, True))
+                self.assertEqual(ShardedBloom(self.client, "seen").info().options, plain.options)
+                made.drop()
+                self.assertEqual(sum(client.dbsize() for client in self.cluster.clients), 0)
+                ShardedBloom.create(self.client, "seen", **figures)
+        made = ShardedBloom.create(self.client, "true", 1000, shards=True, fixed=numpy.True_, growing=numpy.False_)
+        self.assertEqual((len(made.info().shards), made.info().options), (1, {"layout": "blocked", "fixed": True}))
+        no_replica = ShardedBloom(self.client, "true", patience=0, replicas=numpy.int64(1))
+        with self.assertRaisesRegex(UnsureError, "0 of 1 replicas"):
+            no_replica.add("a")
+
+    def test_a_damaged_description_is_dropped(self):
+        """Nobody could use the name again, nor free the memory of its shards."""
+        for field, value in [
+            ("window", "86400.0"),
+            ("capacity", "1" + 30 * "0"),
+            ("shard_capacity", None),
+            ("error_rate", b"\xff"),
+            ("layout", "odd"),
+            ("odd", "1"),
+            (b"\xff", "1"),
+            ("id", b"\xff"),
+            ("id", None),
+            ("state", b"\xff"),
+        ]:
+            ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8)
+            if value is None:
+                self.client.hdel("seen:{meta}", field)
+            else:
+                self.client.hset("seen:{meta}", field, value)
+            with self.subTest(field=field, value=value):
+                ShardedBloom(self.client, "seen").drop()
+                self.assertEqual(sum(client.dbsize() for client in self.cluster.clients), 0)
+        ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8)
+        for shards in ("8.0", "0", "65537", None):
+            self.client.hset("seen:{meta}", "shards", shards) if shards else self.client.hdel("seen:{meta}", "shards")
+            with self.assertRaisesRegex(ValueError, r"not say how many shards.*seen:\{0\}:N .*by hand, then seen:\{meta\}"):
+                ShardedBloom(self.client, "seen").drop()
+        # What another version, or another program, stored is left alone.
+        self.client.hset("seen:{meta}", mapping={"shards": 8, "version": 2})
+        with self.assertRaisesRegex(ValueError, "no sharded filter of version 1"):
+            ShardedBloom(self.client, "seen").drop()
+        self.assertEqual(sum(client.dbsize() for client in self.cluster.clients), 9)
+
     def test_what_was_interrupted_goes_on(self):
         """A killed program would leave half a filter, which denies items, or cannot be made or dropped any more."""
         for last in range(1, 5):
@@ -516,13 +584,71 @@ class ShardedTest(ClusterCase):
         self.assertEqual(sum(client.dbsize() for client in self.cluster.clients), 0)
 
     def test_a_creation_notices_a_drop(self):
-        """The name would have a description without figures, which nothing but a DEL by hand removes."""
+        """The name would have a description without figures, or shards without one, which nothing but a DEL by hand
+        removes."""
 
         def dropped():
             ShardedBloom(self.client, "seen").drop()
 
-        with before("ready", dropped), self.assertRaisesRegex(MissingError, "dropped while it was created"):
+        def full():
+            dropped()
+            for client in self.cluster.clients:
+                self.addCleanup(client.config_set, "maxmemory", 0)
+            self.cluster.clients[0].config_set("maxmemory", 1)
+
+        def full_everywhere():
+            full()
+            for client in self.cluster.clients:
+                client.config_set("maxmemory", 1)
+
+        for step, act, error, text in [
+            ("ready", dropped, MissingError, "dropped while it was created"),
+            ("BF.RESERVE", dropped, MissingError, "dropped while it was created"),
+            ("BF.RESERVE", full, redis.ResponseError, "maxmemory"),
+            ("BF.RESERVE", full_everywhere, redis.ResponseError, "maxmemory"),
+        ]:
+            with self.subTest(f"{step} {act.__name__}"):
+                with before(step, act), self.assertRaisesRegex(error, text):
+                    ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8)
+                self.assertEqual(sum(client.dbsize() for client in self.cluster.clients), 0)
+                for client in self.cluster.clients:
+                    client.config_set("maxmemory", 0)
+
+    def test_a_creation_that_was_dropped_spares_what_others_have_made(self):
+        """Another program's filter of the same name, or another's key, would be deleted."""
+
+        def made_anew():
+            ShardedBloom(self.client, "seen").drop()
+            ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8).add("a")
+
+        for step in ("BF.RESERVE", "ready"):
+            with before(step, made_anew), self.assertRaisesRegex(MissingError, "dropped while it was created"):
+                ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8)
+            with self.subTest(step):
+                self.assertIn("a", ShardedBloom(self.client, "seen"))
+                self.assertEqual(sum(client.dbsize() for client in self.cluster.clients), 9)
+                ShardedBloom(self.client, "seen").drop()
+
+        def taken():
+            ShardedBloom(self.client, "seen").drop()
+            self.client.execute_command("BF.ADD", "seen:{3}:8", "precious")
+
+        with before("BF.RESERVE", taken), self.assertRaisesRegex(MissingError, "dropped while it was created"):
             ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8)
+        self.assertEqual(sum(client.dbsize() for client in self.cluster.clients), 1)
+        self.assertTrue(self.client.execute_command("BF.EXISTS", "seen:{3}:8", "precious"))
+
+    def test_a_drop_that_is_not_done_is_left_to_its_program(self):
+        """What a drop that was killed left would have no description any more by which another drop finds it."""
+
+        def begun():
+            with self.interrupted(3):
+                ShardedBloom(self.client, "seen").drop()
+
+        with before("BF.RESERVE", begun), self.assertRaisesRegex(MissingError, "dropped while it was created"):
+            ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8)
+        self.assertTrue(self.client.exists("seen:{meta}"))
+        ShardedBloom(self.client, "seen").drop()
         self.assertEqual(sum(client.dbsize() for client in self.cluster.clients), 0)
 
     def test_a_drop_that_is_sent_again_spares_what_was_made_since(self):
