@@ -11,6 +11,7 @@ use serial_test::serial;
 
 use crate::client::{Client, Reply, array, error, ok, wire};
 use crate::server::{Server, sample, seed, until};
+use crate::support::aof::is_idle;
 use crate::support::chunks;
 use crate::support::link::in_step;
 use crate::support::packed::{Form, bitmap, bits, taken};
@@ -336,15 +337,7 @@ fn fifty_clients_lose_nothing() {
     );
     check(&mut replica.client(), "the replica");
     drop(replica);
-    until("the background work ends", || {
-        [
-            "rdb_bgsave_in_progress",
-            "aof_rewrite_in_progress",
-            "aof_rewrite_scheduled",
-        ]
-        .iter()
-        .all(|field| client.stat("persistence", field) == "0")
-    });
+    until("the background work ends", || is_idle(&mut client));
     primary.kill9();
     primary.revive();
     assert!(

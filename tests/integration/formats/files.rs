@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::client::{array, ok, wire};
 use crate::filters;
 use crate::server::{Server, until};
-use crate::support::aof::{as_commands, paths, rewrite};
+use crate::support::aof::{as_commands, is_idle, paths, rewrite};
 use crate::support::chunks::scandump;
 
 /// The contents of the append-only files.
@@ -94,10 +94,7 @@ fn adds_during_a_rewrite_are_kept() {
     filters::fill(&mut client, "classic", 3000, 5000);
     client.run("BF.MADD new a b c");
     let before = (filters::snapshot(&mut client), client.dump("new"));
-    until("the rewrite ends", || {
-        client.stat("persistence", "aof_rewrite_in_progress") == "0"
-            && client.stat("persistence", "aof_rewrite_scheduled") == "0"
-    });
+    until("the rewrite ends", || is_idle(&mut client));
     server.kill9();
     server.revive();
     let mut client = server.client();

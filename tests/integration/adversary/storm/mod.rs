@@ -16,6 +16,7 @@ use std::path::PathBuf;
 
 use crate::client::{Client, Reply, ok, wire};
 use crate::server::{Server, Version, sample, seed, until};
+use crate::support::aof::is_idle;
 pub use commands::load_data;
 use commands::{Command, Commands};
 use record::Record;
@@ -358,16 +359,7 @@ fn set_options(client: &mut Client) {
 
 /// Waits until no child of the server is at work, or about to be.
 fn idle(client: &mut Client) {
-    until("no child is at work", || {
-        let names = [
-            "rdb_bgsave_in_progress",
-            "aof_rewrite_in_progress",
-            "aof_rewrite_scheduled",
-        ];
-        names
-            .into_iter()
-            .all(|name| client.stat("persistence", name) == "0")
-    });
+    until("no child is at work", || is_idle(client));
 }
 
 /// What the server appended to its file makes the data that it has.
