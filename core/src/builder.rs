@@ -76,7 +76,7 @@ impl Filter {
 
     /// Adds `item`. True if it was not in the filter before; false if it (probably) was. In a filter with a
     /// [window](Builder::window) it is added at the time when the newest layer was made, so to the same slice as the
-    /// newest addition: [`Filter::insert_at`] has the time as an argument.
+    /// newest new item: [`Filter::insert_at`] has the time as an argument.
     ///
     /// ```
     /// # use libbloom::Filter;

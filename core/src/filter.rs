@@ -113,7 +113,7 @@ where
 impl Filter {
     /// Whether `item` is (probably) in the filter. Never false for an item that was added, unless it has expired or was
     /// excepted (`BF.EXCEPT` in a server). In a filter with a window it is so at the time when the newest layer was
-    /// made, at most a slice before the newest addition: [`Self::contains_at`] has the time as an argument.
+    /// made, at most a slice before the newest new item: [`Self::contains_at`] has the time as an argument.
     ///
     /// ```
     /// # use libbloom::Filter;
@@ -575,12 +575,10 @@ impl Filter {
         self.windowed().map(|windowed| windowed.stamp(now))
     }
 
-    /// The time at which a caller whose clock says `now` closes the newest slice of a window: not before the latest
-    /// addition since the filter was made or loaded, whose item would else be found for less than the window. A replica
-    /// uses its primary's time as it is.
-    pub fn time_to_rotate(&self, now: Time) -> Time {
-        self.windowed()
-            .map_or(now, |windowed| windowed.time_to_rotate(now))
+    /// The latest time of an addition to a window since the filter was made or loaded, also of one that changed nothing;
+    /// 0 without a window. The item of that addition is found for less than the window if a slice is closed earlier.
+    pub fn latest_addition(&self) -> Time {
+        self.windowed().map_or(0, Windowed::latest_addition)
     }
 
     /// Closes the newest slice of a window at `now`, and drops expired slices. Returns whether that changed anything.

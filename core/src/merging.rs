@@ -183,13 +183,6 @@ pub(crate) trait Mergeable: batch::Layer + Sized {
     fn ones(&self) -> u64 {
         self.bits().ones()
     }
-
-    /// Sets the number of counted items. Returns whether that changed it.
-    fn set_items_if_other(&mut self, items: u64) -> bool {
-        let differs = items != self.items();
-        self.set_items(items);
-        differs
-    }
 }
 
 /// What merging needs of a layout's rules.

@@ -118,7 +118,7 @@ fn for_another_group(mode: u32) -> u32 {
 
 /// The result of a sync, without the errors for what cannot be synced: a pipe has no disk, and some folders may not be
 /// opened.
-fn unless_unsupported(synced: io::Result<()>) -> io::Result<()> {
+pub fn unless_unsupported(synced: io::Result<()>) -> io::Result<()> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
     match synced {
         Err(error) if matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported) => Ok(()),

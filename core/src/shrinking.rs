@@ -151,7 +151,7 @@ fn shrink<R: Foldable>(
         let layer = &layers[index];
         let mut copy = R::fold(layer, shape)?;
         // Each item that a layer counts has set a bit.
-        copy.set_items_if_other(layer.items().min(copy.ones()));
+        copy.set_items(layer.items().min(copy.ones()));
         folded.push((index, copy));
     }
 

@@ -284,7 +284,7 @@ class Link:
                 # A wrong password, or another refusal, after which there is no other attempt.
                 raise
             return self.fail(Unsent(error))
-        # An error of this is one of the words, of which nothing is sent.
+        # If a word cannot be packed, nothing was sent.
         packed = self.connection.pack_commands(self.commands)
         try:
             await settled(self.connection.send_packed_command(packed))

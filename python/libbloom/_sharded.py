@@ -183,8 +183,7 @@ class Layout:
 
 def described(name: bytes, reply: Any) -> dict[str, str]:
     """The fields of a stored description as texts, but for those that say what it is."""
-    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2])
-    kept = {encoded(word).decode(errors="replace"): encoded(value) for word, value in pairs}
+    kept = {word: encoded(value) for word, value in fields(reply).items()}
     if kept.pop("version", b"") != b"%d" % VERSION or kept.pop("hash", b"") != HASH.encode():
         raise ValueError(f"{name.decode(errors='replace')} is no sharded filter of version {VERSION} with {HASH}")
     # An id is sent again, with the same bytes.

@@ -124,4 +124,4 @@ def bits(bitmap: bytes, count: int) -> list[bool]:
 def fields(reply: Any) -> dict[str, Any]:
     """A map of RESP3, or a flat array of RESP2, with names as str."""
     pairs: Iterable[tuple[Any, Any]] = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2])
-    return {encoded(name).decode(): value for name, value in pairs}
+    return {encoded(name).decode(errors="replace"): value for name, value in pairs}

@@ -267,7 +267,11 @@ fn time(filter: &libbloom::Filter, now: Option<f64>) -> PyResult<u64> {
 /// that was given by a clock that was far ahead of the present one, it is corrected first.
 fn time_to_add(filter: &mut libbloom::Filter, now: Option<f64>) -> PyResult<u64> {
     let at = time(filter, now)?;
-    if now.is_none() && filter.stamp(at).is_some_and(|stamp| stamp < filter.newest_stamp()) {
+    if now.is_none()
+        && filter
+            .stamp(at)
+            .is_some_and(|stamp| stamp < filter.newest_stamp())
+    {
         filter.rotate(at).map_err(of_error)?;
     }
     Ok(at)
@@ -1171,11 +1175,12 @@ impl Filter {
             return Ok(py.detach(|| filter.write_to(file))?);
         }
         let path = path_of(path)?;
-        if let Some(file) = patient::opened_to_write(py, &path)? {
-            let written = py.detach(|| filter.write_to(file));
+        if let Some(mut file) = patient::opened_to_write(py, &path)? {
+            let written = py.detach(|| filter.write_to(&mut file).and_then(|()| file.sync()));
             return written.map_err(|error| of_io_error(error, &path));
         }
-        let saved = py.detach(|| saving::replace(&path, |file| filter.write_to(patient::Patient::over(file)?)));
+        let saved =
+            py.detach(|| saving::replace(&path, |file| filter.write_to(patient::Patient::over(file)?)));
         saved.map_err(|error| of_io_error(error, &path))
     }
 

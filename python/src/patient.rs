@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, RawFd};
 use std::path::Path;
 
+use libbloom::saving::unless_unsupported;
 use pyo3::prelude::*;
 
 /// A file, device or pipe that is read or written piece by piece. Signals are looked for before each piece, and where
@@ -50,9 +51,14 @@ fn opened<'py>(
 }
 
 impl Patient {
-    /// The same file, for the time of a call.
+    /// Writes to a file that is open.
     pub fn over(file: &File) -> io::Result<Self> {
         file.try_clone().map(Self)
+    }
+
+    /// Writes to the disk, if there is one.
+    pub fn sync(&self) -> io::Result<()> {
+        unless_unsupported(self.0.sync_all())
     }
 
     /// Tries something until it is done. `event` is the name of what is waited for, in Python's module `select`.
@@ -88,12 +94,8 @@ impl Write for Patient {
         self.until_done("POLLOUT", |mut file| file.write(bytes))
     }
 
-    /// Writes to the disk, if there is one.
+    /// There is nothing to flush.
     fn flush(&mut self) -> io::Result<()> {
-        use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
-        match self.0.sync_all() {
-            Err(error) if matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported) => Ok(()),
-            synced => synced,
-        }
+        Ok(())
     }
 }

@@ -37,10 +37,7 @@ impl Command for Rotate {
         // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
         let mut key = unsafe { keyspace::write(ctx, name) }?;
         let filter = key.filter().ok_or(CommandError::NotFound)?;
-        let mut now = window::time(ctx, filter, given.at);
-        if !ctx.origin().is_relayed() {
-            now = filter.time_to_rotate(now);
-        }
+        let now = window::time_to_close(ctx, filter, given.at);
         let at = filter.stamp(now).ok_or(CommandError::NoWindow)?;
         let before = filter.layers();
         let changed = filter.begin_change().rotate(now);

@@ -28,3 +28,14 @@ pub fn time(ctx: Ctx<'_>, filter: &Filter, at: Option<Time>) -> Time {
         Some(at) => at.max(filter.newest_stamp()),
     }
 }
+
+/// The time at which a slice is closed. If a client gives one before the latest addition, that addition's is used: its
+/// item would be found for less than a window. But a time after the server's clock is never used unasked, because it
+/// would drop items that have not expired.
+pub fn time_to_close(ctx: Ctx<'_>, filter: &Filter, at: Option<Time>) -> Time {
+    let time = time(ctx, filter, at);
+    if at.is_none() || ctx.origin().is_relayed() {
+        return time;
+    }
+    time.max(filter.latest_addition().min(now(filter)))
+}

@@ -81,8 +81,8 @@ pub struct Windowed {
     /// change is stamped earlier.
     pub(super) newest_stamp: Time,
     /// The latest time of an addition since the filter was made or loaded, also of one that changed nothing. It is not
-    /// stored, and decides nothing but [`Self::time_to_rotate`].
-    latest: Time,
+    /// stored, and nothing here depends on it.
+    latest_addition: Time,
     /// Bytes of the bit arrays of all slices that were dropped.
     pub(super) dropped_bytes: u64,
     /// The slices that were dropped last, until the caller takes them, and the number of all their layers.
@@ -115,7 +115,7 @@ impl Windowed {
             capacity,
             slices: Vec::new(),
             newest_stamp: 0,
-            latest: 0,
+            latest_addition: 0,
             dropped_bytes: 0,
             dropped: (Vec::new(), 0),
         }
@@ -199,6 +199,11 @@ impl Windowed {
         self.newest_stamp
     }
 
+    /// See [`Filter::latest_addition`](crate::Filter::latest_addition).
+    pub fn latest_addition(&self) -> Time {
+        self.latest_addition
+    }
+
     /// The stamp of a change at `now`: that time, or the newest stamp if the clock went back; at most [`LATEST`], so
     /// that a replica takes it.
     pub fn stamp(&self, now: Time) -> Time {
@@ -223,7 +228,6 @@ impl Windowed {
             slice.closes = slice.closes.min(now.saturating_add(1));
         }
         self.newest_stamp = now.saturating_add(1);
-        self.latest = now;
     }
 
     /// Whether the newest slice takes items at `time`.
@@ -293,7 +297,7 @@ impl Windowed {
     ) -> (BlockOutcome, Result<(), Error>) {
         let mut outcome = BlockOutcome::of_new(Subset::NONE, block.count);
         let (time, refresh) = (self.stamp(now), self.window.refresh());
-        self.latest = self.latest.max(time);
+        self.latest_addition = self.latest_addition.max(time);
         let contained = |layers: NewestFirst<'_>, items| {
             Layer::any_contains_block(layers, kernel, &block.hashes, items, Prefetched::No)
         };
@@ -438,15 +442,6 @@ impl Windowed {
                 *newest_stamp = time;
                 Ok(())
             })
-    }
-
-    /// See [`Filter::time_to_rotate`](crate::Filter::time_to_rotate).
-    pub fn time_to_rotate(&self, now: Time) -> Time {
-        if self.has_wrong_stamps(now) {
-            now
-        } else {
-            now.max(self.latest)
-        }
     }
 
     /// Closes the newest slice at `now`, and drops what has expired. Returns whether that changed anything.

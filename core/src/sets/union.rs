@@ -155,7 +155,8 @@ pub(super) fn absorb<R: MergeRules>(
             let counts = Counts(added.clone().map(counts_of).chain([counts_of(target)]));
             changed |= target.bits_mut().unite(gathered(&mut arrays, added));
             let items = counts.of_union(target);
-            changed |= target.set_items_if_other(items);
+            changed |= items != target.items();
+            target.set_items(items);
         }
         layers.append(&mut made);
         // Items may have been added since the layers were sorted; only a propagated command may change the order.
@@ -181,7 +182,7 @@ pub(super) fn common<R: MergeRules>(
         layer.bits_mut().set_common(gathered(&mut arrays, layers()));
     }
     let items = Counts(layers().map(counts_of)).of_common(&layer);
-    layer.set_items_if_other(items);
+    layer.set_items(items);
     let mut layers = reserved(1)?;
     layers.push(layer);
     Ok(Chain::of_layers(chains[0].rules().with_rate(None), layers))
@@ -380,6 +381,6 @@ fn united<R: MergeRules>(filters: &[&[R::Layer]], parts: &[PartOf]) -> Result<R:
     let mut arrays = reserved(parts.len())?;
     union.bits_mut().unite(gathered(&mut arrays, layers()));
     let items = Counts(layers().map(counts_of)).of_union(&union);
-    union.set_items_if_other(items);
+    union.set_items(items);
     Ok(union)
 }

@@ -330,8 +330,8 @@ fn absent(count: u64) -> Vec<String> {
 /// command, on a copy of the filter. `n` is the size; where the cost must not grow with it, its square over the
 /// smallest, so that a slow growth shows. `absent*n` stands for so many items, `source` for the filter itself.
 ///
-/// BF.INTERSECT is tried from 32 kB on, as jemalloc keeps what was freed below and then makes it zero. From some hundreds
-/// of kilobytes on the server is asked what memory it has, which costs as much as these: so the steps differ.
+/// BF.INTERSECT is tried from 28 kB on, as jemalloc keeps what was freed below and then makes it zero, and up to 448 kB,
+/// as the server is asked above what memory it has, which costs it as much as hundreds of kilobytes.
 const ON_ONE_FILTER: &str = "
     chain:n       Linear       12  BF.ADD key absent:1
     classic:n     Linear        6  BF.ADD key absent:1
@@ -380,7 +380,7 @@ const ON_ONE_FILTER: &str = "
     wide:n        Linear    16000  BF.MERGE key 1 source OVERRIDE
     chain:n       Linear        6  BF.SHRINK key
     wide:n        Linear   500000  BF.SHRINK key
-    wide:n        Bounded   32000  BF.INTERSECT new 2 source source
+    wide:n        Linear    28000  BF.INTERSECT new 2 source source
 ";
 
 /// Laws that have no such row.

@@ -405,6 +405,46 @@ fn rotate_ends_a_slice() {
     assert_eq!((left.len(), left[0].opens), (9, now + 3 * SLICE));
 }
 
+/// A program that closes a slice at midnight, but a minute late, would forget what came in that minute before a window has
+/// passed; with REFRESH also what came again. And an item of a clock that is ahead, though it changed nothing, would make
+/// the next BF.ROTATE forget what has not expired.
+#[test]
+fn no_slice_is_closed_before_what_it_holds_nor_after_the_clock() {
+    let server = Server::start();
+    let mut client = server.client();
+    for reserve in [RESERVE.to_owned(), format!("{RESERVE} REFRESH")] {
+        client.run("DEL key");
+        client.answers(&[(&reserve, ok())]);
+        let late = clock(&mut client) - SLICE;
+        let early = late - SLICE / 2;
+        for (at, item, is_new) in [(early, "early", 1), (late, "late", 1), (late, "early", 0)] {
+            assert_eq!(add_at(&mut client, at, item), is_new);
+        }
+        client.answers(&[(&format!("BF.ROTATE key AT {}", early + 1), ok())]);
+        let closes: Vec<_> = slices(&mut client, "key")
+            .iter()
+            .map(|slice| slice.closes)
+            .collect();
+        assert_eq!(closes, [late + 1], "{reserve}");
+        // At the last moment of what came late.
+        for item in ["early", "late"] {
+            assert_eq!(add_at(&mut client, late + WINDOW, item), 0, "{reserve}");
+        }
+        for line in ["BF.ROTATE key", "BF.ROTATE key AT 5"] {
+            client.run("DEL key");
+            client.answers(&[(&reserve, ok())]);
+            let now = clock(&mut client);
+            // It expires in a quarter of a slice.
+            let old = now - WINDOW - SLICE + SLICE / 4;
+            for (at, item, is_new) in [(old, "old", 1), (now, "new", 1), (now + SLICE / 2, "new", 0)] {
+                assert_eq!(add_at(&mut client, at, item), is_new);
+            }
+            client.answers(&[(line, ok()), ("BF.EXISTS key old", 1.into())]);
+            assert_eq!(slices(&mut client, "key").len(), 2, "{line} for {reserve}");
+        }
+    }
+}
+
 /// A script that rotates in a loop would fill the memory with slices, or make a filter that nobody can load.
 #[test]
 fn slices_have_a_limit() {
