@@ -91,7 +91,11 @@ impl Filter {
     /// unchanged.
     #[inline]
     pub fn insert<'a>(&mut self, item: impl Into<Item<'a>>) -> Result<bool, Error> {
-        self.insert_at(item, self.newest_stamp())
+        let item = item.into();
+        match self.plain_mut() {
+            Some(chain) => chain.add(item, UNLIMITED),
+            None => self.add(item, self.newest_stamp(), UNLIMITED),
+        }
     }
 
     /// Adds `item` at `now`, in milliseconds since any fixed moment, such as the Unix epoch. In a filter with a

@@ -125,9 +125,10 @@ impl Filter {
     /// ```
     #[inline]
     pub fn contains<'a>(&self, item: impl Into<Item<'a>>) -> bool {
+        let item = item.into();
         match self.plain() {
             Some(chain) => chain.contains(item),
-            None => self.contains_otherwise(item.into(), self.newest_stamp()),
+            None => self.contains_otherwise(item.bytes(), item.known(), None),
         }
     }
 
@@ -145,9 +146,10 @@ impl Filter {
     /// ```
     #[inline]
     pub fn contains_at<'a>(&self, item: impl Into<Item<'a>>, now: Time) -> bool {
+        let item = item.into();
         match self.plain() {
             Some(chain) => chain.contains(item),
-            None => self.contains_otherwise(item.into(), now),
+            None => self.contains_otherwise(item.bytes(), item.known(), Some(now)),
         }
     }
 
@@ -361,10 +363,14 @@ impl Filter {
         }
     }
 
-    /// [`Self::contains_at`] for a filter of another layout, with a window or with exceptions. A function of its own,
-    /// so that for a usual filter it costs no more than two comparisons.
+    /// [`Self::contains_at`] for all other filters; without a time at their newest stamp. It takes the parts of an item,
+    /// as [`Chain::contains`] does.
     #[inline(never)]
-    fn contains_otherwise(&self, item: Item<'_>, now: Time) -> bool {
+    fn contains_otherwise(&self, bytes: &[u8], known: Option<(Seed, ItemHash)>, now: Option<Time>) -> bool {
+        let (item, now) = (
+            Item::new(bytes, known),
+            now.unwrap_or_else(|| self.newest_stamp()),
+        );
         match (&self.layers, &self.exceptions) {
             (Layers::Blocked(chain), Some(exceptions)) => exceptions::contains(chain, exceptions, item),
             (Layers::Blocked(chain), None) => chain.contains(item),
@@ -420,16 +426,32 @@ impl Filter {
         now: Time,
         allowance: Allowance<'_>,
     ) -> Result<bool, Error> {
-        if let (Layers::Blocked(chain), None) = (&mut self.layers, &self.exceptions) {
-            return chain.add(item, allowance);
+        let item = item.into();
+        match self.plain_mut() {
+            Some(chain) => chain.add(item, allowance),
+            None => self.add_otherwise(item.bytes(), item.known(), now, allowance),
         }
-        self.add_otherwise(item.into(), now, allowance)
     }
 
-    /// [`Self::add`] for a filter of another layout, with a window or with exceptions. A function of its own, so
-    /// that for a usual filter it costs no more than two comparisons.
+    /// What [`Self::plain`] returns, to be changed.
+    #[inline(always)]
+    pub(crate) fn plain_mut(&mut self) -> Option<&mut Chain<Blocked>> {
+        match (&mut self.layers, &self.exceptions) {
+            (Layers::Blocked(chain), None) => Some(chain),
+            _ => None,
+        }
+    }
+
+    /// [`Self::add`] for all other filters. It takes the parts of an item, as [`Self::contains_otherwise`] does.
     #[inline(never)]
-    fn add_otherwise(&mut self, item: Item<'_>, now: Time, allowance: Allowance<'_>) -> Result<bool, Error> {
+    fn add_otherwise(
+        &mut self,
+        bytes: &[u8],
+        known: Option<(Seed, ItemHash)>,
+        now: Time,
+        allowance: Allowance<'_>,
+    ) -> Result<bool, Error> {
+        let item = Item::new(bytes, known);
         match &mut self.layers {
             Layers::Blocked(chain) if self.exceptions.is_none() => chain.add(item, allowance),
             Layers::Blocked(_) | Layers::Windowed(_) => {

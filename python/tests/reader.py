@@ -80,10 +80,11 @@ class Reader:
         low, high = xxh3_128(item, self.secret)
         for j in range(g):
             c = low * multiplier(2 * j) & LOW
-            w = (c + high) * multiplier(2 * j + 1) & LOW
+            w = (c + (high if j else 0)) * multiplier(2 * j + 1) & LOW
             line = (j * lines + (c * lines >> 64)) * 512
             for t in range(k):
-                yield line + ((w >> 61) + t) % 8 * 64 + (w >> 55 - 6 * t) % 64
+                word = ((w >> 61) + t) % 8
+                yield line + word * 64 + (w >> 55 - 6 * word) % 64
 
     def classic_probes(self, item, bits, hashes):
         if self.options & 4:

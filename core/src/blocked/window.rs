@@ -237,10 +237,8 @@ impl Windowed {
 
     /// See [`Filter::contains`](crate::Filter::contains).
     pub fn contains(&self, item: Item<'_>, now: Time) -> bool {
-        kernel::run(AnyContains {
-            layers: self.living_layers(now),
-            hash: self.rules.hasher().hash(item),
-        })
+        let hash = self.rules.hasher().hash(item);
+        kernel::run_on_one::<AnyContains, _, _>(self.living_layers(now), hash)
     }
 
     /// See [`Filter::contains_blocks`](crate::Filter::contains_blocks).

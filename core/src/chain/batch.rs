@@ -5,7 +5,7 @@
 //! the newest layer to the oldest, because most items are in the newest.
 
 use crate::bits::array::OutOfRange;
-use crate::bits::kernel::{Kernel, Work};
+use crate::bits::kernel::{Kernel, Work, WorkOnOne};
 use crate::bits::memory::{Allocation, Mover};
 use crate::error::Error;
 use crate::item::{Item, ItemHash};
@@ -64,7 +64,7 @@ pub trait Layer {
     fn contains<K: Kernel>(&self, kernel: K, hash: ItemHash) -> bool;
     /// [`Self::contains`] in a filter's only layer; `None` if the layer has no faster way for a single item. Most
     /// filters have one layer that has.
-    fn contains_alone(&self, hash: ItemHash) -> Option<bool>;
+    fn contains_alone(&self, hasher: &impl Hasher, item: &[u8]) -> Option<bool>;
     /// The items of a block that are (probably) in the layer. Their memory has been prefetched.
     fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Subset) -> Subset;
     /// Whether any of `layers`, newest first, contains the item.
@@ -89,7 +89,7 @@ pub trait Layer {
     /// Inserts the item. If that changes the layer, counts the item and returns true.
     fn insert<K: Kernel>(&mut self, kernel: K, hash: ItemHash) -> bool;
     /// [`Self::insert`] in a filter's only layer; `None` if the layer has no faster way for a single item.
-    fn insert_alone(&mut self, hash: ItemHash) -> Option<bool>;
+    fn insert_alone(&mut self, hasher: &impl Hasher, item: &[u8]) -> Option<bool>;
     /// Inserts the items of a block in order. Counts and returns the items that changed the layer.
     #[inline(always)]
     fn insert_block<K: Kernel>(&mut self, kernel: K, hashes: &Hashes, items: Subset) -> Subset {
@@ -247,22 +247,29 @@ impl BlockOutcome {
 pub trait Hasher {
     /// The hash of `item`.
     fn hash(&self, item: Item<'_>) -> ItemHash;
-}
 
-/// Tests whether any of several layers contains one item.
-pub struct AnyContains<I> {
-    /// The layers, newest first.
-    pub layers: I,
-    /// The item's hash.
-    pub hash: ItemHash,
-}
-
-impl<'a, L: Layer + 'a, I: Iterator<Item = &'a L> + Clone> Work for AnyContains<I> {
-    type Output = bool;
-
+    /// The hash of `item`, if it was computed ahead.
     #[inline(always)]
-    fn run<K: Kernel>(self, kernel: K) -> bool {
-        L::any_contains(self.layers, kernel, self.hash)
+    fn known(&self, _: Item<'_>) -> Option<ItemHash> {
+        None
+    }
+}
+
+/// Stands for the hash function where an item's hash is known.
+impl Hasher for ItemHash {
+    #[inline(always)]
+    fn hash(&self, _: Item<'_>) -> ItemHash {
+        *self
+    }
+}
+
+/// Tests whether any of several layers, newest first, contains one item.
+pub struct AnyContains;
+
+impl<'a, L: Layer + 'a, I: Iterator<Item = &'a L> + Clone> WorkOnOne<I, ItemHash> for AnyContains {
+    #[inline(always)]
+    fn run<K: Kernel>(kernel: K, layers: I, hash: ItemHash) -> bool {
+        L::any_contains(layers, kernel, hash)
     }
 }
 

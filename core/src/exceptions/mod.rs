@@ -172,8 +172,7 @@ pub(crate) fn ask_for_table(exceptions: usize, layers: u64, allowance: Allowance
 pub(super) fn any_layer_contains(layers: &[Layer], hash: ItemHash) -> bool {
     #[cfg(test)]
     crate::tests::work::add(crate::tests::work::Work::LayersAsked, layers.len());
-    let layers = layers.iter().rev();
-    kernel::run(AnyContains { layers, hash })
+    kernel::run_on_one::<AnyContains, _, _>(layers.iter().rev(), hash)
 }
 
 #[cfg(test)]

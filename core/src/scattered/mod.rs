@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use crate::bits::array::{BitArray, OutOfRange};
 use crate::bits::kernel::{Kernel, Portable, prefetch_address};
 use crate::bits::memory::{Allocation, Mover};
-use crate::chain::batch::{Hashes, Layer, Prefetch, Prefetched, Subset};
+use crate::chain::batch::{Hasher, Hashes, Layer, Prefetch, Prefetched, Subset};
 use crate::item::ItemHash;
 use modulus::Modulus;
 
@@ -160,7 +160,8 @@ impl<L: Scattered> Layer for L {
         has_first(self, u16::MAX, hash)
     }
 
-    fn contains_alone(&self, hash: ItemHash) -> Option<bool> {
+    fn contains_alone(&self, hasher: &impl Hasher, item: &[u8]) -> Option<bool> {
+        let hash = hasher.hash(item.into());
         // An item has so many probes that prefetching pays off even for one item.
         self.prefetch_first(hash);
         Some(self.contains(Portable, hash))
@@ -244,7 +245,8 @@ impl<L: Scattered> Layer for L {
         newly_set > 0
     }
 
-    fn insert_alone(&mut self, hash: ItemHash) -> Option<bool> {
+    fn insert_alone(&mut self, hasher: &impl Hasher, item: &[u8]) -> Option<bool> {
+        let hash = hasher.hash(item.into());
         self.prefetcher().prefetch(hash);
         Some(self.insert(Portable, hash))
     }
