@@ -47,7 +47,7 @@
 //! | [`plan`], [`ahead`] | what a filter will take; a guess where the next item goes |
 //! | [`codec`] | filters as bytes, and back |
 //! | [`saving`] | a file that is replaced as a whole |
-//! | [`mod@file`] | a filter as a file, `.bloom` |
+//! | [`mod@file`], [`mapped`] | a filter as a file, `.bloom`, that is read or mapped |
 //! | [`builder`] | what programs without a server call |
 //!
 //! Filters share some state, which never changes an answer: the secrets, the last sizes that were computed, the
@@ -88,6 +88,7 @@ pub mod item;
 pub mod layers;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod layout;
+pub mod mapped;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod merging;
 #[cfg_attr(docsrs, doc(hidden))]
@@ -128,6 +129,7 @@ pub use file::FileError;
 pub use filter::{Filter, Totals};
 #[doc(inline)]
 pub use item::Item;
+pub use mapped::MappedFilter;
 #[doc(inline)]
 pub use params::{ErrorRate, Seed, StoredLayout, Time};
 #[doc(inline)]
