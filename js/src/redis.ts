@@ -133,8 +133,6 @@ export const bloom = {
       send(parser, "BF.SHRINK", key, ...words(options)),
     transformReply: as<number>(),
   },
-  /** Closes the newest slice of a window. */
-  rotate: { parseCommand: (parser: Parser, key: Word) => send(parser, "BF.ROTATE", key), transformReply: as<"OK">() },
 };
 
 function send(parser: Parser, command: string, key: Word, ...rest: Word[]): void {
