@@ -80,3 +80,17 @@ fetch_tree() {
         tar -xf "$apt/$package"_*.orig.tar.* -C "$folder" || return
     rm -rf "$apt"
 }
+
+# fetch_debian folder suite package...: unpacks packages of a suite there. The folder gets its name when it is complete.
+fetch_debian() {
+    local folder=$1 suite=$2 apt=$1.apt package
+    shift 2
+    if [ -d "$folder" ]; then return; fi
+    has_debian "$*" dpkg || return
+    say "fetching from Debian's $suite: $*"
+    rm -rf "$folder.part"
+    start_apt "$apt" "$(debian_source "$suite")" && (cd "$apt" && private_apt "$apt" download "$@") || return
+    for package in "$apt"/*.deb; do dpkg -x "$package" "$folder.part" || return; done
+    rm -rf "$apt"
+    mv "$folder.part" "$folder"
+}
