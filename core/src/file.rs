@@ -219,6 +219,40 @@ impl Filter {
         }
     }
 
+    /// The bytes of a [file](crate::file).
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// let mut filter = Filter::builder(1000, 0.01).build()?;
+    /// filter.insert("ann")?;
+    /// assert!(Filter::from_bytes(&filter.to_bytes())? == filter);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn to_bytes(&self) -> Vec<u8> {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a program's list of bytes is its own to bound"
+        )]
+        let mut bytes = Vec::with_capacity(length(self) as usize);
+        let written = self.write_to(&mut bytes);
+        debug_assert!(written.is_ok(), "a list takes all bytes");
+        bytes
+    }
+
+    /// Reads a filter from the bytes of a [file](crate::file), with as much memory as it needs. [`Filter::read_from`]
+    /// has a limit.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// assert!(Filter::from_bytes(b"something else").is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// [`FileError`] for anything but a complete file.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, FileError> {
+        Self::read_from(bytes, u64::MAX)
+    }
+
     /// Writes the filter to a file. The file gets its name once it is complete and on the disk; until then an earlier
     /// file of that name stays, and its permissions are kept. A new file is readable for its owner only, because it has
     /// the filter's seed. A link is followed, and a device or a pipe is written to.

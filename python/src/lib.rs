@@ -1105,9 +1105,8 @@ impl Filter {
             return Ok(true);
         }
         let [own, other] = &self.read_both(py, other.get());
-        let (own, other) = (&**own, &**other);
-        // The headers are their first chunks.
-        Ok(py.detach(|| chunks::chunks(own).eq(chunks::chunks(other))))
+        let (own, other): (&libbloom::Filter, &libbloom::Filter) = (own, other);
+        Ok(py.detach(|| own == other))
     }
 
     /// Items that the layers are made for; of a window, the items that are expected in it.

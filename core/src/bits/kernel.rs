@@ -54,6 +54,20 @@ pub trait Kernel: Copy {
         self.covers(line, self.mask(word_of_probes, count))
     }
 
+    /// Sets all bits of [`Self::mask`] and returns how many of them were unset. It may take long to read from memory
+    /// whether any is. With a branch the processor can guess and go on, while a store to an address that is not yet known
+    /// would hold up what follows.
+    #[inline(always)]
+    fn set_one(self, line: &mut Line, word_of_probes: u64, count: Self::Count) -> u32 {
+        let mask = self.mask(word_of_probes, count);
+        if self.covers(line, mask) {
+            return 0;
+        }
+        let missing = self.missing(line, mask);
+        *line = self.union(line, mask);
+        missing
+    }
+
     /// How many bits of `mask` are unset in `line`.
     fn missing(self, line: &Line, mask: Self::Mask) -> u32;
 
@@ -321,9 +335,10 @@ mod tables {
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::{
-        __m256i, _mm256_andnot_si256, _mm256_castsi256_pd, _mm256_cmpeq_epi64, _mm256_movemask_pd,
-        _mm256_or_si256, _mm256_set1_epi64x, _mm256_setzero_si256, _mm256_sllv_epi64, _mm256_srli_epi64,
-        _mm256_srlv_epi64, _mm256_testz_si256,
+        __m256i, _mm_add_epi64, _mm_cvtsi128_si64, _mm_extract_epi64, _mm256_add_epi64, _mm256_andnot_si256,
+        _mm256_castsi256_pd, _mm256_castsi256_si128, _mm256_cmpeq_epi64, _mm256_extracti128_si256,
+        _mm256_movemask_pd, _mm256_or_si256, _mm256_set1_epi64x, _mm256_setzero_si256, _mm256_sllv_epi64,
+        _mm256_srli_epi64, _mm256_srlv_epi64, _mm256_testz_si256,
     };
 
     use std::sync::atomic::{AtomicU8, Ordering};
@@ -415,6 +430,12 @@ mod avx2 {
         }
 
         #[inline(always)]
+        fn set_one(self, line: &mut Line, word_of_probes: u64, count: Self::Count) -> u32 {
+            // SAFETY: an `Avx2` exists only where the processor has AVX2, BMI2 and POPCNT.
+            unsafe { set_one(line, word_of_probes, count) }
+        }
+
+        #[inline(always)]
         fn missing(self, line: &Line, mask: [__m256i; 2]) -> u32 {
             // SAFETY: an `Avx2` exists only where the processor has AVX2, BMI2 and POPCNT.
             unsafe { missing(line, mask) }
@@ -453,18 +474,39 @@ mod avx2 {
         [0, 1].map(|half| _mm256_sllv_epi64(used[half], numbers[half]))
     }
 
-    /// Brings the bits to the low ends of their words, where those are that say which words are used.
+    /// 1 in each word that misses its bit, 0 in the others. The bits are brought to the low ends of their words, where
+    /// those are that say which words are used.
+    #[inline]
+    #[target_feature(enable = "avx2,bmi2,popcnt")]
+    fn missing_ones(line: [__m256i; 2], numbers: [__m256i; 2], used: [__m256i; 2]) -> [__m256i; 2] {
+        [0, 1].map(|half| _mm256_andnot_si256(_mm256_srlv_epi64(line[half], numbers[half]), used[half]))
+    }
+
     #[inline]
     #[target_feature(enable = "avx2,bmi2,popcnt")]
     fn has(line: &Line, word_of_probes: u64, count: &Used) -> bool {
-        let (numbers, used) = (
-            bit_numbers(word_of_probes),
-            vectors(&count[start(word_of_probes)]),
-        );
-        let line = vectors(&line.0);
-        let [a, b] = [0, 1].map(|half| _mm256_srlv_epi64(line[half], numbers[half]));
-        let missing = _mm256_or_si256(_mm256_andnot_si256(a, used[0]), _mm256_andnot_si256(b, used[1]));
+        let used = vectors(&count[start(word_of_probes)]);
+        let [a, b] = missing_ones(vectors(&line.0), bit_numbers(word_of_probes), used);
+        let missing = _mm256_or_si256(a, b);
         _mm256_testz_si256(missing, missing) == 1
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,bmi2,popcnt")]
+    fn set_one(line: &mut Line, word_of_probes: u64, count: &Used) -> u32 {
+        let (words, used) = (vectors(&line.0), vectors(&count[start(word_of_probes)]));
+        let numbers = bit_numbers(word_of_probes);
+        let missing = missing_ones(words, numbers, used);
+        let any = _mm256_or_si256(missing[0], missing[1]);
+        if _mm256_testz_si256(any, any) == 1 {
+            return 0;
+        }
+        *line = Line(bytemuck::cast([0, 1].map(|half| {
+            _mm256_or_si256(words[half], _mm256_sllv_epi64(missing[half], numbers[half]))
+        })));
+        let sum = _mm256_add_epi64(missing[0], missing[1]);
+        let sum = _mm_add_epi64(_mm256_castsi256_si128(sum), _mm256_extracti128_si256::<1>(sum));
+        (_mm_cvtsi128_si64(sum) + _mm_extract_epi64::<1>(sum)) as u32
     }
 
     #[inline]
@@ -641,10 +683,14 @@ mod tests {
         let (mask, bits) = (described(word, probes), kernel.mask(word, kernel.count(probes)));
         let missing: u32 = (0..LINE_WORDS).map(|i| (mask[i] & !line.0[i]).count_ones()).sum();
         assert_eq!(kernel.covers(&line, bits), missing == 0);
+        assert_eq!(kernel.has(&line, word, kernel.count(probes)), missing == 0);
+        let mut one = line;
+        assert_eq!(kernel.set_one(&mut one, word, kernel.count(probes)), missing);
         let (mut after, mut spare) = (line, Line([0; LINE_WORDS]));
         assert_eq!(kernel.set(&mut after, bits, &mut spare), missing);
         assert!(missing == 0 || spare == Line([0; LINE_WORDS]));
         assert_eq!(after.0, std::array::from_fn(|i| line.0[i] | mask[i]));
+        assert_eq!(one, after);
         assert!(kernel.covers(&after, bits));
         // Setting the bits again changes nothing in the line; the write goes to the spare line.
         let (before, mut spare) = (after, Line([0; LINE_WORDS]));

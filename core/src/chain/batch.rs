@@ -285,12 +285,12 @@ pub struct ContainsMany<'h, L, H, I, F> {
     pub found: F,
 }
 
-impl<'l, 'i, L, S, H, I, F> Work for ContainsMany<'_, S, H, I, F>
+impl<'l, L, S, H, I, F> Work for ContainsMany<'_, S, H, I, F>
 where
     L: Layer + 'l,
     S: Iterator<Item = &'l L> + Clone,
     H: Hasher,
-    I: Iterator<Item = &'i [u8]>,
+    I: Iterator<Item: AsRef<[u8]>>,
     F: FnMut(Subset, &Block),
 {
     type Output = ();
@@ -353,11 +353,11 @@ pub struct AddMany<'a, L, H, I, F, G> {
     pub grow: G,
 }
 
-impl<'a, L, H, I, F, G> Work for AddMany<'_, L, H, I, F, G>
+impl<L, H, I, F, G> Work for AddMany<'_, L, H, I, F, G>
 where
     L: Layer,
     H: Hasher,
-    I: Iterator<Item = &'a [u8]>,
+    I: Iterator<Item: AsRef<[u8]>>,
     F: FnMut(BlockOutcome, &Block),
     G: FnMut(&mut Vec<L>) -> Result<(), Error>,
 {
@@ -412,15 +412,15 @@ impl Block {
 
     /// Hashes the next items and prefetches what they will read. Returns false if there are none.
     #[inline(always)]
-    pub fn fill<'a>(
+    pub fn fill(
         &mut self,
         hasher: &impl Hasher,
-        items: &mut impl Iterator<Item = &'a [u8]>,
+        items: &mut impl Iterator<Item: AsRef<[u8]>>,
         prefetcher: impl Prefetch,
     ) -> bool {
         let mut count = 0;
         for (hash, item) in self.hashes.iter_mut().zip(items) {
-            *hash = hasher.hash(item.into());
+            *hash = hasher.hash((&item).into());
             prefetcher.prefetch(*hash);
             count += 1;
         }

@@ -232,9 +232,9 @@ impl<R: Rules> Chain<R> {
     }
 
     /// Queries items in blocks, as [`Filter::contains_blocks`](crate::Filter::contains_blocks) does.
-    pub fn contains_blocks<'a>(
+    pub fn contains_blocks(
         &self,
-        items: impl Iterator<Item = &'a [u8]>,
+        items: impl Iterator<Item: AsRef<[u8]>>,
         found: impl FnMut(Subset, &Block),
     ) {
         kernel::run(ContainsMany {
@@ -279,9 +279,9 @@ impl<R: Rules> Chain<R> {
     }
 
     /// Adds items in blocks, as [`Filter::add_blocks`](crate::Filter::add_blocks) does.
-    pub fn add_blocks<'a>(
+    pub fn add_blocks(
         &mut self,
-        items: impl Iterator<Item = &'a [u8]>,
+        items: impl Iterator<Item: AsRef<[u8]>>,
         allowance: Allowance<'_>,
         added: impl FnMut(BlockOutcome, &Block),
     ) -> Result<(), Error> {

@@ -59,10 +59,10 @@ pub fn contains(chain: &Chain<Blocked>, exceptions: &Table, item: Item<'_>) -> b
 ///
 /// # Errors
 /// The errors of growth. The items before the one that failed are in.
-pub fn add_blocks<'a>(
+pub fn add_blocks(
     chain: &mut Chain<Blocked>,
     exceptions: &mut Table,
-    items: impl Iterator<Item = &'a [u8]>,
+    items: impl Iterator<Item: AsRef<[u8]>>,
     allowance: Allowance<'_>,
     mut added: impl FnMut(BlockOutcome),
 ) -> Result<(), Error> {

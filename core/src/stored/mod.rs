@@ -84,10 +84,10 @@ pub(crate) fn restored(array: Array) -> Result<BitArray<u64>, DecodeError> {
     }
 }
 
-/// The header of a filter that is being saved. Without memory for it the process ends, as the server's own allocations
+/// What was made, such as the header of a filter that is being saved. Without memory for it the process ends, as the server's own allocations
 /// do: a save cannot report an error, and must not leave a filter out. Mostly the process is a forked child.
-pub(crate) fn or_abort(header: Result<Vec<u8>, Error>) -> Vec<u8> {
-    header.unwrap_or_else(|_| std::alloc::handle_alloc_error(std::alloc::Layout::new::<Vec<u8>>()))
+pub(crate) fn or_abort<T>(made: Result<T, Error>) -> T {
+    made.unwrap_or_else(|_| std::alloc::handle_alloc_error(std::alloc::Layout::new::<T>()))
 }
 
 /// An empty list with room for `length` values; the stored bytes gave the length.

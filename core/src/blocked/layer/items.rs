@@ -28,18 +28,8 @@ impl WorkOnOne<&mut Layer, u64> for InLine {
         let prober = layer.prober(kernel);
         let units = layer.bits.units_mut();
         let place = Placement::in_one_line(units, low);
-        let line = &mut units[place.line];
-        // It may take long to read from memory whether the item is new. With a branch the processor can guess and go
-        // on, while a store to an address that is not yet known would hold up what follows.
-        if kernel.has(line, place.word, prober.probes) {
-            return false;
-        }
-        let mask = kernel.mask(place.word, prober.probes);
-        let missing = kernel.missing(line, mask);
-        *line = kernel.union(line, mask);
-        layer.bits.count_set(missing.into());
-        layer.items += 1;
-        true
+        let newly_set = kernel.set_one(&mut units[place.line], place.word, prober.probes);
+        layer.count(newly_set)
     }
 }
 
