@@ -27,7 +27,7 @@ const USUAL_ALIGN: usize = 16;
 /// The alignment of [`Owner::Block`]: that of a line.
 const ALIGN: usize = 64;
 /// From so many bytes on, an array has a [`Owner::Block`]. Smaller ones have few pages.
-const LARGE: usize = 1 << 16;
+const LARGE: usize = 1 << 20;
 
 /// Whether the process has an allocator that zeroes blocks of any alignment on demand.
 static ZEROES_ON_DEMAND: AtomicBool = AtomicBool::new(false);
