@@ -1,6 +1,7 @@
 /** The calculator of the site: site/pages/calculator.md. */
 
-import { CAPACITIES, ERROR_RATES, EXPANSIONS, type Growth, type Spec, type Stage, stageAt, USUAL_SLICES } from "./sizing.js";
+import { CAPACITIES, ERROR_RATES, EXPANSIONS, type Growth } from "../dist/sizing.js";
+import { type Plan, type Stage, stageAt, USUAL_SLICES } from "./plan.js";
 
 const element = <E extends HTMLElement>(id: string): E => document.getElementById(id) as E;
 const form = element<HTMLFormElement>("calculator-form");
@@ -37,7 +38,7 @@ function errorRate(): number {
 }
 
 /** The filter, the command's words for it, and the numbers of items to show. */
-function described(): { spec: Spec; words: string[]; items: number[] } {
+function described(): { spec: Plan; words: string[]; items: number[] } {
   const kind = form.querySelector<HTMLInputElement>("[name=growth]:checked")!.value;
   for (const box of form.querySelectorAll<HTMLElement>("[data-for]")) {
     box.hidden = !box.dataset.for!.split(" ").includes(kind);
@@ -47,7 +48,7 @@ function described(): { spec: Spec; words: string[]; items: number[] } {
   const growth: Growth = kind === "window" ? "reserved" : (kind as Growth);
   const capacity = growth === "growing" ? wholeNumber("first", { least: CAPACITIES.least, most: items }) : items;
   const expansion = kind === "reserved" || kind === "growing" ? wholeNumber("expansion", EXPANSIONS) : 2;
-  const spec: Spec = { errorRate: rate, capacity, growth, expansion };
+  const spec: Plan = { errorRate: rate, capacity, growth, expansion };
   const words = [`${rate}`, `${capacity}`];
   if (expansion !== 2) words.push("EXPANSION", `${expansion}`);
   if (growth === "fixed") words.push("NONSCALING");

@@ -272,7 +272,7 @@ async function dumped(client: Client, key: Word): Promise<Chunk[]> {
     const [next, data] = await call(client, "BF.SCANDUMP", key, iterator);
     if (next === 0) return chunks;
     chunks.push([next, data]);
-    left = iterator === 0 ? parseHeader(data).bytes : left - data.length;
+    left = iterator === 0 ? parseHeader(data).layers.reduce((sum, { bytes }) => sum + bytes, 0) : left - data.length;
     // No filter has such chunks, unless it changed meanwhile. A server could send them for ever.
     if (!(next > iterator) || data.length === 0 || left < 0) return chunks;
     iterator = next;

@@ -1,10 +1,11 @@
 /**
- * The sizes of filters in the blocked layout, to the byte: core/src/blocked/sizing.rs explains the formulas. Numbers of 64
- * bits in floating point, added and multiplied in the same order, give the same results everywhere. tests/sizing.test.ts
- * compares them with BF.PLAN.
+ * The sizes of layers in the blocked layout: core/src/blocked/sizing.rs explains the formulas. Numbers of 64 bits in floating
+ * point, added and multiplied in the same order, give the same results everywhere, and so the same filters.
  */
 
-export type Growth = "fixed" | "reserved" | "growing";
+/** The numbers of the growths in a header are their places here. */
+export const GROWTHS = ["fixed", "reserved", "growing"] as const;
+export type Growth = (typeof GROWTHS)[number];
 
 /** What a filter is made from. */
 export interface Spec {
@@ -14,18 +15,6 @@ export interface Spec {
   growth: Growth;
   /** The capacity of a new layer divided by that of the layer before it. */
   expansion: number;
-  /** With a window: its parts. */
-  slices?: number;
-}
-
-/** A filter that holds a number of items. */
-export interface Stage {
-  items: number;
-  bytes: number;
-  layers: number;
-  bitsPerItem: number;
-  /** Of all layers together, once the newest is full. */
-  errorRate: number;
 }
 
 /** The lines and probes of a layer. */
@@ -36,8 +25,9 @@ export interface Geometry {
   lines: number;
 }
 
-interface Layer extends Geometry {
-  capacity: bigint;
+/** A layer without its items and bits. */
+export interface Shape extends Geometry {
+  capacity: number;
   /** Once it is full. */
   rate: number;
 }
@@ -45,17 +35,20 @@ interface Layer extends Geometry {
 export const ERROR_RATES = { least: 1e-30, most: 0.25 };
 export const CAPACITIES = { least: 1, most: 2 ** 40 };
 export const EXPANSIONS = { least: 1, most: 32768 };
-export const USUAL_SLICES = 8;
 
-const MOST_LAYERS = 16;
-const LINE_BYTES = 64;
-// Bytes of a filter besides its bits, and of one with a window.
-const FILTER_BYTES = 56n;
-const LAYER_BYTES = 64n;
-const WINDOW_BYTES = 120n;
-const SLICE_BYTES = 64n;
-/** The part of a window's error rate that the usual layers of slices have. */
-const RATE_OF_SLICES = 0.85;
+/** From this rate on, a layer's rate is computed: early files understate it. */
+const LOOSE = 0.05;
+
+/** The layer that follows these, or the first one. */
+export function nextShape({ errorRate, capacity, growth, expansion }: Spec, layers: readonly Shape[]): Shape {
+  const newest = layers.at(-1);
+  const left = layers.reduce((rest, layer) => rest - fullRate(layer), errorRate);
+  return shapeFor(newest ? newest.capacity * expansion : capacity, share(growth, layers.length) * Math.max(left, 0));
+}
+
+function fullRate(layer: Shape): number {
+  return layer.rate < LOOSE ? layer.rate : Math.max(layer.rate, rateOf(layer, layer.capacity));
+}
 
 /** The part of what is left of the error rate that a layer gets, counted from 0: `Growth::share` of core/src/params.rs. */
 function share(growth: Growth, layer: number): number {
@@ -64,52 +57,15 @@ function share(growth: Growth, layer: number): number {
   return layer === 0 ? 0.25 : 1 / Math.max(layer - 6, 9);
 }
 
+export function shapeFor(capacity: number, rate: number): Shape {
+  const geometry = geometryFor(capacity, rate);
+  return { ...geometry, capacity, rate: rateOf(geometry, capacity) };
+}
+
 /** The lines of a layer that needs so many: `divisible` of core/src/blocked/sizing.rs. */
 function divisible(lines: number): number {
   const factor = [5040, 720, 240, 48, 12, 4].find((number) => number * 1000 <= lines) ?? 1;
   return lines % factor === 0 ? lines : lines + (factor - (lines % factor));
-}
-
-/** The filter once it has `items` items, or nothing where it would have more than 16 layers, or cannot grow so far. */
-export function stageAt(spec: Spec, items: number): Stage | undefined {
-  const layers = spec.slices ? windowAt(spec, spec.slices, items) : chainAt(spec, items);
-  if (!layers) return undefined;
-  const count = BigInt(layers.length);
-  const own = spec.slices ? WINDOW_BYTES + SLICE_BYTES * count : 0n;
-  const bits = layers.reduce((sum, { lines, linesPerItem }) => sum + BigInt(lines) * BigInt(linesPerItem * LINE_BYTES), 0n);
-  const bytes = Number(FILTER_BYTES + LAYER_BYTES * count + own + bits);
-  const errorRate = layers.reduce((all, { rate }) => all + rate * (1 - all), 0);
-  return { items, bytes, layers: layers.length, bitsPerItem: (bytes * 8) / items, errorRate };
-}
-
-function chainAt({ errorRate, capacity, growth, expansion }: Spec, items: number): Layer[] | undefined {
-  const layers = [layerFor(BigInt(capacity), share(growth, 0) * errorRate)];
-  let left = errorRate - layers[0].rate;
-  let room = layers[0].capacity;
-  while (room < BigInt(items)) {
-    if (growth === "fixed" || layers.length === MOST_LAYERS) return undefined;
-    const next = layers[layers.length - 1].capacity * BigInt(expansion);
-    const layer = layerFor(next, share(growth, layers.length) * Math.max(left, 0));
-    layers.push(layer);
-    left -= layer.rate;
-    room += next;
-  }
-  return layers;
-}
-
-/** A window in which items come steadily. */
-function windowAt({ errorRate, capacity }: Spec, slices: number, items: number): Layer[] {
-  const usual = Math.ceil(capacity / slices);
-  const slice = Math.ceil(items / slices);
-  const most = slice > usual ? slice + 3 * Math.floor(Math.sqrt(slice)) : usual;
-  const layer = layerFor(BigInt(most), (errorRate * RATE_OF_SLICES) / (slices + 1));
-  return Array.from({ length: slices + 1 }, () => layer);
-}
-
-function layerFor(capacity: bigint, rate: number): Layer {
-  const items = Number(capacity);
-  const geometry = geometryFor(items, rate);
-  return { ...geometry, capacity, rate: rateOf(geometry, items) };
 }
 
 /** Up to this capacity all geometries are tried. */
@@ -124,7 +80,7 @@ const MEAN_POINTS = Array.from({ length: 16 }, (_, at) => {
 });
 
 /** The smallest geometry for a layer. */
-export function geometryFor(capacity: number, layerRate: number): Geometry {
+function geometryFor(capacity: number, layerRate: number): Geometry {
   const rate = Math.max(layerRate, ERROR_RATES.least * 1e-15);
   const linesPerItem = usualLinesPerItem(rate);
   const probes = usualProbes(rate, linesPerItem);
