@@ -1,6 +1,6 @@
 /** The calculator of the site: site/pages/calculator.md. */
 
-import { CAPACITIES, ERROR_RATES, EXPANSIONS, type Growth } from "../dist/sizing.js";
+import { CAPACITIES, ERROR_RATES, EXPANSIONS } from "../dist/sizing.js";
 import { type Plan, type Stage, stageAt, USUAL_SLICES } from "./plan.js";
 
 const element = <E extends HTMLElement>(id: string): E => document.getElementById(id) as E;
@@ -45,7 +45,7 @@ function described(): { spec: Plan; words: string[]; items: number[] } {
   }
   const items = wholeNumber("items", CAPACITIES);
   const rate = errorRate();
-  const growth: Growth = kind === "window" ? "reserved" : (kind as Growth);
+  const growth: Plan["growth"] = kind === "window" ? "reserved" : (kind as Plan["growth"]);
   const capacity = growth === "growing" ? wholeNumber("first", { least: CAPACITIES.least, most: items }) : items;
   const expansion = kind === "reserved" || kind === "growing" ? wholeNumber("expansion", EXPANSIONS) : 2;
   const spec: Plan = { errorRate: rate, capacity, growth, expansion };

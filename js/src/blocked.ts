@@ -9,18 +9,8 @@ const MULTIPLIERS = Int32Array.from(
   Array.from({ length: 32 }, (_, index) => wordsOf(index === 0 ? 1n : splitMix64(BigInt(index)) | 1n)).flat(),
 );
 
-/** Whether all bits of the last item that was hashed are set in a layer. */
-export function hasLines(layer: Layer): boolean {
-  return unsetBits(layer, false) === 0;
-}
-
-/** Sets all bits of the last item that was hashed, and returns how many were not set. */
-export function setLines(layer: Layer): number {
-  return unsetBits(layer, true);
-}
-
-/** The number of the item's bits that are not set, which are set if `isAdded`; if not, 1 stands for any number. */
-function unsetBits({ bits, lines, linesPerItem, probes }: Layer, isAdded: boolean): number {
+/** The number of bits of the last item that was hashed that are not set, which are set if `isAdded`; if not, 1 stands for any. */
+export function unsetBits({ bits, lines, linesPerItem, probes }: Layer, isAdded: boolean): number {
   const bl = hash[2];
   const bh = hash[3];
   let unset = 0;
@@ -58,16 +48,14 @@ export function splitMix64(index: bigint): bigint {
 
 /** The secret of a seed, under which XXH3 hashes the items. */
 export function secretOf(seedLow: number, seedHigh: number): DataView {
-  return keyStream(new Uint8Array(Uint32Array.of(seedLow, seedHigh, 0, 0, 0, 0, 0, 0).buffer), 3);
+  return keyStream([seedLow, seedHigh, 0, 0, 0, 0, 0, 0], 3);
 }
 
 /** So many blocks of ChaCha20's key stream (RFC 8439), with nonce 0 and from counter 0. */
-export function keyStream(key: Uint8Array, blocks: number): DataView {
+export function keyStream(key: number[], blocks: number): DataView {
   const stream = new DataView(new ArrayBuffer(64 * blocks));
-  const words = new DataView(key.buffer, key.byteOffset, key.byteLength);
   const start = new Int32Array(16);
-  start.set([0x61707865, 0x3320646e, 0x79622d32, 0x6b206574]); // "expand 32-byte k"
-  for (let i = 0; i < 8; i += 1) start[4 + i] = words.getInt32(4 * i, true);
+  start.set([0x61707865, 0x3320646e, 0x79622d32, 0x6b206574, ...key]); // "expand 32-byte k", the key
   for (let block = 0; block < blocks; block += 1) {
     start[12] = block;
     const x = start.slice();

@@ -1,7 +1,7 @@
 /** Files of filters: docs/file.md. */
 
-import { FormatError } from "./error.js";
-import { type Contents, headerOf, type Layer, parseHeader, viewOf } from "./format.js";
+import { FormatError, viewOf } from "./bytes.js";
+import { type Contents, headerOf, type Layer, parseHeader } from "./format.js";
 import { hash, xxh3 } from "./xxh3.js";
 
 /** A filter's header, or a piece of its bits, with the iterator that BF.LOADCHUNK takes for it. */
@@ -14,17 +14,12 @@ const MOST_CHUNK = 1 << 24;
 /** Set bits of a byte. */
 const ONES = Uint8Array.from({ length: 256 }, (_, byte) => [...byte.toString(2)].filter((bit) => bit === "1").length);
 /** XXH3's own secret, for the checksums. */
-export const CHECKSUMS = viewOf(
-  Uint8Array.from(
-    (
-      "b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671fcb79e64eccc0e578825ad07dccff7221" +
-      "b8084674f743248ee03590e6813a264c3c2852bb91c300cb88d0658b1b532ea371644897a20df94e3819ef46a9deacd8" +
-      "a8fa763fe39c343ff9dcbbc7c70b4f1d8a51e04bcdb45931c89f7ec9d9787364eac5ac8334d3ebc3c581a0fffa1363eb" +
-      "170ddd51b7f0da49d316552629d4689e2b16be587d47a1fc8ff8b8d17ad031ce45cb3a8f95160428afd7fbcabb4b407e"
-    ).match(/../g)!,
-    (digits) => parseInt(digits, 16),
-  ),
+const SECRET = atob(
+  "uP5sOSOkS758AYEs9yGtHN7UbemDkJfbckCkpLezZx/LeeZOzMDleIJa0H3M/3IhuAhGdPdDJI7gNZDmgTomTDwoUruRwwDLiNBlixtT" +
+  "LqNxZEiXog35TjgZ70ap3qzYqPp2P+OcND/53LvHxwtPHYpR4EvNtFkxyJ9+ydl4c2TqxayDNNPrw8WBoP/6E2PrFw3dUbfw2knTFlUm" +
+  "KdRonisWvlh9R6H8j/i40XrQMc5FyzqPlRYEKK/X+8q7S0B+",
 );
+export const CHECKSUMS = viewOf(Uint8Array.from(SECRET, (letter) => letter.charCodeAt(0)));
 
 export const MAGIC_BYTES = MAGIC.length;
 /** Bytes of the file's head, and of the fields of a record, which its checksum follows. */
@@ -80,7 +75,8 @@ function* chunksIn(file: Uint8Array): Generator<Chunk> {
 
 /** The file of chunks. */
 export function fileOf(chunks: readonly Chunk[]): Uint8Array {
-  const count = new Uint8Array(BigUint64Array.of(BigInt(chunks.length)).buffer);
+  const count = new Uint8Array(8);
+  viewOf(count).setBigUint64(0, BigInt(chunks.length), true);
   const records: Chunk[] = [...chunks, [0, count]];
   const file = new Uint8Array(records.reduce((sum, [, data]) => sum + RECORD + data.length, HEAD));
   const view = viewOf(file);

@@ -1,10 +1,9 @@
-import { setLines } from "./blocked.js";
+import { unsetBits } from "./blocked.js";
 import { listOf, readAll, type Source } from "./bytes.js";
 import { assemble, beginsAsFile, type Chunk, chunksOf, fileOf, MAGIC_BYTES, ownBits, parseFile } from "./file.js";
-import { type BlockedSpec, type Contents, headerOf, type Layer, layerOf, parseHeader } from "./format.js";
+import { type BlockedSpec, type Contents, headerOf, isException, type Layer, layerOf, parseHeader } from "./format.js";
 import { bytes, encode, type Item, type Items } from "./item.js";
 import { CAPACITIES, ERROR_RATES, EXPANSIONS, nextShape, type Shape } from "./sizing.js";
-import { hash } from "./xxh3.js";
 
 /** What a new filter is made from. */
 export interface CreateOptions {
@@ -80,7 +79,7 @@ export class Filter {
       layers.push(newest);
     }
     ownBits(newest);
-    const set = setLines(newest);
+    const set = unsetBits(newest, true);
     if (set === 0) return false;
     newest.items += 1;
     newest.ones! += set;
@@ -181,7 +180,7 @@ function specOf({ capacity, errorRate, seed, expansion = 2, fixed = false, growi
   within("expansion", expansion, EXPANSIONS);
   if (!(errorRate > 0 && errorRate < 1)) throw new RangeError(`errorRate is above 0 and below 1, not ${errorRate}`);
   if (fixed && growing) throw new RangeError("a filter is fixed or growing, not both");
-  if (typeof seed === "number") within("seed", seed, { least: 0, most: Number.MAX_SAFE_INTEGER });
+  if (seed !== undefined && typeof seed !== "bigint") within("seed", seed, { least: 0, most: Number.MAX_SAFE_INTEGER });
   const number = BigInt(seed ?? (usualSeed ??= crypto.getRandomValues(new BigUint64Array(1))[0]));
   if (BigInt.asUintN(64, number) !== number) throw new RangeError(`seed is from 0 to 2^64 - 1, not ${number}`);
   return {
@@ -197,20 +196,4 @@ function specOf({ capacity, errorRate, seed, expansion = 2, fixed = false, growi
 function within(name: string, value: number, { least, most }: { least: number; most: number }): void {
   if (!(Number.isInteger(value) && value >= least && value <= most))
     throw new RangeError(`${name} is a whole number from ${least} to ${most}, not ${value}`);
-}
-
-/** Whether the last hash is one of the exceptions, each of which has its high half first. */
-function isException(exceptions: DataView): boolean {
-  let low = 0;
-  let high = exceptions.byteLength / 16;
-  while (low < high) {
-    const middle = Math.floor((low + high) / 2);
-    const differ = (order: number, place: number, i: number): number =>
-      order || exceptions.getUint32(16 * middle + place, true) - (hash[3 - i] >>> 0);
-    const order = [4, 0, 12, 8].reduce(differ, 0);
-    if (order === 0) return true;
-    if (order < 0) low = middle + 1;
-    else high = middle;
-  }
-  return false;
 }

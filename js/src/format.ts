@@ -1,10 +1,10 @@
 /** The headers of filters: docs/design.md, "Stored bytes". Nothing else in this package knows what is in them. */
 
-import { hasLines, secretOf } from "./blocked.js";
-import { FormatError } from "./error.js";
-import { hashClassic, hasProbes, Modulus, MOST_BITS } from "./scattered.js";
-import { GROWTHS, type Spec } from "./sizing.js";
-import { xxh3 } from "./xxh3.js";
+import { secretOf, unsetBits } from "./blocked.js";
+import { FormatError, viewOf } from "./bytes.js";
+import { hashClassic, hasProbes, MOST_BITS } from "./scattered.js";
+import { firstTrue, GROWTHS, type Shape, type Spec } from "./sizing.js";
+import { hash, xxh3 } from "./xxh3.js";
 
 /** What a filter is made of. */
 export interface Contents {
@@ -27,21 +27,16 @@ export interface Contents {
 
 export type BlockedSpec = Spec & { seedLow: number; seedHigh: number };
 
-export interface Layer {
+/** Places of bits are computed with the lines in the blocked layout, and with the modulus in the classic one. */
+export interface Layer extends Shape {
   /** Length of the bit array. */
   bytes: number;
-  capacity: number;
+  modulus: number;
   items: number;
-  rate: number;
   /** Set bits, where the header has their number. */
   ones: number | undefined;
   /** With a window: when its items are forgotten, in milliseconds of the Unix clock. */
   expires: number | undefined;
-  probes: number;
-  /** What places are computed with: in the blocked layout the lines, in the classic one what probes are taken modulo. */
-  lines: number;
-  linesPerItem: number;
-  by: Modulus | undefined;
   /** The bit array, or nothing while no bit is set. */
   bits: Uint8Array;
   /** Whether the bits may be changed: those of a file are not the filter's own. */
@@ -66,10 +61,7 @@ const BELOW_1 = 1 - Number.EPSILON / 2;
 /** By how much sums, and logarithms, may differ from those of the writer. */
 const ROUNDING = 1e-9;
 const LN_ROUNDING = 1e-12;
-// RedisBloom's options of a filter, and its logarithms, which it cuts off.
-const NOROUND = 1;
-const FORCE64 = 4;
-const NO_SCALING = 8;
+// RedisBloom's logarithms, which it cuts off.
 const CLASSIC_LN2 = 0.693147180559945;
 const CLASSIC_LN2_SQUARED = 0.480453013918201;
 /** The latest time that is stored. */
@@ -86,32 +78,19 @@ export function parseHeader(header: Uint8Array): Contents {
 }
 
 const BLOCKED = {
-  zero: u32(0, 0),
-  layers: u32(),
-  seedLow: u32(),
-  seedHigh: u32(),
-  errorRate: f64(1e-30, 0.25),
-  growth: u32(),
-  expansion: u32(),
-  exceptions: u32(),
-  seconds: u32(),
+  zero: u32(0, 0), layers: u32(), seedLow: u32(), seedHigh: u32(), errorRate: f64(1e-30, 0.25), growth: u32(),
+  expansion: u32(), exceptions: u32(), seconds: u32(),
 };
 const BLOCKED_LAYER = {
-  capacity: u64(1),
-  items: u64(),
-  ones: u64(),
-  rate: f64(0, BELOW_1),
-  lines: u64(1, MOST_LINES),
-  linesPerItem: u32(1, 16),
-  probes: u32(2, 8),
+  capacity: u64(1), items: u64(), ones: u64(), rate: f64(0, BELOW_1), lines: u64(1, MOST_LINES),
+  linesPerItem: u32(1, 16), probes: u32(2, 8),
 };
-/** Bytes of the fields in a header of this layout before those of the layers, and of these. */
+/** Bytes of the fields in a header of this layout before those of the layers, and as many for each layer. */
 const BLOCKED_BYTES = 48;
-const LAYER_BYTES = 48;
 
 /** The header of a filter that items can be added to. */
 export function headerOf({ errorRate, growth, expansion, seedLow, seedHigh }: BlockedSpec, layers: Layer[]): Uint8Array {
-  const header = new Uint8Array(BLOCKED_BYTES + LAYER_BYTES * layers.length);
+  const header = new Uint8Array(BLOCKED_BYTES * (1 + layers.length));
   header.set(Array.from(MAGIC, (letter) => letter.charCodeAt(0)));
   const fields = new Fields(header);
   fields.take(MAGIC.length);
@@ -132,7 +111,7 @@ function blocked(header: Uint8Array, fields: Fields): Contents {
   const all = slices.reduce((sum, slice) => sum + slice.count, 0);
   inRange("layers", count, all, all);
   if (window) inRange("layers", count, 0, 4400);
-  fields.mustLeave(LAYER_BYTES * count + 16 * exceptions);
+  fields.mustLeave(BLOCKED_BYTES * count + 16 * exceptions);
   const layers: Layer[] = [];
   for (const { count, expires } of slices) {
     for (let at = 1; at <= count; at += 1) {
@@ -151,32 +130,29 @@ function blocked(header: Uint8Array, fields: Fields): Contents {
     errorRate,
     window,
     layers,
-    exceptions: ascending(viewOf(fields.take(16 * exceptions))),
+    exceptions: exceptions > 0 ? ascending(viewOf(fields.take(16 * exceptions))) : undefined,
     spec: window || exceptions > 0 ? undefined : spec,
     hash: (length, item) => xxh3(item, 0, length, secret),
-    has: hasLines,
+    has: (layer) => unsetBits(layer, false) === 0,
   };
 }
 
 /** A layer without bits. All have one form, or each query would ask which. */
-export function layerOf(bytes: number, figures: Figures): Layer {
-  const { capacity, items, rate, ones, expires, probes, lines = 0, linesPerItem = 0, by } = figures;
-  return { bytes, capacity, items, rate, ones, expires, probes, lines, linesPerItem, by, bits: NOTHING, isOwn: false };
+export function layerOf(
+  bytes: number,
+  figures: Partial<Layer> & Pick<Layer, "capacity" | "items" | "rate" | "probes">,
+): Layer {
+  const { capacity, items, rate, ones, expires, probes, lines = 0, linesPerItem = 0, modulus = 0 } = figures;
+  return { bytes, capacity, items, rate, ones, expires, probes, lines, linesPerItem, modulus, bits: NOTHING, isOwn: false };
 }
 
-type Figures = Partial<Layer> & Pick<Layer, "capacity" | "items" | "rate" | "probes">;
+const WINDOW = { capacity: u64(1, 2 ** 40), slices: u8(2, 64), refresh: u8(0, 1), zero: u16(0, 0), stored: u32(0, 512) };
 
 /** The number of a slice's layers, and when they expire. */
 type Slice = { count: number; expires?: number };
 
 function windowed(fields: Fields, seconds: number): Pick<Contents, "window"> & { slices: Slice[] } {
-  const { capacity, slices: usual, stored } = fields.read({
-    capacity: u64(1, 2 ** 40),
-    slices: u8(2, 64),
-    refresh: u8(0, 1),
-    zero: u16(0, 0),
-    stored: u32(0, 512),
-  });
+  const { capacity, slices: usual, stored } = fields.read(WINDOW);
   const changed = fields.time();
   const { begin } = fields.read({ begin: u64(0, 2 ** 52) });
   inRange("begin", begin, begin - (begin % 64), begin - (begin % 64));
@@ -198,21 +174,31 @@ function windowed(fields: Fields, seconds: number): Pick<Contents, "window"> & {
 /** The hashes of exceptions, whose order is checked. */
 function ascending(exceptions: DataView): DataView {
   let last = 0n;
-  for (let at = 0; at < exceptions.byteLength; at += 16) {
-    const next = (exceptions.getBigUint64(at, true) << 64n) | exceptions.getBigUint64(at + 8, true);
-    if (next <= last) throw new FormatError(`the header: exception ${at / 16} is not above the one before it`);
+  for (let at = 0; 16 * at < exceptions.byteLength; at += 1) {
+    const next = exceptionAt(exceptions, at);
+    if (next <= last) throw new FormatError(`the header: exception ${at} is not above the one before it`);
     last = next;
   }
   return exceptions;
 }
 
+function exceptionAt(exceptions: DataView, at: number): bigint {
+  return (exceptions.getBigUint64(16 * at, true) << 64n) | exceptions.getBigUint64(16 * at + 8, true);
+}
+
+/** Whether the last item that was hashed is an exception. */
+export function isException(exceptions: DataView): boolean {
+  const [lowest, low, high, highest] = Array.from(hash, (word) => BigInt(word >>> 0));
+  const item = (highest << 96n) | (high << 64n) | (low << 32n) | lowest;
+  const count = exceptions.byteLength / 16;
+  const at = firstTrue(0, count, (at) => exceptionAt(exceptions, at) >= item);
+  return at < count && exceptionAt(exceptions, at) === item;
+}
+
 function classic(header: Uint8Array, fields: Fields): Contents {
-  const {
-    items,
-    layers: count,
-    options,
-  } = fields.read({ items: u64(), layers: u32(1), options: u32(0, 13), expansion: u32() });
-  const [noRound, isWide, isFixed] = [NOROUND, FORCE64, NO_SCALING].map((option) => (options & option) !== 0);
+  const head = { items: u64(), layers: u32(1), options: u32(0, 13), expansion: u32() };
+  const { items, layers: count, options } = fields.read(head);
+  const [noRound, isWide, isFixed] = [1, 4, 8].map((option) => (options & option) !== 0);
   if ((options & 2) !== 0) inRange("options", options, options - 2, options - 2);
   if (isFixed) inRange("layers", count, 1, 1);
   fields.mustLeave(53 * count);
@@ -229,14 +215,8 @@ function classic(header: Uint8Array, fields: Fields): Contents {
 }
 
 const CLASSIC_LAYER = {
-  bytes: u64(),
-  bits: u64(),
-  items: u64(),
-  rate: f64(Number.MIN_VALUE, BELOW_1),
-  bitsPerItem: f64(),
-  probes: u32(),
-  capacity: u64(1),
-  n2: u8(0, 63),
+  bytes: u64(), bits: u64(), items: u64(), rate: f64(Number.MIN_VALUE, BELOW_1), bitsPerItem: f64(), probes: u32(),
+  capacity: u64(1), n2: u8(0, 63),
 };
 
 function classicLayer(fields: Fields, noRound: boolean): Layer {
@@ -256,17 +236,13 @@ function classicLayer(fields: Fields, noRound: boolean): Layer {
   if (n2 === 0 || bits !== needed) inRange("bits", bits, whole, whole);
   const modulus = n2 > 0 ? needed : bits;
   inRange("bits", modulus, 1, MOST_BITS);
-  return layerOf(bytes, { capacity, items: layer.items, rate: layer.rate, probes, by: new Modulus(modulus) });
+  return layerOf(bytes, { capacity, items: layer.items, rate: layer.rate, probes, modulus });
 }
 
 function inRange<N extends number | bigint>(name: string, value: N, least: N, most: N): void {
   if (value >= least && value <= most) return;
   const words = name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
   throw new FormatError(`the header: ${words} is ${value}, and not ${least === most ? least : `${least} to ${most}`}`);
-}
-
-export function viewOf(bytes: Uint8Array): DataView {
-  return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
 /** The fields of a header, one after another. */

@@ -3,13 +3,14 @@
 import type { Layer } from "./format.js";
 import { carry, multiplyLow, product, wordsOf } from "./words.js";
 
-/** The most bits of a layer, 2 TiB of them. */
-export const MOST_BITS = 2 ** 44;
+/** The most bits of a layer: no array has more bytes. */
+export const MOST_BITS = 2 ** 36;
 
 /** The words of the two hashes of the last item. */
-export const pair = new Int32Array(4);
+const pair = new Int32Array(4);
 const [MURMUR_L, MURMUR_H] = wordsOf(0xc6a4a7935bd1e995n);
 const MURMUR_32 = 0x5bd1e995;
+
 /** RedisBloom's hashes of an item. Early filters have such of 32 bits. */
 export function hashClassic(item: DataView, length: number, isWide: boolean): void {
   if (isWide) {
@@ -23,53 +24,33 @@ export function hashClassic(item: DataView, length: number, isWide: boolean): vo
 }
 
 /** Whether a layer has the bits (a + i · b mod 2^64) mod `modulus`, where a and b are the item's hashes. */
-export function hasProbes({ bits, probes, by }: Layer): boolean {
-  const { modulus, over } = by!;
-  const step = modulo(pair[2], pair[3], modulus);
+export function hasProbes({ bits, probes, modulus }: Layer): boolean {
   let low = pair[0];
   let top = pair[1];
-  let rest = modulo(low, top, modulus);
   for (let i = 0; i < probes; i += 1) {
-    if (((bits[Math.floor(rest / 8)] >>> (rest & 7)) & 1) === 0) return false;
+    const place = modulo(low, top, modulus);
+    if (((bits[Math.floor(place / 8)] >>> (place & 7)) & 1) === 0) return false;
     low = (low + pair[2]) | 0;
-    const sum = (top >>> 0) + (pair[3] >>> 0) + carry(low, pair[2]);
-    top = sum | 0;
-    rest += sum > 0xffffffff ? step - over : step;
-    if (rest >= modulus) rest -= modulus;
-    else if (rest < 0) rest += modulus;
+    top = (top + pair[3] + carry(low, pair[2])) | 0;
   }
   return true;
 }
 
-/** What probes are taken modulo. */
-export class Modulus {
-  /** What 2^64 leaves: a sum beyond 2^64 has a remainder that is too large by it. */
-  readonly over: number;
-
-  constructor(readonly modulus: number) {
-    this.over = (modulo(-1, -1, modulus) + 1) % modulus;
-  }
-}
-
 /** A number of 64 bits modulo one of up to MOST_BITS. */
 export function modulo(low: number, top: number, modulus: number): number {
-  // Digit by digit, of which each is so short that all numbers stay below 2^53, and so exact.
-  const width = modulus <= 2 ** 36 ? 16 : 8;
-  const base = 2 ** width;
+  // By 16 bits, so that all numbers stay below 2^53, and so exact.
   let rest = 0;
-  for (let word = top, i = 0; i < 2; word = low, i += 1) {
-    for (let by = 32 - width; by >= 0; by -= width) {
-      const number = rest * base + ((word >>> by) & (base - 1));
-      rest = number - Math.floor(number / modulus) * modulus;
-      // The quotient was rounded up to a whole number.
-      if (rest < 0) rest += modulus;
-    }
+  for (let digit = 0; digit < 4; digit += 1) {
+    const number = rest * 65536 + (((digit < 2 ? top : low) >>> (digit % 2 === 0 ? 16 : 0)) & 65535);
+    rest = number - Math.floor(number / modulus) * modulus;
+    // The quotient was rounded up to a whole number.
+    if (rest < 0) rest += modulus;
   }
   return rest;
 }
 
 /** MurmurHash64A, into two words of `pair`. */
-export function murmur64(to: number, item: DataView, length: number, seedL: number, seedH: number): void {
+function murmur64(to: number, item: DataView, length: number, seedL: number, seedH: number): void {
   const end = length - (length % 8);
   multiplyLow(length | 0, (length / 0x100000000) | 0, MURMUR_L, MURMUR_H);
   let low = seedL ^ product[0];
@@ -99,7 +80,7 @@ function tail(item: DataView, at: number, length: number): number {
 }
 
 /** MurmurHash2, of 32 bits. */
-export function murmur32(item: DataView, length: number, seed: number): number {
+function murmur32(item: DataView, length: number, seed: number): number {
   const end = length - (length % 4);
   let sum = seed ^ length;
   for (let at = 0; at < end; at += 4) {

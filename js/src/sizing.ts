@@ -5,68 +5,31 @@
 
 /** The numbers of the growths in a header are their places here. */
 export const GROWTHS = ["fixed", "reserved", "growing"] as const;
-export type Growth = (typeof GROWTHS)[number];
 
 /** What a filter is made from. */
 export interface Spec {
   errorRate: number;
   /** Items that the first layer is made for; with a window, items that are expected in it. */
   capacity: number;
-  growth: Growth;
+  growth: (typeof GROWTHS)[number];
   /** The capacity of a new layer divided by that of the layer before it. */
   expansion: number;
 }
 
-/** The lines and probes of a layer. */
-export interface Geometry {
-  linesPerItem: number;
-  probes: number;
+/** A layer's bit array. */
+interface Geometry {
   /** Lines in each of the parts, of which there are as many as lines per item. */
   lines: number;
+  linesPerItem: number;
+  probes: number;
 }
 
-/** A layer without its items and bits. */
-export interface Shape extends Geometry {
-  capacity: number;
-  /** Once it is full. */
-  rate: number;
-}
+/** A layer without its items and bits, with its rate once it is full. */
+export type Shape = Geometry & { capacity: number; rate: number };
 
 export const ERROR_RATES = { least: 1e-30, most: 0.25 };
 export const CAPACITIES = { least: 1, most: 2 ** 40 };
 export const EXPANSIONS = { least: 1, most: 32768 };
-
-/** From this rate on, a layer's rate is computed: early files understate it. */
-const LOOSE = 0.05;
-
-/** The layer that follows these, or the first one. */
-export function nextShape({ errorRate, capacity, growth, expansion }: Spec, layers: readonly Shape[]): Shape {
-  const newest = layers.at(-1);
-  const left = layers.reduce((rest, layer) => rest - fullRate(layer), errorRate);
-  return shapeFor(newest ? newest.capacity * expansion : capacity, share(growth, layers.length) * Math.max(left, 0));
-}
-
-function fullRate(layer: Shape): number {
-  return layer.rate < LOOSE ? layer.rate : Math.max(layer.rate, rateOf(layer, layer.capacity));
-}
-
-/** The part of what is left of the error rate that a layer gets, counted from 0: `Growth::share` of core/src/params.rs. */
-function share(growth: Growth, layer: number): number {
-  if (growth === "fixed") return 1;
-  if (growth === "reserved") return layer === 0 ? 0.8 : 2 / (layer + 3);
-  return layer === 0 ? 0.25 : 1 / Math.max(layer - 6, 9);
-}
-
-export function shapeFor(capacity: number, rate: number): Shape {
-  const geometry = geometryFor(capacity, rate);
-  return { ...geometry, capacity, rate: rateOf(geometry, capacity) };
-}
-
-/** The lines of a layer that needs so many: `divisible` of core/src/blocked/sizing.rs. */
-function divisible(lines: number): number {
-  const factor = [5040, 720, 240, 48, 12, 4].find((number) => number * 1000 <= lines) ?? 1;
-  return lines % factor === 0 ? lines : lines + (factor - (lines % factor));
-}
 
 /** Up to this capacity all geometries are tried. */
 const SEARCH_ALL_UP_TO = 4096;
@@ -79,36 +42,47 @@ const MEAN_POINTS = Array.from({ length: 16 }, (_, at) => {
   return (Math.floor(at / 2) * 2 + 1 + off) / 16;
 });
 
-/** The smallest geometry for a layer. */
-function geometryFor(capacity: number, layerRate: number): Geometry {
-  const rate = Math.max(layerRate, ERROR_RATES.least * 1e-15);
-  const linesPerItem = usualLinesPerItem(rate);
-  const probes = usualProbes(rate, linesPerItem);
-  const fewest = fewestLines(capacity, rate, linesPerItem, probes);
-  if (capacity > SEARCH_ALL_UP_TO) return { linesPerItem, probes, lines: divisible(fewest) };
-  let best = { linesPerItem, probes, lines: fewest };
-  for (let perItem = 1; perItem <= Math.min(MOST_LINES_PER_ITEM, linesPerItem + 2); perItem += 1) {
-    for (let bits = 2; bits <= 8; bits += 1) {
-      const fewer = Math.floor((best.lines * best.linesPerItem - 1) / perItem);
-      const isEnough = (lines: number) => keeps({ linesPerItem: perItem, probes: bits, lines }, capacity, rate);
-      if (fewer > 0 && isEnough(fewer)) {
-        best = { linesPerItem: perItem, probes: bits, lines: firstTrue(1, fewer, isEnough) };
-      }
+/** The layer that follows these, or the first one. */
+export function nextShape({ errorRate, capacity, growth, expansion }: Spec, layers: readonly Shape[]): Shape {
+  const newest = layers.at(-1);
+  const left = layers.reduce((rest, { rate }) => rest - rate, errorRate);
+  return shapeFor(newest ? newest.capacity * expansion : capacity, share(growth, layers.length) * Math.max(left, 0));
+}
+
+/** The part of what is left of the error rate that a layer gets, counted from 0: `Growth::share` of core/src/params.rs. */
+function share(growth: Spec["growth"], layer: number): number {
+  if (growth === "fixed") return 1;
+  if (growth === "reserved") return layer === 0 ? 0.8 : 2 / (layer + 3);
+  return layer === 0 ? 0.25 : 1 / Math.max(layer - 6, 9);
+}
+
+/** The smallest layer for so many items at a rate. */
+export function shapeFor(capacity: number, rate: number): Shape {
+  const geometry = geometryFor(capacity, Math.max(rate, ERROR_RATES.least * 1e-15));
+  return { ...geometry, capacity, rate: rateOf(geometry, capacity) };
+}
+
+function geometryFor(capacity: number, rate: number): Geometry {
+  const linesPerItem = rate >= 0.004 ? 1 : firstTrue(2, MOST_LINES_PER_ITEM, (lines) => power(0.008, lines) <= rate);
+  const crossings = [0.185, 0.085, 0.045, 0.0205, 0.0092, 0.0035];
+  const probes = 2 + crossings.filter((crossing) => rate <= power(crossing, linesPerItem)).length;
+  let best = { linesPerItem, probes, lines: fewestLines(capacity, rate, linesPerItem, probes) };
+  if (capacity > SEARCH_ALL_UP_TO) return { ...best, lines: divisible(best.lines) };
+  const most = Math.min(MOST_LINES_PER_ITEM, linesPerItem + 2);
+  for (let linesPerItem = 1; linesPerItem <= most; linesPerItem += 1) {
+    for (let probes = 2; probes <= 8; probes += 1) {
+      const fewer = Math.floor((best.lines * best.linesPerItem - 1) / linesPerItem);
+      const isEnough = (lines: number) => keeps({ linesPerItem, probes, lines }, capacity, rate);
+      if (fewer > 0 && isEnough(fewer)) best = { linesPerItem, probes, lines: firstTrue(1, fewer, isEnough) };
     }
   }
   return best;
 }
 
-function usualLinesPerItem(rate: number): number {
-  if (rate >= 0.004) return 1;
-  let lines = 2;
-  while (lines < MOST_LINES_PER_ITEM && power(0.008, lines) > rate) lines += 1;
-  return lines;
-}
-
-function usualProbes(rate: number, linesPerItem: number): number {
-  const crossings = [0.185, 0.085, 0.045, 0.0205, 0.0092, 0.0035];
-  return 2 + crossings.filter((crossing) => rate <= power(crossing, linesPerItem)).length;
+/** The lines of a layer that needs so many: `divisible` of core/src/blocked/sizing.rs. */
+function divisible(lines: number): number {
+  const factor = [5040, 720, 240, 48, 12, 4].find((number) => number * 1000 <= lines) ?? 1;
+  return lines % factor === 0 ? lines : lines + (factor - (lines % factor));
 }
 
 function fewestLines(capacity: number, rate: number, linesPerItem: number, probes: number): number {
@@ -129,9 +103,7 @@ function fewestLines(capacity: number, rate: number, linesPerItem: number, probe
 
 /** The false positive rate of a layer that has counted `items`. */
 export function rateOf(geometry: Geometry, items: number): number {
-  let last = items;
-  for (const met of itemsMet(geometry, items)) last = met;
-  return rateOfMet(geometry, last);
+  return rateOfMet(geometry, [...itemsMet(geometry, items)].at(-1)!);
 }
 
 function keeps(geometry: Geometry, capacity: number, rate: number): boolean {
@@ -151,8 +123,9 @@ function* itemsMet(geometry: Geometry, counted: number): Generator<number> {
 }
 
 function rateOfMet({ lines, linesPerItem, probes }: Geometry, met: number): number {
-  const line = met < POISSON_FROM ? binomialRate(probes, met, lines) : poissonRate(probes, met / lines);
-  return power(line, linesPerItem);
+  const part = 1 / lines;
+  const binomial = () => lineRate(probes, (hit) => power(1 - hit * part, met));
+  return power(met < POISSON_FROM ? binomial() : poissonRate(probes, met / lines), linesPerItem);
 }
 
 function highestMeanLoad(rate: number, linesPerItem: number, probes: number): number {
@@ -170,9 +143,8 @@ function mean(rateAt: (part: number) => number): number {
   return MEAN_POINTS.reduce((sum, part) => sum + rateAt(part), 0) / MEAN_POINTS.length;
 }
 
-function firstTrue(from: number, to: number, holds: (value: number) => boolean): number {
-  let low = from;
-  let high = to;
+/** The first number for which something holds, from which on it holds, or the last one. */
+export function firstTrue(low: number, high: number, holds: (value: number) => boolean): number {
   while (low < high) {
     const middle = low + Math.floor((high - low) / 2);
     if (holds(middle)) high = middle;
@@ -202,18 +174,14 @@ const TERMS: Term[][] = Array.from({ length: 9 }, (_, probes) => {
   return [...terms].map(([miss, count]) => ({ count, hit: (2 ** 51 - miss) / 2 ** 51 }));
 });
 
-/** The chance that a line covers a query's bits, with `items` that choose among so many lines. */
-function binomialRate(probes: number, items: number, lines: number): number {
-  const part = 1 / lines;
-  return clamped(TERMS[probes].reduce((sum, { count, hit }) => sum + count * power(1 - hit * part, items), 0));
-}
-
-/** The same, for many lines with so many items in each. */
+/** The chance that one of many lines covers a query's bits, with so many items in each. */
 function poissonRate(probes: number, load: number): number {
-  return clamped(TERMS[probes].reduce((sum, { count, hit }) => sum + count * expOfMinus(load * hit), 0));
+  return lineRate(probes, (hit) => expOfMinus(load * hit));
 }
 
-function clamped(sum: number): number {
+/** The same, of the chance that the line misses some of the bits. */
+function lineRate(probes: number, missed: (hit: number) => number): number {
+  const sum = TERMS[probes].reduce((all, { count, hit }) => all + count * missed(hit), 0);
   return Math.min(Math.max(sum, 0), 1);
 }
 
