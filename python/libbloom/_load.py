@@ -31,9 +31,8 @@ def load_items(options: argparse.Namespace, to_item: ToItem | None = None) -> in
     target = Server("target", options.target)
     target.require("BF.MADD")
     is_open = options.capacity is None and not options.add
-    separator = b"\0" if options.null else b"\n"
-    with opened(options.file, separator) as file:
-        place = Place(options, target, separator)
+    with opened(options.file, options.separator) as file:
+        place = Place(options, target)
         place.before = prepare(target, place, options)
         parts = file.parts()
         rest = place.skip(parts)
@@ -136,7 +135,7 @@ class Loader:
     def run(self, parts: Iterable[list[bytes]]) -> None:
         started = time.monotonic()
         at_once = PIPELINE * self.options.batch
-        with Bar("read", self.file.size, in_bytes) as bar:
+        with Bar(self.file.size, in_bytes) as bar:
             for part in (some for part in parts for some in batches(part, at_once)):
                 items = part if self.to_item is None else [item for item in map(self.to_item, part) if item is not None]
                 self.add(items)
@@ -145,7 +144,7 @@ class Loader:
                     break
                 self.place.advance(part)
                 bar(
-                    self.file.position(),
+                    self.file.position,
                     f"; {self.new:,} new, {self.known:,} known, {self.rate():,.0f} items a second",
                 )
 
@@ -253,10 +252,10 @@ class Place(LoadState):
     With the checksum of these lines, so that another input is noticed.
     """
 
-    def __init__(self, options: argparse.Namespace, target: Server, separator: bytes) -> None:
-        what = {"target": str(target.address), "key": options.key.decode("latin-1"), "null": options.null}
-        super().__init__(options.state, what)
-        self.separator = separator
+    def __init__(self, options: argparse.Namespace, target: Server) -> None:
+        self.separator = options.separator
+        is_null = self.separator == b"\0"
+        super().__init__(options.state, {"target": str(target.address), "key": options.key.decode("latin-1"), "null": is_null})
         self.lines = 0
         self.checksum = hashlib.sha256()
         # Items of the filter when the file was saved; when this run began; and those that it added.

@@ -32,7 +32,7 @@ def copy_filters(options: argparse.Namespace) -> int:
     source.require_source()
     target.require("BF.LOADCHUNK")
     refuse_same(source, target)
-    with Finished(options.state, source, target) as finished, Bar("copied", None, in_bytes) as bar:
+    with Finished(options.state, source, target) as finished, Bar(unit=in_bytes) as bar:
         copier = Copier(finished, bar, options)
         pairs = []
         for one in databases(source, copier):
@@ -106,9 +106,8 @@ def place_for(source: Server, target: Server, options: argparse.Namespace) -> Se
 def find_keys(source: Server, options: argparse.Namespace) -> list[bytes]:
     if options.keys is None:
         return sorted(source.keys(options.match))
-    separator = b"\0" if options.null else b"\n"
-    with opened(options.keys, separator) as file:
-        return list(dict.fromkeys(key for keys in file.parts() for key in keys if key or options.null))
+    with opened(options.keys, options.separator) as file:
+        return list(dict.fromkeys(key for keys in file.parts() for key in keys if key or options.separator == b"\0"))
 
 
 class Copier:
@@ -260,7 +259,8 @@ class Copier:
     def transfer(self, key: bytes, temporary: bytes) -> State:
         """Copies once, checked, under the temporary name; gives the state that was copied."""
         self.target.call("UNLINK", temporary)
-        chunks = Chunks() if self.options.verify and self.copied % self.options.verify == 0 else None
+        # A checksum in place of each chunk, if they are to be compared.
+        sums = [] if self.options.verify and self.copied % self.options.verify == 0 else None
         state = self.source.state(key)
         if state is None:
             raise NotCopied("it is gone from the source")
@@ -269,8 +269,8 @@ class Copier:
             if header is None:
                 header = data
             self.put(key, temporary, state, header, following, data)
-            if chunks is not None:
-                chunks.add(following, data)
+            if sums is not None:
+                sums.append((following, hashlib.sha256(data).digest()))
             self.bytes += len(data)
             self.bar(self.bytes)
         if header is None:
@@ -282,8 +282,8 @@ class Copier:
         for name in expected.keys() & found.keys():
             if expected[name] != found[name]:
                 raise NotCopied(f"the copy's {name} is {found[name]}, the source's {expected[name]}")
-        if chunks is not None:
-            self.read_back(temporary, chunks)
+        if sums is not None:
+            self.read_back(temporary, sums)
         return state
 
     def put(self, key: bytes, temporary: bytes, state: State, header: bytes, following: int, data: bytes) -> None:
@@ -304,13 +304,11 @@ class Copier:
         if now != state:
             raise Changed(f"it changed while it was copied, and has {self.source.items(key):,} items now")
 
-    def read_back(self, temporary: bytes, chunks: Chunks) -> None:
-        again = Chunks()
-        for following, data in self.target.chunks(temporary):
-            again.add(following, data)
-        difference = chunks.difference(again)
-        if difference:
-            raise NotCopied(f"read back from the target, {difference}")
+    def read_back(self, temporary: bytes, sums: list[tuple[int, bytes]]) -> None:
+        again = ((following, hashlib.sha256(data).digest()) for following, data in self.target.chunks(temporary))
+        for ours, theirs in itertools.zip_longest(sums, again):
+            if ours != theirs:
+                raise NotCopied(f"read back from the target, the chunk that ends at {(ours or theirs)[0]} differs")
         self.verified += 1
 
     def publish(self, key: bytes, temporary: bytes) -> None:
@@ -343,22 +341,6 @@ class Copier:
             f"{self.bytes:,} bytes in {seconds:.1f} s, {self.bytes / 2**20 / max(seconds, 1e-9):,.1f} MiB/s"
         )
         return 1 if self.failed else 0
-
-
-class Chunks:
-    """A filter's chunks, without their bytes: each one's iterator and checksum."""
-
-    def __init__(self) -> None:
-        self.list: list[tuple[int, bytes]] = []
-
-    def add(self, following: int, data: bytes) -> None:
-        self.list.append((following, hashlib.sha256(data).digest()))
-
-    def difference(self, other: Chunks) -> str | None:
-        for ours, theirs in itertools.zip_longest(self.list, other.list):
-            if ours != theirs:
-                return f"the chunk that ends at {(ours or theirs)[0]} differs"
-        return None
 
 
 class Finished:

@@ -12,7 +12,7 @@ import warnings
 from contextlib import suppress
 from pathlib import Path
 
-from . import _load, _words
+from . import _load
 from ._server import Server
 from ._terminal import Trouble, opened, state_of
 
@@ -64,8 +64,6 @@ def check_passwords(options: argparse.Namespace) -> int:
     server = Server("server", options.target)
     server.require("BF.EXISTS")
     server.require_filter(options.key)
-    is_packed = server.offers("BF.EXISTSPACKED", options.key, "LINES", b"")
-    are_leaked = are_leaked_packed if is_packed else are_leaked_unpacked
     if not options.stdin:
         leaked = are_leaked(server, options.key, [asked_password()])[0]
         server.require_filter(options.key)
@@ -73,7 +71,7 @@ def check_passwords(options: argparse.Namespace) -> int:
         return int(leaked)
 
     total, numbers = 0, []
-    with opened("-") as file:
+    with opened("-", options.separator) as file:
         for passwords in file.parts():
             for some in _load.batches(passwords, BATCH):
                 answers = are_leaked(server, options.key, some)
@@ -98,10 +96,5 @@ def asked_password() -> bytes:
             raise Trouble("no password was typed in; --stdin reads each line of the standard input as one") from None
 
 
-def are_leaked_packed(server: Server, key: bytes, passwords: list[bytes]) -> list[bool]:
-    hashes = b"".join(map(hash_of, passwords))
-    return _words.bits(server.call("BF.EXISTSPACKED", key, "WIDTH", HASH_SIZE, hashes), len(passwords))
-
-
-def are_leaked_unpacked(server: Server, key: bytes, passwords: list[bytes]) -> list[bool]:
+def are_leaked(server: Server, key: bytes, passwords: list[bytes]) -> list[bool]:
     return [bool(answer) for answer in server.call("BF.MEXISTS", key, *map(hash_of, passwords))]

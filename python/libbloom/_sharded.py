@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 from uuid import uuid4
 
 from . import _answers, _words
-from ._answers import Count, Maybe, MissingError
-from ._client import Caller, Item, Progress, answers_of, in_array, progress_of, whole, words_of
-from ._cluster import AsyncLinks, Call, run
+from ._answers import Maybe, MissingError
+from ._client import AsyncCalls, Caller, Calls, Sent, whole, words_of
+from ._cluster import Call, Links, run
 from ._native import Filter, divide, plan
-from ._words import Command, encoded, fields
+from ._words import Command, Item, encoded, fields
 
 VERSION, HASH = 1, "BLAKE2b-512"
 # How many standard deviations above the mean a shard has room for. The fullest of 4096 shards is above six of them four
@@ -24,10 +23,8 @@ SIGMAS = 6
 MOST_SHARDS = 65536
 # Without a number of shards there are this many, or more of about this size.
 FEWEST_SHARDS, SHARD_BYTES = 64, 16 << 20
-# Bytes of packed items to each shard at once, and of all items that are under way.
-SHARE, MOST_BYTES = 8 << 10, 64 << 20
-# Commands without items that are under way at once.
-AT_ONCE = 4096
+# Bytes of packed items to each shard at once.
+SHARE = 8 << 10
 
 # Writes the description of the filter unless there is one, and returns the one that is there.
 CLAIM = """
@@ -66,8 +63,8 @@ class ShardedInfo:
 
     capacity: int
     error_rate: float
-    options: dict[str, Any]
-    shards: tuple[Shard, ...]
+    options: dict[str, Any] = field(repr=False)
+    shards: tuple[Shard, ...] = field(repr=False)
 
     @property
     def items(self) -> int:
@@ -88,7 +85,7 @@ class Layout:
     error_rate: float
     shard_capacity: int
     # Options of `Filter`.
-    options: dict[str, Any]
+    options: dict[str, Any] = field(repr=False)
     # By this a filter differs from an earlier one of the same name and figures.
     id: str = field(default="", compare=False)
 
@@ -155,6 +152,12 @@ class Layout:
         options = {word: int(value) if isinstance(value, bool) else value for word, value in self.options.items()}
         return {"version": VERSION, "hash": HASH, **numbers, "error_rate": repr(float(self.error_rate)), **options}
 
+    def difference(self, other: Layout) -> str:
+        """What differs, for messages. A seed is secret."""
+        ours, theirs = self.fields(), other.fields()
+        names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+        return ", ".join(f"{name} {ours.get(name)}, not {theirs.get(name)}" if name != "seed" else "another seed" for name in names)
+
     @property
     def meta(self) -> bytes:
         return self.name + b":{meta}"
@@ -175,10 +178,10 @@ class Layout:
 
     def piece(self) -> int:
         """Bytes of packed items that are sent at once."""
-        return min(max(SHARE * self.shards, _words.PIECE), MOST_BYTES)
+        return min(max(SHARE * self.shards, Links.PIECE), Links.MOST)
 
     def reserve(self) -> Command:
-        return (self.error_rate, self.shard_capacity, *words_of(**self.options))
+        return (self.error_rate, self.shard_capacity, *words_of(self.options))
 
 
 def described(name: bytes, reply: Any) -> dict[str, str]:
@@ -241,37 +244,6 @@ def size_options(options: dict[str, Any]) -> dict[str, Any]:
     return {word: value for word, value in options.items() if word not in ("seed", "refresh")}
 
 
-@dataclass(frozen=True)
-class Sent:
-    """Items that were sent to their shards."""
-
-    # For each shard that gets items: the shard, the number of items, and the packed items.
-    shares: list[tuple[int, int, bytes]]
-    # The shards of all items in their order, as an array of integers.
-    places: bytes
-    # The command for each of these shards, and whether it adds items.
-    calls: list[Call]
-    adds: bool
-
-    @property
-    def items(self) -> int:
-        return sum(count for _, count, _ in self.shares)
-
-    def new(self) -> Count:
-        """How many items were new, where the commands counted them."""
-        new = Count(0)
-        for call, (_, count, _) in zip(self.calls, self.shares):
-            new = new.plus(call.counted(count))
-        return new
-
-    def answers(self) -> list[bool | Maybe]:
-        """The answer to each item, in their order."""
-        of_shard: dict[int, Iterator[bool | Maybe]] = {}
-        for call, (shard, count, _) in zip(self.calls, self.shares):
-            of_shard[shard] = iter(answers_of(call, count, self.adds))
-        return [next(of_shard[shard]) for shard in array("I", self.places)]
-
-
 class _Sharded(Caller):
     """The steps of each method, for both classes."""
 
@@ -300,10 +272,10 @@ class _Sharded(Caller):
         """Runs a command for each key, several of them at once."""
         return await self._some([Call(key, name, key, *words) for key in keys])
 
-    async def _some(self, calls: list[Call]) -> list[Any]:
+    async def _some(self, calls: list[Call], adds: bool = False) -> list[Any]:
         replies: list[Any] = []
-        for begin in range(0, len(calls), AT_ONCE):
-            replies += await self._deliver(calls[begin : begin + AT_ONCE])
+        for begin in range(0, len(calls), self._links.AT_ONCE):
+            replies += await self._deliver(calls[begin : begin + self._links.AT_ONCE], adds=adds)
         return replies
 
     async def _stored(self) -> Any:
@@ -339,7 +311,7 @@ class _Sharded(Caller):
             kept = await self._claimed(planned, uuid4().hex, "state", "creating")
         layout, state = kept
         if layout != planned:
-            raise ValueError(f"{self.name!r} exists with other figures: {layout.fields()}, not {planned.fields()}")
+            raise ValueError(f"{self.name!r} exists with other figures: {layout.difference(planned)}")
         if state == "ready" and not exist_ok:
             raise ValueError(f"{self.name!r} exists")
         if state not in ("ready", "creating"):
@@ -422,49 +394,31 @@ class _Sharded(Caller):
             if not reply:
                 raise self._gone(key)
 
-    async def _sent(self, layout: Layout, packed: Command, name: str, *words: Any, last: Command = ()) -> Sent:
+    async def _divided(self, packed: Command, name: str, *last: Any) -> Sent:
         """Sends packed items to all their shards at once."""
-        shares, places = divide(layout.shards, *packed)
-        sent = Sent(shares, places, [], adds=name == "BF.ADDPACKED")
-        for shard, _, data in shares:
+        layout, adds = await self._layout(), name == "BF.ADDPACKED"
+        shares, places = await self._links.apart(divide, layout.shards, *packed)
+        calls = []
+        for shard, count, data in shares:
             key = layout.key(shard)
-            sent.calls.append(Call(key, name, key, *words, *packed[:-1], *last, data))
-        replies = await self._deliver(sent.calls, adds=sent.adds)
-        if not sent.adds:
-            await self._require([call.key for call, reply in zip(sent.calls, replies) if not any(reply)])
-        return sent
+            calls.append((count, Call(key, name, key, *["NOCREATE"] * adds, *packed[:-1], *last, data)))
+        replies = await self._some([call for _, call in calls], adds)
+        if not adds:
+            await self._require([call.key for (_, call), reply in zip(calls, replies) if not any(reply)])
+        return Sent(calls, adds, places, tuple(shard for shard, _, _ in shares))
 
-    async def _update_packed(self, packed: Command) -> Sent:
-        """Adds packed items. Returns what was sent, and the number of new items."""
-        layout = await self._layout()
-        return await self._sent(layout, packed, "BF.ADDPACKED", "NOCREATE", last=("COUNT",))
-
-    async def _update(self, items: Any, progress: Progress | None) -> Count:
-        layout = await self._layout()
-        count, done = Count(0), 0
-        with progress_of(str(self.name), items, progress) as show:
-            for number, packed in _words.pieces(items, layout.piece()):
-                sent = await self._update_packed(packed)
-                count = count.plus(sent.new())
-                done += number
-                show(done)
-        return count
-
-    async def _many(self, items: Any, progress: Progress | None, name: str, *words: Any) -> Any:
-        layout = await self._layout()
-        answers: list[bool | Maybe] = []
-        with progress_of(str(self.name), items, progress) as show:
-            for _, packed in _words.pieces(items, layout.piece()):
-                sent = await self._sent(layout, packed, name, *words)
-                answers += sent.answers()
-                show(len(answers))
-        return in_array(items, answers)
-
-    async def _add_many(self, items: Any, progress: Progress | None) -> Any:
-        return await self._many(items, progress, "BF.ADDPACKED", "NOCREATE")
-
-    async def _contains_many(self, items: Any, progress: Progress | None) -> Any:
-        return await self._many(items, progress, "BF.EXISTSPACKED")
+    async def _sent(self, items: Any, name: str, *last: Any) -> AsyncIterator[Sent]:
+        most = min((await self._layout()).piece(), self._links.MOST)
+        form: Command = ()
+        some, size = [], 0
+        async for _, (*form, data) in self._pieces(items, min(most, self._links.PIECE)):
+            some.append(data)
+            size += len(data)
+            if size >= most:
+                yield await self._divided((*form, b"".join(some)), name, *last)
+                some, size = [], 0
+        if some:
+            yield await self._divided((*form, b"".join(some)), name, *last)
 
     async def _figures(self) -> ShardedInfo:
         layout = await self._layout()
@@ -477,8 +431,11 @@ class _Sharded(Caller):
             shards.append(Shard(key, *numbers))
         return ShardedInfo(layout.capacity, layout.error_rate, layout.options, tuple(shards))
 
+    async def _card(self) -> int:
+        return (await self._figures()).items
 
-class ShardedBloom(_Sharded):
+
+class ShardedBloom(_Sharded, Calls):
     """One filter over many keys of a cluster, by a client of redis-py or valkey-py. `create` makes it once; then its name
     is enough anywhere.
 
@@ -508,42 +465,6 @@ class ShardedBloom(_Sharded):
         run(sharded._create(planned, exist_ok))
         return sharded
 
-    def add(self, item: Item) -> bool | Maybe:
-        """Adds an item. True if it was not in the filter before; MAYBE_NEW, which is as true, where the answer to a first
-        attempt was lost."""
-        return run(self._add(item))
-
-    def add_many(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Any:
-        """Adds all items, and says of each whether it was new, as `add` does: a list, or for a numpy array an array of
-        bool, in which MAYBE_NEW is True."""
-        return run(self._add_many(items, progress))
-
-    def __contains__(self, item: Item) -> bool:
-        return run(self._contains(item))
-
-    def contains(self, item: Item) -> bool:
-        """Whether an item is in the filter."""
-        return item in self
-
-    def update(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Count:
-        """Adds all items of an iterable, or of a numpy array (each element's bytes), and counts those that were new.
-        `progress` is called with the number of items that were sent; without it a terminal shows a bar."""
-        return run(self._update(items, progress))
-
-    def contains_many(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Any:
-        """Whether each item is in the filter, in their order: a list of bool, or for a numpy array an array of bool."""
-        return run(self._contains_many(items, progress))
-
-    def card(self) -> int:
-        """How many items are in the filter."""
-        return self.info().items
-
-    def __len__(self) -> int:
-        return self.card()
-
-    def __bool__(self) -> bool:
-        return True
-
     def info(self) -> ShardedInfo:
         """The figures of the filter, and of each shard."""
         return run(self._figures())
@@ -553,11 +474,9 @@ class ShardedBloom(_Sharded):
         run(self._drop())
 
 
-class AsyncShardedBloom(_Sharded):
+class AsyncShardedBloom(_Sharded, AsyncCalls):
     """`ShardedBloom` for the asyncio clients of redis-py and valkey-py: every method is awaited, `contains` stands for
-    `in` and `card` for `len`."""
-
-    _links = AsyncLinks
+    `in` and `card` for `len`. Items may also come from an asynchronous iterable."""
 
     @classmethod
     async def create(
@@ -573,39 +492,11 @@ class AsyncShardedBloom(_Sharded):
         replicas: int = 0,
         **options: Any,
     ) -> AsyncShardedBloom:
-        """Makes the filter, empty, for so many different items. `options` are those of `Filter`. A filter that exists is
-        an error, or with `exist_ok` only one with other figures; two programs may create one together. An interrupted
-        creation goes on when it is repeated."""
+        """See `ShardedBloom.create`."""
         planned = Layout.planned(encoded(name), items, error_rate, shards, options)
         sharded = cls(client, name, patience=patience, replicas=replicas)
         await sharded._create(planned, exist_ok)
         return sharded
-
-    async def add(self, item: Item) -> bool | Maybe:
-        """Adds an item. True if it was not in the filter before; MAYBE_NEW, which is as true, where the answer to a first
-        attempt was lost."""
-        return await self._add(item)
-
-    async def add_many(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Any:
-        """Adds all items, and says of each whether it was new, as `add` does: a list, or for a numpy array an array of
-        bool, in which MAYBE_NEW is True."""
-        return await self._add_many(items, progress)
-
-    async def contains(self, item: Item) -> bool:
-        """Whether an item is in the filter."""
-        return await self._contains(item)
-
-    async def update(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Count:
-        """Adds all items of an iterable, or of a numpy array (each element's bytes), and counts those that were new."""
-        return await self._update(items, progress)
-
-    async def contains_many(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Any:
-        """Whether each item is in the filter, in their order: a list of bool, or for a numpy array an array of bool."""
-        return await self._contains_many(items, progress)
-
-    async def card(self) -> int:
-        """How many items are in the filter."""
-        return (await self.info()).items
 
     async def info(self) -> ShardedInfo:
         """The figures of the filter, and of each shard."""

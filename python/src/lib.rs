@@ -184,6 +184,14 @@ fn no_item(item: &Bound<'_, PyAny>) -> PyErr {
     }
 }
 
+/// The error of an object that is no item, with its position among the others.
+fn located(py: Python<'_>, error: PyErr, position: usize) -> PyErr {
+    if error.is_instance_of::<PyTypeError>(py) {
+        return PyTypeError::new_err(format!("{} (at position {position})", error.value(py)));
+    }
+    error
+}
+
 /// A file object of Python's, open for bytes.
 struct FileObject(Py<PyAny>);
 
@@ -312,27 +320,28 @@ where
     })
 }
 
-/// Items that are read chunk by chunk.
-enum Items<'py> {
+/// Items that are read chunk by chunk, and the number of those that were read.
+struct Items<'py>(Source<'py>, usize);
+
+enum Source<'py> {
     /// Items of an iterable, and the error with which it ended.
     Each(Bound<'py, PyIterator>, Option<PyErr>),
-    /// Items of a list from an index on. Other threads may change the list while the interpreter's lock is
-    /// released.
-    List(Bound<'py, PyList>, usize),
+    /// Items of a list. Other threads may change it while the interpreter's lock is released.
+    List(Bound<'py, PyList>),
     /// Items of a numpy array, each of `width` bytes. Items of numpy's type S end before the zeros at their
     /// end.
     Array {
         array: Bound<'py, PyAny>,
         width: usize,
         length: usize,
-        begin: usize,
         is_text: bool,
     },
 }
 
 /// A chunk of items. It keeps their objects alive.
 enum Chunk<'py> {
-    Each(Bound<'py, PyTuple>),
+    /// With the number of items before them.
+    Each(Bound<'py, PyTuple>, usize),
     Array {
         data: Bound<'py, PyBytes>,
         width: usize,
@@ -343,41 +352,43 @@ enum Chunk<'py> {
 impl<'py> Items<'py> {
     fn of(items: &Bound<'py, PyAny>) -> PyResult<Self> {
         if let Ok(list) = items.cast::<PyList>() {
-            return Ok(Self::List(list.clone(), 0));
+            return Ok(Self(Source::List(list.clone()), 0));
         }
         // `Bloom` reads its items with this function too, so that both take the same arrays.
         let words = items.py().import("libbloom._words")?;
         let items = words.call_method1("flat", (items,))?;
         if !words.call_method1("is_array", (&items,))?.is_truthy()? {
-            return Ok(Self::Each(items.try_iter()?, None));
+            return Ok(Self(Source::Each(items.try_iter()?, None), 0));
         }
         let dtype = items.getattr("dtype")?;
-        Ok(Self::Array {
+        let array = Source::Array {
             width: dtype.getattr("itemsize")?.extract()?,
             length: items.len()?,
-            begin: 0,
             is_text: dtype.getattr("kind")?.extract::<char>()? == 'S',
             array: items,
-        })
+        };
+        Ok(Self(array, 0))
     }
 
     /// Whether the items came in a numpy array, so that the answers go into one too.
     fn is_array(&self) -> bool {
-        matches!(self, Self::Array { .. })
+        matches!(self.0, Source::Array { .. })
     }
 
     /// The next chunk of at most `most` items, if there is one.
     fn next(&mut self, most: usize) -> PyResult<Option<Chunk<'py>>> {
-        match self {
-            Self::Each(items, error) => {
+        let Self(source, read) = self;
+        match source {
+            Source::Each(items, error) => {
                 if let Some(error) = error.take() {
                     return Err(error);
                 }
                 let py = items.py();
                 let mut chunk = Vec::with_capacity(most.min(CHUNK));
                 for item in items.by_ref().take(most) {
+                    let position = *read + chunk.len();
                     // An iterator may give one buffer again and again, with other bytes in it.
-                    match item.and_then(as_it_is) {
+                    match item.and_then(|item| as_it_is(item).map_err(|error| located(py, error, position))) {
                         Ok(item) => chunk.push(item),
                         // What came before is taken first.
                         Err(raised) if chunk.is_empty() => return Err(raised),
@@ -387,33 +398,33 @@ impl<'py> Items<'py> {
                         }
                     }
                 }
+                let begin = *read;
+                *read += chunk.len();
                 Ok(if chunk.is_empty() {
                     None
                 } else {
-                    Some(Chunk::Each(PyTuple::new(py, chunk)?))
+                    Some(Chunk::Each(PyTuple::new(py, chunk)?, begin))
                 })
             }
-            Self::List(list, begin) => {
-                let end = begin.saturating_add(most);
-                let chunk = list.get_slice(*begin, end).to_tuple();
-                *begin = end;
-                Ok((!chunk.is_empty()).then_some(Chunk::Each(chunk)))
+            Source::List(list) => {
+                let begin = *read;
+                *read = begin.saturating_add(most);
+                let chunk = list.get_slice(begin, *read).to_tuple();
+                Ok((!chunk.is_empty()).then_some(Chunk::Each(chunk, begin)))
             }
-            Self::Array {
+            Source::Array {
                 array,
                 width,
                 length,
-                begin,
                 is_text,
             } => {
-                if *begin >= *length {
+                if *read >= *length {
                     return Ok(None);
                 }
-                let end = begin.saturating_add(most).min(*length);
-                let py = array.py();
-                let slice = pyo3::types::PySlice::new(py, *begin as isize, end as isize, 1);
+                let end = read.saturating_add(most).min(*length);
+                let slice = pyo3::types::PySlice::new(array.py(), *read as isize, end as isize, 1);
                 let data = array.get_item(slice)?.call_method0("tobytes")?;
-                *begin = end;
+                *read = end;
                 Ok(Some(Chunk::Array {
                     data: data.cast_into::<PyBytes>()?,
                     width: *width,
@@ -429,7 +440,8 @@ impl Chunk<'_> {
     /// error.
     fn with_slices<T>(&self, take: impl FnOnce(&[&[u8]]) -> PyResult<T>) -> PyResult<T> {
         match self {
-            Self::Each(items) => {
+            Self::Each(items, begin) => {
+                let py = items.py();
                 let items: Vec<_> = items.iter_borrowed().collect();
                 let (slices, error) = slices_of(items.iter().map(|item| &**item));
                 if error.is_none() {
@@ -448,7 +460,8 @@ impl Chunk<'_> {
                 }
                 let (slices, raised) = slices_of(copies.iter());
                 let taken = take(&slices)?;
-                raised.or(error).map_or(Ok(taken), Err)
+                let position = begin + slices.len();
+                raised.or(error).map_or(Ok(taken), |error| Err(located(py, error, position)))
             }
             Self::Array { data, width, is_text } => {
                 let items = data.as_bytes().chunks_exact(*width);

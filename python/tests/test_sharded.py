@@ -121,9 +121,9 @@ class LayoutTest(unittest.TestCase):
             dict(items=10, layout="flat"),
         ]:
             with self.subTest(problem), self.assertRaises(ValueError):
-                ShardedBloom.create(None, "seen", **problem)
+                ShardedBloom.create(redis.Redis(), "seen", **problem)
         with self.assertRaisesRegex(ValueError, "has no brace"):
-            ShardedBloom(None, "a{b")
+            ShardedBloom(redis.Redis(), "a{b")
 
 
 class Moved(Exception):
