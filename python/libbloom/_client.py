@@ -5,10 +5,11 @@ from __future__ import annotations
 import operator
 import sys
 from array import array
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar, overload
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from . import _answers, _words
 from ._answers import MAYBE_NEW, Count, Maybe, MissingError, UnsureError
@@ -17,7 +18,7 @@ from ._native import Filter, size_of_header
 from ._words import Array, Command, Item, Items, encoded
 from ._terminal import Bar
 
-Figures = TypeVar("Figures")
+Figures, Result, P = TypeVar("Figures"), TypeVar("Result"), ParamSpec("P")
 AnyItems = Iterable[Item] | AsyncIterable[Item]
 Progress = Callable[[int], None]
 # Items in each command that lists its items.
@@ -265,16 +266,6 @@ class Caller:
         """Sends items in packed commands, several of them at once. `last`: words behind the others."""
         raise NotImplementedError
 
-    async def _update(self, items: Any, progress: Progress | None) -> Count:
-        count, done = Count(0), 0
-        items = _words.flat(items)
-        with progress_of(items, progress) as show:
-            async for sent in self._sent(items, "BF.ADDPACKED", "COUNT"):
-                count = count.plus(sent.new())
-                done += sent.items
-                show(done)
-        return count
-
     async def _answers(self, items: Any, progress: Progress | None, name: str) -> Any:
         items = _words.flat(items)
         answers, done = Answers(items), 0
@@ -284,15 +275,6 @@ class Caller:
                 done += sent.items
                 show(done)
         return answers.all()
-
-    async def _add(self, item: Item) -> bool | Maybe:
-        raise NotImplementedError
-
-    async def _contains(self, item: Item) -> bool:
-        raise NotImplementedError
-
-    async def _card(self) -> int:
-        raise NotImplementedError
 
 
 async def gathered(items: AsyncIterable[Any], most: int) -> AsyncIterator[tuple[int, list[Any]]]:
@@ -308,62 +290,14 @@ async def gathered(items: AsyncIterable[Any], most: int) -> AsyncIterator[tuple[
         yield begin, some
 
 
-class Calls(Caller):
-    """The calls of a filter that a server has, or many keys of a cluster."""
-
-    def add(self, item: Item) -> bool | Maybe:
-        """Adds an item. True if it was not in the filter before; MAYBE_NEW, which is as true, where the answer to a first
-        attempt was lost."""
-        return run(self._add(item))
-
-    @overload
-    def add_many(self, items: Array, *, progress: Progress | None = None) -> Any: ...
-    @overload
-    def add_many(self, items: Iterable[Item], *, progress: Progress | None = None) -> list[bool | Maybe]: ...
-    def add_many(self, items: Items, *, progress: Progress | None = None) -> Any:
-        """Adds all items, and says of each whether it was new, as `add` does: a list, or for a numpy array an array of
-        bool, in which MAYBE_NEW is True."""
-        return run(self._answers(items, progress, "BF.ADDPACKED"))
-
-    def __contains__(self, item: Item) -> bool:
-        return run(self._contains(item))
-
-    def contains(self, item: Item) -> bool:
-        """Whether an item is in the filter."""
-        return item in self
-
-    def update(self, items: Items, *, progress: Progress | None = None) -> Count:
-        """Adds all items of an iterable, or of a numpy array (each element's bytes), and counts those that were new.
-        `progress` is called with the number of items that were sent; without it a terminal shows a bar."""
-        return run(self._update(items, progress))
-
-    @overload
-    def contains_many(self, items: Array, *, progress: Progress | None = None) -> Any: ...
-    @overload
-    def contains_many(self, items: Iterable[Item], *, progress: Progress | None = None) -> list[bool]: ...
-    def contains_many(self, items: Items, *, progress: Progress | None = None) -> Any:
-        """Whether each item is in the filter, in their order: a list of bool, or for a numpy array an array of bool."""
-        return run(self._answers(items, progress, "BF.EXISTSPACKED"))
-
-    def card(self) -> int:
-        """How many items are in the filter."""
-        return run(self._card())
-
-    def __len__(self) -> int:
-        return self.card()
-
-    def __bool__(self) -> bool:
-        return True
-
-
 class AsyncCalls(Caller):
-    """`Calls` for asyncio: every method is awaited, `contains` stands for `in` and `card` for `len`. Items may also come
-    from an asynchronous iterable."""
+    """The calls of a filter that a server has, or many keys of a cluster, for asyncio."""
 
     _links = AsyncLinks
 
     async def add(self, item: Item) -> bool | Maybe:
-        """Adds an item. See `Bloom.add`."""
+        """Adds an item. True if it was not in the filter before; MAYBE_NEW, which is as true, where the answer to a first
+        attempt was lost."""
         return await self._add(item)
 
     @overload
@@ -380,19 +314,72 @@ class AsyncCalls(Caller):
 
     async def update(self, items: Array | AnyItems, *, progress: Progress | None = None) -> Count:
         """Adds all items, and counts those that were new. See `Bloom.update`."""
-        return await self._update(items, progress)
+        count, done = Count(0), 0
+        items = _words.flat(items)
+        with progress_of(items, progress) as show:
+            async for sent in self._sent(items, "BF.ADDPACKED", "COUNT"):
+                count = count.plus(sent.new())
+                done += sent.items
+                show(done)
+        return count
 
     @overload
     async def contains_many(self, items: Array, *, progress: Progress | None = None) -> Any: ...
     @overload
     async def contains_many(self, items: AnyItems, *, progress: Progress | None = None) -> list[bool]: ...
     async def contains_many(self, items: Array | AnyItems, *, progress: Progress | None = None) -> Any:
-        """Whether each item is in the filter, in their order. See `Bloom.contains_many`."""
+        """Whether each item is in the filter, in their order: a list of bool, or for a numpy array an array of bool."""
         return await self._answers(items, progress, "BF.EXISTSPACKED")
 
     async def card(self) -> int:
         """How many items are in the filter."""
         return await self._card()
+
+
+def synchronous(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, Result]]) -> Callable[Concatenate[Any, P], Result]:
+    """A method for clients without asyncio, of one that is awaited."""
+
+    @wraps(method)
+    def call(self: Any, /, *words: P.args, **how: P.kwargs) -> Result:
+        return run(method(self, *words, **how))
+
+    return call
+
+
+class Calls(Caller):
+    """`AsyncCalls` without asyncio."""
+
+    add = synchronous(AsyncCalls.add)
+    contains = synchronous(AsyncCalls.contains)
+    card = __len__ = synchronous(AsyncCalls.card)
+
+    @overload
+    def add_many(self, items: Array, *, progress: Progress | None = None) -> Any: ...
+    @overload
+    def add_many(self, items: Iterable[Item], *, progress: Progress | None = None) -> list[bool | Maybe]: ...
+    def add_many(self, items: Items, *, progress: Progress | None = None) -> Any:
+        """Adds all items, and says of each whether it was new, as `add` does: a list, or for a numpy array an array of
+        bool, in which MAYBE_NEW is True."""
+        return run(self._answers(items, progress, "BF.ADDPACKED"))
+
+    def update(self, items: Items, *, progress: Progress | None = None) -> Count:
+        """Adds all items of an iterable, or of a numpy array (each element's bytes), and counts those that were new.
+        `progress` is called with the number of items that were sent; without it a terminal shows a bar."""
+        return run(AsyncCalls.update(self, items, progress=progress))  # type: ignore[arg-type]
+
+    @overload
+    def contains_many(self, items: Array, *, progress: Progress | None = None) -> Any: ...
+    @overload
+    def contains_many(self, items: Iterable[Item], *, progress: Progress | None = None) -> list[bool]: ...
+    def contains_many(self, items: Items, *, progress: Progress | None = None) -> Any:
+        """Whether each item is in the filter, in their order: a list of bool, or for a numpy array an array of bool."""
+        return run(self._answers(items, progress, "BF.EXISTSPACKED"))
+
+    def __contains__(self, item: Item) -> bool:
+        return self.contains(item)
+
+    def __bool__(self) -> bool:
+        return True
 
 
 class _Key(Caller):
@@ -454,19 +441,6 @@ class _Key(Caller):
     async def _contains(self, item: Item) -> bool:
         return bool(await self._one("BF.EXISTS", encoded(item)))
 
-    async def _reserved(self, exist_ok: bool) -> None:
-        if None in self._size:
-            raise ValueError("a filter is made for a capacity and an error_rate")
-        end = ("NX",) if exist_ok else ()
-        call = self._call("BF.RESERVE", *self._size, *self._reserve, *end)
-        try:
-            await self._deliver([call], changes=True)
-        except Exception as error:
-            if call.is_unsure and _answers.is_text(error, "item exists"):
-                # Not this error: it would say that another program has made the filter.
-                raise UnsureError(f"{self.key!r} exists, and the first answer was lost: it may be new or not") from None
-            raise
-
     async def _sent(self, items: Any, name: str, *last: Any) -> AsyncIterator[Sent]:
         adds, links, under_way = name == "BF.ADDPACKED", self._links, []
         async for number, words in self._pieces(items, links.PIECE):
@@ -479,44 +453,8 @@ class _Key(Caller):
             await self._deliver([call for _, call in under_way], adds=adds)
             yield Sent(under_way, adds)
 
-    async def _except(self, items: Any) -> Count:
-        items = [item async for item in items] if hasattr(items, "__aiter__") else _words.flat(items)
-        every = [encoded(item.tobytes() if _words.is_array(items) else item) for item in items]
-        excepted = Count(0)
-        for begin in range(0, len(every), LISTED):
-            call = self._call("BF.EXCEPT", *every[begin : begin + LISTED])
-            [reply] = await self._deliver([call], changes=True)
-            number = sum(map(bool, reply))
-            excepted = excepted.plus(Count(number, (len(reply) - number) * call.is_unsure))
-        return excepted
-
-    async def _merge(self, others: tuple[Any, ...], error_rate: float | None, replace: bool) -> None:
-        names = [other._name if isinstance(other, _Key) else encoded(other) for other in others]
-        rate = () if error_rate is None else ("ERROR", float(error_rate))
-        if names:
-            await self._one("BF.MERGE", len(names), *names, *rate, *["OVERRIDE"] * replace, changes=True, once=replace)
-
-    async def _shrink(self, capacity: float | None) -> int:
-        room = () if capacity is None else ("CAPACITY", whole(capacity))
-        return int(await self._one("BF.SHRINK", *room, once=True))
-
-    async def _figures(self) -> Info:
-        return figures(Info, await self._one("BF.INFO", "FULL"), RENAMED)
-
     async def _card(self) -> int:
         return int(await self._one("BF.CARD"))
-
-    async def _push(self, filter: Filter) -> None:
-        kind = encoded(await self._one("TYPE"))
-        if kind not in _words.TYPES:
-            raise ValueError(f"the key {self.key!r} holds {kind.decode()}, which is no filter")
-        chunks = await self._links.apart(filter.chunks)
-        async with self._draft() as draft:
-            await self._loaded(Call(draft, "EVAL", CREATE, 1, draft, chunks[0][1], LEFT_OVER), filter)
-            for iterator, data in chunks[1:]:
-                expire = Call(draft, "PEXPIRE", draft, LEFT_OVER)
-                await self._loaded(Call(draft, "BF.LOADCHUNK", draft, iterator, data), filter, expire)
-            await self._finished(Call(draft, "EVAL", FINISH, 2, draft, self._name), chunks)
 
     @asynccontextmanager
     async def _draft(self) -> AsyncIterator[bytes]:
@@ -583,7 +521,77 @@ class _Key(Caller):
         await self._tried(call)
         return None if call.error is not None else _words.fields(call.reply).get("Bits set")
 
-    async def _pull(self) -> Filter:
+
+class AsyncBloom(_Key, AsyncCalls):
+    """`Bloom` for the asyncio clients of redis-py and valkey-py: every method is awaited, `contains` stands for `in`
+    and `card` for `len`. Items may also come from an asynchronous iterable. Long calls let other tasks run."""
+
+    async def reserve(self, *, exist_ok: bool = False) -> None:
+        """Makes the filter, empty. If it is there this is an error, or nothing with `exist_ok`."""
+        if None in self._size:
+            raise ValueError("a filter is made for a capacity and an error_rate")
+        call = self._call("BF.RESERVE", *self._size, *self._reserve, *["NX"] * exist_ok)
+        try:
+            await self._deliver([call], changes=True)
+        except Exception as error:
+            if call.is_unsure and _answers.is_text(error, "item exists"):
+                # Not this error: it would say that another program has made the filter.
+                raise UnsureError(f"{self.key!r} exists, and the first answer was lost: it may be new or not") from None
+            raise
+
+    async def except_(self, items: Array | AnyItems) -> Count:
+        """Takes items out, until they are added again, and counts those that were there."""
+        some: Any = [item async for item in items] if isinstance(items, AsyncIterable) else _words.flat(items)
+        every = [encoded(item.tobytes() if _words.is_array(some) else item) for item in some]
+        excepted = Count(0)
+        for begin in range(0, len(every), LISTED):
+            call = self._call("BF.EXCEPT", *every[begin : begin + LISTED])
+            [reply] = await self._deliver([call], changes=True)
+            number = sum(map(bool, reply))
+            excepted = excepted.plus(Count(number, (len(reply) - number) * call.is_unsure))
+        return excepted
+
+    async def merge(self, *others: _Key | Item, error_rate: float | None = None, replace: bool = False) -> None:
+        """Adds all items of other filters, or keys, of the same server; in a cluster, of the same slot. With `replace`
+        the filter is made of theirs alone, in one moment."""
+        names = [other._name if isinstance(other, _Key) else encoded(other) for other in others]
+        rate = () if error_rate is None else ("ERROR", float(error_rate))
+        if names:
+            await self._one("BF.MERGE", len(names), *names, *rate, *["OVERRIDE"] * replace, changes=True, once=replace)
+
+    async def rotate(self) -> None:
+        """Closes the newest slice of a window, and frees what has expired."""
+        await self._one("BF.ROTATE", changes=True)
+
+    async def reset(self) -> None:
+        """Takes all items out. Parameters stay."""
+        await self._one("BF.RESET", once=True)
+
+    async def shrink(self, capacity: float | None = None) -> int:
+        """Makes the filter as small as its items allow, with room for `capacity` items in all, if that is given. Returns
+        the bytes that were given back. Raises ResponseError for a filter with a window, or of valkey-bloom's layout."""
+        room = () if capacity is None else ("CAPACITY", whole(capacity))
+        return int(await self._one("BF.SHRINK", *room, once=True))
+
+    async def info(self) -> Info:
+        """The figures of the filter."""
+        return figures(Info, await self._one("BF.INFO", "FULL"), RENAMED)
+
+    async def push(self, filter: Filter) -> None:
+        """Makes the key the filter that is given. See `Filter.push`."""
+        kind = encoded(await self._one("TYPE"))
+        if kind not in _words.TYPES:
+            raise ValueError(f"the key {self.key!r} holds {kind.decode()}, which is no filter")
+        chunks = await self._links.apart(filter.chunks)
+        async with self._draft() as draft:
+            await self._loaded(Call(draft, "EVAL", CREATE, 1, draft, chunks[0][1], LEFT_OVER), filter)
+            for iterator, data in chunks[1:]:
+                expire = Call(draft, "PEXPIRE", draft, LEFT_OVER)
+                await self._loaded(Call(draft, "BF.LOADCHUNK", draft, iterator, data), filter, expire)
+            await self._finished(Call(draft, "EVAL", FINISH, 2, draft, self._name), chunks)
+
+    async def pull(self) -> Filter:
+        """The filter of the key. See `Filter.pull`."""
         before = await self._bits_set()
         chunks = await self._dumped(self._name)
         [_, header] = await self._one("BF.SCANDUMP", 0)
@@ -611,84 +619,15 @@ class Bloom(_Key, Calls):
     another outcome than a single try, the answer says so (`MAYBE_NEW`, `Count.maybe`) or there is none (`UnsureError`).
     """
 
-    def reserve(self, *, exist_ok: bool = False) -> None:
-        """Makes the filter, empty. If it is there this is an error, or nothing with `exist_ok`."""
-        run(self._reserved(exist_ok))
-
-    def except_(self, items: Items) -> Count:
-        """Takes items out, until they are added again, and counts those that were there."""
-        return run(self._except(items))
-
-    def merge(self, *others: Bloom | Item, error_rate: float | None = None, replace: bool = False) -> None:
-        """Adds all items of other filters, or keys, of the same server; in a cluster, of the same slot. With `replace`
-        the filter is made of theirs alone, in one moment."""
-        run(self._merge(others, error_rate, replace))
-
-    def rotate(self) -> None:
-        """Closes the newest slice of a window, and frees what has expired."""
-        run(self._one("BF.ROTATE", changes=True))
-
-    def reset(self) -> None:
-        """Takes all items out. Parameters stay."""
-        run(self._one("BF.RESET", once=True))
-
-    def shrink(self, capacity: float | None = None) -> int:
-        """Makes the filter as small as its items allow, with room for `capacity` items in all, if that is given. Returns
-        the bytes that were given back. Raises ResponseError for a filter with a window, or of valkey-bloom's layout."""
-        return run(self._shrink(capacity))
-
-    def info(self) -> Info:
-        """The figures of the filter."""
-        return run(self._figures())
-
-    def push(self, filter: Filter) -> None:
-        """Makes the key the filter that is given. See `Filter.push`."""
-        run(self._push(filter))
-
-    def pull(self) -> Filter:
-        """The filter of the key. See `Filter.pull`."""
-        return run(self._pull())
-
-
-class AsyncBloom(_Key, AsyncCalls):
-    """`Bloom` for the asyncio clients of redis-py and valkey-py: every method is awaited, `contains` stands for `in`
-    and `card` for `len`. Items may also come from an asynchronous iterable. Long calls let other tasks run."""
-
-    async def reserve(self, *, exist_ok: bool = False) -> None:
-        """See `Bloom.reserve`."""
-        await self._reserved(exist_ok)
-
-    async def except_(self, items: Array | AnyItems) -> Count:
-        """See `Bloom.except_`."""
-        return await self._except(items)
-
-    async def merge(self, *others: AsyncBloom | Item, error_rate: float | None = None, replace: bool = False) -> None:
-        """See `Bloom.merge`."""
-        await self._merge(others, error_rate, replace)
-
-    async def rotate(self) -> None:
-        """See `Bloom.rotate`."""
-        await self._one("BF.ROTATE", changes=True)
-
-    async def reset(self) -> None:
-        """See `Bloom.reset`."""
-        await self._one("BF.RESET", once=True)
-
-    async def shrink(self, capacity: float | None = None) -> int:
-        """See `Bloom.shrink`."""
-        return await self._shrink(capacity)
-
-    async def info(self) -> Info:
-        """The figures of the filter."""
-        return await self._figures()
-
-    async def push(self, filter: Filter) -> None:
-        """See `Filter.push`."""
-        await self._push(filter)
-
-    async def pull(self) -> Filter:
-        """See `Filter.pull`."""
-        return await self._pull()
+    reserve = synchronous(AsyncBloom.reserve)
+    except_ = synchronous(AsyncBloom.except_)
+    merge = synchronous(AsyncBloom.merge)
+    rotate = synchronous(AsyncBloom.rotate)
+    reset = synchronous(AsyncBloom.reset)
+    shrink = synchronous(AsyncBloom.shrink)
+    info = synchronous(AsyncBloom.info)
+    push = synchronous(AsyncBloom.push)
+    pull = synchronous(AsyncBloom.pull)
 
 
 def push(self: Filter, client: Any, key: Item) -> None:

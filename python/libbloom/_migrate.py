@@ -45,16 +45,16 @@ def copy_filters(options: argparse.Namespace) -> int:
                 copier.leave_out(one.db, str(why), len(keys))
                 continue
             refuse_same(one, other)
-            pairs.append((one, other, keys, one.sizes(keys)))
-        if not any(keys for _, _, keys, _ in pairs):
+            pairs.append((one, other, keys))
+        if not any(keys for _, _, keys in pairs):
             print(f"no filters found: {source}")
-        bar.total = sum(sum(sizes) for *_, sizes in pairs)
-        for one, other, keys, sizes in pairs:
+        for one, other, keys in pairs:
             copier.switch_to(one, other)
-            for key, size in zip(keys, sizes):
-                copier.take(key, size)
+            for key in keys:
+                copier.reported(copier.bring, key)
             for key in finished.others(keys):
-                copier.take_other(key)
+                # Copied by an earlier run, and not looked for by this one: it may be gone.
+                copier.reported(copier.bring_other, key)
     return copier.report()
 
 
@@ -134,19 +134,8 @@ class Copier:
         self.failed += filters or 1
         self.bar.say(f"not copied: {which}{f' ({filters:,} filters)' if filters else ''}: {why}")
 
-    def take(self, key: bytes, size: int) -> None:
-        """Brings the target up to date with a filter of the source; reports a failure."""
-        before = self.bytes
-        self.reported(self.bring, key)
-        # The bar expects the size that BF.INFO gives. The bytes that were moved are a little fewer, or
-        # several times as many.
-        self.bar.total = (self.bar.total or 0) + self.bytes - before - size
-
-    def take_other(self, key: bytes) -> None:
-        """Checks a filter that an earlier run copied and this run did not look for: it may be gone."""
-        self.reported(self.bring_other, key)
-
     def reported(self, bring: Any, key: bytes) -> None:
+        """Brings the target up to date with a filter of the source; reports a failure."""
         try:
             bring(key)
         except (NotCopied, ResponseError) as why:
@@ -272,16 +261,14 @@ class Copier:
             if sums is not None:
                 sums.append((following, hashlib.sha256(data).digest()))
             self.bytes += len(data)
-            self.bar(self.bytes)
+            self.bar(self.bytes, f"; {self.copied:,} filters")
         if header is None:
             raise NotCopied("the source gave no header")
 
-        expected = self.source.figures(key)
         self.refuse_change(key, state)
-        found = self.target.figures(temporary)
-        for name in expected.keys() & found.keys():
-            if expected[name] != found[name]:
-                raise NotCopied(f"the copy's {name} is {found[name]}, the source's {expected[name]}")
+        found = self.target.state(temporary)
+        if found is None or not found.is_alike(state):
+            raise NotCopied("the copy's header, or its number of set bits, is not the source's")
         if sums is not None:
             self.read_back(temporary, sums)
         return state

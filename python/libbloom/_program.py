@@ -30,17 +30,10 @@ exit codes:
   130  interrupted with Ctrl-C
 """
 COPY = """\
-The source may have RedisBloom, valkey-bloom or this module, and goes on answering. Each filter is put together under a
-temporary name (its own, in braces if it has none, and :bloom-migrate), compared with the source, given its time to live,
-and renamed. All databases are copied, each to the one of its number; a URL with a number means that one. What a killed
-run leaves is removed when it is started again. A filter keeps its layout, since its bits do not tell its items.
-
-With --state an interrupted run goes on where it stopped, when it is started again in the same way. A later run with
---state and --replace brings the target up to date: it copies the filters that changed and sets the expiries that changed;
-with --delete it also deletes the copies of filters that the source has no more. Without --replace and --delete it names
-them. So: copy while everything runs; stop the writers; copy again; switch.
-
-Keys are bytes. Messages show unusual ones as \\xNN.
+The source may have RedisBloom, valkey-bloom or this module, and goes on answering. All databases are copied, each to the
+one of its number; a URL with a number means that one. With --state an interrupted run goes on where it stopped, and a
+later one with --replace (and --delete) brings the target up to date. So: copy while everything runs; stop the writers;
+copy again; switch. docs/python.md has more.
 """
 ITEMS = """\
 A list has an item a line, byte for byte. Lines end with LF or CR LF, which the last one may lack; an empty line is an

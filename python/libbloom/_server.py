@@ -307,14 +307,6 @@ class Server:
                     raise
         return found
 
-    def sizes(self, keys: list[bytes]) -> list[int]:
-        """Bytes of each filter, for a bar; 0 where there is no filter, which is found out later."""
-        sizes = []
-        for begin in range(0, len(keys), 100 * PIPELINE):
-            answers = self.pipeline([("BF.INFO", key) for key in keys[begin : begin + 100 * PIPELINE]])
-            sizes += [0 if isinstance(info, Exception) else fields(info).get("Size", 0) for info in answers]
-        return sizes
-
     def chunks(self, key: bytes) -> Iterator[tuple[int, bytes]]:
         """Each iterator and data of BF.SCANDUMP, the header first."""
         ask, position = self._scandump(key), 0
@@ -363,22 +355,6 @@ class Server:
 
     def items(self, key: bytes) -> int:
         return fields(self.call("BF.INFO", key)).get("Number of items inserted", 0)
-
-    def figures(self, key: bytes) -> dict[str, Any]:
-        """Everything that the server tells about a filter, as far as it knows the command and allows it."""
-        figures = {f"BF.INFO {name}": value for name, value in fields(self.call("BF.INFO", key)).items()}
-        # Old versions of RedisBloom give a rate for filters that do not grow, too.
-        if figures.get("BF.INFO Expansion rate") is None:
-            figures.pop("BF.INFO Expansion rate", None)
-        # Limited by the server's own size limit.
-        figures.pop("BF.INFO Max scaled capacity", None)
-        for command in ("BF.CARD", "BF.DEBUG"):
-            try:
-                answer = self.call(command, key)
-                figures[command] = [line.decode() for line in answer] if isinstance(answer, list) else answer
-            except ResponseError:
-                pass
-        return figures
 
     def left(self, key: bytes) -> int | None:
         """Milliseconds until a key expires; -1 if it never does, None if it is gone."""

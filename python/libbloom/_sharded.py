@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from . import _answers, _words
 from ._answers import Maybe, MissingError
-from ._client import AsyncCalls, Caller, Calls, Sent, whole, words_of
+from ._client import AsyncCalls, Caller, Calls, Sent, synchronous, whole, words_of
 from ._cluster import Call, Links, run
 from ._native import Filter, divide, plan
 from ._words import Command, Item, encoded, fields
@@ -435,45 +435,6 @@ class _Sharded(Caller):
         return (await self._figures()).items
 
 
-class ShardedBloom(_Sharded, Calls):
-    """One filter over many keys of a cluster, by a client of redis-py or valkey-py. `create` makes it once; then its name
-    is enough anywhere.
-
-    patience: seconds for which a node is tried again that does not answer, has moved its slots, or fails over.
-    replicas: adds return when so many replicas have them; then no item is lost by a failover to one of these.
-    """
-
-    @classmethod
-    def create(
-        cls,
-        client: Any,
-        name: Item,
-        items: float,
-        error_rate: float = 0.01,
-        *,
-        shards: int | None = None,
-        exist_ok: bool = False,
-        patience: float = 60.0,
-        replicas: int = 0,
-        **options: Any,
-    ) -> ShardedBloom:
-        """Makes the filter, empty, for so many different items. `options` are those of `Filter`. A filter that exists is
-        an error, or with `exist_ok` only one with other figures; two programs may create one together. An interrupted
-        creation goes on when it is repeated."""
-        planned = Layout.planned(encoded(name), items, error_rate, shards, options)
-        sharded = cls(client, name, patience=patience, replicas=replicas)
-        run(sharded._create(planned, exist_ok))
-        return sharded
-
-    def info(self) -> ShardedInfo:
-        """The figures of the filter, and of each shard."""
-        return run(self._figures())
-
-    def drop(self) -> None:
-        """Deletes the filter. An interrupted drop goes on when it is repeated."""
-        run(self._drop())
-
-
 class AsyncShardedBloom(_Sharded, AsyncCalls):
     """`ShardedBloom` for the asyncio clients of redis-py and valkey-py: every method is awaited, `contains` stands for
     `in` and `card` for `len`. Items may also come from an asynchronous iterable."""
@@ -505,3 +466,37 @@ class AsyncShardedBloom(_Sharded, AsyncCalls):
     async def drop(self) -> None:
         """Deletes the filter. An interrupted drop goes on when it is repeated."""
         await self._drop()
+
+
+class ShardedBloom(_Sharded, Calls):
+    """One filter over many keys of a cluster, by a client of redis-py or valkey-py. `create` makes it once; then its name
+    is enough anywhere.
+
+    patience: seconds for which a node is tried again that does not answer, has moved its slots, or fails over.
+    replicas: adds return when so many replicas have them; then no item is lost by a failover to one of these.
+    """
+
+    @classmethod
+    def create(
+        cls,
+        client: Any,
+        name: Item,
+        items: float,
+        error_rate: float = 0.01,
+        *,
+        shards: int | None = None,
+        exist_ok: bool = False,
+        patience: float = 60.0,
+        replicas: int = 0,
+        **options: Any,
+    ) -> ShardedBloom:
+        """Makes the filter, empty, for so many different items. `options` are those of `Filter`. A filter that exists is
+        an error, or with `exist_ok` only one with other figures; two programs may create one together. An interrupted
+        creation goes on when it is repeated."""
+        planned = Layout.planned(encoded(name), items, error_rate, shards, options)
+        sharded = cls(client, name, patience=patience, replicas=replicas)
+        run(sharded._create(planned, exist_ok))
+        return sharded
+
+    info = synchronous(AsyncShardedBloom.info)
+    drop = synchronous(AsyncShardedBloom.drop)
