@@ -559,10 +559,6 @@ class AsyncBloom(_Key, AsyncCalls):
         if names:
             await self._one("BF.MERGE", len(names), *names, *rate, *["OVERRIDE"] * replace, changes=True, once=replace)
 
-    async def rotate(self) -> None:
-        """Closes the newest slice of a window, and frees what has expired."""
-        await self._one("BF.ROTATE", changes=True)
-
     async def reset(self) -> None:
         """Takes all items out. Parameters stay."""
         await self._one("BF.RESET", once=True)
@@ -622,7 +618,6 @@ class Bloom(_Key, Calls):
     reserve = synchronous(AsyncBloom.reserve)
     except_ = synchronous(AsyncBloom.except_)
     merge = synchronous(AsyncBloom.merge)
-    rotate = synchronous(AsyncBloom.rotate)
     reset = synchronous(AsyncBloom.reset)
     shrink = synchronous(AsyncBloom.shrink)
     info = synchronous(AsyncBloom.info)
