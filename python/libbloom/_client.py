@@ -9,6 +9,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, I
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, fields
 from functools import wraps
+from itertools import chain
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from . import _answers, _words
@@ -159,27 +160,13 @@ def progress_of(items: Any, progress: Progress | None) -> Iterator[Progress]:
         yield bar
 
 
-class Answers:
+def joined(parts: list[list[Any]], is_array: bool) -> Any:
     """Answers in the form of the items: an array for an array, but for one of texts or objects; otherwise a list."""
+    if not is_array:
+        return list(chain.from_iterable(parts))
+    import numpy
 
-    def __init__(self, items: Any) -> None:
-        self.is_array = _words.is_array(items)
-        self.parts: list[Any] = []
-
-    def add(self, answers: list[Any]) -> None:
-        if self.is_array:
-            import numpy
-
-            self.parts.append(numpy.array(answers, dtype=bool))
-        else:
-            self.parts += answers
-
-    def all(self) -> Any:
-        if not self.is_array:
-            return self.parts
-        import numpy
-
-        return numpy.concatenate([numpy.empty(0, dtype=bool), *self.parts])
+    return numpy.concatenate([numpy.empty(0, dtype=bool), *[numpy.array(part, dtype=bool) for part in parts]])
 
 
 @dataclass(frozen=True)
@@ -210,13 +197,14 @@ class Sent:
             some: list[Any] = _words.bits(call.reply, count)
             parts.append([answer or MAYBE_NEW for answer in some] if self.adds and call.is_unsure else some)
         if self.places is None:
-            return [answer for some in parts for answer in some]
+            return list(chain.from_iterable(parts))
         of_target = dict(zip(self.targets, map(iter, parts)))
         return [next(of_target[target]) for target in array("I", self.places)]
 
 
 class Caller:
-    """Delivers commands, for the classes that have a client."""
+    """Delivers commands, for the classes that have a client. They say what an error is (`_raised`), send one item (`_add`,
+    `_contains`) and packed ones (`_sent`)."""
 
     _links: type[Links] = Links
 
@@ -238,10 +226,6 @@ class Caller:
         """Delivers commands; the caller looks at their errors."""
         await delivered(self._links(self.client), list(calls), self.patience, replicas=self.replicas, **how)
 
-    def _raised(self, call: Call, error: Exception) -> Exception:
-        """The error to raise for a server's error."""
-        raise NotImplementedError
-
     async def _added(self, call: Call) -> bool | Maybe:
         """The answer to a command that adds an item."""
         [[reply]] = await self._deliver([call], adds=True)
@@ -262,19 +246,14 @@ class Caller:
                 yield piece
             await self._links.turn()
 
-    def _sent(self, items: Any, name: str, *last: Any) -> AsyncIterator[Sent]:
-        """Sends items in packed commands, several of them at once. `last`: words behind the others."""
-        raise NotImplementedError
-
     async def _answers(self, items: Any, progress: Progress | None, name: str) -> Any:
-        items = _words.flat(items)
-        answers, done = Answers(items), 0
+        items, parts, done = _words.flat(items), [], 0
         with progress_of(items, progress) as show:
             async for sent in self._sent(items, name):
-                answers.add(await self._links.apart(sent.answers))
+                parts.append(await self._links.apart(sent.answers))
                 done += sent.items
                 show(done)
-        return answers.all()
+        return await self._links.apart(joined, parts, _words.is_array(items))
 
 
 async def gathered(items: AsyncIterable[Any], most: int) -> AsyncIterator[tuple[int, list[Any]]]:

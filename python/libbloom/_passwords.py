@@ -6,15 +6,12 @@ import argparse
 import binascii
 import getpass
 import hashlib
-import json
 import os
 import warnings
-from contextlib import suppress
-from pathlib import Path
 
 from . import _load
 from ._server import Server
-from ._terminal import Trouble, opened, state_of
+from ._terminal import Trouble, opened
 
 HASH_SIZE = hashlib.sha1().digest_size
 # Passwords in a command.
@@ -22,15 +19,7 @@ BATCH = 1000
 
 
 def load_list(options: argparse.Namespace) -> int:
-    return _load.load_items(options, hash_of if options.plain else Hashes(lines_before(options.state)))
-
-
-def lines_before(state: Path | None) -> int:
-    """How many lines an earlier run has loaded."""
-    with suppress(ValueError, TypeError, KeyError):
-        return int(json.loads(state_of(state) or b"")["lines"])
-    # There was none, or the load will refuse its state.
-    return 0
+    return _load.load_items(options, (lambda lines: hash_of) if options.plain else Hashes)
 
 
 class Hashes:

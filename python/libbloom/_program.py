@@ -10,6 +10,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator
+from decimal import Decimal
 from functools import partial
 from importlib import import_module
 from itertools import chain, compress
@@ -18,7 +19,7 @@ from typing import Any, NoReturn
 
 from . import Bloom, Filter, FullError, MissingError, UnsureError, __version__, plan
 from ._native import capacity_for
-from ._terminal import ROOM, Bar, Messages, Trouble, in_bytes, opened, output, printable, say, shown, whole
+from ._terminal import ROOM, Bar, Messages, Refused, Trouble, in_bytes, opened, output, printable, say, shown, whole
 
 LOCAL = "redis://127.0.0.1:6379"
 EXIT_CODES = """\
@@ -98,18 +99,16 @@ class Output:
         try:
             # None if there is no such file yet.
             self.status = os.fstat(output().fileno()) if is_output else status_of(path)
+            is_file = self.status is not None and stat.S_ISREG(self.status.st_mode)
             if not is_output:
-                self.try_file()
+                self.try_file(is_file)
         except OSError as error:
             raise Trouble(f"{self.name}: {error.strerror or error}") from None
         # Also by another name, such as /dev/fd/1: nothing else may be written there.
         self.is_stream = is_output or self.is_written_by(sys.stdout)
-        for one in read if self.is_file() else ():
+        for one in read if is_file else ():
             if self.is_same(os.fstat(sys.stdin.fileno()) if one == "-" and sys.stdin is not None else status_of(one)):
                 raise Trouble(f"{self.name} is read, and the filter would replace it")
-
-    def is_file(self) -> bool:
-        return self.status is not None and stat.S_ISREG(self.status.st_mode)
 
     def is_same(self, status: os.stat_result | None) -> bool:
         return self.status is not None and status is not None and os.path.samestat(self.status, status)
@@ -117,17 +116,16 @@ class Output:
     def is_written_by(self, stream: Any) -> bool:
         return stream is not None and self.is_same(os.fstat(stream.fileno()))
 
-    def try_file(self) -> None:
+    def try_file(self, is_file: bool) -> None:
         """Raises the error of the system if the file cannot be written."""
-        if self.status is not None and stat.S_ISDIR(self.status.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if self.status is not None and not os.access(self.path, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        if self.status is not None and stat.S_ISDIR(self.status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         folder = os.path.dirname(os.path.realpath(self.path))
         # Open files have no folder where a new one could be made.
-        if (self.status is None or self.is_file()) and not folder.startswith(("/proc/", "/dev/fd")):
-            with tempfile.TemporaryFile(dir=folder):
-                pass
+        if (self.status is None or is_file) and not folder.startswith(("/proc/", "/dev/fd")):
+            tempfile.TemporaryFile(dir=folder).close()
 
     def save(self, made: Filter, said: str) -> None:
         """Saves a filter, and says what it is, but never where the filter goes."""
@@ -142,33 +140,26 @@ class Output:
 
 def status_of(name: str) -> os.stat_result | None:
     """What the system says about a file; None if there is none."""
-    try:
-        return os.stat(name)
-    except FileNotFoundError:
-        return None
+    return os.stat(name) if os.path.exists(name) else None
 
 
 # What may end a number: 10M are ten million.
-UNITS = {"": 0, "K": 3, "M": 6, "G": 9, "B": 9, "T": 12}
-NUMBER = re.compile(r"(\d[\d_]*)(?:\.(\d+))?(?:E\+?(\d{1,2}))?([KMGBT]?)")
+UNITS = {"K": 3, "M": 6, "G": 9, "B": 9, "T": 12}
+NUMBER = re.compile(r"(\d[\d_]*(?:\.\d+)?(?:E\+?\d{1,2})?)([KMGBT]?)", re.ASCII)
 MOST = (1 << 64) - 1
 
 
 def number(text: str, least: int = 1, most: int = MOST) -> int:
     """A whole number, also as 1e9, 10M or 1_000_000."""
     if parts := NUMBER.fullmatch(text.upper()):
-        whole, fraction, exponent, unit = (part or "" for part in parts.groups())
-        zeros = int(exponent or 0) + UNITS[unit] - len(fraction.rstrip("0"))
-        value = int(whole.replace("_", "") + fraction.rstrip("0")) * 10 ** max(zeros, 0)
-        if zeros >= 0 and least <= value <= most:
-            return value
+        value = Decimal(parts[1]).scaleb(UNITS.get(parts[2], 0))
+        if value == value.to_integral_value() and least <= value <= most:
+            return int(value)
     limit = "2^64 - 1, such as 1000000, 1e6 or 1M" if most == MOST else most
     raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} to {limit}")
 
 
-def count(text: str) -> int:
-    """A whole number, or 0."""
-    return number(text, 0)
+count = partial(number, least=0)
 
 
 def rate(text: str) -> float:
@@ -314,17 +305,15 @@ def run_pull(words: argparse.Namespace) -> int:
     return 0
 
 
-def run_load(words: argparse.Namespace) -> int:
-    from . import _load, _passwords
-
+def run_load(module: str, function: str, words: argparse.Namespace) -> int:
     described = [words.error_rate, words.capacity, words.expansion, words.layout]
     if words.add and (words.fixed or any(value is not None for value in described)):
         raise Trouble("--add takes the filter as it is: no --error-rate, --capacity or other properties")
     if not words.add and words.error_rate is None:
         raise Trouble("--error-rate is needed to make the filter, or --add to use one that is there")
     try:
-        return _passwords.load_list(words) if words.of_passwords else _load.load_items(words)
-    except _load.Refused as refusal:
+        return called(module, function, words)
+    except Refused as refusal:
         complain(refusal)
         return 1
 
@@ -444,12 +433,8 @@ def parser() -> argparse.ArgumentParser:
     def group(name: str, text: str) -> Any:
         return command(commands, name, None, text).add_subparsers(required=True, metavar="COMMAND")
 
-    program = Parser(
-        prog="libbloom",
-        description="Bloom filters in files and servers.",
-        epilog=EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    text = "Bloom filters in files and servers."
+    program = Parser("libbloom", description=text, epilog=EXIT_CODES, formatter_class=argparse.RawDescriptionHelpFormatter)
     program.add_argument("--version", action="version", version=__version__)
     commands = program.add_subparsers(required=True, metavar="COMMAND")
 
@@ -471,11 +456,9 @@ def parser() -> argparse.ArgumentParser:
     command(commands, "pull", run_pull, text, file, KEY, db, OUTPUT, URL, more=PULL)
 
     ways = group("migrate", "Move filters to a server, from another one or from a list of items.")
+    text = "Copy the filters of a server, bit for bit."
     copy = command(
-        ways,
-        "copy",
-        later("_migrate", "copy_filters"),
-        "Copy the filters of a server, bit for bit.",
+        *(ways, "copy", later("_migrate", "copy_filters"), text),
         argument("source", metavar="SOURCE_URL", help="a server, or any of a cluster: redis://:password@host:6379/0"),
         argument("target", metavar="TARGET_URL", help="where the filters go"),
         argument("--db", type=count, metavar="N", help="only this database (default: all, or the one that SOURCE_URL names)"),
@@ -483,29 +466,15 @@ def parser() -> argparse.ArgumentParser:
         flag("--replace", "replace filters that the target has, and their expiries"),
         flag("--delete", "delete copies of an earlier run whose filter the source has no more"),
         STATE,
-        argument(
-            "--verify",
-            type=number,
-            nargs="?",
-            const=1,
-            metavar="N",
-            help="read every N-th copy back, before it is renamed, and compare each chunk's SHA-256 (without N: every copy)",
-        ),
-        argument(
-            "--attempts",
-            type=number,
-            default=5,
-            metavar="N",
-            help="how often a filter that changes while it is copied is tried (default: %(default)s)",
-        ),
+        argument("--verify", type=number, nargs="?", const=1, metavar="N", help="read every (N-th) copy back, and compare it"),
+        argument("--attempts", type=number, default=5, metavar="N", help="tries, if a filter changes meanwhile (default: 5)"),
         more=COPY,
     )
     which = copy.add_mutually_exclusive_group()
     which.add_argument("--match", metavar="PATTERN", help="only keys that match, as in SCAN's MATCH")
     which.add_argument("--keys", metavar="FILE", help="these keys, one a line; - for standard input")
     text = "Make a filter of a list of items, byte for byte."
-    load = command(ways, "load", run_load, text, *LOADED, more=ITEMS + "\n" + LOAD)
-    load.set_defaults(of_passwords=False)
+    command(ways, "load", partial(run_load, "_load", "load_items"), text, *LOADED, more=ITEMS + "\n" + LOAD)
 
     ways = group("shard", "Keep one filter in many keys of a cluster.")
     name = argument("name", help="of the filter")
@@ -513,22 +482,10 @@ def parser() -> argparse.ArgumentParser:
     text = "Say what a filter over many keys takes, without a server."
     command(ways, "plan", later("_shard", "plan"), text, name, nodes, *SHARDED)
     command(ways, "create", later("_shard", "create"), "Make a filter of many keys.", name, URL, *SHARDED)
-    command(
-        ways,
-        "load",
-        later("_shard", "load"),
-        "Add the items of lists.",
-        name,
-        FILES,
-        URL,
-        NULL,
-        argument("--processes", type=number, default=os.cpu_count(), metavar="N", help="that add (default: %(default)s)"),
-        STATE,
-        argument(
-            "--replicas", type=count, default=0, metavar="N", help="wait until so many replicas have each item (default: 0)"
-        ),
-        more=ITEMS + "\n" + SHARD_LOAD,
-    )
+    many = argument("--processes", type=number, default=os.cpu_count(), metavar="N", help="that add (default: %(default)s)")
+    sure = argument("--replicas", type=count, default=0, metavar="N", help="wait until so many have each item (default: 0)")
+    load, text, more = later("_shard", "load"), "Add the items of lists.", ITEMS + "\n" + SHARD_LOAD
+    command(ways, "load", load, text, name, FILES, URL, NULL, many, STATE, sure, more=more)
     command(ways, "query", run_shard_query, QUERY, name, URL, *ASKED, more=QUERY_MORE)
     text = "Show how full it is, which nodes have how much of it, and what is wrong."
     command(ways, "status", later("_shard", "status"), text, name, URL)
@@ -537,8 +494,7 @@ def parser() -> argparse.ArgumentParser:
     ways = group("passwords", "Tell whether passwords are in a list of leaked ones.")
     plain = flag("--plain", "the lines are passwords, not hashes")
     text = "Put a list of leaked passwords into a filter of a server."
-    load = command(ways, "load", run_load, text, *LOADED, plain, more=PASSWORDS)
-    load.set_defaults(of_passwords=True)
+    command(ways, "load", partial(run_load, "_passwords", "load_list"), text, *LOADED, plain, more=PASSWORDS)
     every = flag("--stdin", "check every line of the standard input")
     text = "Tell whether passwords are (probably) leaked."
     command(ways, "check", later("_passwords", "check_passwords"), text, TARGET, KEY, every, NULL, more=CHECK)

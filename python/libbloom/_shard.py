@@ -13,9 +13,11 @@ import time
 from collections import defaultdict, deque
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import cache, partial
 from typing import Any
 
 from ._answers import Count
+from ._client import FLAGS, VALUES
 from ._cluster import Call, Links, run
 from ._server import Server
 from ._sharded import Layout, Shard, ShardedBloom, deviation
@@ -38,9 +40,8 @@ def opened_filter(words: argparse.Namespace, replicas: int = 0) -> ShardedBloom:
 
 
 def options_of(words: argparse.Namespace) -> dict[str, Any]:
-    """The options that can be set for this filter."""
-    names = ["fixed", "growing", "expansion", "layout", "window", "slices", "seed", "refresh"]
-    return {name: getattr(words, name) for name in names if getattr(words, name) is not None}
+    """The options of this filter."""
+    return {name: getattr(words, name) for name in (*VALUES, *FLAGS)}
 
 
 def create(words: argparse.Namespace) -> int:
@@ -136,10 +137,10 @@ def load(words: argparse.Namespace) -> int:
     place = Place(words, layout)
     place.check(sharded)
     context = multiprocessing.get_context("spawn")
-    with Bar(place.size, in_bytes) as bar, ProcessPoolExecutor(words.processes, context, begin, (words,)) as workers:
-        loader = Loader(place, words.processes, workers, bar)
+    with Bar(place.size, in_bytes) as bar, ProcessPoolExecutor(words.processes, context, begin) as workers:
+        loader = Loader(place, words, workers, bar)
         try:
-            loader.run(layout.piece(), words.separator)
+            loader.run(layout.piece())
         finally:
             for process in multiprocessing.active_children():
                 process.terminate()
@@ -209,48 +210,39 @@ def identity(name: str) -> list[Any]:
     return [os.path.abspath(name), status.st_size, status.st_mtime_ns]
 
 
-adder: Adder
+@cache
+def opened_once(words: tuple[tuple[str, Any], ...]) -> ShardedBloom:
+    options = argparse.Namespace(**dict(words))
+    return opened_filter(options, options.replicas)
 
 
-def begin(words: argparse.Namespace) -> None:
+def begin() -> None:
     """Prepares a process that adds blocks. It ends when the first one does, whatever ends that."""
-    global adder
     # Ctrl-C goes to all processes of a terminal. The first one ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     first = multiprocessing.parent_process()
     threading.Thread(target=lambda: (first and first.join(), os._exit(1)), daemon=True).start()
-    adder = Adder(words)
 
 
-def add(lines: bytes) -> tuple[int, int, int, str | None]:
-    return adder(lines)
-
-
-class Adder:
-    """Adds blocks of items: how many items there were, how many of them were new or may have been, and the error."""
-
-    def __init__(self, words: argparse.Namespace) -> None:
-        self.words = words
-        self.sharded: ShardedBloom | None = None
-
-    def __call__(self, block: bytes) -> tuple[int, int, int, str | None]:
-        packed: Command = ("LINES", block)
-        if self.words.separator == b"\0":
-            [(_, packed)] = pieces(block.removesuffix(b"\0").split(b"\0"), sys.maxsize)
-        try:
-            self.sharded = self.sharded or opened_filter(self.words, self.words.replicas)
-            sent = run(self.sharded._divided(packed, "BF.ADDPACKED", "COUNT"))
-        except Exception as error:
-            return 0, 0, 0, str(error) or type(error).__name__
-        new = sent.new()
-        return sent.items, int(new), new.maybe, None
+def add(words: tuple[tuple[str, Any], ...], block: bytes, is_null: bool) -> tuple[int, int, int, str | None]:
+    """Adds a block of items: how many there were, how many of them were new or may have been, and the error."""
+    packed: Command = ("LINES", block)
+    if is_null:
+        [(_, packed)] = pieces(block.removesuffix(b"\0").split(b"\0"), sys.maxsize)
+    try:
+        sent = run(opened_once(words)._divided(packed, "BF.ADDPACKED", "COUNT"))
+    except Exception as error:
+        return 0, 0, 0, str(error) or type(error).__name__
+    new = sent.new()
+    return sent.items, int(new), new.maybe, None
 
 
 class Loader:
     """Gives blocks to processes, and keeps the place up to which all of them are in."""
 
-    def __init__(self, place: Place, processes: int, workers: ProcessPoolExecutor, bar: Bar) -> None:
-        self.place, self.processes, self.workers, self.bar = place, processes, workers, bar
+    def __init__(self, place: Place, words: argparse.Namespace, workers: ProcessPoolExecutor, bar: Bar) -> None:
+        self.place, self.words, self.workers, self.bar = place, words, workers, bar
+        self.add = partial(add, tuple((name, getattr(words, name)) for name in ("url", "name", "replicas")))
         self.before = place.items
         self.begin = time.monotonic()
         # Blocks that are under way, in their order: the place behind each, and its outcome.
@@ -258,8 +250,8 @@ class Loader:
         # Bytes of the files before the one that is read.
         self.passed = 0
 
-    def run(self, size: int, separator: bytes) -> None:
-        first = self.place.file
+    def run(self, size: int) -> None:
+        first, separator = self.place.file, self.words.separator
         for number, name in enumerate(self.place.files):
             if number >= first:
                 with opened(name, separator) as file:
@@ -267,8 +259,8 @@ class Loader:
                     file.skip(offset)
                     for block in file.blocks(size):
                         offset += len(block)
-                        self.order.append((number, offset, self.workers.submit(add, block)))
-                        self.take(self.passed + file.position, 2 * self.processes)
+                        self.order.append((number, offset, self.workers.submit(self.add, block, separator == b"\0")))
+                        self.take(self.passed + file.position, 2 * self.words.processes)
             self.passed += self.place.what["files"][number][1] or 0
         self.take(self.passed, 0)
 

@@ -95,10 +95,10 @@ class Layout:
         if not 1 <= items < math.inf:
             raise ValueError("items must be a number of 1 or more")
         capacity = math.ceil(items)
+        options = {word: value for word, value in options.items() if value is not None}
         # Stored even if it is the default, because the servers' own defaults may differ.
         options = {"layout": "blocked", **({} if options.get("fixed") else {"expansion": 2}), **options}
-        options = {word: value for word, value in options.items() if value is not None}
-        check(error_rate, options)
+        Filter(1, error_rate, **options)
         options = {word: bool(value) if word in FLAGS else whole(value) for word, value in options.items()}
         options = {word: value for word, value in options.items() if value is not False}
         if shards is None:
@@ -129,7 +129,8 @@ class Layout:
         read = {word: KINDS[word](value) for word, value in kept.items()}
         figures = {word: read.pop(word) for word in FIGURES}
         identity = read.pop("id", "")
-        check(figures["error_rate"], read)
+        # Raises the errors of bad values.
+        Filter(1, figures["error_rate"], **read)
         check_shards(figures["shards"])
         return cls(name, options=read, id=identity, **figures)
 
@@ -214,11 +215,6 @@ KINDS: dict[str, Any] = {
 DROPPING = "being dropped"
 
 
-def check(error_rate: float, options: dict[str, Any]) -> None:
-    """Raises the errors of bad values."""
-    Filter(1, error_rate, **options)
-
-
 def check_shards(shards: int) -> None:
     if not 0 < shards <= MOST_SHARDS:
         raise ValueError(f"shards must be 1 to {MOST_SHARDS:,}, not {shards:,}")
@@ -297,6 +293,15 @@ class _Sharded(Caller):
                 raise MissingError(f"{self.name!r} is not whole, it is {state}: create it again, or drop it")
             self._known = layout
         return self._known
+
+    @classmethod
+    async def _created(
+        cls, client, name, items, error_rate, *, shards=None, exist_ok=False, patience=60.0, replicas=0, **options
+    ) -> Any:
+        planned = Layout.planned(encoded(name), items, error_rate, shards, options)
+        sharded = cls(client, name, patience=patience, replicas=replicas)
+        await sharded._create(planned, exist_ok)
+        return sharded
 
     async def _create(self, planned: Layout, exist_ok: bool) -> None:
         kept = await self._kept()
@@ -440,24 +445,9 @@ class AsyncShardedBloom(_Sharded, AsyncCalls):
     `in` and `card` for `len`. Items may also come from an asynchronous iterable."""
 
     @classmethod
-    async def create(
-        cls,
-        client: Any,
-        name: Item,
-        items: float,
-        error_rate: float = 0.01,
-        *,
-        shards: int | None = None,
-        exist_ok: bool = False,
-        patience: float = 60.0,
-        replicas: int = 0,
-        **options: Any,
-    ) -> AsyncShardedBloom:
-        """See `ShardedBloom.create`."""
-        planned = Layout.planned(encoded(name), items, error_rate, shards, options)
-        sharded = cls(client, name, patience=patience, replicas=replicas)
-        await sharded._create(planned, exist_ok)
-        return sharded
+    async def create(cls, client: Any, name: Item, items: float, error_rate: float = 0.01, **options: Any) -> AsyncShardedBloom:
+        """See `ShardedBloom.create`, which has the same options."""
+        return await cls._created(client, name, items, error_rate, **options)
 
     async def info(self) -> ShardedInfo:
         """The figures of the filter, and of each shard."""
@@ -493,10 +483,8 @@ class ShardedBloom(_Sharded, Calls):
         """Makes the filter, empty, for so many different items. `options` are those of `Filter`. A filter that exists is
         an error, or with `exist_ok` only one with other figures; two programs may create one together. An interrupted
         creation goes on when it is repeated."""
-        planned = Layout.planned(encoded(name), items, error_rate, shards, options)
-        sharded = cls(client, name, patience=patience, replicas=replicas)
-        run(sharded._create(planned, exist_ok))
-        return sharded
+        how = {"shards": shards, "exist_ok": exist_ok, "patience": patience, "replicas": replicas}
+        return run(cls._created(client, name, items, error_rate, **how, **options))
 
     info = synchronous(AsyncShardedBloom.info)
     drop = synchronous(AsyncShardedBloom.drop)

@@ -13,6 +13,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
@@ -32,39 +33,22 @@ class Trouble(Exception):
     """An error that ends the program, as one line for its user."""
 
 
-def _gzip() -> Any:
-    return zlib.decompressobj(wbits=31)
+class Refused(Trouble):
+    """An item did not fit into a filter. This has an exit code of its own."""
 
 
-def _bzip2() -> Any:
-    import bz2
-
-    return bz2.BZ2Decompressor()
-
-
-def _xz() -> Any:
-    import lzma
-
-    return lzma.LZMADecompressor(lzma.FORMAT_XZ, XZ_MEMORY)
-
-
-def _zstd() -> Any:
-    # From Python 3.14 on.
-    from compression import zstd
-
-    return zstd.ZstdDecompressor()
-
-
-# What packed files begin with, and what unpacks them.
-PACKED: dict[bytes, tuple[str, Callable[[], Any]]] = {
-    b"\x1f\x8b": ("gzip", _gzip),
-    b"\xfd7zXZ\0": ("xz", _xz),
-    b"\x28\xb5\x2f\xfd": ("zstd", _zstd),
-    **{b"BZh%d" % level + block: ("bzip2", _bzip2) for level in range(1, 10) for block in (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90")},
+Packing = tuple[str, Callable[[], Any]]
+# What packed files begin with, and what unpacks them. Not every Python has all of these; zstd is there from 3.14 on.
+BZIP2: Packing = ("bzip2", lambda: import_module("bz2").BZ2Decompressor())
+PACKED: dict[bytes, Packing] = {
+    b"\x1f\x8b": ("gzip", lambda: zlib.decompressobj(wbits=31)),
+    b"\xfd7zXZ\0": ("xz", lambda: import_module("lzma").LZMADecompressor(memlimit=XZ_MEMORY)),
+    b"\x28\xb5\x2f\xfd": ("zstd", lambda: import_module("compression.zstd").ZstdDecompressor()),
+    **{b"BZh%d" % level + block: BZIP2 for level in range(1, 10) for block in (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90")},
 }
 
 
-def packing_of(head: bytes) -> tuple[str, Callable[[], Any]] | None:
+def packing_of(head: bytes) -> Packing | None:
     return next((packing for magic, packing in PACKED.items() if head.startswith(magic)), None)
 
 
@@ -78,7 +62,7 @@ def announced(blocks: Iterator[bytes]) -> bytes:
     return head
 
 
-def unpacked(blocks: Iterator[bytes], packing: tuple[str, Callable[[], Any]], name: str) -> Iterator[bytes]:
+def unpacked(blocks: Iterator[bytes], packing: Packing, name: str) -> Iterator[bytes]:
     """What is in packed blocks. Another packed list may follow, and zeros up to the end of a tape's block."""
     kind, new = packing
     unpacker: Any = None
@@ -321,7 +305,9 @@ def state_of(path: Path | None) -> bytes | None:
 
 
 class LoadState:
-    """How far a load is, in the file of --state if there is one, beside what tells this load from others."""
+    """How far a load is, by its `figures`, in the file of --state if there is one, beside what tells it from others."""
+
+    figures: Callable[[], dict[str, Any]]
 
     # Seconds between two writes of the file.
     INTERVAL = 0.2
@@ -331,10 +317,6 @@ class LoadState:
     def __init__(self, path: Path | None, what: dict[str, Any]) -> None:
         self.path, self.what = path, what
         self.saved = time.monotonic()
-
-    def figures(self) -> dict[str, Any]:
-        """What is saved."""
-        raise NotImplementedError
 
     def read(self) -> dict[str, Any] | None:
         """What an earlier run saved; None if there was none."""

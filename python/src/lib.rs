@@ -453,7 +453,9 @@ impl Chunk<'_> {
                 let (slices, raised) = slices_of(copies.iter());
                 let taken = take(&slices)?;
                 let position = begin + slices.len();
-                raised.or(error).map_or(Ok(taken), |error| Err(located(py, error, position)))
+                raised
+                    .or(error)
+                    .map_or(Ok(taken), |error| Err(located(py, error, position)))
             }
             Self::Array { data, width, is_text } => {
                 let items = data.as_bytes().chunks_exact(*width);
@@ -607,8 +609,34 @@ impl Filter {
         let filter = changed(&mut filter)?;
         let now = time_to_add(filter, now)?;
         let mut new = 0;
-        let added = filter.add_blocks(items, now, libbloom::UNLIMITED, |block| new += block.new.count_ones());
+        let added = filter.add_blocks(items, now, UNLIMITED, |block| new += block.new.count_ones());
         added.map_err(of_error).map(|()| new)
+    }
+
+    /// Adds the lines of a block, and copies those that were new, each with its end. Also counts them.
+    fn insert_lines(&self, block: &[u8], end: u8) -> PyResult<(u64, Vec<u8>)> {
+        let mut filter = self.filter.write().unwrap_or_else(PoisonError::into_inner);
+        let filter = changed(&mut filter)?;
+        let now = time(filter, None)?;
+        // The last line may lack its end.
+        let mut kept = room_for(block.len() + 1)?;
+        let (mut rest, mut new) = (block, 0);
+        let is_text = end == b'\n';
+        let items = lines(block, end).map(|line| match line.strip_suffix(b"\r") {
+            Some(text) if is_text => text,
+            _ => line,
+        });
+        let added = filter.add_all(items, now, UNLIMITED, |is_new| {
+            let length = memchr::memchr(end, rest).unwrap_or(rest.len());
+            if is_new {
+                kept.extend_from_slice(&rest[..length]);
+                kept.push(end);
+                new += 1;
+            }
+            rest = rest.get(length + 1..).unwrap_or_default();
+        });
+        added.map_err(of_error)?;
+        Ok((new, kept))
     }
 
     /// Adds items in order, in another thread than the one that reads them; `None` if the system starts no thread.
@@ -647,6 +675,17 @@ impl Filter {
             Some(read.and_then(|()| added?))
         })
     }
+}
+
+/// The lines of a block without their ends; the last one may lack it.
+fn lines(block: &[u8], end: u8) -> impl Iterator<Item = &[u8]> {
+    let ends = memchr::memchr_iter(end, block);
+    let last = block.last().filter(|&&last| last != end).map(|_| block.len());
+    ends.chain(last).scan(0, |begin, end| {
+        let line = block.get(*begin..end);
+        *begin = end + 1;
+        line
+    })
 }
 
 /// An empty list with room for `count` values. Without memory for it, an error that Python can catch.
@@ -890,7 +929,7 @@ impl Filter {
             let mut filter = self.write(py);
             let filter = changed(&mut filter)?;
             let now = time_to_add(filter, now)?;
-            filter.add(bytes, now, libbloom::UNLIMITED).map_err(of_error)
+            filter.add(bytes, now, UNLIMITED).map_err(of_error)
         })
     }
 
@@ -1323,6 +1362,19 @@ impl Filter {
     }
 }
 
+/// The lines of a block that were not in the filter, each with its end, and their number. They are in it afterwards.
+#[pyfunction]
+fn unseen<'py>(
+    py: Python<'py>,
+    filter: &Bound<'py, Filter>,
+    block: &[u8],
+    end: u8,
+) -> PyResult<(u64, Bound<'py, PyBytes>)> {
+    let filter = filter.get();
+    let (new, kept) = py.detach(|| filter.insert_lines(block, end))?;
+    Ok((new, copied(py, &kept)?))
+}
+
 /// What BF.SCANDUMP answers for the filter: the next iterator, and a chunk; 0 and no bytes at the end.
 #[pyfunction]
 fn scandump<'py>(
@@ -1363,6 +1415,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(replace, module)?)?;
     module.add_function(wrap_pyfunction!(scandump, module)?)?;
     module.add_function(wrap_pyfunction!(size_of_header, module)?)?;
+    module.add_function(wrap_pyfunction!(unseen, module)?)?;
     module.add_function(wrap_pyfunction!(shards::divide, module)?)?;
     module.add("FormatError", module.py().get_type::<FormatError>())?;
     module.add("FullError", module.py().get_type::<FullError>())?;

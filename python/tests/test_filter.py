@@ -917,7 +917,7 @@ class PagesTest(unittest.TestCase):
     def test_help_shows_what_the_types_say(self):
         """Whoever asks the interpreter for help would learn something else than who reads the types, or nothing."""
         stub = (PACKAGE / "_native.pyi").read_text()
-        found = re.findall(r"def (\w+)\([^\"]*?\"\"\"(.*?)\"\"\"", stub, re.DOTALL)
+        found = re.findall(r"def (\w+)\((?:(?!\.\.\.)[^\"])*?\"\"\"(.*?)\"\"\"", stub, re.DOTALL)
         found.append(("", re.search(r"class Filter:\s*\"\"\"(.*?)\"\"\"", stub, re.DOTALL)[1]))
         self.assertGreater(len(found), 20)
         for name, text in found:

@@ -216,20 +216,20 @@ class ProgramTest(unittest.TestCase):
         items, shape = [b"one\ntwo", b"", b"three\r\n", b"four"], ["--error-rate", "1e-9", "--capacity", 100]
         (self.folder / "list").write_bytes(gzip.compress(b"\0".join(items)))
         self.run_program("build", "list", "-o", "built", "--null", *shape)
-        self.run_program("migrate", "load", self.url, "loaded", "--file", "list", "--null", *shape)
-        self.run_program("shard", "create", "sharded", "--items", 100, "--error-rate", "1e-9", "--url", self.url, "--shards", 3)
-        self.run_program("shard", "load", "sharded", "list", "--null", "--processes", 1, "--url", self.url)
-        self.run_program("passwords", "load", self.url, "leaked", "--plain", "--file", "list", "--null", *shape)
+        self.run_program("migrate", "load", self.url, "null", "--file", "list", "--null", *shape)
+        self.run_program("shard", "create", "nulls", "--items", 100, "--error-rate", "1e-9", "--url", self.url, "--shards", 3)
+        self.run_program("shard", "load", "nulls", "list", "--null", "--processes", 1, "--url", self.url)
+        self.run_program("passwords", "load", self.url, "leaks", "--plain", "--file", "list", "--null", *shape)
         asked = b"\0".join([*items, b"one", b"two"])
         with test_server.server.client() as client:
-            for made in (Filter.load(self.folder / "built"), Bloom(client, "loaded"), ShardedBloom(client, "sharded")):
+            for made in (Filter.load(self.folder / "built"), Bloom(client, "null"), ShardedBloom(client, "nulls")):
                 self.assertEqual((made.contains_many(items), len(made)), ([True] * 4, 4))
-        for words in (["query", "built", "-"], ["shard", "query", "sharded", "--url", self.url]):
+        for words in (["query", "built", "-"], ["shard", "query", "nulls", "--url", self.url]):
             self.assertEqual(self.run_program(*words, "--null", input=asked, code=1), "one\ntwo\0\0three\r\n\0four\0")
-        said = self.run_program("passwords", "check", self.url, "leaked", "--stdin", "--null", input=asked, code=1)
+        said = self.run_program("passwords", "check", self.url, "leaks", "--stdin", "--null", input=asked, code=1)
         self.assertIn("4 of 6 passwords are probably leaked", said)
-        copy = ["migrate", "copy", self.url, self.url.replace("0.1:", "0.1:") + "/1", "--keys", "-", "--null"]
-        self.assertIn("filters copied: 1", self.run_program(*copy, input=b"loaded\0"))
+        copy = ["migrate", "copy", self.url, self.url + "/1", "--keys", "-", "--null"]
+        self.assertIn("filters copied: 1", self.run_program(*copy, input=b"null\0"))
 
     def test_a_list_may_come_byte_by_byte(self):
         """A packed list would be taken for text if a pipe gives its first byte alone."""
