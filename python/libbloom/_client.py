@@ -210,9 +210,7 @@ class Caller:
 
     def __init__(self, client: Any, patience: float, replicas: int = 0) -> None:
         self._links.check(client)
-        self.client = client
-        self.patience = patience
-        self.replicas = whole(replicas)
+        self.client, self.patience, self.replicas = client, patience, whole(replicas)
 
     async def _deliver(self, calls: list[Call], **how: bool) -> list[Any]:
         """The replies to commands; raises the first error among them. How they are delivered, `delivered` says."""
@@ -383,8 +381,7 @@ class _Key(Caller):
         patience: float = PATIENCE,
     ) -> None:
         super().__init__(client, patience)
-        self.key = key
-        self._name = encoded(key)
+        self.key, self._name = key, encoded(key)
         capacity = whole(capacity)
         error_rate = None if error_rate is None else float(error_rate)
         self._size = (error_rate, capacity)

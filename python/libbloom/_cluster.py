@@ -229,10 +229,9 @@ class Links:
             raise TypeError(f"the client is one of redis-py or valkey-py, not {type(client).__name__}")
         if any(kind.__name__.endswith("Pipeline") for kind in type(client).__mro__):
             raise TypeError("a pipeline answers nothing until it is executed: pass the client that made it")
-        if hasattr(client, "__aenter__") and not cls.IS_ASYNCIO:
-            raise TypeError("the client is one for asyncio: use AsyncBloom or AsyncShardedBloom")
-        if cls.IS_ASYNCIO and not hasattr(client, "__aenter__"):
-            raise TypeError("the client is not one for asyncio, such as redis.asyncio.Redis: use Bloom or ShardedBloom")
+        if hasattr(client, "__aenter__") != cls.IS_ASYNCIO:
+            kind, use = ("not one", "") if cls.IS_ASYNCIO else ("one", "Async")
+            raise TypeError(f"the client is {kind} for asyncio: use {use}Bloom or {use}ShardedBloom")
 
     @staticmethod
     async def turn() -> None:

@@ -92,8 +92,8 @@ def place_for(source: Server, target: Server, options: argparse.Namespace) -> Se
     if target.db == source.db or target.names_db and (source.names_db or source.db == 0 or options.db is not None):
         return target
     if target.names_db or target.is_of_cluster:
-        kind = f"URL names {target.db}" if target.names_db else "cluster has 0 only"
-        raise NotCopied(f"the target's {kind}; without a number in its URL each goes to its own, and --db copies one")
+        hint = f"URL names {target.db}; without a number each goes to its own, and --db copies one"
+        raise NotCopied(f"the target's {hint if target.names_db else 'cluster has database 0 only'}")
     try:
         return Server("target", options.target, db=source.db)
     except Trouble as trouble:
@@ -209,9 +209,7 @@ class Copier:
                     break
                 except Changed as change:
                     if attempt == self.options.attempts:
-                        raise NotCopied(
-                            f"{change}, {attempt} times; stop its writers, or try when there are fewer"
-                        ) from None
+                        raise NotCopied(f"{change}, {attempt} times; stop its writers, or try when there are fewer") from None
                     self.bar.say(f"again: {shown(key)}: {change} (attempt {attempt} of {self.options.attempts})")
             # Noted before the copy gets its name: otherwise the next run would take it for another
             # program's filter.
@@ -319,11 +317,9 @@ class Copier:
         verified = f" ({self.verified:,} read back)" if self.options.verify else ""
         expiries = f" ({self.expiries:,} with another expiry now)" if self.expiries else ""
         deleted = f", deleted: {self.deleted:,}" if self.options.delete else ""
-        print(
-            f"filters copied: {self.copied:,}{verified}, by an earlier run: {self.skipped:,}{expiries}{deleted}, "
-            f"not copied: {self.failed:,}; "
-            f"{self.bytes:,} bytes in {seconds:.1f} s, {self.bytes / 2**20 / max(seconds, 1e-9):,.1f} MiB/s"
-        )
+        earlier = f"by an earlier run: {self.skipped:,}{expiries}{deleted}"
+        speed = f"{self.bytes:,} bytes in {seconds:.1f} s, {self.bytes / 2**20 / max(seconds, 1e-9):,.1f} MiB/s"
+        print(f"filters copied: {self.copied:,}{verified}, {earlier}, not copied: {self.failed:,}; {speed}")
         return 1 if self.failed else 0
 
 

@@ -431,7 +431,7 @@ def parser() -> argparse.ArgumentParser:
         return parser
 
     def group(name: str, text: str) -> Any:
-        return command(commands, name, None, text).add_subparsers(required=True, metavar="COMMAND")
+        return command(commands, name, None, text).add_subparsers(required=True)
 
     text = "Bloom filters in files and servers."
     program = Parser("libbloom", description=text, epilog=EXIT_CODES, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -442,8 +442,7 @@ def parser() -> argparse.ArgumentParser:
     items = argument("--items", type=number, metavar="N", help="also once it has grown to so many items")
     command(commands, "plan", run_plan, "Say what a filter takes, without making it.", capacity, items, *SHAPE)
     capacity = argument("--capacity", type=number, metavar="N", help="items to come (default: it is shrunk to those that came)")
-    text = "Make a filter of lists of items; - is the standard input."
-    command(commands, "build", run_build, text, FILES, OUTPUT, capacity, NULL, *SEEDED, more=ITEMS)
+    command(commands, "build", run_build, "Make a filter of lists of items.", FILES, OUTPUT, capacity, NULL, *SEEDED, more=ITEMS)
     to = argument("-o", "--output", metavar="FILTER", help="a file; - for standard output (default: the same file)")
     capacity = argument("--capacity", type=number, metavar="N", help="items that it keeps room for, in all")
     command(commands, "shrink", run_shrink, "Make a filter as small as its items allow.", FILTER, to, capacity)
@@ -452,13 +451,11 @@ def parser() -> argparse.ArgumentParser:
     command(commands, "push", run_push, "Make a key of a server the filter of a file.", FILTER, KEY, URL)
     file = argument("file", nargs="?", metavar="RDB_FILE")
     db = argument("--db", type=count, metavar="N", help="the database of an RDB_FILE, if several have the key")
-    text = "Save a filter of a server, or of an RDB file, as a file."
-    command(commands, "pull", run_pull, text, file, KEY, db, OUTPUT, URL, more=PULL)
+    command(commands, "pull", run_pull, "Save a filter of a server, or of an RDB file.", file, KEY, db, OUTPUT, URL, more=PULL)
 
     ways = group("migrate", "Move filters to a server, from another one or from a list of items.")
-    text = "Copy the filters of a server, bit for bit."
     copy = command(
-        *(ways, "copy", later("_migrate", "copy_filters"), text),
+        *(ways, "copy", later("_migrate", "copy_filters"), "Copy the filters of a server, bit for bit."),
         argument("source", metavar="SOURCE_URL", help="a server, or any of a cluster: redis://:password@host:6379/0"),
         argument("target", metavar="TARGET_URL", help="where the filters go"),
         argument("--db", type=count, metavar="N", help="only this database (default: all, or the one that SOURCE_URL names)"),
@@ -479,16 +476,14 @@ def parser() -> argparse.ArgumentParser:
     ways = group("shard", "Keep one filter in many keys of a cluster.")
     name = argument("name", help="of the filter")
     nodes = argument("--nodes", type=number, default=3, metavar="N", help="primaries (default: %(default)s)")
-    text = "Say what a filter over many keys takes, without a server."
-    command(ways, "plan", later("_shard", "plan"), text, name, nodes, *SHARDED)
+    command(ways, "plan", later("_shard", "plan"), "Say what it takes, without a server.", name, nodes, *SHARDED)
     command(ways, "create", later("_shard", "create"), "Make a filter of many keys.", name, URL, *SHARDED)
     many = argument("--processes", type=number, default=os.cpu_count(), metavar="N", help="that add (default: %(default)s)")
     sure = argument("--replicas", type=count, default=0, metavar="N", help="wait until so many have each item (default: 0)")
     load, text, more = later("_shard", "load"), "Add the items of lists.", ITEMS + "\n" + SHARD_LOAD
     command(ways, "load", load, text, name, FILES, URL, NULL, many, STATE, sure, more=more)
     command(ways, "query", run_shard_query, QUERY, name, URL, *ASKED, more=QUERY_MORE)
-    text = "Show how full it is, which nodes have how much of it, and what is wrong."
-    command(ways, "status", later("_shard", "status"), text, name, URL)
+    command(ways, "status", later("_shard", "status"), "Show how full it is, where it is, and what is wrong.", name, URL)
     command(ways, "drop", later("_shard", "drop"), "Delete a filter, all of its keys.", name, URL)
 
     ways = group("passwords", "Tell whether passwords are in a list of leaked ones.")
@@ -496,8 +491,8 @@ def parser() -> argparse.ArgumentParser:
     text = "Put a list of leaked passwords into a filter of a server."
     command(ways, "load", partial(run_load, "_passwords", "load_list"), text, *LOADED, plain, more=PASSWORDS)
     every = flag("--stdin", "check every line of the standard input")
-    text = "Tell whether passwords are (probably) leaked."
-    command(ways, "check", later("_passwords", "check_passwords"), text, TARGET, KEY, every, NULL, more=CHECK)
+    check, text = later("_passwords", "check_passwords"), "Tell whether passwords are (probably) leaked."
+    command(ways, "check", check, text, TARGET, KEY, every, NULL, more=CHECK)
     return program
 
 

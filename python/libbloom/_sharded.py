@@ -153,12 +153,6 @@ class Layout:
         options = {word: int(value) if isinstance(value, bool) else value for word, value in self.options.items()}
         return {"version": VERSION, "hash": HASH, **numbers, "error_rate": repr(float(self.error_rate)), **options}
 
-    def difference(self, other: Layout) -> str:
-        """What differs, for messages. A seed is secret."""
-        ours, theirs = self.fields(), other.fields()
-        names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
-        return ", ".join(f"{name} {ours.get(name)}, not {theirs.get(name)}" if name != "seed" else "another seed" for name in names)
-
     @property
     def meta(self) -> bytes:
         return self.name + b":{meta}"
@@ -245,8 +239,7 @@ class _Sharded(Caller):
 
     def __init__(self, client: Any, name: Item, *, patience: float = 60.0, replicas: int = 0) -> None:
         super().__init__(client, patience, replicas)
-        self.name = name
-        self._name = encoded(name)
+        self.name, self._name = name, encoded(name)
         check_name(self._name)
         self._known: Layout | None = None
 
@@ -316,7 +309,10 @@ class _Sharded(Caller):
             kept = await self._claimed(planned, uuid4().hex, "state", "creating")
         layout, state = kept
         if layout != planned:
-            raise ValueError(f"{self.name!r} exists with other figures: {layout.difference(planned)}")
+            # Without the figures: a seed is secret.
+            ours, theirs = layout.fields(), planned.fields()
+            others = [word for word in {**ours, **theirs} if ours.get(word) != theirs.get(word)]
+            raise ValueError(f"{self.name!r} exists with another {' and '.join(others)}")
         if state == "ready" and not exist_ok:
             raise ValueError(f"{self.name!r} exists")
         if state not in ("ready", "creating"):

@@ -670,7 +670,7 @@ class BloomTest(ServerCase):
                 client, waiting = getattr(library, name)(), getattr(library.asyncio, name)()
                 for refused, by, why in [
                     (waiting, kind, "is one for asyncio: use Async"),
-                    (client, other, "is not one for asyncio, such as redis.asyncio.Redis: use Bloom"),
+                    (client, other, "is not one for asyncio: use Bloom"),
                     (client.pipeline(), kind, "a pipeline answers nothing until it is executed"),
                     (waiting.pipeline(), other, "a pipeline answers nothing until it is executed"),
                     (client.connection_pool, kind, "the client is one of redis-py or valkey-py, not ConnectionPool"),
