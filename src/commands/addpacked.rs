@@ -1,16 +1,16 @@
 //! `BF.ADDPACKED key [option ...] LINES|WIDTH n|PREFIXED [COUNT] data`, with the options of the
-//! [table](super::grammar::ROWS).
+//! [table](crate::call::grammar::ROWS).
 
 use std::ffi::CStr;
 
-use super::adding::Addition;
-use super::docs::{Docs, KEY_TO_ADD_TO, SINCE_OWN};
-use super::error::CommandError;
-use super::grammar::{GivenOptions, Verb};
-use super::packed::{COUNT, DATA, FORM, O_OF_PACKED, PackedItems};
-use super::reply::Reply;
-use super::request::{Items, Request};
-use super::{Call, Command};
+use crate::call::docs::{Docs, KEY_TO_ADD_TO, SINCE_OWN};
+use crate::call::error::CommandError;
+use crate::call::grammar::{GivenOptions, Verb};
+use crate::call::reply::Reply;
+use crate::call::{Call, Command};
+use crate::work::adding::Addition;
+use crate::work::packed::{COUNT, DATA, FORM, O_OF_PACKED, PackedItems};
+use crate::work::request::{Items, Request};
 
 /// The command BF.ADDPACKED: adds packed items, and creates the filter, as described or with the configured defaults,
 /// if the key is missing.

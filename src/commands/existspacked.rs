@@ -2,12 +2,13 @@
 
 use std::ffi::CStr;
 
-use super::args::{Argument, Cursor};
-use super::docs::{Docs, KEY, SINCE_OWN};
-use super::error::CommandError;
-use super::packed::{COUNT, DATA, FORM, O_OF_PACKED, Packing};
-use super::reply::Reply;
-use super::{Call, Command, window};
+use crate::call::args::{Argument, Cursor};
+use crate::call::docs::{Docs, KEY, SINCE_OWN};
+use crate::call::error::CommandError;
+use crate::call::reply::Reply;
+use crate::call::{Call, Command};
+use crate::work::packed::{COUNT, DATA, FORM, O_OF_PACKED, Packing};
+use crate::work::window;
 use crate::{keyspace, limits};
 use libbloom::packed::{Answers, Packed};
 

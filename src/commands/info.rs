@@ -5,12 +5,13 @@
 use crate::server::short_list;
 use std::ffi::CStr;
 
-use super::args::{Argument, Cursor};
-use super::debug::slices_of_layers;
-use super::docs::{Docs, KEY, Kind, O_OF_LAYERS, Parameter, SINCE_OWN};
-use super::error::CommandError;
-use super::reply::Reply;
-use super::{Call, Command, window};
+use crate::call::args::{Argument, Cursor};
+use crate::call::docs::{Docs, KEY, Kind, O_OF_LAYERS, Parameter, SINCE_OWN};
+use crate::call::error::CommandError;
+use crate::call::reply::Reply;
+use crate::call::{Call, Command};
+use crate::commands::debug::slices_of_layers;
+use crate::work::window;
 use crate::{keyspace, options};
 use libbloom::Filter;
 use libbloom::StoredLayout;

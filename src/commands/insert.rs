@@ -1,19 +1,20 @@
-//! `BF.INSERT key [option ...] [ITEMS item [item ...]]`, with the options of the [table](super::grammar::ROWS).
+//! `BF.INSERT key [option ...] [ITEMS item [item ...]]`, with the options of the [table](crate::call::grammar::ROWS).
 //!
 //! A filter in valkey-bloom's layout may be created without items, as in valkey-bloom. All other filters need ITEMS.
 
 use std::ffi::CStr;
 
-use super::adding::Addition;
-use super::docs::{Docs, KEY_TO_ADD_TO, Kind, O_OF_MANY, Parameter};
-use super::error::CommandError;
-use super::grammar::Verb;
-use super::reply::Reply;
-use super::request::{Items, Request};
-use super::{Call, Command, creation};
+use crate::call::docs::{Docs, KEY_TO_ADD_TO, Kind, O_OF_MANY, Parameter};
+use crate::call::error::CommandError;
+use crate::call::grammar::Verb;
+use crate::call::reply::Reply;
+use crate::call::{Call, Command};
 use crate::keyspace::{self, KeyMut};
 use crate::options;
 use crate::server::{Arg, Ctx};
+use crate::work::adding::Addition;
+use crate::work::creation;
+use crate::work::request::{Items, Request};
 
 /// The command BF.INSERT: adds items, and creates the filter from the options if the key is missing.
 pub struct Insert;

@@ -2,18 +2,19 @@
 
 use std::ffi::CStr;
 
-use super::adding::log_growth;
-use super::args::{Argument, Cursor, flag, once};
-use super::creation::log_rate;
-use super::docs::{Docs, ERROR, KEY_TO_MERGE_INTO, Kind, Parameter, SINCE_OWN};
-use super::error::CommandError;
-use super::grammar::RequestedRate;
-use super::reply::Reply;
-use super::sources::{Combination, NUMKEYS, O_OF_SOURCES, SOURCES, Sources};
-use super::{Call, Command};
+use crate::call::args::{Argument, Cursor, flag, once};
+use crate::call::combination::{Combination, NUMKEYS, SOURCES};
+use crate::call::docs::{Docs, ERROR, KEY_TO_MERGE_INTO, Kind, Parameter, SINCE_OWN};
+use crate::call::error::CommandError;
+use crate::call::grammar::RequestedRate;
+use crate::call::reply::Reply;
+use crate::call::{Call, Command};
 use crate::keyspace;
 use crate::server::{Arg, Ctx};
 use crate::stats::{self, Counted};
+use crate::work::adding::log_growth;
+use crate::work::creation::log_rate;
+use crate::work::sources::{O_OF_SOURCES, Sources};
 use libbloom::Filter;
 use libbloom::params::ErrorRate;
 

@@ -1,16 +1,17 @@
-//! `BF.PLAN error_rate capacity [option ...]`, with the options of the [table](super::grammar::ROWS).
+//! `BF.PLAN error_rate capacity [option ...]`, with the options of the [table](crate::call::grammar::ROWS).
 
 use crate::server::short_list;
 use std::ffi::CStr;
 
-use super::args::Cursor;
-use super::docs::{Docs, SINCE_OWN};
-use super::error::CommandError;
-use super::grammar::{GivenOptions, Verb};
-use super::reply::Reply;
-use super::reserve::{CAPACITY, RATE};
-use super::{Call, Command, creation};
+use crate::call::args::Cursor;
+use crate::call::docs::{Docs, SINCE_OWN};
+use crate::call::error::CommandError;
+use crate::call::grammar::{GivenOptions, Verb};
+use crate::call::reply::Reply;
+use crate::call::{Call, Command};
+use crate::commands::reserve::{CAPACITY, RATE};
 use crate::options;
+use crate::work::creation;
 use libbloom::plan::{self, Stage};
 use libbloom::spec::Spec;
 

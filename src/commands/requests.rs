@@ -4,27 +4,28 @@
 //! A fuzzer builds with `--cfg fuzzing`; the module that servers load has none of this.
 
 #[cfg(test)]
-pub(super) mod trying;
+pub(crate) mod trying;
 
 use std::ffi::CStr;
 
-use super::args;
-pub use super::args::{Word, Words};
-use super::error::CommandError;
-pub use super::grammar::Verb;
-pub use super::redisbloom::Release;
-pub use super::request::Items;
-use super::request::Request;
-pub use super::sources::Combination;
-pub use super::spec::Creation;
-use super::spec::Target;
-use super::{existspacked, info, intersect, merge, packed, propagation};
+use crate::call::args;
+pub use crate::call::args::{Word, Words};
+pub use crate::call::combination::Combination;
+use crate::call::error::CommandError;
+pub use crate::call::grammar::Verb;
+pub use crate::call::spec::Creation;
+use crate::call::spec::Target;
+use crate::commands::{existspacked, info, intersect, merge};
 use crate::options::values::Config;
+pub use crate::rivals::redisbloom::Release;
+pub use crate::work::request::Items;
+use crate::work::request::Request;
+use crate::work::{packed, propagation};
 use libbloom::packed::{Form, Packed};
 use libbloom::params::ErrorRate;
 
 /// The clock of the server that a client talks to, in milliseconds.
-pub(super) const NOW: i64 = 1_800_000_000_000;
+pub(crate) const NOW: i64 = 1_800_000_000_000;
 /// The clock of a server that runs the command of a primary or a file, in milliseconds.
 const LATER: i64 = NOW + 123_456_789;
 

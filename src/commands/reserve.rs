@@ -1,14 +1,15 @@
-//! `BF.RESERVE key error_rate capacity [option ...]`, with the options of the [table](super::grammar::ROWS).
+//! `BF.RESERVE key error_rate capacity [option ...]`, with the options of the [table](crate::call::grammar::ROWS).
 
 use std::ffi::CStr;
 
-use super::docs::{Docs, KEY_TO_CREATE, Kind, Parameter};
-use super::error::CommandError;
-use super::grammar::Verb;
-use super::reply::Reply;
-use super::request::Request;
-use super::{Call, Command, creation};
+use crate::call::docs::{Docs, KEY_TO_CREATE, Kind, Parameter};
+use crate::call::error::CommandError;
+use crate::call::grammar::Verb;
+use crate::call::reply::Reply;
+use crate::call::{Call, Command};
 use crate::keyspace;
+use crate::work::creation;
+use crate::work::request::Request;
 
 /// The command BF.RESERVE: creates an empty filter.
 pub struct Reserve;

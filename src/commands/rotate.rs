@@ -2,14 +2,15 @@
 
 use std::ffi::CStr;
 
-use super::args::Cursor;
-use super::docs::{Docs, KEY_TO_DROP_FROM, O_OF_LAYERS, SINCE_OWN};
-use super::error::CommandError;
-use super::grammar::{GivenOptions, Verb};
-use super::reply::Reply;
-use super::spec::Target;
-use super::{Call, Command, changing, propagation, window};
+use crate::call::args::Cursor;
+use crate::call::docs::{Docs, KEY_TO_DROP_FROM, O_OF_LAYERS, SINCE_OWN};
+use crate::call::error::CommandError;
+use crate::call::grammar::{GivenOptions, Verb};
+use crate::call::reply::Reply;
+use crate::call::spec::Target;
+use crate::call::{Call, Command};
 use crate::keyspace;
+use crate::work::{changing, propagation, window};
 use libbloom::Error;
 
 /// The command BF.ROTATE: closes the newest slice of a window now, so that the next new item opens another, and drops

@@ -1,11 +1,11 @@
 //! Helpers for tests of the commands' words.
 
-use super::super::error::CommandError;
-use super::super::grammar::Verb;
 use super::{
     Creation, Items, Parsed, Release, Word, Words, ask, obey, obey_creating, replicated, replicated_packed,
     replicated_with_items,
 };
+use crate::call::error::CommandError;
+use crate::call::grammar::Verb;
 use crate::options::values::{Config, ConfigOption};
 use libbloom::error::ParamError;
 use libbloom::packed::{Form, Packed};
@@ -13,15 +13,12 @@ use libbloom::params::{Seed, SipSeed, Tightening};
 use libbloom::spec::{Spec, ValkeySpec};
 
 /// The filter that a client's BF.RESERVE creates.
-pub(in crate::commands) fn reserve(
-    arguments: &[Word<'_>],
-    config: &Config,
-) -> Result<Creation, CommandError> {
+pub(crate) fn reserve(arguments: &[Word<'_>], config: &Config) -> Result<Creation, CommandError> {
     ask(Verb::Reserve, arguments, config)?.creation
 }
 
 /// The filter that a primary's BF.RESERVE creates.
-pub(in crate::commands) fn obey_reserve(
+pub(crate) fn obey_reserve(
     arguments: &[Word<'_>],
     config: &Config,
     release: Release,
@@ -30,18 +27,15 @@ pub(in crate::commands) fn obey_reserve(
 }
 
 /// The items of a BF.INSERT, if it has ITEMS, and the filter that it creates for a missing key.
-pub(in crate::commands) type Inserted<'a> = (Option<&'a [Word<'a>]>, Result<Creation, CommandError>);
+pub(crate) type Inserted<'a> = (Option<&'a [Word<'a>]>, Result<Creation, CommandError>);
 
 /// What a client's BF.INSERT adds and creates.
-pub(in crate::commands) fn insert<'a>(
-    arguments: &'a [Word<'a>],
-    config: &Config,
-) -> Result<Inserted<'a>, CommandError> {
+pub(crate) fn insert<'a>(arguments: &'a [Word<'a>], config: &Config) -> Result<Inserted<'a>, CommandError> {
     ask(Verb::Insert, arguments, config).map(inserted)
 }
 
 /// What a primary's BF.INSERT adds and creates.
-pub(in crate::commands) fn obey_insert<'a>(
+pub(crate) fn obey_insert<'a>(
     arguments: &'a [Word<'a>],
     config: &Config,
     release: Release,
@@ -57,10 +51,10 @@ fn inserted(parsed: Parsed<'_>) -> Inserted<'_> {
 }
 
 /// The items of a BF.ADDPACKED, and the filter that it creates for a missing key.
-pub(in crate::commands) type AddedPacked<'a> = (Packed<'a>, Result<Creation, CommandError>);
+pub(crate) type AddedPacked<'a> = (Packed<'a>, Result<Creation, CommandError>);
 
 /// What a client's BF.ADDPACKED adds and creates.
-pub(in crate::commands) fn add_packed<'a>(
+pub(crate) fn add_packed<'a>(
     arguments: &'a [Word<'a>],
     config: &Config,
 ) -> Result<AddedPacked<'a>, CommandError> {
@@ -68,7 +62,7 @@ pub(in crate::commands) fn add_packed<'a>(
 }
 
 /// What a primary's BF.ADDPACKED adds and creates.
-pub(in crate::commands) fn obey_add_packed<'a>(
+pub(crate) fn obey_add_packed<'a>(
     arguments: &'a [Word<'a>],
     config: &Config,
 ) -> Result<AddedPacked<'a>, CommandError> {
@@ -82,23 +76,19 @@ fn packed(parsed: Parsed<'_>) -> Result<AddedPacked<'_>, CommandError> {
     }
 }
 
-pub(in crate::commands) fn words(line: &str) -> Vec<Word<'_>> {
+pub(crate) fn words(line: &str) -> Vec<Word<'_>> {
     line.split(' ').map(|word| Word(word.as_bytes())).collect()
 }
 
 /// The arguments of a propagated command: key, words, items.
-pub(in crate::commands) fn propagated<'a>(
-    key: &'a str,
-    words: &'a Words,
-    items: &[&'a str],
-) -> Vec<Word<'a>> {
+pub(crate) fn propagated<'a>(key: &'a str, words: &'a Words, items: &[&'a str]) -> Vec<Word<'a>> {
     let items = items.iter().map(|item| item.as_bytes());
     let all = std::iter::once(key.as_bytes()).chain(words.list()).chain(items);
     all.map(Word).collect()
 }
 
 /// A configuration that makes other filters than the default one.
-pub(in crate::commands) fn elsewhere() -> Config {
+pub(crate) fn elsewhere() -> Config {
     let mut there = Config::new(Seed(8));
     there.set(ConfigOption::Layout, "classic").unwrap();
     there.set(ConfigOption::ExpansionFactor, "0").unwrap();
@@ -107,7 +97,7 @@ pub(in crate::commands) fn elsewhere() -> Config {
 
 /// Asserts that a receiver of the propagated creation makes the same filter, with and without items.
 #[track_caller]
-pub(in crate::commands) fn is_propagated(key: &str, made: Creation, there: &Config) {
+pub(crate) fn is_propagated(key: &str, made: Creation, there: &Config) {
     let ((command, alone), inserted) = (replicated(made), replicated_with_items(made));
     for release in [Release::Two, Release::Eight] {
         let alone = propagated(key, &alone, &[]);
@@ -121,7 +111,7 @@ pub(in crate::commands) fn is_propagated(key: &str, made: Creation, there: &Conf
 
 /// Asserts that a receiver of the propagated creation with packed items makes the same filter.
 #[track_caller]
-pub(in crate::commands) fn is_propagated_packed(key: &str, made: Creation, there: &Config) {
+pub(crate) fn is_propagated_packed(key: &str, made: Creation, there: &Config) {
     for (form, data) in [(Form::Lines, "a\nb"), (Form::Prefixed, "\x01\0\0\0a\x01\0\0\0b")] {
         let packed = replicated_packed(Some(made), form);
         let arguments = propagated(key, &packed, &[data]);
@@ -132,7 +122,7 @@ pub(in crate::commands) fn is_propagated_packed(key: &str, made: Creation, there
 }
 
 /// Seeds whose bytes separate words, end texts, or look like words.
-pub(in crate::commands) const SEEDS: [&[u8; 32]; 6] = [
+pub(crate) const SEEDS: [&[u8; 32]; 6] = [
     b"                                ",
     b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
     b"\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r",
@@ -141,7 +131,7 @@ pub(in crate::commands) const SEEDS: [&[u8; 32]; 6] = [
     b"\xff\xfe\x80 \0\t\n\r\xc3\x28\xa0\xa1\xe2\x28\xa1\xf0\x28\x8c\xbc\xf8\xa1\xa1\xa1\xa1\xfc\xa1\xa1\xa1\xa1\xa1\xff\xff",
 ];
 
-pub(in crate::commands) fn valkey(
+pub(crate) fn valkey(
     rate: f64,
     capacity: u64,
     expansion: u32,

@@ -3,15 +3,14 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::creation;
-use super::error::CommandError;
-use super::reply::Reply;
-use super::spec::{Creation, Target};
-use super::{changing, propagation, window};
+use crate::call::error::CommandError;
+use crate::call::reply::Reply;
+use crate::call::spec::{Creation, Target};
 use crate::keyspace::{self, KeyMut};
 use crate::limits::{self, CommandMemory};
 use crate::server::{Arg, Ctx, log, note};
 use crate::stats::{self, Counted};
+use crate::work::{changing, creation, propagation, window};
 use libbloom::chain::batch::{BlockOutcome, Subset};
 use libbloom::chain::demand::reserved;
 use libbloom::packed::Answers;

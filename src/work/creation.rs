@@ -1,16 +1,16 @@
 //! The creation of filters: what the options of a command mean, and how the filter is made. [`propagation`] has how it
 //! is propagated.
 
-use super::error::CommandError;
-use super::grammar::{GivenOptions, GivenSeed, RequestedRate};
-use super::propagation;
-use super::redisbloom::{RedisBloomOptions, Release};
-use super::spec::Creation;
+use crate::call::error::CommandError;
+use crate::call::grammar::{GivenOptions, GivenSeed, RequestedRate};
+use crate::call::spec::Creation;
 use crate::keyspace::{self, KeyMut};
 use crate::limits::CommandMemory;
 use crate::options::values::Config;
+use crate::rivals::redisbloom::{RedisBloomOptions, Release};
 use crate::server::{Arg, Ctx, log};
 use crate::stats::{self, Counted};
+use crate::work::propagation;
 use crate::{number, options};
 use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Tightening, Window};
 use libbloom::spec::{BlockedSpec, ClassicSpec, Spec, ValkeySpec};

@@ -1,9 +1,9 @@
-use super::super::requests::trying::{
+use super::*;
+use crate::commands::requests::trying::{
     SEEDS, add_packed, elsewhere, insert, is_propagated, is_propagated_packed, obey_insert, reserve, valkey,
     words,
 };
-use super::super::requests::{Release, Word, replicated};
-use super::*;
+use crate::commands::requests::{Release, Word, replicated};
 use crate::options::values::ConfigOption;
 use libbloom::params::Seed;
 

@@ -1,6 +1,6 @@
-use super::super::requests::trying::words;
-use super::super::requests::{intersect, merge};
 use super::*;
+use crate::commands::requests::trying::words;
+use crate::commands::requests::{intersect, merge};
 
 /// Other keys would be read or written: a misread number turns an option into a key, or a key into an option.
 #[test]

@@ -3,14 +3,14 @@
 use std::ffi::CStr;
 use std::num::NonZeroUsize;
 
-use super::adding::Batch;
-use super::args::{Argument, Cursor, Words, flag, integer};
-use super::docs::{Kind, Parameter};
-use super::error::CommandError;
-use super::grammar::Verb;
-use super::propagation;
-use super::spec::Target;
+use crate::call::args::{Argument, Cursor, Words, flag, integer};
+use crate::call::docs::{Kind, Parameter};
+use crate::call::error::CommandError;
+use crate::call::grammar::Verb;
+use crate::call::spec::Target;
 use crate::server::{Arg, Ctx, OwnedString};
+use crate::work::adding::Batch;
+use crate::work::propagation;
 use libbloom::chain::batch::BlockOutcome;
 use libbloom::packed::{Answers, Form, Packed};
 use libbloom::{Allowance, Error, Filter, Time};

@@ -1,7 +1,7 @@
 //! How creations are propagated, and other commands that are not propagated in the client's words.
 //!
 //! The server that created a filter propagates every property of it. A blocked filter is described in a bundle: the
-//! words of [`grammar`](super::grammar), with LAYOUT and SEED, in one argument. A classic filter is described in
+//! words of [`grammar`](crate::call::grammar), with LAYOUT and SEED, in one argument. A classic filter is described in
 //! RedisBloom's words ([`redisbloom`]), and one in valkey-bloom's layout in valkey-bloom's ([`valkey`]), so that
 //! replicas with these modules can follow. PXAT says when the key expires. Neither of the other modules reads that, so
 //! LAYOUT is added too.
@@ -9,10 +9,10 @@
 use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
 
-use super::args::Words;
-use super::grammar::Verb;
-use super::spec::{Creation, Target};
-use super::{redisbloom, valkey};
+use crate::call::args::Words;
+use crate::call::grammar::Verb;
+use crate::call::spec::{Creation, Target};
+use crate::rivals::{redisbloom, valkey};
 use crate::server::{Arg, Ctx, OwnedString, short_list};
 use libbloom::params::{Capacity, ErrorRate, Expansion, Growth};
 use libbloom::spec::{BlockedSpec, Spec};
@@ -123,7 +123,7 @@ fn description(verb: Verb, creation: Creation) -> Words {
 
 /// The words for a filter that only this module reads, in one argument: servers take longer over each argument than the
 /// module takes over all of these words. What is this module's default is left out, except for the seed, and
-/// [`GivenOptions::take_bundle`](super::grammar::GivenOptions::take_bundle) adds it. A growing filter of the default
+/// [`GivenOptions::take_bundle`](crate::call::grammar::GivenOptions::take_bundle) adds it. A growing filter of the default
 /// size has no word for either, as its capacity would otherwise mean that it is reserved.
 fn bundle(reserves: bool, spec: BlockedSpec) -> Words {
     let BlockedSpec {

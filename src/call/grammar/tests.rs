@@ -1,6 +1,6 @@
-use super::super::requests::trying::*;
-use super::super::requests::{Creation, NOW, Release, Word};
 use super::*;
+use crate::commands::requests::trying::*;
+use crate::commands::requests::{Creation, NOW, Release, Word};
 use libbloom::spec::Spec;
 
 /// A replica with other options would make another filter than its primary.

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 use std::io::Write as _;
 
-use super::error::CommandError;
+use crate::call::error::CommandError;
 use crate::number;
 use crate::server::Arg;
 

@@ -10,9 +10,9 @@
 #[cfg(test)]
 mod tests;
 
-use super::args::{Argument, Cursor, Words, iterator};
-use super::error::CommandError;
-use super::spec::Creation;
+use crate::call::args::{Argument, Cursor, Words, iterator};
+use crate::call::error::CommandError;
+use crate::call::spec::Creation;
 use crate::options::values::Config;
 use libbloom::params::{SipSeed, Tightening};
 use libbloom::spec::{Spec, ValkeySpec};

@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString, c_long};
 
 use redis_module::raw;
 
-use super::error::CommandError;
+use crate::call::error::CommandError;
 use crate::number;
 use crate::server::{Ctx, call};
 

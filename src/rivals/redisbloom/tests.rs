@@ -1,9 +1,9 @@
 use serde_json::{Value as Json, json};
 
-use super::super::debug;
-use super::super::requests::trying::{insert, obey_insert, obey_reserve, propagated, reserve, words};
-use super::super::requests::{Creation, Word, obey_creating, replicated, replicated_with_items};
 use super::*;
+use crate::commands::debug;
+use crate::commands::requests::trying::{insert, obey_insert, obey_reserve, propagated, reserve, words};
+use crate::commands::requests::{Creation, Word, obey_creating, replicated, replicated_with_items};
 use crate::options::values::ConfigOption;
 use libbloom::params::Seed;
 use libbloom::spec::Spec;

@@ -2,18 +2,18 @@
 
 mod last;
 
-use super::args::{Argument, Cursor};
-use super::creation;
-use super::error::CommandError;
-use super::grammar::{GivenOptions, Verb, is_bundle};
-use super::packed::Packing;
-use super::redisbloom::{self, RedisBloomInsert, RedisBloomOptions, Release};
-use super::spec::Creation;
-use super::valkey::{ValkeyInsert, ValkeyOptions};
+use crate::call::args::{Argument, Cursor};
+use crate::call::error::CommandError;
+use crate::call::grammar::{GivenOptions, Verb, is_bundle};
+use crate::call::spec::Creation;
 use crate::keyspace;
 use crate::options;
 use crate::options::values::Config;
+use crate::rivals::redisbloom::{self, RedisBloomInsert, RedisBloomOptions, Release};
+use crate::rivals::valkey::{ValkeyInsert, ValkeyOptions};
 use crate::server::{self, Arg, Ctx};
+use crate::work::creation;
+use crate::work::packed::Packing;
 use libbloom::StoredLayout;
 use libbloom::packed::Packed;
 use libbloom::params::Time;

@@ -1,10 +1,10 @@
 //! This module's grammar of the options that describe a filter and its key. It is one table, from which the parser,
 //! the checks and COMMAND DOCS are derived.
 //!
-//! A new option is a row of the table. What an option means for a filter is in [`creation`](super::creation), and how
-//! it is propagated in [`propagation`](super::propagation).
+//! A new option is a row of the table. What an option means for a filter is in [`creation`](crate::work::creation), and how
+//! it is propagated in [`propagation`](crate::work::propagation).
 //!
-//! The grammars of other modules are in [`redisbloom`](super::redisbloom) and [`valkey`](super::valkey).
+//! The grammars of other modules are in [`redisbloom`](crate::rivals::redisbloom) and [`valkey`](crate::rivals::valkey).
 
 #[cfg(test)]
 mod tests;
@@ -13,9 +13,9 @@ use std::ffi::CStr;
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
-use super::args::{Argument, Cursor, Word};
-use super::docs::{self, Kind, Parameter, SINCE_OWN};
-use super::error::CommandError;
+use crate::call::args::{Argument, Cursor, Word};
+use crate::call::docs::{self, Kind, Parameter, SINCE_OWN};
+use crate::call::error::CommandError;
 use crate::number;
 use crate::options::values::Config;
 use crate::server::short_list;

@@ -4,8 +4,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::{Description, Items, Request, Verb};
-use crate::commands::args::Argument;
-use crate::commands::redisbloom;
+use crate::call::args::Argument;
+use crate::rivals::redisbloom;
 
 /// More words, or longer ones, are read anew each time.
 const MOST_WORDS: usize = 16;
@@ -98,7 +98,7 @@ pub fn keep<'a, A: Argument<'a>>(verb: Verb, relayed: bool, arguments: &[A], req
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::args::Word;
+    use crate::call::args::Word;
 
     /// A filter would be made with options of the command before.
     #[test]

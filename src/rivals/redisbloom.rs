@@ -20,8 +20,8 @@ mod tests;
 
 use std::sync::OnceLock;
 
-use super::args::{Argument, Cursor, Words, integer};
-use super::error::CommandError;
+use crate::call::args::{Argument, Cursor, Words, integer};
+use crate::call::error::CommandError;
 use crate::options::values::Config;
 use crate::server::Ctx;
 use libbloom::error::ParamError;
