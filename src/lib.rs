@@ -34,3 +34,5 @@ pub mod stats;
 pub mod work;
 
 mod module;
+#[cfg(test)]
+mod trying;

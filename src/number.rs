@@ -17,13 +17,6 @@ pub fn whole(bytes: &[u8]) -> Option<i128> {
     Some(short.map_or_else(|| text.parse().unwrap_or(farthest), i128::from))
 }
 
-/// Returns 0 or an infinity for a decimal number that a double cannot tell from these. Servers report such a text as
-/// no number.
-pub fn beyond_doubles(bytes: &[u8]) -> Option<f64> {
-    let value: f64 = str::from_utf8(bytes).ok()?.parse().ok()?;
-    (value == 0.0 || value.is_infinite()).then_some(value)
-}
-
 /// The fewest digits that read back as this number, as people write them: 0.01, 2.5e-7.
 pub fn short(value: f64) -> String {
     let scientific = format!("{value:e}");
@@ -65,26 +58,6 @@ mod tests {
         }
         assert_eq!(whole(b"1\0"), None);
         assert_eq!(whole(b"\xff"), None);
-    }
-
-    #[test]
-    fn what_no_double_holds_is_0_or_infinite() {
-        for text in [
-            "1e-400",
-            "-1e-400",
-            "0",
-            "0e5",
-            &format!("0.{}1", "0".repeat(400)),
-        ] {
-            assert_eq!(beyond_doubles(text.as_bytes()), Some(0.0), "{text}");
-        }
-        assert_eq!(beyond_doubles(b"1e400"), Some(f64::INFINITY));
-        assert_eq!(beyond_doubles(b"-1e400"), Some(f64::NEG_INFINITY));
-        for text in [
-            "", "nan", "0.01", "1e-323", "1e308", "low", " 1e-400", "1e-400 ", "1e", ".",
-        ] {
-            assert_eq!(beyond_doubles(text.as_bytes()), None, "{text:?}");
-        }
     }
 
     /// A reader would take the digits of 0.01000000000000000021 for a measurement.

@@ -1,5 +1,8 @@
 //! The keys of BF.MERGE and BF.INTERSECT.
 
+#[cfg(test)]
+mod tests;
+
 use crate::call::args::{Argument, Cursor};
 use crate::call::docs::{KeyUse, Kind, Parameter};
 use crate::call::error::CommandError;

@@ -5,9 +5,12 @@ pub mod args;
 pub mod combination;
 pub mod docs;
 pub mod error;
-pub mod grammar;
+pub mod given;
+pub mod packing;
 pub mod reply;
-pub mod spec;
+pub mod request;
+pub mod target;
+pub mod words;
 
 use std::ffi::{CStr, CString, c_int};
 

@@ -39,7 +39,7 @@ fn apply(ctx: Ctx<'_>, name: Arg<'_>, items: &[Arg<'_>]) -> Result<Answers, Comm
             ctx.replicate_verbatim();
         } else {
             room.lend(items, &excepted, |changed| {
-                ctx.replicate(c"BF.EXCEPT", name, &[], changed)
+                ctx.replicate(c"BF.EXCEPT", name, [], changed)
             });
         }
         key.changed(&[Except::NAME]);

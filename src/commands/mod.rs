@@ -4,30 +4,27 @@
 //! The order inside a command: parse (no key is touched), open the key with its type checked, change the filter. Only
 //! if the filter changed: propagate, signal and notify once. Then reply.
 
-#[cfg(any(test, fuzzing))]
-pub mod requests;
-
-mod add;
-mod addpacked;
-mod card;
-pub(crate) mod debug;
-mod except;
-mod exists;
-mod existspacked;
-mod info;
-mod insert;
-mod intersect;
-mod load;
-mod loadchunk;
-mod madd;
-mod merge;
-mod mexists;
-mod plan;
-mod reserve;
-mod reset;
-mod rotate;
-mod scandump;
-mod shrink;
+pub mod add;
+pub mod addpacked;
+pub mod card;
+pub mod debug;
+pub mod except;
+pub mod exists;
+pub mod existspacked;
+pub mod info;
+pub mod insert;
+pub mod intersect;
+pub mod load;
+pub mod loadchunk;
+pub mod madd;
+pub mod merge;
+pub mod mexists;
+pub mod plan;
+pub mod reserve;
+pub mod reset;
+pub mod rotate;
+pub mod scandump;
+pub mod shrink;
 
 use std::ffi::CStr;
 use std::io::ErrorKind;

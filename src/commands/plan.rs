@@ -1,17 +1,18 @@
-//! `BF.PLAN error_rate capacity [option ...]`, with the options of the [table](crate::call::grammar::ROWS).
+//! `BF.PLAN error_rate capacity [option ...]`, with the options of [`Given`].
 
-use crate::server::short_list;
 use std::ffi::CStr;
 
 use crate::call::args::Cursor;
-use crate::call::docs::{Docs, SINCE_OWN};
+use crate::call::docs::{
+    Docs, EXPANSION, GROWING, LAYOUT, NONSCALING, RATE, REFRESH, SEED, SINCE_OWN, SIZE, SLICES, TIGHTENING,
+    VALIDATESCALETO, WINDOW,
+};
 use crate::call::error::CommandError;
-use crate::call::grammar::{GivenOptions, Verb};
+use crate::call::given::{Given, Verb};
 use crate::call::reply::Reply;
 use crate::call::{Call, Command};
-use crate::commands::reserve::{CAPACITY, RATE};
 use crate::options;
-use crate::work::creation;
+use crate::server::short_list;
 use libbloom::plan::{self, Stage};
 use libbloom::spec::Spec;
 
@@ -35,16 +36,28 @@ impl Command for Plan {
         summary: c"Returns what a Bloom Filter takes that BF.RESERVE would create, and once it has grown",
         complexity: c"O(1)",
         since: SINCE_OWN,
-        parameters: &VERB.parameters::<{ 2 + VERB.options() }>(&[RATE, CAPACITY], &[]),
+        parameters: &[
+            RATE,
+            SIZE,
+            EXPANSION,
+            NONSCALING,
+            GROWING,
+            SEED,
+            LAYOUT,
+            TIGHTENING,
+            VALIDATESCALETO,
+            WINDOW,
+            SLICES,
+            REFRESH,
+        ],
         cacheable: true,
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let given = GivenOptions::parse(VERB, &mut Cursor::new(arguments), |_, _| Ok(false))?;
-        given.check(VERB)?;
+        let given = Given::parse(VERB, &mut Cursor::new(arguments))?;
         let config = options::config();
-        let spec = creation::filter(&given, &config)?;
-        creation::check_goal(&given, spec, &config)?;
+        let spec = given.filter(&config)?;
+        given.check_goal(spec, &config)?;
         let counts = GROWTHS.map(|times| spec.capacity().saturating_mul(times));
         let plan = plan::Plan::new(spec, counts[GROWTHS.len() - 1], MOST_LAYERS);
         let stages = short_list(counts.iter().map_while(|&items| plan.at(items)));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::call::error::CommandError;
 use crate::call::reply::Reply;
-use crate::call::spec::{Creation, Target};
+use crate::call::target::{Creation, Target};
 use crate::keyspace::{self, KeyMut};
 use crate::limits::{self, CommandMemory};
 use crate::server::{Arg, Ctx, log, note};
@@ -89,7 +89,7 @@ impl<'a> Batch<'a> for &[Arg<'a>] {
             Target {
                 created: None,
                 at: None,
-            } => ctx.replicate(c"BF.MADD", key, &[], items),
+            } => ctx.replicate(c"BF.MADD", key, [], items),
             to => propagation::send(ctx, key, to, items),
         });
     }
@@ -324,7 +324,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
             if self.has_no_options {
                 self.ctx.replicate_verbatim();
             } else {
-                self.ctx.replicate(c"BF.MADD", self.key, &[], &[sent]);
+                self.ctx.replicate(c"BF.MADD", self.key, [], &[sent]);
             }
             key.changed(&[self.event]);
         }

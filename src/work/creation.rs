@@ -1,136 +1,48 @@
-//! The creation of filters: what the options of a command mean, and how the filter is made. [`propagation`] has how it
-//! is propagated.
+//! The creation of filters. [`propagation`] has how it is propagated.
 
 use crate::call::error::CommandError;
-use crate::call::grammar::{GivenOptions, GivenSeed, RequestedRate};
-use crate::call::spec::Creation;
+use crate::call::given::{Given, RequestedRate};
+use crate::call::target::Creation;
 use crate::keyspace::{self, KeyMut};
 use crate::limits::CommandMemory;
-use crate::options::values::Config;
-use crate::rivals::redisbloom::{RedisBloomOptions, Release};
-use crate::server::{Arg, Ctx, log};
+use crate::rivals::redisbloom::{Release, Said};
+use crate::server::{self, Arg, Ctx, log};
 use crate::stats::{self, Counted};
 use crate::work::propagation;
 use crate::{number, options};
-use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Tightening, Window};
-use libbloom::spec::{BlockedSpec, ClassicSpec, Spec, ValkeySpec};
-use libbloom::valkey::Unreached;
-use libbloom::{Error, Filter, StoredLayout};
+use libbloom::spec::Spec;
+use libbloom::{Error, Filter};
 
-/// The filter that the options of a command describe, with the configuration for what they leave open.
+/// The key that a command creates if it is missing, by this server's options and clock.
 ///
 /// # Errors
-/// Options that the configuration excludes.
-pub fn filter(given: &GivenOptions, config: &Config) -> Result<Spec, CommandError> {
-    let layout = match given.given_layout() {
-        // The command's options were checked for it before.
-        Some(layout) => layout,
-        None => {
-            let layout = config.layout();
-            if given.is_any() {
-                let checked = given.check_for(layout);
-                checked.map_err(|error| error.by_layout_option(layout))?;
-            }
-            layout
-        }
-    };
-    let expansion = match (given.nonscaling, given.expansion) {
-        (Some(()), _) => None,
-        (None, Some(factor)) => Expansion::new(factor).ok(),
-        (None, None) => config.expansion(),
-    };
-    if expansion.is_none()
-        && let Some(word) = given.needs_growth()
-    {
-        return Err(CommandError::FixedByOption(word));
+/// The command has NOCREATE, or options that the configuration excludes. If [`keyspace::missing_is_error`], also a
+/// command without a capacity.
+pub fn now(ctx: Ctx<'_>, given: &Given) -> Result<Creation, CommandError> {
+    if given.capacity.is_none() && given.told.is_none() && keyspace::missing_is_error(ctx) {
+        return Err(CommandError::NotFound);
     }
-    let rate = given.rate.unwrap_or_else(|| RequestedRate::configured(config));
-    let capacity = given.capacity.unwrap_or(config.initial_size());
-    match layout {
-        StoredLayout::Classic => classic(given, rate.used, capacity, expansion).map(Spec::Classic),
-        StoredLayout::Valkey => {
-            let seed = match given.seed {
-                Some(GivenSeed::Bytes(seed)) => seed,
-                Some(GivenSeed::Number(seed)) => seed.into(),
-                None => config.seed().into(),
-            };
-            let tightening = given.tightening.unwrap_or(Tightening::DEFAULT);
-            let factor = expansion.map_or(0, Expansion::factor);
-            let spec = ValkeySpec::new(rate.requested, capacity.items(), factor, tightening, seed);
-            spec.map(Spec::Valkey).map_err(|_| CommandError::ErrorRateRange)
-        }
-        _ => {
-            let seed = match given.seed {
-                Some(GivenSeed::Number(seed)) => seed,
-                Some(GivenSeed::Bytes(_)) | None => config.seed(),
-            };
-            Ok(Spec::Blocked(BlockedSpec {
-                error_rate: rate.used,
-                capacity,
-                growth: growth(given, expansion),
-                seed,
-                window: window(given)?,
-            }))
-        }
-    }
+    given.creation(&options::config(), server::milliseconds)
 }
 
-/// The growth of a blocked filter. Without a given capacity it is expected to grow far.
-fn growth(given: &GivenOptions, expansion: Option<Expansion>) -> Growth {
-    let grows_far = given.growing.is_some() || given.capacity.is_none();
-    match expansion {
-        None => Growth::Fixed,
-        Some(expansion) if given.window.is_none() && grows_far => Growth::Growing(expansion),
-        Some(expansion) => Growth::Reserved(expansion),
-    }
-}
-
-fn window(given: &GivenOptions) -> Result<Option<Window>, CommandError> {
-    let slices = given.slices.unwrap_or(Window::USUAL_SLICES);
-    let window = given
-        .window
-        .map(|seconds| Window::new(seconds, slices, given.refresh.is_some()));
-    window.transpose().map_err(|_| CommandError::SlicesRange)
-}
-
-/// A classic filter. Where it does not grow, it has the expansion that RedisBloom would store and not use.
-fn classic(
-    given: &GivenOptions,
-    rate: ErrorRate,
-    capacity: Capacity,
-    expansion: Option<Expansion>,
-) -> Result<ClassicSpec, CommandError> {
-    let unused = if given.nonscaling.is_some() {
-        ClassicSpec::UNUSED_EXPANSION
-    } else {
-        0
-    };
-    let stored = expansion.map_or(given.expansion.unwrap_or(unused), Expansion::factor);
-    ClassicSpec::new(rate.value(), capacity.items(), stored, expansion.is_some())
-        .map_err(|_| CommandError::ErrorRateRange)
-}
-
-/// Checks whether the described filter can grow to VALIDATESCALETO.
+/// Checks that the filter can grow to VALIDATESCALETO, whether or not the key is missing. A primary has checked what it
+/// sends.
 ///
 /// # Errors
-/// The reason why it cannot.
-pub fn check_goal(given: &GivenOptions, filter: Spec, config: &Config) -> Result<(), CommandError> {
-    let (Some(goal), Spec::Valkey(spec)) = (given.goal, filter) else {
+/// The reason why it cannot, or options that the configuration excludes.
+pub fn check_goal(ctx: Ctx<'_>, given: &Given) -> Result<(), CommandError> {
+    if given.goal.is_none() || ctx.must_obey() {
         return Ok(());
-    };
-    let limit = config.max_filter_bytes();
-    let reached = spec.rules().scaled_capacity(spec.capacity(), goal, limit);
-    reached.map(drop).map_err(|unreached| match unreached {
-        Unreached::Bytes { .. } => CommandError::GoalBytes,
-        Unreached::Rate { .. } => CommandError::GoalRate,
-        Unreached::Layers { .. } => CommandError::GoalLayers,
-        Unreached::Items { .. } => CommandError::GoalItems,
-    })
+    }
+    let config = options::config();
+    given.check_goal(given.filter(&config)?, &config)
 }
 
-/// Logs an error rate that is not used unchanged.
-pub fn log_rate(ctx: Ctx<'_>, key: Arg<'_>, requested: f64, used: f64) {
-    if requested != used {
+/// Logs a requested error rate that the filter which a command made, if any, does not have unchanged.
+pub fn log_rate(ctx: Ctx<'_>, key: Arg<'_>, rate: Option<RequestedRate>, used: Option<f64>) {
+    if let Some((requested, used)) = rate.map(|rate| rate.requested).zip(used)
+        && requested != used
+    {
         log::RATE.warn(ctx, key.bytes(), || {
             let [requested, used] = [requested, used].map(number::short);
             format!("error rate {requested} is used as {used}")
@@ -162,15 +74,16 @@ pub fn log_layer_limit(ctx: Ctx<'_>, key: Arg<'_>, filter: Spec) {
 /// [`CommandError::NotFound`] if [`keyspace::missing_is_error`].
 pub fn by_default(ctx: Ctx<'_>) -> Result<Creation, CommandError> {
     let config = options::config();
-    if ctx.origin().is_relayed() {
-        let spec = RedisBloomOptions::default().spec(&config, Release::of_server(ctx))?;
-        return Ok(Spec::Classic(spec).into());
-    }
-    if keyspace::missing_is_error(ctx) {
-        return Err(CommandError::NotFound);
-    }
-    let filter = filter(&GivenOptions::default(), &config)?;
-    Ok(filter.into())
+    let given = if ctx.origin().is_relayed() {
+        Said::default().given(&config, Release::of_server(ctx))
+    } else if keyspace::missing_is_error(ctx) {
+        None
+    } else {
+        Some(Given::default())
+    };
+    given
+        .ok_or(CommandError::NotFound)?
+        .creation(&config, server::milliseconds)
 }
 
 /// Makes a filter within the command's allowance.

@@ -5,6 +5,5 @@ pub mod changing;
 pub mod creation;
 pub mod packed;
 pub mod propagation;
-pub mod request;
 pub mod sources;
 pub mod window;

@@ -1,8 +1,5 @@
 //! The source filters of BF.MERGE and BF.INTERSECT.
 
-#[cfg(test)]
-mod tests;
-
 use std::ffi::CStr;
 
 use crate::call::combination::Combination;
@@ -13,7 +10,6 @@ use crate::server::shown::shown;
 use crate::server::{Arg, Ctx};
 use crate::stats;
 use crate::work::{changing, creation};
-use libbloom::StoredLayout;
 use libbloom::chain::demand::reserved;
 use libbloom::sets::{Mismatch, SetError};
 use libbloom::{Error, Filter};
@@ -89,7 +85,11 @@ impl<'a> Sources<'a> {
             }
             SetError::Rate { sum, enough } => CommandError::RateOfLayers { sum, enough },
             SetError::ClassicRate { sum, rate } => CommandError::RateOfClassicLayers { sum, rate },
-            SetError::RateOfClassic => CommandError::OnlyFor("ERROR", &[StoredLayout::Blocked]),
+            SetError::RateOfClassic => CommandError::OnlyFor {
+                option: "ERROR",
+                layouts: "BLOCKED",
+                configured: None,
+            },
             SetError::Memory(error) => {
                 creation::log_shortage(self.ctx, self.destination, error);
                 of_memory(error)
