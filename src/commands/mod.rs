@@ -22,7 +22,6 @@ pub mod mexists;
 pub mod plan;
 pub mod reserve;
 pub mod reset;
-pub mod rotate;
 pub mod scandump;
 pub mod shrink;
 
@@ -46,7 +45,6 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     register_command::<madd::MAdd>(ctx, category)?;
     register_command::<insert::Insert>(ctx, category)?;
     register_command::<addpacked::AddPacked>(ctx, category)?;
-    register_command::<rotate::Rotate>(ctx, category)?;
     register_command::<except::Except>(ctx, category)?;
     register_command::<reset::Reset>(ctx, category)?;
     register_command::<shrink::Shrink>(ctx, category)?;
