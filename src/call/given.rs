@@ -417,11 +417,8 @@ impl Given {
     }
 }
 
-/// Parses a whole number.
-///
-/// # Errors
-/// `bad` if it is none, and `outside` if it is not in `range`.
-pub fn number<'a, T: TryFrom<i128> + PartialOrd>(
+/// Parses a whole number. The error is `bad` if it is none, and `outside` if it is not in `range`.
+fn number<'a, T: TryFrom<i128> + PartialOrd>(
     value: impl Argument<'a>,
     range: RangeInclusive<T>,
     bad: CommandError,

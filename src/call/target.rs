@@ -184,7 +184,7 @@ mod tests {
     fn blocked() -> impl Strategy<Value = (Spec, Option<Time>)> {
         let growth = (0..4, 1..=Expansion::MAX);
         let window = (
-            1..,
+            1..=Window::MAX_SECONDS,
             Window::SLICES,
             any::<bool>(),
             proptest::option::of(0..=LATEST),
