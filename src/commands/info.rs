@@ -130,7 +130,11 @@ impl Field {
 }
 
 impl Selection {
-    pub(super) fn parse(word: &[u8]) -> Result<Self, CommandError> {
+    /// What this word selects.
+    ///
+    /// # Errors
+    /// It is no field.
+    pub fn parse(word: &[u8]) -> Result<Self, CommandError> {
         if word.eq_ignore_ascii_case(b"FULL") {
             return Ok(Self::Full);
         }
