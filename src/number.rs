@@ -34,7 +34,7 @@ pub fn short(value: f64) -> String {
 mod tests {
     use super::*;
 
-    /// Users would be told that a number which is too large is no number, and look for a typing error.
+    /// A number that is too large is not called no number, for which users look for a typing error.
     #[test]
     fn whole_numbers_are_decimal_and_have_any_size() {
         let read: [(&str, i128); 9] = [
@@ -60,7 +60,7 @@ mod tests {
         assert_eq!(whole(b"\xff"), None);
     }
 
-    /// A reader would take the digits of 0.01000000000000000021 for a measurement.
+    /// Digits such as those of 0.01000000000000000021 look like a measurement.
     #[test]
     fn doubles_are_written_with_the_fewest_digits_that_mean_them() {
         let written = [

@@ -6,6 +6,7 @@ use crate::call::error::CommandError;
 use crate::call::given::Verb;
 use crate::call::request::{Items, Request};
 use crate::call::target::{Creation, Target};
+use crate::call::words::Words;
 use crate::options::values::{Config, ConfigOption};
 use crate::rivals::read_relayed;
 use crate::rivals::redisbloom::Release;
@@ -71,44 +72,47 @@ pub fn elsewhere() -> Config {
 /// ones.
 #[track_caller]
 pub fn is_propagated(key: &str, made: Creation, there: &Config) {
+    let (command, said) = propagation::command(made.into(), false);
+    let verb = if command == c"BF.RESERVE" {
+        Verb::Reserve
+    } else {
+        Verb::Insert
+    };
+    is_made(verb, key, &said, &[], made, there);
+    is_propagated_with_items(key, made, there);
+    let said = packed::words(Target::from(made), Form::Lines);
+    is_made(Verb::AddPacked, key, &said, &[Word(b"a\nb")], made, there);
+}
+
+/// Asserts that a receiver of the creation with items makes the same filter.
+#[track_caller]
+pub fn is_propagated_with_items(key: &str, made: Creation, there: &Config) {
+    let (command, said) = propagation::command(made.into(), true);
+    assert_eq!(command, c"BF.INSERT");
+    is_made(
+        Verb::Insert,
+        key,
+        &said,
+        &[Word(b"a"), Word(b"ITEMS")],
+        made,
+        there,
+    );
+}
+
+#[track_caller]
+fn is_made(verb: Verb, key: &str, said: &Words, items: &[Word<'_>], made: Creation, there: &Config) {
     let key = Word(key.as_bytes());
-    let items = [Word(b"a"), Word(b"ITEMS")];
-    let alone = propagation::command(made.into(), false);
-    let inserted = propagation::command(made.into(), true);
-    assert_eq!(inserted.0, c"BF.INSERT");
+    let arguments = std::iter::once(key).chain(said.list().map(Word));
+    let arguments: Vec<_> = arguments.chain(items.iter().copied()).collect();
     for release in [Release::Two, Release::Eight] {
-        let verb = if alone.0 == c"BF.RESERVE" {
-            Verb::Reserve
-        } else {
-            Verb::Insert
-        };
-        let arguments: Vec<_> = std::iter::once(key).chain(alone.1.list().map(Word)).collect();
         let request = relayed(verb, &arguments, there, release).unwrap();
-        assert!(
-            matches!(request.items, Items::None),
-            "a filter without items has some"
-        );
-        assert_eq!(request.given.creation(there, || LATER), Ok(made));
-        let arguments = std::iter::once(key)
-            .chain(inserted.1.list().map(Word))
-            .chain(items);
-        let arguments: Vec<_> = arguments.collect();
-        let request = relayed(Verb::Insert, &arguments, there, release).unwrap();
-        assert_eq!(listed(&request), Some(&items[..]));
+        match request.items {
+            Items::None => assert_eq!(items, []),
+            Items::List(list) => assert_eq!(list, items),
+            Items::Packed { items, .. } => assert_eq!((items.form(), items.count()), (Form::Lines, 2)),
+        }
         assert_eq!(request.given.creation(there, || LATER), Ok(made));
     }
-    let form = Form::Lines;
-    let sent = packed::words(Target::from(made), form);
-    let arguments = std::iter::once(key)
-        .chain(sent.list().map(Word))
-        .chain([Word(b"a\nb")]);
-    let arguments: Vec<_> = arguments.collect();
-    let request = relayed(Verb::AddPacked, &arguments, there, Release::Eight).unwrap();
-    let Items::Packed { items, .. } = request.items else {
-        panic!("no packed items")
-    };
-    assert_eq!((items.form(), items.count()), (form, 2));
-    assert_eq!(request.given.creation(there, || LATER), Ok(made));
 }
 
 /// Seeds whose bytes separate words, end texts, or look like words.

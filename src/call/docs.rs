@@ -8,7 +8,7 @@ use std::ffi::{CStr, c_int};
 
 use redis_module::raw;
 
-use crate::server::{Ctx, call, short_list};
+use crate::server::{Ctx, call, few};
 
 /// The description of a command.
 #[derive(Debug)]
@@ -349,7 +349,7 @@ fn raw_keys(docs: &Docs) -> Vec<raw::RedisModuleCommandKeySpec> {
         }
         Some(key)
     });
-    short_list(keys.chain([end]))
+    few(keys.chain([end]))
 }
 
 impl KeyUse {

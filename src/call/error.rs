@@ -459,7 +459,7 @@ fn rounded(rate: f64) -> String {
 mod tests {
     use super::*;
 
-    /// A user would see digits that are an accident of the sum, or a rate in a form that the command does not accept.
+    /// A user reads no digits that are an accident of the sum, and a rate in a form that the command accepts.
     #[test]
     fn rates_have_the_digits_that_a_user_types() {
         let text = |sum, enough: Option<f64>| {

@@ -21,7 +21,7 @@ use self::combination::Combination;
 use self::docs::Docs;
 use self::error::CommandError;
 use self::reply::Reply;
-use crate::server::{Arg, Ctx, guarded, log, name_conflict, short_list};
+use crate::server::{Arg, Ctx, few, guarded, log, name_conflict};
 
 /// A call of a command.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +68,7 @@ pub fn register_command<C: Command>(ctx: Ctx<'_>, category: Option<&CStr>) -> Re
     if !is_created {
         return Err(name_conflict(&format!("command {name}")));
     }
-    let categories = short_list(std::iter::once(C::CATEGORIES).chain(category));
+    let categories = few(std::iter::once(C::CATEGORIES).chain(category));
     if !ctx.set_acl_categories(C::NAME, &words(&categories)) {
         return Err(format!("{name} could not be put into its ACL categories"));
     }
@@ -81,7 +81,7 @@ pub fn register_command<C: Command>(ctx: Ctx<'_>, category: Option<&CStr>) -> Re
 /// Joins words with single blanks, without one at the end: Redis 7.2 takes what follows a last blank for an ACL
 /// category without a name, and refuses it.
 fn words(list: &[&CStr]) -> CString {
-    let list = short_list(list.iter().map(|word| word.to_bytes()));
+    let list = few(list.iter().map(|word| word.to_bytes()));
     CString::new(list.join(&b' ')).unwrap_or_default()
 }
 

@@ -9,11 +9,14 @@ const MOST_BYTES: usize = 1024;
 pub const MOST_WORDS: usize = 12;
 
 /// Words of a command that is propagated, end to end. They take no memory of the server: most commands that make a
-/// filter are so short that each allocation would show.
+/// filter are so short that each allocation shows.
 #[derive(Clone, Debug)]
 pub struct Words {
     text: [u8; MOST_BYTES],
-    ends: [usize; MOST_WORDS],
+    /// Bytes of the text that are used.
+    length: usize,
+    /// Where each word begins.
+    starts: [usize; MOST_WORDS],
     count: usize,
 }
 
@@ -21,12 +24,12 @@ impl Words {
     /// No words.
     pub const NONE: Self = Self {
         text: [0; MOST_BYTES],
-        ends: [0; MOST_WORDS],
+        length: 0,
+        starts: [0; MOST_WORDS],
         count: 0,
     };
 
     /// Appends a word.
-    #[inline]
     pub fn with(&mut self, word: impl AsRef<[u8]>) -> &mut Self {
         self.begin().put(word.as_ref());
         self
@@ -34,7 +37,7 @@ impl Words {
 
     /// Appends a whole number.
     pub fn with_number(&mut self, number: u64) -> &mut Self {
-        self.begin().put_number(number);
+        self.begin().put_number(number, false);
         self
     }
 
@@ -52,8 +55,7 @@ impl Words {
 
     /// Appends a colon and a whole number to the last word.
     pub fn and_number(&mut self, number: u64) -> &mut Self {
-        self.put(b":");
-        self.put_number(number);
+        self.put_number(number, true);
         self
     }
 
@@ -73,16 +75,11 @@ impl Words {
     }
 
     fn begin(&mut self) -> &mut Self {
-        let end = self.length();
-        if let Some(next) = self.ends.get_mut(self.count) {
-            *next = end;
+        if let Some(start) = self.starts.get_mut(self.count) {
+            *start = self.length;
             self.count += 1;
         }
         self
-    }
-
-    fn length(&self) -> usize {
-        self.ends[..self.count].last().copied().unwrap_or(0)
     }
 
     fn put_shown(&mut self, shown: fmt::Arguments<'_>) {
@@ -91,33 +88,41 @@ impl Words {
     }
 
     /// The standard library's formatting takes several times as long.
-    fn put_number(&mut self, mut number: u64) {
-        let mut digits = [b'0'; 20];
-        let mut first = digits.len() - 1;
-        while number > 9 {
+    fn put_number(&mut self, mut number: u64, after_colon: bool) {
+        let mut digits = [0; 21];
+        let mut first = digits.len();
+        loop {
+            first -= 1;
             digits[first] = b'0' + (number % 10) as u8;
             number /= 10;
-            first -= 1;
+            if number == 0 {
+                break;
+            }
         }
-        digits[first] = b'0' + number as u8;
+        if after_colon {
+            first -= 1;
+            digits[first] = b':';
+        }
         self.put(&digits[first..]);
     }
 
+    #[inline]
     fn put(&mut self, bytes: &[u8]) {
-        let start = self.length();
-        let end = start + bytes.len();
-        if let (Some(place), Some(last)) = (self.text.get_mut(start..end), self.ends[..self.count].last_mut())
-        {
+        let end = self.length + bytes.len();
+        if let Some(place) = self.text.get_mut(self.length..end) {
             place.copy_from_slice(bytes);
-            *last = end;
+            self.length = end;
         }
     }
 
     /// The words.
     pub fn list(&self) -> impl Iterator<Item = &[u8]> {
-        let ends = &self.ends[..self.count];
-        let starts = std::iter::once(&0).chain(ends);
-        starts.zip(ends).map(|(&start, &end)| &self.text[start..end])
+        let starts = &self.starts[..self.count];
+        let ends = starts.iter().skip(1).chain(std::iter::once(&self.length));
+        starts
+            .iter()
+            .zip(ends)
+            .map(|(&start, &end)| &self.text[start..end])
     }
 }
 

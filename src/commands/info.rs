@@ -2,7 +2,7 @@
 //!
 //! A filter in valkey-bloom's layout gets valkey-bloom's reply, any other one RedisBloom's.
 
-use crate::server::short_list;
+use crate::server::few;
 use std::ffi::CStr;
 
 use crate::call::args::{Argument, Cursor};
@@ -246,7 +246,7 @@ fn full(reply: Reply<'_>, filter: &Filter, now: Time, totals: &Totals) {
         (Some(seed), _) => reply.bulk(seed.0.to_string().as_bytes()),
         (None, Some(rules)) => {
             let seed = rules.seed();
-            let digits = short_list(seed.0.iter().map(|byte| format!("{byte:02x}"))).concat();
+            let digits = few(seed.0.iter().map(|byte| format!("{byte:02x}"))).concat();
             reply.bulk(digits.as_bytes());
         }
         (None, None) => reply.null(),

@@ -41,12 +41,14 @@ fn create(ctx: Ctx<'_>, name: Arg<'_>, given: &Given) -> Result<(), CommandError
     }
     creation::check_goal(ctx, given)?;
     let mut key = key?;
-    if key.filter().is_none() {
-        let creation = creation::now(ctx, given)?;
-        creation::create_empty(ctx, name, &mut key, creation)?;
-        creation::log_rate(ctx, name, given.rate, Some(creation.filter.error_rate()));
-        key.changed(&[Insert::NAME]);
+    if key.filter().is_some() {
+        // What a primary created is no filter that was here before.
+        return given.told.map_or(Ok(()), |_| Err(CommandError::Exists));
     }
+    let creation = creation::now(ctx, given)?;
+    creation::create_empty(ctx, name, &mut key, creation)?;
+    creation::log_rate(ctx, name, given.rate, Some(creation.filter.error_rate()));
+    key.changed(&[Insert::NAME]);
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use crate::call::given::{Given, Verb};
 use crate::call::reply::Reply;
 use crate::call::{Call, Command};
 use crate::options;
-use crate::server::short_list;
+use crate::server::few;
 use libbloom::plan::{self, Stage};
 use libbloom::spec::Spec;
 
@@ -60,7 +60,7 @@ impl Command for Plan {
         given.check_goal(spec, &config)?;
         let counts = GROWTHS.map(|times| spec.capacity().saturating_mul(times));
         let plan = plan::Plan::new(spec, counts[GROWTHS.len() - 1], MOST_LAYERS);
-        let stages = short_list(counts.iter().map_while(|&items| plan.at(items)));
+        let stages = few(counts.iter().map_while(|&items| plan.at(items)));
         reply_plan(Reply(ctx), spec, &plan, &stages);
         Ok(())
     }

@@ -558,7 +558,7 @@ pub fn has_maxmemory() -> bool {
 
 /// Collects a list whose length the module's own code bounds, such as the words of a command. Never use it for a list
 /// whose length a client chooses.
-pub fn short_list<T>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+pub fn few<T>(values: impl IntoIterator<Item = T>) -> Vec<T> {
     #[expect(clippy::disallowed_methods, reason = "a list as short as a sentence")]
     values.into_iter().collect()
 }
@@ -567,12 +567,10 @@ pub fn short_list<T>(values: impl IntoIterator<Item = T>) -> Vec<T> {
 pub fn ask(command: &CStr, arguments: &[&CStr]) -> Option<String> {
     // A stream's context has no client on whose behalf to call.
     let server = OwnedCtx::of_server();
-    let arguments = short_list(
-        arguments
-            .iter()
-            .map(|argument| OwnedString::new(argument.to_bytes())),
-    );
-    let arguments = short_list(arguments.iter().map(OwnedString::arg));
+    let arguments = few(arguments
+        .iter()
+        .map(|argument| OwnedString::new(argument.to_bytes())));
+    let arguments = few(arguments.iter().map(OwnedString::arg));
     server
         .run(command, &arguments, |reply| {
             // SAFETY: the reply is alive.

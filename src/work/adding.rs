@@ -533,7 +533,7 @@ fn is_long(layers: usize, before: usize) -> bool {
 mod tests {
     use super::*;
 
-    /// A filter that grows for ever would be logged each time, or never.
+    /// A filter that grows for ever is logged, and not each time.
     #[test]
     fn long_chains_are_told_of_ever_more_rarely() {
         let logged: Vec<_> = (1..200).filter(|&layers| is_long(layers, layers - 1)).collect();

@@ -4,7 +4,7 @@ use crate::commands::merge::MergeRequest;
 use crate::trying::words;
 use libbloom::params::ErrorRate;
 
-/// Other keys would be read or written: a misread number turns an option into a key, or a key into an option.
+/// No other keys are read or written: a misread number turns an option into a key, or a key into an option.
 #[test]
 fn sources_are_as_many_as_their_number_says() {
     for (line, keys, rate, overrides) in [
@@ -43,7 +43,7 @@ fn sources_are_as_many_as_their_number_says() {
     }
 }
 
-/// A user would look for the mistake in the wrong place; and a huge number would cost memory before it is refused.
+/// A user learns where the mistake is, and a huge number costs no memory.
 #[test]
 fn numbers_of_sources_and_words_that_are_wrong_are_named() {
     let range = CommandError::NumkeysRange;

@@ -30,7 +30,7 @@ fn options(docs: &Docs) -> Vec<&'static str> {
     options.flat_map(tokens).map(|(token, _)| token).collect()
 }
 
-/// A user would see an option in `COMMAND DOCS` that the command refuses, or not see one that it takes.
+/// What a user sees in `COMMAND DOCS` is what the command takes.
 #[test]
 fn a_command_reads_the_words_that_it_documents_and_no_others() {
     let all: Vec<_> = VERBS.iter().flat_map(|(_, docs)| options(docs)).collect();
@@ -91,7 +91,7 @@ fn usage(docs: &Docs) -> String {
     usage
 }
 
-/// A reader of the page would miss an option, or be refused one that it shows.
+/// A reader of the page misses no option, and is refused none that it shows.
 #[test]
 fn pages_show_the_options_of_their_commands() {
     for (docs, name, page) in PAGES {
@@ -112,7 +112,7 @@ fn pages_show_the_options_of_their_commands() {
     }
 }
 
-/// A user of an earlier version would try an option that it does not have.
+/// A user of an earlier version sees which options it lacks.
 #[test]
 fn pages_tell_the_version_that_had_a_word_first() {
     for (docs, _, page) in PAGES {

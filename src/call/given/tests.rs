@@ -56,7 +56,7 @@ fn created(options: &str, config: &Config) -> [Result<Creation, CommandError>; 3
     ]
 }
 
-/// A filter would stay for ever, or be gone at once.
+/// A filter neither stays for ever nor is gone at once.
 #[test]
 fn times_are_those_of_set() {
     let config = Config::new(Seed(7));
@@ -76,7 +76,7 @@ fn times_are_those_of_set() {
     }
 }
 
-/// A filter that RedisBloom propagates would expire, or be another one: RedisBloom reads letters, and ignores words.
+/// A filter that RedisBloom propagates does not expire: RedisBloom reads letters, and ignores words.
 #[test]
 fn a_primary_s_words_are_no_times() {
     let config = Config::new(Seed(7));
@@ -107,8 +107,7 @@ fn a_primary_s_words_are_no_times() {
     }
 }
 
-/// A replica that is older than its primary would silently have another filter, and give other answers from then on;
-/// and a client's token is no way around a check.
+/// A replica that is older than its primary says so, and makes no other filter.
 #[test]
 fn a_token_that_this_version_does_not_know_is_refused() {
     let config = Config::new(Seed(7));

@@ -11,8 +11,7 @@ use crate::trying::{
 use crate::work::propagation;
 use libbloom::params::Seed;
 
-/// A replica's filter in valkey-bloom's layout would have other bits than its primary's, and deny items that were
-/// added.
+/// A replica's filter in valkey-bloom's layout has the bits of its primary's.
 #[test]
 fn every_filter_of_valkey_bloom_is_replicated_as_it_is() {
     let there = elsewhere();
@@ -44,7 +43,7 @@ fn every_filter_of_valkey_bloom_is_replicated_as_it_is() {
     assert_eq!(tried, 8 * 4 * 6);
 }
 
-/// A valkey-bloom that follows this server would refuse its commands, or make another filter from them.
+/// A valkey-bloom that follows this server understands it, unless the key has an expiry.
 #[test]
 fn what_valkey_bloom_gets_is_in_its_own_words() {
     let seed = SEEDS[3];
@@ -69,8 +68,7 @@ fn what_valkey_bloom_gets_is_in_its_own_words() {
     );
 }
 
-/// A replica would make another filter of valkey-bloom's layout than a client requested, or a filter of another
-/// layout.
+/// A replica makes the filter of valkey-bloom's layout that a client requested.
 #[test]
 fn what_a_client_makes_in_valkey_bloom_s_layout_is_replicated_as_it_is() {
     let here = Config::new(Seed(7));
@@ -139,7 +137,7 @@ fn what_a_client_makes_in_valkey_bloom_s_layout_is_replicated_as_it_is() {
     }
 }
 
-/// A replica of valkey-bloom would silently diverge, or one of RedisBloom would make a filter of another layout.
+/// Replicas of valkey-bloom and of RedisBloom have the filters of their primaries.
 #[test]
 fn a_primary_s_words_are_taken_for_those_of_who_may_have_said_them() {
     let config = Config::new(Seed(7));
