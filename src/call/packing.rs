@@ -1,19 +1,12 @@
-//! What BF.ADDPACKED and BF.EXISTSPACKED share: many items in one argument, and their answers in one reply.
+//! How the items of BF.ADDPACKED and BF.EXISTSPACKED are packed.
 
 use std::ffi::CStr;
 use std::num::NonZeroUsize;
 
-use super::adding::Batch;
-use super::args::{Argument, Cursor, Words, flag, integer};
+use super::args::{Argument, Cursor, flag, integer};
 use super::docs::{Kind, Parameter};
 use super::error::CommandError;
-use super::grammar::Verb;
-use super::propagation;
-use super::spec::Target;
-use crate::server::{Arg, Ctx, OwnedString};
-use libbloom::chain::batch::BlockOutcome;
-use libbloom::packed::{Answers, Form, Packed};
-use libbloom::{Allowance, Error, Filter, Time};
+use libbloom::packed::{Form, Packed};
 
 /// The complexity of commands with packed items.
 pub const O_OF_PACKED: &CStr =
@@ -34,7 +27,7 @@ pub const COUNT: Parameter = Parameter::option(c"count", c"COUNT", Kind::Word);
 pub const DATA: Parameter = Parameter::new(c"data", Kind::Text);
 
 /// How a command's items are packed, and whether it counts instead of listing its answers.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Packing {
     form: Option<Form>,
     count: bool,
@@ -71,6 +64,21 @@ impl Packing {
         Ok(true)
     }
 
+    /// Reads all of `words`, each of which is one for packing.
+    ///
+    /// # Errors
+    /// The first that is not, or what is wrong with it.
+    pub fn parse<'a, A: Argument<'a>>(words: &'a [A]) -> Result<Self, CommandError> {
+        let (mut packing, mut cursor) = (Self::default(), Cursor::new(words));
+        while let Some(word) = cursor.take_if_any() {
+            let word = word.bytes();
+            if !packing.take(word, &mut cursor)? {
+                return Err(CommandError::unknown(word));
+            }
+        }
+        Ok(packing)
+    }
+
     /// The items in `data`.
     ///
     /// # Errors
@@ -83,68 +91,5 @@ impl Packing {
     /// Whether the reply is the number of positive answers.
     pub fn counts(self) -> bool {
         self.count
-    }
-}
-
-/// The packed items of a command, and the argument that contains them.
-#[derive(Clone, Copy, Debug)]
-pub struct PackedItems<'a> {
-    /// The packed items.
-    pub items: Packed<'a>,
-    /// The argument that contains them.
-    pub data: Arg<'a>,
-}
-
-impl<'a> Batch<'a> for PackedItems<'a> {
-    const FOREIGN_PRIMARIES_SEND_IT: bool = false;
-
-    /// The data of what changed is copied into a string of the server.
-    type Room = ();
-
-    fn count(self) -> usize {
-        self.items.count()
-    }
-
-    fn only(self) -> Option<Arg<'a>> {
-        None
-    }
-
-    fn room(self) -> Option<()> {
-        Some(())
-    }
-
-    fn add_to(
-        self,
-        filter: &mut Filter,
-        now: Time,
-        allowance: Allowance<'_>,
-        added: impl FnMut(BlockOutcome),
-    ) -> Result<(), Error> {
-        filter.add_packed(self.items, now, allowance, added)
-    }
-
-    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, (): ()) {
-        let words = words(to, self.items.form());
-        let send = |data| propagation::propagate(ctx, c"BF.ADDPACKED", key, &words, &[data]);
-        let part = self.items.to_repeat(changed);
-        match part {
-            None => send(self.data),
-            Some(data) => send(OwnedString::new(&data).arg()),
-        }
-    }
-}
-
-/// The words between the key and the data of a BF.ADDPACKED with items in this form; they create the filter too if
-/// `to` says so.
-pub fn words(to: Target, form: Form) -> Words {
-    let words = if to.created.is_none() && to.at.is_none() {
-        Words::default()
-    } else {
-        propagation::words(Verb::AddPacked, to)
-    };
-    match form {
-        Form::Lines => words.with("LINES"),
-        Form::Width(width) => words.with("WIDTH").with_number(width),
-        Form::Prefixed => words.with("PREFIXED"),
     }
 }

@@ -1,14 +1,17 @@
-use super::super::requests::trying::{
-    SEEDS, add_packed, elsewhere, insert, is_propagated, is_propagated_packed, obey_insert, reserve, valkey,
-    words,
-};
-use super::super::requests::{Release, Word, replicated};
 use super::*;
+use crate::call::args::Word;
+use crate::call::error::CommandError;
+use crate::call::given::Verb;
+use crate::call::target::Creation;
 use crate::options::values::ConfigOption;
+use crate::rivals::redisbloom::Release;
+use crate::trying::{
+    SEEDS, asked, elsewhere, is_propagated, listed, obeyed, relayed, valkey, words as line_of,
+};
+use crate::work::propagation;
 use libbloom::params::Seed;
 
-/// A replica's filter in valkey-bloom's layout would have other bits than its primary's, and deny items that were
-/// added.
+/// A replica's filter in valkey-bloom's layout has the bits of its primary's.
 #[test]
 fn every_filter_of_valkey_bloom_is_replicated_as_it_is() {
     let there = elsewhere();
@@ -40,18 +43,15 @@ fn every_filter_of_valkey_bloom_is_replicated_as_it_is() {
     assert_eq!(tried, 8 * 4 * 6);
 }
 
-/// A valkey-bloom that follows this server would refuse its commands, or make another filter from them.
+/// A valkey-bloom that follows this server understands it, unless the key has an expiry.
 #[test]
 fn what_valkey_bloom_gets_is_in_its_own_words() {
     let seed = SEEDS[3];
     let said = |rate, expansion, expires| {
         let filter = valkey(rate, 100, expansion, 0.5, *seed).unwrap();
-        let (command, words) = replicated(Creation { filter, expires });
+        let (command, words) = propagation::command(Creation { filter, expires }.into(), false);
         assert_eq!(command, c"BF.INSERT");
-        let words: Vec<_> = words
-            .list()
-            .map(|word| String::from_utf8_lossy(word).into_owned())
-            .collect();
+        let words: Vec<_> = words.list().map(|word| str::from_utf8(word).unwrap()).collect();
         words.join(" ").replace(str::from_utf8(seed).unwrap(), "(seed)")
     };
     assert_eq!(
@@ -64,12 +64,11 @@ fn what_valkey_bloom_gets_is_in_its_own_words() {
     );
     assert_eq!(
         said(0.9, 7, Some(5)),
-        "CAPACITY 100 ERROR 0.9 TIGHTENING 0.5 SEED (seed) EXPANSION 7 LAYOUT VALKEY PXAT 5"
+        "SPEC1:v:9e-1:100:7:3030303030303030303030303030303030303030303030303030303030303037:5:5e-1"
     );
 }
 
-/// A replica would make another filter of valkey-bloom's layout than a client requested, or a filter of another
-/// layout.
+/// A replica makes the filter of valkey-bloom's layout that a client requested.
 #[test]
 fn what_a_client_makes_in_valkey_bloom_s_layout_is_replicated_as_it_is() {
     let here = Config::new(Seed(7));
@@ -82,20 +81,19 @@ fn what_a_client_makes_in_valkey_bloom_s_layout_is_replicated_as_it_is() {
         let inserted = format!("ERROR 0.9 CAPACITY 1000 {line} ITEMS a");
         let packed = format!("ERROR 0.9 CAPACITY 1000 {line} LINES a");
         let key = [Word(b"key")];
-        let arguments = |line| [&key[..], &words(line)].concat();
-        let made = reserve(&arguments(&reserved), config).unwrap();
+        let arguments = |line| [&key[..], &line_of(line)].concat();
+        let made = asked(Verb::Reserve, &arguments(&reserved), config).unwrap();
         assert_eq!(
-            insert(&arguments(&inserted), config).unwrap().1,
+            asked(Verb::Insert, &arguments(&inserted), config),
             Ok(made),
             "{line}"
         );
         assert_eq!(
-            add_packed(&arguments(&packed), config).unwrap().1,
+            asked(Verb::AddPacked, &arguments(&packed), config),
             Ok(made),
             "{line}"
         );
         is_propagated("key", made, &there);
-        is_propagated_packed("key", made, &there);
         made
     };
     let numbered = SipSeed::from(Seed(7)).0;
@@ -127,33 +125,32 @@ fn what_a_client_makes_in_valkey_bloom_s_layout_is_replicated_as_it_is() {
     }
     for seed in SEEDS {
         let arguments = [&b"key"[..], b"0.01", b"100", b"SEED", seed].map(Word);
-        let made = reserve(&arguments, &here).unwrap();
+        let made = asked(Verb::Reserve, &arguments, &here).unwrap();
         assert_eq!(made, valkey(0.01, 100, 2, 0.5, *seed).unwrap().into());
         is_propagated("key", made, &there);
     }
     // Without words the options decide, and the rate is the requested one.
     let default = valkey(0.7, 100, 2, 0.5, numbered).unwrap();
     for line in ["key ITEMS a", "key"] {
-        let made = insert(&words(line), &by_option).unwrap().1;
+        let made = asked(Verb::Insert, &line_of(line), &by_option);
         assert_eq!(made, Ok(default.into()), "{line}");
     }
 }
 
-/// A replica of valkey-bloom would silently diverge, or one of RedisBloom would make a filter of another layout.
+/// Replicas of valkey-bloom and of RedisBloom have the filters of their primaries.
 #[test]
 fn a_primary_s_words_are_taken_for_those_of_who_may_have_said_them() {
     let config = Config::new(Seed(7));
     let numbered = SipSeed::from(Seed(7)).0;
     let made_of = |line: &str| {
-        let mut all = Vec::new();
-        for release in [Release::Two, Release::Eight] {
-            let arguments = words(line);
-            all.push(
-                obey_insert(&arguments, &config, release).map(|(items, made)| (items.map(<[_]>::len), made)),
-            );
-        }
-        assert_eq!(all[0], all[1], "{line}");
-        all.remove(0)
+        let arguments = line_of(line);
+        let [one, other] = [Release::Two, Release::Eight].map(|release| {
+            let items = relayed(Verb::Insert, &arguments, &config, release)?;
+            let made = obeyed(Verb::Insert, &arguments, &config, release);
+            Ok((listed(&items).map(<[_]>::len), made))
+        });
+        assert_eq!(one, other, "{line}");
+        one
     };
     let seeded =
         |rate, capacity, expansion, ratio| valkey(rate, capacity, expansion, ratio, numbered).unwrap();

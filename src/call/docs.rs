@@ -1,11 +1,14 @@
 //! The description of a command, which the server publishes (COMMAND DOCS, COMMAND INFO) and redis-cli shows while
 //! its users type.
 
+#[cfg(test)]
+mod tests;
+
 use std::ffi::{CStr, c_int};
 
 use redis_module::raw;
 
-use crate::server::{Ctx, call, short_list};
+use crate::server::{Ctx, call, few};
 
 /// The description of a command.
 #[derive(Debug)]
@@ -116,8 +119,61 @@ pub const KEY_TO_MERGE_INTO: Parameter = Parameter::new(c"destination", Kind::Ke
 pub const KEY_TO_OVERWRITE: Parameter = Parameter::new(c"destination", Kind::Key(KeyUse::Overwrite));
 /// The parameter for an item.
 pub const ITEM: Parameter = Parameter::new(c"item", Kind::Text);
+/// The error rate of a filter, where it is always given.
+pub const RATE: Parameter = Parameter::new(c"error_rate", Kind::Double);
+/// The capacity of a filter, where it is always given.
+pub const SIZE: Parameter = Parameter::new(c"capacity", Kind::Integer);
 /// The option `ERROR e`.
 pub const ERROR: Parameter = Parameter::option(c"error", c"ERROR", Kind::Double);
+/// The option `CAPACITY n`.
+pub const CAPACITY: Parameter = Parameter::option(c"capacity", c"CAPACITY", Kind::Integer);
+/// The option `EXPANSION n`.
+pub const EXPANSION: Parameter = Parameter::option(c"expansion", c"EXPANSION", Kind::Integer);
+/// The option `NOCREATE`.
+pub const NOCREATE: Parameter = Parameter::option(c"nocreate", c"NOCREATE", Kind::Word);
+/// The option `NONSCALING`.
+pub const NONSCALING: Parameter = Parameter::option(c"nonscaling", c"NONSCALING", Kind::Word);
+/// The option `GROWING`.
+pub const GROWING: Parameter = Parameter::option(c"growing", c"GROWING", Kind::Word).since(SINCE_OWN);
+/// The option `SEED s`.
+pub const SEED: Parameter = Parameter::option(c"seed", c"SEED", Kind::Integer).since(SINCE_OWN);
+/// The option `LAYOUT l`.
+pub const LAYOUT: Parameter = Parameter::option(c"layout", c"LAYOUT", Kind::OneOf(LAYOUTS)).since(SINCE_OWN);
+const LAYOUTS: &[Parameter] = &[
+    Parameter::word(c"blocked", c"BLOCKED"),
+    Parameter::word(c"classic", c"CLASSIC"),
+    Parameter::word(c"valkey", c"VALKEY"),
+];
+/// The option `TIGHTENING r`.
+pub const TIGHTENING: Parameter =
+    Parameter::option(c"tightening", c"TIGHTENING", Kind::Double).since(SINCE_OWN);
+/// The option `VALIDATESCALETO n`.
+pub const VALIDATESCALETO: Parameter =
+    Parameter::option(c"validatescaleto", c"VALIDATESCALETO", Kind::Integer).since(SINCE_OWN);
+/// The option `WINDOW seconds`.
+pub const WINDOW: Parameter = Parameter::option(c"window", c"WINDOW", Kind::Integer).since(SINCE_OWN);
+/// The option `SLICES n`.
+pub const SLICES: Parameter = Parameter::option(c"slices", c"SLICES", Kind::Integer).since(SINCE_OWN);
+/// The option `REFRESH`.
+pub const REFRESH: Parameter = Parameter::option(c"refresh", c"REFRESH", Kind::Word).since(SINCE_OWN);
+/// The option `AT ms`.
+pub const AT: Parameter = Parameter::option(c"at", c"AT", Kind::Integer).since(SINCE_OWN);
+/// The options `EX`, `PX`, `EXAT` and `PXAT`, which exclude each other.
+pub const EXPIRY: Parameter = Parameter::new(c"expiration", Kind::OneOf(EXPIRIES)).optional();
+const EXPIRIES: &[Parameter] = &[
+    Parameter::new(c"seconds", Kind::Integer)
+        .after(c"EX")
+        .since(SINCE_OWN),
+    Parameter::new(c"milliseconds", Kind::Integer)
+        .after(c"PX")
+        .since(SINCE_OWN),
+    Parameter::new(c"unix-time-seconds", Kind::UnixTime)
+        .after(c"EXAT")
+        .since(SINCE_OWN),
+    Parameter::new(c"unix-time-milliseconds", Kind::UnixTime)
+        .after(c"PXAT")
+        .since(SINCE_OWN),
+];
 
 impl Parameter {
     /// A required value.
@@ -171,49 +227,6 @@ impl Parameter {
         Self {
             since: Some(version),
             ..self
-        }
-    }
-
-    /// The first version of this module that had the parameter, if RedisBloom has the command without it.
-    #[cfg(test)]
-    pub fn version(&self) -> Option<&'static CStr> {
-        self.since
-    }
-
-    /// The kind of the parameter.
-    pub fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    /// The parameter's token, or the tokens of its choices, each with the kind of the value after it.
-    pub fn tokens(&self) -> impl Iterator<Item = (&'static CStr, Kind)> {
-        let own = self.token.map(|token| (token, self.kind));
-        let choices = match self.kind {
-            Kind::OneOf(choices) if own.is_none() => choices,
-            _ => &[],
-        };
-        let theirs = choices
-            .iter()
-            .filter_map(|choice| Some((choice.token?, choice.kind)));
-        own.into_iter().chain(theirs)
-    }
-
-    /// The last of its [tokens](Self::tokens); the empty word if it has none.
-    pub const fn last_token(&self) -> &'static CStr {
-        match (self.token, self.kind) {
-            (Some(token), _) => token,
-            (
-                None,
-                Kind::OneOf(
-                    [
-                        ..,
-                        Self {
-                            token: Some(last), ..
-                        },
-                    ],
-                ),
-            ) => last,
-            (None, _) => c"",
         }
     }
 
@@ -336,7 +349,7 @@ fn raw_keys(docs: &Docs) -> Vec<raw::RedisModuleCommandKeySpec> {
         }
         Some(key)
     });
-    short_list(keys.chain([end]))
+    few(keys.chain([end]))
 }
 
 impl KeyUse {

@@ -1,8 +1,10 @@
-use super::super::requests::trying::words;
-use super::super::requests::{intersect, merge};
 use super::*;
+use crate::commands::intersect::parse as intersect;
+use crate::commands::merge::MergeRequest;
+use crate::trying::words;
+use libbloom::params::ErrorRate;
 
-/// Other keys would be read or written: a misread number turns an option into a key, or a key into an option.
+/// No other keys are read or written: a misread number turns an option into a key, or a key into an option.
 #[test]
 fn sources_are_as_many_as_their_number_says() {
     for (line, keys, rate, overrides) in [
@@ -16,7 +18,8 @@ fn sources_are_as_many_as_their_number_says() {
         ("to 1 a OVERRIDE ERROR 1e-300", "to a", Some(1e-30), true),
     ] {
         let arguments = words(line);
-        let (combination, used, replaces) = merge(&arguments).unwrap();
+        let request = MergeRequest::parse(&arguments).unwrap();
+        let combination = request.keys;
         let named: Vec<_> = combination
             .positions()
             .map(|place| arguments[place - 1].0)
@@ -29,7 +32,7 @@ fn sources_are_as_many_as_their_number_says() {
             .collect();
         assert_eq!(read, keys, "{line}");
         assert_eq!(
-            (used.map(|rate| rate.value()), replaces),
+            (request.used_rate().map(ErrorRate::value), request.overrides),
             (rate, overrides),
             "{line}"
         );
@@ -40,7 +43,7 @@ fn sources_are_as_many_as_their_number_says() {
     }
 }
 
-/// A user would look for the mistake in the wrong place; and a huge number would cost memory before it is refused.
+/// A user learns where the mistake is, and a huge number costs no memory.
 #[test]
 fn numbers_of_sources_and_words_that_are_wrong_are_named() {
     let range = CommandError::NumkeysRange;
@@ -68,7 +71,11 @@ fn numbers_of_sources_and_words_that_are_wrong_are_named() {
         ("to 1 a ", CommandError::Unknown("''".to_owned())),
     ] {
         let arguments = words(line);
-        assert_eq!(merge(&arguments).map(|_| ()), Err(error.clone()), "{line}");
+        assert_eq!(
+            MergeRequest::parse(&arguments).map(|_| ()),
+            Err(error.clone()),
+            "{line}"
+        );
         assert_eq!(intersect(&arguments).map(|_| ()), Err(error), "{line}");
     }
     let unknown = |word: &str| CommandError::Unknown(word.to_owned());
@@ -85,7 +92,11 @@ fn numbers_of_sources_and_words_that_are_wrong_are_named() {
         ("to 1 a OVERRIDE b", unknown("b")),
         ("to 1 a CAPACITY 10", unknown("CAPACITY")),
     ] {
-        assert_eq!(merge(&words(line)).map(|_| ()), Err(error), "{line}");
+        assert_eq!(
+            MergeRequest::parse(&words(line)).map(|_| ()),
+            Err(error),
+            "{line}"
+        );
     }
     for line in ["to 1 a ERROR 0.1", "to 1 a OVERRIDE"] {
         let word = line.split(' ').nth(3).unwrap();

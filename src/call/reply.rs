@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString, c_long};
 
 use redis_module::raw;
 
-use super::error::CommandError;
+use crate::call::error::CommandError;
 use crate::number;
 use crate::server::{Ctx, call};
 
@@ -159,8 +159,8 @@ impl Reply<'_> {
 mod tests {
     use super::*;
 
-    /// After a panic between two elements a client would take the reply to its next command for the rest of the
-    /// array, and be off by one from then on.
+    /// After a panic between two elements the array is completed: a client takes the reply to its next command for what
+    /// is missing, and is off by one from then on.
     #[test]
     fn what_a_command_did_not_send_is_still_owed() {
         let outer = begin_command();

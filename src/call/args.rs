@@ -1,9 +1,6 @@
-//! The arguments of a command, read one by one, and the words of a command that is propagated.
+//! The arguments of a command, read one by one.
 
-use std::fmt::{self, Display};
-use std::io::Write as _;
-
-use super::error::CommandError;
+use crate::call::error::CommandError;
 use crate::number;
 use crate::server::Arg;
 
@@ -11,7 +8,7 @@ use crate::server::Arg;
 pub trait Argument<'a>: Copy {
     /// The bytes of the argument.
     fn bytes(self) -> &'a [u8];
-    /// The argument as a double, by the server's own parser.
+    /// The argument as a double; one that a double cannot tell from 0 or an infinity is that.
     fn double(self) -> Option<f64>;
 }
 
@@ -20,12 +17,17 @@ impl<'a> Argument<'a> for Arg<'a> {
         Arg::bytes(self)
     }
 
+    /// The standard library's parser is faster than the server's, which also reads hexadecimal forms.
     fn double(self) -> Option<f64> {
-        Arg::double(self)
+        decimal(self.bytes()).or_else(|| Arg::double(self))
     }
 }
 
-/// A word that is no argument of its own.
+fn decimal(bytes: &[u8]) -> Option<f64> {
+    str::from_utf8(bytes).ok()?.parse().ok()
+}
+
+/// An argument without a server, for tests and fuzzing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word<'a>(pub &'a [u8]);
 
@@ -34,9 +36,8 @@ impl<'a> Argument<'a> for Word<'a> {
         self.0
     }
 
-    /// Uses the standard library's parser, which accepts what the server's accepts, except hexadecimal forms.
     fn double(self) -> Option<f64> {
-        str::from_utf8(self.0).ok()?.parse().ok()
+        decimal(self.0)
     }
 }
 
@@ -149,77 +150,30 @@ pub fn integer(bytes: &[u8]) -> Option<i64> {
     number::whole(bytes).map(|value| value.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
 }
 
-/// Words of a command that is propagated, end to end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Words {
-    text: Vec<u8>,
-    ends: Vec<usize>,
+/// The length of the longest word of any command, VALIDATESCALETO.
+const LONGEST: usize = 15;
+
+/// A word in capitals, to be compared with those that a command knows.
+#[derive(Clone, Copy, Debug)]
+pub struct Capitals {
+    letters: [u8; LONGEST],
+    /// 0 for a word that is longer than any that commands know.
+    length: usize,
 }
 
-impl Default for Words {
-    fn default() -> Self {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "as long as a sentence, which most commands fit into"
-        )]
-        Self {
-            text: Vec::with_capacity(128),
-            ends: Vec::with_capacity(16),
+impl Capitals {
+    /// The capitals of `word`.
+    pub fn of(word: &[u8]) -> Self {
+        let mut letters = [0; LONGEST];
+        let length = if word.len() <= LONGEST { word.len() } else { 0 };
+        for (capital, letter) in letters.iter_mut().zip(&word[..length]) {
+            *capital = letter.to_ascii_uppercase();
         }
-    }
-}
-
-impl Words {
-    /// An error rate and a capacity as people type them: the fewest digits that mean exactly this rate.
-    pub fn sized(rate: f64, capacity: u64) -> Self {
-        Self::default().with_rate(rate).with_number(capacity)
+        Self { letters, length }
     }
 
-    /// An error rate and a capacity, each after its word.
-    pub fn named(rate: f64, capacity: u64) -> Self {
-        let words = Self::default().with("ERROR").with_rate(rate);
-        words.with("CAPACITY").with_number(capacity)
-    }
-
-    /// Appends a word.
-    #[must_use]
-    pub fn with(mut self, word: impl AsRef<[u8]>) -> Self {
-        self.text.extend_from_slice(word.as_ref());
-        self.ends.push(self.text.len());
-        self
-    }
-
-    /// Appends a blank and a word to the last argument.
-    #[must_use]
-    pub fn with_more(mut self, word: impl AsRef<[u8]>) -> Self {
-        self.ends.pop();
-        self.text.push(b' ');
-        self.with(word)
-    }
-
-    /// Appends a number.
-    #[must_use]
-    pub fn with_number(self, number: impl Display) -> Self {
-        self.with_shown(format_args!("{number}"))
-    }
-
-    /// Appends an error rate in the fewest digits that mean exactly this rate.
-    #[must_use]
-    pub fn with_rate(self, rate: f64) -> Self {
-        self.with_shown(format_args!("{rate:e}"))
-    }
-
-    fn with_shown(mut self, shown: fmt::Arguments<'_>) -> Self {
-        // A list takes all that is written.
-        let _ = self.text.write_fmt(shown);
-        self.with("")
-    }
-
-    /// The words.
-    pub fn list(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(&0).chain(&self.ends);
-        starts
-            .zip(&self.ends)
-            .map(|(&start, &end)| &self.text[start..end])
+    /// The word in capitals.
+    pub fn word(&self) -> &[u8] {
+        &self.letters[..self.length]
     }
 }

@@ -1,69 +1,21 @@
 //! The source filters of BF.MERGE and BF.INTERSECT.
 
-#[cfg(test)]
-mod tests;
-
 use std::ffi::CStr;
 
-use super::args::{Argument, Cursor};
-use super::changing;
-use super::creation;
-use super::docs::{KeyUse, Kind, Parameter};
-use super::error::CommandError;
+use crate::call::combination::Combination;
+use crate::call::error::CommandError;
 use crate::keyspace::{self, KeyMut};
 use crate::limits::CommandMemory;
-use crate::number;
 use crate::server::shown::shown;
 use crate::server::{Arg, Ctx};
 use crate::stats;
-use libbloom::StoredLayout;
+use crate::work::{changing, creation};
 use libbloom::chain::demand::reserved;
 use libbloom::sets::{Mismatch, SetError};
 use libbloom::{Error, Filter};
 
 /// The complexity of commands that combine whole filters.
 pub const O_OF_SOURCES: &CStr = c"O(n + e * m), where n is the number of bytes of all sources, e that of their exceptions, and m that of the sources";
-
-/// The parameter for the number of sources.
-pub const NUMKEYS: Parameter = Parameter::new(c"numkeys", Kind::Integer);
-/// The parameter for the sources.
-pub const SOURCES: Parameter = Parameter::new(c"source", Kind::Keys(KeyUse::Read)).multiple();
-
-/// The keys of a command that combines filters.
-#[derive(Clone, Copy, Debug)]
-pub struct Combination<'a, A> {
-    /// The key for the result.
-    pub destination: A,
-    /// The keys of the sources; one or more.
-    pub sources: &'a [A],
-}
-
-impl<'a, A: Argument<'a>> Combination<'a, A> {
-    /// Reads `destination numkeys source [source ...]`, with which a command begins.
-    ///
-    /// # Errors
-    /// What is wrong with these arguments.
-    pub fn take(cursor: &mut Cursor<'a, A>) -> Result<Self, CommandError> {
-        let (destination, numkeys) = (cursor.take()?, cursor.take()?);
-        let count = number::whole(numkeys.bytes()).ok_or(CommandError::BadNumkeys)?;
-        if count <= 0 {
-            return Err(CommandError::NumkeysRange);
-        }
-        let count = usize::try_from(count).ok();
-        let sources = count.and_then(|count| cursor.take_many(count));
-        Ok(Self {
-            destination,
-            sources: sources.ok_or(CommandError::FewerSources)?,
-        })
-    }
-
-    /// The positions of the keys in the command, whose name has position 0: for a server that cannot derive them from
-    /// a description.
-    pub fn positions(&self) -> impl Iterator<Item = usize> {
-        const FIRST: usize = 3;
-        std::iter::once(1).chain(FIRST..FIRST + self.sources.len())
-    }
-}
 
 /// The source filters of a command, with what error texts need.
 #[derive(Debug)]
@@ -133,7 +85,11 @@ impl<'a> Sources<'a> {
             }
             SetError::Rate { sum, enough } => CommandError::RateOfLayers { sum, enough },
             SetError::ClassicRate { sum, rate } => CommandError::RateOfClassicLayers { sum, rate },
-            SetError::RateOfClassic => CommandError::OnlyFor("ERROR", &[StoredLayout::Blocked]),
+            SetError::RateOfClassic => CommandError::OnlyFor {
+                option: "ERROR",
+                layouts: "BLOCKED",
+                configured: None,
+            },
             SetError::Memory(error) => {
                 creation::log_shortage(self.ctx, self.destination, error);
                 of_memory(error)

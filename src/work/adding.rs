@@ -3,15 +3,14 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::creation;
-use super::error::CommandError;
-use super::reply::Reply;
-use super::spec::{Creation, Target};
-use super::{changing, propagation, window};
+use crate::call::error::CommandError;
+use crate::call::reply::Reply;
+use crate::call::target::{Creation, Target};
 use crate::keyspace::{self, KeyMut};
 use crate::limits::{self, CommandMemory};
 use crate::server::{Arg, Ctx, log, note};
 use crate::stats::{self, Counted};
+use crate::work::{changing, creation, propagation, window};
 use libbloom::chain::batch::{BlockOutcome, Subset};
 use libbloom::chain::demand::reserved;
 use libbloom::packed::Answers;
@@ -90,7 +89,7 @@ impl<'a> Batch<'a> for &[Arg<'a>] {
             Target {
                 created: None,
                 at: None,
-            } => ctx.replicate(c"BF.MADD", key, &[], items),
+            } => ctx.replicate(c"BF.MADD", key, [], items),
             to => propagation::send(ctx, key, to, items),
         });
     }
@@ -317,7 +316,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
             if self.has_no_options {
                 self.ctx.replicate_verbatim();
             } else {
-                self.ctx.replicate(c"BF.MADD", self.key, &[], &[sent]);
+                self.ctx.replicate(c"BF.MADD", self.key, [], &[sent]);
             }
             key.changed(&[self.event]);
         }
@@ -534,7 +533,7 @@ fn is_long(layers: usize, before: usize) -> bool {
 mod tests {
     use super::*;
 
-    /// A filter that grows for ever would be logged each time, or never.
+    /// A filter that grows for ever is logged, and not each time.
     #[test]
     fn long_chains_are_told_of_ever_more_rarely() {
         let logged: Vec<_> = (1..200).filter(|&layers| is_long(layers, layers - 1)).collect();

@@ -1,6 +1,5 @@
 //! The errors that commands reply: every text on the wire, once.
 
-use crate::server::short_list;
 use std::ffi::CStr;
 use std::fmt;
 
@@ -57,10 +56,17 @@ pub enum CommandError {
     SeedRange,
     /// The layout's name is unknown.
     BadLayout,
-    /// An option that only filters of these layouts have.
-    OnlyFor(&'static str, &'static [StoredLayout]),
-    /// An option that only filters of these layouts have, while the layout comes from the module's option.
-    OnlyForByOption(&'static str, &'static [StoredLayout], StoredLayout),
+    /// An option that only filters of certain layouts have.
+    OnlyFor {
+        /// The option.
+        option: &'static str,
+        /// The layouts.
+        layouts: &'static str,
+        /// The layout of the filter if it is not the command that says it, but the module's option.
+        configured: Option<StoredLayout>,
+    },
+    /// The token of a server is malformed, or of a later version.
+    BadSpec,
     /// The tightening ratio is no number.
     BadTightening,
     /// The tightening ratio is out of its range.
@@ -214,14 +220,6 @@ impl CommandError {
         })
     }
 
-    /// The error for a layout that nobody typed, because it comes from the module's option.
-    pub fn by_layout_option(self, layout: StoredLayout) -> Self {
-        match self {
-            Self::OnlyFor(option, layouts) => Self::OnlyForByOption(option, layouts, layout),
-            other => other,
-        }
-    }
-
     /// The reply to a creation that failed.
     pub fn of_creation(error: Error) -> Self {
         match error {
@@ -283,15 +281,18 @@ impl fmt::Display for CommandError {
             Self::BadSeed => "ERR bad seed",
             Self::SeedRange => return write!(f, "ERR seed must be in the range [0, {}]", u64::MAX),
             Self::BadLayout => "ERR bad layout: it is BLOCKED, CLASSIC or VALKEY",
-            Self::OnlyFor(option, layouts) => {
-                let layouts = short_list(layouts.iter().map(|layout| layout.name().to_ascii_uppercase()));
-                let layouts = layouts.join(" or ");
-                return write!(f, "ERR {option} is for LAYOUT {layouts} only");
+            Self::OnlyFor {
+                option,
+                layouts,
+                configured,
+            } => {
+                write!(f, "ERR {option} is for LAYOUT {layouts} only")?;
+                return match configured {
+                    Some(layout) => write!(f, ", and bf-layout is {}", layout.name()),
+                    None => Ok(()),
+                };
             }
-            Self::OnlyForByOption(option, layouts, by_option) => {
-                let (error, layout) = (Self::OnlyFor(option, layouts), by_option.name());
-                return write!(f, "{error}, and bf-layout is {layout}");
-            }
+            Self::BadSpec => "ERR bad SPEC: not a filter that this version of the module knows",
             Self::BadTightening => "ERR bad tightening ratio",
             Self::TighteningRange => "ERR tightening ratio must be in the range (0, 1)",
             Self::BadGoal => "ERR bad VALIDATESCALETO",
@@ -458,7 +459,7 @@ fn rounded(rate: f64) -> String {
 mod tests {
     use super::*;
 
-    /// A user would see digits that are an accident of the sum, or a rate in a form that the command does not accept.
+    /// A user reads no digits that are an accident of the sum, and a rate in a form that the command accepts.
     #[test]
     fn rates_have_the_digits_that_a_user_types() {
         let text = |sum, enough: Option<f64>| {

@@ -1,12 +1,16 @@
 use serde_json::{Value as Json, json};
 
-use super::super::debug;
-use super::super::requests::trying::{insert, obey_insert, obey_reserve, propagated, reserve, words};
-use super::super::requests::{Creation, Word, obey_creating, replicated, replicated_with_items};
 use super::*;
+use crate::call::args::Word;
+use crate::call::error::CommandError;
+use crate::call::given::Verb;
+use crate::call::target::Creation;
+use crate::commands::debug;
 use crate::options::values::ConfigOption;
+use crate::trying::{
+    NOW, elsewhere, is_propagated, is_propagated_with_items, listed, obeyed, relayed, words,
+};
 use libbloom::params::Seed;
-use libbloom::spec::Spec;
 use libbloom::{Filter, UNLIMITED};
 
 /// What each version of RedisBloom made of a command, as `tests/fixtures/redisbloom/record.py` recorded it.
@@ -28,12 +32,12 @@ fn recorded() -> Vec<(String, Release, String, Json)> {
 }
 
 /// The stored form of a filter with these items, in the form of the recording.
-fn described(creation: Creation, items: &[Word<'_>]) -> Json {
+fn described(creation: Creation, items: Option<&[Word<'_>]>) -> Json {
     let Spec::Classic(spec) = creation.filter else {
         panic!("not RedisBloom's: {creation:?}")
     };
     let mut filter = Filter::new(creation.filter, UNLIMITED).unwrap();
-    let items = items.iter().map(|item| item.0);
+    let items = items.unwrap_or_default().iter().map(|item| item.0);
     filter.add_all(items, 0, UNLIMITED, |_| ()).unwrap();
     let layers = filter.layer_stats().map(|layer| debug::line(&layer));
     let lines: Vec<_> = std::iter::once(format!("size:{}", filter.items()))
@@ -43,7 +47,7 @@ fn described(creation: Creation, items: &[Word<'_>]) -> Json {
     json!({"options": options, "expansion": spec.rules().expansion(), "debug": lines})
 }
 
-/// Items with this module's words would make a filter of its layout out of a command of RedisBloom.
+/// Items that look like this module's words do not change what a command of RedisBloom makes.
 #[test]
 fn items_are_no_options() {
     let config = Config::new(Seed(7));
@@ -52,51 +56,54 @@ fn items_are_no_options() {
         "BLOCKED i LAYOUT BLOCKED SEED 1",
         "key ITEMS x ITEMS LAYOUT BLOCKED",
     ] {
-        let (_, made) = obey_insert(&words(line), &config, Release::Two).unwrap();
-        assert!(matches!(made.unwrap().filter, Spec::Classic(_)), "{line}");
+        let made = obeyed(Verb::Insert, &words(line), &config, Release::Two).unwrap();
+        assert!(matches!(made.filter, Spec::Classic(_)), "{line}");
     }
 }
 
-/// A replica of RedisBloom would silently diverge, and a server that is started on its file would have other filters.
+/// The command of this name, if it can create a filter by its words.
+fn verb(command: &str) -> Option<Verb> {
+    match command {
+        "BF.RESERVE" => Some(Verb::Reserve),
+        "BF.INSERT" => Some(Verb::Insert),
+        _ => None,
+    }
+}
+
+/// A replica of RedisBloom, and a server that is started on its file, have its filters.
 #[test]
 fn what_redisbloom_made_of_a_command_is_made_of_it_here() {
     let config = Config::new(Seed(7));
     let mut made_of = 0;
     for (version, release, line, made) in recorded() {
-        let Some((command @ ("BF.RESERVE" | "BF.INSERT"), rest)) = line.split_once(' ') else {
-            continue;
-        };
+        let (command, rest) = line.split_once(' ').unwrap();
+        let Some(verb) = verb(command) else { continue };
         let arguments = words(rest);
-        let obeyed = if command == "BF.RESERVE" {
-            obey_reserve(&arguments, &config, release).map(|made| (None, Ok(made)))
-        } else {
-            obey_insert(&arguments, &config, release)
-        };
+        let request = relayed(verb, &arguments, &config, release);
+        let creation = obeyed(verb, &arguments, &config, release);
         if made.get("error").is_none() {
             made_of += 1;
-            let (items, creation) = obeyed.unwrap();
-            let items = items.unwrap_or_default();
+            let items = listed(&request.unwrap());
             assert_eq!(described(creation.unwrap(), items), made, "{version}: {line}");
         } else if made["error"] == "ERR not found" {
-            let outcome = obeyed.map(|(_, creation)| creation);
-            assert_eq!(outcome, Ok(Err(CommandError::NotFound)), "{version}: {line}");
+            assert_eq!(creation, Err(CommandError::NotFound), "{version}: {line}");
         }
     }
     assert_eq!(made_of, 196, "the recording is another one");
 }
 
-/// A replica would mistake an unknown word for one of this module's, and make a filter that its primary did not make.
+/// A replica does not mistake an unknown word for one of this module's.
 #[test]
 fn only_the_whole_word_is_layout() {
     let config = Config::new(Seed(7));
     for word in ["LAYOU", "LAYOUTS", "L"] {
         let line = format!("key {word} CLASSIC ITEMS a");
-        let made = obey_insert(&words(&line), &config, Release::Two).map(drop);
+        let made = obeyed(Verb::Insert, &words(&line), &config, Release::Two);
         assert_eq!(made, Err(CommandError::unknown(word.as_bytes())));
     }
 }
 
-/// A client of RedisBloom that moves here would get another filter of RedisBloom's layout than it had.
+/// A client of RedisBloom that moves here gets the filters of RedisBloom's layout that it had.
 #[test]
 fn what_a_client_may_say_here_means_the_same_there() {
     let mut config = Config::new(Seed(7));
@@ -104,12 +111,10 @@ fn what_a_client_may_say_here_means_the_same_there() {
     let (mut same, mut refused) = (0, Vec::new());
     for (version, _, line, made) in recorded() {
         let (command, rest) = line.split_once(' ').unwrap();
+        let Some(verb) = verb(command) else { continue };
         let arguments = words(rest);
-        let asked = match command {
-            "BF.RESERVE" => reserve(&arguments, &config).map(|made| (None, Ok(made))),
-            "BF.INSERT" => insert(&arguments, &config),
-            _ => continue,
-        };
+        let request = Request::parse(verb, &arguments);
+        let asked = request.map(|request| (listed(&request), request.given.creation(&config, || NOW)));
         // A key named like an option, an option whose letters mean another one there, or a rate too low to be told
         // from lower ones: see the documentation.
         let is_other = rest.contains(" EX ")
@@ -122,7 +127,7 @@ fn what_a_client_may_say_here_means_the_same_there() {
         match (asked, made.get("error")) {
             (Ok((items, Ok(creation))), None) => {
                 same += 1;
-                assert_eq!(described(creation, items.unwrap_or_default()), made, "{line}");
+                assert_eq!(described(creation, items), made, "{line}");
             }
             (_, None) => refused.push(line),
             (_, Some(_)) => {}
@@ -165,48 +170,33 @@ fn what_a_client_may_say_here_means_the_same_there() {
     assert_eq!(refused, mistakes);
 }
 
-/// A replica writes RedisBloom's commands into its own file, which another server may read when its options are
-/// others: it would have other filters.
+/// A replica writes RedisBloom's commands into its own file, and a server that reads it under other options has the same
+/// filters.
 #[test]
 fn what_redisbloom_takes_is_written_so_that_it_means_the_same_again() {
     let here = Config::new(Seed(7));
-    let mut there = Config::new(Seed(8));
-    there.set(ConfigOption::ExpansionFactor, "0").unwrap();
     for release in [Release::Two, Release::Eight] {
-        for options in [
-            "",
-            "C 7",
-            "ER 0.9",
-            "ERR 1e-40 N",
-            "E 40000",
-            "E 4294967296",
-            "E 4294967296 N",
-            "EXP 0",
-            "EX 0 NONS",
-            "NO CAP 9223372036854775807 EXP 5",
-            "ER 0.26 E 65536 CAP 3",
+        for (verb, line) in [
+            (Verb::Insert, "key ITEMS a"),
+            (Verb::Insert, "key C 7 ITEMS a"),
+            (Verb::Insert, "key ER 0.9 ITEMS a"),
+            (Verb::Insert, "key ERR 1e-40 N ITEMS a"),
+            (Verb::Insert, "key E 40000 ITEMS a"),
+            (Verb::Insert, "key E 4294967296 ITEMS a"),
+            (Verb::Insert, "key E 4294967296 N ITEMS a"),
+            (Verb::Insert, "key EXP 0 ITEMS a"),
+            (Verb::Insert, "key EX 0 NONS ITEMS a"),
+            (Verb::Insert, "key NO CAP 9223372036854775807 EXP 5 ITEMS a"),
+            (Verb::Insert, "key ER 0.26 E 65536 CAP 3 ITEMS a"),
+            (Verb::Reserve, "key 0.9 5"),
+            (Verb::Reserve, "key 1e-40 9223372036854775807 EXP 3"),
+            (Verb::Reserve, "key 0.5 7 X EXPANSION 4294967296"),
+            (Verb::Reserve, "key 0.4 1 NONSCALING"),
         ] {
-            let line = format!("key {options} ITEMS a").replace("  ", " ");
-            let made = obey_insert(&words(&line), &here, release).unwrap().1.unwrap();
-            let again = replicated_with_items(made);
-            let again = propagated("key", &again, &["a"]);
-            for later in [Release::Two, Release::Eight] {
-                let again = obey_insert(&again, &there, later).unwrap().1;
-                assert_eq!(again, Ok(made), "{line}");
-            }
-        }
-        for rest in [
-            "0.9 5",
-            "1e-40 9223372036854775807 EXP 3",
-            "0.5 7 X EXPANSION 4294967296",
-            "0.4 1 NONSCALING",
-        ] {
-            let made = obey_reserve(&words(&format!("key {rest}")), &here, release).unwrap();
-            let (command, again) = replicated(made);
-            let again = propagated("key", &again, &[]);
-            for later in [Release::Two, Release::Eight] {
-                let again = obey_creating(command, &again, &there, later);
-                assert_eq!(again, Ok(made), "{rest}");
+            let made = obeyed(verb, &words(line), &here, release).unwrap();
+            match verb {
+                Verb::Reserve => is_propagated("key", made, &elsewhere()),
+                _ => is_propagated_with_items("key", made, &elsewhere()),
             }
         }
     }
