@@ -136,11 +136,7 @@ impl Filter {
         let (header, layers) = (chunks::header(self), self.layers.as_layered());
         let (head, mut places) = (Head::before(&header), Places::after(header.len() as u64));
         writer.write_all(&head.bytes)?;
-        let checksums = Checksums::of(&head);
-        let mut stream = Stream {
-            inner: writer,
-            checksums,
-        };
+        let mut stream = Stream::behind(&head, writer);
         stream.write(&header)?;
         for layer in 0..layers.count() {
             let array = layers.array(layer);
@@ -148,10 +144,8 @@ impl Filter {
             stream.write(array)?;
         }
         stream.pad(places.checksums())?;
-        let Stream { mut inner, checksums } = stream;
-        for checksum in checksums.finish() {
-            inner.write_all(&checksum)?;
-        }
+        let (mut inner, checksums) = stream.finish();
+        inner.write_all(checksums.as_flattened())?;
         inner.write_all(&MAGIC)?;
         inner.flush()
     }
@@ -180,10 +174,7 @@ impl Filter {
         }
         reader.read_exact(fields)?;
         let head = Head::of(&head)?;
-        let mut stream = Stream {
-            inner: reader,
-            checksums: Checksums::of(&head),
-        };
+        let mut stream = Stream::behind(&head, reader);
         let header = stream.header(&head, most)?;
         let mut filter = chunks::load_header(&header, &at_most(most)).map_err(of_header)?;
         let mut places = Places::after(head.header);
@@ -199,8 +190,8 @@ impl Filter {
             }
         }
         stream.skip(places.checksums())?;
-        let Stream { mut inner, checksums } = stream;
-        for (piece, expected) in (0..).zip(checksums.finish()) {
+        let (mut inner, checksums) = stream.finish();
+        for (piece, expected) in (0..).zip(checksums) {
             let mut checksum = [0; 16];
             inner.read_exact(&mut checksum)?;
             if checksum != expected {
@@ -464,72 +455,67 @@ pub fn length(filter: &Filter) -> u64 {
     places.file()
 }
 
-/// The checksums of the pieces of a file, as its bytes come.
-struct Checksums {
+/// A file that is being read or written, and the checksums of its pieces.
+struct Stream<T> {
+    inner: T,
     head: [u8; HEAD],
     hash: Xxh3,
-    /// Bytes that came.
+    /// Bytes that came by.
     bytes: u64,
-    pieces: Vec<[u8; 16]>,
+    checksums: Vec<[u8; 16]>,
 }
 
-impl Checksums {
-    fn of(head: &Head) -> Self {
-        let mut checksums = Self {
+impl<T> Stream<T> {
+    /// Begins behind the head.
+    fn behind(head: &Head, inner: T) -> Self {
+        let (hash, checksums) = (Xxh3::new(), Vec::new());
+        let mut stream = Self {
+            inner,
             head: head.bytes,
-            hash: Xxh3::new(),
+            hash,
             bytes: 0,
-            pieces: Vec::new(),
+            checksums,
         };
-        checksums.begin();
-        checksums.take(&head.bytes);
-        checksums
-    }
-
-    /// Begins a piece. Its checksum is that of this file alone, and of this place in it.
-    fn begin(&mut self) {
-        self.hash.reset();
-        self.hash.update(&self.head);
-        self.hash.update(&(self.pieces.len() as u64).to_le_bytes());
+        stream.take(&head.bytes);
+        stream
     }
 
     fn take(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let left = PIECE - self.bytes % PIECE;
-            let (now, later) = bytes.split_at(bytes.len().min(left as usize));
+            let begins = self.bytes % PIECE;
+            if begins == 0 {
+                // The checksum of a piece is that of this file alone, and of this place in it.
+                self.hash.update(&self.head);
+                self.hash.update(&(self.bytes / PIECE).to_le_bytes());
+            }
+            let (now, later) = bytes.split_at(bytes.len().min((PIECE - begins) as usize));
             self.hash.update(now);
             self.bytes += now.len() as u64;
             if self.bytes.is_multiple_of(PIECE) {
-                self.end();
+                self.end_piece();
             }
             bytes = later;
         }
     }
 
-    fn end(&mut self) {
-        self.pieces.push(self.hash.digest128().to_le_bytes());
-        self.begin();
+    fn end_piece(&mut self) {
+        self.checksums.push(self.hash.digest128().to_le_bytes());
+        self.hash.reset();
     }
 
-    /// The checksums of all bytes.
-    fn finish(mut self) -> Vec<[u8; 16]> {
+    /// What was read from or written to, and the checksums of all pieces.
+    fn finish(mut self) -> (T, Vec<[u8; 16]>) {
         if !self.bytes.is_multiple_of(PIECE) {
-            self.end();
+            self.end_piece();
         }
-        self.pieces
+        (self.inner, self.checksums)
     }
-}
-
-/// A file that is being read or written.
-struct Stream<T> {
-    inner: T,
-    checksums: Checksums,
 }
 
 impl<W: Write> Stream<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         for bytes in bytes.chunks(STEP) {
-            self.checksums.take(bytes);
+            self.take(bytes);
             self.inner.write_all(bytes)?;
         }
         Ok(())
@@ -537,14 +523,14 @@ impl<W: Write> Stream<W> {
 
     /// Writes zeros up to byte `start` of the file.
     fn pad(&mut self, start: u64) -> io::Result<()> {
-        self.write(&[0; PAGE as usize][..(start - self.checksums.bytes) as usize])
+        self.write(&[0; PAGE as usize][..(start - self.bytes) as usize])
     }
 }
 
 impl<R: Read> Stream<R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<()> {
         self.inner.read_exact(bytes)?;
-        self.checksums.take(bytes);
+        self.take(bytes);
         Ok(())
     }
 
@@ -568,7 +554,7 @@ impl<R: Read> Stream<R> {
 
     /// Reads up to byte `start` of the file.
     fn skip(&mut self, start: u64) -> io::Result<()> {
-        let bytes = start - self.checksums.bytes;
+        let bytes = start - self.bytes;
         self.read(&mut [0; PAGE as usize][..bytes as usize])
     }
 }
