@@ -40,7 +40,7 @@ NOT_RUN = {
         SHARDED,
     "docs/asked-elsewhere.md: libbloom pull dump.rdb seen -o seen.bloom": "python/tests/test_program.py runs such commands",
     "docs/asked-elsewhere.md: libbloom migrate copy redis://old:6379 redis://new:6379 --match seen --verify": MIGRATION,
-    "docs/cache-penetration.md: import java.util.List;": SESSION + "; of the class for Spring only the script, here",
+    "docs/cache-penetration.md: import java.util.List;": SESSION + "; of the class for Spring only the scripts, here",
     "docs/clients.md: import { createClient } from \"redis\";": SESSION,
     "docs/clients.md: import redis.clients.jedis.JedisPooled;": SESSION,
     "docs/clients.md: package main": SESSION,
@@ -350,17 +350,21 @@ class SessionTest(unittest.TestCase):
 
 
 class LuaTest(unittest.TestCase):
-    def test_the_script_against_cache_penetration(self):
-        """It must not hide a row: neither without a filter, nor before the filter is complete."""
+    def test_the_scripts_against_cache_penetration(self):
+        """They must not hide a row: neither without a filter, nor before the filter is complete."""
         page = PROJECT / "docs/cache-penetration.md"
-        [script] = re.findall(r'RedisScript\.of\("""\n(.*?)"""', page.read_text(), re.DOTALL)
+        may_exist, add, reserve = re.findall(r'RedisScript\.of\("""\n(.*?)"""', page.read_text(), re.DOTALL)
         with Server() as server, server.client() as client:
-            may_exist = functools.partial(client.eval, script, 1, "ids")
-            self.assertEqual(may_exist("17"), 1)
-            client.execute_command("BF.MADD", "ids", "17", "18")
-            self.assertEqual(may_exist("no such id"), 1)
-            client.execute_command("BF.ADD", "ids", "ready")
-            self.assertEqual([may_exist(name) for name in ("17", "no such id")], [1, 0])
+            ask = functools.partial(client.eval, may_exist, 1, "ids")
+            self.assertEqual(ask("17"), 1)
+            client.eval(reserve, 1, "new")
+            client.eval(add, 2, "ids", "new", "17", "18")
+            self.assertEqual(ask("no such id"), 1)
+            client.rename("new", "ids")
+            self.assertEqual(ask("no such id"), 1)
+            client.eval(add, 2, "ids", "new", "ready")
+            self.assertEqual(client.exists("new"), 0)
+            self.assertEqual([ask(name) for name in ("17", "no such id")], [1, 0])
 
 
 class OptionsTest(unittest.TestCase):
