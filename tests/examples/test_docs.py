@@ -75,6 +75,7 @@ NOT_RUN = {
     "docs/copy-of-redis-8.md: redis-cli -p 6380 UNLINK cuckoo top counts times": COPY,
     "docs/copy-of-redis-8.md: chmod 755 libbloom.so": COPY,
     "docs/copy-of-redis-8.md: redis-cli -p 6380 DBSIZE": COPY,
+    "docs/copy-of-redis-8.md: redis-cli -p 6380 SAVE": COPY,
     "docs/copy-of-redis-8.md: xargs -d '\\n' -n 1000 redis-cli -h your-server BF.MEXISTS seen < items.txt > old.txt": COPY,
     "docs/design.md: core/src                            the crate libbloom: the filter, which knows no server": LISTING,
     "docs/design.md: entry                 commands/mod.rs              borrows the arguments": LISTING,
