@@ -8,17 +8,17 @@
 //! between filters.
 //!
 //! With `BLOOM_TEST_LONG` set, samples are larger, and the tightest rates are sampled by 10^10 probes. The
-//! figures are shown by `cargo test --release statistics -- --nocapture`.
+//! figures are shown by `make torture ARGS="statistics --nocapture"`.
 
 use std::fmt;
 
-use super::oracle::*;
 use crate::Filter;
 use crate::blocked::{Blocked, Layer};
 use crate::chain::{Rules as _, UNLIMITED};
 use crate::folding::Foldable as _;
 use crate::params::Growth;
 use crate::spec::BlockedSpec;
+use crate::tests::oracle::*;
 
 const RATES: [f64; 5] = [0.2, 0.1, 0.01, 0.001, 0.0001];
 

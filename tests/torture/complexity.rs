@@ -491,13 +491,13 @@ const LAWS: &[Law] = &[
     // As BF.INTERSECT.
     ("BF.LOAD", "bytes of a layer", Bounded, 16_000, |counter, n| {
         let key = counter.wide_of("VALKEY", n);
-        let data = crate::adversary::storm::load_data(&counter.dump(&key));
+        let data = crate::torture::storm::load_data(&counter.dump(&key));
         counter.client.run("DEL key");
         counter.with("BF.LOAD key", &data)
     }),
     ("BF.LOAD", "layers", Linear, 6, |counter, n| {
         let key = counter.chain_of(VALKEY, n);
-        let data = crate::adversary::storm::load_data(&counter.dump(&key));
+        let data = crate::torture::storm::load_data(&counter.dump(&key));
         counter.client.run("DEL key");
         counter.with("BF.LOAD key", &data)
     }),
