@@ -36,10 +36,6 @@ COPY = "needs Redis 8 with RedisBloom; its page says with which it was followed"
 NOT_RUN = {
     "README.md: python3 -m venv .venv && . .venv/bin/activate": "fetches packages; the Makefile makes such a one",
     "README.md: redis-server --loadmodule ./libbloom.so": "takes port 6379; every test loads the module so",
-    "docs/asked-elsewhere.md: libbloom shard create pages --items 1e10 --error-rate 0.001 --url redis://127.0.0.1:7000":
-        SHARDED,
-    "docs/asked-elsewhere.md: libbloom pull dump.rdb seen -o seen.bloom": "python/tests/test_program.py runs such commands",
-    "docs/asked-elsewhere.md: libbloom migrate copy redis://old:6379 redis://new:6379 --match seen --verify": MIGRATION,
     "docs/cache-penetration.md: import java.util.List;": SESSION + "; of the class for Spring only the scripts, here",
     "docs/clients.md: import { createClient } from \"redis\";": SESSION,
     "docs/clients.md: import redis.clients.jedis.JedisPooled;": SESSION,
