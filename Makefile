@@ -77,9 +77,9 @@ test: ## Run all tests: unit, integration (against a real server), documentation
 	@$(MAKE) --no-print-directory $(VENV)/tests $(VENV)/libbloom
 	cargo test --profile $(PROFILE) --no-fail-fast -- --skip torture::
 	$(VENV)/bin/python tests/examples/run.py tests/examples python/tests
-	@if command -v npm >/dev/null && node -e 'process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)' 2>/dev/null; \
+	@if command -v npm >/dev/null && node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null; \
 		then $(MAKE) --no-print-directory test-built-js; \
-		else echo 'JavaScript: not tested, since Node.js 18 and npm are not installed (make test-js installs them)'; fi
+		else echo 'JavaScript: not tested, since Node.js 20 and npm are not installed (make test-js installs them)'; fi
 
 test-long: export BLOOM_TEST_LONG = 1
 test-long: test torture ## The same tests, and torture, with larger samples and the slow ones

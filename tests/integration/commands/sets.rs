@@ -631,8 +631,7 @@ fn write(random: &mut StdRng, client: &mut Client) -> Reply {
         13 => client.run(&format!("BF.MERGE {key} 2 {one} {other} ERROR 0.25 OVERRIDE")),
         14..16 => client.run(&format!("BF.INTERSECT {key} 2 {one} {other}")),
         16 => client.run(&format!("BF.RESET {key}")),
-        17 => client.run(&format!("BF.ROTATE {key}")),
-        18 => client.run(&format!("PEXPIRE {key} {}", random.random_range(0..30))),
+        17..19 => client.run(&format!("PEXPIRE {key} {}", random.random_range(0..30))),
         19 => client.run(&format!("COPY {one} {other} REPLACE")),
         20 => {
             client.answers(&[("MULTI", ok())]);

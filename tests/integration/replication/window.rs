@@ -8,7 +8,7 @@ use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
 use crate::client::clock;
-use crate::client::{Client, Reply, array, error, ok};
+use crate::client::{Client, Reply, array, ok};
 use crate::filters::{contents, same};
 use crate::server::{Server, Setup, sample, seed, until};
 use crate::support::aof::{as_commands, paths, propagated, rewrite, settled};
@@ -105,11 +105,6 @@ fn one_command_says_what_changed_and_when() {
             "BF.ADDPACKED key WIDTH 1 klm",
             "BF.ADDPACKED key NOCREATE AT ... WIDTH 1 klm",
         ),
-        // Slices that end.
-        ("BF.ROTATE key", "BF.ROTATE key AT ..."),
-        ("BF.ROTATE key", ""),
-        ("BF.ROTATE timed AT @7", "BF.ROTATE timed AT @7"),
-        ("BF.ROTATE none", ""),
         // Items that live on change something, although they are not new.
         (
             "BF.INSERT live AT @0 ITEMS a b",
@@ -195,7 +190,6 @@ const PASSING: [&str; 3] = ["p", "q", "r"];
 const SCRIPT: &str = "redis.call('BF.ADD',KEYS[1],ARGV[1]);\
                       redis.pcall('BF.INSERT',KEYS[2],'WINDOW','9','CAPACITY','9','AT',ARGV[2],\
                       'ITEMS',ARGV[1],'x','y');\
-                      redis.pcall('BF.ROTATE',KEYS[1]);\
                       redis.pcall('BF.ADDPACKED',KEYS[1],'LINES',ARGV[3]);\
                       return redis.call('BF.EXISTS',KEYS[1],ARGV[1])";
 
@@ -276,9 +270,7 @@ impl Traffic {
             10..12 => self.client.over(&format!("BF.EXCEPT {key}"), &items),
             0 => self.client.run(&format!("BF.ADD {key} {}", items[0])),
             1 => self.client.over(&format!("BF.MADD {key}"), &items),
-            2 => self.client.run(&format!("BF.ROTATE {key}{at}")),
-            3 => self.client.run(&format!("BF.ROTATE {key}")),
-            4..7 => self.client.over(&format!("BF.INSERT {words} ITEMS"), &items),
+            2..7 => self.client.over(&format!("BF.INSERT {words} ITEMS"), &items),
             _ => {
                 let form = [Form::Lines, Form::Prefixed, Form::Width(4)][self.random.random_range(0..3)];
                 let items: Vec<_> = items.iter().map(|item| form.fit(item.as_bytes())).collect();
@@ -336,9 +328,8 @@ impl Traffic {
                 for _ in 0..count {
                     let item = self.random.random_range(0..500);
                     self.client.run(&format!("BF.ADD {at} {item}"));
-                    self.client.run(&format!("BF.ROTATE {at}"));
                 }
-                assert_eq!(self.client.run("EXEC").elements().len(), 2 * count);
+                assert_eq!(self.client.run("EXEC").elements().len(), count);
             }
             6..=7 => {
                 let is_function = Server::version().at_least(7, 0) && self.random.random_bool(0.5);
@@ -408,9 +399,6 @@ fn replicas_and_files_follow_windows() {
             assert!(!replica.log().contains(text), "{what}: {}", replica.log());
         }
     }
-    // The replica's own clients cannot end its slices.
-    let read_only = error("READONLY You can't write against a read only replica.");
-    early.client().answers(&[("BF.ROTATE timed", read_only)]);
 
     // Every file.
     let expected = contents(&mut traffic.client, &keys);
@@ -509,11 +497,7 @@ fn a_failover_to_another_clock_loses_nothing() {
         assert_eq!(heir.run("BF.MEXISTS key m8 m5 m2 m0"), found, "{context}");
         heir.answers(&[("REPLICAOF NO ONE", ok()), ("BF.ADD key new", 1.into())]);
         assert_eq!(heir.run("BF.MEXISTS key m8 m5 m2 m0"), found, "{context}");
-        heir.answers(&[
-            ("BF.MADD key new m0", array([0, 0])),
-            ("BF.ROTATE key", ok()),
-            ("BF.ADD key n2", 1.into()),
-        ]);
+        heir.answers(&[("BF.MADD key new m0", array([0, 0])), ("BF.ADD key n2", 1.into())]);
         follow(&primary, &replica);
         in_step(&replica, &primary);
         same(&replica, &primary, &["key"], &context);
