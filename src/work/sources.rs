@@ -84,12 +84,6 @@ impl<'a> Sources<'a> {
                 CommandError::TooManyToAsk { exceptions, layers }
             }
             SetError::Rate { sum, enough } => CommandError::RateOfLayers { sum, enough },
-            SetError::ClassicRate { sum, rate } => CommandError::RateOfClassicLayers { sum, rate },
-            SetError::RateOfClassic => CommandError::OnlyFor {
-                option: "ERROR",
-                layouts: "BLOCKED",
-                configured: None,
-            },
             SetError::Memory(error) => {
                 creation::log_shortage(self.ctx, self.destination, error);
                 of_memory(error)

@@ -4,7 +4,8 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { createClient, RESP_TYPES } from "redis";
 import { bloom, type FilterOptions, type Plan } from "libbloom/redis";
-import { CAPACITIES, ERROR_RATES, EXPANSIONS, type Spec, stageAt } from "../build/sizing.js";
+import { CAPACITIES, ERROR_RATES, EXPANSIONS } from "../dist/sizing.js";
+import { type Plan as Spec, stageAt } from "../build/plan.js";
 import { Server } from "./support.js";
 
 const SPECS = 500;
