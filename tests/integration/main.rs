@@ -18,6 +18,7 @@ mod formats;
 mod memory;
 mod module;
 mod replication;
+mod states;
 mod support;
 #[path = "../torture/mod.rs"]
 mod torture;
