@@ -1,9 +1,10 @@
-//! BF.EXCEPT: what is found, and what it costs. What is propagated of it is in `replication/propagation.rs`.
+//! BF.EXCEPT: what it refuses, and what it costs. What is found is in the table in `states`, what is propagated in
+//! `replication/propagation.rs`.
 
 use serial_test::serial;
 
 use crate::client::{Client, Reply, WRONG_TYPE, arity, array, error, ok};
-use crate::commands::sets::{PARAMETERS, found, make};
+use crate::commands::sets::{PARAMETERS, make};
 use crate::filters::{contents, figure, same};
 use crate::server::{Server, sample, skip, until};
 use crate::support::items::numbered;
@@ -23,66 +24,6 @@ fn exceptions(client: &mut Client, key: &str) -> i64 {
 }
 
 // ---- What is found ---------------------------------------------------------------------------------
-
-/// An address that was blocked by mistake would stay blocked; or others would be let through with it.
-#[test]
-fn an_excepted_item_is_not_found_until_it_is_added_again() {
-    let server = Server::start();
-    let mut client = server.client();
-    for parameters in [PARAMETERS, "1e-9 20 EXPANSION 2 SEED 1", "1e-9 1000 NONSCALING"] {
-        client.answers(&[("FLUSHALL", ok())]);
-        make(&mut client, "key", parameters, 0, 300);
-        client.answers(&[
-            ("BF.EXCEPT key item:1", array([1])),
-            ("BF.EXCEPT key item:1", array([0])),
-            (
-                "BF.EXCEPT key item:1 item:2 nothing item:2 item:3",
-                array([0, 1, 0, 0, 1]),
-            ),
-            ("BF.EXISTS key item:1", 0.into()),
-            (
-                "BF.MEXISTS key item:0 item:1 item:2 item:3 item:4",
-                array([1, 0, 0, 0, 1]),
-            ),
-            (
-                "BF.EXISTSPACKED key LINES item:0\nitem:1\nitem:2",
-                Reply::Bulk(b"\x80".to_vec()),
-            ),
-            ("BF.EXISTSPACKED key LINES COUNT item:0\nitem:1\nitem:2", 1.into()),
-            ("BF.CARD key", 300.into()),
-        ]);
-        let others: Vec<_> = (0..300).filter(|item| !(1..4).contains(item)).collect();
-        assert_eq!(found(&mut client, "key", 400), others, "{parameters}");
-        assert_eq!(exceptions(&mut client, "key"), 3, "{parameters}");
-        client.answers(&[
-            ("BF.ADD key item:1", 1.into()),
-            ("BF.ADD key item:1", 0.into()),
-            ("BF.EXISTS key item:1", 1.into()),
-            ("BF.MADD key item:0 item:2 item:2", array([0, 1, 0])),
-            ("BF.INSERT key NOCREATE ITEMS item:3", array([1])),
-            ("BF.CARD key", 300.into()),
-            ("BF.EXCEPT key item:4 item:5 item:6", array([1, 1, 1])),
-            (
-                "BF.ADDPACKED key LINES item:4\nitem:7\nitem:5",
-                Reply::Bulk(b"\xa0".to_vec()),
-            ),
-            ("BF.ADDPACKED key LINES COUNT item:6", 1.into()),
-            ("BF.CARD key", 300.into()),
-        ]);
-        assert_eq!(
-            found(&mut client, "key", 400),
-            (0..300).collect::<Vec<_>>(),
-            "{parameters}"
-        );
-        assert_eq!(exceptions(&mut client, "key"), 0, "{parameters}");
-        // New items are counted, beside excepted ones.
-        client.answers(&[
-            ("BF.EXCEPT key item:1", array([1])),
-            ("BF.MADD key new item:1 newer item:0", array([1, 1, 1, 0])),
-            ("BF.CARD key", 302.into()),
-        ]);
-    }
-}
 
 /// A filter would keep what has expired for ever, and another server refuse it for that.
 #[test]

@@ -1,13 +1,11 @@
-//! What BF.SHRINK makes of a filter, what it refuses, and what replicas and files get.
+//! What BF.SHRINK makes of a filter, and what it refuses. The table in `states` has what replicas and files get.
 
 use crate::client::{Client, Reply, WRONG_TYPE, arity, error, ok};
 use crate::commands::sets::make;
-use crate::filters::{figure, same};
+use crate::filters::figure;
 use crate::server::Server;
-use crate::support::aof::{as_commands, propagated, rewrite, settled};
 use crate::support::chunks::{load, scandump};
 use crate::support::items::{numbered, present};
-use crate::support::link::in_step;
 
 /// Filters that are too large: the error rate, the other options, and how many items they have.
 const KINDS: [(&str, &str, usize); 6] = [
@@ -171,41 +169,4 @@ fn without_memory_nothing_is_folded() {
     client.answers(&[("CONFIG SET maxmemory 0", ok())]);
     assert!(client.run("BF.SHRINK key CAPACITY 2000000").int() > 1 << 20);
     has_all(&mut client, "key", 100);
-}
-
-/// A replica, or a server that starts again from its file, would differ.
-#[test]
-fn replicas_and_files_have_the_same_bits() {
-    let mut primary = as_commands().start();
-    let replica = Server::with().replica_of(&primary).start();
-    in_step(&primary, &replica);
-    let mut client = primary.client();
-    let keys: Vec<_> = (0..KINDS.len()).map(|number| format!("key:{number}")).collect();
-    for (key, (rate, options, count)) in keys.iter().zip(KINDS) {
-        let parameters = divisible(&mut client, rate, options);
-        make(&mut client, key, &parameters, 0, count);
-        assert!(
-            client
-                .run(&format!("BF.SHRINK {key} CAPACITY {}", count + 10))
-                .int()
-                > 0
-        );
-        client.answers(&[(&format!("BF.SHRINK {key} CAPACITY {}", count + 10), 0.into())]);
-        make(&mut client, key, "", count, count + 5);
-    }
-    let commands = propagated(&primary);
-    let shrunk = commands.iter().filter(|command| command[0] == "BF.SHRINK");
-    assert_eq!(shrunk.count(), KINDS.len());
-    in_step(&primary, &replica);
-    let keys: Vec<_> = keys.iter().map(String::as_str).collect();
-    same(&primary, &replica, &keys, "a replica");
-    settled(&primary);
-    primary.restart();
-    same(&primary, &replica, &keys, "the file");
-    rewrite(&mut primary.client());
-    primary.restart();
-    same(&primary, &replica, &keys, "the file rewritten");
-    for (key, (_, _, count)) in keys.iter().zip(KINDS) {
-        has_all(&mut primary.client(), key, count + 5);
-    }
 }

@@ -83,7 +83,7 @@ static ASKED: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     items.chain(others).map(String::into_bytes).collect()
 });
 
-static NOW: LazyLock<u128> = LazyLock::new(|| SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis());
+static NOW: LazyLock<i128> = LazyLock::new(|| SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis().cast_signed());
 
 /// The key of a cell. All keys are of one slot.
 fn key(kind: &Row, change: &Row) -> String {
@@ -112,7 +112,7 @@ fn words(line: &str, key: &str) -> Vec<Vec<u8>> {
             return vec![filled(word, key)];
         };
         let lines = || range(inner, "|").map(|items| vec![items.join("\n")]);
-        let time = || vec![(*NOW - 1000 * inner[1..].parse::<u128>().unwrap()).to_string()];
+        let time = || vec![(*NOW - 1000 * inner[1..].parse::<i128>().unwrap()).to_string()];
         range(inner, "..").or_else(lines).unwrap_or_else(time)
     });
     words.map(String::into_bytes).collect()
@@ -336,15 +336,11 @@ impl World {
         };
         // What acts on what a refused command would have made is not sent.
         let lines = if due.is_some() { &change.lines[..1] } else { &change.lines };
-        let is_about_here = |line: &&str| line.contains("{h}");
-        let alone = !is_foretold || lines.iter().any(is_about_here);
-        for lines in lines.chunks(if alone { 1 } else { lines.len().max(1) }) {
-            let needs: Vec<_> = lines[0].split(' ').skip(1).take(1).map(|word| filled(word, key)).collect();
-            let creates = ["BF.MERGE", "BF.INTERSECT", "BF.ADD", "BF.MADD", "BF.INSERT", "BF.ADDPACKED", "BF.RESERVE", "DEL"];
-            let is_there = needs.iter().all(|key| self.models.of.contains_key(key));
-            if is_there || is_brief(key.as_bytes()) || creates.iter().any(|word| lines[0].starts_with(&format!("{word} "))) {
-                self.send(lines, key, due.as_deref(), is_foretold);
-            }
+        self.send(lines, key, due.as_deref(), is_foretold);
+        if is_foretold && change.name == "reset" && kind.lines.len() == 2 && !is_brief(key.as_bytes()) {
+            self.send(&[&kind.lines[0].replace("{k}", "{h}")], key, None, true);
+            let [reset, fresh] = [key.to_owned(), filled("{h}", key)].map(|key| self.client.dump(&key));
+            assert!(reset == fresh, "{}, {key}: a reset filter is another one than a new one", self.way.name);
         }
     }
 

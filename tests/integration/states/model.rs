@@ -26,6 +26,8 @@ pub struct Models {
     pub of: BTreeMap<String, Model>,
     /// How often each item was new in each key.
     pub new: BTreeMap<(String, Vec<u8>), i32>,
+    /// What the chunks make that are on their way to a key.
+    loading: BTreeMap<String, Model>,
 }
 
 impl Model {
@@ -132,7 +134,8 @@ impl Models {
                 Some(ok())
             }
             "BF.MERGE" | "BF.INTERSECT" => {
-                let sources: Vec<_> = (3..3 + text(2).parse::<usize>().unwrap()).map(|at| self.of[&text(at)].clone()).collect();
+                let sources = (3..3 + text(2).parse::<usize>().unwrap()).map(|at| self.of.get(&text(at)).cloned());
+                let sources = sources.collect::<Option<Vec<_>>>()?;
                 let is_union = command == "BF.MERGE";
                 let kept = self.of.get(&key).filter(|_| is_union && !has("OVERRIDE"));
                 let all: Vec<_> = kept.into_iter().chain(&sources).collect();
@@ -145,10 +148,13 @@ impl Models {
                 model.is_vague |= *reply != 0.into() && model.room.take().is_some();
                 None
             }
-            // The header, and with it the rest, is of a filter that is here too.
-            "BF.LOADCHUNK" => Some(ok()),
+            "BF.LOADCHUNK" => {
+                let model = self.loading.remove(&key);
+                self.of.extend(model.map(|model| (key, model)));
+                Some(ok())
+            }
             "COPY" | "RENAME" => {
-                let (to, model) = (text(2), self.of[&key].clone());
+                let (to, model) = (text(2), self.of.get(&key)?.clone());
                 let (is_copy, is_free) = (command == "COPY", !self.of.contains_key(&text(2)));
                 if !is_copy {
                     self.of.remove(&key);
@@ -191,11 +197,11 @@ impl Models {
         (!is_vague).then_some(replies)
     }
 
-    /// A filter that is loaded in pieces from another one.
+    /// A filter is loaded in pieces from another one, beginning with the next chunk.
     pub fn load(&mut self, from: &str, to: &str) {
         let mut model = self.of[from].clone();
         model.is_vague |= model.room.take().is_some();
         let counts = (0, model.counts.1);
-        self.of.insert(to.to_owned(), Model { end: -1, counts, ..model });
+        self.loading.insert(to.to_owned(), Model { end: -1, counts, ..model });
     }
 }

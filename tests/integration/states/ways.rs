@@ -30,6 +30,9 @@ pub struct Way {
 /// Settings of a server that would make other filters by itself, or none.
 const OTHERWISE: &str = "bf-layout classic bf-initial-size 9 bf-error-rate 0.2 bf-expansion-factor 0 bf-seed 5";
 
+/// Settings of which no false positives come.
+const LIKE_FIRST: &str = "bf-error-rate 1e-9 bf-seed 7";
+
 const fn way(name: &'static str, servers: fn() -> Vec<Server>, goes: fn(&mut World)) -> Way {
     Way { name, via: plain, servers, goes, is_watched: false }
 }
@@ -51,10 +54,8 @@ pub const WAYS: &[Way] = &[
         in_step(&servers[1], &servers[2]);
         servers
     }),
-    way("a link that is cut", || pair(other()), |world| {
-        world.servers[0].client().run("CLIENT KILL TYPE replica");
-        followed(world);
-    }),
+    by("a link that is cut and taken up again", with_cuts, || pair(other())),
+    by("a link that is cut and starts over", with_cuts, || follower(Server::with().module_args(LIKE_FIRST).config("repl-backlog-size", "16kb"), other())),
     way("a late replica, by the link", || vec![first().config("repl-diskless-sync", "yes").start()], |world| {
         late(world, limited().config("repl-diskless-load", "on-empty-db"));
     }),
@@ -213,6 +214,14 @@ fn plain(client: &mut Client, calls: &[Vec<Vec<u8>>]) -> Vec<Reply> {
     calls.iter().map(|call| client.call(call)).collect()
 }
 
+/// Cuts the links to replicas now and then.
+fn with_cuts(client: &mut Client, calls: &[Vec<Vec<u8>>]) -> Vec<Reply> {
+    if rand::random_ratio(1, 150) {
+        client.run("CLIENT KILL TYPE replica");
+    }
+    plain(client, calls)
+}
+
 fn in_transaction(client: &mut Client, calls: &[Vec<Vec<u8>>]) -> Vec<Reply> {
     calls.iter().flat_map(|call| in_one_transaction(client, std::slice::from_ref(call))).collect()
 }
@@ -244,9 +253,10 @@ fn with_function(servers: Vec<Server>) -> Vec<Server> {
     servers
 }
 
-/// The server that gets the commands. What it makes by its options has no false positives.
+/// The server that gets the commands. What it makes by its options has no false positives, and replicas find what they
+/// have missed.
 fn first() -> Setup {
-    Server::with().module_args("bf-error-rate 1e-9 bf-seed 7").config("repl-backlog-size", "64mb")
+    Server::with().module_args(LIKE_FIRST).config("repl-backlog-size", "64mb")
 }
 
 /// Sets another server's options to those of the first.
@@ -283,7 +293,11 @@ fn alone() -> Vec<Server> {
 }
 
 fn pair(replica: Setup) -> Vec<Server> {
-    let primary = first().start();
+    follower(first(), replica)
+}
+
+fn follower(primary: Setup, replica: Setup) -> Vec<Server> {
+    let primary = primary.start();
     let replica = replica.replica_of(&primary).start();
     in_step(&primary, &replica);
     vec![primary, replica]
@@ -321,7 +335,7 @@ impl World {
     fn reborn(&mut self, setup: Setup) {
         self.servers[0].kill9();
         let has_options = Server::version().at_least(7, 0);
-        let setup = if has_options { setup } else { setup.module_args("bf-error-rate 1e-9 bf-seed 7") };
+        let setup = if has_options { setup } else { setup.module_args(LIKE_FIRST) };
         let heir = setup.dir(self.servers[0].dir()).start();
         if has_options {
             set_like_first(&mut heir.client());
@@ -332,7 +346,7 @@ impl World {
 
     /// The filters are moved to another server, key by key.
     fn moved(&mut self, how: fn(&mut Client, &mut Client, &str)) {
-        let to = Server::elsewhere().module_args("bf-error-rate 1e-9 bf-seed 7").start();
+        let to = Server::elsewhere().module_args(LIKE_FIRST).start();
         for key in self.keys() {
             how(&mut self.servers[0].client(), &mut to.client(), &key);
         }
