@@ -96,7 +96,9 @@ impl Filter {
 
     /// Adds `item` at `now`, in milliseconds since any fixed moment, such as the Unix epoch. In a filter with a
     /// [window](Builder::window) it expires a window later, or up to a slice after that. A time before that of the
-    /// newest layer counts as that time, and one above 2^62 as 2^62. Other filters ignore the time.
+    /// newest layer counts as that time, and one above 2^62 as 2^62. If two times in a row are more than a window and a
+    /// slice before that of the newest layer, that one was wrong: all items then count as added at the second of the
+    /// two. Other filters ignore the time.
     ///
     /// ```
     /// # use libbloom::Filter;
@@ -114,7 +116,8 @@ impl Filter {
     /// What [`Filter::insert`] returns.
     #[inline]
     pub fn insert_at<'a>(&mut self, item: impl Into<Item<'a>>, now: Time) -> Result<bool, Error> {
-        self.add(item, now.max(self.newest_stamp()), UNLIMITED)
+        let now = self.named_time(now);
+        self.add(item, now, UNLIMITED)
     }
 
     /// Adds all of `items`, several times faster than one by one, and counts those that were new.
@@ -151,7 +154,7 @@ impl Filter {
         items: impl IntoIterator<Item = &'a [u8]>,
         now: Time,
     ) -> Result<u64, Error> {
-        let (mut new, now) = (0, now.max(self.newest_stamp()));
+        let (mut new, now) = (0, self.named_time(now));
         self.add_blocks(items.into_iter(), now, UNLIMITED, |added| {
             new += added.new.count_ones();
         })?;

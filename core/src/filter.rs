@@ -562,8 +562,7 @@ impl Filter {
         }
     }
 
-    /// The time when a window's newest layer was made or, if its newest slice was closed early, when it closed; 0
-    /// without a window.
+    /// The time when a window's newest layer was made; 0 without a window.
     #[inline]
     pub fn newest_stamp(&self) -> Time {
         self.windowed().map_or(0, Windowed::newest_stamp)
@@ -575,21 +574,11 @@ impl Filter {
         self.windowed().map(|windowed| windowed.stamp(now))
     }
 
-    /// The latest time of an addition to a window since the filter was made or loaded, also of one that changed nothing;
-    /// 0 without a window. The item of that addition is found for less than the window if a slice is closed earlier.
-    pub fn latest_addition(&self) -> Time {
-        self.windowed().map_or(0, Windowed::latest_addition)
-    }
-
-    /// Closes the newest slice of a window at `now`, and drops expired slices. Returns whether that changed anything.
-    ///
-    /// # Errors
-    /// [`Error::Full`] if [`MOST_SLICES`](crate::blocked::window::MOST_SLICES) or more have not expired, or
-    /// [`Error::OutOfMemory`]; nothing changed.
-    pub fn rotate(&mut self, now: Time) -> Result<bool, Error> {
+    /// The time of an addition at a time that a caller named: see [`Filter::insert_at`].
+    pub fn named_time(&mut self, now: Time) -> Time {
         match &mut self.layers {
-            Layers::Windowed(windowed) => windowed.rotate(now),
-            _ => Ok(false),
+            Layers::Windowed(windowed) => windowed.named_time(now),
+            _ => now,
         }
     }
 

@@ -116,7 +116,7 @@ fn many(tape: &mut Tape<'_>) -> Vec<Vec<u8>> {
 
 impl Tried {
     fn step(&mut self, tape: &mut Tape<'_>) {
-        match tape.u8() % 17 {
+        match tape.u8() % 16 {
             0 => self.add(item(tape)),
             1 => self.add_many(&many(tape)),
             2 => {
@@ -129,16 +129,15 @@ impl Tried {
             6 => self.filter = chunks::copy(&self.filter, &at_most(LIMIT)).expect("a copy"),
             7 => self.copy_in_pieces(tape),
             8 => self.refuse(item(tape)),
-            9 => drop(self.filter.rotate(0)),
-            10 => self.pack(tape),
-            11 => self.except(&many(tape)),
-            12 => {
+            9 => self.pack(tape),
+            10 => self.except(&many(tape)),
+            11 => {
                 let items: Vec<_> = (0..tape.u8() % 70).map(|_| item(tape)).collect();
                 self.except(&items);
             }
-            13 => self.unite(&many(tape), tape.u8()),
-            14 => self.intersect(&many(tape)),
-            15 => self.empty(tape.u8()),
+            12 => self.unite(&many(tape), tape.u8()),
+            13 => self.intersect(&many(tape)),
+            14 => self.empty(tape.u8()),
             _ => self.shrink(tape.u16()),
         }
     }

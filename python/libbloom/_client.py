@@ -524,10 +524,6 @@ class Bloom(_Key):
         the filter is made of theirs alone, in one moment."""
         run(self._merge(others, error_rate, replace))
 
-    def rotate(self) -> None:
-        """Closes the newest slice of a window, and frees what has expired."""
-        run(self._one("BF.ROTATE", changes=True))
-
     def reset(self) -> None:
         """Takes all items out. Parameters stay."""
         run(self._one("BF.RESET", once=True))
@@ -600,10 +596,6 @@ class AsyncBloom(_Key):
         """Adds all items of other filters, or keys, of the same server; in a cluster, of the same slot. With `replace`
         the filter is made of theirs alone, in one moment."""
         await self._merge(others, error_rate, replace)
-
-    async def rotate(self) -> None:
-        """Closes the newest slice of a window, and frees what has expired."""
-        await self._one("BF.ROTATE", changes=True)
 
     async def reset(self) -> None:
         """Takes all items out. Parameters stay."""

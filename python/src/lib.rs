@@ -263,18 +263,10 @@ fn time(filter: &libbloom::Filter, now: Option<f64>) -> PyResult<u64> {
     filter.window().map_or(Ok(0), |_| milliseconds(now))
 }
 
-/// The time of an addition to `filter`. An earlier time than that of the newest change counts as that one. But where
-/// that was given by a clock that was far ahead of the present one, it is corrected first.
+/// The time of an addition to `filter`: the present one, which is right, or one that the caller names.
 fn time_to_add(filter: &mut libbloom::Filter, now: Option<f64>) -> PyResult<u64> {
     let at = time(filter, now)?;
-    if now.is_none()
-        && filter
-            .stamp(at)
-            .is_some_and(|stamp| stamp < filter.newest_stamp())
-    {
-        filter.rotate(at).map_err(of_error)?;
-    }
-    Ok(at)
+    Ok(if now.is_some() { filter.named_time(at) } else { at })
 }
 
 /// `now` in milliseconds of the Unix clock: it was given in seconds, or is the present time.
@@ -601,7 +593,9 @@ impl Filter {
         let mut filter = self.filter.write().unwrap_or_else(PoisonError::into_inner);
         let filter = changed(&mut filter)?;
         let now = time_to_add(filter, now)?;
-        filter.insert_many_at(items, now).map_err(of_error)
+        let mut new = 0;
+        let added = filter.add_blocks(items, now, libbloom::UNLIMITED, |block| new += block.new.count_ones());
+        added.map_err(of_error).map(|()| new)
     }
 
     /// Adds items in order, in another thread than the one that reads them; `None` if the system starts no thread.
@@ -883,7 +877,7 @@ impl Filter {
             let mut filter = self.write(py);
             let filter = changed(&mut filter)?;
             let now = time_to_add(filter, now)?;
-            filter.insert_at(bytes, now).map_err(of_error)
+            filter.add(bytes, now, libbloom::UNLIMITED).map_err(of_error)
         })
     }
 

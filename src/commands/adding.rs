@@ -235,8 +235,6 @@ struct Done<'a, B: Batch<'a>> {
     room: B::Room,
     /// The time of the addition, if the filter has a window.
     at: Option<Time>,
-    /// Whether a window dropped layers.
-    dropped: bool,
 }
 
 impl<'a, B: Batch<'a>> Addition<'a, B> {
@@ -268,16 +266,10 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
 
     /// Propagates an addition to an existing filter, and signals the change.
     fn publish(self, key: KeyMut<'_>, done: Done<'a, B>) -> Outcome {
-        let Done {
-            added,
-            room,
-            at,
-            dropped,
-        } = done;
+        let Done { added, room, at } = done;
         if added.changed().ones() > 0 {
             self.propagate(&added, room, at);
-            let events = [self.event, window::EVENT];
-            key.changed(if dropped { &events } else { &events[..1] });
+            key.changed(&[self.event]);
         }
         added
     }
@@ -458,7 +450,9 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
             .add_to(&mut change, now, allowance, |block| added.push(block));
         stats::added(added.new.ones(), added.new.count() as u64 - added.new.ones());
         drop(change);
-        let dropped = has_more && changing::free_dropped(self.ctx, filter, before);
+        if has_more {
+            changing::free_dropped(self.ctx, filter, before);
+        }
         if at.is_none() {
             log_growth(self.ctx, self.key, filter, before);
         }
@@ -467,12 +461,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
         {
             added.stopped = Some(self.refused(filter, error));
         }
-        Ok(Done {
-            added,
-            room,
-            at,
-            dropped,
-        })
+        Ok(Done { added, room, at })
     }
 
     /// The memory that the command may use.

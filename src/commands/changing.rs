@@ -8,15 +8,14 @@ use libbloom::Filter;
 use libbloom::blocked::window::Slice;
 
 /// Frees the slices that a window dropped in a change, and counts their layers and those that the filter grew by; it
-/// had `before` layers before the change. Returns whether any were dropped.
-pub fn free_dropped(ctx: Ctx<'_>, filter: &mut Counted, before: usize) -> bool {
+/// had `before` layers before the change.
+pub fn free_dropped(ctx: Ctx<'_>, filter: &mut Counted, before: usize) {
     let (slices, dropped) = filter.take_dropped();
     // A long batch may make layers and drop them again.
     stats::grown((filter.layers() + dropped as usize).saturating_sub(before));
     stats::dropped(dropped);
     let bytes = slices.iter().map(Slice::array_bytes).sum();
     free(ctx, slices, bytes);
-    dropped > 0
 }
 
 /// Replaces the key's filter by a new one and frees the earlier one. An expiry of the key stays, unless the two have

@@ -10,7 +10,6 @@ use crate::number;
 use crate::server::shown::shown;
 use libbloom::Error;
 use libbloom::StoredLayout;
-use libbloom::blocked::window::MOST_SLICES;
 use libbloom::chain::{MOST_ITEMS, MOST_LAYERS};
 use libbloom::codec::DecodeError;
 use libbloom::exceptions::MOST_EXCEPTIONS;
@@ -96,10 +95,6 @@ pub enum CommandError {
     SlicesRange,
     /// An option for filters with a window, without WINDOW.
     NeedsWindow(&'static str),
-    /// BF.ROTATE of a filter without a window.
-    NoWindow,
-    /// BF.ROTATE: the filter has the most slices already.
-    TooManySlices,
     /// A word that is no option, escaped and shortened.
     Unknown(String),
     /// An option that was given twice.
@@ -337,13 +332,6 @@ impl fmt::Display for CommandError {
                 return write!(f, "ERR slices must be in the range [{fewest}, {most}]");
             }
             Self::NeedsWindow(option) => return write!(f, "ERR {option} is for filters with a WINDOW only"),
-            Self::NoWindow => "ERR the filter has no WINDOW",
-            Self::TooManySlices => {
-                return write!(
-                    f,
-                    "ERR a slice cannot be closed early while {MOST_SLICES} or more have not expired"
-                );
-            }
             Self::Unknown(word) => return write!(f, "ERR Unknown argument received: {word}"),
             Self::Twice(option) => return write!(f, "ERR {option} was given twice"),
             Self::NoInteger => "ERR value is not an integer or out of range",

@@ -33,8 +33,6 @@ pub enum Verb {
     Insert,
     /// BF.ADDPACKED
     AddPacked,
-    /// BF.ROTATE
-    Rotate,
 }
 
 /// Commands that describe a filter.
@@ -45,8 +43,6 @@ const MAKING: &[Verb] = &[Verb::Reserve, Verb::Insert, Verb::AddPacked];
 const RESERVING: &[Verb] = &[Verb::Reserve];
 /// Commands that add items.
 const ADDING: &[Verb] = &[Verb::Insert, Verb::AddPacked];
-/// Commands that can give the time of a change.
-const TIMED: &[Verb] = &[Verb::Insert, Verb::AddPacked, Verb::Rotate];
 
 const BLOCKED: &[StoredLayout] = &[StoredLayout::Blocked];
 const VALKEY: &[StoredLayout] = &[StoredLayout::Valkey];
@@ -188,7 +184,7 @@ table! {
     read |_| ();
 
     /// The time of the change.
-    at: Time = Parameter::option(c"at", c"AT", Kind::Integer).since(SINCE_OWN), of TIMED;
+    at: Time = Parameter::option(c"at", c"AT", Kind::Integer).since(SINCE_OWN), of ADDING;
     read |value| value.number(0..=LATEST, CommandError::BadTime, CommandError::TimeRange)?;
 
     /// Whether an existing filter is left unchanged without an error.
@@ -215,7 +211,6 @@ impl Verb {
             Self::Plan => c"bf.plan",
             Self::Insert => c"bf.insert",
             Self::AddPacked => c"bf.addpacked",
-            Self::Rotate => c"bf.rotate",
         }
     }
 

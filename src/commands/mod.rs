@@ -37,7 +37,6 @@ mod redisbloom;
 mod request;
 mod reserve;
 mod reset;
-mod rotate;
 mod scandump;
 mod shrink;
 mod sources;
@@ -99,7 +98,6 @@ pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     register_one::<madd::MAdd>(ctx, category)?;
     register_one::<insert::Insert>(ctx, category)?;
     register_one::<addpacked::AddPacked>(ctx, category)?;
-    register_one::<rotate::Rotate>(ctx, category)?;
     register_one::<except::Except>(ctx, category)?;
     register_one::<reset::Reset>(ctx, category)?;
     register_one::<shrink::Shrink>(ctx, category)?;

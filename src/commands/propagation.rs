@@ -90,7 +90,6 @@ pub fn words(verb: Verb, to: Target) -> Words {
     let Target { created, at } = to;
     let words = match created {
         Some(creation) => description(verb, creation),
-        None if verb == Verb::Rotate => Words::default(),
         None => Words::default().with("NOCREATE"),
     };
     match at {

@@ -114,7 +114,7 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
                 }
                 (given, items.map_or(Items::None, Items::List))
             }
-            Verb::Reserve | Verb::Plan | Verb::Rotate => {
+            Verb::Reserve | Verb::Plan => {
                 let given = GivenOptions::parse(verb, &mut cursor, |_, _| Ok(false))?;
                 given.check(verb)?;
                 (given, Items::None)
@@ -134,7 +134,7 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
         match verb {
             Verb::Reserve => Self::obey_reserve(arguments),
             Verb::Insert => Self::obey_insert(arguments),
-            Verb::Plan | Verb::AddPacked | Verb::Rotate => Self::parse(verb, arguments),
+            Verb::Plan | Verb::AddPacked => Self::parse(verb, arguments),
         }
     }
 

@@ -135,7 +135,6 @@ NOT_SHOWN = {
     "ERR the filter has 16777216 exceptions, and can have no more than 16777216": "takes as many items",
     "ERR looking up 20000 items in 3000 layers would take too long: the product may be 33554432 at most": "takes a "
     "filter of as many layers",
-    "ERR a slice cannot be closed early while 256 or more have not expired": "takes 256 commands",
     "ERR the filter is full: a further layer would have an error rate of 0, or too large a capacity": "takes "
     "a filter of an odd ratio",
     "ERR the filter would have more than 1100 layers: with a larger capacity or EXPANSION it needs fewer": "takes "
@@ -148,7 +147,7 @@ NOT_SHOWN = {
 }
 # Commands that RedisBloom does not have.
 OWN = {
-    *["bf.plan", "bf.addpacked", "bf.existspacked", "bf.rotate"],
+    *["bf.plan", "bf.addpacked", "bf.existspacked"],
     *["bf.merge", "bf.intersect", "bf.reset", "bf.shrink", "bf.except", "bf.load"],
 }
 COMMANDS = [page for page in PAGES if page.match("docs/commands/bf.*.md")]

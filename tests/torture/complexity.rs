@@ -261,18 +261,15 @@ impl Counter {
         key
     }
 
-    /// A window with so many slices, each with an item; none expires before the time 2,000,000,000.
+    /// A window with so many slices, 64 at most, each with an item; none expires before the time 4,000,000,000.
     fn slices(&mut self, slices: u64) -> String {
         let key = format!("slices:{slices}");
         self.once(&key, |client| {
-            let line = format!("BF.RESERVE {key} 0.01 6400 SEED 1 WINDOW 4294967295 SLICES 2");
+            let line = format!("BF.RESERVE {key} 0.01 6400 SEED 1 WINDOW 4294967295 SLICES 64");
             client.answers(&[(&line, ok())]);
-            let now = now();
-            for number in 0..slices {
-                client.run(&format!("BF.INSERT {key} AT {now} ITEMS in:{number}"));
-                if number + 1 < slices {
-                    client.answers(&[(&format!("BF.ROTATE {key} AT {now}"), ok())]);
-                }
+            for number in (0..slices).rev() {
+                let at = 4_250_000_000_000 - number * 67_200_000_000;
+                client.run(&format!("BF.INSERT {key} AT {at} ITEMS in:{number}"));
             }
         });
         key
@@ -336,14 +333,14 @@ const ON_ONE_FILTER: &str = "
     chain:n       Linear       12  BF.ADD key absent:1
     classic:n     Linear        6  BF.ADD key absent:1
     valkey:n      Linear        6  BF.ADD key absent:1
-    slices:n      Linear        6  BF.ADD key absent:1
+    slices:n      Linear        4  BF.ADD key absent:1
     filled:n      Constant     16  BF.ADD key absent:1
     wide:n        Constant   1000  BF.ADD key absent:1
     excepted:n    Constant     16  BF.ADD key absent:1
     chain:n       Linear        6  BF.EXISTS key absent:1
     classic:n     Linear        6  BF.EXISTS key absent:1
     valkey:n      Linear        6  BF.EXISTS key absent:1
-    slices:n      Linear        6  BF.EXISTS key absent:1
+    slices:n      Linear        4  BF.EXISTS key absent:1
     filled:n      Constant     16  BF.EXISTS key absent:1
     wide:n        Constant   1000  BF.EXISTS key absent:1
     excepted:n    Constant     16  BF.EXISTS key in:3
@@ -360,7 +357,7 @@ const ON_ONE_FILTER: &str = "
     filled:n      Constant     16  BF.CARD key
     chain:n       Linear       12  BF.INFO key
     chain:n       Linear        6  BF.INFO key FULL
-    slices:n      Linear        6  BF.INFO key FULL
+    slices:n      Linear        4  BF.INFO key FULL
     wide:n        Constant   1000  BF.INFO key FULL
     excepted:n    Constant     16  BF.INFO key
     chain:n       Linear        6  BF.DEBUG key
@@ -369,8 +366,6 @@ const ON_ONE_FILTER: &str = "
     chain:n       Bounded       6  BF.SCANDUMP key 1
     wide:n        Linear    64000  BF.SCANDUMP key 1
     wide:n        Constant   1000  BF.SCANDUMP key 0
-    slices:n      Bounded       6  BF.ROTATE key AT 2000000000005
-    slices:n      Bounded       6  BF.ROTATE key AT 4611686018427387904
     filled:1024   Linear       32  BF.EXCEPT key in*n
     chain:n       Linear        6  BF.EXCEPT key in*2
     wide:n        Constant   1000  BF.EXCEPT key in:0

@@ -3,7 +3,7 @@
 //! A header describes everything but the bits and the exceptions, of which it has the number. The caller stores the
 //! exceptions: after the header in the first chunk of a dump, after the bit arrays in an RDB stream.
 
-use super::window::{MOST_DROPPED_BYTES, Slice, Windowed};
+use super::window::{MOST_DROPPED_BYTES, MOST_SLICES, Slice, Windowed};
 use crate::bits::array::{ArrayLoader, BitArray, OutOfRange, all_zero};
 use crate::bits::kernel::{LINE_BYTES, Line};
 use crate::blocked::sizing::{Geometry, MAX_LINES_PER_ITEM, PROBES};
@@ -28,9 +28,6 @@ pub(crate) const WINDOW_BYTES: usize = 32;
 pub(crate) const SLICE_BYTES: usize = 24;
 /// Bytes of a layer in a header.
 pub(crate) const LAYER_BYTES: usize = 48;
-/// The most slices in a header. A filter has fewer: at most [`MOST_SLICES`](super::window::MOST_SLICES) when one is
-/// closed early, and the 65 that may open by themselves before these expire.
-pub(crate) const MOST_STORED: usize = 512;
 /// The most layers of a filter with a window in a header, since to find a layer takes a pass over the slices. Clients
 /// make at most [`MOST_LAYERS`].
 const MOST_WINDOW_LAYERS: usize = 4 * MOST_LAYERS;
@@ -372,7 +369,7 @@ impl StoredWindow {
         if dropped_bytes > MOST_DROPPED_BYTES || !dropped_bytes.is_multiple_of(LINE_BYTES) {
             return Err(DecodeError::Field("dropped bytes"));
         }
-        if stored > MOST_STORED {
+        if stored > MOST_SLICES {
             return Err(DecodeError::Field("slices"));
         }
         let mut slices: Vec<StoredSlice> = list_for(stored)?;
@@ -387,7 +384,7 @@ impl StoredWindow {
             (opens, closes) = (slice.opens, slice.closes);
             slices.push(slice);
         }
-        // The newest layer was made while the newest slice was open, or that slice was closed early.
+        // The newest layer was made while the newest slice was open.
         let latest = if stored > 0 { closes } else { LATEST_STORED };
         if !(opens..=latest).contains(&newest_stamp) {
             return Err(DecodeError::Field("times"));

@@ -1,6 +1,6 @@
 //! Filters of the blocked layout, with and without a window: their figures and stored bytes.
 
-use super::window::{MOST_SLICES, Windowed};
+use super::window::Windowed;
 use super::{Blocked, Layer, Shape, format};
 use crate::bits::array::OutOfRange;
 use crate::blocked::sizing::PROBES;
@@ -12,9 +12,8 @@ use crate::params::{Expansion, Growth, ROUNDING, StoredLayout, Time};
 use crate::stored::invalid::{Invalid, check_counts};
 use crate::stored::stream::Sink;
 
-/// The most layers of a filter whose present rate is computed: as many slices as may be alive when one is
-/// closed early. A stored filter may have any number of layers with room.
-pub const MOST_ESTIMATED: usize = MOST_SLICES;
+/// The most layers of a filter whose present rate is computed. A stored filter may have any number of layers with room.
+pub const MOST_ESTIMATED: usize = 256;
 
 impl LayoutRules for Blocked {
     const NAME: StoredLayout = StoredLayout::Blocked;

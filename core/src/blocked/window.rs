@@ -19,10 +19,11 @@ use crate::error::Error;
 use crate::item::Item;
 use crate::params::{Capacity, LATEST, Time, Window};
 
-/// The most slices that may be alive when a slice is [closed early](Windowed::rotate).
-pub const MOST_SLICES: usize = 256;
+/// The most slices of a window. Only a clock that often goes far back makes more of them than [`Window::slices`] and
+/// one.
+pub(super) const MOST_SLICES: usize = 512;
 /// The part of the rate that the first layers of a window's usual slices share. The rest is for further layers, and for
-/// further slices when some were closed early.
+/// further slices after a clock was corrected.
 const USUAL_PART: f64 = 0.85;
 /// The part of the remaining rate that a further layer or slice gets, so that some always remains.
 const FURTHER_PART: f64 = 0.25;
@@ -77,12 +78,10 @@ pub struct Windowed {
     pub(super) capacity: Capacity,
     /// All slices, oldest first, including expired ones. There may be none.
     pub(super) slices: Vec<Slice>,
-    /// The time when the newest layer was made or, if the newest slice was closed early, when it closed. No later
-    /// change is stamped earlier.
+    /// The time when the newest layer was made. No later change is stamped earlier.
     pub(super) newest_stamp: Time,
-    /// The latest time of an addition since the filter was made or loaded, also of one that changed nothing. It is not
-    /// stored, and nothing here depends on it.
-    latest_addition: Time,
+    /// Whether the last time that a caller named was [too early](Self::has_wrong_stamps) for the newest stamp.
+    is_doubted: bool,
     /// Bytes of the bit arrays of all slices that were dropped.
     pub(super) dropped_bytes: u64,
     /// The slices that were dropped last, until the caller takes them, and the number of all their layers.
@@ -115,7 +114,7 @@ impl Windowed {
             capacity,
             slices: Vec::new(),
             newest_stamp: 0,
-            latest_addition: 0,
+            is_doubted: false,
             dropped_bytes: 0,
             dropped: (Vec::new(), 0),
         }
@@ -199,11 +198,6 @@ impl Windowed {
         self.newest_stamp
     }
 
-    /// See [`Filter::latest_addition`](crate::Filter::latest_addition).
-    pub fn latest_addition(&self) -> Time {
-        self.latest_addition
-    }
-
     /// The stamp of a change at `now`: that time, or the newest stamp if the clock went back; at most [`LATEST`], so
     /// that a replica takes it.
     pub fn stamp(&self, now: Time) -> Time {
@@ -221,13 +215,26 @@ impl Windowed {
         self.newest_stamp.saturating_sub(now) > self.window.length() + self.window.slice_length()
     }
 
+    /// The time of an addition for which a caller names `now`, which may be a mistake: the newest stamp if that is
+    /// later. Only a second time in a row for which that stamp is [wrong](Self::has_wrong_stamps) corrects it. So
+    /// neither one late event makes the filter forget, nor one wrong time makes it remember for ever.
+    pub fn named_time(&mut self, now: Time) -> Time {
+        let is_wrong = self.has_wrong_stamps(now);
+        let is_doubted = std::mem::replace(&mut self.is_doubted, is_wrong);
+        if is_wrong && is_doubted {
+            now
+        } else {
+            now.max(self.newest_stamp)
+        }
+    }
+
     /// Corrects [wrong stamps](Self::has_wrong_stamps): later stamps become `now`, and all slices are closed.
     fn correct_stamps(&mut self, now: Time) {
         for slice in &mut self.slices {
             slice.opens = slice.opens.min(now);
             slice.closes = slice.closes.min(now.saturating_add(1));
         }
-        self.newest_stamp = now.saturating_add(1);
+        self.newest_stamp = now;
     }
 
     /// Whether the newest slice takes items at `time`.
@@ -297,7 +304,6 @@ impl Windowed {
     ) -> (BlockOutcome, Result<(), Error>) {
         let mut outcome = BlockOutcome::of_new(Subset::NONE, block.count);
         let (time, refresh) = (self.stamp(now), self.window.refresh());
-        self.latest_addition = self.latest_addition.max(time);
         let contained = |layers: NewestFirst<'_>, items| {
             Layer::any_contains_block(layers, kernel, &block.hashes, items, Prefetched::No)
         };
@@ -350,6 +356,10 @@ impl Windowed {
     fn drop_and_open(&mut self, time: Time, allowance: Allowance<'_>) -> Result<(), Error> {
         let expired = self.expired(time);
         let alive = &self.slices[expired..];
+        if alive.len() >= MOST_SLICES {
+            let capacity = sum(NewestFirst::of(alive).map(Layer::capacity));
+            return Err(Error::Full { capacity });
+        }
         let (usual, left) = (
             usual_rate(&self.rules, self.window),
             rate_left(&self.rules, NewestFirst::of(alive)),
@@ -442,36 +452,6 @@ impl Windowed {
                 *newest_stamp = time;
                 Ok(())
             })
-    }
-
-    /// Closes the newest slice at `now`, and drops what has expired. Returns whether that changed anything.
-    ///
-    /// # Errors
-    /// [`Error::Full`] if [`MOST_SLICES`] or more have not expired, or [`Error::OutOfMemory`]; nothing changed.
-    pub fn rotate(&mut self, now: Time) -> Result<bool, Error> {
-        let time = self.stamp(now);
-        let alive = self.alive(time);
-        if alive.len() >= MOST_SLICES {
-            let capacity = sum(NewestFirst::of(alive).map(Layer::capacity));
-            return Err(Error::Full { capacity });
-        }
-        let (expired, is_wrong, is_open) = (
-            self.expired(time),
-            self.has_wrong_stamps(time),
-            self.is_open(time),
-        );
-        // An open slice has not expired, so it stays.
-        self.reserve_dropped(expired)?;
-        self.drop_oldest(expired);
-        if is_wrong {
-            self.correct_stamps(time);
-        } else if let Some(newest) = self.slices.last_mut()
-            && is_open
-        {
-            newest.closes = time.saturating_add(1);
-            self.newest_stamp = newest.closes;
-        }
-        Ok(expired > 0 || is_wrong || is_open)
     }
 
     /// Returns the slices that were dropped last, which may take long to free, and how many layers were dropped since

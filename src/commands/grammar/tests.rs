@@ -171,7 +171,7 @@ fn bundles_of_any_kind_are_read_or_refused() {
 }
 
 /// The pages of the commands, which show their options.
-const PAGES: [(Verb, &str, &str, &str); 3] = [
+const PAGES: [(Verb, &str, &str, &str); 2] = [
     (
         Verb::Reserve,
         "BF.RESERVE _ _ _",
@@ -183,12 +183,6 @@ const PAGES: [(Verb, &str, &str, &str); 3] = [
         "BF.INSERT _",
         "[ITEMS _ [_ ...]]",
         include_str!("../../../docs/commands/bf.insert.md"),
-    ),
-    (
-        Verb::Rotate,
-        "BF.ROTATE _",
-        "",
-        include_str!("../../../docs/commands/bf.rotate.md"),
     ),
 ];
 

@@ -428,7 +428,7 @@ impl Target {
     }
 }
 
-/// A window with a slice that has expired, one with a burst, and one that was ended; and one whose items live on.
+/// A window with a slice that has expired, and one with a burst; and one whose items live on.
 pub const WINDOWS: [&str; 2] = ["window", "live"];
 
 pub fn make_windows(client: &mut Client) {
@@ -441,7 +441,6 @@ pub fn make_windows(client: &mut Client) {
             client.over(&format!("BF.INSERT {key} AT {} ITEMS", now - before), &items);
         }
     }
-    client.answers(&[(&format!("BF.ROTATE window AT {}", now - 19_000_000), ok())]);
 }
 
 /// The bodies of small filters of every kind: made here, and made by RedisBloom.

@@ -31,10 +31,7 @@ fn the_server_knows_the_key_of_every_command_and_what_happens_to_it() {
             ("readonly", reads),
             ("write", !reads),
             // What only lets memory go is for a full server too.
-            (
-                "denyoom",
-                !reads && !["BF.ROTATE", "BF.RESET", "BF.SHRINK"].contains(command),
-            ),
+            ("denyoom", !reads && !["BF.RESET", "BF.SHRINK"].contains(command)),
             // A key may hold any number of layers, and each is asked.
             ("fast", false),
         ] {
@@ -54,7 +51,7 @@ fn the_server_knows_the_key_of_every_command_and_what_happens_to_it() {
             let expected = match *command {
                 "BF.RESERVE" | "BF.LOAD" => &["OW", "insert"][..],
                 "BF.LOADCHUNK" => &["RW", "insert"],
-                "BF.ROTATE" | "BF.RESET" => &["RW", "delete"],
+                "BF.RESET" => &["RW", "delete"],
                 "BF.EXCEPT" => &["RW", "access", "delete"],
                 "BF.MERGE" | "BF.SHRINK" => &["RW", "update"],
                 "BF.INTERSECT" => &["OW", "update"],

@@ -180,7 +180,6 @@ fn every_described_option_is_taken() {
         ("BF.ADDPACKED", "key", " LINES item"),
         ("BF.EXISTSPACKED", "key", " LINES item"),
         ("BF.INFO", "key", ""),
-        ("BF.ROTATE", "key", ""),
         ("BF.MERGE", "new 1 key", ""),
     ] {
         let docs = docs(&mut client, command).field("arguments");
@@ -211,7 +210,6 @@ fn every_described_option_is_taken() {
             for value in values {
                 client.run("DEL key new");
                 let (made, beside) = match (command, &*token) {
-                    ("BF.ROTATE", _) => ("BF.INSERT key WINDOW 1000 ITEMS item", ""),
                     // A filter in valkey-bloom's layout has every field that BF.INFO knows.
                     ("BF.INFO", _) => ("BF.INSERT key LAYOUT VALKEY ITEMS item", ""),
                     (_, "SLICES" | "REFRESH") => ("BF.ADD key item", "WINDOW 1000"),

@@ -93,7 +93,6 @@ fn calls() -> Vec<(&'static str, Reply, Effect)> {
         ("BF.SCANDUMP missing 0", not_found(), Leaves),
         ("BF.RESET missing", not_found(), Leaves),
         ("BF.SHRINK missing", not_found(), Leaves),
-        ("BF.ROTATE missing", not_found(), Leaves),
         ("BF.LOADCHUNK missing 65 data", not_found(), Leaves),
         (
             "BF.LOAD missing data",

@@ -5,16 +5,13 @@
 //! the point does a window last a second.
 
 use crate::client::clock;
-use crate::client::{Client, Reply, WRONG_TYPE, arity, array, error, ok};
+use crate::client::{Client, Reply, array, error, ok};
 use crate::filters::figure;
 use crate::server::{Server, until};
 use crate::support::packed::{Form, bits};
 use crate::support::table::FIELDS;
 use crate::support::windows::{SLICE, WINDOW, slices};
 
-const NOT_FOUND: &str = "ERR not found";
-const NO_WINDOW: &str = "ERR the filter has no WINDOW";
-const MANY_SLICES: &str = "ERR a slice cannot be closed early while 256 or more have not expired";
 const NO_CREATION: &str = "ERR Insufficient memory to create filter";
 const NO_GROWTH: &str = "ERR Insufficient memory to grow filter";
 
@@ -137,7 +134,6 @@ fn replies_have_the_types_of_other_filters() {
         ("BF.ADDPACKED key LINES COUNT c\nd", 1.into()),
         ("BF.EXISTSPACKED key LINES c\nx", Reply::Bulk(b"\x80".to_vec())),
         ("BF.CARD key", 4.into()),
-        ("BF.ROTATE key", ok()),
     ]);
     assert!(client.run("BF.INFO key").is_map());
     let single = client.run("BF.INFO key ITEMS");
@@ -345,148 +341,56 @@ fn refreshed_items_live_on() {
     }
 }
 
-/// A program that starts each day anew could not, or would lose what is not over; a command that is sent
-/// twice would be an error.
-#[test]
-fn rotate_ends_a_slice() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.answers(&[
-        ("SET text value", ok()),
-        ("BF.RESERVE plain 0.01 100", ok()),
-        ("BF.RESERVE classic 0.01 100 LAYOUT CLASSIC", ok()),
-        ("BF.ROTATE", error(&arity("BF.ROTATE"))),
-        ("BF.ROTATE missing", error(NOT_FOUND)),
-        ("BF.ROTATE text", error(WRONG_TYPE)),
-        ("BF.ROTATE plain", error(NO_WINDOW)),
-        ("BF.ROTATE classic", error(NO_WINDOW)),
-        ("BF.ROTATE plain AT 5", error(NO_WINDOW)),
-        (RESERVE, ok()),
-        ("BF.ROTATE key AT", error("ERR no value for AT")),
-        ("BF.ROTATE key AT 1.5", error("ERR bad time")),
-        ("BF.ROTATE key AT 5 AT 5", error("ERR AT was given twice")),
-        ("BF.ROTATE key NOW", error("ERR Unknown argument received: NOW")),
-        ("BF.ROTATE key ''", error("ERR Unknown argument received: ''")),
-    ]);
-    let empty = client.dump("key");
-    client.answers(&[("BF.ROTATE key", ok())]);
-    assert_eq!(client.dump("key"), empty, "nothing to end");
-    client.answers(&[("BF.ADD key a", 1.into()), ("BF.ROTATE key", ok())]);
-    let ended = client.dump("key");
-    let slice = slices(&mut client, "key");
-    assert!(slice[0].closes <= clock(&mut client) + 1, "{slice:?}");
-    client.answers(&[("BF.ROTATE key", ok())]);
-    assert_eq!(client.dump("key"), ended, "it is ended already");
-    client.answers(&[
-        ("BF.ADD key a", 0.into()),
-        ("BF.ADD key b", 1.into()),
-        ("BF.MEXISTS key a b", array([1, 1])),
-        ("BF.CARD key", 2.into()),
-    ]);
-    assert_eq!(slices(&mut client, "key").len(), 2);
-    // What is over goes, also when there is nothing to end.
-    client.answers(&[("DEL key", 1.into()), (RESERVE, ok())]);
-    let now = clock(&mut client);
-    add_at(&mut client, now - 3 * WINDOW, "over");
-    let (size, layers) = (client.info("key", "Size"), figure(&mut client, "layers"));
-    client.answers(&[
-        ("BF.ROTATE key", ok()),
-        ("BF.DEBUG key", array([Reply::Bulk(b"size:0".to_vec())])),
-    ]);
-    assert!(client.info("key", "Size") < size);
-    assert_eq!(figure(&mut client, "layers"), layers - 1);
-    // At a time: what has expired by then is dropped.
-    for slice in 0..12 {
-        add_at(&mut client, now + slice * SLICE, &slice.to_string());
-    }
-    let at = now + WINDOW + 3 * SLICE;
-    client.answers(&[(&format!("BF.ROTATE key AT {at}"), ok())]);
-    let left = slices(&mut client, "key");
-    assert_eq!((left.len(), left[0].opens), (9, now + 3 * SLICE));
-}
-
-/// A program that closes a slice at midnight, but a minute late, would forget what came in that minute before a window has
-/// passed; with REFRESH also what came again. And an item of a clock that is ahead, though it changed nothing, would make
-/// the next BF.ROTATE forget what has not expired.
-#[test]
-fn no_slice_is_closed_before_what_it_holds_nor_after_the_clock() {
-    let server = Server::start();
-    let mut client = server.client();
-    for reserve in [RESERVE.to_owned(), format!("{RESERVE} REFRESH")] {
-        client.run("DEL key");
-        client.answers(&[(&reserve, ok())]);
-        let late = clock(&mut client) - SLICE;
-        let early = late - SLICE / 2;
-        for (at, item, is_new) in [(early, "early", 1), (late, "late", 1), (late, "early", 0)] {
-            assert_eq!(add_at(&mut client, at, item), is_new);
-        }
-        client.answers(&[(&format!("BF.ROTATE key AT {}", early + 1), ok())]);
-        let closes: Vec<_> = slices(&mut client, "key")
-            .iter()
-            .map(|slice| slice.closes)
-            .collect();
-        assert_eq!(closes, [late + 1], "{reserve}");
-        // At the last moment of what came late.
-        for item in ["early", "late"] {
-            assert_eq!(add_at(&mut client, late + WINDOW, item), 0, "{reserve}");
-        }
-        for line in ["BF.ROTATE key", "BF.ROTATE key AT 5"] {
-            client.run("DEL key");
-            client.answers(&[(&reserve, ok())]);
-            let now = clock(&mut client);
-            // It expires in a quarter of a slice.
-            let old = now - WINDOW - SLICE + SLICE / 4;
-            for (at, item, is_new) in [(old, "old", 1), (now, "new", 1), (now + SLICE / 2, "new", 0)] {
-                assert_eq!(add_at(&mut client, at, item), is_new);
-            }
-            client.answers(&[(line, ok()), ("BF.EXISTS key old", 1.into())]);
-            assert_eq!(slices(&mut client, "key").len(), 2, "{line} for {reserve}");
-        }
-    }
-}
-
-/// A script that rotates in a loop would fill the memory with slices, or make a filter that nobody can load.
-#[test]
-fn slices_have_a_limit() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.answers(&[("BF.RESERVE key 1e-9 100 SEED 1 WINDOW 1000", ok())]);
-    let begin = clock(&mut client) - 200_000;
-    for slice in 0..256 {
-        assert_eq!(add_at(&mut client, begin + slice, &format!("item:{slice}")), 1);
-        let expected = if slice < 255 { ok() } else { error(MANY_SLICES) };
-        let line = format!("BF.ROTATE key AT {}", begin + slice);
-        client.answers(&[(&line, expected)]);
-    }
-    let items: Vec<_> = (0..256).map(|slice| format!("item:{slice}")).collect();
-    client.refuses("key", &[("BF.ROTATE key", MANY_SLICES)]);
-    // A filter with the most slices takes items, and can be moved.
-    client.answers(&[("BF.ADD key more", 1.into()), ("BF.CARD key", 257.into())]);
-    let rates = client.run("BF.INFO key FULL").field("Layers");
-    let sum: f64 = rates
-        .elements()
-        .iter()
-        .map(|layer| layer.field("Error rate").number())
-        .sum();
-    assert!(sum <= 1e-9, "{sum}");
-    let payload = client.dump("key");
-    assert_eq!(
-        client.call(&[&b"RESTORE"[..], b"copy", b"0", payload.bytes()]),
-        ok()
-    );
-    assert_eq!(client.dump("copy"), payload);
-    client.answers(&[("DEBUG RELOAD", ok()), ("COPY key third", 1.into())]);
-    for key in ["key", "copy", "third"] {
-        let found = client.over(&format!("BF.MEXISTS {key}"), &items);
-        assert!(found.elements().iter().all(|found| *found == 1.into()), "{key}");
-    }
-    // What is over makes room.
-    let later = begin + WINDOW + SLICE + 100;
-    client.answers(&[(&format!("BF.ROTATE key AT {later}"), ok())]);
-    assert!(slices(&mut client, "key").len() < 200);
-}
-
 // ---- Time ----------------------------------------------------------------------------------------
+
+/// With slices of some milliseconds, hundreds of items in one of them would push the filter's time ahead of the clock, and
+/// what is there would be forgotten before its window has passed, or long after it.
+#[test]
+fn hundreds_of_items_in_a_millisecond_are_found_for_their_window() {
+    const WINDOW: i64 = 1000;
+    const SLICE: i64 = 16;
+    let server = Server::start();
+    let mut client = server.client();
+    // While a script runs, its clock stands still.
+    let script = "for i=1,250 do redis.call('BF.ADD',KEYS[1],ARGV[1]..i);\
+                  if i%50==0 then redis.call('COPY',KEYS[1],'copy','REPLACE');\
+                  redis.call('RESTORE',KEYS[1],0,redis.call('DUMP','copy'),'REPLACE') end end";
+    let mut were_found = false;
+    until("an item is asked for in its window", || {
+        client.run("DEL key");
+        client.answers(&[("BF.RESERVE key 1e-9 1000 SEED 1 WINDOW 1 SLICES 64", ok())]);
+        let begin = clock(&mut client);
+        client.answers(&[("BF.ADD key first", 1.into())]);
+        let mut end = clock(&mut client);
+        for turn in 0..8 {
+            client.call(&["EVAL", script, "1", "key", &format!("{turn}:")]);
+            end = clock(&mut client);
+            assert!(
+                slices(&mut client, "key").iter().all(|slice| slice.opens <= end),
+                "a slice opens ahead of the clock"
+            );
+        }
+        until("all are forgotten", || {
+            let before = clock(&mut client);
+            let (first, last) = (
+                client.run("BF.EXISTS key first"),
+                client.run("BF.EXISTS key 7:250"),
+            );
+            let after = clock(&mut client);
+            assert!(
+                after >= begin + WINDOW || first == 1.into(),
+                "the first is forgotten early"
+            );
+            assert!(
+                before < end + WINDOW + SLICE || last == 0.into(),
+                "the last is found too long"
+            );
+            were_found |= after < begin + WINDOW;
+            last == 0.into()
+        });
+        were_found
+    });
+}
 
 /// Clocks differ and go back: items would be lost with every correction, or one wrong clock would keep all
 /// items for years.
@@ -506,19 +410,14 @@ fn time_never_goes_back_but_from_a_wrong_clock() {
     // What a client says of the time may be a mistake: no filter forgets for it.
     client.answers(&[
         ("BF.INSERT key NOCREATE AT 5 ITEMS history", array([1])),
-        ("BF.ROTATE key AT 5", ok()),
         ("BF.ADD key next", 1.into()),
         (
             "BF.MEXISTS key ahead behind here history next",
             array([1, 1, 1, 1, 1]),
         ),
     ]);
-    let two: Vec<_> = slices(&mut client, "key")
-        .iter()
-        .map(|slice| slice.opens)
-        .collect();
-    // The first slice closed behind its last item, and the second opened then.
-    assert_eq!(two, [now + WINDOW, now + WINDOW + 1]);
+    let one = slices(&mut client, "key");
+    assert_eq!((one.len(), one[0].opens, one[0].items), (1, now + WINDOW, 5));
     // More than a window and a slice ahead: it counts as added now.
     for ahead in [WINDOW + 2 * SLICE, 3_600_000 * 24 * 365, LATEST - now] {
         client.answers(&[("DEL key", 1.into()), (RESERVE, ok())]);
@@ -628,21 +527,10 @@ fn large_slices_give_their_memory_back() {
     assert!(size > 10 << 20, "{size}");
     assert!(client.used_memory() > empty + (10 << 20));
     let taken = client.run("MEMORY USAGE key").int();
-    for line in [
-        "BF.ROTATE key",
-        "BF.INSERT key AT 2000 ITEMS over",
-        "BF.ADD key new",
-    ] {
-        assert!(!matches!(client.run(line), Reply::Error(_)), "{line}");
-        let expected = if line == "BF.ROTATE key" {
-            1 << 20
-        } else {
-            taken + (1 << 20)
-        };
-        until("the memory comes back", || {
-            client.used_memory() < empty + expected
-        });
-    }
+    client.answers(&[("BF.ADD key new", 1.into())]);
+    until("the memory comes back", || {
+        client.used_memory() < empty + taken + (1 << 20)
+    });
     assert_eq!(client.info("key", "Size"), size);
     client.answers(&[("BF.MEXISTS key over new", array([0, 1]))]);
 }
@@ -674,7 +562,7 @@ fn figures_are_right_while_slices_go() {
             );
         }
         if step % 20 == 9 {
-            client.answers(&[("BF.ROTATE b", ok()), ("COPY b d", 1.into())]);
+            client.answers(&[("COPY b d", 1.into())]);
         }
         if step % 20 == 11 {
             client.answers(&[("UNLINK d", 1.into())]);

@@ -164,7 +164,6 @@ fn live_figures_are_those_of_the_keys() {
         "BF.ADD new item",
         "BF.ADD new item",
         "BF.INSERT window WINDOW 100000 ITEMS a b a",
-        "BF.ROTATE window",
         "BF.MADD window a c",
         "BF.INSERT last WINDOW 100000 CAPACITY 4 SLICES 2 REFRESH ITEMS a b c d e f a b g h a a c d",
         "BF.ADDPACKED last WIDTH 1 aabbccddxyz",

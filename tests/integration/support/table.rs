@@ -24,7 +24,7 @@ pub const READING: [&str; 7] = [
 ];
 
 /// The commands that may change a key.
-pub const WRITING: [&str; 13] = [
+pub const WRITING: [&str; 12] = [
     "BF.RESERVE",
     "BF.ADD",
     "BF.MADD",
@@ -32,7 +32,6 @@ pub const WRITING: [&str; 13] = [
     "BF.ADDPACKED",
     "BF.LOADCHUNK",
     "BF.LOAD",
-    "BF.ROTATE",
     "BF.EXCEPT",
     "BF.RESET",
     "BF.SHRINK",
@@ -43,13 +42,13 @@ pub const WRITING: [&str; 13] = [
 /// The commands without a key.
 pub const KEYLESS: [&str; 1] = ["BF.PLAN"];
 
-/// A typical call of `command` for `key`, which holds a filter (with a window, for BF.ROTATE).
+/// A typical call of `command` for `key`, which holds a filter.
 pub fn typical(command: &str, key: &str) -> Vec<String> {
     let rest: &[&str] = match command {
         "BF.RESERVE" => &["0.01", "100"],
         "BF.INSERT" => &["ITEMS", "item"],
         "BF.ADDPACKED" | "BF.EXISTSPACKED" => &["LINES", "item"],
-        "BF.INFO" | "BF.CARD" | "BF.DEBUG" | "BF.ROTATE" | "BF.RESET" | "BF.SHRINK" => &[],
+        "BF.INFO" | "BF.CARD" | "BF.DEBUG" | "BF.RESET" | "BF.SHRINK" => &[],
         "BF.MERGE" | "BF.INTERSECT" => &["1", key],
         "BF.SCANDUMP" => &["0"],
         "BF.LOADCHUNK" => &["1", "nonsense"],
@@ -61,7 +60,7 @@ pub fn typical(command: &str, key: &str) -> Vec<String> {
 }
 
 /// A command, its arity, its version, its arguments as [`synopsis`] writes them, its complexity and its summary.
-pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 21] = [
+pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
     (
         "BF.RESERVE",
         -4,
@@ -167,14 +166,6 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 21] = [
         "key:key data:string",
         "O(n), where n is the number of bytes of the data",
         "Creates a Bloom Filter from what an append-only file has of one in valkey-bloom's layout",
-    ),
-    (
-        "BF.ROTATE",
-        -2,
-        "0.3.0",
-        "key:key {time}",
-        "O(n), where n is the number of layers",
-        "Closes the newest slice of a Bloom Filter with a window, and drops what has expired",
     ),
     (
         "BF.EXCEPT",

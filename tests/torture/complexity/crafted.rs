@@ -196,7 +196,6 @@ fn commands() -> Vec<String> {
         "BF.MERGE new 2 key other",
         "BF.INTERSECT new 2 key other",
         "BF.EXCEPT key absent",
-        "BF.ROTATE key",
         "BF.SHRINK key",
         "BF.RESET key",
         "COPY key new",
@@ -208,8 +207,7 @@ fn commands() -> Vec<String> {
     for command in ["BF.MEXISTS key", "BF.MADD key", "BF.INSERT key ITEMS"] {
         commands.push(format!("{command}{items}"));
     }
-    commands.push(format!("BF.ROTATE key AT {over}"));
-    commands.push(format!("BF.ROTATE key AT {}", 1_u64 << 62));
+    commands.push(format!("BF.INSERT key AT {} ITEMS{items}", 1_u64 << 62));
     commands.push(format!("BF.INSERT key AT {over} ITEMS{items}"));
     commands
 }

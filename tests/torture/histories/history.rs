@@ -34,7 +34,7 @@ pub enum Act {
     Intersect(Vec<Key>),
     /// BF.SCANDUMP of another key, and BF.LOADCHUNK of all pieces into this one.
     Copy(Key),
-    /// Changes no membership: BF.RESERVE with NX, BF.ROTATE.
+    /// Changes no membership: BF.RESERVE with NX.
     Nothing,
 }
 

@@ -39,7 +39,7 @@ const KINDS: [&str; 2] = [
 const ITEMS: u32 = 5000;
 
 /// Every command of the module, as often as its number says.
-const NAMES: [(&str, u32); 21] = [
+const NAMES: [(&str, u32); 20] = [
     ("BF.RESERVE", 9),
     ("BF.ADD", 12),
     ("BF.MADD", 12),
@@ -54,7 +54,6 @@ const NAMES: [(&str, u32); 21] = [
     ("BF.SCANDUMP", 4),
     ("BF.LOADCHUNK", 6),
     ("BF.LOAD", 4),
-    ("BF.ROTATE", 4),
     ("BF.EXCEPT", 5),
     ("BF.RESET", 2),
     ("BF.SHRINK", 3),
@@ -410,9 +409,6 @@ impl Commands {
                     damage(&mut self.random, &mut data, &loads[0]);
                 }
                 command.push(data);
-            }
-            "BF.ROTATE" if self.chance(0.5) => {
-                command.extend(words(&format!("AT {}", self.time())));
             }
             "BF.MERGE" | "BF.INTERSECT" => {
                 let sources = 1 + self.below(4);

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::super::*;
 use crate::chain::{UNLIMITED, at_most};
 use crate::codec::chunks;
+use crate::layers::Layers;
 use crate::params::LATEST;
 use crate::spec::BlockedSpec;
 use crate::stored::invalid::Invalid;
@@ -43,13 +44,18 @@ fn add(filter: &mut Filter, time: Time, ids: std::ops::Range<u32>) {
         .unwrap();
 }
 
-/// Slices of 250 seconds for 25 items: one with 10 items, one with 60 in two layers, one with 5, which was ended.
+/// Slices of 250 seconds for 25 items: one with 10 items, one with 60 in two layers, one with 5, which has closed.
 fn four_layers() -> Filter {
     let mut filter = made(100, Window::new(1000, 4, false).unwrap());
     add(&mut filter, START, 0..10);
     add(&mut filter, START + 300_000, 10..70);
     add(&mut filter, START + 600_000, 70..75);
-    filter.rotate(START + 600_000).unwrap();
+    if let Layers::Windowed(windowed) = &mut filter.layers
+        && let Some(newest) = windowed.slices.last_mut()
+    {
+        newest.closes = START + 600_001;
+        windowed.newest_stamp = newest.closes;
+    }
     assert_eq!(filter.layers(), 4);
     filter
 }
@@ -60,7 +66,6 @@ fn the_format_is_pinned() {
     let mut filter = made(4, Window::new(60, 2, true).unwrap());
     add(&mut filter, START, 1..3);
     add(&mut filter, START + 1, 3..5);
-    filter.rotate(START + 1).unwrap();
     let stream = stored(&filter);
     let first = [Value::Unsigned(1), Value::Unsigned(0)];
     assert!(stream.values.iter().take(2).eq(&first));
@@ -74,10 +79,10 @@ fn the_format_is_pinned() {
     expected.extend([0, 0, 0, 0, 60, 0, 0, 0]);
     expected.extend(4u64.to_le_bytes());
     expected.extend([2, 1, 0, 0, 1, 0, 0, 0]);
-    expected.extend((START + 2).to_le_bytes());
+    expected.extend((START + 1).to_le_bytes());
     expected.extend(0u64.to_le_bytes());
     expected.extend(START.to_le_bytes());
-    expected.extend((START + 2).to_le_bytes());
+    expected.extend((START + 30_000).to_le_bytes());
 
     expected.extend([2, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(header[..expected.len()], expected);
@@ -243,7 +248,6 @@ fn the_latest_times_are_stored_and_loaded() {
             ids.clone()
                 .all(|id| filter.contains_at(&item(id), time.min(LATEST)))
         );
-        filter.rotate(time).unwrap();
         filter = load(&stored(&filter)).unwrap();
         assert!(
             ids.clone()
@@ -260,18 +264,6 @@ fn the_latest_times_are_stored_and_loaded() {
             .filter(|id| *id > 9 && *id < 50)
             .all(|id| filter.contains_at(&item(id), START))
     );
-    assert_eq!(stored(&load(&stored(&filter)).unwrap()), stored(&filter));
-}
-
-/// After a rotation, a clock that goes back would make a filter that no server can read again.
-#[test]
-fn what_comes_after_a_rotation_is_stamped_after_it() {
-    let mut filter = made(100, Window::new(1000, 4, false).unwrap());
-    add(&mut filter, START, 0..3);
-    filter.rotate(START + 5000).unwrap();
-    add(&mut filter, START + 60, 3..6);
-    assert_eq!(filter.layers(), 2);
-    assert_eq!(filter.slices()[1].opens(), START + 5001);
     assert_eq!(stored(&load(&stored(&filter)).unwrap()), stored(&filter));
 }
 
@@ -377,25 +369,18 @@ fn what_has_gone_is_counted_anew_before_it_is_too_much() {
     assert_eq!(first.iterator, 1 + first.bytes.len() as i64);
 }
 
-/// A filter that forgot everything would be saved in a form that no server loads.
+/// A filter that holds nothing yet would be saved in a form that no server loads.
 #[test]
 fn a_window_that_holds_nothing_is_kept() {
     let mut empty = made(100, Window::new(1000, 4, false).unwrap());
-    assert_eq!(empty.rotate(START), Ok(false));
-    let mut forgotten = four_layers();
-    assert_eq!(forgotten.rotate(START + 2_000_000), Ok(true));
-    assert_eq!(forgotten.layers(), 0);
-    assert_eq!(forgotten.rotate(START + 2_000_000), Ok(false));
-    for mut filter in [empty, forgotten] {
-        let stream = stored(&filter);
-        assert_eq!(stored(&load(&stream).unwrap()), stream);
-        assert_eq!(stored(&chunks::copy(&filter, UNLIMITED).unwrap()), stream);
-        assert_eq!(chunks::dump(&filter, 1), Ok(None));
-        assert!(!filter.contains(&item(1)));
-        assert_eq!(contains_batch(&filter, &[item(1), item(2)]), [false; 2]);
-        add(&mut filter, START + 2_000_001, 0..3);
-        assert_eq!((filter.items(), filter.layers()), (3, 1));
-    }
+    let stream = stored(&empty);
+    assert_eq!(stored(&load(&stream).unwrap()), stream);
+    assert_eq!(stored(&chunks::copy(&empty, UNLIMITED).unwrap()), stream);
+    assert_eq!(chunks::dump(&empty, 1), Ok(None));
+    assert!(!empty.contains(&item(1)));
+    assert_eq!(contains_batch(&empty, &[item(1), item(2)]), [false; 2]);
+    add(&mut empty, START + 2_000_001, 0..3);
+    assert_eq!((empty.items(), empty.layers()), (3, 1));
 }
 
 proptest! {
@@ -425,7 +410,7 @@ proptest! {
                 prop_assert!(added.is_err() || filter.contains_at(&time.to_le_bytes(), time));
                 prop_assert_eq!(sound(&filter), Ok(()));
                 let figures = (filter.totals_at(time), filter.estimated_error_rate_at(time));
-                let _ = (filter.rotate(time), figures);
+                let _ = figures;
                 // What is saved then can be loaded.
                 prop_assert!(load_with(&stored(&filter), small).is_ok());
             }
