@@ -20,6 +20,7 @@ mod module;
 mod replication;
 mod states;
 mod support;
+mod transcripts;
 #[path = "../torture/mod.rs"]
 mod torture;
 

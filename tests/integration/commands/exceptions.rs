@@ -3,7 +3,7 @@
 
 use serial_test::serial;
 
-use crate::client::{Client, Reply, WRONG_TYPE, arity, array, error, ok};
+use crate::client::{Client, Reply, array, error, ok};
 use crate::commands::sets::{PARAMETERS, make};
 use crate::filters::{contents, figure, same};
 use crate::server::{Server, sample, skip, until};
@@ -11,8 +11,6 @@ use crate::support::items::numbered;
 use crate::support::link::in_step;
 use crate::support::table::FIELDS;
 
-const OF_CLASSIC: &str = "ERR exceptions are for LAYOUT BLOCKED only";
-const OF_WINDOW: &str = "ERR a filter with a WINDOW has no exceptions";
 const NO_EXCEPTIONS: &str = "ERR Insufficient memory for exceptions";
 
 /// How many items are excepted.
@@ -49,38 +47,6 @@ fn without_exceptions_a_filter_is_as_it_was() {
         assert_eq!(client.info("key", "Size"), size, "{parameters}");
         assert_eq!(client.run("MEMORY USAGE key"), usage, "{parameters}");
     }
-}
-
-/// A filter would be made by a question, or a mistake look like an answer.
-#[test]
-fn what_has_no_exceptions_is_refused_or_answered() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.answers(&[
-        ("BF.EXCEPT missing a b", array([0, 0])),
-        ("EXISTS missing", 0.into()),
-        ("SET text value", ok()),
-        ("BF.RESERVE classic 0.01 100 LAYOUT CLASSIC", ok()),
-        ("BF.ADD classic a", 1.into()),
-        ("BF.RESERVE window 0.01 100 WINDOW 1000", ok()),
-        ("BF.ADD window a", 1.into()),
-    ]);
-    let arity = arity("bf.except");
-    client.refuses(
-        "classic",
-        &[
-            ("BF.EXCEPT", arity.as_str()),
-            ("BF.EXCEPT classic", &arity),
-            ("BF.EXCEPT classic a", OF_CLASSIC),
-            ("BF.EXCEPT classic b", OF_CLASSIC),
-            ("BF.EXCEPT text a", WRONG_TYPE),
-        ],
-    );
-    let of_window = [
-        ("BF.EXCEPT window a", OF_WINDOW),
-        ("BF.EXCEPT window b", OF_WINDOW),
-    ];
-    client.refuses("window", &of_window);
 }
 
 /// In RESP3 a program would get other types than from BF.MADD.

@@ -1,7 +1,7 @@
 //! Filters as sets: what BF.MERGE, BF.INTERSECT and BF.RESET make of them, what is refused, and who may do it. The
 //! table in `states` has what replicas and files get.
 
-use crate::client::{Client, Reply, WRONG_TYPE, arity, array, error, ok};
+use crate::client::{Client, Reply, WRONG_TYPE, array, error, ok};
 use crate::filters::contents;
 use crate::filters::{figure, same};
 use crate::server::{Server, skip, until};
@@ -10,7 +10,6 @@ use crate::support::items::{numbered, present};
 use crate::support::link::in_step;
 use crate::support::stored_valkey::STORED;
 
-const NOT_FOUND: &str = "ERR not found";
 const NO_CREATION: &str = "ERR Insufficient memory to create filter";
 const NO_GROWTH: &str = "ERR Insufficient memory to grow filter";
 const FEWER: &str = "ERR there are fewer sources than numkeys says";
@@ -182,121 +181,6 @@ fn a_rate_that_would_do_is_named_and_does() {
     client.answers(&[("EXISTS to", 0.into())]);
 }
 
-/// A user would look for his mistake in the wrong place, or lose what the destination had.
-#[test]
-fn what_cannot_be_merged_is_refused_and_changes_nothing() {
-    let server = Server::start();
-    let mut client = server.client();
-    for (key, parameters) in [
-        ("to", PARAMETERS),
-        ("a", PARAMETERS),
-        ("seed", "1e-9 1000 SEED 2"),
-        ("classic", "0.01 1000 LAYOUT CLASSIC"),
-        ("small-classic", "0.01 100 LAYOUT CLASSIC NONSCALING"),
-        ("other-classic", "0.01 150 LAYOUT CLASSIC NONSCALING"),
-        ("window", "1e-9 1000 SEED 1 WINDOW 1000"),
-        ("valkey", "1e-9 1000 LAYOUT VALKEY"),
-    ] {
-        make(&mut client, key, parameters, 0, 50);
-    }
-    narrow(&mut client, "classic", "narrow");
-    client.answers(&[("SET text value", ok()), ("SADD set member", 1.into())]);
-    let arity = arity("bf.merge");
-    let seed = "ERR source seed has another seed: only filters of one seed can be combined (SEED, or one bf-seed on \
-                all servers)";
-    let own_seed = seed.replacen("source seed", "source a", 1);
-    let layout = "ERR source classic has another layout";
-    let window = "has a WINDOW: its layers expire";
-    let (of_source, of_destination) = (
-        format!("ERR source window {window}"),
-        format!("ERR destination window {window}"),
-    );
-    let of_valkey = "ERR source valkey has LAYOUT VALKEY: such filters are never combined";
-    let table = [
-        ("BF.MERGE", arity.as_str()),
-        ("BF.MERGE to", &arity),
-        ("BF.MERGE to 0 a", RANGE),
-        ("BF.MERGE to a 1", "ERR bad numkeys"),
-        ("BF.MERGE to 2 a", FEWER),
-        ("BF.MERGE to 1 a b", "ERR Unknown argument received: b"),
-        ("BF.MERGE to 1 a ERROR", "ERR no value for ERROR"),
-        ("BF.MERGE to 1 a ERROR 1", "Bad error rate"),
-        ("BF.MERGE to 1 a ERROR 0.1 ERROR 0.1", "ERR ERROR was given twice"),
-        ("BF.MERGE to 1 missing", "ERR source missing not found"),
-        ("BF.MERGE to 3 a missing a", "ERR source missing not found"),
-        (
-            "BF.MERGE to 2 a miss\ning OVERRIDE",
-            r"ERR source miss\ning not found",
-        ),
-        ("BF.MERGE to 1 ''", "ERR source  not found"),
-        ("BF.MERGE to 1 text", WRONG_TYPE),
-        ("BF.MERGE to 2 a set OVERRIDE", WRONG_TYPE),
-        ("BF.MERGE text 1 a", WRONG_TYPE),
-        ("BF.MERGE text 1 a OVERRIDE", WRONG_TYPE),
-        ("BF.MERGE to 2 a seed", seed),
-        ("BF.MERGE to 2 a seed OVERRIDE", seed),
-        ("BF.MERGE new 2 a seed", seed),
-        ("BF.MERGE seed 1 a", &own_seed),
-        ("BF.MERGE to 2 a classic", layout),
-        ("BF.MERGE new 2 a classic", layout),
-        ("BF.MERGE classic 1 a", "ERR source a has another layout"),
-        (
-            "BF.MERGE classic 1 narrow",
-            "ERR source narrow has hashes of another width",
-        ),
-        (
-            "BF.MERGE new 2 narrow classic",
-            "ERR source classic has hashes of another width",
-        ),
-        (
-            "BF.MERGE classic 1 classic ERROR 0.1",
-            "ERR ERROR is for LAYOUT BLOCKED only",
-        ),
-        (
-            "BF.MERGE new 1 classic ERROR 0.1",
-            "ERR ERROR is for LAYOUT BLOCKED only",
-        ),
-        ("BF.MERGE to 2 a window", &of_source),
-        ("BF.MERGE new 1 window", &of_source),
-        ("BF.MERGE to 1 window OVERRIDE", &of_source),
-        ("BF.MERGE window 1 a", &of_destination),
-        ("BF.MERGE window 1 window", &of_destination),
-        ("BF.MERGE to 2 a valkey", of_valkey),
-        ("BF.MERGE new 1 valkey OVERRIDE", of_valkey),
-        (
-            "BF.MERGE valkey 1 a",
-            "ERR destination valkey has LAYOUT VALKEY: such filters are never combined",
-        ),
-    ];
-    let keys = ["to", "new", "classic", "window", "seed", "text", "valkey"];
-    for key in keys {
-        client.refuses(key, &table);
-    }
-    let Reply::Error(text) = client.run("BF.MERGE new 2 small-classic other-classic") else {
-        panic!("it is taken")
-    };
-    let digits = |text: &str| text.replace(|letter: char| letter.is_numeric() || letter == '.', "");
-    let expected = "ERR the error rates of the layers sum to 0.02, above 0.01: classic filters merge only where their \
-                    layers are of one shape and have room";
-    assert_eq!(digits(&text), digits(expected), "{text}");
-    client.answers(&[("EXISTS new", 0.into()), ("DBSIZE", 11.into())]);
-    // What the destination held may be anything that is a filter, if it goes.
-    client.answers(&[("BF.MERGE window 1 a OVERRIDE", ok())]);
-    assert_eq!(
-        client.run("DEBUG DIGEST-VALUE window"),
-        client.run("DEBUG DIGEST-VALUE a")
-    );
-}
-
-/// Copies a classic filter and gives the copy hashes of 32 bits, as RedisBloom made them before version 2.
-fn narrow(client: &mut Client, from: &str, to: &str) {
-    const OPTIONS: usize = 12;
-    const WIDE: u8 = 4;
-    let mut chunks = scandump(client, from);
-    chunks[0].1[OPTIONS] &= !WIDE;
-    load(client, to, &chunks);
-}
-
 // ---- BF.INTERSECT ----------------------------------------------------------------------------------
 
 /// Common items would be missing, or the destination would keep its old items or its expiry.
@@ -324,81 +208,6 @@ fn an_intersection_has_what_all_sources_have() {
         client.answers(&[("BF.INTERSECT self 2 b b", ok())]);
         assert_eq!(bits(&mut client, "self"), bits(&mut client, "b"), "{parameters}");
     }
-}
-
-/// A user would take what is no intersection for one.
-#[test]
-fn what_cannot_be_intersected_is_refused_and_changes_nothing() {
-    let server = Server::start();
-    let mut client = server.client();
-    for (key, parameters, count) in [
-        ("to", PARAMETERS, 50),
-        ("a", PARAMETERS, 50),
-        ("seed", "1e-9 1000 SEED 2", 50),
-        ("size", "1e-9 2000 SEED 1", 50),
-        ("rate", "1e-8 1000 SEED 1", 50),
-        ("grown", "1e-9 1000 SEED 1", 1500),
-        ("classic", "0.01 1000 LAYOUT CLASSIC", 50),
-        ("window", "1e-9 1000 SEED 1 WINDOW 1000", 50),
-        ("valkey", "1e-9 1000 LAYOUT VALKEY", 50),
-    ] {
-        make(&mut client, key, parameters, 0, count);
-    }
-    narrow(&mut client, "classic", "narrow");
-    client.answers(&[("SET text value", ok())]);
-    let arity = arity("bf.intersect");
-    let shape = |key: &str| {
-        format!(
-            "ERR source {key} has another shape: BF.INTERSECT needs filters of one layer, made for one capacity and \
-             error rate"
-        )
-    };
-    let [size, rate, grown] = ["size", "rate", "grown"].map(shape);
-    let seed = "ERR source seed has another seed: only filters of one seed can be combined (SEED, or one bf-seed on \
-                all servers)";
-    let table = [
-        ("BF.INTERSECT", arity.as_str()),
-        ("BF.INTERSECT to", &arity),
-        ("BF.INTERSECT to 0 a", RANGE),
-        ("BF.INTERSECT to 2 a", FEWER),
-        (
-            "BF.INTERSECT to 1 a OVERRIDE",
-            "ERR Unknown argument received: OVERRIDE",
-        ),
-        ("BF.INTERSECT to 2 a missing", "ERR source missing not found"),
-        ("BF.INTERSECT to 1 text", WRONG_TYPE),
-        ("BF.INTERSECT text 1 a", WRONG_TYPE),
-        ("BF.INTERSECT to 2 a seed", seed),
-        (
-            "BF.INTERSECT to 2 a classic",
-            "ERR source classic has another layout",
-        ),
-        ("BF.INTERSECT to 2 classic a", "ERR source a has another layout"),
-        (
-            "BF.INTERSECT to 2 classic narrow",
-            "ERR source narrow has hashes of another width",
-        ),
-        (
-            "BF.INTERSECT to 2 a window",
-            "ERR source window has a WINDOW: its layers expire",
-        ),
-        (
-            "BF.INTERSECT to 2 a valkey",
-            "ERR source valkey has LAYOUT VALKEY: such filters are never combined",
-        ),
-        ("BF.INTERSECT to 2 a size", &size),
-        ("BF.INTERSECT to 2 a rate", &rate),
-        ("BF.INTERSECT to 2 a grown", &grown),
-        ("BF.INTERSECT to 1 grown", &grown),
-        ("BF.INTERSECT new 2 a size", &size),
-    ];
-    for key in ["to", "new", "text"] {
-        client.refuses(key, &table);
-    }
-    client.answers(&[("EXISTS new", 0.into())]);
-    // The destination's own kind does not matter.
-    client.answers(&[("BF.INTERSECT window 2 a to", ok())]);
-    assert_eq!(found(&mut client, "window", 50).len(), 50);
 }
 
 // ---- BF.RESET --------------------------------------------------------------------------------------
@@ -480,25 +289,6 @@ fn a_reset_gives_memory_back_and_is_for_full_servers_too() {
         [1, 1]
     );
     assert_eq!(figure(&mut client, "items"), 0);
-}
-
-/// A mistake would look like success.
-#[test]
-fn what_is_no_filter_is_not_reset() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.answers(&[("SET text value", ok()), ("BF.ADD key item", 1.into())]);
-    let arity = arity("bf.reset");
-    client.refuses(
-        "key",
-        &[
-            ("BF.RESET", arity.as_str()),
-            ("BF.RESET key x", &arity),
-            ("BF.RESET missing", NOT_FOUND),
-            ("BF.RESET text", WRONG_TYPE),
-        ],
-    );
-    client.answers(&[("EXISTS missing", 0.into())]);
 }
 
 // ---- Replicas and files ----------------------------------------------------------------------------

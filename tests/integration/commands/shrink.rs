@@ -1,6 +1,6 @@
 //! What BF.SHRINK makes of a filter, and what it refuses. The table in `states` has what replicas and files get.
 
-use crate::client::{Client, Reply, WRONG_TYPE, arity, error, ok};
+use crate::client::{Client, Reply, error, ok};
 use crate::commands::sets::make;
 use crate::filters::figure;
 use crate::server::Server;
@@ -102,53 +102,6 @@ fn capacity_keeps_room() {
         assert!(client.run("BF.SHRINK key CAPACITY 1").int() > 0);
         has_all(&mut client, "key", 100);
     }
-}
-
-/// A mistake would look like success, or change a filter.
-#[test]
-fn what_cannot_be_shrunk_is_refused() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.answers(&[
-        ("SET text value", ok()),
-        ("BF.RESERVE key 0.01 100000 LAYOUT CLASSIC", ok()),
-        ("BF.RESERVE window 0.01 100000 WINDOW 100", ok()),
-        ("BF.RESERVE valkey 0.01 100000 LAYOUT VALKEY", ok()),
-    ]);
-    let arity = arity("bf.shrink");
-    let range = "ERR capacity must be in the range [1, 1099511627776]";
-    for key in ["key", "window", "valkey"] {
-        client.refuses(
-            key,
-            &[
-                ("BF.SHRINK", arity.as_str()),
-                ("BF.SHRINK missing", "ERR not found"),
-                ("BF.SHRINK text", WRONG_TYPE),
-                ("BF.SHRINK key CAPACITY", "ERR no value for CAPACITY"),
-                ("BF.SHRINK key CAPACITY 0", range),
-                ("BF.SHRINK key CAPACITY -1", range),
-                ("BF.SHRINK key CAPACITY 1099511627777", range),
-                ("BF.SHRINK key CAPACITY 1e3", "ERR bad capacity"),
-                (
-                    "BF.SHRINK key CAPACITY 5 CAPACITY 5",
-                    "ERR CAPACITY was given twice",
-                ),
-                ("BF.SHRINK key NOW", "ERR Unknown argument received: NOW"),
-                ("BF.SHRINK key 1000", "ERR Unknown argument received: 1000"),
-                (
-                    "BF.SHRINK window",
-                    "ERR a filter with a WINDOW is not shrunk: its layers expire",
-                ),
-                (
-                    "BF.SHRINK valkey CAPACITY 5",
-                    "ERR BF.SHRINK is for LAYOUT BLOCKED or CLASSIC only",
-                ),
-            ],
-        );
-    }
-    client.answers(&[("EXISTS missing", 0.into())]);
-    let mut client3 = server.client3();
-    assert!(matches!(client3.run("BF.SHRINK key"), Reply::Int(1..)));
 }
 
 /// A filter would be half folded, or pass a limit, where there is no memory for the copy.

@@ -29,6 +29,7 @@ use crate::server::{Server, sample, seed, until};
 use crate::support::aof::propagated;
 use crate::support::chunks::scandump;
 use crate::support::packed::bits;
+use crate::transcripts::is_like;
 use model::Models;
 use ways::{WAYS, Way};
 
@@ -122,17 +123,6 @@ fn words(line: &str, key: &str) -> Vec<Vec<u8>> {
         range(inner, "..").or_else(lines).unwrap_or_else(time)
     });
     words.map(String::into_bytes).collect()
-}
-
-/// Whether a text is a foretold one, in which a `*` is anything.
-fn is_like(text: &str, foretold: &str) -> bool {
-    let mut rest = Some(text);
-    let mut parts = foretold.split('*');
-    rest = rest.and_then(|text| text.strip_prefix(parts.next()?));
-    for part in parts {
-        rest = rest.and_then(|text| text.split_once(part).map(|(_, rest)| rest));
-    }
-    rest.is_some() && (foretold.ends_with('*') || rest == Some(""))
 }
 
 /// All that a client can learn of each key: its bits, its digest, its figures, its layers, its answers.
