@@ -188,26 +188,23 @@ fn a_rate_that_would_do_is_named_and_does() {
 fn an_intersection_has_what_all_sources_have() {
     let server = Server::start();
     let mut client = server.client();
-    for parameters in [PARAMETERS, "0.0001 1000 LAYOUT CLASSIC"] {
-        client.answers(&[("FLUSHALL", ok())]);
-        make(&mut client, "a", parameters, 0, 600);
-        make(&mut client, "b", parameters, 400, 1000);
-        make(&mut client, "to", "0.01 50", 0, 10);
-        // The destination is replaced, also if it is one of the sources.
-        for key in ["to", "a"] {
-            client.answers(&[
-                (&format!("EXPIRE {key} 1000"), 1.into()),
-                (&format!("BF.INTERSECT {key} 2 b a"), ok()),
-                (&format!("TTL {key}"), (-1).into()),
-                (&format!("BF.ADD {key} new"), 1.into()),
-            ]);
-            let common: Vec<_> = (400..600).collect();
-            assert_eq!(found(&mut client, key, 1000), common, "{parameters}");
-            assert_eq!(client.info(key, "Capacity"), 1000, "{parameters}");
-        }
-        client.answers(&[("BF.INTERSECT self 2 b b", ok())]);
-        assert_eq!(bits(&mut client, "self"), bits(&mut client, "b"), "{parameters}");
+    make(&mut client, "a", PARAMETERS, 0, 600);
+    make(&mut client, "b", PARAMETERS, 400, 1000);
+    make(&mut client, "to", "0.01 50", 0, 10);
+    // The destination is replaced, also if it is one of the sources.
+    for key in ["to", "a"] {
+        client.answers(&[
+            (&format!("EXPIRE {key} 1000"), 1.into()),
+            (&format!("BF.INTERSECT {key} 2 b a"), ok()),
+            (&format!("TTL {key}"), (-1).into()),
+            (&format!("BF.ADD {key} new"), 1.into()),
+        ]);
+        let common: Vec<_> = (400..600).collect();
+        assert_eq!(found(&mut client, key, 1000), common);
+        assert_eq!(client.info(key, "Capacity"), 1000);
     }
+    client.answers(&[("BF.INTERSECT self 2 b b", ok())]);
+    assert_eq!(bits(&mut client, "self"), bits(&mut client, "b"));
 }
 
 // ---- BF.RESET --------------------------------------------------------------------------------------
@@ -330,7 +327,7 @@ fn a_replica_that_cannot_follow_says_so() {
     for line in [
         "key 'to': BF.MERGE succeeded originally, and failed here: ERR source a not found",
         "key 'to': BF.INTERSECT succeeded originally, and failed here: ERR source a not found",
-        "key 'there': BF.RESERVE succeeded originally, and failed here: ERR item exists",
+        "key 'there': BF.INSERT succeeded originally, and failed here: ERR item exists",
         "key 'chunks': BF.LOADCHUNK succeeded originally, and failed here: ERR not found",
         "key 'a': BF.RESET succeeded originally, and failed here: ERR not found",
         "key 'b': BF.EXCEPT succeeded originally, and failed here: ERR not found",

@@ -327,10 +327,7 @@ impl World {
 
     fn change(&mut self, kind: &Row, change: &Row, key: &str, is_foretold: bool) {
         let due = change.errors.iter().find(|(what, _)| kind.is(what)).filter(|_| is_foretold);
-        let (due, is_foretold) = match due {
-            Some((_, "?")) => (None, false),
-            other => (other.map(|(_, text)| filled(text, key)), is_foretold),
-        };
+        let due = due.map(|(_, text)| filled(text, key));
         // What acts on what a refused command would have made is not sent.
         let lines = if due.is_some() { &change.lines[..1] } else { &change.lines };
         self.send(lines, key, due.as_deref(), is_foretold);
