@@ -87,7 +87,7 @@ mod tests {
         Filter::new(spec, UNLIMITED).unwrap()
     }
 
-    /// If this failed, an answer could come from the wrong filter: users of two filters, or of a filter that
+    /// An answer could come from the wrong filter: users of two filters, or of a filter that
     /// was deleted and made again, would see items forgotten.
     #[test]
     fn a_wrong_guess_changes_no_answer() {

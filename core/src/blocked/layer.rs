@@ -481,7 +481,7 @@ impl<K: Kernel> Prober<K> {
 mod tests {
     use super::*;
 
-    /// If this failed, the chunks of a chain with more lines than 32 bits can count would be loaded into the
+    /// The chunks of a chain with more lines than 32 bits can count would be loaded into the
     /// wrong layers.
     #[test]
     fn starts_are_kept_whole() {

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
     use crate::tests::oracle::reserved;
 
-    /// If this failed, a filter from an early file would exceed its rate: such files have loose layers that
+    /// A filter from an early file would exceed its rate: such files have loose layers that
     /// are a line too small for theirs. What these have overspent is taken from the layers that follow.
     #[test]
     fn early_loose_layers_are_made_up_for() {

@@ -132,7 +132,7 @@ fn expand(seed: Seed) -> [u8; SECRET_BYTES] {
 mod tests {
     use super::*;
 
-    /// If this failed, no stored filter would find its items again. The vectors are RFC 8439 A.1, test vector
+    /// No stored filter would find its items again. The vectors are RFC 8439 A.1, test vector
     /// 1, and others made by an independent implementation.
     #[test]
     fn secrets_are_pinned() {
@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    /// If this failed, no stored filter would find its items again. The vectors were made with the reference
+    /// No stored filter would find its items again. The vectors were made with the reference
     /// implementation of XXH3 in C (XXH3_128bits_withSecret, xxHash 0.8.1), one for each of its length
     /// classes.
     #[test]
@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    /// If this failed, a server with many filters would waste memory on copies of their keys, or leak the
+    /// A server with many filters would waste memory on copies of their keys, or leak the
     /// keys of deleted filters.
     #[test]
     fn filters_with_one_seed_share_one_secret_and_leave_none_behind() {

@@ -471,7 +471,7 @@ mod tests {
         }
     }
 
-    /// If this failed, a replica or a newer version would grow another layer than its primary: the sizes are
+    /// A replica or a newer version would grow another layer than its primary: the sizes are
     /// part of the format.
     #[test]
     fn geometries_are_pinned() {
@@ -528,7 +528,7 @@ mod tests {
         }
     }
 
-    /// If this failed, a replica could grow another layer than its primary: sizes are computed from these
+    /// A replica could grow another layer than its primary: sizes are computed from these
     /// values, to the last bit.
     #[test]
     fn exponentials_are_pinned() {
@@ -542,7 +542,7 @@ mod tests {
         }
     }
 
-    /// If this failed, `BF.MERGE` would count too few items in a union, and refuse or split what fits.
+    /// `BF.MERGE` would count too few items in a union, and refuse or split what fits.
     #[test]
     fn few_items_set_what_each_of_them_sets() {
         let one = |probes, lines| Geometry {
@@ -554,7 +554,7 @@ mod tests {
         assert_eq!(one(8, 2).ones_of_met(100), 557);
     }
 
-    /// If this failed, a filter would exceed the rate that its user chose, or waste lines.
+    /// A filter would exceed the rate that its user chose, or waste lines.
     #[test]
     fn rates_at_capacity_are_just_within_the_target() {
         for rate in [
@@ -617,7 +617,7 @@ mod tests {
         geometry.rate_of_met(met)
     }
 
-    /// If this failed, loose filters would give more false positives than they promise: at 0.25 new items
+    /// Loose filters would give more false positives than they promise: at 0.25 new items
     /// often look present, so that a full layer holds the bits of a tenth more items than it counts. The
     /// expected rate is summed up item by item, not taken from the sizing.
     #[test]
@@ -635,7 +635,7 @@ mod tests {
         }
     }
 
-    /// If this failed, filters would need more memory than the documentation claims: 2 to 5 % above the
+    /// Filters would need more memory than the documentation claims: 2 to 5 % above the
     /// optimum of a classic filter of the same rate.
     #[test]
     fn large_layers_stay_near_the_classic_optimum() {
@@ -650,7 +650,7 @@ mod tests {
         }
     }
 
-    /// If this failed, layers around the switch from the binomial to the Poisson distribution would not keep
+    /// Layers around the switch from the binomial to the Poisson distribution would not keep
     /// their rate.
     #[test]
     fn binomial_and_poisson_agree_where_they_meet() {
@@ -671,7 +671,7 @@ mod tests {
         }
     }
 
-    /// If this failed, layers would be sized with wrong exponentials, and not keep their rate.
+    /// Layers would be sized with wrong exponentials, and not keep their rate.
     #[test]
     fn exponential_matches_the_library_s() {
         for step in 0..2000 {
@@ -685,7 +685,7 @@ mod tests {
         assert_eq!(exp_of_minus(1e300), 0.0);
     }
 
-    /// If this failed, a hostile or absurd capacity would make the server compute for ever.
+    /// A hostile or absurd capacity would make the server compute for ever.
     #[test]
     fn extremes_saturate() {
         for rate in [0.25, 0.01, 1e-30, 1e-60, 0.0] {

@@ -307,7 +307,7 @@ mod tests {
         lines
     }
 
-    /// If this failed, users who move a filter from RedisBloom would lose items, or get other answers than
+    /// Users who move a filter from RedisBloom would lose items, or get other answers than
     /// before.
     #[test]
     fn stored_filters_answer_as_recorded() {
@@ -343,7 +343,7 @@ mod tests {
         }
     }
 
-    /// If this failed, filters would be missing after loading a whole RDB file.
+    /// Filters would be missing after loading a whole RDB file.
     #[test]
     fn rdb_files_hold_the_same_filters() {
         let new = stored::rdb_file(include_bytes!(
@@ -358,7 +358,7 @@ mod tests {
         }
     }
 
-    /// If this failed, users could not go back to RedisBloom with filters that were loaded or made here, or
+    /// Users could not go back to RedisBloom with filters that were loaded or made here, or
     /// the filters would have grown other layers than there.
     #[test]
     fn filters_are_saved_as_redisbloom_saves_them() {
@@ -467,7 +467,7 @@ mod tests {
         ]
     }
 
-    /// If this failed, filters from before 2019, which have 32-bit hashes or a power of two bits, would
+    /// Filters from before 2019, which have 32-bit hashes or a power of two bits, would
     /// answer 0 to every query.
     #[test]
     fn early_encodings_load_answer_grow_and_are_saved() {
@@ -517,7 +517,7 @@ mod tests {
         }
     }
 
-    /// If this failed, a filter that was only half read would be accepted, and would forget items.
+    /// A filter that was only half read would be accepted, and would forget items.
     #[test]
     fn streams_that_end_early_are_refused() {
         for stored in stored::filters() {
@@ -607,7 +607,7 @@ mod tests {
         filter.totals();
     }
 
-    /// If this failed, a damaged file could crash the server, use up its memory, or give a filter that
+    /// A damaged file could crash the server, use up its memory, or give a filter that
     /// forgets items.
     #[test]
     fn forced_fields_are_refused_or_harmless() {
@@ -644,7 +644,7 @@ mod tests {
         }
     }
 
-    /// If this failed, an operator would not learn which field of a damaged file is wrong.
+    /// An operator would not learn which field of a damaged file is wrong.
     #[test]
     fn contradictions_are_named() {
         let stream = stored::filters()
@@ -685,7 +685,7 @@ mod tests {
         assert_eq!(damaged(11, Value::Unsigned(101)), field("items"));
     }
 
-    /// If this failed, an operator would not learn which field of a damaged file of an early RedisBloom is
+    /// An operator would not learn which field of a damaged file of an early RedisBloom is
     /// wrong. Early encodings have fewer fields, and compute others differently.
     #[test]
     fn contradictions_of_early_encodings_are_named() {
@@ -767,7 +767,7 @@ mod tests {
         }
     }
 
-    /// If this failed, a small file that claims a huge filter would make the server run out of memory.
+    /// A small file that claims a huge filter would make the server run out of memory.
     #[test]
     fn the_allowance_is_asked_before_anything_is_allocated() {
         for stored in stored::filters() {
@@ -817,7 +817,7 @@ mod tests {
         ));
     }
 
-    /// If this failed, a header from a client could crash the server, or give a filter that does not work.
+    /// A header from a client could crash the server, or give a filter that does not work.
     #[test]
     fn forced_header_fields_are_refused_or_harmless() {
         for stored in stored::filters() {

@@ -249,7 +249,7 @@ mod tests {
 
     const MODERN: Options = Options(5);
 
-    /// If this failed, a replica could make a filter whose layers have no bits, or a size that cannot be
+    /// A replica could make a filter whose layers have no bits, or a size that cannot be
     /// computed.
     #[test]
     fn classic_filters_have_a_rate_and_room() {
@@ -270,7 +270,7 @@ mod tests {
         Chain::new(rules, first, UNLIMITED).unwrap()
     }
 
-    /// If this failed, filters would have other sizes than RedisBloom reports in BF.INFO and BF.DEBUG, and
+    /// Filters would have other sizes than RedisBloom reports in BF.INFO and BF.DEBUG, and
     /// memory planned with those would be wrong.
     #[test]
     fn sizes_are_redisbloom_s() {
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!([0.125, 0.25, 0.5].map(|rate| sized(1, rate).2), [4, 3, 2]);
     }
 
-    /// If this failed, layers of filters from early versions would not use, or not count, the room that
+    /// Layers of filters from early versions would not use, or not count, the room that
     /// rounding up to a power of two gains.
     #[test]
     fn rounded_layers_use_all_of_their_bits() {
@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(tiny.check(Options(0)), Ok(()));
     }
 
-    /// If this failed, a client that reserves an impossible filter would crash or stall the server.
+    /// A client that reserves an impossible filter would crash or stall the server.
     #[test]
     fn extremes_are_answered() {
         for options in [0, 5] {
@@ -335,7 +335,7 @@ mod tests {
         n2: 11,
     };
 
-    /// If this failed, a filter from before 2019 would grow other layers than in the RedisBloom that made it.
+    /// A filter from before 2019 would grow other layers than in the RedisBloom that made it.
     #[test]
     fn layers_of_a_power_of_two_bits_have_early_sizes() {
         for options in [0, Options::FORCE64] {
@@ -364,7 +364,7 @@ mod tests {
         }
     }
 
-    /// If this failed, a damaged file of an early RedisBloom would give a filter that looks for its items in
+    /// A damaged file of an early RedisBloom would give a filter that looks for its items in
     /// the wrong places or reads beyond its bits, or a good file would not load.
     #[test]
     fn early_shapes_are_checked_field_by_field() {
@@ -459,7 +459,7 @@ mod tests {
         }
     }
 
-    /// If this failed, a damaged file of RedisBloom would give a filter that looks for its items in the wrong
+    /// A damaged file of RedisBloom would give a filter that looks for its items in the wrong
     /// places or reads beyond its bits, or a good file would not load. The layers here do not have a power of
     /// two bits.
     #[test]
@@ -499,7 +499,7 @@ mod tests {
         assert_eq!(check(capacity(u64::MAX), MODERN.word()), Some("bit array length"));
     }
 
-    /// If this failed, a filter that was loaded would be saved as another one.
+    /// A filter that was loaded would be saved as another one.
     #[test]
     fn a_layer_has_the_shape_that_it_was_made_from() {
         let few = Shape {
@@ -548,7 +548,7 @@ mod tests {
         }
     }
 
-    /// If this failed, a filter would grow a layer with rate 0, which no layer can have, after its rates were
+    /// A filter would grow a layer with rate 0, which no layer can have, after its rates were
     /// halved long enough.
     #[test]
     fn growth_ends_where_rates_end() {
@@ -560,7 +560,7 @@ mod tests {
         }
     }
 
-    /// If this failed, BF.CARD would count other items than RedisBloom's, or a full filter would forget what
+    /// BF.CARD would count other items than RedisBloom's, or a full filter would forget what
     /// it holds.
     #[test]
     fn filters_that_cannot_grow_end_at_their_capacity() {
@@ -582,7 +582,7 @@ mod tests {
     }
 
     proptest! {
-        /// If this failed, items in a filter from some version of RedisBloom would not be found: their bits
+        /// Items in a filter from some version of RedisBloom would not be found: their bits
         /// would be elsewhere than RedisBloom sets them.
         #[test]
         fn layers_are_the_naive_model(
@@ -614,7 +614,7 @@ mod tests {
             prop_assert_eq!(layer.bits().ones(), set.len() as u64);
         }
 
-        /// If this failed, a filter would forget items as it grows, or treat a batch unlike single items.
+        /// A filter would forget items as it grows, or treat a batch unlike single items.
         #[test]
         fn chains_forget_nothing(
             options in prop::sample::select(vec![0u32, 1, 4, 5]),

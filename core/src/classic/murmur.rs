@@ -58,7 +58,7 @@ mod tests {
 
     use super::*;
 
-    /// If this failed, no filter taken over from RedisBloom would find its items. The values were made with
+    /// No filter taken over from RedisBloom would find its items. The values were made with
     /// an implementation in Python that reproduces the bit arrays of stored filters.
     #[test]
     fn hashes_are_pinned() {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     proptest! {
-        /// If this failed, some items would not have the hash that RedisBloom gave them, and would not be
+        /// Some items would not have the hash that RedisBloom gave them, and would not be
         /// found. The oracle is a crate that is tested against Appleby's own code.
         #[test]
         fn hashes_are_appleby_s(bytes: Vec<u8>, seed: u64) {

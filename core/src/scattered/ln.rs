@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// If this failed, a replica of another version could grow another layer than its primary. The values are
+    /// A replica of another version could grow another layer than its primary. The values are
     /// nearest doubles, computed with 60 decimal digits.
     #[test]
     fn logarithms_are_pinned() {
@@ -143,7 +143,7 @@ mod tests {
         }
     }
 
-    /// If this failed, filters could have another number of probes than RedisBloom's: it is a logarithm
+    /// Filters could have another number of probes than RedisBloom's: it is a logarithm
     /// rounded up, and for powers of two an error in the last bit adds one.
     #[test]
     fn logarithms_of_powers_of_two_are_the_library_s() {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     proptest! {
-        /// If this failed, layers would have other sizes than RedisBloom's.
+        /// Layers would have other sizes than RedisBloom's.
         #[test]
         fn logarithms_are_within_a_bit_of_the_library_s(bits in 1u64..1f64.to_bits()) {
             let x = f64::from_bits(bits);
