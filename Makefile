@@ -36,7 +36,7 @@ PACKAGE_SOURCES := $(wildcard python/*.toml python/*.md python/Cargo.lock python
 MEASURE     = $(BENCH_VENV)/bin/python benches/server/measure.py --server $(SERVER)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long storm histories test-examples test-python test-js test-browser site test-site npm bench-js test-prometheus test-matrix test-redisbloom test-valkey-bloom fuzz mutants asan sanitize lint fmt bench bench-instructions bench-complexity bench-server compare example \
+.PHONY: help build run test test-long torture storm histories test-examples test-python test-js test-browser site test-site npm bench-js test-prometheus test-matrix test-redisbloom test-valkey-bloom fuzz mutants asan sanitize lint fmt bench bench-instructions bench-complexity bench-server compare example \
 	package wheel test-package test-wheel reproduce test-deb test-fresh test-arm64 test-image test-crate public-api bench-crates clean
 
 help: ## List the targets (the default)
@@ -75,14 +75,21 @@ test: ## Run all tests: unit, integration (against a real server), documentation
 	@scripts/setup.sh test example
 	cargo build --profile $(PROFILE) --lib --tests
 	@$(MAKE) --no-print-directory $(VENV)/tests $(VENV)/libbloom
-	cargo test --profile $(PROFILE) --no-fail-fast
+	cargo test --profile $(PROFILE) --no-fail-fast -- --skip torture::
 	$(VENV)/bin/python tests/examples/run.py tests/examples python/tests
-	@if command -v npm >/dev/null && node -e 'process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)' 2>/dev/null; \
+	@if command -v npm >/dev/null && node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null; \
 		then $(MAKE) --no-print-directory test-built-js; \
-		else echo 'JavaScript: not tested, since Node.js 18 and npm are not installed (make test-js installs them)'; fi
+		else echo 'JavaScript: not tested, since Node.js 20 and npm are not installed (make test-js installs them)'; fi
 
 test-long: export BLOOM_TEST_LONG = 1
-test-long: test ## The same tests with larger samples and the slow ones
+test-long: test torture ## The same tests, and torture, with larger samples and the slow ones
+
+torture: export BLOOM_TEST_SERVER = $(SERVER)
+torture: export BLOOM_TEST_MODULE = $(TESTED)
+torture: ## A short round of what takes long: histories, storm, complexity, crowds, statistics; ARGS= names some (tests/torture/README.md)
+	@scripts/setup.sh test faketime
+	cargo build --profile $(PROFILE) --lib --tests
+	cargo test --profile $(PROFILE) -p bloom -p libbloom --lib --test integration torture:: -- $(ARGS)
 
 storm: export BLOOM_TEST_SERVER = $(SERVER)
 storm: export BLOOM_TEST_COMMANDS = $(COMMANDS)
@@ -130,7 +137,7 @@ asan: export ASAN_OPTIONS = allocator_may_return_null=1
 asan: ## Run the core's unit tests under AddressSanitizer
 	@scripts/setup.sh nightly
 	cargo +nightly test -p libbloom --lib --target-dir $(TARGET_DIR)/sanitize \
-		--target "$$(rustc +nightly -vV | sed -n 's/^host: //p')" -- --skip tests::statistics
+		--target "$$(rustc +nightly -vV | sed -n 's/^host: //p')" -- --skip torture::
 
 sanitize: ## Run the integration tests with sanitizers in server and module; ARGS= names some (scripts/sanitize.sh)
 	@scripts/sanitize.sh $(ARGS)

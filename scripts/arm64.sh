@@ -220,7 +220,7 @@ wrap() {
 
 test_core() {
     inside "$builder" cargo test --locked --profile tested --target "$target" --lib --test vectors -p libbloom -p libbloom-rdb -p bloom \
-        --no-fail-fast -- --skip tests::statistics
+        --no-fail-fast -- --skip torture::
 }
 
 # The module for arm64 as $arm64, the one for this machine as $x86, and the program with the tests as $tests.

@@ -50,7 +50,7 @@ NOT_SHIPPED = ("src/commands/requests.rs", "benches/**")
 # What is compiled on arm64 alone, where `make test-arm64` runs the tests.
 NOT_HERE = "neon::"
 # Tests by a part of their names: what takes minutes, or asks for a module or a program that is not here.
-LEFT_OUT = ("tests::statistics", "rival::", "histories::", "storm::", "complexity::", "sanitizers::")
+LEFT_OUT = ("torture::statistics", "rival::", "histories::", "storm::", "complexity::", "sanitizers::")
 
 # Seconds of the longest test that is run: each survivor has to wait for all that come to its function.
 LONGEST = 10

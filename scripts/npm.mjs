@@ -3,7 +3,8 @@
 //
 // usage: scripts/npm.mjs FOLDER
 //
-// The same sources give the same bytes. In the package is what users need, and a bill of materials.
+// The same sources give the same bytes. In the package is what users need, and a bill of materials. $REPOSITORY_URL and
+// $SITE_URL, which the release sets, are named in its manifest.
 
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -24,6 +25,11 @@ const {
   ...manifest
 } = JSON.parse(readFileSync(join(project, "js/package.json"), "utf8"));
 const { name, version, license, dependencies = {} } = manifest;
+const { REPOSITORY_URL, SITE_URL } = process.env;
+if (REPOSITORY_URL) {
+  const repository = { type: "git", url: `git+${REPOSITORY_URL}.git`, directory: "js" };
+  Object.assign(manifest, { repository, homepage: SITE_URL || `${REPOSITORY_URL}#readme` });
+}
 const stage = mkdtempSync(join(tmpdir(), "libbloom-npm-"));
 try {
   cpSync(join(project, "js/dist"), join(stage, "dist"), { recursive: true });

@@ -8,11 +8,11 @@
 // node-redis follows slots that move. A command whose connection breaks is rejected: its items may have been added.
 
 import { createHash } from "node:crypto";
-import type { Item } from "libbloom";
 import { bloom, BYTES } from "libbloom/redis";
 import { createCluster } from "redis";
 
 type Cluster = ReturnType<typeof clusterOf>;
+type Item = string | Uint8Array;
 
 /** A client of the cluster that a node belongs to. */
 export function clusterOf(url: string, RESP: 2 | 3 = 3) {

@@ -11,10 +11,6 @@ const MAGIC = Uint8Array.of(0x89, 0x42, 0x4c, 0x4f, 0x4f, 0x4d, 0x0d, 0x0a);
 const VERSION = 1;
 const HEADER = 1;
 const MOST_CHUNK = 1 << 24;
-/** A buffer for bytes that are still to come has so many at first. */
-const FIRST_PIECE = 1 << 16;
-/** Data of so many bytes shares a buffer with other data: a buffer of its own takes some hundred bytes besides. */
-const SHORT = 1 << 12;
 /** So many layers keep what is read of their bits. Only forged files have more. */
 const MOST_OPEN = 2000;
 /** Set bits of a byte. */
@@ -32,39 +28,57 @@ export const CHECKSUMS = viewOf(
   ),
 );
 
-/** Reads a file of at most `atMost` bytes, as it comes. */
-export async function readFile(reader: ReadableStreamDefaultReader<Uint8Array>, atMost: number): Promise<Contents> {
-  const file = new Pieces(reader, atMost);
-  const magic = await file.take(8);
-  if (hex(magic) !== hex(MAGIC)) {
-    throw new FormatError(`this is no filter's file: it begins with ${hex(magic)}, and not with ${hex(MAGIC)}`);
-  }
-  const version = readU64(viewOf(await file.take(8)), 0);
+export const MAGIC_BYTES = MAGIC.length;
+/** Bytes of the file's head, and of the fields of a record, which its checksum follows. */
+const HEAD = 16;
+const RECORD = 32;
+
+/** Refuses what begins otherwise than a file. */
+export function beginsAsFile(file: Uint8Array): void {
+  const begin = hex(file.subarray(0, MAGIC_BYTES));
+  if (begin !== hex(MAGIC))
+    throw new FormatError(`this is no filter's file: it begins with ${begin}, and not with ${hex(MAGIC)}`);
+}
+
+/** The filter of a file. Its bits stay where they are. */
+export function parseFile(file: Uint8Array): Contents {
+  const view = viewOf(file);
+  const pass = (from: number, length: number): number => {
+    if (from + length <= file.length) return from + length;
+    throw new FormatError(`the file ends early, after ${file.length} bytes`);
+  };
+  pass(0, MAGIC_BYTES);
+  beginsAsFile(file);
+  let at = pass(0, HEAD);
+  const version = readU64(view, 8);
   if (version !== VERSION) throw new FormatError(`the file has version ${version}, and this reader knows ${VERSION}`);
   let contents: Contents | undefined;
-  const bytes = new Uint8Array(32);
-  const head = viewOf(bytes);
+  let summed = new Uint8Array(0);
   for (let record = 0; ; record += 1) {
-    await file.fill(bytes, 0);
-    const [iterator, length] = [readU64(head, 0), readU64(head, 8)];
+    const begin = pass(at, RECORD);
+    const [iterator, length] = [readU64(view, at), readU64(view, at + 8)];
     const most = record === 0 ? Number.MAX_SAFE_INTEGER : MOST_CHUNK;
     if (length > most) throw new FormatError(`record ${record} has ${length} bytes, and may have ${most}`);
+    const end = pass(begin, length);
+    const data = file.subarray(begin, end);
     // The checksum is that of the first fields and the data.
-    const whole = await file.take(length, bytes.subarray(0, 16));
-    xxh3(viewOf(whole), 0, whole.length, CHECKSUMS);
-    if (hash.some((word, i) => word !== head.getInt32(16 + 4 * i, true))) {
+    if (summed.length < HEAD + length) summed = new Uint8Array(HEAD + length);
+    summed.set(file.subarray(at, at + HEAD));
+    summed.set(data, HEAD);
+    xxh3(viewOf(summed), 0, HEAD + length, CHECKSUMS);
+    if (hash.some((word, i) => word !== view.getInt32(at + HEAD + 4 * i, true))) {
       throw new FormatError(`record ${record} is damaged: its checksum differs`);
     }
-    const data = whole.subarray(16);
     if (iterator === 0) {
-      const count = data.length === 8 ? readU64(viewOf(data), 0) : `${data.length} bytes`;
+      const count = length === 8 ? readU64(view, begin) : `${length} bytes`;
       if (!contents || count !== record)
         throw new FormatError(`the last record is number ${record}, and says ${count}`);
-      await file.end();
+      if (end < file.length) throw new FormatError(`bytes follow the last record, which ends at ${end}`);
       return contents.finish();
     }
     if (contents) contents.add(iterator, data);
     else contents = new Contents(iterator, data);
+    at = end;
   }
 }
 
@@ -164,77 +178,6 @@ export class Contents {
     this.number += 1;
     this.came = this.ones = 0;
     this.layer = this.coming.next().value;
-  }
-}
-
-/** The bytes of a stream. They take memory as they come. */
-class Pieces {
-  private rest: Uint8Array = new Uint8Array(0);
-  /** What is left of the buffer that short data shares. */
-  private shared: Uint8Array = new Uint8Array(0);
-  private total = 0;
-
-  constructor(
-    private readonly reader: ReadableStreamDefaultReader<Uint8Array>,
-    private readonly atMost: number,
-  ) {}
-
-  /** The next bytes, behind others. */
-  async take(length: number, before: Uint8Array = new Uint8Array(0)): Promise<Uint8Array> {
-    const wanted = before.length + length;
-    let taken = this.room(wanted);
-    taken.set(before);
-    let filled = before.length;
-    while (taken.length < wanted) {
-      await this.fill(taken, filled);
-      filled = taken.length;
-      const larger = new Uint8Array(Math.min(wanted, 2 * filled));
-      larger.set(taken);
-      taken = larger;
-    }
-    await this.fill(taken, filled);
-    return taken;
-  }
-
-  /** Fills a buffer with the next bytes, from a place in it on. */
-  async fill(buffer: Uint8Array, from: number): Promise<void> {
-    for (let filled = from; filled < buffer.length;) {
-      if (this.rest.length === 0 && !(await this.hasMore())) {
-        throw new FormatError(`the file ends early, after ${this.total} bytes`);
-      }
-      const part = this.rest.subarray(0, buffer.length - filled);
-      buffer.set(part, filled);
-      filled += part.length;
-      this.rest = this.rest.subarray(part.length);
-    }
-  }
-
-  private room(wanted: number): Uint8Array {
-    if (wanted > SHORT) return new Uint8Array(Math.min(wanted, FIRST_PIECE));
-    if (this.shared.length < wanted) this.shared = new Uint8Array(FIRST_PIECE);
-    const room = this.shared.subarray(0, wanted);
-    this.shared = this.shared.subarray(wanted);
-    return room;
-  }
-
-  async end(): Promise<void> {
-    if (await this.hasMore())
-      throw new FormatError(`bytes follow the last record, which ends at ${this.total - this.rest.length}`);
-  }
-
-  private async hasMore(): Promise<boolean> {
-    while (this.rest.length === 0) {
-      const { done, value } = await this.reader.read();
-      if (done) return false;
-      if (!ArrayBuffer.isView(value) || value.BYTES_PER_ELEMENT !== 1) {
-        const what = Object.prototype.toString.call(value).slice(8, -1);
-        throw new TypeError(`a stream of a filter's file has pieces of type Uint8Array, not ${what}`);
-      }
-      this.rest = value;
-      this.total += value.length;
-      if (!(this.total <= this.atMost)) throw new FormatError(`the file has more than ${this.atMost} bytes`);
-    }
-    return true;
   }
 }
 

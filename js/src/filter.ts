@@ -1,10 +1,7 @@
-import { FormatError } from "./error.js";
-import { assemble, type Chunk, type Contents, readFile } from "./file.js";
-import { bytes, encode, type Item } from "./item.js";
+import { listOf, readAll, type Source } from "./bytes.js";
+import { assemble, beginsAsFile, type Chunk, type Contents, MAGIC_BYTES, parseFile } from "./file.js";
+import { bytes, encode, type Item, type Items } from "./item.js";
 import { hash } from "./xxh3.js";
-
-/** What a file is read from: its bytes, or where they come from. */
-export type Source = ArrayBuffer | ArrayBufferView | Blob | ReadableStream<Uint8Array> | Response;
 
 /** `atMost`: the most bytes that the file may have. */
 export type LoadOptions = { atMost?: number };
@@ -15,27 +12,13 @@ export class Filter {
 
   /**
    * Reads a file (`.bloom`) that the program `libbloom`, the Python package or the crate wrote. The filter takes about as
-   * much memory as the file has bytes; one that is forged of tiny layers takes up to four times as much.
+   * much memory as the file has bytes; one that is forged of tiny layers takes up to four times as much. Bytes in memory
+   * are not copied: they are the filter's from then on.
    *
    * @throws FormatError for anything but a whole file, and for an answer of a server that is none, such as 404
    */
   static async load(source: Source | PromiseLike<Source>, { atMost = Infinity }: LoadOptions = {}): Promise<Filter> {
-    const from = await source;
-    if (typeof from !== "object" || !from)
-      throw new TypeError(`a filter is read from bytes, a Blob, a stream or a Response, not from ${typeof from}`);
-    // A Response has a stream of whatever it is made of.
-    const response = "ok" in from ? from : new Response(from as BodyInit);
-    const reader = (response.body ?? new Blob([]).stream()).getReader();
-    try {
-      if (!response.ok) throw new FormatError(`${response.url || "the server"} answered ${response.status}`);
-      const length = Number(response.headers.get("content-length"));
-      if (!(length <= atMost)) throw new FormatError(`the file has ${length} bytes, and may have ${atMost}`);
-      return new Filter(await readFile(reader, atMost));
-    } catch (error) {
-      // The rest need not come. Whether that can be stopped does not matter.
-      reader.cancel().catch(() => undefined);
-      throw error;
-    }
+    return new Filter(parseFile(await readAll(source, atMost, MAGIC_BYTES, beginsAsFile)));
   }
 
   /**
@@ -63,11 +46,10 @@ export class Filter {
   }
 
   /** Whether each item is in the filter, in the order of the items. */
-  hasMany(items: Iterable<Item>, now?: number): boolean[] {
-    if (typeof items === "string") throw new TypeError("items are a list: for one item there is has()");
+  hasMany(items: Items, now?: number): boolean[] {
     const time = this.contents.header.window ? (now ?? Date.now()) : undefined;
     // Each item is asked for as it comes: an iterable may give one buffer again and again.
-    return Array.from(items, (item) => this.has(item, time));
+    return Array.from(listOf(items), (item) => this.has(item, time));
   }
 
   /** The filter as BF.LOADCHUNK takes it, the header first. The bytes are the filter's own. */
@@ -101,6 +83,17 @@ export class Filter {
   /** The number of layers: 1, and one more for each time that the filter grew. */
   get layers(): number {
     return this.contents.header.count;
+  }
+
+  /** The figures, without the seed and the bits. */
+  toJSON(): { size: number; capacity: number; errorRate: number; sizeInBytes: number; layers: number } {
+    const { size, capacity, errorRate, sizeInBytes, layers } = this;
+    return { size, capacity, errorRate, sizeInBytes, layers };
+  }
+
+  /** What console.log shows in Node.js, Deno and Bun. */
+  [Symbol.for("nodejs.util.inspect.custom")](): string {
+    return `Filter(${this.size} of ${this.capacity} items at ${this.errorRate}, ${this.sizeInBytes} bytes)`;
   }
 }
 

@@ -1,5 +1,9 @@
+import { type Bytes, bytesOf, IN_MEMORY } from "./bytes.js";
+
 /** An item: a string, which stands for its UTF-8, or bytes. A lone surrogate is U+FFFD, as everywhere on the web. */
-export type Item = string | Uint8Array;
+export type Item = string | Bytes;
+/** Many of them: an array, a Set, what a generator yields. */
+export type Items = Iterable<Item> & object;
 
 const encoder = new TextEncoder();
 const scratch = new Uint8Array(4096);
@@ -24,10 +28,8 @@ export function encode(item: Item): number {
   return item.length;
 }
 
-function encodeBytes(item: Uint8Array): number {
-  if (!ArrayBuffer.isView(item) || item.BYTES_PER_ELEMENT !== 1) {
-    throw new TypeError(`an item is a string or a Uint8Array, and not ${typeof item}`);
-  }
+function encodeBytes(value: Bytes): number {
+  const item = bytesOf(value, `an item is a string, ${IN_MEMORY}`);
   if (item.length > SHORT) {
     bytes = new DataView(item.buffer, item.byteOffset, item.length);
   } else {

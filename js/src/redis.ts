@@ -5,10 +5,11 @@
 
 import { randomUUID } from "node:crypto";
 import { type CommandParser as Parser, type RedisArgument as Word, RESP_TYPES } from "redis";
+import { bytesOf, IN_MEMORY, listOf, refuse } from "./bytes.js";
 import type { Chunk } from "./file.js";
 import { Filter } from "./filter.js";
 import { parseHeader } from "./format.js";
-import type { Item } from "./item.js";
+import type { Item, Items } from "./item.js";
 
 /** For `client.withTypeMapping`: replies as bytes, which `addPacked` and `existsPacked` need. */
 export const BYTES = { [RESP_TYPES.BLOB_STRING]: Buffer } as const;
@@ -46,7 +47,7 @@ export interface AddOptions extends FilterOptions, Expiry {
 }
 
 /** Items of one command: one by one, or packed already. */
-export type Packed = readonly Item[] | { LINES: Item } | { WIDTH: number; data: Item };
+export type Packed = Items | { LINES: Item } | { WIDTH: number; data: Item };
 
 /** What BF.PLAN replies. */
 export interface Plan {
@@ -65,7 +66,7 @@ export const bloom = {
   /** Creates a filter. */
   reserve: {
     parseCommand: (parser: Parser, key: Word, errorRate: number, capacity: number, options?: ReserveOptions) =>
-      send(parser, "BF.RESERVE", key, `${errorRate}`, `${capacity}`, ...words(options)),
+      send(parser, "BF.RESERVE", key, errorRate, capacity, ...words(options)),
     transformReply: as<"OK" | null>(),
   },
   /** The size of the filter that `reserve` would create. */
@@ -73,7 +74,7 @@ export const bloom = {
     NOT_KEYED_COMMAND: true as const,
     IS_READ_ONLY: true,
     parseCommand: (parser: Parser, errorRate: number, capacity: number, options?: FilterOptions) =>
-      void parser.push("BF.PLAN", `${errorRate}`, `${capacity}`, ...words(options)),
+      void parser.push(...["BF.PLAN", errorRate, capacity, ...words(options)].map(word)),
     transformReply: plan,
   },
   /** Adds items; for each, whether it was new. The client must have the type mapping BYTES. */
@@ -104,25 +105,19 @@ export const bloom = {
   },
   /** Adds all items of the sources to a filter, which is created if it is missing. */
   merge: {
-    parseCommand(parser: Parser, destination: Word, sources: Word[], options?: { ERROR?: number; OVERRIDE?: boolean }) {
-      send(parser, "BF.MERGE", destination, `${sources.length}`);
-      parser.pushKeys(sources);
-      parser.push(...words(options));
-    },
+    parseCommand: (parser: Parser, to: Word, sources: Word[], options?: { ERROR?: number; OVERRIDE?: boolean }) =>
+      combine(parser, "BF.MERGE", to, sources, options),
     transformReply: as<"OK">(),
   },
   /** Makes a filter of the items that are in all sources. */
   intersect: {
-    parseCommand(parser: Parser, destination: Word, sources: Word[]) {
-      send(parser, "BF.INTERSECT", destination, `${sources.length}`);
-      parser.pushKeys(sources);
-    },
+    parseCommand: (parser: Parser, to: Word, sources: Word[]) => combine(parser, "BF.INTERSECT", to, sources),
     transformReply: as<"OK">(),
   },
   /** Takes items out until they are added again; for each, whether it was there. */
   except: {
-    parseCommand: (parser: Parser, key: Word, items: readonly Item[]) =>
-      send(parser, "BF.EXCEPT", key, ...items.map(bytesOf)),
+    parseCommand: (parser: Parser, key: Word, items: Items) =>
+      send(parser, "BF.EXCEPT", key, ...Array.from(listOf(items), (item) => bufferOf(item))),
     transformReply: booleans,
   },
   /** Empties a filter. */
@@ -135,44 +130,59 @@ export const bloom = {
   },
 };
 
-function send(parser: Parser, command: string, key: Word, ...rest: Word[]): void {
+function send(parser: Parser, command: string, key: Word, ...rest: unknown[]): void {
   parser.push(command);
-  parser.pushKey(key);
-  parser.push(...rest);
+  parser.pushKey(word(key));
+  parser.push(...rest.map(word));
+}
+function combine(parser: Parser, command: string, destination: Word, sources: Word[], options?: object): void {
+  const keys = Array.from(listOf(sources), word);
+  send(parser, command, destination, keys.length);
+  parser.pushKeys(keys);
+  parser.push(...words(options).map(word));
 }
 
 /** The words of options. */
-function words(options: object = {}): Word[] {
+function words(options: object = {}): unknown[] {
+  if (typeof options !== "object" || !options) refuse("options are an object", options);
   const given = Object.entries(options).filter(([, value]) => value !== undefined && value !== false);
-  return given.flatMap(([name, value]) =>
-    value === true ? name : [name, Buffer.isBuffer(value) ? value : `${value}`],
-  );
+  return given.flatMap(([name, value]) => (value === true ? name : [name, value]));
+}
+
+/** A word of a command. */
+function word(given: unknown): Word {
+  if (typeof given === "number" || typeof given === "bigint") return `${given}`;
+  return typeof given === "string" ? given : bufferOf(given, "a word of a command");
+}
+
+function bufferOf(given: unknown, what = "an item"): Buffer {
+  if (typeof given === "string") return Buffer.from(given);
+  const bytes = bytesOf(given, `${what} is a string, ${IN_MEMORY}`);
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
 }
 
 /** The words of packed items. Their number tells the answers from the bits that fill the last byte of a bitmap. */
-function packed(parser: Parser, items: Packed): Word[] {
-  if ("LINES" in items) {
-    const data = bytesOf(items.LINES);
+function packed(parser: Parser, items: Packed): unknown[] {
+  if ("LINES" in Object(items)) {
+    const data = bufferOf((items as { LINES: Item }).LINES, "LINES");
     const ends = data.reduce((count, byte) => count + (byte === 10 ? 1 : 0), 0);
     parser.preserve = data.length === 0 || data.at(-1) === 10 ? ends : ends + 1;
     return ["LINES", data];
   }
-  if ("WIDTH" in items) {
-    const data = bytesOf(items.data);
-    parser.preserve = data.length / items.WIDTH;
-    return ["WIDTH", `${items.WIDTH}`, data];
+  if ("WIDTH" in Object(items)) {
+    const { WIDTH, data } = items as { WIDTH: number; data: Item };
+    const bytes = bufferOf(data, "data");
+    parser.preserve = bytes.length / WIDTH;
+    return ["WIDTH", WIDTH, bytes];
   }
-  parser.preserve = items.length;
-  return ["PREFIXED", Buffer.concat(items.flatMap((item) => prefixed(bytesOf(item))))];
+  const each = Array.from(listOf(items as Items), (item) => bufferOf(item));
+  parser.preserve = each.length;
+  return ["PREFIXED", Buffer.concat(each.flatMap((item) => [lengthOf(item), item]))];
 }
 
-/** An item after its length, in four bytes, little-endian. */
-function prefixed(item: Buffer): [Buffer, Buffer] {
-  return [Buffer.of(item.length, item.length >> 8, item.length >> 16, item.length >> 24), item];
-}
-
-function bytesOf(item: Item): Buffer {
-  return typeof item === "string" ? Buffer.from(item) : Buffer.from(item.buffer, item.byteOffset, item.byteLength);
+/** An item's length, in four bytes, little-endian. */
+function lengthOf(item: Buffer): Buffer {
+  return Buffer.of(item.length, item.length >> 8, item.length >> 16, item.length >> 24);
 }
 
 /** The answers of a bitmap to so many items. */
@@ -225,12 +235,13 @@ return redis.call('PEXPIRE', KEYS[2], ARGV[1])`;
  * interrupted. An expiry of the key stays. A key that holds anything else than a filter is an error.
  */
 export async function push(client: Client, key: Word, filter: Filter): Promise<void> {
+  if (typeof filter?.chunks !== "function") refuse("what is pushed is a Filter", filter);
   const other = temporary(key);
   const [[, header], ...chunks] = filter.chunks();
   try {
-    await call(client, "EVAL", CREATE, "1", other, bytesOf(header), LEFT_OVER);
+    await call(client, "EVAL", CREATE, "1", other, header, LEFT_OVER);
     for (const [iterator, data] of chunks) {
-      await call(client, "BF.LOADCHUNK", other, `${iterator}`, bytesOf(data));
+      await call(client, "BF.LOADCHUNK", other, iterator, data);
       await call(client, "PEXPIRE", other, LEFT_OVER);
     }
     await call(client, "EVAL", FINISH, "2", other, key);
@@ -258,7 +269,7 @@ async function dumped(client: Client, key: Word): Promise<Chunk[]> {
   const chunks: Chunk[] = [];
   let left = 0;
   for (let iterator = 0; ;) {
-    const [next, data] = await call(client, "BF.SCANDUMP", key, `${iterator}`);
+    const [next, data] = await call(client, "BF.SCANDUMP", key, iterator);
     if (next === 0) return chunks;
     chunks.push([next, data]);
     left = iterator === 0 ? parseHeader(data).bytes : left - data.length;
@@ -269,8 +280,10 @@ async function dumped(client: Client, key: Word): Promise<Chunk[]> {
 }
 
 /** Sends a command to the primary of its key: a replica may be behind. */
-function call(client: Client, name: string, ...args: Word[]): Promise<any> {
+function call(client: Client, name: string, ...given: unknown[]): Promise<any> {
+  if (typeof client?.sendCommand !== "function") refuse("a client is one of node-redis", client);
   const options = { typeMapping: BYTES };
+  const args = given.map(word);
   if (!("masters" in client)) return client.sendCommand([name, ...args], options);
   return client.sendCommand(args[name === "EVAL" ? 2 : 0], false, [name, ...args], options);
 }
@@ -278,7 +291,7 @@ function call(client: Client, name: string, ...args: Word[]): Promise<any> {
 /** A name that is not in use, in the slot of the key. */
 function temporary(key: Word): Buffer {
   const end = Buffer.from(`:libbloom:${randomUUID()}`);
-  const name = Buffer.from(key as string);
+  const name = bufferOf(key, "a key");
   const tagged = (tag: Buffer): Buffer => Buffer.concat([Buffer.from("{"), tag, Buffer.from("}")]);
   if (slot(Buffer.concat([name, end])) === slot(name)) return Buffer.concat([name, end]);
   if (slot(tagged(name)) === slot(name)) return Buffer.concat([tagged(name), end]);

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { after, before } from "node:test";
@@ -79,32 +79,70 @@ test("it is small for browsers, and needs nothing of Node.js", async () => {
   assert.ok(bytes > 1000);
 });
 
+// A release would have a package that names nobody to ask.
+test("a release says where it comes from", () => {
+  const env = { ...process.env, REPOSITORY_URL: "https://example.com/libbloom", SITE_URL: "https://example.org/" };
+  const words = [join(PROJECT, "scripts/npm.mjs"), "released"];
+  const packed = execFileSync(process.execPath, words, { cwd: folder, env, encoding: "utf8" }).trim();
+  const { repository, homepage } = JSON.parse(run("tar", ["-xzOf", packed, "package/package.json"]));
+  assert.deepEqual([repository.url, homepage], ["git+https://example.com/libbloom.git", "https://example.org/"]);
+});
+
+// Whoever takes the package from a checkout would get one without code.
+test("npm pack of a clean checkout has the code", () => {
+  const checkout = join(folder, "checkout");
+  mkdirSync(checkout);
+  for (const name of ["src", "package.json"]) cpSync(join(HERE, name), join(checkout, name), { recursive: true });
+  symlinkSync(join(HERE, "node_modules"), join(checkout, "node_modules"));
+  run("npm", ["pack", "--silent"], checkout);
+  const [packed] = readdirSync(checkout).filter((name) => name.endsWith(".tgz"));
+  assert.match(run("tar", ["-tzf", join(checkout, packed)]), /^package\/dist\/redis\.js$/m);
+});
+
 test("a program can use it, with its types", async () => {
   const { path, figures } = cases().whole[2];
+  mkdirSync(join(folder, "node_modules/@types"), { recursive: true });
+  for (const name of ["@types/node", "undici-types"])
+    symlinkSync(join(HERE, "node_modules", name), join(folder, "node_modules", name));
   writeFileSync(
     join(folder, "program.mts"),
-    `import { readFile } from "node:fs/promises";
+    `import { createReadStream } from "node:fs";
+    import { open, readFile } from "node:fs/promises";
+    import { Readable } from "node:stream";
     import { Filter, FormatError, type Item } from "libbloom";
+    const path = ${JSON.stringify(path)};
     const items: Item[] = ["item 0", new Uint8Array(3)];
-    const filter: Filter = await Filter.load(await readFile(${JSON.stringify(path)}), { atMost: 1e6 });
-    const answers: boolean[] = [filter.has(items[0]), ...filter.hasMany(items)];
-    // @ts-expect-error: no item
-    const wrong = () => filter.has(7);
-    console.log(JSON.stringify([filter.size, answers, new FormatError("x") instanceof Error]));\n`,
+    const filter: Filter = await Filter.load(await readFile(path), { atMost: 1e6 });
+    await Filter.load(createReadStream(path));
+    await Filter.load(Readable.toWeb(createReadStream(path)));
+    await Filter.load((await open(path)).readableWebStream());
+    await Filter.load(new Blob([await readFile(path)]));
+    await Filter.load(Promise.resolve(new Response(await readFile(path))));
+    await Filter.load((await crypto.subtle.digest("SHA-256", new Uint8Array(1)))).catch(() => undefined);
+    const answers: boolean[] = [filter.has(items[0]), ...filter.hasMany(new Set(items))];
+    const wrong = () => [
+      // @ts-expect-error: no item
+      filter.has(7),
+      // @ts-expect-error: no list
+      filter.hasMany("item"),
+      // @ts-expect-error: no source
+      Filter.load(new URL("file:///filter.bloom")),
+    ];
+    console.log(JSON.stringify([filter.size, answers, new FormatError("x") instanceof Error, wrong.length]));
+    process.exit();\n`,
   );
-  mkdirSync(join(folder, "node_modules/@types"), { recursive: true });
-  symlinkSync(join(HERE, "node_modules/@types/node"), join(folder, "node_modules/@types/node"));
+  writeFileSync(join(folder, "old.cjs"), `console.log(require("libbloom/package.json").name, require("libbloom").Filter.name);`);
   const compiler = join(HERE, "node_modules/typescript/bin/tsc");
-  run(process.execPath, [
-    compiler,
-    "--strict",
-    "--module",
-    "nodenext",
-    "--target",
-    "es2022",
-    "--types",
-    "node",
-    "program.mts",
-  ]);
-  assert.deepEqual(JSON.parse(run(process.execPath, ["program.mjs"])), [figures[0], [true, true, false], true]);
+  const options = ["--strict", "--target", "es2022", "--types", "node", "--skipLibCheck", "false"];
+  for (const [module, resolution, ...lib] of [
+    ["nodenext", "nodenext"],
+    ["node16", "node16", "--lib", "es2022"],
+    ["esnext", "bundler", "--lib", "es2022,dom"],
+  ]) {
+    const words = [...options, "--module", module, "--moduleResolution", resolution, ...lib, "program.mts"];
+    run(process.execPath, [compiler, ...words]);
+    const said = JSON.parse(run(process.execPath, ["program.mjs"]));
+    assert.deepEqual(said, [figures[0], [true, true, false], true, 0], module);
+  }
+  assert.equal(run(process.execPath, ["--no-warnings", "old.cjs"]), "libbloom Filter\n");
 });

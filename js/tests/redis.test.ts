@@ -157,6 +157,42 @@ for (const RESP of [2, 3] as const) {
   });
 }
 
+// A program that passes nothing would be told something about a property of its own library.
+test("what is no item, list, word, client or filter is refused with what is taken", async () => {
+  const client = await createClient({ url: server.url, modules: { bloom } }).connect();
+  const filter = await Filter.load(readFileSync(cases().whole[2].path));
+  const refused = async (work: () => Promise<unknown>, message: RegExp): Promise<void> =>
+    assert.rejects(async () => work(), { name: "TypeError", message });
+  try {
+    for (const [kind, wrong] of Object.entries({ Object: {} as never, Undefined: undefined as never, Number: 5 as never })) {
+      const list = new RegExp(`^a list is an array or another iterable object, not ${kind}$`);
+      const item = new RegExp(`is a string, a Uint8Array, a DataView or an ArrayBuffer, not ${kind}$`);
+      await refused(() => client.bloom.addPackedCount("key", wrong), list);
+      await refused(() => client.bloom.existsPackedCount("key", wrong), list);
+      await refused(() => client.bloom.except("key", wrong), list);
+      await refused(() => client.bloom.merge("key", wrong), list);
+      await refused(() => client.bloom.addPackedCount("key", [wrong]), item);
+      await refused(() => client.bloom.except("key", [wrong]), item);
+      await refused(() => client.bloom.addPackedCount("key", { LINES: wrong }), item);
+      await refused(() => client.bloom.addPackedCount("key", { WIDTH: 2, data: wrong }), item);
+      await refused(() => push(client, wrong, filter), item);
+      await refused(() => pull(client, [wrong] as never), /not Array$/);
+      await refused(() => push(client, "key", wrong), new RegExp(`^what is pushed is a Filter, not ${kind}$`));
+      await refused(() => pull(wrong, "key"), new RegExp(`^a client is one of node-redis, not ${kind}$`));
+      if (kind === "Number") continue;
+      const word = new RegExp(`^a word of a command is a string, a Uint8Array, a DataView or an ArrayBuffer, not ${kind}$`);
+      await refused(() => client.bloom.reset(wrong), word);
+      await refused(() => client.bloom.reserve("key", wrong, 100), word);
+      await refused(() => client.bloom.addPackedCount("key", { WIDTH: wrong, data: "ab" }), word);
+    }
+    await refused(() => client.bloom.reserve("key", 0.01, 100, { EXPANSION: {} as never }), /^a word of a command/);
+    await refused(() => client.bloom.reserve("key", 0.01, 100, null as never), /^options are an object, not Null$/);
+    assert.deepEqual(await client.keys("key"), []);
+  } finally {
+    client.destroy();
+  }
+});
+
 // A key's name decides about the node; a temporary name on another one would be an error, or be left there.
 test("keys with braces, in a cluster", async () => {
   const nodes = await startCluster();

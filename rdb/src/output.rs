@@ -10,12 +10,17 @@ use super::checksum::Checksum;
 use super::{MODULE, type_of};
 
 /// A writer that computes the checksum of what it writes.
-#[derive(Debug)]
 pub struct Output<W> {
     pub writer: W,
     checksum: Checksum,
     /// The first error. It is kept here, because the codec's writes cannot fail.
     failed: Option<io::Error>,
+}
+
+impl<W> std::fmt::Debug for Output<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Output({:?})", self.checksum)
+    }
 }
 
 impl<W: Write> Output<W> {

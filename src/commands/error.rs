@@ -171,13 +171,6 @@ pub enum CommandError {
         /// An error rate for the result that would be high enough, if there is one.
         enough: Option<ErrorRate>,
     },
-    /// The layers of all classic sources together have too high an error rate.
-    RateOfClassicLayers {
-        /// The sum of their rates.
-        sum: f64,
-        /// The rate of the result.
-        rate: f64,
-    },
     /// BF.EXCEPT: the filter is not in this module's layout.
     ExceptionsOfForeign,
     /// Filters with a window have no exceptions.
@@ -383,10 +376,9 @@ impl fmt::Display for CommandError {
                     Mismatch::Seed => {
                         "another seed: only filters of one seed can be combined (SEED, or one bf-seed on all servers)"
                     }
-                    Mismatch::Layout => "another layout",
-                    Mismatch::Never => "LAYOUT VALKEY: such filters are never combined",
-                    Mismatch::HashWidth => "hashes of another width",
-                    Mismatch::Window => "a WINDOW: its layers expire",
+                    Mismatch::Layout => {
+                        "another layout or a WINDOW: only filters of LAYOUT BLOCKED without a WINDOW can be combined"
+                    }
                     Mismatch::Shape => {
                         "another shape: BF.INTERSECT needs filters of one layer, made for one capacity and error rate"
                     }
@@ -408,14 +400,6 @@ impl fmt::Display for CommandError {
                         "ERR the error rates of the layers sum to {sum}: no ERROR is enough"
                     ),
                 };
-            }
-            Self::RateOfClassicLayers { sum, rate } => {
-                let [sum, rate] = [sum, rate].map(|rate| rounded(*rate));
-                return write!(
-                    f,
-                    "ERR the error rates of the layers sum to {sum}, above {rate}: classic filters merge only where \
-                     their layers are of one shape and have room"
-                );
             }
             Self::ExceptionsOfForeign => "ERR exceptions are for LAYOUT BLOCKED only",
             Self::ExceptionsOfWindow => "ERR a filter with a WINDOW has no exceptions",
@@ -476,12 +460,6 @@ mod tests {
         assert_eq!(
             text(1.2345e-9, Some(1.3e-9)),
             "ERR the error rates of the layers sum to 1.23e-9: use ERROR 1.3e-9 or more"
-        );
-        let (sum, rate) = (0.005 + 0.0025 + 0.0051, 0.01);
-        assert_eq!(
-            CommandError::RateOfClassicLayers { sum, rate }.to_string(),
-            "ERR the error rates of the layers sum to 0.0126, above 0.01: classic filters merge only where their layers \
-             are of one shape and have room"
         );
     }
 }

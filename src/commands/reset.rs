@@ -33,7 +33,7 @@ impl Command for Reset {
     const FLAGS: &'static CStr = c"write";
     const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
-        summary: c"Makes a Bloom Filter empty again, as it was when it was created",
+        summary: c"Makes a Bloom Filter empty again, like a new one with its parameters",
         complexity: O_OF_LAYERS,
         since: SINCE_OWN,
         parameters: &[KEY_TO_DROP_FROM],

@@ -16,7 +16,6 @@ use crate::number;
 use crate::server::shown::shown;
 use crate::server::{Arg, Ctx};
 use crate::stats;
-use libbloom::StoredLayout;
 use libbloom::chain::demand::reserved;
 use libbloom::sets::{Mismatch, SetError};
 use libbloom::{Error, Filter};
@@ -132,8 +131,6 @@ impl<'a> Sources<'a> {
                 CommandError::TooManyToAsk { exceptions, layers }
             }
             SetError::Rate { sum, enough } => CommandError::RateOfLayers { sum, enough },
-            SetError::ClassicRate { sum, rate } => CommandError::RateOfClassicLayers { sum, rate },
-            SetError::RateOfClassic => CommandError::OnlyFor("ERROR", &[StoredLayout::Blocked]),
             SetError::Memory(error) => {
                 creation::log_shortage(self.ctx, self.destination, error);
                 of_memory(error)

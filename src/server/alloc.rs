@@ -350,7 +350,8 @@ unsafe impl GlobalAlloc for ModuleAllocator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use libbloom::codec::{self, ENCODING_VERSION, stream};
+    use libbloom::checks::MemoryStream;
+    use libbloom::codec::{self, ENCODING_VERSION};
     use libbloom::params::{Capacity, ErrorRate, Growth, Seed};
     use libbloom::spec::BlockedSpec;
     use libbloom::{Filter, UNLIMITED};
@@ -374,7 +375,7 @@ mod tests {
             window: None,
         };
         let filter = Filter::new(spec.into(), UNLIMITED).unwrap();
-        let mut stream = stream::MemoryStream::default();
+        let mut stream = MemoryStream::default();
         codec::save(&filter, &mut stream);
         let loaded = codec::load(&mut stream, ENCODING_VERSION, UNLIMITED).unwrap();
         assert!(filter.bytes() > 1 << 30 && loaded.bytes() == filter.bytes());

@@ -139,7 +139,6 @@ NOT_SHOWN = {
     "a filter of an odd ratio",
     "ERR the filter would have more than 1100 layers: with a larger capacity or EXPANSION it needs fewer": "takes "
     "as many layers",
-    "ERR source early has hashes of another width": "takes a filter of an early RedisBloom",
     "ERR looking up 2000 exceptions in 20000 layers would take too long: the product may be 8388608 at most": "takes "
     "as many exceptions and layers",
     "OOM command not allowed when used memory > 'maxmemory'.": "depends on the configuration",

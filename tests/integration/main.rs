@@ -1,7 +1,7 @@
 //! The module as its users meet it: a real server loads it, and clients speak to it.
 //!
-//! A folder for each field, and a file in it for each subject; [`support`] has what they share. Every test says what
-//! its failure would cost a user.
+//! A folder for each field, and a file in it for each subject; [`support`] has what they share. [`torture`] stands
+//! apart, since it takes long, and is compiled with the others so that it shares their helpers.
 //!
 //! Tests that ask for gigabytes, or measure what is resident, are `#[serial(memory)]`: one at a time, because a
 //! kernel that keeps count of the memory it promises would refuse their sum, and one that runs short would push
@@ -19,5 +19,7 @@ mod memory;
 mod module;
 mod replication;
 mod support;
+#[path = "../torture/mod.rs"]
+mod torture;
 
 use support::{client, filters, server};

@@ -7,8 +7,8 @@ use std::ptr::NonNull;
 
 use super::{DefragCalls, step};
 use crate::server::alloc::{self, ModuleAllocator};
+use libbloom::checks::MemoryStream;
 use libbloom::codec;
-use libbloom::codec::stream::MemoryStream;
 use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Seed, StoredLayout, Window};
 use libbloom::spec::BlockedSpec;
 use libbloom::{Filter, UNLIMITED};

@@ -2,7 +2,6 @@
 
 mod cluster;
 mod failover;
-mod histories;
 mod packed;
 mod propagation;
 mod replicas;

@@ -1,6 +1,6 @@
 //! Breaks each invariant in filters of each layout that has it, and expects the invariant's name.
 //!
-//! If one of these tests failed, tests and fuzzers would accept a broken filter as valid.
+//! Otherwise tests and fuzzers would accept a broken filter as valid.
 
 use super::Invalid;
 use crate::bits::array::BitArray;
@@ -10,7 +10,7 @@ use crate::blocked::{self, Blocked};
 use crate::chain::batch::Layer as _;
 use crate::chain::{Chain, NewLayer as _};
 use crate::classic::{self, Classic, Options};
-use crate::exceptions::table::Table;
+use crate::exceptions::Exceptions;
 use crate::item::ItemHash;
 use crate::params::{ErrorRate, Growth, Seed, SipSeed, Tightening, Time};
 use crate::spec::ValkeySpec;
@@ -83,24 +83,24 @@ fn everywhere(layers: impl Fn() -> Vec<blocked::Layer>) -> Vec<(&'static str, Fi
     vec![
         ("chain", chain()),
         ("window", windowed(layers(), times(count))),
-        ("excepting chain", excepting(chain(), table(&[7]))),
+        ("excepting chain", excepting(chain(), excepted(&[7]))),
     ]
 }
 
-fn excepting(mut filter: Filter, table: Table) -> Filter {
-    filter.force_exceptions(table);
+fn excepting(mut filter: Filter, set: Exceptions) -> Filter {
+    filter.force_exceptions(set);
     filter
 }
 
-fn table(hashes: &[u64]) -> Table {
-    let mut table = Table::with_room_for(8).unwrap();
+fn excepted(hashes: &[u64]) -> Exceptions {
+    let mut set = Exceptions::with_room_for(8).unwrap();
     for &hash in hashes {
-        table.insert(ItemHash {
+        set.insert(ItemHash {
             low: hash,
             high: !hash,
         });
     }
-    table
+    set
 }
 
 /// Options of classic filters as they are made today.
@@ -152,7 +152,7 @@ fn valkey_shapes() -> [valkey::Shape; 2] {
     [first, rules.layer(1, CAPACITY).unwrap()]
 }
 
-/// If this failed, the other tests here would find mistakes of their helpers instead of broken invariants.
+/// The other tests here would find mistakes of their helpers instead of broken invariants.
 #[test]
 fn sound_filters_are_valid() {
     for count in 1..4 {
@@ -182,7 +182,7 @@ fn no_layer() {
         chain(growing(2), Vec::new()),
         classic_of(TODAY, Vec::new()),
         valkey_of(2, Vec::new()),
-        excepting(chain(growing(2), Vec::new()), table(&[7])),
+        excepting(chain(growing(2), Vec::new()), excepted(&[7])),
     ];
     for filter in empty {
         assert_eq!(filter.validate_composed(), Err(Invalid::NoLayer), "{filter:?}");
@@ -398,12 +398,12 @@ fn exceptions() {
         ("chain", chain(growing(2), layers(2))),
         ("window", windowed(layers(2), times(2))),
     ] {
-        // A filter with an empty table of exceptions.
-        let filter = excepting(layers, table(&[]));
+        // A filter with an empty set of exceptions.
+        let filter = excepting(layers, excepted(&[]));
         assert_eq!(filter.validate(), Err(Invalid::Exceptions), "{place}");
         assert_eq!(filter.validate_composed(), Err(Invalid::Exceptions), "{place}");
     }
-    let many = || table(&[1, 2, 3, u64::MAX]);
+    let many = || excepted(&[1, 2, 3, u64::MAX]);
     let sound = excepting(chain(growing(2), layers(2)), many());
     assert_eq!(sound.validate(), Ok(()));
 }

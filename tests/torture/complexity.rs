@@ -486,13 +486,13 @@ const LAWS: &[Law] = &[
     // As BF.INTERSECT.
     ("BF.LOAD", "bytes of a layer", Bounded, 16_000, |counter, n| {
         let key = counter.wide_of("VALKEY", n);
-        let data = crate::adversary::storm::load_data(&counter.dump(&key));
+        let data = crate::torture::storm::load_data(&counter.dump(&key));
         counter.client.run("DEL key");
         counter.with("BF.LOAD key", &data)
     }),
     ("BF.LOAD", "layers", Linear, 6, |counter, n| {
         let key = counter.chain_of(VALKEY, n);
-        let data = crate::adversary::storm::load_data(&counter.dump(&key));
+        let data = crate::torture::storm::load_data(&counter.dump(&key));
         counter.client.run("DEL key");
         counter.with("BF.LOAD key", &data)
     }),
@@ -555,8 +555,7 @@ const LAWS: &[Law] = &[
         counter.client.run(&format!("BF.MERGE {key} 1 {one}"));
         counter.line(&format!("BF.MERGE {key} 1 {one}"))
     }),
-    // The cost would grow with the product of the two numbers if the bytes that are read were not limited: to some 64
-    // MiB for layers as small as these.
+    // The cost would grow with the product of the two numbers if the pairs of layers that are compared were not limited.
     (
         "BF.MERGE",
         "sources over as many layers of one shape",
