@@ -87,8 +87,8 @@ mod tests {
         Filter::new(spec, UNLIMITED).unwrap()
     }
 
-    /// If this failed, an answer could come from the wrong filter: users of two filters, or of a filter that
-    /// was deleted and made again, would see items forgotten.
+    /// The answer always comes from the right filter, whatever was guessed: with two filters, and with one that was
+    /// deleted and made again.
     #[test]
     fn a_wrong_guess_changes_no_answer() {
         let growing = Growth::Growing(Expansion::new(2).unwrap());

@@ -9,8 +9,8 @@ use crate::blocked::Blocked;
 use crate::blocked::format::BlockedLayers;
 use crate::blocked::window::Windowed;
 use crate::chain::Chain;
+use crate::chain::layered::Layered;
 use crate::classic::Classic;
-use crate::layout::Layered;
 use crate::valkey::Valkey;
 
 /// The layers of a filter.

@@ -30,7 +30,6 @@
 //! | [`bits`] | the bit array, its memory, and the instructions that test and set bits |
 //! | [`chain`] | layers that are added as a filter grows, and the walk over them for one item or many |
 //! | [`stored`] | what the formats of all layouts have in common |
-//! | [`layout`] | what every layout does besides queries and additions |
 //! | [`blocked`] | this project's layout: an item's probes lie within a few cache lines; with a window too |
 //! | [`scattered`] | layers whose probes are single bits anywhere in the array |
 //! | [`classic`] | RedisBloom's layout, bit for bit |
@@ -85,8 +84,6 @@ pub mod filter;
 pub mod item;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod layers;
-#[cfg_attr(docsrs, doc(hidden))]
-pub mod layout;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod packed;
 #[cfg_attr(docsrs, doc(hidden))]

@@ -1,6 +1,7 @@
 //! What a new filter is made from, in any layout. Each layout's parameters are checked in its folder.
 
 pub use crate::blocked::BlockedSpec;
+use crate::chain::Rules as _;
 pub use crate::classic::ClassicSpec;
 use crate::error::ParamError;
 use crate::params::{Expansion, StoredLayout, Tightening};

@@ -10,7 +10,7 @@ use crate::blocked::sizing::{Geometry, MAX_LINES_PER_ITEM, PROBES};
 use crate::blocked::{Blocked, Layer, Shape};
 use crate::chain::batch::Layer as _;
 use crate::chain::demand::{ask, reserved};
-use crate::chain::{Allowance, Chain, MOST_ITEMS, MOST_LAYERS, NewLayer as _, Rules as _, sum};
+use crate::chain::{Allowance, Chain, MOST_ITEMS, MOST_LAYERS, Rules as _, sum};
 use crate::error::Error;
 use crate::params::{Capacity, ErrorRate, Expansion, Growth, ROUNDING, Seed, Time, Window};
 use crate::stored::stream::{Sink, Source};

@@ -20,9 +20,7 @@ use bytemuck::Zeroable;
 use super::sizing::{Geometry, MAX_LINES_PER_ITEM, PROBES};
 use crate::bits::array::BitArray;
 use crate::bits::kernel::{Kernel, LINE_BYTES, Line, Vector, prefetch_address};
-use crate::chain::NewLayer;
 use crate::chain::batch::{Hashes, Prefetch, Subset};
-use crate::error::Error;
 use crate::item::ItemHash;
 
 /// For each line of an item, the multiplier that chooses the line and the one that chooses its bits.
@@ -87,6 +85,11 @@ impl Shape {
         shape
     }
 
+    /// Bytes of the layer's bit array.
+    pub fn bytes(&self) -> u64 {
+        self.geometry.bytes()
+    }
+
     /// The rate of a full layer of this shape. From `LOOSE` on it is computed, because early files understate it
     /// there by up to 0.4 %.
     pub fn full_rate(&self) -> f64 {
@@ -94,21 +97,6 @@ impl Shape {
             return self.rate;
         }
         self.rate.max(self.geometry.rate(self.capacity))
-    }
-}
-
-impl NewLayer<Layer> for Shape {
-    fn capacity(&self) -> u64 {
-        self.capacity
-    }
-
-    fn bytes(&self) -> u64 {
-        self.geometry.bytes()
-    }
-
-    fn make(self) -> Result<Layer, Error> {
-        let bits = BitArray::zeroed(self.geometry.total_lines())?;
-        Ok(Layer::stored(self, bits, 0))
     }
 }
 
@@ -198,15 +186,6 @@ impl Layer {
     /// Bytes of the bit arrays before this layer's in its chain.
     pub(crate) fn start(&self) -> u64 {
         self.start.lines() * LINE_BYTES
-    }
-
-    /// The shape that the layer was made from.
-    pub fn shape(&self) -> Shape {
-        Shape {
-            geometry: self.geometry(),
-            capacity: self.capacity,
-            rate: self.rate,
-        }
     }
 
     fn geometry(&self) -> Geometry {
@@ -481,8 +460,7 @@ impl<K: Kernel> Prober<K> {
 mod tests {
     use super::*;
 
-    /// If this failed, the chunks of a chain with more lines than 32 bits can count would be loaded into the
-    /// wrong layers.
+    /// The chunks of a chain with more lines than 32 bits can count go into the right layers.
     #[test]
     fn starts_are_kept_whole() {
         for lines in [0, 1, 0xffff, 0x10000, 0x1_2345_6789, (1 << 48) - 1] {

@@ -6,7 +6,6 @@
 
 pub mod format;
 pub mod layer;
-pub mod layout;
 mod search;
 pub mod secret;
 pub mod sizing;
@@ -14,13 +13,17 @@ pub mod window;
 
 use std::sync::Arc;
 
-use crate::chain::batch::Hasher;
-use crate::chain::{LayerShape, Rules};
+use crate::chain::batch::{Hasher, Layer as _};
+use crate::chain::{Chain, LayerShape, Rules, compound};
 use crate::error::Error;
 use crate::item::{Item, ItemHash};
-use crate::params::{Capacity, ErrorRate, Expansion, Growth, Seed, Window};
+use crate::params::{Capacity, ErrorRate, Expansion, Growth, Seed, StoredLayout, Window};
+use crate::stored::stream::Sink;
 pub use layer::{Layer, Shape};
 use secret::{HashKey, Secret};
+
+/// The most layers of a filter whose present rate is computed. A stored filter may have any number of layers with room.
+pub const MOST_ESTIMATED: usize = 256;
 
 /// What a new filter of this layout is made from.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,6 +41,13 @@ pub struct BlockedSpec {
 }
 
 impl BlockedSpec {
+    /// The rules of a new filter, and the shape of its first layer.
+    pub fn start(&self) -> (Blocked, Shape) {
+        let rules = self.rules();
+        let first = rules.first(self.capacity.items());
+        (rules, first)
+    }
+
     /// The rules of the filter.
     pub fn rules(&self) -> Blocked {
         let growth = match self.window {
@@ -74,14 +84,8 @@ impl Blocked {
     }
 
     /// The shape of a first layer for `capacity` items.
-    pub fn first(&self, capacity: Capacity) -> Shape {
-        self.first_for(capacity.items())
-    }
-
-    /// The shape of a first layer for `capacity` items. The capacity may exceed [`Capacity::MAX`], as that of
-    /// a grown layer does.
-    pub fn first_for(&self, capacity: u64) -> Shape {
-        self.nth(0, capacity, self.error_rate.value())
+    pub fn first(&self, capacity: u64) -> Shape {
+        Shape::sized(capacity, self.growth.share(0) * self.error_rate.value())
     }
 
     /// A copy of these rules, with another rate if one is given.
@@ -102,35 +106,32 @@ impl Blocked {
         self.growth
     }
 
+    /// Whether layers are as growth makes them: all but the newest are full, and each has the capacity of the one
+    /// before times the expansion.
+    fn grew(&self, layers: &[Layer]) -> bool {
+        let Some(factor) = self.growth_factor() else {
+            return layers.len() <= 1;
+        };
+        layers.windows(2).all(|pair| {
+            let next = pair[0].capacity().saturating_mul(u64::from(factor));
+            pair[0].items() >= pair[0].capacity() && pair[1].capacity() == next
+        })
+    }
+
     /// The secret of the filter's hash.
     pub fn secret(&self) -> &Arc<Secret> {
         &self.secret
     }
-
-    fn nth(&self, index: usize, capacity: u64, budget: f64) -> Shape {
-        Shape::sized(capacity, self.growth.share(index) * budget)
-    }
 }
 
 impl Rules for Blocked {
-    type Spec = BlockedSpec;
+    const LAYOUT: StoredLayout = StoredLayout::Blocked;
     type Layer = Layer;
-    type Shape = Shape;
     type Hasher = Secret;
-
-    fn start(spec: BlockedSpec) -> (Self, Shape) {
-        let rules = spec.rules();
-        let first = rules.first(spec.capacity);
-        (rules, first)
-    }
 
     #[inline(always)]
     fn hasher(&self) -> &Secret {
         &self.secret
-    }
-
-    fn shape_of(layer: &Layer) -> Shape {
-        layer.shape()
     }
 
     fn next(
@@ -143,7 +144,22 @@ impl Rules for Blocked {
         });
         let expansion = self.growth.expansion().ok_or(Error::Full { capacity: full })?;
         let capacity = full.saturating_mul(u64::from(expansion.factor()));
-        Ok(self.nth(index, capacity, budget.max(0.0)))
+        Ok(Shape::sized(capacity, self.growth.share(index) * budget.max(0.0)))
+    }
+
+    fn growth_factor(&self) -> Option<u32> {
+        self.growth.expansion().map(Expansion::factor)
+    }
+
+    /// After a merge the first layer is for as many items as the largest one.
+    fn first_again(&self, layers: &[Layer]) -> Shape {
+        let mut capacities = layers.iter().map(Layer::capacity);
+        let capacity = if self.grew(layers) {
+            capacities.next()
+        } else {
+            capacities.max()
+        };
+        self.first(capacity.unwrap_or(1))
     }
 
     fn described(&self, shape: Shape) -> LayerShape {
@@ -157,6 +173,45 @@ impl Rules for Blocked {
             probes: shape.geometry.probes.into(),
             hash_width: None,
         }
+    }
+
+    fn rate_of(&self, _: &[Layer]) -> f64 {
+        self.error_rate.value()
+    }
+
+    /// The rate of a layer that is not full takes some ten microseconds to compute. It is computed for the newest
+    /// [`MOST_ESTIMATED`] such layers. Older ones, which only merged filters and windows of very many slices have,
+    /// count as if they were full.
+    fn present_rate<'a>(layers: impl Iterator<Item = &'a Layer>) -> f64 {
+        let mut estimated = 0;
+        compound(layers.map(|layer| {
+            let (shape, items) = (layer.shape(), layer.items());
+            estimated += usize::from(items < shape.capacity);
+            if estimated > MOST_ESTIMATED {
+                shape.rate
+            } else if items >= shape.capacity {
+                shape.full_rate()
+            } else {
+                shape.geometry.estimated_rate(items)
+            }
+        }))
+    }
+
+    /// Layers know where they start, and there may be many.
+    fn place_of(layers: &[Layer], offset: u64) -> Option<(usize, u64)> {
+        let layer = layers
+            .partition_point(|layer| layer.start() <= offset)
+            .checked_sub(1)?;
+        let start = layers[layer].start();
+        (offset - start < layers[layer].bytes()).then_some((layer, start))
+    }
+
+    fn header(chain: &Chain<Self>) -> Result<Vec<u8>, Error> {
+        format::header(chain, 0)
+    }
+
+    fn save(chain: &Chain<Self>, sink: &mut dyn Sink) {
+        format::save(chain, 0, sink);
     }
 }
 
@@ -174,13 +229,13 @@ mod tests {
     use super::*;
     use crate::tests::oracle::reserved;
 
-    /// If this failed, a filter from an early file would exceed its rate: such files have loose layers that
-    /// are a line too small for theirs. What these have overspent is taken from the layers that follow.
+    /// Early files have loose layers that are a line too small for their rates. What these have overspent is taken from
+    /// the layers that follow, so that the filter keeps its rate.
     #[test]
     fn early_loose_layers_are_made_up_for() {
         let rate = ErrorRate::new(0.25).unwrap();
         let rules = Blocked::new(rate, reserved(1), Seed(1));
-        let now = rules.first(Capacity::new(2931).unwrap());
+        let now = rules.first(2931);
         let early = Shape {
             geometry: Geometry {
                 lines: now.geometry.lines - 1,

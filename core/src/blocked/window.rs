@@ -7,17 +7,20 @@
 //! caller's clock. An addition changes something only if the item is not there. Then expired slices are dropped, and a
 //! slice is opened if none is open. So a replica that gets only these items, with their times, has equal slices.
 
-use super::{Blocked, Layer, Shape};
+use super::{Blocked, Layer, Shape, format};
+use crate::bits::array::OutOfRange;
 use crate::bits::kernel::{self, Kernel, Work};
 use crate::bits::memory::{Allocation, Mover};
 use crate::chain::batch::{
-    AnyContains, BLOCK, Block, BlockOutcome, ContainsMany, Hasher as _, Layer as _, Prefetched, Subset,
+    self, AnyContains, BLOCK, Block, BlockOutcome, ContainsMany, Hasher as _, Layer as _, Prefetched, Subset,
 };
 use crate::chain::demand::{ask, reserve_one, reserved};
-use crate::chain::{Allowance, Chain, Demand, MOST_ITEMS, NewLayer as _, Rules as _, UNLIMITED, append, sum};
+use crate::chain::layered::{LayerStats, Layered};
+use crate::chain::{Allowance, Chain, Demand, MOST_ITEMS, Rules as _, UNLIMITED, append, sum};
 use crate::error::Error;
 use crate::item::Item;
-use crate::params::{Capacity, LATEST, Time, Window};
+use crate::params::{Capacity, LATEST, StoredLayout, Time, Window};
+use crate::stored::stream::Sink;
 
 /// The most slices of a window. Only a clock that often goes far back makes more of them than [`Window::slices`] and
 /// one.
@@ -109,6 +112,11 @@ impl Windowed {
         let bytes = Self::bytes_of(layers.len(), layers.len(), sum(layers.iter().map(Shape::bytes)));
         ask(0, bytes, Some(layers.len()), allowance)?;
         Ok(Self::empty(rules, window, capacity))
+    }
+
+    /// A new filter like this one.
+    pub fn emptied(&self) -> Self {
+        Self::empty(self.rules.clone(), self.window, self.capacity)
     }
 
     /// A filter without slices.
@@ -380,7 +388,7 @@ impl Windowed {
         let after = Self::bytes_of(alive.len() + 1, count + 1, arrays.saturating_add(first.bytes()));
         check_capacity(NewestFirst::of(alive), first)?;
         ask(before, after, Some(count + 1), allowance)?;
-        let chain = Chain::new(self.rules.clone(), first, UNLIMITED)?;
+        let chain = Chain::new((self.rules.clone(), first), UNLIMITED)?;
         if expired == 0 {
             reserve_one(&mut self.slices)?;
         }
@@ -432,31 +440,31 @@ impl Windowed {
         };
         let older = &older[expired..];
         let (newest_stamp, closes, window) = (&mut self.newest_stamp, newest.closes, self.window);
-        newest
-            .chain
-            .insert_unknown(kernel, &block.hashes, items, |own, rules| {
-                let (elapsed, left) = (time.saturating_sub(*newest_stamp), closes.saturating_sub(time));
-                let capacity = further_capacity(own, rules, elapsed, left);
-                // The rates of usual slices that are still to be opened are kept for them.
-                let to_open = usize::from(window.slices()).saturating_sub(older.len());
-                let left = rate_left(rules, NewestFirst::of(older).chain(&*own))
-                    - to_open as f64 * usual_rate(rules, window);
-                let next = Shape::sized(capacity, left.max(0.0) * FURTHER_PART);
-                check_capacity(NewestFirst::of(older), next)?;
-                let others: usize = older.iter().map(|slice| slice.layers().len()).sum();
-                let besides =
-                    Self::bytes_of(older.len() + 1, others, arrays_of(older)) - Blocked::bytes(0, 0);
-                let allowance = |demand: Demand| {
-                    allowance(Demand {
-                        total: demand.total.saturating_add(besides),
-                        grows_to: demand.grows_to.map(|own| own + others),
-                        ..demand
-                    })
-                };
-                append::<Blocked>(own, next, &allowance)?;
-                *newest_stamp = time;
-                Ok(())
-            })
+        let (layers, rules) = newest.chain.parts_mut();
+        batch::insert_unknown(kernel, layers, &block.hashes, items, &mut |own: &mut Vec<
+            Layer,
+        >| {
+            let (elapsed, left) = (time.saturating_sub(*newest_stamp), closes.saturating_sub(time));
+            let capacity = further_capacity(own, rules, elapsed, left);
+            // The rates of usual slices that are still to be opened are kept for them.
+            let to_open = usize::from(window.slices()).saturating_sub(older.len());
+            let left = rate_left(rules, NewestFirst::of(older).chain(&*own))
+                - to_open as f64 * usual_rate(rules, window);
+            let next = Shape::sized(capacity, left.max(0.0) * FURTHER_PART);
+            check_capacity(NewestFirst::of(older), next)?;
+            let others: usize = older.iter().map(|slice| slice.layers().len()).sum();
+            let besides = Self::bytes_of(older.len() + 1, others, arrays_of(older)) - Blocked::bytes(0, 0);
+            let allowance = |demand: Demand| {
+                allowance(Demand {
+                    total: demand.total.saturating_add(besides),
+                    grows_to: demand.grows_to.map(|own| own + others),
+                    ..demand
+                })
+            };
+            append(rules, own, next, &allowance)?;
+            *newest_stamp = time;
+            Ok(())
+        })
     }
 
     /// Returns the slices that were dropped last, which may take long to free, and how many layers were dropped since
@@ -517,6 +525,88 @@ impl Windowed {
             before += count;
         }
         None
+    }
+}
+
+impl Layered for Windowed {
+    fn layout(&self) -> StoredLayout {
+        StoredLayout::Blocked
+    }
+
+    fn error_rate(&self) -> f64 {
+        self.rules().error_rate().value()
+    }
+
+    fn expansion(&self) -> Option<u32> {
+        self.rules.growth_factor()
+    }
+
+    fn estimated_error_rate(&self, now: Time) -> f64 {
+        Blocked::present_rate(self.living_layers(now))
+    }
+
+    fn count(&self) -> usize {
+        self.layers_of(usize::MAX)
+    }
+
+    fn stats(&self, layer: usize) -> LayerStats {
+        let (slice, layer) = self.find(layer);
+        self.slices[slice].chain.stats(layer)
+    }
+
+    fn items(&self, first: usize) -> u64 {
+        sum(self.layers().skip(first).map(Layer::items))
+    }
+
+    fn bytes(&self, layers: usize) -> u64 {
+        let (mut slices, mut counted, mut arrays) = (0, 0, 0);
+        for slice in &self.slices {
+            if counted >= layers {
+                break;
+            }
+            let own = slice.layers().len().min(layers - counted);
+            (slices, counted) = (slices + 1, counted + own);
+            arrays += slice.chain.array_bytes(own);
+        }
+        Self::bytes_of(slices, counted, arrays)
+    }
+
+    fn array(&self, layer: usize) -> &[u8] {
+        let (slice, layer) = self.find(layer);
+        self.slices[slice].chain.array(layer)
+    }
+
+    fn merge(&mut self, layer: usize, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
+        let (slice, layer) = self.find(layer);
+        self.slices[slice].chain.merge(layer, offset, bytes)
+    }
+
+    fn place_of(&self, offset: u64) -> Option<(usize, u64)> {
+        let (mut start, mut layers) = (self.dropped_bytes, 0);
+        for slice in &self.slices {
+            if let Some((layer, own)) = slice.chain.place_of(offset.checked_sub(start)?) {
+                return Some((layers + layer, start + own));
+            }
+            start += slice.array_bytes();
+            layers += slice.layers().len();
+        }
+        None
+    }
+
+    fn dropped_bytes(&self) -> u64 {
+        self.dropped_bytes
+    }
+
+    fn header(&self) -> Result<Vec<u8>, Error> {
+        format::header_of_windowed(self)
+    }
+
+    fn save(&self, sink: &mut dyn Sink) {
+        format::save_windowed(self, sink);
+    }
+
+    fn is_as_new(&self) -> bool {
+        self.slices.is_empty() && self.newest_stamp == 0 && self.dropped_bytes == 0
     }
 }
 
@@ -616,10 +706,7 @@ fn further_capacity(layers: &[Layer], rules: &Blocked, elapsed: u64, left: u64) 
         .map_or((0, 1), |newest| (newest.items(), newest.capacity()));
     let expected = u128::from(recent) * u128::from(left) / u128::from(elapsed.max(1));
     let expected = with_margin(u64::try_from(expected).unwrap_or(u64::MAX));
-    let factor = rules
-        .growth()
-        .expansion()
-        .map_or(1, |expansion| expansion.factor());
+    let factor = rules.growth_factor().unwrap_or(1);
     let most = capacity.saturating_mul(factor.into());
     expected.min(most).max(items.div_ceil(LEAST_GROWTH))
 }

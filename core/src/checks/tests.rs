@@ -7,8 +7,8 @@ use crate::bits::array::BitArray;
 use crate::blocked::sizing::Geometry;
 use crate::blocked::window::Windowed;
 use crate::blocked::{self, Blocked};
+use crate::chain::Chain;
 use crate::chain::batch::Layer as _;
-use crate::chain::{Chain, NewLayer as _};
 use crate::classic::{self, Classic, Options};
 use crate::exceptions::Exceptions;
 use crate::item::ItemHash;
@@ -35,7 +35,7 @@ fn layers(count: usize) -> Vec<blocked::Layer> {
         // Small rates, whose sum is far below the filter's.
         let shape = blocked::Shape::sized(capacity, rules.error_rate().value() / 16.0);
         let items = if index + 1 < count { capacity } else { 3 };
-        layers.push(filled(shape.make().unwrap(), items));
+        layers.push(filled(blocked::Layer::make(shape).unwrap(), items));
         capacity *= 2;
     }
     layers
@@ -117,7 +117,7 @@ fn classic_shape() -> classic::Shape {
 }
 
 fn classic_layer(shape: classic::Shape) -> classic::Layer {
-    classic::Layer::stored(shape, BitArray::zeroed(shape.bytes.div_ceil(8)).unwrap())
+    classic::Layer::make(shape).unwrap()
 }
 
 fn valkey_spec(expansion: u32) -> ValkeySpec {
@@ -128,7 +128,7 @@ fn valkey_spec(expansion: u32) -> ValkeySpec {
 /// A filter in valkey-bloom's layout with as many layers as `items` items need.
 fn valkey_filter(items: u32) -> Chain<Valkey> {
     let rules = valkey_spec(2).rules();
-    let mut chain = Chain::new(rules, rules.first(CAPACITY), UNLIMITED).unwrap();
+    let mut chain = Chain::new((rules, rules.first(CAPACITY)), UNLIMITED).unwrap();
     for item in 0..items {
         chain.add(&item.to_le_bytes(), UNLIMITED).unwrap();
     }
@@ -141,7 +141,7 @@ fn valkey_of(expansion: u32, layers: Vec<valkey::Layer>) -> Filter {
 }
 
 fn valkey_layer(shape: valkey::Shape, items: u64) -> valkey::Layer {
-    let mut layer = valkey::Layer::stored(shape, shape.array().unwrap());
+    let mut layer = valkey::Layer::make(shape).unwrap();
     layer.set_items(items);
     layer
 }
@@ -152,7 +152,7 @@ fn valkey_shapes() -> [valkey::Shape; 2] {
     [first, rules.layer(1, CAPACITY).unwrap()]
 }
 
-/// The other tests here would find mistakes of their helpers instead of broken invariants.
+/// The helpers of these tests make sound filters, so that the tests find broken invariants.
 #[test]
 fn sound_filters_are_valid() {
     for count in 1..4 {
@@ -339,7 +339,7 @@ fn items() {
             capacity: 0,
             ..layers(1)[0].shape()
         };
-        vec![shape.make().unwrap()]
+        vec![blocked::Layer::make(shape).unwrap()]
     }) {
         assert_eq!(filter.validate(), Err(Invalid::Items { layer: 0 }), "{place}");
     }
@@ -434,7 +434,7 @@ fn capacity() {
             let mut shape = layers[at].shape();
             shape.capacity = shape.capacity.checked_add_signed(more).unwrap();
             let items = if at == 1 { shape.capacity } else { 3 };
-            layers[at] = filled(shape.make().unwrap(), items);
+            layers[at] = filled(blocked::Layer::make(shape).unwrap(), items);
             let filter = chain(growing(2), layers);
             assert_eq!(
                 filter.validate(),
@@ -489,7 +489,7 @@ fn bits_set() {
         }
     }
     let mut layer = classic_layer(classic_shape());
-    layer.bits_mut().count_set(3);
+    layer.words_mut().count_set(3);
     let expected = |layer| {
         Err(Invalid::BitsSet {
             layer,
@@ -505,7 +505,7 @@ fn bits_set() {
     let mut array = first.array().unwrap();
     let of_head = array.ones();
     array.count_set(3);
-    let filter = valkey_of(2, vec![valkey::Layer::stored(first, array)]);
+    let filter = valkey_of(2, vec![first.with_array(array)]);
     let expected = Err(Invalid::BitsSet {
         layer: 0,
         counted: of_head + 3,
@@ -523,7 +523,7 @@ fn fill() {
             // Fewer bits than items.
             let mut layers = layers(3);
             let (shape, items) = (layers[at].shape(), layers[at].items());
-            layers[at] = shape.make().unwrap();
+            layers[at] = blocked::Layer::make(shape).unwrap();
             layers[at].set_items(items);
             set_ones(&mut layers[at], items - 1);
             layers
@@ -532,7 +532,7 @@ fn fill() {
             assert_eq!(filter.validate(), expected, "{place}, layer {at}");
         }
         for (ones, is_valid) in [(3 * most, true), (3 * most + 1, false)] {
-            let mut layer = shape.make().unwrap();
+            let mut layer = blocked::Layer::make(shape).unwrap();
             layer.set_items(3);
             set_ones(&mut layer, ones);
             let filter = windowed(vec![layer], times(1));
@@ -563,7 +563,7 @@ fn budget() {
             let mut layers = layers(3);
             let (mut shape, items) = (layers[2].shape(), layers[2].items());
             shape.rate = rate;
-            layers[2] = filled(shape.make().unwrap(), items);
+            layers[2] = filled(blocked::Layer::make(shape).unwrap(), items);
             layers
         }) {
             for result in [filter.validate(), filter.validate_composed()] {

@@ -216,7 +216,7 @@ impl Loader {
             return Err(DecodeError::Field("capacity"));
         }
         reserve_one(&mut self.layers)?;
-        self.layers.push(Layer::stored(shape, bits()?));
+        self.layers.push(shape.with_bits(bits()?));
         self.capacity = capacity;
         Ok(())
     }
@@ -307,8 +307,7 @@ mod tests {
         lines
     }
 
-    /// If this failed, users who move a filter from RedisBloom would lose items, or get other answers than
-    /// before.
+    /// Filters that were moved from RedisBloom give the answers that RedisBloom gave.
     #[test]
     fn stored_filters_answer_as_recorded() {
         let probes = Stored::probes();
@@ -343,7 +342,7 @@ mod tests {
         }
     }
 
-    /// If this failed, filters would be missing after loading a whole RDB file.
+    /// A whole RDB file of RedisBloom gives all of its filters.
     #[test]
     fn rdb_files_hold_the_same_filters() {
         let new = stored::rdb_file(include_bytes!(
@@ -358,8 +357,8 @@ mod tests {
         }
     }
 
-    /// If this failed, users could not go back to RedisBloom with filters that were loaded or made here, or
-    /// the filters would have grown other layers than there.
+    /// Users can go back to RedisBloom with filters that were loaded or made here, and the filters have grown the
+    /// layers that they would have there.
     #[test]
     fn filters_are_saved_as_redisbloom_saves_them() {
         for stored in stored::filters() {
@@ -467,8 +466,7 @@ mod tests {
         ]
     }
 
-    /// If this failed, filters from before 2019, which have 32-bit hashes or a power of two bits, would
-    /// answer 0 to every query.
+    /// Filters from before 2019 have 32-bit hashes or a power of two bits, and their items are found.
     #[test]
     fn early_encodings_load_answer_grow_and_are_saved() {
         for (first_version, early) in early() {
@@ -517,7 +515,7 @@ mod tests {
         }
     }
 
-    /// If this failed, a filter that was only half read would be accepted, and would forget items.
+    /// A filter that was only half read would lack items: it is refused.
     #[test]
     fn streams_that_end_early_are_refused() {
         for stored in stored::filters() {
@@ -607,8 +605,7 @@ mod tests {
         filter.totals();
     }
 
-    /// If this failed, a damaged file could crash the server, use up its memory, or give a filter that
-    /// forgets items.
+    /// A damaged file neither crashes the server nor uses up its memory, and gives no filter that lacks its items.
     #[test]
     fn forced_fields_are_refused_or_harmless() {
         let mut streams: Vec<_> = stored::filters()
@@ -644,7 +641,7 @@ mod tests {
         }
     }
 
-    /// If this failed, an operator would not learn which field of a damaged file is wrong.
+    /// The error names the field of a damaged file that is wrong.
     #[test]
     fn contradictions_are_named() {
         let stream = stored::filters()
@@ -685,8 +682,8 @@ mod tests {
         assert_eq!(damaged(11, Value::Unsigned(101)), field("items"));
     }
 
-    /// If this failed, an operator would not learn which field of a damaged file of an early RedisBloom is
-    /// wrong. Early encodings have fewer fields, and compute others differently.
+    /// The error names the wrong field in files of early RedisBlooms too. Their encodings have fewer fields, and
+    /// compute others differently.
     #[test]
     fn contradictions_of_early_encodings_are_named() {
         let field = |name| Some(DecodeError::Field(name));
@@ -767,7 +764,7 @@ mod tests {
         }
     }
 
-    /// If this failed, a small file that claims a huge filter would make the server run out of memory.
+    /// A small file that claims a huge filter is refused before any memory is taken.
     #[test]
     fn the_allowance_is_asked_before_anything_is_allocated() {
         for stored in stored::filters() {
@@ -817,7 +814,7 @@ mod tests {
         ));
     }
 
-    /// If this failed, a header from a client could crash the server, or give a filter that does not work.
+    /// A header from a client neither crashes the server nor gives a filter that does not work.
     #[test]
     fn forced_header_fields_are_refused_or_harmless() {
         for stored in stored::filters() {

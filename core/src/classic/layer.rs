@@ -2,12 +2,10 @@
 
 use super::Options;
 use crate::bits::array::BitArray;
-use crate::chain::NewLayer;
 use crate::error::Error;
 use crate::item::ItemHash;
 use crate::scattered::ln::ln;
-use crate::scattered::modulus::Modulus;
-use crate::scattered::{LOGARITHM_TOLERANCE, Scattered};
+use crate::scattered::{self, LOGARITHM_TOLERANCE, Made, Scattered};
 
 /// `ln² 2`, cut off where RedisBloom cuts it off: the sizes depend on it.
 const LN_2_SQUARED: f64 = 0.480_453_013_918_201;
@@ -151,139 +149,69 @@ fn bytes_of_words(bits: u64) -> u64 {
     bits.div_ceil(64) * 8
 }
 
-impl NewLayer<Layer> for Shape {
-    fn capacity(&self) -> u64 {
-        self.capacity
-    }
-
-    fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    fn make(self) -> Result<Layer, Error> {
-        Ok(Layer::stored(self, BitArray::zeroed(self.bytes.div_ceil(8))?))
-    }
-}
-
 // Filters can be very many and small. 80 bytes is one of the allocator's sizes.
 const _: () = assert!(size_of::<Layer>() == 80);
 
-/// One layer of a classic filter. It keeps only those fields of its shape that cannot be computed from the
-/// others.
-#[derive(Debug)]
-pub struct Layer {
-    /// Whole words, even if the shape has fewer bytes.
-    bits: BitArray<u64>,
-    modulus: Modulus,
-    items: u64,
-    capacity: u64,
-    error_rate: f64,
-    bits_per_item: f64,
-    probes: u16,
+/// One layer of a classic filter.
+pub type Layer = scattered::Layer<Kept>;
+
+/// Those fields of a layer's shape that cannot be computed from the others.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept {
+    /// A double, in bytes, so that the three fields together take little room.
+    bits_per_item: [u8; 8],
     n2: u8,
-    /// Bytes of the last word that the shape does not have; their bits are never set.
-    padding: u8,
     /// Whether the shape counts all bits of its bytes.
     counts_all_bits: bool,
 }
 
-impl Layer {
-    /// A layer with this shape and bit array, and no items. The caller has checked that they fit together.
-    pub(crate) fn stored(shape: Shape, bits: BitArray<u64>) -> Self {
-        let array = bits.bytes().len() as u64;
-        Self {
-            modulus: Modulus::new(shape.modulus()),
-            items: 0,
-            capacity: shape.capacity,
-            error_rate: shape.error_rate,
-            bits_per_item: shape.bits_per_item,
-            // The lowest rate that a double can hold has 1075 probes.
-            probes: shape.probes as u16,
-            n2: shape.n2,
-            padding: (array - shape.bytes) as u8,
-            counts_all_bits: shape.bits == shape.bytes.saturating_mul(8),
-            bits,
-        }
-    }
-
-    /// The shape that the layer was made from.
-    pub fn shape(&self) -> Shape {
-        let bytes = self.array_bytes();
-        Shape {
+impl Shape {
+    /// A layer with this shape and bit array, which is of whole words even if the shape has fewer bytes, and no items.
+    /// The caller has checked that they fit together.
+    pub(crate) fn with_bits(self, bits: BitArray<u64>) -> Layer {
+        let made = Made {
             capacity: self.capacity,
             error_rate: self.error_rate,
-            bits_per_item: self.bits_per_item,
-            bits: if self.counts_all_bits {
-                bytes.saturating_mul(8)
-            } else {
-                self.modulus.value()
-            },
-            bytes,
-            probes: self.probes.into(),
+            probes: self.probes,
+            modulus: self.modulus(),
+            bytes: self.bytes,
+        };
+        let kept = Kept {
+            bits_per_item: self.bits_per_item.to_ne_bytes(),
             n2: self.n2,
-        }
-    }
-
-    /// The bit array, in words.
-    pub fn bits(&self) -> &BitArray<u64> {
-        &self.bits
-    }
-
-    /// The bit array, for combining it with others of the same shape.
-    pub(crate) fn bits_mut(&mut self) -> &mut BitArray<u64> {
-        &mut self.bits
-    }
-
-    /// Sets the number of counted items.
-    pub(crate) fn set_items(&mut self, items: u64) {
-        self.items = items;
+            counts_all_bits: self.bits == self.bytes.saturating_mul(8),
+        };
+        Layer::stored(made, bits, kept)
     }
 }
 
-impl Scattered for Layer {
+impl Scattered for Kept {
     const HEAD: u64 = 0;
+    type Shape = Shape;
 
     #[inline(always)]
     fn place(hash: ItemHash, probe: u64) -> u64 {
         hash.low.wrapping_add(hash.high.wrapping_mul(probe))
     }
 
-    #[inline(always)]
-    fn modulus(&self) -> Modulus {
-        self.modulus
+    fn shape_of(layer: &Layer) -> Shape {
+        let (made, kept) = layer.made();
+        Shape {
+            capacity: made.capacity,
+            error_rate: made.error_rate,
+            bits_per_item: f64::from_ne_bytes(kept.bits_per_item),
+            bits: if kept.counts_all_bits {
+                made.bytes.saturating_mul(8)
+            } else {
+                made.modulus
+            },
+            bytes: made.bytes,
+            probes: made.probes,
+            n2: kept.n2,
+        }
     }
 
-    #[inline(always)]
-    fn probes(&self) -> u16 {
-        self.probes
-    }
-
-    #[inline(always)]
-    fn words(&self) -> &BitArray<u64> {
-        &self.bits
-    }
-
-    #[inline(always)]
-    fn words_mut(&mut self) -> &mut BitArray<u64> {
-        &mut self.bits
-    }
-
-    fn array_bytes(&self) -> u64 {
-        self.bits.bytes().len() as u64 - u64::from(self.padding)
-    }
-
-    #[inline(always)]
-    fn capacity(&self) -> u64 {
-        self.capacity
-    }
-
-    #[inline(always)]
-    fn items(&self) -> u64 {
-        self.items
-    }
-
-    #[inline(always)]
-    fn count(&mut self) {
-        self.items += 1;
+    fn make(shape: Shape) -> Result<Layer, Error> {
+        Ok(shape.with_bits(BitArray::zeroed(shape.bytes.div_ceil(8))?))
     }
 }

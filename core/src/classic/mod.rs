@@ -12,13 +12,15 @@
 
 pub mod format;
 pub mod layer;
-pub mod layout;
 pub mod murmur;
 
-use crate::chain::batch::Hasher;
-use crate::chain::{LayerShape, Rules};
+use crate::chain::batch::{Hasher, Layer as _};
+use crate::chain::{Chain, LayerShape, Rules};
 use crate::error::{Error, ParamError};
 use crate::item::{Item, ItemHash};
+use crate::params::StoredLayout;
+use crate::scattered;
+use crate::stored::stream::Sink;
 pub use layer::{Layer, Shape};
 
 /// The ratio of a layer's rate to that of the layer before it.
@@ -108,11 +110,6 @@ impl Classic {
     pub fn expansion(&self) -> u32 {
         self.expansion
     }
-
-    /// The capacity of a new layer divided by that of the layer before it; `None` if the filter does not grow.
-    pub fn growth_factor(&self) -> Option<u32> {
-        self.scales().then_some(self.expansion)
-    }
 }
 
 /// What a new filter of this layout is made from, as RedisBloom accepts it: any rate and capacity, and an expansion
@@ -165,6 +162,12 @@ impl ClassicSpec {
         self.capacity
     }
 
+    /// The rules of a new filter, and the shape of its first layer.
+    pub fn start(&self) -> (Classic, Shape) {
+        let first = Shape::sized(self.capacity, self.first_rate(), self.rules.options);
+        (self.rules, first)
+    }
+
     /// The rules of the filter, with the options that current versions of RedisBloom give it.
     pub fn rules(&self) -> Classic {
         self.rules
@@ -177,26 +180,13 @@ const OWN_BYTES: u64 = 32;
 const LAYER_BYTES: u64 = 64;
 
 impl Rules for Classic {
-    type Spec = ClassicSpec;
+    const LAYOUT: StoredLayout = StoredLayout::Classic;
     type Layer = Layer;
-    type Shape = Shape;
     type Hasher = Options;
-
-    fn start(spec: ClassicSpec) -> (Self, Shape) {
-        let rules = spec.rules;
-        (
-            rules,
-            Shape::sized(spec.capacity, spec.first_rate(), rules.options),
-        )
-    }
 
     #[inline(always)]
     fn hasher(&self) -> &Options {
         &self.options
-    }
-
-    fn shape_of(layer: &Layer) -> Shape {
-        layer.shape()
     }
 
     fn next(
@@ -216,6 +206,10 @@ impl Rules for Classic {
         Ok(Shape::sized(capacity, error_rate, self.options))
     }
 
+    fn growth_factor(&self) -> Option<u32> {
+        self.scales().then_some(self.expansion)
+    }
+
     fn described(&self, shape: Shape) -> LayerShape {
         LayerShape {
             capacity: shape.capacity,
@@ -226,6 +220,24 @@ impl Rules for Classic {
             probes: shape.probes.into(),
             hash_width: Some(self.options().hash_width()),
         }
+    }
+
+    /// Double hashing keeps the rate only approximately.
+    fn rate_of(&self, layers: &[Layer]) -> f64 {
+        let first = layers.first().map_or(0.0, |layer| layer.shape().error_rate);
+        (first / self.first_share()).min(1.0)
+    }
+
+    fn present_rate<'a>(layers: impl Iterator<Item = &'a Layer>) -> f64 {
+        scattered::present_rate(layers)
+    }
+
+    fn header(chain: &Chain<Self>) -> Result<Vec<u8>, Error> {
+        format::header(chain)
+    }
+
+    fn save(chain: &Chain<Self>, sink: &mut dyn Sink) {
+        format::save(chain, sink);
     }
 
     /// What RedisBloom reports.
@@ -243,14 +255,13 @@ mod tests {
     use super::*;
     use crate::bits::array::BitArray;
     use crate::bits::kernel::Portable;
-    use crate::chain::batch::{Layer as _, Subset};
-    use crate::chain::{Chain, NewLayer as _, UNLIMITED, at_most};
+    use crate::chain::batch::Subset;
+    use crate::chain::{UNLIMITED, at_most};
     use crate::tests::stored::{naive_array, naive_probes};
 
     const MODERN: Options = Options(5);
 
-    /// If this failed, a replica could make a filter whose layers have no bits, or a size that cannot be
-    /// computed.
+    /// Every layer has bits, and a size that can be computed.
     #[test]
     fn classic_filters_have_a_rate_and_room() {
         let made = |rate, capacity, scales| ClassicSpec::new(rate, capacity, 2, scales).map(|_| ());
@@ -267,11 +278,10 @@ mod tests {
     fn filter(options: u32, capacity: u64, rate: f64) -> Chain<Classic> {
         let rules = Classic::stored(Options(options), 2);
         let first = Shape::sized(capacity, rate, rules.options);
-        Chain::new(rules, first, UNLIMITED).unwrap()
+        Chain::new((rules, first), UNLIMITED).unwrap()
     }
 
-    /// If this failed, filters would have other sizes than RedisBloom reports in BF.INFO and BF.DEBUG, and
-    /// memory planned with those would be wrong.
+    /// Filters have the sizes that RedisBloom reports in BF.INFO and BF.DEBUG.
     #[test]
     fn sizes_are_redisbloom_s() {
         let sized = |capacity, rate| {
@@ -286,8 +296,7 @@ mod tests {
         assert_eq!([0.125, 0.25, 0.5].map(|rate| sized(1, rate).2), [4, 3, 2]);
     }
 
-    /// If this failed, layers of filters from early versions would not use, or not count, the room that
-    /// rounding up to a power of two gains.
+    /// Layers of filters from early versions use, and count, the room that rounding up to a power of two gains.
     #[test]
     fn rounded_layers_use_all_of_their_bits() {
         let shape = Shape::sized(100, 0.005, Options(Options::FORCE64));
@@ -299,7 +308,7 @@ mod tests {
         assert_eq!(tiny.check(Options(0)), Ok(()));
     }
 
-    /// If this failed, a client that reserves an impossible filter would crash or stall the server.
+    /// A client that reserves an impossible filter gets an error, and neither crashes nor stalls the server.
     #[test]
     fn extremes_are_answered() {
         for options in [0, 5] {
@@ -308,12 +317,12 @@ mod tests {
                     let shape = Shape::sized(capacity, rate, Options(options));
                     assert!(shape.bytes >= 8 && shape.probes <= 1100, "{shape:?}");
                 }
-                let impossible = Shape::sized(u64::MAX, rate.min(0.25), Options(options)).make();
+                let impossible = Layer::make(Shape::sized(u64::MAX, rate.min(0.25), Options(options)));
                 assert!(matches!(impossible, Err(Error::OutOfMemory { .. })));
             }
         }
         let steep = Classic::stored(MODERN, u32::MAX);
-        let mut chain = Chain::new(steep, Shape::sized(1, 1e-3, MODERN), UNLIMITED).unwrap();
+        let mut chain = Chain::new((steep, Shape::sized(1, 1e-3, MODERN)), UNLIMITED).unwrap();
         let limit = &at_most((1 << 20) - 1);
         chain.add(b"a", limit).unwrap();
         assert!(matches!(chain.add(b"b", limit), Err(Error::OverLimit { .. })));
@@ -335,7 +344,7 @@ mod tests {
         n2: 11,
     };
 
-    /// If this failed, a filter from before 2019 would grow other layers than in the RedisBloom that made it.
+    /// A filter from before 2019 grows the layers that it would grow in the RedisBloom that made it.
     #[test]
     fn layers_of_a_power_of_two_bits_have_early_sizes() {
         for options in [0, Options::FORCE64] {
@@ -364,8 +373,8 @@ mod tests {
         }
     }
 
-    /// If this failed, a damaged file of an early RedisBloom would give a filter that looks for its items in
-    /// the wrong places or reads beyond its bits, or a good file would not load.
+    /// Good files of early RedisBlooms load. From a damaged one comes no filter that looks for items in the wrong
+    /// places or reads beyond its bits.
     #[test]
     fn early_shapes_are_checked_field_by_field() {
         let power = Options(Options::FORCE64);
@@ -459,9 +468,8 @@ mod tests {
         }
     }
 
-    /// If this failed, a damaged file of RedisBloom would give a filter that looks for its items in the wrong
-    /// places or reads beyond its bits, or a good file would not load. The layers here do not have a power of
-    /// two bits.
+    /// The same holds for layers without a power of two bits: good files load, and a damaged one gives no filter that
+    /// looks for items in the wrong places or reads beyond its bits.
     #[test]
     fn other_shapes_are_checked_field_by_field() {
         let check = |shape: Shape, options: u32| shape.check(Options(options)).err();
@@ -499,7 +507,7 @@ mod tests {
         assert_eq!(check(capacity(u64::MAX), MODERN.word()), Some("bit array length"));
     }
 
-    /// If this failed, a filter that was loaded would be saved as another one.
+    /// A filter that was loaded is saved as the same filter.
     #[test]
     fn a_layer_has_the_shape_that_it_was_made_from() {
         let few = Shape {
@@ -542,34 +550,32 @@ mod tests {
         ];
         for shape in shapes {
             let array = BitArray::zeroed(shape.bytes.div_ceil(8)).unwrap();
-            let layer = Layer::stored(shape, array);
+            let layer = shape.with_bits(array);
             assert_eq!(layer.shape(), shape);
             assert_eq!(layer.array().len() as u64, shape.bytes);
         }
     }
 
-    /// If this failed, a filter would grow a layer with rate 0, which no layer can have, after its rates were
-    /// halved long enough.
+    /// Rates that are halved often enough become 0, which no layer can have: the filter is full then.
     #[test]
     fn growth_ends_where_rates_end() {
         for (expansion, rate) in [(2, 5e-324), (0, 0.01)] {
             let rules = Classic::stored(MODERN, expansion);
-            let mut chain = Chain::new(rules, Shape::sized(1, rate, MODERN), UNLIMITED).unwrap();
+            let mut chain = Chain::new((rules, Shape::sized(1, rate, MODERN)), UNLIMITED).unwrap();
             assert_eq!(chain.add(b"a", UNLIMITED), Ok(true));
             assert_eq!(chain.add(b"b", UNLIMITED), Err(Error::Full { capacity: 1 }));
         }
     }
 
-    /// If this failed, BF.CARD would count other items than RedisBloom's, or a full filter would forget what
-    /// it holds.
+    /// BF.CARD counts as RedisBloom's does, and a full filter still finds what it holds.
     #[test]
     fn filters_that_cannot_grow_end_at_their_capacity() {
         let spec = |expansion, scales| ClassicSpec::new(0.01, 3, expansion, scales).unwrap();
         let rules = spec(2, false).rules();
         assert_eq!((rules.options.word(), rules.expansion), (13, 2));
-        let (_, first) = Classic::start(spec(2, false));
+        let (_, first) = spec(2, false).start();
         assert_eq!(first.error_rate, 0.01);
-        let mut chain = Chain::new(rules, first, UNLIMITED).unwrap();
+        let mut chain = Chain::new((rules, first), UNLIMITED).unwrap();
         for item in [b"a", b"b", b"c"] {
             assert_eq!(chain.add(item, UNLIMITED), Ok(true));
             assert_eq!(chain.add(item, UNLIMITED), Ok(false));
@@ -582,8 +588,7 @@ mod tests {
     }
 
     proptest! {
-        /// If this failed, items in a filter from some version of RedisBloom would not be found: their bits
-        /// would be elsewhere than RedisBloom sets them.
+        /// The bits are where RedisBloom sets them, for filters of every version.
         #[test]
         fn layers_are_the_naive_model(
             options in prop::sample::select(vec![0u32, 1, 4, 5, 12, 13]),
@@ -593,7 +598,7 @@ mod tests {
         ) {
             let rate = 0.5f64.powi(exponent) * 0.7;
             let options = Options(options);
-            let mut layer = Shape::sized(capacity, rate, options).make().unwrap();
+            let mut layer = Layer::make(Shape::sized(capacity, rate, options)).unwrap();
             let shape = layer.shape();
             prop_assert_eq!(shape.check(options), Ok(()));
             let mut set = HashSet::new();
@@ -611,10 +616,10 @@ mod tests {
             let expected = naive_array(shape.bytes as usize, shape.modulus(), shape.probes, options, &items);
             prop_assert_eq!(layer.array(), &expected[..]);
             prop_assert_eq!(layer.items(), counted);
-            prop_assert_eq!(layer.bits().ones(), set.len() as u64);
+            prop_assert_eq!(layer.ones(), set.len() as u64);
         }
 
-        /// If this failed, a filter would forget items as it grows, or treat a batch unlike single items.
+        /// A filter that grows keeps its items, and a batch does what single items do.
         #[test]
         fn chains_forget_nothing(
             options in prop::sample::select(vec![0u32, 1, 4, 5]),

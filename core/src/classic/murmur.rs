@@ -58,8 +58,8 @@ mod tests {
 
     use super::*;
 
-    /// If this failed, no filter taken over from RedisBloom would find its items. The values were made with
-    /// an implementation in Python that reproduces the bit arrays of stored filters.
+    /// Filters taken over from RedisBloom find their items by these hashes. The values were made with an implementation
+    /// in Python that reproduces the bit arrays of stored filters.
     #[test]
     fn hashes_are_pinned() {
         let pinned = [
@@ -107,8 +107,8 @@ mod tests {
     }
 
     proptest! {
-        /// If this failed, some items would not have the hash that RedisBloom gave them, and would not be
-        /// found. The oracle is a crate that is tested against Appleby's own code.
+        /// Items have the hashes that RedisBloom gave them. The oracle is a crate that is tested against Appleby's own
+        /// code.
         #[test]
         fn hashes_are_appleby_s(bytes: Vec<u8>, seed: u64) {
             prop_assert_eq!(hash64(&bytes, seed), murmur2::murmur64a(&bytes, seed));

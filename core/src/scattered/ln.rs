@@ -109,8 +109,8 @@ mod tests {
 
     use super::*;
 
-    /// If this failed, a replica of another version could grow another layer than its primary. The values are
-    /// nearest doubles, computed with 60 decimal digits.
+    /// A replica of another version grows the same layers as its primary. The values are nearest doubles, computed with
+    /// 60 decimal digits.
     #[test]
     fn logarithms_are_pinned() {
         let pinned: &[(f64, u64)] = &[
@@ -143,8 +143,8 @@ mod tests {
         }
     }
 
-    /// If this failed, filters could have another number of probes than RedisBloom's: it is a logarithm
-    /// rounded up, and for powers of two an error in the last bit adds one.
+    /// Filters have as many probes as RedisBloom's: that number is a logarithm rounded up, and for powers of two an
+    /// error in the last bit would add one.
     #[test]
     fn logarithms_of_powers_of_two_are_the_library_s() {
         for halvings in 1..=1074 {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     proptest! {
-        /// If this failed, layers would have other sizes than RedisBloom's.
+        /// Layers have the sizes of RedisBloom's.
         #[test]
         fn logarithms_are_within_a_bit_of_the_library_s(bits in 1u64..1f64.to_bits()) {
             let x = f64::from_bits(bits);

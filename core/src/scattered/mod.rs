@@ -1,18 +1,22 @@
 //! Layers in which an item's probes are single bits anywhere in the array, each in a cache line of its own.
 //!
-//! Which bits those are, and how many, is up to the layout ([`Scattered::place`]). Prefetching, testing and setting
-//! them is the same for all such layouts, and is done here.
+//! Which bits those are, and how many, is up to the layout ([`Scattered`]). The [`Layer`], and prefetching, testing and
+//! setting its bits, are the same for all such layouts.
 
 pub mod ln;
 pub mod modulus;
 
+use std::fmt::Debug;
 use std::marker::PhantomData;
 
 use crate::bits::array::{BitArray, OutOfRange};
 use crate::bits::kernel::{Kernel, Portable, prefetch_address};
 use crate::bits::memory::{Allocation, Mover};
-use crate::chain::batch::{Hashes, Layer, Prefetch, Prefetched, Subset};
+use crate::chain::batch::{self, Hashes, Layer as _, Prefetch, Prefetched, Subset};
+use crate::chain::compound;
+use crate::error::Error;
 use crate::item::ItemHash;
+use crate::power::power;
 use modulus::Modulus;
 
 /// Probes that are tested first. In a full layer half of the bits are set, so only an eighth of the absent
@@ -27,68 +31,143 @@ const PREFETCHED: u16 = 16;
 /// of a logarithm differ between libms.
 pub const LOGARITHM_TOLERANCE: f64 = 1e-12;
 
-/// A layer whose probes are scattered.
-pub trait Scattered {
+/// A layout with such layers: where an item's probes are, and what a layer of it keeps besides.
+pub trait Scattered: Copy + Debug {
     /// Bytes of the array before the bits.
     const HEAD: u64;
+    /// What defines a layer, apart from its items and bits.
+    type Shape: Copy + PartialEq;
 
-    /// The number whose remainder by [`Self::modulus`] is the bit of an item's probe.
+    /// The number whose remainder by [`Layer::modulus`] is the bit of an item's probe.
     fn place(hash: ItemHash, probe: u64) -> u64;
-    /// The number of bits that probes can be.
-    fn modulus(&self) -> Modulus;
-    /// The number of an item's probes.
-    fn probes(&self) -> u16;
-    /// The array, in words.
-    fn words(&self) -> &BitArray<u64>;
-    /// The array, for changing it.
-    fn words_mut(&mut self) -> &mut BitArray<u64>;
-    /// Bytes of the layer's bits.
-    fn array_bytes(&self) -> u64;
+    /// The shape that a layer was made from.
+    fn shape_of(layer: &Layer<Self>) -> Self::Shape;
+    /// Allocates a layer without items.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], with nothing allocated.
+    fn make(shape: Self::Shape) -> Result<Layer<Self>, Error>;
+}
+
+/// What a layer is made from in every such layout.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Made {
     /// Items that the layer is made for.
-    fn capacity(&self) -> u64;
-    /// Items that changed the layer.
-    fn items(&self) -> u64;
-    /// Counts an item that changed the layer.
-    fn count(&mut self);
+    pub capacity: u64,
+    /// The rate that the layer is made for.
+    pub error_rate: f64,
+    /// The number of an item's probes. The lowest rate that a double can hold has 1076.
+    pub probes: u32,
+    /// The number of bits that probes can be.
+    pub modulus: u64,
+    /// Bytes of the bits.
+    pub bytes: u64,
+}
+
+/// A layer whose probes are scattered.
+#[derive(Debug)]
+pub struct Layer<S> {
+    /// Whole words: the head, the bits, and padding that is never set.
+    array: BitArray<u64>,
+    modulus: Modulus,
+    items: u64,
+    capacity: u64,
+    error_rate: f64,
+    probes: u16,
+    /// Bytes of the array after the bits.
+    padding: u8,
+    own: S,
+}
+
+impl<S: Scattered> Layer<S> {
+    /// A layer without items, whose head is in `array` already. The caller has checked that they fit together.
+    pub(crate) fn stored(made: Made, array: BitArray<u64>, own: S) -> Self {
+        let padding = array.bytes().len() as u64 - S::HEAD - made.bytes;
+        Self {
+            array,
+            modulus: Modulus::new(made.modulus),
+            items: 0,
+            capacity: made.capacity,
+            error_rate: made.error_rate,
+            probes: made.probes as u16,
+            padding: padding as u8,
+            own,
+        }
+    }
+
+    /// What the layer was made from.
+    pub(crate) fn made(&self) -> (Made, S) {
+        let made = Made {
+            capacity: self.capacity,
+            error_rate: self.error_rate,
+            probes: self.probes.into(),
+            modulus: self.modulus.value(),
+            bytes: self.stored_bytes().len() as u64 - S::HEAD,
+        };
+        (made, self.own)
+    }
+
+    /// The array, in words: the head, the bits and what follows them.
+    pub fn words(&self) -> &BitArray<u64> {
+        &self.array
+    }
+
+    /// The array, to be changed.
+    pub(crate) fn words_mut(&mut self) -> &mut BitArray<u64> {
+        &mut self.array
+    }
+
+    /// The head and the bits.
+    pub fn stored_bytes(&self) -> &[u8] {
+        let bytes = self.array.bytes();
+        &bytes[..bytes.len() - usize::from(self.padding)]
+    }
+
+    /// Sets the number of counted items.
+    pub(crate) fn set_items(&mut self, items: u64) {
+        self.items = items;
+    }
+}
+
+/// The false positive rate of layers with what they hold: for each, the share of its bits that are set to the power of
+/// an item's probes.
+pub(crate) fn present_rate<'a, S: Scattered + 'a>(layers: impl Iterator<Item = &'a Layer<S>>) -> f64 {
+    compound(layers.map(|layer| {
+        let fill = layer.ones() as f64 / layer.modulus.value() as f64;
+        power(fill.min(1.0), layer.probes.into())
+    }))
 }
 
 /// An item's first `count` probes: for each the index of a word, and a mask with one bit.
 #[inline(always)]
-fn probes<L: Scattered>(modulus: Modulus, count: u16, hash: ItemHash) -> impl Iterator<Item = (usize, u64)> {
+fn probes<S: Scattered>(modulus: Modulus, count: u16, hash: ItemHash) -> impl Iterator<Item = (usize, u64)> {
     (0..u64::from(count)).map(move |probe| {
-        let bit = 8 * L::HEAD + modulus.remainder(L::place(hash, probe));
+        let bit = 8 * S::HEAD + modulus.remainder(S::place(hash, probe));
         ((bit / 64) as usize, 1 << (bit % 64))
     })
 }
 
 /// Whether the layer has an item's first `count` probes, or all if it has fewer.
 #[inline(always)]
-fn has_first<L: Scattered>(layer: &L, count: u16, hash: ItemHash) -> bool {
-    let words = layer.words().units();
-    let mut probes = probes::<L>(layer.modulus(), count.min(layer.probes()), hash);
+fn has_first<S: Scattered>(layer: &Layer<S>, count: u16, hash: ItemHash) -> bool {
+    let words = layer.array.units();
+    let mut probes = probes::<S>(layer.modulus, count.min(layer.probes), hash);
     probes.all(|(word, mask)| words[word] & mask != 0)
 }
 
 /// Prefetches the words of items' first `count` probes.
-struct Words<'a, L> {
+#[derive(Clone, Copy)]
+struct Words<'a, S> {
     array: &'a [u64],
     modulus: Modulus,
     count: u16,
-    layer: PhantomData<&'a L>,
+    layout: PhantomData<S>,
 }
 
-impl<L> Clone for Words<'_, L> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<L> Copy for Words<'_, L> {}
-
-impl<L: Scattered> Prefetch for Words<'_, L> {
+impl<S: Scattered> Prefetch for Words<'_, S> {
     #[inline(always)]
     fn prefetch(self, hash: ItemHash) {
-        for (word, _) in probes::<L>(self.modulus, self.count, hash) {
+        for (word, _) in probes::<S>(self.modulus, self.count, hash) {
             prefetch_address(&self.array[word]);
         }
     }
@@ -96,48 +175,64 @@ impl<L: Scattered> Prefetch for Words<'_, L> {
 
 /// A prefetcher for the words of items' first `count` probes.
 #[inline(always)]
-fn first_words<L: Scattered>(layer: &L, count: u16) -> Words<'_, L> {
+fn first_words<S: Scattered>(layer: &Layer<S>, count: u16) -> Words<'_, S> {
     Words {
-        array: layer.words().units(),
-        modulus: layer.modulus(),
-        count: count.min(layer.probes()),
-        layer: PhantomData,
+        array: layer.array.units(),
+        modulus: layer.modulus,
+        count: count.min(layer.probes),
+        layout: PhantomData,
     }
 }
 
-impl<L: Scattered> Layer for L {
+impl<S: Scattered> batch::Layer for Layer<S> {
+    type Shape = S::Shape;
+
+    fn make(shape: S::Shape) -> Result<Self, Error> {
+        S::make(shape)
+    }
+
+    fn shape(&self) -> S::Shape {
+        S::shape_of(self)
+    }
+
     #[inline(always)]
     fn capacity(&self) -> u64 {
-        Scattered::capacity(self)
+        self.capacity
     }
 
     #[inline(always)]
     fn items(&self) -> u64 {
-        Scattered::items(self)
+        self.items
+    }
+
+    fn ones(&self) -> u64 {
+        let head = &self.array.bytes()[..S::HEAD as usize];
+        let of_head: u32 = head.iter().map(|byte| byte.count_ones()).sum();
+        self.array.ones() - u64::from(of_head)
     }
 
     fn bytes(&self) -> u64 {
-        self.array_bytes()
+        self.array().len() as u64
     }
 
     fn array(&self) -> &[u8] {
-        &self.words().bytes()[L::HEAD as usize..][..self.array_bytes() as usize]
+        &self.stored_bytes()[S::HEAD as usize..]
     }
 
     fn merge(&mut self, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
         let end = offset.checked_add(bytes.len() as u64).ok_or(OutOfRange)?;
-        if end > self.array_bytes() {
+        if end > self.bytes() {
             return Err(OutOfRange);
         }
-        self.words_mut().merge(L::HEAD + offset, bytes)
+        self.array.merge(S::HEAD + offset, bytes)
     }
 
     fn allocation(&self) -> Option<Allocation> {
-        self.words().allocation()
+        self.array.allocation()
     }
 
     fn relocate(&mut self, mover: &mut impl Mover) {
-        self.words_mut().relocate(mover);
+        self.array.relocate(mover);
     }
 
     #[inline(always)]
@@ -160,7 +255,7 @@ impl<L: Scattered> Layer for L {
         has_first(self, u16::MAX, hash)
     }
 
-    fn contains_alone(&self, hash: ItemHash) -> Option<bool> {
+    fn contains_in_only_layer(&self, hash: ItemHash) -> Option<bool> {
         // An item has so many probes that prefetching pays off even for one item.
         self.prefetch_first(hash);
         Some(self.contains(Portable, hash))
@@ -229,22 +324,20 @@ impl<L: Scattered> Layer for L {
     #[inline(always)]
     fn insert<K: Kernel>(&mut self, _: K, hash: ItemHash) -> bool {
         let mut newly_set = 0;
-        for (word, mask) in probes::<L>(self.modulus(), self.probes(), hash) {
+        for (word, mask) in probes::<S>(self.modulus, self.probes, hash) {
             // Only words that change are written to: a page that is only read stays shared with a forked
             // child that saves the filter.
-            if self.words().units()[word] & mask == 0 {
-                self.words_mut().units_mut()[word] |= mask;
+            if self.array.units()[word] & mask == 0 {
+                self.array.units_mut()[word] |= mask;
                 newly_set += 1;
             }
         }
-        self.words_mut().count_set(newly_set);
-        if newly_set > 0 {
-            self.count();
-        }
+        self.array.count_set(newly_set);
+        self.items += u64::from(newly_set > 0);
         newly_set > 0
     }
 
-    fn insert_alone(&mut self, hash: ItemHash) -> Option<bool> {
+    fn insert_into_only_layer(&mut self, hash: ItemHash) -> Option<bool> {
         self.prefetcher().prefetch(hash);
         Some(self.insert(Portable, hash))
     }

@@ -79,8 +79,7 @@ mod tests {
         centres.flat_map(|x| (0..5).map(move |off| x.wrapping_add(off).wrapping_sub(2)))
     }
 
-    /// If this failed, a remainder off by one would probe a bit that was never set, and an item would be
-    /// lost.
+    /// A remainder that is off by one would probe a bit that was never set.
     #[test]
     fn remainders_at_the_edges_are_exact() {
         for d in edges(1).filter(|&d| d > 0) {
@@ -93,7 +92,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(20_000))]
 
-        /// If this failed, some remainder between the edge cases would be wrong, and an item would be lost.
+        /// Remainders between the edge cases are exact too.
         #[test]
         fn remainders_are_exact(x: u64, small_x in 0u32..64, d in 1u64.., small_d in 0u32..64) {
             let d = (d >> small_d).max(1);

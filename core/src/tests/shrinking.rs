@@ -8,7 +8,7 @@ use crate::bits::kernel::Portable;
 use crate::blocked::secret::Secret;
 use crate::blocked::{Layer, Shape};
 use crate::chain::batch::Layer as _;
-use crate::chain::{NewLayer as _, Rules as _, at_most};
+use crate::chain::{Rules as _, at_most};
 use crate::classic::Classic;
 use crate::codec::chunks;
 use crate::layers::Layers;
@@ -103,8 +103,8 @@ proptest! {
             shape
         };
         let rules = spec(1, 0.1, Growth::Fixed, 1).rules();
-        let mut whole = of_lines(lines * a * b).make().unwrap();
-        let mut small = of_lines(lines).make().unwrap();
+        let mut whole = Layer::make(of_lines(lines * a * b)).unwrap();
+        let mut small = Layer::make(of_lines(lines)).unwrap();
         for item in items(count) {
             let hash = crate::chain::batch::Hasher::hash(rules.hasher(), crate::Item::from(&item));
             whole.insert(Portable, hash);
@@ -165,7 +165,7 @@ fn classic(filter: &Filter) -> &crate::chain::Chain<Classic> {
 fn classic_filters_of_a_power_of_two_bits_are_halved() {
     let rules = Classic::stored(crate::classic::Options::new(4).unwrap(), 2);
     let first = crate::classic::Shape::sized(10_000, 0.01, rules.options());
-    let mut filter = Filter::from(crate::chain::Chain::new(rules, first, UNLIMITED).unwrap());
+    let mut filter = Filter::from(crate::chain::Chain::new((rules, first), UNLIMITED).unwrap());
     let all = numbered("a", 1000);
     fill(&mut filter, &all);
     assert!(filter.shrink_to_fit().unwrap() > 0);

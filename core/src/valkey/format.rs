@@ -351,7 +351,7 @@ impl Loader {
             return Err(DecodeError::Field("items"));
         }
         reserve_one(&mut self.layers)?;
-        let mut layer = Layer::stored(shape, array()?);
+        let mut layer = shape.with_array(array()?);
         layer.set_items(items);
         self.layers.push(layer);
         self.capacity = capacity;

@@ -1,13 +1,11 @@
 //! A layer in valkey-bloom's layout: its size, its memory, and where an item's bits are.
 
 use crate::bits::array::BitArray;
-use crate::chain::NewLayer;
 use crate::error::Error;
 use crate::item::ItemHash;
 use crate::params::SipSeed;
 use crate::scattered::ln::ln;
-use crate::scattered::modulus::Modulus;
-use crate::scattered::{LOGARITHM_TOLERANCE, Scattered};
+use crate::scattered::{self, LOGARITHM_TOLERANCE, Made, Scattered};
 
 /// Bytes of the head that precedes a layer's bits.
 pub const HEAD_BYTES: usize = 45;
@@ -130,86 +128,31 @@ fn probes(bytes: u64, capacity: u64) -> u32 {
     ((bits / capacity as f64 * std::f64::consts::LN_2).round() as u32).max(1)
 }
 
-impl NewLayer<Layer> for Shape {
-    fn capacity(&self) -> u64 {
-        self.capacity
-    }
-
-    fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    fn make(self) -> Result<Layer, Error> {
-        Ok(Layer::stored(self, self.array()?))
-    }
-}
-
 /// One layer of a filter in valkey-bloom's layout.
-#[derive(Debug)]
-pub struct Layer {
-    /// Whole words: the head, the bits, and padding that is never set.
-    array: BitArray<u64>,
-    modulus: Modulus,
-    items: u64,
-    capacity: u64,
-    error_rate: f64,
-    probes: u16,
-}
+pub type Layer = scattered::Layer<Headed>;
 
-impl Layer {
-    /// A layer with this shape, and no items. Its head is already in `array`. The caller has checked that
-    /// they fit together.
-    pub(crate) fn stored(shape: Shape, array: BitArray<u64>) -> Self {
-        Self {
-            array,
-            modulus: Modulus::new(shape.bits()),
-            items: 0,
-            capacity: shape.capacity,
-            error_rate: shape.error_rate,
-            // The lowest rate that a double can hold has 1076 probes.
-            probes: shape.probes as u16,
-        }
-    }
+/// A layer keeps nothing besides its head.
+#[derive(Clone, Copy, Debug)]
+pub struct Headed;
 
-    /// The shape that the layer was made from.
-    pub fn shape(&self) -> Shape {
-        let seed = self.array.bytes()[13..HEAD_BYTES].as_chunks().0;
-        Shape {
+impl Shape {
+    /// A layer with this shape and no items. Its head is already in `array`. The caller has checked that they fit
+    /// together.
+    pub(crate) fn with_array(self, array: BitArray<u64>) -> Layer {
+        let made = Made {
             capacity: self.capacity,
             error_rate: self.error_rate,
-            bytes: self.array_bytes(),
-            probes: self.probes.into(),
-            seed: seed.first().copied().map_or(SipSeed::FIXED, SipSeed),
-        }
-    }
-
-    /// The head and the bits, as they are stored.
-    pub fn stored_bytes(&self) -> &[u8] {
-        &self.array.bytes()[..HEAD_BYTES + self.array_bytes() as usize]
-    }
-
-    /// The layer's memory, in words; the head is part of it.
-    #[cfg(any(test, feature = "checks"))]
-    pub(crate) fn memory(&self) -> &BitArray<u64> {
-        &self.array
-    }
-
-    /// Number of set bits, without those of the head.
-    pub fn ones(&self) -> u64 {
-        let (words, rest) = self.array.bytes()[..HEAD_BYTES].as_chunks::<8>();
-        let of_words = words.iter().map(|word| u64::from_le_bytes(*word).count_ones());
-        let of_head: u32 = of_words.chain(rest.iter().map(|byte| byte.count_ones())).sum();
-        self.array.ones() - u64::from(of_head)
-    }
-
-    /// Sets the number of counted items, for loading.
-    pub(crate) fn set_items(&mut self, items: u64) {
-        self.items = items;
+            probes: self.probes,
+            modulus: self.bits(),
+            bytes: self.bytes,
+        };
+        Layer::stored(made, array, Headed)
     }
 }
 
-impl Scattered for Layer {
+impl Scattered for Headed {
     const HEAD: u64 = HEAD_BYTES as u64;
+    type Shape = Shape;
 
     #[inline(always)]
     fn place(hash: ItemHash, probe: u64) -> u64 {
@@ -223,42 +166,19 @@ impl Scattered for Layer {
         }
     }
 
-    #[inline(always)]
-    fn modulus(&self) -> Modulus {
-        self.modulus
+    fn shape_of(layer: &Layer) -> Shape {
+        let (made, Headed) = layer.made();
+        let seed = layer.stored_bytes()[13..HEAD_BYTES].as_chunks().0;
+        Shape {
+            capacity: made.capacity,
+            error_rate: made.error_rate,
+            bytes: made.bytes,
+            probes: made.probes,
+            seed: seed.first().copied().map_or(SipSeed::FIXED, SipSeed),
+        }
     }
 
-    #[inline(always)]
-    fn probes(&self) -> u16 {
-        self.probes
-    }
-
-    #[inline(always)]
-    fn words(&self) -> &BitArray<u64> {
-        &self.array
-    }
-
-    #[inline(always)]
-    fn words_mut(&mut self) -> &mut BitArray<u64> {
-        &mut self.array
-    }
-
-    fn array_bytes(&self) -> u64 {
-        self.modulus.value() / 8
-    }
-
-    #[inline(always)]
-    fn capacity(&self) -> u64 {
-        self.capacity
-    }
-
-    #[inline(always)]
-    fn items(&self) -> u64 {
-        self.items
-    }
-
-    #[inline(always)]
-    fn count(&mut self) {
-        self.items += 1;
+    fn make(shape: Shape) -> Result<Layer, Error> {
+        Ok(shape.with_array(shape.array()?))
     }
 }

@@ -8,18 +8,19 @@
 
 pub mod format;
 pub mod layer;
-pub mod layout;
 
 use std::hash::Hasher as _;
 
 use siphasher::sip::SipHasher13;
 
 use crate::chain::batch::Hasher;
-use crate::chain::{LayerShape, MOST_ITEMS, MOST_LAYERS, Rules};
+use crate::chain::{Chain, LayerShape, MOST_ITEMS, MOST_LAYERS, Rules};
 use crate::error::{Error, ParamError};
 use crate::item::{Item, ItemHash};
-use crate::params::{SipSeed, Tightening};
+use crate::params::{SipSeed, StoredLayout, Tightening};
 use crate::power::power;
+use crate::scattered;
+use crate::stored::stream::Sink;
 pub use layer::{HEAD_BYTES, Layer, Shape};
 
 /// Bytes that valkey-bloom reports for a filter without its layers.
@@ -128,11 +129,6 @@ impl Valkey {
         self.expansion
     }
 
-    /// The capacity of a new layer divided by that of the layer before it; `None` if the filter does not grow.
-    pub fn growth_factor(&self) -> Option<u32> {
-        (self.expansion > 0).then_some(self.expansion)
-    }
-
     /// The keys of the hashes.
     pub fn seed(&self) -> SipSeed {
         self.keys.seed()
@@ -216,6 +212,11 @@ impl ValkeySpec {
         self.capacity
     }
 
+    /// The rules of a new filter, and the shape of its first layer.
+    pub fn start(&self) -> (Valkey, Shape) {
+        (self.rules, self.rules.first(self.capacity))
+    }
+
     /// The rules of the filter.
     pub fn rules(&self) -> Valkey {
         self.rules
@@ -260,22 +261,13 @@ impl Unreached {
 }
 
 impl Rules for Valkey {
-    type Spec = ValkeySpec;
+    const LAYOUT: StoredLayout = StoredLayout::Valkey;
     type Layer = Layer;
-    type Shape = Shape;
     type Hasher = Keys;
-
-    fn start(spec: ValkeySpec) -> (Self, Shape) {
-        (spec.rules, spec.rules.first(spec.capacity))
-    }
 
     #[inline(always)]
     fn hasher(&self) -> &Keys {
         &self.keys
-    }
-
-    fn shape_of(layer: &Layer) -> Shape {
-        layer.shape()
     }
 
     fn next(
@@ -290,6 +282,10 @@ impl Rules for Valkey {
         self.layer(index, newest.capacity).ok_or(full)
     }
 
+    fn growth_factor(&self) -> Option<u32> {
+        (self.expansion > 0).then_some(self.expansion)
+    }
+
     fn described(&self, shape: Shape) -> LayerShape {
         LayerShape {
             capacity: shape.capacity,
@@ -300,6 +296,22 @@ impl Rules for Valkey {
             probes: shape.probes.into(),
             hash_width: None,
         }
+    }
+
+    fn rate_of(&self, _: &[Layer]) -> f64 {
+        self.error_rate
+    }
+
+    fn present_rate<'a>(layers: impl Iterator<Item = &'a Layer>) -> f64 {
+        scattered::present_rate(layers)
+    }
+
+    fn header(chain: &Chain<Self>) -> Result<Vec<u8>, Error> {
+        format::header(chain)
+    }
+
+    fn save(chain: &Chain<Self>, sink: &mut dyn Sink) {
+        format::save(chain, sink);
     }
 
     /// What valkey-bloom reports. Its list of layers has room for one at first, then for four, and then for twice as

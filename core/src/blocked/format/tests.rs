@@ -36,7 +36,7 @@ fn four_layers() -> Filter {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// If this failed, a restart would lose or change filters.
+    /// A restart neither loses nor changes a filter.
     #[test]
     fn a_stored_filter_comes_back_as_it_was(
         capacity in 1u64..2000,
@@ -64,7 +64,7 @@ proptest! {
         prop_assert!(stored(&loaded) == stored(&filter));
     }
 
-    /// If this failed, a hostile payload would crash the server, or plant a filter that breaks later.
+    /// A hostile payload neither crashes the server nor plants a filter that breaks later.
     #[test]
     fn a_damaged_header_is_refused_or_gives_a_valid_filter(
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
@@ -96,8 +96,7 @@ proptest! {
     }
 }
 
-/// If this failed, a hostile field would get into a filter, or an operator would not learn which field is
-/// wrong.
+/// No hostile field gets into a filter, and the error names the field that is wrong.
 #[test]
 fn each_field_is_refused_outside_of_its_range() {
     use DecodeError::Field;
@@ -272,8 +271,7 @@ fn each_field_is_refused_outside_of_its_range() {
     }
 }
 
-/// If this failed, a restart would lose filters whose layers spend the whole rate and, by rounding, a little
-/// more.
+/// Filters whose layers spend the whole rate, and by rounding a little more, come back after a restart.
 #[test]
 fn layers_may_spend_the_whole_rate() {
     let stream = stored(&filter(spec(100, 0.01, Growth::Fixed, 7)));
@@ -288,8 +286,7 @@ fn layers_may_spend_the_whole_rate() {
     assert_eq!(too_much, Err(DecodeError::Field("layer error rate")));
 }
 
-/// If this failed, a chain that has reached the largest capacity would be refused after a restart, or counts
-/// would overflow.
+/// A chain that has reached the largest capacity comes back after a restart, and no count overflows.
 #[test]
 fn capacities_at_the_end_of_the_range_are_loaded() {
     let mut bytes = header(chain(&filled(spec(1, 0.25, growing(32_768), 0), 1)), 0).unwrap();
@@ -303,7 +300,7 @@ fn capacities_at_the_end_of_the_range_are_loaded() {
     }
 }
 
-/// If this failed, a filter made by a hostile payload would accept more items than it can count.
+/// A filter made by a hostile payload accepts no more items than it can count.
 #[test]
 fn a_batch_does_not_count_past_the_end_of_the_range() {
     for growth in [Growth::Fixed, reserved(2)] {
@@ -327,7 +324,7 @@ fn a_batch_does_not_count_past_the_end_of_the_range() {
     }
 }
 
-/// If this failed, a truncated file would give a filter that lacks items, or crash the server.
+/// A truncated file gives an error, not a filter that lacks items.
 #[test]
 fn a_stream_cut_anywhere_is_refused() {
     let stream = stored(&four_layers());
@@ -377,7 +374,7 @@ fn a_stream_cut_anywhere_is_refused() {
     }
 }
 
-/// If this failed, the bits of a piece would go to the wrong places, or the rest of a layer would be garbage.
+/// The bits of each piece go to their places.
 #[test]
 fn a_piece_of_another_length_is_refused() {
     let stream = stored(&four_layers());
@@ -403,7 +400,7 @@ fn a_piece_of_another_length_is_refused() {
     }
 }
 
-/// If this failed, data in an unknown format would be read as a filter, which would forget items.
+/// Data in an unknown format is not read as a filter.
 #[test]
 fn other_versions_are_refused() {
     let mut stream = stored(&four_layers());
@@ -419,7 +416,7 @@ fn other_versions_are_refused() {
     }
 }
 
-/// If this failed, a payload of a few bytes could use up all memory of a server.
+/// A payload of a few bytes cannot use up the memory of a server.
 #[test]
 fn a_header_of_gigantic_layers_is_refused_before_anything_is_allocated() {
     let stream = stored(&four_layers());
@@ -448,8 +445,7 @@ fn a_header_of_gigantic_layers_is_refused_before_anything_is_allocated() {
     ));
 }
 
-/// If this failed, an empty filter for a billion items would take up its full memory, and a file of that
-/// size.
+/// An empty filter for a billion items takes little memory, and a small file.
 #[test]
 fn zero_pieces_are_stored_as_markers() {
     let mut filter = filter(spec(2_000_000, 0.01, Growth::Fixed, 5));
@@ -491,7 +487,7 @@ fn fixtures() -> Vec<(&'static str, BlockedSpec, u32)> {
     ]
 }
 
-/// If this failed, stored filters would be lost.
+/// Filters that were stored stay readable.
 #[test]
 fn stored_filters_are_read_and_written_as_ever() {
     for (name, spec, items) in fixtures() {

@@ -3,14 +3,34 @@
 use bytemuck::Zeroable;
 
 use super::super::search;
-use super::{Layer, Placement, Start};
-use crate::bits::array::OutOfRange;
+use super::{Layer, Placement, Shape, Start};
+use crate::bits::array::{BitArray, OutOfRange};
 use crate::bits::kernel::{Kernel, LINE_BYTES, Line};
 use crate::bits::memory::{Allocation, Mover};
 use crate::chain::batch::{self, Hashes, Prefetch, Prefetched, Subset};
+use crate::error::Error;
 use crate::item::ItemHash;
 
 impl batch::Layer for Layer {
+    type Shape = Shape;
+
+    fn make(shape: Shape) -> Result<Self, Error> {
+        let bits = BitArray::zeroed(shape.geometry.total_lines())?;
+        Ok(Self::stored(shape, bits, 0))
+    }
+
+    fn shape(&self) -> Shape {
+        Shape {
+            geometry: self.geometry(),
+            capacity: self.capacity,
+            rate: self.rate,
+        }
+    }
+
+    fn ones(&self) -> u64 {
+        self.bits.ones()
+    }
+
     #[inline(always)]
     fn capacity(&self) -> u64 {
         self.capacity
@@ -86,7 +106,7 @@ impl batch::Layer for Layer {
     }
 
     #[inline(always)]
-    fn contains_alone(&self, hash: ItemHash) -> Option<bool> {
+    fn contains_in_only_layer(&self, hash: ItemHash) -> Option<bool> {
         let kernel = self.for_one_line?;
         let units = self.bits.units();
         let place = Placement::of_one_line(units).first(hash);
@@ -156,7 +176,7 @@ impl batch::Layer for Layer {
     }
 
     #[inline(always)]
-    fn insert_alone(&mut self, hash: ItemHash) -> Option<bool> {
+    fn insert_into_only_layer(&mut self, hash: ItemHash) -> Option<bool> {
         let kernel = self.for_one_line?;
         let probes = self.per_item.probes_and_lines();
         let units = self.bits.units_mut();

@@ -14,6 +14,7 @@ use std::fmt;
 
 use crate::Filter;
 use crate::blocked::{Blocked, Layer};
+use crate::chain::batch::Layer as _;
 use crate::chain::{Rules as _, UNLIMITED};
 use crate::params::Growth;
 use crate::shrinking::folded;

@@ -52,7 +52,7 @@ fn with(at: usize, value: Option<Value>) -> Result<(), DecodeError> {
     load(&mut stream, ENCODING_VERSION, limit).map(|_| ())
 }
 
-/// If this failed, the largest filter that a client can make would be lost at a restart.
+/// The largest filter that a client can make comes back after a restart.
 #[test]
 fn the_largest_capacity_is_loaded() {
     let (rate, tightening) = (1.0 - f64::EPSILON / 2.0, Tightening::new(0.5).unwrap());
@@ -62,7 +62,7 @@ fn the_largest_capacity_is_loaded() {
     assert_eq!(loaded.layers()[0].capacity(), MOST_ITEMS);
 }
 
-/// If this failed, valkey-bloom could not load what is saved here, or the other way round.
+/// valkey-bloom loads what is saved here, and the other way round.
 #[test]
 fn a_stream_has_valkey_bloom_s_values_in_its_order() {
     let values: Vec<_> = saved(&grown()).values.into();
@@ -103,8 +103,8 @@ fn a_stream_has_valkey_bloom_s_values_in_its_order() {
     );
 }
 
-/// If this failed, a forged payload would crash the server, stall it for minutes, or make a filter that looks
-/// for items in the wrong places.
+/// A forged payload neither crashes nor stalls the server, and makes no filter that looks for items in the wrong
+/// places.
 #[test]
 fn every_value_of_a_stream_that_is_wrong_is_refused_by_its_name() {
     let layers = |count| (0, Some(Value::Unsigned(count)));
@@ -179,8 +179,8 @@ fn every_value_of_a_stream_that_is_wrong_is_refused_by_its_name() {
     }
 }
 
-/// If this failed, forged data for BF.LOAD would crash the server or make a wrong filter: with false lengths,
-/// or truncated at any byte.
+/// Forged data for BF.LOAD, with false lengths or truncated at any byte, neither crashes the server nor makes a wrong
+/// filter.
 #[test]
 fn what_bf_load_takes_is_read_to_the_last_byte_or_refused() {
     let filter = grown();
@@ -239,7 +239,7 @@ fn what_bf_load_takes_is_read_to_the_last_byte_or_refused() {
     }
 }
 
-/// If this failed, a forged chunk header would crash the server or make a wrong filter.
+/// A forged chunk header neither crashes the server nor makes a wrong filter.
 #[test]
 fn a_header_is_read_to_the_last_byte_or_refused() {
     let filter = grown();
@@ -282,7 +282,7 @@ fn a_header_is_read_to_the_last_byte_or_refused() {
     }
 }
 
-/// If this failed, a few bytes that claim terabytes would crash the server.
+/// A few bytes that claim terabytes are refused.
 #[test]
 fn memory_is_asked_for_before_it_is_taken() {
     let spec = ValkeySpec::new(1e-9, 1 << 40, 1, Tightening::DEFAULT, SipSeed::FIXED).unwrap();

@@ -1,13 +1,13 @@
-//! What every layout does besides queries and additions: figures, memory, stored bytes.
+//! What the layers of any filter offer besides queries and additions: figures, and stored bytes.
 //!
-//! Callers use [`Layered`], whatever the layout is. A layout implements [`LayoutRules`], from which its chains have
-//! [`Layered`]. Filters with a window implement it themselves.
+//! Callers use [`Layered`], whatever the layout is. Chains have it from their [`Rules`]; filters with a window implement
+//! it themselves.
 
 use std::fmt::Debug;
 
 use crate::bits::array::OutOfRange;
 use crate::chain::batch::Layer as _;
-use crate::chain::{Allowance, Chain, LayerShape, NewLayer as _, Rules, UNLIMITED, sum};
+use crate::chain::{Chain, LayerShape, Rules, sum};
 use crate::error::Error;
 use crate::params::{StoredLayout, Time};
 use crate::stored::stream::Sink;
@@ -101,72 +101,21 @@ pub trait Layered: Debug {
     /// Writes the filter to an RDB stream.
     fn save(&self, sink: &mut dyn Sink);
 
-    /// Whether these are the layers of a new filter, as [`Self::emptied`] makes them.
+    /// Whether these are the layers of a new filter.
     fn is_as_new(&self) -> bool;
-
-    /// Makes the layers of a new filter like this one; see [`Filter::emptied`](crate::Filter::emptied).
-    ///
-    /// # Errors
-    /// [`Error::OverLimit`] and [`Error::OutOfMemory`]; nothing is left behind.
-    fn emptied(&self, allowance: Allowance<'_>) -> Result<Self, Error>
-    where
-        Self: Sized;
 }
 
-/// What the rules of a layout say for [`Layered`].
-pub trait LayoutRules: Rules<Layer: Debug> + Debug {
-    /// The name of the layout.
-    const NAME: StoredLayout;
-
-    /// See [`Layered::error_rate`].
-    fn rate_of(chain: &Chain<Self>) -> f64;
-
-    /// See [`Layered::expansion`].
-    fn expansion_of(chain: &Chain<Self>) -> Option<u32>;
-
-    /// The false positive rate of layers, newest first, with what they hold.
-    fn present_rate<'a>(layers: impl Iterator<Item = &'a Self::Layer>) -> f64
-    where
-        Self: 'a;
-
-    /// The number of set bits of a layer.
-    fn ones(layer: &Self::Layer) -> u64;
-
-    /// See [`Layered::place_of`].
-    fn place_of(chain: &Chain<Self>, offset: u64) -> Option<(usize, u64)> {
-        let (mut start, mut end) = (0, 0);
-        let layer = chain.layers().iter().position(|layer| {
-            start = end;
-            end += layer.bytes();
-            offset < end
-        });
-        layer.map(|layer| (layer, start))
-    }
-
-    /// See [`Layered::header`].
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`].
-    fn header(chain: &Chain<Self>) -> Result<Vec<u8>, Error>;
-
-    /// See [`Layered::save`].
-    fn save(chain: &Chain<Self>, sink: &mut dyn Sink);
-
-    /// The rules and the first layer of a new filter like this one.
-    fn start_again(chain: &Chain<Self>) -> (Self, Self::Shape);
-}
-
-impl<R: LayoutRules> Layered for Chain<R> {
+impl<R: Rules> Layered for Chain<R> {
     fn layout(&self) -> StoredLayout {
-        R::NAME
+        R::LAYOUT
     }
 
     fn error_rate(&self) -> f64 {
-        R::rate_of(self)
+        self.rules().rate_of(self.layers())
     }
 
     fn expansion(&self) -> Option<u32> {
-        R::expansion_of(self)
+        self.rules().growth_factor()
     }
 
     fn estimated_error_rate(&self, _: Time) -> f64 {
@@ -180,9 +129,9 @@ impl<R: LayoutRules> Layered for Chain<R> {
     fn stats(&self, layer: usize) -> LayerStats {
         let layer = &self.layers()[layer];
         LayerStats {
-            shape: self.rules().described(R::shape_of(layer)),
+            shape: self.rules().described(layer.shape()),
             items: layer.items(),
-            bits_set: R::ones(layer),
+            bits_set: layer.ones(),
         }
     }
 
@@ -203,7 +152,7 @@ impl<R: LayoutRules> Layered for Chain<R> {
     }
 
     fn place_of(&self, offset: u64) -> Option<(usize, u64)> {
-        R::place_of(self, offset)
+        R::place_of(self.layers(), offset)
     }
 
     fn header(&self) -> Result<Vec<u8>, Error> {
@@ -216,18 +165,6 @@ impl<R: LayoutRules> Layered for Chain<R> {
 
     fn is_as_new(&self) -> bool {
         let [only] = self.layers() else { return false };
-        only.items() == 0 && R::ones(only) == 0 && R::shape_of(only) == R::start_again(self).1
+        only.items() == 0 && only.ones() == 0 && only.shape() == self.rules().first_again(self.layers())
     }
-
-    fn emptied(&self, allowance: Allowance<'_>) -> Result<Self, Error> {
-        let (rules, first) = R::start_again(self);
-        let takes_more = first.bytes() > self.array_bytes(self.layers().len());
-        Self::new(rules, first, if takes_more { allowance } else { UNLIMITED })
-    }
-}
-
-/// The false positive rate of several layers together, from the rate of each. It is computed so that rates far below
-/// the rounding of 1 are not lost.
-pub fn compound(rates: impl Iterator<Item = f64>) -> f64 {
-    rates.fold(0.0, |all, rate| all + rate * (1.0 - all))
 }
