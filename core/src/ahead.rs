@@ -8,10 +8,10 @@
 use std::cell::RefCell;
 
 use crate::Filter;
-use crate::blocked::layer::LinePrefetcher;
-use crate::blocked::secret::HashKey;
 use crate::chain::batch::Prefetch as _;
 use crate::item::Item;
+use crate::layouts::blocked::layer::LinePrefetcher;
+use crate::layouts::blocked::secret::HashKey;
 
 /// The most layers whose lines are prefetched. In filters that grow by doubling, the older layers are small
 /// and mostly in the processor's caches.

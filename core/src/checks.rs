@@ -5,19 +5,19 @@ use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 
 use crate::Filter;
 use crate::bits::array::BitArray;
-use crate::blocked::sizing::PROBES;
-use crate::blocked::window::Windowed;
-use crate::blocked::{self, Blocked};
 use crate::chain::Chain;
 use crate::chain::batch::Layer;
 use crate::chain::demand::reserved;
-use crate::classic::Classic;
+use crate::codec::DecodeError;
+use crate::codec::stream::{Array, Sink, Source};
 use crate::exceptions::{Exceptions, MOST_EXCEPTIONS};
-use crate::layers::Layers;
+use crate::layouts::Layers;
+use crate::layouts::blocked::sizing::PROBES;
+use crate::layouts::blocked::window::Windowed;
+use crate::layouts::blocked::{self, Blocked};
+use crate::layouts::classic::Classic;
+use crate::layouts::valkey::Valkey;
 use crate::params::{Growth, ROUNDING};
-use crate::stored::DecodeError;
-use crate::stored::stream::{Array, Sink, Source};
-use crate::valkey::Valkey;
 
 /// A broken invariant. `layer` counts from the oldest.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -336,6 +336,3 @@ impl Source for MemoryStream {
         })?
     }
 }
-
-#[cfg(test)]
-mod tests;

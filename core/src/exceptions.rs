@@ -13,14 +13,14 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use hashbrown::HashSet;
 
 use crate::bits::kernel;
-use crate::blocked::Blocked;
-use crate::blocked::layer::Layer;
 use crate::chain::batch::{AnyContains, BlockOutcome, Hasher as _, Hashes, Subset};
 use crate::chain::demand::{Allowance, Demand, Limit, ask, reserved};
 use crate::chain::layered::Layered as _;
 use crate::chain::{Chain, Rules as _};
 use crate::error::Error;
 use crate::item::{Item, ItemHash};
+use crate::layouts::blocked::Blocked;
+use crate::layouts::blocked::layer::Layer;
 
 /// The most exceptions of a filter: they take 256 MiB in the header of a dump.
 pub const MOST_EXCEPTIONS: usize = 1 << 24;

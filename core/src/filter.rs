@@ -3,10 +3,6 @@
 use std::sync::Arc;
 
 use crate::bits::memory::{Allocation, Mover};
-pub use crate::blocked::MOST_ESTIMATED;
-use crate::blocked::secret::Secret;
-use crate::blocked::window::{Slice, Windowed};
-use crate::blocked::{self, Blocked};
 pub use crate::chain::LayerShape;
 use crate::chain::batch::{self, Block, BlockOutcome, Subset};
 use crate::chain::demand::FILTER_BYTES;
@@ -15,10 +11,14 @@ use crate::chain::{self, Allowance, Chain};
 use crate::error::Error;
 use crate::exceptions::{self, ExceptError, Exceptions};
 use crate::item::{Item, ItemHash};
-use crate::layers::Layers;
+use crate::layouts::Layers;
+pub use crate::layouts::blocked::MOST_ESTIMATED;
+use crate::layouts::blocked::secret::Secret;
+use crate::layouts::blocked::window::{Slice, Windowed};
+use crate::layouts::blocked::{self, Blocked};
+use crate::layouts::valkey::{Unreached, Valkey};
 use crate::params::{Growth, Seed, StoredLayout, Time, Window};
 use crate::spec::Spec;
-use crate::valkey::{Unreached, Valkey};
 
 /// The items of a call, in the crate's own tests: each call with another type would be compiled anew for all layouts
 /// and kernels, which took most of the time that the tests took to build.

@@ -26,16 +26,10 @@
 //! | part | what it is |
 //! |---|---|
 //! | [`params`], [`error`], [`item`] | the values of parameters, what can go wrong, and what goes in |
-//! | `power` | the power by which layers are sized |
 //! | [`bits`] | the bit array, its memory, and the instructions that test and set bits |
 //! | [`chain`] | layers that are added as a filter grows, and the walk over them for one item or many |
-//! | [`stored`] | what the formats of all layouts have in common |
-//! | [`blocked`] | this project's layout: an item's probes lie within a few cache lines; with a window too |
-//! | [`scattered`] | layers whose probes are single bits anywhere in the array |
-//! | [`classic`] | RedisBloom's layout, bit for bit |
-//! | [`valkey`] | valkey-bloom's layout, bit for bit |
+//! | [`layouts`] | a folder each: this project's layout, with a window too; RedisBloom's and valkey-bloom's, bit for bit, whose layers are alike; and the layers of a filter in any of them |
 //! | [`spec`] | what a new filter is made from, in any layout |
-//! | [`layers`] | the list of layouts, and the layers of a filter in any of them |
 //! | [`exceptions`] | items that a filter leaves out |
 //! | [`filter`] | a filter of any layout, and its figures |
 //! | [`sets`] | filters combined: unions, intersections |
@@ -62,15 +56,11 @@ pub mod ahead;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod bits;
 #[cfg_attr(docsrs, doc(hidden))]
-pub mod blocked;
-#[cfg_attr(docsrs, doc(hidden))]
 pub mod builder;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod chain;
 #[cfg(any(test, feature = "checks"))]
 pub mod checks;
-#[cfg_attr(docsrs, doc(hidden))]
-pub mod classic;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod codec;
 #[cfg_attr(docsrs, doc(hidden))]
@@ -83,28 +73,21 @@ pub mod filter;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod item;
 #[cfg_attr(docsrs, doc(hidden))]
-pub mod layers;
+pub mod layouts;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod packed;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod params;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod plan;
-mod power;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod saving;
-#[cfg_attr(docsrs, doc(hidden))]
-pub mod scattered;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod sets;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod shrinking;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod spec;
-#[cfg_attr(docsrs, doc(hidden))]
-pub mod stored;
-#[cfg_attr(docsrs, doc(hidden))]
-pub mod valkey;
 
 #[cfg(test)]
 pub(crate) mod tests;

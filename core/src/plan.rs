@@ -5,9 +5,9 @@
 
 use std::borrow::Cow;
 
-use crate::blocked::Blocked;
-use crate::blocked::window::{self, Windowed};
 use crate::chain::{LayerShape, MOST_ITEMS, MOST_LAYERS, Rules, ShapeOf, compound, planned, sum};
+use crate::layouts::blocked::Blocked;
+use crate::layouts::blocked::window::{self, Windowed};
 use crate::params::{Capacity, Window};
 use crate::spec::Spec;
 

@@ -11,7 +11,6 @@ use std::fmt;
 use std::io::{Cursor, Write as _};
 
 use crate::bits::combine::{is_within, union_ones};
-use crate::blocked::{Blocked, Layer, Shape};
 use crate::chain::batch::Layer as _;
 use crate::chain::demand::{FILTER_BYTES, ask, push, reserved};
 use crate::chain::{Allowance, Chain, MOST_ITEMS, MOST_LAYERS, Rules as _, sum};
@@ -19,7 +18,8 @@ use crate::error::Error;
 use crate::exceptions::{self, Exceptions, MOST_EXCEPTIONS};
 use crate::filter::Filter;
 use crate::item::ItemHash;
-use crate::layers::Layers;
+use crate::layouts::Layers;
+use crate::layouts::blocked::{Blocked, Layer, Shape};
 use crate::params::{ErrorRate, Growth, ROUNDING};
 
 /// The most exceptions of all combined filters times the layers of all of them, because every exception is looked up

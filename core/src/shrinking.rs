@@ -16,18 +16,18 @@
 
 use std::fmt;
 
-use crate::blocked;
-use crate::blocked::sizing::{Geometry, POISSON_FROM};
 use crate::chain::batch::Layer as _;
 use crate::chain::demand::{ask, push, reserved};
 use crate::chain::{Allowance, Chain, Rules, ShapeOf, UNLIMITED, sum};
-use crate::classic::{self, Classic};
 use crate::error::Error;
 use crate::exceptions;
 use crate::filter::Filter;
-use crate::layers::Layers;
+use crate::layouts::Layers;
+use crate::layouts::blocked;
+use crate::layouts::blocked::sizing::{Geometry, POISSON_FROM};
+use crate::layouts::classic::{self, Classic};
+use crate::layouts::scattered::ln::ln;
 use crate::params::Capacity;
-use crate::scattered::ln::ln;
 
 /// The newest layer keeps room for this many items: those that a filter is made for by default.
 const LEAST_ROOM: u64 = Capacity::DEFAULT.items();
@@ -350,7 +350,7 @@ fn cost_of_factors(number: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blocked::sizing::SMOOTH;
+    use crate::layouts::blocked::sizing::SMOOTH;
 
     /// A shrunk filter would be larger than its page says.
     #[test]

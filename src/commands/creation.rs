@@ -12,9 +12,9 @@ use crate::options::values::Config;
 use crate::server::{Arg, Ctx, log};
 use crate::stats::{self, Counted};
 use crate::{number, options};
+use libbloom::layouts::valkey::Unreached;
 use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Tightening, Window};
 use libbloom::spec::{BlockedSpec, ClassicSpec, Spec, ValkeySpec};
-use libbloom::valkey::Unreached;
 use libbloom::{Error, Filter, StoredLayout};
 
 /// The filter that the options of a command describe, with the configuration for what they leave open.

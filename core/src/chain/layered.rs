@@ -1,4 +1,4 @@
-//! What the layers of any filter offer besides queries and additions: figures, and stored bytes.
+//! What the layers of any filter offer besides queries and additions: figures, and their bits as bytes.
 //!
 //! Callers use [`Layered`], whatever the layout is. Chains have it from their [`Rules`]; filters with a window implement
 //! it themselves.
@@ -8,9 +8,7 @@ use std::fmt::Debug;
 use crate::bits::array::OutOfRange;
 use crate::chain::batch::Layer as _;
 use crate::chain::{Chain, LayerShape, Rules, sum};
-use crate::error::Error;
 use crate::params::{StoredLayout, Time};
-use crate::stored::stream::Sink;
 
 /// What one layer holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -92,15 +90,6 @@ pub trait Layered: Debug {
         0
     }
 
-    /// What the filter was made from and how many items it counts: the first chunk of a dump.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`].
-    fn header(&self) -> Result<Vec<u8>, Error>;
-
-    /// Writes the filter to an RDB stream.
-    fn save(&self, sink: &mut dyn Sink);
-
     /// Whether these are the layers of a new filter.
     fn is_as_new(&self) -> bool;
 }
@@ -153,14 +142,6 @@ impl<R: Rules> Layered for Chain<R> {
 
     fn place_of(&self, offset: u64) -> Option<(usize, u64)> {
         R::place_of(self.layers(), offset)
-    }
-
-    fn header(&self) -> Result<Vec<u8>, Error> {
-        R::header(self)
-    }
-
-    fn save(&self, sink: &mut dyn Sink) {
-        R::save(self, sink);
     }
 
     fn is_as_new(&self) -> bool {

@@ -14,7 +14,6 @@ use crate::bits::memory::{Allocation, Mover};
 use crate::error::Error;
 use crate::item::{Item, ItemHash};
 use crate::params::StoredLayout;
-use crate::stored::stream::Sink;
 use batch::{AddMany, AddOne, AnyContains, Block, BlockOutcome, ContainsMany, Hasher, Layer, Subset};
 pub use demand::{Allowance, Demand, Limit, UNLIMITED, at_most};
 use demand::{FILTER_BYTES, ask, reserve, reserve_one};
@@ -31,7 +30,7 @@ pub const MOST_LAYERS: usize = 1100;
 /// The shape of a layer of filters with these rules.
 pub type ShapeOf<R> = <<R as Rules>::Layer as Layer>::Shape;
 
-/// How the filters of a layout hash, grow and are stored.
+/// How the filters of a layout hash and grow.
 pub trait Rules: Clone + Debug {
     /// The layout.
     const LAYOUT: StoredLayout;
@@ -82,15 +81,6 @@ pub trait Rules: Clone + Debug {
         });
         layer.map(|layer| (layer, start))
     }
-
-    /// See [`Layered::header`](layered::Layered::header).
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`].
-    fn header(chain: &Chain<Self>) -> Result<Vec<u8>, Error>;
-
-    /// See [`Layered::save`](layered::Layered::save).
-    fn save(chain: &Chain<Self>, sink: &mut dyn Sink);
 
     /// Bytes that are reported for a filter with this number of layers, without their bits. Spare room in the list of
     /// layers is not counted: a replica's list may have grown in other steps, and its filter must be as large.

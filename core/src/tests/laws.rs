@@ -8,9 +8,9 @@ use proptest::sample::select;
 
 use super::oracle::*;
 use crate::bits::kernel::{Kernel, Portable, Work};
-use crate::blocked::Layer;
 use crate::chain::batch::{AddMany, AddOne, AnyContains, Block, ContainsMany, Layer as _, Subset};
 use crate::chain::{Demand, Rules as _, UNLIMITED};
+use crate::layouts::blocked::Layer;
 use crate::params::{Growth, StoredLayout};
 use crate::spec::BlockedSpec;
 use crate::{Error, Filter};

@@ -2,20 +2,20 @@
 //!
 //! Otherwise tests and fuzzers would accept a broken filter as valid.
 
-use super::Invalid;
 use crate::bits::array::BitArray;
-use crate::blocked::sizing::Geometry;
-use crate::blocked::window::Windowed;
-use crate::blocked::{self, Blocked};
 use crate::chain::Chain;
 use crate::chain::batch::Layer as _;
-use crate::classic::{self, Classic, Options};
+use crate::checks::Invalid;
 use crate::exceptions::Exceptions;
 use crate::item::ItemHash;
+use crate::layouts::blocked::sizing::Geometry;
+use crate::layouts::blocked::window::Windowed;
+use crate::layouts::blocked::{self, Blocked};
+use crate::layouts::classic::{self, Classic, Options};
+use crate::layouts::valkey::{self, Valkey};
 use crate::params::{ErrorRate, Growth, Seed, SipSeed, Tightening, Time};
 use crate::spec::ValkeySpec;
 use crate::tests::oracle::growing;
-use crate::valkey::{self, Valkey};
 use crate::{Filter, UNLIMITED};
 
 /// Items that the first layer is made for.

@@ -1,7 +1,7 @@
 //! valkey-bloom's formats: the RDB stream of a filter, the data of BF.LOAD, and a header for chunks.
 //! docs/design.md has their bytes, under "Stored bytes".
 //!
-//! [`valkey`](crate::valkey) explains the fields, and which of them follow from others. What follows from
+//! [`valkey`](crate::layouts::valkey) explains the fields, and which of them follow from others. What follows from
 //! others is checked: a filter whose fields disagree would look for its items in the wrong places, or for
 //! ever.
 
@@ -9,11 +9,11 @@ use crate::bits::array::BitArray;
 use crate::chain::batch::Layer as _;
 use crate::chain::demand::{ask, reserve_one, reserved};
 use crate::chain::{Allowance, Chain, MOST_ITEMS, Rules, sum};
+use crate::codec::fields::{DecodeError, Fields, restored};
+use crate::codec::stream::{Sink, Source};
 use crate::error::Error;
+use crate::layouts::valkey::{Layer, Shape, Valkey};
 use crate::params::{SipSeed, Tightening};
-use crate::stored::stream::{Sink, Source};
-use crate::stored::{DecodeError, Fields, restored};
-use crate::valkey::{Layer, Shape, Valkey};
 
 /// The encoding version of the stored type, with which every filter is saved.
 pub const ENCODING_VERSION: i32 = 1;

@@ -26,8 +26,8 @@
 //! which IEEE 754 defines to the last bit.
 
 use crate::bits::kernel::{LINE_BYTES, LINE_WORDS};
+use crate::layouts::power::power;
 use crate::params::ErrorRate;
-use crate::power::power;
 
 /// The most lines that an item can have.
 pub const MAX_LINES_PER_ITEM: u8 = 16;

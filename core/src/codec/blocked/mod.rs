@@ -1,17 +1,19 @@
-//! The stored bytes of blocked filters with their exceptions: the layers as [`mod@format`] writes them, then the
+//! The stored bytes of blocked filters with their exceptions: the layers as [`layers`] writes them, then the
 //! exceptions.
 
-use crate::blocked::Blocked;
-use crate::blocked::format::{self, BlockedLayers};
-pub use crate::blocked::format::{MAGIC, VERSION};
+pub mod layers;
+
 use crate::chain::demand::reserved;
 use crate::chain::{Allowance, Chain};
+use crate::codec::DecodeError;
+use crate::codec::stream::{Sink, Source};
 use crate::error::Error;
 use crate::exceptions::{Exceptions, MOST_EXCEPTIONS, ask_for};
 use crate::filter::Filter;
 use crate::item::ItemHash;
-use crate::stored::DecodeError;
-use crate::stored::stream::{Sink, Source};
+use crate::layouts::Layers;
+use crate::layouts::blocked::Blocked;
+pub use layers::{MAGIC, VERSION};
 
 /// Exceptions that are saved at once.
 const PIECE: usize = 1024;
@@ -20,9 +22,10 @@ type Entry = [u64; 2];
 /// Bytes of an exception.
 const BYTES: usize = size_of::<Entry>();
 
-/// Writes a filter with exceptions to an RDB stream.
-pub fn save(chain: &Chain<Blocked>, exceptions: &Exceptions, sink: &mut dyn Sink) {
-    format::save(chain, exceptions.len(), sink);
+/// Writes a filter without a window to an RDB stream.
+pub fn save(chain: &Chain<Blocked>, exceptions: Option<&Exceptions>, sink: &mut dyn Sink) {
+    layers::save(chain, exceptions.map_or(0, Exceptions::len), sink);
+    let Some(exceptions) = exceptions else { return };
     let (mut piece, mut count) = ([[0; 2]; PIECE], 0);
     exceptions.each_ascending(|ItemHash { low, high }| {
         piece[count] = [high, low];
@@ -42,7 +45,7 @@ pub fn save(chain: &Chain<Blocked>, exceptions: &Exceptions, sink: &mut dyn Sink
 /// # Errors
 /// [`DecodeError`] unless the whole stream is one valid filter.
 pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
-    let (layers, exceptions) = format::load(source, allowance)?;
+    let (layers, exceptions) = layers::load(source, allowance)?;
     let mut loader = ExceptionLoader::new(layers, exceptions, allowance)?;
     while loader.left > 0 {
         let expected = PIECE.min(loader.left);
@@ -62,7 +65,7 @@ pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<Filter
 /// # Errors
 /// [`DecodeError`]; nothing is left behind.
 pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
-    let (layers, exceptions, rest) = format::load_header(bytes, allowance)?;
+    let (layers, exceptions, rest) = layers::load_header(bytes, allowance)?;
     if rest.len() as u64 != exceptions.saturating_mul(BYTES as u64) {
         return Err(DecodeError::Field("header length"));
     }
@@ -71,12 +74,15 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, Dec
     Ok(loader.finish())
 }
 
-/// The header of a filter with exceptions, and the exceptions.
+/// The header of a filter without a window, and its exceptions.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`].
-pub fn header(chain: &Chain<Blocked>, exceptions: &Exceptions) -> Result<Vec<u8>, Error> {
-    let of_layers = format::header(chain, exceptions.len())?;
+pub fn header(chain: &Chain<Blocked>, exceptions: Option<&Exceptions>) -> Result<Vec<u8>, Error> {
+    let Some(exceptions) = exceptions else {
+        return layers::header(chain, 0);
+    };
+    let of_layers = layers::header(chain, exceptions.len())?;
     let mut header = reserved(of_layers.len() + exceptions.len() * BYTES)?;
     header.extend_from_slice(&of_layers);
     exceptions.each_ascending(|ItemHash { low, high }| {
@@ -95,7 +101,7 @@ struct ExceptionLoader {
 }
 
 impl ExceptionLoader {
-    fn new(layers: BlockedLayers, exceptions: u64, allowance: Allowance<'_>) -> Result<Self, DecodeError> {
+    fn new(layers: Layers, exceptions: u64, allowance: Allowance<'_>) -> Result<Self, DecodeError> {
         let left = usize::try_from(exceptions).ok();
         let left = left.filter(|&count| count <= MOST_EXCEPTIONS);
         let left = left.ok_or(DecodeError::Field("exceptions"))?;
@@ -131,4 +137,4 @@ impl ExceptionLoader {
 }
 
 #[cfg(test)]
-mod tests;
+mod stored_exceptions;

@@ -10,18 +10,16 @@
 //! - without [`NOROUND`](Options::NOROUND) the number of bits is a power of two, `2^n2`. (RedisBloom computes in 32 bits
 //!   there when `n2 < 32`; modulo a power of two that makes no difference.)
 
-pub mod format;
-pub mod layer;
 pub mod murmur;
+pub mod shape;
 
 use crate::chain::batch::{Hasher, Layer as _};
-use crate::chain::{Chain, LayerShape, Rules};
+use crate::chain::{LayerShape, Rules};
 use crate::error::{Error, ParamError};
 use crate::item::{Item, ItemHash};
+use crate::layouts::scattered;
 use crate::params::StoredLayout;
-use crate::scattered;
-use crate::stored::stream::Sink;
-pub use layer::{Layer, Shape};
+pub use shape::{Layer, Shape};
 
 /// The ratio of a layer's rate to that of the layer before it.
 const TIGHTENING: f64 = 0.5;
@@ -232,14 +230,6 @@ impl Rules for Classic {
         scattered::present_rate(layers)
     }
 
-    fn header(chain: &Chain<Self>) -> Result<Vec<u8>, Error> {
-        format::header(chain)
-    }
-
-    fn save(chain: &Chain<Self>, sink: &mut dyn Sink) {
-        format::save(chain, sink);
-    }
-
     /// What RedisBloom reports.
     fn own_bytes(layers: usize) -> u64 {
         OWN_BYTES + LAYER_BYTES * layers as u64
@@ -256,7 +246,7 @@ mod tests {
     use crate::bits::array::BitArray;
     use crate::bits::kernel::Portable;
     use crate::chain::batch::Subset;
-    use crate::chain::{UNLIMITED, at_most};
+    use crate::chain::{Chain, UNLIMITED, at_most};
     use crate::tests::stored::{naive_array, naive_probes};
 
     const MODERN: Options = Options(5);

@@ -16,7 +16,7 @@ use crate::chain::batch::{self, Hashes, Layer as _, Prefetch, Prefetched, Subset
 use crate::chain::compound;
 use crate::error::Error;
 use crate::item::ItemHash;
-use crate::power::power;
+use crate::layouts::power::power;
 use modulus::Modulus;
 
 /// Probes that are tested first. In a full layer half of the bits are set, so only an eighth of the absent

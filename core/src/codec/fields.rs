@@ -1,13 +1,11 @@
 //! What the formats of all layouts have in common. All integers and floats are little-endian; whatever is read is
 //! hostile.
 
-pub mod stream;
-
+use super::stream::Array;
 use crate::bits::array::{BitArray, is_sparse};
 use crate::chain::demand::Refused;
 use crate::error::Error;
 use crate::params::ErrorRate;
-use stream::Array;
 
 /// Why stored bytes are no filter. Nothing is left behind.
 ///

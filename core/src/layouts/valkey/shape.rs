@@ -3,9 +3,9 @@
 use crate::bits::array::BitArray;
 use crate::error::Error;
 use crate::item::ItemHash;
+use crate::layouts::scattered::ln::ln;
+use crate::layouts::scattered::{self, LOGARITHM_TOLERANCE, Made, Scattered};
 use crate::params::SipSeed;
-use crate::scattered::ln::ln;
-use crate::scattered::{self, LOGARITHM_TOLERANCE, Made, Scattered};
 
 /// Bytes of the head that precedes a layer's bits.
 pub const HEAD_BYTES: usize = 45;

@@ -6,22 +6,20 @@
 //! In memory, a head of 45 bytes precedes the bits of each layer, as in valkey-bloom, so that a layer is saved and
 //! loaded in one piece.
 
-pub mod format;
-pub mod layer;
+pub mod shape;
 
 use std::hash::Hasher as _;
 
 use siphasher::sip::SipHasher13;
 
 use crate::chain::batch::Hasher;
-use crate::chain::{Chain, LayerShape, MOST_ITEMS, MOST_LAYERS, Rules};
+use crate::chain::{LayerShape, MOST_ITEMS, MOST_LAYERS, Rules};
 use crate::error::{Error, ParamError};
 use crate::item::{Item, ItemHash};
+use crate::layouts::power::power;
+use crate::layouts::scattered;
 use crate::params::{SipSeed, StoredLayout, Tightening};
-use crate::power::power;
-use crate::scattered;
-use crate::stored::stream::Sink;
-pub use layer::{HEAD_BYTES, Layer, Shape};
+pub use shape::{HEAD_BYTES, Layer, Shape};
 
 /// Bytes that valkey-bloom reports for a filter without its layers.
 const OWN_BYTES: u64 = 48;
@@ -304,14 +302,6 @@ impl Rules for Valkey {
 
     fn present_rate<'a>(layers: impl Iterator<Item = &'a Layer>) -> f64 {
         scattered::present_rate(layers)
-    }
-
-    fn header(chain: &Chain<Self>) -> Result<Vec<u8>, Error> {
-        format::header(chain)
-    }
-
-    fn save(chain: &Chain<Self>, sink: &mut dyn Sink) {
-        format::save(chain, sink);
     }
 
     /// What valkey-bloom reports. Its list of layers has room for one at first, then for four, and then for twice as

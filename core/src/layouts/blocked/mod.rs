@@ -4,7 +4,6 @@
 //! many items in a chain, [`secret`] the hash. This module decides how large a filter's next layer is, and
 //! how much of the error budget it gets. [`window`] has the filters that forget.
 
-pub mod format;
 pub mod layer;
 mod search;
 pub mod secret;
@@ -14,11 +13,10 @@ pub mod window;
 use std::sync::Arc;
 
 use crate::chain::batch::{Hasher, Layer as _};
-use crate::chain::{Chain, LayerShape, Rules, compound};
+use crate::chain::{LayerShape, Rules, compound};
 use crate::error::Error;
 use crate::item::{Item, ItemHash};
 use crate::params::{Capacity, ErrorRate, Expansion, Growth, Seed, StoredLayout, Window};
-use crate::stored::stream::Sink;
 pub use layer::{Layer, Shape};
 use secret::{HashKey, Secret};
 
@@ -204,14 +202,6 @@ impl Rules for Blocked {
             .checked_sub(1)?;
         let start = layers[layer].start();
         (offset - start < layers[layer].bytes()).then_some((layer, start))
-    }
-
-    fn header(chain: &Chain<Self>) -> Result<Vec<u8>, Error> {
-        format::header(chain, 0)
-    }
-
-    fn save(chain: &Chain<Self>, sink: &mut dyn Sink) {
-        format::save(chain, 0, sink);
     }
 }
 

@@ -4,25 +4,30 @@
 //! and an arm in each match of the layers. [`filter`](crate::filter) matches them for queries and additions, so that
 //! the layout's own code is inlined there. All other calls go through [`Layered`].
 
+pub mod blocked;
+pub mod classic;
+pub(crate) mod power;
+pub mod scattered;
+pub mod valkey;
+
 use crate::bits::memory::{Allocation, Mover};
-use crate::blocked::Blocked;
-use crate::blocked::format::BlockedLayers;
-use crate::blocked::window::Windowed;
 use crate::chain::Chain;
 use crate::chain::layered::Layered;
-use crate::classic::Classic;
-use crate::valkey::Valkey;
+use crate::layouts::blocked::Blocked;
+use crate::layouts::blocked::window::Windowed;
+use crate::layouts::classic::Classic;
+use crate::layouts::valkey::Valkey;
 
 /// The layers of a filter.
 #[derive(Debug)]
 pub enum Layers {
-    /// Lines of 64 bytes; see [`blocked`](crate::blocked).
+    /// Lines of 64 bytes; see [`blocked`](crate::layouts::blocked).
     Blocked(Chain<Blocked>),
-    /// Lines of 64 bytes in slices that expire; see [`window`](crate::blocked::window).
+    /// Lines of 64 bytes in slices that expire; see [`window`](crate::layouts::blocked::window).
     Windowed(Box<Windowed>),
-    /// valkey-bloom's bits; see [`valkey`](crate::valkey).
+    /// valkey-bloom's bits; see [`valkey`](crate::layouts::valkey).
     Valkey(Box<Chain<Valkey>>),
-    /// RedisBloom's bits; see [`classic`](crate::classic).
+    /// RedisBloom's bits; see [`classic`](crate::layouts::classic).
     Classic(Chain<Classic>),
 }
 
@@ -47,15 +52,6 @@ impl From<Chain<Valkey>> for Layers {
 impl From<Chain<Classic>> for Layers {
     fn from(chain: Chain<Classic>) -> Self {
         Self::Classic(chain)
-    }
-}
-
-impl From<BlockedLayers> for Layers {
-    fn from(layers: BlockedLayers) -> Self {
-        match layers {
-            BlockedLayers::Chain(chain) => chain.into(),
-            BlockedLayers::Windowed(windowed) => windowed.into(),
-        }
     }
 }
 

@@ -1,17 +1,17 @@
 //! RedisBloom's formats: the RDB stream of a filter, and the header of its chunks.
 //! docs/design.md has their bytes, under "Stored bytes".
 //!
-//! [`classic`](crate::classic) explains the fields, and which of them follow from others. What follows from
+//! [`classic`](crate::layouts::classic) explains the fields, and which of them follow from others. What follows from
 //! others is checked: a filter whose fields disagree would look for its items in the wrong places.
 
 use crate::bits::array::BitArray;
 use crate::chain::batch::Layer as _;
 use crate::chain::demand::{ask, reserve_one, reserved};
 use crate::chain::{Allowance, Chain, MOST_ITEMS, Rules as _, sum};
-use crate::classic::{Classic, Layer, Options, Shape};
+use crate::codec::fields::{DecodeError, Fields, restored};
+use crate::codec::stream::{Sink, Source};
 use crate::error::Error;
-use crate::stored::stream::{Sink, Source};
-use crate::stored::{DecodeError, Fields, restored};
+use crate::layouts::classic::{Classic, Layer, Options, Shape};
 
 /// Bytes of a chunk header before its layers.
 const HEAD_BYTES: usize = 20;
@@ -251,7 +251,7 @@ mod tests {
     use crate::checks::{MemoryStream, Value};
     use crate::codec::{self, chunks};
     use crate::filter::Filter;
-    use crate::layers::Layers;
+    use crate::layouts::Layers;
     use crate::params::{Capacity, ErrorRate, Expansion, Growth, Seed, StoredLayout};
     use crate::spec::BlockedSpec;
     use crate::tests::stored::{self, Stored, naive_array};

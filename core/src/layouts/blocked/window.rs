@@ -7,7 +7,7 @@
 //! caller's clock. An addition changes something only if the item is not there. Then expired slices are dropped, and a
 //! slice is opened if none is open. So a replica that gets only these items, with their times, has equal slices.
 
-use super::{Blocked, Layer, Shape, format};
+use super::{Blocked, Layer, Shape};
 use crate::bits::array::OutOfRange;
 use crate::bits::kernel::{self, Kernel, Work};
 use crate::bits::memory::{Allocation, Mover};
@@ -20,11 +20,10 @@ use crate::chain::{Allowance, Chain, Demand, MOST_ITEMS, Rules as _, UNLIMITED, 
 use crate::error::Error;
 use crate::item::Item;
 use crate::params::{Capacity, LATEST, StoredLayout, Time, Window};
-use crate::stored::stream::Sink;
 
 /// The most slices of a window. Only a clock that often goes far back makes more of them than [`Window::slices`] and
 /// one.
-pub(super) const MOST_SLICES: usize = 512;
+pub(crate) const MOST_SLICES: usize = 512;
 /// The part of the rate that the first layers of a window's usual slices share. The rest is for further layers, and for
 /// further slices after a clock was corrected.
 const USUAL_PART: f64 = 0.85;
@@ -40,10 +39,10 @@ pub const MOST_DROPPED_BYTES: u64 = 1 << 52;
 #[derive(Debug)]
 pub struct Slice {
     /// The time of the first item.
-    pub(super) opens: Time,
+    pub(crate) opens: Time,
     /// From this time on the slice takes no item.
-    pub(super) closes: Time,
-    pub(super) chain: Chain<Blocked>,
+    pub(crate) closes: Time,
+    pub(crate) chain: Chain<Blocked>,
 }
 
 impl Slice {
@@ -74,18 +73,18 @@ impl Slice {
 
 /// A filter with a window.
 pub struct Windowed {
-    pub(super) rules: Blocked,
-    pub(super) window: Window,
+    pub(crate) rules: Blocked,
+    pub(crate) window: Window,
     /// The number of items that is expected in a window.
-    pub(super) capacity: Capacity,
+    pub(crate) capacity: Capacity,
     /// All slices, oldest first, including expired ones. There may be none.
-    pub(super) slices: Vec<Slice>,
+    pub(crate) slices: Vec<Slice>,
     /// The time when the newest layer was made. No later change is stamped earlier.
-    pub(super) newest_stamp: Time,
+    pub(crate) newest_stamp: Time,
     /// Whether the last time that a caller named was [too early](Self::has_wrong_stamps) for the newest stamp.
     is_doubted: bool,
     /// Bytes of the bit arrays of all slices that were dropped.
-    pub(super) dropped_bytes: u64,
+    pub(crate) dropped_bytes: u64,
     /// The slices that were dropped last, until the caller takes them, and the number of all their layers.
     dropped: (Vec<Slice>, u64),
 }
@@ -120,7 +119,7 @@ impl Windowed {
     }
 
     /// A filter without slices.
-    pub(super) fn empty(rules: Blocked, window: Window, capacity: Capacity) -> Self {
+    pub(crate) fn empty(rules: Blocked, window: Window, capacity: Capacity) -> Self {
         Self {
             rules,
             window,
@@ -165,14 +164,14 @@ impl Windowed {
     }
 
     /// The number of layers of the oldest `slices` slices.
-    pub(super) fn layers_of(&self, slices: usize) -> usize {
+    pub(crate) fn layers_of(&self, slices: usize) -> usize {
         let counts = self.slices.iter().take(slices).map(|slice| slice.layers().len());
         counts.sum()
     }
 
     /// Finds layer `layer` of all: its slice, and its number there. Without such a layer, the slice is the one after
     /// the last.
-    pub(super) fn find(&self, layer: usize) -> (usize, usize) {
+    pub(crate) fn find(&self, layer: usize) -> (usize, usize) {
         let mut before = 0;
         for (at, slice) in self.slices.iter().enumerate() {
             let count = slice.layers().len();
@@ -185,7 +184,7 @@ impl Windowed {
     }
 
     /// The layers that have not expired at `now`, newest first.
-    pub(super) fn living_layers(&self, now: Time) -> NewestFirst<'_> {
+    pub(crate) fn living_layers(&self, now: Time) -> NewestFirst<'_> {
         NewestFirst::of(self.alive(now))
     }
 
@@ -597,14 +596,6 @@ impl Layered for Windowed {
         self.dropped_bytes
     }
 
-    fn header(&self) -> Result<Vec<u8>, Error> {
-        format::header_of_windowed(self)
-    }
-
-    fn save(&self, sink: &mut dyn Sink) {
-        format::save_windowed(self, sink);
-    }
-
     fn is_as_new(&self) -> bool {
         self.slices.is_empty() && self.newest_stamp == 0 && self.dropped_bytes == 0
     }
@@ -629,7 +620,7 @@ impl Windowed {
 
 /// The layers of several slices, newest first.
 #[derive(Clone, Debug)]
-pub(super) struct NewestFirst<'a> {
+pub(crate) struct NewestFirst<'a> {
     /// The slices that were not reached yet.
     slices: &'a [Slice],
     /// The layers that are left of the slice that was reached.

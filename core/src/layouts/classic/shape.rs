@@ -4,8 +4,8 @@ use super::Options;
 use crate::bits::array::BitArray;
 use crate::error::Error;
 use crate::item::ItemHash;
-use crate::scattered::ln::ln;
-use crate::scattered::{self, LOGARITHM_TOLERANCE, Made, Scattered};
+use crate::layouts::scattered::ln::ln;
+use crate::layouts::scattered::{self, LOGARITHM_TOLERANCE, Made, Scattered};
 
 /// `ln² 2`, cut off where RedisBloom cuts it off: the sizes depend on it.
 const LN_2_SQUARED: f64 = 0.480_453_013_918_201;

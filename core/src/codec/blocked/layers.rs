@@ -3,18 +3,19 @@
 //! A header describes everything but the bits and the exceptions, of which it has the number. The caller stores the
 //! exceptions: after the header in the first chunk of a dump, after the bit arrays in an RDB stream.
 
-use super::window::{MOST_DROPPED_BYTES, MOST_SLICES, Slice, Windowed};
 use crate::bits::array::{ArrayLoader, BitArray, OutOfRange, all_zero};
 use crate::bits::kernel::{LINE_BYTES, Line};
-use crate::blocked::sizing::{Geometry, MAX_LINES_PER_ITEM, PROBES};
-use crate::blocked::{Blocked, Layer, Shape};
 use crate::chain::batch::Layer as _;
 use crate::chain::demand::{ask, reserved};
 use crate::chain::{Allowance, Chain, MOST_ITEMS, MOST_LAYERS, Rules as _, sum};
+use crate::codec::fields::{DecodeError, Fields, or_abort};
+use crate::codec::stream::{Sink, Source};
 use crate::error::Error;
+use crate::layouts::Layers;
+use crate::layouts::blocked::sizing::{Geometry, MAX_LINES_PER_ITEM, PROBES};
+use crate::layouts::blocked::window::{MOST_DROPPED_BYTES, MOST_SLICES, Slice, Windowed};
+use crate::layouts::blocked::{Blocked, Layer, Shape};
 use crate::params::{Capacity, ErrorRate, Expansion, Growth, ROUNDING, Seed, Time, Window};
-use crate::stored::stream::{Sink, Source};
-use crate::stored::{DecodeError, Fields, or_abort};
 
 /// The format version.
 pub const VERSION: u64 = 1;
@@ -36,15 +37,6 @@ const LATEST_STORED: Time = i64::MAX as Time;
 /// Bytes of a bit array that are written at a time: the server compresses each string that it writes, and
 /// needs a buffer of its size.
 const PIECE_BYTES: usize = 1 << 20;
-
-/// A blocked filter without its exceptions.
-#[derive(Debug)]
-pub enum BlockedLayers {
-    /// Without a window.
-    Chain(Chain<Blocked>),
-    /// With a window.
-    Windowed(Windowed),
-}
 
 /// Writes a filter without a window, and without its exceptions, to an RDB stream.
 pub fn save(chain: &Chain<Blocked>, exceptions: usize, sink: &mut dyn Sink) {
@@ -76,7 +68,7 @@ fn save_parts<'a>(header: &[u8], layers: impl Iterator<Item = &'a Layer>, sink: 
 ///
 /// # Errors
 /// [`DecodeError`] unless these are valid layers that fit into memory. Nothing is left allocated.
-pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<(BlockedLayers, u64), DecodeError> {
+pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<(Layers, u64), DecodeError> {
     let header = source.string(|bytes| match Header::parse(bytes)? {
         (header, []) => Ok(header),
         _ => Err(DecodeError::Field("header length")),
@@ -95,7 +87,7 @@ pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<(Block
 pub fn load_header<'a>(
     bytes: &'a [u8],
     allowance: Allowance<'_>,
-) -> Result<(BlockedLayers, u64, &'a [u8]), DecodeError> {
+) -> Result<(Layers, u64, &'a [u8]), DecodeError> {
     let (header, rest) = Header::parse(bytes)?;
     let exceptions = header.exceptions;
     let no_bits = |stored: &StoredLayer| Ok(BitArray::zeroed(stored.shape.geometry.total_lines())?);
@@ -313,7 +305,7 @@ impl Header {
         self,
         allowance: Allowance<'_>,
         mut bits: impl FnMut(&StoredLayer) -> Result<BitArray<Line>, DecodeError>,
-    ) -> Result<BlockedLayers, DecodeError> {
+    ) -> Result<Layers, DecodeError> {
         let arrays = sum(self.layers.iter().map(|layer| layer.shape.bytes()));
         if self.window.is_some() && arrays > MOST_DROPPED_BYTES {
             return Err(DecodeError::Field("lines"));
@@ -332,7 +324,7 @@ impl Header {
         };
         let rules = Blocked::new(self.error_rate, self.growth, self.seed);
         let Some(window) = self.window else {
-            return chain(rules, &self.layers).map(BlockedLayers::Chain);
+            return chain(rules, &self.layers).map(Layers::Blocked);
         };
         let (mut slices, mut layers) = (reserved(window.slices.len())?, &self.layers[..]);
         for slice in &window.slices {
@@ -348,7 +340,7 @@ impl Header {
         windowed.slices = slices;
         windowed.newest_stamp = window.newest_stamp;
         windowed.dropped_bytes = window.dropped_bytes;
-        Ok(BlockedLayers::Windowed(windowed))
+        Ok(windowed.into())
     }
 }
 
