@@ -28,19 +28,22 @@
 //! | [`params`], [`error`], [`item`] | the values of parameters, what can go wrong, and what goes in |
 //! | [`bits`] | the bit array, its memory, and the instructions that test and set bits |
 //! | [`chain`] | layers that are added as a filter grows, and the walk over them for one item or many |
-//! | [`layouts`] | a folder each: this project's layout, with a window too; RedisBloom's and valkey-bloom's, bit for bit, whose layers are alike; and the layers of a filter in any of them |
+//! | [`layouts`] | a folder for each layout, and the layers of a filter in any of them |
 //! | [`spec`] | what a new filter is made from, in any layout |
 //! | [`exceptions`] | items that a filter leaves out |
 //! | [`filter`] | a filter of any layout, and its figures |
-//! | [`sets`] | filters combined: unions, intersections |
-//! | [`shrinking`] | filters folded to the size that their items need |
+//! | [`sets`], [`shrinking`] | filters combined; filters folded to the size that their items need |
 //! | [`packed`] | many items in one run of bytes, many answers in one bitmap |
 //! | [`plan`], [`ahead`] | what a filter will take; a guess where the next item goes |
-//! | [`codec`] | filters as bytes, and back |
-//! | [`saving`] | a file that is replaced as a whole |
-//! | [`mod@file`] | a filter as a file, `.bloom` |
+//! | [`codec`] | filters as bytes, and back: a file for the formats of each layout, and the pieces of a dump |
+//! | [`saving`], [`mod@file`] | a file that is replaced as a whole; a filter as a file, `.bloom` |
 //! | [`builder`] | what programs without a server call |
 //! | `checks` | what only tests and fuzzing call; with the feature of that name |
+//!
+//! A layout is described by four traits. [`chain::Rules`]: how its filters hash and grow. [`chain::batch::Layer`]: how a
+//! layer is made, and what it does with items. [`chain::layered::Layered`]: what any filter's layers offer besides, which
+//! chains have from the first two. [`layouts::scattered::Scattered`]: what RedisBloom's and valkey-bloom's layouts do not
+//! share of their layers.
 //!
 //! Filters share some state, which never changes an answer: the secrets, the last sizes that were computed, the
 //! kernel that was detected, and the guess of [`ahead`].
