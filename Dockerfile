@@ -23,7 +23,7 @@ COPY src src
 COPY benches benches
 # cargo looks for the file of every target that Cargo.toml names, whichever is built.
 COPY examples/sizes.rs examples/
-RUN cargo build --release --lib --locked && strip --strip-unneeded target/release/libbloom.so
+RUN cargo build --release --lib --package bloom --locked && strip --strip-unneeded target/release/libbloom.so
 
 # hadolint ignore=DL3006
 FROM ${BASE}

@@ -25,6 +25,8 @@ TESTED     := $(abspath $(TARGET_DIR))/$(if $(filter dev,$(PROFILE)),debug,$(PRO
 BASELINE   := $(TARGET_DIR)/release/libbaseline.$(if $(filter Darwin,$(shell uname -s)),dylib,so)
 REMAP      := "--remap-path-prefix=$(CURDIR)=.", "--remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=cargo"
 AUDITABLE  := RUSTC_WORKSPACE_WRAPPER=cargo-auditable CARGO_AUDITABLE_ORIG_ARGS='{"offline":false,"locked":true,"frozen":false,"config":[]}'
+# Without a package cargo builds all that Cargo.toml has as default-members.
+MODULE_ALONE := --lib --package bloom
 VENV       := .build/venv
 BENCH_VENV := .build/bench-venv
 SITE_VENV  := .build/site-venv
@@ -54,7 +56,7 @@ help: ## List the targets (the default)
 # A running server has the old file mapped, so the new one takes its name instead of its bytes.
 build: ## Build ./libbloom.so, the module
 	@scripts/setup.sh build
-	cargo build --release --lib
+	cargo build --release $(MODULE_ALONE)
 	@mkdir -p .build
 	@cp "$(LIBRARY)" .build/libbloom.so.$$$$ && mv -f .build/libbloom.so.$$$$ libbloom.so
 
@@ -146,7 +148,7 @@ test-examples: export BLOOM_TEST_SERVER = $(SERVER)
 test-examples: export BLOOM_TEST_MODULE = $(TESTED)
 test-examples: ## Test the examples, with Python's packages in .build/venv and servers of its own
 	@scripts/setup.sh example
-	cargo build --profile $(PROFILE) --lib --package bloom
+	cargo build --profile $(PROFILE) $(MODULE_ALONE)
 	@$(MAKE) --no-print-directory $(VENV)/tests $(VENV)/libbloom
 	$(VENV)/bin/python tests/examples/run.py
 
@@ -154,7 +156,7 @@ test-python: export BLOOM_TEST_SERVER = $(SERVER)
 test-python: export BLOOM_TEST_MODULE = $(TESTED)
 test-python: ## Test the Python package, built into .build/venv, with servers of its own
 	@scripts/setup.sh python example
-	cargo build --profile $(PROFILE) --lib --package bloom
+	cargo build --profile $(PROFILE) $(MODULE_ALONE)
 	@$(MAKE) --no-print-directory $(VENV)/tests $(VENV)/libbloom
 	$(VENV)/bin/python tests/examples/run.py python/tests
 
@@ -162,7 +164,7 @@ test-js: export BLOOM_TEST_SERVER = $(SERVER)
 test-js: export BLOOM_TEST_MODULE = $(TESTED)
 test-js: ## Test the npm package in js/, with servers of its own
 	@scripts/setup.sh node example
-	cargo build --profile $(PROFILE) --lib --package bloom
+	cargo build --profile $(PROFILE) $(MODULE_ALONE)
 	@$(MAKE) --no-print-directory test-built-js
 
 .PHONY: test-built-js
@@ -183,7 +185,7 @@ site: ## Build .build/site, the website: README.md, docs, and pages that compute
 
 test-site: ## Test the site in Chromium; CHROMIUM= names another program
 	@scripts/setup.sh node chromium python
-	@$(MAKE) --no-print-directory site $(JS)/compiled
+	@SITE_URL=http://localhost/a/folder/ REPOSITORY_URL=https://localhost/source $(MAKE) --no-print-directory site $(JS)/compiled
 	cd js && CHROMIUM=$${CHROMIUM:-$$(command -v chromium || command -v google-chrome)} node --test build/site.js
 
 npm: ## Build dist/'s npm package
@@ -290,7 +292,7 @@ bench-crates: ## Measure the crate beside other crates at equal rates of errors;
 
 bench-instructions: ## Count instructions of hot paths and commands; fails where one rose by over 5 %. ARGS=--keep keeps them
 	@scripts/setup.sh test valgrind
-	cargo build --release --lib
+	$(if $(BLOOM_TEST_MODULE),,cargo build --release $(MODULE_ALONE))
 	cargo run --release -p libbloom-instructions $(if $(ARGS),-- $(ARGS))
 
 bench-complexity: export BLOOM_TEST_SERVER = $(SERVER)
@@ -342,9 +344,10 @@ $(VENV)/scrapy $(VENV)/tests $(VENV)/package:
 $(BENCH_VENV)/ready: benches/server/requirements.txt
 $(SITE_VENV)/ready: site/requirements.txt
 # Built without the profile of what is given away: half a minute instead of minutes, and no answer changes.
+# WHEEL, in the environment, is one that was built already.
 $(VENV)/libbloom:
 	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
-		$(@D)/bin/pip install --quiet --disable-pip-version-check './python[redis]'
+		$(@D)/bin/pip install --quiet --disable-pip-version-check '$(or $(WHEEL),./python)[redis]'
 	@touch $@
 $(VENV)/ready $(BENCH_VENV)/ready $(SITE_VENV)/ready $(CLIENTS)/venv/ready:
 	@python3 -m venv --clear $(@D)
@@ -363,7 +366,7 @@ package: ## Build dist/: an archive of the module, a .deb where dpkg-deb is, and
 .PHONY: pack
 pack:
 	@mkdir -p .build/package
-	$(AUDITABLE) cargo build --release --lib --locked --target-dir .build/package --config 'target."cfg(all())".rustflags = [$(REMAP)]' \
+	$(AUDITABLE) cargo build --release $(MODULE_ALONE) --locked --target-dir .build/package --config 'target."cfg(all())".rustflags = [$(REMAP)]' \
 		--message-format=json-render-diagnostics >.build/package/built.json
 	cargo cyclonedx --quiet --format json --spec-version 1.5 --no-build-deps --override-filename sbom
 	@mv sbom.json .build/package/
@@ -381,12 +384,12 @@ wheel: ## Build dist/'s wheel and source distribution of the Python package (pyt
 test-wheel: ## Install dist's wheel in Debian 12's and 13's own Python, with nothing else, and use it; needs root
 	@tests/package/try-wheel.sh dist/libbloom-*.whl $(ARGS)
 
-test-package: export BLOOM_TEST_SERVER = $(SERVER)
 test-package: package ## Test the packages, with servers of its own
 	@scripts/setup.sh example
 	@$(MAKE) --no-print-directory test-packed
 
 .PHONY: test-packed
+test-packed: export BLOOM_TEST_SERVER = $(SERVER)
 test-packed:
 	@$(MAKE) --no-print-directory $(VENV)/package
 	$(VENV)/bin/python -m unittest discover -s tests/package
@@ -404,7 +407,7 @@ test-fresh: ## Try make run and make test in a bare Debian; ARGS="trixie valkey-
 test-arm64: ## Test the module for arm64 on an x86-64 Debian, under qemu; needs root and debootstrap (scripts/arm64.sh)
 	@scripts/arm64.sh $(ARGS)
 
-test-image: ## Build the images with docker, podman or buildah, start them and try them; ARGS="redis valkey redis8" (scripts/test-image.sh)
+test-image: ## Build the images with docker or podman, start them and try them; ARGS="redis valkey redis8" (scripts/test-image.sh)
 	@scripts/test-image.sh $(ARGS)
 
 clean: ## Remove what was built; ./data stays

@@ -23,10 +23,10 @@
 # here tells.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# shellcheck source=scripts/tests.sh
-. scripts/tests.sh
-
 me=arm64
+# shellcheck source=scripts/common.sh
+. scripts/common.sh
+
 target=aarch64-unknown-linux-gnu
 home=$PWD/.build/arm64
 builder=$home/builder
@@ -36,7 +36,6 @@ cargo_home=${CARGO_HOME:-$HOME/.cargo}
 # The handler for programs of arm64, while this one runs, where the system has none.
 handler=/proc/sys/fs/binfmt_misc/libbloom-aarch64
 no_flaw='--ignore-warnings ARM64-COW-BUG'
-export PATH="$cargo_home/bin:$PATH" # where rustup puts cargo
 
 main() {
     local parts='' names='' word
@@ -256,7 +255,7 @@ test_packages() {
     local root pages=$home/packages
     inside "$builder" env -u CARGO_TARGET_DIR GLIBC_FLOOR=9 CARGO_BUILD_TARGET="$target" make pack
     put "$home/redis-server-machine" "$builder/usr/local/bin/redis-server-arm64"
-    inside "$builder" env GLIBC_FLOOR=9 BLOOM_TEST_SERVER=redis-server-arm64 make test-packed
+    inside "$builder" env GLIBC_FLOOR=9 make test-packed SERVER=redis-server-arm64
     rm -rf "$pages" && mkdir -p "$pages"
     cp "$builder"/root/libbloom/dist/* "$pages/"
     run_arm64

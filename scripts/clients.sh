@@ -12,8 +12,9 @@
 # This script runs in bash 3.2 too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# shellcheck source=scripts/debian.sh
-. scripts/debian.sh
+me=clients
+# shellcheck source=scripts/common.sh
+. scripts/common.sh
 
 root=$PWD/.build/clients
 # Debian 12 has Node.js 18 and Go 1.19.
@@ -29,12 +30,6 @@ main() {
         go) fetch_go ;;
         *) die 'usage: scripts/clients.sh node | go' ;;
     esac
-}
-
-say() { printf 'clients: %s\n' "$*" >&2; }
-die() {
-    say "$*"
-    exit 1
 }
 
 fetch_node() {
@@ -107,20 +102,6 @@ has_go() {
     version=$(GOTOOLCHAIN=local go env GOVERSION 2>/dev/null) || return 1
     version=${version#go1.}
     [ "${version%%[.a-z]*}" -ge "$oldest_go" ]
-}
-
-# fetch_debian folder suite package...: unpacked there. The folder gets its name when it is complete.
-fetch_debian() {
-    local folder=$1 suite=$2 apt=$root/apt package
-    shift 2
-    if [ -d "$folder" ]; then return; fi
-    has_debian "$*" dpkg || return
-    say "fetching from Debian's $suite: $*"
-    rm -rf "$folder.part"
-    start_apt "$apt" "$(debian_source "$suite")" && (cd "$apt" && private_apt "$apt" download "$@") || return
-    for package in "$apt"/*.deb; do dpkg -x "$package" "$folder.part" || return; done
-    rm -rf "$apt"
-    mv "$folder.part" "$folder"
 }
 
 main "$@"

@@ -9,8 +9,10 @@
 # in bash 3.2 too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+me=fuzz
+# shellcheck source=scripts/common.sh
+. scripts/common.sh
 
-export PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH" # where rustup puts cargo
 export CARGO_TARGET_DIR=$PWD/fuzz/target
 
 main() {
@@ -63,12 +65,6 @@ row() {
 # The edges that were met when a line of that kind was last written.
 coverage() {
     sed -n "s/^#[0-9]*[[:space:]]*$1 *cov: \([0-9]*\).*/\1/p" "$2" | tail -n 1
-}
-
-say() { printf 'fuzz: %s\n' "$*" >&2; }
-die() {
-    say "$*"
-    exit 1
 }
 
 main "$@"

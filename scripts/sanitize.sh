@@ -17,15 +17,12 @@
 # tests/integration/support/server.rs, and tests/integration/adversary/sanitizers.rs for what proves it first.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# shellcheck source=scripts/debian.sh
-. scripts/debian.sh
-# shellcheck source=scripts/tests.sh
-. scripts/tests.sh
-
 me=sanitize
+# shellcheck source=scripts/common.sh
+. scripts/common.sh
+
 root=$PWD/.build/sanitize
 target=${CARGO_TARGET_DIR:-$PWD/target}
-export PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH" # where rustup puts cargo
 
 # Tests that hold what cannot hold under a sanitizer, with the reason. Besides, whoever limits a process's addresses
 # is skipped, since a sanitizer takes terabytes of them for its tables: see `limit_addresses` of the tests.
@@ -101,7 +98,7 @@ build_module() {
     local module host
     host=$(rustc +nightly -vV | sed -n 's/^host: //p')
     say "building the module for sanitizer $1"
-    module=$(RUSTFLAGS=$(flags "$1") cargo +nightly build --lib --target-dir "$target/sanitize" --target "$host" \
+    module=$(RUSTFLAGS=$(flags "$1") cargo +nightly build --lib --package bloom --target-dir "$target/sanitize" --target "$host" \
         --message-format=json-render-diagnostics | sed -nE 's/.*"([^"]*libbloom\.so)".*/\1/p')
     put "$module" "$root/module-$1.so"
     # Unquoted on purpose: a list of words.

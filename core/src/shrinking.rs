@@ -171,20 +171,22 @@ fn shrink<R: Rules>(
     let older = layers
         .split_last()
         .map_or(0, |(_, older)| sum(older.iter().map(R::Layer::items)));
-    let (mut room, mut computed) = (items.saturating_sub(older).max(LEAST_ROOM), 0);
-    let mut smaller: Vec<(usize, ShapeOf<R>)> = Vec::new();
-    for (index, layer) in layers.iter().enumerate().rev() {
-        let mut holds = layer.items().max(std::mem::take(&mut room)).max(1);
-        if holds >= layer.capacity() {
-            continue;
-        }
-        if computed >= MOST_COMPUTED {
-            break;
+    let room = items.saturating_sub(older).max(LEAST_ROOM);
+    let mut computed = 0;
+    let mut smaller_than = |layer: &R::Layer, is_newest: bool| {
+        let counted = layer.items().max(if is_newest { room } else { 1 });
+        if counted >= layer.capacity() || computed >= MOST_COMPUTED {
+            return None;
         }
         // The items that a layer counts may be fewer than those whose bits it has, if it was merged or loaded.
-        holds = holds.max(items_behind(layer)).min(layer.capacity());
+        let holds = counted.max(items_behind(layer)).min(layer.capacity());
         computed += COST_OF_ITEMS;
-        if let Some(shape) = folded(rules, layer.shape(), holds, &mut computed) {
+        folded(rules, layer.shape(), holds, &mut computed)
+    };
+    let newest = layers.len().saturating_sub(1);
+    let mut smaller: Vec<(usize, ShapeOf<R>)> = Vec::new();
+    for (index, layer) in layers.iter().enumerate().rev() {
+        if let Some(shape) = smaller_than(layer, index == newest) {
             push(&mut smaller, (index, shape))?;
         }
     }
@@ -198,7 +200,13 @@ fn shrink<R: Rules>(
     ask(total.saturating_sub(new), total, None, allowance).map_err(Error::from)?;
     let mut made: Vec<(usize, R::Layer)> = reserved(smaller.len())?;
     for &(index, shape) in &smaller {
-        made.push((index, fold(&layers[index], shape)?));
+        let mut layer = fold(&layers[index], shape)?;
+        // The bits of the smaller layer may tell of fewer items, so that another factor is found. A second command must
+        // find none.
+        while let Some(shape) = smaller_than(&layer, index == newest) {
+            layer = fold(&layer, shape)?;
+        }
+        made.push((index, layer));
     }
 
     // From here on nothing fails, and nothing is allocated.
@@ -206,7 +214,8 @@ fn shrink<R: Rules>(
         chain.layers_mut()[index] = layer;
     }
     R::Layer::start_all_at(chain.layers_mut(), 0);
-    Ok(before.saturating_sub(total))
+    let after = R::bytes(newest + 1, chain.array_bytes(newest + 1));
+    Ok(before.saturating_sub(after))
 }
 
 /// The smallest shape known to which a layer of `shape` can be folded that holds `items` items within the layer's rate;

@@ -7,7 +7,7 @@ import { createServer, type Server as HttpServer } from "node:http";
 import { extname, join } from "node:path";
 import test, { after, before } from "node:test";
 import { Chromium, type Page } from "./chromium.js";
-import { stageAt } from "../build/sizing.js";
+import { stageAt } from "../build/plan.js";
 import { PATIENCE, PROJECT } from "./support.js";
 
 const SITE = join(PROJECT, ".build/site");
@@ -130,18 +130,26 @@ test("the navigation is the list of docs/README.md", async () => {
   });
 });
 
-test("search finds a command", { timeout: PATIENCE }, async () => {
+test("search finds a command by its bare name first, and no program", { timeout: PATIENCE }, async () => {
   hasSearch = true;
+  const names = pages.flatMap((path) => /^docs\/commands\/(bf\.(\w+))\/$/.exec(path)?.slice(1) ?? []);
+  assert.ok(names.length > 40);
   await withPage(1280, async (page, go) => {
     await go("");
     await page.press("/", 191, "/");
     await page.until(`document.activeElement.matches(".md-search__input")`);
-    await page.type("BF.SHRINK");
-    await page.until(`document.querySelector(".md-search-result__link")`);
-    const first = await page.value<string>(`document.querySelector(".md-search-result__link").href`);
-    assert.equal(new URL(first).pathname, `${BASE}docs/commands/bf.shrink/`);
+    const first = `document.querySelector(".md-search-result__link")?.pathname`;
+    for (const name of ["BF.SHRINK", ...names]) {
+      await page.value(`document.querySelector(".md-search__input").select()`);
+      await page.type(name);
+      await page.press("End", 35);
+      const own = `${BASE}docs/commands/bf.${name.replace(/^bf\./i, "").toLowerCase()}/`;
+      await page.until(`${first} === "${own}"`, `${name} finds ${own}`);
+    }
+    const { docs } = await page.value<{ docs: Array<{ location: string }> }>(`fetch("search/search_index.json").then((answer) => answer.json())`);
+    assert.deepEqual(docs.filter(({ location }) => /\.(py|ts|rs|java|lua|yml)\//.test(location)), []);
     await page.click(".md-search-result__link");
-    await page.until(`document.querySelector("h1")?.innerText.startsWith("BF.SHRINK")`);
+    await page.until(`document.querySelector("h1")?.innerText.startsWith("BF.")`);
   });
   hasSearch = false;
 });
@@ -207,7 +215,7 @@ test("the calculator", { timeout: PATIENCE }, async () => {
     const window = stageAt({ errorRate: 0.001, capacity: 10_000_000, growth: "reserved", expansion: 2, slices: 8 }, 10_000_000)!;
     assert.equal((await rows())[0][2], window.bytes.toLocaleString("en"));
 
-    for (const wrong of ["", "-3", "many", "1e99", "0"]) {
+    for (const wrong of ["", "-3", "many", "1e99", "0", "1.4", "1,5", "1,234,56", "1.2345k"]) {
       await fill(page, "items", wrong || " ");
       assert.match(await page.text("#items-wrong"), /^A whole number from 1 to /);
       assert.equal(await page.value(`document.getElementById("result").hidden`), true);
@@ -217,9 +225,29 @@ test("the calculator", { timeout: PATIENCE }, async () => {
       await fill(page, "rate", wrong);
       assert.match(await page.text("#rate-wrong"), /^Above 0/, wrong);
     }
-    await fill(page, "rate", "1/1000");
-    assert.equal((await command()).trim(), "BF.RESERVE seen 0.001 5 WINDOW 86400");
+    for (const [text, rate] of [["1/1000", "0.001"], ["0,1 %", "0.001"], ["0,001", "0.001"], ["1e-9", "1e-9"]]) {
+      await fill(page, "rate", text);
+      assert.equal((await command()).trim(), `BF.RESERVE seen ${rate} 5 WINDOW 86400`);
+    }
+    for (const [text, items] of [["250,000", 250_000], ["1,234,567", 1_234_567], ["1,5M", 1_500_000], ["1.1M", 1_100_000], ["0,5 k", 500], ["1e9", 1e9]]) {
+      await fill(page, "items", `${text}`);
+      assert.equal((await command()).trim(), `BF.RESERVE seen 1e-9 ${items} WINDOW 86400`);
+    }
     assert.equal(await page.value(`document.querySelectorAll("[aria-invalid]").length`), 0);
+
+    // Whoever opens the link sees the same.
+    const link = await page.value<string>(`document.getElementById("link").search`);
+    await go("calculator/");
+    await go(`calculator/${link}`);
+    assert.equal((await command()).trim(), "BF.RESERVE seen 1e-9 1000000000 WINDOW 86400");
+    await go("calculator/?items=20&rate=1%25&growth=growing&first=10&expansion=4&window=7&other=1");
+    const codes = await page.value<string[]>(`[...document.querySelectorAll("#result pre code")].map((code) => code.textContent)`);
+    assert.deepEqual(codes, [
+      "BF.RESERVE seen 0.01 10 EXPANSION 4 GROWING",
+      "from libbloom import Filter\n\nseen = Filter(10, 0.01, expansion=4, growing=True)",
+      "use libbloom::Filter;\n\nlet mut seen = Filter::builder(10, 0.01).expansion(4).growing().build()?;",
+      'import { Filter } from "libbloom";\n\nconst seen = Filter.create({ capacity: 10, errorRate: 0.01, expansion: 4, growing: true });',
+    ]);
   });
 });
 
@@ -260,40 +288,18 @@ test("the filter that one can watch", { timeout: PATIENCE }, async () => {
   });
 });
 
-/** The least contrast of a text and what lies under it, and fields without a name. */
-const ACCESS = `(() => {
-  const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
-  const over = (colours) => {
-    canvas.reset();
-    for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
-    return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
-  };
-  const light = (rgb) => {
-    const [r, g, b] = rgb.map((part) => (part /= 255) <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const low = [];
-  for (const element of document.querySelectorAll(".md-content *, .md-nav *")) {
-    const text = [...element.childNodes].filter((node) => node.nodeType === 3 && node.textContent.trim()).length;
-    if (!text || !element.checkVisibility({ opacityProperty: true })) continue;
-    const grounds = [];
-    for (let up = element; up; up = up.parentElement) grounds.unshift(getComputedStyle(up).backgroundColor);
-    const ground = ["white", ...grounds];
-    const [one, other] = [over(ground), over([...ground, getComputedStyle(element).color])].map(light);
-    const contrast = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
-    if (contrast < 4.5) low.push(element.tagName + "." + element.className + " " + element.textContent.slice(0, 30) + " " + contrast.toFixed(2));
-  }
-  const fields = document.querySelectorAll(".md-content :is(input, select, textarea)");
-  return { low, nameless: [...fields].filter((field) => field.labels.length === 0).map((field) => field.id) };
-})()`;
+const AXE = readFileSync(join(PROJECT, "js/node_modules/axe-core/axe.min.js"), "utf8");
+const READ_ALOUD = ["", "watch/", "calculator/", "docs/", "docs/tutorial/", "docs/sizing/", "docs/commands/", "docs/commands/bf.plan/", "docs/configuration/", "404.html"];
 
-test("texts have contrast, and fields have names", { timeout: PATIENCE }, async () => {
+test("whoever cannot see well, or has pages read aloud, has all of them", { timeout: PATIENCE }, async () => {
   await withPage(1280, async (page, go) => {
     for (const scheme of ["light", "dark"] as const) {
       await page.show(1280, 800, scheme);
-      for (const path of ["", "watch/", "calculator/", "docs/commands/bf.plan/"]) {
+      for (const path of READ_ALOUD) {
         await go(path);
-        assert.deepEqual(await page.value(ACCESS), { low: [], nameless: [] }, `${path} ${scheme}`);
+        await page.value(`${AXE}; undefined`);
+        const findings = `axe.run().then(({ violations }) => violations.flatMap(({ id, nodes }) => nodes.map(({ html }) => id + ": " + html)))`;
+        assert.deepEqual(await page.value(findings), [], `${path} ${scheme}`);
       }
     }
   });

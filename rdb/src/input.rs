@@ -32,12 +32,6 @@ pub struct Input<R> {
     pub checksum: Checksum,
 }
 
-impl<R> std::fmt::Debug for Input<R> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Input({:?})", self.checksum)
-    }
-}
-
 /// How a string is stored.
 enum Stored {
     /// The bytes themselves, as many as this.
@@ -254,7 +248,6 @@ impl<R: Read> Input<R> {
 }
 
 /// A module's value, as a source for the codec.
-#[derive(Debug)]
 pub struct Values<'a, R> {
     input: &'a mut Input<R>,
     /// The most bytes that a string may have.

@@ -17,12 +17,6 @@ pub struct Output<W> {
     failed: Option<io::Error>,
 }
 
-impl<W> std::fmt::Debug for Output<W> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Output({:?})", self.checksum)
-    }
-}
-
 impl<W: Write> Output<W> {
     pub fn new(writer: W) -> Self {
         Self {

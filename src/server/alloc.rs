@@ -356,8 +356,7 @@ mod tests {
     use libbloom::spec::BlockedSpec;
     use libbloom::{Filter, UNLIMITED};
 
-    /// A filter for a billion items that nobody has used yet would fill the memory of a server that makes, saves or
-    /// loads it.
+    /// A filter for a billion items that nobody has used yet takes next to no memory.
     #[test]
     #[cfg(target_os = "linux")]
     fn a_huge_untouched_filter_is_stored_and_loaded_without_touching_its_memory() {
@@ -405,7 +404,7 @@ mod tests {
         }
     }
 
-    /// A server on musl would have items across cache lines.
+    /// Items stay within their cache lines on musl too.
     #[test]
     fn a_prefix_of_the_server_is_known_by_the_address() {
         assert_eq!(kind_of_malloc(0x7f00_0008), Kind::Prefixed);
@@ -422,7 +421,7 @@ mod tests {
         assert_eq!(paddings(Kind::Prefixed), [0, 0, 16, 32, 64]);
     }
 
-    /// A server with its own jemalloc would crash: an address that must be a multiple of 16 would only be one of 8.
+    /// jemalloc aligns by the size, and addresses of 8 bytes more than a multiple of 16 crash a server.
     /// The tables of the standard library's sets are such a case; the smallest but one has 52 bytes.
     #[test]
     fn jemalloc_gets_multiples_of_the_alignment() {

@@ -160,12 +160,6 @@ pub struct ArrayLoader<U> {
     zeros: usize,
 }
 
-impl<U> std::fmt::Debug for ArrayLoader<U> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ArrayLoader({} bytes missing)", self.missing)
-    }
-}
-
 /// The memory that the pieces of an array go into.
 enum Room<U> {
     /// A zeroed array into which bytes are merged: most pages stay untouched.

@@ -142,12 +142,6 @@ pub struct Assembly {
     received: u64,
 }
 
-impl std::fmt::Debug for Assembly {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Assembly({:?})", self.filter)
-    }
-}
-
 impl Assembly {
     /// The filter of a header.
     ///

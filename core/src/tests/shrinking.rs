@@ -160,6 +160,21 @@ fn classic(filter: &Filter) -> &crate::chain::Chain<Classic> {
     }
 }
 
+/// A second command would fold a filter further, so that one that a script sends twice would cost twice as much. The bits
+/// of this one tell of fewer items once it is folded.
+#[test]
+fn what_is_folded_once_is_folded_as_far_as_it_goes() {
+    let mut filter = filter(spec(
+        6654,
+        0.078_857_381_993_326_76,
+        reserved(1),
+        16_770_384_307_808_728_231,
+    ));
+    fill(&mut filter, &items(1103));
+    assert!(filter.shrink_to_fit().unwrap() > 0);
+    assert_eq!(filter.shrink_to_fit(), Ok(0));
+}
+
 /// Filters of early versions of RedisBloom would be damaged.
 #[test]
 fn classic_filters_of_a_power_of_two_bits_are_halved() {
@@ -307,7 +322,7 @@ fn what_very_many_layers_cost_to_judge_is_bounded() {
         );
     }
     // What is judged first is what a filter grows from.
-    let layers = [stubborn; 20_000].into_iter().chain([foldable]);
+    let layers = std::iter::repeat_n(stubborn, 20_000).chain([foldable]);
     let header = crafted::composed(layers.collect::<Vec<_>>().into_iter());
     let mut filter = chunks::load_header(&header, UNLIMITED).unwrap();
     assert!(filter.shrink_to_fit().unwrap() > 0);

@@ -524,7 +524,7 @@ fn a_replica_that_cannot_follow_says_so() {
     for line in [
         "key 'to': BF.MERGE succeeded originally, and failed here: ERR source a not found",
         "key 'to': BF.INTERSECT succeeded originally, and failed here: ERR source a not found",
-        "key 'there': BF.RESERVE succeeded originally, and failed here: ERR item exists",
+        "key 'there': BF.INSERT succeeded originally, and failed here: ERR item exists",
         "key 'chunks': BF.LOADCHUNK succeeded originally, and failed here: ERR not found",
         "key 'a': BF.RESET succeeded originally, and failed here: ERR not found",
         "key 'b': BF.EXCEPT succeeded originally, and failed here: ERR not found",

@@ -43,33 +43,33 @@ fn one_command_says_what_changed_and_when() {
     let server = Server::with().module_args(UNUSUAL).append_only().start();
     let mut client = server.client();
     let begin = clock(&mut client) - 500_000;
-    // `@5` is 5 ms after the beginning; `...` is the time of the server, or for PXAT a thousand seconds later.
+    // `@5` is 5 ms after the beginning; `...` is the time of the server, or for an expiry a thousand seconds later.
     let table = [
         // Creations, with everything resolved.
         (
             "BF.RESERVE key 0.1 90 WINDOW 1000",
-            "BF.RESERVE key 1e-1 90 {seeded} EXPANSION 3 {window}",
+            "BF.INSERT key SPEC1:w:1e-1:90:3:77:0:1000:8:0",
         ),
         (
             "BF.RESERVE live 0.1 90 REFRESH SLICES 3 WINDOW 5 SEED 4 EXPANSION 2 EX 1000",
-            "BF.RESERVE live 1e-1 90 LAYOUT BLOCKED SEED 4 WINDOW 5 SLICES 3 REFRESH PXAT ...",
+            "BF.INSERT live SPEC1:w:1e-1:90:2:4:...:5:3:1",
         ),
         ("BF.RESERVE key 0.1 90 WINDOW 1000 NX", ""),
         (
             "BF.INSERT made WINDOW 1000 ITEMS a b a",
-            "BF.INSERT made {sized} {window} AT ... ITEMS a b",
+            "BF.INSERT made {sized}:0:1000:8:0:... a b",
         ),
         (
             "BF.INSERT timed WINDOW 1000 PX 1000000 AT @0 ITEMS a",
-            "BF.INSERT timed {sized} {window} PXAT ... AT @0 ITEMS a",
+            "BF.INSERT timed {sized}:...:1000:8:0:@0 a",
         ),
         (
             "BF.ADDPACKED packed WINDOW 5000 SLICES 4 ERROR 0.5 COUNT WIDTH 1 aba",
-            "BF.ADDPACKED packed {seeded} ERROR 2.5e-1 CAPACITY 50 EXPANSION 3 WINDOW 5000 SLICES 4 AT ... WIDTH 1 ab",
+            "BF.ADDPACKED packed SPEC1:w:2.5e-1:50:3:77:0:5000:4:0:... WIDTH 1 ab",
         ),
         (
             "BF.ADDPACKED stamped WINDOW 1000 EXAT 4000000000 AT @0 LINES x\ny",
-            "BF.ADDPACKED stamped {sized} {window} PXAT 4000000000000 AT @0 LINES x\ny",
+            "BF.ADDPACKED stamped {sized}:4000000000000:1000:8:0:@0 LINES x\ny",
         ),
         ("BF.INSERT none NOCREATE WINDOW 5 ITEMS a", ""),
         ("BF.ADDPACKED none WINDOW 5 LINES ''", ""),
@@ -125,11 +125,8 @@ fn one_command_says_what_changed_and_when() {
         None => word.to_owned(),
     };
     let whole = |text: &str| {
-        let text = text
-            .replace("{sized}", "{seeded} ERROR 1.23456789e-2 CAPACITY 50 EXPANSION 3")
-            .replace("{seeded}", "LAYOUT BLOCKED SEED 77")
-            .replace("{window}", "WINDOW 1000 SLICES 8");
-        text.split(' ').map(at).collect::<Vec<_>>()
+        let text = text.replace("{sized}", "SPEC1:w:1.23456789e-2:50:3:77");
+        text.split([' ', ':']).map(at).collect::<Vec<_>>()
     };
     let mut sent = 0;
     for (line, expected) in table {
@@ -148,7 +145,7 @@ fn one_command_says_what_changed_and_when() {
         if !is_dirty {
             continue;
         }
-        let words = commands[sent].iter().flat_map(|word| word.split(' '));
+        let words = commands[sent].iter().flat_map(|word| word.split([' ', ':']));
         let mut words: Vec<_> = words.map(str::to_owned).collect();
         let expected = whole(expected);
         for (word, _) in words

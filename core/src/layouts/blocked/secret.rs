@@ -59,13 +59,8 @@ impl HashKey {
 }
 
 /// A [`HashKey`] that all filters with its seed share.
+#[derive(Debug)]
 pub struct Secret(HashKey);
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Secret(..)")
-    }
-}
 
 impl Deref for Secret {
     type Target = HashKey;
