@@ -67,9 +67,9 @@ impl Shape {
         thread_local! {
             /// The shape that was computed last. Computing one takes some 50 microseconds, and filters are
             /// often made alike.
-            static LAST: Cell<Option<(u64, f64, Shape)>> = const { Cell::new(None) };
+            static LAST_SHAPE: Cell<Option<(u64, f64, Shape)>> = const { Cell::new(None) };
         }
-        if let Some((last_capacity, last_rate, shape)) = LAST.get()
+        if let Some((last_capacity, last_rate, shape)) = LAST_SHAPE.get()
             && last_capacity == capacity
             && last_rate.to_bits() == rate.to_bits()
         {
@@ -81,7 +81,7 @@ impl Shape {
             capacity,
             rate: geometry.rate(capacity),
         };
-        LAST.set(Some((capacity, rate, shape)));
+        LAST_SHAPE.set(Some((capacity, rate, shape)));
         shape
     }
 

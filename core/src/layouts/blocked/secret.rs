@@ -132,8 +132,8 @@ fn expand(seed: Seed) -> [u8; SECRET_BYTES] {
 mod tests {
     use super::*;
 
-    /// If this failed, no stored filter would find its items again. The vectors are RFC 8439 A.1, test vector
-    /// 1, and others made by an independent implementation.
+    /// Stored filters find their items by these secrets. The vectors are RFC 8439 A.1, test vector 1, and others made
+    /// by an independent implementation.
     #[test]
     fn secrets_are_pinned() {
         let pinned: [(u64, [u128; 3]); 2] = [
@@ -162,9 +162,8 @@ mod tests {
         }
     }
 
-    /// If this failed, no stored filter would find its items again. The vectors were made with the reference
-    /// implementation of XXH3 in C (XXH3_128bits_withSecret, xxHash 0.8.1), one for each of its length
-    /// classes.
+    /// Stored filters find their items by these hashes. The vectors were made with the reference implementation of XXH3
+    /// in C (XXH3_128bits_withSecret, xxHash 0.8.1), one for each of its length classes.
     #[test]
     fn hashes_are_pinned() {
         let pinned = [
@@ -195,8 +194,7 @@ mod tests {
         }
     }
 
-    /// If this failed, a server with many filters would waste memory on copies of their keys, or leak the
-    /// keys of deleted filters.
+    /// Many filters with one seed have one copy of its key, and no key outlives its filters.
     #[test]
     fn filters_with_one_seed_share_one_secret_and_leave_none_behind() {
         let seed = Seed(0x5eed_0001);

@@ -471,8 +471,7 @@ mod tests {
         }
     }
 
-    /// If this failed, a replica or a newer version would grow another layer than its primary: the sizes are
-    /// part of the format.
+    /// A replica, or a newer version, grows the same layer as its primary: the sizes are part of the format.
     #[test]
     fn geometries_are_pinned() {
         let pinned: [(u64, f64, [u64; 3]); 36] = [
@@ -528,8 +527,7 @@ mod tests {
         }
     }
 
-    /// If this failed, a replica could grow another layer than its primary: sizes are computed from these
-    /// values, to the last bit.
+    /// Sizes are computed from these values, to the last bit, so that a replica grows the same layer as its primary.
     #[test]
     fn exponentials_are_pinned() {
         let pinned = [
@@ -542,7 +540,7 @@ mod tests {
         }
     }
 
-    /// If this failed, `BF.MERGE` would count too few items in a union, and refuse or split what fits.
+    /// `BF.MERGE` counts the items of a union by its set bits: few items set all bits that each of them has.
     #[test]
     fn few_items_set_what_each_of_them_sets() {
         let one = |probes, lines| Geometry {
@@ -554,7 +552,7 @@ mod tests {
         assert_eq!(one(8, 2).ones_of_met(100), 557);
     }
 
-    /// If this failed, a filter would exceed the rate that its user chose, or waste lines.
+    /// A filter keeps the rate that its user chose, and wastes no lines.
     #[test]
     fn rates_at_capacity_are_just_within_the_target() {
         for rate in [
@@ -617,9 +615,8 @@ mod tests {
         geometry.rate_of_met(met)
     }
 
-    /// If this failed, loose filters would give more false positives than they promise: at 0.25 new items
-    /// often look present, so that a full layer holds the bits of a tenth more items than it counts. The
-    /// expected rate is summed up item by item, not taken from the sizing.
+    /// At 0.25 new items often look present, so that a full layer holds the bits of a tenth more items than it counts;
+    /// it keeps its rate nevertheless. The expected rate is summed up item by item, not taken from the sizing.
     #[test]
     fn full_layers_keep_their_rate() {
         let named = [(87_645, 0.25), (1797, 0.225), (2931, 0.2)];
@@ -635,8 +632,8 @@ mod tests {
         }
     }
 
-    /// If this failed, filters would need more memory than the documentation claims: 2 to 5 % above the
-    /// optimum of a classic filter of the same rate.
+    /// Filters need as much memory as the documentation claims: 2 to 5 % more than the optimum of a classic filter of
+    /// the same rate.
     #[test]
     fn large_layers_stay_near_the_classic_optimum() {
         for rate in [0.1, 0.01, 1e-3, 1e-4, 1e-6, 1e-8] {
@@ -650,8 +647,7 @@ mod tests {
         }
     }
 
-    /// If this failed, layers around the switch from the binomial to the Poisson distribution would not keep
-    /// their rate.
+    /// Layers around the switch from the binomial to the Poisson distribution keep their rate.
     #[test]
     fn binomial_and_poisson_agree_where_they_meet() {
         for (probes, mean) in [(2, 100.0), (3, 60.0), (6, 51.4), (8, 30.0)] {
@@ -671,7 +667,7 @@ mod tests {
         }
     }
 
-    /// If this failed, layers would be sized with wrong exponentials, and not keep their rate.
+    /// The exponentials by which layers are sized are right.
     #[test]
     fn exponential_matches_the_library_s() {
         for step in 0..2000 {
@@ -685,7 +681,7 @@ mod tests {
         assert_eq!(exp_of_minus(1e300), 0.0);
     }
 
-    /// If this failed, a hostile or absurd capacity would make the server compute for ever.
+    /// A hostile or absurd capacity takes no longer to compute than another.
     #[test]
     fn extremes_saturate() {
         for rate in [0.25, 0.01, 1e-30, 1e-60, 0.0] {

@@ -22,17 +22,17 @@ static TERMS: LazyLock<[Pair; 22]> =
 
 thread_local! {
     /// An argument and its logarithm. Filters are often made alike, and their first layers ask for the same one.
-    static LAST: Cell<(f64, f64)> = const { Cell::new((1.0, 0.0)) };
+    static LAST_LOGARITHM: Cell<(f64, f64)> = const { Cell::new((1.0, 0.0)) };
 }
 
 /// `ln(x)` for a finite `x > 0`.
 pub fn ln(x: f64) -> f64 {
-    let (last, its_logarithm) = LAST.get();
+    let (last, its_logarithm) = LAST_LOGARITHM.get();
     if x == last {
         return its_logarithm;
     }
     let logarithm = compute(x);
-    LAST.set((x, logarithm));
+    LAST_LOGARITHM.set((x, logarithm));
     logarithm
 }
 
