@@ -137,4 +137,4 @@ impl ExceptionLoader {
 }
 
 #[cfg(test)]
-mod stored_exceptions;
+mod exceptions_tests;
