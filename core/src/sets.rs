@@ -192,8 +192,8 @@ impl Filter {
         check(&rules, plan.firsts())?;
         let held = own.layers().len();
         let (count, more) = (
-            plan.new().count(),
-            sum(plan.new().map(|parts| plan.at(parts[0].0).bytes())),
+            plan.new_layers().count(),
+            sum(plan.new_layers().map(|parts| plan.at(parts[0].0).bytes())),
         );
         if count > 0 {
             let (arrays, layers) = (own.array_bytes(held), held + count);
@@ -201,7 +201,7 @@ impl Filter {
             ask(Blocked::held(held, arrays), total, Some(layers), allowance).map_err(Error::from)?;
         }
         let mut made = reserved(count)?;
-        for parts in plan.new() {
+        for parts in plan.new_layers() {
             made.push(plan.united(parts)?);
         }
         let Plan { parts: plan, .. } = plan;
@@ -488,7 +488,7 @@ impl<'a> Plan<'a> {
     }
 
     /// The parts of each layer that is new in the union.
-    fn new(&self) -> impl Iterator<Item = &[PartOf]> {
+    fn new_layers(&self) -> impl Iterator<Item = &[PartOf]> {
         groups(&self.parts).filter(|parts| is_new(parts))
     }
 

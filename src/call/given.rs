@@ -38,7 +38,7 @@ pub enum Verb {
 
 impl Verb {
     /// The command's name.
-    pub const fn name(self) -> &'static CStr {
+    fn name(self) -> &'static CStr {
         match self {
             Self::Reserve => c"bf.reserve",
             Self::Plan => c"bf.plan",
