@@ -13,8 +13,7 @@ use crate::chain::demand::FILTER_BYTES;
 use crate::chain::{Allowance, Chain};
 use crate::classic::Classic;
 use crate::error::Error;
-use crate::exceptions::table::Table;
-use crate::exceptions::{self, ExceptError};
+use crate::exceptions::{self, ExceptError, Exceptions};
 use crate::item::{Item, ItemHash};
 use crate::layers::Layers;
 pub use crate::layout::LayerStats;
@@ -37,11 +36,21 @@ type Slices<'i, 'a> = &'i mut dyn Iterator<Item = &'a [u8]>;
 /// assert!(seen.contains("ann"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct Filter {
     pub(crate) layers: Layers,
     /// Not empty, and only beside layers of the blocked layout without a window. Boxed, since few filters have any.
-    exceptions: Option<Box<Table>>,
+    exceptions: Option<Box<Exceptions>>,
+}
+
+impl std::fmt::Debug for Filter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (layout, layers, items) = (self.layout(), self.layers(), self.items());
+        write!(
+            f,
+            "Filter({layout:?}, {layers} layers, {items} items, {} bytes)",
+            self.bytes()
+        )
+    }
 }
 
 // Small filters are many; which layout it is must hide in a value that the largest one never has.
@@ -519,13 +528,13 @@ impl Filter {
     }
 
     /// Replaces all exceptions. Layers in another module's layout must have none.
-    pub(super) fn set_exceptions(&mut self, exceptions: Table) {
+    pub(super) fn set_exceptions(&mut self, exceptions: Exceptions) {
         self.exceptions = (!exceptions.is_empty()).then(|| Box::new(exceptions));
     }
 
-    /// Replaces all exceptions, also by an empty table, which no filter otherwise has.
+    /// Replaces all exceptions, also by an empty set, which no filter otherwise has.
     #[cfg(test)]
-    pub(crate) fn force_exceptions(&mut self, exceptions: Table) {
+    pub(crate) fn force_exceptions(&mut self, exceptions: Exceptions) {
         self.exceptions = Some(Box::new(exceptions));
     }
 
@@ -537,12 +546,11 @@ impl Filter {
 
     /// Whether the layers contain an item with this hash, excepted or not; false for a filter that has no exceptions.
     pub(super) fn holds_hash(&self, hash: ItemHash) -> bool {
-        let chain = self.layers.chain::<Blocked>();
-        chain.is_some_and(|chain| exceptions::any_layer_contains(chain.layers(), hash))
+        matches!(&self.layers, Layers::Blocked(chain) if exceptions::any_layer_contains(chain.layers(), hash))
     }
 
     /// The exceptions, if there are any.
-    pub(super) fn excepted(&self) -> Option<&Table> {
+    pub(super) fn excepted(&self) -> Option<&Exceptions> {
         self.exceptions.as_deref()
     }
 
@@ -609,7 +617,9 @@ impl Filter {
     /// [`Self::bytes`] of the filter as it was with only its first `layers` layers.
     pub fn bytes_with(&self, layers: usize) -> u64 {
         let of_layers = self.layers.as_layered().bytes(layers.min(self.layers()));
-        let of_exceptions = self.excepted().map_or(0, |table| exceptions::bytes(table.len()));
+        let of_exceptions = self
+            .excepted()
+            .map_or(0, |excepted| exceptions::bytes(excepted.len()));
         of_layers.saturating_add(of_exceptions)
     }
 
@@ -624,9 +634,9 @@ impl Filter {
         }
     }
 
-    /// Bytes of the table of exceptions. [`Self::each_allocation`] cannot report it, because its address is not known.
-    pub fn table_of_exceptions(&self) -> u64 {
-        self.excepted().map_or(0, Table::bytes)
+    /// Bytes of the set of exceptions. [`Self::each_allocation`] cannot report it, because its address is not known.
+    pub fn set_of_exceptions(&self) -> u64 {
+        self.excepted().map_or(0, Exceptions::allocated)
     }
 
     /// Passes every block of memory of the filter to `visit`, in O(layers). The filter's own struct belongs to its
@@ -717,11 +727,11 @@ impl Filter {
 /// Passes the items of a block on to `found`, without those that are excepted.
 #[inline]
 fn without_excepted(
-    exceptions: Option<&Table>,
+    exceptions: Option<&Exceptions>,
     mut found: impl FnMut(Subset, usize),
 ) -> impl FnMut(Subset, &Block) {
     move |present, block| {
-        let excepted = exceptions.map_or(Subset::NONE, |table| table.among(&block.hashes, present));
+        let excepted = exceptions.map_or(Subset::NONE, |set| set.among(&block.hashes, present));
         found(present.without(excepted), block.count);
     }
 }

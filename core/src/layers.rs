@@ -4,13 +4,11 @@
 //! and an arm in each match of the layers. [`filter`](crate::filter) matches them for queries and additions, so that
 //! the layout's own code is inlined there. All other calls go through [`Layered`].
 
-use std::any::Any;
-
 use crate::bits::memory::{Allocation, Mover};
 use crate::blocked::Blocked;
 use crate::blocked::format::BlockedLayers;
 use crate::blocked::window::Windowed;
-use crate::chain::{Chain, Rules};
+use crate::chain::Chain;
 use crate::classic::Classic;
 use crate::layout::Layered;
 use crate::valkey::Valkey;
@@ -114,28 +112,6 @@ impl Layers {
             Self::Valkey(chain) => &mut **chain,
             Self::Classic(chain) => chain,
         }
-    }
-
-    /// The chain, if its rules are of this kind.
-    pub fn chain<R: Rules + 'static>(&self) -> Option<&Chain<R>> {
-        let chain: &dyn Any = match self {
-            Self::Blocked(chain) => chain,
-            Self::Windowed(_) => return None,
-            Self::Valkey(chain) => &**chain,
-            Self::Classic(chain) => chain,
-        };
-        chain.downcast_ref()
-    }
-
-    /// The chain, if its rules are of this kind, to be changed.
-    pub fn chain_mut<R: Rules + 'static>(&mut self) -> Option<&mut Chain<R>> {
-        let chain: &mut dyn Any = match self {
-            Self::Blocked(chain) => chain,
-            Self::Windowed(_) => return None,
-            Self::Valkey(chain) => &mut **chain,
-            Self::Classic(chain) => chain,
-        };
-        chain.downcast_mut()
     }
 
     /// [`Filter::bytes`](crate::Filter::bytes) of a filter with these layers and no exceptions.

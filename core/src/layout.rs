@@ -10,7 +10,6 @@ use crate::chain::batch::Layer as _;
 use crate::chain::{Allowance, Chain, LayerShape, NewLayer as _, Rules, UNLIMITED, sum};
 use crate::error::Error;
 use crate::params::{StoredLayout, Time};
-use crate::stored::invalid::Invalid;
 use crate::stored::stream::Sink;
 
 /// What one layer holds.
@@ -112,13 +111,6 @@ pub trait Layered: Debug {
     fn emptied(&self, allowance: Allowance<'_>) -> Result<Self, Error>
     where
         Self: Sized;
-
-    /// Checks every invariant, except that each layer has the capacity to which the layer before it would have grown:
-    /// the layers of a union need not.
-    ///
-    /// # Errors
-    /// The first [`Invalid`] found.
-    fn validate(&self) -> Result<(), Invalid>;
 }
 
 /// What the rules of a layout say for [`Layered`].
@@ -162,12 +154,6 @@ pub trait LayoutRules: Rules<Layer: Debug> + Debug {
 
     /// The rules and the first layer of a new filter like this one.
     fn start_again(chain: &Chain<Self>) -> (Self, Self::Shape);
-
-    /// See [`Layered::validate`]. There is a layer.
-    ///
-    /// # Errors
-    /// The first [`Invalid`] found.
-    fn validate(chain: &Chain<Self>) -> Result<(), Invalid>;
 }
 
 impl<R: LayoutRules> Layered for Chain<R> {
@@ -237,13 +223,6 @@ impl<R: LayoutRules> Layered for Chain<R> {
         let (rules, first) = R::start_again(self);
         let takes_more = first.bytes() > self.array_bytes(self.layers().len());
         Self::new(rules, first, if takes_more { allowance } else { UNLIMITED })
-    }
-
-    fn validate(&self) -> Result<(), Invalid> {
-        match self.layers() {
-            [] => Err(Invalid::NoLayer),
-            _ => R::validate(self),
-        }
     }
 }
 

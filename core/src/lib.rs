@@ -30,8 +30,6 @@
 //! | [`bits`] | the bit array, its memory, and the instructions that test and set bits |
 //! | [`chain`] | layers that are added as a filter grows, and the walk over them for one item or many |
 //! | [`stored`] | what the formats of all layouts have in common |
-//! | [`merging`] | what unions and intersections need of a layout |
-//! | [`folding`] | what folding needs of a layout |
 //! | [`layout`] | what every layout does besides queries and additions |
 //! | [`blocked`] | this project's layout: an item's probes lie within a few cache lines; with a window too |
 //! | [`scattered`] | layers whose probes are single bits anywhere in the array |
@@ -49,6 +47,7 @@
 //! | [`saving`] | a file that is replaced as a whole |
 //! | [`mod@file`] | a filter as a file, `.bloom` |
 //! | [`builder`] | what programs without a server call |
+//! | `checks` | what only tests and fuzzing call; with the feature of that name |
 //!
 //! Filters share some state, which never changes an answer: the secrets, the last sizes that were computed, the
 //! kernel that was detected, and the guess of [`ahead`].
@@ -69,6 +68,8 @@ pub mod blocked;
 pub mod builder;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod chain;
+#[cfg(any(test, feature = "checks"))]
+pub mod checks;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod classic;
 #[cfg_attr(docsrs, doc(hidden))]
@@ -81,15 +82,11 @@ pub mod file;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod filter;
 #[cfg_attr(docsrs, doc(hidden))]
-pub mod folding;
-#[cfg_attr(docsrs, doc(hidden))]
 pub mod item;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod layers;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod layout;
-#[cfg_attr(docsrs, doc(hidden))]
-pub mod merging;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod packed;
 #[cfg_attr(docsrs, doc(hidden))]

@@ -197,7 +197,7 @@ mod tests {
         })
     }
 
-    /// If this failed, whoever buys memory by the forecast would buy too little or too much.
+    /// Whoever buys memory by the forecast would buy too little or too much.
     #[test]
     fn a_plan_is_what_the_filter_becomes() {
         const MOST: usize = 12;
@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    /// If this failed, a forecast for an impossible filter would stall the server.
+    /// A forecast for an impossible filter would stall the server.
     #[test]
     fn plans_have_an_end() {
         for (BlockedSpec { growth, .. }, spec) in specs() {

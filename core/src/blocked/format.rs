@@ -9,12 +9,12 @@ use crate::bits::kernel::{LINE_BYTES, Line};
 use crate::blocked::sizing::{Geometry, MAX_LINES_PER_ITEM, PROBES};
 use crate::blocked::{Blocked, Layer, Shape};
 use crate::chain::batch::Layer as _;
-use crate::chain::demand::reserved;
+use crate::chain::demand::{ask, reserved};
 use crate::chain::{Allowance, Chain, MOST_ITEMS, MOST_LAYERS, NewLayer as _, Rules as _, sum};
 use crate::error::Error;
 use crate::params::{Capacity, ErrorRate, Expansion, Growth, ROUNDING, Seed, Time, Window};
 use crate::stored::stream::{Sink, Source};
-use crate::stored::{DecodeError, Fields, ask_for, list_for, or_abort};
+use crate::stored::{DecodeError, Fields, or_abort};
 
 /// The format version.
 pub const VERSION: u64 = 1;
@@ -277,7 +277,7 @@ impl Header {
             growth,
             exceptions,
             window,
-            layers: list_for(layers)?,
+            layers: reserved(layers)?,
         };
         for _ in 0..layers {
             header.layers.push(StoredLayer::parse(&mut fields)?);
@@ -322,9 +322,9 @@ impl Header {
             None => Blocked::bytes(self.layers.len(), arrays),
             Some(window) => Windowed::bytes_of(window.slices.len(), self.layers.len(), arrays),
         };
-        ask_for(bytes, bytes, allowance)?;
+        ask(0, bytes, None, allowance)?;
         let mut chain = |rules: Blocked, stored: &[StoredLayer]| {
-            let mut layers = list_for(stored.len())?;
+            let mut layers = reserved(stored.len())?;
             for stored in stored {
                 layers.push(Layer::stored(stored.shape, bits(stored)?, stored.items));
             }
@@ -334,7 +334,7 @@ impl Header {
         let Some(window) = self.window else {
             return chain(rules, &self.layers).map(BlockedLayers::Chain);
         };
-        let (mut slices, mut layers) = (list_for(window.slices.len())?, &self.layers[..]);
+        let (mut slices, mut layers) = (reserved(window.slices.len())?, &self.layers[..]);
         for slice in &window.slices {
             let (own, others) = layers.split_at(slice.layers);
             layers = others;
@@ -372,7 +372,7 @@ impl StoredWindow {
         if stored > MOST_SLICES {
             return Err(DecodeError::Field("slices"));
         }
-        let mut slices: Vec<StoredSlice> = list_for(stored)?;
+        let mut slices: Vec<StoredSlice> = reserved(stored)?;
         let (mut opens, mut closes) = (0, 0);
         for _ in 0..stored {
             let slice = StoredSlice::parse(fields)?;

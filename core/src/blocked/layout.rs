@@ -3,13 +3,11 @@
 use super::window::Windowed;
 use super::{Blocked, Layer, Shape, format};
 use crate::bits::array::OutOfRange;
-use crate::blocked::sizing::PROBES;
 use crate::chain::batch::Layer as _;
 use crate::chain::{Allowance, Chain, sum};
 use crate::error::Error;
 use crate::layout::{LayerStats, Layered, LayoutRules, compound};
-use crate::params::{Expansion, Growth, ROUNDING, StoredLayout, Time};
-use crate::stored::invalid::{Invalid, check_counts};
+use crate::params::{Expansion, StoredLayout, Time};
 use crate::stored::stream::Sink;
 
 /// The most layers of a filter whose present rate is computed. A stored filter may have any number of layers with room.
@@ -69,7 +67,7 @@ impl LayoutRules for Blocked {
     /// After a merge the first layer is for as many items as the largest one.
     fn start_again(chain: &Chain<Self>) -> (Self, Shape) {
         let mut capacities = chain.layers().iter().map(|layer| layer.capacity());
-        let capacity = if check_growth(chain).is_ok() {
+        let capacity = if is_grown(chain) {
             capacities.next()
         } else {
             capacities.max()
@@ -77,13 +75,6 @@ impl LayoutRules for Blocked {
         let rules = chain.rules().clone();
         let first = rules.first_for(capacity.unwrap_or(1));
         (rules, first)
-    }
-
-    fn validate(chain: &Chain<Self>) -> Result<(), Invalid> {
-        let layers = || chain.layers().iter();
-        check_each(layers())?;
-        check_rate(layers(), chain.rules())?;
-        check_fill(layers())
     }
 }
 
@@ -171,85 +162,17 @@ impl Layered for Windowed {
     fn emptied(&self, _: Allowance<'_>) -> Result<Self, Error> {
         Ok(Self::empty(self.rules.clone(), self.window, self.capacity))
     }
-
-    fn validate(&self) -> Result<(), Invalid> {
-        for (index, pair) in self.slices.windows(2).enumerate() {
-            if pair[0].opens > pair[1].opens || pair[0].closes > pair[1].closes {
-                return Err(Invalid::Times { slice: index });
-            }
-        }
-        check_each(self.layers())?;
-        let mut before = 0;
-        for (index, slice) in self.slices.iter().enumerate() {
-            let layers = slice.layers();
-            if slice.opens > slice.closes || layers.is_empty() {
-                return Err(Invalid::Times { slice: index });
-            }
-            let not_full = |layer: &Layer| layer.items() < layer.capacity();
-            if let Some(layer) = layers[..layers.len() - 1].iter().position(not_full) {
-                return Err(Invalid::NotFull {
-                    layer: before + layer,
-                });
-            }
-            before += layers.len();
-        }
-        check_rate(self.layers(), &self.rules)?;
-        check_fill(self.layers())
-    }
 }
 
-/// Checks that the layers of a chain are as growth makes them: all but the newest are full, and each has the capacity
-/// of the one before times the expansion.
-pub(crate) fn check_growth(chain: &Chain<Blocked>) -> Result<(), Invalid> {
-    let (layers, growth) = (chain.layers(), chain.rules().growth());
-    if growth == Growth::Fixed && layers.len() > 1 {
-        return Err(Invalid::GrownFixed);
-    }
-    if let Some(expansion) = growth.expansion() {
-        for (index, pair) in layers.windows(2).enumerate() {
-            if pair[0].items() < pair[0].capacity() {
-                return Err(Invalid::NotFull { layer: index });
-            }
-            if pair[1].capacity() != pair[0].capacity().saturating_mul(u64::from(expansion.factor())) {
-                return Err(Invalid::Capacity { layer: index + 1 });
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Checks that layers have as many bits as their items set.
-fn check_fill<'a>(mut layers: impl Iterator<Item = &'a Layer>) -> Result<(), Invalid> {
-    let wrong = layers.position(|layer| !is_filled_by_its_items(layer));
-    wrong.map_or(Ok(()), |layer| Err(Invalid::Fill { layer }))
-}
-
-/// Checks that the layers keep the filter's rate.
-fn check_rate<'a>(layers: impl Iterator<Item = &'a Layer>, rules: &Blocked) -> Result<(), Invalid> {
-    let sum: f64 = layers.map(|layer| layer.shape().rate).sum();
-    if !(0.0..=rules.error_rate().value() * (1.0 + ROUNDING)).contains(&sum) {
-        return Err(Invalid::Budget { sum });
-    }
-    Ok(())
-}
-
-/// Checks each layer by itself, regardless of the others.
-fn check_each<'a>(layers: impl Iterator<Item = &'a Layer>) -> Result<(), Invalid> {
-    for (index, layer) in layers.enumerate() {
-        let (bits, geometry) = (layer.bits(), layer.shape().geometry);
-        if !PROBES.contains(&geometry.probes)
-            || geometry.lines == 0
-            || bits.bytes().len() as u64 != geometry.bytes()
-        {
-            return Err(Invalid::Geometry { layer: index });
-        }
-        check_counts(index, layer, bits)?;
-    }
-    Ok(())
-}
-
-fn is_filled_by_its_items(layer: &Layer) -> bool {
-    let (geometry, items) = (layer.shape().geometry, layer.items());
-    let probes = u64::from(geometry.probes) * u64::from(geometry.lines_per_item);
-    (items..=items.saturating_mul(probes)).contains(&layer.bits().ones())
+/// Whether the layers of a chain are as growth makes them: all but the newest are full, and each has the capacity of the
+/// one before times the expansion.
+fn is_grown(chain: &Chain<Blocked>) -> bool {
+    let layers = chain.layers();
+    let Some(expansion) = chain.rules().growth().expansion() else {
+        return layers.len() <= 1;
+    };
+    layers.windows(2).all(|pair| {
+        let next = pair[0].capacity().saturating_mul(u64::from(expansion.factor()));
+        pair[0].items() >= pair[0].capacity() && pair[1].capacity() == next
+    })
 }

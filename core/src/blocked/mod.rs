@@ -4,11 +4,9 @@
 //! many items in a chain, [`secret`] the hash. This module decides how large a filter's next layer is, and
 //! how much of the error budget it gets. [`window`] has the filters that forget.
 
-mod folding;
 pub mod format;
 pub mod layer;
 pub mod layout;
-mod merging;
 mod search;
 pub mod secret;
 pub mod sizing;
@@ -84,6 +82,14 @@ impl Blocked {
     /// a grown layer does.
     pub fn first_for(&self, capacity: u64) -> Shape {
         self.nth(0, capacity, self.error_rate.value())
+    }
+
+    /// A copy of these rules, with another rate if one is given.
+    pub(crate) fn with_rate(&self, rate: Option<ErrorRate>) -> Self {
+        Self {
+            error_rate: rate.unwrap_or(self.error_rate),
+            ..self.clone()
+        }
     }
 
     /// The false positive rate that the filter keeps.

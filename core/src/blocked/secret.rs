@@ -28,10 +28,16 @@ use crate::params::Seed;
 const SECRET_BYTES: usize = 192;
 
 /// A seed and the secret that was made from it: what a filter's hash needs to know.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct HashKey {
     seed: Seed,
     bytes: [u8; SECRET_BYTES],
+}
+
+impl std::fmt::Debug for HashKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("HashKey(..)")
+    }
 }
 
 impl HashKey {

@@ -26,7 +26,6 @@
 //! which IEEE 754 defines to the last bit.
 
 use crate::bits::kernel::{LINE_BYTES, LINE_WORDS};
-use crate::folding::SMOOTH;
 use crate::params::ErrorRate;
 use crate::power::power;
 
@@ -35,11 +34,14 @@ pub const MAX_LINES_PER_ITEM: u8 = 16;
 /// The fewest and the most probes in a line.
 pub const PROBES: std::ops::RangeInclusive<u8> = 2..=8;
 
+/// Numbers that have many factors. Of 240 and above, each factor from 3 to a third of the number is at most a third
+/// larger than the one before it.
+pub(crate) const SMOOTH: [u64; 7] = [720_720, 5040, 720, 240, 48, 12, 4];
 /// Up to this capacity every `(g, k)` is tried for the fewest lines, because rounding to whole lines matters
 /// there.
 const SEARCH_ALL_UP_TO: u64 = 4096;
 /// From this many items on, the load of a line is Poisson to within the precision of the rate.
-pub(super) const POISSON_FROM: u64 = 100_000;
+pub(crate) const POISSON_FROM: u64 = 100_000;
 /// Limits the iterations that compute the number of items met. Up to a rate of 0.25 each step is at most a
 /// fifth of the one before it, so that 28 of them lead to any number; only a layer so overfull that its rate
 /// is near 1 would need more.
@@ -169,13 +171,7 @@ impl Geometry {
         mean(|part| self.rate_of_met((met as f64 * part) as u64))
     }
 
-    /// The mean number of set bits in a layer that counts `items`.
-    pub fn ones(self, items: u64) -> u64 {
-        self.ones_of_met(self.items_met(items))
-    }
-
-    /// The mean number of items that a layer counts when `ones` of its bits are set: the inverse of
-    /// [`Self::ones`]. If all bits are set, the result is far above any capacity that the layer could have.
+    /// The mean number of items that a layer counts when `ones` of its bits are set. If all bits are set, the result is far above any capacity that the layer could have.
     pub fn items_behind(self, ones: u64) -> u64 {
         let bits = self.bytes().saturating_mul(8);
         let most = bits.saturating_mul(64);
@@ -211,10 +207,18 @@ impl Geometry {
     }
 
     /// Whether a layer that counts `capacity` items is within `rate`.
-    pub(super) fn keeps(self, capacity: u64, rate: f64) -> bool {
+    fn keeps(self, capacity: u64, rate: f64) -> bool {
+        self.keeps_counting(capacity, rate, &mut 0)
+    }
+
+    /// Whether a layer that counts `capacity` items is within `rate`. Adds to `computed` for how many loads the rate of a
+    /// line was computed.
+    pub(crate) fn keeps_counting(self, capacity: u64, rate: f64, computed: &mut u64) -> bool {
         // The rate rises with every step, so most geometries that are too small fail at one of the first.
-        self.approaching_items_met(capacity)
-            .all(|met| self.rate_of_met(met) <= rate)
+        self.approaching_items_met(capacity).all(|met| {
+            *computed += 1 + MEAN_POINTS.len() as u64;
+            self.rate_of_met(met) <= rate
+        })
     }
 }
 

@@ -13,7 +13,7 @@ use crate::bits::memory::{Allocation, Mover};
 use crate::chain::batch::{
     AnyContains, BLOCK, Block, BlockOutcome, ContainsMany, Hasher as _, Layer as _, Prefetched, Subset,
 };
-use crate::chain::demand::{ask_to_grow, reserve_one, reserved};
+use crate::chain::demand::{ask, reserve_one, reserved};
 use crate::chain::{Allowance, Chain, Demand, MOST_ITEMS, NewLayer as _, Rules as _, UNLIMITED, append, sum};
 use crate::error::Error;
 use crate::item::Item;
@@ -70,7 +70,6 @@ impl Slice {
 }
 
 /// A filter with a window.
-#[derive(Debug)]
 pub struct Windowed {
     pub(super) rules: Blocked,
     pub(super) window: Window,
@@ -88,6 +87,12 @@ pub struct Windowed {
     dropped: (Vec<Slice>, u64),
 }
 
+impl std::fmt::Debug for Windowed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Windowed({} slices)", self.slices.len())
+    }
+}
+
 impl Windowed {
     /// Makes a filter without slices. The allowance is asked for a full window now, so that a limit refuses it early;
     /// memory is allocated slice by slice.
@@ -102,7 +107,7 @@ impl Windowed {
     ) -> Result<Self, Error> {
         let layers = planned(&rules, capacity, window, capacity.items());
         let bytes = Self::bytes_of(layers.len(), layers.len(), sum(layers.iter().map(Shape::bytes)));
-        ask_to_grow(0, bytes, layers.len(), allowance)?;
+        ask(0, bytes, Some(layers.len()), allowance)?;
         Ok(Self::empty(rules, window, capacity))
     }
 
@@ -374,7 +379,7 @@ impl Windowed {
         let before = Self::bytes_of(alive.len(), count, arrays);
         let after = Self::bytes_of(alive.len() + 1, count + 1, arrays.saturating_add(first.bytes()));
         check_capacity(NewestFirst::of(alive), first)?;
-        ask_to_grow(before, after, count + 1, allowance)?;
+        ask(before, after, Some(count + 1), allowance)?;
         let chain = Chain::new(self.rules.clone(), first, UNLIMITED)?;
         if expired == 0 {
             reserve_one(&mut self.slices)?;

@@ -69,18 +69,11 @@ pub trait Rules: Sized {
         Self::own_bytes(layers).saturating_add(arrays)
     }
 
-    /// What such a filter requests for one more layer, whose bit array has `array` bytes.
-    fn demand(layers: usize, arrays: u64, array: u64) -> Demand {
-        let total = Self::bytes(layers + 1, arrays.saturating_add(array));
-        let held = if layers == 0 {
-            0
-        } else {
-            Self::bytes(layers, arrays)
-        };
-        Demand {
-            new: total.saturating_sub(held),
-            total,
-            grows_to: Some(layers + 1),
+    /// [`Self::bytes`]; 0 without layers, as there is no filter yet.
+    fn held(layers: usize, arrays: u64) -> u64 {
+        match layers {
+            0 => 0,
+            layers => Self::bytes(layers, arrays),
         }
     }
 }
@@ -120,10 +113,15 @@ pub struct LayerShape {
 }
 
 /// A Bloom filter of one layout. It has at least one layer.
-#[derive(Debug)]
 pub struct Chain<R: Rules> {
     layers: Vec<R::Layer>,
     rules: R,
+}
+
+impl<R: Rules> std::fmt::Debug for Chain<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Chain({} layers)", self.layers.len())
+    }
 }
 
 impl<R: Rules> Chain<R> {
@@ -321,7 +319,9 @@ pub(super) fn append<R: Rules>(
         return Err(Error::Full { capacity });
     }
     let arrays = R::Layer::bytes_of_all(layers);
-    ask(R::demand(layers.len(), arrays, new.bytes()), allowance)?;
+    let (held, count) = (layers.len(), layers.len() + 1);
+    let total = R::bytes(count, arrays.saturating_add(new.bytes()));
+    ask(R::held(held, arrays), total, Some(count), allowance)?;
     let mut layer = new.make()?;
     layer.start_at(arrays);
     reserve_one(layers)?;

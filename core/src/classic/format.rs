@@ -6,12 +6,12 @@
 
 use crate::bits::array::BitArray;
 use crate::chain::batch::Layer as _;
-use crate::chain::demand::{reserve_one, reserved};
+use crate::chain::demand::{ask, reserve_one, reserved};
 use crate::chain::{Allowance, Chain, MOST_ITEMS, Rules as _, sum};
 use crate::classic::{Classic, Layer, Options, Shape};
 use crate::error::Error;
 use crate::stored::stream::{Sink, Source};
-use crate::stored::{DecodeError, Fields, ask_for, ask_for_next, list_for, restored};
+use crate::stored::{DecodeError, Fields, restored};
 
 /// Bytes of a chunk header before its layers.
 const HEAD_BYTES: usize = 20;
@@ -135,7 +135,7 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Class
     }
     let mut loader = Loader::new(items, u64::from(layers), options, expansion)?;
     // Nothing is allocated for layers until all of their sizes are valid and the sum is allowed.
-    let mut stored = list_for(layers as usize)?;
+    let mut stored = reserved(layers as usize)?;
     for _ in 0..layers {
         let (bytes, bits, items) = (fields.u64()?, fields.u64()?, fields.u64()?);
         let (error_rate, bits_per_item) = (fields.f64()?, fields.f64()?);
@@ -154,7 +154,7 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Class
     }
     let arrays = sum(stored.iter().map(|(shape, _)| shape.bytes));
     let bytes = Classic::bytes(stored.len(), arrays);
-    ask_for(bytes, bytes, allowance)?;
+    ask(0, bytes, None, allowance)?;
     for (shape, items) in stored {
         loader.append(shape, || Ok(BitArray::zeroed(shape.bytes.div_ceil(8))?))?;
         loader.count(items)?;
@@ -194,7 +194,14 @@ impl Loader {
 
     /// Requests memory for the next layer, with a bit array of `array` bytes.
     fn ask(&mut self, array: u64, allowance: Allowance<'_>) -> Result<(), DecodeError> {
-        ask_for_next::<Classic>(self.layers.len(), &mut self.arrays, array, allowance)
+        let (layers, held) = (self.layers.len(), Classic::held(self.layers.len(), self.arrays));
+        self.arrays = self.arrays.saturating_add(array);
+        Ok(ask(
+            held,
+            Classic::bytes(layers + 1, self.arrays),
+            None,
+            allowance,
+        )?)
     }
 
     /// Checks and appends the next layer.
@@ -241,12 +248,12 @@ mod tests {
     use super::*;
     use crate::Limit;
     use crate::chain::{Demand, UNLIMITED, at_most};
+    use crate::checks::{MemoryStream, Value};
     use crate::codec::{self, chunks};
     use crate::filter::Filter;
     use crate::layers::Layers;
     use crate::params::{Capacity, ErrorRate, Expansion, Growth, Seed, StoredLayout};
     use crate::spec::BlockedSpec;
-    use crate::stored::stream::{MemoryStream, Value};
     use crate::tests::stored::{self, Stored, naive_array};
 
     fn load(stream: &MemoryStream) -> Result<Filter, DecodeError> {

@@ -2,12 +2,10 @@
 
 use super::{Classic, Layer, Shape, format};
 use crate::chain::Chain;
-use crate::chain::batch::Layer as _;
 use crate::error::Error;
 use crate::layout::{LayoutRules, compound};
 use crate::params::StoredLayout;
 use crate::power::power;
-use crate::stored::invalid::{Invalid, check_counts};
 use crate::stored::stream::Sink;
 
 impl LayoutRules for Classic {
@@ -46,20 +44,5 @@ impl LayoutRules for Classic {
 
     fn start_again(chain: &Chain<Self>) -> (Self, Shape) {
         (*chain.rules(), chain.layers()[0].shape())
-    }
-
-    fn validate(chain: &Chain<Self>) -> Result<(), Invalid> {
-        let (layers, rules) = (chain.layers(), chain.rules());
-        if !rules.scales() && layers.len() > 1 {
-            return Err(Invalid::GrownFixed);
-        }
-        for (index, layer) in layers.iter().enumerate() {
-            let shape = layer.shape();
-            if shape.check(rules.options()).is_err() || layer.array().len() as u64 != shape.bytes {
-                return Err(Invalid::Geometry { layer: index });
-            }
-            check_counts(index, layer, layer.bits())?;
-        }
-        Ok(())
     }
 }

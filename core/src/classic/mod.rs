@@ -10,11 +10,9 @@
 //! - without [`NOROUND`](Options::NOROUND) the number of bits is a power of two, `2^n2`. (RedisBloom computes in 32 bits
 //!   there when `n2 < 32`; modulo a power of two that makes no difference.)
 
-mod folding;
 pub mod format;
 pub mod layer;
 pub mod layout;
-mod merging;
 pub mod murmur;
 
 use crate::chain::batch::Hasher;

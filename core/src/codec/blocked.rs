@@ -7,29 +7,29 @@ pub use crate::blocked::format::{MAGIC, VERSION};
 use crate::chain::demand::reserved;
 use crate::chain::{Allowance, Chain};
 use crate::error::Error;
-use crate::exceptions::table::{Entry, Table, hash_of};
-use crate::exceptions::{MOST_EXCEPTIONS, ask_for_table};
+use crate::exceptions::{Exceptions, MOST_EXCEPTIONS, ask_for};
 use crate::filter::Filter;
+use crate::item::ItemHash;
 use crate::stored::DecodeError;
 use crate::stored::stream::{Sink, Source};
 
 /// Exceptions that are saved at once.
 const PIECE: usize = 1024;
+/// An exception: the high half of the hash, then the low one.
+type Entry = [u64; 2];
 /// Bytes of an exception.
 const BYTES: usize = size_of::<Entry>();
 
 /// Writes a filter with exceptions to an RDB stream.
-pub fn save(chain: &Chain<Blocked>, exceptions: &Table, sink: &mut dyn Sink) {
+pub fn save(chain: &Chain<Blocked>, exceptions: &Exceptions, sink: &mut dyn Sink) {
     format::save(chain, exceptions.len(), sink);
     let (mut piece, mut count) = ([[0; 2]; PIECE], 0);
-    exceptions.each_ascending(|entries| {
-        for entry in entries {
-            piece[count] = *entry;
-            count += 1;
-            if count == PIECE {
-                sink.put_string(bytemuck::cast_slice(&piece));
-                count = 0;
-            }
+    exceptions.each_ascending(|ItemHash { low, high }| {
+        piece[count] = [high, low];
+        count += 1;
+        if count == PIECE {
+            sink.put_string(bytemuck::cast_slice(&piece));
+            count = 0;
         }
     });
     if count > 0 {
@@ -75,18 +75,20 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, Dec
 ///
 /// # Errors
 /// [`Error::OutOfMemory`].
-pub fn header(chain: &Chain<Blocked>, exceptions: &Table) -> Result<Vec<u8>, Error> {
+pub fn header(chain: &Chain<Blocked>, exceptions: &Exceptions) -> Result<Vec<u8>, Error> {
     let of_layers = format::header(chain, exceptions.len())?;
     let mut header = reserved(of_layers.len() + exceptions.len() * BYTES)?;
     header.extend_from_slice(&of_layers);
-    exceptions.each_ascending(|entries| header.extend_from_slice(bytemuck::cast_slice(entries)));
+    exceptions.each_ascending(|ItemHash { low, high }| {
+        header.extend_from_slice(bytemuck::cast_slice(&[high, low]));
+    });
     Ok(header)
 }
 
 /// A filter whose exceptions are being read.
 struct ExceptionLoader {
     filter: Filter,
-    exceptions: Table,
+    exceptions: Exceptions,
     /// The number of exceptions that are still to come.
     left: usize,
     last: Entry,
@@ -99,11 +101,11 @@ impl ExceptionLoader {
         let left = left.ok_or(DecodeError::Field("exceptions"))?;
         let filter = Filter::from(layers);
         if left > 0 {
-            ask_for_table(left, filter.bytes(), allowance)?;
+            ask_for(left, filter.bytes(), allowance)?;
         }
         Ok(Self {
             filter,
-            exceptions: Table::with_room_for(left)?,
+            exceptions: Exceptions::with_room_for(left)?,
             left,
             last: [0; 2],
         })
@@ -112,7 +114,8 @@ impl ExceptionLoader {
     fn take(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
         for entry in bytes.chunks_exact(BYTES) {
             let entry: Entry = bytemuck::pod_read_unaligned(entry);
-            if entry <= self.last || !self.exceptions.insert(hash_of(entry)) {
+            let [high, low] = entry;
+            if entry <= self.last || !self.exceptions.insert(ItemHash { low, high }) {
                 return Err(DecodeError::Field("exceptions"));
             }
             self.last = entry;

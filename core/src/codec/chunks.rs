@@ -14,7 +14,7 @@ use super::{DecodeError, blocked, redisbloom, valkey};
 use crate::bits::array::all_zero;
 use crate::chain::Allowance;
 use crate::error::Error;
-use crate::exceptions::ask_for_table;
+use crate::exceptions;
 use crate::filter::Filter;
 use crate::layers::Layers;
 use crate::params::StoredLayout;
@@ -26,12 +26,18 @@ pub const CHUNK_BYTES: usize = 16 << 20;
 pub const HEADER: i64 = 1;
 
 /// A part of a dumped filter.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Chunk<'a> {
     /// The number with which the chunk is loaded, and the next one requested.
     pub iterator: i64,
     /// The header, or bytes of a bit array.
     pub bytes: Cow<'a, [u8]>,
+}
+
+impl std::fmt::Debug for Chunk<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Chunk({}, {} bytes)", self.iterator, self.bytes.len())
+    }
 }
 
 /// Why a chunk was not loaded. Nothing changed.
@@ -125,7 +131,6 @@ fn header_counts_bits(filter: &Filter) -> bool {
 }
 
 /// A filter whose chunks come one after another, in ascending order.
-#[derive(Debug)]
 pub struct Assembly {
     filter: Filter,
     header: Vec<u8>,
@@ -273,9 +278,9 @@ pub fn load_chunk(filter: &mut Filter, iterator: i64, bytes: &[u8]) -> Result<bo
 pub fn copy(filter: &Filter, allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
     let layers = filter.layers.as_layered();
     let mut copy = load_header(&layers.header()?, allowance)?;
-    if let Some(exceptions) = filter.excepted() {
-        ask_for_table(exceptions.len(), copy.bytes(), allowance)?;
-        copy.set_exceptions(exceptions.try_clone()?);
+    if let Some(excepted) = filter.excepted() {
+        exceptions::ask_for(excepted.len(), copy.bytes(), allowance)?;
+        copy.set_exceptions(excepted.copy_with_room_for(0)?);
     }
     for layer in (0..layers.count()).filter(|&layer| layers.stats(layer).bits_set > 0) {
         let merged = copy.layers.as_layered_mut().merge(layer, 0, layers.array(layer));
@@ -327,9 +332,9 @@ mod tests {
 
     use super::*;
     use crate::chain::{UNLIMITED, at_most};
+    use crate::checks::MemoryStream;
     use crate::params::{Capacity, ErrorRate, Expansion, Growth, Seed};
     use crate::spec::BlockedSpec;
-    use crate::stored::stream::MemoryStream;
     use crate::tests::oracle::reloaded;
     use crate::tests::stored;
 

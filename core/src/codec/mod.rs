@@ -2,7 +2,6 @@
 
 pub mod blocked;
 pub mod chunks;
-pub mod validate;
 
 use crate::chain::Allowance;
 pub use crate::classic::format as redisbloom;

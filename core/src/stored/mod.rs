@@ -1,12 +1,10 @@
 //! What the formats of all layouts have in common. All integers and floats are little-endian; whatever is read is
 //! hostile.
 
-pub mod invalid;
 pub mod stream;
 
 use crate::bits::array::{BitArray, is_sparse};
-use crate::chain::demand::{self, Demand, Refused, ask};
-use crate::chain::{Allowance, Rules};
+use crate::chain::demand::Refused;
 use crate::error::Error;
 use crate::params::ErrorRate;
 use stream::Array;
@@ -31,32 +29,6 @@ pub enum DecodeError {
         /// Bytes that were requested.
         bytes: u64,
     },
-}
-
-/// Requests `new` bytes for a stored filter, which has `total` with them. That is no growth: a stored filter has the
-/// layers that it has.
-pub(crate) fn ask_for(new: u64, total: u64, allowance: Allowance<'_>) -> Result<(), DecodeError> {
-    let demand = Demand {
-        new,
-        total,
-        grows_to: None,
-    };
-    Ok(ask(demand, allowance)?)
-}
-
-/// Requests memory for the next layer of a stored filter, with a bit array of `array` bytes, and adds these to
-/// `arrays`. The request is for the `layers` that were read so far and this one: a stream may end before all the layers
-/// that it claims.
-pub(crate) fn ask_for_next<R: Rules>(
-    layers: usize,
-    arrays: &mut u64,
-    array: u64,
-    allowance: Allowance<'_>,
-) -> Result<(), DecodeError> {
-    let Demand { new, total, .. } = R::demand(layers, *arrays, array);
-    ask_for(new, total, allowance)?;
-    *arrays = arrays.saturating_add(array);
-    Ok(())
 }
 
 impl From<Refused> for DecodeError {
@@ -89,11 +61,6 @@ pub(crate) fn restored(array: Array) -> Result<BitArray<u64>, DecodeError> {
 /// do: a save cannot report an error, and must not leave a filter out. Mostly the process is a forked child.
 pub(crate) fn or_abort(header: Result<Vec<u8>, Error>) -> Vec<u8> {
     header.unwrap_or_else(|_| std::alloc::handle_alloc_error(std::alloc::Layout::new::<Vec<u8>>()))
-}
-
-/// An empty list with room for `length` values; the stored bytes gave the length.
-pub(crate) fn list_for<T>(length: usize) -> Result<Vec<T>, DecodeError> {
-    Ok(demand::reserved(length)?)
 }
 
 impl std::fmt::Display for DecodeError {

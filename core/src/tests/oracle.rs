@@ -7,7 +7,7 @@ use crate::blocked::secret::Secret;
 use crate::blocked::sizing::Geometry;
 use crate::blocked::{Blocked, Layer, Shape};
 use crate::chain::{Chain, UNLIMITED};
-use crate::codec::stream::{MemoryStream, Value};
+use crate::checks::{MemoryStream, Value};
 use crate::codec::{self, DecodeError, ENCODING_VERSION};
 use crate::layers::Layers;
 use crate::params::{Capacity, ErrorRate, Expansion, Growth, Seed};

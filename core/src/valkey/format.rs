@@ -7,12 +7,12 @@
 
 use crate::bits::array::BitArray;
 use crate::chain::batch::Layer as _;
-use crate::chain::demand::{reserve_one, reserved};
+use crate::chain::demand::{ask, reserve_one, reserved};
 use crate::chain::{Allowance, Chain, MOST_ITEMS, Rules, sum};
 use crate::error::Error;
 use crate::params::{SipSeed, Tightening};
 use crate::stored::stream::{Sink, Source};
-use crate::stored::{DecodeError, Fields, ask_for, ask_for_next, list_for, restored};
+use crate::stored::{DecodeError, Fields, restored};
 use crate::valkey::{Layer, Shape, Valkey};
 
 /// The encoding version of the stored type, with which every filter is saved.
@@ -205,7 +205,7 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Valke
     }
     let mut loader = Loader::new(layers.into(), expansion, error_rate, tightening, seed.is_random())?;
     // Nothing is allocated for layers until all of their sizes are valid and the sum is allowed.
-    let mut stored: Vec<(Shape, u64)> = list_for(layers as usize)?;
+    let mut stored: Vec<(Shape, u64)> = reserved(layers as usize)?;
     let rules = loader.rules(seed)?;
     for index in 0..layers as usize {
         let (capacity, items, bytes) = (fields.u64()?, fields.u64()?, fields.u64()?);
@@ -216,7 +216,7 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Chain<Valke
     }
     let arrays = sum(stored.iter().map(|(shape, _)| shape.bytes));
     let bytes = Valkey::bytes(stored.len(), arrays);
-    ask_for(bytes, bytes, allowance)?;
+    ask(0, bytes, None, allowance)?;
     for (shape, items) in stored {
         loader.push(shape, items, || Ok(shape.array()?))?;
     }
@@ -325,7 +325,14 @@ impl Loader {
 
     /// Requests memory for the next layer, with a bit array of `array` bytes.
     fn ask(&mut self, array: u64, allowance: Allowance<'_>) -> Result<(), DecodeError> {
-        ask_for_next::<Valkey>(self.layers.len(), &mut self.arrays, array, allowance)
+        let (layers, held) = (self.layers.len(), Valkey::held(self.layers.len(), self.arrays));
+        self.arrays = self.arrays.saturating_add(array);
+        Ok(ask(
+            held,
+            Valkey::bytes(layers + 1, self.arrays),
+            None,
+            allowance,
+        )?)
     }
 
     /// Appends the next layer, whose shape has been checked.

@@ -189,6 +189,7 @@ impl Layer {
     }
 
     /// The layer's memory, in words; the head is part of it.
+    #[cfg(any(test, feature = "checks"))]
     pub(crate) fn memory(&self) -> &BitArray<u64> {
         &self.array
     }

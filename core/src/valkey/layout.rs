@@ -2,12 +2,10 @@
 
 use super::{Layer, Shape, Valkey, format};
 use crate::chain::Chain;
-use crate::chain::batch::Layer as _;
 use crate::error::Error;
 use crate::layout::{LayoutRules, compound};
 use crate::params::StoredLayout;
 use crate::power::power;
-use crate::stored::invalid::{Invalid, check_counts};
 use crate::stored::stream::Sink;
 
 impl LayoutRules for Valkey {
@@ -43,31 +41,5 @@ impl LayoutRules for Valkey {
 
     fn start_again(chain: &Chain<Self>) -> (Self, Shape) {
         (*chain.rules(), chain.layers()[0].shape())
-    }
-
-    fn validate(chain: &Chain<Self>) -> Result<(), Invalid> {
-        let (layers, rules) = (chain.layers(), chain.rules());
-        if rules.expansion() == 0 && layers.len() > 1 {
-            return Err(Invalid::GrownFixed);
-        }
-        let mut expected = Some(layers[0].capacity());
-        for (index, layer) in layers.iter().enumerate() {
-            let shape = layer.shape();
-            if expected != Some(shape.capacity) {
-                return Err(Invalid::Capacity { layer: index });
-            }
-            if shape.check().is_err()
-                || shape.seed != rules.seed()
-                || Some(shape.error_rate) != rules.rate(index)
-            {
-                return Err(Invalid::Geometry { layer: index });
-            }
-            if index + 1 < layers.len() && layer.items() < layer.capacity() {
-                return Err(Invalid::NotFull { layer: index });
-            }
-            check_counts(index, layer, layer.memory())?;
-            expected = rules.layer(index + 1, shape.capacity).map(|next| next.capacity);
-        }
-        Ok(())
     }
 }

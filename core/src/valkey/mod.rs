@@ -28,8 +28,14 @@ const OWN_BYTES: u64 = 48;
 const LAYER_BYTES: u64 = 208;
 
 /// The keys of a filter's two hashes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Keys([[u64; 2]; 2]);
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Keys(..)")
+    }
+}
 
 impl Keys {
     fn new(seed: SipSeed) -> Self {

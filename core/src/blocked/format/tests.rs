@@ -7,9 +7,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::chain::{Demand, MOST_ITEMS, UNLIMITED, at_most};
+use crate::checks::Invalid;
+use crate::checks::{MemoryStream, Value};
 use crate::spec::BlockedSpec;
-use crate::stored::invalid::Invalid;
-use crate::stored::stream::{MemoryStream, Value};
 use crate::tests::oracle::{load, reserved, *};
 use crate::{Allowance, Filter, Limit};
 

@@ -2,10 +2,10 @@ use std::fs;
 
 use super::*;
 use crate::chain::at_most;
-use crate::codec::stream::{MemoryStream, Value};
+use crate::checks::Invalid;
+use crate::checks::{MemoryStream, Value};
 use crate::codec::{self, ENCODING_VERSION, chunks};
 use crate::params::{ErrorRate, Growth};
-use crate::stored::invalid::Invalid;
 use crate::tests::oracle::{load, reserved, *};
 use crate::{Demand, UNLIMITED};
 
@@ -36,7 +36,7 @@ fn exceptions_of(filter: &Filter) -> Vec<Entry> {
     filter
         .excepted()
         .unwrap()
-        .each_ascending(|some| entries.extend_from_slice(some));
+        .each_ascending(|ItemHash { low, high }| entries.push([high, low]));
     entries
 }
 

@@ -6,9 +6,9 @@ use super::*;
 use crate::Filter;
 use crate::Limit;
 use crate::chain::{Demand, UNLIMITED, at_most};
+use crate::checks::{MemoryStream, Value};
 use crate::codec::chunks;
 use crate::spec::{Spec, ValkeySpec};
-use crate::stored::stream::{MemoryStream, Value};
 use crate::tests::oracle::item;
 
 /// A filter of three layers, the newest of which has one item.

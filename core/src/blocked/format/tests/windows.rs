@@ -6,12 +6,12 @@ use proptest::prelude::*;
 
 use super::super::*;
 use crate::chain::{UNLIMITED, at_most};
+use crate::checks::Invalid;
+use crate::checks::Value;
 use crate::codec::chunks;
 use crate::layers::Layers;
 use crate::params::LATEST;
 use crate::spec::BlockedSpec;
-use crate::stored::invalid::Invalid;
-use crate::stored::stream::Value;
 use crate::tests::oracle::{
     contains_batch, fixture, header_of, item, load, load_with, of_file, reserved, spec, stored, to_file,
     with_header,
