@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::client::clock;
 use crate::client::{Client, Reply, WRONG_TYPE, array, error, ok};
-use crate::server::{Server, until};
+use crate::server::{Server, Setup, until};
 use crate::support::aof::{paths, propagated};
 use crate::support::link::{UNUSUAL, in_step};
 
@@ -313,6 +313,67 @@ const MADE: [(&str, &str); 14] = [
 
 /// The keys with their contents, and when they end.
 type Snapshot = Vec<([Reply; 3], (i64, i64))>;
+
+fn snapshot(client: &mut Client) -> Snapshot {
+    MADE.iter()
+        .map(|(key, _)| (contents(client, key), end(client, key)))
+        .collect()
+}
+
+fn is_same(one: &Snapshot, other: &Snapshot, what: &str) {
+    assert_eq!(one.len(), other.len());
+    for (((key, line), one), other) in MADE.iter().zip(one).zip(other) {
+        assert!(one.0 == other.0, "{key} has other contents {what}: {line}");
+        assert!(
+            end_alike(one.1, other.1),
+            "{line} {what}: {:?}, {:?}",
+            one.1,
+            other.1
+        );
+    }
+}
+
+/// After a failover filters would be of another layout, or live on, or be gone too early; so after a restart,
+/// on either kind of file.
+#[test]
+fn replicas_and_files_keep_the_end() {
+    for (here, there) in [("classic", "blocked"), ("blocked", "classic")] {
+        let with = |layout: &str| Server::with().module_args(&format!("bf-layout {layout}"));
+        let as_commands = |setup: Setup| setup.append_only().config("aof-use-rdb-preamble", "no");
+        let mut primary = as_commands(with(here)).start();
+        let mut replica = as_commands(with(there)).replica_of(&primary).start();
+        in_step(&primary, &replica);
+        let mut client = primary.client();
+        for (_, line) in MADE {
+            let reply = client.run(line);
+            assert!(!matches!(reply, Reply::Error(_)), "{line}: {reply:?}");
+        }
+        for (key, _) in MADE {
+            let items: Vec<_> = (0..80).map(|item| item.to_string()).collect();
+            client.over(&format!("BF.MADD {key}"), &items);
+        }
+        in_step(&primary, &replica);
+        let made = snapshot(&mut client);
+        is_same(&made, &snapshot(&mut replica.client()), "on the replica");
+        assert!(!replica.log().contains("sending an error"), "{}", replica.log());
+
+        primary.kill9();
+        primary.revive();
+        is_same(&made, &snapshot(&mut primary.client()), "on its file");
+        let mut follower = replica.client();
+        follower.answers(&[("REPLICAOF NO ONE", ok())]);
+        until("the replica has its first file", || {
+            follower.stat("persistence", "aof_rewrite_in_progress") == "0"
+        });
+        replica.kill9();
+        let mut replica = as_commands(with(here)).dir(replica.dir()).start();
+        is_same(&made, &snapshot(&mut replica.client()), "on the replica's file");
+        replica.client().answers(&[("SAVE", ok())]);
+        replica.kill9();
+        let saved = with(here).dir(replica.dir()).start();
+        is_same(&made, &snapshot(&mut saved.client()), "on the RDB file");
+    }
+}
 
 /// A filter whose time is over before it is made would live on where nobody ends it: on a replica, or after a
 /// restart.
