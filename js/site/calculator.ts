@@ -1,6 +1,7 @@
 /** The calculator of the site: site/pages/calculator.md. */
 
-import { CAPACITIES, ERROR_RATES, EXPANSIONS, type Growth, type Spec, type Stage, stageAt, USUAL_SLICES } from "./sizing.js";
+import { CAPACITIES, ERROR_RATES, EXPANSIONS } from "../dist/sizing.js";
+import { type Plan, type Stage, stageAt, USUAL_SLICES } from "./plan.js";
 
 const element = <E extends HTMLElement>(id: string): E => document.getElementById(id) as E;
 const form = element<HTMLFormElement>("calculator-form");
@@ -41,7 +42,7 @@ function rateOf(field: string): number {
 }
 
 /** The filter, how each language says it, and the numbers of items to show. */
-function described(): { spec: Spec; codes: string[]; items: number[] } {
+function described(): { spec: Plan; codes: string[]; items: number[] } {
   const kind = form.querySelector<HTMLInputElement>("[name=growth]:checked")!.value;
   for (const box of form.querySelectorAll<HTMLElement>("[data-for]")) {
     box.hidden = !box.dataset.for!.split(" ").includes(kind);
@@ -49,10 +50,10 @@ function described(): { spec: Spec; codes: string[]; items: number[] } {
   }
   const items = wholeNumber("items", CAPACITIES);
   const errorRate = rateOf("rate");
-  const growth: Growth = kind === "window" ? "reserved" : (kind as Growth);
+  const growth = kind === "window" ? "reserved" : (kind as Plan["growth"]);
   const capacity = growth === "growing" ? wholeNumber("first", { least: CAPACITIES.least, most: items }) : items;
   const expansion = kind === "reserved" || kind === "growing" ? wholeNumber("expansion", EXPANSIONS) : 2;
-  const spec: Spec = { errorRate, capacity, growth, expansion };
+  const spec: Plan = { errorRate, capacity, growth, expansion };
   const window = kind === "window" ? Number(element<HTMLSelectElement>("window").value) : undefined;
   const codes = codesOf(spec, window);
   if (window) return { spec: { ...spec, slices: USUAL_SLICES }, codes, items: [items, 2 * items, 10 * items] };
@@ -60,7 +61,7 @@ function described(): { spec: Spec; codes: string[]; items: number[] } {
 }
 
 /** What makes the filter: a command, and the same in Python, Rust and JavaScript, in the order of the page. */
-function codesOf({ errorRate, capacity, growth, expansion }: Spec, window?: number): string[] {
+function codesOf({ errorRate, capacity, growth, expansion }: Plan, window?: number): string[] {
   const number = shown(capacity).replaceAll(",", "_");
   /** The options that differ from the usual ones, in the words of a language. */
   const options = (expands: string, fixed: string, grows: string, forgets: string): string =>

@@ -1,6 +1,7 @@
 /** The page of the site on which one can watch a filter: site/pages/watch.md. */
 
-import { SmallFilter } from "./small.js";
+import { Filter } from "../dist/filter.js";
+import { nextShape, rateOf } from "../dist/sizing.js";
 
 const WORDS =
   "apple river stone cloud garden window candle forest bridge silver honey winter basket copper meadow pencil rabbit " +
@@ -20,7 +21,10 @@ const form = element<HTMLFormElement>("watch-form");
 const field = element<HTMLInputElement>("word");
 const bits = element("bits");
 
-let filter: SmallFilter;
+const SPEC = { errorRate: 0.05, capacity: 80, seed: 1n, fixed: true };
+const shape = nextShape({ ...SPEC, growth: "fixed", expansion: 0 }, []);
+
+let filter: Filter;
 let added: string[];
 /** Which word set a bit. */
 let setBy: Map<number, string>;
@@ -28,20 +32,35 @@ let setBy: Map<number, string>;
 let shown: Set<string>;
 
 function reset(): void {
-  filter = new SmallFilter(0.05, 80, 1n);
+  filter = Filter.create(SPEC);
   added = [];
   setBy = new Map();
   shown = new Set();
-  bits.replaceChildren(...Array.from({ length: 8 * filter.bits.length }, () => document.createElement("i")));
+  bits.replaceChildren(...Array.from({ length: 8 * filter.sizeInBytes }, () => document.createElement("i")));
+}
+
+/** The places of a filter's set bits. */
+function setBits(of: Filter): Set<number> {
+  const [, [, data] = [0, new Uint8Array(0)]] = of.chunks();
+  const places = Array.from({ length: 8 * data.length }, (_, place) => place);
+  return new Set(places.filter((place) => ((data[place >> 3] >> (place & 7)) & 1) === 1));
+}
+
+/** The places of the bits that a word sets: those of a filter of nothing else. */
+function placesOf(word: string): number[] {
+  const alone = Filter.create(SPEC);
+  alone.add(word);
+  return [...setBits(alone)];
 }
 
 /** Adds a word, and says what that did. */
 function add(word: string): string {
-  const places = filter.placesOf(word);
-  const unset = places.filter((place) => !filter.isSet(place));
+  const places = placesOf(word);
+  const set = setBits(filter);
+  const unset = places.filter((place) => !set.has(place));
   if (added.includes(word)) return `“${word}” was there already.`;
   if (unset.length === 0) return `“${word}” is a false positive: all of its bits were set already, by ${settersOf(places)}. Nothing changes.`;
-  if (filter.isFull) return `The filter is full: it is made for ${filter.capacity} words. “${word}” is refused.`;
+  if (isFull()) return `The filter is full: it is made for ${filter.capacity} words. “${word}” is refused.`;
   filter.add(word);
   added.push(word);
   for (const place of unset) setBy.set(place, word);
@@ -49,18 +68,23 @@ function add(word: string): string {
   return `“${word}” is new. It set ${count(unset.length, "bit")}${before ? `; ${before} of its ${places.length} were set already, by ${settersOf(places, word)}` : ""}.`;
 }
 
+function isFull(): boolean {
+  return filter.size >= filter.capacity;
+}
+
 function ask(word: string): string {
-  const places = filter.placesOf(word);
-  const unset = places.filter((place) => !filter.isSet(place)).length;
-  if (!filter.readable().has(word)) return `“${word}”: certainly not there. ${unset} of its ${places.length} bits ${unset === 1 ? "is" : "are"} not set.`;
+  const places = placesOf(word);
+  const set = setBits(filter);
+  const unset = places.filter((place) => !set.has(place)).length;
+  if (!filter.has(word)) return `“${word}”: certainly not there. ${unset} of its ${places.length} bits ${unset === 1 ? "is" : "are"} not set.`;
   if (added.includes(word)) return `“${word}”: probably there. All of its ${places.length} bits are set, and it was indeed added.`;
   return `“${word}”: probably there, says the filter. But nobody added it: a false positive. Its bits were set by ${settersOf(places)}.`;
 }
 
 function addMore(): string {
-  const next = words.filter((word) => !added.includes(word) && !filter.readable().has(word));
+  const next = words.filter((word) => !added.includes(word) && !filter.has(word));
   if (next.length === 0) return "There are no further words.";
-  if (filter.isFull) return add(next[0]);
+  if (isFull()) return add(next[0]);
   const more = next.slice(0, Math.min(AT_ONCE, filter.capacity - filter.size));
   for (const word of more) add(word);
   field.value = "";
@@ -77,8 +101,7 @@ function find(): string {
 }
 
 function falsePositives(): string[] {
-  const readable = filter.readable();
-  return others.filter((word) => readable.has(word) && !added.includes(word));
+  return others.filter((word) => filter.has(word) && !added.includes(word));
 }
 
 /** The words that set these bits, except one. */
@@ -94,19 +117,20 @@ const percent = (part: number): string => `${(100 * part).toLocaleString("en", {
 /** Shows the filter, and which bits a word has. */
 function show(said?: string): void {
   if (said) element("said").textContent = said;
-  const places = new Set(field.value ? filter.placesOf(field.value) : []);
+  const places = new Set(field.value ? placesOf(field.value) : []);
+  const set = setBits(filter);
   for (const [place, cell] of [...bits.children].entries()) {
-    cell.className = `${filter.isSet(place) ? "set" : ""} ${places.has(place) ? "seen" : ""}`.trim();
+    cell.className = `${set.has(place) ? "set" : ""} ${places.has(place) ? "seen" : ""}`.trim();
   }
   if (!said) return;
-  const total = 8 * filter.bits.length;
+  const total = 8 * filter.sizeInBytes;
   const wrong = falsePositives().length;
   element("size").textContent = `${filter.size} of ${filter.capacity}`;
-  element("fill").textContent = `${filter.ones} of ${total} (${percent(filter.ones / total)})`;
-  element("rate").textContent = percent(filter.rate);
+  element("fill").textContent = `${set.size} of ${total} (${percent(set.size / total)})`;
+  element("rate").textContent = percent(rateOf(shape, filter.size));
   element("measured").textContent = `${percent(wrong / others.length)} (${wrong.toLocaleString("en")} of ${others.length.toLocaleString("en")})`;
   element("added").textContent = added.length ? added.join(", ") : "nothing yet";
-  bits.setAttribute("aria-label", `The bits of the filter: ${filter.ones} of ${total} are set.`);
+  bits.setAttribute("aria-label", `The bits of the filter: ${set.size} of ${total} are set.`);
 }
 
 const ACTIONS: Record<string, () => string | undefined> = {

@@ -1,6 +1,6 @@
 /** The blocked layout: docs/design.md. An item sets a few bits in each of a few lines of 64 bytes. */
 
-import type { Bits } from "./bits.js";
+import type { Layer } from "./format.js";
 import { carry, high, multiplyLow, product, wordsOf } from "./words.js";
 import { hash } from "./xxh3.js";
 
@@ -9,10 +9,11 @@ const MULTIPLIERS = Int32Array.from(
   Array.from({ length: 32 }, (_, index) => wordsOf(index === 0 ? 1n : splitMix64(BigInt(index)) | 1n)).flat(),
 );
 
-/** Whether the bits of the last item that was hashed are set, in a layer of so many lines in each part. */
-export function hasLines(bits: Bits, lines: number, linesPerItem: number, probes: number): boolean {
+/** The number of bits of the last item that was hashed that are not set, which are set if `isAdded`; if not, 1 stands for any. */
+export function unsetBits({ bits, lines, linesPerItem, probes }: Layer, isAdded: boolean): number {
   const bl = hash[2];
   const bh = hash[3];
+  let unset = 0;
   for (let j = 0; j < linesPerItem; j += 1) {
     multiplyLow(hash[0], hash[1], MULTIPLIERS[4 * j], MULTIPLIERS[4 * j + 1]);
     const cl = product[0];
@@ -27,11 +28,15 @@ export function hasLines(bits: Bits, lines: number, linesPerItem: number, probes
     for (let t = 0; t < probes; t += 1) {
       const by = 55 - 6 * t;
       const bit = by >= 32 ? wh >>> (by - 32) : (wl >>> by) | (wh << (32 - by));
-      const byte = bits.byte(line + 8 * (((wh >>> 29) + t) & 7) + ((bit >>> 3) & 7));
-      if (((byte >>> (bit & 7)) & 1) === 0) return false;
+      const at = line + 8 * (((wh >>> 29) + t) & 7) + ((bit >>> 3) & 7);
+      const mask = 1 << (bit & 7);
+      if ((bits[at] & mask) !== 0) continue;
+      if (!isAdded) return 1;
+      bits[at] |= mask;
+      unset += 1;
     }
   }
-  return true;
+  return unset;
 }
 
 export function splitMix64(index: bigint): bigint {
@@ -41,20 +46,16 @@ export function splitMix64(index: bigint): bigint {
   return second ^ (second >> 31n);
 }
 
-/** The secret of a seed of 8 bytes, under which XXH3 hashes the items. */
-export function secretOf(seed: Uint8Array): DataView {
-  const key = new Uint8Array(32);
-  key.set(seed);
-  return keyStream(key, 3);
+/** The secret of a seed, under which XXH3 hashes the items. */
+export function secretOf(seedLow: number, seedHigh: number): DataView {
+  return keyStream([seedLow, seedHigh, 0, 0, 0, 0, 0, 0], 3);
 }
 
 /** So many blocks of ChaCha20's key stream (RFC 8439), with nonce 0 and from counter 0. */
-export function keyStream(key: Uint8Array, blocks: number): DataView {
+export function keyStream(key: number[], blocks: number): DataView {
   const stream = new DataView(new ArrayBuffer(64 * blocks));
-  const words = new DataView(key.buffer, key.byteOffset, key.byteLength);
   const start = new Int32Array(16);
-  start.set([0x61707865, 0x3320646e, 0x79622d32, 0x6b206574]); // "expand 32-byte k"
-  for (let i = 0; i < 8; i += 1) start[4 + i] = words.getInt32(4 * i, true);
+  start.set([0x61707865, 0x3320646e, 0x79622d32, 0x6b206574, ...key]); // "expand 32-byte k", the key
   for (let block = 0; block < blocks; block += 1) {
     start[12] = block;
     const x = start.slice();

@@ -1,6 +1,9 @@
 /** What callers pass: bytes in memory, bytes that are still to come, lists. Anything else is refused, with what is taken. */
 
-import { FormatError } from "./error.js";
+/** Bytes that are no whole filter, or more than the caller allows. The message says what is wrong. */
+export class FormatError extends Error {
+  override name = "FormatError";
+}
 
 /** Bytes in memory. */
 export type Bytes = Uint8Array | DataView | ArrayBuffer;
@@ -28,6 +31,10 @@ export function bytesOf(value: unknown, taken: string): Uint8Array {
   if (kindOf(value) === "ArrayBuffer") return new Uint8Array(value as ArrayBuffer);
   if (!ArrayBuffer.isView(value) || (value as Uint8Array).BYTES_PER_ELEMENT > 1) refuse(taken, value);
   return new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
+}
+
+export function viewOf(bytes: Uint8Array): DataView {
+  return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
 /** The members of a list. Text and bytes are none, although they can be iterated. */

@@ -1,7 +1,25 @@
+import { unsetBits } from "./blocked.js";
 import { listOf, readAll, type Source } from "./bytes.js";
-import { assemble, beginsAsFile, type Chunk, type Contents, MAGIC_BYTES, parseFile } from "./file.js";
+import { assemble, beginsAsFile, type Chunk, chunksOf, fileOf, MAGIC_BYTES, ownBits, parseFile } from "./file.js";
+import { type BlockedSpec, type Contents, headerOf, isException, type Layer, layerOf, parseHeader } from "./format.js";
 import { bytes, encode, type Item, type Items } from "./item.js";
-import { hash } from "./xxh3.js";
+import { CAPACITIES, ERROR_RATES, EXPANSIONS, nextShape, type Shape } from "./sizing.js";
+
+/** What a new filter is made from. */
+export interface CreateOptions {
+  /** The number of items that it is made for: 1 to 2^40. */
+  capacity: number;
+  /** The probability that a query for an absent item is answered with yes, at most: above 0 and below 1, used as 1e-30 to 0.25. */
+  errorRate: number;
+  /** Selects the hash: 0 to 2^64 - 1. Without it, all filters of a program share a random one. */
+  seed?: number | bigint;
+  /** Each further layer is for so many times as many items as the one before it: 1 to 32768, usually 2. */
+  expansion?: number;
+  /** The filter never grows: once it is full, it refuses further items. */
+  fixed?: boolean;
+  /** The filter is expected to outgrow its capacity by far. */
+  growing?: boolean;
+}
 
 /** `atMost`: the most bytes that the file may have. */
 export type LoadOptions = { atMost?: number };
@@ -9,6 +27,17 @@ export type LoadOptions = { atMost?: number };
 /** A Bloom filter that answers queries: a no is certain, a yes is wrong with the probability `errorRate` at most. */
 export class Filter {
   private constructor(private readonly contents: Contents) {}
+
+  /**
+   * Makes a filter without items, which is bit for bit one of the crate and of a server with the same seed.
+   *
+   * @throws RangeError for an option that is out of its range, and where there is no memory
+   */
+  static create(options: CreateOptions): Filter {
+    const spec = specOf(options);
+    const layers = [withoutItems(nextShape(spec, []))];
+    return new Filter({ ...parseHeader(headerOf(spec, layers)), layers });
+  }
 
   /**
    * Reads a file (`.bloom`) that the program `libbloom`, the Python package or the crate wrote. The filter takes about as
@@ -30,59 +59,95 @@ export class Filter {
     return new Filter(assemble(chunks));
   }
 
+  /**
+   * Adds an item. True if it was not in the filter before. A filter with a window or with exceptions, or in RedisBloom's
+   * layout, takes none.
+   *
+   * @throws RangeError if the filter is full and may not grow, or there is no memory for that; nothing changed
+   */
+  add(item: Item): boolean {
+    const { contents } = this;
+    const { layers, spec } = contents;
+    if (!spec) throw new TypeError("only a server adds to filters with a window or exceptions, or in RedisBloom's layout");
+    contents.hash(encode(item), bytes);
+    let newest = layers[layers.length - 1];
+    for (let i = layers.length - 2; i >= 0; i -= 1) if (contents.has(layers[i])) return false;
+    if (newest.items >= newest.capacity) {
+      if (contents.has(newest)) return false;
+      if (spec.growth === "fixed") throw new RangeError(`the filter is full with ${newest.items} items, and may not grow`);
+      newest = withoutItems(nextShape(spec, layers));
+      layers.push(newest);
+    }
+    ownBits(newest);
+    const set = unsetBits(newest, true);
+    if (set === 0) return false;
+    newest.items += 1;
+    newest.ones! += set;
+    return true;
+  }
+
+  /** Adds items, and says for each whether it was new. Those before one that is refused have been added. */
+  addMany(items: Items): boolean[] {
+    return Array.from(listOf(items), (item) => this.add(item));
+  }
+
   /** Whether an item is in the filter; in one with a window, at the time `now`, in milliseconds of the Unix clock. */
   has(item: Item, now?: number): boolean {
-    const { header, layers } = this.contents;
-    const time = header.window ? (now ?? Date.now()) : 0;
+    const { contents } = this;
+    const { layers, exceptions } = contents;
+    const time = contents.window ? (now ?? Date.now()) : 0;
     if (typeof time !== "number" || Number.isNaN(time)) throw new RangeError("now is not a number");
-    header.hash(encode(item), bytes);
+    contents.hash(encode(item), bytes);
     // The newest layers are the largest.
     for (let i = layers.length - 1; i >= 0; i -= 1) {
       const { expires } = layers[i];
       if (expires !== undefined && expires <= time) continue;
-      if (this.contents.isIn(i)) return !header.exceptions || !isException(header.exceptions);
+      if (contents.has(layers[i])) return !exceptions || !isException(exceptions);
     }
     return false;
   }
 
   /** Whether each item is in the filter, in the order of the items. */
   hasMany(items: Items, now?: number): boolean[] {
-    const time = this.contents.header.window ? (now ?? Date.now()) : undefined;
+    const time = this.contents.window ? (now ?? Date.now()) : undefined;
     // Each item is asked for as it comes: an iterable may give one buffer again and again.
     return Array.from(listOf(items), (item) => this.has(item, time));
   }
 
-  /** The filter as BF.LOADCHUNK takes it, the header first. The bytes are the filter's own. */
+  /** The filter as a file (`.bloom`). */
+  toBytes(): Uint8Array {
+    return fileOf(this.chunks());
+  }
+
+  /** The filter as BF.LOADCHUNK takes it, the header first. The bits are the filter's own. */
   chunks(): readonly Chunk[] {
-    return this.contents.list();
+    return chunksOf(this.contents);
   }
 
   /** The number of items that were added; in a filter with a window, of those that have not expired. */
   get size(): number {
-    // A layer without bits has no items.
     const living = this.contents.layers.filter(({ expires }) => expires === undefined || expires > Date.now());
-    return living.reduce((sum, layer) => sum + layer.items, 0);
+    return sum(living, "items");
   }
 
   /** The number of items that the layers are made for, or that are expected in a window. */
   get capacity(): number {
-    const { capacity, window } = this.contents.header;
-    return window?.capacity ?? capacity;
+    return this.contents.window?.capacity ?? sum(this.contents.layers, "capacity");
   }
 
   /** The probability that a query for an absent item is answered with yes, at most. */
   get errorRate(): number {
-    return this.contents.header.errorRate;
+    return this.contents.errorRate;
   }
 
-  /** Bytes of the filter's bits. Those that the file leaves out, because they are zero, take no memory. */
+  /** Bytes of the filter's bits. */
   get sizeInBytes(): number {
-    return this.contents.header.bytes;
+    return sum(this.contents.layers, "bytes");
   }
 
   /** The number of layers: 1, and one more for each time that the filter grew. */
   get layers(): number {
-    return this.contents.header.count;
+    return this.contents.layers.length;
   }
 
   /** The figures, without the seed and the bits. */
@@ -97,18 +162,38 @@ export class Filter {
   }
 }
 
-/** Whether the last hash is one of the exceptions, each of which has its high half first. */
-function isException(exceptions: DataView): boolean {
-  let low = 0;
-  let high = exceptions.byteLength / 16;
-  while (low < high) {
-    const middle = Math.floor((low + high) / 2);
-    const differ = (order: number, place: number, i: number): number =>
-      order || exceptions.getUint32(16 * middle + place, true) - (hash[3 - i] >>> 0);
-    const order = [4, 0, 12, 8].reduce(differ, 0);
-    if (order === 0) return true;
-    if (order < 0) low = middle + 1;
-    else high = middle;
-  }
-  return false;
+function sum(layers: Layer[], figure: "items" | "capacity" | "bytes"): number {
+  return layers.reduce((all, layer) => all + layer[figure], 0);
+}
+
+/** A new layer, with memory for its bits. */
+function withoutItems(shape: Shape): Layer {
+  const layer = layerOf(64 * shape.lines * shape.linesPerItem, { ...shape, items: 0, ones: 0 });
+  ownBits(layer);
+  return layer;
+}
+
+let usualSeed: bigint | undefined;
+
+function specOf({ capacity, errorRate, seed, expansion = 2, fixed = false, growing = false }: CreateOptions): BlockedSpec {
+  within("capacity", capacity, CAPACITIES);
+  within("expansion", expansion, EXPANSIONS);
+  if (!(errorRate > 0 && errorRate < 1)) throw new RangeError(`errorRate is above 0 and below 1, not ${errorRate}`);
+  if (fixed && growing) throw new RangeError("a filter is fixed or growing, not both");
+  if (seed !== undefined && typeof seed !== "bigint") within("seed", seed, { least: 0, most: Number.MAX_SAFE_INTEGER });
+  const number = BigInt(seed ?? (usualSeed ??= crypto.getRandomValues(new BigUint64Array(1))[0]));
+  if (BigInt.asUintN(64, number) !== number) throw new RangeError(`seed is from 0 to 2^64 - 1, not ${number}`);
+  return {
+    capacity,
+    errorRate: Math.min(Math.max(errorRate, ERROR_RATES.least), ERROR_RATES.most),
+    growth: fixed ? "fixed" : growing ? "growing" : "reserved",
+    expansion,
+    seedLow: Number(number & 0xffffffffn),
+    seedHigh: Number(number >> 32n),
+  };
+}
+
+function within(name: string, value: number, { least, most }: { least: number; most: number }): void {
+  if (!(Number.isInteger(value) && value >= least && value <= most))
+    throw new RangeError(`${name} is a whole number from ${least} to ${most}, not ${value}`);
 }

@@ -1,99 +1,108 @@
-/**
- * The headers of filters: docs/design.md, "Stored bytes". Everything else in this package knows only what `parseHeader`
- * returns.
- */
+/** The headers of filters: docs/design.md, "Stored bytes". Nothing else in this package knows what is in them. */
 
-import type { Bits } from "./bits.js";
-import { hasLines, secretOf } from "./blocked.js";
-import { FormatError } from "./error.js";
-import { hashClassic, hashValkey, hasProbes, Modulus, MOST_BITS } from "./scattered.js";
-import { xxh3 } from "./xxh3.js";
+import { secretOf, unsetBits } from "./blocked.js";
+import { FormatError, viewOf } from "./bytes.js";
+import { hashClassic, hasProbes, MOST_BITS } from "./scattered.js";
+import { firstTrue, GROWTHS, type Shape, type Spec } from "./sizing.js";
+import { hash, xxh3 } from "./xxh3.js";
 
-export interface Header {
+/** What a filter is made of. */
+export interface Contents {
+  /** The header as it was read. */
+  header: Uint8Array;
   errorRate: number;
   /** With a window: the items that are expected in it, and where the bits begin that its chunks count from. */
   window?: { capacity: number; begin: number };
-  /** The number of the layers, the items that they are made for, and the bytes of their bits. */
-  count: number;
-  capacity: number;
-  bytes: number;
-  /** The layers, oldest first. They are read anew each time: a header may have millions, and objects take memory. */
-  layers(): Iterable<Layer>;
+  /** Oldest first. */
+  layers: Layer[];
   /** Hashes of the exceptions, 16 bytes each, in ascending order. */
   exceptions?: DataView;
+  /** What further layers are made from. Without it, no items can be added. */
+  spec?: BlockedSpec;
   /** Hashes the first bytes of `item`, for `has`. */
   hash(length: number, item: DataView): void;
-  /** Whether all bits of the last item that was hashed are set in a layer, which has these. */
-  has(layer: Layer, bits: Bits): boolean;
+  /** Whether all bits of the last item that was hashed are set in a layer. */
+  has(layer: Layer): boolean;
 }
 
-export interface Layer {
+export type BlockedSpec = Spec & { seedLow: number; seedHigh: number };
+
+/** Places of bits are computed with the lines in the blocked layout, and with the modulus in the classic one. */
+export interface Layer extends Shape {
   /** Length of the bit array. */
   bytes: number;
-  capacity: number;
+  modulus: number;
   items: number;
-  rate: number;
   /** Set bits, where the header has their number. */
-  ones?: number;
+  ones: number | undefined;
   /** With a window: when its items are forgotten, in milliseconds of the Unix clock. */
-  expires?: number;
-  probes: number;
-  /** What places are computed with: in the blocked layout the lines, in the others what probes are taken modulo. */
-  lines?: number;
-  linesPerItem?: number;
-  by?: Modulus;
+  expires: number | undefined;
+  /** The bit array, or nothing while no bit is set. */
+  bits: Uint8Array;
+  /** Whether the bits may be changed: those of a file are not the filter's own. */
+  isOwn: boolean;
 }
 
 /** The type and the range of a field. */
-type Field = [size: number, read: (view: DataView, at: number) => number, least: number, most: number];
+type Field = [type: keyof typeof SIZES, least: number, most: number];
+const SIZES = { Uint8: 1, Uint16: 2, Uint32: 4, Float64: 8, BigUint64: 8 };
 
-const u8 = (least = 0, most = 255): Field => [1, (view, at) => view.getUint8(at), least, most];
-const u16 = (least = 0, most = 65535): Field => [2, (view, at) => view.getUint16(at, true), least, most];
-const u32 = (least = 0, most = 2 ** 32 - 1): Field => [4, (view, at) => view.getUint32(at, true), least, most];
-const f64 = (least = 0, most = Infinity): Field => [8, (view, at) => view.getFloat64(at, true), least, most];
+const u8 = (least = 0, most = 255): Field => ["Uint8", least, most];
+const u16 = (least = 0, most = 65535): Field => ["Uint16", least, most];
+const u32 = (least = 0, most = 2 ** 32 - 1): Field => ["Uint32", least, most];
+const f64 = (least = 0, most = Infinity): Field => ["Float64", least, most];
 /** Above that, JavaScript's numbers are not exact. */
-const u64 = (least = 0, most = Number.MAX_SAFE_INTEGER): Field => [8, readU64, least, most];
+const u64 = (least = 0, most = Number.MAX_SAFE_INTEGER): Field => ["BigUint64", least, most];
 
-export function readU64(view: DataView, at: number): number {
-  return view.getUint32(at, true) + view.getUint32(at + 4, true) * 2 ** 32;
-}
-
-const MAGIC = "BLOOM\0\0";
+const MAGIC = "BLOOM\0\0\x01";
 /** The most lines in each part of a layer that this reader can number. */
 const MOST_LINES = 2 ** 32 - 1;
 const BELOW_1 = 1 - Number.EPSILON / 2;
 /** By how much sums, and logarithms, may differ from those of the writer. */
 const ROUNDING = 1e-9;
 const LN_ROUNDING = 1e-12;
-// RedisBloom's options of a filter, and its logarithms, which it cuts off.
-const NOROUND = 1;
-const FORCE64 = 4;
-const NO_SCALING = 8;
+// RedisBloom's logarithms, which it cuts off.
 const CLASSIC_LN2 = 0.693147180559945;
 const CLASSIC_LN2_SQUARED = 0.480453013918201;
 /** The latest time that is stored. */
 const LATEST = 2n ** 63n - 1n;
+const NOTHING = new Uint8Array(0);
 
 /** Reads and checks a header. It takes no memory for the bits. */
-export function parseHeader(bytes: Uint8Array): Header {
-  const fields = new Fields(bytes);
-  if (String.fromCharCode(...bytes.subarray(0, 7)) !== MAGIC) return classic(fields);
-  const version = fields.take(8)[7];
-  if (version === 1) return blocked(fields);
-  if (version === 2) return valkey(fields);
-  throw new FormatError(`the header has version ${version}, which is not known`);
+export function parseHeader(header: Uint8Array): Contents {
+  const fields = new Fields(header);
+  const begins = String.fromCharCode(...header.subarray(0, MAGIC.length));
+  if (begins.slice(0, 5) !== MAGIC.slice(0, 5)) return classic(header, fields);
+  if (begins === MAGIC) return blocked(header, fields);
+  throw new FormatError(`the header has version ${header[7]}: this version, or valkey-bloom's layout, is not read in JavaScript`);
 }
 
-function blocked(fields: Fields): Header {
-  const { layers: count } = fields.read({ zero: u32(0, 0), layers: u32() });
-  const secret = secretOf(fields.take(8));
-  const { errorRate, growth, expansion, exceptions, seconds } = fields.read({
-    errorRate: f64(1e-30, 0.25),
-    growth: u32(),
-    expansion: u32(),
-    exceptions: u32(),
-    seconds: u32(),
-  });
+const BLOCKED = {
+  zero: u32(0, 0), layers: u32(), seedLow: u32(), seedHigh: u32(), errorRate: f64(1e-30, 0.25), growth: u32(),
+  expansion: u32(), exceptions: u32(), seconds: u32(),
+};
+const BLOCKED_LAYER = {
+  capacity: u64(1), items: u64(), ones: u64(), rate: f64(0, BELOW_1), lines: u64(1, MOST_LINES),
+  linesPerItem: u32(1, 16), probes: u32(2, 8),
+};
+/** Bytes of the fields in a header of this layout before those of the layers, and as many for each layer. */
+const BLOCKED_BYTES = 48;
+
+/** The header of a filter that items can be added to. */
+export function headerOf({ errorRate, growth, expansion, seedLow, seedHigh }: BlockedSpec, layers: Layer[]): Uint8Array {
+  const header = new Uint8Array(BLOCKED_BYTES * (1 + layers.length));
+  header.set(Array.from(MAGIC, (letter) => letter.charCodeAt(0)));
+  const fields = new Fields(header);
+  fields.take(MAGIC.length);
+  const own = { errorRate, growth: GROWTHS.indexOf(growth), expansion: growth === "fixed" ? 0 : expansion };
+  fields.write(BLOCKED, { zero: 0, layers: layers.length, seedLow, seedHigh, ...own, exceptions: 0, seconds: 0 });
+  for (const layer of layers) fields.write(BLOCKED_LAYER, layer as Layer & { ones: number });
+  return header;
+}
+
+function blocked(header: Uint8Array, fields: Fields): Contents {
+  fields.take(MAGIC.length);
+  const { layers: count, seedLow, seedHigh, errorRate, growth, expansion, exceptions, seconds } = fields.read(BLOCKED);
   inRange("growth", growth, seconds > 0 ? 1 : 0, seconds > 0 ? 1 : 2);
   inRange("exceptions", exceptions, 0, seconds > 0 ? 0 : 2 ** 24);
   inRange("expansion", expansion, Math.min(growth, 1), 32768 * Math.min(growth, 1));
@@ -102,45 +111,48 @@ function blocked(fields: Fields): Header {
   const all = slices.reduce((sum, slice) => sum + slice.count, 0);
   inRange("layers", count, all, all);
   if (window) inRange("layers", count, 0, 4400);
-  fields.mustLeave(48 * count + 16 * exceptions);
-  const data = fields.take(48 * count);
-  const hashes = ascending(viewOf(fields.take(16 * exceptions)));
-  const { rates, ...checked } = summed(() => blockedLayers(data, slices));
+  fields.mustLeave(BLOCKED_BYTES * count + 16 * exceptions);
+  const layers: Layer[] = [];
+  for (const { count, expires } of slices) {
+    for (let at = 1; at <= count; at += 1) {
+      const { capacity, items, ones, rate, lines, linesPerItem, probes } = fields.read(BLOCKED_LAYER);
+      // In a slice only the newest layer has room.
+      inRange("items", items, at < count && expires !== undefined ? capacity : 0, capacity);
+      layers.push(layerOf(64 * lines * linesPerItem, { capacity, items, ones, rate, expires, lines, linesPerItem, probes }));
+    }
+  }
+  const rates = layers.reduce((sum, { rate }) => sum + rate, 0);
   inRange("sum of the layers' rates", rates, 0, errorRate * (1 + ROUNDING));
+  const secret = secretOf(seedLow, seedHigh);
+  const spec = { errorRate, capacity: 0, growth: GROWTHS[growth], expansion, seedLow, seedHigh };
   return {
+    header,
     errorRate,
     window,
-    ...checked,
-    exceptions: hashes,
+    layers,
+    exceptions: exceptions > 0 ? ascending(viewOf(fields.take(16 * exceptions))) : undefined,
+    spec: window || exceptions > 0 ? undefined : spec,
     hash: (length, item) => xxh3(item, 0, length, secret),
-    has: (layer, bits) => hasLines(bits, layer.lines!, layer.linesPerItem!, layer.probes),
+    has: (layer) => unsetBits(layer, false) === 0,
   };
 }
 
-/** Reads and checks all layers once, for their figures. */
-function summed(layers: () => Iterable<Layer>) {
-  let [count, capacity, bytes, items, rates] = [0, 0, 0, 0, 0];
-  for (const layer of layers()) {
-    count += 1;
-    capacity += layer.capacity;
-    bytes += layer.bytes;
-    items += layer.items;
-    rates += layer.rate;
-  }
-  return { layers, count, capacity, bytes, items, rates };
+/** A layer without bits. All have one form, or each query would ask which. */
+export function layerOf(
+  bytes: number,
+  figures: Partial<Layer> & Pick<Layer, "capacity" | "items" | "rate" | "probes">,
+): Layer {
+  const { capacity, items, rate, ones, expires, probes, lines = 0, linesPerItem = 0, modulus = 0 } = figures;
+  return { bytes, capacity, items, rate, ones, expires, probes, lines, linesPerItem, modulus, bits: NOTHING, isOwn: false };
 }
+
+const WINDOW = { capacity: u64(1, 2 ** 40), slices: u8(2, 64), refresh: u8(0, 1), zero: u16(0, 0), stored: u32(0, 512) };
 
 /** The number of a slice's layers, and when they expire. */
 type Slice = { count: number; expires?: number };
 
-function windowed(fields: Fields, seconds: number): Pick<Header, "window"> & { slices: Slice[] } {
-  const { capacity, slices: usual, stored } = fields.read({
-    capacity: u64(1, 2 ** 40),
-    slices: u8(2, 64),
-    refresh: u8(0, 1),
-    zero: u16(0, 0),
-    stored: u32(0, 512),
-  });
+function windowed(fields: Fields, seconds: number): Pick<Contents, "window"> & { slices: Slice[] } {
+  const { capacity, slices: usual, stored } = fields.read(WINDOW);
   const changed = fields.time();
   const { begin } = fields.read({ begin: u64(0, 2 ** 52) });
   inRange("begin", begin, begin - (begin % 64), begin - (begin % 64));
@@ -159,152 +171,78 @@ function windowed(fields: Fields, seconds: number): Pick<Header, "window"> & { s
   return { slices, window: { capacity, begin } };
 }
 
-const BLOCKED_LAYER = {
-  capacity: u64(1),
-  items: u64(),
-  ones: u64(),
-  rate: f64(0, BELOW_1),
-  lines: u64(1, MOST_LINES),
-  linesPerItem: u32(1, 16),
-  probes: u32(2, 8),
-};
-
-function* blockedLayers(data: Uint8Array, slices: Slice[]): Iterable<Layer> {
-  const fields = new Fields(data);
-  for (const { count, expires } of slices) {
-    for (let at = 1; at <= count; at += 1) {
-      const { capacity, items, ones, rate, lines, linesPerItem, probes } = fields.read(BLOCKED_LAYER);
-      // In a slice only the newest layer has room.
-      inRange("items", items, at < count && expires !== undefined ? capacity : 0, capacity);
-      // All of them written out: V8 gives such an object a third of the memory of one with copied fields.
-      yield { bytes: 64 * lines * linesPerItem, capacity, items, ones, rate, expires, lines, linesPerItem, probes };
-    }
-  }
-}
-
 /** The hashes of exceptions, whose order is checked. */
 function ascending(exceptions: DataView): DataView {
   let last = 0n;
-  for (let at = 0; at < exceptions.byteLength; at += 16) {
-    const next = (exceptions.getBigUint64(at, true) << 64n) | exceptions.getBigUint64(at + 8, true);
-    if (next <= last) throw new FormatError(`the header: exception ${at / 16} is not above the one before it`);
+  for (let at = 0; 16 * at < exceptions.byteLength; at += 1) {
+    const next = exceptionAt(exceptions, at);
+    if (next <= last) throw new FormatError(`the header: exception ${at} is not above the one before it`);
     last = next;
   }
   return exceptions;
 }
 
-function classic(fields: Fields): Header {
-  const {
-    items,
-    layers: count,
-    options,
-  } = fields.read({ items: u64(), layers: u32(1), options: u32(0, 13), expansion: u32() });
-  const [noRound, isWide, isFixed] = [NOROUND, FORCE64, NO_SCALING].map((option) => (options & option) !== 0);
+function exceptionAt(exceptions: DataView, at: number): bigint {
+  return (exceptions.getBigUint64(16 * at, true) << 64n) | exceptions.getBigUint64(16 * at + 8, true);
+}
+
+/** Whether the last item that was hashed is an exception. */
+export function isException(exceptions: DataView): boolean {
+  const [lowest, low, high, highest] = Array.from(hash, (word) => BigInt(word >>> 0));
+  const item = (highest << 96n) | (high << 64n) | (low << 32n) | lowest;
+  const count = exceptions.byteLength / 16;
+  const at = firstTrue(0, count, (at) => exceptionAt(exceptions, at) >= item);
+  return at < count && exceptionAt(exceptions, at) === item;
+}
+
+function classic(header: Uint8Array, fields: Fields): Contents {
+  const head = { items: u64(), layers: u32(1), options: u32(0, 13), expansion: u32() };
+  const { items, layers: count, options } = fields.read(head);
+  const [noRound, isWide, isFixed] = [1, 4, 8].map((option) => (options & option) !== 0);
   if ((options & 2) !== 0) inRange("options", options, options - 2, options - 2);
   if (isFixed) inRange("layers", count, 1, 1);
   fields.mustLeave(53 * count);
-  const data = fields.take(53 * count);
-  const checked = summed(() => classicLayers(data, noRound));
-  inRange("items of all layers", checked.items, items, items);
-  const [first] = classicLayers(data.subarray(0, 53), noRound);
-  const errorRate = isFixed ? first.rate : 2 * first.rate;
+  const layers = Array.from({ length: count }, () => classicLayer(fields, noRound));
+  const sum = layers.reduce((all, layer) => all + layer.items, 0);
+  inRange("items of all layers", sum, items, items);
   return {
-    errorRate,
-    ...checked,
+    header,
+    errorRate: isFixed ? layers[0].rate : 2 * layers[0].rate,
+    layers,
     hash: (length, item) => hashClassic(item, length, isWide),
-    has: (layer, bits) => hasProbes(bits, layer.by!, layer.probes, false),
+    has: hasProbes,
   };
 }
 
 const CLASSIC_LAYER = {
-  bytes: u64(),
-  bits: u64(),
-  items: u64(),
-  rate: f64(Number.MIN_VALUE, BELOW_1),
-  bitsPerItem: f64(),
-  probes: u32(),
-  capacity: u64(1),
-  n2: u8(0, 63),
+  bytes: u64(), bits: u64(), items: u64(), rate: f64(Number.MIN_VALUE, BELOW_1), bitsPerItem: f64(), probes: u32(),
+  capacity: u64(1), n2: u8(0, 63),
 };
 
-function* classicLayers(data: Uint8Array, noRound: boolean): Iterable<Layer> {
-  for (const fields = new Fields(data); !fields.isAtEnd;) {
-    const layer = fields.read(CLASSIC_LAYER);
-    const { bytes, bits, bitsPerItem, probes, capacity, n2 } = layer;
-    inRange("n2", n2, 0, noRound ? 0 : 63);
-    const perItem = -Math.log(layer.rate) / CLASSIC_LN2_SQUARED;
-    inRange("bits per item", bitsPerItem, perItem * (1 - LN_ROUNDING), perItem * (1 + LN_ROUNDING));
-    inRange("probes", probes, Math.ceil(CLASSIC_LN2 * bitsPerItem), Math.ceil(CLASSIC_LN2 * bitsPerItem));
-    inRange("items", layer.items, 0, capacity);
-    // The bits are a power of two, to which the capacity was raised, or what the capacity needs.
-    const wanted = capacity * bitsPerItem;
-    if (n2 > 0) inRange("bits of the capacity", wanted, 2 ** n2 / 2, 2 ** n2 * (1 + LN_ROUNDING));
-    const needed = n2 > 0 ? 2 ** n2 : Math.max(Math.trunc(wanted), 1);
-    if (bytes !== 8 * Math.ceil(needed / 64)) inRange("bytes", bytes, Math.ceil(needed / 8), Math.ceil(needed / 8));
-    const whole = n2 > 0 || noRound ? 8 * bytes : needed;
-    if (n2 === 0 || bits !== needed) inRange("bits", bits, whole, whole);
-    const modulus = n2 > 0 ? needed : bits;
-    inRange("bits", modulus, 1, MOST_BITS);
-    yield { bytes, capacity, items: layer.items, rate: layer.rate, probes, by: new Modulus(modulus) };
-  }
-}
-
-function valkey(fields: Fields): Header {
-  const {
-    layers: count,
-    errorRate,
-    tightening,
-    expansion,
-  } = fields.read({
-    zero: u32(0, 0),
-    layers: u32(1),
-    errorRate: f64(Number.MIN_VALUE, BELOW_1),
-    tightening: f64(Number.MIN_VALUE, BELOW_1),
-    expansion: u32(),
-  });
-  const seed = viewOf(fields.take(32));
-  if (expansion === 0) inRange("layers", count, 1, 1);
-  fields.mustLeave(24 * count);
-  const data = fields.take(24 * count);
-  const checked = summed(() => valkeyLayers(data, errorRate, tightening, expansion));
-  return {
-    errorRate,
-    ...checked,
-    hash: (length, item) => hashValkey(item, length, seed),
-    has: (layer, bits) => hasProbes(bits, layer.by!, layer.probes, true),
-  };
-}
-
-const VALKEY_LAYER = { capacity: u64(1), items: u64(), bytes: u64(1, MOST_BITS / 8) };
-
-function* valkeyLayers(data: Uint8Array, first: number, tightening: number, expansion: number): Iterable<Layer> {
-  let rate = first;
-  let before: Layer | undefined;
-  for (const fields = new Fields(data); !fields.isAtEnd;) {
-    const { capacity, items, bytes } = fields.read(VALKEY_LAYER);
-    inRange("items", items, 0, capacity);
-    if (before) {
-      inRange("items before the newest layer", before.items, before.capacity, before.capacity);
-      inRange("capacity", capacity, before.capacity * expansion, before.capacity * expansion);
-      rate *= tightening;
-    }
-    const exact = (capacity * Math.log(rate)) / (-8 * (Math.LN2 * Math.LN2));
-    const [least, most] = [1 - LN_ROUNDING, 1 + LN_ROUNDING].map((off) => Math.max(Math.ceil(exact * off), 1));
-    inRange("bytes", bytes, least, most);
-    const probes = Math.max(Math.round(((8 * bytes) / capacity) * Math.LN2), 1);
-    before = { bytes, capacity, items, rate, probes, by: new Modulus(8 * bytes) };
-    yield before;
-  }
+function classicLayer(fields: Fields, noRound: boolean): Layer {
+  const layer = fields.read(CLASSIC_LAYER);
+  const { bytes, bits, bitsPerItem, probes, capacity, n2 } = layer;
+  inRange("n2", n2, 0, noRound ? 0 : 63);
+  const perItem = -Math.log(layer.rate) / CLASSIC_LN2_SQUARED;
+  inRange("bits per item", bitsPerItem, perItem * (1 - LN_ROUNDING), perItem * (1 + LN_ROUNDING));
+  inRange("probes", probes, Math.ceil(CLASSIC_LN2 * bitsPerItem), Math.ceil(CLASSIC_LN2 * bitsPerItem));
+  inRange("items", layer.items, 0, capacity);
+  // The bits are a power of two, to which the capacity was raised, or what the capacity needs.
+  const wanted = capacity * bitsPerItem;
+  if (n2 > 0) inRange("bits of the capacity", wanted, 2 ** n2 / 2, 2 ** n2 * (1 + LN_ROUNDING));
+  const needed = n2 > 0 ? 2 ** n2 : Math.max(Math.trunc(wanted), 1);
+  if (bytes !== 8 * Math.ceil(needed / 64)) inRange("bytes", bytes, Math.ceil(needed / 8), Math.ceil(needed / 8));
+  const whole = n2 > 0 || noRound ? 8 * bytes : needed;
+  if (n2 === 0 || bits !== needed) inRange("bits", bits, whole, whole);
+  const modulus = n2 > 0 ? needed : bits;
+  inRange("bits", modulus, 1, MOST_BITS);
+  return layerOf(bytes, { capacity, items: layer.items, rate: layer.rate, probes, modulus });
 }
 
 function inRange<N extends number | bigint>(name: string, value: N, least: N, most: N): void {
   if (value >= least && value <= most) return;
   const words = name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
   throw new FormatError(`the header: ${words} is ${value}, and not ${least === most ? least : `${least} to ${most}`}`);
-}
-
-export function viewOf(bytes: Uint8Array): DataView {
-  return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
 /** The fields of a header, one after another. */
@@ -316,10 +254,6 @@ class Fields {
     this.view = viewOf(bytes);
   }
 
-  get isAtEnd(): boolean {
-    return this.at === this.bytes.length;
-  }
-
   take(length: number): Uint8Array {
     const from = this.pass(length);
     return this.bytes.subarray(from, this.at);
@@ -329,12 +263,21 @@ class Fields {
   read<Name extends string>(table: Record<Name, Field>): Record<Name, number> {
     const values = {} as Record<Name, number>;
     for (const name in table) {
-      const [size, read, least, most] = table[name];
-      const value = read(this.view, this.pass(size));
+      const [type, least, most] = table[name];
+      const value = Number(this.view[`get${type}`](this.pass(SIZES[type]), true));
       inRange(name, value, least, most);
       values[name] = value;
     }
     return values;
+  }
+
+  /** Writes the fields of a table, in its order. */
+  write<Name extends string>(table: Record<Name, Field>, values: Record<NoInfer<Name>, number>): void {
+    for (const name in table) {
+      const [type] = table[name];
+      const value: any = type === "BigUint64" ? BigInt(values[name]) : values[name];
+      this.view[`set${type}`](this.pass(SIZES[type]), value as never, true);
+    }
   }
 
   /** A time, which may be later than any of JavaScript's exact numbers. */

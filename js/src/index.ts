@@ -1,7 +1,6 @@
-/** Reads the filters that libbloom writes, and queries them: in Node.js, browsers, Workers, Deno and Bun. */
+/** libbloom's filters in Node.js, browsers, Workers, Deno and Bun: made, read, queried, added to and written. */
 
-export type { Bytes, Source, Stream } from "./bytes.js";
-export { FormatError } from "./error.js";
+export { type Bytes, FormatError, type Source, type Stream } from "./bytes.js";
 export type { Chunk } from "./file.js";
-export { Filter, type LoadOptions } from "./filter.js";
+export { type CreateOptions, Filter, type LoadOptions } from "./filter.js";
 export type { Item, Items } from "./item.js";

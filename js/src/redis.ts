@@ -14,61 +14,50 @@ import type { Item, Items } from "./item.js";
 /** For `client.withTypeMapping`: replies as bytes, which `addPacked` and `existsPacked` need. */
 export const BYTES = { [RESP_TYPES.BLOB_STRING]: Buffer } as const;
 
-/** The options of a filter to create: docs/commands/options.md. */
-export interface FilterOptions {
-  EXPANSION?: number;
-  NONSCALING?: boolean;
-  GROWING?: boolean;
-  SEED?: number | bigint | Word;
-  LAYOUT?: "BLOCKED" | "CLASSIC" | "VALKEY";
-  TIGHTENING?: number;
-  VALIDATESCALETO?: number;
-  /** Seconds after which items are forgotten. */
-  WINDOW?: number;
-  SLICES?: number;
-  REFRESH?: boolean;
-}
-
+/** The options of a filter to create: docs/commands/options.md. `WINDOW`: seconds after which items are forgotten. */
+export type FilterOptions = {
+  EXPANSION?: number; NONSCALING?: boolean; GROWING?: boolean; SEED?: number | bigint | Word;
+  LAYOUT?: "BLOCKED" | "CLASSIC" | "VALKEY"; TIGHTENING?: number; VALIDATESCALETO?: number;
+  WINDOW?: number; SLICES?: number; REFRESH?: boolean;
+};
 /** When a filter to create expires: one of these. */
 export type Expiry = { EX?: number; PX?: number; EXAT?: number; PXAT?: number };
-
-export interface ReserveOptions extends FilterOptions, Expiry {
-  /** A filter that is there stays, without an error; the reply is null then. */
-  NX?: boolean;
-}
-
-export interface AddOptions extends FilterOptions, Expiry {
-  CAPACITY?: number;
-  ERROR?: number;
-  /** A missing key is an error. */
-  NOCREATE?: boolean;
-  /** When the items were added to a window, in milliseconds of the Unix clock. */
-  AT?: number;
-}
+/** `NX`: a filter that is there stays, without an error; the reply is null then. */
+export type ReserveOptions = FilterOptions & Expiry & { NX?: boolean };
+/** `NOCREATE`: a missing key is an error. `AT`: when items were added to a window, in milliseconds of the Unix clock. */
+export type AddOptions = FilterOptions & Expiry & { CAPACITY?: number; ERROR?: number; NOCREATE?: boolean; AT?: number };
 
 /** Items of one command: one by one, or packed already. */
 export type Packed = Items | { LINES: Item } | { WIDTH: number; data: Item };
 
 /** What BF.PLAN replies. */
-export interface Plan {
-  [name: string]: number | string | null | Plan[];
+export type Plan = { [name: string]: number | string | null | Plan[] };
+
+/** A command of a key: its words behind the key, and what its reply becomes. */
+function onKey<Args extends unknown[], Reply>(
+  name: string,
+  rest: (parser: Parser, ...args: Args) => unknown[],
+  transformReply: (reply: any, count?: any) => Reply = asItIs,
+  IS_READ_ONLY = false,
+) {
+  const parseCommand = (parser: Parser, key: Word, ...args: Args): void => {
+    parser.push(name);
+    parser.pushKey(word(key));
+    parser.push(...rest(parser, ...args).map(word));
+  };
+  return { IS_READ_ONLY, parseCommand, transformReply };
 }
 
-/** For replies that stay as they are. */
-function as<Reply>(): (reply: any, count?: any) => Reply {
-  return (reply) => reply;
-}
-
+const asItIs = (reply: any): any => reply;
 const booleans = (reply: Array<number | boolean>): boolean[] => reply.map(Boolean);
 
 /** `createClient({ modules: { bloom } })` gives `client.bloom.reserve` and the others. */
 export const bloom = {
   /** Creates a filter. */
-  reserve: {
-    parseCommand: (parser: Parser, key: Word, errorRate: number, capacity: number, options?: ReserveOptions) =>
-      send(parser, "BF.RESERVE", key, errorRate, capacity, ...words(options)),
-    transformReply: as<"OK" | null>(),
-  },
+  reserve: onKey<[errorRate: number, capacity: number, options?: ReserveOptions], "OK" | null>(
+    "BF.RESERVE",
+    (_, errorRate, capacity, options) => [errorRate, capacity, ...words(options)],
+  ),
   /** The size of the filter that `reserve` would create. */
   plan: {
     NOT_KEYED_COMMAND: true as const,
@@ -78,68 +67,35 @@ export const bloom = {
     transformReply: plan,
   },
   /** Adds items; for each, whether it was new. The client must have the type mapping BYTES. */
-  addPacked: {
-    parseCommand: (parser: Parser, key: Word, items: Packed, options?: AddOptions) =>
-      send(parser, "BF.ADDPACKED", key, ...words(options), ...packed(parser, items)),
-    transformReply: answers,
-  },
+  addPacked: onKey<[items: Packed, options?: AddOptions], boolean[]>("BF.ADDPACKED", packed, answers),
   /** Adds items; how many were new. */
-  addPackedCount: {
-    parseCommand: (parser: Parser, key: Word, items: Packed, options?: AddOptions) =>
-      send(parser, "BF.ADDPACKED", key, "COUNT", ...words(options), ...packed(parser, items)),
-    transformReply: as<number>(),
-  },
+  addPackedCount: onKey<[items: Packed, options?: AddOptions], number>("BF.ADDPACKED", counted),
   /** For each item, whether it is there. The client must have the type mapping BYTES. */
-  existsPacked: {
-    IS_READ_ONLY: true,
-    parseCommand: (parser: Parser, key: Word, items: Packed) =>
-      send(parser, "BF.EXISTSPACKED", key, ...packed(parser, items)),
-    transformReply: answers,
-  },
+  existsPacked: onKey<[items: Packed], boolean[]>("BF.EXISTSPACKED", packed, answers, true),
   /** How many of the items are there. */
-  existsPackedCount: {
-    IS_READ_ONLY: true,
-    parseCommand: (parser: Parser, key: Word, items: Packed) =>
-      send(parser, "BF.EXISTSPACKED", key, "COUNT", ...packed(parser, items)),
-    transformReply: as<number>(),
-  },
+  existsPackedCount: onKey<[items: Packed], number>("BF.EXISTSPACKED", counted, asItIs, true),
   /** Adds all items of the sources to a filter, which is created if it is missing. */
-  merge: {
-    parseCommand: (parser: Parser, to: Word, sources: Word[], options?: { ERROR?: number; OVERRIDE?: boolean }) =>
-      combine(parser, "BF.MERGE", to, sources, options),
-    transformReply: as<"OK">(),
-  },
+  merge: onKey<[sources: Word[], options?: { ERROR?: number; OVERRIDE?: boolean }], "OK">(
+    "BF.MERGE",
+    (_, sources, options) => [...keys(sources), ...words(options)],
+  ),
   /** Makes a filter of the items that are in all sources. */
-  intersect: {
-    parseCommand: (parser: Parser, to: Word, sources: Word[]) => combine(parser, "BF.INTERSECT", to, sources),
-    transformReply: as<"OK">(),
-  },
+  intersect: onKey<[sources: Word[]], "OK">("BF.INTERSECT", (_, sources) => keys(sources)),
   /** Takes items out until they are added again; for each, whether it was there. */
-  except: {
-    parseCommand: (parser: Parser, key: Word, items: Items) =>
-      send(parser, "BF.EXCEPT", key, ...Array.from(listOf(items), (item) => bufferOf(item))),
-    transformReply: booleans,
-  },
+  except: onKey<[items: Items], boolean[]>("BF.EXCEPT", (_, items) => buffersOf(items), booleans),
   /** Empties a filter. */
-  reset: { parseCommand: (parser: Parser, key: Word) => send(parser, "BF.RESET", key), transformReply: as<"OK">() },
+  reset: onKey<[], "OK">("BF.RESET", () => []),
   /** Makes a filter as small as its items allow; the bytes that were given back. */
-  shrink: {
-    parseCommand: (parser: Parser, key: Word, options?: { CAPACITY?: number }) =>
-      send(parser, "BF.SHRINK", key, ...words(options)),
-    transformReply: as<number>(),
-  },
+  shrink: onKey<[options?: { CAPACITY?: number }], number>("BF.SHRINK", (_, options) => words(options)),
 };
 
-function send(parser: Parser, command: string, key: Word, ...rest: unknown[]): void {
-  parser.push(command);
-  parser.pushKey(word(key));
-  parser.push(...rest.map(word));
+function keys(sources: Word[]): unknown[] {
+  const list = [...listOf(sources)];
+  return [list.length, ...list];
 }
-function combine(parser: Parser, command: string, destination: Word, sources: Word[], options?: object): void {
-  const keys = Array.from(listOf(sources), word);
-  send(parser, command, destination, keys.length);
-  parser.pushKeys(keys);
-  parser.push(...words(options).map(word));
+
+function counted(parser: Parser, items: Packed, options?: AddOptions): unknown[] {
+  return ["COUNT", ...packed(parser, items, options)];
 }
 
 /** The words of options. */
@@ -161,23 +117,28 @@ function bufferOf(given: unknown, what = "an item"): Buffer {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
 }
 
+function buffersOf(items: Items): Buffer[] {
+  return Array.from(listOf(items), (item) => bufferOf(item));
+}
+
 /** The words of packed items. Their number tells the answers from the bits that fill the last byte of a bitmap. */
-function packed(parser: Parser, items: Packed): unknown[] {
-  if ("LINES" in Object(items)) {
-    const data = bufferOf((items as { LINES: Item }).LINES, "LINES");
-    const ends = data.reduce((count, byte) => count + (byte === 10 ? 1 : 0), 0);
-    parser.preserve = data.length === 0 || data.at(-1) === 10 ? ends : ends + 1;
-    return ["LINES", data];
+function packed(parser: Parser, items: Packed, options?: AddOptions): unknown[] {
+  const has = (name: string): boolean => name in Object(items);
+  const { LINES, WIDTH, data } = Object(items) as { LINES: Item; WIDTH: number; data: Item };
+  if (has("LINES")) {
+    const lines = bufferOf(LINES, "LINES");
+    const ends = lines.reduce((count, byte) => count + (byte === 10 ? 1 : 0), 0);
+    parser.preserve = lines.length === 0 || lines.at(-1) === 10 ? ends : ends + 1;
+    return [...words(options), "LINES", lines];
   }
-  if ("WIDTH" in Object(items)) {
-    const { WIDTH, data } = items as { WIDTH: number; data: Item };
+  if (has("WIDTH")) {
     const bytes = bufferOf(data, "data");
     parser.preserve = bytes.length / WIDTH;
-    return ["WIDTH", WIDTH, bytes];
+    return [...words(options), "WIDTH", WIDTH, bytes];
   }
-  const each = Array.from(listOf(items as Items), (item) => bufferOf(item));
+  const each = buffersOf(items as Items);
   parser.preserve = each.length;
-  return ["PREFIXED", Buffer.concat(each.flatMap((item) => [lengthOf(item), item]))];
+  return [...words(options), "PREFIXED", Buffer.concat(each.flatMap((item) => [lengthOf(item), item]))];
 }
 
 /** An item's length, in four bytes, little-endian. */
@@ -195,13 +156,10 @@ function answers(bitmap: Uint8Array | string, count: number): boolean[] {
 /** A map of RESP3, or a flat array of RESP2, with numbers where RESP2 has texts. */
 function plan(reply: any): Plan {
   const flat: any[] = Array.isArray(reply) ? reply : [...(reply instanceof Map ? reply : Object.entries(reply))].flat();
+  const value = (of: any) => (of === null ? null : Number.isNaN(Number(`${of}`)) ? `${of}` : Number(`${of}`));
   const fields: Plan = {};
-  for (let i = 0; i < flat.length; i += 2) {
-    const value = flat[i + 1];
-    if (Array.isArray(value)) fields[`${flat[i]}`] = value.map(plan);
-    else
-      fields[`${flat[i]}`] = value === null ? null : Number.isNaN(Number(`${value}`)) ? `${value}` : Number(`${value}`);
-  }
+  for (let i = 0; i < flat.length; i += 2)
+    fields[`${flat[i]}`] = Array.isArray(flat[i + 1]) ? flat[i + 1].map(plan) : value(flat[i + 1]);
   return fields;
 }
 
@@ -272,7 +230,7 @@ async function dumped(client: Client, key: Word): Promise<Chunk[]> {
     const [next, data] = await call(client, "BF.SCANDUMP", key, iterator);
     if (next === 0) return chunks;
     chunks.push([next, data]);
-    left = iterator === 0 ? parseHeader(data).bytes : left - data.length;
+    left = iterator === 0 ? parseHeader(data).layers.reduce((sum, { bytes }) => sum + bytes, 0) : left - data.length;
     // No filter has such chunks, unless it changed meanwhile. A server could send them for ever.
     if (!(next > iterator) || data.length === 0 || left < 0) return chunks;
     iterator = next;

@@ -21,6 +21,7 @@ from libbloom import Filter, FormatError  # noqa: E402
 
 PROBES = 3000
 DAMAGED = 1200
+MADE = 120
 # When items come to a window, and the seconds between them.
 FIRST, STEP = 1_790_000_000, 30
 # Of an empty filter.
@@ -42,7 +43,7 @@ def odd_items():
 
 def filters():
     """Name and filter, with items that were added to it."""
-    for name, layout in [("blocked", "blocked"), ("classic", "classic"), ("valkey", "valkey")]:
+    for name, layout in [("blocked", "blocked"), ("classic", "classic")]:
         seed = {} if layout == "classic" else {"seed": 2**63 + 1}
         for count, capacity in [(0, 10), (1, 1), (500, 500), (3000, 20), (200_000, 200_000)]:
             made = Filter(capacity, 0.01, layout=layout, **seed)
@@ -80,6 +81,32 @@ def windows():
         last = FIRST + STEP * len(some)
         for after in [0, 1800, 3000, 10_000]:
             yield f"window, refresh {refresh}, after {after}", made, some, last + after
+
+
+def additions(rng):
+    """Random options, with how many items were added, and how many of these before the first file was written."""
+    for number in range(MADE):
+        growth = rng.choice(["fixed", "growing", "reserved"])
+        own = {"capacity": int(2 ** rng.uniform(0, 15)), "error_rate": rng.choice([10 ** rng.uniform(-9, -0.5), 0.01, 0.3, 1e-30])}
+        own["seed"] = rng.choice([0, 1, 2**53, 2**64 - 1, rng.getrandbits(64)])
+        if growth != "fixed":
+            own["expansion"] = rng.choice([1, 2, 2, 3, 32768 if own["capacity"] < 9 else 4])
+        most = own["capacity"] if growth == "fixed" else 4 * own["capacity"] + 50
+        count = rng.randrange(most + 1)
+        yield own, growth, count, rng.randrange(count + 1)
+
+
+def added(folder):
+    """Files of filters that items were added to in two steps, which another program must make alike."""
+    cases = []
+    for number, (own, growth, count, half) in enumerate(additions(random.Random(2))):
+        made = Filter(**own, fixed=growth == "fixed", growing=growth == "growing")
+        paths = [str(folder / f"added {number}.{step}.bloom") for step in range(2)]
+        for path, some in zip(paths, [range(half), range(half, count)]):
+            made.update(f"item {at}" + at % 40 * "é" for at in some)
+            made.save(path)
+        cases.append({**own, "seed": str(own["seed"]), "growth": growth, "count": count, "half": half, "paths": paths})
+    return cases
 
 
 def answers(made, some, now=None):
@@ -186,7 +213,7 @@ def main(folder):
             case["large"] = True
         wrong.append(case)
     empty = {"file": base64.b64encode(large()).decode(), "lines": LINES}
-    (folder / "cases.json").write_text(json.dumps({"whole": cases, "damaged": wrong, "empty": empty}))
+    (folder / "cases.json").write_text(json.dumps({"whole": cases, "damaged": wrong, "empty": empty, "added": added(folder)}))
 
 
 if __name__ == "__main__":

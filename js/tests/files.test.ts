@@ -21,6 +21,9 @@ for (const { name, path, ...expected } of whole) {
 for (const file of readdirSync(VECTORS)) {
   test(`the vector ${file}`, async () => {
     const vector = JSON.parse(readFileSync(join(VECTORS, file), "utf8"));
+    if (vector.parameters.layout === "valkey") {
+      return assert.rejects(Filter.load(Buffer.from(vector.file, "base64")), /^FormatError: .* is not read in JavaScript$/);
+    }
     const filter = await Filter.load(Buffer.from(vector.file, "base64"));
     const now = vector.time?.now;
     const items = vector.items.map((item: string) => Buffer.from(item, "hex"));

@@ -29,10 +29,10 @@ test("products", () => {
 test("remainders", () => {
   for (let round = 0; round < 200_000; round += 1) {
     const number = random(64);
-    const modulus = (random(1 + (round % 44)) % (1n << 44n)) + 1n;
+    const modulus = (random(1 + (round % 36)) % (1n << 36n)) + 1n;
     assert.equal(modulo(...wordsOf(number), Number(modulus)), Number(number % modulus), `${number} mod ${modulus}`);
   }
-  for (const modulus of [2 ** 36, 2 ** 36 + 1, 2 ** 44, 2 ** 44 - 1]) {
+  for (const modulus of [2 ** 36, 2 ** 36 - 1]) {
     for (const number of [2n ** 64n - 1n, BigInt(modulus), BigInt(modulus) - 1n, BigInt(modulus) * 1000n]) {
       assert.equal(modulo(...wordsOf(number), modulus), Number(number % BigInt(modulus)), `${number} mod ${modulus}`);
     }
@@ -41,7 +41,7 @@ test("remainders", () => {
 
 test("the key stream is ChaCha20's", () => {
   // RFC 8439, appendix A.1, test vectors 1 and 2.
-  const stream = Buffer.from(keyStream(new Uint8Array(32), 2).buffer);
+  const stream = Buffer.from(keyStream(Array(8).fill(0), 2).buffer);
   assert.equal(stream.subarray(0, 20).toString("hex"), "76b8e0ada0f13d90405d6ae55386bd28bdd219b8");
   assert.equal(stream.subarray(64, 84).toString("hex"), "9f07e7be5551387a98ba977c732d080dcb0f29a0");
 });

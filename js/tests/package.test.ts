@@ -65,9 +65,8 @@ test("the same sources give the same bytes", () => {
 // Whoever takes the package over would have more to read than one evening allows.
 test("it is short", () => {
   const sources = readdirSync(join(HERE, "src")).filter((name) => name.endsWith(".ts"));
-  const lines = sources.flatMap((name) => readFileSync(join(HERE, "src", name), "utf8").split("\n"));
-  const code = lines.filter((line) => !/^\s*(\/\/|\/?\*|$)/.test(line));
-  assert.ok(code.length <= 1360, `${code.length} lines`);
+  const lines = sources.flatMap((name) => readFileSync(join(HERE, "src", name), "utf8").trimEnd().split("\n"));
+  assert.ok(lines.length <= 1760, `${lines.length} lines`);
 });
 
 // A page that loads a filter would load more code than it may.

@@ -7,7 +7,7 @@ import { createServer, type Server as HttpServer } from "node:http";
 import { extname, join } from "node:path";
 import test, { after, before } from "node:test";
 import { Chromium, type Page } from "./chromium.js";
-import { stageAt } from "../build/sizing.js";
+import { stageAt } from "../build/plan.js";
 import { PATIENCE, PROJECT } from "./support.js";
 
 const SITE = join(PROJECT, ".build/site");

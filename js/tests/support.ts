@@ -28,6 +28,17 @@ export interface Answers {
 export interface Cases {
   whole: Array<Answers & { name: string; path: string }>;
   damaged: Array<Partial<Answers> & { file: string; error?: string; large?: boolean }>;
+  /** Options, how many items were added, and the files after half of them and after all. */
+  added: Array<{
+    capacity: number;
+    error_rate: number;
+    seed: string;
+    expansion?: number;
+    growth: string;
+    count: number;
+    half: number;
+    paths: [string, string];
+  }>;
   /** A filter without a set bit, of so many lines of 64 bytes. */
   empty: { file: string; lines: number };
 }
