@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import operator
-import sys
 from array import array
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, fields
 from functools import wraps
 from itertools import chain
-from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, overload
 
 from . import _answers, _words
 from ._answers import MAYBE_NEW, Count, Maybe, MissingError, UnsureError
-from ._cluster import AsyncLinks, Call, Links, delivered, run
+from ._cluster import AsyncLinks, Call, Links, Result, delivered, run
 from ._native import Filter, size_of_header
 from ._words import Array, Command, Item, Items, encoded
 from ._terminal import Bar
 
-Figures, Result, P = TypeVar("Figures"), TypeVar("Result"), ParamSpec("P")
+P = ParamSpec("P")
 AnyItems = Iterable[Item] | AsyncIterable[Item]
 Progress = Callable[[int], None]
 # Items in each command that lists its items.
@@ -114,11 +113,11 @@ KINDS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def figures(kind: type[Figures], reply: Any, renamed: dict[str, str] = {}) -> Figures:
+def figures(kind: Any, reply: Any, renamed: dict[str, str] = {}) -> Any:
     """The figures of a reply, as a dataclass has them."""
     it = {name.lower().replace(" ", "_"): value for name, value in _words.fields(reply).items()}
     made = {}
-    for one in fields(kind):  # type: ignore[arg-type]
+    for one in fields(kind):
         type_name, _, optional = str(one.type).partition(" | ")
         value = it.get(renamed.get(one.name, one.name))
         made[one.name] = None if optional and value is None else KINDS[type_name](value)

@@ -91,9 +91,10 @@ def place_for(source: Server, target: Server, options: argparse.Namespace) -> Se
     """The target's database for one of the source."""
     if target.db == source.db or target.names_db and (source.names_db or source.db == 0 or options.db is not None):
         return target
-    if target.names_db or target.is_of_cluster:
-        hint = f"URL names {target.db}; without a number each goes to its own, and --db copies one"
-        raise NotCopied(f"the target's {hint if target.names_db else 'cluster has database 0 only'}")
+    if target.names_db:
+        raise NotCopied(f"the target's URL names {target.db}; without a number each goes to its own, and --db copies one")
+    if target.is_of_cluster:
+        raise NotCopied("the target is a cluster, where only database 0 is written to")
     try:
         return Server("target", options.target, db=source.db)
     except Trouble as trouble:

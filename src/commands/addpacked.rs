@@ -24,7 +24,7 @@ pub struct AddPacked;
 const VERB: Verb = Verb::AddPacked;
 
 impl Command for AddPacked {
-    const NAME: &'static CStr = VERB.name();
+    const NAME: &'static CStr = c"bf.addpacked";
     const FLAGS: &'static CStr = c"write deny-oom";
     const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {

@@ -53,7 +53,7 @@ fn create(ctx: Ctx<'_>, name: Arg<'_>, given: &Given) -> Result<(), CommandError
 }
 
 impl Command for Insert {
-    const NAME: &'static CStr = VERB.name();
+    const NAME: &'static CStr = c"bf.insert";
     const FLAGS: &'static CStr = c"write deny-oom";
     const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {

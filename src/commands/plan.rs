@@ -29,7 +29,7 @@ const GROWTHS: [u64; 3] = [1, 10, 1000];
 const MOST_LAYERS: usize = 16;
 
 impl Command for Plan {
-    const NAME: &'static CStr = VERB.name();
+    const NAME: &'static CStr = c"bf.plan";
     const FLAGS: &'static CStr = c"readonly";
     const CATEGORIES: &'static CStr = c"read";
     const DOCS: Docs = Docs {

@@ -22,7 +22,7 @@ const VERB: Verb = Verb::Reserve;
 const NX: Parameter = Parameter::option(c"nx", c"NX", Kind::Word).since(SINCE_OWN);
 
 impl Command for Reserve {
-    const NAME: &'static CStr = VERB.name();
+    const NAME: &'static CStr = c"bf.reserve";
     const FLAGS: &'static CStr = c"write deny-oom";
     const CATEGORIES: &'static CStr = c"write fast";
     const DOCS: Docs = Docs {

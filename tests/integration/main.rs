@@ -18,8 +18,10 @@ mod formats;
 mod memory;
 mod module;
 mod replication;
+mod states;
 mod support;
 #[path = "../torture/mod.rs"]
 mod torture;
+mod transcripts;
 
 use support::{client, filters, server};

@@ -96,7 +96,7 @@ fn what_clients_make_is_made_alike_under_every_configuration() {
             }
         };
         alike(&replica, "a replica");
-        primary.end();
+        primary.kill9();
         let again = Server::with()
             .dir(primary.dir())
             .module_args(OTHERS[1])
