@@ -545,7 +545,7 @@ impl<R: Read> Stream<R> {
             // A wrong length allocates nothing: there is room for twice what was read.
             let (begin, more) = (header.len(), STEP.max(header.len()).min(length - header.len()));
             reserve(&mut header, more).map_err(|_| too_large(head.header))?;
-            header.resize(begin + more, 0);
+            header.extend(std::iter::repeat_n(0, more));
             self.read(&mut header[begin..])?;
         }
         head.check(&header)?;
@@ -719,7 +719,7 @@ mod tests {
     fn a_piece_is_taken_in_its_place_of_its_file_alone() {
         let filled = |number: u32| {
             let mut filter = Filter::builder(60_000_000, 0.01).fixed().seed(7).build().unwrap();
-            filter.insert_many([number.to_le_bytes()]).unwrap();
+            filter.insert_many((0..number).map(u32::to_le_bytes)).unwrap();
             filter
         };
         let (own, other) = (written(&filled(1)), written(&filled(2)));

@@ -4,8 +4,8 @@
 //! word of probes: in word `i` at bit `(w >> (55 - 6 i)) & 63`. So one vector compare tests all probes, and the shifts
 //! are the same for all items.
 //!
-//! This file holds the core's only unsafe code: vector instructions, used after checking that the processor
-//! has them, and prefetching. [`Portable`] does the same work on every processor and is the oracle for the
+//! The unsafe code of this file is vector instructions, used after checking that the processor has them, and
+//! prefetching. [`Portable`] does the same work on every processor and is the oracle for the
 //! kernels with vector instructions: `Avx2` on x86-64, `Neon` on arm64.
 #![cfg_attr(
     any(target_arch = "x86_64", target_arch = "aarch64"),
