@@ -836,7 +836,7 @@ except MemoryError:
             seen = filled(**options)
             before = bytes(seen)
             changes = [lambda: seen.add("added"), lambda: seen.update(["more"], threads=2), seen.clear]
-            changes += [] if name in ("window", "valkey") else [seen.shrink, lambda: seen.merge(filled(**options))]
+            changes += [] if name in ("window", "valkey", "classic") else [seen.shrink, lambda: seen.merge(filled(**options))]
             changes += [lambda: seen.add("last")]
 
             class File(io.BytesIO):
