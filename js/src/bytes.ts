@@ -57,8 +57,8 @@ export async function readAll(
 ): Promise<Uint8Array> {
   const from: any = await source;
   const isResponse = typeof from?.headers?.get === "function";
-  const empty = (): Stream => new Blob([]).stream();
-  const reader = readerOf(isResponse ? (from.body ?? empty()) : typeof from?.stream === "function" ? from.stream() : from);
+  const body = isResponse ? (from.body ?? new Blob([]).stream()) : from;
+  const reader = readerOf(typeof body?.stream === "function" ? body.stream() : body);
   const limit = (length: number, says: string): void => {
     if (!(length <= atMost)) throw new FormatError(`the file has ${says}`);
   };

@@ -1,6 +1,6 @@
 import { unsetBits } from "./blocked.js";
 import { listOf, readAll, type Source } from "./bytes.js";
-import { assemble, beginsAsFile, type Chunk, chunksOf, fileOf, MAGIC_BYTES, ownBits, parseFile } from "./file.js";
+import { assemble, beginsAsFile, type Chunk, chunksOf, fileOf, MAGIC_BYTES, parseFile } from "./file.js";
 import { type BlockedSpec, type Contents, headerOf, isException, type Layer, layerOf, parseHeader } from "./format.js";
 import { bytes, encode, type Item, type Items } from "./item.js";
 import { CAPACITIES, ERROR_RATES, EXPANSIONS, nextShape, type Shape } from "./sizing.js";
@@ -78,7 +78,7 @@ export class Filter {
       newest = withoutItems(nextShape(spec, layers));
       layers.push(newest);
     }
-    ownBits(newest);
+    if (!newest.isOwn) Object.assign(newest, { bits: newest.bits.slice(), isOwn: true });
     const set = unsetBits(newest, true);
     if (set === 0) return false;
     newest.items += 1;
@@ -116,7 +116,7 @@ export class Filter {
 
   /** The filter as a file (`.bloom`). */
   toBytes(): Uint8Array {
-    return fileOf(this.chunks());
+    return fileOf(this.contents);
   }
 
   /** The filter as BF.LOADCHUNK takes it, the header first. The bits are the filter's own. */
@@ -168,9 +168,8 @@ function sum(layers: Layer[], figure: "items" | "capacity" | "bytes"): number {
 
 /** A new layer, with memory for its bits. */
 function withoutItems(shape: Shape): Layer {
-  const layer = layerOf(64 * shape.lines * shape.linesPerItem, { ...shape, items: 0, ones: 0 });
-  ownBits(layer);
-  return layer;
+  const bytes = 64 * shape.lines * shape.linesPerItem;
+  return layerOf(bytes, { ...shape, ones: 0, bits: new Uint8Array(bytes), isOwn: true });
 }
 
 let usualSeed: bigint | undefined;
@@ -193,7 +192,7 @@ function specOf({ capacity, errorRate, seed, expansion = 2, fixed = false, growi
   };
 }
 
-function within(name: string, value: number, { least, most }: { least: number; most: number }): void {
+function within(name: string, value: number, { least, most }: typeof CAPACITIES): void {
   if (!(Number.isInteger(value) && value >= least && value <= most))
     throw new RangeError(`${name} is a whole number from ${least} to ${most}, not ${value}`);
 }

@@ -19,9 +19,8 @@ export interface Contents {
   exceptions?: DataView;
   /** What further layers are made from. Without it, no items can be added. */
   spec?: BlockedSpec;
-  /** Hashes the first bytes of `item`, for `has`. */
+  /** Hashes the first bytes of `item`, for `has`, which says whether a layer has all bits of the item. */
   hash(length: number, item: DataView): void;
-  /** Whether all bits of the last item that was hashed are set in a layer. */
   has(layer: Layer): boolean;
 }
 
@@ -29,18 +28,16 @@ export type BlockedSpec = Spec & { seedLow: number; seedHigh: number };
 
 /** Places of bits are computed with the lines in the blocked layout, and with the modulus in the classic one. */
 export interface Layer extends Shape {
-  /** Length of the bit array. */
-  bytes: number;
   modulus: number;
+  bytes: number;
+  bits: Uint8Array;
+  /** Whether the bits may be changed: those of a file are not the filter's own. */
+  isOwn: boolean;
   items: number;
   /** Set bits, where the header has their number. */
   ones: number | undefined;
   /** With a window: when its items are forgotten, in milliseconds of the Unix clock. */
   expires: number | undefined;
-  /** The bit array, or nothing while no bit is set. */
-  bits: Uint8Array;
-  /** Whether the bits may be changed: those of a file are not the filter's own. */
-  isOwn: boolean;
 }
 
 /** The type and the range of a field. */
@@ -137,13 +134,11 @@ function blocked(header: Uint8Array, fields: Fields): Contents {
   };
 }
 
-/** A layer without bits. All have one form, or each query would ask which. */
-export function layerOf(
-  bytes: number,
-  figures: Partial<Layer> & Pick<Layer, "capacity" | "items" | "rate" | "probes">,
-): Layer {
-  const { capacity, items, rate, ones, expires, probes, lines = 0, linesPerItem = 0, modulus = 0 } = figures;
-  return { bytes, capacity, items, rate, ones, expires, probes, lines, linesPerItem, modulus, bits: NOTHING, isOwn: false };
+/** A layer, in the one form of all: with several, each query would ask which. */
+export function layerOf(bytes: number, figures: Partial<Layer> & Omit<Shape, "lines" | "linesPerItem">): Layer {
+  const { capacity, items = 0, rate, ones, expires, probes, lines = 0, linesPerItem = 0, modulus = 0 } = figures;
+  const { bits = NOTHING, isOwn = false } = figures;
+  return { bytes, capacity, items, rate, ones, expires, probes, lines, linesPerItem, modulus, bits, isOwn };
 }
 
 const WINDOW = { capacity: u64(1, 2 ** 40), slices: u8(2, 64), refresh: u8(0, 1), zero: u16(0, 0), stored: u32(0, 512) };
