@@ -48,12 +48,7 @@ function splitMix64(index: bigint): bigint {
   return second ^ (second >> 31n);
 }
 
-/** The secret of a seed, under which XXH3 hashes the items. */
-export function secretOf(seedLow: number, seedHigh: number): DataView {
-  return keyStream([seedLow, seedHigh, 0, 0, 0, 0, 0, 0], 3);
-}
-
-/** So many blocks of ChaCha20's key stream (RFC 8439), with nonce 0 and from counter 0. */
+/** So many blocks of ChaCha20's key stream (RFC 8439), with nonce 0 and from counter 0: the hash's secret is one. */
 export function keyStream(key: number[], blocks: number): DataView {
   const stream = new DataView(new ArrayBuffer(64 * blocks));
   const start = new Int32Array(16);

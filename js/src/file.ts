@@ -1,20 +1,19 @@
 /** Files of filters: docs/file.md, and the chunks that servers dump and load. */
 
 import { FormatError, viewOf } from "./bytes.js";
-import { type Contents, headerOf, type Layer, parseHeader } from "./format.js";
+import { type Contents, type Layer, parseHeader } from "./format.js";
 import { hash, xxh3 } from "./xxh3.js";
 
 /** A filter's header, or a piece of its bits, with the iterator that BF.LOADCHUNK takes for it. */
 export type Chunk = [iterator: number, data: Uint8Array];
 
-const MAGIC = Uint8Array.of(0x89, 0x42, 0x4c, 0x4f, 0x4f, 0x4d, 0x0d, 0x0a);
-export const MAGIC_BYTES = MAGIC.length;
+export const MAGIC = Uint8Array.of(0x89, 0x42, 0x4c, 0x4f, 0x4f, 0x4d, 0x0d, 0x0a);
 const VERSION = 1;
-/** Bytes of the head, and what layers begin at a multiple of; those of a MiB or more begin at one of a page. */
+/** Bytes of the head, and of its fields before the checksum of the header. */
 const HEAD = 64;
-const PAGE = 4096;
-/** Where the head has the checksum of the header. */
 const SUM = 48;
+/** What layers of a MiB or more begin at a multiple of; the others at one of the head's bytes. */
+const PAGE = 4096;
 /** Bytes of a piece that has a checksum, and the most of a chunk. */
 const PIECE = 1 << 24;
 /** The iterator of a header. */
@@ -31,7 +30,7 @@ export const CHECKSUMS = viewOf(Uint8Array.from(SECRET, (letter) => letter.charC
 
 /** Refuses what begins otherwise than a file. */
 export function beginsAsFile(file: Uint8Array): void {
-  const begin = hex(file.subarray(0, MAGIC_BYTES));
+  const begin = hex(file.subarray(0, MAGIC.length));
   if (begin !== hex(MAGIC))
     throw new FormatError(`this is no filter's file: it begins with ${begin}, and not with ${hex(MAGIC)}`);
 }
@@ -42,7 +41,7 @@ export function parseFile(file: Uint8Array): Contents {
     if (begin + length <= file.length) return file.subarray(begin, begin + length);
     throw new FormatError(`the file ends early, after ${file.length} bytes`);
   };
-  beginsAsFile(from(0, MAGIC_BYTES));
+  beginsAsFile(from(0, MAGIC.length));
   const view = viewOf(from(0, HEAD));
   const version = view.getUint32(8, true);
   if (version !== VERSION || view.getUint32(12, true) !== 0 || file.subarray(24, SUM).some((byte) => byte !== 0))
@@ -58,14 +57,14 @@ export function parseFile(file: Uint8Array): Contents {
     if (hex(sum) !== hex(ends.subarray(16 * piece, 16 * piece + 16)))
       throw new FormatError(`the file is damaged in its piece ${piece} of 16 MiB: its checksum differs`);
   });
-  if (hex(ends.subarray(-MAGIC_BYTES)) !== hex(MAGIC)) throw new FormatError("the file does not end with its magic");
+  if (hex(ends.subarray(-MAGIC.length)) !== hex(MAGIC)) throw new FormatError("the file does not end with its magic");
   contents.layers.forEach((layer, number) => setBits(layer, number, from(begins[number], layer.bytes)));
   return contents;
 }
 
 /** The file of a filter. */
-export function fileOf(contents: Contents): Uint8Array {
-  const header = storedHeader(contents);
+export function fileOf(contents: Contents): Uint8Array<ArrayBuffer> {
+  const header = contents.header();
   const { begins, sums, end } = placesOf(header, contents.layers);
   const file = new Uint8Array(end);
   const view = viewOf(file);
@@ -79,10 +78,6 @@ export function fileOf(contents: Contents): Uint8Array {
   return file;
 }
 
-function storedHeader({ header, spec, layers }: Contents): Uint8Array {
-  return spec ? headerOf(spec, layers) : header;
-}
-
 /** Where each layer begins, where the checksums do, and where the file ends. */
 function placesOf(header: Uint8Array, layers: Layer[]): { begins: number[]; sums: number; end: number } {
   const multiple = (number: number, unit: number): number => Math.ceil(number / unit) * unit;
@@ -93,7 +88,7 @@ function placesOf(header: Uint8Array, layers: Layer[]): { begins: number[]; sums
     return begin;
   });
   const sums = multiple(behind, HEAD);
-  return { begins, sums, end: sums + 16 * Math.ceil(sums / PIECE) + MAGIC_BYTES };
+  return { begins, sums, end: sums + 16 * Math.ceil(sums / PIECE) + MAGIC.length };
 }
 
 /** The checksums of a file's pieces, each of which begins with the head and its number. */
@@ -156,7 +151,7 @@ export function assemble([[first, header] = [0, MAGIC], ...chunks]: readonly Chu
 
 /** The header and the chunks of a filter. */
 export function chunksOf(contents: Contents): Chunk[] {
-  const chunks: Chunk[] = [[HEADER, storedHeader(contents)]];
+  const chunks: Chunk[] = [[HEADER, contents.header()]];
   let end = HEADER + (contents.window?.begin ?? 0);
   for (const { bits } of contents.layers) {
     for (let from = 0; from < bits.length; from += PIECE) {

@@ -1,6 +1,6 @@
 import { unsetBits } from "./blocked.js";
 import { listOf, readAll, type Source } from "./bytes.js";
-import { assemble, beginsAsFile, type Chunk, chunksOf, fileOf, MAGIC_BYTES, parseFile } from "./file.js";
+import { assemble, beginsAsFile, type Chunk, chunksOf, fileOf, MAGIC, parseFile } from "./file.js";
 import { type BlockedSpec, type Contents, headerOf, isException, type Layer, layerOf, parseHeader } from "./format.js";
 import { bytes, encode, type Item, type Items } from "./item.js";
 import { CAPACITIES, ERROR_RATES, EXPANSIONS, nextShape, type Shape } from "./sizing.js";
@@ -35,8 +35,10 @@ export class Filter {
    */
   static create(options: CreateOptions): Filter {
     const spec = specOf(options);
-    const layers = [withoutItems(nextShape(spec, []))];
-    return new Filter({ ...parseHeader(headerOf(spec, layers)), layers });
+    const layer = withoutItems(nextShape(spec, []));
+    const contents = parseHeader(headerOf(spec, [layer]));
+    contents.layers[0] = layer;
+    return new Filter(contents);
   }
 
   /**
@@ -47,14 +49,10 @@ export class Filter {
    * @throws FormatError for anything but a whole file, and for an answer of a server that is none, such as 404
    */
   static async load(source: Source | PromiseLike<Source>, { atMost = Infinity }: LoadOptions = {}): Promise<Filter> {
-    return new Filter(parseFile(await readAll(source, atMost, MAGIC_BYTES, beginsAsFile)));
+    return new Filter(parseFile(await readAll(source, atMost, MAGIC.length, beginsAsFile)));
   }
 
-  /**
-   * Makes a filter of the chunks that BF.SCANDUMP replied, in their order. They are not copied.
-   *
-   * @throws FormatError for anything but a whole filter
-   */
+  /** Makes a filter of all chunks that BF.SCANDUMP replied. @throws FormatError for anything but a whole filter */
   static fromChunks(chunks: readonly Chunk[]): Filter {
     return new Filter(assemble(chunks));
   }
@@ -115,7 +113,7 @@ export class Filter {
   }
 
   /** The filter as a file (`.bloom`). */
-  toBytes(): Uint8Array {
+  toBytes(): Uint8Array<ArrayBuffer> {
     return fileOf(this.contents);
   }
 

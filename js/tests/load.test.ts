@@ -137,7 +137,7 @@ function headerOf(count: number, lines = 1): Buffer {
 /** A file of this header and so many layers of one line without a set bit. */
 function written(header: Uint8Array, count: number): Uint8Array {
   const bits = new Uint8Array(64);
-  return fileOf({ header, layers: Array.from({ length: count }, () => ({ bytes: 64, bits })) } as never);
+  return fileOf({ header: () => header, layers: Array.from({ length: count }, () => ({ bytes: 64, bits })) } as never);
 }
 
 // A page that somebody else's file is loaded into would take all memory of its process.
