@@ -56,27 +56,16 @@ fn full_window(rate: f64, items: u64, slices: u8) -> Option<Stage> {
 
 /// Bits per item of filters for `capacity` items.
 fn by_rate(capacity: u64) -> Option<String> {
-    let mut text = table(&[
-        "error rate",
-        "bytes",
-        "bits an item",
-        "RedisBloom's bits",
-        "NONSCALING",
-        "RedisBloom's, NONSCALING",
-    ]);
+    let mut text = table(&["error rate", "bytes", "libbloom", "RedisBloom 2.8.20"]);
+    let growth = Growth::Reserved(Expansion::DEFAULT);
     for rate in RATES {
-        let growing = Growth::Reserved(Expansion::DEFAULT);
-        let reserved = stage(rate, capacity, growing, capacity)?;
-        let fixed = stage(rate, capacity, Growth::Fixed, capacity)?;
-        let classic = stage_of(StoredLayout::Classic, rate, capacity, growing, capacity)?;
-        let classic_fixed = stage_of(StoredLayout::Classic, rate, capacity, Growth::Fixed, capacity)?;
+        let own = stage(rate, capacity, growth, capacity)?;
+        let classic = stage_of(StoredLayout::Classic, rate, capacity, growth, capacity)?;
         text += &row(&[
             format!("{rate:e}"),
-            reserved.bytes.to_string(),
-            format!("{:.2}", reserved.bits_per_item()),
+            own.bytes.to_string(),
+            format!("{:.2}", own.bits_per_item()),
             format!("{:.2}", classic.bits_per_item()),
-            format!("{:.2}", fixed.bits_per_item()),
-            format!("{:.2}", classic_fixed.bits_per_item()),
         ]);
     }
     Some(text)
@@ -95,15 +84,18 @@ fn by_items() -> Option<String> {
         .chain(rates.iter().map(String::as_str))
         .collect();
     let rows = [
-        by_rates("10^9", of(BILLION, reserved, BILLION))?,
-        by_rates("10^10", of(10 * BILLION, reserved, 10 * BILLION))?,
-        by_rates("10^9, `NONSCALING`", of(BILLION, Growth::Fixed, BILLION))?,
-        by_rates("10^9 in a `WINDOW`", |rate| {
+        by_rates("1 billion", of(BILLION, reserved, BILLION))?,
+        by_rates("10 billion", of(10 * BILLION, reserved, 10 * BILLION))?,
+        by_rates("1 billion, `NONSCALING`", of(BILLION, Growth::Fixed, BILLION))?,
+        by_rates("50 million in a `WINDOW`, such as events a day", |rate| {
+            full_window(rate, 50 * MILLION, Window::USUAL_SLICES)
+        })?,
+        by_rates("1 billion in a `WINDOW`", |rate| {
             full_window(rate, BILLION, Window::USUAL_SLICES)
         })?,
-        by_rates("10^9, reserved for 10^6", of(MILLION, reserved, BILLION))?,
-        by_rates("10^6, not reserved", of(default, growing, MILLION))?,
-        by_rates("10^10, not reserved", of(default, growing, 10 * BILLION))?,
+        by_rates("1 billion, reserved for 1 million", of(MILLION, reserved, BILLION))?,
+        by_rates("1 million, not reserved", of(default, growing, MILLION))?,
+        by_rates("10 billion, not reserved", of(default, growing, 10 * BILLION))?,
     ];
     Some(table(&head) + &rows.concat())
 }

@@ -4,6 +4,9 @@
 //! |---|---|
 //! | [`libbloom`] | the filter core, a crate of its own in `core/`, which knows no server |
 //! | [`commands`] | one file a command: request, outcome, reply |
+//! | [`work`] | what commands do to a key: making its filter, changing it, propagating that |
+//! | [`rivals`] | the words of RedisBloom and valkey-bloom |
+//! | [`call`] | what a call of a command is made of: arguments, options, replies, errors |
 //! | [`datatype`] | the types `MBbloom--` and `bloomfltr`, and their callbacks |
 //! | [`keyspace`] | keys opened with their type checked |
 //! | [`options`] | the module's options: their values, and their place in the server |
@@ -18,13 +21,18 @@
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 
+pub mod call;
 pub mod commands;
 pub mod datatype;
 pub mod keyspace;
 pub mod limits;
 pub mod number;
 pub mod options;
+pub mod rivals;
 pub mod server;
 pub mod stats;
+pub mod work;
 
 mod module;
+#[cfg(test)]
+mod trying;

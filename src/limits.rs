@@ -103,7 +103,7 @@ impl<'a> CommandMemory<'a> {
     /// Reads the server's memory figures now. Call it before the server allocates memory whose size the command only
     /// learns afterwards.
     pub fn read_memory_now(&self) {
-        if !self.origin.is_known_to_be_obeyed() {
+        if !self.origin.is_primary_or_file() {
             self.server(0);
         }
     }
@@ -113,7 +113,7 @@ impl<'a> CommandMemory<'a> {
     /// # Errors
     /// The limit that forbids it.
     pub fn allow(&self, demand: Demand) -> Result<(), Limit> {
-        if self.origin.is_known_to_be_obeyed() {
+        if self.origin.is_primary_or_file() {
             return Ok(());
         }
         if demand.grows_to.is_some_and(|layers| layers > MOST_LAYERS) {

@@ -17,13 +17,6 @@ pub fn whole(bytes: &[u8]) -> Option<i128> {
     Some(short.map_or_else(|| text.parse().unwrap_or(farthest), i128::from))
 }
 
-/// Returns 0 or an infinity for a decimal number that a double cannot tell from these. Servers report such a text as
-/// no number.
-pub fn beyond_doubles(bytes: &[u8]) -> Option<f64> {
-    let value: f64 = str::from_utf8(bytes).ok()?.parse().ok()?;
-    (value == 0.0 || value.is_infinite()).then_some(value)
-}
-
 /// The fewest digits that read back as this number, as people write them: 0.01, 2.5e-7.
 pub fn short(value: f64) -> String {
     let scientific = format!("{value:e}");
@@ -41,7 +34,7 @@ pub fn short(value: f64) -> String {
 mod tests {
     use super::*;
 
-    /// Users would be told that a number which is too large is no number, and look for a typing error.
+    /// A number that is too large is not called no number, for which users look for a typing error.
     #[test]
     fn whole_numbers_are_decimal_and_have_any_size() {
         let read: [(&str, i128); 9] = [
@@ -67,27 +60,7 @@ mod tests {
         assert_eq!(whole(b"\xff"), None);
     }
 
-    #[test]
-    fn what_no_double_holds_is_0_or_infinite() {
-        for text in [
-            "1e-400",
-            "-1e-400",
-            "0",
-            "0e5",
-            &format!("0.{}1", "0".repeat(400)),
-        ] {
-            assert_eq!(beyond_doubles(text.as_bytes()), Some(0.0), "{text}");
-        }
-        assert_eq!(beyond_doubles(b"1e400"), Some(f64::INFINITY));
-        assert_eq!(beyond_doubles(b"-1e400"), Some(f64::NEG_INFINITY));
-        for text in [
-            "", "nan", "0.01", "1e-323", "1e308", "low", " 1e-400", "1e-400 ", "1e", ".",
-        ] {
-            assert_eq!(beyond_doubles(text.as_bytes()), None, "{text:?}");
-        }
-    }
-
-    /// A reader would take the digits of 0.01000000000000000021 for a measurement.
+    /// Digits such as those of 0.01000000000000000021 look like a measurement.
     #[test]
     fn doubles_are_written_with_the_fewest_digits_that_mean_them() {
         let written = [

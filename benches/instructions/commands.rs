@@ -108,7 +108,10 @@ impl Server {
             .arg(server())
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
             .args(["--hz", "1", "--loadmodule"])
-            .arg(std::env::var_os("BLOOM_TEST_MODULE").map_or_else(|| built.join("libbloom.so"), PathBuf::from))
+            .arg(
+                std::env::var_os("BLOOM_TEST_MODULE")
+                    .map_or_else(|| built.join("libbloom.so"), PathBuf::from),
+            )
             .args(["bf-seed", "1"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())

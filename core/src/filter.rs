@@ -3,24 +3,22 @@
 use std::sync::Arc;
 
 use crate::bits::memory::{Allocation, Mover};
-pub use crate::blocked::layout::MOST_ESTIMATED;
-use crate::blocked::secret::Secret;
-use crate::blocked::window::{Slice, Windowed};
-use crate::blocked::{self, Blocked};
 pub use crate::chain::LayerShape;
 use crate::chain::batch::{self, Block, BlockOutcome, Subset};
 use crate::chain::demand::FILTER_BYTES;
-use crate::chain::{Allowance, Chain};
-use crate::classic::Classic;
+pub use crate::chain::layered::LayerStats;
+use crate::chain::{self, Allowance, Chain};
 use crate::error::Error;
-use crate::exceptions::table::Table;
-use crate::exceptions::{self, ExceptError};
+use crate::exceptions::{self, ExceptError, Exceptions};
 use crate::item::{Item, ItemHash};
-use crate::layers::Layers;
-pub use crate::layout::LayerStats;
+use crate::layouts::Layers;
+pub use crate::layouts::blocked::MOST_ESTIMATED;
+use crate::layouts::blocked::secret::Secret;
+use crate::layouts::blocked::window::{Slice, Windowed};
+use crate::layouts::blocked::{self, Blocked};
+use crate::layouts::valkey::{Unreached, Valkey};
 use crate::params::{Growth, Seed, StoredLayout, Time, Window};
 use crate::spec::Spec;
-use crate::valkey::{Unreached, Valkey};
 
 /// The items of a call, in the crate's own tests: each call with another type would be compiled anew for all layouts
 /// and kernels, which took most of the time that the tests took to build.
@@ -37,11 +35,21 @@ type Slices<'i, 'a> = &'i mut dyn Iterator<Item = &'a [u8]>;
 /// assert!(seen.contains("ann"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct Filter {
     pub(crate) layers: Layers,
     /// Not empty, and only beside layers of the blocked layout without a window. Boxed, since few filters have any.
-    exceptions: Option<Box<Table>>,
+    exceptions: Option<Box<Exceptions>>,
+}
+
+impl std::fmt::Debug for Filter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (layout, layers, items) = (self.layout(), self.layers(), self.items());
+        write!(
+            f,
+            "Filter({layout:?}, {layers} layers, {items} items, {} bytes)",
+            self.bytes()
+        )
+    }
 }
 
 // Small filters are many; which layout it is must hide in a value that the largest one never has.
@@ -345,10 +353,10 @@ impl Filter {
         match spec {
             Spec::Blocked(spec) => match spec.window {
                 Some(window) => Windowed::new(spec.rules(), spec.capacity, window, allowance).map(Self::from),
-                None => Chain::<Blocked>::made(spec, allowance).map(Self::from),
+                None => Chain::new(spec.start(), allowance).map(Self::from),
             },
-            Spec::Classic(spec) => Chain::<Classic>::made(spec, allowance).map(Self::from),
-            Spec::Valkey(spec) => Chain::<Valkey>::made(spec, allowance).map(Self::from),
+            Spec::Classic(spec) => Chain::new(spec.start(), allowance).map(Self::from),
+            Spec::Valkey(spec) => Chain::new(spec.start(), allowance).map(Self::from),
         }
     }
 
@@ -365,12 +373,11 @@ impl Filter {
     /// so that for a usual filter it costs no more than two comparisons.
     #[inline(never)]
     fn contains_otherwise(&self, item: Item<'_>, now: Time) -> bool {
-        match (&self.layers, &self.exceptions) {
-            (Layers::Blocked(chain), Some(exceptions)) => exceptions::contains(chain, exceptions, item),
-            (Layers::Blocked(chain), None) => chain.contains(item),
-            (Layers::Windowed(windowed), _) => windowed.contains(item, now),
-            (Layers::Valkey(chain), _) => chain.contains(item),
-            (Layers::Classic(chain), _) => chain.contains(item),
+        match &self.layers {
+            Layers::Blocked(chain) => exceptions::contains(chain, self.excepted(), item),
+            Layers::Windowed(windowed) => windowed.contains(item, now),
+            Layers::Valkey(chain) => chain.contains(item),
+            Layers::Classic(chain) => chain.contains(item),
         }
     }
 
@@ -431,7 +438,6 @@ impl Filter {
     #[inline(never)]
     fn add_otherwise(&mut self, item: Item<'_>, now: Time, allowance: Allowance<'_>) -> Result<bool, Error> {
         match &mut self.layers {
-            Layers::Blocked(chain) if self.exceptions.is_none() => chain.add(item, allowance),
             Layers::Blocked(_) | Layers::Windowed(_) => {
                 let mut is_new = false;
                 let one = std::iter::once(item.bytes());
@@ -519,13 +525,13 @@ impl Filter {
     }
 
     /// Replaces all exceptions. Layers in another module's layout must have none.
-    pub(super) fn set_exceptions(&mut self, exceptions: Table) {
+    pub(super) fn set_exceptions(&mut self, exceptions: Exceptions) {
         self.exceptions = (!exceptions.is_empty()).then(|| Box::new(exceptions));
     }
 
-    /// Replaces all exceptions, also by an empty table, which no filter otherwise has.
+    /// Replaces all exceptions, also by an empty set, which no filter otherwise has.
     #[cfg(test)]
-    pub(crate) fn force_exceptions(&mut self, exceptions: Table) {
+    pub(crate) fn force_exceptions(&mut self, exceptions: Exceptions) {
         self.exceptions = Some(Box::new(exceptions));
     }
 
@@ -537,12 +543,11 @@ impl Filter {
 
     /// Whether the layers contain an item with this hash, excepted or not; false for a filter that has no exceptions.
     pub(super) fn holds_hash(&self, hash: ItemHash) -> bool {
-        let chain = self.layers.chain::<Blocked>();
-        chain.is_some_and(|chain| exceptions::any_layer_contains(chain.layers(), hash))
+        matches!(&self.layers, Layers::Blocked(chain) if exceptions::any_layer_contains(chain.layers(), hash))
     }
 
     /// The exceptions, if there are any.
-    pub(super) fn excepted(&self) -> Option<&Table> {
+    pub(super) fn excepted(&self) -> Option<&Exceptions> {
         self.exceptions.as_deref()
     }
 
@@ -609,7 +614,9 @@ impl Filter {
     /// [`Self::bytes`] of the filter as it was with only its first `layers` layers.
     pub fn bytes_with(&self, layers: usize) -> u64 {
         let of_layers = self.layers.as_layered().bytes(layers.min(self.layers()));
-        let of_exceptions = self.excepted().map_or(0, |table| exceptions::bytes(table.len()));
+        let of_exceptions = self
+            .excepted()
+            .map_or(0, |excepted| exceptions::bytes(excepted.len()));
         of_layers.saturating_add(of_exceptions)
     }
 
@@ -624,9 +631,9 @@ impl Filter {
         }
     }
 
-    /// Bytes of the table of exceptions. [`Self::each_allocation`] cannot report it, because its address is not known.
-    pub fn table_of_exceptions(&self) -> u64 {
-        self.excepted().map_or(0, Table::bytes)
+    /// Bytes of the set of exceptions. [`Self::each_allocation`] cannot report it, because its address is not known.
+    pub fn set_of_exceptions(&self) -> u64 {
+        self.excepted().map_or(0, Exceptions::allocated)
     }
 
     /// Passes every block of memory of the filter to `visit`, in O(layers). The filter's own struct belongs to its
@@ -698,7 +705,7 @@ impl Filter {
         let reached = chain.rules().scaled_capacity(first, u64::MAX, limit);
         let reached = reached.unwrap_or_else(Unreached::capacity);
         // The filter may have more layers than a forecast has, or come from a server with another limit.
-        let reached = reached.max(chain.capacity());
+        let reached = reached.max(chain::capacity(chain.layers()));
         (chain.rules().expansion() > 0).then_some(reached)
     }
 
@@ -717,11 +724,11 @@ impl Filter {
 /// Passes the items of a block on to `found`, without those that are excepted.
 #[inline]
 fn without_excepted(
-    exceptions: Option<&Table>,
+    exceptions: Option<&Exceptions>,
     mut found: impl FnMut(Subset, usize),
 ) -> impl FnMut(Subset, &Block) {
     move |present, block| {
-        let excepted = exceptions.map_or(Subset::NONE, |table| table.among(&block.hashes, present));
+        let excepted = exceptions.map_or(Subset::NONE, |set| set.among(&block.hashes, present));
         found(present.without(excepted), block.count);
     }
 }

@@ -485,7 +485,7 @@ mod tests {
     }
 
     proptest! {
-        /// If this failed, an item could be split wrongly, and would never be found again.
+        /// An item could be split wrongly, and would never be found again.
         #[test]
         fn what_was_packed_is_unpacked((form, items) in batches()) {
             let data = pack(form, &items);
@@ -496,7 +496,7 @@ mod tests {
             }
         }
 
-        /// If this failed, packed commands would give other answers, set other bits, or fail at another item
+        /// Packed commands would give other answers, set other bits, or fail at another item
         /// than the same commands unpacked.
         #[test]
         fn packed_items_are_treated_as_others(
@@ -543,7 +543,7 @@ mod tests {
             prop_assert_eq!(answers.ones(), found.iter().filter(|is_there| **is_there).count() as u64);
         }
 
-        /// If this failed, clients that read the bitmap with GETBIT or numpy would get the answer for another
+        /// Clients that read the bitmap with GETBIT or numpy would get the answer for another
         /// item.
         #[test]
         fn answers_are_bits_from_the_highest_on(answers in vec(any::<bool>(), 0..300)) {
@@ -566,7 +566,7 @@ mod tests {
             prop_assert_eq!(none.into_bitmap().bytes().to_vec(), vec![0; answers.len().div_ceil(8)]);
         }
 
-        /// If this failed, data that cannot be split into items would be accepted, or the error would name
+        /// Data that cannot be split into items would be accepted, or the error would name
         /// the wrong offset.
         #[test]
         fn bytes_that_do_not_add_up_are_refused(data in vec(0..4u8, 0..60), size in 1..70usize) {
@@ -588,7 +588,7 @@ mod tests {
         }
     }
 
-    /// If this failed, an item that nobody sent would be added, or one that was sent would be missing.
+    /// An item that nobody sent would be added, or one that was sent would be missing.
     #[test]
     fn lines_lose_their_ends_only() {
         let lines = |data: &str| unpacked(data.as_bytes(), Form::Lines).unwrap();

@@ -233,8 +233,14 @@ impl Window {
 /// assert_eq!(filter.seed(), Some(Seed(7)));
 /// # Ok::<(), libbloom::BuildError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seed(pub u64);
+
+impl std::fmt::Debug for Seed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Seed(..)")
+    }
+}
 
 /// The layout of a filter, which decides the servers and modules that can load it.
 ///
@@ -293,8 +299,14 @@ impl StoredLayout {
 }
 
 /// The keys of the two hashes in valkey-bloom's layout, 16 bytes each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SipSeed(pub [u8; 32]);
+
+impl std::fmt::Debug for SipSeed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SipSeed(..)")
+    }
+}
 
 impl SipSeed {
     /// The seed that valkey-bloom gives all filters if it is configured not to draw random ones.
@@ -354,7 +366,7 @@ impl Tightening {
 mod tests {
     use super::*;
 
-    /// If this failed, a filter could be made with a rate that no layer can be sized for.
+    /// A filter could be made with a rate that no layer can be sized for.
     #[test]
     fn error_rates_outside_of_0_to_1_are_refused_and_extremes_are_clamped() {
         for bad in [
@@ -376,7 +388,7 @@ mod tests {
         assert_eq!(used(f64::MIN_POSITIVE), Ok(1e-30));
     }
 
-    /// If this failed, a filter could be made with a capacity or an expansion outside of its range.
+    /// A filter could be made with a capacity or an expansion outside of its range.
     #[test]
     fn capacity_and_expansion_keep_their_bounds() {
         assert_eq!(Capacity::new(0), Err(ParamError::Capacity));
@@ -387,7 +399,7 @@ mod tests {
         assert_eq!(Expansion::new(32_769), Err(ParamError::Expansion));
     }
 
-    /// If this failed, a filter that grows for years could exceed the rate that it promised.
+    /// A filter that grows for years could exceed the rate that it promised.
     #[test]
     fn shares_never_spend_more_than_the_budget() {
         let two = Expansion(2);

@@ -69,3 +69,35 @@ fn filters_that_cannot_be_combined_say_why() {
         "the filter cannot be merged into: filters of valkey-bloom's layout are never combined"
     );
 }
+
+/// One line of a program's log would tell the secret seed, and be as long as the filter: 656 kB for a million items.
+#[test]
+fn what_is_shown_of_a_filter_is_one_short_line_without_its_seed() {
+    #[derive(Debug)]
+    #[expect(dead_code, reason = "it is shown")]
+    struct App {
+        seen: Filter,
+    }
+    const SEED: u64 = 0x1234_5678_9abc;
+    let options: [fn(Builder) -> Builder; 4] = [
+        |plain| plain,
+        |plain| plain.layout(StoredLayout::Classic),
+        |plain| plain.layout(StoredLayout::Valkey),
+        |plain| plain.window(Duration::from_secs(60)),
+    ];
+    for options in options {
+        let builder = options(Filter::builder(10_000, 0.01).seed(SEED));
+        let made = format!("{builder:?} {:?}", builder.build().unwrap().seed());
+        let mut seen = builder.build().unwrap();
+        seen.insert("ann").unwrap();
+        let shown = format!("{:?}", App { seen });
+        assert!(shown.len() < 100 && shown.contains("1 items"), "{shown}");
+        for shown in [shown, made] {
+            let digits = [SEED.to_string(), format!("{SEED:x}")];
+            assert!(
+                !shown.contains('\n') && !digits.iter().any(|digits| shown.contains(digits)),
+                "{shown}"
+            );
+        }
+    }
+}

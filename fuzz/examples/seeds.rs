@@ -7,7 +7,8 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bloom_fuzz::{check, commands, stream};
-use libbloom::codec::stream::{MemoryStream, Sink as _, Value};
+use libbloom::checks::{MemoryStream, Value};
+use libbloom::codec::stream::Sink as _;
 use libbloom::codec::{self, ENCODING_VERSION, chunks, valkey};
 use libbloom::params::{SipSeed, StoredLayout, Tightening};
 use libbloom::spec::{Spec, ValkeySpec};
@@ -19,7 +20,7 @@ const LARGEST: usize = 2600;
 /// The first byte of a payload in the target `rdb`.
 const PAYLOAD: u8 = 4;
 
-const COMMANDS: [(u8, &str); 28] = [
+const COMMANDS: [(u8, &str); 30] = [
     (0, "key 0.01 100"),
     (0, "key 0.5 1000 EXPANSION 2 SEED 18446744073709551615"),
     (0, "key 1e-9 1 NONSCALING LAYOUT CLASSIC"),
@@ -57,6 +58,8 @@ const COMMANDS: [(u8, &str); 28] = [
     (1, "key LAYOUT VALKEY PXAT 1 ITEMS 1"),
     (2, "ERROR TIGHTENING MAXSCALEDCAPACITY"),
     (4, "key TIGHTENING 0.01 LAYOUT VALKEY LINES 1"),
+    (1, "key SPEC1:g:1e-2:100:2:7:0 1"),
+    (4, "key SPEC1:w:1e-2:100:2:7:0:60:8:1:1800000000000 LINES 1"),
 ];
 
 /// Of the operations: shape, expansion, capacity, rate and seed of the filter, then the steps.

@@ -2,9 +2,21 @@
 //! refused is refused in one line.
 #![no_main]
 
-use bloom::commands::error::CommandError;
-use bloom::commands::requests::{self, Combination, Creation, Items, Parsed, Release, Verb, Word, Words};
+use bloom::call::args::{Word, iterator};
+use bloom::call::combination::Combination;
+use bloom::call::error::CommandError;
+use bloom::call::given::Verb;
+use bloom::call::request::{Items, Request};
+use bloom::call::target::Creation;
+use bloom::call::words::Words;
+use bloom::commands::existspacked::PackedQuery;
+use bloom::commands::info::Selection;
+use bloom::commands::intersect;
+use bloom::commands::merge::MergeRequest;
 use bloom::options::values::{Config, ConfigOption};
+use bloom::rivals::read_relayed;
+use bloom::rivals::redisbloom::Release;
+use bloom::work::{packed, propagation};
 use bloom_fuzz::commands;
 use bloom_fuzz::tape::Tape;
 use libbloom::chain::at_most;
@@ -32,30 +44,30 @@ fuzz_target!(|bytes: &[u8]| {
         0 => {
             answer(reserve(&words, &config).map(|made| makes(made, &words, &config)));
             for release in [Release::Two, Release::Eight] {
-                let obeyed = requests::obey(Verb::Reserve, &words, &config, release);
-                answer(obeyed.and_then(|parsed| parsed.creation).map(is_told_empty));
+                let obeyed = relayed(Verb::Reserve, &words, &config, release);
+                answer(obeyed.and_then(|request| created(&request, &config)).map(is_told_empty));
             }
         }
         1 => {
-            answer(requests::ask(Verb::Insert, &words, &config).map(|parsed| {
-                let items = listed_items(&parsed);
+            answer(Request::parse(Verb::Insert, &words).map(|request| {
+                let items = listed_items(&request);
                 assert!(
                     items.is_none_or(|items| !items.is_empty() && follow_their_word(items, &words)),
                     "other items than were given"
                 );
-                answer(parsed.creation.map(makes_one));
+                answer(created(&request, &config).map(makes_one));
             }));
             for release in [Release::Two, Release::Eight] {
-                let obeyed = requests::obey(Verb::Insert, &words, &config, release);
-                answer(obeyed.map(|parsed| {
-                    assert!(listed_items(&parsed).is_none_or(|items| !items.is_empty()));
-                    answer(parsed.creation.map(is_told));
+                let obeyed = relayed(Verb::Insert, &words, &config, release);
+                answer(obeyed.map(|request| {
+                    assert!(listed_items(&request).is_none_or(|items| !items.is_empty()));
+                    answer(created(&request, &config).map(is_told));
                 }));
             }
         }
         2 => words.iter().for_each(|word| {
-            answer(requests::info(word.0));
-            if let Some(number) = requests::iterator(word.0) {
+            answer(Selection::parse(word.0).map(|_| ()));
+            if let Some(number) = iterator(word.0) {
                 assert_eq!(
                     number.to_string().as_bytes(),
                     word.0,
@@ -67,33 +79,52 @@ fuzz_target!(|bytes: &[u8]| {
             .chunks_exact(2)
             .for_each(|pair| set(&config, pair[0].0, pair[1].0)),
         4 => {
-            answer(requests::exists_packed(&words).map(is_packed));
-            answer(requests::ask(Verb::AddPacked, &words, &config).map(|parsed| {
-                let items = packed_items(&parsed);
+            answer(PackedQuery::parse(&words).map(|query| is_packed(query.items)));
+            answer(Request::parse(Verb::AddPacked, &words).map(|request| {
+                let items = packed_items(&request);
                 is_packed(items);
-                answer(parsed.creation.map(|made| is_told_packed(made, items)));
+                answer(created(&request, &config).map(|made| is_told_packed(made, items)));
             }));
         }
         _ => {
-            answer(requests::merge(&words).map(|(keys, ..)| names_its_keys(keys, &words)));
-            answer(requests::intersect(&words).map(|keys| {
+            answer(MergeRequest::parse(&words).map(|merge| names_its_keys(merge.keys, &words)));
+            answer(intersect::parse(&words).map(|keys| {
                 names_its_keys(keys, &words);
                 assert_eq!(keys.positions().last(), Some(words.len()), "a word was ignored");
-                let (same, rate, overrides) = requests::merge(&words).expect("the same words, and no option");
-                assert!(same.positions().eq(keys.positions()) && rate.is_none() && !overrides);
+                let merge = MergeRequest::parse(&words).expect("the same words, and no option");
+                assert!(merge.keys.positions().eq(keys.positions()));
+                assert!(merge.rate.is_none() && !merge.overrides);
             }));
         }
     }
 });
 
+/// A clock, in milliseconds.
+const NOW: i64 = 1_800_000_000_000;
+
+/// The filter that a command makes for a missing key.
+fn created(request: &Request<'_, Word<'_>>, config: &Config) -> Result<Creation, CommandError> {
+    request.given.creation(config, || NOW)
+}
+
+/// A command that comes from a primary or a file.
+fn relayed<'a>(
+    verb: Verb,
+    words: &'a [Word<'a>],
+    config: &Config,
+    release: Release,
+) -> Result<Request<'a, Word<'a>>, CommandError> {
+    read_relayed(verb, words, || (config.clone(), release))
+}
+
 /// The filter that a client's BF.RESERVE makes.
 fn reserve(words: &[Word<'_>], config: &Config) -> Result<Creation, CommandError> {
-    requests::ask(Verb::Reserve, words, config)?.creation
+    created(&Request::parse(Verb::Reserve, words)?, config)
 }
 
 /// The items of a BF.INSERT, if it has ITEMS.
-fn listed_items<'a>(parsed: &Parsed<'a>) -> Option<&'a [Word<'a>]> {
-    match parsed.items {
+fn listed_items<'a>(request: &Request<'a, Word<'a>>) -> Option<&'a [Word<'a>]> {
+    match request.items {
         Items::List(items) => Some(items),
         Items::None => None,
         Items::Packed { .. } => panic!("packed items of BF.INSERT"),
@@ -101,8 +132,8 @@ fn listed_items<'a>(parsed: &Parsed<'a>) -> Option<&'a [Word<'a>]> {
 }
 
 /// The items of a BF.ADDPACKED.
-fn packed_items<'a>(parsed: &Parsed<'a>) -> Packed<'a> {
-    match parsed.items {
+fn packed_items<'a>(request: &Request<'a, Word<'a>>) -> Packed<'a> {
+    match request.items {
         Items::Packed { items, .. } => items,
         Items::None | Items::List(_) => panic!("no packed items of BF.ADDPACKED"),
     }
@@ -120,15 +151,14 @@ fn names_its_keys(keys: Combination<'_, Word<'_>>, words: &[Word<'_>]) {
     );
 }
 
-/// Whether `items` are what comes after some word ITEMS, which may be the last of a bundle.
+/// Whether `items` are what comes after some word ITEMS, or after a token.
 fn follow_their_word(items: &[Word<'_>], words: &[Word<'_>]) -> bool {
     let Some(before) = words.len().checked_sub(items.len()) else {
         return false;
     };
     let same = words[before..].iter().zip(items).all(|(a, b)| a.0 == b.0);
-    let word = words[..before].last();
-    let word = word.and_then(|word| word.0.rsplit(|&byte| byte == b' ').next());
-    same && word.is_some_and(|word| word.eq_ignore_ascii_case(b"ITEMS"))
+    let follow = |word: &Word<'_>| word.0.eq_ignore_ascii_case(b"ITEMS") || word.0.starts_with(b"SPEC1:");
+    same && words[..before].last().is_some_and(follow)
 }
 
 /// Packed items are as many as their count, and give the same bytes when they are packed again.
@@ -150,14 +180,15 @@ fn listed(items: Packed<'_>) -> Vec<&[u8]> {
 fn is_told_packed(made: Creation, items: Packed<'_>) {
     let mut data = Vec::new();
     items.for_each(|item| items.form().push(item, &mut data));
-    let words = requests::replicated_packed(Some(made), items.form());
+    let words = packed::words(made.into(), items.form());
     let told = line(&words, &[&data]);
     for byte in 0..CONFIGURATIONS {
-        let parsed = requests::obey(Verb::AddPacked, &told, &configuration(byte), Release::Eight);
-        let parsed = parsed.expect("what a primary sends");
-        let again = packed_items(&parsed);
+        let config = configuration(byte);
+        let request = relayed(Verb::AddPacked, &told, &config, Release::Eight);
+        let request = request.expect("what a primary sends");
+        let again = packed_items(&request);
         assert_eq!((again.form(), listed(again)), (items.form(), listed(items)));
-        assert_eq!(parsed.creation, Ok(made), "a replica makes another one");
+        assert_eq!(created(&request, &config), Ok(made), "a replica makes another one");
     }
 }
 
@@ -216,31 +247,37 @@ fn line<'a>(words: &'a Words, items: &[&'a [u8]]) -> Vec<Word<'a>> {
 
 /// A replica makes this filter, and no other, when it is told of it without items.
 fn is_told_empty(made: Creation) {
-    let (command, words) = requests::replicated(made);
+    let (command, words) = propagation::command(made.into(), false);
+    let verb = if command == c"BF.RESERVE" {
+        Verb::Reserve
+    } else {
+        Verb::Insert
+    };
     let told = line(&words, &[]);
     for byte in 0..CONFIGURATIONS {
         let config = configuration(byte);
         for release in [Release::Two, Release::Eight] {
-            let again = requests::obey_creating(command, &told, &config, release);
-            assert_eq!(again, Ok(made), "a replica makes another one");
+            let request = relayed(verb, &told, &config, release).expect("what a primary sends");
+            assert!(matches!(request.items, Items::None), "a replica adds items");
+            assert_eq!(created(&request, &config), Ok(made), "a replica makes another one");
         }
     }
 }
 
 /// A replica makes this filter, and no other, when it is told of it with items.
 fn is_told(made: Creation) {
-    let words = requests::replicated_with_items(made);
+    let (_, words) = propagation::command(made.into(), true);
     let told = line(&words, &ITEMS);
     for byte in 0..CONFIGURATIONS {
         let config = configuration(byte);
         for release in [Release::Two, Release::Eight] {
-            let parsed = requests::obey(Verb::Insert, &told, &config, release).unwrap();
+            let request = relayed(Verb::Insert, &told, &config, release).unwrap();
             assert_eq!(
-                listed_items(&parsed),
+                listed_items(&request),
                 Some(&ITEMS.map(Word)[..]),
                 "a replica adds other items"
             );
-            assert_eq!(parsed.creation, Ok(made), "a replica makes another one of items");
+            assert_eq!(created(&request, &config), Ok(made), "a replica makes another one of items");
         }
     }
 }

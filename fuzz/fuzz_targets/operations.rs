@@ -10,7 +10,7 @@ use bloom_fuzz::tape::Tape;
 use libbloom::Filter;
 use libbloom::chain::at_most;
 use libbloom::codec::chunks;
-use libbloom::codec::validate::Invalid;
+use libbloom::checks::Invalid;
 use libbloom::packed::{Answers, Form, Packed};
 use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Seed, StoredLayout, Tightening, Window};
 use libbloom::spec::{BlockedSpec, Spec, ValkeySpec};

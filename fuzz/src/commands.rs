@@ -2,7 +2,7 @@
 //! one of [`WORDS`], plus 128.
 
 #[cfg(fuzzing)]
-use bloom::commands::requests::Word;
+use bloom::call::args::Word;
 
 #[cfg(fuzzing)]
 use crate::tape::Tape;
@@ -74,8 +74,8 @@ pub const WORDS: [&str; 67] = [
     "4294967295",
     "+5",
     "MAXSCALEDCAPACITY",
-    "LAYOUT BLOCKED SEED 7 ITEMS",
-    "LAYOUT BLOCKED SEED 7",
+    "SPEC1:g:1e-2:100:2:7:0",
+    "SPEC1:w:1e-2:100:2:7:0:60:8:1:1800000000000",
 ];
 
 /// The arguments.

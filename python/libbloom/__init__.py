@@ -27,25 +27,8 @@ from ._native import Filter, FormatError, FullError, SeedError, __version__, pla
 from ._sharded import AsyncShardedBloom, Shard, ShardedBloom, ShardedInfo
 
 __all__ = [
-    "AsyncBloom",
-    "AsyncShardedBloom",
-    "Bloom",
-    "Count",
-    "Filter",
-    "FormatError",
-    "FullError",
-    "Info",
-    "Layer",
-    "MAYBE_NEW",
-    "Maybe",
-    "MissingError",
-    "SeedError",
-    "Shard",
-    "ShardedBloom",
-    "ShardedInfo",
-    "UnsureError",
-    "__version__",
-    "plan",
+    "AsyncBloom", "AsyncShardedBloom", "Bloom", "Count", "Filter", "FormatError", "FullError", "Info", "Layer", "MAYBE_NEW",
+    "Maybe", "MissingError", "SeedError", "Shard", "ShardedBloom", "ShardedInfo", "UnsureError", "__version__", "plan",
 ]
 
 # What needs a server is written in Python, and belongs to the one class.

@@ -84,6 +84,13 @@ def is_of_client(error: BaseException) -> bool:
     return isinstance(error, (OSError, EOFError)) or not modules.isdisjoint(("redis", "valkey"))
 
 
+def is_exhausted(error: BaseException) -> bool:
+    """Whether all connections of the client's pool are in use. They are the program's own, and would not come back while it
+    waits for one. Some versions of the clients have no class for this."""
+    texts = ("Too many connections", "No connection available.")
+    return type(error).__name__ == "MaxConnectionsError" or str(error) in texts
+
+
 @contextmanager
 def despite_the_client() -> Iterator[None]:
     """Goes on after an error of the client."""

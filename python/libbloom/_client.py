@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import operator
-import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from array import array
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, fields
+from functools import wraps
+from itertools import chain
+from typing import Any, Concatenate, ParamSpec, overload
 
 from . import _answers, _words
 from ._answers import MAYBE_NEW, Count, Maybe, MissingError, UnsureError
-from ._cluster import AsyncLinks, Call, Links, delivered, run
+from ._cluster import AsyncLinks, Call, Links, Result, delivered, run
 from ._native import Filter, size_of_header
-from ._words import Command, encoded
+from ._words import Array, Command, Item, Items, encoded
 from ._terminal import Bar
 
-Item = str | bytes | bytearray | memoryview
+P = ParamSpec("P")
+AnyItems = Iterable[Item] | AsyncIterable[Item]
 Progress = Callable[[int], None]
 # Items in each command that lists its items.
 LISTED = 1000
@@ -82,7 +85,7 @@ class Info:
     expansion: int | None
     error_rate: float
     layout: str
-    seed: str | None
+    seed: str | None = field(repr=False)
     bits_set: int
     fill_ratio: float
     estimated_error_rate: float
@@ -90,54 +93,35 @@ class Info:
     window: int | None
     slices: int | None
     refresh: bool | None
-    newest_layers: tuple[Layer, ...]
+    newest_layers: tuple[Layer, ...] = field(repr=False)
 
 
-def _text(value: Any) -> str | None:
-    return None if value is None else encoded(value).decode()
+# How figures of BF.INFO are called that have another name here.
+RENAMED = {
+    "size_in_bytes": "size",
+    "layers": "number_of_filters",
+    "items": "number_of_items_inserted",
+    "expansion": "expansion_rate",
+    "newest_layers": "layers",
+}
+KINDS: dict[str, Callable[[Any], Any]] = {
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "str": lambda value: encoded(value).decode(),
+    "tuple[Layer, ...]": lambda layers: tuple(figures(Layer, layer) for layer in layers),
+}
 
 
-def _int(value: Any) -> int | None:
-    return None if value is None else int(value)
-
-
-def _layer(reply: Any) -> Layer:
-    it = _words.fields(reply)
-    return Layer(
-        layout=_text(it["Layout"]) or "",
-        capacity=int(it["Capacity"]),
-        items=int(it["Items"]),
-        bytes=int(it["Bytes"]),
-        bits_set=int(it["Bits set"]),
-        probes=int(it["Probes"]),
-        lines=_int(it["Lines"]),
-        error_rate=float(it["Error rate"]),
-        opens=_int(it.get("Opens")),
-        closes=_int(it.get("Closes")),
-    )
-
-
-def _info(reply: Any) -> Info:
-    it = _words.fields(reply)
-    refresh = it.get("Refresh")
-    return Info(
-        capacity=int(it["Capacity"]),
-        size_in_bytes=int(it["Size"]),
-        layers=int(it["Number of filters"]),
-        items=int(it["Number of items inserted"]),
-        expansion=_int(it["Expansion rate"]),
-        error_rate=float(it["Error rate"]),
-        layout=_text(it["Layout"]) or "",
-        seed=_text(it["Seed"]),
-        bits_set=int(it["Bits set"]),
-        fill_ratio=float(it["Fill ratio"]),
-        estimated_error_rate=float(it["Estimated error rate"]),
-        exceptions=int(it["Exceptions"]),
-        window=_int(it.get("Window")),
-        slices=_int(it.get("Slices")),
-        refresh=None if refresh is None else bool(refresh),
-        newest_layers=tuple(map(_layer, it["Layers"])),
-    )
+def figures(kind: Any, reply: Any, renamed: dict[str, str] = {}) -> Any:
+    """The figures of a reply, as a dataclass has them."""
+    it = {name.lower().replace(" ", "_"): value for name, value in _words.fields(reply).items()}
+    made = {}
+    for one in fields(kind):
+        type_name, _, optional = str(one.type).partition(" | ")
+        value = it.get(renamed.get(one.name, one.name))
+        made[one.name] = None if optional and value is None else KINDS[type_name](value)
+    return kind(**made)
 
 
 def whole(value: Any) -> Any:
@@ -151,61 +135,81 @@ def whole(value: Any) -> Any:
     return int(value)
 
 
-def words_of(
-    fixed: bool = False,
-    growing: bool = False,
-    expansion: int | None = None,
-    seed: int | None = None,
-    layout: str | None = None,
-    window: int | None = None,
-    slices: int | None = None,
-    refresh: bool = False,
-) -> list[Any]:
+# Options of `Filter` that are words of the commands with a value, and those without one.
+VALUES = ("expansion", "window", "slices", "seed", "layout")
+FLAGS = {"fixed": "NONSCALING", "growing": "GROWING", "refresh": "REFRESH"}
+
+
+def words_of(options: dict[str, Any]) -> list[Any]:
     """The options of `Filter` as words of the commands."""
     words: list[Any] = []
-    for word, value in [
-        ("EXPANSION", expansion),
-        ("WINDOW", window),
-        ("SLICES", slices),
-        ("SEED", seed),
-        ("LAYOUT", layout),
-    ]:
-        if value is not None:
-            words += (word, whole(value))
-    return words + [word for word, is_set in [("NONSCALING", fixed), ("GROWING", growing), ("REFRESH", refresh)] if is_set]
+    for name in VALUES:
+        if (value := options.get(name)) is not None:
+            words += (name.upper(), whole(value))
+    return words + [word for name, word in FLAGS.items() if options.get(name)]
 
 
 @contextmanager
-def progress_of(name: str, items: Any, progress: Progress | None) -> Iterator[Progress]:
+def progress_of(items: Any, progress: Progress | None) -> Iterator[Progress]:
     """The function to call with the number of items that are done: the caller's, or a bar if there is a terminal."""
-    if progress is not None or sys.stderr is None or not sys.stderr.isatty():
-        yield progress or (lambda done: None)
+    if progress is not None:
+        yield progress
         return
-    total = getattr(items, "size", None) if _words.is_array(items) else None
-    if total is None and hasattr(items, "__len__"):
-        total = len(items)
-    with Bar(name, total) as bar:
+    with Bar(len(items) if hasattr(items, "__len__") else None) as bar:
         yield bar
 
 
-def in_array(items: Any, answers: list[Any]) -> Any:
-    """Answers in the form of the items: an array for a numpy array, but for one of str or objects; otherwise a list."""
-    if not _words.is_array(items) or items.dtype.kind in _words.TEXTS:
-        return answers
+def joined(parts: list[list[Any]], is_array: bool) -> Any:
+    """Answers in the form of the items: an array for an array, but for one of texts or objects; otherwise a list."""
+    if not is_array:
+        return list(chain.from_iterable(parts))
     import numpy
 
-    return numpy.array(answers, dtype=bool)
+    return numpy.concatenate([numpy.empty(0, dtype=bool), *[numpy.array(part, dtype=bool) for part in parts]])
+
+
+@dataclass(frozen=True)
+class Sent:
+    """Packed items that were sent, and the number of those in each call."""
+
+    calls: list[tuple[int, Call]]
+    adds: bool
+    # Where each item went, in their order, if not from call to call: the numbers that `targets` has of the calls.
+    places: bytes | None = None
+    targets: tuple[int, ...] = ()
+
+    @property
+    def items(self) -> int:
+        return sum(count for count, _ in self.calls)
+
+    def new(self) -> Count:
+        """How many items were new, where the commands counted them."""
+        new = Count(0)
+        for count, call in self.calls:
+            new = new.plus(call.counted(count))
+        return new
+
+    def answers(self) -> list[bool | Maybe]:
+        """The answer to each item, in their order."""
+        parts: list[list[bool | Maybe]] = []
+        for count, call in self.calls:
+            some: list[Any] = _words.bits(call.reply, count)
+            parts.append([answer or MAYBE_NEW for answer in some] if self.adds and call.is_unsure else some)
+        if self.places is None:
+            return list(chain.from_iterable(parts))
+        of_target = dict(zip(self.targets, map(iter, parts)))
+        return [next(of_target[target]) for target in array("I", self.places)]
 
 
 class Caller:
-    """Delivers commands, for the classes that have a client."""
+    """Delivers commands, for the classes that have a client. They say what an error is (`_raised`), send one item (`_add`,
+    `_contains`) and packed ones (`_sent`)."""
 
     _links: type[Links] = Links
 
     def __init__(self, client: Any, patience: float, replicas: int = 0) -> None:
-        self.client = client
-        self.patience = patience
-        self.replicas = whole(replicas)
+        self._links.check(client)
+        self.client, self.patience, self.replicas = client, patience, whole(replicas)
 
     async def _deliver(self, calls: list[Call], **how: bool) -> list[Any]:
         """The replies to commands; raises the first error among them. How they are delivered, `delivered` says."""
@@ -219,10 +223,6 @@ class Caller:
         """Delivers commands; the caller looks at their errors."""
         await delivered(self._links(self.client), list(calls), self.patience, replicas=self.replicas, **how)
 
-    def _raised(self, call: Call, error: Exception) -> Exception:
-        """The error to raise for a server's error."""
-        raise NotImplementedError
-
     async def _added(self, call: Call) -> bool | Maybe:
         """The answer to a command that adds an item."""
         [[reply]] = await self._deliver([call], adds=True)
@@ -231,10 +231,131 @@ class Caller:
         return bool(reply) or (MAYBE_NEW if call.is_unsure else False)
 
 
-def answers_of(call: Call, count: int, adds: bool) -> list[Any]:
-    """The answers to packed items."""
-    answers: list[Any] = _words.bits(call.reply, count)
-    return [answer or MAYBE_NEW for answer in answers] if adds and call.is_unsure else answers
+    async def _pieces(self, items: Any, most: int) -> AsyncIterator[tuple[int, Command]]:
+        """Items as words for packed commands, of about so many bytes. Between two, other tasks have their turn."""
+        if not hasattr(items, "__aiter__"):
+            for piece in _words.pieces(items, most):
+                yield piece
+                await self._links.turn()
+            return
+        async for begin, some in gathered(items, most):
+            for piece in _words.pieces(some, most, begin):
+                yield piece
+            await self._links.turn()
+
+    async def _answers(self, items: Any, progress: Progress | None, name: str) -> Any:
+        items, parts, done = _words.flat(items), [], 0
+        with progress_of(items, progress) as show:
+            async for sent in self._sent(items, name):
+                parts.append(await self._links.apart(sent.answers))
+                done += sent.items
+                show(done)
+        return await self._links.apart(joined, parts, _words.is_array(items))
+
+
+async def gathered(items: AsyncIterable[Any], most: int) -> AsyncIterator[tuple[int, list[Any]]]:
+    """What comes from an asynchronous iterable, in lists, and how many came before each."""
+    begin, some, size = 0, [], 0
+    async for item in items:
+        some.append(item)
+        size += len(item) if hasattr(item, "__len__") else 0
+        if len(some) == LISTED or size >= most:
+            yield begin, some
+            begin, some, size = begin + len(some), [], 0
+    if some:
+        yield begin, some
+
+
+class AsyncCalls(Caller):
+    """The calls of a filter that a server has, or many keys of a cluster, for asyncio."""
+
+    _links = AsyncLinks
+
+    async def add(self, item: Item) -> bool | Maybe:
+        """Adds an item. True if it was not in the filter before; MAYBE_NEW, which is as true, where the answer to a first
+        attempt was lost."""
+        return await self._add(item)
+
+    @overload
+    async def add_many(self, items: Array, *, progress: Progress | None = None) -> Any: ...
+    @overload
+    async def add_many(self, items: AnyItems, *, progress: Progress | None = None) -> list[bool | Maybe]: ...
+    async def add_many(self, items: Array | AnyItems, *, progress: Progress | None = None) -> Any:
+        """Adds all items, and says of each whether it was new. See `Bloom.add_many`."""
+        return await self._answers(items, progress, "BF.ADDPACKED")
+
+    async def contains(self, item: Item) -> bool:
+        """Whether an item is in the filter."""
+        return await self._contains(item)
+
+    async def update(self, items: Array | AnyItems, *, progress: Progress | None = None) -> Count:
+        """Adds all items, and counts those that were new. See `Bloom.update`."""
+        count, done = Count(0), 0
+        items = _words.flat(items)
+        with progress_of(items, progress) as show:
+            async for sent in self._sent(items, "BF.ADDPACKED", "COUNT"):
+                count = count.plus(sent.new())
+                done += sent.items
+                show(done)
+        return count
+
+    @overload
+    async def contains_many(self, items: Array, *, progress: Progress | None = None) -> Any: ...
+    @overload
+    async def contains_many(self, items: AnyItems, *, progress: Progress | None = None) -> list[bool]: ...
+    async def contains_many(self, items: Array | AnyItems, *, progress: Progress | None = None) -> Any:
+        """Whether each item is in the filter, in their order: a list of bool, or for a numpy array an array of bool."""
+        return await self._answers(items, progress, "BF.EXISTSPACKED")
+
+    async def card(self) -> int:
+        """How many items are in the filter."""
+        return await self._card()
+
+
+def synchronous(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, Result]]) -> Callable[Concatenate[Any, P], Result]:
+    """A method for clients without asyncio, of one that is awaited."""
+
+    @wraps(method)
+    def call(self: Any, /, *words: P.args, **how: P.kwargs) -> Result:
+        return run(method(self, *words, **how))
+
+    return call
+
+
+class Calls(Caller):
+    """`AsyncCalls` without asyncio."""
+
+    add = synchronous(AsyncCalls.add)
+    contains = synchronous(AsyncCalls.contains)
+    card = __len__ = synchronous(AsyncCalls.card)
+
+    @overload
+    def add_many(self, items: Array, *, progress: Progress | None = None) -> Any: ...
+    @overload
+    def add_many(self, items: Iterable[Item], *, progress: Progress | None = None) -> list[bool | Maybe]: ...
+    def add_many(self, items: Items, *, progress: Progress | None = None) -> Any:
+        """Adds all items, and says of each whether it was new, as `add` does: a list, or for a numpy array an array of
+        bool, in which MAYBE_NEW is True."""
+        return run(self._answers(items, progress, "BF.ADDPACKED"))
+
+    def update(self, items: Items, *, progress: Progress | None = None) -> Count:
+        """Adds all items of an iterable, or of a numpy array (each element's bytes), and counts those that were new.
+        `progress` is called with the number of items that were sent; without it a terminal shows a bar."""
+        return run(AsyncCalls.update(self, items, progress=progress))  # type: ignore[arg-type]
+
+    @overload
+    def contains_many(self, items: Array, *, progress: Progress | None = None) -> Any: ...
+    @overload
+    def contains_many(self, items: Iterable[Item], *, progress: Progress | None = None) -> list[bool]: ...
+    def contains_many(self, items: Items, *, progress: Progress | None = None) -> Any:
+        """Whether each item is in the filter, in their order: a list of bool, or for a numpy array an array of bool."""
+        return run(self._answers(items, progress, "BF.EXISTSPACKED"))
+
+    def __contains__(self, item: Item) -> bool:
+        return self.contains(item)
+
+    def __bool__(self) -> bool:
+        return True
 
 
 class _Key(Caller):
@@ -259,12 +380,12 @@ class _Key(Caller):
         patience: float = PATIENCE,
     ) -> None:
         super().__init__(client, patience)
-        self.key = key
-        self._name = encoded(key)
+        self.key, self._name = key, encoded(key)
         capacity = whole(capacity)
         error_rate = None if error_rate is None else float(error_rate)
         self._size = (error_rate, capacity)
-        words = words_of(fixed, growing, expansion, seed, layout, window, slices, refresh)
+        options = {"expansion": expansion, "window": window, "slices": slices, "seed": seed, "layout": layout}
+        words = words_of({**options, "fixed": fixed, "growing": growing, "refresh": refresh})
         self._reserve = tuple(words)
         if capacity is not None:
             words += ("CAPACITY", capacity)
@@ -295,102 +416,20 @@ class _Key(Caller):
     async def _contains(self, item: Item) -> bool:
         return bool(await self._one("BF.EXISTS", encoded(item)))
 
-    async def _reserved(self, exist_ok: bool) -> None:
-        if None in self._size:
-            raise ValueError("a filter is made for a capacity and an error_rate")
-        end = ("NX",) if exist_ok else ()
-        call = self._call("BF.RESERVE", *self._size, *self._reserve, *end)
-        try:
-            await self._deliver([call], changes=True)
-        except Exception as error:
-            if call.is_unsure and _answers.is_text(error, "item exists"):
-                # Not this error: it would say that another program has made the filter.
-                raise UnsureError(f"{self.key!r} exists, and the first answer was lost: it may be new or not") from None
-            raise
+    async def _sent(self, items: Any, name: str, *last: Any) -> AsyncIterator[Sent]:
+        adds, links, under_way = name == "BF.ADDPACKED", self._links, []
+        async for number, words in self._pieces(items, links.PIECE):
+            under_way.append((number, self._call(name, *self._options * adds, *words[:-1], *last, words[-1])))
+            if len(under_way) == links.DEPTH:
+                await self._deliver([call for _, call in under_way], adds=adds)
+                yield Sent(under_way, adds)
+                under_way = []
+        if under_way:
+            await self._deliver([call for _, call in under_way], adds=adds)
+            yield Sent(under_way, adds)
 
-    async def _update(self, items: Any, progress: Progress | None) -> Count:
-        count = Count(0)
-
-        def take(number: int, call: Call) -> None:
-            nonlocal count
-            count = count.plus(call.counted(number))
-
-        await self._packed(("BF.ADDPACKED", *self._options), items, take, progress, ("COUNT",))
-        return count
-
-    async def _add_many(self, items: Any, progress: Progress | None) -> Any:
-        return await self._answers(("BF.ADDPACKED", *self._options), items, progress)
-
-    async def _contains_many(self, items: Any, progress: Progress | None) -> Any:
-        return await self._answers(("BF.EXISTSPACKED",), items, progress)
-
-    async def _answers(self, before: Command, items: Any, progress: Progress | None) -> Any:
-        answers: list[Any] = []
-
-        def take(number: int, call: Call) -> None:
-            answers.extend(answers_of(call, number, before[0] == "BF.ADDPACKED"))
-
-        await self._packed(before, items, take, progress)
-        return in_array(items, answers)
-
-    async def _packed(
-        self, before: Command, items: Any, take: Callable[[int, Call], None], progress: Progress | None, last: Command = ()
-    ) -> None:
-        """Sends items in pieces, some of them at once; `take` gets the number of items and the call of each."""
-        under_way: list[tuple[int, Call]] = []
-        done = 0
-
-        async def flush() -> None:
-            nonlocal done
-            await self._deliver([call for _, call in under_way], adds=before[0] == "BF.ADDPACKED")
-            for number, call in under_way:
-                take(number, call)
-                done += number
-            show(done)
-            under_way.clear()
-
-        with progress_of(str(self.key), items, progress) as show:
-            for number, words in _words.pieces(items):
-                under_way.append((number, self._call(*before, *words[:-1], *last, words[-1])))
-                if len(under_way) == _words.DEPTH:
-                    await flush()
-            if under_way:
-                await flush()
-
-    async def _except(self, items: Iterable[Item]) -> Count:
-        every = [encoded(item) for item in _words.flat(items)]
-        excepted = Count(0)
-        for begin in range(0, len(every), LISTED):
-            call = self._call("BF.EXCEPT", *every[begin : begin + LISTED])
-            [reply] = await self._deliver([call], changes=True)
-            number = sum(map(bool, reply))
-            excepted = excepted.plus(Count(number, (len(reply) - number) * call.is_unsure))
-        return excepted
-
-    async def _merge(self, others: tuple[Any, ...], error_rate: float | None, replace: bool) -> None:
-        names = [other._name if isinstance(other, _Key) else encoded(other) for other in others]
-        rate = () if error_rate is None else ("ERROR", float(error_rate))
-        if names:
-            await self._one("BF.MERGE", len(names), *names, *rate, *["OVERRIDE"] * replace, changes=True, once=replace)
-
-    async def _shrink(self, capacity: float | None) -> int:
-        room = () if capacity is None else ("CAPACITY", whole(capacity))
-        return int(await self._one("BF.SHRINK", *room, once=True))
-
-    async def _figures(self) -> Info:
-        return _info(await self._one("BF.INFO", "FULL"))
-
-    async def _push(self, filter: Filter) -> None:
-        kind = encoded(await self._one("TYPE"))
-        if kind not in _words.TYPES:
-            raise ValueError(f"the key {self.key!r} holds {kind.decode()}, which is no filter")
-        chunks = filter.chunks()
-        async with self._draft() as draft:
-            await self._loaded(Call(draft, "EVAL", CREATE, 1, draft, chunks[0][1], LEFT_OVER), filter)
-            for iterator, data in chunks[1:]:
-                expire = Call(draft, "PEXPIRE", draft, LEFT_OVER)
-                await self._loaded(Call(draft, "BF.LOADCHUNK", draft, iterator, data), filter, expire)
-            await self._finished(Call(draft, "EVAL", FINISH, 2, draft, self._name), chunks)
+    async def _card(self) -> int:
+        return int(await self._one("BF.CARD"))
 
     @asynccontextmanager
     async def _draft(self) -> AsyncIterator[bytes]:
@@ -457,7 +496,73 @@ class _Key(Caller):
         await self._tried(call)
         return None if call.error is not None else _words.fields(call.reply).get("Bits set")
 
-    async def _pull(self) -> Filter:
+
+class AsyncBloom(_Key, AsyncCalls):
+    """`Bloom` for the asyncio clients of redis-py and valkey-py: every method is awaited, `contains` stands for `in`
+    and `card` for `len`. Items may also come from an asynchronous iterable. Long calls let other tasks run."""
+
+    async def reserve(self, *, exist_ok: bool = False) -> None:
+        """Makes the filter, empty. If it is there this is an error, or nothing with `exist_ok`."""
+        if None in self._size:
+            raise ValueError("a filter is made for a capacity and an error_rate")
+        call = self._call("BF.RESERVE", *self._size, *self._reserve, *["NX"] * exist_ok)
+        try:
+            await self._deliver([call], changes=True)
+        except Exception as error:
+            if call.is_unsure and _answers.is_text(error, "item exists"):
+                # Not this error: it would say that another program has made the filter.
+                raise UnsureError(f"{self.key!r} exists, and the first answer was lost: it may be new or not") from None
+            raise
+
+    async def except_(self, items: Array | AnyItems) -> Count:
+        """Takes items out, until they are added again, and counts those that were there."""
+        some: Any = [item async for item in items] if isinstance(items, AsyncIterable) else _words.flat(items)
+        every = [encoded(item.tobytes() if _words.is_array(some) else item) for item in some]
+        excepted = Count(0)
+        for begin in range(0, len(every), LISTED):
+            call = self._call("BF.EXCEPT", *every[begin : begin + LISTED])
+            [reply] = await self._deliver([call], changes=True)
+            number = sum(map(bool, reply))
+            excepted = excepted.plus(Count(number, (len(reply) - number) * call.is_unsure))
+        return excepted
+
+    async def merge(self, *others: _Key | Item, error_rate: float | None = None, replace: bool = False) -> None:
+        """Adds all items of other filters, or keys, of the same server; in a cluster, of the same slot. With `replace`
+        the filter is made of theirs alone, in one moment."""
+        names = [other._name if isinstance(other, _Key) else encoded(other) for other in others]
+        rate = () if error_rate is None else ("ERROR", float(error_rate))
+        if names:
+            await self._one("BF.MERGE", len(names), *names, *rate, *["OVERRIDE"] * replace, changes=True, once=replace)
+
+    async def reset(self) -> None:
+        """Takes all items out. Parameters stay."""
+        await self._one("BF.RESET", once=True)
+
+    async def shrink(self, capacity: float | None = None) -> int:
+        """Makes the filter as small as its items allow, with room for `capacity` items in all, if that is given. Returns
+        the bytes that were given back. Raises ResponseError for a filter with a window, or of valkey-bloom's layout."""
+        room = () if capacity is None else ("CAPACITY", whole(capacity))
+        return int(await self._one("BF.SHRINK", *room, once=True))
+
+    async def info(self) -> Info:
+        """The figures of the filter."""
+        return figures(Info, await self._one("BF.INFO", "FULL"), RENAMED)
+
+    async def push(self, filter: Filter) -> None:
+        """Makes the key the filter that is given. See `Filter.push`."""
+        kind = encoded(await self._one("TYPE"))
+        if kind not in _words.TYPES:
+            raise ValueError(f"the key {self.key!r} holds {kind.decode()}, which is no filter")
+        chunks = await self._links.apart(filter.chunks)
+        async with self._draft() as draft:
+            await self._loaded(Call(draft, "EVAL", CREATE, 1, draft, chunks[0][1], LEFT_OVER), filter)
+            for iterator, data in chunks[1:]:
+                expire = Call(draft, "PEXPIRE", draft, LEFT_OVER)
+                await self._loaded(Call(draft, "BF.LOADCHUNK", draft, iterator, data), filter, expire)
+            await self._finished(Call(draft, "EVAL", FINISH, 2, draft, self._name), chunks)
+
+    async def pull(self) -> Filter:
+        """The filter of the key. See `Filter.pull`."""
         before = await self._bits_set()
         chunks = await self._dumped(self._name)
         [_, header] = await self._one("BF.SCANDUMP", 0)
@@ -471,10 +576,10 @@ class _Key(Caller):
                     raise _answers.reworded(copy.error, why) from None
                 chunks = await self._dumped(draft)
                 await self._removed(draft)
-        return Filter.from_chunks(chunks)
+        return await self._links.apart(Filter.from_chunks, chunks)
 
 
-class Bloom(_Key):
+class Bloom(_Key, Calls):
     """A filter in a server, under a key, by a client of redis-py or valkey-py, single or cluster.
 
     The first item that is added makes it, with the options that were given; else with the server's own. A filter that
@@ -485,142 +590,14 @@ class Bloom(_Key):
     another outcome than a single try, the answer says so (`MAYBE_NEW`, `Count.maybe`) or there is none (`UnsureError`).
     """
 
-    def reserve(self, *, exist_ok: bool = False) -> None:
-        """Makes the filter, empty. If it is there this is an error, or nothing with `exist_ok`."""
-        run(self._reserved(exist_ok))
-
-    def add(self, item: Item) -> bool | Maybe:
-        """Adds an item. True if it was not in the filter before; MAYBE_NEW, which is as true, where the answer to a first
-        attempt was lost."""
-        return run(self._add(item))
-
-    def add_many(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Any:
-        """Adds all items, and says of each whether it was new, as `add` does: a list, or for a numpy array an array of
-        bool, in which MAYBE_NEW is True."""
-        return run(self._add_many(items, progress))
-
-    def __contains__(self, item: Item) -> bool:
-        return run(self._contains(item))
-
-    def contains(self, item: Item) -> bool:
-        """Whether an item is in the filter."""
-        return item in self
-
-    def update(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Count:
-        """Adds all items of an iterable, or of a numpy array (each element's bytes), and counts those that were new.
-        `progress` is called with the number of items that were sent; without it a terminal shows a bar."""
-        return run(self._update(items, progress))
-
-    def contains_many(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Any:
-        """Whether each item is in the filter, in their order: a list of bool, or for a numpy array an array of bool."""
-        return run(self._contains_many(items, progress))
-
-    def except_(self, items: Iterable[Item]) -> Count:
-        """Takes items out, until they are added again, and counts those that were there."""
-        return run(self._except(items))
-
-    def merge(self, *others: Bloom | Item, error_rate: float | None = None, replace: bool = False) -> None:
-        """Adds all items of other filters, or keys, of the same server; in a cluster, of the same slot. With `replace`
-        the filter is made of theirs alone, in one moment."""
-        run(self._merge(others, error_rate, replace))
-
-    def reset(self) -> None:
-        """Takes all items out. Parameters stay."""
-        run(self._one("BF.RESET", once=True))
-
-    def shrink(self, capacity: float | None = None) -> int:
-        """Makes the filter as small as its items allow, with room for `capacity` items in all, if that is given. Returns
-        the bytes that were given back. Raises ResponseError for a filter with a window, or of valkey-bloom's layout."""
-        return run(self._shrink(capacity))
-
-    def card(self) -> int:
-        """How many items are in the filter."""
-        return run(self._one("BF.CARD"))
-
-    def __len__(self) -> int:
-        return self.card()
-
-    def __bool__(self) -> bool:
-        return True
-
-    def info(self) -> Info:
-        """The figures of the filter."""
-        return run(self._figures())
-
-    def push(self, filter: Filter) -> None:
-        """Makes the key the filter that is given. See `Filter.push`."""
-        run(self._push(filter))
-
-    def pull(self) -> Filter:
-        """The filter of the key. See `Filter.pull`."""
-        return run(self._pull())
-
-
-class AsyncBloom(_Key):
-    """`Bloom` for the asyncio clients of redis-py and valkey-py: every method is awaited, `contains` stands for `in`
-    and `card` for `len`."""
-
-    _links = AsyncLinks
-
-    async def reserve(self, *, exist_ok: bool = False) -> None:
-        """Makes the filter, empty. If it is there this is an error, or nothing with `exist_ok`."""
-        await self._reserved(exist_ok)
-
-    async def add(self, item: Item) -> bool | Maybe:
-        """Adds an item. True if it was not in the filter before; MAYBE_NEW, which is as true, where the answer to a first
-        attempt was lost."""
-        return await self._add(item)
-
-    async def add_many(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Any:
-        """Adds all items, and says of each whether it was new, as `add` does: a list, or for a numpy array an array of
-        bool, in which MAYBE_NEW is True."""
-        return await self._add_many(items, progress)
-
-    async def contains(self, item: Item) -> bool:
-        """Whether an item is in the filter."""
-        return await self._contains(item)
-
-    async def update(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Count:
-        """Adds all items of an iterable, or of a numpy array (each element's bytes), and counts those that were new."""
-        return await self._update(items, progress)
-
-    async def contains_many(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Any:
-        """Whether each item is in the filter, in their order: a list of bool, or for a numpy array an array of bool."""
-        return await self._contains_many(items, progress)
-
-    async def except_(self, items: Iterable[Item]) -> Count:
-        """Takes items out, until they are added again, and counts those that were there."""
-        return await self._except(items)
-
-    async def merge(self, *others: AsyncBloom | Item, error_rate: float | None = None, replace: bool = False) -> None:
-        """Adds all items of other filters, or keys, of the same server; in a cluster, of the same slot. With `replace`
-        the filter is made of theirs alone, in one moment."""
-        await self._merge(others, error_rate, replace)
-
-    async def reset(self) -> None:
-        """Takes all items out. Parameters stay."""
-        await self._one("BF.RESET", once=True)
-
-    async def shrink(self, capacity: float | None = None) -> int:
-        """Makes the filter as small as its items allow, with room for `capacity` items in all, if that is given. Returns
-        the bytes that were given back. Raises ResponseError for a filter with a window, or of valkey-bloom's layout."""
-        return await self._shrink(capacity)
-
-    async def card(self) -> int:
-        """How many items are in the filter."""
-        return await self._one("BF.CARD")
-
-    async def info(self) -> Info:
-        """The figures of the filter."""
-        return await self._figures()
-
-    async def push(self, filter: Filter) -> None:
-        """Makes the key the filter that is given. See `Filter.push`."""
-        await self._push(filter)
-
-    async def pull(self) -> Filter:
-        """The filter of the key. See `Filter.pull`."""
-        return await self._pull()
+    reserve = synchronous(AsyncBloom.reserve)
+    except_ = synchronous(AsyncBloom.except_)
+    merge = synchronous(AsyncBloom.merge)
+    reset = synchronous(AsyncBloom.reset)
+    shrink = synchronous(AsyncBloom.shrink)
+    info = synchronous(AsyncBloom.info)
+    push = synchronous(AsyncBloom.push)
+    pull = synchronous(AsyncBloom.pull)
 
 
 def push(self: Filter, client: Any, key: Item) -> None:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from ._answers import REDIRECTED, Count, UnsureError, code, despite_the_client, is_answer, is_of_client
+from ._answers import REDIRECTED, Count, UnsureError, code, despite_the_client, is_answer, is_exhausted, is_of_client
 from ._words import Command
 
 Result = TypeVar("Result")
@@ -214,9 +214,33 @@ def given_up(calls: list[Call], why: Exception, adds: bool, changes: bool) -> Ba
 class Links:
     """The connections of a client to its nodes."""
 
+    # Bytes of packed items in a command. For one key, commands that are under way at once; for many, commands and bytes.
+    PIECE, DEPTH, AT_ONCE, MOST = 1 << 20, 4, 4096, 64 << 20
+    IS_ASYNCIO = False
+
     def __init__(self, client: Any) -> None:
         self.client = client
         self.is_cluster = hasattr(client, "nodes_manager")
+
+    @classmethod
+    def check(cls, client: Any) -> None:
+        """Raises TypeError for what is no client, or one of another kind."""
+        if not hasattr(client, "execute_command"):
+            raise TypeError(f"the client is one of redis-py or valkey-py, not {type(client).__name__}")
+        if any(kind.__name__.endswith("Pipeline") for kind in type(client).__mro__):
+            raise TypeError("a pipeline answers nothing until it is executed: pass the client that made it")
+        if hasattr(client, "__aenter__") != cls.IS_ASYNCIO:
+            kind, use = ("not one", "") if cls.IS_ASYNCIO else ("one", "Async")
+            raise TypeError(f"the client is {kind} for asyncio: use {use}Bloom or {use}ShardedBloom")
+
+    @staticmethod
+    async def turn() -> None:
+        """Lets other tasks run."""
+
+    @staticmethod
+    async def apart(call: Callable[..., Result], *arguments: Any) -> Result:
+        """Calls what takes long, and lets other threads run meanwhile."""
+        return call(*arguments)
 
     async def ready(self) -> None:
         """Has the client learn its nodes, which those of asyncio do not do when they are made."""
@@ -253,7 +277,18 @@ class Links:
 
 
 class AsyncLinks(Links):
-    """Those of an asyncio client."""
+    """Those of an asyncio client. Between two steps of some milliseconds other tasks have their turn."""
+
+    PIECE, DEPTH, AT_ONCE, MOST = 1 << 16, 4, 64, 4 << 20
+    IS_ASYNCIO = True
+
+    @staticmethod
+    async def turn() -> None:
+        await asyncio.sleep(0)
+
+    @staticmethod
+    async def apart(call: Callable[..., Result], *arguments: Any) -> Result:
+        return await asyncio.to_thread(call, *arguments)
 
     async def ready(self) -> None:
         if self.is_cluster:
@@ -280,7 +315,7 @@ class Link:
             self.connection = await settled(connection_of(self.pool))
             await settled(self.connection.connect())
         except Exception as error:
-            if not is_of_client(error) or is_answer(error) and not is_passing(error):
+            if not is_of_client(error) or is_answer(error) and not is_passing(error) or is_exhausted(error):
                 # A wrong password, or another refusal, after which there is no other attempt.
                 raise
             return self.fail(Unsent(error))
@@ -355,4 +390,4 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
     except StopIteration as stop:
         return stop.value
     work.close()
-    raise TypeError("the client is one for asyncio: use AsyncBloom or AsyncShardedBloom")
+    raise TypeError("this client waits in asyncio: use AsyncBloom or AsyncShardedBloom")

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from . import _answers
+from ._client import words_of
 from ._native import capacity_for
-from ._server import PIPELINE, ResponseError, Server, wire_text
+from ._server import PIPELINE, ResponseError, Server
 from ._words import encoded, fields
-from ._terminal import ROOM, Bar, Input, LoadState, Trouble, in_bytes, opened, shown
+from ._terminal import ROOM, Bar, Input, LoadState, Refused, Trouble, in_bytes, opened, shown
 
 # Bytes of items in a command that adds, unless one item has more; a server takes 512 MB in one argument.
 BATCH_BYTES = 1 << 20
@@ -27,17 +28,17 @@ REFUSED = re.compile(r"(.*?)(?: after (\d+) items)?", re.DOTALL)
 ToItem = Callable[[bytes], bytes | None]
 
 
-def load_items(options: argparse.Namespace, to_item: ToItem | None = None) -> int:
+def load_items(options: argparse.Namespace, convert: Callable[[int], ToItem] | None = None) -> int:
+    """`convert`: what converts the lines, of which an earlier run has loaded so many."""
     target = Server("target", options.target)
     target.require("BF.MADD")
     is_open = options.capacity is None and not options.add
-    separator = b"\0" if options.null else b"\n"
-    with opened(options.file, separator) as file:
-        place = Place(options, target, separator)
+    with opened(options.file, options.separator) as file:
+        place = Place(options, target)
         place.before = prepare(target, place, options)
         parts = file.parts()
         rest = place.skip(parts)
-        loader = Loader(target, place, file, to_item, options)
+        loader = Loader(target, place, file, convert and convert(place.lines), options)
         try:
             loader.run(itertools.chain([rest], parts))
         finally:
@@ -54,9 +55,7 @@ def prepare(target: Server, place: Place, options: argparse.Namespace) -> int:
     if not options.add and not place.is_resumed:
         if exists:
             raise Trouble(f"{key} exists; --add adds to it, and --state lets an interrupted run go on")
-        described = ["EXPANSION", options.expansion] if options.expansion else []
-        described += ["NONSCALING"] if options.fixed else []
-        described += ["LAYOUT", options.layout.upper()] if options.layout else []
+        described = words_of({"expansion": options.expansion, "layout": options.layout, "fixed": options.fixed})
         capacity, hint = options.capacity, ""
         if capacity is None:
             capacity = capacity_of_room(target, options, described)
@@ -68,14 +67,14 @@ def prepare(target: Server, place: Place, options: argparse.Namespace) -> int:
             target.call(*words)
         except ResponseError as why:
             place.forget()
-            raise Trouble(f"BF.RESERVE {key}: {wire_text(why)}{hint}") from None
+            raise Trouble(f"BF.RESERVE {key}: {why}{hint}") from None
     elif not exists:
         ending = f"; without {options.state} it would be loaded from the start" if place.is_resumed else ""
         raise Trouble(f"there is no {key}{ending}")
     try:
         items = target.items(options.key)
     except ResponseError as why:
-        raise Trouble(f"{key}: {wire_text(why)}") from None
+        raise Trouble(f"{key}: {why}") from None
     if items < place.items and not forgets(target, options.key):
         raise Trouble(
             f"{key} has {items:,} items, and had {place.items:,} when {place.path} was saved: it was replaced, or the "
@@ -93,7 +92,7 @@ def capacity_of_room(target: Server, options: argparse.Namespace, described: lis
     try:
         plan = fields(target.call("BF.PLAN", options.error_rate, 1, *described))
     except ResponseError as why:
-        raise Trouble(f"BF.PLAN: {wire_text(why)}") from None
+        raise Trouble(f"BF.PLAN: {why}") from None
     layout = encoded(plan["Layout"]).decode()
     if layout == "valkey":
         raise Trouble("--capacity is needed: a filter of valkey-bloom's layout cannot be shrunk afterwards")
@@ -113,14 +112,8 @@ def forgets(target: Server, key: bytes) -> bool:
 class Loader:
     """Adds the items, several commands at once, and counts."""
 
-    def __init__(
-        self, target: Server, place: Place, file: Input, to_item: ToItem | None, options: argparse.Namespace
-    ) -> None:
-        self.target = target
-        self.place = place
-        self.file = file
-        self.to_item = to_item
-        self.options = options
+    def __init__(self, target: Server, place: Place, file: Input, to_item: ToItem | None, options: argparse.Namespace) -> None:
+        self.target, self.place, self.file, self.to_item, self.options = target, place, file, to_item, options
         self.is_packed = takes_packed(target, options.key)
         self.known = 0
         # Why the items ended before their end, the number of those before, and whether one did not fit.
@@ -136,25 +129,16 @@ class Loader:
     def run(self, parts: Iterable[list[bytes]]) -> None:
         started = time.monotonic()
         at_once = PIPELINE * self.options.batch
-        with Bar("read", self.file.size, in_bytes) as bar:
-            for part in (some for part in parts for some in batches(part, at_once)):
+        with Bar(self.file.size, in_bytes) as bar:
+            for part in itertools.chain.from_iterable(batches(part, at_once) for part in parts):
                 items = part if self.to_item is None else [item for item in map(self.to_item, part) if item is not None]
-                self.add(items)
+                some = list(batches(items, self.options.batch, BATCH_BYTES))
+                (self.add_packed if self.is_packed else self.add_unpacked)(some)
                 self.seconds = time.monotonic() - started
                 if self.refusal is not None:
                     break
                 self.place.advance(part)
-                bar(
-                    self.file.position(),
-                    f"; {self.new:,} new, {self.known:,} known, {self.rate():,.0f} items a second",
-                )
-
-    def add(self, items: list[bytes]) -> None:
-        some = list(batches(items, self.options.batch, BATCH_BYTES))
-        if self.is_packed:
-            self.add_packed(some)
-        else:
-            self.add_unpacked(some)
+                bar(self.file.position, f"; {self.new:,} new, {self.known:,} known, {self.rate():,.0f} items a second")
 
     def add_packed(self, some: list[list[bytes]]) -> None:
         commands = [("BF.ADDPACKED", self.options.key, *form, "COUNT", data) for form, data in map(packed, some)]
@@ -162,7 +146,7 @@ class Loader:
         unclear = 0
         for items, answer in zip(some, self.target.pipeline(commands)):
             if isinstance(answer, Exception):
-                [reason, items_in] = REFUSED.fullmatch(wire_text(answer)).groups()  # type: ignore[union-attr]
+                [reason, items_in] = REFUSED.fullmatch(str(answer)).groups()  # type: ignore[union-attr]
                 unclear += int(items_in or 0)
                 self.refuse(answer, reason, unclear)
             else:
@@ -180,7 +164,7 @@ class Loader:
             # The answers of a filter that does not grow end with an error at the item that did not fit.
             for answer in answers if isinstance(answers, list) else [answers]:
                 if isinstance(answer, Exception):
-                    self.refuse(answer, wire_text(answer))
+                    self.refuse(answer, str(answer))
                 elif answer:
                     self.place.new += 1
                 else:
@@ -197,12 +181,9 @@ class Loader:
 
     def report(self) -> int:
         total = self.new + self.known
-        print(
-            f"{total:,} items, {self.new:,} new and {self.known:,} known (or taken for known), "
-            f"in {self.seconds:.1f} s, {self.rate():,.0f} items/s"
-        )
-        key = shown(self.options.key)
-        items = self.target.items(self.options.key)
+        figures = f"{self.new:,} new and {self.known:,} known (or taken for known)"
+        print(f"{total:,} items, {figures}, in {self.seconds:.1f} s, {self.rate():,.0f} items/s")
+        key, items = shown(self.options.key), self.target.items(self.options.key)
         print(f"{key} has {items:,} items")
         if self.refusal is not None:
             kind = Refused if self.is_no_room else Trouble
@@ -213,10 +194,6 @@ class Loader:
         if items < before + self.new:
             raise Trouble(f"{key} had {before:,} items and got {self.new:,}: it was deleted or replaced meanwhile")
         return 0
-
-
-class Refused(Trouble):
-    """An item did not fit into the filter. This has an exit code of its own."""
 
 
 def takes_packed(target: Server, key: bytes) -> bool:
@@ -253,10 +230,10 @@ class Place(LoadState):
     With the checksum of these lines, so that another input is noticed.
     """
 
-    def __init__(self, options: argparse.Namespace, target: Server, separator: bytes) -> None:
-        what = {"target": str(target.address), "key": options.key.decode("latin-1"), "null": options.null}
-        super().__init__(options.state, what)
-        self.separator = separator
+    def __init__(self, options: argparse.Namespace, target: Server) -> None:
+        self.separator = options.separator
+        is_null = self.separator == b"\0"
+        super().__init__(options.state, {"target": str(target.address), "key": options.key.decode("latin-1"), "null": is_null})
         self.lines = 0
         self.checksum = hashlib.sha256()
         # Items of the filter when the file was saved; when this run began; and those that it added.

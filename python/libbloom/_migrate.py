@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 import hashlib
 import itertools
-import json
-import os
+import sqlite3
 import time
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from . import _answers, _words
-from ._native import replace
-from ._server import MAGIC, TYPE_NAMES, VALKEY_MAGIC, NotCopied, ResponseError, Server, State, redis, wire_text
+from ._server import MAGIC, TYPE_NAMES, VALKEY_MAGIC, NotCopied, ResponseError, Server, State, redis
 from ._terminal import Bar, Trouble, in_bytes, opened, shown, state_of
 
 # The end of the temporary name of a copy that is being made.
@@ -32,7 +30,7 @@ def copy_filters(options: argparse.Namespace) -> int:
     source.require_source()
     target.require("BF.LOADCHUNK")
     refuse_same(source, target)
-    with Finished(options.state, source, target) as finished, Bar("copied", None, in_bytes) as bar:
+    with Finished(options.state, source, target) as finished, Bar(unit=in_bytes) as bar:
         copier = Copier(finished, bar, options)
         pairs = []
         for one in databases(source, copier):
@@ -45,16 +43,16 @@ def copy_filters(options: argparse.Namespace) -> int:
                 copier.leave_out(one.db, str(why), len(keys))
                 continue
             refuse_same(one, other)
-            pairs.append((one, other, keys, one.sizes(keys)))
-        if not any(keys for _, _, keys, _ in pairs):
+            pairs.append((one, other, keys))
+        if not any(keys for _, _, keys in pairs):
             print(f"no filters found: {source}")
-        bar.total = sum(sum(sizes) for *_, sizes in pairs)
-        for one, other, keys, sizes in pairs:
+        for one, other, keys in pairs:
             copier.switch_to(one, other)
-            for key, size in zip(keys, sizes):
-                copier.take(key, size)
+            for key in keys:
+                copier.reported(copier.bring, key)
             for key in finished.others(keys):
-                copier.take_other(key)
+                # Copied by an earlier run, and not looked for by this one: it may be gone.
+                copier.reported(copier.bring_other, key)
     return copier.report()
 
 
@@ -106,9 +104,8 @@ def place_for(source: Server, target: Server, options: argparse.Namespace) -> Se
 def find_keys(source: Server, options: argparse.Namespace) -> list[bytes]:
     if options.keys is None:
         return sorted(source.keys(options.match))
-    separator = b"\0" if options.null else b"\n"
-    with opened(options.keys, separator) as file:
-        return list(dict.fromkeys(key for keys in file.parts() for key in keys if key or options.null))
+    with opened(options.keys, options.separator) as file:
+        return list(dict.fromkeys(key for keys in file.parts() for key in keys if key or options.separator == b"\0"))
 
 
 class Copier:
@@ -135,24 +132,13 @@ class Copier:
         self.failed += filters or 1
         self.bar.say(f"not copied: {which}{f' ({filters:,} filters)' if filters else ''}: {why}")
 
-    def take(self, key: bytes, size: int) -> None:
-        """Brings the target up to date with a filter of the source; reports a failure."""
-        before = self.bytes
-        self.reported(self.bring, key)
-        # The bar expects the size that BF.INFO gives. The bytes that were moved are a little fewer, or
-        # several times as many.
-        self.bar.total = (self.bar.total or 0) + self.bytes - before - size
-
-    def take_other(self, key: bytes) -> None:
-        """Checks a filter that an earlier run copied and this run did not look for: it may be gone."""
-        self.reported(self.bring_other, key)
-
     def reported(self, bring: Any, key: bytes) -> None:
+        """Brings the target up to date with a filter of the source; reports a failure."""
         try:
             bring(key)
         except (NotCopied, ResponseError) as why:
             self.failed += 1
-            self.bar.say(f"not copied: {shown(key)}: {wire_text(why)}")
+            self.bar.say(f"not copied: {shown(key)}: {why}")
 
     def bring(self, key: bytes) -> None:
         if key.endswith(TEMPORARY):
@@ -172,7 +158,7 @@ class Copier:
 
     def follow_deletion(self, key: bytes) -> None:
         """The source has no such filter, and the target may have the copy of an earlier run."""
-        if not self.finished.knows(key):
+        if not self.finished.known(key):
             raise NotCopied("the source has no key of this name")
         kind = self.target.call("TYPE", key)
         left = self.target.left(key)
@@ -224,9 +210,7 @@ class Copier:
                     break
                 except Changed as change:
                     if attempt == self.options.attempts:
-                        raise NotCopied(
-                            f"{change}, {attempt} times; stop its writers, or try when there are fewer"
-                        ) from None
+                        raise NotCopied(f"{change}, {attempt} times; stop its writers, or try when there are fewer") from None
                     self.bar.say(f"again: {shown(key)}: {change} (attempt {attempt} of {self.options.attempts})")
             # Noted before the copy gets its name: otherwise the next run would take it for another
             # program's filter.
@@ -254,13 +238,14 @@ class Copier:
         if kind not in (b"none", *TYPE_NAMES):
             raise NotCopied(f"the target has a {shown(kind)} under this name")
         if kind != b"none" and not self.options.replace:
-            changed = ", an older state of it" if self.finished.knows(key) else ""
+            changed = ", an older state of it" if self.finished.known(key) else ""
             raise NotCopied(f"the target has a filter under this name{changed}; --replace replaces it")
 
     def transfer(self, key: bytes, temporary: bytes) -> State:
         """Copies once, checked, under the temporary name; gives the state that was copied."""
         self.target.call("UNLINK", temporary)
-        chunks = Chunks() if self.options.verify and self.copied % self.options.verify == 0 else None
+        # A checksum in place of each chunk, if they are to be compared.
+        sums = [] if self.options.verify and self.copied % self.options.verify == 0 else None
         state = self.source.state(key)
         if state is None:
             raise NotCopied("it is gone from the source")
@@ -269,21 +254,19 @@ class Copier:
             if header is None:
                 header = data
             self.put(key, temporary, state, header, following, data)
-            if chunks is not None:
-                chunks.add(following, data)
+            if sums is not None:
+                sums.append((following, hashlib.sha256(data).digest()))
             self.bytes += len(data)
-            self.bar(self.bytes)
+            self.bar(self.bytes, f"; {self.copied:,} filters")
         if header is None:
             raise NotCopied("the source gave no header")
 
-        expected = self.source.figures(key)
         self.refuse_change(key, state)
-        found = self.target.figures(temporary)
-        for name in expected.keys() & found.keys():
-            if expected[name] != found[name]:
-                raise NotCopied(f"the copy's {name} is {found[name]}, the source's {expected[name]}")
-        if chunks is not None:
-            self.read_back(temporary, chunks)
+        found = self.target.state(temporary)
+        if found is None or not found.is_alike(state):
+            raise NotCopied("the copy's header, or its number of set bits, is not the source's")
+        if sums is not None:
+            self.read_back(temporary, sums)
         return state
 
     def put(self, key: bytes, temporary: bytes, state: State, header: bytes, following: int, data: bytes) -> None:
@@ -295,7 +278,7 @@ class Copier:
             if data is header and header.startswith(MAGIC) and _answers.is_bad_header(why):
                 layout = "valkey" if header.startswith(VALKEY_MAGIC) else "blocked"
                 raise NotCopied(_answers.unreadable("the target", layout, why)) from None
-            raise NotCopied(f"the target refused the chunk that ends at {following}: {wire_text(why)}") from None
+            raise NotCopied(f"the target refused the chunk that ends at {following}: {why}") from None
 
     def refuse_change(self, key: bytes, state: State) -> None:
         now = self.source.state(key)
@@ -304,13 +287,11 @@ class Copier:
         if now != state:
             raise Changed(f"it changed while it was copied, and has {self.source.items(key):,} items now")
 
-    def read_back(self, temporary: bytes, chunks: Chunks) -> None:
-        again = Chunks()
-        for following, data in self.target.chunks(temporary):
-            again.add(following, data)
-        difference = chunks.difference(again)
-        if difference:
-            raise NotCopied(f"read back from the target, {difference}")
+    def read_back(self, temporary: bytes, sums: list[tuple[int, bytes]]) -> None:
+        again = ((following, hashlib.sha256(data).digest()) for following, data in self.target.chunks(temporary))
+        for ours, theirs in itertools.zip_longest(sums, again):
+            if ours != theirs:
+                raise NotCopied(f"read back from the target, the chunk that ends at {(ours or theirs)[0]} differs")
         self.verified += 1
 
     def publish(self, key: bytes, temporary: bytes) -> None:
@@ -337,115 +318,70 @@ class Copier:
         verified = f" ({self.verified:,} read back)" if self.options.verify else ""
         expiries = f" ({self.expiries:,} with another expiry now)" if self.expiries else ""
         deleted = f", deleted: {self.deleted:,}" if self.options.delete else ""
-        print(
-            f"filters copied: {self.copied:,}{verified}, by an earlier run: {self.skipped:,}{expiries}{deleted}, "
-            f"not copied: {self.failed:,}; "
-            f"{self.bytes:,} bytes in {seconds:.1f} s, {self.bytes / 2**20 / max(seconds, 1e-9):,.1f} MiB/s"
-        )
+        earlier = f"by an earlier run: {self.skipped:,}{expiries}{deleted}"
+        speed = f"{self.bytes:,} bytes in {seconds:.1f} s, {self.bytes / 2**20 / max(seconds, 1e-9):,.1f} MiB/s"
+        print(f"filters copied: {self.copied:,}{verified}, {earlier}, not copied: {self.failed:,}; {speed}")
         return 1 if self.failed else 0
 
 
-class Chunks:
-    """A filter's chunks, without their bytes: each one's iterator and checksum."""
-
-    def __init__(self) -> None:
-        self.list: list[tuple[int, bytes]] = []
-
-    def add(self, following: int, data: bytes) -> None:
-        self.list.append((following, hashlib.sha256(data).digest()))
-
-    def difference(self, other: Chunks) -> str | None:
-        for ours, theirs in itertools.zip_longest(self.list, other.list):
-            if ours != theirs:
-                return f"the chunk that ends at {(ours or theirs)[0]} differs"
-        return None
+TABLES = """
+CREATE TABLE IF NOT EXISTS servers (source TEXT, target TEXT);
+CREATE TABLE IF NOT EXISTS copies (db INTEGER, key BLOB, header BLOB, bits_set INTEGER, PRIMARY KEY (db, key));
+"""
 
 
 class Finished:
-    """The keys that were copied, each with the state that it had: in a file, if one is named.
-
-    A line of JSON for the two servers, then one for each key of a database, of which the last counts. A run that is killed
-    while it writes leaves half a line at the end, which is dropped.
-    """
+    """The keys that were copied, each with the state that it had: in a file of SQLite, if one is named."""
 
     def __init__(self, path: Path | None, source: Server, target: Server) -> None:
-        self.path = path
-        self.servers = {"source": str(source.address), "target": str(target.address)}
-        # The state of each key of each database, with a checksum for its header; None for a key that was dropped.
-        self.states: dict[tuple[int, bytes], State | None] = {}
         # The source's database that is copied.
         self.db = source.db
-        self.file: IO[bytes] | None = None
+        servers = (str(source.address), str(target.address))
+        if state_of(path) is None and path is not None:
+            # With an error of the system, if it cannot be.
+            path.touch()
+        try:
+            # Each change is on the disk when its call returns.
+            self.store = sqlite3.connect(path or ":memory:", isolation_level=None)
+            self.store.executescript(TABLES)
+            known = self.store.execute("SELECT source, target FROM servers").fetchone()
+        except sqlite3.Error as error:
+            raise Trouble(f"{path} is no state file of a copy ({error})") from None
+        if known is None:
+            self.store.execute("INSERT INTO servers VALUES (?, ?)", servers)
+        elif known != servers:
+            raise Trouble(f"{path} is the state of another copy, {known}, not {servers}; name another file")
 
     def __enter__(self) -> Finished:
-        if self.path is not None:
-            old = state_of(self.path)
-            whole = old[: old.rfind(b"\n") + 1] if old else b""
-            self.read(whole)
-            try:
-                if whole != old:
-                    replace(self.path, whole)
-                self.file = open(self.path, "ab")
-            except OSError as error:
-                raise Trouble(f"{self.path}: {error.strerror or error}") from None
-            if not whole:
-                self.write(self.servers)
         return self
 
     def __exit__(self, *_: Any) -> None:
-        if self.file is not None:
-            self.file.close()
-
-    def read(self, text: bytes) -> None:
-        try:
-            first, *rest = [json.loads(line) for line in text.splitlines()] or [self.servers]
-            for line in rest:
-                header, bits_set = line["header"], line["bits set"]
-                state = None if header is None else State(bytes.fromhex(header), bits_set)
-                if type(line["db"]) is not int:
-                    raise ValueError("db is no number")
-                self.states[line["db"], line["key"].encode("latin-1")] = state
-        except (ValueError, TypeError, KeyError) as error:
-            raise Trouble(f"{self.path} is no state file of a copy ({error})") from None
-        if first != self.servers:
-            raise Trouble(
-                f"{self.path} is the state of another copy, {first}, not {self.servers}; name another file"
-            )
-
-    def write(self, line: dict[str, Any]) -> None:
-        if self.file is not None:
-            self.file.write(json.dumps(line).encode() + b"\n")
-            self.file.flush()
-            os.fsync(self.file.fileno())
+        self.store.close()
 
     def others(self, keys: list[bytes]) -> list[bytes]:
         """The noted keys that are not among these."""
-        noted = {key for (db, key), state in self.states.items() if db == self.db and state is not None}
+        noted = {key for (key,) in self.store.execute("SELECT key FROM copies WHERE db = ?", (self.db,))}
         return sorted(noted.difference(keys))
 
     def databases(self) -> set[int]:
         """The source's databases of which keys are noted."""
-        return {db for (db, _), state in self.states.items() if state is not None}
+        return {db for (db,) in self.store.execute("SELECT DISTINCT db FROM copies")}
 
-    def knows(self, key: bytes) -> bool:
-        return self.states.get((self.db, key)) is not None
+    def known(self, key: bytes) -> State | None:
+        """The state that was copied, with a checksum in place of the header."""
+        found = self.store.execute("SELECT header, bits_set FROM copies WHERE db = ? AND key = ?", (self.db, key)).fetchone()
+        return State(*found) if found else None
 
     def has(self, key: bytes, state: State) -> bool:
         """Whether a filter, or its copy, is in the state that was copied."""
-        known = self.states.get((self.db, key))
+        known = self.known(key)
         return known is not None and known.is_alike(summed(state))
 
     def add(self, key: bytes, state: State) -> None:
-        self.note(key, summed(state))
+        self.store.execute("REPLACE INTO copies VALUES (?, ?, ?, ?)", (self.db, key, *summed(state)))
 
     def drop(self, key: bytes) -> None:
-        if self.knows(key):
-            self.note(key, None)
-
-    def note(self, key: bytes, state: State | None) -> None:
-        self.states[self.db, key] = state
-        header, bits_set = (None, None) if state is None else (state.header.hex(), state.bits_set)
-        self.write({"db": self.db, "key": key.decode("latin-1"), "header": header, "bits set": bits_set})
+        self.store.execute("DELETE FROM copies WHERE db = ? AND key = ?", (self.db, key))
 
 
 def summed(state: State) -> State:

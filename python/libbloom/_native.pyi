@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Iterable
-from typing import Any, BinaryIO, final
+from typing import Any, BinaryIO, final, overload
 
-Item = str | bytes | bytearray | memoryview
+from ._words import Array, Item, Items
 
 __version__: str
 
@@ -32,25 +32,15 @@ def plan(
     """The size of a filter that counts `items` (default: its capacity), without making it: its bytes, its layers, and
     its error rate when the newest layer is full. None if it cannot hold so many items."""
 
+# For the package alone; src/ describes them.
+def replace(path: str | os.PathLike[str], data: bytes) -> None: ...
+def scandump(filter: Filter, iterator: int) -> tuple[int, bytes]: ...
 def capacity_for(
     bytes: float, error_rate: float, *, fixed: bool = False, growing: bool = False, layout: str = "blocked"
-) -> int:
-    """The capacity of a filter whose first layer takes at most `bytes` bytes, and can be shrunk to nearly any smaller
-    size."""
-
-def replace(path: str | os.PathLike[str], data: bytes) -> None:
-    """Makes a file of these bytes, as `Filter.save` does of a filter."""
-
-def scandump(filter: Filter, iterator: int) -> tuple[int, bytes]:
-    """What BF.SCANDUMP answers for the filter: the next iterator, and a chunk; 0 and no bytes at the end."""
-
-def size_of_header(header: bytes) -> int:
-    """The bytes of the filter that a header describes. Its chunks have no more."""
-
-def divide(shards: int, form: str, *words: Any) -> tuple[list[tuple[int, int, bytes]], bytes]:
-    """Divides packed items among shards. Returns, for each shard that has items: the shard, the number of its items,
-    and the items packed in the same form. Then the shard of each item in order, as integers of four bytes in the
-    machine's byte order."""
+) -> int: ...
+def size_of_header(header: bytes) -> int: ...
+def unseen(filter: Filter, block: bytes, end: int) -> tuple[int, bytes]: ...
+def divide(shards: int, form: str, *words: Any) -> tuple[list[tuple[int, int, bytes]], bytes]: ...
 
 @final
 class Filter:
@@ -95,20 +85,19 @@ class Filter:
         """Adds an item. True if it was not in the filter before. In a window it is added at `now`, in seconds of the
         Unix clock; other filters take no notice of `now`."""
 
-    def update(
-        self, items: Iterable[Item] | Any, *, threads: int = 1, now: float | None = None
-    ) -> int:
+    def update(self, items: Items, *, threads: int = 1, now: float | None = None) -> int:
         """Adds all items of an iterable, or of a numpy array (each element's bytes, little-endian), and counts those that
         were new. Other threads run meanwhile. With `threads` above 1, items are read in one thread and added in
         another, with the same result."""
 
-    def contains_many(
-        self, items: Iterable[Item] | Any, *, threads: int = 1, now: float | None = None
-    ) -> Any:
+    @overload
+    def contains_many(self, items: Array, *, threads: int = 1, now: float | None = None) -> Any: ...
+    @overload
+    def contains_many(self, items: Iterable[Item], *, threads: int = 1, now: float | None = None) -> list[bool]:
         """Whether each item is in the filter, in the order of the items: a list of bool, or for a numpy array an array
         of bool. Other threads run meanwhile."""
 
-    def except_(self, items: Iterable[Item]) -> int:
+    def except_(self, items: Items) -> int:
         """Takes items out, until they are added again, and counts those that were there. No other answer changes."""
 
     def merge(self, *others: Filter, error_rate: float | None = None) -> bool:

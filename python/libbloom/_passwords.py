@@ -6,15 +6,12 @@ import argparse
 import binascii
 import getpass
 import hashlib
-import json
 import os
 import warnings
-from contextlib import suppress
-from pathlib import Path
 
-from . import _load, _words
+from . import _load
 from ._server import Server
-from ._terminal import Trouble, opened, state_of
+from ._terminal import Trouble, opened
 
 HASH_SIZE = hashlib.sha1().digest_size
 # Passwords in a command.
@@ -22,15 +19,7 @@ BATCH = 1000
 
 
 def load_list(options: argparse.Namespace) -> int:
-    return _load.load_items(options, hash_of if options.plain else Hashes(lines_before(options.state)))
-
-
-def lines_before(state: Path | None) -> int:
-    """How many lines an earlier run has loaded."""
-    with suppress(ValueError, TypeError, KeyError):
-        return int(json.loads(state_of(state) or b"")["lines"])
-    # There was none, or the load will refuse its state.
-    return 0
+    return _load.load_items(options, (lambda lines: hash_of) if options.plain else Hashes)
 
 
 class Hashes:
@@ -64,8 +53,6 @@ def check_passwords(options: argparse.Namespace) -> int:
     server = Server("server", options.target)
     server.require("BF.EXISTS")
     server.require_filter(options.key)
-    is_packed = server.offers("BF.EXISTSPACKED", options.key, "LINES", b"")
-    are_leaked = are_leaked_packed if is_packed else are_leaked_unpacked
     if not options.stdin:
         leaked = are_leaked(server, options.key, [asked_password()])[0]
         server.require_filter(options.key)
@@ -73,7 +60,7 @@ def check_passwords(options: argparse.Namespace) -> int:
         return int(leaked)
 
     total, numbers = 0, []
-    with opened("-") as file:
+    with opened("-", options.separator) as file:
         for passwords in file.parts():
             for some in _load.batches(passwords, BATCH):
                 answers = are_leaked(server, options.key, some)
@@ -98,10 +85,5 @@ def asked_password() -> bytes:
             raise Trouble("no password was typed in; --stdin reads each line of the standard input as one") from None
 
 
-def are_leaked_packed(server: Server, key: bytes, passwords: list[bytes]) -> list[bool]:
-    hashes = b"".join(map(hash_of, passwords))
-    return _words.bits(server.call("BF.EXISTSPACKED", key, "WIDTH", HASH_SIZE, hashes), len(passwords))
-
-
-def are_leaked_unpacked(server: Server, key: bytes, passwords: list[bytes]) -> list[bool]:
+def are_leaked(server: Server, key: bytes, passwords: list[bytes]) -> list[bool]:
     return [bool(answer) for answer in server.call("BF.MEXISTS", key, *map(hash_of, passwords))]

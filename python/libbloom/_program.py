@@ -10,47 +10,48 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator
+from decimal import Decimal
 from functools import partial
-from itertools import compress
+from importlib import import_module
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any, NoReturn
 
 from . import Bloom, Filter, FullError, MissingError, UnsureError, __version__, plan
-from ._native import capacity_for
-from ._terminal import ROOM, Bar, Messages, Trouble, in_bytes, opened, output, say, shown, whole
+from ._native import capacity_for, unseen
+from ._terminal import ROOM, Bar, Messages, Refused, Trouble, in_bytes, opened, output, printable, say, shown, whole
 
 LOCAL = "redis://127.0.0.1:6379"
 EXIT_CODES = """\
 exit codes:
   0    yes: all was done, and all items were found
-  1    no: query: some items were not found; passwords check: a password is (probably) leaked; migrate copy: some
-       filters were not copied, each of which is named; load: an item did not fit
+  1    no: query: some items were not found; uniq: no line was new; passwords check: a password is (probably) leaked;
+       migrate copy: some filters were not copied, each of which is named; load: an item did not fit
   2    an error, in one line
   130  interrupted with Ctrl-C
 """
 COPY = """\
-The source may have RedisBloom, valkey-bloom or this module, and goes on answering. Each filter is put together under a
-temporary name (its own, in braces if it has none, and :bloom-migrate), compared with the source, given its time to live,
-and renamed. All databases are copied, each to the one of its number; a URL with a number means that one. What a killed
-run leaves is removed when it is started again. A filter keeps its layout, since its bits do not tell its items.
-
-With --state an interrupted run goes on where it stopped, when it is started again in the same way. A later run with
---state and --replace brings the target up to date: it copies the filters that changed and sets the expiries that changed;
-with --delete it also deletes the copies of filters that the source has no more. Without --replace and --delete it names
-them. So: copy while everything runs; stop the writers; copy again; switch.
-
-Keys are bytes. Messages show unusual ones as \\xNN.
+The source may have RedisBloom, valkey-bloom or this module, and goes on answering. All databases are copied, each to the
+one of its number; a URL with a number means that one. With --state an interrupted run goes on where it stopped, and a
+later one with --replace (and --delete) brings the target up to date. So: copy while everything runs; stop the writers;
+copy again; switch. docs/python.md has more.
 """
 ITEMS = """\
 A list has an item a line, byte for byte. Lines end with LF or CR LF, which the last one may lack; an empty line is an
-empty item. The list may be packed with gzip, bzip2 or xz (from Python 3.14 on also zstd). A UTF-8 byte order mark at its
-start is no part of it. Other encodings and formats are refused.
+empty item. A UTF-8 byte order mark at the start is no part of it. With --null each item ends with a NUL byte instead;
+without it a list with NUL bytes in its first part is refused. gzip, bzip2 and xz (from Python 3.14 on also zstd)
+are unpacked; whatever else a file holds is taken as bytes.
 """
 LOAD = """\
 With --state an interrupted run goes on where it stopped, when it is started again in the same way.
 """
-QUERY = "Print the items that are found; those of the standard input if none is given."
+QUERY = "Print the items that are found; - (or none) for those of the standard input."
 QUERY_MORE = "Items of a pipe are answered as they come.\n\n" + ITEMS
+UNIQ = """\
+A line that was not seen before is taken for seen, and lost, at most at the error rate. With --state lines of earlier runs
+count as seen; it is written when all lines are.
+
+"""
 PULL = """\
 An RDB file is a server's dump.rdb, or the backup that a cloud gives. KEY may be left out if it has only one filter.
 """
@@ -69,9 +70,9 @@ leaked" of one that is.
 """
 
 
-def items_of(name: str, is_live: bool = False) -> Iterator[list[bytes]]:
+def items_of(name: str, words: argparse.Namespace, is_live: bool = False) -> Iterator[list[bytes]]:
     """The items of a file, or of the standard input, in parts."""
-    with opened(name, is_live=is_live) as file:
+    with opened(name, words.separator, is_live) as file:
         yield from file.parts()
 
 
@@ -87,7 +88,7 @@ def loaded(name: str) -> Filter:
     try:
         return Filter.load("/dev/stdin" if is_input else name)
     except OSError as error:
-        raise Trouble(f"{name}: {error.strerror or error}") from None
+        raise Trouble(f"{shown(name)}: {error.strerror or error}") from None
 
 
 class Output:
@@ -96,25 +97,23 @@ class Output:
 
     def __init__(self, path: str, read: tuple[str, ...] = (), name: str | None = None) -> None:
         """`read`: files that are read, and must stay. `name`: for messages, if it is not the path."""
-        self.path, self.name = path, name or path
+        self.path, self.name = path, shown(name or path)
         is_output = path in STDOUT
         if is_output and sys.stdout is None:
             raise Trouble("there is no standard output")
         try:
             # None if there is no such file yet.
             self.status = os.fstat(output().fileno()) if is_output else status_of(path)
+            is_file = self.status is not None and stat.S_ISREG(self.status.st_mode)
             if not is_output:
-                self.try_file()
+                self.try_file(is_file)
         except OSError as error:
             raise Trouble(f"{self.name}: {error.strerror or error}") from None
         # Also by another name, such as /dev/fd/1: nothing else may be written there.
         self.is_stream = is_output or self.is_written_by(sys.stdout)
-        for one in read if self.is_file() else ():
+        for one in read if is_file else ():
             if self.is_same(os.fstat(sys.stdin.fileno()) if one == "-" and sys.stdin is not None else status_of(one)):
                 raise Trouble(f"{self.name} is read, and the filter would replace it")
-
-    def is_file(self) -> bool:
-        return self.status is not None and stat.S_ISREG(self.status.st_mode)
 
     def is_same(self, status: os.stat_result | None) -> bool:
         return self.status is not None and status is not None and os.path.samestat(self.status, status)
@@ -122,17 +121,16 @@ class Output:
     def is_written_by(self, stream: Any) -> bool:
         return stream is not None and self.is_same(os.fstat(stream.fileno()))
 
-    def try_file(self) -> None:
+    def try_file(self, is_file: bool) -> None:
         """Raises the error of the system if the file cannot be written."""
-        if self.status is not None and stat.S_ISDIR(self.status.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if self.status is not None and not os.access(self.path, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        if self.status is not None and stat.S_ISDIR(self.status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         folder = os.path.dirname(os.path.realpath(self.path))
         # Open files have no folder where a new one could be made.
-        if (self.status is None or self.is_file()) and not folder.startswith(("/proc/", "/dev/fd")):
-            with tempfile.TemporaryFile(dir=folder):
-                pass
+        if (self.status is None or is_file) and not folder.startswith(("/proc/", "/dev/fd")):
+            tempfile.TemporaryFile(dir=folder).close()
 
     def save(self, made: Filter, said: str) -> None:
         """Saves a filter, and says what it is, but never where the filter goes."""
@@ -147,33 +145,26 @@ class Output:
 
 def status_of(name: str) -> os.stat_result | None:
     """What the system says about a file; None if there is none."""
-    try:
-        return os.stat(name)
-    except FileNotFoundError:
-        return None
+    return os.stat(name) if os.path.exists(name) else None
 
 
 # What may end a number: 10M are ten million.
-UNITS = {"": 0, "K": 3, "M": 6, "G": 9, "B": 9, "T": 12}
-NUMBER = re.compile(r"(\d[\d_]*)(?:\.(\d+))?(?:E\+?(\d{1,2}))?([KMGBT]?)")
+UNITS = {"K": 3, "M": 6, "G": 9, "B": 9, "T": 12}
+NUMBER = re.compile(r"(\d[\d_]*(?:\.\d+)?(?:E\+?\d{1,2})?)([KMGBT]?)", re.ASCII)
 MOST = (1 << 64) - 1
 
 
 def number(text: str, least: int = 1, most: int = MOST) -> int:
     """A whole number, also as 1e9, 10M or 1_000_000."""
     if parts := NUMBER.fullmatch(text.upper()):
-        whole, fraction, exponent, unit = (part or "" for part in parts.groups())
-        zeros = int(exponent or 0) + UNITS[unit] - len(fraction.rstrip("0"))
-        value = int(whole.replace("_", "") + fraction.rstrip("0")) * 10 ** max(zeros, 0)
-        if zeros >= 0 and least <= value <= most:
-            return value
+        value = Decimal(parts[1]).scaleb(UNITS.get(parts[2], 0))
+        if value == value.to_integral_value() and least <= value <= most:
+            return int(value)
     limit = "2^64 - 1, such as 1000000, 1e6 or 1M" if most == MOST else most
     raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} to {limit}")
 
 
-def count(text: str) -> int:
-    """A whole number, or 0."""
-    return number(text, 0)
+count = partial(number, least=0)
 
 
 def rate(text: str) -> float:
@@ -221,9 +212,9 @@ def run_build(words: argparse.Namespace) -> int:
         hint = f" (for a list of unknown length, {in_bytes(ROOM)} are needed: --capacity takes less)" if is_open else ""
         raise Trouble(f"{error}{hint}") from None
     read = new = 0
-    with Bar(words.output, None) as bar:
+    with Bar() as bar:
         for name in words.files:
-            for some in items_of(name):
+            for some in items_of(name, words):
                 new += made.update(some)
                 read += len(some)
                 bar(read)
@@ -243,7 +234,7 @@ def run_shrink(words: argparse.Namespace) -> int:
         # An open file, such as /dev/fd/3, is replaced where it is.
         path = os.path.realpath(words.filter)
         if os.path.exists(words.filter) and not os.path.isfile(path):
-            raise Trouble(f"{words.filter} is no file that can be replaced: -o FILTER says where the filter goes")
+            raise Trouble(f"{shown(words.filter)} is no file that can be replaced: -o FILTER says where the filter goes")
         to = Output(path, name=words.filter)
     made = loaded(words.filter)
     freed = made.shrink(words.capacity)
@@ -256,7 +247,7 @@ def run_shrink(words: argparse.Namespace) -> int:
 
 
 def run_query(words: argparse.Namespace) -> int:
-    if words.filter == "-" and not words.items:
+    if words.filter == "-" and "-" in (words.items or "-"):
         raise Trouble("the standard input cannot be both the filter and the items")
     return print_found(words, loaded(words.filter))
 
@@ -264,15 +255,42 @@ def run_query(words: argparse.Namespace) -> int:
 def print_found(words: argparse.Namespace, made: Any) -> int:
     written = None if words.quiet else output().buffer
     are_all_found = True
-    asked = [[os.fsencode(item) for item in words.items]] if words.items else items_of("-", is_live=True)
-    for some in asked:
+    asked = (items_of("-", words, True) if item == "-" else [[os.fsencode(item)]] for item in words.items or "-")
+    for some in chain.from_iterable(asked):
         found = made.contains_many(some)
         are_all_found = are_all_found and all(found)
         if written is not None:
             printed = [item for item, is_found in zip(some, found) if not is_found] if words.invert else compress(some, found)
-            written.write(b"".join([item + b"\n" for item in printed]))
+            written.write(b"".join([item + words.separator for item in printed]))
             written.flush()
     return 0 if are_all_found else 1
+
+
+def run_uniq(words: argparse.Namespace) -> int:
+    state, new, passed = words.state, 0, 0
+    is_there = state is not None and os.path.exists(state)
+    if state is not None:
+        # What can go wrong with it is found out before the work.
+        Output(state, tuple(words.files))
+    made = loaded(state) if is_there else Filter(words.capacity, words.error_rate, growing=True)
+    with Bar(unit=in_bytes) as bar:
+        bar.is_shown = bar.is_shown and not output().isatty()
+        for name in words.files or ["-"]:
+            with opened(name, words.separator, is_live=True) as file:
+                for block in file.blocks():
+                    count, lines = unseen(made, block, words.separator[0])
+                    new += count
+                    if not words.count:
+                        sys.stdout.buffer.write(lines)
+                        sys.stdout.buffer.flush()
+                    bar(passed + file.position, f"; {new:,} new lines")
+                passed += file.position
+    if words.count:
+        print(new, flush=True)
+    # Last of all: what was not written counts as new the next time.
+    if state is not None and (new or not is_there):
+        made.save(state)
+    return 0 if new else 1
 
 
 def run_info(words: argparse.Namespace) -> int:
@@ -319,43 +337,30 @@ def run_pull(words: argparse.Namespace) -> int:
     return 0
 
 
-def run_copy(words: argparse.Namespace) -> int:
-    from . import _migrate
-
-    return _migrate.copy_filters(words)
-
-
-def run_load(words: argparse.Namespace) -> int:
-    from . import _load, _passwords
-
+def run_load(module: str, function: str, words: argparse.Namespace) -> int:
     described = [words.error_rate, words.capacity, words.expansion, words.layout]
     if words.add and (words.fixed or any(value is not None for value in described)):
         raise Trouble("--add takes the filter as it is: no --error-rate, --capacity or other properties")
     if not words.add and words.error_rate is None:
         raise Trouble("--error-rate is needed to make the filter, or --add to use one that is there")
     try:
-        return _passwords.load_list(words) if words.of_passwords else _load.load_items(words)
-    except _load.Refused as refusal:
+        return called(module, function, words)
+    except Refused as refusal:
         complain(refusal)
         return 1
 
 
-def run_check(words: argparse.Namespace) -> int:
-    from . import _passwords
+def called(module: str, function: str, words: argparse.Namespace) -> Any:
+    """Calls a function of a module that needs redis-py."""
+    return getattr(import_module(f"libbloom.{module}"), function)(words)
 
-    return _passwords.check_passwords(words)
 
-
-def run_shard(words: argparse.Namespace) -> int:
-    from . import _shard
-
-    return getattr(_shard, words.way)(words)
+def later(module: str, function: str) -> Any:
+    return partial(called, module, function)
 
 
 def run_shard_query(words: argparse.Namespace) -> int:
-    from . import _shard
-
-    return print_found(words, _shard.opened_filter(words))
+    return print_found(words, called("_shard", "opened_filter", words))
 
 
 class Parser(argparse.ArgumentParser):
@@ -364,7 +369,7 @@ class Parser(argparse.ArgumentParser):
     is_mixing = False
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {without_passwords(message)}; see {self.prog} --help\n")
+        self.exit(2, f"{self.prog}: {printable(os.fsencode(without_passwords(message)))}; see {self.prog} --help\n")
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         if status == 0 and sys.stdout is not None:
@@ -385,196 +390,148 @@ class Parser(argparse.ArgumentParser):
             self.is_mixing = False
 
 
-def parser() -> argparse.ArgumentParser:
-    program = Parser(
-        prog="libbloom",
-        description="Bloom filters in files and servers.",
-        epilog=EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    program.add_argument("--version", action="version", version=__version__)
-    commands = program.add_subparsers(required=True, metavar="COMMAND")
+Argument = tuple[tuple[str, ...], dict[str, Any]]
 
-    def command(name: str, run: Any, text: str, more: str = "", under: Any = commands) -> argparse.ArgumentParser:
-        parser = under.add_parser(
-            name,
-            help=text,
-            description=f"{text}\n\n{more}",
-            epilog=EXIT_CODES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
+
+def argument(*names: str, **how: Any) -> Argument:
+    return names, how
+
+
+def flag(name: str, text: str, **how: Any) -> Argument:
+    return (name,), {"action": "store_true", "help": text, **how}
+
+
+LAYOUTS = ["blocked", "classic", "valkey"]
+FILTER = argument("filter", help="a file; - for standard input")
+OUTPUT = argument("-o", "--output", required=True, metavar="FILTER", help="a file; - for standard output")
+FILES = argument("files", nargs="+", metavar="FILE", help="- for standard input")
+NULL = flag("--null", "items end with NUL bytes, not with lines", dest="separator", action="store_const", const=b"\0", default=b"\n")
+KEY = argument("key", metavar="KEY", type=os.fsencode, help="the filter")
+TARGET = argument("target", metavar="URL", help="a server, or any of a cluster: redis://:password@host:6379/0")
+URL = argument("--url", default=LOCAL, help="a server, or any of a cluster, as redis-py names it (default: %(default)s)")
+STATE = argument("--state", type=Path, metavar="FILE", help="remember there how far it is, and go on from there")
+RATE = argument("--error-rate", type=rate, default=0.01, metavar="RATE", help="wrong yeses (default: 0.01)")
+SHAPE = [
+    RATE,
+    flag("--fixed", "never grow"),
+    flag("--growing", "expect to outgrow the capacity by far"),
+    argument("--expansion", type=partial(number, most=32768), metavar="N", help="growth of each layer (default: 2)"),
+    argument("--layout", default="blocked", choices=LAYOUTS),
+    argument("--window", type=number, metavar="SECONDS", help="forget items after so many seconds"),
+    argument("--slices", type=partial(number, least=2, most=64), metavar="N", help="steps of a window (default: 8)"),
+]
+SEEDED = [
+    *SHAPE,
+    argument("--seed", type=count, metavar="N", help="filters of one seed can be united"),
+    flag("--refresh", "an item that comes again stays in a window"),
+]
+ASKED = [
+    argument("items", nargs="*", metavar="ITEM"),
+    argument("-v", "--invert", action="store_true", help="print those that are not found"),
+    argument("-q", "--quiet", action="store_true", help="print nothing"),
+    NULL,
+]
+LOADED = [
+    TARGET,
+    argument("key", metavar="KEY", type=os.fsencode, help="the filter to make and fill"),
+    argument("--error-rate", type=rate, metavar="RATE", help="wrong yeses, such as 0.01"),
+    argument("--capacity", type=number, metavar="N", help="items to come (default: it is shrunk to those that came)"),
+    argument("--expansion", type=number, metavar="N", help="how many times larger each layer is"),
+    flag("--fixed", "never grow: refuse items when it is full"),
+    argument("--layout", choices=LAYOUTS, help="else as the server is configured"),
+    flag("--add", "add to a filter that is there, instead of making one"),
+    argument("--file", default="-", metavar="FILE", help="the list; - for standard input (default)"),
+    NULL,
+    argument("--batch", type=number, default=1000, metavar="N", help="items in a command, at most (default: %(default)s)"),
+    STATE,
+]
+SHARDED = [
+    argument("--items", type=number, required=True, metavar="N", help="different items that will come"),
+    argument("--shards", type=number, metavar="N", help="number of keys (default: by the filter's size)"),
+    *SEEDED,
+]
+
+
+def parser() -> argparse.ArgumentParser:
+    def command(under: Any, name: str, run: Any, text: str, *arguments: Argument, more: str = "") -> Any:
+        described = dict(description=f"{text}\n\n{more}", epilog=EXIT_CODES, formatter_class=argparse.RawDescriptionHelpFormatter)
+        parser = under.add_parser(name, help=text, **described)
+        for names, how in arguments:
+            parser.add_argument(*names, **how)
         if run is not None:
             parser.set_defaults(run=run)
         return parser
 
-    def add_options(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--error-rate", type=rate, default=0.01, metavar="RATE", help="wrong yeses (default: 0.01)")
-        parser.add_argument("--fixed", action="store_true", help="never grow")
-        parser.add_argument("--growing", action="store_true", help="expect to outgrow the capacity by far")
-        parser.add_argument(
-            "--expansion",
-            type=partial(number, most=32768),
-            metavar="N",
-            help="how many times larger each layer is (default: 2)",
-        )
-        parser.add_argument("--layout", default="blocked", choices=["blocked", "classic", "valkey"])
-        parser.add_argument("--window", type=number, metavar="SECONDS", help="forget items after so many seconds")
-        parser.add_argument(
-            "--slices",
-            type=partial(number, least=2, most=64),
-            metavar="N",
-            help="steps in which a window forgets (default: 8)",
-        )
+    def group(name: str, text: str) -> Any:
+        return command(commands, name, None, text).add_subparsers(required=True)
 
-    def add_more_options(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--seed", type=count, metavar="N", help="filters of one seed can be united")
-        parser.add_argument("--refresh", action="store_true", help="an item that comes again stays in a window")
+    text = "Bloom filters in files and servers."
+    program = Parser("libbloom", description=text, epilog=EXIT_CODES, formatter_class=argparse.RawDescriptionHelpFormatter)
+    program.add_argument("--version", action="version", version=__version__)
+    commands = program.add_subparsers(required=True, metavar="COMMAND")
 
-    def add_query(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("items", nargs="*", metavar="ITEM")
-        parser.add_argument("-v", "--invert", action="store_true", help="print those that are not found")
-        parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
+    capacity = argument("capacity", type=number)
+    items = argument("--items", type=number, metavar="N", help="also once it has grown to so many items")
+    command(commands, "plan", run_plan, "Say what a filter takes, without making it.", capacity, items, *SHAPE)
+    capacity = argument("--capacity", type=number, metavar="N", help="items to come (default: it is shrunk to those that came)")
+    command(commands, "build", run_build, "Make a filter of lists of items.", FILES, OUTPUT, capacity, NULL, *SEEDED, more=ITEMS)
+    to = argument("-o", "--output", metavar="FILTER", help="a file; - for standard output (default: the same file)")
+    capacity = argument("--capacity", type=number, metavar="N", help="items that it keeps room for, in all")
+    command(commands, "shrink", run_shrink, "Make a filter as small as its items allow.", FILTER, to, capacity)
+    command(commands, "query", run_query, QUERY, FILTER, *ASKED, more=QUERY_MORE)
+    files = argument("files", nargs="*", metavar="FILE", help="- for standard input (default)")
+    kept = argument("--state", metavar="FILTER", help="a file with the lines of earlier runs, which is made or replaced")
+    counted = flag("--count", "print only how many lines there are")
+    rated = argument("--error-rate", type=rate, default=1e-6, metavar="RATE", help="share of lines that are lost (default: 1e-6)")
+    sized = argument("--capacity", type=number, default=10**7, metavar="N", help="lines to come (default: 1e7; it grows)")
+    text = "Print each line that was not seen before."
+    command(commands, "uniq", run_uniq, text, files, kept, counted, rated, sized, NULL, more=UNIQ + ITEMS)
+    command(commands, "info", run_info, "Print a filter's figures.", FILTER)
+    command(commands, "push", run_push, "Make a key of a server the filter of a file.", FILTER, KEY, URL)
+    file = argument("file", nargs="?", metavar="RDB_FILE")
+    db = argument("--db", type=count, metavar="N", help="the database of an RDB_FILE, if several have the key")
+    command(commands, "pull", run_pull, "Save a filter of a server, or of an RDB file.", file, KEY, db, OUTPUT, URL, more=PULL)
 
-    def add_server(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--url",
-            default=LOCAL,
-            help="a server, or any server of a cluster, as redis-py names it (default: %(default)s)",
-        )
-
-    def add_load(parser: argparse.ArgumentParser, items: str) -> None:
-        parser.add_argument("target", metavar="URL", help="a server, or any of a cluster: redis://:password@host:6379/0")
-        parser.add_argument("key", metavar="KEY", type=os.fsencode, help="the filter to make and fill")
-        parser.add_argument("--error-rate", type=rate, metavar="RATE", help="wrong yeses, such as 0.01")
-        parser.add_argument(
-            "--capacity", type=number, metavar="N", help="items that it is made for (default: it is shrunk to those that came)"
-        )
-        parser.add_argument("--expansion", type=number, metavar="N", help="how many times larger each layer is")
-        parser.add_argument("--fixed", action="store_true", help="never grow: refuse items when it is full")
-        parser.add_argument(
-            "--layout", choices=["blocked", "classic", "valkey"], help="else as the server is configured"
-        )
-        parser.add_argument("--add", action="store_true", help="add to a filter that is there, instead of making one")
-        parser.add_argument("--file", default="-", metavar="FILE", help=f"{items}; - for standard input (default)")
-        parser.add_argument("--null", action="store_true", help="items end with NUL bytes, not with lines")
-        parser.add_argument(
-            "--batch", type=number, default=1000, metavar="N", help="items in a command, at most (default: %(default)s)"
-        )
-        parser.add_argument("--state", type=Path, metavar="FILE", help="remember there how many lines are in")
-
-    planned = command("plan", run_plan, "Say what a filter takes, without making it.")
-    planned.add_argument("capacity", type=number)
-    planned.add_argument("--items", type=number, metavar="N", help="also once it has grown to so many items")
-    add_options(planned)
-    build = command("build", run_build, "Make a filter of lists of items; - is the standard input.", ITEMS)
-    build.add_argument("files", nargs="+", metavar="FILE")
-    build.add_argument("-o", "--output", required=True, metavar="FILTER", help="a file; - for standard output")
-    build.add_argument(
-        "--capacity", type=number, metavar="N", help="items to come (default: the filter is shrunk to those that came)"
+    ways = group("migrate", "Move filters to a server, from another one or from a list of items.")
+    copy = command(
+        *(ways, "copy", later("_migrate", "copy_filters"), "Copy the filters of a server, bit for bit."),
+        argument("source", metavar="SOURCE_URL", help="a server, or any of a cluster: redis://:password@host:6379/0"),
+        argument("target", metavar="TARGET_URL", help="where the filters go"),
+        argument("--db", type=count, metavar="N", help="only this database (default: all, or the one that SOURCE_URL names)"),
+        NULL,
+        flag("--replace", "replace filters that the target has, and their expiries"),
+        flag("--delete", "delete copies of an earlier run whose filter the source has no more"),
+        STATE,
+        argument("--verify", type=number, nargs="?", const=1, metavar="N", help="read every (N-th) copy back, and compare it"),
+        argument("--attempts", type=number, default=5, metavar="N", help="tries, if a filter changes meanwhile (default: 5)"),
+        more=COPY,
     )
-    add_options(build)
-    add_more_options(build)
-    shrink = command("shrink", run_shrink, "Make a filter as small as its items allow.")
-    shrink.add_argument("filter", help="a file; - for standard input")
-    shrink.add_argument("-o", "--output", metavar="FILTER", help="a file; - for standard output (default: the same file)")
-    shrink.add_argument("--capacity", type=number, metavar="N", help="items that it keeps room for, in all")
-    query = command("query", run_query, QUERY, QUERY_MORE)
-    query.add_argument("filter", help="a file; - for standard input")
-    add_query(query)
-    info = command("info", run_info, "Print a filter's figures.")
-    info.add_argument("filter", help="a file; - for standard input")
-    push = command("push", run_push, "Make a key of a server the filter of a file.")
-    push.add_argument("filter", help="a file; - for standard input")
-    push.add_argument("key", type=os.fsencode)
-    add_server(push)
-    pull = command("pull", run_pull, "Save a filter of a server, or of an RDB file, as a file.", PULL)
-    pull.add_argument("file", nargs="?", metavar="RDB_FILE")
-    pull.add_argument("key", metavar="KEY", type=os.fsencode)
-    pull.add_argument("--db", type=count, metavar="N", help="the database of an RDB_FILE, if several have the key")
-    pull.add_argument("-o", "--output", required=True, metavar="FILTER", help="a file; - for standard output")
-    add_server(pull)
-
-    migrate = command("migrate", None, "Move filters to a server, from another one or from a list of items.")
-    ways = migrate.add_subparsers(required=True, metavar="{copy,load}")
-    copy = command("copy", run_copy, "Copy the filters of a server, bit for bit.", COPY, ways)
-    copy.add_argument("source", metavar="SOURCE_URL", help="a server, or any of a cluster: redis://:password@host:6379/0")
-    copy.add_argument("target", metavar="TARGET_URL", help="where the filters go")
     which = copy.add_mutually_exclusive_group()
     which.add_argument("--match", metavar="PATTERN", help="only keys that match, as in SCAN's MATCH")
     which.add_argument("--keys", metavar="FILE", help="these keys, one a line; - for standard input")
-    copy.add_argument(
-        "--db", type=count, metavar="N", help="only this database of the source (default: all, or the one that its URL names)"
-    )
-    copy.add_argument("--null", action="store_true", help="keys in FILE end in NUL bytes, not in newlines")
-    copy.add_argument("--replace", action="store_true", help="replace filters that the target has, and their expiries")
-    copy.add_argument(
-        "--delete", action="store_true", help="delete copies of an earlier run whose filter the source has no more"
-    )
-    copy.add_argument("--state", type=Path, metavar="FILE", help="remember finished keys there, and skip them")
-    copy.add_argument(
-        "--verify",
-        type=number,
-        nargs="?",
-        const=1,
-        metavar="N",
-        help="read every N-th copy back, before it is renamed, and compare each chunk's SHA-256 (without N: every copy)",
-    )
-    copy.add_argument(
-        "--attempts",
-        type=number,
-        default=5,
-        metavar="N",
-        help="how often a filter that changes while it is copied is tried (default: %(default)s)",
-    )
-    load = command("load", run_load, "Make a filter of a list of items, byte for byte.", ITEMS + "\n" + LOAD, ways)
-    load.set_defaults(of_passwords=False)
-    add_load(load, "the list of items")
+    text = "Make a filter of a list of items, byte for byte."
+    command(ways, "load", partial(run_load, "_load", "load_items"), text, *LOADED, more=ITEMS + "\n" + LOAD)
 
-    shard = command("shard", None, "Keep one filter in many keys of a cluster.")
-    ways = shard.add_subparsers(required=True, metavar="{plan,create,load,query,status,drop}")
+    ways = group("shard", "Keep one filter in many keys of a cluster.")
+    name = argument("name", help="of the filter")
+    nodes = argument("--nodes", type=number, default=3, metavar="N", help="primaries (default: %(default)s)")
+    command(ways, "plan", later("_shard", "plan"), "Say what it takes, without a server.", name, nodes, *SHARDED)
+    command(ways, "create", later("_shard", "create"), "Make a filter of many keys.", name, URL, *SHARDED)
+    many = argument("--processes", type=number, default=os.cpu_count(), metavar="N", help="that add (default: %(default)s)")
+    sure = argument("--replicas", type=count, default=0, metavar="N", help="wait until so many have each item (default: 0)")
+    load, text, more = later("_shard", "load"), "Add the items of lists.", ITEMS + "\n" + SHARD_LOAD
+    command(ways, "load", load, text, name, FILES, URL, NULL, many, STATE, sure, more=more)
+    command(ways, "query", run_shard_query, QUERY, name, URL, *ASKED, more=QUERY_MORE)
+    command(ways, "status", later("_shard", "status"), "Show how full it is, where it is, and what is wrong.", name, URL)
+    command(ways, "drop", later("_shard", "drop"), "Delete a filter, all of its keys.", name, URL)
 
-    def shard_command(name: str, text: str, more: str = "", run: Any = run_shard) -> argparse.ArgumentParser:
-        parser = command(name, run, text, more, ways)
-        parser.set_defaults(way=name)
-        parser.add_argument("name", help="of the filter")
-        if name != "plan":
-            add_server(parser)
-        return parser
-
-    def add_shards(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--items", type=number, required=True, metavar="N", help="different items that will come")
-        parser.add_argument("--shards", type=number, metavar="N", help="number of keys (default: by the filter's size)")
-        add_options(parser)
-        add_more_options(parser)
-
-    way = shard_command("plan", "Say what a filter over many keys takes, without a server.")
-    add_shards(way)
-    way.add_argument("--nodes", type=number, default=3, metavar="N", help="primaries (default: %(default)s)")
-    add_shards(shard_command("create", "Make a filter of many keys."))
-    way = shard_command("load", "Add the items of lists.", ITEMS + "\n" + SHARD_LOAD)
-    way.add_argument("files", nargs="+", metavar="FILE", help="- for standard input")
-    way.add_argument(
-        "--processes", type=number, default=os.cpu_count(), metavar="N", help="that add (default: %(default)s)"
-    )
-    way.add_argument("--state", type=Path, metavar="FILE", help="remember there how far the files are in")
-    way.add_argument(
-        "--replicas", type=count, default=0, metavar="N", help="wait until so many replicas have each item (default: 0)"
-    )
-    way = shard_command("query", QUERY, QUERY_MORE, run=run_shard_query)
-    add_query(way)
-    shard_command("status", "Show how full it is, which nodes have how much of it, and what is wrong.")
-    shard_command("drop", "Delete a filter, all of its keys.")
-
-    passwords = command("passwords", None, "Tell whether passwords are in a list of leaked ones.")
-    ways = passwords.add_subparsers(required=True, metavar="{load,check}")
-    load = command("load", run_load, "Put a list of leaked passwords into a filter of a server.", PASSWORDS, ways)
-    load.set_defaults(of_passwords=True)
-    add_load(load, "the list")
-    load.add_argument("--plain", action="store_true", help="the lines are passwords, not hashes")
-    check = command("check", run_check, "Tell whether passwords are (probably) leaked.", CHECK, ways)
-    check.add_argument("target", metavar="URL", help="a server, or any of a cluster")
-    check.add_argument("key", metavar="KEY", type=os.fsencode, help="the filter")
-    check.add_argument("--stdin", action="store_true", help="check every line of the standard input")
+    ways = group("passwords", "Tell whether passwords are in a list of leaked ones.")
+    plain = flag("--plain", "the lines are passwords, not hashes")
+    text = "Put a list of leaked passwords into a filter of a server."
+    command(ways, "load", partial(run_load, "_passwords", "load_list"), text, *LOADED, plain, more=PASSWORDS)
+    every = flag("--stdin", "check every line of the standard input")
+    check, text = later("_passwords", "check_passwords"), "Tell whether passwords are (probably) leaked."
+    command(ways, "check", check, text, TARGET, KEY, every, NULL, more=CHECK)
     return program
 
 
@@ -634,7 +591,7 @@ def said(error: Exception) -> str:
     if isinstance(error, MemoryError) and not str(error):
         return "there is not enough memory"
     if isinstance(error, OSError) and isinstance(error.filename, (str, bytes, os.PathLike)):
-        text = f"{os.fsdecode(error.filename)}: {error.strerror}"
+        text = f"{shown(os.fspath(error.filename))}: {error.strerror}"
     else:
         text = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
         of_server = type(error).__module__.split(".")[0] in ("redis", "valkey")
@@ -642,7 +599,7 @@ def said(error: Exception) -> str:
         if not of_server and not isinstance(error, (*ours, OSError, ValueError, OverflowError, MemoryError)):
             # Nobody's but the program's own.
             text = f"{type(error).__name__}: {text}"
-    return " ".join(text.split())
+    return text.strip()
 
 
 if __name__ == "__main__":

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from . import _answers, _words
 from ._answers import is_missing, is_unknown
@@ -38,9 +37,6 @@ TYPE_NAMES = [kind for kind in _words.TYPES if kind != b"none"]
 # The beginning of this module's own headers, before the format version. A classic filter's begins with its item count.
 MAGIC = b"BLOOM\0\0"
 VALKEY_MAGIC = MAGIC + b"\2"
-# The end of a DUMP payload: an RDB version that `Filter.from_bytes` reads, and no checksum. Servers save the values of
-# modules alike in all versions so far, so that those of later servers are read, too.
-FOOTER = struct.pack("<HQ", 11, 0)
 # Seconds to wait for a connection, with the handshake of TLS and a first answer; and for each other answer. Some take long,
 # as when RENAME replaces a large value.
 CONNECT_TIMEOUT = 10
@@ -50,8 +46,15 @@ PAUSE = 0.5
 READ_SIZE = 1 << 20
 # Commands that are under way at once.
 PIPELINE = 10
-# What names a database in a URL. A server says itself which numbers it has.
-DATABASE = re.compile("[0-9]{1,10}")
+# A URL: its user and password, its place, its database if that is no path of a socket, its query, and what is left out.
+KINDS = ("redis://", "rediss://", "unix://")
+URL = re.compile(
+    r"(?:rediss?://(?:[^@/?#]*@)?(?:[^]@/?#:[]*|\[[0-9a-fA-F:.%]*\])(?::(?P<port>[^@/?#]*))?(?:/(?P<db>[^@?#]*))?"
+    r"|unix://(?:[^@/?#]*@)?[^?#]*)(?:\?(?P<query>[^#@]*))?(?P<rest>#[^@]*)?",
+    re.DOTALL,
+)
+# What names a port and a database in it. A server says itself which databases it has.
+PORT, DATABASE = re.compile("[0-9]{1,5}"), re.compile("[0-9]{1,10}")
 # A key that does not exist, for commands that are only tried.
 NOBODY = b"{libbloom}"
 
@@ -99,34 +102,20 @@ def is_refusal(error: Exception) -> bool:
 def check_url(role: str, url: str) -> None:
     """Raises an error for a URL that would be understood in another way than it was meant. It shows nothing of the URL,
     because a password may be anywhere in it."""
-    if not url.startswith(("redis://", "rediss://", "unix://")):
-        raise Trouble(f"{role}: Redis URL must specify one of redis://, rediss:// (TLS) and unix://")
-    scheme, _, rest = url.partition("://")
-    place = re.split("[/?#]", rest, maxsplit=1)[0]
-    path, _, query = rest[len(place) :].partition("?")
-    # Whether this is all of the user, the password and the server: a special character in a password ends it.
-    is_whole = not place or "@" in place or "@" not in rest
-    numbers = parse_qs(query, keep_blank_values=True).get("db", [])
-    if scheme != "unix":
-        is_whole = is_whole and "@" not in path
-        numbers += [path[1:]] if path[1:] else []
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        is_whole = False
-    if not is_whole:
-        raise Trouble(
-            f"{role}: the URL is not understood: in a user and a password write special characters as %2F for /, %23 for #, "
+    parts = URL.fullmatch(url)
+    if parts is None:
+        kinds = "Redis URL must specify one of redis://, rediss:// (TLS) and unix://"
+        escapes = (
+            "the URL is not understood: in a user and a password write special characters as %2F for /, %23 for #, "
             "%3F for ?, %40 for @, %3A for : and %25 for %"
         )
-    try:
-        is_port = parts.port != 0
-    except ValueError:
-        is_port = False
-    if not is_port:
+        raise Trouble(f"{role}: {escapes if url.startswith(KINDS) else kinds}")
+    port = parts["port"]
+    if port is not None and not (PORT.fullmatch(port) and 0 < int(port) < 1 << 16):
         raise Trouble(f"{role}: the port of the URL is no number from 1 to 65535")
-    if "#" in rest:
+    if parts["rest"]:
         raise Trouble(f"{role}: the URL has a #, and what follows it would be left out: write %23 for it")
+    numbers = parse_qs(parts["query"] or "", keep_blank_values=True).get("db", []) + [parts["db"]] * bool(parts["db"])
     if not all(map(DATABASE.fullmatch, numbers)) or len(set(map(int, numbers))) > 1:
         raise Trouble(
             f"{role}: the database of the URL is not one number: write redis://host:6379/3 or unix:///path?db=3 for database 3"
@@ -136,18 +125,10 @@ def check_url(role: str, url: str) -> None:
 class Server:
     """A server or a cluster, and its part in what is done. It has redis-py's client, to which nothing is decoded."""
 
-    def __init__(
-        self,
-        role: str,
-        url: str,
-        patience: float = 0.0,
-        answer_timeout: float = ANSWER_TIMEOUT,
-        db: int | None = None,
-    ) -> None:
+    def __init__(self, role: str, url: str, patience: float = 0, answer_timeout: float = ANSWER_TIMEOUT, db: int | None = None):
         """`patience`: seconds for which a server, or a node of its cluster, is asked again while it does not answer.
         `answer_timeout`: seconds that an answer may take. `db`: the database, whatever the URL says."""
-        self.role = role
-        self.is_valkey_bloom = False
+        self.role, self.is_valkey_bloom = role, False
         # No second try of a command whose answer was lost: a header cannot be loaded twice, and an item
         # that was added would count as known.
         settings: dict[str, Any] = {
@@ -307,14 +288,6 @@ class Server:
                     raise
         return found
 
-    def sizes(self, keys: list[bytes]) -> list[int]:
-        """Bytes of each filter, for a bar; 0 where there is no filter, which is found out later."""
-        sizes = []
-        for begin in range(0, len(keys), 100 * PIPELINE):
-            answers = self.pipeline([("BF.INFO", key) for key in keys[begin : begin + 100 * PIPELINE]])
-            sizes += [0 if isinstance(info, Exception) else fields(info).get("Size", 0) for info in answers]
-        return sizes
-
     def chunks(self, key: bytes) -> Iterator[tuple[int, bytes]]:
         """Each iterator and data of BF.SCANDUMP, the header first."""
         ask, position = self._scandump(key), 0
@@ -328,8 +301,8 @@ class Server:
             position = following
 
     def _scandump(self, key: bytes) -> Callable[[int], Any] | None:
-        """What answers as BF.SCANDUMP does. valkey-bloom has no such command: there the filter comes out of DUMP. (RESTORE
-        would refuse payloads of newer servers.) None if it is gone."""
+        """What answers as BF.SCANDUMP does. valkey-bloom has no such command: there the filter comes out of DUMP. None if it
+        is gone."""
         if not self.is_valkey_bloom:
             return lambda position: self.call("BF.SCANDUMP", key, position)
         payload = self.call("DUMP", key)
@@ -364,22 +337,6 @@ class Server:
     def items(self, key: bytes) -> int:
         return fields(self.call("BF.INFO", key)).get("Number of items inserted", 0)
 
-    def figures(self, key: bytes) -> dict[str, Any]:
-        """Everything that the server tells about a filter, as far as it knows the command and allows it."""
-        figures = {f"BF.INFO {name}": value for name, value in fields(self.call("BF.INFO", key)).items()}
-        # Old versions of RedisBloom give a rate for filters that do not grow, too.
-        if figures.get("BF.INFO Expansion rate") is None:
-            figures.pop("BF.INFO Expansion rate", None)
-        # Limited by the server's own size limit.
-        figures.pop("BF.INFO Max scaled capacity", None)
-        for command in ("BF.CARD", "BF.DEBUG"):
-            try:
-                answer = self.call(command, key)
-                figures[command] = [line.decode() for line in answer] if isinstance(answer, list) else answer
-            except ResponseError:
-                pass
-        return figures
-
     def left(self, key: bytes) -> int | None:
         """Milliseconds until a key expires; -1 if it never does, None if it is gone."""
         left = self.call("PTTL", key)
@@ -389,11 +346,6 @@ class Server:
 def filter_of(payload: bytes) -> Filter:
     """The filter in what DUMP of valkey-bloom gave."""
     try:
-        return Filter.from_bytes(payload[: -len(FOOTER)] + FOOTER)
+        return Filter.from_bytes(payload)
     except FormatError as error:
         raise NotCopied(f"DUMP gives what is no filter of valkey-bloom 1 ({error})") from None
-
-
-def wire_text(error: Exception) -> str:
-    """The server's error text. redis-py removes the code ERR from it, and no other code."""
-    return str(error) or type(error).__name__

@@ -7,20 +7,22 @@ import multiprocessing
 import os
 import signal
 import stat
+import sys
+import threading
 import time
-from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import suppress
-from multiprocessing.connection import Connection, wait
-from pathlib import Path
+from collections import defaultdict, deque
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import cache, partial
 from typing import Any
 
 from ._answers import Count
+from ._client import FLAGS, VALUES
 from ._cluster import Call, Links, run
 from ._server import Server
 from ._sharded import Layout, Shard, ShardedBloom, deviation
-from ._words import slot
-from ._terminal import Bar, Input, LoadState, Trouble, in_bytes, opened
+from ._terminal import Bar, LoadState, Trouble, in_bytes, opened, shown
+from ._words import Command, pieces, slot
 
 SLOTS = 16384
 # A shard is named from this share of its capacity on, and a node from so many times the average on.
@@ -38,16 +40,15 @@ def opened_filter(words: argparse.Namespace, replicas: int = 0) -> ShardedBloom:
 
 
 def options_of(words: argparse.Namespace) -> dict[str, Any]:
-    """The options that can be set for this filter."""
-    names = ["fixed", "growing", "expansion", "layout", "window", "slices", "seed", "refresh"]
-    return {name: getattr(words, name) for name in names if getattr(words, name) is not None}
+    """The options of this filter."""
+    return {name: getattr(words, name) for name in (*VALUES, *FLAGS)}
 
 
 def create(words: argparse.Namespace) -> int:
     client, options = client_of(words), options_of(words)
     made = ShardedBloom.create(client, words.name, words.items, words.error_rate, shards=words.shards, **options)
     info = made.info()
-    print(f"{words.name}: {len(info.shards):,} shards for {info.capacity:,} items, {info.size_in_bytes:,} bytes")
+    print(f"{shown(words.name)}: {len(info.shards):,} shards for {info.capacity:,} items, {info.size_in_bytes:,} bytes")
     return 0
 
 
@@ -94,7 +95,7 @@ def status(words: argparse.Namespace) -> int:
             figures_of[name] = sharded.client.info(**{"target_nodes": node} if links.is_cluster else {})
         of_node[name].append(shard)
     print(
-        f"{words.name}: {info.items:,} items in {len(info.shards):,} shards, made for {info.capacity:,} at "
+        f"{shown(words.name)}: {info.items:,} items in {len(info.shards):,} shards, made for {info.capacity:,} at "
         f"{info.error_rate:g}; {in_bytes(info.size_in_bytes)}"
     )
     print(f"{'node':<24} {'shards':>7} {'items':>18} {'filters':>11} {'memory':>11} {'of':>11} {'replicas':>8}")
@@ -133,13 +134,16 @@ def filling(shards: tuple[Shard, ...]) -> list[str]:
 def load(words: argparse.Namespace) -> int:
     sharded = opened_filter(words)
     layout = run(sharded._layout())
-    place = Place(words.state, layout, words.files)
+    place = Place(words, layout)
     place.check(sharded)
-    with Bar("read", place.size, in_bytes) as bar, Workers(words) as workers:
-        loader = Loader(place, workers, bar)
+    context = multiprocessing.get_context("spawn")
+    with Bar(place.size, in_bytes) as bar, ProcessPoolExecutor(words.processes, context, begin) as workers:
+        loader = Loader(place, words, workers, bar)
         try:
             loader.run(layout.piece())
         finally:
+            for process in multiprocessing.active_children():
+                process.terminate()
             place.save()
     return loader.report(sharded)
 
@@ -149,8 +153,9 @@ class Place(LoadState):
 
     OTHERS = "another load, or a file has changed: {}, not {}"
 
-    def __init__(self, path: Path | None, layout: Layout, files: list[str]) -> None:
-        what = {"name": layout.name.decode("latin-1"), "id": layout.id, "shards": layout.shards}
+    def __init__(self, words: argparse.Namespace, layout: Layout) -> None:
+        path, files, is_null = words.state, words.files, words.separator == b"\0"
+        what = {"name": layout.name.decode("latin-1"), "id": layout.id, "shards": layout.shards, "null": is_null}
         super().__init__(path, {**what, "files": [identity(name) for name in files]})
         self.files = files
         sizes = [size for _, size, _ in self.what["files"]]
@@ -184,8 +189,9 @@ class Place(LoadState):
                 "anew, or a server has lost some; delete the file, and load from the start"
             )
 
-    def advance(self, block: Block, items: int, new: Count) -> None:
-        self.file, self.offset = block.file, block.end
+    def advance(self, file: int, offset: int, items: int, new: Count) -> None:
+        """Notes that all is in up to this place in a file."""
+        self.file, self.offset = file, offset
         self.items += items
         self.new = self.new.plus(new)
         self.save_if_due()
@@ -204,143 +210,73 @@ def identity(name: str) -> list[Any]:
     return [os.path.abspath(name), status.st_size, status.st_mtime_ns]
 
 
-class Block:
-    """Whole lines of a file, up to a place in it, unpacked."""
-
-    def __init__(self, file: int, end: int, lines: bytes) -> None:
-        self.file, self.end, self.lines = file, end, lines
-
-
-def blocks(file: Input, number: int, offset: int, size: int) -> Iterator[Block]:
-    """The lines of a file from a place on, in blocks of about so many bytes."""
-    skip(file, offset)
-    for lines in file.blocks(size):
-        offset += len(lines)
-        yield Block(number, offset, lines)
+@cache
+def opened_once(words: tuple[tuple[str, Any], ...]) -> ShardedBloom:
+    options = argparse.Namespace(**dict(words))
+    return opened_filter(options, options.replicas)
 
 
-def skip(file: Input, offset: int) -> None:
-    while file.bytes < offset:
-        if not file.read(min(offset - file.bytes, 1 << 20)):
-            raise Trouble(f"{file.name} ends before the place that the state file holds")
-
-
-class Workers:
-    """Processes that add blocks, one at a time each."""
-
-    def __init__(self, words: argparse.Namespace) -> None:
-        # The workers share no connection with this process, and no end of a pipe with each other. So each of them
-        # notices when this process ends, whatever ends it.
-        context = multiprocessing.get_context("spawn")
-        self.free: list[Connection] = []
-        self.busy: dict[Connection, Block] = {}
-        self.processes = []
-        for _ in range(words.processes):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=work, args=(theirs, words), daemon=True)
-            process.start()
-            theirs.close()
-            self.processes.append(process)
-            self.free.append(ours)
-
-    def __enter__(self) -> Workers:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        for process in self.processes:
-            process.terminate()
-            process.join()
-
-    def give(self, block: Block) -> None:
-        worker = self.free.pop()
-        self.busy[worker] = block
-        try:
-            worker.send_bytes(block.lines)
-        except OSError:
-            raise Trouble("a process of the load has ended before its time") from None
-        # Only its place is needed from here on.
-        block.lines = b""
-
-    def done(self) -> Iterator[tuple[Block, int, Count]]:
-        """The blocks that have been added since, with the numbers of their items and of the new ones; waits for one."""
-        ready = wait(list(self.busy))
-        for worker in [one for one in self.busy if one in ready]:
-            try:
-                items, new, maybe, error = worker.recv()
-            except (EOFError, OSError):
-                raise Trouble("a process of the load has ended before its time") from None
-            if error is not None:
-                raise Trouble(error)
-            self.free.append(worker)
-            yield self.busy.pop(worker), items, Count(new, maybe)
-
-
-def work(pipe: Connection, words: argparse.Namespace) -> None:
-    """A process that adds the blocks which come through a pipe, until the other end is closed."""
+def begin() -> None:
+    """Prepares a process that adds blocks. It ends when the first one does, whatever ends that."""
     # Ctrl-C goes to all processes of a terminal. The first one ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    add = Adder(words)
-    with suppress(EOFError, OSError):
-        while True:
-            pipe.send(add(pipe.recv_bytes()))
+    first = multiprocessing.parent_process()
+    threading.Thread(target=lambda: (first and first.join(), os._exit(1)), daemon=True).start()
 
 
-class Adder:
-    """Adds blocks of lines: how many items there were, how many of them were new or may have been, and the error."""
-
-    def __init__(self, words: argparse.Namespace) -> None:
-        self.words = words
-        self.sharded: ShardedBloom | None = None
-
-    def __call__(self, lines: bytes) -> tuple[int, int, int, str | None]:
-        try:
-            self.sharded = self.sharded or opened_filter(self.words, self.words.replicas)
-            sent = run(self.sharded._update_packed(("LINES", lines)))
-        except Exception as error:
-            return 0, 0, 0, str(error) or type(error).__name__
-        new = sent.new()
-        return sent.items, int(new), new.maybe, None
+def add(words: tuple[tuple[str, Any], ...], block: bytes, is_null: bool) -> tuple[int, int, int, str | None]:
+    """Adds a block of items: how many there were, how many of them were new or may have been, and the error."""
+    packed: Command = ("LINES", block)
+    if is_null:
+        [(_, packed)] = pieces(block.removesuffix(b"\0").split(b"\0"), sys.maxsize)
+    try:
+        sent = run(opened_once(words)._divided(packed, "BF.ADDPACKED", "COUNT"))
+    except Exception as error:
+        return 0, 0, 0, str(error) or type(error).__name__
+    new = sent.new()
+    return sent.items, int(new), new.maybe, None
 
 
 class Loader:
-    """Gives blocks to the workers, and keeps the place up to which all of them are in."""
+    """Gives blocks to processes, and keeps the place up to which all of them are in."""
 
-    def __init__(self, place: Place, workers: Workers, bar: Bar) -> None:
-        self.place, self.workers, self.bar = place, workers, bar
+    def __init__(self, place: Place, words: argparse.Namespace, workers: ProcessPoolExecutor, bar: Bar) -> None:
+        self.place, self.words, self.workers, self.bar = place, words, workers, bar
+        self.add = partial(add, tuple((name, getattr(words, name)) for name in ("url", "name", "replicas")))
         self.before = place.items
         self.begin = time.monotonic()
-        # Blocks in their order, those that are in with the numbers of their items.
-        self.order: dict[Block, tuple[int, Count] | None] = {}
+        # Blocks that are under way, in their order: the place behind each, and its outcome.
+        self.order: deque[tuple[int, int, Future[tuple[int, int, int, str | None]]]] = deque()
         # Bytes of the files before the one that is read.
         self.passed = 0
 
     def run(self, size: int) -> None:
-        first = self.place.file
+        first, separator = self.place.file, self.words.separator
         for number, name in enumerate(self.place.files):
             if number >= first:
-                with opened(name) as file:
-                    for block in blocks(file, number, self.place.offset if number == first else 0, size):
-                        self.give(block, self.passed + file.position())
+                with opened(name, separator) as file:
+                    offset = self.place.offset if number == first else 0
+                    file.skip(offset)
+                    for block in file.blocks(size):
+                        offset += len(block)
+                        self.order.append((number, offset, self.workers.submit(self.add, block, separator == b"\0")))
+                        self.take(self.passed + file.position, 2 * self.words.processes)
             self.passed += self.place.what["files"][number][1] or 0
-        while self.workers.busy:
-            self.take(self.passed)
+        self.take(self.passed, 0)
 
-    def give(self, block: Block, position: int) -> None:
-        while not self.workers.free:
-            self.take(position)
-        self.order[block] = None
-        self.workers.give(block)
-
-    def take(self, position: int) -> None:
-        for block, items, new in self.workers.done():
-            self.order[block] = (items, new)
-        # What is in from the first block on without a gap.
-        for block, counted in list(self.order.items()):
-            if counted is None:
-                break
-            self.place.advance(block, *counted)
-            del self.order[block]
-        self.bar(position, f"; {self.place.items:,} items, {self.rate():,.0f} a second")
+    def take(self, position: int, most: int) -> None:
+        """Waits until at most so many blocks are under way."""
+        while len(self.order) > most:
+            number, offset, outcome = self.order[0]
+            try:
+                items, new, maybe, error = outcome.result()
+            except BrokenProcessPool:
+                raise Trouble("a process of the load has ended before its time") from None
+            if error is not None:
+                raise Trouble(error)
+            self.order.popleft()
+            self.place.advance(number, offset, items, Count(new, maybe))
+            self.bar(position, f"; {self.place.items:,} items, {self.rate():,.0f} a second")
 
     def rate(self) -> float:
         return (self.place.items - self.before) / max(time.monotonic() - self.begin, 1e-9)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 from uuid import uuid4
 
 from . import _answers, _words
-from ._answers import Count, Maybe, MissingError
-from ._client import Caller, Item, Progress, answers_of, in_array, progress_of, whole, words_of
-from ._cluster import AsyncLinks, Call, run
+from ._answers import Maybe, MissingError
+from ._client import AsyncCalls, Caller, Calls, Sent, synchronous, whole, words_of
+from ._cluster import Call, Links, run
 from ._native import Filter, divide, plan
-from ._words import Command, encoded, fields
+from ._words import Command, Item, encoded, fields
 
 VERSION, HASH = 1, "BLAKE2b-512"
 # How many standard deviations above the mean a shard has room for. The fullest of 4096 shards is above six of them four
@@ -24,10 +23,8 @@ SIGMAS = 6
 MOST_SHARDS = 65536
 # Without a number of shards there are this many, or more of about this size.
 FEWEST_SHARDS, SHARD_BYTES = 64, 16 << 20
-# Bytes of packed items to each shard at once, and of all items that are under way.
-SHARE, MOST_BYTES = 8 << 10, 64 << 20
-# Commands without items that are under way at once.
-AT_ONCE = 4096
+# Bytes of packed items to each shard at once.
+SHARE = 8 << 10
 
 # Writes the description of the filter unless there is one, and returns the one that is there.
 CLAIM = """
@@ -66,8 +63,8 @@ class ShardedInfo:
 
     capacity: int
     error_rate: float
-    options: dict[str, Any]
-    shards: tuple[Shard, ...]
+    options: dict[str, Any] = field(repr=False)
+    shards: tuple[Shard, ...] = field(repr=False)
 
     @property
     def items(self) -> int:
@@ -88,7 +85,7 @@ class Layout:
     error_rate: float
     shard_capacity: int
     # Options of `Filter`.
-    options: dict[str, Any]
+    options: dict[str, Any] = field(repr=False)
     # By this a filter differs from an earlier one of the same name and figures.
     id: str = field(default="", compare=False)
 
@@ -98,10 +95,10 @@ class Layout:
         if not 1 <= items < math.inf:
             raise ValueError("items must be a number of 1 or more")
         capacity = math.ceil(items)
+        options = {word: value for word, value in options.items() if value is not None}
         # Stored even if it is the default, because the servers' own defaults may differ.
         options = {"layout": "blocked", **({} if options.get("fixed") else {"expansion": 2}), **options}
-        options = {word: value for word, value in options.items() if value is not None}
-        check(error_rate, options)
+        Filter(1, error_rate, **options)
         options = {word: bool(value) if word in FLAGS else whole(value) for word, value in options.items()}
         options = {word: value for word, value in options.items() if value is not False}
         if shards is None:
@@ -132,7 +129,8 @@ class Layout:
         read = {word: KINDS[word](value) for word, value in kept.items()}
         figures = {word: read.pop(word) for word in FIGURES}
         identity = read.pop("id", "")
-        check(figures["error_rate"], read)
+        # Raises the errors of bad values.
+        Filter(1, figures["error_rate"], **read)
         check_shards(figures["shards"])
         return cls(name, options=read, id=identity, **figures)
 
@@ -175,10 +173,10 @@ class Layout:
 
     def piece(self) -> int:
         """Bytes of packed items that are sent at once."""
-        return min(max(SHARE * self.shards, _words.PIECE), MOST_BYTES)
+        return min(max(SHARE * self.shards, Links.PIECE), Links.MOST)
 
     def reserve(self) -> Command:
-        return (self.error_rate, self.shard_capacity, *words_of(**self.options))
+        return (self.error_rate, self.shard_capacity, *words_of(self.options))
 
 
 def described(name: bytes, reply: Any) -> dict[str, str]:
@@ -211,11 +209,6 @@ KINDS: dict[str, Any] = {
 DROPPING = "being dropped"
 
 
-def check(error_rate: float, options: dict[str, Any]) -> None:
-    """Raises the errors of bad values."""
-    Filter(1, error_rate, **options)
-
-
 def check_shards(shards: int) -> None:
     if not 0 < shards <= MOST_SHARDS:
         raise ValueError(f"shards must be 1 to {MOST_SHARDS:,}, not {shards:,}")
@@ -241,44 +234,12 @@ def size_options(options: dict[str, Any]) -> dict[str, Any]:
     return {word: value for word, value in options.items() if word not in ("seed", "refresh")}
 
 
-@dataclass(frozen=True)
-class Sent:
-    """Items that were sent to their shards."""
-
-    # For each shard that gets items: the shard, the number of items, and the packed items.
-    shares: list[tuple[int, int, bytes]]
-    # The shards of all items in their order, as an array of integers.
-    places: bytes
-    # The command for each of these shards, and whether it adds items.
-    calls: list[Call]
-    adds: bool
-
-    @property
-    def items(self) -> int:
-        return sum(count for _, count, _ in self.shares)
-
-    def new(self) -> Count:
-        """How many items were new, where the commands counted them."""
-        new = Count(0)
-        for call, (_, count, _) in zip(self.calls, self.shares):
-            new = new.plus(call.counted(count))
-        return new
-
-    def answers(self) -> list[bool | Maybe]:
-        """The answer to each item, in their order."""
-        of_shard: dict[int, Iterator[bool | Maybe]] = {}
-        for call, (shard, count, _) in zip(self.calls, self.shares):
-            of_shard[shard] = iter(answers_of(call, count, self.adds))
-        return [next(of_shard[shard]) for shard in array("I", self.places)]
-
-
 class _Sharded(Caller):
     """The steps of each method, for both classes."""
 
     def __init__(self, client: Any, name: Item, *, patience: float = 60.0, replicas: int = 0) -> None:
         super().__init__(client, patience, replicas)
-        self.name = name
-        self._name = encoded(name)
+        self.name, self._name = name, encoded(name)
         check_name(self._name)
         self._known: Layout | None = None
 
@@ -300,10 +261,10 @@ class _Sharded(Caller):
         """Runs a command for each key, several of them at once."""
         return await self._some([Call(key, name, key, *words) for key in keys])
 
-    async def _some(self, calls: list[Call]) -> list[Any]:
+    async def _some(self, calls: list[Call], adds: bool = False) -> list[Any]:
         replies: list[Any] = []
-        for begin in range(0, len(calls), AT_ONCE):
-            replies += await self._deliver(calls[begin : begin + AT_ONCE])
+        for begin in range(0, len(calls), self._links.AT_ONCE):
+            replies += await self._deliver(calls[begin : begin + self._links.AT_ONCE], adds=adds)
         return replies
 
     async def _stored(self) -> Any:
@@ -326,6 +287,15 @@ class _Sharded(Caller):
             self._known = layout
         return self._known
 
+    @classmethod
+    async def _created(
+        cls, client, name, items, error_rate, *, shards=None, exist_ok=False, patience=60.0, replicas=0, **options
+    ) -> Any:
+        planned = Layout.planned(encoded(name), items, error_rate, shards, options)
+        sharded = cls(client, name, patience=patience, replicas=replicas)
+        await sharded._create(planned, exist_ok)
+        return sharded
+
     async def _create(self, planned: Layout, exist_ok: bool) -> None:
         kept = await self._kept()
         if kept is None:
@@ -339,7 +309,10 @@ class _Sharded(Caller):
             kept = await self._claimed(planned, uuid4().hex, "state", "creating")
         layout, state = kept
         if layout != planned:
-            raise ValueError(f"{self.name!r} exists with other figures: {layout.fields()}, not {planned.fields()}")
+            # Without the figures: a seed is secret.
+            ours, theirs = layout.fields(), planned.fields()
+            others = [word for word in {**ours, **theirs} if ours.get(word) != theirs.get(word)]
+            raise ValueError(f"{self.name!r} exists with another {' and '.join(others)}")
         if state == "ready" and not exist_ok:
             raise ValueError(f"{self.name!r} exists")
         if state not in ("ready", "creating"):
@@ -422,49 +395,31 @@ class _Sharded(Caller):
             if not reply:
                 raise self._gone(key)
 
-    async def _sent(self, layout: Layout, packed: Command, name: str, *words: Any, last: Command = ()) -> Sent:
+    async def _divided(self, packed: Command, name: str, *last: Any) -> Sent:
         """Sends packed items to all their shards at once."""
-        shares, places = divide(layout.shards, *packed)
-        sent = Sent(shares, places, [], adds=name == "BF.ADDPACKED")
-        for shard, _, data in shares:
+        layout, adds = await self._layout(), name == "BF.ADDPACKED"
+        shares, places = await self._links.apart(divide, layout.shards, *packed)
+        calls = []
+        for shard, count, data in shares:
             key = layout.key(shard)
-            sent.calls.append(Call(key, name, key, *words, *packed[:-1], *last, data))
-        replies = await self._deliver(sent.calls, adds=sent.adds)
-        if not sent.adds:
-            await self._require([call.key for call, reply in zip(sent.calls, replies) if not any(reply)])
-        return sent
+            calls.append((count, Call(key, name, key, *["NOCREATE"] * adds, *packed[:-1], *last, data)))
+        replies = await self._some([call for _, call in calls], adds)
+        if not adds:
+            await self._require([call.key for (_, call), reply in zip(calls, replies) if not any(reply)])
+        return Sent(calls, adds, places, tuple(shard for shard, _, _ in shares))
 
-    async def _update_packed(self, packed: Command) -> Sent:
-        """Adds packed items. Returns what was sent, and the number of new items."""
-        layout = await self._layout()
-        return await self._sent(layout, packed, "BF.ADDPACKED", "NOCREATE", last=("COUNT",))
-
-    async def _update(self, items: Any, progress: Progress | None) -> Count:
-        layout = await self._layout()
-        count, done = Count(0), 0
-        with progress_of(str(self.name), items, progress) as show:
-            for number, packed in _words.pieces(items, layout.piece()):
-                sent = await self._update_packed(packed)
-                count = count.plus(sent.new())
-                done += number
-                show(done)
-        return count
-
-    async def _many(self, items: Any, progress: Progress | None, name: str, *words: Any) -> Any:
-        layout = await self._layout()
-        answers: list[bool | Maybe] = []
-        with progress_of(str(self.name), items, progress) as show:
-            for _, packed in _words.pieces(items, layout.piece()):
-                sent = await self._sent(layout, packed, name, *words)
-                answers += sent.answers()
-                show(len(answers))
-        return in_array(items, answers)
-
-    async def _add_many(self, items: Any, progress: Progress | None) -> Any:
-        return await self._many(items, progress, "BF.ADDPACKED", "NOCREATE")
-
-    async def _contains_many(self, items: Any, progress: Progress | None) -> Any:
-        return await self._many(items, progress, "BF.EXISTSPACKED")
+    async def _sent(self, items: Any, name: str, *last: Any) -> AsyncIterator[Sent]:
+        most = min((await self._layout()).piece(), self._links.MOST)
+        form: Command = ()
+        some, size = [], 0
+        async for _, (*form, data) in self._pieces(items, min(most, self._links.PIECE)):
+            some.append(data)
+            size += len(data)
+            if size >= most:
+                yield await self._divided((*form, b"".join(some)), name, *last)
+                some, size = [], 0
+        if some:
+            yield await self._divided((*form, b"".join(some)), name, *last)
 
     async def _figures(self) -> ShardedInfo:
         layout = await self._layout()
@@ -477,8 +432,29 @@ class _Sharded(Caller):
             shards.append(Shard(key, *numbers))
         return ShardedInfo(layout.capacity, layout.error_rate, layout.options, tuple(shards))
 
+    async def _card(self) -> int:
+        return (await self._figures()).items
 
-class ShardedBloom(_Sharded):
+
+class AsyncShardedBloom(_Sharded, AsyncCalls):
+    """`ShardedBloom` for the asyncio clients of redis-py and valkey-py: every method is awaited, `contains` stands for
+    `in` and `card` for `len`. Items may also come from an asynchronous iterable."""
+
+    @classmethod
+    async def create(cls, client: Any, name: Item, items: float, error_rate: float = 0.01, **options: Any) -> AsyncShardedBloom:
+        """See `ShardedBloom.create`, which has the same options."""
+        return await cls._created(client, name, items, error_rate, **options)
+
+    async def info(self) -> ShardedInfo:
+        """The figures of the filter, and of each shard."""
+        return await self._figures()
+
+    async def drop(self) -> None:
+        """Deletes the filter. An interrupted drop goes on when it is repeated."""
+        await self._drop()
+
+
+class ShardedBloom(_Sharded, Calls):
     """One filter over many keys of a cluster, by a client of redis-py or valkey-py. `create` makes it once; then its name
     is enough anywhere.
 
@@ -503,114 +479,8 @@ class ShardedBloom(_Sharded):
         """Makes the filter, empty, for so many different items. `options` are those of `Filter`. A filter that exists is
         an error, or with `exist_ok` only one with other figures; two programs may create one together. An interrupted
         creation goes on when it is repeated."""
-        planned = Layout.planned(encoded(name), items, error_rate, shards, options)
-        sharded = cls(client, name, patience=patience, replicas=replicas)
-        run(sharded._create(planned, exist_ok))
-        return sharded
+        how = {"shards": shards, "exist_ok": exist_ok, "patience": patience, "replicas": replicas}
+        return run(cls._created(client, name, items, error_rate, **how, **options))
 
-    def add(self, item: Item) -> bool | Maybe:
-        """Adds an item. True if it was not in the filter before; MAYBE_NEW, which is as true, where the answer to a first
-        attempt was lost."""
-        return run(self._add(item))
-
-    def add_many(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Any:
-        """Adds all items, and says of each whether it was new, as `add` does: a list, or for a numpy array an array of
-        bool, in which MAYBE_NEW is True."""
-        return run(self._add_many(items, progress))
-
-    def __contains__(self, item: Item) -> bool:
-        return run(self._contains(item))
-
-    def contains(self, item: Item) -> bool:
-        """Whether an item is in the filter."""
-        return item in self
-
-    def update(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Count:
-        """Adds all items of an iterable, or of a numpy array (each element's bytes), and counts those that were new.
-        `progress` is called with the number of items that were sent; without it a terminal shows a bar."""
-        return run(self._update(items, progress))
-
-    def contains_many(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Any:
-        """Whether each item is in the filter, in their order: a list of bool, or for a numpy array an array of bool."""
-        return run(self._contains_many(items, progress))
-
-    def card(self) -> int:
-        """How many items are in the filter."""
-        return self.info().items
-
-    def __len__(self) -> int:
-        return self.card()
-
-    def __bool__(self) -> bool:
-        return True
-
-    def info(self) -> ShardedInfo:
-        """The figures of the filter, and of each shard."""
-        return run(self._figures())
-
-    def drop(self) -> None:
-        """Deletes the filter. An interrupted drop goes on when it is repeated."""
-        run(self._drop())
-
-
-class AsyncShardedBloom(_Sharded):
-    """`ShardedBloom` for the asyncio clients of redis-py and valkey-py: every method is awaited, `contains` stands for
-    `in` and `card` for `len`."""
-
-    _links = AsyncLinks
-
-    @classmethod
-    async def create(
-        cls,
-        client: Any,
-        name: Item,
-        items: float,
-        error_rate: float = 0.01,
-        *,
-        shards: int | None = None,
-        exist_ok: bool = False,
-        patience: float = 60.0,
-        replicas: int = 0,
-        **options: Any,
-    ) -> AsyncShardedBloom:
-        """Makes the filter, empty, for so many different items. `options` are those of `Filter`. A filter that exists is
-        an error, or with `exist_ok` only one with other figures; two programs may create one together. An interrupted
-        creation goes on when it is repeated."""
-        planned = Layout.planned(encoded(name), items, error_rate, shards, options)
-        sharded = cls(client, name, patience=patience, replicas=replicas)
-        await sharded._create(planned, exist_ok)
-        return sharded
-
-    async def add(self, item: Item) -> bool | Maybe:
-        """Adds an item. True if it was not in the filter before; MAYBE_NEW, which is as true, where the answer to a first
-        attempt was lost."""
-        return await self._add(item)
-
-    async def add_many(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Any:
-        """Adds all items, and says of each whether it was new, as `add` does: a list, or for a numpy array an array of
-        bool, in which MAYBE_NEW is True."""
-        return await self._add_many(items, progress)
-
-    async def contains(self, item: Item) -> bool:
-        """Whether an item is in the filter."""
-        return await self._contains(item)
-
-    async def update(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Count:
-        """Adds all items of an iterable, or of a numpy array (each element's bytes), and counts those that were new."""
-        return await self._update(items, progress)
-
-    async def contains_many(self, items: Iterable[Item] | Any, *, progress: Progress | None = None) -> Any:
-        """Whether each item is in the filter, in their order: a list of bool, or for a numpy array an array of bool."""
-        return await self._contains_many(items, progress)
-
-    async def card(self) -> int:
-        """How many items are in the filter."""
-        return (await self.info()).items
-
-    async def info(self) -> ShardedInfo:
-        """The figures of the filter, and of each shard."""
-        return await self._figures()
-
-    async def drop(self) -> None:
-        """Deletes the filter. An interrupted drop goes on when it is repeated."""
-        await self._drop()
+    info = synchronous(AsyncShardedBloom.info)
+    drop = synchronous(AsyncShardedBloom.drop)

@@ -1,4 +1,4 @@
-"""Input and output of programs: files of items, keys in messages, and a progress bar."""
+"""Input and output of programs: files of items, keys in messages, and a line that says how far they are."""
 
 from __future__ import annotations
 
@@ -13,21 +13,18 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
 from ._native import replace
 
 READ_SIZE = 1 << 20
-# Bytes of a packed file that are read at once.
-PACKED_SIZE = 1 << 16
 # An item may have as many bytes as a server takes in one argument.
 LONGEST = 1 << 29
 # What an xz file may ask for; `xz -9` needs 65 MiB.
 XZ_MEMORY = 1 << 28
-# The error of the standard library for a file that needs more.
-XZ_REFUSED = "Memory usage limit exceeded"
 # Bytes of a filter for a list of unknown length. It is shrunk at the end; what no item touched took no memory.
 ROOM = 256 << 20
 
@@ -36,99 +33,75 @@ class Trouble(Exception):
     """An error that ends the program, as one line for its user."""
 
 
-@dataclass(frozen=True)
-class Packing:
-    """A way to pack files that lists are read from: its name, what unpacks it, and a program that does so too."""
-
-    name: str
-    new: Callable[[], Any]
-    program: str
+class Refused(Trouble):
+    """An item did not fit into a filter. This has an exit code of its own."""
 
 
-def _bzip2() -> Any:
-    import bz2
-
-    return bz2.BZ2Decompressor()
-
-
-def _xz() -> Any:
-    import lzma
-
-    return lzma.LZMADecompressor(lzma.FORMAT_XZ, XZ_MEMORY)
-
-
-def _zstd() -> Any:
-    # From Python 3.14 on.
-    from compression import zstd
-
-    return zstd.ZstdDecompressor()
-
-
-BZIP2, ZSTD = Packing("bzip2", _bzip2, "bzip2 -dc"), Packing("zstd", _zstd, "zstd -dc")
-# What packed files begin with.
-PACKED = {
-    b"\x1f\x8b": Packing("gzip", lambda: zlib.decompressobj(wbits=31), "gzip -dc"),
-    b"\xfd7zXZ\0": Packing("xz", _xz, "xz -dc"),
-    b"\x28\xb5\x2f\xfd": ZSTD,
-    **{bytes([first]) + b"\x2a\x4d\x18": ZSTD for first in range(0x50, 0x60)},
+Packing = tuple[str, Callable[[], Any]]
+# What packed files begin with, and what unpacks them. Not every Python has all of these; zstd is there from 3.14 on.
+BZIP2: Packing = ("bzip2", lambda: import_module("bz2").BZ2Decompressor())
+PACKED: dict[bytes, Packing] = {
+    b"\x1f\x8b": ("gzip", lambda: zlib.decompressobj(wbits=31)),
+    b"\xfd7zXZ\0": ("xz", lambda: import_module("lzma").LZMADecompressor(memlimit=XZ_MEMORY)),
+    b"\x28\xb5\x2f\xfd": ("zstd", lambda: import_module("compression.zstd").ZstdDecompressor()),
     **{b"BZh%d" % level + block: BZIP2 for level in range(1, 10) for block in (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90")},
 }
-UNPACK = "not a list: {} unpacks it".format
-# What other files begin with, that somebody may take for a list, and what they are.
-REFUSED = {
-    codecs.BOM_UTF32_LE: "UTF-32 text: convert it with iconv to UTF-8",
-    codecs.BOM_UTF32_BE: "UTF-32 text: convert it with iconv to UTF-8",
-    codecs.BOM_UTF16_LE: "UTF-16 text: convert it with iconv to UTF-8",
-    codecs.BOM_UTF16_BE: "UTF-16 text: convert it with iconv to UTF-8",
-    b"PK\3\4": "a zip archive, " + UNPACK("`unzip -p`"),
-    b"PK\5\6": "an empty zip archive, not a list",
-    b"7z\xbc\xaf\x27\x1c": "a 7z archive, " + UNPACK("`7z e -so`"),
-    b"Rar!\x1a\7": "a rar archive, " + UNPACK("`unrar p -inul`"),
-    b"\x04\x22\x4d\x18": "packed with lz4: pipe it from `lz4 -dc`",
-    b"\x02\x21\x4c\x18": "packed with lz4: pipe it from `lz4 -dc`",
-    b"LZIP\1": "packed with lzip: pipe it from `lzip -dc`",
-    b"\x89LZO\0\r\n\x1a\n": "packed with lzop: pipe it from `lzop -dc`",
-    b"\x1f\x9d": "packed with compress: pipe it from `gzip -dc`",
-    b"]\0\0": "packed with lzma: pipe it from `xz -dc`",
-    b"\xff\6\0\0sNaPpY": "packed with snappy, not a list",
-    b"PAR1\x15": "a Parquet file, not a list: write one of its columns as text",
-    b"Obj\1": "an Avro file, not a list: write one of its fields as text",
-    b"ARROW1\0\0": "an Arrow file, not a list: write one of its columns as text",
-    b"\x89HDF\r\n\x1a\n": "an HDF5 file, not a list",
-    b"\x93NUMPY": "an array of numpy, not a list: Filter.update takes it",
-    b"\x80\2": "a pickle, not a list",
-    b"\x80\3": "a pickle, not a list",
-    b"\x80\4\x95": "a pickle, not a list",
-    b"\x80\5\x95": "a pickle, not a list",
-    b"SQLite format 3\0": "a database of SQLite, not a list: write one of its columns as text",
-    b"REDIS00": "an RDB file, not a list",
-    b"\x89BLOOM\r\n": "a filter, not a list of items",
-    b"\x7fELF": "a program, not a list",
-    b"MZ\x90\0": "a program, not a list",
-    b"\xcf\xfa\xed\xfe": "a program, not a list",
-    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "an Office file, not a list",
-    b"%PDF-": "a PDF file, not a list",
-    b"\x89PNG\r\n\x1a\n": "an image, not a list",
-    b"\xff\xd8\xff": "an image, not a list",
-}
-# The mark of a tar archive, and where it stands.
-TAR, TAR_AT = b"ustar", 257
 
 
 def packing_of(head: bytes) -> Packing | None:
     return next((packing for magic, packing in PACKED.items() if head.startswith(magic)), None)
 
 
-def is_undecided(head: bytes) -> bool:
-    """Whether more bytes could tell that this is no plain list. A line of text is never waited for."""
-    if any(len(head) < len(magic) and magic.startswith(head) for magic in (codecs.BOM_UTF8, *PACKED, *REFUSED)):
-        return True
-    return b"\0" in head and b"\n" not in head and len(head) < TAR_AT + len(TAR)
+def announced(blocks: Iterator[bytes]) -> bytes:
+    """So many of the next bytes that they tell how all are packed. A line of text is never waited for."""
+    head = b""
+    while any(len(head) < len(magic) and magic.startswith(head) for magic in (codecs.BOM_UTF8, *PACKED)):
+        if not (block := next(blocks, b"")):
+            break
+        head += block
+    return head
 
 
-def shown(key: bytes) -> str:
-    """A key for messages, printable on any terminal."""
-    return "".join(chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}" for byte in key) or '""'
+def unpacked(blocks: Iterator[bytes], packing: Packing, name: str) -> Iterator[bytes]:
+    """What is in packed blocks. Another packed list may follow, and zeros up to the end of a tape's block."""
+    kind, new = packing
+    unpacker: Any = None
+    for block in blocks:
+        while True:
+            try:
+                if unpacker is None:
+                    if not (block := block.lstrip(b"\0")):
+                        break
+                    unpacker = new()
+                data = unpacker.decompress(block, READ_SIZE)
+            except ImportError:
+                raise Trouble(f"{name} is packed with {kind}, which this Python cannot unpack: pipe it from `{kind} -dc`") from None
+            except MemoryError:
+                raise
+            except Exception as error:
+                # Such as the limit of memory for xz.
+                why = f"this {kind} data cannot be unpacked here: {error}; `{kind} -dc` may unpack it, or say more"
+                raise Trouble(f"{name}: {why}") from None
+            # zlib gives back what it has not read; the others keep it.
+            block = getattr(unpacker, "unconsumed_tail", b"")
+            if data:
+                yield data
+            if unpacker.eof:
+                block, unpacker = unpacker.unused_data, None
+            elif not block and getattr(unpacker, "needs_input", True):
+                break
+    if unpacker is not None:
+        raise Trouble(f"{name}: the {kind} data is cut off")
+
+
+def printable(text: bytes) -> str:
+    """Any bytes, such as a message with keys and names of files in it, for any terminal."""
+    return "".join(chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}" for byte in text)
+
+
+def shown(key: bytes | str) -> str:
+    """A key, or the name of a file, for messages."""
+    return printable(os.fsencode(key)) or '""'
 
 
 def in_items(number: float) -> str:
@@ -143,8 +116,13 @@ def in_bytes(number: float) -> str:
     return f"{number:,.1f} GiB"
 
 
-class Whole(io.FileIO):
-    """A file that waits where another program has set that writes do not."""
+class Waiting(io.FileIO):
+    """A file that waits where another program has set that reads and writes do not."""
+
+    def read(self, size: int = -1) -> bytes:
+        while (block := super().read(size)) is None:
+            select.select([self], [], [])
+        return block
 
     def write(self, data: Any) -> int:
         while (count := super().write(data)) is None:
@@ -152,7 +130,7 @@ class Whole(io.FileIO):
         return count
 
 
-class Messages(Whole):
+class Messages(Waiting):
     """A file for messages. What cannot be written is dropped: nobody could be told, and the work goes on."""
 
     def write(self, data: Any) -> int:
@@ -162,7 +140,7 @@ class Messages(Whole):
             return len(data)
 
 
-def whole(stream: TextIO | None, kind: type[Whole] = Whole) -> TextIO | None:
+def whole(stream: TextIO | None, kind: type[Waiting] = Waiting) -> TextIO | None:
     """A standard stream that writes all of a text, or fails. Python's own may write a part of it without a word: where it
     has no buffer (PYTHONUNBUFFERED), or writes do not wait."""
     if not isinstance(stream, io.TextIOWrapper):
@@ -184,7 +162,7 @@ def output() -> TextIO:
 def say(text: str) -> None:
     """Prints a line on standard error. If that is closed it goes nowhere; `print` would put it on the standard output."""
     if sys.stderr is not None:
-        print(text, file=sys.stderr)
+        print(printable(os.fsencode(text)), file=sys.stderr)
 
 
 class Bar:
@@ -192,44 +170,44 @@ class Bar:
 
     INTERVAL = 0.1
 
-    def __init__(self, what: str, total: int | None, unit: Callable[[float], str] = in_items) -> None:
-        self.what, self.total, self.unit = what, total, unit
+    def __init__(self, total: int | None = None, unit: Callable[[float], str] = in_items) -> None:
+        self.total, self.unit = total, unit
         self.is_shown = sys.stderr is not None and sys.stderr.isatty()
         self.begin = self.drawn = time.monotonic()
-        self.done = 0
-        self.more = ""
+        self.done, self.more = 0, ""
 
     def __enter__(self) -> Bar:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self.end()
+        self.draw("\n")
 
     def __call__(self, done: int, more: str = "") -> None:
         """Shows that so much is done. `more` stands at the end of the line."""
         self.done, self.more = done, more
-        if time.monotonic() - self.drawn >= self.INTERVAL or done == self.total:
+        if time.monotonic() - self.drawn >= self.INTERVAL:
             self.draw()
 
-    def draw(self) -> None:
-        if not self.is_shown:
+    def draw(self, end: str = "") -> None:
+        if not self.is_shown or not self.done:
             return
         self.drawn = time.monotonic()
-        rate = self.unit(self.done / max(self.drawn - self.begin, 1e-6)) + " items" * (self.unit is in_items)
         share = f" of {self.unit(self.total)} ({min(100 * self.done // self.total, 100)} %)" if self.total else ""
-        sys.stderr.write(f"\r{self.what}: {self.unit(self.done)}{share}, {rate} a second{self.more}\033[K")
-        sys.stderr.flush()
+        rate = self.unit(self.done / max(self.drawn - self.begin, 1e-6)) + " items" * (self.unit is in_items)
+        try:
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+        except OSError:
+            columns = 80
+        # A line that fills the last column would go on in the next one.
+        line = f"{self.unit(self.done)}{share}, {rate} a second{self.more}"[: columns - 1]
+        print(f"\r{line}\033[K", end=end, file=sys.stderr, flush=True)
 
     def say(self, text: str) -> None:
         """A line of its own on standard error, above the bar."""
-        say(f"\r\033[K{text}" if self.is_shown else text)
-        if self.done:
-            self.draw()
-
-    def end(self) -> None:
-        if self.is_shown and self.done:
-            self.draw()
-            sys.stderr.write("\n")
+        if self.is_shown:
+            print("\r\033[K", end="", file=sys.stderr)
+        say(text)
+        self.draw()
 
 
 class Input:
@@ -240,119 +218,49 @@ class Input:
         status = os.fstat(raw.fileno())
         # None if the size of the input is not known.
         self.size = status.st_size if stat.S_ISREG(status.st_mode) else None
-        # Bytes that were taken from the file, and bytes of the list that were read.
-        self.taken = self.bytes = 0
-        self.has_ended = False
-        # What unpacks the list, and what it has not seen yet.
-        self.packing: Packing | None = None
-        self.unpacker: Any = None
-        self.packed = b""
-        self.head = self.begin()
-
-    def begin(self) -> bytes:
-        """Finds out how the list is packed. Returns its first bytes."""
-        head = self.announced()
-        self.packing = packing_of(head)
-        if self.packing is not None:
-            self.unpacker, self.packed, self.has_ended = self.new_unpacker(), head, False
-            head = self.announced()
+        # Bytes that were taken from the file.
+        self.position = 0
+        blocks = self.taken()
+        head = announced(blocks)
+        if packing := packing_of(head):
+            blocks = unpacked(chain([head], blocks), packing, name)
+            head = announced(blocks)
             if inner := packing_of(head):
-                raise Trouble(f"{self.name} is packed twice, as {inner.name} in {self.packing.name}: unpack it once")
-        for magic, what in REFUSED.items():
-            if head.startswith(magic):
-                raise Trouble(f"{self.name} is {what}")
-        if head[TAR_AT:].startswith(TAR):
-            raise Trouble(f"{self.name} is a tar archive, not a list: `tar -xOf` writes the files in it")
-        # Each second byte of Latin letters is 0.
-        start = head[:256]
-        if self.separator != b"\0" and len(start) >= 4 and any(start[0::2]) != any(start[1::2]):
-            raise Trouble(f"{self.name} is UTF-16 or UTF-32 text, it seems: convert it with iconv to UTF-8")
-        return head.removeprefix(codecs.BOM_UTF8)
+                raise Trouble(f"{name} is packed twice, as {inner[0]} in {packing[0]}: unpack it once")
+        self.left = chain([head.removeprefix(codecs.BOM_UTF8)], blocks)
+        first = self.read()
+        if separator != b"\0" and b"\0" in first:
+            what = f"its byte {first.index(0) + 1:,} is NUL, which no text has (UTF-16 has, and archives and databases)"
+            raise Trouble(f"{name} is no list of an item a line: {what}; --null is for items that end with NUL")
+        self.left = chain([first], self.left)
 
-    def announced(self) -> bytes:
-        """So many of the first bytes that they tell what the file is."""
-        head = b""
-        while is_undecided(head) and (more := self.more(READ_SIZE)):
-            head += more
-        return head
-
-    def new_unpacker(self) -> Any:
-        assert self.packing is not None
+    def taken(self) -> Iterator[bytes]:
+        """The file as it is, in blocks as they come."""
         try:
-            return self.packing.new()
-        except ImportError:
-            name, program = self.packing.name, self.packing.program
-            raise Trouble(f"{self.name} is packed with {name}, which this Python cannot unpack: pipe it from `{program}`") from None
-
-    def take(self, size: int) -> bytes:
-        """The next bytes of the file, as soon as there are any; none at its end."""
-        try:
-            while (block := self.raw.read(size)) is None:
-                # Another program has set the pipe so that reads do not wait.
-                select.select([self.raw], [], [])
+            while block := self.raw.read(READ_SIZE):
+                self.position += len(block)
+                yield block
         except OSError as error:
             raise Trouble(f"{self.name}: {error.strerror or error}") from None
-        self.taken += len(block)
-        return block
-
-    def more(self, size: int) -> bytes:
-        """The next bytes of the list, at most so many; none at its end."""
-        block = b"" if self.has_ended else self.take(size) if self.packing is None else self.unpacked(size)
-        self.has_ended = not block
-        return block
-
-    def unpacked(self, size: int) -> bytes:
-        assert self.packing is not None
-        name = self.packing.name
-        is_cut = False
-        while not is_cut:
-            if self.unpacker.eof:
-                # Another packed list may follow, and zeros up to the end of a block.
-                self.packed = self.unpacker.unused_data.lstrip(b"\0")
-                while not self.packed:
-                    if not (block := self.take(PACKED_SIZE)):
-                        return b""
-                    self.packed = block.lstrip(b"\0")
-                self.unpacker = self.new_unpacker()
-            if not self.packed and getattr(self.unpacker, "needs_input", True):
-                self.packed = self.take(PACKED_SIZE)
-                is_cut = not self.packed
-            try:
-                block = self.unpacker.decompress(self.packed, size)
-            except MemoryError:
-                raise
-            except Exception as error:
-                if str(error) == XZ_REFUSED:
-                    raise Trouble(
-                        f"{self.name}: to unpack this {name} data takes more than {in_bytes(XZ_MEMORY)}, which is the limit: "
-                        f"pipe it from `{self.packing.program}`"
-                    ) from None
-                raise Trouble(f"{self.name}: this {name} data cannot be unpacked: {error}") from None
-            self.packed = getattr(self.unpacker, "unconsumed_tail", b"")
-            if block:
-                return block
-            is_cut = is_cut and not self.unpacker.eof
-        raise Trouble(f"{self.name}: the {name} data is cut off")
 
     def read(self, size: int = READ_SIZE) -> bytes:
-        """The next bytes of the list: so many unless it ends, or where answers are waited for what there is."""
-        first, self.head = self.head[:size], self.head[size:]
-        parts, length = [first] if first else [], len(first)
-        while length < size and not (self.is_live and length and not self.is_waiting()):
-            if not (block := self.more(size - length)):
-                break
+        """The next bytes: so many or some more unless the list ends, or where answers are waited for what there is."""
+        parts, length = [], 0
+        for block in self.left:
             parts.append(block)
             length += len(block)
-        self.bytes += length
+            if length >= size or self.is_live and block:
+                break
         return b"".join(parts)
 
-    def is_waiting(self) -> bool:
-        """Whether more can be read at once."""
-        return bool(self.packed or select.select([self.raw], [], [], 0)[0])
-
-    def position(self) -> int:
-        """The position in the stored file if its size is known, otherwise the bytes that came out of it."""
-        return self.bytes if self.size is None else self.taken
+    def skip(self, size: int) -> None:
+        """Passes over so many bytes."""
+        for block in self.left:
+            if len(block) >= size:
+                self.left = chain([block[size:]], self.left)
+                return
+            size -= len(block)
+        raise Trouble(f"{self.name} ends before the place that the state file holds")
 
     def blocks(self, size: int = READ_SIZE) -> Iterator[bytes]:
         """The list in blocks of whole items, of about so many bytes."""
@@ -397,7 +305,9 @@ def state_of(path: Path | None) -> bytes | None:
 
 
 class LoadState:
-    """How far a load is, in the file of --state if there is one, beside what tells this load from others."""
+    """How far a load is, by its `figures`, in the file of --state if there is one, beside what tells it from others."""
+
+    figures: Callable[[], dict[str, Any]]
 
     # Seconds between two writes of the file.
     INTERVAL = 0.2
@@ -407,10 +317,6 @@ class LoadState:
     def __init__(self, path: Path | None, what: dict[str, Any]) -> None:
         self.path, self.what = path, what
         self.saved = time.monotonic()
-
-    def figures(self) -> dict[str, Any]:
-        """What is saved."""
-        raise NotImplementedError
 
     def read(self) -> dict[str, Any] | None:
         """What an earlier run saved; None if there was none."""
@@ -444,12 +350,12 @@ def opened(name: str, separator: bytes = b"\n", is_live: bool = False) -> Iterat
     """Opens a list of items, or the standard input for `-`. `is_live`: each item is waited for."""
     try:
         if name != "-":
-            raw = io.FileIO(name)
+            raw = Waiting(name)
         elif sys.stdin is None:
             raise Trouble("there is no standard input")
         else:
-            name, raw = "the standard input", io.FileIO(os.dup(sys.stdin.fileno()))
+            raw = Waiting(os.dup(sys.stdin.fileno()))
     except OSError as error:
-        raise Trouble(f"{name}: {error.strerror or error}") from None
+        raise Trouble(f"{shown(name)}: {error.strerror or error}") from None
     with raw:
-        yield Input(raw, name, separator, is_live)
+        yield Input(raw, "the standard input" if name == "-" else shown(name), separator, is_live)

@@ -5,18 +5,29 @@ from __future__ import annotations
 import binascii
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any
+from itertools import chain
+from typing import Any, Protocol
 
+Item = str | bytes | bytearray | memoryview
 Command = tuple[Any, ...]
 
-# Bytes of packed items in a command, and the number of commands that are under way at once.
-PIECE, DEPTH = 1 << 20, 4
+# Texts of an array that become objects of Python's at once.
+TEXTS_AT_ONCE = 1000
 # Arrays of numpy that hold objects of Python's, or texts.
 TEXTS = "UOT"
 TYPES = (b"none", b"MBbloom--", b"bloomfltr")
 
 
-def encoded(word: str | bytes | bytearray | memoryview) -> bytes:
+class Array(Protocol):
+    """A numpy array, or a column of pandas, polars or pyarrow."""
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+Items = Iterable[Item] | Array
+
+
+def encoded(word: Item) -> bytes:
     if isinstance(word, bytes):
         return word
     if isinstance(word, str):
@@ -60,12 +71,14 @@ def is_array(items: Any) -> bool:
 
 
 def flat(items: Any) -> Any:
-    """A numpy array of which each element's bytes are an item, in one dimension and little-endian. One of texts or
-    objects as a list of them, and anything else as it is."""
+    """An array of which each element's bytes are an item, in one dimension and little-endian. One of texts or objects as
+    an iterable of them, and anything else as it is."""
     if isinstance(items, (str, bytes, bytearray, memoryview)):
         raise TypeError("items are an iterable of str or bytes: for one item there is add()")
     if hasattr(items, "columns"):
         raise TypeError("a table has no items, but its columns have: pass one of them")
+    if hasattr(items, "to_numpy"):
+        items = column(items)
     if not is_array(items):
         return items
     import numpy
@@ -77,20 +90,34 @@ def flat(items: Any) -> Any:
         raise TypeError("an array of items has a dimension: for one item there is add()")
     array, form = array.ravel(), array.dtype
     if form.kind in TEXTS:
-        return array.tolist()
+        return texts(array)
     # The bytes of a time depend on its unit. Records and long doubles may have bytes that nobody set.
     if form.kind not in "biufcSV" or form.names is not None or form.char in "gG":
         raise TypeError(f"elements of type {form} are no items: convert them to numbers or to text")
     if form.itemsize == 0:
         raise ValueError(f"the elements of the array, of type {form.str}, have no bytes")
-    if form.kind in "fc":
-        # 0.0 and -0.0 are equal.
-        array = array + 0
     return array.astype(form.newbyteorder("<"), copy=False)
 
 
-def pieces(items: Any, most: int = PIECE) -> Iterator[tuple[int, Command]]:
-    """Items as words for packed commands, of about so many bytes: how many there are, and the words."""
+def column(items: Any) -> Any:
+    """A column of pandas, polars or pyarrow as an array. It may lack elements, for which these put other values."""
+    import numpy
+
+    lacks = numpy.asarray(items.isna() if hasattr(items, "isna") else items.is_null())
+    if lacks.any():
+        raise ValueError(f"the column has no value at position {lacks.argmax()}: drop such elements, or fill them in")
+    return numpy.asarray(items)
+
+
+def texts(array: Any) -> Iterator[Any]:
+    """The elements of an array as objects of Python's."""
+    parts = (array[begin : begin + TEXTS_AT_ONCE].tolist() for begin in range(0, len(array), TEXTS_AT_ONCE))
+    return chain.from_iterable(parts)
+
+
+def pieces(items: Any, most: int, begin: int = 0) -> Iterator[tuple[int, Command]]:
+    """Items as words for packed commands, of about so many bytes: how many there are, and the words. `begin`: how many
+    came before them."""
     items = flat(items)
     if is_array(items):
         width = items.dtype.itemsize
@@ -100,10 +127,13 @@ def pieces(items: Any, most: int = PIECE) -> Iterator[tuple[int, Command]]:
                 some = items[begin : begin + count]
                 yield len(some), ("WIDTH", width, some.tobytes())
             return
-        items = items.tolist()
+        items = texts(items)
     some, size = [], 0
-    for item in items:
-        data = encoded(item)
+    for position, item in enumerate(items, begin):
+        try:
+            data = encoded(item)
+        except TypeError as error:
+            raise TypeError(f"{error} (at position {position})") from None
         some += (len(data).to_bytes(4, "little"), data)
         size += 4 + len(data)
         if size >= most:

@@ -184,6 +184,14 @@ fn no_item(item: &Bound<'_, PyAny>) -> PyErr {
     }
 }
 
+/// The error of an object that is no item, with its position among the others.
+fn located(py: Python<'_>, error: PyErr, position: usize) -> PyErr {
+    if error.is_instance_of::<PyTypeError>(py) {
+        return PyTypeError::new_err(format!("{} (at position {position})", error.value(py)));
+    }
+    error
+}
+
 /// A file object of Python's, open for bytes.
 struct FileObject(Py<PyAny>);
 
@@ -304,27 +312,28 @@ where
     })
 }
 
-/// Items that are read chunk by chunk.
-enum Items<'py> {
+/// Items that are read chunk by chunk, and the number of those that were read.
+struct Items<'py>(Source<'py>, usize);
+
+enum Source<'py> {
     /// Items of an iterable, and the error with which it ended.
     Each(Bound<'py, PyIterator>, Option<PyErr>),
-    /// Items of a list from an index on. Other threads may change the list while the interpreter's lock is
-    /// released.
-    List(Bound<'py, PyList>, usize),
+    /// Items of a list. Other threads may change it while the interpreter's lock is released.
+    List(Bound<'py, PyList>),
     /// Items of a numpy array, each of `width` bytes. Items of numpy's type S end before the zeros at their
     /// end.
     Array {
         array: Bound<'py, PyAny>,
         width: usize,
         length: usize,
-        begin: usize,
         is_text: bool,
     },
 }
 
 /// A chunk of items. It keeps their objects alive.
 enum Chunk<'py> {
-    Each(Bound<'py, PyTuple>),
+    /// With the number of items before them.
+    Each(Bound<'py, PyTuple>, usize),
     Array {
         data: Bound<'py, PyBytes>,
         width: usize,
@@ -335,41 +344,43 @@ enum Chunk<'py> {
 impl<'py> Items<'py> {
     fn of(items: &Bound<'py, PyAny>) -> PyResult<Self> {
         if let Ok(list) = items.cast::<PyList>() {
-            return Ok(Self::List(list.clone(), 0));
+            return Ok(Self(Source::List(list.clone()), 0));
         }
         // `Bloom` reads its items with this function too, so that both take the same arrays.
         let words = items.py().import("libbloom._words")?;
         let items = words.call_method1("flat", (items,))?;
         if !words.call_method1("is_array", (&items,))?.is_truthy()? {
-            return Ok(Self::Each(items.try_iter()?, None));
+            return Ok(Self(Source::Each(items.try_iter()?, None), 0));
         }
         let dtype = items.getattr("dtype")?;
-        Ok(Self::Array {
+        let array = Source::Array {
             width: dtype.getattr("itemsize")?.extract()?,
             length: items.len()?,
-            begin: 0,
             is_text: dtype.getattr("kind")?.extract::<char>()? == 'S',
             array: items,
-        })
+        };
+        Ok(Self(array, 0))
     }
 
     /// Whether the items came in a numpy array, so that the answers go into one too.
     fn is_array(&self) -> bool {
-        matches!(self, Self::Array { .. })
+        matches!(self.0, Source::Array { .. })
     }
 
     /// The next chunk of at most `most` items, if there is one.
     fn next(&mut self, most: usize) -> PyResult<Option<Chunk<'py>>> {
-        match self {
-            Self::Each(items, error) => {
+        let Self(source, read) = self;
+        match source {
+            Source::Each(items, error) => {
                 if let Some(error) = error.take() {
                     return Err(error);
                 }
                 let py = items.py();
                 let mut chunk = Vec::with_capacity(most.min(CHUNK));
                 for item in items.by_ref().take(most) {
+                    let position = *read + chunk.len();
                     // An iterator may give one buffer again and again, with other bytes in it.
-                    match item.and_then(as_it_is) {
+                    match item.and_then(|item| as_it_is(item).map_err(|error| located(py, error, position))) {
                         Ok(item) => chunk.push(item),
                         // What came before is taken first.
                         Err(raised) if chunk.is_empty() => return Err(raised),
@@ -379,33 +390,33 @@ impl<'py> Items<'py> {
                         }
                     }
                 }
+                let begin = *read;
+                *read += chunk.len();
                 Ok(if chunk.is_empty() {
                     None
                 } else {
-                    Some(Chunk::Each(PyTuple::new(py, chunk)?))
+                    Some(Chunk::Each(PyTuple::new(py, chunk)?, begin))
                 })
             }
-            Self::List(list, begin) => {
-                let end = begin.saturating_add(most);
-                let chunk = list.get_slice(*begin, end).to_tuple();
-                *begin = end;
-                Ok((!chunk.is_empty()).then_some(Chunk::Each(chunk)))
+            Source::List(list) => {
+                let begin = *read;
+                *read = begin.saturating_add(most);
+                let chunk = list.get_slice(begin, *read).to_tuple();
+                Ok((!chunk.is_empty()).then_some(Chunk::Each(chunk, begin)))
             }
-            Self::Array {
+            Source::Array {
                 array,
                 width,
                 length,
-                begin,
                 is_text,
             } => {
-                if *begin >= *length {
+                if *read >= *length {
                     return Ok(None);
                 }
-                let end = begin.saturating_add(most).min(*length);
-                let py = array.py();
-                let slice = pyo3::types::PySlice::new(py, *begin as isize, end as isize, 1);
+                let end = read.saturating_add(most).min(*length);
+                let slice = pyo3::types::PySlice::new(array.py(), *read as isize, end as isize, 1);
                 let data = array.get_item(slice)?.call_method0("tobytes")?;
-                *begin = end;
+                *read = end;
                 Ok(Some(Chunk::Array {
                     data: data.cast_into::<PyBytes>()?,
                     width: *width,
@@ -421,7 +432,8 @@ impl Chunk<'_> {
     /// error.
     fn with_slices<T>(&self, take: impl FnOnce(&[&[u8]]) -> PyResult<T>) -> PyResult<T> {
         match self {
-            Self::Each(items) => {
+            Self::Each(items, begin) => {
+                let py = items.py();
                 let items: Vec<_> = items.iter_borrowed().collect();
                 let (slices, error) = slices_of(items.iter().map(|item| &**item));
                 if error.is_none() {
@@ -440,7 +452,10 @@ impl Chunk<'_> {
                 }
                 let (slices, raised) = slices_of(copies.iter());
                 let taken = take(&slices)?;
-                raised.or(error).map_or(Ok(taken), Err)
+                let position = begin + slices.len();
+                raised
+                    .or(error)
+                    .map_or(Ok(taken), |error| Err(located(py, error, position)))
             }
             Self::Array { data, width, is_text } => {
                 let items = data.as_bytes().chunks_exact(*width);
@@ -594,8 +609,34 @@ impl Filter {
         let filter = changed(&mut filter)?;
         let now = time_to_add(filter, now)?;
         let mut new = 0;
-        let added = filter.add_blocks(items, now, libbloom::UNLIMITED, |block| new += block.new.count_ones());
+        let added = filter.add_blocks(items, now, UNLIMITED, |block| new += block.new.count_ones());
         added.map_err(of_error).map(|()| new)
+    }
+
+    /// Adds the lines of a block, and copies those that were new, each with its end. Also counts them.
+    fn insert_lines(&self, block: &[u8], end: u8) -> PyResult<(u64, Vec<u8>)> {
+        let mut filter = self.filter.write().unwrap_or_else(PoisonError::into_inner);
+        let filter = changed(&mut filter)?;
+        let now = time(filter, None)?;
+        // The last line may lack its end.
+        let mut kept = room_for(block.len() + 1)?;
+        let (mut rest, mut new) = (block, 0);
+        let is_text = end == b'\n';
+        let items = lines(block, end).map(|line| match line.strip_suffix(b"\r") {
+            Some(text) if is_text => text,
+            _ => line,
+        });
+        let added = filter.add_all(items, now, UNLIMITED, |is_new| {
+            let length = memchr::memchr(end, rest).unwrap_or(rest.len());
+            if is_new {
+                kept.extend_from_slice(&rest[..length]);
+                kept.push(end);
+                new += 1;
+            }
+            rest = rest.get(length + 1..).unwrap_or_default();
+        });
+        added.map_err(of_error)?;
+        Ok((new, kept))
     }
 
     /// Adds items in order, in another thread than the one that reads them; `None` if the system starts no thread.
@@ -634,6 +675,17 @@ impl Filter {
             Some(read.and_then(|()| added?))
         })
     }
+}
+
+/// The lines of a block without their ends; the last one may lack it.
+fn lines(block: &[u8], end: u8) -> impl Iterator<Item = &[u8]> {
+    let ends = memchr::memchr_iter(end, block);
+    let last = block.last().filter(|&&last| last != end).map(|_| block.len());
+    ends.chain(last).scan(0, |begin, end| {
+        let line = block.get(*begin..end);
+        *begin = end + 1;
+        line
+    })
 }
 
 /// An empty list with room for `count` values. Without memory for it, an error that Python can catch.
@@ -877,7 +929,7 @@ impl Filter {
             let mut filter = self.write(py);
             let filter = changed(&mut filter)?;
             let now = time_to_add(filter, now)?;
-            filter.add(bytes, now, libbloom::UNLIMITED).map_err(of_error)
+            filter.add(bytes, now, UNLIMITED).map_err(of_error)
         })
     }
 
@@ -1310,6 +1362,19 @@ impl Filter {
     }
 }
 
+/// The lines of a block that were not in the filter, each with its end, and their number. They are in it afterwards.
+#[pyfunction]
+fn unseen<'py>(
+    py: Python<'py>,
+    filter: &Bound<'py, Filter>,
+    block: &[u8],
+    end: u8,
+) -> PyResult<(u64, Bound<'py, PyBytes>)> {
+    let filter = filter.get();
+    let (new, kept) = py.detach(|| filter.insert_lines(block, end))?;
+    Ok((new, copied(py, &kept)?))
+}
+
 /// What BF.SCANDUMP answers for the filter: the next iterator, and a chunk; 0 and no bytes at the end.
 #[pyfunction]
 fn scandump<'py>(
@@ -1350,6 +1415,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(replace, module)?)?;
     module.add_function(wrap_pyfunction!(scandump, module)?)?;
     module.add_function(wrap_pyfunction!(size_of_header, module)?)?;
+    module.add_function(wrap_pyfunction!(unseen, module)?)?;
     module.add_function(wrap_pyfunction!(shards::divide, module)?)?;
     module.add("FormatError", module.py().get_type::<FormatError>())?;
     module.add("FullError", module.py().get_type::<FullError>())?;

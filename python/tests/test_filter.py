@@ -24,6 +24,10 @@ from pathlib import Path
 
 import libbloom
 import numpy
+import pandas
+import polars
+import pyarrow
+import redis
 from libbloom import Bloom, Filter, FormatError, FullError, SeedError, _native, _words, plan
 
 PACKAGE = Path(libbloom.__file__).parent
@@ -49,14 +53,6 @@ KINDS = {
     "classic": {"layout": "classic"},
     "valkey": {"layout": "valkey"},
 }
-
-
-class Table(dict):
-    """As pandas has it: what it gives one by one are the names of its columns."""
-
-    @property
-    def columns(self):
-        return list(self)
 
 
 class ItemsTest(unittest.TestCase):
@@ -106,11 +102,16 @@ class ItemsTest(unittest.TestCase):
     def test_what_came_before_a_wrong_item_is_in(self):
         """Whoever goes on after the error would skip items that were never added."""
         for threads in (1, 2):
-            for items in ([*words(5000), None, "more"], iter([*words(5000), None]), numpy.array(["item 0", 5], dtype=object)):
+            for items, at in [
+                ([*words(5000), None, "more"], 5000),
+                (iter([*words(5000), None]), 5000),
+                (numpy.array(["item 0", 5], dtype=object), 1),
+                (pandas.Series(["item 0", 5]), 1),
+            ]:
                 seen = Filter(10_000, 1e-6, seed=7)
-                with self.assertRaisesRegex(TypeError, "items are str or bytes, not (NoneType|int)"):
+                with self.assertRaisesRegex(TypeError, rf"items are str or bytes, not (NoneType|int) \(at position {at}\)"):
                     seen.update(items, threads=threads)
-                self.assertEqual(len(seen), 1 if isinstance(items, numpy.ndarray) else 5000)
+                self.assertEqual(len(seen), at)
 
     def test_a_list_may_change_meanwhile(self):
         """Another thread that appends to the list would crash the program."""
@@ -148,14 +149,27 @@ class ItemsTest(unittest.TestCase):
             (numpy.arange(6, dtype="<u2").reshape(2, 3).T, [b"\0\0", b"\3\0", b"\1\0", b"\4\0", b"\2\0", b"\5\0"]),
             (numpy.array([[1, 2, 3], [4, 5, 6]], dtype="u1").view(numpy.matrix), [b"\1", b"\2", b"\3", b"\4", b"\5", b"\6"]),
             (numpy.arange(3, dtype=">u4"), [b"\0\0\0\0", b"\1\0\0\0", b"\2\0\0\0"]),
-            (numpy.array([0.0, -0.0], dtype=">f4"), [b"\0\0\0\0", b"\0\0\0\0"]),
+            (numpy.array([0.0, -0.0], dtype=">f4"), [b"\0\0\0\0", b"\0\0\0\x80"]),
+            (numpy.array([complex(-0.0, 1)], dtype="c8"), [b"\0\0\0\x80\0\0\x80?"]),
+            # Zeros at the end are no part of an element of numpy's type S; of type V they are.
+            (numpy.array([b"ab\0"], dtype="S3"), [b"ab"]),
+            (pandas.Series(["a", "Zürich"]), ["a", "Zürich"]),
+            (pandas.Series(["a", "b"], dtype="category"), ["a", "b"]),
+            (pandas.Series([1, 2], dtype="i8", index=[7, 7]), numpy.array([1, 2])),
+            (pandas.Series([1, 2], dtype="Int32"), numpy.array([1, 2], dtype="i4")),
+            (pandas.Index([1.5, -0.0]), numpy.array([1.5, -0.0])),
+            (polars.Series(["a", "Zürich", ""]), ["a", "Zürich", ""]),
+            (polars.Series([b"a", b"\0"]), [b"a", b"\0"]),
+            (polars.Series([1, 2], dtype=polars.UInt16), numpy.array([1, 2], dtype="u2")),
+            (pyarrow.array(["a", "Zürich"]), ["a", "Zürich"]),
+            (pyarrow.chunked_array([[1, 2], [3]]), numpy.array([1, 2, 3])),
             (numpy.array([True, False]), [b"\1", b"\0"]),
             (numpy.ma.array([1, 2], mask=[False, False], dtype="u1"), [b"\1", b"\2"]),
             (numpy.array([], dtype="i8"), []),
             (numpy.array([], dtype="U5"), []),
         ]
         for array, items in cases:
-            with self.subTest(str(array.dtype)):
+            with self.subTest(repr(array)):
                 one, other = Filter(100, 1e-9, seed=1), Filter(100, 1e-9, seed=1)
                 self.assertEqual(one.update(array), other.update(items))
                 self.assertEqual(one, other)
@@ -181,9 +195,19 @@ class ItemsTest(unittest.TestCase):
             (numpy.array([1.5], dtype=numpy.longdouble), TypeError, "are no items"),
             (numpy.array(["a", None], dtype=object)[1:], TypeError, "not NoneType"),
             (memoryview(numpy.arange(3)), TypeError, "for one item there is add()"),
-            (Table(a=[1]), TypeError, "a table has no items"),
+            (pandas.DataFrame({"a": [1]}), TypeError, "a table has no items"),
+            (polars.DataFrame({"a": [1]}), TypeError, "a table has no items"),
+            (pyarrow.table({"a": [1]}), TypeError, "a table has no items"),
+            # What these make an array of has other values in place of missing ones.
+            (pandas.Series(["a", None, "b"]), ValueError, "no value at position 1: drop such elements"),
+            (pandas.Series([1.5, 2.5, math.nan]), ValueError, "no value at position 2"),
+            (pandas.Series([1, None], dtype="Int64"), ValueError, "no value at position 1"),
+            (polars.Series([1, 2, None]), ValueError, "no value at position 2"),
+            (pyarrow.array([None, 1]), ValueError, "no value at position 0"),
+            (pyarrow.chunked_array([["a"], [None]]), ValueError, "no value at position 1"),
+            (pandas.Series(pandas.to_datetime(["2026-01-01"])), TypeError, "are no items"),
         ]:
-            for call in (seen.update, seen.contains_many, seen.except_, lambda items: [*_words.pieces(items)]):
+            for call in (seen.update, seen.contains_many, seen.except_, lambda items: [*_words.pieces(items, 1 << 20)]):
                 with self.subTest(repr(array)), self.assertRaises(error) as raised:
                     call(array)
                 self.assertIn(text, str(raised.exception))
@@ -355,11 +379,12 @@ class FilterTest(unittest.TestCase):
 
     def test_whole_numbers_may_be_floats(self):
         """Who writes 1e6 for a million would get an error."""
+        client = redis.Redis()
         self.assertEqual((Filter(1e6).capacity, Filter(numpy.float32(100)).capacity, plan(1e6)), (10**6, 100, plan(10**6)))
         windowed = Filter(10, window=60.0, slices=4.0, expansion=2.0, seed=7.0)
         self.assertEqual((windowed.window, windowed.seed), (60, 7))
         for number in (1.5, math.nan, math.inf):
-            for call in (Filter, plan, lambda number: Bloom(None, "key", capacity=number), lambda n: Bloom(None, "k", window=n)):
+            for call in (Filter, plan, lambda number: Bloom(client, "key", capacity=number), lambda n: Bloom(client, "k", window=n)):
                 with self.assertRaisesRegex(ValueError, f"^{number} is no whole number$"):
                     call(number)
         for number in (-1.0, 1e300):
@@ -892,7 +917,7 @@ class PagesTest(unittest.TestCase):
     def test_help_shows_what_the_types_say(self):
         """Whoever asks the interpreter for help would learn something else than who reads the types, or nothing."""
         stub = (PACKAGE / "_native.pyi").read_text()
-        found = re.findall(r"def (\w+)\([^\"]*?\"\"\"(.*?)\"\"\"", stub, re.DOTALL)
+        found = re.findall(r"def (\w+)\((?:(?!\.\.\.)[^\"])*?\"\"\"(.*?)\"\"\"", stub, re.DOTALL)
         found.append(("", re.search(r"class Filter:\s*\"\"\"(.*?)\"\"\"", stub, re.DOTALL)[1]))
         self.assertGreater(len(found), 20)
         for name, text in found:

@@ -77,7 +77,7 @@ class PasswordsTest(Case):
         self.load()
 
         def passed(block):
-            if b"WIDTH" in block:
+            if b"BF.MEXISTS" in block:
                 self.client.delete("leaked")
             return block
 
@@ -89,16 +89,12 @@ class PasswordsTest(Case):
         self.list.write_bytes(b"".join(map(listed, range(2000))))
         self.load()
         passwords = [password(number) for number in range(1500, 2500)] + [b"", b"\xff"]
-        commands = ["bf.existspacked", "bf.mexists"]
-        self.client.config_resetstat()
         text = self.check(passwords, exit_code=1)
-        # The first one only asks whether there is such a command.
-        self.assertEqual(self.calls(self.client, commands), {"bf.existspacked": 3, "bf.mexists": 0})
+        self.assertIn("500 of 1,002 passwords are probably leaked", text)
         self.client.execute_command("ACL", "SETUSER", "old", "on", ">pw", "~*", "+@all", "-bf.existspacked")
         older = self.start_older(self.server)
         for self.url in (older.url, self.server.url.replace("//", "//old:pw@")):
             self.assertEqual(self.check(passwords, exit_code=1), text)
-            self.assertEqual(self.calls(self.client, commands), {"bf.existspacked": 0, "bf.mexists": 2})
 
     def test_a_killed_load_goes_on(self):
         count = 400_000

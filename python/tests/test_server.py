@@ -34,8 +34,21 @@ from redis.crc import key_slot  # noqa: E402
 import servers  # noqa: E402
 from servers import PATIENCE, BareServer, Cluster, before  # noqa: E402
 
-from libbloom import MAYBE_NEW, AsyncBloom, Bloom, Filter, FormatError, FullError, MissingError, UnsureError, _client, _words  # noqa: E402
-from libbloom._cluster import Links, run  # noqa: E402
+from libbloom import (  # noqa: E402
+    MAYBE_NEW,
+    AsyncBloom,
+    AsyncShardedBloom,
+    Bloom,
+    Filter,
+    FormatError,
+    FullError,
+    MissingError,
+    ShardedBloom,
+    UnsureError,
+    _client,
+    _words,
+)
+from libbloom._cluster import AsyncLinks, Links, connection_of, run  # noqa: E402
 
 PROGRAM = os.environ.get("BLOOM_TEST_SERVER", "redis-server")
 MODULE = Path(os.environ.get("BLOOM_TEST_MODULE", PROJECT / "libbloom.so"))
@@ -527,7 +540,7 @@ class BloomTest(ServerCase):
             with mock.patch("sys.stderr", stream):
                 Bloom(self.client, "seen", capacity=100_000).update(words(100_000))
             if is_terminal:
-                self.assertRegex(stream.getvalue(), r"\rseen: 100,000 of 100,000 \(100 %\), [\d,]+ items a second\x1b\[K\n$")
+                self.assertRegex(stream.getvalue(), r"\r100,000 of 100,000 \(100 %\), [\d,]+ items a second\x1b\[K\n$")
             else:
                 self.assertEqual(stream.getvalue(), "")
 
@@ -646,6 +659,94 @@ class BloomTest(ServerCase):
                 with self.assertRaisesRegex(Exception, "^the server has no BF.INSERT: load the module there$"):
                     Bloom(client, "seen").add("a")
         self.no_other_keys("classic")
+
+    def test_what_is_no_client_of_its_kind_is_refused(self):
+        """A call would run outside of its transaction, return a coroutine that nobody awaits, or wait for ever."""
+        kinds = [(redis, "Redis"), (valkey, "Valkey")]
+        cluster = redis.asyncio.RedisCluster(host="127.0.0.1", port=server.port)
+        for kind in (Bloom, ShardedBloom):
+            other = {Bloom: AsyncBloom, ShardedBloom: AsyncShardedBloom}[kind]
+            for library, name in kinds:
+                client, waiting = getattr(library, name)(), getattr(library.asyncio, name)()
+                for refused, by, why in [
+                    (waiting, kind, "is one for asyncio: use Async"),
+                    (client, other, "is not one for asyncio: use Bloom"),
+                    (client.pipeline(), kind, "a pipeline answers nothing until it is executed"),
+                    (waiting.pipeline(), other, "a pipeline answers nothing until it is executed"),
+                    (client.connection_pool, kind, "the client is one of redis-py or valkey-py, not ConnectionPool"),
+                    (None, other, "the client is one of redis-py or valkey-py, not NoneType"),
+                    (cluster, kind, "is one for asyncio: use Async"),
+                ]:
+                    with self.subTest(f"{by.__name__}({type(refused)})"), self.assertRaisesRegex(TypeError, why):
+                        by(refused, "seen")
+                with self.assertRaisesRegex(TypeError, "is one for asyncio"):
+                    Filter(9).push(waiting, "seen")
+
+    def test_an_exhausted_pool_is_told_at_once(self):
+        """A program that has too few connections would wait for its whole patience, and be told of the network."""
+
+        async def use(library, name):
+            pool = library.asyncio.ConnectionPool(host="127.0.0.1", port=server.port, max_connections=1)
+            client = getattr(library.asyncio, name)(connection_pool=pool)
+            taken = await connection_of(pool)
+            with self.assertRaisesRegex(library.exceptions.ConnectionError, "Too many connections"):
+                await AsyncBloom(client, "seen", patience=PATIENCE).add("a")
+            await pool.release(taken)
+            self.assertTrue(await AsyncBloom(client, name).add("a"))
+            await client.aclose()
+
+        with mock.patch.object(Links, "pause", side_effect=AssertionError("it is tried again")):
+            with mock.patch.object(AsyncLinks, "pause", side_effect=AssertionError("it is tried again")):
+                for library, name in [(redis, "Redis"), (valkey, "Valkey")]:
+                    for kind, options in [("ConnectionPool", {}), ("BlockingConnectionPool", {"timeout": 0.01})]:
+                        pool = getattr(library, kind)(host="127.0.0.1", port=server.port, max_connections=1, **options)
+                        with getattr(library, name)(connection_pool=pool) as client:
+                            taken = connection_of(pool)
+                            with self.assertRaisesRegex(library.exceptions.ConnectionError, "Too many|No connection available"):
+                                Bloom(client, "seen", patience=PATIENCE).add("a")
+                            pool.release(taken)
+                            self.assertTrue(Bloom(client, kind + name).add("a"))
+                    asyncio.run(use(library, name))
+
+    def test_other_tasks_run_during_a_long_call(self):
+        """A service would answer nobody while it adds many items."""
+        some, more = words(100_000), words(100_000, "absent ")
+
+        async def turns(call):
+            """How often another task ran meanwhile."""
+            task, count = asyncio.ensure_future(call), 0
+            while not task.done():
+                await asyncio.sleep(0)
+                count += 1
+            return count, task.result()
+
+        async def each():
+            for item in some:
+                yield item
+
+        async def use():
+            async with redis.asyncio.Redis(host="127.0.0.1", port=server.port, socket_timeout=None) as client:
+                plain = AsyncBloom(client, "seen", capacity=200_000, error_rate=1e-6)
+                sharded = await AsyncShardedBloom.create(client, "sharded", 200_000, 1e-6, shards=3)
+                for seen in (plain, sharded):
+                    # The packed items are 1.5 million bytes, which are packed in pieces of 65,536.
+                    for items in (each(), some, iter(some), numpy.array(some)):
+                        count, new = await turns(seen.update(items))
+                        self.assertGreater(count, 20)
+                    count, answers = await turns(seen.contains_many(some + more))
+                    self.assertEqual((answers, new), ([True] * len(some) + [False] * len(more), 0))
+                    self.assertGreater(count, 40)
+                    self.assertEqual(await seen.card(), len(some))
+                    self.assertEqual(await seen.add_many(each()), [False] * len(some))
+                    with self.assertRaisesRegex(TypeError, r"not int \(at position 1500\)"):
+                        await seen.update(item async for item in mixed())
+                self.assertEqual(await plain.except_(each()), len(some))
+
+        async def mixed():
+            for number in range(2000):
+                yield "item" if number != 1500 else number
+
+        asyncio.run(use())
 
     def test_asyncio(self):
         """A service with asyncio would have to stop for every command."""

@@ -130,7 +130,7 @@ class ShardTest(unittest.TestCase):
         text = self.run_program("load", "fixed", self.file("many", items), exit_code=2)
         self.assertRegex(text, r"libbloom: fixed:\{[01]\}:2: non scaling filter is full after \d+ items\n$")
         text = self.run_program("create", "fixed", "--items", 31, "--shards", 2, "--fixed", exit_code=2)
-        self.assertIn("'fixed' exists with other figures", text)
+        self.assertIn("'fixed' exists with another ", text)
 
     def test_what_is_wrong_is_shown(self):
         """A filter would grow, or a node run full, before anybody knew."""

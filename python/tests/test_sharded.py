@@ -121,9 +121,9 @@ class LayoutTest(unittest.TestCase):
             dict(items=10, layout="flat"),
         ]:
             with self.subTest(problem), self.assertRaises(ValueError):
-                ShardedBloom.create(None, "seen", **problem)
+                ShardedBloom.create(redis.Redis(), "seen", **problem)
         with self.assertRaisesRegex(ValueError, "has no brace"):
-            ShardedBloom(None, "a{b")
+            ShardedBloom(redis.Redis(), "a{b")
 
 
 class Moved(Exception):
@@ -412,7 +412,7 @@ class ShardedTest(ClusterCase):
             ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8)
         for other in [dict(shards=9), dict(shards=8, error_rate=0.02), dict(shards=8, items=1001), dict(shards=8, window=5)]:
             figures = {"items": 1000, "error_rate": 0.01, **other}
-            with self.assertRaisesRegex(ValueError, "exists with other figures"):
+            with self.assertRaisesRegex(ValueError, "exists with another "):
                 ShardedBloom.create(self.client, "seen", exist_ok=True, **figures)
         again = ShardedBloom.create(self.client, "seen", 1000, 0.01, shards=8, exist_ok=True)
         self.assertIn("a", again)

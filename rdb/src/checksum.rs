@@ -1,7 +1,5 @@
 //! The checksum of RDB files and payloads.
 
-use std::fmt;
-
 use crc::{CRC_64_REDIS, Crc, Digest, Table};
 
 static CRC64: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);
@@ -25,11 +23,5 @@ impl Checksum {
     /// The checksum.
     pub fn value(&self) -> u64 {
         self.0.clone().finalize()
-    }
-}
-
-impl fmt::Debug for Checksum {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Checksum({:#x})", self.value())
     }
 }

@@ -27,7 +27,6 @@ const DOUBLE: u64 = 4;
 const STRING: u64 = 5;
 
 /// A reader that computes the checksum of what it reads.
-#[derive(Debug)]
 pub struct Input<R> {
     reader: R,
     pub checksum: Checksum,
@@ -99,11 +98,12 @@ impl<R: Read> Input<R> {
         Ok(())
     }
 
-    /// Whether the input ends here.
-    pub fn is_at_end(&mut self) -> Result<bool, RdbError> {
+    /// The next byte; `None` if the input ends here.
+    pub fn next_byte(&mut self) -> Result<Option<u8>, RdbError> {
+        let mut byte = [0];
         loop {
-            match self.reader.read(&mut [0]) {
-                Ok(count) => return Ok(count == 0),
+            match self.reader.read(&mut byte) {
+                Ok(count) => return Ok((count > 0).then_some(byte[0])),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),
             }
@@ -248,7 +248,6 @@ impl<R: Read> Input<R> {
 }
 
 /// A module's value, as a source for the codec.
-#[derive(Debug)]
 pub struct Values<'a, R> {
     input: &'a mut Input<R>,
     /// The most bytes that a string may have.

@@ -95,6 +95,8 @@ pub enum RdbError {
     Encoding(&'static str),
     /// The checksum is wrong.
     Checksum,
+    /// More follows the end of the file, beginning with this byte: the commands of an append-only file, or anything.
+    Behind(u8),
     /// The payload does not hold a filter.
     Filter(DecodeError),
 }
@@ -123,6 +125,10 @@ impl fmt::Display for RdbError {
             ),
             Self::Encoding(what) => write!(f, "{what} is not encoded as a server encodes it"),
             Self::Checksum => f.write_str("the checksum is wrong"),
+            Self::Behind(b'*' | b'#') => f.write_str(
+                "this is an append-only file: the commands that follow its RDB part are not read (read what BGSAVE writes)",
+            ),
+            Self::Behind(_) => f.write_str("more bytes follow the end of the RDB file"),
             Self::Filter(error) => error.fmt(f),
         }
     }
@@ -169,7 +175,8 @@ pub struct Entry {
 /// may the name of its key: a file of some hundred bytes can stand for an empty filter of any size.
 ///
 /// The iterator reads the file a piece at a time, with up to twice the memory of a filter while it reads one. The
-/// checksum is at the end of the file, and is only checked by an iterator that runs to its end.
+/// checksum is at the end of the file, and is only checked by an iterator that runs to its end. So is what follows: an
+/// append-only file may begin as an RDB file, and the commands behind that are not read.
 ///
 /// ```no_run
 /// let file = std::fs::File::open("dump.rdb")?;
@@ -204,13 +211,18 @@ pub fn filters<R: Read>(reader: R, most: u64) -> Filters<R> {
 /// assert!(matches!(filters.next(), Some(Err(RdbError::Magic))));
 /// assert!(filters.next().is_none());
 /// ```
-#[derive(Debug)]
 pub struct Filters<R, W = fn(u64, &[u8]) -> bool> {
     input: Input<BufReader<R>>,
     most: u64,
     at: At,
     db: u64,
     wants: W,
+}
+
+impl<R, W> fmt::Debug for Filters<R, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Filters(database {}, {:?})", self.db, self.at)
+    }
 }
 
 impl<R, W> Filters<R, W> {
@@ -310,9 +322,12 @@ impl<R: Read, W: FnMut(u64, &[u8]) -> bool> Filters<R, W> {
                 254 => self.db = input.length()?,
                 255 => {
                     if version >= WITH_CHECKSUM {
-                        check(input)?;
+                        // A server that computes no checksum writes 0.
+                        check(input, Some(0))?;
                     }
-                    return Ok(None);
+                    return input
+                        .next_byte()?
+                        .map_or(Ok(None), |byte| Err(RdbError::Behind(byte)));
                 }
                 MODULE => {
                     let (db, key, id) = (self.db, input.key(self.most)?, input.length()?);
@@ -378,13 +393,14 @@ fn magic<R: Read>(input: &mut Input<R>) -> Result<(u16, Dialect), RdbError> {
     }
 }
 
-/// Reads the checksum, and compares it with what was read before. A server that computes none writes 0.
-fn check<R: Read>(input: &mut Input<R>) -> Result<(), RdbError> {
+/// Reads the checksum, and compares it with that of what was read before, and with what may stand in its place.
+fn check<R: Read>(input: &mut Input<R>, in_its_place: Option<u64>) -> Result<(), RdbError> {
     let computed = input.checksum.value();
-    match u64::from_le_bytes(input.bytes()?) {
-        0 => Ok(()),
-        stored if stored == computed => Ok(()),
-        _ => Err(RdbError::Checksum),
+    let stored = u64::from_le_bytes(input.bytes()?);
+    if stored == computed || Some(stored) == in_its_place {
+        Ok(())
+    } else {
+        Err(RdbError::Checksum)
     }
 }
 
@@ -457,10 +473,15 @@ fn type_of(filter: &Filter) -> u64 {
 /// assert_eq!(libbloom_rdb::filters(&file[..], u64::MAX).count(), 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct Writer<W> {
     output: Output<W>,
     db: u64,
+}
+
+impl<W> fmt::Debug for Writer<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Writer(database {})", self.db)
+    }
 }
 
 impl<W: Write> Writer<W> {
@@ -560,7 +581,7 @@ pub fn read_payload(payload: &[u8], most: u64) -> Result<Filter, RdbError> {
     // All of it first: a payload that was damaged on its way is not to be called a bad filter.
     let mut whole = Input::new(payload);
     whole.skip(payload.len() as u64 - 8)?;
-    check(&mut whole)?;
+    check(&mut whole, None)?;
     let mut input = Input::new(value);
     let mut kind = input.byte().map_err(|_| RdbError::Magic)?;
     if kind == 243 {
@@ -575,10 +596,9 @@ pub fn read_payload(payload: &[u8], most: u64) -> Result<Filter, RdbError> {
         return Err(RdbError::Magic);
     }
     let filter = filter(&mut input, id, most)?.map_err(RdbError::Filter)?;
-    if input.is_at_end()? {
-        Ok(filter)
-    } else {
-        Err(RdbError::Encoding("what follows the value"))
+    match input.next_byte()? {
+        None => Ok(filter),
+        Some(_) => Err(RdbError::Encoding("what follows the value")),
     }
 }
 

@@ -10,7 +10,6 @@ use super::checksum::Checksum;
 use super::{MODULE, type_of};
 
 /// A writer that computes the checksum of what it writes.
-#[derive(Debug)]
 pub struct Output<W> {
     pub writer: W,
     checksum: Checksum,

@@ -7,7 +7,8 @@ use base64::prelude::BASE64_STANDARD;
 use proptest::prelude::*;
 use serde_json::Value as Json;
 
-use libbloom::codec::stream::{MemoryStream, Sink as _, Value};
+use libbloom::checks::{MemoryStream, Value};
+use libbloom::codec::stream::Sink as _;
 use libbloom::{Builder, StoredLayout};
 
 use super::*;
@@ -609,6 +610,65 @@ fn a_value_that_is_no_filter_is_told_and_the_next_is_read() {
     assert_eq!(found, [Err(DecodeError::Field("values after the last")), Ok(())]);
 }
 
+/// Whoever reads an append-only file would get the filters of its last rewrite, and deny everything since.
+#[test]
+fn what_follows_the_end_of_a_file_is_told() {
+    for magic in [&b"REDIS0011"[..], b"REDIS0004"] {
+        let mut file = file_with(magic, b"");
+        if magic == b"REDIS0004" {
+            file.truncate(file.len() - 8);
+        }
+        assert_eq!(keys(&file).unwrap(), [b"seen"]);
+        for (rest, named) in [
+            (&b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n"[..], "append-only file"),
+            (b"#TS:1700000000\r\n", "append-only file"),
+            (b"\0", "more bytes"),
+            (b"REDIS0011", "more bytes"),
+        ] {
+            let longer = [&file[..], rest].concat();
+            let entries: Vec<_> = filters(&longer[..], u64::MAX).collect();
+            assert!(matches!(&entries[..], [Ok(_), Err(RdbError::Behind(first))] if *first == rest[0]));
+            assert!(keys(&longer).unwrap_err().to_string().contains(named));
+        }
+    }
+}
+
+/// A payload that was damaged on its way, and whose checksum was lost with it, would be taken for whole: only in files a
+/// checksum of 0 says that there is none.
+#[test]
+fn a_payload_has_a_checksum() {
+    let mut payload = payload_of(&filters_of_all_kinds()[0].1);
+    assert!(read_payload(&payload, u64::MAX).is_ok());
+    let end = payload.len();
+    payload[end - 8..].fill(0);
+    assert!(matches!(
+        read_payload(&payload, u64::MAX),
+        Err(RdbError::Checksum)
+    ));
+    let mut file = file_with(b"REDIS0011", b"");
+    let end = file.len();
+    file[end - 8..].fill(0);
+    assert_eq!(keys(&file).unwrap(), [b"seen"]);
+}
+
+/// One line of a program's log would tell the seed, or be as long as a filter.
+#[test]
+fn what_is_shown_of_files_is_short() {
+    let filter = Filter::builder(100_000, 0.01)
+        .seed(0x1234_5678_9abc)
+        .build()
+        .unwrap();
+    let mut writer = Writer::new(Vec::new()).unwrap();
+    writer.put(0, b"seen", &filter, None).unwrap();
+    let shown = format!("{writer:?}");
+    let file = writer.finish().unwrap();
+    let mut read = filters(&file[..], u64::MAX);
+    let entry = read.next().unwrap().unwrap();
+    for shown in [shown, format!("{read:?}"), format!("{entry:?}")] {
+        assert!(shown.len() < 200 && !shown.contains("20015998343868"), "{shown}");
+    }
+}
+
 /// A value of another type would be taken for a filter, or bytes behind one for nothing.
 #[test]
 fn payloads_that_hold_no_filter_are_refused_by_name() {
@@ -725,7 +785,7 @@ fn compressed(bytes: &[u8]) -> Vec<u8> {
 fn string_of(stored: &[u8]) -> Result<Vec<u8>, RdbError> {
     let mut input = Input::new(stored);
     let key = input.key(u64::MAX)?;
-    assert!(input.is_at_end().unwrap());
+    assert_eq!(input.next_byte().unwrap(), None);
     Ok(key)
 }
 

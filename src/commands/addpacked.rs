@@ -1,16 +1,21 @@
-//! `BF.ADDPACKED key [option ...] LINES|WIDTH n|PREFIXED [COUNT] data`, with the options of the
-//! [table](super::grammar::ROWS).
+//! `BF.ADDPACKED key [option ...] LINES|WIDTH n|PREFIXED [COUNT] data`, with the options of
+//! [`Given`].
 
 use std::ffi::CStr;
 
-use super::adding::Addition;
-use super::docs::{Docs, KEY_TO_ADD_TO, SINCE_OWN};
-use super::error::CommandError;
-use super::grammar::{GivenOptions, Verb};
-use super::packed::{COUNT, DATA, FORM, O_OF_PACKED, PackedItems};
-use super::reply::Reply;
-use super::request::{Items, Request};
-use super::{Call, Command};
+use crate::call::docs::{
+    AT, CAPACITY, Docs, ERROR, EXPANSION, EXPIRY, GROWING, KEY_TO_ADD_TO, LAYOUT, NOCREATE, NONSCALING,
+    REFRESH, SEED, SINCE_OWN, SLICES, TIGHTENING, VALIDATESCALETO, WINDOW,
+};
+use crate::call::error::CommandError;
+use crate::call::given::{Given, Verb};
+use crate::call::packing::{COUNT, DATA, FORM, O_OF_PACKED};
+use crate::call::reply::Reply;
+use crate::call::request::{Items, Request};
+use crate::call::{Call, Command};
+use crate::work::adding::Addition;
+use crate::work::creation;
+use crate::work::packed::PackedItems;
 
 /// The command BF.ADDPACKED: adds packed items, and creates the filter, as described or with the configured defaults,
 /// if the key is missing.
@@ -19,33 +24,59 @@ pub struct AddPacked;
 const VERB: Verb = Verb::AddPacked;
 
 impl Command for AddPacked {
-    const NAME: &'static CStr = VERB.name();
+    const NAME: &'static CStr = c"bf.addpacked";
     const FLAGS: &'static CStr = c"write deny-oom";
     const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
         summary: c"Adds the items that are packed in one argument to a Bloom Filter. A filter will be created if it does not exist",
         complexity: O_OF_PACKED,
         since: SINCE_OWN,
-        parameters: &VERB.parameters::<{ 4 + VERB.options() }>(&[KEY_TO_ADD_TO], &[FORM, COUNT, DATA]),
+        parameters: &[
+            KEY_TO_ADD_TO,
+            CAPACITY,
+            ERROR,
+            EXPANSION,
+            NOCREATE,
+            NONSCALING,
+            GROWING,
+            SEED,
+            LAYOUT,
+            TIGHTENING,
+            VALIDATESCALETO,
+            WINDOW,
+            SLICES,
+            REFRESH,
+            AT,
+            EXPIRY,
+            FORM,
+            COUNT,
+            DATA,
+        ],
         cacheable: true,
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let request = Request::of_call(VERB, ctx, arguments)?;
-        let Items::Packed { packing, items, data } = request.items else {
+        let Request { key, given, items } = Request::parse(VERB, arguments)?;
+        let Items::Packed { items, data } = items else {
             return Err(CommandError::Arity);
         };
-        request.check_goal_of_client(ctx)?;
+        creation::check_goal(ctx, &given)?;
+        let Given { packing, .. } = given;
+        let no_options = Given {
+            packing,
+            ..Given::default()
+        };
         let addition = Addition {
             ctx,
-            key: request.key,
+            key,
             items: PackedItems { items, data },
             event: c"bf.add",
-            has_no_options: !request.given().is_some_and(GivenOptions::is_any),
-            at: request.at(),
+            has_no_options: given == no_options,
+            at: given.at,
         };
-        let added = addition.apply(|| request.creation_now(ctx))?;
-        request.log_rate(ctx, added.created);
+        let added = addition.apply(|| creation::now(ctx, &given))?;
+        let used = added.created.map(|created| created.filter.error_rate());
+        creation::log_rate(ctx, key, given.rate, used);
         match added.stopped {
             Some(error) => return Err(CommandError::After(Box::new(error), added.new.count())),
             None if packing.counts() => Reply(ctx).integer(added.new.ones()),

@@ -2,12 +2,13 @@
 
 use std::ffi::CStr;
 
-use super::args::Cursor;
-use super::docs::{Docs, KEY, O_OF_LAYERS};
-use super::error::CommandError;
-use super::reply::Reply;
-use super::{Call, Command, window};
+use crate::call::args::Cursor;
+use crate::call::docs::{Docs, KEY, O_OF_LAYERS};
+use crate::call::error::CommandError;
+use crate::call::reply::Reply;
+use crate::call::{Call, Command};
 use crate::keyspace;
+use crate::work::window;
 
 /// The command BF.CARD: replies how many items were new when they were added (with REFRESH once in each slice); a
 /// missing key is an empty filter.

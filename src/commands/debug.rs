@@ -2,15 +2,15 @@
 
 use std::ffi::CStr;
 
-use super::args::Cursor;
-use super::docs::{Docs, KEY, O_OF_LAYERS};
-use super::error::CommandError;
-use super::reply::Reply;
-use super::{Call, Command};
+use crate::call::args::Cursor;
+use crate::call::docs::{Docs, KEY, O_OF_LAYERS};
+use crate::call::error::CommandError;
+use crate::call::reply::Reply;
+use crate::call::{Call, Command};
 use crate::keyspace;
 use libbloom::Filter;
-use libbloom::blocked::window::Slice;
 use libbloom::filter::LayerStats;
+use libbloom::layouts::blocked::window::Slice;
 
 /// The command BF.DEBUG: replies a line of figures for the filter, and one for each layer.
 pub struct Debug;
@@ -52,7 +52,7 @@ impl Command for Debug {
 }
 
 /// The line of a layer.
-pub(super) fn line(layer: &LayerStats) -> String {
+pub(crate) fn line(layer: &LayerStats) -> String {
     let (bytes, bits, set) = (layer.bytes(), layer.bits(), layer.bits_set);
     let (capacity, size, ratio) = (layer.capacity(), layer.items, short(layer.error_rate()));
     let probes = layer.shape.probes;

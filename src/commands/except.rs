@@ -2,14 +2,15 @@
 
 use std::ffi::CStr;
 
-use super::adding::ListRoom;
-use super::args::Cursor;
-use super::docs::{Docs, ITEM, KEY_TO_EXCEPT_FROM, SINCE_OWN};
-use super::error::CommandError;
-use super::reply::Reply;
-use super::{Call, Command, creation};
+use crate::call::args::Cursor;
+use crate::call::docs::{Docs, ITEM, KEY_TO_EXCEPT_FROM, SINCE_OWN};
+use crate::call::error::CommandError;
+use crate::call::reply::Reply;
+use crate::call::{Call, Command};
 use crate::limits::{self, CommandMemory};
 use crate::server::{Arg, Ctx};
+use crate::work::adding::ListRoom;
+use crate::work::creation;
 use crate::{keyspace, stats};
 use libbloom::exceptions::ExceptError;
 use libbloom::packed::Answers;
@@ -38,7 +39,7 @@ fn apply(ctx: Ctx<'_>, name: Arg<'_>, items: &[Arg<'_>]) -> Result<Answers, Comm
             ctx.replicate_verbatim();
         } else {
             room.lend(items, &excepted, |changed| {
-                ctx.replicate(c"BF.EXCEPT", name, &[], changed)
+                ctx.replicate(c"BF.EXCEPT", name, [], changed)
             });
         }
         key.changed(&[Except::NAME]);

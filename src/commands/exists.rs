@@ -2,12 +2,13 @@
 
 use std::ffi::CStr;
 
-use super::args::Cursor;
-use super::docs::{Docs, ITEM, KEY, O_OF_LAYERS};
-use super::error::CommandError;
-use super::reply::Reply;
-use super::{Call, Command, window};
+use crate::call::args::Cursor;
+use crate::call::docs::{Docs, ITEM, KEY, O_OF_LAYERS};
+use crate::call::error::CommandError;
+use crate::call::reply::Reply;
+use crate::call::{Call, Command};
 use crate::keyspace;
+use crate::work::window;
 use libbloom::ahead;
 
 /// The command BF.EXISTS: replies whether an item is (probably) in a filter; a missing key is an empty filter.

@@ -2,12 +2,13 @@
 
 use std::ffi::CStr;
 
-use super::args::{Argument, Cursor};
-use super::docs::{Docs, KEY, SINCE_OWN};
-use super::error::CommandError;
-use super::packed::{COUNT, DATA, FORM, O_OF_PACKED, Packing};
-use super::reply::Reply;
-use super::{Call, Command, window};
+use crate::call::args::Argument;
+use crate::call::docs::{Docs, KEY, SINCE_OWN};
+use crate::call::error::CommandError;
+use crate::call::packing::{COUNT, DATA, FORM, O_OF_PACKED, Packing};
+use crate::call::reply::Reply;
+use crate::call::{Call, Command};
+use crate::work::window;
 use crate::{keyspace, limits};
 use libbloom::packed::{Answers, Packed};
 
@@ -33,13 +34,7 @@ impl<'a, A: Argument<'a>> PackedQuery<'a, A> {
         let [key, words @ .., data] = arguments else {
             return Err(CommandError::Arity);
         };
-        let mut cursor = Cursor::new(words);
-        let mut packing = Packing::default();
-        while let Some(word) = cursor.take_if_any() {
-            if !packing.take(word.bytes(), &mut cursor)? {
-                return Err(CommandError::unknown(word.bytes()));
-            }
-        }
+        let packing = Packing::parse(words)?;
         let items = packing.unpack(data.bytes())?;
         Ok(Self {
             key: *key,

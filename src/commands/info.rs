@@ -2,20 +2,21 @@
 //!
 //! A filter in valkey-bloom's layout gets valkey-bloom's reply, any other one RedisBloom's.
 
-use crate::server::short_list;
+use crate::server::few;
 use std::ffi::CStr;
 
-use super::args::{Argument, Cursor};
-use super::debug::slices_of_layers;
-use super::docs::{Docs, KEY, Kind, O_OF_LAYERS, Parameter, SINCE_OWN};
-use super::error::CommandError;
-use super::reply::Reply;
-use super::{Call, Command, window};
+use crate::call::args::{Argument, Cursor};
+use crate::call::docs::{Docs, KEY, Kind, O_OF_LAYERS, Parameter, SINCE_OWN};
+use crate::call::error::CommandError;
+use crate::call::reply::Reply;
+use crate::call::{Call, Command};
+use crate::commands::debug::slices_of_layers;
+use crate::work::window;
 use crate::{keyspace, options};
 use libbloom::Filter;
 use libbloom::StoredLayout;
-use libbloom::blocked::window::Slice;
 use libbloom::filter::{LayerStats, Totals};
+use libbloom::layouts::blocked::window::Slice;
 use libbloom::params::Time;
 
 /// How many layers, the newest ones, are described one by one. Only filters of expansion 1 have more, and stored ones
@@ -129,7 +130,11 @@ impl Field {
 }
 
 impl Selection {
-    pub(super) fn parse(word: &[u8]) -> Result<Self, CommandError> {
+    /// What this word selects.
+    ///
+    /// # Errors
+    /// It is no field.
+    pub fn parse(word: &[u8]) -> Result<Self, CommandError> {
         if word.eq_ignore_ascii_case(b"FULL") {
             return Ok(Self::Full);
         }
@@ -241,7 +246,7 @@ fn full(reply: Reply<'_>, filter: &Filter, now: Time, totals: &Totals) {
         (Some(seed), _) => reply.bulk(seed.0.to_string().as_bytes()),
         (None, Some(rules)) => {
             let seed = rules.seed();
-            let digits = short_list(seed.0.iter().map(|byte| format!("{byte:02x}"))).concat();
+            let digits = few(seed.0.iter().map(|byte| format!("{byte:02x}"))).concat();
             reply.bulk(digits.as_bytes());
         }
         (None, None) => reply.null(),

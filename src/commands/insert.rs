@@ -1,19 +1,24 @@
-//! `BF.INSERT key [option ...] [ITEMS item [item ...]]`, with the options of the [table](super::grammar::ROWS).
+//! `BF.INSERT key [option ...] [ITEMS item [item ...]]`, with the options of [`Given`].
 //!
-//! A filter in valkey-bloom's layout may be created without items, as in valkey-bloom. All other filters need ITEMS.
+//! A filter in valkey-bloom's layout may be created without items, as in valkey-bloom. All other filters need ITEMS,
+//! except those that a server [says](crate::call::target::spec).
 
 use std::ffi::CStr;
 
-use super::adding::Addition;
-use super::docs::{Docs, KEY_TO_ADD_TO, Kind, O_OF_MANY, Parameter};
-use super::error::CommandError;
-use super::grammar::Verb;
-use super::reply::Reply;
-use super::request::{Items, Request};
-use super::{Call, Command, creation};
+use crate::call::docs::{
+    AT, CAPACITY, Docs, ERROR, EXPANSION, EXPIRY, GROWING, KEY_TO_ADD_TO, Kind, LAYOUT, NOCREATE, NONSCALING,
+    O_OF_MANY, Parameter, REFRESH, SEED, SLICES, TIGHTENING, VALIDATESCALETO, WINDOW,
+};
+use crate::call::error::CommandError;
+use crate::call::given::{Given, Verb};
+use crate::call::reply::Reply;
+use crate::call::request::{Items, Request};
+use crate::call::{Call, Command};
 use crate::keyspace::{self, KeyMut};
-use crate::options;
 use crate::server::{Arg, Ctx};
+use crate::work::adding::Addition;
+use crate::work::creation;
+use crate::{options, rivals};
 
 /// The command BF.INSERT: adds items, and creates the filter from the options if the key is missing.
 pub struct Insert;
@@ -23,55 +28,79 @@ const VERB: Verb = Verb::Insert;
 /// it. Here ITEMS and the items may be left out together.
 const ITEMS: Parameter = Parameter::option(c"item", c"ITEMS", Kind::Text).multiple();
 
-/// Creates the filter without items, if the key is missing.
-fn apply_without_items(ctx: Ctx<'_>, request: &Request<'_, Arg<'_>>) -> Result<(), CommandError> {
-    // Whether ITEMS may be missing depends on the key's filter. But errors of the words come before those of the key.
+/// Creates the filter without items, if the key is missing. ITEMS may lack if a server says what to create, or if the
+/// filter to create, or that the key holds, has valkey-bloom's layout.
+fn create(ctx: Ctx<'_>, name: Arg<'_>, given: &Given) -> Result<(), CommandError> {
+    // Errors of the words come before those of the key.
     // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
-    let mut key = unsafe { keyspace::write(ctx, request.key) };
+    let mut key = unsafe { keyspace::write(ctx, name) };
     let filter = key.as_mut().ok().and_then(KeyMut::filter);
     let holds_valkey = filter.is_some_and(|filter| filter.valkey_rules().is_some());
-    request.may_lack_items(holds_valkey, &options::config())?;
-    request.check_goal_of_client(ctx)?;
-    let mut key = key?;
-    if key.filter().is_none() {
-        let creation = request.creation_now(ctx)?;
-        creation::create_empty(ctx, request.key, &mut key, creation)?;
-        request.log_rate(ctx, Some(creation));
-        key.changed(&[Insert::NAME]);
+    if !holds_valkey && !given.may_lack_items(&options::config()) {
+        return Err(CommandError::Arity);
     }
+    creation::check_goal(ctx, given)?;
+    let mut key = key?;
+    if key.filter().is_some() {
+        // What a primary created is no filter that was here before.
+        return given.told.map_or(Ok(()), |_| Err(CommandError::Exists));
+    }
+    let creation = creation::now(ctx, given)?;
+    creation::create_empty(ctx, name, &mut key, creation)?;
+    creation::log_rate(ctx, name, given.rate, Some(creation.filter.error_rate()));
+    key.changed(&[Insert::NAME]);
     Ok(())
 }
 
 impl Command for Insert {
-    const NAME: &'static CStr = VERB.name();
+    const NAME: &'static CStr = c"bf.insert";
     const FLAGS: &'static CStr = c"write deny-oom";
     const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
         summary: c"Adds one or more items to a Bloom Filter. A filter will be created if it does not exist",
         complexity: O_OF_MANY,
         since: c"1.0.0",
-        parameters: &VERB.parameters::<{ 2 + VERB.options() }>(&[KEY_TO_ADD_TO], &[ITEMS]),
+        parameters: &[
+            KEY_TO_ADD_TO,
+            CAPACITY,
+            ERROR,
+            EXPANSION,
+            NOCREATE,
+            NONSCALING,
+            GROWING,
+            SEED,
+            LAYOUT,
+            TIGHTENING,
+            VALIDATESCALETO,
+            WINDOW,
+            SLICES,
+            REFRESH,
+            AT,
+            EXPIRY,
+            ITEMS,
+        ],
         cacheable: true,
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let request = Request::of_call(VERB, ctx, arguments)?;
-        let Items::List(items) = request.items else {
-            apply_without_items(ctx, &request)?;
+        let Request { key, given, items } = rivals::read_call(VERB, ctx, arguments)?;
+        let Items::List(items) = items else {
+            create(ctx, key, &given)?;
             Reply(ctx).array(0);
             return Ok(());
         };
-        request.check_goal_of_client(ctx)?;
+        creation::check_goal(ctx, &given)?;
         let addition = Addition {
             ctx,
-            key: request.key,
+            key,
             items,
             event: Self::NAME,
             has_no_options: false,
-            at: request.at(),
+            at: given.at,
         };
-        let added = addition.apply(|| request.creation_now(ctx))?;
-        request.log_rate(ctx, added.created);
+        let added = addition.apply(|| creation::now(ctx, &given))?;
+        let used = added.created.map(|created| created.filter.error_rate());
+        creation::log_rate(ctx, key, given.rate, used);
         added.reply(Reply(ctx))
     }
 }

@@ -2,14 +2,15 @@
 
 use std::ffi::CStr;
 
-use super::args::{Argument, Cursor};
-use super::docs::{Docs, KEY_TO_OVERWRITE, SINCE_OWN};
-use super::error::CommandError;
-use super::reply::Reply;
-use super::sources::{Combination, NUMKEYS, O_OF_SOURCES, SOURCES, Sources};
-use super::{Call, Command};
+use crate::call::args::{Argument, Cursor};
+use crate::call::combination::{Combination, NUMKEYS, SOURCES};
+use crate::call::docs::{Docs, KEY_TO_OVERWRITE, SINCE_OWN};
+use crate::call::error::CommandError;
+use crate::call::reply::Reply;
+use crate::call::{Call, Command};
 use crate::keyspace;
 use crate::server::{Arg, Ctx};
+use crate::work::sources::{O_OF_SOURCES, Sources};
 use libbloom::Filter;
 
 /// The command BF.INTERSECT: makes a filter that contains the items which all sources contain.

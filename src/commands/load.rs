@@ -2,11 +2,11 @@
 
 use std::ffi::CStr;
 
-use super::args::Cursor;
-use super::docs::{Docs, KEY_TO_CREATE, Kind, Parameter, SINCE_OWN};
-use super::error::CommandError;
-use super::reply::Reply;
-use super::{Call, Command};
+use crate::call::args::Cursor;
+use crate::call::docs::{Docs, KEY_TO_CREATE, Kind, Parameter, SINCE_OWN};
+use crate::call::error::CommandError;
+use crate::call::reply::Reply;
+use crate::call::{Call, Command};
 use crate::keyspace;
 use crate::limits::CommandMemory;
 use crate::server::{Arg, Ctx};

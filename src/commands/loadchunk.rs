@@ -2,11 +2,11 @@
 
 use std::ffi::CStr;
 
-use super::args::{self, Cursor};
-use super::docs::{Docs, KEY_TO_FILL, Kind, O_OF_PIECE, Parameter};
-use super::error::CommandError;
-use super::reply::Reply;
-use super::{Call, Command};
+use crate::call::args::{self, Cursor};
+use crate::call::docs::{Docs, KEY_TO_FILL, Kind, O_OF_PIECE, Parameter};
+use crate::call::error::CommandError;
+use crate::call::reply::Reply;
+use crate::call::{Call, Command};
 use crate::keyspace;
 use crate::limits::CommandMemory;
 use crate::stats::{self, Counted};

@@ -2,12 +2,13 @@
 
 use std::ffi::CStr;
 
-use super::adding::Addition;
-use super::args::Cursor;
-use super::docs::{Docs, ITEM, KEY_TO_ADD_TO, O_OF_MANY};
-use super::error::CommandError;
-use super::reply::Reply;
-use super::{Call, Command, creation};
+use crate::call::args::Cursor;
+use crate::call::docs::{Docs, ITEM, KEY_TO_ADD_TO, O_OF_MANY};
+use crate::call::error::CommandError;
+use crate::call::reply::Reply;
+use crate::call::{Call, Command};
+use crate::work::adding::Addition;
+use crate::work::creation;
 
 /// The command BF.MADD: adds items, and creates the filter with the configured defaults if the key is missing.
 pub struct MAdd;

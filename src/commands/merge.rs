@@ -2,18 +2,19 @@
 
 use std::ffi::CStr;
 
-use super::adding::log_growth;
-use super::args::{Argument, Cursor, flag, once};
-use super::creation::log_rate;
-use super::docs::{Docs, ERROR, KEY_TO_MERGE_INTO, Kind, Parameter, SINCE_OWN};
-use super::error::CommandError;
-use super::grammar::RequestedRate;
-use super::reply::Reply;
-use super::sources::{Combination, NUMKEYS, O_OF_SOURCES, SOURCES, Sources};
-use super::{Call, Command};
+use crate::call::args::{Argument, Cursor, flag, once};
+use crate::call::combination::{Combination, NUMKEYS, SOURCES};
+use crate::call::docs::{Docs, ERROR, KEY_TO_MERGE_INTO, Kind, Parameter, SINCE_OWN};
+use crate::call::error::CommandError;
+use crate::call::given::RequestedRate;
+use crate::call::reply::Reply;
+use crate::call::{Call, Command};
 use crate::keyspace;
 use crate::server::{Arg, Ctx};
 use crate::stats::{self, Counted};
+use crate::work::adding::log_growth;
+use crate::work::creation::log_rate;
+use crate::work::sources::{O_OF_SOURCES, Sources};
 use libbloom::Filter;
 use libbloom::params::ErrorRate;
 
@@ -45,7 +46,7 @@ impl<'a, A: Argument<'a>> MergeRequest<'a, A> {
             if word.eq_ignore_ascii_case(b"ERROR") {
                 let bad = CommandError::BadInsertErrorRate;
                 let value = cursor.take_if_any().ok_or(CommandError::NoValue("ERROR"))?;
-                once(&mut rate, RequestedRate::take(value, bad.clone(), bad)?, "ERROR")?;
+                once(&mut rate, RequestedRate::read(value, bad.clone(), bad)?, "ERROR")?;
             } else if word.eq_ignore_ascii_case(b"OVERRIDE") {
                 flag(&mut overrides, "OVERRIDE")?;
             } else {
@@ -81,9 +82,8 @@ impl MergeRequest<'_, Arg<'_>> {
                 return changed.unwrap_or(Ok(false)).map(drop);
             }
         }
-        if let Some(rate) = self.rate {
-            log_rate(ctx, self.keys.destination, rate.requested, rate.used.value());
-        }
+        let used = self.used_rate().map(ErrorRate::value);
+        log_rate(ctx, self.keys.destination, self.rate, used);
         ctx.replicate_verbatim();
         key.changed(&[Merge::NAME]);
         Ok(())

@@ -2,11 +2,12 @@
 
 use std::ffi::CStr;
 
-use super::args::Cursor;
-use super::docs::{Docs, ITEM, KEY, O_OF_MANY};
-use super::error::CommandError;
-use super::reply::Reply;
-use super::{Call, Command, window};
+use crate::call::args::Cursor;
+use crate::call::docs::{Docs, ITEM, KEY, O_OF_MANY};
+use crate::call::error::CommandError;
+use crate::call::reply::Reply;
+use crate::call::{Call, Command};
+use crate::work::window;
 use crate::{keyspace, limits};
 
 /// The command BF.MEXISTS: replies for each item whether it is (probably) in a filter; a missing key is an empty

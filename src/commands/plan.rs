@@ -1,16 +1,18 @@
-//! `BF.PLAN error_rate capacity [option ...]`, with the options of the [table](super::grammar::ROWS).
+//! `BF.PLAN error_rate capacity [option ...]`, with the options of [`Given`].
 
-use crate::server::short_list;
 use std::ffi::CStr;
 
-use super::args::Cursor;
-use super::docs::{Docs, SINCE_OWN};
-use super::error::CommandError;
-use super::grammar::{GivenOptions, Verb};
-use super::reply::Reply;
-use super::reserve::{CAPACITY, RATE};
-use super::{Call, Command, creation};
+use crate::call::args::Cursor;
+use crate::call::docs::{
+    Docs, EXPANSION, GROWING, LAYOUT, NONSCALING, RATE, REFRESH, SEED, SINCE_OWN, SIZE, SLICES, TIGHTENING,
+    VALIDATESCALETO, WINDOW,
+};
+use crate::call::error::CommandError;
+use crate::call::given::{Given, Verb};
+use crate::call::reply::Reply;
+use crate::call::{Call, Command};
 use crate::options;
+use crate::server::few;
 use libbloom::plan::{self, Stage};
 use libbloom::spec::Spec;
 
@@ -27,26 +29,38 @@ const GROWTHS: [u64; 3] = [1, 10, 1000];
 const MOST_LAYERS: usize = 16;
 
 impl Command for Plan {
-    const NAME: &'static CStr = VERB.name();
+    const NAME: &'static CStr = c"bf.plan";
     const FLAGS: &'static CStr = c"readonly";
     const CATEGORIES: &'static CStr = c"read";
     const DOCS: Docs = Docs {
         summary: c"Returns what a Bloom Filter takes that BF.RESERVE would create, and once it has grown",
         complexity: c"O(1)",
         since: SINCE_OWN,
-        parameters: &VERB.parameters::<{ 2 + VERB.options() }>(&[RATE, CAPACITY], &[]),
+        parameters: &[
+            RATE,
+            SIZE,
+            EXPANSION,
+            NONSCALING,
+            GROWING,
+            SEED,
+            LAYOUT,
+            TIGHTENING,
+            VALIDATESCALETO,
+            WINDOW,
+            SLICES,
+            REFRESH,
+        ],
         cacheable: true,
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let given = GivenOptions::parse(VERB, &mut Cursor::new(arguments), |_, _| Ok(false))?;
-        given.check(VERB)?;
+        let given = Given::parse(VERB, &mut Cursor::new(arguments))?;
         let config = options::config();
-        let spec = creation::filter(&given, &config)?;
-        creation::check_goal(&given, spec, &config)?;
+        let spec = given.filter(&config)?;
+        given.check_goal(spec, &config)?;
         let counts = GROWTHS.map(|times| spec.capacity().saturating_mul(times));
         let plan = plan::Plan::new(spec, counts[GROWTHS.len() - 1], MOST_LAYERS);
-        let stages = short_list(counts.iter().map_while(|&items| plan.at(items)));
+        let stages = few(counts.iter().map_while(|&items| plan.at(items)));
         reply_plan(Reply(ctx), spec, &plan, &stages);
         Ok(())
     }

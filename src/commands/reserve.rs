@@ -1,52 +1,70 @@
-//! `BF.RESERVE key error_rate capacity [option ...]`, with the options of the [table](super::grammar::ROWS).
+//! `BF.RESERVE key error_rate capacity [option ...]`, with the options of [`Given`](crate::call::given::Given).
 
 use std::ffi::CStr;
 
-use super::docs::{Docs, KEY_TO_CREATE, Kind, Parameter};
-use super::error::CommandError;
-use super::grammar::Verb;
-use super::reply::Reply;
-use super::request::Request;
-use super::{Call, Command, creation};
-use crate::keyspace;
+use crate::call::docs::{
+    Docs, EXPANSION, EXPIRY, GROWING, KEY_TO_CREATE, Kind, LAYOUT, NONSCALING, Parameter, RATE, REFRESH,
+    SEED, SINCE_OWN, SIZE, SLICES, TIGHTENING, VALIDATESCALETO, WINDOW,
+};
+use crate::call::error::CommandError;
+use crate::call::given::Verb;
+use crate::call::reply::Reply;
+use crate::call::request::Request;
+use crate::call::{Call, Command};
+use crate::work::creation;
+use crate::{keyspace, rivals};
 
 /// The command BF.RESERVE: creates an empty filter.
 pub struct Reserve;
 
 const VERB: Verb = Verb::Reserve;
-/// The error rate, which is always given.
-pub const RATE: Parameter = Parameter::new(c"error_rate", Kind::Double);
-/// The capacity, which is always given.
-pub const CAPACITY: Parameter = Parameter::new(c"capacity", Kind::Integer);
+/// The option `NX`.
+const NX: Parameter = Parameter::option(c"nx", c"NX", Kind::Word).since(SINCE_OWN);
 
 impl Command for Reserve {
-    const NAME: &'static CStr = VERB.name();
+    const NAME: &'static CStr = c"bf.reserve";
     const FLAGS: &'static CStr = c"write deny-oom";
     const CATEGORIES: &'static CStr = c"write fast";
     const DOCS: Docs = Docs {
         summary: c"Creates a new Bloom Filter",
         complexity: c"O(1)",
         since: c"1.0.0",
-        parameters: &VERB.parameters::<{ 3 + VERB.options() }>(&[KEY_TO_CREATE, RATE, CAPACITY], &[]),
+        parameters: &[
+            KEY_TO_CREATE,
+            RATE,
+            SIZE,
+            EXPANSION,
+            NONSCALING,
+            GROWING,
+            SEED,
+            LAYOUT,
+            TIGHTENING,
+            VALIDATESCALETO,
+            WINDOW,
+            SLICES,
+            REFRESH,
+            NX,
+            EXPIRY,
+        ],
         cacheable: true,
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let request = Request::of_call(VERB, ctx, arguments)?;
-        request.check_goal_of_client(ctx)?;
-        let creation = request.creation_now(ctx)?;
+        let Request { key: name, given, .. } = rivals::read_call(VERB, ctx, arguments)?;
+        creation::check_goal(ctx, &given)?;
+        let creation = creation::now(ctx, &given)?;
         // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
-        let mut key = unsafe { keyspace::write(ctx, request.key) }?;
+        let mut key = unsafe { keyspace::write(ctx, name) }?;
         if key.filter().is_some() {
-            if request.given().is_none_or(|given| given.only_new.is_none()) {
+            if !given.only_new {
                 return Err(CommandError::Exists);
             }
             Reply(ctx).null();
             return Ok(());
         }
-        creation::create_empty(ctx, request.key, &mut key, creation)?;
-        request.log_rate(ctx, Some(creation));
-        creation::log_layer_limit(ctx, request.key, creation.filter);
+        creation::create_empty(ctx, name, &mut key, creation)?;
+        creation::log_rate(ctx, name, given.rate, Some(creation.filter.error_rate()));
+        creation::log_layer_limit(ctx, name, creation.filter);
         key.changed(&[Self::NAME]);
         Reply(ctx).ok();
         Ok(())

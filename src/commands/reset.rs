@@ -2,14 +2,15 @@
 
 use std::ffi::CStr;
 
-use super::args::Cursor;
-use super::docs::{Docs, KEY_TO_DROP_FROM, O_OF_LAYERS, SINCE_OWN};
-use super::error::CommandError;
-use super::reply::Reply;
-use super::{Call, Command, changing, creation};
+use crate::call::args::Cursor;
+use crate::call::docs::{Docs, KEY_TO_DROP_FROM, O_OF_LAYERS, SINCE_OWN};
+use crate::call::error::CommandError;
+use crate::call::reply::Reply;
+use crate::call::{Call, Command};
 use crate::keyspace;
 use crate::limits::CommandMemory;
 use crate::server::{Arg, Ctx};
+use crate::work::{changing, creation};
 
 /// The command BF.RESET: empties a filter, which is then like a new one with the same options.
 pub struct Reset;
@@ -33,7 +34,7 @@ impl Command for Reset {
     const FLAGS: &'static CStr = c"write";
     const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
-        summary: c"Makes a Bloom Filter empty again, as it was when it was created",
+        summary: c"Makes a Bloom Filter empty again, like a new one with its parameters",
         complexity: O_OF_LAYERS,
         since: SINCE_OWN,
         parameters: &[KEY_TO_DROP_FROM],

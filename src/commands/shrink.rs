@@ -2,13 +2,14 @@
 
 use std::ffi::CStr;
 
-use super::args::{Argument, Cursor, integer, once};
-use super::docs::{Docs, KEY_TO_SHRINK, Kind, Parameter};
-use super::error::CommandError;
-use super::reply::Reply;
-use super::{Call, Command, creation};
+use crate::call::args::{Argument, Cursor, integer, once};
+use crate::call::docs::{Docs, KEY_TO_SHRINK, Kind, Parameter};
+use crate::call::error::CommandError;
+use crate::call::reply::Reply;
+use crate::call::{Call, Command};
 use crate::limits::CommandMemory;
 use crate::server::{Arg, Ctx};
+use crate::work::creation;
 use crate::{keyspace, stats};
 use libbloom::ShrinkError;
 use libbloom::params::Capacity;

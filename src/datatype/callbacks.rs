@@ -60,7 +60,7 @@ pub unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
         let own = unsafe { alloc::held(value.cast(), Layout::for_value(filter)) };
         let mut bytes = SERVER_HEADERS + own;
         // The allocator cannot be asked about these.
-        let others = filter.unshared().saturating_add(filter.table_of_exceptions());
+        let others = filter.unshared().saturating_add(filter.set_of_exceptions());
         bytes = bytes.saturating_add(usize::try_from(others).unwrap_or(usize::MAX));
         filter.each_allocation(|allocation| {
             // SAFETY: the filter holds that block.

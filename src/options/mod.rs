@@ -9,8 +9,8 @@ use redis_module::raw;
 
 use crate::number;
 use crate::server::shown::shown;
-use crate::server::{Arg, Ctx, OwnedString, call, guarded, note, short_list, warn};
-use libbloom::blocked::secret::Secret;
+use crate::server::{Arg, Ctx, OwnedString, call, few, guarded, note, warn};
+use libbloom::layouts::blocked::secret::Secret;
 use libbloom::params::Seed;
 use values::{Config, ConfigOption, is_cuckoo_option};
 
@@ -119,7 +119,7 @@ pub fn load_arguments(arguments: &[Arg<'_>]) -> Result<(), String> {
     }
     let mut given = Vec::new();
     for pair in arguments.chunks(2) {
-        let texts = short_list(pair.iter().map(|text| String::from_utf8_lossy(text.bytes())));
+        let texts = few(pair.iter().map(|text| String::from_utf8_lossy(text.bytes())));
         let [name, rest @ ..] = &texts[..] else { break };
         let option = ConfigOption::named(name);
         if option.is_none() && !is_cuckoo_option(name) {

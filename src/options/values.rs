@@ -331,7 +331,7 @@ fn byte_count(text: &str) -> Option<i128> {
 mod tests {
     use super::*;
 
-    /// A configuration that was written for RedisBloom, or by CONFIG REWRITE, would not be understood.
+    /// A configuration that was written for RedisBloom, or by CONFIG REWRITE, is understood.
     #[test]
     fn names_are_known_in_all_their_forms() {
         for name in [
@@ -352,8 +352,7 @@ mod tests {
         }
     }
 
-    /// A server with RedisBloom's load arguments would not start with this module, or a misspelt argument would be
-    /// ignored.
+    /// A server with RedisBloom's load arguments starts with this module, and a misspelt argument is no secret.
     #[test]
     fn options_of_other_filters_are_known() {
         for name in [
@@ -497,7 +496,7 @@ mod tests {
         }
     }
 
-    /// CONFIG REWRITE would fix a drawn seed for ever, or a refused CONFIG SET would lose it.
+    /// A drawn seed is not fixed by CONFIG REWRITE, nor lost by a refused CONFIG SET.
     #[test]
     fn a_drawn_seed_is_known_from_a_chosen_one() {
         let mut config = Config::new(Seed(7));

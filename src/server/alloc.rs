@@ -350,13 +350,13 @@ unsafe impl GlobalAlloc for ModuleAllocator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use libbloom::codec::{self, ENCODING_VERSION, stream};
+    use libbloom::checks::MemoryStream;
+    use libbloom::codec::{self, ENCODING_VERSION};
     use libbloom::params::{Capacity, ErrorRate, Growth, Seed};
     use libbloom::spec::BlockedSpec;
     use libbloom::{Filter, UNLIMITED};
 
-    /// A filter for a billion items that nobody has used yet would fill the memory of a server that makes, saves or
-    /// loads it.
+    /// A filter for a billion items that nobody has used yet takes next to no memory.
     #[test]
     #[cfg(target_os = "linux")]
     fn a_huge_untouched_filter_is_stored_and_loaded_without_touching_its_memory() {
@@ -374,7 +374,7 @@ mod tests {
             window: None,
         };
         let filter = Filter::new(spec.into(), UNLIMITED).unwrap();
-        let mut stream = stream::MemoryStream::default();
+        let mut stream = MemoryStream::default();
         codec::save(&filter, &mut stream);
         let loaded = codec::load(&mut stream, ENCODING_VERSION, UNLIMITED).unwrap();
         assert!(filter.bytes() > 1 << 30 && loaded.bytes() == filter.bytes());
@@ -404,7 +404,7 @@ mod tests {
         }
     }
 
-    /// A server on musl would have items across cache lines.
+    /// Items stay within their cache lines on musl too.
     #[test]
     fn a_prefix_of_the_server_is_known_by_the_address() {
         assert_eq!(kind_of_malloc(0x7f00_0008), Kind::Prefixed);
@@ -421,7 +421,7 @@ mod tests {
         assert_eq!(paddings(Kind::Prefixed), [0, 0, 16, 32, 64]);
     }
 
-    /// A server with its own jemalloc would crash: an address that must be a multiple of 16 would only be one of 8.
+    /// jemalloc aligns by the size, and addresses of 8 bytes more than a multiple of 16 crash a server.
     /// The tables of the standard library's sets are such a case; the smallest but one has 52 bytes.
     #[test]
     fn jemalloc_gets_multiples_of_the_alignment() {

@@ -75,7 +75,7 @@ impl Kind {
 mod tests {
     use super::*;
 
-    /// A client that is refused again and again would fill the disk with the log.
+    /// A client that is refused again and again does not fill the disk with the log.
     #[test]
     fn lines_are_counted_by_the_minute() {
         let kind = Kind::new();

@@ -320,33 +320,41 @@ impl<'a> Ctx<'a> {
         Info { ctx: self, data }
     }
 
-    /// Propagates a command to replicas and the AOF: `key`, then `words`, then `items`.
-    pub fn replicate(self, command: &CStr, key: Arg<'_>, words: &[OwnedString], items: &[Arg<'_>]) {
+    /// Propagates a command to replicas and the AOF: `key`, then `words`, at most 16, then `items`.
+    pub fn replicate<'s>(
+        self,
+        command: &CStr,
+        key: Arg<'_>,
+        words: impl IntoIterator<Item = Arg<'s>>,
+        items: &[Arg<'_>],
+    ) {
         // The server makes its list longer for each `v` of the format. So a few arguments come one by one.
         const EACH: &CStr = c"ssssssssssssssssss";
         let mut list = [key.raw(); 18];
-        let all = words.iter().map(OwnedString::arg).chain(items.iter().copied());
-        let count = 1 + words.len() + items.len();
-        let Some(unused) = list.len().checked_sub(count) else {
-            // SAFETY: the format takes a string, and for each `v` an array of strings and its length; all are alive.
+        let mut count = 1;
+        for (place, word) in list[1..].iter_mut().zip(words) {
+            *place = word.raw();
+            count += 1;
+        }
+        let Some(places) = list.get_mut(count..count + items.len()) else {
+            // SAFETY: the format takes an array of strings and its length for each `v`; all are alive.
             unsafe {
                 call!(RedisModule_Replicate(
                     self.raw(),
                     command.as_ptr(),
-                    c"svv".as_ptr(),
-                    key.raw(),
-                    words.as_ptr(),
-                    words.len(),
+                    c"vv".as_ptr(),
+                    list.as_ptr(),
+                    count,
                     items.as_ptr(),
                     items.len()
                 ))
             };
             return;
         };
-        list[1..]
-            .iter_mut()
-            .zip(all)
-            .for_each(|(place, argument)| *place = argument.raw());
+        for (place, item) in places.iter_mut().zip(items) {
+            *place = item.raw();
+        }
+        let unused = list.len() - count - items.len();
         let format = EACH.to_bytes_with_nul()[unused..].as_ptr().cast();
         // SAFETY: the format takes as many strings as were put into the list, all alive; the server does not look at the
         // others.
@@ -550,7 +558,7 @@ pub fn has_maxmemory() -> bool {
 
 /// Collects a list whose length the module's own code bounds, such as the words of a command. Never use it for a list
 /// whose length a client chooses.
-pub fn short_list<T>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+pub fn few<T>(values: impl IntoIterator<Item = T>) -> Vec<T> {
     #[expect(clippy::disallowed_methods, reason = "a list as short as a sentence")]
     values.into_iter().collect()
 }
@@ -559,12 +567,10 @@ pub fn short_list<T>(values: impl IntoIterator<Item = T>) -> Vec<T> {
 pub fn ask(command: &CStr, arguments: &[&CStr]) -> Option<String> {
     // A stream's context has no client on whose behalf to call.
     let server = OwnedCtx::of_server();
-    let arguments = short_list(
-        arguments
-            .iter()
-            .map(|argument| OwnedString::new(argument.to_bytes())),
-    );
-    let arguments = short_list(arguments.iter().map(OwnedString::arg));
+    let arguments = few(arguments
+        .iter()
+        .map(|argument| OwnedString::new(argument.to_bytes())));
+    let arguments = few(arguments.iter().map(OwnedString::arg));
     server
         .run(command, &arguments, |reply| {
             // SAFETY: the reply is alive.

@@ -95,8 +95,8 @@ impl Origin {
         self == Self::Primary { has_readers: false }
     }
 
-    /// Whether the origin is known without further queries to be a primary or a file.
-    pub fn is_known_to_be_obeyed(self) -> bool {
+    /// Whether the origin is a primary or a file, as far as the server tells without further queries.
+    pub fn is_primary_or_file(self) -> bool {
         !matches!(self, Self::Client | Self::Script | Self::Unnamed)
     }
 
@@ -202,7 +202,7 @@ fn text<'a>(client: &'a str, name: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    /// A replica would not do what its primary's script did, or take a client's script for its primary's.
+    /// A replica does what its primary's script did, and takes no client's script for its primary's.
     #[test]
     fn a_command_that_arrives_is_no_script_that_runs() {
         for (client, runs) in [
@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    /// A server that evicts keys would evict the filter that was just added to, or refuse one that fits.
+    /// A server that evicts keys keeps the filter that was just added to, and takes one that fits.
     #[test]
     fn buffers_of_clients_count_and_their_arguments_do_not() {
         let at_work =

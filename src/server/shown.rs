@@ -30,7 +30,7 @@ pub fn size(bytes: u64) -> String {
 mod tests {
     use super::*;
 
-    /// An operator would misread a limit.
+    /// An operator reads a limit in the unit that it was typed in.
     #[test]
     fn sizes_have_units() {
         assert_eq!(size(0), "0 bytes");
@@ -41,7 +41,7 @@ mod tests {
         assert_eq!(size(u64::MAX), "16.0 EiB (18446744073709551615 bytes)");
     }
 
-    /// A key name of 100 MB would be copied several times for a log line that nobody reads to its end.
+    /// Of a key name of 100 MB only what is shown is copied.
     #[test]
     fn only_the_beginning_is_shown() {
         assert_eq!(shown(b""), "");

@@ -125,7 +125,7 @@ def append_only(*commands):
 class LaterVersionTest(Case):
     """What a server says that meets what only a later version of the module knows, or that has no module."""
 
-    LATER = "BF.RESERVE later 1e-2 100 'LAYOUT BLOCKED SEED 9 LATER'"
+    LATER = "BF.INSERT later SPEC2:g:1e-2:100:2:9:0"
 
     def stored(self):
         """An RDB file with a filter."""
@@ -157,7 +157,7 @@ class LaterVersionTest(Case):
 
     def test_words_of_a_later_version(self):
         """A server that starts with other filters than it had is the worst end of a rollback."""
-        files = append_only(self.LATER, "BF.RESERVE known 1e-2 100 'LAYOUT BLOCKED SEED 9'")
+        files = append_only(self.LATER, "BF.INSERT known SPEC1:g:1e-2:100:2:9:0")
         server, client = self.start(PreparedServer(files, "--appendonly", "yes"))
         self.is_said("This server is sending an error to its AOF-loading-client", server.log())
         self.assertEqual(client.keys(), [b"known"])
@@ -207,7 +207,7 @@ class LaterVersionTest(Case):
         """An operator who does not know why the server refuses to start may delete the data."""
         log = self.log_of_refusal(ServerWithoutModule({"dump.rdb": self.stored()}))
         self.is_said("no matching module type 'MBbloom--'", log)
-        files = append_only("BF.INSERT key 'LAYOUT BLOCKED SEED 9 ITEMS' a")
+        files = append_only("BF.INSERT key SPEC1:g:1e-2:100:2:9:0 a")
         log = self.log_of_refusal(ServerWithoutModule(files, "--appendonly", "yes"))
         self.is_said("unknown command 'BF.INSERT'", log.replace("Unknown", "unknown"))
         self.is_said("reading the append only file", log)

@@ -18,7 +18,9 @@ mod formats;
 mod memory;
 mod module;
 mod replication;
+mod states;
 mod support;
+mod transcripts;
 #[path = "../torture/mod.rs"]
 mod torture;
 

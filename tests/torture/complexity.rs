@@ -555,8 +555,7 @@ const LAWS: &[Law] = &[
         counter.client.run(&format!("BF.MERGE {key} 1 {one}"));
         counter.line(&format!("BF.MERGE {key} 1 {one}"))
     }),
-    // The cost would grow with the product of the two numbers if the bytes that are read were not limited: to some 64
-    // MiB for layers as small as these.
+    // The cost would grow with the product of the two numbers if the pairs of layers that are compared were not limited.
     (
         "BF.MERGE",
         "sources over as many layers of one shape",

@@ -23,10 +23,15 @@ compile_error!(
 );
 
 /// A fixed number of bits, all unset at first.
-#[derive(Debug)]
 pub struct BitArray<U> {
     units: Box<[U]>,
     ones: u64,
+}
+
+impl<U> std::fmt::Debug for BitArray<U> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BitArray({} bytes)", size_of_val(&*self.units))
+    }
 }
 
 impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
@@ -145,7 +150,6 @@ pub fn is_sparse(ones: u64, bytes: u64) -> bool {
 }
 
 /// A bit array that is filled from its first byte on, as pieces of it arrive.
-#[derive(Debug)]
 pub struct ArrayLoader<U> {
     room: Room<U>,
     /// Bytes still missing.
@@ -157,7 +161,6 @@ pub struct ArrayLoader<U> {
 }
 
 /// The memory that the pieces of an array go into.
-#[derive(Debug)]
 enum Room<U> {
     /// A zeroed array into which bytes are merged: most pages stay untouched.
     Sparse(BitArray<U>),
@@ -281,7 +284,7 @@ mod tests {
     use super::*;
     use crate::tests::failing::{self, Shortage};
 
-    /// If this failed, a filter that was reserved and hardly used would take up all of its memory after a
+    /// A filter that was reserved and hardly used would take up all of its memory after a
     /// restart.
     #[test]
     fn an_array_with_few_bits_is_loaded_without_touching_its_pages() {
@@ -294,7 +297,7 @@ mod tests {
         assert_eq!([0, 255, 256, 1 << 23].map(is_sparse), [true, true, false, false]);
     }
 
-    /// If this failed, a request for an absurd size would crash the server.
+    /// A request for an absurd size would crash the server.
     #[test]
     fn arrays_too_large_for_any_machine_are_refused() {
         for units in [1 << 57, u64::MAX / 8, u64::MAX] {
@@ -308,7 +311,7 @@ mod tests {
         }
     }
 
-    /// If this failed, the byte or bit order would have changed, and every stored filter would lose its
+    /// The byte or bit order would have changed, and every stored filter would lose its
     /// items.
     #[test]
     fn bits_bytes_and_words_are_one_layout() -> Result<(), Error> {
@@ -326,7 +329,7 @@ mod tests {
         Ok(())
     }
 
-    /// If this failed, chunks that do not fit would damage a filter, or its set bits would be miscounted.
+    /// Chunks that do not fit would damage a filter, or its set bits would be miscounted.
     #[test]
     fn merging_keeps_the_count_and_refuses_what_does_not_fit() -> Result<(), Error> {
         let mut array = BitArray::<u64>::zeroed(2)?;
@@ -347,7 +350,7 @@ mod tests {
         Ok(())
     }
 
-    /// If this failed, a stored filter would lose items, or not load.
+    /// A stored filter would lose items, or not load.
     #[test]
     fn bytes_that_come_in_are_the_array() {
         const UNITS: usize = 3000;
@@ -385,7 +388,7 @@ mod tests {
         }
     }
 
-    /// If this failed, a payload of a few bytes that claims a full filter but contains only markers for zeros
+    /// A payload of a few bytes that claims a full filter but contains only markers for zeros
     /// would block the server while it writes all the memory it may use. And a full filter that ends in zeros
     /// would be copied, which doubles its memory.
     #[test]
@@ -409,7 +412,7 @@ mod tests {
         assert_eq!(incoming.finish().unwrap().units(), [0; 100]);
     }
 
-    /// If this failed, a save would lose bits: pieces that look all zero are not written.
+    /// A save would lose bits: pieces that look all zero are not written.
     #[test]
     fn zero_is_not_taken_for_almost_zero() {
         for length in [0, 1, 63, 64, 65, 200] {

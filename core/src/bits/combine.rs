@@ -12,15 +12,8 @@ use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 /// of 48 KiB.
 const TILE: usize = 16 << 10;
 
-/// The fewest bytes that a tile takes from a [`ReadBudget`], however short the tile is.
-const LEAST_TAKEN: usize = 1 << 10;
-
-/// Bytes compared before [`is_within`] checks the result, about as many as are read at once anyway.
+/// Bytes that [`is_within`] compares before it looks at the result, about as many as are read at once anyway.
 const PIECE: usize = 512;
-
-/// Once this many bytes of a union were read, their set bits predict those of the whole to within a
-/// hundredth: hashes are uniform, and the bits are millions.
-const SAMPLE: usize = 1 << 20;
 
 /// How two bits are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,76 +68,29 @@ fn tile(bytes: &[u8], start: usize) -> &[u8] {
     &rest[..rest.len().min(TILE)]
 }
 
-/// A budget of bytes that may still be read.
-#[derive(Clone, Copy, Debug)]
-pub struct ReadBudget(u64);
-
-impl ReadBudget {
-    /// A budget of `bytes` bytes.
-    pub fn new(bytes: u64) -> Self {
-        Self(bytes)
-    }
-
-    /// Spends `bytes` of the budget. Returns false, and spends nothing, if less is left.
-    pub fn take(&mut self, bytes: u64) -> bool {
-        match self.0.checked_sub(bytes) {
-            Some(left) => {
-                self.0 = left;
-                true
-            }
-            None => false,
-        }
-    }
-}
-
-/// Counts the set bits of the union of `arrays`, which have the same length. `None` if the count exceeds
-/// `most`, if the part that was read predicts that it will by more than a fiftieth, or if `reading` is used
-/// up. A tile takes at least 1 KiB from `reading`, because starting one has a cost too.
-pub fn union_ones(arrays: &[&[u8]], most: u64, reading: &mut ReadBudget) -> Option<u64> {
+/// Counts the set bits of the union of `arrays`, which have the same length.
+pub fn union_ones(arrays: &[&[u8]]) -> u64 {
     let length = arrays.first().map_or(0, |array| array.len());
-    let (mut tile_of_union, mut ones) = ([0; TILE], 0);
+    let (mut union, mut ones) = ([0; TILE], 0);
     for start in (0..length).step_by(TILE) {
-        let bytes = (length - start).clamp(LEAST_TAKEN, TILE) * arrays.len();
-        if !reading.take(bytes as u64) {
-            return None;
-        }
-        let mut place = &mut tile_of_union[..];
-        for (index, array) in arrays.iter().enumerate() {
-            let bytes = tile(array, start);
-            if index == 0 {
-                place = &mut tile_of_union[..bytes.len()];
-                place.copy_from_slice(bytes);
-            } else {
-                combine(Operation::Or, place, bytes);
-            }
+        let place = &mut union[..TILE.min(length - start)];
+        place.fill(0);
+        for array in arrays {
+            combine(Operation::Or, place, tile(array, start));
         }
         ones += count(place);
-        let end = start + place.len();
-        let expected_by_now = most as f64 * (end as f64 / length as f64);
-        if ones > most || end >= SAMPLE && ones as f64 > expected_by_now * 1.02 {
-            return None;
-        }
     }
-    Some(ones)
+    ones
 }
 
-/// Whether every bit of `part` is set in `whole`, which has the same length. Also false if `reading` is used
-/// up. If bits are missing, the first bytes mostly lack one.
-pub fn is_within(part: &[u8], whole: &[u8], reading: &mut ReadBudget) -> bool {
-    let pieces = part.chunks(PIECE).zip(whole.chunks(PIECE));
-    for (part, whole) in pieces {
-        if !reading.take(2 * part.len() as u64) {
-            return false;
-        }
-        let missing = part
-            .iter()
-            .zip(whole)
-            .fold(0, |missing, (part, whole)| missing | (part & !whole));
-        if missing > 0 {
-            return false;
-        }
-    }
-    true
+/// Whether every bit of `part` is set in `whole`, which has the same length. If bits are missing, the first bytes
+/// mostly lack one.
+pub fn is_within(part: &[u8], whole: &[u8]) -> bool {
+    let mut pieces = part.chunks(PIECE).zip(whole.chunks(PIECE));
+    pieces.all(|(part, whole)| {
+        let bytes = part.iter().zip(whole);
+        bytes.fold(0, |missing, (part, whole)| missing | (part & !whole)) == 0
+    })
 }
 
 impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
@@ -198,10 +144,6 @@ mod tests {
 
     use super::*;
 
-    fn all() -> ReadBudget {
-        ReadBudget::new(u64::MAX)
-    }
-
     fn array(bytes: &[u8], units: usize) -> BitArray<u64> {
         let mut array = BitArray::zeroed(units as u64).unwrap();
         array.merge(0, bytes).unwrap();
@@ -209,8 +151,7 @@ mod tests {
     }
 
     proptest! {
-        /// If this failed, a union would forget items, or an intersection would find items that one of the
-        /// filters never had.
+        /// A union would forget items, or an intersection find items that one of the filters never had.
         #[test]
         fn combining_is_by_bit(
             units in 1..5000usize,
@@ -247,59 +188,10 @@ mod tests {
             prop_assert_eq!(common.ones(), ones(&and));
 
             for view in &views {
-                prop_assert!(is_within(view, &or, &mut all()) && is_within(&and, view, &mut all()));
-                prop_assert_eq!(is_within(&or, view, &mut all()), *view == or);
+                prop_assert!(is_within(view, &or) && is_within(&and, view));
+                prop_assert_eq!(is_within(&or, view), *view == or);
             }
-            prop_assert!(!is_within(&and, &or, &mut ReadBudget::new(2 * and.len().min(PIECE) as u64 - 1)));
-            prop_assert_eq!(union_ones(&views, u64::MAX, &mut all()), Some(ones(&or)));
-            prop_assert_eq!(union_ones(&views, ones(&or), &mut all()), Some(ones(&or)));
-            if ones(&or) > 0 {
-                prop_assert_eq!(union_ones(&views, ones(&or) - 1, &mut all()), None);
-            }
+            prop_assert_eq!(union_ones(&views), ones(&or));
         }
-    }
-
-    /// If this failed, merging would read layers of 100 MB to their end, for each pair of them, although the
-    /// union is much too full.
-    #[test]
-    fn a_part_tells_that_a_union_is_too_large() {
-        let half = vec![0x55; 2 * SAMPLE];
-        let other = [vec![0x2a; SAMPLE], vec![0; SAMPLE]].concat();
-        let whole = union_ones(&[&half, &other], u64::MAX, &mut all()).unwrap();
-        assert_eq!(whole, (SAMPLE * (4 + 3) + SAMPLE * 4) as u64);
-        // The first half predicts more bits than the whole has.
-        assert_eq!(union_ones(&[&half, &other], whole + 1000, &mut all()), None);
-        assert_eq!(
-            union_ones(&[&half, &half], whole, &mut all()),
-            Some((2 * SAMPLE * 4) as u64)
-        );
-        assert_eq!(union_ones(&[], 0, &mut all()), Some(0));
-        // By chance, one part has a few more bits than another.
-        let mut uneven = half.clone();
-        uneven[..SAMPLE]
-            .iter_mut()
-            .step_by(64)
-            .for_each(|byte| *byte = 0x57);
-        let whole_of_uneven = (2 * SAMPLE * 4 + SAMPLE / 64) as u64;
-        assert_eq!(
-            union_ones(&[&uneven, &half], whole_of_uneven, &mut all()),
-            Some(whole_of_uneven)
-        );
-        let mut too_little = ReadBudget::new(4 * SAMPLE as u64 - 1);
-        assert_eq!(union_ones(&[&half, &half], whole, &mut too_little), None);
-        let mut some = ReadBudget::new(4 * SAMPLE as u64);
-        assert_eq!(
-            union_ones(&[&half, &half], whole, &mut some),
-            Some((2 * SAMPLE * 4) as u64)
-        );
-        assert_eq!(
-            union_ones(&[&half, &half], whole, &mut some),
-            None,
-            "nothing more may be read"
-        );
-        // A short tile at the end takes its own bytes.
-        let odd = vec![0x55; TILE + LEAST_TAKEN];
-        let mut exact = ReadBudget::new(2 * odd.len() as u64);
-        assert!(union_ones(&[&odd, &odd], u64::MAX, &mut exact).is_some());
     }
 }

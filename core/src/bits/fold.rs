@@ -122,7 +122,7 @@ mod tests {
     }
 
     proptest! {
-        /// If this failed, a folded filter would forget items.
+        /// A folded filter would forget items.
         #[test]
         fn neighbours_are_joined(units in 1..300usize, times in 1..9usize, seed: u64) {
             let words = words(units * times * LINE_WORDS, seed);
@@ -139,7 +139,7 @@ mod tests {
             prop_assert_eq!(short.ones(), short.bits().count_ones() as u64);
         }
 
-        /// If this failed, a folded filter of RedisBloom's layout would forget items.
+        /// A folded filter of RedisBloom's layout would forget items.
         #[test]
         fn parts_are_joined(length in 1..9000usize, times in 1..9usize, seed: u64) {
             let words = words((length * times).div_ceil(8), seed);

@@ -63,14 +63,6 @@ pub fn at_most(limit: u64) -> impl Fn(Demand) -> Result<(), Limit> {
     }
 }
 
-/// An allowance for the layers of a filter that has `bytes` bytes besides them.
-pub(crate) fn besides(bytes: u64, allowance: Allowance<'_>) -> impl Fn(Demand) -> Result<(), Limit> {
-    move |demand: Demand| {
-        let total = demand.total.saturating_add(bytes);
-        allowance(Demand { total, ..demand })
-    }
-}
-
 /// The refusal of a filter's memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused {
@@ -89,25 +81,17 @@ impl From<Refused> for Error {
     }
 }
 
-/// Requests memory for a filter.
-pub(crate) fn ask(demand: Demand, allowance: Allowance<'_>) -> Result<(), Refused> {
-    let bytes = demand.total;
-    allowance(demand).map_err(|limit| Refused { bytes, limit })
-}
-
-/// Requests memory for a filter that has `before` bytes, and will have `after` bytes in `layers` layers.
-pub(crate) fn ask_to_grow(
-    before: u64,
-    after: u64,
-    layers: usize,
+/// Requests memory for a filter that will have `total` bytes, of which it keeps `held`. `grows_to` is the number of its
+/// layers, if it grows.
+pub(crate) fn ask(
+    held: u64,
+    total: u64,
+    grows_to: Option<usize>,
     allowance: Allowance<'_>,
 ) -> Result<(), Refused> {
-    let demand = Demand {
-        new: after.saturating_sub(before),
-        total: after,
-        grows_to: Some(layers),
-    };
-    ask(demand, allowance)
+    let new = total.saturating_sub(held);
+    let refused = |limit| Refused { bytes: total, limit };
+    allowance(Demand { new, total, grows_to }).map_err(refused)
 }
 
 /// An empty list with room for `count` values.

@@ -8,8 +8,6 @@ use crate::filter::{Filter, MOST_ESTIMATED};
 use crate::sets::SetError;
 use crate::{Allowance, UNLIMITED};
 
-/// The most computations for one rate of a full layer, by which sizes are found.
-const EXACT: u64 = 32 * 16 + 1;
 /// The most computations for one rate of a layer that is not full.
 const ESTIMATE: u64 = 5 * 16 + 1;
 
@@ -185,8 +183,8 @@ const SMALL: Layer = Layer {
 
 /// Very many shapes with two layers each would stop a BF.MERGE for seconds.
 #[test]
-fn a_merge_of_very_many_shapes_sizes_few() {
-    const SHAPES: u64 = 3000;
+fn a_merge_of_very_many_shapes_computes_little_for_each() {
+    const SHAPES: u64 = 1100;
     let layer = |number| Layer {
         capacity: (1 << 20) + number,
         items: 1 << 20,
@@ -202,8 +200,7 @@ fn a_merge_of_very_many_shapes_sizes_few() {
         Filter::union(&[&sources[0], &sources[1]], None, UNLIMITED).map(|union| union.layers())
     });
     assert_eq!(union, Ok(SHAPES as usize));
-    let of_counts = 16 * SHAPES;
-    assert!((1..=64 * EXACT + of_counts).contains(&work), "{work}");
+    assert!(work <= 32 * SHAPES, "{work}");
 }
 
 /// Many filters with a few layers of a high rate would stop a BF.MERGE for seconds, before it is refused.
@@ -237,7 +234,7 @@ fn a_merge_of_too_high_rates_is_refused_before_they_are_computed() {
 /// every layer.
 #[test]
 fn filters_with_too_many_exceptions_for_their_layers_are_not_combined() {
-    let (exceptions, layers) = (10_000, 3400);
+    let (exceptions, layers) = (10_000, 1000);
     let of_layers = || (0..layers).map(|_| SMALL);
     let many = load(&excepting(exceptions, of_layers()), UNLIMITED).unwrap();
     let mut other = filter(spec(1000, 0.25, reserved(1), 7));

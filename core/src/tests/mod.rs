@@ -3,18 +3,20 @@
 //! [`failing`] is an allocator that fails on demand; [`oracle`] is a naive filter to compare with; [`stored`] and
 //! [`stored_valkey`] have filters that RedisBloom and valkey-bloom wrote. [`laws`] hold for any filter and any items,
 //! the laws of [`window`] for filters that forget. [`moving`] and [`scarcity`] are about memory that moves or runs
-//! out. [`crafted`] counts, by means of [`work`], what malicious headers cost, and [`torture`] measures
-//! rates and sizes.
+//! out. [`protocol`] is what replicas repeat. [`crafted`] counts, by means of [`work`], what malicious headers cost, and
+//! [`torture`] measures rates and sizes.
 
 pub mod failing;
 pub mod oracle;
 pub mod stored;
 pub mod work;
 
+mod checks;
 mod crafted;
 mod exceptions;
 mod laws;
 mod moving;
+mod protocol;
 mod scarcity;
 mod sets;
 mod sharing;

@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value as Json;
 
-use crate::classic::Options;
-use crate::codec::stream::{MemoryStream, Value};
+use crate::checks::{MemoryStream, Value};
+use crate::layouts::classic::Options;
 
 /// A data type: its name and the encoding version.
 pub type Type = (&'static str, u64);

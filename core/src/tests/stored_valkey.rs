@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use super::oracle::stored;
 use super::stored::{Type, dump_payload, numbered, rdb_file_of};
-use crate::codec::stream::MemoryStream;
+use crate::checks::MemoryStream;
 use crate::codec::valkey::{ENCODING_VERSION, decode, encode, load};
 use crate::params::{SipSeed, Tightening};
 use crate::spec::{Spec, ValkeySpec};

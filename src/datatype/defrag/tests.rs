@@ -7,8 +7,8 @@ use std::ptr::NonNull;
 
 use super::{DefragCalls, step};
 use crate::server::alloc::{self, ModuleAllocator};
+use libbloom::checks::MemoryStream;
 use libbloom::codec;
-use libbloom::codec::stream::MemoryStream;
 use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Seed, StoredLayout, Window};
 use libbloom::spec::BlockedSpec;
 use libbloom::{Filter, UNLIMITED};
@@ -197,7 +197,7 @@ fn filters() -> Vec<(&'static str, Filter)> {
     ]
 }
 
-/// A server that defragments would lose items, crash on the next command, or leave blocks where they are for ever.
+/// A server that defragments loses nothing, and moves every block.
 #[test]
 fn filters_are_moved_step_by_step_and_stay_the_same() {
     for mood in [Mood::All, Mood::Some, Mood::None] {
@@ -258,8 +258,7 @@ fn filters_are_moved_step_by_step_and_stay_the_same() {
     }
 }
 
-/// A server that never calls again would be told that it must, and one that does not defragment in steps would be
-/// told so for ever.
+/// A server that never calls again is not told that it must, and one that does not defragment in steps is told once.
 #[test]
 fn a_server_that_will_not_call_again_is_not_asked_to() {
     for (name, filter) in filters() {
@@ -272,8 +271,8 @@ fn a_server_that_will_not_call_again_is_not_asked_to() {
     }
 }
 
-/// A filter that lost its layers between two steps, by a reset or a replacement, would be read beyond its end. Or its
-/// struct, which only the first step moves, would be moved in every step.
+/// A filter that lost its layers between two steps, by a reset or a replacement, is not read beyond its end; and its
+/// struct is moved by the first step only.
 #[test]
 fn a_filter_that_is_another_one_in_the_next_step() {
     for (name, filter) in filters() {
@@ -297,7 +296,7 @@ fn a_filter_that_is_another_one_in_the_next_step() {
     }
 }
 
-/// The server would get a block that no allocator returned: the one of an empty list.
+/// The server gets no block that no allocator returned, such as that of an empty list.
 #[test]
 fn a_window_without_layers_has_no_blocks_for_them() {
     let window = Some(Window::new(60, 8, false).unwrap());

@@ -1,6 +1,6 @@
 //! BF.ADD and BF.MADD, and the count of BF.CARD. What chains and batches do is tested in the core.
 
-use crate::client::{Reply, WRONG_TYPE, arity, array, error, ok};
+use crate::client::{Reply, array, error, ok};
 use crate::server::Server;
 
 const FULL: &str = "ERR non scaling filter is full";
@@ -82,33 +82,6 @@ fn items_are_any_bytes() {
     assert_eq!(client.over("BF.MADD key", &items), array([0; 9]));
     client.run("BF.RESERVE other 1e-9 100 SEED 2");
     assert_eq!(client.over("BF.MADD other", &items), array([1; 9]));
-}
-
-/// A mistake in a program would overwrite data of another kind, or make keys that nobody asked for.
-#[test]
-fn what_is_no_add_changes_nothing() {
-    let server = Server::start();
-    let mut client = server.client();
-    let [add, madd] = ["bf.add", "bf.madd"].map(arity);
-    client.run("RPUSH list element");
-    client.refuses(
-        "list",
-        &[
-            ("BF.ADD list item", WRONG_TYPE),
-            ("BF.MADD list item other", WRONG_TYPE),
-        ],
-    );
-    client.refuses(
-        "key",
-        &[
-            ("BF.ADD", &add),
-            ("BF.ADD key", &add),
-            ("BF.ADD key item other", &add),
-            ("BF.MADD", &madd),
-            ("BF.MADD key", &madd),
-        ],
-    );
-    assert_eq!(client.run("EXISTS key"), 0.into());
 }
 
 /// A filter with a fixed size would take items without end and break its promise, or lose those that it has.

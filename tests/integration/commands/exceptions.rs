@@ -1,17 +1,16 @@
-//! BF.EXCEPT: what is found, and what it costs. What is propagated of it is in `replication/propagation.rs`.
+//! BF.EXCEPT: what it refuses, and what it costs. What is found is in the table in `states`, what is propagated in
+//! `replication/propagation.rs`.
 
 use serial_test::serial;
 
-use crate::client::{Client, Reply, WRONG_TYPE, arity, array, error, ok};
-use crate::commands::sets::{PARAMETERS, found, make};
+use crate::client::{Client, Reply, array, error, ok};
+use crate::commands::sets::{PARAMETERS, make};
 use crate::filters::{contents, figure, same};
 use crate::server::{Server, sample, skip, until};
 use crate::support::items::numbered;
 use crate::support::link::in_step;
 use crate::support::table::FIELDS;
 
-const OF_CLASSIC: &str = "ERR exceptions are for LAYOUT BLOCKED only";
-const OF_WINDOW: &str = "ERR a filter with a WINDOW has no exceptions";
 const NO_EXCEPTIONS: &str = "ERR Insufficient memory for exceptions";
 
 /// How many items are excepted.
@@ -23,66 +22,6 @@ fn exceptions(client: &mut Client, key: &str) -> i64 {
 }
 
 // ---- What is found ---------------------------------------------------------------------------------
-
-/// An address that was blocked by mistake would stay blocked; or others would be let through with it.
-#[test]
-fn an_excepted_item_is_not_found_until_it_is_added_again() {
-    let server = Server::start();
-    let mut client = server.client();
-    for parameters in [PARAMETERS, "1e-9 20 EXPANSION 2 SEED 1", "1e-9 1000 NONSCALING"] {
-        client.answers(&[("FLUSHALL", ok())]);
-        make(&mut client, "key", parameters, 0, 300);
-        client.answers(&[
-            ("BF.EXCEPT key item:1", array([1])),
-            ("BF.EXCEPT key item:1", array([0])),
-            (
-                "BF.EXCEPT key item:1 item:2 nothing item:2 item:3",
-                array([0, 1, 0, 0, 1]),
-            ),
-            ("BF.EXISTS key item:1", 0.into()),
-            (
-                "BF.MEXISTS key item:0 item:1 item:2 item:3 item:4",
-                array([1, 0, 0, 0, 1]),
-            ),
-            (
-                "BF.EXISTSPACKED key LINES item:0\nitem:1\nitem:2",
-                Reply::Bulk(b"\x80".to_vec()),
-            ),
-            ("BF.EXISTSPACKED key LINES COUNT item:0\nitem:1\nitem:2", 1.into()),
-            ("BF.CARD key", 300.into()),
-        ]);
-        let others: Vec<_> = (0..300).filter(|item| !(1..4).contains(item)).collect();
-        assert_eq!(found(&mut client, "key", 400), others, "{parameters}");
-        assert_eq!(exceptions(&mut client, "key"), 3, "{parameters}");
-        client.answers(&[
-            ("BF.ADD key item:1", 1.into()),
-            ("BF.ADD key item:1", 0.into()),
-            ("BF.EXISTS key item:1", 1.into()),
-            ("BF.MADD key item:0 item:2 item:2", array([0, 1, 0])),
-            ("BF.INSERT key NOCREATE ITEMS item:3", array([1])),
-            ("BF.CARD key", 300.into()),
-            ("BF.EXCEPT key item:4 item:5 item:6", array([1, 1, 1])),
-            (
-                "BF.ADDPACKED key LINES item:4\nitem:7\nitem:5",
-                Reply::Bulk(b"\xa0".to_vec()),
-            ),
-            ("BF.ADDPACKED key LINES COUNT item:6", 1.into()),
-            ("BF.CARD key", 300.into()),
-        ]);
-        assert_eq!(
-            found(&mut client, "key", 400),
-            (0..300).collect::<Vec<_>>(),
-            "{parameters}"
-        );
-        assert_eq!(exceptions(&mut client, "key"), 0, "{parameters}");
-        // New items are counted, beside excepted ones.
-        client.answers(&[
-            ("BF.EXCEPT key item:1", array([1])),
-            ("BF.MADD key new item:1 newer item:0", array([1, 1, 1, 0])),
-            ("BF.CARD key", 302.into()),
-        ]);
-    }
-}
 
 /// A filter would keep what has expired for ever, and another server refuse it for that.
 #[test]
@@ -108,38 +47,6 @@ fn without_exceptions_a_filter_is_as_it_was() {
         assert_eq!(client.info("key", "Size"), size, "{parameters}");
         assert_eq!(client.run("MEMORY USAGE key"), usage, "{parameters}");
     }
-}
-
-/// A filter would be made by a question, or a mistake look like an answer.
-#[test]
-fn what_has_no_exceptions_is_refused_or_answered() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.answers(&[
-        ("BF.EXCEPT missing a b", array([0, 0])),
-        ("EXISTS missing", 0.into()),
-        ("SET text value", ok()),
-        ("BF.RESERVE classic 0.01 100 LAYOUT CLASSIC", ok()),
-        ("BF.ADD classic a", 1.into()),
-        ("BF.RESERVE window 0.01 100 WINDOW 1000", ok()),
-        ("BF.ADD window a", 1.into()),
-    ]);
-    let arity = arity("bf.except");
-    client.refuses(
-        "classic",
-        &[
-            ("BF.EXCEPT", arity.as_str()),
-            ("BF.EXCEPT classic", &arity),
-            ("BF.EXCEPT classic a", OF_CLASSIC),
-            ("BF.EXCEPT classic b", OF_CLASSIC),
-            ("BF.EXCEPT text a", WRONG_TYPE),
-        ],
-    );
-    let of_window = [
-        ("BF.EXCEPT window a", OF_WINDOW),
-        ("BF.EXCEPT window b", OF_WINDOW),
-    ];
-    client.refuses("window", &of_window);
 }
 
 /// In RESP3 a program would get other types than from BF.MADD.

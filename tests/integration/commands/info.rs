@@ -1,6 +1,6 @@
 //! BF.INFO.
 
-use crate::client::{Reply, WRONG_TYPE, arity, bulk, error, ok};
+use crate::client::{Reply, bulk, ok};
 use crate::filters;
 use crate::server::Server;
 use crate::support::table::FIELDS;
@@ -67,45 +67,6 @@ fn says_one_thing_when_asked_for_it() {
             }
         }
     }
-}
-
-/// A wrong question would get an answer to another one.
-#[test]
-fn mistakes_are_errors() {
-    let server = Server::start();
-    let mut client = server.client();
-    let (arity, invalid) = (arity("bf.info"), "Invalid information value");
-    client.run("BF.ADD key item");
-    client.run("SET text value");
-    client.run("BF.RESERVE fixed 0.01 100 NONSCALING LAYOUT VALKEY");
-    client.refuses(
-        "key",
-        &[
-            // Fields that only filters in valkey-bloom's layout have, and of these only such as grow.
-            ("BF.INFO key ERROR", invalid),
-            ("BF.INFO key TIGHTENING", invalid),
-            ("BF.INFO fixed TIGHTENING", invalid),
-            ("BF.INFO fixed MAXSCALEDCAPACITY", invalid),
-            ("BF.INFO", &arity),
-            ("BF.INFO key SIZE ITEMS", &arity),
-            ("BF.INFO key BYTES", invalid),
-            ("BF.INFO key CAP", invalid),
-            ("BF.INFO key ''", invalid),
-        ],
-    );
-    client.refuses(
-        "text",
-        &[("BF.INFO text", WRONG_TYPE), ("BF.INFO text SIZE", WRONG_TYPE)],
-    );
-    client.refuses(
-        "missing",
-        &[
-            ("BF.INFO missing", "ERR not found"),
-            ("BF.INFO missing SIZE", "ERR not found"),
-            ("BF.INFO missing FULL", "ERR not found"),
-        ],
-    );
-    assert_eq!(server.client3().run("BF.INFO missing"), error("ERR not found"));
 }
 
 /// Who runs the server could not see whether a filter keeps its promise, nor what its layers cost.

@@ -2,11 +2,10 @@
 
 use serial_test::serial;
 
-use crate::client::{Client, Reply, WRONG_TYPE, error, ok};
+use crate::client::{Client, Reply, error, ok};
 use crate::server::{Server, until};
 
 const BAD_RATE: &str = "ERR bad error rate";
-const RATE_RANGE: &str = "ERR error rate must be in the range (0.000000, 1.000000)";
 const MEMORY: &str = "ERR Insufficient memory to create filter";
 const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
@@ -60,25 +59,6 @@ fn options_come_in_any_order_and_case() {
         );
         client.run("DEL key");
     }
-}
-
-/// A filter in use would be emptied, or a script that reserves at every start would not learn that it exists.
-#[test]
-fn a_key_in_use_is_left_alone() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.run("BF.RESERVE key 0.01 100");
-    client.run("BF.ADD key item");
-    client.run("SET text value");
-    client.refuses(
-        "key",
-        &[
-            ("BF.RESERVE key 0.01 100", "ERR item exists"),
-            ("BF.RESERVE key 0.5 7 NONSCALING", "ERR item exists"),
-            ("BF.RESERVE key 2 100", RATE_RANGE),
-        ],
-    );
-    client.refuses("text", &[("BF.RESERVE text 0.01 100", WRONG_TYPE)]);
 }
 
 /// A rate that every other command takes would be refused here, or the other way round.

@@ -1,24 +1,15 @@
-//! Filters as sets: what BF.MERGE, BF.INTERSECT and BF.RESET make of them, what is refused, who is told, and what
-//! comes back from replicas and files.
+//! Filters as sets: what BF.MERGE, BF.INTERSECT and BF.RESET make of them, what is refused, and who may do it. The
+//! table in `states` has what replicas and files get.
 
-use std::time::{Duration, Instant};
-
-use rand::rngs::StdRng;
-use rand::seq::IndexedRandom;
-use rand::{RngExt, SeedableRng};
-
-use crate::client::{Client, Reply, WRONG_TYPE, arity, array, error, ok};
+use crate::client::{Client, Reply, WRONG_TYPE, array, error, ok};
 use crate::filters::contents;
 use crate::filters::{figure, same};
-use crate::server::{Server, sample, seed, skip, until};
-use crate::support::aof::as_commands;
-use crate::support::aof::{propagated, rewrite, settled};
+use crate::server::{Server, skip, until};
 use crate::support::chunks::{load, scandump};
 use crate::support::items::{numbered, present};
 use crate::support::link::in_step;
 use crate::support::stored_valkey::STORED;
 
-const NOT_FOUND: &str = "ERR not found";
 const NO_CREATION: &str = "ERR Insufficient memory to create filter";
 const NO_GROWTH: &str = "ERR Insufficient memory to grow filter";
 const FEWER: &str = "ERR there are fewer sources than numkeys says";
@@ -50,37 +41,6 @@ fn bits(client: &mut Client, key: &str) -> Vec<Vec<u8>> {
 }
 
 // ---- BF.MERGE --------------------------------------------------------------------------------------
-
-/// Workers that fill a filter each would have to send every item to one place: what they found apart would not be
-/// what one of them had found. (How layers are united, and what is counted, is tested in the core.)
-#[test]
-fn a_merged_filter_is_the_one_that_got_all_items() {
-    let server = Server::start();
-    let mut client = server.client();
-    for parameters in [
-        PARAMETERS,
-        "0.001 1000 NONSCALING SEED 1",
-        "0.01 1000 LAYOUT CLASSIC",
-    ] {
-        client.answers(&[("FLUSHALL", ok())]);
-        for (key, from, to) in [("a", 0, 300), ("b", 200, 500), ("c", 0, 0), ("all", 0, 500)] {
-            make(&mut client, key, parameters, from, to);
-        }
-        client.answers(&[("BF.MERGE to 3 a b c", ok())]);
-        assert_eq!(bits(&mut client, "to"), bits(&mut client, "all"), "{parameters}");
-        // An estimate.
-        let count = client.run("BF.CARD to").int();
-        assert!((490..510).contains(&count), "{parameters}: {count}");
-        // The sources are as they were, and the result is a filter like any other.
-        assert_eq!(
-            found(&mut client, "a", 500),
-            (0..300).collect::<Vec<_>>(),
-            "{parameters}"
-        );
-        make(&mut client, "to", "", 500, 900);
-        assert_eq!(found(&mut client, "to", 900).len(), 900, "{parameters}");
-    }
-}
 
 /// A count would be off although nothing was in two filters, or a filter with nothing in it would make it an estimate.
 #[test]
@@ -221,121 +181,6 @@ fn a_rate_that_would_do_is_named_and_does() {
     client.answers(&[("EXISTS to", 0.into())]);
 }
 
-/// A user would look for his mistake in the wrong place, or lose what the destination had.
-#[test]
-fn what_cannot_be_merged_is_refused_and_changes_nothing() {
-    let server = Server::start();
-    let mut client = server.client();
-    for (key, parameters) in [
-        ("to", PARAMETERS),
-        ("a", PARAMETERS),
-        ("seed", "1e-9 1000 SEED 2"),
-        ("classic", "0.01 1000 LAYOUT CLASSIC"),
-        ("small-classic", "0.01 100 LAYOUT CLASSIC NONSCALING"),
-        ("other-classic", "0.01 150 LAYOUT CLASSIC NONSCALING"),
-        ("window", "1e-9 1000 SEED 1 WINDOW 1000"),
-        ("valkey", "1e-9 1000 LAYOUT VALKEY"),
-    ] {
-        make(&mut client, key, parameters, 0, 50);
-    }
-    narrow(&mut client, "classic", "narrow");
-    client.answers(&[("SET text value", ok()), ("SADD set member", 1.into())]);
-    let arity = arity("bf.merge");
-    let seed = "ERR source seed has another seed: only filters of one seed can be combined (SEED, or one bf-seed on \
-                all servers)";
-    let own_seed = seed.replacen("source seed", "source a", 1);
-    let layout = "ERR source classic has another layout";
-    let window = "has a WINDOW: its layers expire";
-    let (of_source, of_destination) = (
-        format!("ERR source window {window}"),
-        format!("ERR destination window {window}"),
-    );
-    let of_valkey = "ERR source valkey has LAYOUT VALKEY: such filters are never combined";
-    let table = [
-        ("BF.MERGE", arity.as_str()),
-        ("BF.MERGE to", &arity),
-        ("BF.MERGE to 0 a", RANGE),
-        ("BF.MERGE to a 1", "ERR bad numkeys"),
-        ("BF.MERGE to 2 a", FEWER),
-        ("BF.MERGE to 1 a b", "ERR Unknown argument received: b"),
-        ("BF.MERGE to 1 a ERROR", "ERR no value for ERROR"),
-        ("BF.MERGE to 1 a ERROR 1", "Bad error rate"),
-        ("BF.MERGE to 1 a ERROR 0.1 ERROR 0.1", "ERR ERROR was given twice"),
-        ("BF.MERGE to 1 missing", "ERR source missing not found"),
-        ("BF.MERGE to 3 a missing a", "ERR source missing not found"),
-        (
-            "BF.MERGE to 2 a miss\ning OVERRIDE",
-            r"ERR source miss\ning not found",
-        ),
-        ("BF.MERGE to 1 ''", "ERR source  not found"),
-        ("BF.MERGE to 1 text", WRONG_TYPE),
-        ("BF.MERGE to 2 a set OVERRIDE", WRONG_TYPE),
-        ("BF.MERGE text 1 a", WRONG_TYPE),
-        ("BF.MERGE text 1 a OVERRIDE", WRONG_TYPE),
-        ("BF.MERGE to 2 a seed", seed),
-        ("BF.MERGE to 2 a seed OVERRIDE", seed),
-        ("BF.MERGE new 2 a seed", seed),
-        ("BF.MERGE seed 1 a", &own_seed),
-        ("BF.MERGE to 2 a classic", layout),
-        ("BF.MERGE new 2 a classic", layout),
-        ("BF.MERGE classic 1 a", "ERR source a has another layout"),
-        (
-            "BF.MERGE classic 1 narrow",
-            "ERR source narrow has hashes of another width",
-        ),
-        (
-            "BF.MERGE new 2 narrow classic",
-            "ERR source classic has hashes of another width",
-        ),
-        (
-            "BF.MERGE classic 1 classic ERROR 0.1",
-            "ERR ERROR is for LAYOUT BLOCKED only",
-        ),
-        (
-            "BF.MERGE new 1 classic ERROR 0.1",
-            "ERR ERROR is for LAYOUT BLOCKED only",
-        ),
-        ("BF.MERGE to 2 a window", &of_source),
-        ("BF.MERGE new 1 window", &of_source),
-        ("BF.MERGE to 1 window OVERRIDE", &of_source),
-        ("BF.MERGE window 1 a", &of_destination),
-        ("BF.MERGE window 1 window", &of_destination),
-        ("BF.MERGE to 2 a valkey", of_valkey),
-        ("BF.MERGE new 1 valkey OVERRIDE", of_valkey),
-        (
-            "BF.MERGE valkey 1 a",
-            "ERR destination valkey has LAYOUT VALKEY: such filters are never combined",
-        ),
-    ];
-    let keys = ["to", "new", "classic", "window", "seed", "text", "valkey"];
-    for key in keys {
-        client.refuses(key, &table);
-    }
-    let Reply::Error(text) = client.run("BF.MERGE new 2 small-classic other-classic") else {
-        panic!("it is taken")
-    };
-    let digits = |text: &str| text.replace(|letter: char| letter.is_numeric() || letter == '.', "");
-    let expected = "ERR the error rates of the layers sum to 0.02, above 0.01: classic filters merge only where their \
-                    layers are of one shape and have room";
-    assert_eq!(digits(&text), digits(expected), "{text}");
-    client.answers(&[("EXISTS new", 0.into()), ("DBSIZE", 11.into())]);
-    // What the destination held may be anything that is a filter, if it goes.
-    client.answers(&[("BF.MERGE window 1 a OVERRIDE", ok())]);
-    assert_eq!(
-        client.run("DEBUG DIGEST-VALUE window"),
-        client.run("DEBUG DIGEST-VALUE a")
-    );
-}
-
-/// Copies a classic filter and gives the copy hashes of 32 bits, as RedisBloom made them before version 2.
-fn narrow(client: &mut Client, from: &str, to: &str) {
-    const OPTIONS: usize = 12;
-    const WIDE: u8 = 4;
-    let mut chunks = scandump(client, from);
-    chunks[0].1[OPTIONS] &= !WIDE;
-    load(client, to, &chunks);
-}
-
 // ---- BF.INTERSECT ----------------------------------------------------------------------------------
 
 /// Common items would be missing, or the destination would keep its old items or its expiry.
@@ -343,101 +188,23 @@ fn narrow(client: &mut Client, from: &str, to: &str) {
 fn an_intersection_has_what_all_sources_have() {
     let server = Server::start();
     let mut client = server.client();
-    for parameters in [PARAMETERS, "0.0001 1000 LAYOUT CLASSIC"] {
-        client.answers(&[("FLUSHALL", ok())]);
-        make(&mut client, "a", parameters, 0, 600);
-        make(&mut client, "b", parameters, 400, 1000);
-        make(&mut client, "to", "0.01 50", 0, 10);
-        // The destination is replaced, also if it is one of the sources.
-        for key in ["to", "a"] {
-            client.answers(&[
-                (&format!("EXPIRE {key} 1000"), 1.into()),
-                (&format!("BF.INTERSECT {key} 2 b a"), ok()),
-                (&format!("TTL {key}"), (-1).into()),
-                (&format!("BF.ADD {key} new"), 1.into()),
-            ]);
-            let common: Vec<_> = (400..600).collect();
-            assert_eq!(found(&mut client, key, 1000), common, "{parameters}");
-            assert_eq!(client.info(key, "Capacity"), 1000, "{parameters}");
-        }
-        client.answers(&[("BF.INTERSECT self 2 b b", ok())]);
-        assert_eq!(bits(&mut client, "self"), bits(&mut client, "b"), "{parameters}");
+    make(&mut client, "a", PARAMETERS, 0, 600);
+    make(&mut client, "b", PARAMETERS, 400, 1000);
+    make(&mut client, "to", "0.01 50", 0, 10);
+    // The destination is replaced, also if it is one of the sources.
+    for key in ["to", "a"] {
+        client.answers(&[
+            (&format!("EXPIRE {key} 1000"), 1.into()),
+            (&format!("BF.INTERSECT {key} 2 b a"), ok()),
+            (&format!("TTL {key}"), (-1).into()),
+            (&format!("BF.ADD {key} new"), 1.into()),
+        ]);
+        let common: Vec<_> = (400..600).collect();
+        assert_eq!(found(&mut client, key, 1000), common);
+        assert_eq!(client.info(key, "Capacity"), 1000);
     }
-}
-
-/// A user would take what is no intersection for one.
-#[test]
-fn what_cannot_be_intersected_is_refused_and_changes_nothing() {
-    let server = Server::start();
-    let mut client = server.client();
-    for (key, parameters, count) in [
-        ("to", PARAMETERS, 50),
-        ("a", PARAMETERS, 50),
-        ("seed", "1e-9 1000 SEED 2", 50),
-        ("size", "1e-9 2000 SEED 1", 50),
-        ("rate", "1e-8 1000 SEED 1", 50),
-        ("grown", "1e-9 1000 SEED 1", 1500),
-        ("classic", "0.01 1000 LAYOUT CLASSIC", 50),
-        ("window", "1e-9 1000 SEED 1 WINDOW 1000", 50),
-        ("valkey", "1e-9 1000 LAYOUT VALKEY", 50),
-    ] {
-        make(&mut client, key, parameters, 0, count);
-    }
-    narrow(&mut client, "classic", "narrow");
-    client.answers(&[("SET text value", ok())]);
-    let arity = arity("bf.intersect");
-    let shape = |key: &str| {
-        format!(
-            "ERR source {key} has another shape: BF.INTERSECT needs filters of one layer, made for one capacity and \
-             error rate"
-        )
-    };
-    let [size, rate, grown] = ["size", "rate", "grown"].map(shape);
-    let seed = "ERR source seed has another seed: only filters of one seed can be combined (SEED, or one bf-seed on \
-                all servers)";
-    let table = [
-        ("BF.INTERSECT", arity.as_str()),
-        ("BF.INTERSECT to", &arity),
-        ("BF.INTERSECT to 0 a", RANGE),
-        ("BF.INTERSECT to 2 a", FEWER),
-        (
-            "BF.INTERSECT to 1 a OVERRIDE",
-            "ERR Unknown argument received: OVERRIDE",
-        ),
-        ("BF.INTERSECT to 2 a missing", "ERR source missing not found"),
-        ("BF.INTERSECT to 1 text", WRONG_TYPE),
-        ("BF.INTERSECT text 1 a", WRONG_TYPE),
-        ("BF.INTERSECT to 2 a seed", seed),
-        (
-            "BF.INTERSECT to 2 a classic",
-            "ERR source classic has another layout",
-        ),
-        ("BF.INTERSECT to 2 classic a", "ERR source a has another layout"),
-        (
-            "BF.INTERSECT to 2 classic narrow",
-            "ERR source narrow has hashes of another width",
-        ),
-        (
-            "BF.INTERSECT to 2 a window",
-            "ERR source window has a WINDOW: its layers expire",
-        ),
-        (
-            "BF.INTERSECT to 2 a valkey",
-            "ERR source valkey has LAYOUT VALKEY: such filters are never combined",
-        ),
-        ("BF.INTERSECT to 2 a size", &size),
-        ("BF.INTERSECT to 2 a rate", &rate),
-        ("BF.INTERSECT to 2 a grown", &grown),
-        ("BF.INTERSECT to 1 grown", &grown),
-        ("BF.INTERSECT new 2 a size", &size),
-    ];
-    for key in ["to", "new", "text"] {
-        client.refuses(key, &table);
-    }
-    client.answers(&[("EXISTS new", 0.into())]);
-    // The destination's own kind does not matter.
-    client.answers(&[("BF.INTERSECT window 2 a to", ok())]);
-    assert_eq!(found(&mut client, "window", 50).len(), 50);
+    client.answers(&[("BF.INTERSECT self 2 b b", ok())]);
+    assert_eq!(bits(&mut client, "self"), bits(&mut client, "b"));
 }
 
 // ---- BF.RESET --------------------------------------------------------------------------------------
@@ -521,25 +288,6 @@ fn a_reset_gives_memory_back_and_is_for_full_servers_too() {
     assert_eq!(figure(&mut client, "items"), 0);
 }
 
-/// A mistake would look like success.
-#[test]
-fn what_is_no_filter_is_not_reset() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.answers(&[("SET text value", ok()), ("BF.ADD key item", 1.into())]);
-    let arity = arity("bf.reset");
-    client.refuses(
-        "key",
-        &[
-            ("BF.RESET", arity.as_str()),
-            ("BF.RESET key x", &arity),
-            ("BF.RESET missing", NOT_FOUND),
-            ("BF.RESET text", WRONG_TYPE),
-        ],
-    );
-    client.answers(&[("EXISTS missing", 0.into())]);
-}
-
 // ---- Replicas and files ----------------------------------------------------------------------------
 
 /// A replica whose source is gone, or another one, would stay behind in silence.
@@ -579,7 +327,7 @@ fn a_replica_that_cannot_follow_says_so() {
     for line in [
         "key 'to': BF.MERGE succeeded originally, and failed here: ERR source a not found",
         "key 'to': BF.INTERSECT succeeded originally, and failed here: ERR source a not found",
-        "key 'there': BF.RESERVE succeeded originally, and failed here: ERR item exists",
+        "key 'there': BF.INSERT succeeded originally, and failed here: ERR item exists",
         "key 'chunks': BF.LOADCHUNK succeeded originally, and failed here: ERR not found",
         "key 'a': BF.RESET succeeded originally, and failed here: ERR not found",
         "key 'b': BF.EXCEPT succeeded originally, and failed here: ERR not found",
@@ -590,233 +338,7 @@ fn a_replica_that_cannot_follow_says_so() {
     assert!(!primary.log().contains("not here"), "{}", primary.log());
 }
 
-/// Keys that filters are made in, and combined.
-const KEYS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
-/// How they are made.
-const SHAPES: [&str; 8] = [
-    "0.01 100 SEED 1",
-    "0.01 100 SEED 1",
-    "0.01 100 NONSCALING SEED 1",
-    "0.001 300 SEED 1 GROWING",
-    "1e-6 50 EXPANSION 3 SEED 1",
-    "0.01 100 LAYOUT CLASSIC",
-    "0.01 100 LAYOUT CLASSIC",
-    "0.01 60 WINDOW 1000 SLICES 4 SEED 1",
-];
-
-/// Writes in a script, some of which fail.
-const SCRIPT: &str = "redis.pcall('BF.EXCEPT',KEYS[1],ARGV[1],ARGV[2]);\
-                      redis.pcall('BF.MERGE',KEYS[1],1,KEYS[2]);\
-                      redis.pcall('BF.ADD',KEYS[1],ARGV[2]);\
-                      redis.pcall('BF.RESET',KEYS[2]);\
-                      return redis.pcall('BF.EXCEPT',KEYS[2],ARGV[2])";
-
-fn write(random: &mut StdRng, client: &mut Client) -> Reply {
-    let [key, one, other] = [(); 3].map(|()| *KEYS.choose(random).unwrap());
-    let items: Vec<_> = (0..random.random_range(1..60))
-        .map(|_| random.random_range(0..400).to_string())
-        .collect();
-    match random.random_range(0..26) {
-        0..2 => {
-            client.run(&format!("DEL {key}"));
-            client.run(&format!("BF.RESERVE {key} {}", SHAPES.choose(random).unwrap()))
-        }
-        2..5 => client.over(&format!("BF.MADD {key}"), &items),
-        5 => client.run(&format!("BF.ADD {key} {}", items[0])),
-        6 => client.over(&format!("BF.INSERT {key} CAPACITY 70 SEED 1 ITEMS"), &items),
-        7 => client.over(&format!("BF.ADDPACKED {key} NOCREATE LINES"), &[items.join("\n")]),
-        8..10 => client.run(&format!("BF.MERGE {key} 1 {one}")),
-        10..12 => client.run(&format!("BF.MERGE {key} 2 {one} {other} OVERRIDE")),
-        12 => client.run(&format!("BF.MERGE {key} 2 {one} {other} ERROR 0.2")),
-        13 => client.run(&format!("BF.MERGE {key} 2 {one} {other} ERROR 0.25 OVERRIDE")),
-        14..16 => client.run(&format!("BF.INTERSECT {key} 2 {one} {other}")),
-        16 => client.run(&format!("BF.RESET {key}")),
-        17..19 => client.run(&format!("PEXPIRE {key} {}", random.random_range(0..30))),
-        19 => client.run(&format!("COPY {one} {other} REPLACE")),
-        20 => {
-            client.answers(&[("MULTI", ok())]);
-            client.over(&format!("BF.EXCEPT {key}"), &items);
-            client.run(&format!("BF.MERGE {one} 1 {key}"));
-            client.over(&format!("BF.MADD {key}"), &items[..items.len().div_ceil(2)]);
-            client.run("EXEC")
-        }
-        21 => client.call(&["EVAL", SCRIPT, "2", key, one, &items[0], &items[items.len() - 1]]),
-        _ => client.over(&format!("BF.EXCEPT {key}"), &items),
-    }
-}
-
-/// Nothing may expire between two looks.
-fn stay(client: &mut Client) {
-    for key in KEYS {
-        client.run(&format!("PERSIST {key}"));
-    }
-}
-
-/// The figures of INFO that the keys have in sum.
-const FIGURES: [&str; 6] = ["filters", "windows", "layers", "bytes", "items", "exceptions"];
-
-/// The figures in INFO are the sums of those of the keys.
-#[track_caller]
-fn figures_are_sums(client: &mut Client, what: &str) {
-    let start = Instant::now();
-    until(what, || {
-        let mut sums = [0; 6];
-        for key in client.run("KEYS *").elements() {
-            let full = client.run(&format!("BF.INFO {} FULL", key.text()));
-            if !matches!(full, Reply::Error(_)) {
-                let is_window = full.fields().iter().any(|(name, _)| name == "Window");
-                let fields = ["Number of filters", "Size", "Number of items inserted"];
-                let [layers, bytes, items] = fields.map(|field| full.field(field).int());
-                let exceptions = full.fields().into_iter().find(|(name, _)| name == "Exceptions");
-                let exceptions = exceptions.map_or(0, |(_, count)| count.int());
-                let figures = [1, is_window.into(), layers, bytes, items, exceptions];
-                for (sum, figure) in sums.iter_mut().zip(figures) {
-                    *sum += figure;
-                }
-                // The layers say the same.
-                let debug = client.run(&format!("BF.DEBUG {}", key.text()));
-                assert_eq!(debug.elements().len() as i64, 1 + layers, "{debug:?}");
-                let head = debug.elements()[0].text();
-                let expected = match exceptions {
-                    0 => format!("size:{items}"),
-                    _ => format!("size:{items} exceptions:{exceptions}"),
-                };
-                assert_eq!(head, expected, "{debug:?}");
-            }
-        }
-        let figures = FIGURES.map(|name| figure(client, name));
-        // A key that expires is gone before it is freed.
-        let is_same = sums == figures;
-        assert!(
-            is_same || start.elapsed() < Duration::from_secs(60),
-            "{what}: {FIGURES:?} are {sums:?}, and stated as {figures:?}"
-        );
-        is_same
-    });
-}
-
-/// A replica, or a server that starts on a file, would have other filters: the commands, rewritten or not, and the
-/// RDB file must each give the same bits. And who watches would be told of other sums than the keys have.
-#[test]
-fn replicas_and_files_have_the_same() {
-    let mut primary = as_commands().start();
-    let mut replica = as_commands()
-        .module_args("bf-layout classic bf-seed 5 bf-max-filter-bytes 300 bf-expansion-factor 0")
-        .replica_of(&primary)
-        .start();
-    in_step(&primary, &replica);
-    let mut client = primary.client();
-    let mut random = StdRng::seed_from_u64(seed());
-    let mut done = 0;
-    for step in 0..sample(3000) {
-        let reply = write(&mut random, &mut client);
-        done += usize::from(reply == ok());
-        if step % 100 == 0 {
-            stay(&mut client);
-            in_step(&primary, &replica);
-            same(&primary, &replica, &KEYS, "the replica");
-            figures_are_sums(&mut client, "figures of the primary");
-            figures_are_sums(&mut replica.client(), "figures of the replica");
-        }
-    }
-    assert!(done > 100, "only {done} were taken");
-    assert!(!replica.log().contains("not here"), "{}", replica.log());
-    stay(&mut client);
-    in_step(&primary, &replica);
-    same(&primary, &replica, &KEYS, "the replica");
-    let before = contents(&mut client, &KEYS);
-    let is_as_before = |server: &Server, what: &str| {
-        for (now, before) in contents(&mut server.client(), &KEYS).iter().zip(&before) {
-            assert!(now == before, "{what}: {now:?} and {before:?}");
-        }
-    };
-    // On its own, so that it shows what its files have, and not what its primary sends again.
-    replica.client().answers(&[("REPLICAOF NO ONE", ok())]);
-    settled(&replica);
-    replica.kill9();
-    let mut alone = as_commands().dir(replica.dir()).start();
-    for (server, who) in [(&mut primary, "primary"), (&mut alone, "replica")] {
-        for how in ["commands", "rewritten", "RDB in the AOF", "RDB"] {
-            let mut client = server.client();
-            match how {
-                "rewritten" => rewrite(&mut client),
-                "RDB in the AOF" => {
-                    client.answers(&[("CONFIG SET aof-use-rdb-preamble yes", ok())]);
-                    rewrite(&mut client);
-                }
-                "RDB" => client.answers(&[("SAVE", ok())]),
-                _ => {}
-            }
-            server.kill9();
-            if how == "RDB" {
-                let saved = Server::with().dir(server.dir()).start();
-                is_as_before(&saved, &format!("{who}: {how}"));
-                figures_are_sums(&mut saved.client(), how);
-                let mut client = saved.client();
-                client.answers(&[("FLUSHALL", ok())]);
-                until("all are gone", || {
-                    FIGURES.map(|name| figure(&mut client, name)) == [0; 6]
-                });
-                continue;
-            }
-            server.revive();
-            is_as_before(server, &format!("{who}: {how}"));
-            figures_are_sums(&mut server.client(), how);
-        }
-    }
-}
-
-// ---- Transactions, scripts and other clients -------------------------------------------------------
-
-/// A transaction would stop in the middle, or a script not be propagated as what it did.
-#[test]
-fn transactions_and_scripts_combine_filters() {
-    let primary = Server::with().append_only().start();
-    let replica = Server::with().replica_of(&primary).start();
-    let mut client = primary.client();
-    let queued = || Reply::Simple("QUEUED".into());
-    make(&mut client, "a", PARAMETERS, 0, 100);
-    make(&mut client, "b", PARAMETERS, 50, 150);
-    client.answers(&[
-        ("MULTI", ok()),
-        ("BF.MERGE to 2 a b", queued()),
-        ("BF.MERGE to 1 missing", queued()),
-        ("BF.INTERSECT both 2 a b", queued()),
-        ("BF.RESET a", queued()),
-        ("BF.MERGE to 1 a", queued()),
-        ("BF.RESET missing", queued()),
-    ]);
-    let expected = vec![
-        ok(),
-        error("ERR source missing not found"),
-        ok(),
-        ok(),
-        ok(),
-        error(NOT_FOUND),
-    ];
-    assert_eq!(client.run("EXEC"), Reply::Array(expected));
-    assert_eq!(found(&mut client, "to", 200), (0..150).collect::<Vec<_>>());
-    assert_eq!(found(&mut client, "both", 200), (50..100).collect::<Vec<_>>());
-    let script = "redis.call('BF.MERGE',KEYS[1],2,KEYS[2],KEYS[3],'OVERRIDE');\
-                  redis.call('BF.EXCEPT',KEYS[1],'item:120');redis.call('BF.RESET',KEYS[3]);\
-                  return redis.pcall('BF.MERGE',KEYS[1],0,KEYS[2]).err";
-    let reply = client.call(&["EVAL", script, "3", "new", "to", "both"]);
-    assert_eq!(reply.text(), RANGE);
-    assert_eq!(found(&mut client, "new", 200).len(), 149);
-    client.answers(&[("BF.CARD both", 0.into())]);
-    in_step(&primary, &replica);
-    same(
-        &primary,
-        &replica,
-        &["a", "b", "to", "both", "new"],
-        "the replica",
-    );
-    let file: Vec<_> = propagated(&primary)
-        .into_iter()
-        .map(|words| words[0].clone())
-        .collect();
-    assert_eq!(file[file.len() - 3..], ["BF.MERGE", "BF.EXCEPT", "BF.RESET"]);
-}
+// ---- Other clients -------------------------------------------------------
 
 /// Who may only read a filter would change it, who may only write one would read others, or a job that merges would
 /// need more rights than it uses.

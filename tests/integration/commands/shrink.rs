@@ -1,13 +1,11 @@
-//! What BF.SHRINK makes of a filter, what it refuses, and what replicas and files get.
+//! What BF.SHRINK makes of a filter, and what it refuses. The table in `states` has what replicas and files get.
 
-use crate::client::{Client, Reply, WRONG_TYPE, arity, error, ok};
+use crate::client::{Client, Reply, error, ok};
 use crate::commands::sets::make;
-use crate::filters::{figure, same};
+use crate::filters::figure;
 use crate::server::Server;
-use crate::support::aof::{as_commands, propagated, rewrite, settled};
 use crate::support::chunks::{load, scandump};
 use crate::support::items::{numbered, present};
-use crate::support::link::in_step;
 
 /// Filters that are too large: the error rate, the other options, and how many items they have.
 const KINDS: [(&str, &str, usize); 6] = [
@@ -106,53 +104,6 @@ fn capacity_keeps_room() {
     }
 }
 
-/// A mistake would look like success, or change a filter.
-#[test]
-fn what_cannot_be_shrunk_is_refused() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.answers(&[
-        ("SET text value", ok()),
-        ("BF.RESERVE key 0.01 100000 LAYOUT CLASSIC", ok()),
-        ("BF.RESERVE window 0.01 100000 WINDOW 100", ok()),
-        ("BF.RESERVE valkey 0.01 100000 LAYOUT VALKEY", ok()),
-    ]);
-    let arity = arity("bf.shrink");
-    let range = "ERR capacity must be in the range [1, 1099511627776]";
-    for key in ["key", "window", "valkey"] {
-        client.refuses(
-            key,
-            &[
-                ("BF.SHRINK", arity.as_str()),
-                ("BF.SHRINK missing", "ERR not found"),
-                ("BF.SHRINK text", WRONG_TYPE),
-                ("BF.SHRINK key CAPACITY", "ERR no value for CAPACITY"),
-                ("BF.SHRINK key CAPACITY 0", range),
-                ("BF.SHRINK key CAPACITY -1", range),
-                ("BF.SHRINK key CAPACITY 1099511627777", range),
-                ("BF.SHRINK key CAPACITY 1e3", "ERR bad capacity"),
-                (
-                    "BF.SHRINK key CAPACITY 5 CAPACITY 5",
-                    "ERR CAPACITY was given twice",
-                ),
-                ("BF.SHRINK key NOW", "ERR Unknown argument received: NOW"),
-                ("BF.SHRINK key 1000", "ERR Unknown argument received: 1000"),
-                (
-                    "BF.SHRINK window",
-                    "ERR a filter with a WINDOW is not shrunk: its layers expire",
-                ),
-                (
-                    "BF.SHRINK valkey CAPACITY 5",
-                    "ERR BF.SHRINK is for LAYOUT BLOCKED or CLASSIC only",
-                ),
-            ],
-        );
-    }
-    client.answers(&[("EXISTS missing", 0.into())]);
-    let mut client3 = server.client3();
-    assert!(matches!(client3.run("BF.SHRINK key"), Reply::Int(1..)));
-}
-
 /// A filter would be half folded, or pass a limit, where there is no memory for the copy.
 #[test]
 fn without_memory_nothing_is_folded() {
@@ -171,41 +122,4 @@ fn without_memory_nothing_is_folded() {
     client.answers(&[("CONFIG SET maxmemory 0", ok())]);
     assert!(client.run("BF.SHRINK key CAPACITY 2000000").int() > 1 << 20);
     has_all(&mut client, "key", 100);
-}
-
-/// A replica, or a server that starts again from its file, would differ.
-#[test]
-fn replicas_and_files_have_the_same_bits() {
-    let mut primary = as_commands().start();
-    let replica = Server::with().replica_of(&primary).start();
-    in_step(&primary, &replica);
-    let mut client = primary.client();
-    let keys: Vec<_> = (0..KINDS.len()).map(|number| format!("key:{number}")).collect();
-    for (key, (rate, options, count)) in keys.iter().zip(KINDS) {
-        let parameters = divisible(&mut client, rate, options);
-        make(&mut client, key, &parameters, 0, count);
-        assert!(
-            client
-                .run(&format!("BF.SHRINK {key} CAPACITY {}", count + 10))
-                .int()
-                > 0
-        );
-        client.answers(&[(&format!("BF.SHRINK {key} CAPACITY {}", count + 10), 0.into())]);
-        make(&mut client, key, "", count, count + 5);
-    }
-    let commands = propagated(&primary);
-    let shrunk = commands.iter().filter(|command| command[0] == "BF.SHRINK");
-    assert_eq!(shrunk.count(), KINDS.len());
-    in_step(&primary, &replica);
-    let keys: Vec<_> = keys.iter().map(String::as_str).collect();
-    same(&primary, &replica, &keys, "a replica");
-    settled(&primary);
-    primary.restart();
-    same(&primary, &replica, &keys, "the file");
-    rewrite(&mut primary.client());
-    primary.restart();
-    same(&primary, &replica, &keys, "the file rewritten");
-    for (key, (_, _, count)) in keys.iter().zip(KINDS) {
-        has_all(&mut primary.client(), key, count + 5);
-    }
 }

@@ -4,7 +4,6 @@ mod chunks;
 mod crash;
 mod files;
 mod layout;
-mod moves;
 mod recorded;
 mod rival;
 mod valkey;

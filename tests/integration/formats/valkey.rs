@@ -167,7 +167,6 @@ fn an_insert_without_items_makes_only_such_filters() {
             "",
             " CAPACITY 10 NOCREATE",
             " LAYOUT BLOCKED",
-            " TIGHTENING 0.5 LAYOUT CLASSIC",
             " LAYOUT VALKEY ITEMS",
         ] {
             client.refuses(key, &[(&format!("BF.INSERT {key}{words}"), &arity)]);

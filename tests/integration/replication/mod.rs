@@ -1,6 +1,7 @@
 //! Replicas, clusters and failovers: the same filters on every server.
 
 mod cluster;
+mod creations;
 mod failover;
 mod packed;
 mod propagation;

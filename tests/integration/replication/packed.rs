@@ -42,8 +42,7 @@ fn replays(server: &mut Server, keys: &[&str]) {
 fn one_command_says_exactly_what_changed() {
     let server = Server::with().module_args(UNUSUAL).append_only().start();
     let mut client = server.client();
-    let by_option = "ERROR 1.23456789e-2 CAPACITY 50 GROWING EXPANSION 3";
-    let blocked = "LAYOUT BLOCKED SEED 77";
+    let by_option = "SPEC1:g:1.23456789e-2:50:3:77:0";
     let one = "\u{1}\0\0\0";
     // What is sent before the data, the data, and what is propagated: the same again for ".", nothing for none.
     let table = [
@@ -51,12 +50,12 @@ fn one_command_says_exactly_what_changed() {
         (
             "key LINES",
             "a\nb",
-            Some((format!("key {blocked} {by_option} LINES"), "a\nb".to_owned())),
+            Some((format!("key {by_option} LINES"), "a\nb".to_owned())),
         ),
         (
             "two COUNT WIDTH 2",
             "aabbaa",
-            Some((format!("two {blocked} {by_option} WIDTH 2"), "aabb".to_owned())),
+            Some((format!("two {by_option} WIDTH 2"), "aabb".to_owned())),
         ),
         ("three NOCREATE PREFIXED", "\0\0\0\0", None),
         ("three PREFIXED", "", None),
@@ -64,7 +63,7 @@ fn one_command_says_exactly_what_changed() {
             "three EXPANSION 0 SEED 5 ERROR 0.5 PREFIXED",
             "\0\0\0\0",
             Some((
-                "three LAYOUT BLOCKED SEED 5 ERROR 2.5e-1 CAPACITY 50 NONSCALING PREFIXED".to_owned(),
+                "three SPEC1:f:2.5e-1:50:0:5:0 PREFIXED".to_owned(),
                 "\0\0\0\0".to_owned(),
             )),
         ),
@@ -72,7 +71,7 @@ fn one_command_says_exactly_what_changed() {
             "reserved LINES CAPACITY 70",
             "x\n\nx\ny",
             Some((
-                format!("reserved {blocked} ERROR 1.23456789e-2 CAPACITY 70 EXPANSION 3 LINES"),
+                "reserved SPEC1:r:1.23456789e-2:70:3:77:0 LINES".to_owned(),
                 "x\n\ny".to_owned(),
             )),
         ),
@@ -80,7 +79,7 @@ fn one_command_says_exactly_what_changed() {
             "classic ERROR 0.1 LAYOUT CLASSIC LINES",
             "x\ny\n",
             Some((
-                "classic ERROR 1e-1 CAPACITY 50 EXPANSION 3 LAYOUT CLASSIC LINES".to_owned(),
+                "classic SPEC1:c:1e-1:50:3:0:0 LINES".to_owned(),
                 "x\ny\n".to_owned(),
             )),
         ),
@@ -88,7 +87,7 @@ fn one_command_says_exactly_what_changed() {
             "fixed-classic ERROR 0.1 NONSCALING LAYOUT CLASSIC LINES",
             "x",
             Some((
-                "fixed-classic ERROR 1e-1 CAPACITY 50 EXPANSION 2 NONSCALING LAYOUT CLASSIC LINES".to_owned(),
+                "fixed-classic SPEC1:n:1e-1:50:2:0:0 LINES".to_owned(),
                 "x".to_owned(),
             )),
         ),
@@ -96,7 +95,7 @@ fn one_command_says_exactly_what_changed() {
             "zero-classic EXPANSION 0 LAYOUT CLASSIC WIDTH 1",
             "x",
             Some((
-                "zero-classic ERROR 1.23456789e-2 CAPACITY 50 EXPANSION 0 LAYOUT CLASSIC WIDTH 1".to_owned(),
+                "zero-classic SPEC1:n:1.23456789e-2:50:0:0:0 WIDTH 1".to_owned(),
                 "x".to_owned(),
             )),
         ),

@@ -3,34 +3,17 @@
 
 use std::fs;
 
-use rand::rngs::StdRng;
-use rand::seq::IndexedRandom;
-use rand::{RngExt, SeedableRng};
-
 use crate::client::clock;
-use crate::client::{Client, Reply, array, ok};
+use crate::client::{Client, array, ok};
 use crate::filters::{contents, same};
-use crate::server::{Server, Setup, sample, seed, until};
-use crate::support::aof::{as_commands, paths, propagated, rewrite, settled};
+use crate::server::{Server, until};
+use crate::support::aof::{as_commands, paths, propagated, rewrite};
 use crate::support::link::{UNUSUAL, in_step};
-use crate::support::packed::Form;
 use crate::support::windows::{SLICE, WINDOW, slices};
-
-/// A replica that would make other filters by itself, or none.
-fn other_settings() -> Setup {
-    Server::with().module_args(
-        "bf-layout classic bf-initial-size 9 bf-error-rate 0.2 bf-expansion-factor 0 bf-seed 5 \
-         bf-max-filter-bytes 300",
-    )
-}
 
 fn follow(replica: &Server, primary: &Server) {
     let line = format!("REPLICAOF 127.0.0.1 {}", primary.port());
     replica.client().answers(&[(&line, ok())]);
-}
-
-fn count(server: &Server, stat: &str) -> u64 {
-    server.client().stat("stats", stat).parse().unwrap()
 }
 
 // ---- One command ---------------------------------------------------------------------------------
@@ -43,33 +26,33 @@ fn one_command_says_what_changed_and_when() {
     let server = Server::with().module_args(UNUSUAL).append_only().start();
     let mut client = server.client();
     let begin = clock(&mut client) - 500_000;
-    // `@5` is 5 ms after the beginning; `...` is the time of the server, or for PXAT a thousand seconds later.
+    // `@5` is 5 ms after the beginning; `...` is the time of the server, or for an expiry a thousand seconds later.
     let table = [
         // Creations, with everything resolved.
         (
             "BF.RESERVE key 0.1 90 WINDOW 1000",
-            "BF.RESERVE key 1e-1 90 {seeded} EXPANSION 3 {window}",
+            "BF.INSERT key SPEC1:w:1e-1:90:3:77:0:1000:8:0",
         ),
         (
             "BF.RESERVE live 0.1 90 REFRESH SLICES 3 WINDOW 5 SEED 4 EXPANSION 2 EX 1000",
-            "BF.RESERVE live 1e-1 90 LAYOUT BLOCKED SEED 4 WINDOW 5 SLICES 3 REFRESH PXAT ...",
+            "BF.INSERT live SPEC1:w:1e-1:90:2:4:...:5:3:1",
         ),
         ("BF.RESERVE key 0.1 90 WINDOW 1000 NX", ""),
         (
             "BF.INSERT made WINDOW 1000 ITEMS a b a",
-            "BF.INSERT made {sized} {window} AT ... ITEMS a b",
+            "BF.INSERT made {sized}:0:1000:8:0:... a b",
         ),
         (
             "BF.INSERT timed WINDOW 1000 PX 1000000 AT @0 ITEMS a",
-            "BF.INSERT timed {sized} {window} PXAT ... AT @0 ITEMS a",
+            "BF.INSERT timed {sized}:...:1000:8:0:@0 a",
         ),
         (
             "BF.ADDPACKED packed WINDOW 5000 SLICES 4 ERROR 0.5 COUNT WIDTH 1 aba",
-            "BF.ADDPACKED packed {seeded} ERROR 2.5e-1 CAPACITY 50 EXPANSION 3 WINDOW 5000 SLICES 4 AT ... WIDTH 1 ab",
+            "BF.ADDPACKED packed SPEC1:w:2.5e-1:50:3:77:0:5000:4:0:... WIDTH 1 ab",
         ),
         (
             "BF.ADDPACKED stamped WINDOW 1000 EXAT 4000000000 AT @0 LINES x\ny",
-            "BF.ADDPACKED stamped {sized} {window} PXAT 4000000000000 AT @0 LINES x\ny",
+            "BF.ADDPACKED stamped {sized}:4000000000000:1000:8:0:@0 LINES x\ny",
         ),
         ("BF.INSERT none NOCREATE WINDOW 5 ITEMS a", ""),
         ("BF.ADDPACKED none WINDOW 5 LINES ''", ""),
@@ -125,11 +108,8 @@ fn one_command_says_what_changed_and_when() {
         None => word.to_owned(),
     };
     let whole = |text: &str| {
-        let text = text
-            .replace("{sized}", "{seeded} ERROR 1.23456789e-2 CAPACITY 50 EXPANSION 3")
-            .replace("{seeded}", "LAYOUT BLOCKED SEED 77")
-            .replace("{window}", "WINDOW 1000 SLICES 8");
-        text.split(' ').map(at).collect::<Vec<_>>()
+        let text = text.replace("{sized}", "SPEC1:w:1.23456789e-2:50:3:77");
+        text.split([' ', ':']).map(at).collect::<Vec<_>>()
     };
     let mut sent = 0;
     for (line, expected) in table {
@@ -148,7 +128,7 @@ fn one_command_says_what_changed_and_when() {
         if !is_dirty {
             continue;
         }
-        let words = commands[sent].iter().flat_map(|word| word.split(' '));
+        let words = commands[sent].iter().flat_map(|word| word.split([' ', ':']));
         let mut words: Vec<_> = words.map(str::to_owned).collect();
         let expected = whole(expected);
         for (word, _) in words
@@ -170,293 +150,6 @@ fn one_command_says_what_changed_and_when() {
         let files = paths(&server).into_iter().map(|path| fs::read(path).unwrap());
         let file = String::from_utf8_lossy(&files.collect::<Vec<_>>().concat()).to_uppercase();
         assert!(!file.contains("MULTI") && !file.contains("EXPIRE"), "{file}");
-    }
-}
-
-// ---- Everything at random ------------------------------------------------------------------------
-
-/// The filters: a window, one that ends while the test runs, and one whose items live on.
-const KINDS: [(&str, &str); 5] = [
-    ("timed", "BF.RESERVE timed 0.01 200 WINDOW 1000 SLICES 10"),
-    ("short", "BF.RESERVE short 0.001 100 WINDOW 1 SLICES 4 SEED 3"),
-    ("live", "BF.RESERVE live 0.01 200 WINDOW 1000 SLICES 5 REFRESH"),
-    ("long", "BF.RESERVE long 1e-6 1000 WINDOW 4294967295 SLICES 64"),
-    ("plain", "BF.RESERVE plain 0.01 500"),
-];
-/// Keys that come and go.
-const PASSING: [&str; 3] = ["p", "q", "r"];
-
-/// Writes in a script or a function, some of which may fail.
-const SCRIPT: &str = "redis.call('BF.ADD',KEYS[1],ARGV[1]);\
-                      redis.pcall('BF.INSERT',KEYS[2],'WINDOW','9','CAPACITY','9','AT',ARGV[2],\
-                      'ITEMS',ARGV[1],'x','y');\
-                      redis.pcall('BF.ADDPACKED',KEYS[1],'LINES',ARGV[3]);\
-                      return redis.call('BF.EXISTS',KEYS[1],ARGV[1])";
-
-fn keys() -> Vec<&'static str> {
-    KINDS.iter().map(|(key, _)| *key).chain(PASSING).collect()
-}
-
-struct Traffic {
-    random: StdRng,
-    client: Client,
-}
-
-impl Traffic {
-    /// On a primary, which gets the filters.
-    fn on(primary: &Server) -> Self {
-        let mut client = primary.client();
-        for (_, line) in KINDS {
-            client.answers(&[(line, ok())]);
-        }
-        if Server::version().at_least(7, 0) {
-            let library = format!(
-                "#!lua name=lib\nredis.register_function('windows',function(KEYS,ARGV) {SCRIPT} end)"
-            );
-            assert_eq!(
-                client.call(&["FUNCTION", "LOAD", "REPLACE", &library]).text(),
-                "lib"
-            );
-        }
-        let random = StdRng::seed_from_u64(seed());
-        Self { random, client }
-    }
-
-    fn key(&mut self) -> &'static str {
-        keys().choose(&mut self.random).unwrap()
-    }
-
-    /// When something is said to have happened: mostly nothing is said.
-    fn at(&mut self) -> String {
-        let now = clock(&mut self.client);
-        let day = 86_400_000;
-        match self.random.random_range(0..40) {
-            0 => format!(" AT {}", now + self.random.random_range(-day..day)),
-            1 => format!(
-                " AT {}",
-                [0, 1 << 62, now + 4_000_000][self.random.random_range(0..3)]
-            ),
-            2..10 => format!(" AT {}", now + self.random.random_range(-2 * WINDOW..0)),
-            10..14 => format!(" AT {}", now + self.random.random_range(0..WINDOW)),
-            _ => String::new(),
-        }
-    }
-
-    fn items(&mut self) -> Vec<String> {
-        let count = match self.random.random_range(0..10) {
-            0 => 300,
-            _ => self.random.random_range(1..20),
-        };
-        let range = if self.random.random_bool(0.5) { 60 } else { 20_000 };
-        (0..count)
-            .map(|_| self.random.random_range(0..range).to_string())
-            .collect()
-    }
-
-    fn write(&mut self) -> Reply {
-        let (key, at, items) = (self.key(), self.at(), self.items());
-        let creation = [
-            "",
-            "",
-            "",
-            " NOCREATE",
-            " WINDOW 1000 CAPACITY 90",
-            " WINDOW 60 CAPACITY 12 SLICES 3 REFRESH",
-            " WINDOW 2 REFRESH ERROR 0.001 EX 1000",
-            " CAPACITY 50",
-        ];
-        let words = format!("{key}{}{at}", creation.choose(&mut self.random).unwrap());
-        match self.random.random_range(0..12) {
-            10..12 => self.client.over(&format!("BF.EXCEPT {key}"), &items),
-            0 => self.client.run(&format!("BF.ADD {key} {}", items[0])),
-            1 => self.client.over(&format!("BF.MADD {key}"), &items),
-            2..7 => self.client.over(&format!("BF.INSERT {words} ITEMS"), &items),
-            _ => {
-                let form = [Form::Lines, Form::Prefixed, Form::Width(4)][self.random.random_range(0..3)];
-                let items: Vec<_> = items.iter().map(|item| form.fit(item.as_bytes())).collect();
-                let count = if self.random.random_bool(0.5) {
-                    " COUNT"
-                } else {
-                    ""
-                };
-                let head = format!("BF.ADDPACKED {words} {}{count}", form.words());
-                self.client.over(&head, &[form.pack(&items)])
-            }
-        }
-    }
-
-    fn step(&mut self) {
-        match self.random.random_range(0..32) {
-            30..32 => {
-                let key = self.key();
-                self.client.run(&format!("BF.RESET {key}"));
-            }
-            0 => {
-                let passing = PASSING.choose(&mut self.random).unwrap();
-                self.client.call(&["DEL", passing]);
-            }
-            1 => {
-                let from = KINDS.choose(&mut self.random).unwrap().0;
-                let to = PASSING.choose(&mut self.random).unwrap();
-                self.client.call(&["COPY", from, to, "REPLACE"]);
-            }
-            2 => {
-                let from = KINDS.choose(&mut self.random).unwrap().0;
-                let payload = self.client.dump(from);
-                let to = PASSING.choose(&mut self.random).unwrap();
-                let restore = [&b"RESTORE"[..], to.as_bytes(), b"0", payload.bytes(), b"REPLACE"];
-                assert_eq!(self.client.call(&restore), ok());
-            }
-            3 => {
-                // A dump in chunks, with an addition in the middle.
-                let from = KINDS.choose(&mut self.random).unwrap().0;
-                let chunks = crate::support::chunks::scandump(&mut self.client, from);
-                self.client.run("DEL p");
-                for (iterator, bytes) in chunks {
-                    let iterator = iterator.to_string();
-                    self.client
-                        .call(&[&b"BF.LOADCHUNK"[..], b"p", iterator.as_bytes(), &bytes]);
-                    if self.random.random_bool(0.3) {
-                        self.client.run("BF.MADD p in the middle");
-                    }
-                }
-            }
-            4..=5 => {
-                self.client.answers(&[("MULTI", ok())]);
-                let count = self.random.random_range(1..6);
-                let at = self.key();
-                for _ in 0..count {
-                    let item = self.random.random_range(0..500);
-                    self.client.run(&format!("BF.ADD {at} {item}"));
-                }
-                assert_eq!(self.client.run("EXEC").elements().len(), count);
-            }
-            6..=7 => {
-                let is_function = Server::version().at_least(7, 0) && self.random.random_bool(0.5);
-                let head = if is_function {
-                    ["FCALL", "windows"]
-                } else {
-                    ["EVAL", SCRIPT]
-                };
-                let (one, other) = (self.key(), self.key());
-                let (item, lines) = (self.items().swap_remove(0), self.items().join("\n"));
-                let at = clock(&mut self.client) - self.random.random_range(0..WINDOW);
-                let at = at.to_string();
-                self.client
-                    .call(&[&head[..], &["2", one, other, &item, &at, &lines]].concat());
-            }
-            _ => {
-                self.write();
-            }
-        }
-    }
-
-    fn steps(&mut self, steps: usize) {
-        (0..steps).for_each(|_| self.step());
-    }
-}
-
-/// A replica would answer otherwise than its primary did after a failover, and so would a server that starts
-/// on its own file: with false negatives, or with items that should be forgotten.
-#[test]
-fn replicas_and_files_follow_windows() {
-    let mut primary = as_commands()
-        .module_args(UNUSUAL)
-        .config("repl-backlog-size", "64mb")
-        .start();
-    let early = other_settings().replica_of(&primary).start();
-    let chained = other_settings().replica_of(&early).start();
-    in_step(&primary, &early);
-    in_step(&early, &chained);
-    let mut traffic = Traffic::on(&primary);
-    let steps = sample(250);
-    traffic.steps(steps);
-    // A link that is cut, and taken up again where it was.
-    let (full, partial) = (count(&primary, "sync_full"), count(&primary, "sync_partial_ok"));
-    traffic.client.run("CLIENT KILL TYPE replica");
-    traffic.steps(steps);
-    until("the link is taken up", || {
-        count(&primary, "sync_partial_ok") > partial
-    });
-    assert_eq!(count(&primary, "sync_full"), full, "it does not start over");
-    // A full copy in the middle, to a replica with a file of its own.
-    let mut late = as_commands()
-        .module_args("bf-layout classic")
-        .replica_of(&primary)
-        .start();
-    in_step(&primary, &late);
-    settled(&late);
-    traffic.steps(steps);
-    let keys = keys();
-    for (replica, above, what) in [
-        (&early, &primary, "a replica"),
-        (&chained, &early, "a replica's replica"),
-        (&late, &primary, "a late replica"),
-    ] {
-        in_step(above, replica);
-        same(&primary, replica, &keys, what);
-        for text in ["and not here:", "it was missing when", "sending an error"] {
-            assert!(!replica.log().contains(text), "{what}: {}", replica.log());
-        }
-    }
-
-    // Every file.
-    let expected = contents(&mut traffic.client, &keys);
-    let is_same = |server: &Server, what: &str| {
-        for (one, other) in contents(&mut server.client(), &keys).iter().zip(&expected) {
-            assert!(one == other, "{what}: {one:?} and {other:?}");
-        }
-    };
-    late.client().answers(&[("DEBUG LOADAOF", ok())]);
-    is_same(&late, "a replica's file, loaded again");
-    late.kill9();
-    is_same(&as_commands().dir(late.dir()).start(), "a replica's file");
-    primary.client().answers(&[("DEBUG LOADAOF", ok())]);
-    is_same(&primary, "its file, loaded again");
-    primary.kill9();
-    primary.revive();
-    is_same(&primary, "its file");
-    rewrite(&mut primary.client());
-    primary.kill9();
-    primary.revive();
-    is_same(&primary, "its rewritten file");
-    primary.client().answers(&[("SAVE", ok())]);
-    primary.kill9();
-    is_same(&Server::with().dir(primary.dir()).start(), "its RDB file");
-}
-
-/// After a failover the new primary would make slices that its replicas have not, or forget what the old one
-/// took.
-#[test]
-fn a_replica_that_is_promoted_goes_on() {
-    let mut primary = Server::with().module_args(UNUSUAL).start();
-    let mut replica = Server::with().module_args(UNUSUAL).start();
-    follow(&replica, &primary);
-    in_step(&primary, &replica);
-    let keys = keys();
-    Traffic::on(&primary).steps(100);
-    for round in 0..3 {
-        in_step(&primary, &replica);
-        let before = contents(&mut primary.client(), &keys);
-        // Once by agreement, once by the death of the primary.
-        if round == 1 {
-            primary.kill9();
-        }
-        replica.client().answers(&[("REPLICAOF NO ONE", ok())]);
-        assert!(contents(&mut replica.client(), &keys) == before, "round {round}");
-        let mut traffic = Traffic {
-            random: StdRng::seed_from_u64(seed() + round),
-            client: replica.client(),
-        };
-        traffic.steps(40);
-        if round == 1 {
-            primary.revive();
-        }
-        follow(&primary, &replica);
-        traffic.steps(40);
-        in_step(&replica, &primary);
-        same(&replica, &primary, &keys, "the old primary");
-        std::mem::swap(&mut primary, &mut replica);
     }
 }
 

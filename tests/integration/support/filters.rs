@@ -104,14 +104,7 @@ pub fn figure(client: &mut Client, name: &str) -> i64 {
 /// A server with a filter in `key` that has a layer for nearly each of these items: more than a client's filter may have,
 /// so it comes from a file, as do the batches that follow.
 pub fn with_very_many_layers(items: &[String], batches: &[&[&str]]) -> Server {
-    let reserve = [
-        "BF.RESERVE",
-        "key",
-        "0.001",
-        "1",
-        "LAYOUT BLOCKED SEED 1 EXPANSION 1",
-    ];
-    let mut file = wire(&reserve);
+    let mut file = wire(&["BF.INSERT", "key", "SPEC1:r:1e-3:1:1:1:0"]);
     let items: Vec<_> = items.iter().map(String::as_str).collect();
     for batch in [&[&*items], batches].concat() {
         file.extend(wire(&[&["BF.MADD", "key"], batch].concat()));

@@ -181,7 +181,7 @@ pub const COMMANDS: [(&str, i64, &str, &str, &str, &str); 20] = [
         "0.3.0",
         "key:key",
         LAYERS,
-        "Makes a Bloom Filter empty again, as it was when it was created",
+        "Makes a Bloom Filter empty again, like a new one with its parameters",
     ),
     (
         "BF.SHRINK",

@@ -65,6 +65,16 @@ fn composed_and(layers: u64, exceptions: u64) -> Vec<u8> {
     header
 }
 
+/// Layers of which each could be folded by many factors, if one of them kept the rate.
+fn stubborn(layers: u64) -> Vec<u8> {
+    let mut header = head(layers, 0, 0);
+    for _ in 0..layers {
+        put(&mut header, &[99_999, 99, 0, 1e-8_f64.to_bits(), 48]);
+        header.extend([1, 0, 0, 0, 2, 0, 0, 0]);
+    }
+    header
+}
+
 /// The seconds of a window: none of its slices expires before somebody says so.
 const WINDOW: u32 = u32::MAX;
 
@@ -167,6 +177,7 @@ type Crafted = (&'static str, fn(u64) -> Vec<u8>, &'static str);
 const CRAFTED: &[Crafted] = &[
     ("BF.LOADCHUNK key 1", grown, "a chain of layers for one item"),
     ("BF.LOADCHUNK key 1", composed, "layers that are not full"),
+    ("BF.LOADCHUNK key 1", stubborn, "layers that cannot be folded"),
     (
         "BF.LOADCHUNK key 1",
         composed_and_excepted,

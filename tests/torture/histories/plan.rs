@@ -141,28 +141,6 @@ pub const KINDS: &[Kind] = &[
         Role::Common(["left", "right"]),
     )
     .counts(Count::Estimated),
-    kind(
-        "classic-left",
-        "0.01 20000 NONSCALING LAYOUT CLASSIC",
-        0.01,
-        Role::Grows,
-    )
-    .other_half(),
-    kind(
-        "classic-right",
-        "0.01 20000 NONSCALING LAYOUT CLASSIC",
-        0.01,
-        Role::Grows,
-    )
-    .other_half(),
-    kind(
-        "classic-union",
-        "0.01 20000 NONSCALING LAYOUT CLASSIC",
-        0.01,
-        Role::Union(["classic-left", "classic-right"]),
-    )
-    .counts(Count::Estimated)
-    .other_half(),
     kind("copied", "", 0.01, Role::Copied("tight")).counts(Count::Sent),
     kind("copied-left", "", 0.01, Role::Copied("left")).counts(Count::Sent),
     kind("copied-window", "", 0.01, Role::Copied("window")).counts(Count::Sent),

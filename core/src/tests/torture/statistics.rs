@@ -13,10 +13,11 @@
 use std::fmt;
 
 use crate::Filter;
-use crate::blocked::{Blocked, Layer};
+use crate::chain::batch::Layer as _;
 use crate::chain::{Rules as _, UNLIMITED};
-use crate::folding::Foldable as _;
+use crate::layouts::blocked::{Blocked, Layer};
 use crate::params::Growth;
+use crate::shrinking::folded;
 use crate::spec::BlockedSpec;
 use crate::tests::oracle::*;
 
@@ -343,7 +344,6 @@ fn a_long_chain_takes_few_bits() {
 #[test]
 fn a_growing_filter_takes_few_bits_wherever_it_stops() {
     let growing = spec(100, 0.01, growing(2), 0);
-    let rules = growing.rules();
     let counts = (0..19).map(|octave| 1e4 * 2f64.powf(f64::from(octave) / 2.0));
     let bits: Vec<[f64; 2]> = counts
         .map(|items| {
@@ -358,7 +358,7 @@ fn a_growing_filter_takes_few_bits_wherever_it_stops() {
                 is_newest
             });
             let newest = newest.unwrap();
-            let shrunk = rules.folded(newest, left.max(100)).unwrap_or(newest);
+            let shrunk = folded(newest, left.max(100), &mut 0).unwrap_or(newest);
             [newest, shrunk]
                 .map(|newest| Blocked::bytes(layers, arrays + newest.geometry.bytes()) as f64 * 8.0 / items)
         })

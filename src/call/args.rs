@@ -1,0 +1,179 @@
+//! The arguments of a command, read one by one.
+
+use crate::call::error::CommandError;
+use crate::number;
+use crate::server::Arg;
+
+/// An argument of a command: any bytes.
+pub trait Argument<'a>: Copy {
+    /// The bytes of the argument.
+    fn bytes(self) -> &'a [u8];
+    /// The argument as a double; one that a double cannot tell from 0 or an infinity is that.
+    fn double(self) -> Option<f64>;
+}
+
+impl<'a> Argument<'a> for Arg<'a> {
+    fn bytes(self) -> &'a [u8] {
+        Arg::bytes(self)
+    }
+
+    /// The standard library's parser is faster than the server's, which also reads hexadecimal forms.
+    fn double(self) -> Option<f64> {
+        decimal(self.bytes()).or_else(|| Arg::double(self))
+    }
+}
+
+fn decimal(bytes: &[u8]) -> Option<f64> {
+    str::from_utf8(bytes).ok()?.parse().ok()
+}
+
+/// An argument without a server, for tests and fuzzing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word<'a>(pub &'a [u8]);
+
+impl<'a> Argument<'a> for Word<'a> {
+    fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    fn double(self) -> Option<f64> {
+        decimal(self.0)
+    }
+}
+
+/// The arguments that were not read yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Cursor<'a, A> {
+    rest: &'a [A],
+}
+
+impl<'a, A: Argument<'a>> Cursor<'a, A> {
+    /// Starts at the first of `arguments`.
+    pub fn new(arguments: &'a [A]) -> Self {
+        Self { rest: arguments }
+    }
+
+    /// The arguments that were not read yet.
+    pub fn rest(&self) -> &'a [A] {
+        self.rest
+    }
+
+    /// The next argument, if there is one.
+    pub fn take_if_any(&mut self) -> Option<A> {
+        let (first, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(*first)
+    }
+
+    /// The next argument.
+    ///
+    /// # Errors
+    /// [`CommandError::Arity`] when there is none.
+    pub fn take(&mut self) -> Result<A, CommandError> {
+        self.take_if_any().ok_or(CommandError::Arity)
+    }
+
+    /// Takes the last of the arguments that were not read yet.
+    ///
+    /// # Errors
+    /// [`CommandError::Arity`] when there is none.
+    pub fn take_last(&mut self) -> Result<A, CommandError> {
+        let (last, rest) = self.rest.split_last().ok_or(CommandError::Arity)?;
+        self.rest = rest;
+        Ok(*last)
+    }
+
+    /// The next `count` arguments; `None` if there are fewer.
+    pub fn take_many(&mut self, count: usize) -> Option<&'a [A]> {
+        let (many, rest) = self.rest.split_at_checked(count)?;
+        self.rest = rest;
+        Some(many)
+    }
+
+    /// All remaining arguments.
+    ///
+    /// # Errors
+    /// [`CommandError::Arity`] when there are none.
+    pub fn at_least_one(self) -> Result<&'a [A], CommandError> {
+        if self.rest.is_empty() {
+            Err(CommandError::Arity)
+        } else {
+            Ok(self.rest)
+        }
+    }
+
+    /// Checks that no argument is left over.
+    ///
+    /// # Errors
+    /// [`CommandError::Arity`] when something is.
+    pub fn finish(self) -> Result<(), CommandError> {
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(CommandError::Arity)
+        }
+    }
+}
+
+/// Sets an option's value.
+///
+/// # Errors
+/// [`CommandError::Twice`] if it was set before.
+pub fn once<T>(option: &mut Option<T>, value: T, name: &'static str) -> Result<(), CommandError> {
+    if option.replace(value).is_some() {
+        Err(CommandError::Twice(name))
+    } else {
+        Ok(())
+    }
+}
+
+/// Sets an option that has no value.
+///
+/// # Errors
+/// [`CommandError::Twice`] if it was set before.
+pub fn flag(option: &mut bool, name: &'static str) -> Result<(), CommandError> {
+    if std::mem::replace(option, true) {
+        Err(CommandError::Twice(name))
+    } else {
+        Ok(())
+    }
+}
+
+/// Parses an iterator or a time in decimal form. For RedisBloom and SET a number beyond 64 bits is no number.
+pub fn iterator(bytes: &[u8]) -> Option<i64> {
+    i64::try_from(number::whole(bytes)?).ok()
+}
+
+/// Parses an integer in the form of [`number::whole`]. One beyond 64 bits is replaced by the nearest that fits, which
+/// is outside of every range that a command accepts.
+pub fn integer(bytes: &[u8]) -> Option<i64> {
+    number::whole(bytes).map(|value| value.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+}
+
+/// The length of the longest word of any command, VALIDATESCALETO.
+const LONGEST: usize = 15;
+
+/// A word in capitals, to be compared with those that a command knows.
+#[derive(Clone, Copy, Debug)]
+pub struct Capitals {
+    letters: [u8; LONGEST],
+    /// 0 for a word that is longer than any that commands know.
+    length: usize,
+}
+
+impl Capitals {
+    /// The capitals of `word`.
+    pub fn of(word: &[u8]) -> Self {
+        let mut letters = [0; LONGEST];
+        let length = if word.len() <= LONGEST { word.len() } else { 0 };
+        for (capital, letter) in letters.iter_mut().zip(&word[..length]) {
+            *capital = letter.to_ascii_uppercase();
+        }
+        Self { letters, length }
+    }
+
+    /// The word in capitals.
+    pub fn word(&self) -> &[u8] {
+        &self.letters[..self.length]
+    }
+}

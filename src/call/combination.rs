@@ -1,0 +1,50 @@
+//! The keys of BF.MERGE and BF.INTERSECT.
+
+#[cfg(test)]
+mod tests;
+
+use crate::call::args::{Argument, Cursor};
+use crate::call::docs::{KeyUse, Kind, Parameter};
+use crate::call::error::CommandError;
+use crate::number;
+
+/// The parameter for the number of sources.
+pub const NUMKEYS: Parameter = Parameter::new(c"numkeys", Kind::Integer);
+/// The parameter for the sources.
+pub const SOURCES: Parameter = Parameter::new(c"source", Kind::Keys(KeyUse::Read)).multiple();
+
+/// The keys of a command that combines filters.
+#[derive(Clone, Copy, Debug)]
+pub struct Combination<'a, A> {
+    /// The key for the result.
+    pub destination: A,
+    /// The keys of the sources; one or more.
+    pub sources: &'a [A],
+}
+
+impl<'a, A: Argument<'a>> Combination<'a, A> {
+    /// Reads `destination numkeys source [source ...]`, with which a command begins.
+    ///
+    /// # Errors
+    /// What is wrong with these arguments.
+    pub fn take(cursor: &mut Cursor<'a, A>) -> Result<Self, CommandError> {
+        let (destination, numkeys) = (cursor.take()?, cursor.take()?);
+        let count = number::whole(numkeys.bytes()).ok_or(CommandError::BadNumkeys)?;
+        if count <= 0 {
+            return Err(CommandError::NumkeysRange);
+        }
+        let count = usize::try_from(count).ok();
+        let sources = count.and_then(|count| cursor.take_many(count));
+        Ok(Self {
+            destination,
+            sources: sources.ok_or(CommandError::FewerSources)?,
+        })
+    }
+
+    /// The positions of the keys in the command, whose name has position 0: for a server that cannot derive them from
+    /// a description.
+    pub fn positions(&self) -> impl Iterator<Item = usize> {
+        const FIRST: usize = 3;
+        std::iter::once(1).chain(FIRST..FIRST + self.sources.len())
+    }
+}

@@ -1,0 +1,518 @@
+//! This module's options: what a command says of the filter to create, of its key and of its items.
+//!
+//! A new option is a field of [`Given`], an arm of the match in [`Given::parse`], and a parameter in the `DOCS` of the
+//! commands that have it. [`Given::filter`] says what it means for a filter. RedisBloom's and valkey-bloom's words are in
+//! [`rivals`](crate::rivals).
+
+#[cfg(test)]
+mod tests;
+
+use std::ffi::CStr;
+use std::ops::RangeInclusive;
+
+use super::args::{Argument, Capitals, Cursor, flag, once};
+use super::error::CommandError;
+use super::packing::Packing;
+use super::target::Creation;
+use crate::number;
+use crate::options::values::Config;
+use libbloom::StoredLayout;
+use libbloom::layouts::valkey::Unreached;
+use libbloom::params::{
+    Capacity, ErrorRate, Expansion, Growth, LATEST, Seed, SipSeed, Tightening, Time, Window,
+};
+use libbloom::spec::{BlockedSpec, ClassicSpec, Spec, ValkeySpec};
+
+/// A command that has options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// BF.RESERVE
+    Reserve,
+    /// BF.PLAN
+    Plan,
+    /// BF.INSERT
+    Insert,
+    /// BF.ADDPACKED
+    AddPacked,
+}
+
+impl Verb {
+    /// The command's name.
+    fn name(self) -> &'static CStr {
+        match self {
+            Self::Reserve => c"bf.reserve",
+            Self::Plan => c"bf.plan",
+            Self::Insert => c"bf.insert",
+            Self::AddPacked => c"bf.addpacked",
+        }
+    }
+
+    /// Whether the command adds items. The others begin with an error rate and a capacity, without words.
+    fn adds(self) -> bool {
+        matches!(self, Self::Insert | Self::AddPacked)
+    }
+
+    /// The error for a word without its value, which is RedisBloom's where RedisBloom has the option.
+    fn no_value(self, word: &'static str) -> CommandError {
+        match (self, word) {
+            (Self::Insert, "CAPACITY" | "ERROR" | "EXPANSION") => CommandError::Arity,
+            (Self::Reserve | Self::Plan, "EXPANSION") => CommandError::NoExpansion,
+            _ => CommandError::NoValue(word),
+        }
+    }
+}
+
+/// The options of a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Given {
+    /// The filter's error rate.
+    pub rate: Option<RequestedRate>,
+    /// The number of items that the filter is made for.
+    pub capacity: Option<Capacity>,
+    /// The capacity of a new layer divided by that of the layer before it; 0 where the filter does not grow.
+    pub expansion: Option<u32>,
+    /// Whether the filter does not grow.
+    pub nonscaling: bool,
+    /// Whether the filter is expected to grow far.
+    pub growing: bool,
+    /// The seed of the filter's hash.
+    pub seed: Option<GivenSeed>,
+    /// The filter's layout.
+    pub layout: Option<StoredLayout>,
+    /// The error rate of a new layer divided by that of the layer before it.
+    pub tightening: Option<Tightening>,
+    /// The number of items that the filter must be able to grow to.
+    pub goal: Option<u64>,
+    /// The window in seconds.
+    pub window: Option<u32>,
+    /// The number of slices of the window.
+    pub slices: Option<u8>,
+    /// Whether an item that is added again is remembered for another window.
+    pub refresh: bool,
+    /// Whether a missing key stays missing.
+    pub no_create: bool,
+    /// Whether an existing filter is left unchanged without an error.
+    pub only_new: bool,
+    /// The time of the change.
+    pub at: Option<Time>,
+    /// The expiry of a key that is created.
+    pub expiry: Option<Expiry>,
+    /// How the items are packed.
+    pub packing: Packing,
+    /// Whether the word ITEMS ended the options.
+    pub has_items: bool,
+    /// The key to create as a server says it, whatever the configuration. The options above then describe none.
+    pub told: Option<Creation>,
+}
+
+impl Given {
+    /// Reads the error rate and capacity of a command that begins with them, and then all options, up to ITEMS.
+    ///
+    /// # Errors
+    /// The first argument that is wrong, or options that exclude each other.
+    pub fn parse<'a, A: Argument<'a>>(verb: Verb, cursor: &mut Cursor<'a, A>) -> Result<Self, CommandError> {
+        let mut given = Self::default();
+        let adds = verb.adds();
+        if !adds {
+            let (rate, capacity) = (cursor.take()?, cursor.take()?);
+            given.rate = Some(RequestedRate::read(
+                rate,
+                CommandError::BadErrorRate,
+                CommandError::ErrorRateRange,
+            )?);
+            let items = number(
+                capacity,
+                1..=Capacity::MAX,
+                CommandError::BadCapacity,
+                CommandError::CapacityRange,
+            )?;
+            given.capacity = Capacity::new(items).ok();
+        }
+        while let Some(word) = cursor.take_if_any() {
+            let word = word.bytes();
+            if verb == Verb::AddPacked && given.packing.take(word, cursor)? {
+                continue;
+            }
+            let mut value = |name| cursor.take_if_any().ok_or_else(|| verb.no_value(name));
+            match Capitals::of(word).word() {
+                b"ITEMS" if verb == Verb::Insert => {
+                    given.has_items = true;
+                    break;
+                }
+                b"CAPACITY" if adds => {
+                    let bad = || CommandError::BadInsertCapacity;
+                    let items = number(value("CAPACITY")?, 1..=Capacity::MAX, bad(), bad())?;
+                    let capacity = Capacity::new(items).map_err(|_| bad())?;
+                    once(&mut given.capacity, capacity, "CAPACITY")?;
+                }
+                b"ERROR" if adds => {
+                    let bad = || CommandError::BadInsertErrorRate;
+                    once(
+                        &mut given.rate,
+                        RequestedRate::read(value("ERROR")?, bad(), bad())?,
+                        "ERROR",
+                    )?;
+                }
+                b"EXPANSION" => {
+                    let (bad, outside) = if adds {
+                        (CommandError::BadInsertExpansion, CommandError::BadInsertExpansion)
+                    } else {
+                        (CommandError::BadExpansion, CommandError::ExpansionRange)
+                    };
+                    let factor = number(value("EXPANSION")?, 0..=Expansion::MAX, bad, outside)?;
+                    once(&mut given.expansion, factor, "EXPANSION")?;
+                }
+                b"NOCREATE" if adds => flag(&mut given.no_create, "NOCREATE")?,
+                b"NONSCALING" => flag(&mut given.nonscaling, "NONSCALING")?,
+                b"GROWING" => flag(&mut given.growing, "GROWING")?,
+                b"SEED" => once(&mut given.seed, GivenSeed::read(value("SEED")?)?, "SEED")?,
+                b"LAYOUT" => {
+                    let layout = StoredLayout::named(value("LAYOUT")?.bytes());
+                    once(
+                        &mut given.layout,
+                        layout.ok_or(CommandError::BadLayout)?,
+                        "LAYOUT",
+                    )?;
+                }
+                b"TIGHTENING" => {
+                    let ratio = double(value("TIGHTENING")?).ok_or(CommandError::BadTightening)?;
+                    let ratio = Tightening::new(ratio).map_err(|_| CommandError::TighteningRange)?;
+                    once(&mut given.tightening, ratio, "TIGHTENING")?;
+                }
+                b"VALIDATESCALETO" => {
+                    let (bad, outside) = (CommandError::BadGoal, CommandError::GoalRange);
+                    let goal = number(
+                        value("VALIDATESCALETO")?,
+                        1..=i64::MAX.cast_unsigned(),
+                        bad,
+                        outside,
+                    )?;
+                    once(&mut given.goal, goal, "VALIDATESCALETO")?;
+                }
+                b"WINDOW" => {
+                    let (bad, outside) = (CommandError::BadWindow, CommandError::WindowRange);
+                    let seconds = number(value("WINDOW")?, 1..=Window::MAX_SECONDS, bad, outside)?;
+                    once(&mut given.window, seconds, "WINDOW")?;
+                }
+                b"SLICES" => {
+                    let (bad, outside) = (CommandError::BadSlices, CommandError::SlicesRange);
+                    let slices = number(value("SLICES")?, Window::SLICES, bad, outside)?;
+                    once(&mut given.slices, slices, "SLICES")?;
+                }
+                b"REFRESH" => flag(&mut given.refresh, "REFRESH")?,
+                b"AT" if adds => {
+                    let (bad, outside) = (CommandError::BadTime, CommandError::TimeRange);
+                    once(
+                        &mut given.at,
+                        number(value("AT")?, 0..=LATEST, bad, outside)?,
+                        "AT",
+                    )?;
+                }
+                b"NX" if verb == Verb::Reserve => flag(&mut given.only_new, "NX")?,
+                b"EX" if verb != Verb::Plan => given.expire(Expiry::read("EX", value("EX")?, verb)?)?,
+                b"PX" if verb != Verb::Plan => given.expire(Expiry::read("PX", value("PX")?, verb)?)?,
+                b"EXAT" if verb != Verb::Plan => given.expire(Expiry::read("EXAT", value("EXAT")?, verb)?)?,
+                b"PXAT" if verb != Verb::Plan => given.expire(Expiry::read("PXAT", value("PXAT")?, verb)?)?,
+                _ => return Err(CommandError::unknown(word)),
+            }
+        }
+        given.check(adds)?;
+        Ok(given)
+    }
+
+    fn expire(&mut self, expiry: Expiry) -> Result<(), CommandError> {
+        match self.expiry.replace(expiry) {
+            None => Ok(()),
+            Some(earlier) if earlier.word == expiry.word => Err(CommandError::Twice(expiry.word)),
+            Some(earlier) => Err(CommandError::Exclusive(earlier.word, expiry.word)),
+        }
+    }
+
+    /// Checks that the options can describe a filter, whatever the configuration is.
+    fn check(&self, adds: bool) -> Result<(), CommandError> {
+        let fixed = match self.expansion {
+            // In RedisBloom's BF.INSERT, NONSCALING overrides EXPANSION.
+            Some(1..) if self.nonscaling && !adds => return Err(CommandError::NonScalingExpansion),
+            _ if self.nonscaling => Some("NONSCALING"),
+            Some(0) => Some("EXPANSION 0"),
+            _ => None,
+        };
+        if let Some(fixed) = fixed {
+            match self.needs_growth() {
+                Some(goal @ "VALIDATESCALETO") => return Err(CommandError::Exclusive(goal, fixed)),
+                Some(other) => return Err(CommandError::Exclusive(fixed, other)),
+                None => {}
+            }
+        }
+        match self.window {
+            Some(_) if self.growing => return Err(CommandError::Exclusive("GROWING", "WINDOW")),
+            None if self.slices.is_some() => return Err(CommandError::NeedsWindow("SLICES")),
+            None if self.refresh => return Err(CommandError::NeedsWindow("REFRESH")),
+            _ => {}
+        }
+        self.given_layout()
+            .map_or(Ok(()), |layout| self.check_for(layout, false))
+    }
+
+    /// One of the given options that only a filter that grows can have.
+    fn needs_growth(&self) -> Option<&'static str> {
+        match self.window {
+            _ if self.growing => Some("GROWING"),
+            _ if self.goal.is_some() => Some("VALIDATESCALETO"),
+            window => window.map(|_| "WINDOW"),
+        }
+    }
+
+    /// The layout that was given, or valkey-bloom's if an option was given that only it has.
+    fn given_layout(&self) -> Option<StoredLayout> {
+        let implied = self.of_valkey().map(|_| StoredLayout::Valkey);
+        self.layout.or(implied)
+    }
+
+    /// The layout of the filter to create.
+    fn layout(&self, config: &Config) -> StoredLayout {
+        self.given_layout().unwrap_or(config.layout())
+    }
+
+    /// Whether a BF.INSERT may lack ITEMS, unless the key holds a filter: valkey-bloom's may, as may a server's.
+    pub fn may_lack_items(&self, config: &Config) -> bool {
+        self.told.is_some() || self.layout(config) == StoredLayout::Valkey
+    }
+
+    /// One of the given options that only filters in valkey-bloom's layout have.
+    fn of_valkey(&self) -> Option<&'static str> {
+        match self.seed {
+            Some(GivenSeed::Bytes(_)) => Some("SEED of 32 bytes"),
+            _ if self.tightening.is_some() => Some("TIGHTENING"),
+            _ => self.goal.map(|_| "VALIDATESCALETO"),
+        }
+    }
+
+    /// Checks that filters of this layout have all given options; `is_configured` if it is the module's option that
+    /// says the layout.
+    fn check_for(&self, layout: StoredLayout, is_configured: bool) -> Result<(), CommandError> {
+        let (option, layouts) = match layout {
+            StoredLayout::Classic if matches!(self.seed, Some(GivenSeed::Number(_))) => {
+                (Some("SEED"), "BLOCKED or VALKEY")
+            }
+            StoredLayout::Classic | StoredLayout::Valkey if self.growing => (Some("GROWING"), "BLOCKED"),
+            StoredLayout::Classic | StoredLayout::Valkey if self.window.is_some() => {
+                (Some("WINDOW"), "BLOCKED")
+            }
+            StoredLayout::Valkey => (None, ""),
+            _ => (self.of_valkey(), "VALKEY"),
+        };
+        option.map_or(Ok(()), |option| {
+            Err(CommandError::OnlyFor {
+                option,
+                layouts,
+                configured: is_configured.then_some(layout),
+            })
+        })
+    }
+
+    /// The described filter, with the configuration for what the options leave open.
+    ///
+    /// # Errors
+    /// Options that the configuration excludes.
+    pub fn filter(&self, config: &Config) -> Result<Spec, CommandError> {
+        let layout = self.layout(config);
+        if self.given_layout().is_none() {
+            self.check_for(layout, true)?;
+        }
+        let factor = match self.expansion {
+            _ if self.nonscaling => 0,
+            factor => factor.unwrap_or(config.expansion_factor()),
+        };
+        let expansion = Expansion::new(factor).ok();
+        if let (None, Some(option)) = (expansion, self.needs_growth()) {
+            return Err(CommandError::FixedByOption(option));
+        }
+        let rate = self.rate.unwrap_or_else(|| RequestedRate {
+            requested: config.requested_error_rate(),
+            used: config.error_rate(),
+        });
+        let capacity = self.capacity.unwrap_or(config.initial_size());
+        match layout {
+            StoredLayout::Classic => {
+                // One that does not grow has the expansion that RedisBloom would store and not use.
+                let unused = self.expansion.unwrap_or(if self.nonscaling {
+                    ClassicSpec::UNUSED_EXPANSION
+                } else {
+                    0
+                });
+                let stored = expansion.map_or(unused, Expansion::factor);
+                ClassicSpec::new(rate.used.value(), capacity.items(), stored, expansion.is_some())
+                    .map(Spec::Classic)
+            }
+            StoredLayout::Valkey => {
+                let seed = match self.seed {
+                    Some(GivenSeed::Bytes(seed)) => seed,
+                    Some(GivenSeed::Number(seed)) => seed.into(),
+                    None => config.seed().into(),
+                };
+                let tightening = self.tightening.unwrap_or(Tightening::DEFAULT);
+                ValkeySpec::new(rate.requested, capacity.items(), factor, tightening, seed).map(Spec::Valkey)
+            }
+            _ => {
+                let slices = self.slices.unwrap_or(Window::USUAL_SLICES);
+                let window = self
+                    .window
+                    .map(|seconds| Window::new(seconds, slices, self.refresh));
+                // Without a given capacity a filter is expected to grow far.
+                let grows_far = self.window.is_none() && (self.growing || self.capacity.is_none());
+                window.transpose().map(|window| {
+                    Spec::Blocked(BlockedSpec {
+                        error_rate: rate.used,
+                        capacity,
+                        growth: match expansion {
+                            None => Growth::Fixed,
+                            Some(expansion) if grows_far => Growth::Growing(expansion),
+                            Some(expansion) => Growth::Reserved(expansion),
+                        },
+                        seed: match self.seed {
+                            Some(GivenSeed::Number(seed)) => seed,
+                            Some(GivenSeed::Bytes(_)) | None => config.seed(),
+                        },
+                        window,
+                    })
+                })
+            }
+        }
+        // All values were checked when they were read.
+        .map_err(|_| CommandError::ErrorRateRange)
+    }
+
+    /// The key to create if it is missing; `now` gives the milliseconds of the Unix clock.
+    ///
+    /// # Errors
+    /// The command has NOCREATE, or options that the configuration excludes.
+    pub fn creation(&self, config: &Config, now: impl FnOnce() -> i64) -> Result<Creation, CommandError> {
+        match self.told {
+            _ if self.no_create => Err(CommandError::NotFound),
+            Some(told) => Ok(told),
+            None => Ok(Creation {
+                filter: self.filter(config)?,
+                expires: self.expiry.map(|expiry| expiry.resolved(now)),
+            }),
+        }
+    }
+
+    /// Checks that the described filter can grow to VALIDATESCALETO.
+    ///
+    /// # Errors
+    /// The reason why it cannot.
+    pub fn check_goal(&self, filter: Spec, config: &Config) -> Result<(), CommandError> {
+        let (Some(goal), Spec::Valkey(spec)) = (self.goal, filter) else {
+            return Ok(());
+        };
+        let limit = config.max_filter_bytes();
+        let reached = spec.rules().scaled_capacity(spec.capacity(), goal, limit);
+        reached.map(drop).map_err(|unreached| match unreached {
+            Unreached::Bytes { .. } => CommandError::GoalBytes,
+            Unreached::Rate { .. } => CommandError::GoalRate,
+            Unreached::Layers { .. } => CommandError::GoalLayers,
+            Unreached::Items { .. } => CommandError::GoalItems,
+        })
+    }
+}
+
+/// Parses a whole number. The error is `bad` if it is none, and `outside` if it is not in `range`.
+fn number<'a, T: TryFrom<i128> + PartialOrd>(
+    value: impl Argument<'a>,
+    range: RangeInclusive<T>,
+    bad: CommandError,
+    outside: CommandError,
+) -> Result<T, CommandError> {
+    let number = T::try_from(number::whole(value.bytes()).ok_or(bad)?).ok();
+    number.filter(|number| range.contains(number)).ok_or(outside)
+}
+
+fn double<'a>(value: impl Argument<'a>) -> Option<f64> {
+    value.double().filter(|number| !number.is_nan())
+}
+
+/// An error rate as it was requested, and as it is used in all layouts but valkey-bloom's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RequestedRate {
+    /// The requested rate.
+    pub requested: f64,
+    /// The rate that is used.
+    pub used: ErrorRate,
+}
+
+impl RequestedRate {
+    /// Parses an error rate.
+    ///
+    /// # Errors
+    /// `bad` if it is no number, `outside` if it is out of its range.
+    pub fn read<'a>(
+        value: impl Argument<'a>,
+        bad: CommandError,
+        outside: CommandError,
+    ) -> Result<Self, CommandError> {
+        let requested = double(value).ok_or(bad)?;
+        let used = ErrorRate::new(requested).map_err(|_| outside)?;
+        Ok(Self { requested, used })
+    }
+}
+
+/// A seed as an argument gives it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum GivenSeed {
+    /// A number.
+    Number(Seed),
+    /// 32 bytes.
+    Bytes(SipSeed),
+}
+
+impl GivenSeed {
+    /// Parses a seed. 32 bytes are never a number, which has 20 digits at most.
+    fn read<'a>(value: impl Argument<'a>) -> Result<Self, CommandError> {
+        if let Ok(bytes) = value.bytes().try_into() {
+            return Ok(Self::Bytes(SipSeed(bytes)));
+        }
+        let seed = number(
+            value,
+            0..=u64::MAX,
+            CommandError::BadSeed,
+            CommandError::SeedRange,
+        )?;
+        Ok(Self::Number(Seed(seed)))
+    }
+}
+
+/// The expiry of a key, in the words of SET. The server that the client talks to resolves it once, by its own clock, so
+/// that the filter expires at the same moment on every replica.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Expiry {
+    word: &'static str,
+    /// The time, 1 or more; the sum with a clock before the year 9999 fits too.
+    milliseconds: i64,
+    /// Whether the time counts from now instead of from 1970.
+    from_now: bool,
+}
+
+/// The end of the year 9999 in milliseconds of the Unix clock.
+const LAST_DAY: i64 = 253_402_300_800_000;
+
+impl Expiry {
+    fn read<'a>(word: &'static str, value: impl Argument<'a>, verb: Verb) -> Result<Self, CommandError> {
+        let from_now = matches!(word, "EX" | "PX");
+        let unit = if matches!(word, "EX" | "EXAT") { 1000 } else { 1 };
+        let none = || CommandError::NoInteger;
+        let time = number(value, i64::MIN..=i64::MAX, none(), none())?.checked_mul(unit);
+        let farthest = i64::MAX - if from_now { LAST_DAY } else { 0 };
+        let time = time.filter(|time| (1..=farthest).contains(time));
+        Ok(Self {
+            word,
+            milliseconds: time.ok_or(CommandError::ExpireTime(verb.name()))?,
+            from_now,
+        })
+    }
+
+    fn resolved(self, now: impl FnOnce() -> i64) -> i64 {
+        let start = if self.from_now { now() } else { 0 };
+        self.milliseconds.saturating_add(start)
+    }
+}

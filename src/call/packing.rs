@@ -1,0 +1,95 @@
+//! How the items of BF.ADDPACKED and BF.EXISTSPACKED are packed.
+
+use std::ffi::CStr;
+use std::num::NonZeroUsize;
+
+use super::args::{Argument, Cursor, flag, integer};
+use super::docs::{Kind, Parameter};
+use super::error::CommandError;
+use libbloom::packed::{Form, Packed};
+
+/// The complexity of commands with packed items.
+pub const O_OF_PACKED: &CStr =
+    c"O(b + n * m), where b is the number of bytes of the data, n is the number of items in it and m is the number of layers";
+
+/// The parameter for the form of the items.
+pub const FORM: Parameter = Parameter::new(
+    c"form",
+    Kind::OneOf(&[
+        Parameter::word(c"lines", c"LINES"),
+        Parameter::new(c"width", Kind::Integer).after(c"WIDTH"),
+        Parameter::word(c"prefixed", c"PREFIXED"),
+    ]),
+);
+/// The parameter `COUNT`.
+pub const COUNT: Parameter = Parameter::option(c"count", c"COUNT", Kind::Word);
+/// The packed items.
+pub const DATA: Parameter = Parameter::new(c"data", Kind::Text);
+
+/// How a command's items are packed, and whether it counts instead of listing its answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Packing {
+    form: Option<Form>,
+    count: bool,
+}
+
+impl Packing {
+    /// Reads `word`, and its value from `cursor`, if it is one of the words for packing.
+    ///
+    /// # Errors
+    /// What is wrong with the word or its value.
+    pub fn take<'a, A: Argument<'a>>(
+        &mut self,
+        word: &[u8],
+        cursor: &mut Cursor<'a, A>,
+    ) -> Result<bool, CommandError> {
+        let form = if word.eq_ignore_ascii_case(b"LINES") {
+            Form::Lines
+        } else if word.eq_ignore_ascii_case(b"PREFIXED") {
+            Form::Prefixed
+        } else if word.eq_ignore_ascii_case(b"WIDTH") {
+            let value = cursor.take_if_any().ok_or(CommandError::NoValue("WIDTH"))?;
+            let width = integer(value.bytes()).ok_or(CommandError::BadWidth)?;
+            let width = u32::try_from(width).map_err(|_| CommandError::WidthRange)?;
+            Form::Width(NonZeroUsize::new(width as usize).ok_or(CommandError::WidthRange)?)
+        } else if word.eq_ignore_ascii_case(b"COUNT") {
+            flag(&mut self.count, "COUNT")?;
+            return Ok(true);
+        } else {
+            return Ok(false);
+        };
+        if self.form.replace(form).is_some() {
+            return Err(CommandError::OneForm);
+        }
+        Ok(true)
+    }
+
+    /// Reads all of `words`, each of which is one for packing.
+    ///
+    /// # Errors
+    /// The first that is not, or what is wrong with it.
+    pub fn parse<'a, A: Argument<'a>>(words: &'a [A]) -> Result<Self, CommandError> {
+        let (mut packing, mut cursor) = (Self::default(), Cursor::new(words));
+        while let Some(word) = cursor.take_if_any() {
+            let word = word.bytes();
+            if !packing.take(word, &mut cursor)? {
+                return Err(CommandError::unknown(word));
+            }
+        }
+        Ok(packing)
+    }
+
+    /// The items in `data`.
+    ///
+    /// # Errors
+    /// No form was given, or `data` does not have that form.
+    pub fn unpack(self, data: &[u8]) -> Result<Packed<'_>, CommandError> {
+        let form = self.form.ok_or(CommandError::OneForm)?;
+        Packed::new(data, form).map_err(CommandError::Malformed)
+    }
+
+    /// Whether the reply is the number of positive answers.
+    pub fn counts(self) -> bool {
+        self.count
+    }
+}

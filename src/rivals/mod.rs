@@ -1,0 +1,63 @@
+//! What RedisBloom and valkey-bloom say: the words in which their primaries and files describe a filter, and which
+//! replicas with these modules understand.
+
+pub mod redisbloom;
+pub mod valkey;
+
+use crate::call::args::Argument;
+use crate::call::error::CommandError;
+use crate::call::given::Verb;
+use crate::call::request::Request;
+use crate::call::target::is_spec;
+use crate::options::{self, values::Config};
+use crate::server::{Arg, Ctx};
+use redisbloom::Release;
+
+/// Reads the arguments of a command that was called.
+///
+/// # Errors
+/// The first thing that is wrong with them.
+pub fn read_call<'a>(
+    verb: Verb,
+    ctx: Ctx<'_>,
+    arguments: &'a [Arg<'a>],
+) -> Result<Request<'a, Arg<'a>>, CommandError> {
+    if ctx.origin().is_relayed() {
+        read_relayed(verb, arguments, || (options::config(), Release::of_server(ctx)))
+    } else {
+        Request::parse(verb, arguments)
+    }
+}
+
+/// Reads the arguments of a command that comes from a primary or a file, whose words may be another module's. With a
+/// token they are this module's, as those of BF.ADDPACKED are. A BF.INSERT without one is valkey-bloom's if RedisBloom
+/// could not accept the words. Otherwise it is RedisBloom's; then this module's, in a client's words; then
+/// valkey-bloom's again, for numbers that only it accepts. `receiver` gives what others leave to whoever receives it.
+///
+/// # Errors
+/// The first thing that is wrong with the arguments as this module's.
+pub fn read_relayed<'a, A: Argument<'a>>(
+    verb: Verb,
+    arguments: &'a [A],
+    receiver: impl FnOnce() -> (Config, Release),
+) -> Result<Request<'a, A>, CommandError> {
+    let own = || Request::parse(verb, arguments);
+    match verb {
+        Verb::Insert if !arguments.get(1).is_some_and(|word| is_spec(word.bytes())) => {
+            let (config, release) = receiver();
+            let of_valkey = valkey::insert(arguments, &config);
+            if let Some(insert) = of_valkey
+                && insert.is_unmistakable
+            {
+                return Ok(insert.request);
+            }
+            let of_valkey = |error| of_valkey.map(|insert| insert.request).ok_or(error);
+            redisbloom::insert(arguments, &config, release).map_or_else(|| own().or_else(of_valkey), Ok)
+        }
+        Verb::Reserve => {
+            let (config, release) = receiver();
+            redisbloom::reserve(arguments, &config, release).map_or_else(own, Ok)
+        }
+        Verb::Insert | Verb::AddPacked | Verb::Plan => own(),
+    }
+}

@@ -1,0 +1,76 @@
+//! Adding packed items: many in one argument.
+
+use crate::call::target::{self, Target};
+use crate::call::words::Words;
+use crate::server::{Arg, Ctx, OwnedString};
+use crate::work::adding::Batch;
+use crate::work::propagation;
+use libbloom::chain::batch::BlockOutcome;
+use libbloom::packed::{Answers, Form, Packed};
+use libbloom::{Allowance, Error, Filter, Time};
+
+/// The packed items of a command, and the argument that contains them.
+#[derive(Clone, Copy, Debug)]
+pub struct PackedItems<'a> {
+    /// The packed items.
+    pub items: Packed<'a>,
+    /// The argument that contains them.
+    pub data: Arg<'a>,
+}
+
+impl<'a> Batch<'a> for PackedItems<'a> {
+    const FOREIGN_PRIMARIES_SEND_IT: bool = false;
+
+    /// The data of what changed is copied into a string of the server.
+    type Room = ();
+
+    fn count(self) -> usize {
+        self.items.count()
+    }
+
+    fn only(self) -> Option<Arg<'a>> {
+        None
+    }
+
+    fn room(self) -> Option<()> {
+        Some(())
+    }
+
+    fn add_to(
+        self,
+        filter: &mut Filter,
+        now: Time,
+        allowance: Allowance<'_>,
+        added: impl FnMut(BlockOutcome),
+    ) -> Result<(), Error> {
+        filter.add_packed(self.items, now, allowance, added)
+    }
+
+    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, (): ()) {
+        let words = words(to, self.items.form());
+        let send = |data| propagation::propagate(ctx, c"BF.ADDPACKED", key, &words, &[data]);
+        let part = self.items.to_repeat(changed);
+        match part {
+            None => send(self.data),
+            Some(data) => send(OwnedString::new(&data).arg()),
+        }
+    }
+}
+
+/// The words between the key and the data of a BF.ADDPACKED with items in this form; they create the filter too if
+/// `to` says so.
+pub fn words(to: Target, form: Form) -> Words {
+    let mut words = match to {
+        Target {
+            created: Some(created),
+            at,
+        } => target::spec(created, at),
+        Target { created: None, at } => propagation::words_at(at),
+    };
+    match form {
+        Form::Lines => words.with("LINES"),
+        Form::Width(width) => words.with("WIDTH").with_number(width.get() as u64),
+        Form::Prefixed => words.with("PREFIXED"),
+    };
+    words
+}
