@@ -20,7 +20,9 @@ for (const { name, path, ...expected } of whole) {
 
 for (const file of readdirSync(VECTORS)) {
   test(`the vector ${file}`, async () => {
-    const vector = JSON.parse(readFileSync(join(VECTORS, file), "utf8"));
+    // A seed of 64 bits is no exact number in JavaScript.
+    const text = readFileSync(join(VECTORS, file), "utf8").replace(/"seed": (\d+)/, '"seed": "$1"');
+    const vector = JSON.parse(text);
     if (vector.parameters.layout === "valkey") {
       return assert.rejects(Filter.load(Buffer.from(vector.file, "base64")), /^FormatError: .* is not read in JavaScript$/);
     }
@@ -37,6 +39,12 @@ for (const file of readdirSync(VECTORS)) {
     for (const wrong of [NaN, "1"])
       if (now !== undefined)
         assert.throws(() => filter.has("item", wrong as number), /^RangeError: now is not a number$/);
+    const { layout, window, capacity, error_rate: errorRate, seed, expansion, fixed, growing } = vector.parameters;
+    if (!layout && !window && vector.excepted.length === 0) {
+      const made = Filter.create({ capacity, errorRate, seed: BigInt(seed), expansion, fixed, growing });
+      made.addMany(items);
+      assert.equal(Buffer.from(made.toBytes()).toString("base64"), vector.file);
+    }
     for (const item of vector.excepted) assert.equal(filter.has(Buffer.from(item, "hex")), false);
   });
 }
