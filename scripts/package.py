@@ -243,14 +243,16 @@ def deb(module, licences, bill, platform, pages, root, folder):
 
 def documents():
     """README.md, what it and the others link to and what examples read, under the paths that they have here."""
-    pages = [PROJECT / f"{name}.md" for name in ["CHANGELOG", "CONTRIBUTING", "README", "SECURITY"]]
-    paths = [*pages, *(PROJECT / "docs").rglob("*"), *(PROJECT / "examples").rglob("*")]
-    paths += [*(PROJECT / "benches").rglob("*.md"), *(PROJECT / f"{name}/README.md" for name in ["python", "js", "core"])]
-    paths += [PROJECT / "tests/fixtures/urls.txt.gz", PROJECT / "libbloom/__init__.py"]
     kinds = {".md", ".svg", ".py", ".ts", ".txt", ".lua", ".yml", ".gz"}
-    paths = [path for path in paths if path.suffix in kinds]
-    # The crate's page links to these.
-    paths += (PROJECT / "core/examples").glob("*.rs")
+    paths = [path for folder in ("docs", "examples") for path in (PROJECT / folder).rglob("*") if path.suffix in kinds]
+    for pattern in ("benches/**/*.md", "core/examples/*.rs", "rdb/examples/*.rs"):
+        paths += PROJECT.glob(pattern)
+    paths += [PROJECT / name for name in ("README.md", "tests/fixtures/urls.txt.gz", "libbloom/__init__.py")]
+    # The list grows meanwhile.
+    for page in paths:
+        links = re.findall(r"\]\((?!\w+:)([^)#\s]+)", page.read_text()) if page.suffix == ".md" else []
+        linked = [(page.parent / link).resolve() for link in links]
+        paths += [path for path in dict.fromkeys(linked) if path.is_file() and path not in paths]
     return {str(path.relative_to(PROJECT)): path.read_bytes() for path in sorted(paths)}
 
 

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use libbloom::bits::array::BitArray;
 use libbloom::bits::kernel::{Line, prefetch_address};
-use libbloom::blocked::secret::Secret;
 use libbloom::item::ItemHash;
+use libbloom::layouts::blocked::secret::Secret;
 use libbloom::params::{Capacity, ErrorRate, Growth, Seed, StoredLayout};
 use libbloom::spec::BlockedSpec;
 use libbloom::{Filter, UNLIMITED};

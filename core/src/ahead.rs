@@ -8,10 +8,10 @@
 use std::cell::RefCell;
 
 use crate::Filter;
-use crate::blocked::layer::LinePrefetcher;
-use crate::blocked::secret::HashKey;
 use crate::chain::batch::Prefetch as _;
 use crate::item::Item;
+use crate::layouts::blocked::layer::LinePrefetcher;
+use crate::layouts::blocked::secret::HashKey;
 
 /// The most layers whose lines are prefetched. In filters that grow by doubling, the older layers are small
 /// and mostly in the processor's caches.
@@ -21,7 +21,7 @@ const LAYERS: usize = 6;
 const LONG: usize = 1024;
 
 thread_local! {
-    static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
+    static LAST_FILTER: RefCell<Option<Last>> = const { RefCell::new(None) };
 }
 
 /// How the filter of the previous command hashes an item, and where its layers look for it.
@@ -37,7 +37,7 @@ struct Last {
 /// Hashes an item as the filter of the previous command does, and prefetches the item's lines there.
 #[inline]
 pub fn item(bytes: &[u8]) -> Item<'_> {
-    LAST.with_borrow(|last| {
+    LAST_FILTER.with_borrow(|last| {
         let Some(last) = last.as_ref().filter(|_| bytes.len() < LONG) else {
             return bytes.into();
         };
@@ -55,7 +55,7 @@ pub fn item(bytes: &[u8]) -> Item<'_> {
 /// is not blocked, nothing is prefetched until the next call.
 #[inline]
 pub fn follow(filter: Option<&Filter>) {
-    LAST.with_borrow_mut(|last| {
+    LAST_FILTER.with_borrow_mut(|last| {
         let Some((secret, layers)) = filter.and_then(Filter::as_blocked) else {
             *last = None;
             return;
@@ -87,8 +87,8 @@ mod tests {
         Filter::new(spec, UNLIMITED).unwrap()
     }
 
-    /// If this failed, an answer could come from the wrong filter: users of two filters, or of a filter that
-    /// was deleted and made again, would see items forgotten.
+    /// The answer always comes from the right filter, whatever was guessed: with two filters, and with one that was
+    /// deleted and made again.
     #[test]
     fn a_wrong_guess_changes_no_answer() {
         let growing = Growth::Growing(Expansion::new(2).unwrap());
@@ -117,7 +117,7 @@ mod tests {
             bytes.resize(if turn % 5 == 0 { LONG } else { 20 }, 7);
             let foreseen = item(&bytes);
             follow(Some(&filters[at]));
-            let followed = LAST.with_borrow(|last| last.as_ref().map(|last| last.key.seed()));
+            let followed = LAST_FILTER.with_borrow(|last| last.as_ref().map(|last| last.key.seed()));
             let seed = filters[at].as_blocked().map(|(secret, _)| secret.seed());
             assert_eq!(followed, seed, "what is asked for would be in vain");
             let was_there = filters[at].contains(&bytes);
@@ -128,6 +128,6 @@ mod tests {
         }
         assert!(longest > LAYERS, "{longest} layers");
         follow(None);
-        assert!(LAST.with_borrow(Option::is_none));
+        assert!(LAST_FILTER.with_borrow(Option::is_none));
     }
 }

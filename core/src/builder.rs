@@ -8,12 +8,12 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use crate::bits::kernel::LINE_BYTES;
-use crate::blocked::sizing::SMOOTH;
 use crate::chain::UNLIMITED;
 use crate::codec::{DecodeError, chunks};
 use crate::error::{BuildError, Error, ParamError};
 use crate::filter::Filter;
 use crate::item::Item;
+use crate::layouts::blocked::sizing::SMOOTH;
 use crate::params::{Capacity, ErrorRate, Expansion, Growth, Seed, StoredLayout, Time, Window};
 use crate::plan::Plan;
 use crate::sets::SetError;

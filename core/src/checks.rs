@@ -5,19 +5,19 @@ use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 
 use crate::Filter;
 use crate::bits::array::BitArray;
-use crate::blocked::sizing::PROBES;
-use crate::blocked::window::Windowed;
-use crate::blocked::{self, Blocked};
 use crate::chain::Chain;
 use crate::chain::batch::Layer;
 use crate::chain::demand::reserved;
-use crate::classic::Classic;
+use crate::codec::DecodeError;
+use crate::codec::stream::{Array, Sink, Source};
 use crate::exceptions::{Exceptions, MOST_EXCEPTIONS};
-use crate::layers::Layers;
+use crate::layouts::Layers;
+use crate::layouts::blocked::sizing::PROBES;
+use crate::layouts::blocked::window::Windowed;
+use crate::layouts::blocked::{self, Blocked};
+use crate::layouts::classic::Classic;
+use crate::layouts::valkey::Valkey;
 use crate::params::{Growth, ROUNDING};
-use crate::stored::DecodeError;
-use crate::stored::stream::{Array, Sink, Source};
-use crate::valkey::Valkey;
 
 /// A broken invariant. `layer` counts from the oldest.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -180,7 +180,7 @@ fn check_classic(chain: &Chain<Classic>) -> Result<(), Invalid> {
         if shape.check(rules.options()).is_err() || layer.array().len() as u64 != shape.bytes {
             return Err(Invalid::Geometry { layer: index });
         }
-        check_counts(index, layer, layer.bits())?;
+        check_counts(index, layer, layer.words())?;
     }
     Ok(())
 }
@@ -203,7 +203,7 @@ fn check_valkey(chain: &Chain<Valkey>) -> Result<(), Invalid> {
         if index + 1 < layers.len() && layer.items() < layer.capacity() {
             return Err(Invalid::NotFull { layer: index });
         }
-        check_counts(index, layer, layer.memory())?;
+        check_counts(index, layer, layer.words())?;
         expected = rules.layer(index + 1, shape.capacity).map(|next| next.capacity);
     }
     Ok(())
@@ -336,6 +336,3 @@ impl Source for MemoryStream {
         })?
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -13,14 +13,14 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use hashbrown::HashSet;
 
 use crate::bits::kernel;
-use crate::blocked::Blocked;
-use crate::blocked::layer::Layer;
-use crate::chain::Chain;
 use crate::chain::batch::{AnyContains, BlockOutcome, Hasher as _, Hashes, Subset};
 use crate::chain::demand::{Allowance, Demand, Limit, ask, reserved};
+use crate::chain::layered::Layered as _;
+use crate::chain::{Chain, Rules as _};
 use crate::error::Error;
 use crate::item::{Item, ItemHash};
-use crate::layout::Layered as _;
+use crate::layouts::blocked::Blocked;
+use crate::layouts::blocked::layer::Layer;
 
 /// The most exceptions of a filter: they take 256 MiB in the header of a dump.
 pub const MOST_EXCEPTIONS: usize = 1 << 24;
@@ -313,10 +313,9 @@ impl Exceptions {
 }
 
 /// Whether layers of the blocked layout contain an item that is not excepted.
-pub fn contains(chain: &Chain<Blocked>, exceptions: &Exceptions, item: Item<'_>) -> bool {
-    let secret = chain.rules().secret();
-    let hash = secret.hash(item);
-    chain.contains(Item::hashed(item.bytes(), secret.seed(), hash)) && !exceptions.has(hash)
+pub fn contains(chain: &Chain<Blocked>, exceptions: Option<&Exceptions>, item: Item<'_>) -> bool {
+    let hash = chain.rules().hasher().hash(item);
+    any_layer_contains(chain.layers(), hash) && !exceptions.is_some_and(|exceptions| exceptions.has(hash))
 }
 
 /// Adds items to layers of the blocked layout, and removes them from the exceptions; see

@@ -3,23 +3,22 @@
 use std::sync::Arc;
 
 use crate::bits::memory::{Allocation, Mover};
-pub use crate::blocked::layout::MOST_ESTIMATED;
-use crate::blocked::secret::Secret;
-use crate::blocked::window::{Slice, Windowed};
-use crate::blocked::{self, Blocked};
 pub use crate::chain::LayerShape;
 use crate::chain::batch::{self, Block, BlockOutcome, Subset};
 use crate::chain::demand::FILTER_BYTES;
-use crate::chain::{Allowance, Chain};
-use crate::classic::Classic;
+pub use crate::chain::layered::LayerStats;
+use crate::chain::{self, Allowance, Chain};
 use crate::error::Error;
 use crate::exceptions::{self, ExceptError, Exceptions};
 use crate::item::{Item, ItemHash};
-use crate::layers::Layers;
-pub use crate::layout::LayerStats;
+use crate::layouts::Layers;
+pub use crate::layouts::blocked::MOST_ESTIMATED;
+use crate::layouts::blocked::secret::Secret;
+use crate::layouts::blocked::window::{Slice, Windowed};
+use crate::layouts::blocked::{self, Blocked};
+use crate::layouts::valkey::{Unreached, Valkey};
 use crate::params::{Growth, Seed, StoredLayout, Time, Window};
 use crate::spec::Spec;
-use crate::valkey::{Unreached, Valkey};
 
 /// The items of a call, in the crate's own tests: each call with another type would be compiled anew for all layouts
 /// and kernels, which took most of the time that the tests took to build.
@@ -354,10 +353,10 @@ impl Filter {
         match spec {
             Spec::Blocked(spec) => match spec.window {
                 Some(window) => Windowed::new(spec.rules(), spec.capacity, window, allowance).map(Self::from),
-                None => Chain::<Blocked>::made(spec, allowance).map(Self::from),
+                None => Chain::new(spec.start(), allowance).map(Self::from),
             },
-            Spec::Classic(spec) => Chain::<Classic>::made(spec, allowance).map(Self::from),
-            Spec::Valkey(spec) => Chain::<Valkey>::made(spec, allowance).map(Self::from),
+            Spec::Classic(spec) => Chain::new(spec.start(), allowance).map(Self::from),
+            Spec::Valkey(spec) => Chain::new(spec.start(), allowance).map(Self::from),
         }
     }
 
@@ -374,12 +373,11 @@ impl Filter {
     /// so that for a usual filter it costs no more than two comparisons.
     #[inline(never)]
     fn contains_otherwise(&self, item: Item<'_>, now: Time) -> bool {
-        match (&self.layers, &self.exceptions) {
-            (Layers::Blocked(chain), Some(exceptions)) => exceptions::contains(chain, exceptions, item),
-            (Layers::Blocked(chain), None) => chain.contains(item),
-            (Layers::Windowed(windowed), _) => windowed.contains(item, now),
-            (Layers::Valkey(chain), _) => chain.contains(item),
-            (Layers::Classic(chain), _) => chain.contains(item),
+        match &self.layers {
+            Layers::Blocked(chain) => exceptions::contains(chain, self.excepted(), item),
+            Layers::Windowed(windowed) => windowed.contains(item, now),
+            Layers::Valkey(chain) => chain.contains(item),
+            Layers::Classic(chain) => chain.contains(item),
         }
     }
 
@@ -440,7 +438,6 @@ impl Filter {
     #[inline(never)]
     fn add_otherwise(&mut self, item: Item<'_>, now: Time, allowance: Allowance<'_>) -> Result<bool, Error> {
         match &mut self.layers {
-            Layers::Blocked(chain) if self.exceptions.is_none() => chain.add(item, allowance),
             Layers::Blocked(_) | Layers::Windowed(_) => {
                 let mut is_new = false;
                 let one = std::iter::once(item.bytes());
@@ -708,7 +705,7 @@ impl Filter {
         let reached = chain.rules().scaled_capacity(first, u64::MAX, limit);
         let reached = reached.unwrap_or_else(Unreached::capacity);
         // The filter may have more layers than a forecast has, or come from a server with another limit.
-        let reached = reached.max(chain.capacity());
+        let reached = reached.max(chain::capacity(chain.layers()));
         (chain.rules().expansion() > 0).then_some(reached)
     }
 

@@ -26,28 +26,24 @@
 //! | part | what it is |
 //! |---|---|
 //! | [`params`], [`error`], [`item`] | the values of parameters, what can go wrong, and what goes in |
-//! | `power` | the power by which layers are sized |
 //! | [`bits`] | the bit array, its memory, and the instructions that test and set bits |
 //! | [`chain`] | layers that are added as a filter grows, and the walk over them for one item or many |
-//! | [`stored`] | what the formats of all layouts have in common |
-//! | [`layout`] | what every layout does besides queries and additions |
-//! | [`blocked`] | this project's layout: an item's probes lie within a few cache lines; with a window too |
-//! | [`scattered`] | layers whose probes are single bits anywhere in the array |
-//! | [`classic`] | RedisBloom's layout, bit for bit |
-//! | [`valkey`] | valkey-bloom's layout, bit for bit |
+//! | [`layouts`] | a folder for each layout, and the layers of a filter in any of them |
 //! | [`spec`] | what a new filter is made from, in any layout |
-//! | [`layers`] | the list of layouts, and the layers of a filter in any of them |
 //! | [`exceptions`] | items that a filter leaves out |
 //! | [`filter`] | a filter of any layout, and its figures |
-//! | [`sets`] | filters combined: unions, intersections |
-//! | [`shrinking`] | filters folded to the size that their items need |
+//! | [`sets`], [`shrinking`] | filters combined; filters folded to the size that their items need |
 //! | [`packed`] | many items in one run of bytes, many answers in one bitmap |
 //! | [`plan`], [`ahead`] | what a filter will take; a guess where the next item goes |
-//! | [`codec`] | filters as bytes, and back |
-//! | [`saving`] | a file that is replaced as a whole |
-//! | [`mod@file`] | a filter as a file, `.bloom` |
+//! | [`codec`] | filters as bytes, and back: a file for the formats of each layout, and the pieces of a dump |
+//! | [`saving`], [`mod@file`] | a file that is replaced as a whole; a filter as a file, `.bloom` |
 //! | [`builder`] | what programs without a server call |
 //! | `checks` | what only tests and fuzzing call; with the feature of that name |
+//!
+//! A layout is described by four traits. [`chain::Rules`]: how its filters hash and grow. [`chain::batch::Layer`]: how a
+//! layer is made, and what it does with items. [`chain::layered::Layered`]: what any filter's layers offer besides, which
+//! chains have from the first two. [`layouts::scattered::Scattered`]: what RedisBloom's and valkey-bloom's layouts do not
+//! share of their layers.
 //!
 //! Filters share some state, which never changes an answer: the secrets, the last sizes that were computed, the
 //! kernel that was detected, and the guess of [`ahead`].
@@ -63,15 +59,11 @@ pub mod ahead;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod bits;
 #[cfg_attr(docsrs, doc(hidden))]
-pub mod blocked;
-#[cfg_attr(docsrs, doc(hidden))]
 pub mod builder;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod chain;
 #[cfg(any(test, feature = "checks"))]
 pub mod checks;
-#[cfg_attr(docsrs, doc(hidden))]
-pub mod classic;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod codec;
 #[cfg_attr(docsrs, doc(hidden))]
@@ -84,30 +76,21 @@ pub mod filter;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod item;
 #[cfg_attr(docsrs, doc(hidden))]
-pub mod layers;
-#[cfg_attr(docsrs, doc(hidden))]
-pub mod layout;
+pub mod layouts;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod packed;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod params;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod plan;
-mod power;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod saving;
-#[cfg_attr(docsrs, doc(hidden))]
-pub mod scattered;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod sets;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod shrinking;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod spec;
-#[cfg_attr(docsrs, doc(hidden))]
-pub mod stored;
-#[cfg_attr(docsrs, doc(hidden))]
-pub mod valkey;
 
 #[cfg(test)]
 pub(crate) mod tests;

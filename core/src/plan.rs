@@ -5,14 +5,11 @@
 
 use std::borrow::Cow;
 
-use crate::blocked::Blocked;
-use crate::blocked::window::{self, Windowed};
-use crate::chain::{LayerShape, MOST_ITEMS, MOST_LAYERS, Rules, planned, sum};
-use crate::classic::Classic;
-use crate::layout::compound;
+use crate::chain::{LayerShape, MOST_ITEMS, MOST_LAYERS, Rules, ShapeOf, compound, planned, sum};
+use crate::layouts::blocked::Blocked;
+use crate::layouts::blocked::window::{self, Windowed};
 use crate::params::{Capacity, Window};
 use crate::spec::Spec;
-use crate::valkey::Valkey;
 
 /// A forecast of the layers that a filter will have.
 ///
@@ -90,10 +87,10 @@ impl Plan {
         match spec {
             Spec::Blocked(spec) => match spec.window {
                 Some(window) => Self::of_window(spec.rules(), spec.capacity, window),
-                None => Self::of::<Blocked>(spec, items, most),
+                None => Self::of(spec.start(), items, most),
             },
-            Spec::Classic(spec) => Self::of::<Classic>(spec, items, most),
-            Spec::Valkey(spec) => Self::of::<Valkey>(spec, items, most),
+            Spec::Classic(spec) => Self::of(spec.start(), items, most),
+            Spec::Valkey(spec) => Self::of(spec.start(), items, most),
         }
     }
 
@@ -106,8 +103,7 @@ impl Plan {
         }
     }
 
-    fn of<R: Rules>(spec: R::Spec, items: u64, most: usize) -> Self {
-        let (rules, first) = R::start(spec);
+    fn of<R: Rules>((rules, first): (R, ShapeOf<R>), items: u64, most: usize) -> Self {
         let layers = planned(&rules, first, items, most).into_iter();
         Self {
             bytes: R::bytes,
@@ -197,7 +193,7 @@ mod tests {
         })
     }
 
-    /// Whoever buys memory by the forecast would buy too little or too much.
+    /// The forecast is what the filter takes in the end.
     #[test]
     fn a_plan_is_what_the_filter_becomes() {
         const MOST: usize = 12;
@@ -233,7 +229,7 @@ mod tests {
         }
     }
 
-    /// A forecast for an impossible filter would stall the server.
+    /// A forecast for an impossible filter does not stall the server.
     #[test]
     fn plans_have_an_end() {
         for (BlockedSpec { growth, .. }, spec) in specs() {

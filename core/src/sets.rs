@@ -11,16 +11,15 @@ use std::fmt;
 use std::io::{Cursor, Write as _};
 
 use crate::bits::combine::{is_within, union_ones};
-use crate::blocked::{Blocked, Layer, Shape};
 use crate::chain::batch::Layer as _;
 use crate::chain::demand::{FILTER_BYTES, ask, push, reserved};
-use crate::chain::{Allowance, Chain, MOST_ITEMS, MOST_LAYERS, NewLayer as _, Rules as _, sum};
+use crate::chain::{Allowance, Chain, MOST_ITEMS, MOST_LAYERS, Rules as _, sum};
 use crate::error::Error;
 use crate::exceptions::{self, Exceptions, MOST_EXCEPTIONS};
 use crate::filter::Filter;
 use crate::item::ItemHash;
-use crate::layers::Layers;
-use crate::layout::Layered as _;
+use crate::layouts::Layers;
+use crate::layouts::blocked::{Blocked, Layer, Shape};
 use crate::params::{ErrorRate, Growth, ROUNDING};
 
 /// The most exceptions of all combined filters times the layers of all of them, because every exception is looked up
@@ -270,7 +269,7 @@ impl Filter {
         })?;
         let allowance = &exceptions::beside(exceptions.len(), allowance);
         ask(0, Blocked::bytes(1, shape.bytes()), Some(1), allowance).map_err(Error::from)?;
-        let mut layer = shape.make()?;
+        let mut layer = Layer::make(shape)?;
         let layers = || chains.iter().flat_map(|chain| chain.layers());
         if layers().all(|layer| ones(layer) > 0) {
             let mut arrays = reserved(chains.len())?;
@@ -301,7 +300,7 @@ impl Filter {
         }
         Ok(Some(match &self.layers {
             Layers::Blocked(chain) => chain.emptied(allowance)?.into(),
-            Layers::Windowed(windowed) => windowed.emptied(allowance)?.into(),
+            Layers::Windowed(windowed) => windowed.emptied().into(),
             Layers::Valkey(chain) => chain.emptied(allowance)?.into(),
             Layers::Classic(chain) => chain.emptied(allowance)?.into(),
         }))
@@ -592,7 +591,7 @@ impl<'a> Plan<'a> {
     /// Makes a layer from all of its parts.
     fn united(&self, parts: &[PartOf]) -> Result<Layer, Error> {
         let layers = || parts.iter().map(|&(_, id)| self.at(id));
-        let mut union = self.at(parts[0].0).shape().make()?;
+        let mut union = Layer::make(self.at(parts[0].0).shape())?;
         let mut arrays = reserved(parts.len())?;
         arrays.extend(layers().filter_map(set_bits));
         union.bits_mut().unite(&arrays);

@@ -16,18 +16,18 @@
 
 use std::fmt;
 
-use crate::blocked;
-use crate::blocked::sizing::{Geometry, POISSON_FROM};
 use crate::chain::batch::Layer as _;
 use crate::chain::demand::{ask, push, reserved};
-use crate::chain::{Allowance, Chain, NewLayer as _, Rules, UNLIMITED, sum};
-use crate::classic::{self, Classic};
+use crate::chain::{Allowance, Chain, Rules, ShapeOf, UNLIMITED, sum};
 use crate::error::Error;
 use crate::exceptions;
 use crate::filter::Filter;
-use crate::layers::Layers;
+use crate::layouts::Layers;
+use crate::layouts::blocked;
+use crate::layouts::blocked::sizing::{Geometry, POISSON_FROM};
+use crate::layouts::classic::{self, Classic};
+use crate::layouts::scattered::ln::ln;
 use crate::params::Capacity;
-use crate::scattered::ln::ln;
 
 /// The newest layer keeps room for this many items: those that a filter is made for by default.
 const LEAST_ROOM: u64 = Capacity::DEFAULT.items();
@@ -139,7 +139,7 @@ impl Filter {
                 chain,
                 capacity,
                 allowance,
-                |layer| layer.shape().geometry.items_behind(layer.bits().ones()),
+                |layer| layer.shape().geometry.items_behind(layer.ones()),
                 |_, shape, items, computed| folded(shape, items, computed),
                 fold,
             ),
@@ -164,8 +164,8 @@ fn shrink<R: Rules>(
     items: u64,
     allowance: Allowance<'_>,
     items_behind: impl Fn(&R::Layer) -> u64,
-    folded: impl Fn(&R, R::Shape, u64, &mut u64) -> Option<R::Shape>,
-    fold: impl Fn(&R::Layer, R::Shape) -> Result<R::Layer, Error>,
+    folded: impl Fn(&R, ShapeOf<R>, u64, &mut u64) -> Option<ShapeOf<R>>,
+    fold: impl Fn(&R::Layer, ShapeOf<R>) -> Result<R::Layer, Error>,
 ) -> Result<u64, ShrinkError> {
     let (layers, rules) = (chain.layers(), chain.rules());
     let older = layers
@@ -181,10 +181,10 @@ fn shrink<R: Rules>(
         // The items that a layer counts may be fewer than those whose bits it has, if it was merged or loaded.
         let holds = counted.max(items_behind(layer)).min(layer.capacity());
         computed += COST_OF_ITEMS;
-        folded(rules, R::shape_of(layer), holds, &mut computed)
+        folded(rules, layer.shape(), holds, &mut computed)
     };
     let newest = layers.len().saturating_sub(1);
-    let mut smaller: Vec<(usize, R::Shape)> = Vec::new();
+    let mut smaller: Vec<(usize, ShapeOf<R>)> = Vec::new();
     for (index, layer) in layers.iter().enumerate().rev() {
         if let Some(shape) = smaller_than(layer, index == newest) {
             push(&mut smaller, (index, shape))?;
@@ -194,7 +194,7 @@ fn shrink<R: Rules>(
         return Ok(0);
     }
     let freed = sum(smaller.iter().map(|&(index, _)| layers[index].bytes()));
-    let new = sum(smaller.iter().map(|(_, shape)| shape.bytes()));
+    let new = sum(smaller.iter().map(|&(_, shape)| rules.described(shape).bytes));
     let before = R::bytes(layers.len(), chain.array_bytes(layers.len()));
     let total = before.saturating_sub(freed).saturating_add(new);
     ask(total.saturating_sub(new), total, None, allowance).map_err(Error::from)?;
@@ -270,10 +270,10 @@ fn rounding(geometry: Geometry, capacity: u64) -> f64 {
 
 /// The layer of this shape with the items of `layer`.
 pub(crate) fn fold(layer: &blocked::Layer, shape: blocked::Shape) -> Result<blocked::Layer, Error> {
-    let mut folded = shape.make()?;
+    let mut folded = blocked::Layer::make(shape)?;
     folded.bits_mut().fold_neighbours(layer.bits());
     // Each item that a layer counts has set a bit.
-    folded.set_items(layer.items().min(folded.bits().ones()));
+    folded.set_items(layer.items().min(folded.ones()));
     Ok(folded)
 }
 
@@ -306,16 +306,16 @@ pub(crate) fn folded_classic(
 
 /// [`fold`] in RedisBloom's layout.
 fn fold_classic(layer: &classic::Layer, shape: classic::Shape) -> Result<classic::Layer, Error> {
-    let mut folded = shape.make()?;
-    folded.bits_mut().fold_parts(layer.array(), shape.bytes as usize);
-    folded.set_items(layer.items().min(folded.bits().ones()));
+    let mut folded = classic::Layer::make(shape)?;
+    folded.words_mut().fold_parts(layer.array(), shape.bytes as usize);
+    folded.set_items(layer.items().min(folded.ones()));
     Ok(folded)
 }
 
 /// `n = ln(1 - ones / bits) / (k · ln(1 - 1 / bits))` (Swamidass, Baldi, "Mathematical Correction for Fingerprint
 /// Similarity Measures to Improve Chemical Retrieval", 2007), with `-1 / bits` in place of `ln(1 - 1 / bits)`.
 fn items_behind_classic(layer: &classic::Layer) -> u64 {
-    let (shape, ones) = (layer.shape(), layer.bits().ones());
+    let (shape, ones) = (layer.shape(), layer.ones());
     let bits = shape.modulus() as f64;
     let unset = 1.0 - ones as f64 / bits;
     if unset <= 0.0 {
@@ -359,7 +359,7 @@ fn cost_of_factors(number: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blocked::sizing::SMOOTH;
+    use crate::layouts::blocked::sizing::SMOOTH;
 
     /// A shrunk filter would be larger than its page says.
     #[test]
@@ -399,10 +399,10 @@ mod tests {
     fn what_classic_bits_tell_is_rounded_to_the_nearest() {
         use crate::spec::ClassicSpec;
         let spec = ClassicSpec::new(0.01, 1000, 2, true).unwrap();
-        let shape = Classic::start(spec).1;
-        let mut layer = shape.make().unwrap();
+        let shape = spec.start().1;
+        let mut layer = classic::Layer::make(shape).unwrap();
         for ones in 1..=shape.modulus() {
-            layer.bits_mut().count_set(1);
+            layer.words_mut().count_set(1);
             let bits = shape.modulus() as f64;
             let expected = -(1.0 - ones as f64 / bits).ln() * bits / f64::from(shape.probes);
             let expected = if ones == shape.modulus() {

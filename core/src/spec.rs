@@ -1,10 +1,11 @@
 //! What a new filter is made from, in any layout. Each layout's parameters are checked in its folder.
 
-pub use crate::blocked::BlockedSpec;
-pub use crate::classic::ClassicSpec;
+use crate::chain::Rules as _;
 use crate::error::ParamError;
+pub use crate::layouts::blocked::BlockedSpec;
+pub use crate::layouts::classic::ClassicSpec;
+pub use crate::layouts::valkey::ValkeySpec;
 use crate::params::{Expansion, StoredLayout, Tightening};
-pub use crate::valkey::ValkeySpec;
 
 /// Everything that defines a new filter.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -6,7 +6,7 @@ use libbloom::Filter;
 use libbloom::chain::Chain;
 use libbloom::chain::at_most;
 use libbloom::codec::{self, valkey};
-use libbloom::valkey::Valkey;
+use libbloom::layouts::valkey::Valkey;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

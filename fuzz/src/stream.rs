@@ -18,7 +18,7 @@
 
 use libbloom::Filter;
 use libbloom::chain::at_most;
-use libbloom::classic::{Options, Shape};
+use libbloom::layouts::classic::{Options, Shape};
 use libbloom::codec;
 use libbloom::checks::{MemoryStream, Value};
 use libbloom::codec::stream::Sink as _;

@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from . import Bloom, Filter, FullError, MissingError, UnsureError, __version__, plan
-from ._native import capacity_for
+from ._native import capacity_for, unseen
 from ._terminal import ROOM, Bar, Messages, Refused, Trouble, in_bytes, opened, output, printable, say, shown, whole
 
 LOCAL = "redis://127.0.0.1:6379"
 EXIT_CODES = """\
 exit codes:
   0    yes: all was done, and all items were found
-  1    no: query: some items were not found; passwords check: a password is (probably) leaked; migrate copy: some
-       filters were not copied, each of which is named; load: an item did not fit
+  1    no: query: some items were not found; uniq: no line was new; passwords check: a password is (probably) leaked;
+       migrate copy: some filters were not copied, each of which is named; load: an item did not fit
   2    an error, in one line
   130  interrupted with Ctrl-C
 """
@@ -47,6 +47,11 @@ With --state an interrupted run goes on where it stopped, when it is started aga
 """
 QUERY = "Print the items that are found; - (or none) for those of the standard input."
 QUERY_MORE = "Items of a pipe are answered as they come.\n\n" + ITEMS
+UNIQ = """\
+A line that was not seen before is taken for seen, and lost, at most at the error rate. With --state lines of earlier runs
+count as seen; it is written when all lines are.
+
+"""
 PULL = """\
 An RDB file is a server's dump.rdb, or the backup that a cloud gives. KEY may be left out if it has only one filter.
 """
@@ -261,6 +266,33 @@ def print_found(words: argparse.Namespace, made: Any) -> int:
     return 0 if are_all_found else 1
 
 
+def run_uniq(words: argparse.Namespace) -> int:
+    state, new, passed = words.state, 0, 0
+    is_there = state is not None and os.path.exists(state)
+    if state is not None:
+        # What can go wrong with it is found out before the work.
+        Output(state, tuple(words.files))
+    made = loaded(state) if is_there else Filter(words.capacity, words.error_rate, growing=True)
+    with Bar(unit=in_bytes) as bar:
+        bar.is_shown = bar.is_shown and not output().isatty()
+        for name in words.files or ["-"]:
+            with opened(name, words.separator, is_live=True) as file:
+                for block in file.blocks():
+                    count, lines = unseen(made, block, words.separator[0])
+                    new += count
+                    if not words.count:
+                        sys.stdout.buffer.write(lines)
+                        sys.stdout.buffer.flush()
+                    bar(passed + file.position, f"; {new:,} new lines")
+                passed += file.position
+    if words.count:
+        print(new, flush=True)
+    # Last of all: what was not written counts as new the next time.
+    if state is not None and (new or not is_there):
+        made.save(state)
+    return 0 if new else 1
+
+
 def run_info(words: argparse.Namespace) -> int:
     made = loaded(words.filter)
     names = "capacity error_rate estimated_error_rate size_in_bytes fill_ratio layers exceptions expansion fixed growing seed"
@@ -447,6 +479,13 @@ def parser() -> argparse.ArgumentParser:
     capacity = argument("--capacity", type=number, metavar="N", help="items that it keeps room for, in all")
     command(commands, "shrink", run_shrink, "Make a filter as small as its items allow.", FILTER, to, capacity)
     command(commands, "query", run_query, QUERY, FILTER, *ASKED, more=QUERY_MORE)
+    files = argument("files", nargs="*", metavar="FILE", help="- for standard input (default)")
+    kept = argument("--state", metavar="FILTER", help="a file with the lines of earlier runs, which is made or replaced")
+    counted = flag("--count", "print only how many lines there are")
+    rated = argument("--error-rate", type=rate, default=1e-6, metavar="RATE", help="share of lines that are lost (default: 1e-6)")
+    sized = argument("--capacity", type=number, default=10**7, metavar="N", help="lines to come (default: 1e7; it grows)")
+    text = "Print each line that was not seen before."
+    command(commands, "uniq", run_uniq, text, files, kept, counted, rated, sized, NULL, more=UNIQ + ITEMS)
     command(commands, "info", run_info, "Print a filter's figures.", FILTER)
     command(commands, "push", run_push, "Make a key of a server the filter of a file.", FILTER, KEY, URL)
     file = argument("file", nargs="?", metavar="RDB_FILE")

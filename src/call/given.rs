@@ -17,11 +17,11 @@ use super::target::Creation;
 use crate::number;
 use crate::options::values::Config;
 use libbloom::StoredLayout;
+use libbloom::layouts::valkey::Unreached;
 use libbloom::params::{
     Capacity, ErrorRate, Expansion, Growth, LATEST, Seed, SipSeed, Tightening, Time, Window,
 };
 use libbloom::spec::{BlockedSpec, ClassicSpec, Spec, ValkeySpec};
-use libbloom::valkey::Unreached;
 
 /// A command that has options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use crate::call::reply::Reply;
 use crate::call::{Call, Command};
 use crate::keyspace;
 use libbloom::Filter;
-use libbloom::blocked::window::Slice;
 use libbloom::filter::LayerStats;
+use libbloom::layouts::blocked::window::Slice;
 
 /// The command BF.DEBUG: replies a line of figures for the filter, and one for each layer.
 pub struct Debug;

@@ -15,8 +15,8 @@ use crate::work::window;
 use crate::{keyspace, options};
 use libbloom::Filter;
 use libbloom::StoredLayout;
-use libbloom::blocked::window::Slice;
 use libbloom::filter::{LayerStats, Totals};
+use libbloom::layouts::blocked::window::Slice;
 use libbloom::params::Time;
 
 /// How many layers, the newest ones, are described one by one. Only filters of expansion 1 have more, and stored ones

@@ -10,7 +10,7 @@ use redis_module::raw;
 use crate::number;
 use crate::server::shown::shown;
 use crate::server::{Arg, Ctx, OwnedString, call, few, guarded, note, warn};
-use libbloom::blocked::secret::Secret;
+use libbloom::layouts::blocked::secret::Secret;
 use libbloom::params::Seed;
 use values::{Config, ConfigOption, is_cuckoo_option};
 

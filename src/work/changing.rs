@@ -5,7 +5,7 @@ use crate::limits;
 use crate::server::{Ctx, background};
 use crate::stats::{self, Counted};
 use libbloom::Filter;
-use libbloom::blocked::window::Slice;
+use libbloom::layouts::blocked::window::Slice;
 
 /// Frees the slices that a window dropped in a change, and counts their layers and those that the filter grew by; it
 /// had `before` layers before the change.

@@ -685,7 +685,7 @@ mod tests {
     }
 
     proptest! {
-        /// If this failed, a stored filter would not load, or would be counted wrongly, on some processors.
+        /// A stored filter loads, and is counted alike, on every processor.
         #[test]
         fn bits_are_counted_and_set_as_one_by_one(
             pairs in proptest::collection::vec(any::<(u8, u8)>(), 0..300),
@@ -705,7 +705,7 @@ mod tests {
             prop_assert_eq!(in_place(&|work| run(work)), expected);
         }
 
-        /// If this failed, a filter that moved to another processor would forget items.
+        /// A filter that moves to another processor finds its items there.
         #[test]
         fn kernels_agree_with_the_description(words: [u64; 8], fill in 0u32..4, word: u64, probes: u8) {
             // Each round of ORs makes it likelier that the line covers the item.

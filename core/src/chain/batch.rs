@@ -4,6 +4,8 @@
 //! hashed, their memory prefetched, then probed, so that the waits within a block overlap. Lookups go from
 //! the newest layer to the oldest, because most items are in the newest.
 
+use std::fmt::Debug;
+
 use crate::bits::array::OutOfRange;
 use crate::bits::kernel::{Kernel, Work};
 use crate::bits::memory::{Allocation, Mover};
@@ -14,19 +16,27 @@ use crate::item::{Item, ItemHash};
 /// them.
 pub const BLOCK: usize = u64::BITS as usize;
 
-/// What a chain needs to know of its layers.
-pub trait Layer {
+/// A layer: how it is made, what it holds, and what it does with items.
+pub trait Layer: Sized + Debug {
+    /// What defines a layer, apart from its items and bits.
+    type Shape: Copy + PartialEq;
+    /// Allocates a layer without items.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], with nothing allocated.
+    fn make(shape: Self::Shape) -> Result<Self, Error>;
+    /// The shape that the layer was made from.
+    fn shape(&self) -> Self::Shape;
     /// Items that the layer is made for.
     fn capacity(&self) -> u64;
     /// Items that changed the layer.
     fn items(&self) -> u64;
+    /// Set bits.
+    fn ones(&self) -> u64;
     /// Bytes of the layer's bits.
     fn bytes(&self) -> u64;
     /// Bytes of the bits of all `layers`; saturating.
-    fn bytes_of_all(layers: &[Self]) -> u64
-    where
-        Self: Sized,
-    {
+    fn bytes_of_all(layers: &[Self]) -> u64 {
         layers.iter().map(Self::bytes).fold(0, u64::saturating_add)
     }
     /// The layer's bits.
@@ -40,10 +50,7 @@ pub trait Layer {
     /// it.
     fn start_at(&mut self, _bytes: u64) {}
     /// Calls [`Self::start_at`] for all `layers`, of which the first is preceded by `bytes` bytes.
-    fn start_all_at(layers: &mut [Self], mut bytes: u64)
-    where
-        Self: Sized,
-    {
+    fn start_all_at(layers: &mut [Self], mut bytes: u64) {
         for layer in layers {
             layer.start_at(bytes);
             bytes += layer.bytes();
@@ -64,7 +71,7 @@ pub trait Layer {
     fn contains<K: Kernel>(&self, kernel: K, hash: ItemHash) -> bool;
     /// [`Self::contains`] in a filter's only layer; `None` if the layer has no faster way for a single item. Most
     /// filters have one layer that has.
-    fn contains_alone(&self, hash: ItemHash) -> Option<bool>;
+    fn contains_in_only_layer(&self, hash: ItemHash) -> Option<bool>;
     /// The items of a block that are (probably) in the layer. Their memory has been prefetched.
     fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Subset) -> Subset;
     /// Whether any of `layers`, newest first, contains the item.
@@ -74,7 +81,7 @@ pub trait Layer {
         hash: ItemHash,
     ) -> bool
     where
-        Self: Sized + 'a;
+        Self: 'a;
     /// The items of a block that any of `layers`, newest first, contains. `newest` says whether their memory
     /// in the newest layer has been prefetched.
     fn any_contains_block<'a, K: Kernel>(
@@ -85,11 +92,11 @@ pub trait Layer {
         newest: Prefetched,
     ) -> Subset
     where
-        Self: Sized + 'a;
+        Self: 'a;
     /// Inserts the item. If that changes the layer, counts the item and returns true.
     fn insert<K: Kernel>(&mut self, kernel: K, hash: ItemHash) -> bool;
     /// [`Self::insert`] in a filter's only layer; `None` if the layer has no faster way for a single item.
-    fn insert_alone(&mut self, hash: ItemHash) -> Option<bool>;
+    fn insert_into_only_layer(&mut self, hash: ItemHash) -> Option<bool>;
     /// Inserts the items of a block in order. Counts and returns the items that changed the layer.
     #[inline(always)]
     fn insert_block<K: Kernel>(&mut self, kernel: K, hashes: &Hashes, items: Subset) -> Subset {

@@ -5,15 +5,16 @@
 
 pub mod batch;
 pub mod demand;
+pub mod layered;
 
-use crate::bits::kernel::{self, Kernel};
+use std::fmt::{self, Debug};
+
+use crate::bits::kernel;
 use crate::bits::memory::{Allocation, Mover};
 use crate::error::Error;
 use crate::item::{Item, ItemHash};
-use batch::{
-    AddMany, AddOne, AnyContains, Block, BlockOutcome, ContainsMany, Hasher, Hashes, Layer, Subset,
-    insert_unknown,
-};
+use crate::params::StoredLayout;
+use batch::{AddMany, AddOne, AnyContains, Block, BlockOutcome, ContainsMany, Hasher, Layer, Subset};
 pub use demand::{Allowance, Demand, Limit, UNLIMITED, at_most};
 use demand::{FILTER_BYTES, ask, reserve, reserve_one};
 
@@ -26,25 +27,20 @@ pub const MOST_ITEMS: u64 = i64::MAX as u64;
 /// limit is a little above that of RedisBloom's filters, whose rate is 0 after some 1,070 halvings.
 pub const MOST_LAYERS: usize = 1100;
 
+/// The shape of a layer of filters with these rules.
+pub type ShapeOf<R> = <<R as Rules>::Layer as Layer>::Shape;
+
 /// How the filters of a layout hash and grow.
-pub trait Rules: Sized {
-    /// What a new filter is made from.
-    type Spec;
+pub trait Rules: Clone + Debug {
+    /// The layout.
+    const LAYOUT: StoredLayout;
     /// A layer.
     type Layer: Layer;
-    /// The shape of a layer.
-    type Shape: NewLayer<Self::Layer>;
     /// The hash function.
     type Hasher: Hasher;
 
-    /// The rules of a new filter, and the shape of its first layer.
-    fn start(spec: Self::Spec) -> (Self, Self::Shape);
-
     /// The filter's hash function.
     fn hasher(&self) -> &Self::Hasher;
-
-    /// The shape of a layer.
-    fn shape_of(layer: &Self::Layer) -> Self::Shape;
 
     /// The shape of the next layer after `layers`, oldest first.
     ///
@@ -52,11 +48,39 @@ pub trait Rules: Sized {
     /// [`Error::Full`] if the filter may not grow.
     fn next(
         &self,
-        layers: impl ExactSizeIterator<Item = Self::Shape> + DoubleEndedIterator,
-    ) -> Result<Self::Shape, Error>;
+        layers: impl ExactSizeIterator<Item = ShapeOf<Self>> + DoubleEndedIterator,
+    ) -> Result<ShapeOf<Self>, Error>;
+
+    /// The capacity of a new layer divided by that of the layer before it; `None` if the filter does not grow.
+    fn growth_factor(&self) -> Option<u32>;
+
+    /// The shape of the first layer of a new filter like one with these layers.
+    fn first_again(&self, layers: &[Self::Layer]) -> ShapeOf<Self> {
+        layers[0].shape()
+    }
 
     /// What reports show of a layer of this shape.
-    fn described(&self, shape: Self::Shape) -> LayerShape;
+    fn described(&self, shape: ShapeOf<Self>) -> LayerShape;
+
+    /// The false positive rate that a filter with these layers was made for.
+    fn rate_of(&self, layers: &[Self::Layer]) -> f64;
+
+    /// The false positive rate of layers, newest first, with what they hold.
+    fn present_rate<'a>(layers: impl Iterator<Item = &'a Self::Layer>) -> f64
+    where
+        Self: 'a;
+
+    /// Finds byte `offset` of the bits of all layers, end to end: the layer that has it, and the offset of that layer's
+    /// first byte.
+    fn place_of(layers: &[Self::Layer], offset: u64) -> Option<(usize, u64)> {
+        let (mut start, mut end) = (0, 0);
+        let layer = layers.iter().position(|layer| {
+            start = end;
+            end += layer.bytes();
+            offset < end
+        });
+        layer.map(|layer| (layer, start))
+    }
 
     /// Bytes that are reported for a filter with this number of layers, without their bits. Spare room in the list of
     /// layers is not counted: a replica's list may have grown in other steps, and its filter must be as large.
@@ -76,21 +100,6 @@ pub trait Rules: Sized {
             layers => Self::bytes(layers, arrays),
         }
     }
-}
-
-/// The shape of a layer: what a chain needs to know to allocate the layer.
-pub trait NewLayer<L>: Copy + PartialEq {
-    /// Items that the layer is made for.
-    fn capacity(&self) -> u64;
-
-    /// Bytes of the layer's bit array.
-    fn bytes(&self) -> u64;
-
-    /// Allocates the layer.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`], with nothing allocated.
-    fn make(self) -> Result<L, Error>;
 }
 
 /// What a layer was made from, as reports show it.
@@ -118,8 +127,8 @@ pub struct Chain<R: Rules> {
     rules: R,
 }
 
-impl<R: Rules> std::fmt::Debug for Chain<R> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl<R: Rules> Debug for Chain<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Chain({} layers)", self.layers.len())
     }
 }
@@ -130,25 +139,28 @@ impl<R: Rules> Chain<R> {
     /// # Errors
     /// [`Error::Full`], [`Error::OverLimit`], [`Error::TooManyLayers`] or [`Error::OutOfMemory`]; nothing is left
     /// behind.
-    pub fn new(rules: R, first: R::Shape, allowance: Allowance<'_>) -> Result<Self, Error> {
+    pub fn new((rules, first): (R, ShapeOf<R>), allowance: Allowance<'_>) -> Result<Self, Error> {
         let mut layers = Vec::new();
-        append::<R>(&mut layers, first, allowance)?;
+        append(&rules, &mut layers, first, allowance)?;
         Ok(Self { layers, rules })
     }
 
-    /// Makes a new filter.
+    /// Makes a new filter like this one.
     ///
     /// # Errors
-    /// What [`Self::new`] returns; nothing is left behind.
-    pub fn made(spec: R::Spec, allowance: Allowance<'_>) -> Result<Self, Error> {
-        let (rules, first) = R::start(spec);
-        Self::new(rules, first, allowance)
+    /// [`Error::OverLimit`] and [`Error::OutOfMemory`]; nothing is left behind. A filter that takes no more memory than
+    /// this one is within every limit.
+    pub fn emptied(&self, allowance: Allowance<'_>) -> Result<Self, Error> {
+        let first = self.rules.first_again(&self.layers);
+        let takes_more = self.rules.described(first).bytes > R::Layer::bytes_of_all(&self.layers);
+        let allowance = if takes_more { allowance } else { UNLIMITED };
+        Self::new((self.rules.clone(), first), allowance)
     }
 
     /// Makes a stored filter. The caller has checked that there is a layer, and that the layers fit the rules.
     pub(super) fn of_layers(rules: R, layers: Vec<R::Layer>) -> Self {
         let mut chain = Self { layers, rules };
-        Layer::start_all_at(&mut chain.layers, 0);
+        R::Layer::start_all_at(&mut chain.layers, 0);
         chain
     }
 
@@ -164,7 +176,7 @@ impl<R: Rules> Chain<R> {
     pub(super) fn rebuild(&mut self, rules: R, change: impl FnOnce(&R, &mut Vec<R::Layer>)) {
         self.rules = rules;
         change(&self.rules, &mut self.layers);
-        Layer::start_all_at(&mut self.layers, 0);
+        R::Layer::start_all_at(&mut self.layers, 0);
     }
 
     /// The layers, oldest first.
@@ -177,14 +189,15 @@ impl<R: Rules> Chain<R> {
         &mut self.layers
     }
 
+    /// The layers, to be changed and added to, and the rules.
+    #[inline(always)]
+    pub(super) fn parts_mut(&mut self) -> (&mut Vec<R::Layer>, &R) {
+        (&mut self.layers, &self.rules)
+    }
+
     /// The rules of the filter.
     pub fn rules(&self) -> &R {
         &self.rules
-    }
-
-    /// Items that the layers are made for.
-    pub(super) fn capacity(&self) -> u64 {
-        capacity(&self.layers)
     }
 
     /// Bytes of the bit arrays of the first `layers` layers.
@@ -204,7 +217,7 @@ impl<R: Rules> Chain<R> {
     pub fn contains<'a>(&self, item: impl Into<Item<'a>>) -> bool {
         let hash = self.rules.hasher().hash(item.into());
         if let [layer] = &self.layers[..]
-            && let Some(found) = layer.contains_alone(hash)
+            && let Some(found) = layer.contains_in_only_layer(hash)
         {
             return found;
         }
@@ -237,7 +250,7 @@ impl<R: Rules> Chain<R> {
         let hash = self.rules.hasher().hash(item.into());
         if let [layer] = &mut self.layers[..]
             && layer.items() < layer.capacity()
-            && let Some(is_new) = layer.insert_alone(hash)
+            && let Some(is_new) = layer.insert_into_only_layer(hash)
         {
             return Ok(is_new);
         }
@@ -269,20 +282,6 @@ impl<R: Rules> Chain<R> {
         })
     }
 
-    /// Inserts items of a block that no layer contains but perhaps the newest; see
-    /// [`batch::insert_unknown`].
-    #[inline(always)]
-    pub(super) fn insert_unknown<K: Kernel>(
-        &mut self,
-        kernel: K,
-        hashes: &Hashes,
-        items: Subset,
-        mut grow: impl FnMut(&mut Vec<R::Layer>, &R) -> Result<(), Error>,
-    ) -> (Subset, Result<(), (usize, Error)>) {
-        let Self { layers, rules } = self;
-        insert_unknown(kernel, layers, hashes, items, &mut |layers| grow(layers, rules))
-    }
-
     /// See [`Filter::relocate`](crate::Filter::relocate).
     pub fn relocate(&mut self, first: usize, mover: &mut impl Mover) -> Option<usize> {
         if first == 0 {
@@ -301,8 +300,8 @@ impl<R: Rules> Chain<R> {
 /// Appends the next layer. On an error the layers are unchanged.
 #[cold]
 fn grow<R: Rules>(layers: &mut Vec<R::Layer>, rules: &R, allowance: Allowance<'_>) -> Result<(), Error> {
-    let next = rules.next(layers.iter().map(R::shape_of))?;
-    append::<R>(layers, next, allowance)
+    let next = rules.next(layers.iter().map(Layer::shape))?;
+    append(rules, layers, next, allowance)
 }
 
 /// Appends a layer of shape `new`.
@@ -310,19 +309,20 @@ fn grow<R: Rules>(layers: &mut Vec<R::Layer>, rules: &R, allowance: Allowance<'_
 /// # Errors
 /// [`Error::Full`], [`Error::OverLimit`], [`Error::TooManyLayers`] or [`Error::OutOfMemory`]; nothing changed.
 pub(super) fn append<R: Rules>(
+    rules: &R,
     layers: &mut Vec<R::Layer>,
-    new: R::Shape,
+    new: ShapeOf<R>,
     allowance: Allowance<'_>,
 ) -> Result<(), Error> {
-    let capacity = capacity(layers);
-    if capacity.saturating_add(new.capacity()) > MOST_ITEMS {
+    let (capacity, described) = (capacity(layers), rules.described(new));
+    if capacity.saturating_add(described.capacity) > MOST_ITEMS {
         return Err(Error::Full { capacity });
     }
     let arrays = R::Layer::bytes_of_all(layers);
     let (held, count) = (layers.len(), layers.len() + 1);
-    let total = R::bytes(count, arrays.saturating_add(new.bytes()));
+    let total = R::bytes(count, arrays.saturating_add(described.bytes));
     ask(R::held(held, arrays), total, Some(count), allowance)?;
-    let mut layer = new.make()?;
+    let mut layer = R::Layer::make(new)?;
     layer.start_at(arrays);
     reserve_one(layers)?;
     layers.push(layer);
@@ -341,15 +341,22 @@ pub(super) fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
 }
 
 /// The shapes of the layers that a filter has once it counts `items`; at most the first `most`, and no more than it
-/// can have. Nothing is allocated.
-pub(super) fn planned<R: Rules>(rules: &R, first: R::Shape, items: u64, most: usize) -> Vec<R::Shape> {
-    let (mut layers, mut capacity) = (Vec::from([first]), first.capacity());
+/// can have.
+pub(super) fn planned<R: Rules>(rules: &R, first: ShapeOf<R>, items: u64, most: usize) -> Vec<ShapeOf<R>> {
+    let capacity_of = |shape| rules.described(shape).capacity;
+    let (mut layers, mut capacity) = (Vec::from([first]), capacity_of(first));
     while capacity < items
         && layers.len() < most
         && let Ok(next) = rules.next(layers.iter().copied())
     {
-        capacity = capacity.saturating_add(next.capacity());
+        capacity = capacity.saturating_add(capacity_of(next));
         layers.push(next);
     }
     layers
+}
+
+/// The false positive rate of several layers together, from the rate of each. It is computed so that rates far below
+/// the rounding of 1 are not lost.
+pub(super) fn compound(rates: impl Iterator<Item = f64>) -> f64 {
+    rates.fold(0.0, |all, rate| all + rate * (1.0 - all))
 }

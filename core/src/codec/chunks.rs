@@ -10,15 +10,15 @@
 
 use std::borrow::Cow;
 
-use super::{DecodeError, blocked, redisbloom, valkey};
+use super::{DecodeError, blocked, classic, valkey};
 use crate::bits::array::all_zero;
 use crate::chain::Allowance;
+use crate::codec::fields::or_abort;
 use crate::error::Error;
-use crate::exceptions;
+use crate::exceptions::{self, Exceptions};
 use crate::filter::Filter;
-use crate::layers::Layers;
+use crate::layouts::Layers;
 use crate::params::StoredLayout;
-use crate::stored::or_abort;
 
 /// The most bytes of a chunk, other than a header.
 pub const CHUNK_BYTES: usize = 16 << 20;
@@ -63,7 +63,7 @@ pub fn dump(filter: &Filter, iterator: i64) -> Result<Option<Chunk<'_>>, Error> 
     if iterator == 0 {
         return Ok(Some(Chunk {
             iterator: HEADER,
-            bytes: Cow::Owned(try_header(filter)?),
+            bytes: Cow::Owned(try_header(&filter.layers, filter.excepted())?),
         }));
     }
     Ok(piece(filter, iterator))
@@ -199,7 +199,9 @@ impl Assembly {
     /// The filter, if all of its chunks were received.
     pub fn finish(mut self) -> Option<Filter> {
         let has_all = self.advance(u64::MAX) && has_bits_of_items(&self.filter);
-        let is_counted = || try_header(&self.filter).is_ok_and(|header| header == self.header);
+        let is_counted = || {
+            try_header(&self.filter.layers, self.filter.excepted()).is_ok_and(|header| header == self.header)
+        };
         let has_all = has_all && (!header_counts_bits(&self.filter) || is_counted());
         has_all.then_some(self.filter)
     }
@@ -242,7 +244,7 @@ pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, Dec
         valkey::load_header(bytes, allowance).map(Filter::from)
     } else {
         // A header of RedisBloom has no magic.
-        redisbloom::load_header(bytes, allowance).map(Filter::from)
+        classic::load_header(bytes, allowance).map(Filter::from)
     }
 }
 
@@ -277,7 +279,7 @@ pub fn load_chunk(filter: &mut Filter, iterator: i64, bytes: &[u8]) -> Result<bo
 /// [`DecodeError::OutOfMemory`]; nothing is left behind.
 pub fn copy(filter: &Filter, allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
     let layers = filter.layers.as_layered();
-    let mut copy = load_header(&layers.header()?, allowance)?;
+    let mut copy = load_header(&try_header(&filter.layers, None)?, allowance)?;
     if let Some(excepted) = filter.excepted() {
         exceptions::ask_for(excepted.len(), copy.bytes(), allowance)?;
         copy.set_exceptions(excepted.copy_with_room_for(0)?);
@@ -292,17 +294,19 @@ pub fn copy(filter: &Filter, allowance: Allowance<'_>) -> Result<Filter, DecodeE
 /// The first chunk of a dump: what the filter was made from, how many items it counts, and its exceptions. Without
 /// memory for it the process ends: a child that rewrites a file calls this, and must not leave a filter out.
 pub fn header(filter: &Filter) -> Vec<u8> {
-    or_abort(try_header(filter))
+    or_abort(try_header(&filter.layers, filter.excepted()))
 }
 
 /// The first chunk of a dump, or an error without memory for it, where [`header`] ends the process.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`].
-fn try_header(filter: &Filter) -> Result<Vec<u8>, Error> {
-    match (&filter.layers, filter.excepted()) {
-        (Layers::Blocked(chain), Some(exceptions)) => blocked::header(chain, exceptions),
-        (layers, _) => layers.as_layered().header(),
+fn try_header(layers: &Layers, exceptions: Option<&Exceptions>) -> Result<Vec<u8>, Error> {
+    match layers {
+        Layers::Blocked(chain) => blocked::header(chain, exceptions),
+        Layers::Windowed(windowed) => blocked::layers::header_of_windowed(windowed),
+        Layers::Valkey(chain) => valkey::header(chain),
+        Layers::Classic(chain) => classic::header(chain),
     }
 }
 
@@ -598,7 +602,7 @@ mod tests {
         let header = header(&filter(StoredLayout::Blocked, 10, 100));
         assert_eq!(header[8..12], [0; 4]);
         assert_ne!(header.len(), 20);
-        assert!(redisbloom::load_header(&header, UNLIMITED).is_err());
+        assert!(classic::load_header(&header, UNLIMITED).is_err());
     }
 
     proptest! {

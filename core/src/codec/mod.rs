@@ -1,14 +1,16 @@
-//! Filters of any layout as stored bytes. Each layout has its formats in its own folder.
+//! Filters of any layout as stored bytes: a module for each layout, and the pieces of a dump.
 
 pub mod blocked;
 pub mod chunks;
+pub mod classic;
+pub mod fields;
+pub mod stream;
+pub mod valkey;
 
 use crate::chain::Allowance;
-pub use crate::classic::format as redisbloom;
 use crate::filter::Filter;
-use crate::layers::Layers;
-pub use crate::stored::{DecodeError, stream};
-pub use crate::valkey::format as valkey;
+use crate::layouts::Layers;
+pub use fields::DecodeError;
 use stream::{Sink, Source};
 
 /// The newest encoding version of the stored type. Every save has it except those of [`valkey`].
@@ -16,9 +18,11 @@ pub const ENCODING_VERSION: i32 = 4;
 
 /// Writes `filter` to an RDB stream of its type.
 pub fn save(filter: &Filter, sink: &mut dyn Sink) {
-    match (&filter.layers, filter.excepted()) {
-        (Layers::Blocked(chain), Some(exceptions)) => blocked::save(chain, exceptions, sink),
-        (layers, _) => layers.as_layered().save(sink),
+    match &filter.layers {
+        Layers::Blocked(chain) => blocked::save(chain, filter.excepted(), sink),
+        Layers::Windowed(windowed) => blocked::layers::save_windowed(windowed, sink),
+        Layers::Valkey(chain) => valkey::save(chain, sink),
+        Layers::Classic(chain) => classic::save(chain, sink),
     }
 }
 
@@ -51,6 +55,6 @@ pub fn load(
             blocked::VERSION => blocked::load(source, allowance),
             version => Err(DecodeError::Version(version)),
         },
-        layers => redisbloom::load(first, layers, source, encoding_version, allowance).map(Filter::from),
+        layers => classic::load(first, layers, source, encoding_version, allowance).map(Filter::from),
     }
 }

@@ -8,9 +8,9 @@ use proptest::sample::select;
 
 use super::oracle::*;
 use crate::bits::kernel::{Kernel, Portable, Work};
-use crate::blocked::{Blocked, Layer};
 use crate::chain::batch::{AddMany, AddOne, AnyContains, Block, ContainsMany, Layer as _, Subset};
-use crate::chain::{Demand, NewLayer as _, Rules as _, UNLIMITED};
+use crate::chain::{Demand, Rules as _, UNLIMITED};
+use crate::layouts::blocked::Layer;
 use crate::params::{Growth, StoredLayout};
 use crate::spec::BlockedSpec;
 use crate::{Error, Filter};
@@ -83,10 +83,10 @@ fn histories() -> impl Strategy<Value = (BlockedSpec, Vec<Step>)> {
 /// The layers that a given kernel makes from a history, whatever the fastest kernel is.
 fn layers_by<K: Kernel>(kernel: K, spec: BlockedSpec, steps: &[Step]) -> Vec<Layer> {
     let rules = spec.rules();
-    let mut layers = vec![rules.first(spec.capacity).make().unwrap()];
+    let mut layers = vec![Layer::make(rules.first(spec.capacity.items())).unwrap()];
     use crate::chain::batch::Layer as _;
     let mut grow = |layers: &mut Vec<Layer>| {
-        layers.push(rules.next(layers.iter().map(Blocked::shape_of))?.make()?);
+        layers.push(Layer::make(rules.next(layers.iter().map(Layer::shape))?)?);
         Ok(())
     };
     for step in steps {

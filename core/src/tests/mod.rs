@@ -11,6 +11,7 @@ pub mod oracle;
 pub mod stored;
 pub mod work;
 
+mod checks;
 mod crafted;
 mod exceptions;
 mod laws;

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::blocked::secret::Secret;
-use crate::blocked::sizing::Geometry;
-use crate::blocked::{Blocked, Layer, Shape};
 use crate::chain::{Chain, UNLIMITED};
 use crate::checks::{MemoryStream, Value};
 use crate::codec::{self, DecodeError, ENCODING_VERSION};
-use crate::layers::Layers;
+use crate::layouts::Layers;
+use crate::layouts::blocked::secret::Secret;
+use crate::layouts::blocked::sizing::Geometry;
+use crate::layouts::blocked::{Blocked, Layer, Shape};
 use crate::params::{Capacity, ErrorRate, Expansion, Growth, Seed};
 use crate::spec::{BlockedSpec, Spec};
 use crate::{Allowance, Error, Filter};

@@ -2,8 +2,8 @@
 
 use std::thread;
 
-use crate::blocked::secret::Secret;
 use crate::codec::chunks;
+use crate::layouts::blocked::secret::Secret;
 use crate::params::{Seed, StoredLayout, Window};
 use crate::spec::BlockedSpec;
 use crate::tests::oracle::{self, add_batch, contains_batch, filter, growing, item, stored};

@@ -5,13 +5,13 @@ use proptest::prelude::*;
 use super::oracle::*;
 use super::stored::{naive_array, numbered};
 use crate::bits::kernel::Portable;
-use crate::blocked::secret::Secret;
-use crate::blocked::{Layer, Shape};
 use crate::chain::batch::Layer as _;
-use crate::chain::{NewLayer as _, Rules as _, at_most};
-use crate::classic::Classic;
+use crate::chain::{Rules as _, at_most};
 use crate::codec::chunks;
-use crate::layers::Layers;
+use crate::layouts::Layers;
+use crate::layouts::blocked::secret::Secret;
+use crate::layouts::blocked::{Layer, Shape};
+use crate::layouts::classic::Classic;
 use crate::params::{Growth, Seed, StoredLayout, Window};
 use crate::shrinking::{MOST_COMPUTED, fold, folded_classic};
 use crate::spec::BlockedSpec;
@@ -103,8 +103,8 @@ proptest! {
             shape
         };
         let rules = spec(1, 0.1, Growth::Fixed, 1).rules();
-        let mut whole = of_lines(lines * a * b).make().unwrap();
-        let mut small = of_lines(lines).make().unwrap();
+        let mut whole = Layer::make(of_lines(lines * a * b)).unwrap();
+        let mut small = Layer::make(of_lines(lines)).unwrap();
         for item in items(count) {
             let hash = crate::chain::batch::Hasher::hash(rules.hasher(), crate::Item::from(&item));
             whole.insert(Portable, hash);
@@ -178,9 +178,9 @@ fn what_is_folded_once_is_folded_as_far_as_it_goes() {
 /// Filters of early versions of RedisBloom would be damaged.
 #[test]
 fn classic_filters_of_a_power_of_two_bits_are_halved() {
-    let rules = Classic::stored(crate::classic::Options::new(4).unwrap(), 2);
-    let first = crate::classic::Shape::sized(10_000, 0.01, rules.options());
-    let mut filter = Filter::from(crate::chain::Chain::new(rules, first, UNLIMITED).unwrap());
+    let rules = Classic::stored(crate::layouts::classic::Options::new(4).unwrap(), 2);
+    let first = crate::layouts::classic::Shape::sized(10_000, 0.01, rules.options());
+    let mut filter = Filter::from(crate::chain::Chain::new((rules, first), UNLIMITED).unwrap());
     let all = numbered("a", 1000);
     fill(&mut filter, &all);
     assert!(filter.shrink_to_fit().unwrap() > 0);
@@ -191,8 +191,12 @@ fn classic_filters_of_a_power_of_two_bits_are_halved() {
     let naive = naive_array(shape.bytes as usize, 1 << 14, shape.probes, rules.options(), &all);
     assert_eq!(naive, classic(&filter).layers()[0].array());
     // The earliest filters have bits that are no whole bytes, and stay as they are.
-    let rules = Classic::stored(crate::classic::Options::new(0).unwrap(), 2);
-    let mut odd = crate::classic::Shape::sized(10_000, 0.01, crate::classic::Options::new(5).unwrap());
+    let rules = Classic::stored(crate::layouts::classic::Options::new(0).unwrap(), 2);
+    let mut odd = crate::layouts::classic::Shape::sized(
+        10_000,
+        0.01,
+        crate::layouts::classic::Options::new(5).unwrap(),
+    );
     odd.bits = (odd.capacity as f64 * odd.bits_per_item) as u64;
     assert_ne!(odd.bits, odd.bytes * 8);
     assert_eq!(folded_classic(&rules, odd, 1, &mut 0), None);

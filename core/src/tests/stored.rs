@@ -8,7 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::Value as Json;
 
 use crate::checks::{MemoryStream, Value};
-use crate::classic::Options;
+use crate::layouts::classic::Options;
 
 /// A data type: its name and the encoding version.
 pub type Type = (&'static str, u64);

@@ -8,9 +8,9 @@ use super::oracle::{item, reloaded, reserved, spec, stored};
 use crate::chain::batch::Layer as _;
 use crate::chain::{Chain, Rules as _};
 use crate::codec::valkey::{ENCODING_VERSION, decode, encode, load};
+use crate::layouts::valkey::{Layer, Unreached, Valkey};
 use crate::params::{Growth, Seed, SipSeed, StoredLayout, Tightening};
 use crate::spec::{Spec, ValkeySpec};
-use crate::valkey::{Layer, Unreached, Valkey};
 use crate::{Demand, Error, Filter, UNLIMITED};
 
 /// A naive filter of valkey-bloom's layout, with layers of the crate that valkey-bloom is built on.

@@ -13,8 +13,9 @@
 use std::fmt;
 
 use crate::Filter;
-use crate::blocked::{Blocked, Layer};
+use crate::chain::batch::Layer as _;
 use crate::chain::{Rules as _, UNLIMITED};
+use crate::layouts::blocked::{Blocked, Layer};
 use crate::params::Growth;
 use crate::shrinking::folded;
 use crate::spec::BlockedSpec;

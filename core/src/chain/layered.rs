@@ -1,0 +1,151 @@
+//! What the layers of any filter offer besides queries and additions: figures, and their bits as bytes.
+//!
+//! Callers use [`Layered`], whatever the layout is. Chains have it from their [`Rules`]; filters with a window implement
+//! it themselves.
+
+use std::fmt::Debug;
+
+use crate::bits::array::OutOfRange;
+use crate::chain::batch::Layer as _;
+use crate::chain::{Chain, LayerShape, Rules, sum};
+use crate::params::{StoredLayout, Time};
+
+/// What one layer holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LayerStats {
+    /// What the layer was made from.
+    pub shape: LayerShape,
+    /// Items that changed the layer.
+    pub items: u64,
+    /// Set bits.
+    pub bits_set: u64,
+}
+
+impl LayerStats {
+    /// Items that the layer is made for.
+    pub fn capacity(&self) -> u64 {
+        self.shape.capacity
+    }
+
+    /// Bytes of the layer's bit array.
+    pub fn bytes(&self) -> u64 {
+        self.shape.bytes
+    }
+
+    /// Bits of the layer's bit array.
+    pub fn bits(&self) -> u64 {
+        self.shape.bits
+    }
+
+    /// The rate that the layer is made for.
+    pub fn error_rate(&self) -> f64 {
+        self.shape.error_rate
+    }
+}
+
+/// The layers of a filter in any layout. Layers are numbered from 0, the oldest. A number that is passed must be that
+/// of a layer.
+pub trait Layered: Debug {
+    /// The layout.
+    fn layout(&self) -> StoredLayout;
+
+    /// The false positive rate that the filter was made for.
+    fn error_rate(&self) -> f64;
+
+    /// The capacity of a new layer divided by that of the layer before it; `None` if the filter does not grow. With a
+    /// window, the largest such ratio within a slice.
+    fn expansion(&self) -> Option<u32>;
+
+    /// The false positive rate that the filter has at `now`, with what it holds.
+    fn estimated_error_rate(&self, now: Time) -> f64;
+
+    /// The number of layers, including expired ones.
+    fn count(&self) -> usize;
+
+    /// The figures of a layer.
+    fn stats(&self, layer: usize) -> LayerStats;
+
+    /// Items of the layers from number `first` on, in O(layers).
+    fn items(&self, first: usize) -> u64;
+
+    /// Bytes that the filter had with only its first `layers` layers, which is at most their present number; see
+    /// [`Filter::bytes`](crate::Filter::bytes).
+    fn bytes(&self, layers: usize) -> u64;
+
+    /// The bit array of a layer.
+    fn array(&self, layer: usize) -> &[u8];
+
+    /// Sets the bits of `bytes` in a layer from byte `offset` on.
+    ///
+    /// # Errors
+    /// [`OutOfRange`]; nothing changed.
+    fn merge(&mut self, layer: usize, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange>;
+
+    /// Finds byte `offset` in all bit arrays that the filter ever had, end to end. Returns the layer that has it, and
+    /// the offset of that layer's first byte.
+    fn place_of(&self, offset: u64) -> Option<(usize, u64)>;
+
+    /// Bytes of the bit arrays of all layers that the filter has dropped.
+    fn dropped_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Whether these are the layers of a new filter.
+    fn is_as_new(&self) -> bool;
+}
+
+impl<R: Rules> Layered for Chain<R> {
+    fn layout(&self) -> StoredLayout {
+        R::LAYOUT
+    }
+
+    fn error_rate(&self) -> f64 {
+        self.rules().rate_of(self.layers())
+    }
+
+    fn expansion(&self) -> Option<u32> {
+        self.rules().growth_factor()
+    }
+
+    fn estimated_error_rate(&self, _: Time) -> f64 {
+        R::present_rate(self.layers().iter().rev())
+    }
+
+    fn count(&self) -> usize {
+        self.layers().len()
+    }
+
+    fn stats(&self, layer: usize) -> LayerStats {
+        let layer = &self.layers()[layer];
+        LayerStats {
+            shape: self.rules().described(layer.shape()),
+            items: layer.items(),
+            bits_set: layer.ones(),
+        }
+    }
+
+    fn items(&self, first: usize) -> u64 {
+        sum(self.layers().iter().skip(first).map(|layer| layer.items()))
+    }
+
+    fn bytes(&self, layers: usize) -> u64 {
+        R::bytes(layers, self.array_bytes(layers))
+    }
+
+    fn array(&self, layer: usize) -> &[u8] {
+        self.layers()[layer].array()
+    }
+
+    fn merge(&mut self, layer: usize, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
+        self.layers_mut()[layer].merge(offset, bytes)
+    }
+
+    fn place_of(&self, offset: u64) -> Option<(usize, u64)> {
+        R::place_of(self.layers(), offset)
+    }
+
+    fn is_as_new(&self) -> bool {
+        let [only] = self.layers() else { return false };
+        only.items() == 0 && only.ones() == 0 && only.shape() == self.rules().first_again(self.layers())
+    }
+}

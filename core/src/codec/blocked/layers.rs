@@ -1,0 +1,455 @@
+//! The bytes of blocked filters, with and without a window. docs/design.md has their table, under "Stored bytes".
+//!
+//! A header describes everything but the bits and the exceptions, of which it has the number. The caller stores the
+//! exceptions: after the header in the first chunk of a dump, after the bit arrays in an RDB stream.
+
+use crate::bits::array::{ArrayLoader, BitArray, OutOfRange, all_zero};
+use crate::bits::kernel::{LINE_BYTES, Line};
+use crate::chain::batch::Layer as _;
+use crate::chain::demand::{ask, reserved};
+use crate::chain::{Allowance, Chain, MOST_ITEMS, MOST_LAYERS, Rules as _, sum};
+use crate::codec::fields::{DecodeError, Fields, or_abort};
+use crate::codec::stream::{Sink, Source};
+use crate::error::Error;
+use crate::layouts::Layers;
+use crate::layouts::blocked::sizing::{Geometry, MAX_LINES_PER_ITEM, PROBES};
+use crate::layouts::blocked::window::{MOST_DROPPED_BYTES, MOST_SLICES, Slice, Windowed};
+use crate::layouts::blocked::{Blocked, Layer, Shape};
+use crate::params::{Capacity, ErrorRate, Expansion, Growth, ROUNDING, Seed, Time, Window};
+
+/// The format version.
+pub const VERSION: u64 = 1;
+/// The first bytes of a header. The last of them is the format version.
+pub const MAGIC: [u8; 8] = *b"BLOOM\0\0\x01";
+/// Bytes of a header before its slices or layers, without a window.
+pub(crate) const HEAD_BYTES: usize = 48;
+/// Bytes that the head of a filter with a window has in addition.
+pub(crate) const WINDOW_BYTES: usize = 32;
+/// Bytes of a slice in a header.
+pub(crate) const SLICE_BYTES: usize = 24;
+/// Bytes of a layer in a header.
+pub(crate) const LAYER_BYTES: usize = 48;
+/// The most layers of a filter with a window in a header, since to find a layer takes a pass over the slices. Clients
+/// make at most [`MOST_LAYERS`].
+const MOST_WINDOW_LAYERS: usize = 4 * MOST_LAYERS;
+/// The latest time in a header. A reply to a client can hold it.
+const LATEST_STORED: Time = i64::MAX as Time;
+/// Bytes of a bit array that are written at a time: the server compresses each string that it writes, and
+/// needs a buffer of its size.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Writes a filter without a window, and without its exceptions, to an RDB stream.
+pub fn save(chain: &Chain<Blocked>, exceptions: usize, sink: &mut dyn Sink) {
+    save_parts(&or_abort(header(chain, exceptions)), chain.layers().iter(), sink);
+}
+
+/// Writes a filter with a window to an RDB stream.
+pub fn save_windowed(windowed: &Windowed, sink: &mut dyn Sink) {
+    save_parts(&or_abort(header_of_windowed(windowed)), windowed.layers(), sink);
+}
+
+/// Writes a header, and the bit arrays of layers.
+fn save_parts<'a>(header: &[u8], layers: impl Iterator<Item = &'a Layer>, sink: &mut dyn Sink) {
+    sink.put_unsigned(VERSION);
+    sink.put_unsigned(0);
+    sink.put_string(header);
+    for layer in layers {
+        let bits = layer.bits();
+        for piece in bits.bytes().chunks(PIECE_BYTES) {
+            // A layer without set bits is not read, so that its pages stay unmapped.
+            let zero = bits.ones() == 0 || all_zero(piece);
+            sink.put_string(if zero { &[] } else { piece });
+        }
+    }
+}
+
+/// Reads a filter from an RDB stream whose first two integers, 1 and 0, were read already. Also returns the number of
+/// its exceptions, which come next in the stream.
+///
+/// # Errors
+/// [`DecodeError`] unless these are valid layers that fit into memory. Nothing is left allocated.
+pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<(Layers, u64), DecodeError> {
+    let header = source.string(|bytes| match Header::parse(bytes)? {
+        (header, []) => Ok(header),
+        _ => Err(DecodeError::Field("header length")),
+    })??;
+    let exceptions = header.exceptions;
+    let layers = header.restore(allowance, |stored| load_bits(stored, source))?;
+    Ok((layers, exceptions))
+}
+
+/// The filter that a header describes, with its items counted and all of its bits unset. Also returns the number of its
+/// exceptions, and the bytes after the header.
+///
+/// # Errors
+/// [`DecodeError`] if the header is invalid, or the filter does not fit into memory. Nothing is left
+/// allocated.
+pub fn load_header<'a>(
+    bytes: &'a [u8],
+    allowance: Allowance<'_>,
+) -> Result<(Layers, u64, &'a [u8]), DecodeError> {
+    let (header, rest) = Header::parse(bytes)?;
+    let exceptions = header.exceptions;
+    let no_bits = |stored: &StoredLayer| Ok(BitArray::zeroed(stored.shape.geometry.total_lines())?);
+    Ok((header.restore(allowance, no_bits)?, exceptions, rest))
+}
+
+/// Reads the bit array of a layer, whose pieces come next in the stream.
+///
+/// # Errors
+/// [`DecodeError`] if the pieces do not make an array of the stored size and number of set bits.
+fn load_bits(stored: &StoredLayer, source: &mut impl Source) -> Result<BitArray<Line>, DecodeError> {
+    let mut bits = ArrayLoader::new(stored.shape.geometry.total_lines(), stored.bits_set)?;
+    let wrong = |_| DecodeError::Field("piece length");
+    while bits.missing() > 0 {
+        let expected = PIECE_BYTES.min(bits.missing());
+        source.string(|piece| match piece.len() {
+            0 => bits.append_zeros(expected).map_err(wrong),
+            length if length == expected => bits.append(piece).map_err(wrong),
+            _ => Err(wrong(OutOfRange)),
+        })??;
+    }
+    let bits = bits.finish().map_err(wrong)?;
+    if bits.ones() != stored.bits_set {
+        return Err(DecodeError::Field("set bits"));
+    }
+    Ok(bits)
+}
+
+/// The header of a filter without a window, with this number of exceptions.
+///
+/// # Errors
+/// [`Error::OutOfMemory`].
+pub fn header(chain: &Chain<Blocked>, exceptions: usize) -> Result<Vec<u8>, Error> {
+    let layers = chain.layers();
+    let mut bytes: Vec<u8> = reserved(HEAD_BYTES + layers.len() * LAYER_BYTES)?;
+    put_head(chain.rules(), layers.len(), exceptions, 0, &mut bytes);
+    layers.iter().for_each(|layer| put_layer(layer, &mut bytes));
+    Ok(bytes)
+}
+
+/// The header of a filter with a window.
+///
+/// # Errors
+/// [`Error::OutOfMemory`].
+pub fn header_of_windowed(windowed: &Windowed) -> Result<Vec<u8>, Error> {
+    let (slices, layers) = (windowed.slices.len(), windowed.layers().count());
+    let of_slices = WINDOW_BYTES + slices * SLICE_BYTES;
+    let mut bytes: Vec<u8> = reserved(HEAD_BYTES + of_slices + layers * LAYER_BYTES)?;
+    let window = windowed.window;
+    put_head(&windowed.rules, layers, 0, window.seconds(), &mut bytes);
+    bytes.extend_from_slice(&windowed.capacity.items().to_le_bytes());
+    bytes.extend_from_slice(&[window.slices(), window.refresh().into(), 0, 0]);
+    bytes.extend_from_slice(&(slices as u32).to_le_bytes());
+    bytes.extend_from_slice(&windowed.newest_stamp.to_le_bytes());
+    bytes.extend_from_slice(&windowed.dropped_bytes.to_le_bytes());
+    for slice in &windowed.slices {
+        bytes.extend_from_slice(&slice.opens.to_le_bytes());
+        bytes.extend_from_slice(&slice.closes.to_le_bytes());
+        bytes.extend_from_slice(&(slice.layers().len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&0u32.to_le_bytes());
+    }
+    windowed.layers().for_each(|layer| put_layer(layer, &mut bytes));
+    Ok(bytes)
+}
+
+/// Appends the head of a header.
+fn put_head(rules: &Blocked, layers: usize, exceptions: usize, window: u32, bytes: &mut Vec<u8>) {
+    let (growth, expansion) = match rules.growth() {
+        Growth::Fixed => (0, 0),
+        Growth::Reserved(expansion) => (1, expansion.factor()),
+        Growth::Growing(expansion) => (2, expansion.factor()),
+    };
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&0u32.to_le_bytes());
+    bytes.extend_from_slice(&(layers as u32).to_le_bytes());
+    bytes.extend_from_slice(&rules.secret().seed().0.to_le_bytes());
+    bytes.extend_from_slice(&rules.error_rate().value().to_le_bytes());
+    bytes.extend_from_slice(&u32::to_le_bytes(growth));
+    bytes.extend_from_slice(&expansion.to_le_bytes());
+    bytes.extend_from_slice(&(exceptions as u32).to_le_bytes());
+    bytes.extend_from_slice(&window.to_le_bytes());
+}
+
+/// Appends a layer's fields to a header.
+fn put_layer(layer: &Layer, bytes: &mut Vec<u8>) {
+    let Shape {
+        geometry,
+        capacity,
+        rate,
+    } = layer.shape();
+    bytes.extend_from_slice(&capacity.to_le_bytes());
+    bytes.extend_from_slice(&layer.items().to_le_bytes());
+    bytes.extend_from_slice(&layer.bits().ones().to_le_bytes());
+    bytes.extend_from_slice(&rate.to_le_bytes());
+    bytes.extend_from_slice(&geometry.lines.to_le_bytes());
+    bytes.extend_from_slice(&u32::from(geometry.lines_per_item).to_le_bytes());
+    bytes.extend_from_slice(&u32::from(geometry.probes).to_le_bytes());
+}
+
+/// A header that has been checked: no field can cause an overflow, or an allocation that has not been requested.
+#[derive(Debug)]
+struct Header {
+    seed: Seed,
+    error_rate: ErrorRate,
+    growth: Growth,
+    exceptions: u64,
+    window: Option<StoredWindow>,
+    layers: Vec<StoredLayer>,
+}
+
+/// What a header says of a window.
+#[derive(Debug)]
+struct StoredWindow {
+    window: Window,
+    capacity: Capacity,
+    newest_stamp: Time,
+    dropped_bytes: u64,
+    slices: Vec<StoredSlice>,
+}
+
+/// A slice as a header describes it.
+#[derive(Debug)]
+struct StoredSlice {
+    opens: Time,
+    closes: Time,
+    layers: usize,
+}
+
+/// A layer as a header describes it.
+#[derive(Debug)]
+struct StoredLayer {
+    shape: Shape,
+    items: u64,
+    bits_set: u64,
+}
+
+impl Header {
+    /// Reads and checks a header. Also returns the bytes after it.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if a field is out of its range or contradicts another.
+    fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
+        let mut fields = Fields(bytes);
+        if fields.take()? != MAGIC {
+            return Err(DecodeError::Field("magic"));
+        }
+        if fields.u32()? != 0 {
+            return Err(DecodeError::Field("zero"));
+        }
+        let (layers, seed) = (fields.u32()? as usize, Seed(fields.u64()?));
+        let error_rate = fields.error_rate()?;
+        let (growth, expansion) = (fields.u32()?, fields.u32()?);
+        let growth = match (growth, expansion, Expansion::new(expansion)) {
+            (0, 0, _) => Growth::Fixed,
+            (1, _, Ok(expansion)) => Growth::Reserved(expansion),
+            (2, _, Ok(expansion)) => Growth::Growing(expansion),
+            _ => return Err(DecodeError::Field("growth")),
+        };
+        let (exceptions, seconds) = (u64::from(fields.u32()?), fields.u32()?);
+        let window = match seconds {
+            0 => None,
+            _ if exceptions > 0 => return Err(DecodeError::Field("exceptions")),
+            _ if !matches!(growth, Growth::Reserved(_)) => return Err(DecodeError::Field("growth")),
+            seconds => Some(StoredWindow::parse(seconds, &mut fields)?),
+        };
+        let wanted = match &window {
+            Some(window) => window.slices.iter().map(|slice| slice.layers).sum(),
+            None => layers.max(1),
+        };
+        if layers != wanted || window.is_some() && layers > MOST_WINDOW_LAYERS {
+            return Err(DecodeError::Field("layers"));
+        }
+        if fields.0.len() / LAYER_BYTES < layers {
+            return Err(DecodeError::Field("header length"));
+        }
+        let mut header = Self {
+            seed,
+            error_rate,
+            growth,
+            exceptions,
+            window,
+            layers: reserved(layers)?,
+        };
+        for _ in 0..layers {
+            header.layers.push(StoredLayer::parse(&mut fields)?);
+        }
+        header.check_totals()?;
+        Ok((header, fields.0))
+    }
+
+    /// Checks that the layers keep the filter's rate, that their capacities add up to a number that can be counted, and
+    /// that all layers of a slice but its newest are full.
+    fn check_totals(&self) -> Result<(), DecodeError> {
+        let capacities = self.layers.iter().map(|layer| layer.shape.capacity);
+        if sum(capacities) > MOST_ITEMS {
+            return Err(DecodeError::Field("capacity"));
+        }
+        let rates: f64 = self.layers.iter().map(|layer| layer.shape.rate).sum();
+        if rates > self.error_rate.value() * (1.0 + ROUNDING) {
+            return Err(DecodeError::Field("layer error rate"));
+        }
+        let mut layers = self.layers.iter();
+        for slice in self.window.iter().flat_map(|window| &window.slices) {
+            let mut older = layers.by_ref().take(slice.layers - 1);
+            if older.any(|layer| layer.items < layer.shape.capacity) {
+                return Err(DecodeError::Field("items"));
+            }
+            layers.next();
+        }
+        Ok(())
+    }
+
+    /// Makes the filter, with its items counted. `bits` supplies the bit array of each layer.
+    fn restore(
+        self,
+        allowance: Allowance<'_>,
+        mut bits: impl FnMut(&StoredLayer) -> Result<BitArray<Line>, DecodeError>,
+    ) -> Result<Layers, DecodeError> {
+        let arrays = sum(self.layers.iter().map(|layer| layer.shape.bytes()));
+        if self.window.is_some() && arrays > MOST_DROPPED_BYTES {
+            return Err(DecodeError::Field("lines"));
+        }
+        let bytes = match &self.window {
+            None => Blocked::bytes(self.layers.len(), arrays),
+            Some(window) => Windowed::bytes_of(window.slices.len(), self.layers.len(), arrays),
+        };
+        ask(0, bytes, None, allowance)?;
+        let mut chain = |rules: Blocked, stored: &[StoredLayer]| {
+            let mut layers = reserved(stored.len())?;
+            for stored in stored {
+                layers.push(Layer::stored(stored.shape, bits(stored)?, stored.items));
+            }
+            Ok::<_, DecodeError>(Chain::of_layers(rules, layers))
+        };
+        let rules = Blocked::new(self.error_rate, self.growth, self.seed);
+        let Some(window) = self.window else {
+            return chain(rules, &self.layers).map(Layers::Blocked);
+        };
+        let (mut slices, mut layers) = (reserved(window.slices.len())?, &self.layers[..]);
+        for slice in &window.slices {
+            let (own, others) = layers.split_at(slice.layers);
+            layers = others;
+            slices.push(Slice {
+                opens: slice.opens,
+                closes: slice.closes,
+                chain: chain(rules.clone(), own)?,
+            });
+        }
+        let mut windowed = Windowed::empty(rules, window.window, window.capacity);
+        windowed.slices = slices;
+        windowed.newest_stamp = window.newest_stamp;
+        windowed.dropped_bytes = window.dropped_bytes;
+        Ok(windowed.into())
+    }
+}
+
+impl StoredWindow {
+    /// Reads the window of `seconds`, and its slices.
+    fn parse(seconds: u32, fields: &mut Fields<'_>) -> Result<Self, DecodeError> {
+        let capacity = Capacity::new(fields.u64()?).map_err(|_| DecodeError::Field("capacity"))?;
+        let [slices, refresh, zeros @ ..] = fields.take::<4>()?;
+        // With a window the seconds are 1 or more, so only the slices can be wrong.
+        let window = Window::new(seconds, slices, refresh > 0).map_err(|_| DecodeError::Field("slices"))?;
+        if refresh > 1 {
+            return Err(DecodeError::Field("refresh"));
+        }
+        if zeros != [0; 2] {
+            return Err(DecodeError::Field("reserved bytes"));
+        }
+        let (stored, newest_stamp, dropped_bytes) = (fields.u32()? as usize, fields.u64()?, fields.u64()?);
+        if dropped_bytes > MOST_DROPPED_BYTES || !dropped_bytes.is_multiple_of(LINE_BYTES) {
+            return Err(DecodeError::Field("dropped bytes"));
+        }
+        if stored > MOST_SLICES {
+            return Err(DecodeError::Field("slices"));
+        }
+        let mut slices: Vec<StoredSlice> = reserved(stored)?;
+        let (mut opens, mut closes) = (0, 0);
+        for _ in 0..stored {
+            let slice = StoredSlice::parse(fields)?;
+            let longest = slice.opens.saturating_add(window.slice_length());
+            let in_order = slice.opens >= opens && slice.closes >= closes;
+            if !in_order || !(slice.opens..=longest).contains(&slice.closes) || slice.closes > LATEST_STORED {
+                return Err(DecodeError::Field("times"));
+            }
+            (opens, closes) = (slice.opens, slice.closes);
+            slices.push(slice);
+        }
+        // The newest layer was made while the newest slice was open.
+        let latest = if stored > 0 { closes } else { LATEST_STORED };
+        if !(opens..=latest).contains(&newest_stamp) {
+            return Err(DecodeError::Field("times"));
+        }
+        Ok(Self {
+            window,
+            capacity,
+            newest_stamp,
+            dropped_bytes,
+            slices,
+        })
+    }
+}
+
+impl StoredSlice {
+    fn parse(fields: &mut Fields<'_>) -> Result<Self, DecodeError> {
+        let (opens, closes) = (fields.u64()?, fields.u64()?);
+        let (layers, zero) = (fields.u32()? as usize, fields.u32()?);
+        if layers == 0 || zero != 0 {
+            return Err(DecodeError::Field("layers"));
+        }
+        Ok(Self {
+            opens,
+            closes,
+            layers,
+        })
+    }
+}
+
+impl StoredLayer {
+    fn parse(fields: &mut Fields<'_>) -> Result<Self, DecodeError> {
+        let (capacity, items, bits_set) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        let (rate, lines) = (fields.f64()?, fields.u64()?);
+        let (lines_per_item, probes) = (fields.u32()?, fields.u32()?);
+        let geometry = Geometry {
+            lines_per_item: u8::try_from(lines_per_item).unwrap_or(0),
+            probes: u8::try_from(probes).unwrap_or(0),
+            lines,
+        };
+        if !(1..=MAX_LINES_PER_ITEM).contains(&geometry.lines_per_item) {
+            return Err(DecodeError::Field("lines per item"));
+        }
+        if !PROBES.contains(&geometry.probes) {
+            return Err(DecodeError::Field("probes"));
+        }
+        if lines == 0 || geometry.bytes() > isize::MAX as u64 {
+            return Err(DecodeError::Field("lines"));
+        }
+        if capacity == 0 {
+            return Err(DecodeError::Field("capacity"));
+        }
+        if items > capacity {
+            return Err(DecodeError::Field("items"));
+        }
+        if !(0.0..1.0).contains(&rate) {
+            return Err(DecodeError::Field("layer error rate"));
+        }
+        // There is no stricter check: a filter whose chunks are still to be loaded, or were damaged, can be
+        // saved and must load.
+        if bits_set / 8 > geometry.bytes() {
+            return Err(DecodeError::Field("set bits"));
+        }
+        Ok(Self {
+            shape: Shape {
+                geometry,
+                capacity,
+                rate,
+            },
+            items,
+            bits_set,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! The stored bytes of blocked filters with their exceptions: the layers as [`layers`] writes them, then the
+//! exceptions.
+
+pub mod layers;
+
+use crate::chain::demand::reserved;
+use crate::chain::{Allowance, Chain};
+use crate::codec::DecodeError;
+use crate::codec::stream::{Sink, Source};
+use crate::error::Error;
+use crate::exceptions::{Exceptions, MOST_EXCEPTIONS, ask_for};
+use crate::filter::Filter;
+use crate::item::ItemHash;
+use crate::layouts::Layers;
+use crate::layouts::blocked::Blocked;
+pub use layers::{MAGIC, VERSION};
+
+/// Exceptions that are saved at once.
+const PIECE: usize = 1024;
+/// An exception: the high half of the hash, then the low one.
+type Entry = [u64; 2];
+/// Bytes of an exception.
+const BYTES: usize = size_of::<Entry>();
+
+/// Writes a filter without a window to an RDB stream.
+pub fn save(chain: &Chain<Blocked>, exceptions: Option<&Exceptions>, sink: &mut dyn Sink) {
+    layers::save(chain, exceptions.map_or(0, Exceptions::len), sink);
+    let Some(exceptions) = exceptions else { return };
+    let (mut piece, mut count) = ([[0; 2]; PIECE], 0);
+    exceptions.each_ascending(|ItemHash { low, high }| {
+        piece[count] = [high, low];
+        count += 1;
+        if count == PIECE {
+            sink.put_string(bytemuck::cast_slice(&piece));
+            count = 0;
+        }
+    });
+    if count > 0 {
+        sink.put_string(bytemuck::cast_slice(&piece[..count]));
+    }
+}
+
+/// Reads a filter from an RDB stream whose first two integers, 1 and 0, were read already.
+///
+/// # Errors
+/// [`DecodeError`] unless the whole stream is one valid filter.
+pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
+    let (layers, exceptions) = layers::load(source, allowance)?;
+    let mut loader = ExceptionLoader::new(layers, exceptions, allowance)?;
+    while loader.left > 0 {
+        let expected = PIECE.min(loader.left);
+        source.string(|piece| {
+            if piece.len() == expected * BYTES {
+                loader.take(piece)
+            } else {
+                Err(DecodeError::Field("piece length"))
+            }
+        })??;
+    }
+    Ok(loader.finish())
+}
+
+/// The filter that a header describes, with its items counted and all of its bits unset.
+///
+/// # Errors
+/// [`DecodeError`]; nothing is left behind.
+pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
+    let (layers, exceptions, rest) = layers::load_header(bytes, allowance)?;
+    if rest.len() as u64 != exceptions.saturating_mul(BYTES as u64) {
+        return Err(DecodeError::Field("header length"));
+    }
+    let mut loader = ExceptionLoader::new(layers, exceptions, allowance)?;
+    loader.take(rest)?;
+    Ok(loader.finish())
+}
+
+/// The header of a filter without a window, and its exceptions.
+///
+/// # Errors
+/// [`Error::OutOfMemory`].
+pub fn header(chain: &Chain<Blocked>, exceptions: Option<&Exceptions>) -> Result<Vec<u8>, Error> {
+    let Some(exceptions) = exceptions else {
+        return layers::header(chain, 0);
+    };
+    let of_layers = layers::header(chain, exceptions.len())?;
+    let mut header = reserved(of_layers.len() + exceptions.len() * BYTES)?;
+    header.extend_from_slice(&of_layers);
+    exceptions.each_ascending(|ItemHash { low, high }| {
+        header.extend_from_slice(bytemuck::cast_slice(&[high, low]));
+    });
+    Ok(header)
+}
+
+/// A filter whose exceptions are being read.
+struct ExceptionLoader {
+    filter: Filter,
+    exceptions: Exceptions,
+    /// The number of exceptions that are still to come.
+    left: usize,
+    last: Entry,
+}
+
+impl ExceptionLoader {
+    fn new(layers: Layers, exceptions: u64, allowance: Allowance<'_>) -> Result<Self, DecodeError> {
+        let left = usize::try_from(exceptions).ok();
+        let left = left.filter(|&count| count <= MOST_EXCEPTIONS);
+        let left = left.ok_or(DecodeError::Field("exceptions"))?;
+        let filter = Filter::from(layers);
+        if left > 0 {
+            ask_for(left, filter.bytes(), allowance)?;
+        }
+        Ok(Self {
+            filter,
+            exceptions: Exceptions::with_room_for(left)?,
+            left,
+            last: [0; 2],
+        })
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
+        for entry in bytes.chunks_exact(BYTES) {
+            let entry: Entry = bytemuck::pod_read_unaligned(entry);
+            let [high, low] = entry;
+            if entry <= self.last || !self.exceptions.insert(ItemHash { low, high }) {
+                return Err(DecodeError::Field("exceptions"));
+            }
+            self.last = entry;
+            self.left -= 1;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Filter {
+        self.filter.set_exceptions(self.exceptions);
+        self.filter
+    }
+}
+
+#[cfg(test)]
+mod exceptions_tests;

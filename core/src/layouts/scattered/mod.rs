@@ -1,0 +1,344 @@
+//! Layers in which an item's probes are single bits anywhere in the array, each in a cache line of its own.
+//!
+//! Which bits those are, and how many, is up to the layout ([`Scattered`]). The [`Layer`], and prefetching, testing and
+//! setting its bits, are the same for all such layouts.
+
+pub mod ln;
+pub mod modulus;
+
+use std::fmt::Debug;
+use std::marker::PhantomData;
+
+use crate::bits::array::{BitArray, OutOfRange};
+use crate::bits::kernel::{Kernel, Portable, prefetch_address};
+use crate::bits::memory::{Allocation, Mover};
+use crate::chain::batch::{self, Hashes, Layer as _, Prefetch, Prefetched, Subset};
+use crate::chain::compound;
+use crate::error::Error;
+use crate::item::ItemHash;
+use crate::layouts::power::power;
+use modulus::Modulus;
+
+/// Probes that are tested first. In a full layer half of the bits are set, so only an eighth of the absent
+/// items pass them.
+const FIRST: u16 = 3;
+/// The newest layers in which the first words of a single item are prefetched.
+const PREFETCHED_LAYERS: usize = 4;
+/// The most probes of an item that are prefetched; rates below 1e-4 have more.
+const PREFETCHED: u16 = 16;
+
+/// The relative difference that is tolerated between sizes computed here and by others, because the last bits
+/// of a logarithm differ between libms.
+pub const LOGARITHM_TOLERANCE: f64 = 1e-12;
+
+/// A layout with such layers: where an item's probes are, and what a layer of it keeps besides.
+pub trait Scattered: Copy + Debug {
+    /// Bytes of the array before the bits.
+    const HEAD: u64;
+    /// What defines a layer, apart from its items and bits.
+    type Shape: Copy + PartialEq;
+
+    /// The number whose remainder by [`Layer::modulus`] is the bit of an item's probe.
+    fn place(hash: ItemHash, probe: u64) -> u64;
+    /// The shape that a layer was made from.
+    fn shape_of(layer: &Layer<Self>) -> Self::Shape;
+    /// Allocates a layer without items.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], with nothing allocated.
+    fn make(shape: Self::Shape) -> Result<Layer<Self>, Error>;
+}
+
+/// What a layer is made from in every such layout.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Made {
+    /// Items that the layer is made for.
+    pub capacity: u64,
+    /// The rate that the layer is made for.
+    pub error_rate: f64,
+    /// The number of an item's probes. The lowest rate that a double can hold has 1076.
+    pub probes: u32,
+    /// The number of bits that probes can be.
+    pub modulus: u64,
+    /// Bytes of the bits.
+    pub bytes: u64,
+}
+
+/// A layer whose probes are scattered.
+#[derive(Debug)]
+pub struct Layer<S> {
+    /// Whole words: the head, the bits, and padding that is never set.
+    array: BitArray<u64>,
+    modulus: Modulus,
+    items: u64,
+    capacity: u64,
+    error_rate: f64,
+    probes: u16,
+    /// Bytes of the array after the bits.
+    padding: u8,
+    own: S,
+}
+
+impl<S: Scattered> Layer<S> {
+    /// A layer without items, whose head is in `array` already. The caller has checked that they fit together.
+    pub(crate) fn stored(made: Made, array: BitArray<u64>, own: S) -> Self {
+        let padding = array.bytes().len() as u64 - S::HEAD - made.bytes;
+        Self {
+            array,
+            modulus: Modulus::new(made.modulus),
+            items: 0,
+            capacity: made.capacity,
+            error_rate: made.error_rate,
+            probes: made.probes as u16,
+            padding: padding as u8,
+            own,
+        }
+    }
+
+    /// What the layer was made from.
+    pub(crate) fn made(&self) -> (Made, S) {
+        let made = Made {
+            capacity: self.capacity,
+            error_rate: self.error_rate,
+            probes: self.probes.into(),
+            modulus: self.modulus.value(),
+            bytes: self.stored_bytes().len() as u64 - S::HEAD,
+        };
+        (made, self.own)
+    }
+
+    /// The array, in words: the head, the bits and what follows them.
+    pub fn words(&self) -> &BitArray<u64> {
+        &self.array
+    }
+
+    /// The array, to be changed.
+    pub(crate) fn words_mut(&mut self) -> &mut BitArray<u64> {
+        &mut self.array
+    }
+
+    /// The head and the bits.
+    pub fn stored_bytes(&self) -> &[u8] {
+        let bytes = self.array.bytes();
+        &bytes[..bytes.len() - usize::from(self.padding)]
+    }
+
+    /// Sets the number of counted items.
+    pub(crate) fn set_items(&mut self, items: u64) {
+        self.items = items;
+    }
+}
+
+/// The false positive rate of layers with what they hold: for each, the share of its bits that are set to the power of
+/// an item's probes.
+pub(crate) fn present_rate<'a, S: Scattered + 'a>(layers: impl Iterator<Item = &'a Layer<S>>) -> f64 {
+    compound(layers.map(|layer| {
+        let fill = layer.ones() as f64 / layer.modulus.value() as f64;
+        power(fill.min(1.0), layer.probes.into())
+    }))
+}
+
+/// An item's first `count` probes: for each the index of a word, and a mask with one bit.
+#[inline(always)]
+fn probes<S: Scattered>(modulus: Modulus, count: u16, hash: ItemHash) -> impl Iterator<Item = (usize, u64)> {
+    (0..u64::from(count)).map(move |probe| {
+        let bit = 8 * S::HEAD + modulus.remainder(S::place(hash, probe));
+        ((bit / 64) as usize, 1 << (bit % 64))
+    })
+}
+
+/// Whether the layer has an item's first `count` probes, or all if it has fewer.
+#[inline(always)]
+fn has_first<S: Scattered>(layer: &Layer<S>, count: u16, hash: ItemHash) -> bool {
+    let words = layer.array.units();
+    let mut probes = probes::<S>(layer.modulus, count.min(layer.probes), hash);
+    probes.all(|(word, mask)| words[word] & mask != 0)
+}
+
+/// Prefetches the words of items' first `count` probes.
+#[derive(Clone, Copy)]
+struct Words<'a, S> {
+    array: &'a [u64],
+    modulus: Modulus,
+    count: u16,
+    layout: PhantomData<S>,
+}
+
+impl<S: Scattered> Prefetch for Words<'_, S> {
+    #[inline(always)]
+    fn prefetch(self, hash: ItemHash) {
+        for (word, _) in probes::<S>(self.modulus, self.count, hash) {
+            prefetch_address(&self.array[word]);
+        }
+    }
+}
+
+/// A prefetcher for the words of items' first `count` probes.
+#[inline(always)]
+fn first_words<S: Scattered>(layer: &Layer<S>, count: u16) -> Words<'_, S> {
+    Words {
+        array: layer.array.units(),
+        modulus: layer.modulus,
+        count: count.min(layer.probes),
+        layout: PhantomData,
+    }
+}
+
+impl<S: Scattered> batch::Layer for Layer<S> {
+    type Shape = S::Shape;
+
+    fn make(shape: S::Shape) -> Result<Self, Error> {
+        S::make(shape)
+    }
+
+    fn shape(&self) -> S::Shape {
+        S::shape_of(self)
+    }
+
+    #[inline(always)]
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    #[inline(always)]
+    fn items(&self) -> u64 {
+        self.items
+    }
+
+    fn ones(&self) -> u64 {
+        let head = &self.array.bytes()[..S::HEAD as usize];
+        let of_head: u32 = head.iter().map(|byte| byte.count_ones()).sum();
+        self.array.ones() - u64::from(of_head)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.array().len() as u64
+    }
+
+    fn array(&self) -> &[u8] {
+        &self.stored_bytes()[S::HEAD as usize..]
+    }
+
+    fn merge(&mut self, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
+        let end = offset.checked_add(bytes.len() as u64).ok_or(OutOfRange)?;
+        if end > self.bytes() {
+            return Err(OutOfRange);
+        }
+        self.array.merge(S::HEAD + offset, bytes)
+    }
+
+    fn allocation(&self) -> Option<Allocation> {
+        self.array.allocation()
+    }
+
+    fn relocate(&mut self, mover: &mut impl Mover) {
+        self.array.relocate(mover);
+    }
+
+    #[inline(always)]
+    fn prefetcher(&self) -> impl Prefetch {
+        first_words(self, PREFETCHED)
+    }
+
+    #[inline(always)]
+    fn prefetch_first(&self, hash: ItemHash) {
+        first_words(self, FIRST).prefetch(hash);
+    }
+
+    #[inline(always)]
+    fn lookup_prefetcher(&self, _: bool) -> impl Prefetch {
+        first_words(self, FIRST)
+    }
+
+    #[inline(always)]
+    fn contains<K: Kernel>(&self, _: K, hash: ItemHash) -> bool {
+        has_first(self, u16::MAX, hash)
+    }
+
+    fn contains_in_only_layer(&self, hash: ItemHash) -> Option<bool> {
+        // An item has so many probes that prefetching pays off even for one item.
+        self.prefetch_first(hash);
+        Some(self.contains(Portable, hash))
+    }
+
+    #[inline(always)]
+    fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Subset) -> Subset {
+        // Prefetches an item's other words only if its first probes are set.
+        let (mut possible, mut found) = (Subset::NONE, Subset::NONE);
+        for at in items {
+            let is_possible = has_first(self, FIRST, hashes[at]);
+            if is_possible {
+                self.prefetcher().prefetch(hashes[at]);
+            }
+            possible.put_if(at, is_possible);
+        }
+        for at in possible {
+            found.put_if(at, self.contains(kernel, hashes[at]));
+        }
+        found
+    }
+
+    #[inline(always)]
+    fn any_contains<'a, K: Kernel>(
+        layers: impl Iterator<Item = &'a Self> + Clone,
+        kernel: K,
+        hash: ItemHash,
+    ) -> bool
+    where
+        Self: 'a,
+    {
+        for layer in layers.clone().take(PREFETCHED_LAYERS) {
+            layer.prefetch_first(hash);
+        }
+        { layers }.any(|layer| layer.contains(kernel, hash))
+    }
+
+    #[inline(always)]
+    fn any_contains_block<'a, K: Kernel>(
+        layers: impl Iterator<Item = &'a Self> + Clone,
+        kernel: K,
+        hashes: &Hashes,
+        items: Subset,
+        newest: Prefetched,
+    ) -> Subset
+    where
+        Self: 'a,
+    {
+        let (mut found, mut memory) = (Subset::NONE, newest);
+        for layer in layers {
+            let pending = items.without(found);
+            if pending.is_empty() {
+                break;
+            }
+            if memory == Prefetched::No {
+                for at in pending {
+                    layer.prefetch_first(hashes[at]);
+                }
+            }
+            found.put_all(layer.contains_block(kernel, hashes, pending));
+            memory = Prefetched::No;
+        }
+        found
+    }
+
+    #[inline(always)]
+    fn insert<K: Kernel>(&mut self, _: K, hash: ItemHash) -> bool {
+        let mut newly_set = 0;
+        for (word, mask) in probes::<S>(self.modulus, self.probes, hash) {
+            // Only words that change are written to: a page that is only read stays shared with a forked
+            // child that saves the filter.
+            if self.array.units()[word] & mask == 0 {
+                self.array.units_mut()[word] |= mask;
+                newly_set += 1;
+            }
+        }
+        self.array.count_set(newly_set);
+        self.items += u64::from(newly_set > 0);
+        newly_set > 0
+    }
+
+    fn insert_into_only_layer(&mut self, hash: ItemHash) -> Option<bool> {
+        self.prefetcher().prefetch(hash);
+        Some(self.insert(Portable, hash))
+    }
+}

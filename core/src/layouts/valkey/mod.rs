@@ -1,0 +1,316 @@
+//! valkey-bloom's layout, bit for bit. docs/design.md has its formulae, under "valkey-bloom's layout".
+//!
+//! An item's probes are anywhere in the array, each in a cache line of its own. They are computed from two hashes,
+//! which are SipHash-1-3 (Aumasson, Bernstein, "SipHash: a fast short-input PRF", 2012).
+//!
+//! In memory, a head of 45 bytes precedes the bits of each layer, as in valkey-bloom, so that a layer is saved and
+//! loaded in one piece.
+
+pub mod shape;
+
+use std::hash::Hasher as _;
+
+use siphasher::sip::SipHasher13;
+
+use crate::chain::batch::Hasher;
+use crate::chain::{LayerShape, MOST_ITEMS, MOST_LAYERS, Rules};
+use crate::error::{Error, ParamError};
+use crate::item::{Item, ItemHash};
+use crate::layouts::power::power;
+use crate::layouts::scattered;
+use crate::params::{SipSeed, StoredLayout, Tightening};
+pub use shape::{HEAD_BYTES, Layer, Shape};
+
+/// Bytes that valkey-bloom reports for a filter without its layers.
+const OWN_BYTES: u64 = 48;
+/// Bytes that valkey-bloom reports for a layer, without its bits and its entry in the list of layers.
+const LAYER_BYTES: u64 = 208;
+
+/// The keys of a filter's two hashes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Keys([[u64; 2]; 2]);
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Keys(..)")
+    }
+}
+
+impl Keys {
+    fn new(seed: SipSeed) -> Self {
+        let word = |at: usize| {
+            let bytes = seed.0.as_chunks::<8>().0[at];
+            u64::from_le_bytes(bytes)
+        };
+        Self([[word(0), word(1)], [word(2), word(3)]])
+    }
+
+    fn seed(self) -> SipSeed {
+        let mut seed = [0; 32];
+        let words = self.0.as_flattened().iter();
+        for (place, word) in seed.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *place = word.to_le_bytes();
+        }
+        SipSeed(seed)
+    }
+}
+
+impl Hasher for Keys {
+    #[inline(always)]
+    fn hash(&self, item: Item<'_>) -> ItemHash {
+        let item = item.bytes();
+        let [low, high] = self.0.map(|[first, last]| {
+            let mut hasher = SipHasher13::new_with_keys(first, last);
+            hasher.write_u64(item.len() as u64);
+            hasher.write(item);
+            hasher.finish()
+        });
+        ItemHash { low, high }
+    }
+}
+
+/// Rules of a filter in valkey-bloom's layout.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Valkey {
+    keys: Keys,
+    error_rate: f64,
+    tightening: Tightening,
+    /// 0 if the filter does not grow.
+    expansion: u32,
+}
+
+impl Valkey {
+    /// Checks the parameters. With an expansion of 0 the filter does not grow.
+    ///
+    /// # Errors
+    /// [`ParamError::ErrorRate`] unless `0 < error_rate < 1`.
+    pub fn new(
+        error_rate: f64,
+        expansion: u32,
+        tightening: Tightening,
+        seed: SipSeed,
+    ) -> Result<Self, ParamError> {
+        if !(error_rate > 0.0 && error_rate < 1.0) {
+            return Err(ParamError::ErrorRate);
+        }
+        Ok(Self {
+            keys: Keys::new(seed),
+            error_rate,
+            tightening,
+            expansion,
+        })
+    }
+
+    /// These rules with another seed.
+    pub fn with_seed(self, seed: SipSeed) -> Self {
+        let keys = Keys::new(seed);
+        Self { keys, ..self }
+    }
+
+    /// The shape of the first layer, for `capacity` items.
+    pub fn first(&self, capacity: u64) -> Shape {
+        Shape::sized(capacity, self.error_rate, self.seed())
+    }
+
+    /// The filter's false positive rate, strictly between 0 and 1.
+    pub fn error_rate(&self) -> f64 {
+        self.error_rate
+    }
+
+    /// The ratio of a layer's rate to that of the layer before it.
+    pub fn tightening(&self) -> Tightening {
+        self.tightening
+    }
+
+    /// The ratio of the next layer's capacity to the newest layer's; 0 if the filter does not grow.
+    pub fn expansion(&self) -> u32 {
+        self.expansion
+    }
+
+    /// The keys of the hashes.
+    pub fn seed(&self) -> SipSeed {
+        self.keys.seed()
+    }
+
+    /// The rate of layer `index`; `None` if it is too close to 0.
+    pub(crate) fn rate(&self, index: usize) -> Option<f64> {
+        let rate = self.error_rate * power(self.tightening.value(), index as u64);
+        (rate > f64::MIN_POSITIVE || index == 0).then_some(rate)
+    }
+
+    /// The shape of layer `index`, if the layer before it has a capacity of `before` items. `None` if there
+    /// can be no such layer.
+    pub(crate) fn layer(&self, index: usize, before: u64) -> Option<Shape> {
+        let capacity = before.checked_mul(self.expansion.into())?;
+        (capacity > 0).then_some(())?;
+        Some(Shape::sized(capacity, self.rate(index)?, self.seed()))
+    }
+
+    /// The capacity of a filter once it has grown to hold `wanted` items, if its first layer is for `first`
+    /// items. With a `limit` it has at most that many bytes.
+    ///
+    /// # Errors
+    /// [`Unreached`] if `wanted` is not reached within `limit` and the first [`MOST_LAYERS`] layers. It contains
+    /// the capacity that is.
+    pub fn scaled_capacity(&self, first: u64, wanted: u64, limit: Option<u64>) -> Result<u64, Unreached> {
+        let (mut next, mut capacity, mut arrays) = (self.first(first), 0_u64, 0_u64);
+        for layers in 1..=MOST_LAYERS {
+            arrays = arrays.saturating_add(next.bytes);
+            let with_it = capacity.saturating_add(next.capacity);
+            if limit.is_some_and(|limit| Self::bytes(layers, arrays) > limit) {
+                return Err(Unreached::Bytes { capacity });
+            }
+            if with_it > MOST_ITEMS {
+                return Err(Unreached::Items { capacity });
+            }
+            capacity = with_it;
+            if capacity >= wanted {
+                return Ok(capacity);
+            }
+            if self.rate(layers).is_none() {
+                return Err(Unreached::Rate { capacity });
+            }
+            next = self
+                .layer(layers, next.capacity)
+                .ok_or(Unreached::Items { capacity })?;
+        }
+        Err(Unreached::Layers { capacity })
+    }
+}
+
+/// What a new filter of this layout is made from, as valkey-bloom accepts it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ValkeySpec {
+    rules: Valkey,
+    capacity: u64,
+}
+
+impl ValkeySpec {
+    /// Checks the parameters. With an expansion of 0 the filter does not grow.
+    ///
+    /// # Errors
+    /// [`ParamError::ErrorRate`] unless `0 < error_rate < 1`, and [`ParamError::Capacity`] unless
+    /// `1 <= capacity < 2^63`.
+    pub fn new(
+        error_rate: f64,
+        capacity: u64,
+        expansion: u32,
+        tightening: Tightening,
+        seed: SipSeed,
+    ) -> Result<Self, ParamError> {
+        let rules = Valkey::new(error_rate, expansion, tightening, seed)?;
+        if !(1..=MOST_ITEMS).contains(&capacity) {
+            return Err(ParamError::Capacity);
+        }
+        Ok(Self { rules, capacity })
+    }
+
+    /// Items that the first layer is made for, 1 or more.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// The rules of a new filter, and the shape of its first layer.
+    pub fn start(&self) -> (Valkey, Shape) {
+        (self.rules, self.rules.first(self.capacity))
+    }
+
+    /// The rules of the filter.
+    pub fn rules(&self) -> Valkey {
+        self.rules
+    }
+}
+
+/// Why a filter cannot grow to the wanted capacity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreached {
+    /// The next layer would exceed the memory limit.
+    Bytes {
+        /// Capacity without that layer.
+        capacity: u64,
+    },
+    /// The rate of the next layer would be 0.
+    Rate {
+        /// Capacity without that layer.
+        capacity: u64,
+    },
+    /// With the next layer the capacity would exceed [`MOST_ITEMS`].
+    Items {
+        /// Capacity without that layer.
+        capacity: u64,
+    },
+    /// The filter would need more than [`MOST_LAYERS`] layers.
+    Layers {
+        /// Capacity of that many layers.
+        capacity: u64,
+    },
+}
+
+impl Unreached {
+    /// The capacity that the filter can reach.
+    pub fn capacity(self) -> u64 {
+        match self {
+            Self::Bytes { capacity }
+            | Self::Rate { capacity }
+            | Self::Items { capacity }
+            | Self::Layers { capacity } => capacity,
+        }
+    }
+}
+
+impl Rules for Valkey {
+    const LAYOUT: StoredLayout = StoredLayout::Valkey;
+    type Layer = Layer;
+    type Hasher = Keys;
+
+    #[inline(always)]
+    fn hasher(&self) -> &Keys {
+        &self.keys
+    }
+
+    fn next(
+        &self,
+        mut layers: impl ExactSizeIterator<Item = Shape> + DoubleEndedIterator,
+    ) -> Result<Shape, Error> {
+        let index = layers.len();
+        let newest = layers.next_back().ok_or(Error::Full { capacity: 0 })?;
+        let full = Error::Full {
+            capacity: newest.capacity,
+        };
+        self.layer(index, newest.capacity).ok_or(full)
+    }
+
+    fn growth_factor(&self) -> Option<u32> {
+        (self.expansion > 0).then_some(self.expansion)
+    }
+
+    fn described(&self, shape: Shape) -> LayerShape {
+        LayerShape {
+            capacity: shape.capacity,
+            bytes: shape.bytes,
+            bits: shape.bits(),
+            error_rate: shape.error_rate,
+            lines_per_item: None,
+            probes: shape.probes.into(),
+            hash_width: None,
+        }
+    }
+
+    fn rate_of(&self, _: &[Layer]) -> f64 {
+        self.error_rate
+    }
+
+    fn present_rate<'a>(layers: impl Iterator<Item = &'a Layer>) -> f64 {
+        scattered::present_rate(layers)
+    }
+
+    /// What valkey-bloom reports. Its list of layers has room for one at first, then for four, and then for twice as
+    /// many each time.
+    fn own_bytes(layers: usize) -> u64 {
+        let room = match layers {
+            0 | 1 => layers,
+            more => more.next_power_of_two().max(4),
+        };
+        OWN_BYTES + 8 * room as u64 + LAYER_BYTES * layers as u64
+    }
+}
