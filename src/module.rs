@@ -120,6 +120,7 @@ fn name_is_taken() -> String {
 fn load(ctx: Ctx<'_>, arguments: &[Arg<'_>]) -> Result<(), String> {
     let allocator = ctx.info_text(c"memory", c"mem_allocator");
     alloc::detect(allocator.is_some_and(|name| name.starts_with("jemalloc")));
+    libbloom::bits::units::allocator_zeroes_on_demand();
     ctx.set_module_options(OPTIONS | options_of_valkey(ctx));
     options::load_arguments(arguments)?;
     datatype::register(ctx)?;

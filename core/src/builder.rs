@@ -91,7 +91,11 @@ impl Filter {
     /// unchanged.
     #[inline]
     pub fn insert<'a>(&mut self, item: impl Into<Item<'a>>) -> Result<bool, Error> {
-        self.insert_at(item, self.newest_stamp())
+        let item = item.into();
+        match self.plain_mut() {
+            Some(chain) => chain.add(item, UNLIMITED),
+            None => self.add(item, self.newest_stamp(), UNLIMITED),
+        }
     }
 
     /// Adds `item` at `now`, in milliseconds since any fixed moment, such as the Unix epoch. In a filter with a
@@ -126,13 +130,13 @@ impl Filter {
     /// # use libbloom::Filter;
     /// let mut filter = Filter::builder(1000, 0.01).build()?;
     /// let lines = "ann\nbob\nann";
-    /// assert_eq!(filter.insert_many(lines.lines().map(str::as_bytes))?, 2);
+    /// assert_eq!(filter.insert_many(lines.lines())?, 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     /// [`Filter::insert`] lists them. The items before the one that failed are in the filter.
-    pub fn insert_many<'a>(&mut self, items: impl IntoIterator<Item = &'a [u8]>) -> Result<u64, Error> {
+    pub fn insert_many(&mut self, items: impl IntoIterator<Item: AsRef<[u8]>>) -> Result<u64, Error> {
         self.insert_many_at(items, self.newest_stamp())
     }
 
@@ -142,16 +146,16 @@ impl Filter {
     /// # use libbloom::Filter;
     /// # use std::time::Duration;
     /// let mut events = Filter::builder(1000, 1e-6).window(Duration::from_secs(60)).build()?;
-    /// assert_eq!(events.insert_many_at([&b"ann"[..], b"bob"], 5000)?, 2);
-    /// assert_eq!(events.contains_many_at([&b"ann"[..], b"eve"], 6000), [true, false]);
+    /// assert_eq!(events.insert_many_at(["ann", "bob"], 5000)?, 2);
+    /// assert_eq!(events.contains_many_at(["ann", "eve"], 6000), [true, false]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     /// What [`Filter::insert_many`] returns.
-    pub fn insert_many_at<'a>(
+    pub fn insert_many_at(
         &mut self,
-        items: impl IntoIterator<Item = &'a [u8]>,
+        items: impl IntoIterator<Item: AsRef<[u8]>>,
         now: Time,
     ) -> Result<u64, Error> {
         let (mut new, now) = (0, self.named_time(now));
@@ -167,10 +171,10 @@ impl Filter {
     /// # use libbloom::Filter;
     /// let mut filter = Filter::builder(1000, 1e-9).build()?;
     /// filter.insert("ann")?;
-    /// assert_eq!(filter.contains_many([&b"ann"[..], b"bob"]), [true, false]);
+    /// assert_eq!(filter.contains_many(["ann", "bob"]), [true, false]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn contains_many<'a>(&self, items: impl IntoIterator<Item = &'a [u8]>) -> Vec<bool> {
+    pub fn contains_many(&self, items: impl IntoIterator<Item: AsRef<[u8]>>) -> Vec<bool> {
         self.contains_many_at(items, self.newest_stamp())
     }
 
@@ -181,10 +185,10 @@ impl Filter {
     /// # use std::time::Duration;
     /// let mut events = Filter::builder(1000, 1e-6).window(Duration::from_secs(60)).build()?;
     /// events.insert_at("event 17", 0)?;
-    /// assert_eq!(events.contains_many_at([&b"event 17"[..]], 120_000), [false]);
+    /// assert_eq!(events.contains_many_at(["event 17"], 120_000), [false]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn contains_many_at<'a>(&self, items: impl IntoIterator<Item = &'a [u8]>, now: Time) -> Vec<bool> {
+    pub fn contains_many_at(&self, items: impl IntoIterator<Item: AsRef<[u8]>>, now: Time) -> Vec<bool> {
         let items = items.into_iter();
         #[expect(
             clippy::disallowed_methods,
@@ -229,8 +233,8 @@ impl Filter {
     /// # use libbloom::Filter;
     /// let mut monday = Filter::builder(1000, 1e-9).build()?;
     /// let mut tuesday = Filter::builder(1000, 1e-9).build()?;
-    /// monday.insert_many([&b"ann"[..], b"bob"])?;
-    /// tuesday.insert_many([&b"bob"[..], b"eve"])?;
+    /// monday.insert_many(["ann", "bob"])?;
+    /// tuesday.insert_many(["bob", "eve"])?;
     /// let both = monday.intersection_with(&tuesday)?;
     /// assert!(both.contains("bob") && !both.contains("ann") && !both.contains("eve"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -323,10 +323,10 @@ pub fn contains(chain: &Chain<Blocked>, exceptions: Option<&Exceptions>, item: I
 ///
 /// # Errors
 /// The errors of growth. The items before the one that failed are in.
-pub fn add_blocks<'a>(
+pub fn add_blocks(
     chain: &mut Chain<Blocked>,
     exceptions: &mut Exceptions,
-    items: impl Iterator<Item = &'a [u8]>,
+    items: impl Iterator<Item: AsRef<[u8]>>,
     allowance: Allowance<'_>,
     mut added: impl FnMut(BlockOutcome),
 ) -> Result<(), Error> {
@@ -405,8 +405,7 @@ fn each_new<'a>(
 pub(super) fn any_layer_contains(layers: &[Layer], hash: ItemHash) -> bool {
     #[cfg(test)]
     crate::tests::work::add(crate::tests::work::Work::LayersAsked, layers.len());
-    let layers = layers.iter().rev();
-    kernel::run(AnyContains { layers, hash })
+    kernel::run_on_one::<AnyContains, _, _>(layers.iter().rev(), hash)
 }
 
 #[cfg(test)]

@@ -1,34 +1,38 @@
-//! A filter as a file, `.bloom`: its header and its chunks, each with a checksum.
+//! A filter as a file, `.bloom`: its header, the bits of its layers as they are in memory, and checksums.
 //!
 //! `docs/file.md` of the project documents it byte by byte, and `vectors/` has files to check a reader with.
 
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
+use std::ops::Range;
 use std::path::Path;
 
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::chain::demand::{listed, reserve};
-use crate::chain::{Allowance, UNLIMITED, at_most};
+use crate::chain::{UNLIMITED, at_most};
 use crate::codec::DecodeError;
-use crate::codec::chunks::{self, Assembly, CHUNK_BYTES, HEADER};
+use crate::codec::chunks::{self, Assembly, HEADER};
 use crate::filter::Filter;
-use crate::saving::replace;
+use crate::saving::{WithHoles, replace};
 
-/// The magic at the beginning of a file.
+/// The magic at the beginning and at the end of a file.
 pub const MAGIC: [u8; 8] = *b"\x89BLOOM\r\n";
 /// The version of the file format.
 pub const VERSION: u32 = 1;
-/// The iterator of the last record.
-const END: i64 = 0;
-/// Bytes before the records, and in each record before its data.
-const HEAD: u64 = 16;
-const HEAD_OF_RECORD: u64 = 32;
+/// Bytes of the head, and what everything behind it begins at a multiple of.
+const HEAD: usize = 64;
+/// What a layer of [`LARGE`] bytes or more begins at a multiple of: pages, so that it can be mapped by itself.
+const PAGE: u64 = 4096;
+/// See [`PAGE`].
+const LARGE: u64 = 1 << 20;
+/// Bytes of a piece, which has a checksum.
+const PIECE: u64 = 16 << 20;
 /// The most bytes of a header: exceptions take up to a quarter of that, and the number of layers has no limit.
 const MOST_HEADER: u64 = 1 << 30;
-/// Bytes that are read at a time.
-const PIECE: usize = 1 << 16;
+/// Bytes that are read or written at a time.
+const STEP: usize = 1 << 16;
 
 /// Why a file cannot be read. No filter was made.
 ///
@@ -48,22 +52,24 @@ pub enum FileError {
     Version(u32),
     /// The file ends early.
     Truncated,
-    /// The checksum of the record with this number, from 0, is wrong.
+    /// The checksum of the header, or of this piece of 16 MiB, from 0, is wrong.
     Checksum {
-        /// The number of the record, from 0.
-        record: u64,
+        /// The number of the piece; 0 for the header.
+        piece: u64,
     },
-    /// The record with this number, from 0, is whole but invalid.
-    Record {
-        /// The number of the record, from 0.
-        record: u64,
+    /// The file does not end with the magic, or goes on behind it.
+    End,
+    /// The chunk with this number, from 0, is not one of the filter's, or not in its place.
+    Chunk {
+        /// The number of the chunk, from 0, which is the header.
+        chunk: u64,
         /// What is wrong with it.
         why: &'static str,
     },
     /// The header does not describe a filter.
     Header(DecodeError),
-    /// The chunks do not have the bits that the header counts: one is missing, or is of another filter, or the filter
-    /// changed while it was dumped.
+    /// The bits are not those that the header counts: a chunk is missing, or is of another filter, or the filter changed
+    /// while it was dumped.
     Incomplete,
     /// The filter would need more memory than there is, or than the caller allows.
     TooLarge {
@@ -88,8 +94,9 @@ impl fmt::Display for FileError {
             Self::Magic => f.write_str("this is not a filter's file"),
             Self::Version(_) => f.write_str("a later version wrote the file"),
             Self::Truncated => f.write_str("the file ends early"),
-            Self::Checksum { record } => write!(f, "record {record} is damaged"),
-            Self::Record { record, why } => write!(f, "record {record}: {why}"),
+            Self::Checksum { piece } => write!(f, "the file is damaged in its piece {piece} of 16 MiB"),
+            Self::End => f.write_str("the file does not end where its filter does"),
+            Self::Chunk { chunk, why } => write!(f, "chunk {chunk}: {why}"),
             Self::Header(error) => write!(f, "the header: {error}"),
             Self::Incomplete => f.write_str(
                 "the bits are not those that the header counts: a chunk is missing, or is of another filter, or the \
@@ -126,16 +133,21 @@ impl Filter {
     /// # Errors
     /// The error of `writer`.
     pub fn write_to(&self, mut writer: impl Write) -> io::Result<()> {
-        writer.write_all(&MAGIC)?;
-        writer.write_all(&VERSION.to_le_bytes())?;
-        writer.write_all(&[0; 4])?;
-        let mut records = 0u64;
-        for chunk in chunks::chunks_to_check(self) {
-            put_record(&mut writer, chunk.iterator, &chunk.bytes)?;
-            records += 1;
+        let (header, layers) = (chunks::header(self), self.layers.as_layered());
+        let (head, mut places) = (Head::before(&header), Places::after(header.len() as u64));
+        writer.write_all(&head.bytes)?;
+        let mut stream = Stream::behind(&head, writer);
+        stream.write(&header)?;
+        for layer in 0..layers.count() {
+            let array = layers.array(layer);
+            stream.pad(places.next(array.len() as u64).start)?;
+            stream.write(array)?;
         }
-        put_record(&mut writer, END, &records.to_le_bytes())?;
-        writer.flush()
+        stream.pad(places.checksums())?;
+        let (mut inner, checksums) = stream.finish();
+        inner.write_all(checksums.as_flattened())?;
+        inner.write_all(&MAGIC)?;
+        inner.flush()
     }
 
     /// Reads a filter that [`Filter::write_to`] wrote, up to the end of `reader`. It may need at most `most` bytes of
@@ -154,74 +166,82 @@ impl Filter {
     /// # Errors
     /// [`FileError`] for anything but a complete file.
     pub fn read_from(mut reader: impl Read, most: u64) -> Result<Self, FileError> {
-        let mut head = [0; 16];
-        reader.read_exact(&mut head)?;
-        let ([magic, rest], []) = head.as_chunks::<8>() else {
-            return Err(FileError::Truncated);
-        };
+        let mut head = [0; HEAD];
+        let (magic, fields) = head.split_at_mut(MAGIC.len());
+        reader.read_exact(magic)?;
         if *magic != MAGIC {
             return Err(FileError::Magic);
         }
-        let [version, zero] = [&rest[..4], &rest[4..]].map(le_u32);
-        if version != VERSION || zero != 0 {
-            return Err(FileError::Version(version));
-        }
-        let mut records = Records::of(reader)?;
-        let record = records.next()?;
-        if record.iterator != HEADER {
-            return Err(records.wrong("the header is missing"));
-        }
-        if record.length > MOST_HEADER {
-            return Err(records.wrong("it is longer than any can be"));
-        }
-        // A header is never larger than its filter.
-        if record.length > most {
-            let bytes = record.length;
-            return Err(FileError::TooLarge { bytes });
-        }
-        let mut header = Vec::new();
-        records.each_piece(record, |piece| {
-            if header.capacity() - header.len() < piece.len() {
-                // A wrong length allocates nothing: there is room for twice what was read.
-                let left = record.length - header.len() as u64;
-                let more = left.min(PIECE.max(header.len()) as u64) as usize;
-                let bytes = record.length;
-                reserve(&mut header, more).map_err(|_| FileError::TooLarge { bytes })?;
+        reader.read_exact(fields)?;
+        let head = Head::of(&head)?;
+        let mut stream = Stream::behind(&head, reader);
+        let header = stream.header(&head, most)?;
+        let mut filter = chunks::load_header(&header, &at_most(most)).map_err(of_header)?;
+        let mut places = Places::after(head.header);
+        let mut step = listed(std::iter::repeat_n(0, STEP)).map_err(|_| too_large(STEP as u64))?;
+        for layer in 0..filter.layers() {
+            let bytes = filter.layers.as_layered().array(layer).len();
+            stream.skip(places.next(bytes as u64).start)?;
+            for offset in (0..bytes).step_by(STEP) {
+                let step = &mut step[..STEP.min(bytes - offset)];
+                stream.read(step)?;
+                let merged = filter.layers.as_layered_mut().merge(layer, offset as u64, step);
+                debug_assert!(merged.is_ok(), "a step of a layer is within it");
             }
-            header.extend_from_slice(piece);
-            Ok(())
-        })?;
-        let mut filter = assembly_of(header, &at_most(most))?;
-        loop {
-            let record = records.next()?;
-            if record.iterator == END {
-                let mut count = None;
-                records.each_piece(record, |piece| {
-                    count = piece.try_into().ok().map(u64::from_le_bytes);
-                    Ok(())
-                })?;
-                if record.length != size_of::<u64>() as u64 || count != Some(records.count - 1) {
-                    return Err(records.wrong("the number of records differs"));
-                }
-                break;
-            }
-            let next = filter.next(record.iterator, record.length);
-            records.each_piece(record, |piece| {
-                if next.is_ok() {
-                    filter.append(piece);
-                }
-                Ok(())
-            })?;
-            // A damaged record is called damaged, wherever the damage would put it.
-            next.map_err(|why| records.wrong(why))?;
         }
-        match records.reader.read_exact(&mut [0]) {
-            Ok(()) => Err(records.wrong("bytes follow the last record")),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                filter.finish().ok_or(FileError::Incomplete)
+        stream.skip(places.checksums())?;
+        let (mut inner, checksums) = stream.finish();
+        for (piece, expected) in (0..).zip(checksums) {
+            let mut checksum = [0; 16];
+            inner.read_exact(&mut checksum)?;
+            if checksum != expected {
+                return Err(FileError::Checksum { piece });
             }
-            Err(error) => Err(error.into()),
         }
+        let mut magic = [0; MAGIC.len()];
+        inner.read_exact(&mut magic)?;
+        match inner.read_exact(&mut [0]) {
+            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(error.into()),
+            Err(_) if magic == MAGIC => match chunks::is_complete(&filter, &header) {
+                true => Ok(filter),
+                false => Err(FileError::Incomplete),
+            },
+            _ => Err(FileError::End),
+        }
+    }
+
+    /// The bytes of a [file](crate::file).
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// let mut filter = Filter::builder(1000, 0.01).build()?;
+    /// filter.insert("ann")?;
+    /// assert!(Filter::from_bytes(&filter.to_bytes())? == filter);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn to_bytes(&self) -> Vec<u8> {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a program's list of bytes is its own to bound"
+        )]
+        let mut bytes = Vec::with_capacity(length(self) as usize);
+        let written = self.write_to(&mut bytes);
+        debug_assert!(written.is_ok(), "a list takes all bytes");
+        bytes
+    }
+
+    /// Reads a filter from the bytes of a [file](crate::file), with as much memory as it needs. [`Filter::read_from`]
+    /// has a limit.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// assert!(Filter::from_bytes(b"something else").is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// [`FileError`] for anything but a complete file.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, FileError> {
+        Self::read_from(bytes, u64::MAX)
     }
 
     /// Writes the filter to a file. The file gets its name once it is complete and on the disk; until then an earlier
@@ -244,7 +264,9 @@ impl Filter {
     /// # Errors
     /// The error of the system; an earlier file is unchanged.
     pub fn save(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        replace(path.as_ref(), |file| self.write_to(file))
+        replace(path.as_ref(), |file| {
+            self.write_to(WithHoles::over(file, &*file)?)
+        })
     }
 
     /// Reads a filter from a file, with as much memory as it needs. [`Filter::read_from`] has a limit.
@@ -284,137 +306,256 @@ impl Filter {
     /// ```
     ///
     /// # Errors
-    /// [`FileError::Header`], [`FileError::TooLarge`], [`FileError::Record`] and [`FileError::Incomplete`].
+    /// [`FileError::Header`], [`FileError::TooLarge`], [`FileError::Chunk`] and [`FileError::Incomplete`].
     pub fn of_chunks<'a>(chunks: impl IntoIterator<Item = (i64, &'a [u8])>) -> Result<Self, FileError> {
         let mut chunks = (0..).zip(chunks);
         let Some((_, (HEADER, header))) = chunks.next() else {
             let why = "the header is missing";
-            return Err(FileError::Record { record: 0, why });
+            return Err(FileError::Chunk { chunk: 0, why });
         };
-        let header = listed(header.iter().copied()).map_err(|_| FileError::TooLarge {
-            bytes: header.len() as u64,
-        })?;
-        let mut filter = assembly_of(header, UNLIMITED)?;
-        for (record, (iterator, bytes)) in chunks {
+        let header = listed(header.iter().copied()).map_err(|_| too_large(header.len() as u64))?;
+        let mut filter = Assembly::new(header, UNLIMITED).map_err(of_header)?;
+        for (chunk, (iterator, bytes)) in chunks {
             filter
                 .next(iterator, bytes.len() as u64)
-                .map_err(|why| FileError::Record { record, why })?;
+                .map_err(|why| FileError::Chunk { chunk, why })?;
             filter.append(bytes);
         }
         filter.finish().ok_or(FileError::Incomplete)
     }
 }
 
-/// Begins the filter that a header describes, for its chunks.
-fn assembly_of(header: Vec<u8>, allowance: Allowance<'_>) -> Result<Assembly, FileError> {
-    Assembly::new(header, allowance).map_err(|error| match error {
-        DecodeError::OutOfMemory { bytes } => FileError::TooLarge { bytes },
+/// The error for a header that describes no filter, or one that is too large.
+pub(crate) fn of_header(error: DecodeError) -> FileError {
+    match error {
+        DecodeError::OutOfMemory { bytes } => too_large(bytes),
         error => FileError::Header(error),
-    })
+    }
+}
+
+fn too_large(bytes: u64) -> FileError {
+    FileError::TooLarge { bytes }
+}
+
+/// The head of a file.
+pub(crate) struct Head {
+    bytes: [u8; HEAD],
+    /// Bytes of the header.
+    pub header: u64,
+}
+
+impl Head {
+    /// Bytes before the checksum of the header.
+    const FIELDS: usize = HEAD - 16;
+
+    fn before(header: &[u8]) -> Self {
+        let mut bytes = [0; HEAD];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[16..24].copy_from_slice(&(header.len() as u64).to_le_bytes());
+        let mut head = Self {
+            bytes,
+            header: header.len() as u64,
+        };
+        let checksum = head.checksum(header);
+        head.bytes[Self::FIELDS..].copy_from_slice(&checksum);
+        head
+    }
+
+    /// Reads a head.
+    pub fn of(bytes: &[u8; HEAD]) -> Result<Self, FileError> {
+        let number = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .rev()
+                .fold(0, |number, &byte| number << 8 | u64::from(byte))
+        };
+        if bytes[..8] != MAGIC {
+            return Err(FileError::Magic);
+        }
+        let (version, header) = (number(&bytes[8..12]) as u32, number(&bytes[16..24]));
+        if version != VERSION || number(&bytes[12..16]) != 0 || bytes[24..Self::FIELDS] != [0; 24] {
+            return Err(FileError::Version(version));
+        }
+        let bytes = *bytes;
+        Ok(Self { bytes, header })
+    }
+
+    /// Compares the checksum of the header.
+    pub fn check(&self, header: &[u8]) -> Result<(), FileError> {
+        match self.bytes[Self::FIELDS..] == self.checksum(header) {
+            true => Ok(()),
+            false => Err(FileError::Checksum { piece: 0 }),
+        }
+    }
+
+    fn checksum(&self, header: &[u8]) -> [u8; 16] {
+        let mut hash = Xxh3::new();
+        hash.update(&self.bytes[..Self::FIELDS]);
+        hash.update(header);
+        hash.digest128().to_le_bytes()
+    }
+}
+
+/// Where the layers of a file are, from the oldest on.
+#[derive(Clone)]
+pub(crate) struct Places {
+    end: u64,
+}
+
+impl Places {
+    /// The places behind a header of so many bytes.
+    pub fn after(header: u64) -> Self {
+        let end = header.saturating_add(HEAD as u64);
+        Self { end }
+    }
+
+    /// The place of the next layer, which has so many bytes.
+    pub fn next(&mut self, bytes: u64) -> Range<u64> {
+        let unit = if bytes < LARGE { HEAD as u64 } else { PAGE };
+        let start = multiple(self.end, unit);
+        self.end = start.saturating_add(bytes);
+        start..self.end
+    }
+
+    /// The end of the last layer, where the checksums begin.
+    fn checksums(&self) -> u64 {
+        multiple(self.end, HEAD as u64)
+    }
+
+    /// Bytes of the file.
+    fn file(&self) -> u64 {
+        let checksums = self.checksums().div_ceil(PIECE) * 16;
+        self.checksums().saturating_add(checksums + MAGIC.len() as u64)
+    }
+}
+
+/// The next multiple of `unit`.
+fn multiple(number: u64, unit: u64) -> u64 {
+    number.checked_next_multiple_of(unit).unwrap_or(u64::MAX)
+}
+
+/// Checks that a file with these layers ends where it must.
+pub(crate) fn check_end(file: &[u8], places: &Places) -> Result<(), FileError> {
+    match (file.len() as u64).cmp(&places.file()) {
+        std::cmp::Ordering::Less => Err(FileError::Truncated),
+        std::cmp::Ordering::Equal if file.ends_with(&MAGIC) => Ok(()),
+        _ => Err(FileError::End),
+    }
 }
 
 /// Bytes that [`Filter::write_to`] writes.
 #[cfg_attr(docsrs, doc(hidden))]
 pub fn length(filter: &Filter) -> u64 {
-    let records = chunks::chunks_to_check(filter).map(|chunk| chunk.bytes.len() as u64);
-    records
-        .chain([size_of::<u64>() as u64])
-        .fold(HEAD, |sum, data| sum + HEAD_OF_RECORD + data)
+    let mut places = Places::after(chunks::header(filter).len() as u64);
+    let layers = filter.layers.as_layered();
+    for layer in 0..layers.count() {
+        places.next(layers.array(layer).len() as u64);
+    }
+    places.file()
 }
 
-fn put_record(writer: &mut impl Write, iterator: i64, data: &[u8]) -> io::Result<()> {
-    let head = head_of(iterator, data.len() as u64);
-    let mut hash = Xxh3::new();
-    hash.update(&head);
-    hash.update(data);
-    writer.write_all(&head)?;
-    writer.write_all(&hash.digest128().to_le_bytes())?;
-    writer.write_all(data)
+/// A file that is being read or written, and the checksums of its pieces.
+struct Stream<T> {
+    inner: T,
+    head: [u8; HEAD],
+    hash: Xxh3,
+    /// Bytes that came by.
+    bytes: u64,
+    checksums: Vec<[u8; 16]>,
 }
 
-fn head_of(iterator: i64, length: u64) -> [u8; 16] {
-    let mut head = [0; 16];
-    head[..8].copy_from_slice(&iterator.to_le_bytes());
-    head[8..].copy_from_slice(&length.to_le_bytes());
-    head
-}
-
-fn le_u32(bytes: &[u8]) -> u32 {
-    bytes
-        .iter()
-        .rev()
-        .fold(0, |number, &byte| number << 8 | u32::from(byte))
-}
-
-/// The records that were not read yet.
-struct Records<R> {
-    reader: R,
-    /// Records that were read.
-    count: u64,
-    /// The last piece that was read.
-    piece: Vec<u8>,
-}
-
-/// What precedes the data of a record.
-#[derive(Clone, Copy)]
-struct Record {
-    iterator: i64,
-    length: u64,
-    checksum: [u8; 16],
-}
-
-impl<R: Read> Records<R> {
-    fn of(reader: R) -> Result<Self, FileError> {
-        let bytes = PIECE as u64;
-        let piece = listed(std::iter::repeat_n(0, PIECE)).map_err(|_| FileError::TooLarge { bytes })?;
-        let count = 0;
-        Ok(Self { reader, count, piece })
+impl<T> Stream<T> {
+    /// Begins behind the head.
+    fn behind(head: &Head, inner: T) -> Self {
+        let (hash, checksums) = (Xxh3::new(), Vec::new());
+        let mut stream = Self {
+            inner,
+            head: head.bytes,
+            hash,
+            bytes: 0,
+            checksums,
+        };
+        stream.take(&head.bytes);
+        stream
     }
 
-    /// Reads what precedes the data of the next record.
-    fn next(&mut self) -> Result<Record, FileError> {
-        let (mut iterator, mut length, mut checksum) = ([0; 8], [0; 8], [0; 16]);
-        self.reader.read_exact(&mut iterator)?;
-        self.reader.read_exact(&mut length)?;
-        self.reader.read_exact(&mut checksum)?;
-        self.count += 1;
-        Ok(Record {
-            iterator: i64::from_le_bytes(iterator),
-            length: u64::from_le_bytes(length),
-            checksum,
-        })
+    fn take(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let begins = self.bytes % PIECE;
+            if begins == 0 {
+                // The checksum of a piece is that of this file alone, and of this place in it.
+                self.hash.update(&self.head);
+                self.hash.update(&(self.bytes / PIECE).to_le_bytes());
+            }
+            let (now, later) = bytes.split_at(bytes.len().min((PIECE - begins) as usize));
+            self.hash.update(now);
+            self.bytes += now.len() as u64;
+            if self.bytes.is_multiple_of(PIECE) {
+                self.end_piece();
+            }
+            bytes = later;
+        }
     }
 
-    /// Passes the data of a record to `take`, piece by piece, and compares its checksum at the end.
-    fn each_piece(
-        &mut self,
-        record: Record,
-        mut take: impl FnMut(&[u8]) -> Result<(), FileError>,
-    ) -> Result<(), FileError> {
-        if record.iterator != HEADER && record.length > CHUNK_BYTES as u64 {
-            return Err(self.wrong("it is longer than any can be"));
+    fn end_piece(&mut self) {
+        self.checksums.push(self.hash.digest128().to_le_bytes());
+        self.hash.reset();
+    }
+
+    /// What was read from or written to, and the checksums of all pieces.
+    fn finish(mut self) -> (T, Vec<[u8; 16]>) {
+        if !self.bytes.is_multiple_of(PIECE) {
+            self.end_piece();
         }
-        let mut hash = Xxh3::new();
-        hash.update(&head_of(record.iterator, record.length));
-        let mut left = record.length;
-        while left > 0 {
-            let piece = &mut self.piece[..left.min(PIECE as u64) as usize];
-            self.reader.read_exact(piece)?;
-            hash.update(piece);
-            take(piece)?;
-            left -= piece.len() as u64;
-        }
-        if hash.digest128().to_le_bytes() != record.checksum {
-            let record = self.count - 1;
-            return Err(FileError::Checksum { record });
+        (self.inner, self.checksums)
+    }
+}
+
+impl<W: Write> Stream<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        for bytes in bytes.chunks(STEP) {
+            self.take(bytes);
+            self.inner.write_all(bytes)?;
         }
         Ok(())
     }
 
-    /// The error for the last record if it is invalid.
-    fn wrong(&self, why: &'static str) -> FileError {
-        let record = self.count.saturating_sub(1);
-        FileError::Record { record, why }
+    /// Writes zeros up to byte `start` of the file.
+    fn pad(&mut self, start: u64) -> io::Result<()> {
+        self.write(&[0; PAGE as usize][..(start - self.bytes) as usize])
+    }
+}
+
+impl<R: Read> Stream<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+        self.inner.read_exact(bytes)?;
+        self.take(bytes);
+        Ok(())
+    }
+
+    /// Reads the header.
+    fn header(&mut self, head: &Head, most: u64) -> Result<Vec<u8>, FileError> {
+        // A header is never larger than its filter.
+        if head.header > most.min(MOST_HEADER) {
+            return Err(too_large(head.header));
+        }
+        let (length, mut header) = (head.header as usize, Vec::new());
+        while header.len() < length {
+            // A wrong length allocates nothing: there is room for twice what was read.
+            let (begin, more) = (header.len(), STEP.max(header.len()).min(length - header.len()));
+            reserve(&mut header, more).map_err(|_| too_large(head.header))?;
+            header.resize(begin + more, 0);
+            self.read(&mut header[begin..])?;
+        }
+        head.check(&header)?;
+        Ok(header)
+    }
+
+    /// Reads up to byte `start` of the file.
+    fn skip(&mut self, start: u64) -> io::Result<()> {
+        let bytes = start - self.bytes;
+        self.read(&mut [0; PAGE as usize][..bytes as usize])
     }
 }
 
@@ -427,7 +568,7 @@ mod tests {
     use super::*;
     use crate::tests::failing;
     use crate::tests::oracle::{item, stored};
-    use crate::{Builder, StoredLayout};
+    use crate::{Builder, MappedFilter, StoredLayout};
 
     /// Filters of every kind, each with items, and some with many layers.
     fn filters() -> Vec<(&'static str, Filter)> {
@@ -487,95 +628,133 @@ mod tests {
         }
     }
 
+    /// What [`Filter::open`] answers for a file of these bytes.
+    fn opened(bytes: &[u8]) -> Result<MappedFilter, FileError> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        Filter::open(file.path())
+    }
+
     /// A file that a full disk cut off, or a transfer damaged, would deny items, or crash the program.
     #[test]
     fn a_damaged_file_is_refused_wherever_it_is_damaged() {
         for (name, filter) in filters() {
             let bytes = written(&filter);
-            let places = (0..bytes.len()).filter(|&at| at < 600 || at % 97 == 0 || at + 60 > bytes.len());
+            let (header, end) = (chunks::header(&filter).len(), bytes.len());
+            let places = (0..end).filter(|&at| at < 600 || at % 97 == 0 || at + 60 > end);
             for at in places {
-                let cut = Filter::read_from(&bytes[..at], u64::MAX);
-                assert!(
-                    matches!(cut, Err(FileError::Truncated)),
-                    "{name}, cut at {at}: {cut:?}"
-                );
+                let is_cut = |read: Result<(), FileError>| {
+                    assert!(
+                        matches!(read, Err(FileError::Truncated)),
+                        "{name}, cut at {at}: {read:?}"
+                    );
+                };
+                is_cut(Filter::read_from(&bytes[..at], u64::MAX).map(drop));
                 let mut flipped = bytes.clone();
                 flipped[at] ^= 1 << (at % 8);
-                let flipped = Filter::read_from(&flipped[..], u64::MAX);
-                let is_noticed = match at {
-                    0..8 => matches!(flipped, Err(FileError::Magic)),
-                    8..16 => matches!(flipped, Err(FileError::Version(_))),
+                let is_noticed = |read: Result<(), FileError>| match at {
+                    0..8 => matches!(read, Err(FileError::Magic)),
+                    8..16 | 24..48 => matches!(read, Err(FileError::Version(_))),
                     // If a length is too long, the file has too few bytes.
-                    _ => matches!(
-                        flipped,
-                        Err(FileError::Checksum { .. } | FileError::Truncated | FileError::Record { .. })
+                    16..24 => matches!(
+                        read,
+                        Err(FileError::Checksum { piece: 0 }
+                            | FileError::Truncated
+                            | FileError::TooLarge { .. })
                     ),
+                    _ if at >= end - 8 => matches!(read, Err(FileError::End)),
+                    _ => matches!(read, Err(FileError::Checksum { piece: 0 })),
                 };
-                assert!(is_noticed, "{name}, flipped at {at}: {flipped:?}");
+                let read = Filter::read_from(&flipped[..], u64::MAX).map(drop);
+                assert!(is_noticed(read), "{name}, flipped at {at}");
+                // Opening reads neither the layers nor their checksums.
+                if at < HEAD + header || at >= end - 8 || !is_own(&filter) {
+                    assert!(
+                        is_noticed(opened(&flipped).map(drop)),
+                        "{name}, opened, flipped at {at}"
+                    );
+                }
+                if at % 5 == 0 {
+                    is_cut(opened(&bytes[..at]).map(drop));
+                }
             }
-            let longer = [&bytes[..], b"\n"].concat();
-            let longer = Filter::read_from(&longer[..], u64::MAX);
-            assert!(
-                matches!(longer, Err(FileError::Record { .. })),
-                "{name}: {longer:?}"
-            );
+            for longer in [&b"\n"[..], &MAGIC, &bytes] {
+                let longer = [&bytes[..], longer].concat();
+                let read = [
+                    Filter::read_from(&longer[..], u64::MAX).map(drop),
+                    opened(&longer).map(drop),
+                ];
+                assert!(
+                    matches!(read, [Err(FileError::End), Err(FileError::End)]),
+                    "{name}: {read:?}"
+                );
+            }
         }
     }
 
-    /// A record that is whole but invalid would put bits where no reader looks for them.
+    fn is_own(filter: &Filter) -> bool {
+        filter.layout() == StoredLayout::Blocked
+    }
+
+    /// A worker that maps a list would answer otherwise than one that loads it.
     #[test]
-    fn records_are_those_of_a_dump_in_their_order() {
-        let (_, filter) = filters().swap_remove(1);
-        let chunks: Vec<_> = chunks::chunks_to_check(&filter)
-            .map(|chunk| (chunk.iterator, chunk.bytes.into_owned()))
-            .collect();
-        let file = |records: &[(i64, Vec<u8>)], count: u64| {
-            let mut bytes = [&MAGIC[..], &VERSION.to_le_bytes(), &[0; 4]].concat();
-            for (iterator, data) in records {
-                put_record(&mut bytes, *iterator, data).unwrap();
+    fn a_mapped_file_answers_as_the_filter_that_was_saved() {
+        for (name, filter) in filters() {
+            let mapped = opened(&written(&filter)).unwrap();
+            assert_eq!(written(&mapped), written(&filter), "{name}");
+            assert_eq!(mapped.totals(), filter.totals(), "{name}");
+            for number in 0..2000 {
+                let item = item(number);
+                assert_eq!(mapped.contains(&item), filter.contains(&item), "{name}, {number}");
             }
-            put_record(&mut bytes, END, &count.to_le_bytes()).unwrap();
-            bytes
-        };
-        let count = chunks.len() as u64;
-        assert!(count > 2);
-        assert_eq!(file(&chunks, count), written(&filter));
-        let refused = |records: &[(i64, Vec<u8>)], count: u64| {
-            let read = Filter::read_from(&file(records, count)[..], u64::MAX);
-            match read {
-                Err(FileError::Record { record, why }) => (record, why),
-                other => panic!("{other:?}"),
-            }
-        };
-        let mut swapped = chunks.clone();
-        swapped.swap(1, 2);
-        let twice = [&chunks[..2], &chunks[1..]].concat();
-        let beyond = [&chunks[..], &[(1 << 40, vec![1])]].concat();
-        let empty = [&chunks[..], &[(1 << 40, Vec::new())]].concat();
-        let behind = "a chunk is not behind the one before it";
-        assert_eq!(refused(&chunks[1..], count - 1), (0, "the header is missing"));
-        assert_eq!(refused(&swapped, count), (2, behind));
-        assert_eq!(refused(&twice, count + 1), (2, behind));
-        assert_eq!(refused(&empty, count + 1), (count, behind));
-        let no_place = "a chunk has no place in the filter";
-        assert_eq!(refused(&beyond, count + 1), (count, no_place));
-        assert_eq!(
-            refused(&chunks, count + 1),
-            (count, "the number of records differs")
-        );
-        let long = [&chunks[..], &[(1 << 40, vec![1; CHUNK_BYTES + 1])]].concat();
-        assert_eq!(refused(&long, count + 1), (count, "it is longer than any can be"));
-        let mut end = 16;
-        for (index, (_, data)) in (0..).zip(&chunks) {
-            end += 32 + data.len();
-            let mut damaged = file(&chunks, count);
-            damaged[end - 1] ^= 1;
-            let read = Filter::read_from(&damaged[..], u64::MAX);
-            assert!(
-                matches!(read, Err(FileError::Checksum { record }) if record == index),
-                "{index}: {read:?}"
-            );
+            let mut copy = mapped.try_clone().unwrap();
+            drop(mapped);
+            assert_eq!(written(&copy), written(&filter), "{name}");
+            let _ = copy.insert("ann");
         }
+    }
+
+    /// Two halves of a list that a transfer exchanged, or a half of another list, would pass for the list.
+    #[test]
+    fn a_piece_is_taken_in_its_place_of_its_file_alone() {
+        let filled = |number: u32| {
+            let mut filter = Filter::builder(40_000_000, 0.01).fixed().seed(7).build().unwrap();
+            filter.insert_many([number.to_le_bytes()]).unwrap();
+            filter
+        };
+        let (own, other) = (written(&filled(1)), written(&filled(2)));
+        let piece = PIECE as usize;
+        let (checksums, pieces) = (own.len() - 8 - 16 * own.len().div_ceil(piece), own.len() / piece);
+        assert!(pieces >= 3);
+        let with = |at: usize, of: &[u8], from: usize| {
+            let mut bytes = own.clone();
+            bytes[at * piece..][..piece].copy_from_slice(&of[from * piece..][..piece]);
+            bytes[checksums + 16 * at..][..16].copy_from_slice(&of[checksums + 16 * from..][..16]);
+            Filter::read_from(&bytes[..], u64::MAX).map(drop)
+        };
+        assert!(with(1, &own, 1).is_ok());
+        assert!(matches!(with(2, &own, 1), Err(FileError::Checksum { piece: 2 })));
+        assert!(matches!(
+            with(1, &other, 1),
+            Err(FileError::Checksum { piece: 1 })
+        ));
+    }
+
+    /// A list for a billion items that has few would fill the disk.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_is_unset_takes_no_room_on_the_disk() {
+        use std::os::unix::fs::MetadataExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("seen.bloom");
+        let mut filter = Filter::builder(100_000_000, 0.01).build().unwrap();
+        filter.insert("ann").unwrap();
+        filter.save(&path).unwrap();
+        let file = std::fs::metadata(&path).unwrap();
+        assert_eq!(file.len(), length(&filter));
+        assert!(file.blocks() * 512 < 1 << 20, "{} blocks", file.blocks());
+        assert!(Filter::load(&path).unwrap().contains("ann"));
+        assert!(Filter::open(&path).unwrap().contains("ann"));
     }
 
     /// A filter of all chunks but one would deny what the lost one holds; one of doubled, exchanged, cut or foreign
@@ -604,15 +783,12 @@ mod tests {
                 assert!(read(&without).is_err(), "{name}, without {at}");
                 let doubled = [&dumped[..=at], &dumped[at..]].concat();
                 assert!(
-                    matches!(read(&doubled), Err(FileError::Record { record, .. }) if record == at as u64 + 1)
+                    matches!(read(&doubled), Err(FileError::Chunk { chunk, .. }) if chunk == at as u64 + 1)
                 );
                 if at > 1 {
                     let mut exchanged = dumped.clone();
                     exchanged.swap(at - 1, at);
-                    assert!(
-                        matches!(read(&exchanged), Err(FileError::Record { .. })),
-                        "{name}"
-                    );
+                    assert!(matches!(read(&exchanged), Err(FileError::Chunk { .. })), "{name}");
                 }
                 let mut cut = dumped.clone();
                 let half = cut[at].1.len() / 2;
@@ -640,10 +816,9 @@ mod tests {
                 self.0.read(bytes)
             }
         }
-        let mut file = [&MAGIC[..], &VERSION.to_le_bytes(), &[0; 4]].concat();
-        file.extend(head_of(HEADER, 400 << 20));
-        file.extend([0; 16]);
-        let mut reader = Counted(file.chain(io::repeat(0)), 0);
+        let mut head = Head::before(b"").bytes;
+        head[16..24].copy_from_slice(&(400_u64 << 20).to_le_bytes());
+        let mut reader = Counted(head.chain(io::repeat(0)), 0);
         let most = 1 << 20;
         let refused = Filter::read_from(&mut reader, most);
         assert!(matches!(refused, Err(FileError::TooLarge { bytes }) if bytes == 400 << 20));
@@ -659,8 +834,8 @@ mod tests {
     /// A header of many layers would be read for minutes: it would be copied for each piece that comes.
     #[test]
     fn a_long_header_is_read_in_steps_that_double() {
-        let mut file = [&MAGIC[..], &VERSION.to_le_bytes(), &[0; 4]].concat();
-        put_record(&mut file, HEADER, &vec![0; 64 << 20]).unwrap();
+        let header = vec![0; 64 << 20];
+        let file = [&Head::before(&header).bytes[..], &header].concat();
         let read = || Filter::read_from(&file[..], u64::MAX).map(drop);
         let refused = failing::after(20, failing::Shortage::Lasting, read);
         assert!(matches!(refused, Err(FileError::Header(_))), "{refused:?}");
@@ -672,9 +847,7 @@ mod tests {
         fn any_bytes_are_answered(bytes: Vec<u8>, header: Vec<u8>) {
             let limit = 1 << 24;
             let _ = Filter::read_from(&bytes[..], limit);
-            let mut file = [&MAGIC[..], &VERSION.to_le_bytes(), &[0; 4]].concat();
-            put_record(&mut file, HEADER, &header).unwrap();
-            put_record(&mut file, END, &1u64.to_le_bytes()).unwrap();
+            let file = [&Head::before(&header).bytes[..], &header, &MAGIC].concat();
             let _ = Filter::read_from(&file[..], limit);
             let _ = Filter::of_chunks([(HEADER, &bytes[..])].into_iter().filter(|_| bytes.len() < 20));
         }

@@ -8,6 +8,8 @@ use crate::chain::batch::{self, Block, BlockOutcome, Subset};
 use crate::chain::demand::FILTER_BYTES;
 pub use crate::chain::layered::LayerStats;
 use crate::chain::{self, Allowance, Chain};
+use crate::codec::chunks;
+use crate::codec::fields::or_abort;
 use crate::error::Error;
 use crate::exceptions::{self, ExceptError, Exceptions};
 use crate::item::{Item, ItemHash};
@@ -23,7 +25,7 @@ use crate::spec::Spec;
 /// The items of a call, in the crate's own tests: each call with another type would be compiled anew for all layouts
 /// and kernels, which took most of the time that the tests took to build.
 #[cfg(test)]
-type Slices<'i, 'a> = &'i mut dyn Iterator<Item = &'a [u8]>;
+type Items<'i, T> = &'i mut dyn Iterator<Item = T>;
 
 /// A Bloom filter: layers of one layout, and the items that are excepted from them.
 ///
@@ -60,7 +62,7 @@ const _: () = assert!(size_of::<Filter>() as u64 == FILTER_BYTES);
 /// ```
 /// # use libbloom::Filter;
 /// let mut filter = Filter::builder(1000, 0.01).build()?;
-/// filter.insert_many((0..1000_u32).map(u32::to_le_bytes).collect::<Vec<_>>().iter().map(|item| &item[..]))?;
+/// filter.insert_many((0..1000_u32).map(u32::to_le_bytes))?;
 /// let totals = filter.totals();
 /// assert_eq!((totals.layers, totals.capacity), (1, 1000));
 /// assert!(totals.items > 980 && totals.bits_set < totals.bits);
@@ -133,9 +135,10 @@ impl Filter {
     /// ```
     #[inline]
     pub fn contains<'a>(&self, item: impl Into<Item<'a>>) -> bool {
+        let item = item.into();
         match self.plain() {
             Some(chain) => chain.contains(item),
-            None => self.contains_otherwise(item.into(), self.newest_stamp()),
+            None => self.contains_otherwise(item.bytes(), item.known(), None),
         }
     }
 
@@ -153,9 +156,10 @@ impl Filter {
     /// ```
     #[inline]
     pub fn contains_at<'a>(&self, item: impl Into<Item<'a>>, now: Time) -> bool {
+        let item = item.into();
         match self.plain() {
             Some(chain) => chain.contains(item),
-            None => self.contains_otherwise(item.into(), now),
+            None => self.contains_otherwise(item.bytes(), item.known(), Some(now)),
         }
     }
 
@@ -166,12 +170,36 @@ impl Filter {
     /// ```
     /// # use libbloom::Filter;
     /// let mut filter = Filter::builder(1000, 1e-9).build()?;
-    /// filter.insert_many([&b"ann"[..], b"bob", b"ann"])?;
+    /// filter.insert_many(["ann", "bob", "ann"])?;
     /// assert_eq!(filter.items(), 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn items(&self) -> u64 {
         self.items_at(self.newest_stamp())
+    }
+
+    /// [`Self::items`], as collections call it.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// let mut filter = Filter::builder(1000, 1e-9).build()?;
+    /// filter.extend(["ann", "bob"]);
+    /// assert_eq!(filter.len(), 2);
+    /// # Ok::<(), libbloom::BuildError>(())
+    /// ```
+    pub fn len(&self) -> u64 {
+        self.items()
+    }
+
+    /// Whether the filter has no items.
+    ///
+    /// ```
+    /// # use libbloom::Filter;
+    /// assert!(Filter::builder(1000, 0.01).build()?.is_empty());
+    /// # Ok::<(), libbloom::BuildError>(())
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.items() == 0
     }
 
     /// [`Self::items`], without the slices of a window that have expired at `now`.
@@ -341,14 +369,48 @@ impl Filter {
     }
 }
 
+/// Copies the filter, as [`Filter::try_clone`] does. Without memory for it the process ends, as it does when another
+/// collection is copied.
+impl Clone for Filter {
+    fn clone(&self) -> Self {
+        or_abort(self.try_clone())
+    }
+}
+
+/// Filters are equal if they were made with the same parameters and have the same bits and counts. Then they answer
+/// alike, and grow alike.
+impl PartialEq for Filter {
+    fn eq(&self, other: &Self) -> bool {
+        // The headers are their first chunks.
+        chunks::chunks(self).eq(chunks::chunks(other))
+    }
+}
+
+/// Adds all items, as [`Filter::insert_many`] does.
+///
+/// # Panics
+/// If the filter is full and may not grow, or there is no memory: an item that is left out would be denied.
+impl<T: AsRef<[u8]>> Extend<T> for Filter {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
+        #[expect(
+            clippy::panic,
+            reason = "the trait has no errors, and to go on would lose items"
+        )]
+        if let Err(error) = self.insert_many(items) {
+            panic!("{error}");
+        }
+    }
+}
+
 /// What only this project's server module calls. The pages on docs.rs leave it out.
 #[cfg_attr(docsrs, doc(hidden))]
 impl Filter {
-    /// Makes an empty filter.
+    /// Makes an empty filter. Programs have [`Filter::builder`].
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::OverLimit`], [`Error::TooManyLayers`] or [`Error::OutOfMemory`]; nothing is left
     /// behind.
+    #[doc(hidden)]
     pub fn new(spec: Spec, allowance: Allowance<'_>) -> Result<Self, Error> {
         match spec {
             Spec::Blocked(spec) => match spec.window {
@@ -369,10 +431,14 @@ impl Filter {
         }
     }
 
-    /// [`Self::contains_at`] for a filter of another layout, with a window or with exceptions. A function of its own,
-    /// so that for a usual filter it costs no more than two comparisons.
+    /// [`Self::contains_at`] for all other filters; without a time at their newest stamp. It takes the parts of an item,
+    /// as [`Chain::contains`] does.
     #[inline(never)]
-    fn contains_otherwise(&self, item: Item<'_>, now: Time) -> bool {
+    fn contains_otherwise(&self, bytes: &[u8], known: Option<(Seed, ItemHash)>, now: Option<Time>) -> bool {
+        let (item, now) = (
+            Item::new(bytes, known),
+            now.unwrap_or_else(|| self.newest_stamp()),
+        );
         match &self.layers {
             Layers::Blocked(chain) => exceptions::contains(chain, self.excepted(), item),
             Layers::Windowed(windowed) => windowed.contains(item, now),
@@ -383,9 +449,9 @@ impl Filter {
 
     /// Queries each of `items` at `now`, and passes the answers to `found` in order.
     #[inline]
-    pub fn contains_all<'a>(
+    pub fn contains_all(
         &self,
-        items: impl Iterator<Item = &'a [u8]>,
+        items: impl Iterator<Item: AsRef<[u8]>>,
         now: Time,
         mut found: impl FnMut(bool),
     ) {
@@ -397,15 +463,14 @@ impl Filter {
     /// Queries each of `items` at `now`, in blocks of [`BLOCK`](crate::chain::batch::BLOCK). `found` gets the items of
     /// a block that are present, and how many items the block has: only the last one may have fewer.
     #[inline]
-    pub fn contains_blocks<'a>(
+    pub fn contains_blocks(
         &self,
-        items: impl Iterator<Item = &'a [u8]>,
+        items: impl Iterator<Item: AsRef<[u8]>>,
         now: Time,
         found: impl FnMut(Subset, usize),
     ) {
         #[cfg(test)]
-        let (items, found): (Slices<'_, 'a>, &mut dyn FnMut(Subset, usize)) =
-            (&mut { items }, &mut { found });
+        let (items, found): (Items<'_, _>, &mut dyn FnMut(Subset, usize)) = (&mut { items }, &mut { found });
         let found = without_excepted(self.excepted(), found);
         match &self.layers {
             Layers::Blocked(chain) => chain.contains_blocks(items, found),
@@ -427,16 +492,32 @@ impl Filter {
         now: Time,
         allowance: Allowance<'_>,
     ) -> Result<bool, Error> {
-        if let (Layers::Blocked(chain), None) = (&mut self.layers, &self.exceptions) {
-            return chain.add(item, allowance);
+        let item = item.into();
+        match self.plain_mut() {
+            Some(chain) => chain.add(item, allowance),
+            None => self.add_otherwise(item.bytes(), item.known(), now, allowance),
         }
-        self.add_otherwise(item.into(), now, allowance)
     }
 
-    /// [`Self::add`] for a filter of another layout, with a window or with exceptions. A function of its own, so
-    /// that for a usual filter it costs no more than two comparisons.
+    /// What [`Self::plain`] returns, to be changed.
+    #[inline(always)]
+    pub(crate) fn plain_mut(&mut self) -> Option<&mut Chain<Blocked>> {
+        match (&mut self.layers, &self.exceptions) {
+            (Layers::Blocked(chain), None) => Some(chain),
+            _ => None,
+        }
+    }
+
+    /// [`Self::add`] for all other filters. It takes the parts of an item, as [`Self::contains_otherwise`] does.
     #[inline(never)]
-    fn add_otherwise(&mut self, item: Item<'_>, now: Time, allowance: Allowance<'_>) -> Result<bool, Error> {
+    fn add_otherwise(
+        &mut self,
+        bytes: &[u8],
+        known: Option<(Seed, ItemHash)>,
+        now: Time,
+        allowance: Allowance<'_>,
+    ) -> Result<bool, Error> {
+        let item = Item::new(bytes, known);
         match &mut self.layers {
             Layers::Blocked(_) | Layers::Windowed(_) => {
                 let mut is_new = false;
@@ -454,9 +535,9 @@ impl Filter {
     /// # Errors
     /// The error of the first item that needs growth when growth fails. The items before it were added and reported.
     #[inline]
-    pub fn add_all<'a>(
+    pub fn add_all(
         &mut self,
-        items: impl Iterator<Item = &'a [u8]>,
+        items: impl Iterator<Item: AsRef<[u8]>>,
         now: Time,
         allowance: Allowance<'_>,
         mut added: impl FnMut(bool),
@@ -471,15 +552,15 @@ impl Filter {
     /// # Errors
     /// The error of the first item that could not be processed. The items before it were processed and reported.
     #[inline]
-    pub fn add_blocks<'a>(
+    pub fn add_blocks(
         &mut self,
-        items: impl Iterator<Item = &'a [u8]>,
+        items: impl Iterator<Item: AsRef<[u8]>>,
         now: Time,
         allowance: Allowance<'_>,
         added: impl FnMut(BlockOutcome),
     ) -> Result<(), Error> {
         #[cfg(test)]
-        let (items, added): (Slices<'_, 'a>, &mut dyn FnMut(BlockOutcome)) = (&mut { items }, &mut { added });
+        let (items, added): (Items<'_, _>, &mut dyn FnMut(BlockOutcome)) = (&mut { items }, &mut { added });
         if let (Layers::Blocked(chain), Some(exceptions)) = (&mut self.layers, &mut self.exceptions) {
             let result = exceptions::add_blocks(chain, exceptions, items, allowance, added);
             self.drop_unneeded_exceptions();

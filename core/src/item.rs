@@ -28,6 +28,18 @@ pub struct Item<'a> {
 
 #[cfg_attr(docsrs, doc(hidden))]
 impl<'a> Item<'a> {
+    /// An item of its parts.
+    #[inline(always)]
+    pub(crate) fn new(bytes: &'a [u8], hashed: Option<(Seed, ItemHash)>) -> Self {
+        Self { bytes, hashed }
+    }
+
+    /// The hash that was computed ahead, and its seed.
+    #[inline(always)]
+    pub(crate) fn known(self) -> Option<(Seed, ItemHash)> {
+        self.hashed
+    }
+
     /// An item whose hash under `seed` is known.
     #[inline]
     pub fn hashed(bytes: &'a [u8], seed: Seed, hash: ItemHash) -> Self {

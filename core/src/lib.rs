@@ -9,10 +9,49 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`Filter::builder`] makes filters: [`insert`](Filter::insert), [`insert_many`](Filter::insert_many),
-//! [`contains`](Filter::contains), [`contains_many`](Filter::contains_many), [`union_with`](Filter::union_with),
-//! [`save`](Filter::save) and [`load`](Filter::load) are what most programs need. The crate `libbloom-rdb` reads
-//! and writes the filters of servers.
+//! - **Fast**: down to a false positive rate of 0.004 a query reads one cache line. A batch waits once for the memory
+//!   of many items.
+//! - **Right**: never a false negative, and the rate holds at any number of items, as the filter grows, for up to 2^40
+//!   items. Seeds keep strangers from making items that collide.
+//! - **Small**: 10.5 bits an item at 0.01. What is not written to takes no memory.
+//! - **Everywhere the same**: the bytes are those of the server module, the Python and the npm package, on x86-64 and
+//!   arm64, with vector instructions and without.
+//!
+//! # Usage
+//!
+//! Items are whatever is `AsRef<[u8]>`: `&str`, `String`, `&[u8]`, arrays, `Vec<u8>`.
+//!
+//! ```
+//! use std::time::Duration;
+//! use libbloom::Filter;
+//!
+//! // Batches are several times faster than one by one, if the filter is larger than the caches.
+//! let mut seen = Filter::builder(1000, 0.01).build()?;
+//! assert_eq!(seen.insert_many(["ann", "bob", "ann"])?, 2);
+//! seen.extend(vec![String::from("eve")]);
+//! assert_eq!(seen.contains_many(["ann", "eve"]), [true, true]);
+//!
+//! // It grows when it is full, unless it is `fixed`. For a list of unknown length: `growing`.
+//! let mut growing = Filter::builder(100, 0.01).growing().build()?;
+//! growing.insert_many((0..10_000_u32).map(u32::to_le_bytes))?;
+//!
+//! // It forgets, if it has a window.
+//! let mut events = Filter::builder(1000, 1e-6).window(Duration::from_secs(60)).build()?;
+//! events.insert_at("event 17", 0)?; // milliseconds
+//! assert!(events.contains_at("event 17", 60_000) && !events.contains_at("event 17", 120_000));
+//!
+//! // Filters with one seed are united and intersected.
+//! let mut other = Filter::builder(1000, 0.01).build()?;
+//! other.insert("joe")?;
+//! other.union_with(&seen)?;
+//! assert!(other.contains("bob"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`save`](Filter::save) and [`load`](Filter::load), [`write_to`](Filter::write_to) and
+//! [`read_from`](Filter::read_from), [`to_bytes`](Filter::to_bytes) and [`from_bytes`](Filter::from_bytes) keep filters.
+//! [`open`](Filter::open) maps a file, answers at once, and shares its memory with other processes. The feature `serde`
+//! adds `Serialize` and `Deserialize`. The crate `libbloom-rdb` reads and writes the filters of servers.
 //!
 //! Bytes from outside are hostile: reading them gives a filter or an error, without a panic, and with no more memory
 //! than the limit that is passed.
@@ -36,7 +75,7 @@
 //! | [`packed`] | many items in one run of bytes, many answers in one bitmap |
 //! | [`plan`], [`ahead`] | what a filter will take; a guess where the next item goes |
 //! | [`codec`] | filters as bytes, and back: a file for the formats of each layout, and the pieces of a dump |
-//! | [`saving`], [`mod@file`] | a file that is replaced as a whole; a filter as a file, `.bloom` |
+//! | [`saving`], [`mod@file`], [`mapped`] | a file that is replaced as a whole; a filter as a file, `.bloom`, that is read or mapped |
 //! | [`builder`] | what programs without a server call |
 //! | `checks` | what only tests and fuzzing call; with the feature of that name |
 //!
@@ -77,6 +116,7 @@ pub mod filter;
 pub mod item;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod layouts;
+pub mod mapped;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod packed;
 #[cfg_attr(docsrs, doc(hidden))]
@@ -85,6 +125,9 @@ pub mod params;
 pub mod plan;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod saving;
+#[cfg_attr(docsrs, doc(hidden))]
+#[cfg(feature = "serde")]
+mod serde;
 #[cfg_attr(docsrs, doc(hidden))]
 pub mod sets;
 #[cfg_attr(docsrs, doc(hidden))]
@@ -108,6 +151,7 @@ pub use file::FileError;
 pub use filter::{Filter, Totals};
 #[doc(inline)]
 pub use item::Item;
+pub use mapped::MappedFilter;
 #[doc(inline)]
 pub use params::{ErrorRate, Seed, StoredLayout, Time};
 #[doc(inline)]

@@ -1,11 +1,15 @@
 //! A file that is replaced as a whole: a reader finds what was there before or what is new, never a part of it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Seek as _, Write};
 #[cfg(unix)]
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
+use crate::bits::array::all_zero;
+
+/// Bytes from which on zeros are a hole.
+const PAGE: usize = 4096;
 /// The most links that lead from a path to a file, as on Linux.
 const MOST_LINKS: usize = 40;
 
@@ -86,6 +90,45 @@ pub fn unless_unsupported(synced: io::Result<()>) -> io::Result<()> {
     match synced {
         Err(error) if matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported) => Ok(()),
         synced => synced,
+    }
+}
+
+/// Writes to a file by way of `inner`, and leaves holes in a new file where only zeros are written.
+#[derive(Debug)]
+pub struct WithHoles<'a, W> {
+    file: &'a File,
+    inner: W,
+    /// Whether the file is new: of others, holes would keep what was there.
+    is_new: bool,
+}
+
+impl<'a, W: Write> WithHoles<'a, W> {
+    /// Begins at the begin of `file`, to which `inner` writes.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub fn over(file: &'a File, inner: W) -> io::Result<Self> {
+        let there = file.metadata()?;
+        let is_new = there.is_file() && there.len() == 0;
+        // A file without a name was opened by somebody else, perhaps to append.
+        #[cfg(unix)]
+        let is_new = is_new && there.nlink() == 1;
+        Ok(Self { file, inner, is_new })
+    }
+}
+
+impl<W: Write> Write for WithHoles<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.is_new && bytes.len() >= PAGE && all_zero(bytes) {
+            self.inner.flush()?;
+            self.file.seek_relative(bytes.len() as i64)?;
+            return Ok(bytes.len());
+        }
+        self.inner.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
     }
 }
 

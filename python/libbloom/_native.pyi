@@ -127,6 +127,12 @@ class Filter:
         FormatError for anything but a whole file, and MemoryError where the filter would need more than `max_bytes`."""
 
     @classmethod
+    def open(cls, path: str | bytes | os.PathLike[Any]) -> Filter:
+        """Maps a file that `save` wrote. The filter answers at once, and processes that open a file share its memory. It
+        cannot be changed; a copy of it can. Its header is checked, and that no byte is missing; the bits are not: `load`
+        does that. Whoever cuts or changes the file in place, in place of `save`, may end the process."""
+
+    @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview, *, max_bytes: float | None = None) -> Filter:
         """Reads what `bytes(filter)` returned, which are the bytes of a file, or what DUMP of a server returned."""
 

@@ -5,6 +5,7 @@
 //! waited for, under the filter's lock: a save writes the filter as it was, and who changes it meanwhile copies it first.
 
 use std::io::{self, BufReader, Read, Write};
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
@@ -117,6 +118,16 @@ fn of_file_error(error: FileError) -> PyErr {
         FileError::Io(error) => PyErr::from(error),
         FileError::TooLarge { .. } => PyMemoryError::new_err(error.to_string()),
         error => FormatError::new_err(error.to_string()),
+    }
+}
+
+/// The error for the file at `path`.
+fn of_file_error_at(error: FileError, path: &std::path::Path) -> PyErr {
+    let named = format!("{}: {error}", path.display());
+    match error {
+        FileError::Io(error) => of_io_error(error, path),
+        FileError::TooLarge { .. } => PyMemoryError::new_err(named),
+        _ => FormatError::new_err(named),
     }
 }
 
@@ -523,12 +534,34 @@ impl TrimZeros for [u8] {
 /// refresh: an item that is added again to a window is remembered for a whole window from then on.
 #[pyclass(frozen, module = "libbloom", name = "Filter")]
 struct Filter {
-    /// Shared with the saves that are under way.
-    filter: RwLock<Arc<libbloom::Filter>>,
+    filter: RwLock<Held>,
+}
+
+/// A filter, shared with the saves that are under way.
+#[derive(Clone)]
+enum Held {
+    Own(Arc<libbloom::Filter>),
+    /// In a mapped file, which is only read.
+    Mapped(Arc<libbloom::MappedFilter>),
+}
+
+impl Deref for Held {
+    type Target = libbloom::Filter;
+
+    fn deref(&self) -> &libbloom::Filter {
+        match self {
+            Self::Own(filter) => filter,
+            Self::Mapped(filter) => filter,
+        }
+    }
 }
 
 /// The filter for a change, while it is locked. If a save is under way, that keeps what was there, and this is a copy.
-fn changed(filter: &mut Arc<libbloom::Filter>) -> PyResult<&mut libbloom::Filter> {
+fn changed(filter: &mut Held) -> PyResult<&mut libbloom::Filter> {
+    let Held::Own(filter) = filter else {
+        let why = "the filter is in a file that was opened, and cannot be changed: its copy() can";
+        return Err(PyValueError::new_err(why));
+    };
     if Arc::strong_count(filter) > 1 {
         *filter = Arc::new(filter.try_clone().map_err(of_error)?);
     }
@@ -538,17 +571,17 @@ fn changed(filter: &mut Arc<libbloom::Filter>) -> PyResult<&mut libbloom::Filter
 impl Filter {
     fn of(filter: libbloom::Filter) -> Self {
         Self {
-            filter: RwLock::new(Arc::new(filter)),
+            filter: RwLock::new(Held::Own(Arc::new(filter))),
         }
     }
 
     /// The filter as it is now, whatever is added later.
-    fn as_it_stands(&self, py: Python<'_>) -> Arc<libbloom::Filter> {
-        Arc::clone(&self.read(py))
+    fn as_it_stands(&self, py: Python<'_>) -> Held {
+        self.read(py).clone()
     }
 
     /// Locks the filter for reading. A thread that waits for the lock releases the interpreter's.
-    fn read(&self, py: Python<'_>) -> RwLockReadGuard<'_, Arc<libbloom::Filter>> {
+    fn read(&self, py: Python<'_>) -> RwLockReadGuard<'_, Held> {
         loop {
             match self.filter.try_read() {
                 Ok(filter) => return filter,
@@ -564,7 +597,7 @@ impl Filter {
         &'a self,
         py: Python<'_>,
         other: &'a Self,
-    ) -> [RwLockReadGuard<'a, Arc<libbloom::Filter>>; 2] {
+    ) -> [RwLockReadGuard<'a, Held>; 2] {
         if std::ptr::from_ref(self) < std::ptr::from_ref(other) {
             [self.read(py), other.read(py)]
         } else {
@@ -579,8 +612,8 @@ impl Filter {
         py: Python<'_>,
         other: &'a Self,
     ) -> (
-        RwLockWriteGuard<'a, Arc<libbloom::Filter>>,
-        RwLockReadGuard<'a, Arc<libbloom::Filter>>,
+        RwLockWriteGuard<'a, Held>,
+        RwLockReadGuard<'a, Held>,
     ) {
         if std::ptr::from_ref(self) < std::ptr::from_ref(other) {
             (self.write(py), other.read(py))
@@ -591,7 +624,7 @@ impl Filter {
     }
 
     /// Locks the filter for a change. A thread that waits for the lock releases the interpreter's.
-    fn write(&self, py: Python<'_>) -> RwLockWriteGuard<'_, Arc<libbloom::Filter>> {
+    fn write(&self, py: Python<'_>) -> RwLockWriteGuard<'_, Held> {
         loop {
             match self.filter.try_write() {
                 Ok(filter) => return filter,
@@ -1124,9 +1157,8 @@ impl Filter {
             return Ok(true);
         }
         let [own, other] = &self.read_both(py, other.get());
-        let (own, other) = (&**own, &**other);
-        // The headers are their first chunks.
-        Ok(py.detach(|| chunks::chunks(own).eq(chunks::chunks(other))))
+        let (own, other): (&libbloom::Filter, &libbloom::Filter) = (own, other);
+        Ok(py.detach(|| own == other))
     }
 
     /// Items that the layers are made for; of a window, the items that are expected in it.
@@ -1226,7 +1258,9 @@ impl Filter {
             return written.map_err(|error| of_io_error(error, &path));
         }
         let saved =
-            py.detach(|| saving::replace(&path, |file| filter.write_to(patient::Patient::over(file)?)));
+            py.detach(|| saving::replace(&path, |file| {
+            filter.write_to(saving::WithHoles::over(file, patient::Patient::over(file)?)?)
+        }));
         saved.map_err(|error| of_io_error(error, &path))
     }
 
@@ -1250,14 +1284,21 @@ impl Filter {
         let file = BufReader::with_capacity(BUFFER, patient::opened_to_read(py, &path)?);
         match py.detach(|| libbloom::Filter::read_from(file, most)) {
             Ok(filter) => Ok(Self::of(filter)),
-            Err(FileError::Io(error)) => Err(of_io_error(error, &path)),
-            Err(error) => {
-                let named = format!("{}: {error}", path.display());
-                Err(match error {
-                    FileError::TooLarge { .. } => PyMemoryError::new_err(named),
-                    _ => FormatError::new_err(named),
-                })
-            }
+            Err(error) => Err(of_file_error_at(error, &path)),
+        }
+    }
+
+    /// Maps a file that `save` wrote. The filter answers at once, and processes that open a file share its memory. It
+    /// cannot be changed; a copy of it can. Its header is checked, and that no byte is missing; the bits are not: `load`
+    /// does that. Whoever cuts or changes the file in place, in place of `save`, may end the process.
+    #[classmethod]
+    fn open(_class: &Bound<'_, PyType>, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let path = path_of(path)?;
+        match py.detach(|| libbloom::Filter::open(&path)) {
+            Ok(filter) => Ok(Self {
+                filter: RwLock::new(Held::Mapped(Arc::new(filter))),
+            }),
+            Err(error) => Err(of_file_error_at(error, &path)),
         }
     }
 

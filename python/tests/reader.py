@@ -10,6 +10,12 @@ from hashes import LOW, SECRET, chacha20, murmur32, murmur64, siphash13, u64, xx
 
 # The largest prime below 2^64.
 PRIME = 2**64 - 59
+# Bytes that have a checksum.
+PIECE = 2**24
+
+
+def checksum(data):
+    return b"".join(half.to_bytes(8, "little") for half in xxh3_128(data, SECRET))
 
 
 def multiplier(number):
@@ -26,32 +32,28 @@ class Reader:
     now = 0
 
     def __init__(self, data):
-        assert data[:16] == b"\x89BLOOM\r\n\1\0\0\0\0\0\0\0", "no filter's file"
-        records, at = [], 16
-        while at < len(data):
-            iterator, length = struct.unpack_from("<qQ", data, at)
-            content = data[at + 32 : at + 32 + length]
-            low, high = xxh3_128(data[at : at + 16] + content, SECRET)
-            assert (low, high) == (u64(data, at + 16), u64(data, at + 24)), "a damaged record"
-            records.append((iterator, content))
-            at += 32 + length
-        assert records.pop() == (0, len(records).to_bytes(8, "little")), "a cut file"
-        header, self.exceptions, self.before = records[0][1], set(), 0
+        head, end = data[:64], 64 + u64(data, 16)
+        header, self.exceptions = data[64:end], set()
+        assert head[:16] == b"\x89BLOOM\r\n\1\0\0\0\0\0\0\0" and not any(head[24:48]), "no filter's file"
+        assert head[48:] == checksum(head[:48] + header), "a damaged header"
         own = {b"BLOOM\0\0\1": self.read_blocked, b"BLOOM\0\0\2": self.read_valkey}
-        # Each layer: the bytes of its bits, when it expires, and what its probes need.
-        self.layers = [*own.get(header[:8], self.read_classic)(header)]
-        self.bits = bytearray(sum(size for size, *_ in self.layers))
-        for iterator, chunk in records[1:]:
-            end = iterator - 1 - self.before
-            self.bits[end - len(chunk) : end] = chunk
+        # Each layer: when it expires, what its probes need, and its bits.
+        self.layers = []
+        for size, over, shape in own.get(header[:8], self.read_classic)(header):
+            begin = end + -end % (64 if size < 1 << 20 else 4096)
+            end = begin + size
+            self.layers.append((over, shape, data[begin:end]))
+        end += -end % 64
+        pieces = enumerate(data[at : min(at + PIECE, end)] for at in range(0, end, PIECE))
+        sums = [checksum(head + number.to_bytes(8, "little") + piece) for number, piece in pieces]
+        assert data[end:] == b"".join(sums) + head[:8], "a damaged file"
 
     def read_blocked(self, header):
         self.probes, self.secret = self.blocked_probes, chacha20(header[16:24] + bytes(24), 3)
         exceptions, seconds = struct.unpack_from("<II", header, 40)
         begin, expire = 48, [None] * u64(header, 12, 4)
         if seconds:
-            slices, _, self.before = struct.unpack_from("<IQQ", header, 60)
-            begin, expire = 80 + 24 * slices, []
+            begin, expire = 80 + 24 * u64(header, 60, 4), []
             for at in range(80, begin, 24):
                 _, closes, layers = struct.unpack_from("<QQI", header, at)
                 expire += layers * [closes + 1000 * seconds]
@@ -80,10 +82,11 @@ class Reader:
         low, high = xxh3_128(item, self.secret)
         for j in range(g):
             c = low * multiplier(2 * j) & LOW
-            w = (c + high) * multiplier(2 * j + 1) & LOW
+            w = (c + (high if j else 0)) * multiplier(2 * j + 1) & LOW
             line = (j * lines + (c * lines >> 64)) * 512
             for t in range(k):
-                yield line + ((w >> 61) + t) % 8 * 64 + (w >> 55 - 6 * t) % 64
+                word = ((w >> 61) + t) % 8
+                yield line + word * 64 + (w >> 55 - 6 * word) % 64
 
     def classic_probes(self, item, bits, hashes):
         if self.options & 4:
@@ -102,10 +105,8 @@ class Reader:
     def __contains__(self, item):
         if self.exceptions and xxh3_128(item, self.secret) in self.exceptions:
             return False
-        begin = 0
-        for size, over, shape in self.layers:
-            places = ((begin + place // 8, place % 8) for place in self.probes(item, *shape))
-            if (over is None or over > self.now) and all(self.bits[at] >> bit & 1 for at, bit in places):
-                return True
-            begin += size
-        return False
+        return any(
+            all(bits[place // 8] >> place % 8 & 1 for place in self.probes(item, *shape))
+            for over, shape, bits in self.layers
+            if over is None or over > self.now
+        )

@@ -20,8 +20,8 @@ mod module;
 mod replication;
 mod states;
 mod support;
-mod transcripts;
 #[path = "../torture/mod.rs"]
 mod torture;
+mod transcripts;
 
 use support::{client, filters, server};

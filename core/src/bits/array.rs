@@ -4,12 +4,15 @@
 //! probes are scattered. As bytes, bit `x` is bit `x & 7` of byte `x >> 3`; the bytes are those of
 //! little-endian words, in memory and in every format.
 
+use std::ptr::NonNull;
+
 use bitvec::order::Lsb0;
 use bitvec::slice::BitSlice;
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 
 use super::kernel::{self, CountOnes, SetOnes};
 use super::memory::{Allocation, Mover};
+use super::units::Units;
 use crate::error::Error;
 
 /// Bytes that are skipped together if none of their bits has to be set: an untouched page needs no memory.
@@ -24,7 +27,7 @@ compile_error!(
 
 /// A fixed number of bits, all unset at first.
 pub struct BitArray<U> {
-    units: Box<[U]>,
+    units: Units<U>,
     ones: u64,
 }
 
@@ -35,15 +38,25 @@ impl<U> std::fmt::Debug for BitArray<U> {
 }
 
 impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
-    /// `units` units of unset bits. The allocator zeroes the memory: the pages of a large array take up
-    /// memory only once they are written.
+    /// `units` units of unset bits. The pages of a large array take up memory only once they are written.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], with nothing allocated.
     pub fn zeroed(units: u64) -> Result<Self, Error> {
         let (units, out_of_memory) = checked_length::<U>(units)?;
-        let units = bytemuck::allocation::try_zeroed_slice_box(units).map_err(|()| out_of_memory)?;
+        let units = Units::zeroed(units).ok_or(out_of_memory)?;
         Ok(Self { units, ones: 0 })
+    }
+
+    /// The units of a mapped file, of which `ones` bits are said to be set.
+    ///
+    /// # Safety
+    /// What [`Units::of_file`] asks for.
+    #[expect(unsafe_code, reason = "the caller vouches for the mapping")]
+    pub unsafe fn of_file(units: NonNull<[U]>, ones: u64) -> Self {
+        // SAFETY: the caller guarantees it.
+        let units = unsafe { Units::of_file(units.cast(), units.len()) };
+        Self { units, ones }
     }
 
     /// The units of the array.
@@ -86,12 +99,12 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
 
     /// The array's block of memory; `None` if the array is empty.
     pub fn allocation(&self) -> Option<Allocation> {
-        Allocation::of_array(&self.units)
+        self.units.allocation()
     }
 
     /// Lets `mover` move the array.
     pub fn relocate(&mut self, mover: &mut impl Mover) {
-        self.units = mover.array(std::mem::take(&mut self.units));
+        self.units.relocate(mover);
     }
 
     /// Sets the bits that are set in `bytes`, starting at byte `offset`; no bit is ever cleared. Pages where
@@ -121,14 +134,10 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> BitArray<U> {
         Ok(())
     }
 
-    /// Takes the array apart and returns its units.
-    pub fn into_units(self) -> Box<[U]> {
-        self.units
-    }
-
     /// Makes an array of these units and counts their set bits.
     pub fn of(units: Box<[U]>) -> Self {
         let ones = kernel::run(CountOnes(bytemuck::cast_slice(&units)));
+        let units = units.into();
         Self { units, ones }
     }
 }
@@ -262,7 +271,7 @@ impl<U: Zeroable + NoUninit + AnyBitPattern> ArrayLoader<U> {
             _ if self.missing > 0 => Err(OutOfRange),
             Room::Sparse(array) => Ok(array),
             Room::Dense { units, ones } => Ok(BitArray {
-                units: units.into_boxed_slice(),
+                units: units.into_boxed_slice().into(),
                 ones,
             }),
         }

@@ -1,7 +1,8 @@
 //! The innermost loops: testing and setting an item's probes in a line.
 //!
-//! Probe `t` of `k` is in word `(w >> 61) + t` (mod 8) of the line, at bit `(w >> (55 - 6 t)) & 63`, where
-//! `w` is the line's word of probes. All probes fall into distinct words, so one vector compare tests them.
+//! An item has a probe in each of the `k` words of the line from number `w >> 61` on (mod 8), where `w` is the line's
+//! word of probes: in word `i` at bit `(w >> (55 - 6 i)) & 63`. So one vector compare tests all probes, and the shifts
+//! are the same for all items.
 //!
 //! This file holds the core's only unsafe code: vector instructions, used after checking that the processor
 //! has them, and prefetching. [`Portable`] does the same work on every processor and is the oracle for the
@@ -47,6 +48,26 @@ pub trait Kernel: Copy {
     /// Whether all bits of `mask` are set in `line`.
     fn covers(self, line: &Line, mask: Self::Mask) -> bool;
 
+    /// Whether all bits of [`Self::mask`] are set in `line`. For one test this can be faster than making the mask.
+    #[inline(always)]
+    fn has(self, line: &Line, word_of_probes: u64, count: Self::Count) -> bool {
+        self.covers(line, self.mask(word_of_probes, count))
+    }
+
+    /// Sets all bits of [`Self::mask`] and returns how many of them were unset. It may take long to read from memory
+    /// whether any is. With a branch the processor can guess and go on, while a store to an address that is not yet known
+    /// would hold up what follows.
+    #[inline(always)]
+    fn set_one(self, line: &mut Line, word_of_probes: u64, count: Self::Count) -> u32 {
+        let mask = self.mask(word_of_probes, count);
+        if self.covers(line, mask) {
+            return 0;
+        }
+        let missing = self.missing(line, mask);
+        *line = self.union(line, mask);
+        missing
+    }
+
     /// How many bits of `mask` are unset in `line`.
     fn missing(self, line: &Line, mask: Self::Mask) -> u32;
 
@@ -75,6 +96,27 @@ pub trait Work {
     fn run<K: Kernel>(self, kernel: K) -> Self::Output;
 }
 
+/// [`Work`] on one item in one layer. Its arguments are not fields of a value, so that they travel in registers.
+pub trait WorkOnOne<Layer, Hash> {
+    /// Does the work. Implementations are `#[inline(always)]`, as those of [`Work::run`] are.
+    fn run<K: Kernel>(kernel: K, layer: Layer, hash: Hash) -> bool;
+}
+
+/// Does the work `W` with the fastest kernel that this processor supports.
+#[inline]
+pub fn run_on_one<W: WorkOnOne<L, H>, L, H>(layer: L, hash: H) -> bool {
+    match Vector::detected() {
+        Some(kernel) => kernel.run_on_one::<W, L, H>(layer, hash),
+        None => run_on_one_portably::<W, L, H>(layer, hash),
+    }
+}
+
+/// A function of its own, so that [`run_on_one`] stays short.
+#[inline(never)]
+fn run_on_one_portably<W: WorkOnOne<L, H>, L, H>(layer: L, hash: H) -> bool {
+    W::run(Portable, layer, hash)
+}
+
 /// Runs `work` with the fastest kernel that this processor supports, at the cost of one branch.
 #[inline]
 pub fn run<W: Work>(work: W) -> W::Output {
@@ -88,27 +130,6 @@ pub fn run<W: Work>(work: W) -> W::Output {
 #[inline(never)]
 fn run_portably<W: Work>(work: W) -> W::Output {
     work.run(Portable)
-}
-
-/// Whether all bits of the first `probes` probes of `word_of_probes` are set in `line`.
-#[inline(always)]
-fn covers_with<K: Kernel>(kernel: K, line: &Line, word_of_probes: u64, probes: u8) -> bool {
-    kernel.covers(line, kernel.mask(word_of_probes, kernel.count(probes)))
-}
-
-/// Sets the bits of the first `probes` probes of `word_of_probes` in `line` and returns how many of them were unset. A
-/// line that has them all is not written to.
-#[inline(always)]
-fn set_with<K: Kernel>(kernel: K, line: &mut Line, word_of_probes: u64, probes: u8) -> u32 {
-    let mask = kernel.mask(word_of_probes, kernel.count(probes));
-    // It may take long to read from memory whether the item is new. With a branch the processor can guess and go on,
-    // while a store to an address that is not yet known would hold up what follows.
-    if kernel.covers(line, mask) {
-        return 0;
-    }
-    let missing = kernel.missing(line, mask);
-    *line = kernel.union(line, mask);
-    missing
 }
 
 /// Counts the set bits of a byte slice, with the processor's own instruction if it has one.
@@ -178,15 +199,10 @@ pub fn prefetch_address<T>(place: *const T) {
     let _ = place;
 }
 
-/// The index of the line's word that holds probe 0. The further probes are in the words after it, modulo 8.
+/// The index of the first word of the line that has a probe. The others are in the words after it, modulo 8.
 #[inline(always)]
 fn start(word_of_probes: u64) -> usize {
     (word_of_probes >> 61) as usize
-}
-
-/// The shift that moves the bit number of `probe` to the low end.
-const fn shift(probe: usize) -> u64 {
-    55 - 6 * probe as u64
 }
 
 /// The kernel for every processor, in plain 64-bit words.
@@ -206,7 +222,7 @@ impl LineProbes {
     fn bits(self) -> impl Iterator<Item = (usize, u64)> {
         (0..usize::from(self.count)).map(move |probe| {
             let word = (start(self.word) + probe) % LINE_WORDS;
-            (word, 1 << (self.word >> shift(probe) & 63))
+            (word, 1 << (self.word >> (55 - 6 * word) & 63))
         })
     }
 }
@@ -270,53 +286,36 @@ impl Portable {
         Some(Self)
     }
 
-    /// See [`covers_with`].
-    #[inline(always)]
-    pub fn covers_one(self, line: &Line, word_of_probes: u64, probes: u8) -> bool {
-        covers_with(self, line, word_of_probes, probes)
-    }
-
-    /// See [`set_with`].
-    #[inline(always)]
-    pub fn set_one(self, line: &mut Line, word_of_probes: u64, probes: u8) -> u32 {
-        set_with(self, line, word_of_probes, probes)
-    }
-
     /// Runs `work`.
     #[inline(always)]
     pub fn run<W: Work>(self, work: W) -> W::Output {
         work.run(self)
     }
+
+    /// Does the work `W`.
+    #[inline(always)]
+    pub fn run_on_one<W: WorkOnOne<L, H>, L, H>(self, layer: L, hash: H) -> bool {
+        W::run(self, layer, hash)
+    }
 }
 
-/// The table that the kernels with vector instructions share.
+/// The tables that the kernels with vector instructions share.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod tables {
-    use super::{COUNTS, LINE_WORDS, shift};
+    use super::{COUNTS, LINE_WORDS};
 
     /// One value for each word of a line, loaded as vectors.
     pub type Words = [u64; LINE_WORDS];
 
-    /// What a start word and a number of probes say of each word of the line.
-    #[derive(Clone, Copy, Debug)]
-    pub struct Spread {
-        /// 1 in the words that have a probe, 0 in the others.
-        pub used: Words,
-        /// The shift of the probe that falls into the word.
-        pub shifts: Words,
-    }
+    /// For each word that may have the first probe: 1 in the words that have a probe, 0 in the others.
+    pub type Used = [Words; LINE_WORDS];
 
-    /// The spreads of a number of probes, by start word.
-    pub type Spreads = [Spread; LINE_WORDS];
+    /// The shifts to the left that bring the bit number of each word's probe to the high end.
+    pub const SHIFTS: Words = [3, 9, 15, 21, 27, 33, 39, 45];
 
-    /// The spreads of each number of probes. Shifts are times `sign`: some processors shift to the right by a
-    /// negative number.
-    pub const fn spreads(sign: u64) -> [Spreads; COUNTS as usize] {
-        let none = Spread {
-            used: [0; LINE_WORDS],
-            shifts: [0; LINE_WORDS],
-        };
-        let mut table = [[none; LINE_WORDS]; COUNTS as usize];
+    /// By number of probes.
+    pub static USED: [Used; COUNTS as usize] = {
+        let mut table = [[[0; LINE_WORDS]; LINE_WORDS]; COUNTS as usize];
         let mut i = 0;
         while i < COUNTS as usize * LINE_WORDS * LINE_WORDS {
             let (probes, start, word) = (
@@ -325,28 +324,27 @@ mod tables {
                 i % LINE_WORDS,
             );
             let probe = (word + LINE_WORDS - start) % LINE_WORDS;
-            let spread = &mut table[probes][start];
-            spread.used[word] = (probe < probes) as u64;
-            spread.shifts[word] = shift(probe).wrapping_mul(sign);
+            table[probes][start][word] = (probe < probes) as u64;
             i += 1;
         }
         table
-    }
+    };
 }
 
 /// The kernel for x86-64 processors with AVX2.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::{
-        __m256i, _mm256_and_si256, _mm256_andnot_si256, _mm256_castsi256_pd, _mm256_cmpeq_epi64,
+        __m256i, _mm_add_epi64, _mm_cvtsi128_si64, _mm_extract_epi64, _mm256_add_epi64, _mm256_andnot_si256,
+        _mm256_castsi256_pd, _mm256_castsi256_si128, _mm256_cmpeq_epi64, _mm256_extracti128_si256,
         _mm256_movemask_pd, _mm256_or_si256, _mm256_set1_epi64x, _mm256_setzero_si256, _mm256_sllv_epi64,
-        _mm256_srlv_epi64, _mm256_testz_si256,
+        _mm256_srli_epi64, _mm256_srlv_epi64, _mm256_testz_si256,
     };
 
     use std::sync::atomic::{AtomicU8, Ordering};
 
-    use super::tables::{Spreads, Words, spreads};
-    use super::{COUNTS, Kernel, LINE_WORDS, Line, Work, covers_with, set_with, start};
+    use super::tables::{SHIFTS, USED, Used, Words};
+    use super::{COUNTS, Kernel, LINE_WORDS, Line, Work, WorkOnOne, start};
 
     /// The kernel for AVX2, which handles four words at a time.
     #[derive(Clone, Copy, Debug)]
@@ -357,11 +355,8 @@ mod avx2 {
     const ABSENT: u8 = 1;
     const PRESENT: u8 = 2;
 
-    /// By number of probes. AVX2 shifts to the right by positive numbers.
-    static SPREADS: [Spreads; COUNTS as usize] = spreads(1);
-
     impl Avx2 {
-        /// The kernel, if the processor has AVX2 (and POPCNT, which is older).
+        /// The kernel, if the processor has AVX2 (and BMI2, which came with it, and POPCNT, which is older).
         #[inline(always)]
         pub fn detected() -> Option<Self> {
             if DETECTED.load(Ordering::Relaxed) == PRESENT {
@@ -375,110 +370,147 @@ mod avx2 {
             if DETECTED.load(Ordering::Relaxed) == ABSENT {
                 return None;
             }
-            let is_present = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt");
+            let is_present = is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("bmi2")
+                && is_x86_feature_detected!("popcnt");
             DETECTED.store(if is_present { PRESENT } else { ABSENT }, Ordering::Relaxed);
             is_present.then_some(Self(()))
-        }
-
-        /// Whether all bits of the first `probes` probes of `word_of_probes` are set in `line`. For one item in one
-        /// line: unlike [`Work`], the arguments travel in registers.
-        #[inline(always)]
-        pub fn covers_one(self, line: &Line, word_of_probes: u64, probes: u8) -> bool {
-            // SAFETY: an `Avx2` exists only where the processor has AVX2 and POPCNT.
-            unsafe { covers_one(self, line, word_of_probes, probes) }
-        }
-
-        /// Sets the bits of the first `probes` probes of `word_of_probes` in `line` and returns how many of them were
-        /// unset. A line that has them all is not written to.
-        #[inline(always)]
-        pub fn set_one(self, line: &mut Line, word_of_probes: u64, probes: u8) -> u32 {
-            // SAFETY: an `Avx2` exists only where the processor has AVX2 and POPCNT.
-            unsafe { set_one(self, line, word_of_probes, probes) }
         }
 
         /// Runs `work` in a function that is compiled for AVX2.
         #[inline]
         pub(super) fn run<W: Work>(self, work: W) -> W::Output {
-            // SAFETY: an `Avx2` exists only where the processor has AVX2 and POPCNT.
+            // SAFETY: an `Avx2` exists only where the processor has AVX2, BMI2 and POPCNT.
             unsafe { run_with_avx2(self, work) }
+        }
+
+        /// Does the work `W` in a function that is compiled for AVX2.
+        #[inline(always)]
+        pub fn run_on_one<W: WorkOnOne<L, H>, L, H>(self, layer: L, hash: H) -> bool {
+            // SAFETY: an `Avx2` exists only where the processor has AVX2, BMI2 and POPCNT.
+            unsafe { run_on_one_with_avx2::<W, L, H>(self, layer, hash) }
         }
     }
 
-    #[target_feature(enable = "avx2,popcnt")]
-    fn covers_one(kernel: Avx2, line: &Line, word_of_probes: u64, probes: u8) -> bool {
-        covers_with(kernel, line, word_of_probes, probes)
-    }
-
-    #[target_feature(enable = "avx2,popcnt")]
-    fn set_one(kernel: Avx2, line: &mut Line, word_of_probes: u64, probes: u8) -> u32 {
-        set_with(kernel, line, word_of_probes, probes)
-    }
-
-    #[target_feature(enable = "avx2,popcnt")]
+    #[target_feature(enable = "avx2,bmi2,popcnt")]
     fn run_with_avx2<W: Work>(kernel: Avx2, work: W) -> W::Output {
         work.run(kernel)
     }
 
+    #[target_feature(enable = "avx2,bmi2,popcnt")]
+    fn run_on_one_with_avx2<W: WorkOnOne<L, H>, L, H>(kernel: Avx2, layer: L, hash: H) -> bool {
+        W::run(kernel, layer, hash)
+    }
+
     impl Kernel for Avx2 {
-        type Count = &'static Spreads;
+        type Count = &'static Used;
         type Mask = [__m256i; 2];
 
         #[inline(always)]
         fn count(self, probes: u8) -> Self::Count {
-            &SPREADS[usize::from(probes % COUNTS)]
+            &USED[usize::from(probes % COUNTS)]
         }
 
         #[inline(always)]
         fn mask(self, word_of_probes: u64, count: Self::Count) -> [__m256i; 2] {
-            // SAFETY: an `Avx2` exists only where the processor has AVX2 and POPCNT.
+            // SAFETY: an `Avx2` exists only where the processor has AVX2, BMI2 and POPCNT.
             unsafe { mask(word_of_probes, count) }
         }
 
         #[inline(always)]
         fn covers(self, line: &Line, mask: [__m256i; 2]) -> bool {
-            // SAFETY: an `Avx2` exists only where the processor has AVX2 and POPCNT.
+            // SAFETY: an `Avx2` exists only where the processor has AVX2, BMI2 and POPCNT.
             unsafe { covers(line, mask) }
         }
 
         #[inline(always)]
+        fn has(self, line: &Line, word_of_probes: u64, count: Self::Count) -> bool {
+            // SAFETY: an `Avx2` exists only where the processor has AVX2, BMI2 and POPCNT.
+            unsafe { has(line, word_of_probes, count) }
+        }
+
+        #[inline(always)]
+        fn set_one(self, line: &mut Line, word_of_probes: u64, count: Self::Count) -> u32 {
+            // SAFETY: an `Avx2` exists only where the processor has AVX2, BMI2 and POPCNT.
+            unsafe { set_one(line, word_of_probes, count) }
+        }
+
+        #[inline(always)]
         fn missing(self, line: &Line, mask: [__m256i; 2]) -> u32 {
-            // SAFETY: an `Avx2` exists only where the processor has AVX2 and POPCNT.
+            // SAFETY: an `Avx2` exists only where the processor has AVX2, BMI2 and POPCNT.
             unsafe { missing(line, mask) }
         }
 
         #[inline(always)]
         fn union(self, line: &Line, mask: [__m256i; 2]) -> Line {
-            // SAFETY: an `Avx2` exists only where the processor has AVX2 and POPCNT.
+            // SAFETY: an `Avx2` exists only where the processor has AVX2, BMI2 and POPCNT.
             unsafe { union(line, mask) }
         }
     }
 
     /// Loads eight words as two vectors.
     #[inline]
-    #[target_feature(enable = "avx2,popcnt")]
+    #[target_feature(enable = "avx2,bmi2,popcnt")]
     fn vectors(words: &Words) -> [__m256i; 2] {
         bytemuck::cast(*words)
     }
 
+    /// The number of the bit of each word that has a probe.
+    #[inline]
+    #[target_feature(enable = "avx2,bmi2,popcnt")]
+    fn bit_numbers(word_of_probes: u64) -> [__m256i; 2] {
+        let word = _mm256_set1_epi64x(word_of_probes.cast_signed());
+        vectors(&SHIFTS).map(|shift| _mm256_srli_epi64::<58>(_mm256_sllv_epi64(word, shift)))
+    }
+
     /// The line in which only the item's probes are set.
     #[inline]
-    #[target_feature(enable = "avx2,popcnt")]
-    fn mask(word_of_probes: u64, count: &Spreads) -> [__m256i; 2] {
-        let spread = &count[start(word_of_probes)];
-        let (shifts, used) = (vectors(&spread.shifts), vectors(&spread.used));
-        let word = _mm256_set1_epi64x(word_of_probes.cast_signed());
-        let six_bits = _mm256_set1_epi64x(63);
-        [0, 1].map(|half| {
-            // Shifts are below 64 anyway. The mask tells the compiler so, which saves the code for larger
-            // ones.
-            let shift = _mm256_and_si256(shifts[half], six_bits);
-            let bit = _mm256_and_si256(_mm256_srlv_epi64(word, shift), six_bits);
-            _mm256_sllv_epi64(used[half], bit)
-        })
+    #[target_feature(enable = "avx2,bmi2,popcnt")]
+    fn mask(word_of_probes: u64, count: &Used) -> [__m256i; 2] {
+        let (numbers, used) = (
+            bit_numbers(word_of_probes),
+            vectors(&count[start(word_of_probes)]),
+        );
+        [0, 1].map(|half| _mm256_sllv_epi64(used[half], numbers[half]))
+    }
+
+    /// 1 in each word that misses its bit, 0 in the others. The bits are brought to the low ends of their words, where
+    /// those are that say which words are used.
+    #[inline]
+    #[target_feature(enable = "avx2,bmi2,popcnt")]
+    fn missing_ones(line: [__m256i; 2], numbers: [__m256i; 2], used: [__m256i; 2]) -> [__m256i; 2] {
+        [0, 1].map(|half| _mm256_andnot_si256(_mm256_srlv_epi64(line[half], numbers[half]), used[half]))
     }
 
     #[inline]
-    #[target_feature(enable = "avx2,popcnt")]
+    #[target_feature(enable = "avx2,bmi2,popcnt")]
+    fn has(line: &Line, word_of_probes: u64, count: &Used) -> bool {
+        let used = vectors(&count[start(word_of_probes)]);
+        let [a, b] = missing_ones(vectors(&line.0), bit_numbers(word_of_probes), used);
+        let missing = _mm256_or_si256(a, b);
+        _mm256_testz_si256(missing, missing) == 1
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,bmi2,popcnt")]
+    fn set_one(line: &mut Line, word_of_probes: u64, count: &Used) -> u32 {
+        let (words, used) = (vectors(&line.0), vectors(&count[start(word_of_probes)]));
+        let numbers = bit_numbers(word_of_probes);
+        let missing = missing_ones(words, numbers, used);
+        let any = _mm256_or_si256(missing[0], missing[1]);
+        if _mm256_testz_si256(any, any) == 1 {
+            return 0;
+        }
+        *line = Line(bytemuck::cast([0, 1].map(|half| {
+            _mm256_or_si256(words[half], _mm256_sllv_epi64(missing[half], numbers[half]))
+        })));
+        let sum = _mm256_add_epi64(missing[0], missing[1]);
+        let sum = _mm_add_epi64(_mm256_castsi256_si128(sum), _mm256_extracti128_si256::<1>(sum));
+        (_mm_cvtsi128_si64(sum) + _mm_extract_epi64::<1>(sum)) as u32
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,bmi2,popcnt")]
     fn covers(line: &Line, mask: [__m256i; 2]) -> bool {
         let line = vectors(&line.0);
         let missing = _mm256_or_si256(
@@ -489,7 +521,7 @@ mod avx2 {
     }
 
     #[inline]
-    #[target_feature(enable = "avx2,popcnt")]
+    #[target_feature(enable = "avx2,bmi2,popcnt")]
     fn missing(line: &Line, mask: [__m256i; 2]) -> u32 {
         let line = vectors(&line.0);
         // A word has at most one probe, so the words that miss a bit are as many as the missing bits.
@@ -502,7 +534,7 @@ mod avx2 {
     }
 
     #[inline]
-    #[target_feature(enable = "avx2,popcnt")]
+    #[target_feature(enable = "avx2,bmi2,popcnt")]
     fn union(line: &Line, mask: [__m256i; 2]) -> Line {
         let line = vectors(&line.0);
         Line(bytemuck::cast(
@@ -515,13 +547,13 @@ mod avx2 {
 #[cfg(target_arch = "aarch64")]
 mod neon {
     use std::arch::aarch64::{
-        uint64x2_t, vaddq_u64, vaddvq_u64, vandq_u64, vbicq_u64, vdupq_n_u64, vgetq_lane_u64, vorrq_u64,
-        vpmaxq_u32, vreinterpretq_s64_u64, vreinterpretq_u32_u64, vreinterpretq_u64_u32, vshlq_u64,
+        uint64x2_t, vaddq_u64, vaddvq_u64, vbicq_u64, vdupq_n_u64, vgetq_lane_u64, vorrq_u64, vpmaxq_u32,
+        vreinterpretq_s64_u64, vreinterpretq_u32_u64, vreinterpretq_u64_u32, vshlq_u64, vshrq_n_u64,
         vtstq_u64,
     };
 
-    use super::tables::{Spreads, spreads};
-    use super::{COUNTS, Kernel, LINE_WORDS, Line, Work, covers_with, set_with, start};
+    use super::tables::{SHIFTS, USED, Used};
+    use super::{COUNTS, Kernel, Line, Work, WorkOnOne, start};
 
     /// The kernel for NEON, which handles two words at a time.
     #[derive(Clone, Copy, Debug)]
@@ -529,9 +561,6 @@ mod neon {
 
     /// Eight words as four vectors.
     type Vectors = [uint64x2_t; 4];
-
-    /// By number of probes. NEON shifts to the right by negative numbers.
-    static SPREADS: [Spreads; COUNTS as usize] = spreads(u64::MAX);
 
     impl Neon {
         /// The kernel, if the code is compiled for NEON, as Rust's targets for arm64 are: an operating system for
@@ -541,34 +570,26 @@ mod neon {
             cfg!(target_feature = "neon").then_some(Self(()))
         }
 
-        /// Whether all bits of the first `probes` probes of `word_of_probes` are set in `line`. For one item in one
-        /// line: unlike [`Work`], the arguments travel in registers.
-        #[inline(always)]
-        pub fn covers_one(self, line: &Line, word_of_probes: u64, probes: u8) -> bool {
-            covers_with(self, line, word_of_probes, probes)
-        }
-
-        /// Sets the bits of the first `probes` probes of `word_of_probes` in `line` and returns how many of them were
-        /// unset. A line that has them all is not written to.
-        #[inline(always)]
-        pub fn set_one(self, line: &mut Line, word_of_probes: u64, probes: u8) -> u32 {
-            set_with(self, line, word_of_probes, probes)
-        }
-
         /// Runs `work`, which is compiled for NEON anyway.
         #[inline(always)]
         pub(super) fn run<W: Work>(self, work: W) -> W::Output {
             work.run(self)
         }
+
+        /// Does the work `W`.
+        #[inline(always)]
+        pub fn run_on_one<W: WorkOnOne<L, H>, L, H>(self, layer: L, hash: H) -> bool {
+            W::run(self, layer, hash)
+        }
     }
 
     impl Kernel for Neon {
-        type Count = &'static Spreads;
+        type Count = &'static Used;
         type Mask = Vectors;
 
         #[inline(always)]
         fn count(self, probes: u8) -> Self::Count {
-            &SPREADS[usize::from(probes % COUNTS)]
+            &USED[usize::from(probes % COUNTS)]
         }
 
         #[inline(always)]
@@ -599,12 +620,11 @@ mod neon {
     /// The line in which only the item's probes are set.
     #[inline]
     #[target_feature(enable = "neon")]
-    fn mask(word_of_probes: u64, count: &Spreads) -> Vectors {
-        let spread = &count[start(word_of_probes)];
-        let (shifts, used): (Vectors, Vectors) = (bytemuck::cast(spread.shifts), bytemuck::cast(spread.used));
-        let (word, six_bits) = (vdupq_n_u64(word_of_probes), vdupq_n_u64(63));
+    fn mask(word_of_probes: u64, count: &Used) -> Vectors {
+        let used: Vectors = bytemuck::cast(count[start(word_of_probes)]);
+        let (shifts, word): (Vectors, _) = (bytemuck::cast(SHIFTS), vdupq_n_u64(word_of_probes));
         [0, 1, 2, 3].map(|pair| {
-            let bit = vandq_u64(vshlq_u64(word, vreinterpretq_s64_u64(shifts[pair])), six_bits);
+            let bit = vshrq_n_u64::<58>(vshlq_u64(word, vreinterpretq_s64_u64(shifts[pair])));
             vshlq_u64(used[pair], vreinterpretq_s64_u64(bit))
         })
     }
@@ -654,7 +674,7 @@ mod tests {
         let mut line = [0; LINE_WORDS];
         for t in 0..u32::from(probes % 16).min(8) {
             let word = ((word_of_probes >> 61) as u32 + t) % 8;
-            line[word as usize] |= 1 << ((word_of_probes >> (55 - 6 * t)) & 63);
+            line[word as usize] |= 1 << ((word_of_probes >> (55 - 6 * word)) & 63);
         }
         line
     }
@@ -663,14 +683,9 @@ mod tests {
         let (mask, bits) = (described(word, probes), kernel.mask(word, kernel.count(probes)));
         let missing: u32 = (0..LINE_WORDS).map(|i| (mask[i] & !line.0[i]).count_ones()).sum();
         assert_eq!(kernel.covers(&line, bits), missing == 0);
-        if let Some(vector) = Vector::detected() {
-            assert_eq!(vector.covers_one(&line, word, probes), missing == 0);
-            let mut after = line;
-            assert_eq!(vector.set_one(&mut after, word, probes), missing);
-            assert_eq!(after.0, std::array::from_fn(|i| line.0[i] | mask[i]));
-        }
+        assert_eq!(kernel.has(&line, word, kernel.count(probes)), missing == 0);
         let mut one = line;
-        assert_eq!(set_with(kernel, &mut one, word, probes), missing);
+        assert_eq!(kernel.set_one(&mut one, word, kernel.count(probes)), missing);
         let (mut after, mut spare) = (line, Line([0; LINE_WORDS]));
         assert_eq!(kernel.set(&mut after, bits, &mut spare), missing);
         assert!(missing == 0 || spare == Line([0; LINE_WORDS]));

@@ -6,3 +6,4 @@ pub mod combine;
 pub mod fold;
 pub mod kernel;
 pub mod memory;
+pub mod units;

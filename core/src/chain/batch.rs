@@ -7,7 +7,7 @@
 use std::fmt::Debug;
 
 use crate::bits::array::OutOfRange;
-use crate::bits::kernel::{Kernel, Work};
+use crate::bits::kernel::{Kernel, Work, WorkOnOne};
 use crate::bits::memory::{Allocation, Mover};
 use crate::error::Error;
 use crate::item::{Item, ItemHash};
@@ -71,7 +71,7 @@ pub trait Layer: Sized + Debug {
     fn contains<K: Kernel>(&self, kernel: K, hash: ItemHash) -> bool;
     /// [`Self::contains`] in a filter's only layer; `None` if the layer has no faster way for a single item. Most
     /// filters have one layer that has.
-    fn contains_in_only_layer(&self, hash: ItemHash) -> Option<bool>;
+    fn contains_in_only_layer(&self, hasher: &impl Hasher, item: &[u8]) -> Option<bool>;
     /// The items of a block that are (probably) in the layer. Their memory has been prefetched.
     fn contains_block<K: Kernel>(&self, kernel: K, hashes: &Hashes, items: Subset) -> Subset;
     /// Whether any of `layers`, newest first, contains the item.
@@ -96,7 +96,7 @@ pub trait Layer: Sized + Debug {
     /// Inserts the item. If that changes the layer, counts the item and returns true.
     fn insert<K: Kernel>(&mut self, kernel: K, hash: ItemHash) -> bool;
     /// [`Self::insert`] in a filter's only layer; `None` if the layer has no faster way for a single item.
-    fn insert_into_only_layer(&mut self, hash: ItemHash) -> Option<bool>;
+    fn insert_into_only_layer(&mut self, hasher: &impl Hasher, item: &[u8]) -> Option<bool>;
     /// Inserts the items of a block in order. Counts and returns the items that changed the layer.
     #[inline(always)]
     fn insert_block<K: Kernel>(&mut self, kernel: K, hashes: &Hashes, items: Subset) -> Subset {
@@ -254,22 +254,29 @@ impl BlockOutcome {
 pub trait Hasher {
     /// The hash of `item`.
     fn hash(&self, item: Item<'_>) -> ItemHash;
-}
 
-/// Tests whether any of several layers contains one item.
-pub struct AnyContains<I> {
-    /// The layers, newest first.
-    pub layers: I,
-    /// The item's hash.
-    pub hash: ItemHash,
-}
-
-impl<'a, L: Layer + 'a, I: Iterator<Item = &'a L> + Clone> Work for AnyContains<I> {
-    type Output = bool;
-
+    /// The hash of `item`, if it was computed ahead.
     #[inline(always)]
-    fn run<K: Kernel>(self, kernel: K) -> bool {
-        L::any_contains(self.layers, kernel, self.hash)
+    fn known(&self, _: Item<'_>) -> Option<ItemHash> {
+        None
+    }
+}
+
+/// Stands for the hash function where an item's hash is known.
+impl Hasher for ItemHash {
+    #[inline(always)]
+    fn hash(&self, _: Item<'_>) -> ItemHash {
+        *self
+    }
+}
+
+/// Tests whether any of several layers, newest first, contains one item.
+pub struct AnyContains;
+
+impl<'a, L: Layer + 'a, I: Iterator<Item = &'a L> + Clone> WorkOnOne<I, ItemHash> for AnyContains {
+    #[inline(always)]
+    fn run<K: Kernel>(kernel: K, layers: I, hash: ItemHash) -> bool {
+        L::any_contains(layers, kernel, hash)
     }
 }
 
@@ -285,12 +292,12 @@ pub struct ContainsMany<'h, L, H, I, F> {
     pub found: F,
 }
 
-impl<'l, 'i, L, S, H, I, F> Work for ContainsMany<'_, S, H, I, F>
+impl<'l, L, S, H, I, F> Work for ContainsMany<'_, S, H, I, F>
 where
     L: Layer + 'l,
     S: Iterator<Item = &'l L> + Clone,
     H: Hasher,
-    I: Iterator<Item = &'i [u8]>,
+    I: Iterator<Item: AsRef<[u8]>>,
     F: FnMut(Subset, &Block),
 {
     type Output = ();
@@ -353,11 +360,11 @@ pub struct AddMany<'a, L, H, I, F, G> {
     pub grow: G,
 }
 
-impl<'a, L, H, I, F, G> Work for AddMany<'_, L, H, I, F, G>
+impl<L, H, I, F, G> Work for AddMany<'_, L, H, I, F, G>
 where
     L: Layer,
     H: Hasher,
-    I: Iterator<Item = &'a [u8]>,
+    I: Iterator<Item: AsRef<[u8]>>,
     F: FnMut(BlockOutcome, &Block),
     G: FnMut(&mut Vec<L>) -> Result<(), Error>,
 {
@@ -412,15 +419,15 @@ impl Block {
 
     /// Hashes the next items and prefetches what they will read. Returns false if there are none.
     #[inline(always)]
-    pub fn fill<'a>(
+    pub fn fill(
         &mut self,
         hasher: &impl Hasher,
-        items: &mut impl Iterator<Item = &'a [u8]>,
+        items: &mut impl Iterator<Item: AsRef<[u8]>>,
         prefetcher: impl Prefetch,
     ) -> bool {
         let mut count = 0;
         for (hash, item) in self.hashes.iter_mut().zip(items) {
-            *hash = hasher.hash(item.into());
+            *hash = hasher.hash((&item).into());
             prefetcher.prefetch(*hash);
             count += 1;
         }

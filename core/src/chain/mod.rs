@@ -213,27 +213,39 @@ impl<R: Rules> Chain<R> {
     }
 
     /// Whether `item` is (probably) in the filter.
-    #[inline]
+    #[inline(always)]
     pub fn contains<'a>(&self, item: impl Into<Item<'a>>) -> bool {
-        let hash = self.rules.hasher().hash(item.into());
-        if let [layer] = &self.layers[..]
-            && let Some(found) = layer.contains_in_only_layer(hash)
-        {
-            return found;
+        let (item, hasher) = (item.into(), self.rules.hasher());
+        let only = match &self.layers[..] {
+            [layer] => Some(layer),
+            _ => None,
+        };
+        match hasher.known(item) {
+            Some(hash) => only
+                .and_then(|layer| layer.contains_in_only_layer(&hash, &[]))
+                .unwrap_or_else(|| self.any_contains(hash)),
+            None => only
+                .and_then(|layer| layer.contains_in_only_layer(hasher, item.bytes()))
+                .unwrap_or_else(|| self.hashed_is_contained(item.bytes())),
         }
-        self.any_contains(hash)
+    }
+
+    /// Hashes an item and looks it up in all layers. A function of its own, so that the short way of most filters does
+    /// not compute the half of the hash that only this needs.
+    #[inline(never)]
+    fn hashed_is_contained(&self, item: &[u8]) -> bool {
+        self.any_contains(self.rules.hasher().hash(item.into()))
     }
 
     #[inline]
     fn any_contains(&self, hash: ItemHash) -> bool {
-        let layers = self.layers.iter().rev();
-        kernel::run(AnyContains { layers, hash })
+        kernel::run_on_one::<AnyContains, _, _>(self.layers.iter().rev(), hash)
     }
 
     /// Queries items in blocks, as [`Filter::contains_blocks`](crate::Filter::contains_blocks) does.
-    pub fn contains_blocks<'a>(
+    pub fn contains_blocks(
         &self,
-        items: impl Iterator<Item = &'a [u8]>,
+        items: impl Iterator<Item: AsRef<[u8]>>,
         found: impl FnMut(Subset, &Block),
     ) {
         kernel::run(ContainsMany {
@@ -245,16 +257,29 @@ impl<R: Rules> Chain<R> {
     }
 
     /// Adds `item`; true if it was new.
-    #[inline]
+    #[inline(always)]
     pub fn add<'a>(&mut self, item: impl Into<Item<'a>>, allowance: Allowance<'_>) -> Result<bool, Error> {
-        let hash = self.rules.hasher().hash(item.into());
-        if let [layer] = &mut self.layers[..]
-            && layer.items() < layer.capacity()
-            && let Some(is_new) = layer.insert_into_only_layer(hash)
-        {
-            return Ok(is_new);
+        let (item, hasher) = (item.into(), self.rules.hasher());
+        let only = match &mut self.layers[..] {
+            [layer] if layer.items() < layer.capacity() => Some(layer),
+            _ => None,
+        };
+        let (known, item) = (hasher.known(item), item.bytes());
+        let is_new = only.and_then(|layer| match known {
+            Some(hash) => layer.insert_into_only_layer(&hash, &[]),
+            None => layer.insert_into_only_layer(hasher, item),
+        });
+        match (is_new, known) {
+            (Some(is_new), _) => Ok(is_new),
+            (None, Some(hash)) => self.add_or_grow(hash, allowance),
+            (None, None) => self.add_hashed(item, allowance),
         }
-        self.add_or_grow(hash, allowance)
+    }
+
+    /// Hashes an item and adds it, as [`Self::hashed_is_contained`] looks it up.
+    #[inline(never)]
+    fn add_hashed(&mut self, item: &[u8], allowance: Allowance<'_>) -> Result<bool, Error> {
+        self.add_or_grow(self.rules.hasher().hash(item.into()), allowance)
     }
 
     #[inline(never)]
@@ -265,9 +290,9 @@ impl<R: Rules> Chain<R> {
     }
 
     /// Adds items in blocks, as [`Filter::add_blocks`](crate::Filter::add_blocks) does.
-    pub fn add_blocks<'a>(
+    pub fn add_blocks(
         &mut self,
-        items: impl Iterator<Item = &'a [u8]>,
+        items: impl Iterator<Item: AsRef<[u8]>>,
         allowance: Allowance<'_>,
         added: impl FnMut(BlockOutcome, &Block),
     ) -> Result<(), Error> {

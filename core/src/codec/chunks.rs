@@ -198,11 +198,7 @@ impl Assembly {
 
     /// The filter, if all of its chunks were received.
     pub fn finish(mut self) -> Option<Filter> {
-        let has_all = self.advance(u64::MAX) && has_bits_of_items(&self.filter);
-        let is_counted = || {
-            try_header(&self.filter.layers, self.filter.excepted()).is_ok_and(|header| header == self.header)
-        };
-        let has_all = has_all && (!header_counts_bits(&self.filter) || is_counted());
+        let has_all = self.advance(u64::MAX) && is_complete(&self.filter, &self.header);
         has_all.then_some(self.filter)
     }
 
@@ -225,6 +221,13 @@ impl Assembly {
     fn bytes(&self) -> u64 {
         self.filter.layers.as_layered().array(self.layer).len() as u64
     }
+}
+
+/// Whether the filter has the bits that its header counts, or as many as its items need where it counts none.
+pub fn is_complete(filter: &Filter, header: &[u8]) -> bool {
+    let counted = || try_header(&filter.layers, filter.excepted());
+    let is_counted = || counted().is_ok_and(|counted| counted == header);
+    has_bits_of_items(filter) && (!header_counts_bits(filter) || is_counted())
 }
 
 /// Whether each layer has as many set bits as items or more, as items that were added leave it. A filter that misses

@@ -38,27 +38,26 @@ impl From<Refused> for DecodeError {
 /// Makes a bit array of a string that was read. A string of whole words is copied only if the copy leaves many pages
 /// untouched.
 pub(crate) fn restored(array: Array) -> Result<BitArray<u64>, DecodeError> {
-    let array = match array {
-        Array::Words(words) => {
-            let whole = BitArray::of(words);
-            if !is_sparse(whole.ones(), whole.bytes().len() as u64) {
-                return Ok(whole);
-            }
-            Array::Words(whole.into_units())
-        }
-        bytes @ Array::Bytes(_) => bytes,
+    let copied = |bytes: &[u8]| {
+        let mut bits = BitArray::zeroed(bytes.len().div_ceil(8) as u64)?;
+        bits.merge(0, bytes)
+            .map_err(|_| DecodeError::Field("bit array length"))?;
+        Ok(bits)
     };
-    let bytes = array.bytes();
-    let mut bits = BitArray::zeroed(bytes.len().div_ceil(8) as u64)?;
-    bits.merge(0, bytes)
-        .map_err(|_| DecodeError::Field("bit array length"))?;
-    Ok(bits)
+    let whole = match array {
+        Array::Words(words) => BitArray::of(words),
+        Array::Bytes(bytes) => return copied(&bytes),
+    };
+    match is_sparse(whole.ones(), whole.bytes().len() as u64) {
+        true => copied(whole.bytes()),
+        false => Ok(whole),
+    }
 }
 
-/// The header of a filter that is being saved. Without memory for it the process ends, as the server's own allocations
+/// What was made, such as the header of a filter that is being saved. Without memory for it the process ends, as the server's own allocations
 /// do: a save cannot report an error, and must not leave a filter out. Mostly the process is a forked child.
-pub(crate) fn or_abort(header: Result<Vec<u8>, Error>) -> Vec<u8> {
-    header.unwrap_or_else(|_| std::alloc::handle_alloc_error(std::alloc::Layout::new::<Vec<u8>>()))
+pub(crate) fn or_abort<T>(made: Result<T, Error>) -> T {
+    made.unwrap_or_else(|_| std::alloc::handle_alloc_error(std::alloc::Layout::new::<T>()))
 }
 
 impl std::fmt::Display for DecodeError {

@@ -105,13 +105,13 @@ fn positions(geometry: Geometry, secret: &Secret, item: &[u8]) -> Vec<usize> {
         let choose_bits = multipliers.next_odd();
         let line = (u128::from(a.wrapping_mul(choose_line)) * u128::from(geometry.lines)) >> 64;
         let line = j * geometry.lines + line as u64;
-        let w = a
-            .wrapping_mul(choose_line)
-            .wrapping_add(b)
+        let c = a.wrapping_mul(choose_line);
+        let w = c
+            .wrapping_add(if j == 0 { 0 } else { b })
             .wrapping_mul(choose_bits);
         for t in 0..u64::from(geometry.probes) {
             let word = ((w >> 61) + t) % 8;
-            let bit = (w >> (55 - 6 * t)) % 64;
+            let bit = (w >> (55 - 6 * word)) % 64;
             positions.push((line * 512 + word * 64 + bit) as usize);
         }
     }

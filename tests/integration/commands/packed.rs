@@ -2,9 +2,6 @@
 
 use std::time::Duration;
 
-use proptest::collection::vec;
-use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
 use serial_test::serial;
 
 use crate::client::bulk;
@@ -45,109 +42,6 @@ fn the_server_s_own_commands_read_the_bitmap() {
             (&format!("STRLEN {key}"), 26.into()),
         ]);
     }
-}
-
-/// How the filters of the law are made; of nothing the first batch makes one.
-const SHAPES: [&str; 11] = [
-    "",
-    "0.01 100",
-    "0.001 1000",
-    "0.1 20 EXPANSION 1",
-    "1e-9 50 GROWING",
-    "0.25 1 EXPANSION 4",
-    "0.05 60 NONSCALING",
-    "0.2 150 NONSCALING SEED 3",
-    "0.1 30 LAYOUT CLASSIC",
-    "0.25 5 EXPANSION 4 LAYOUT CLASSIC",
-    "0.01 70 NONSCALING LAYOUT CLASSIC",
-];
-
-/// Everything that a client can learn about a key of six letters.
-fn everything(client: &mut Client, key: &str) -> Vec<(String, Reply)> {
-    let mut learnt: Vec<_> = ["DUMP", "DEBUG DIGEST-VALUE", "MEMORY USAGE", "BF.DEBUG"]
-        .map(|command| (command.to_owned(), client.run(&format!("{command} {key}"))))
-        .into();
-    match client.run(&format!("BF.INFO {key} FULL")) {
-        error @ Reply::Error(_) => learnt.push(("BF.INFO".to_owned(), error)),
-        info => learnt.extend(info.fields()),
-    }
-    if !client.stat("memory", "mem_allocator").starts_with("jemalloc") {
-        // Of another allocator a block may have some bytes more, or less, by what was free around it.
-        learnt.retain(|(name, _)| !["MEMORY USAGE", "Size"].contains(&&**name));
-    }
-    learnt
-}
-
-/// What a packed command answers where another one answered item by item.
-fn packed_reply(answers: &[Reply], counted: bool) -> Reply {
-    if let Some((Reply::Error(text), taken)) = answers.split_last() {
-        return error(&format!("{text} after {} items", taken.len()));
-    }
-    let answers = answers.iter().map(|answer| answer.int() == 1);
-    if counted {
-        (answers.filter(|yes| *yes).count() as i64).into()
-    } else {
-        bitmap(answers)
-    }
-}
-
-/// Items, their form, and whether the answers are counted.
-type Batch = (Form, Vec<Vec<u8>>, bool);
-
-/// A program that packs its items would get other answers than before, or fill another filter with them.
-#[test]
-fn packed_commands_are_the_others() {
-    let server = Server::with().module_args("bf-seed 1").start();
-    let config = Config {
-        cases: u32::try_from(sample(120)).unwrap(),
-        failure_persistence: None,
-        ..Config::default()
-    };
-    let forms = prop_oneof![
-        Just(Form::Lines),
-        (1..10usize).prop_map(Form::Width),
-        Just(Form::Prefixed)
-    ];
-    // Some items come again, and some batches are long enough for several blocks.
-    let items = vec(vec(any::<u8>(), 0..3), 0..220);
-    let batches = vec((forms, items, any::<bool>()), 1..5);
-    let law = |(shape, batches): (usize, Vec<Batch>)| {
-        let mut client = server.client();
-        client.answers(&[("FLUSHALL", ok())]);
-        for key in ["packed", "single"] {
-            let shape = SHAPES[shape];
-            if !shape.is_empty() {
-                client.answers(&[(&format!("BF.RESERVE {key} {shape}"), ok())]);
-            }
-        }
-        for (form, items, counted) in &batches {
-            let items: Vec<_> = items.iter().map(|item| form.fit(item)).collect();
-            let words = form.words() + if *counted { " COUNT" } else { "" };
-            let data = form.pack(&items);
-            for (packed, single) in [
-                ("BF.EXISTSPACKED", "BF.MEXISTS"),
-                ("BF.ADDPACKED", "BF.MADD"),
-                ("BF.EXISTSPACKED", "BF.MEXISTS"),
-            ] {
-                let answers = if items.is_empty() {
-                    Vec::new()
-                } else {
-                    let reply = client.over(&format!("{single} single"), &items);
-                    reply.elements().to_vec()
-                };
-                let reply = client.over(&format!("{packed} packed {words}"), &[&data]);
-                prop_assert_eq!(reply, packed_reply(&answers, *counted), "{}", packed);
-                prop_assert_eq!(
-                    everything(&mut client, "packed"),
-                    everything(&mut client, "single")
-                );
-            }
-        }
-        Ok(())
-    };
-    TestRunner::new(config)
-        .run(&(0..SHAPES.len(), batches), law)
-        .unwrap();
 }
 
 /// Who fills a filter that may not grow would not learn how many items are in it, and add them again elsewhere, or

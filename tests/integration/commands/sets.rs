@@ -42,25 +42,6 @@ fn bits(client: &mut Client, key: &str) -> Vec<Vec<u8>> {
 
 // ---- BF.MERGE --------------------------------------------------------------------------------------
 
-/// A count would be off although nothing was in two filters, or a filter with nothing in it would make it an estimate.
-#[test]
-fn a_count_is_exact_where_one_source_has_everything() {
-    let server = Server::start();
-    let mut client = server.client();
-    make(&mut client, "a", PARAMETERS, 0, 700);
-    make(&mut client, "empty", PARAMETERS, 0, 0);
-    client.answers(&[
-        ("BF.MERGE one 1 a", ok()),
-        ("BF.MERGE two 2 empty a", ok()),
-        ("BF.MERGE empty 2 a a", ok()),
-    ]);
-    let digest = client.run("DEBUG DIGEST-VALUE a");
-    for key in ["one", "two", "empty"] {
-        client.answers(&[(&format!("BF.CARD {key}"), 700.into())]);
-        assert_eq!(client.run(&format!("DEBUG DIGEST-VALUE {key}")), digest, "{key}");
-    }
-}
-
 /// A collected filter would lose what it had, or be gone at an end that was not its own, or never.
 #[test]
 fn the_destination_is_one_of_the_sources_unless_it_is_overridden() {
@@ -208,52 +189,6 @@ fn an_intersection_has_what_all_sources_have() {
 }
 
 // ---- BF.RESET --------------------------------------------------------------------------------------
-
-/// Every kind of filter, and how many items make it another one than a new one.
-const KINDS: [(&str, usize); 6] = [
-    (PARAMETERS, 100),
-    ("0.01 50 EXPANSION 3 SEED 9", 2000),
-    ("0.01 50 GROWING", 200),
-    ("0.001 300 NONSCALING", 300),
-    ("0.01 100 LAYOUT CLASSIC", 1000),
-    ("0.01 100 WINDOW 1000 SLICES 5 REFRESH", 400),
-];
-
-/// Whoever reuses a filter would find what was in it, lose its parameters, or its end.
-#[test]
-fn a_reset_filter_is_a_new_one() {
-    let server = Server::start();
-    let mut client = server.client();
-    for (parameters, count) in KINDS {
-        client.answers(&[("FLUSHALL", ok())]);
-        make(&mut client, "new", parameters, 0, 0);
-        make(&mut client, "key", parameters, 0, count);
-        assert_ne!(client.dump("key"), client.dump("new"), "{parameters}");
-        client.answers(&[("EXPIRE key 1000", 1.into()), ("BF.RESET key", ok())]);
-        assert!(client.run("TTL key").int() > 900, "{parameters}");
-        // An end is part of the digest.
-        client.answers(&[("PERSIST key", 1.into())]);
-        for command in ["DEBUG DIGEST-VALUE", "DUMP", "BF.DEBUG", "BF.INFO"] {
-            assert_eq!(
-                client.run(&format!("{command} key")),
-                client.run(&format!("{command} new")),
-                "{parameters}: {command}"
-            );
-        }
-        client.answers(&[("BF.CARD key", 0.into()), ("BF.RESET key", ok())]);
-        assert_eq!(
-            found(&mut client, "key", count),
-            Vec::<usize>::new(),
-            "{parameters}"
-        );
-        // Items are new again, and the filter grows as it did.
-        make(&mut client, "key", "", 0, count);
-        make(&mut client, "new", "", 0, count);
-        if !parameters.contains("WINDOW") {
-            assert_eq!(client.dump("key"), client.dump("new"), "{parameters}");
-        }
-    }
-}
 
 /// A server that is full could not be helped by it; or a large filter would stop the server, or never be freed.
 #[test]

@@ -108,10 +108,17 @@ impl Models {
                 Some(ok())
             }
             "BF.ADD" | "BF.MADD" | "BF.INSERT" => {
-                let from = words.iter().position(|word| word == b"ITEMS").map_or(2, |at| at + 1);
+                let from = words
+                    .iter()
+                    .position(|word| word == b"ITEMS")
+                    .map_or(2, |at| at + 1);
                 let items: Vec<_> = words[from..].iter().map(Vec::as_slice).collect();
                 let mut replies = self.add(&key, &items, reply)?;
-                Some(if command == "BF.ADD" { replies.remove(0) } else { Reply::Array(replies) })
+                Some(if command == "BF.ADD" {
+                    replies.remove(0)
+                } else {
+                    Reply::Array(replies)
+                })
             }
             "BF.ADDPACKED" => {
                 let items: Vec<_> = words[words.len() - 1].split(|&byte| byte == b'\n').collect();
@@ -125,21 +132,30 @@ impl Models {
             }
             "BF.EXCEPT" => {
                 let model = self.of.get_mut(&key)?;
-                let replies = words[2..].iter().map(|item| i64::from(model.has(item) && model.excepted.insert(item.clone())));
+                let replies = words[2..]
+                    .iter()
+                    .map(|item| i64::from(model.has(item) && model.excepted.insert(item.clone())));
                 Some(Reply::Array(replies.map(Reply::from).collect()))
             }
             "BF.RESET" => {
                 let model = self.of.get_mut(&key)?;
-                *model = Model { is_vague: model.is_vague, ..Model::empty(model.room, model.end) };
+                *model = Model {
+                    is_vague: model.is_vague,
+                    ..Model::empty(model.room, model.end)
+                };
                 Some(ok())
             }
             "BF.MERGE" | "BF.INTERSECT" => {
-                let sources = (3..3 + text(2).parse::<usize>().unwrap()).map(|at| self.of.get(&text(at)).cloned());
+                let sources =
+                    (3..3 + text(2).parse::<usize>().unwrap()).map(|at| self.of.get(&text(at)).cloned());
                 let sources = sources.collect::<Option<Vec<_>>>()?;
                 let is_union = command == "BF.MERGE";
                 let kept = self.of.get(&key).filter(|_| is_union && !has("OVERRIDE"));
                 let all: Vec<_> = kept.into_iter().chain(&sources).collect();
-                let model = Model { end: kept.map_or(-1, |model| model.end), ..Model::combined(&all, is_union) };
+                let model = Model {
+                    end: kept.map_or(-1, |model| model.end),
+                    ..Model::combined(&all, is_union)
+                };
                 self.of.insert(key, model);
                 Some(ok())
             }
@@ -175,11 +191,19 @@ impl Models {
 
     /// The replies to additions up to the first error, if they are foretold.
     fn add(&mut self, key: &str, items: &[&[u8]], reply: &Reply) -> Option<Vec<Reply>> {
-        let model = self.of.entry(key.to_owned()).or_insert_with(|| Model::empty(None, -1));
+        let model = self
+            .of
+            .entry(key.to_owned())
+            .or_insert_with(|| Model::empty(None, -1));
         let is_vague = model.is_vague;
         let taken = match reply {
             Reply::Array(all) => all.iter().filter(|reply| matches!(reply, Reply::Int(_))).count(),
-            Reply::Error(text) => text.split(' ').rev().nth(1).and_then(|count| count.parse().ok()).unwrap_or(0),
+            Reply::Error(text) => text
+                .split(' ')
+                .rev()
+                .nth(1)
+                .and_then(|count| count.parse().ok())
+                .unwrap_or(0),
             _ => items.len(),
         };
         let mut replies = Vec::new();
@@ -202,6 +226,13 @@ impl Models {
         let mut model = self.of[from].clone();
         model.is_vague |= model.room.take().is_some();
         let counts = (0, model.counts.1);
-        self.loading.insert(to.to_owned(), Model { end: -1, counts, ..model });
+        self.loading.insert(
+            to.to_owned(),
+            Model {
+                end: -1,
+                counts,
+                ..model
+            },
+        );
     }
 }

@@ -28,19 +28,33 @@ pub struct Way {
 }
 
 /// Settings of a server that would make other filters by itself, or none.
-const OTHERWISE: &str = "bf-layout classic bf-initial-size 9 bf-error-rate 0.2 bf-expansion-factor 0 bf-seed 5";
+const OTHERWISE: &str =
+    "bf-layout classic bf-initial-size 9 bf-error-rate 0.2 bf-expansion-factor 0 bf-seed 5";
 
 /// Settings of which no false positives come.
 const LIKE_FIRST: &str = "bf-error-rate 1e-9 bf-seed 7";
 
 const fn way(name: &'static str, servers: fn() -> Vec<Server>, goes: fn(&mut World)) -> Way {
-    Way { name, via: plain, servers, goes, is_watched: false }
+    Way {
+        name,
+        via: plain,
+        servers,
+        goes,
+        is_watched: false,
+    }
 }
 
 const fn by(name: &'static str, via: Via, servers: fn() -> Vec<Server>) -> Way {
-    Way { name, via, servers, goes: followed, is_watched: false }
+    Way {
+        name,
+        via,
+        servers,
+        goes: followed,
+        is_watched: false,
+    }
 }
 
+#[rustfmt::skip]
 pub const WAYS: &[Way] = &[
     Way { is_watched: true, ..way("nothing", alone, |_| {}) },
     Way { is_watched: true, ..by("a script, alone", in_script, alone) },
@@ -223,7 +237,10 @@ fn with_cuts(client: &mut Client, calls: &[Vec<Vec<u8>>]) -> Vec<Reply> {
 }
 
 fn in_transaction(client: &mut Client, calls: &[Vec<Vec<u8>>]) -> Vec<Reply> {
-    calls.iter().flat_map(|call| in_one_transaction(client, std::slice::from_ref(call))).collect()
+    calls
+        .iter()
+        .flat_map(|call| in_one_transaction(client, std::slice::from_ref(call)))
+        .collect()
 }
 
 fn in_one_transaction(client: &mut Client, calls: &[Vec<Vec<u8>>]) -> Vec<Reply> {
@@ -236,7 +253,10 @@ fn in_one_transaction(client: &mut Client, calls: &[Vec<Vec<u8>>]) -> Vec<Reply>
 
 fn behind(client: &mut Client, head: [&str; 3], calls: &[Vec<Vec<u8>>]) -> Vec<Reply> {
     let head = head.map(|word| word.as_bytes().to_vec());
-    calls.iter().map(|call| client.call(&[&head[..], call].concat())).collect()
+    calls
+        .iter()
+        .map(|call| client.call(&[&head[..], call].concat()))
+        .collect()
 }
 
 fn in_script(client: &mut Client, calls: &[Vec<Vec<u8>>]) -> Vec<Reply> {
@@ -249,14 +269,19 @@ fn in_function(client: &mut Client, calls: &[Vec<Vec<u8>>]) -> Vec<Reply> {
 
 fn with_function(servers: Vec<Server>) -> Vec<Server> {
     let library = "#!lua name=lib\nredis.register_function('any',function(KEYS,ARGV) return redis.pcall(unpack(ARGV)) end)";
-    assert_eq!(servers[0].client().call(&["FUNCTION", "LOAD", library]).text(), "lib");
+    assert_eq!(
+        servers[0].client().call(&["FUNCTION", "LOAD", library]).text(),
+        "lib"
+    );
     servers
 }
 
 /// The server that gets the commands. What it makes by its options has no false positives, and replicas find what they
 /// have missed.
 fn first() -> Setup {
-    Server::with().module_args(LIKE_FIRST).config("repl-backlog-size", "64mb")
+    Server::with()
+        .module_args(LIKE_FIRST)
+        .config("repl-backlog-size", "64mb")
 }
 
 /// Sets another server's options to those of the first.
@@ -320,14 +345,21 @@ fn late(world: &mut World, replica: Setup) {
 /// What moves filters with the time that is left, or without.
 fn ends_alike(from: &mut Client, to: &mut Client, key: &str) {
     let left = from.run(&format!("PTTL {key}")).int();
-    assert!(left < 0 || to.run(&format!("PEXPIRE {key} {left}")) == 1.into(), "{key}");
+    assert!(
+        left < 0 || to.run(&format!("PEXPIRE {key} {left}")) == 1.into(),
+        "{key}"
+    );
 }
 
 fn restore(from: &mut Client, to: &mut Client, key: &str, payload: &[u8]) {
     let left = from.run(&format!("PTTL {key}")).int().max(0).to_string();
     let words = [&b"RESTORE"[..], key.as_bytes(), left.as_bytes(), payload];
     assert_eq!(to.call(&words), ok(), "{key}");
-    assert_eq!(to.call(&words), error("BUSYKEY Target key name already exists."), "{key}");
+    assert_eq!(
+        to.call(&words),
+        error("BUSYKEY Target key name already exists."),
+        "{key}"
+    );
 }
 
 impl World {
@@ -335,7 +367,11 @@ impl World {
     fn reborn(&mut self, setup: Setup) {
         self.servers[0].kill9();
         let has_options = Server::version().at_least(7, 0);
-        let setup = if has_options { setup } else { setup.module_args(LIKE_FIRST) };
+        let setup = if has_options {
+            setup
+        } else {
+            setup.module_args(LIKE_FIRST)
+        };
         let heir = setup.dir(self.servers[0].dir()).start();
         if has_options {
             set_like_first(&mut heir.client());

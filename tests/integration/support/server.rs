@@ -395,11 +395,21 @@ impl Server {
             return None;
         }
         let id = self.process.as_ref().unwrap().id();
-        let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
-        let size = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmSize:")?.strip_suffix("kB"))?;
-        let limit = 1024 * size.trim().parse::<u64>().unwrap() + bytes;
+        let figures = || {
+            let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+            let figure = |name: &str| {
+                let found = status.lines().find_map(|line| line.strip_prefix(name));
+                found.map(|text| text.trim_end_matches("kB").trim().parse::<u64>().unwrap())
+            };
+            Some([figure("VmSize:")?, figure("Threads:")?])
+        };
+        // Each thread takes addresses once it begins.
+        let mut known = figures()?;
+        until("the server has all of its threads", || {
+            thread::sleep(Duration::from_millis(50));
+            figures().is_some_and(|now| std::mem::replace(&mut known, now) == now)
+        });
+        let limit = 1024 * known[0] + bytes;
         let line = [format!("--pid={id}"), format!("--as={limit}")];
         let limited = Command::new("prlimit").args(line).status().ok()?;
         limited.success().then_some(())

@@ -78,8 +78,9 @@ pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<(Layer
     Ok((layers, exceptions))
 }
 
-/// The filter that a header describes, with its items counted and all of its bits unset. Also returns the number of its
-/// exceptions, and the bytes after the header.
+/// The filter that a header describes, with its items counted. `bits` supplies the bit array of each layer, oldest
+/// first, of a number of lines with a number of set bits. Also returns the number of its exceptions, and the bytes after
+/// the header.
 ///
 /// # Errors
 /// [`DecodeError`] if the header is invalid, or the filter does not fit into memory. Nothing is left
@@ -87,11 +88,12 @@ pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<(Layer
 pub fn load_header<'a>(
     bytes: &'a [u8],
     allowance: Allowance<'_>,
+    mut bits: impl FnMut(u64, u64) -> Result<BitArray<Line>, DecodeError>,
 ) -> Result<(Layers, u64, &'a [u8]), DecodeError> {
     let (header, rest) = Header::parse(bytes)?;
     let exceptions = header.exceptions;
-    let no_bits = |stored: &StoredLayer| Ok(BitArray::zeroed(stored.shape.geometry.total_lines())?);
-    Ok((header.restore(allowance, no_bits)?, exceptions, rest))
+    let bits = |stored: &StoredLayer| bits(stored.shape.geometry.total_lines(), stored.bits_set);
+    Ok((header.restore(allowance, bits)?, exceptions, rest))
 }
 
 /// Reads the bit array of a layer, whose pieces come next in the stream.

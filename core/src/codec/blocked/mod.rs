@@ -3,6 +3,8 @@
 
 pub mod layers;
 
+use crate::bits::array::BitArray;
+use crate::bits::kernel::Line;
 use crate::chain::demand::reserved;
 use crate::chain::{Allowance, Chain};
 use crate::codec::DecodeError;
@@ -65,7 +67,20 @@ pub fn load(source: &mut impl Source, allowance: Allowance<'_>) -> Result<Filter
 /// # Errors
 /// [`DecodeError`]; nothing is left behind.
 pub fn load_header(bytes: &[u8], allowance: Allowance<'_>) -> Result<Filter, DecodeError> {
-    let (layers, exceptions, rest) = layers::load_header(bytes, allowance)?;
+    load_header_with(bytes, allowance, |lines, _| Ok(BitArray::zeroed(lines)?))
+}
+
+/// The filter that a header describes, with its items counted. `bits` supplies the bit array of each layer, oldest
+/// first, of a number of lines with a number of set bits.
+///
+/// # Errors
+/// [`DecodeError`]; nothing is left behind.
+pub fn load_header_with(
+    bytes: &[u8],
+    allowance: Allowance<'_>,
+    bits: impl FnMut(u64, u64) -> Result<BitArray<Line>, DecodeError>,
+) -> Result<Filter, DecodeError> {
+    let (layers, exceptions, rest) = layers::load_header(bytes, allowance, bits)?;
     if rest.len() as u64 != exceptions.saturating_mul(BYTES as u64) {
         return Err(DecodeError::Field("header length"));
     }

@@ -3,13 +3,15 @@
 //! a line.
 //!
 //! With `(a, b)` the low and high half of the item's hash, `(A[j], B[j])` the `MULTIPLIERS` and `c = a · A[j]` (mod
-//! 2^64), line `j` is number `high half of c · lines` of partition `j`, and its word of probes is `(c + b) · B[j]` (mod
-//! 2^64). The multipliers are odd; `A[0]` is 1.
+//! 2^64), line `j` is number `high half of c · lines` of partition `j`. Its word of probes is `c · B[0]` (mod 2^64) if
+//! `j` is 0, and `(c + b) · B[j]` if not. The multipliers are odd; `A[0]` is 1.
 //!
-//! Given the line, `b` makes the word uniform. That `c` is part of it matters in small layers, where choosing
-//! among few lines distinguishes little: there, two items share the bits of *all* lines only if they share
-//! the sums for every `j`, which takes both halves of the hash. (With `b` alone, and with probes taken from
-//! its low bits, a layer of a few lines at 1e-20 had a rate of 3e-17.)
+//! So the first line needs half of the hash, and most filters have one line an item: the line is chosen by the high
+//! bits of `a`, and its bits by all of them. With more lines, the rate is so low that 64 bits are too few to tell items
+//! apart, and `b` makes the words of the others uniform. That `c` is part of these matters in small layers, where
+//! choosing among few lines distinguishes little: there, two items share the bits of *all* lines only if they share `a`
+//! and the sums for every `j`, which takes both halves of the hash. (With `b` alone, and with probes taken from its low
+//! bits, a layer of a few lines at 1e-20 had a rate of 3e-17.)
 
 mod items;
 
@@ -134,12 +136,6 @@ impl PerItem {
     #[inline(always)]
     fn probes(self) -> u8 {
         self.0 & 15
-    }
-
-    /// Both: kernels take a number of probes modulo 16.
-    #[inline(always)]
-    fn probes_and_lines(self) -> u8 {
-        self.0
     }
 }
 
@@ -277,39 +273,44 @@ struct Placement {
 }
 
 impl Placement {
-    /// The placement in a layer of these lines in which each item has one.
+    /// The line of an item in a layer of these lines in which each item has one.
     #[inline(always)]
-    fn of_one_line(units: &[Line]) -> Self {
+    fn in_one_line(units: &[Line], low: u64) -> ItemLine {
+        let (lines, lines_per_item) = (units.len() as u64, 1);
+        let high = 0;
         Self {
-            lines: units.len() as u64,
-            lines_per_item: 1,
+            lines,
+            lines_per_item,
         }
+        .first(ItemHash { low, high })
     }
 
-    /// Line `j` of an item.
+    /// Number `⌊choice · lines / 2^64⌋` of a partition's lines.
     #[inline(always)]
-    fn line(self, hash: ItemHash, j: usize, (choose_line, choose_bits): (u64, u64)) -> ItemLine {
-        let choice = hash.low.wrapping_mul(choose_line);
-        let chosen = (u128::from(choice) * u128::from(self.lines)) >> 64;
-        let partition = j as u64 * self.lines;
-        ItemLine {
-            line: (partition + chosen as u64) as usize,
-            word: choice.wrapping_add(hash.high).wrapping_mul(choose_bits),
-        }
+    fn chosen(self, choice: u64) -> u64 {
+        ((u128::from(choice) * u128::from(self.lines)) >> 64) as u64
     }
 
     /// The first line of an item.
     #[inline(always)]
-    fn first(self, hash: ItemHash) -> ItemLine {
-        self.line(hash, 0, MULTIPLIERS[0])
+    fn first(self, ItemHash { low, .. }: ItemHash) -> ItemLine {
+        ItemLine {
+            line: self.chosen(low) as usize,
+            word: low.wrapping_mul(MULTIPLIERS[0].1),
+        }
     }
 
-    /// The lines of an item, beginning with line `first`.
+    /// The lines of an item after the first one.
     #[inline(always)]
-    fn from(self, first: usize, hash: ItemHash) -> impl Iterator<Item = ItemLine> {
-        let multipliers = MULTIPLIERS.iter().enumerate().take(self.lines_per_item);
-        let lines = multipliers.skip(first);
-        lines.map(move |(j, &multipliers)| self.line(hash, j, multipliers))
+    fn others(self, hash: ItemHash) -> impl Iterator<Item = ItemLine> {
+        let multipliers = (1..self.lines_per_item).zip(&MULTIPLIERS[1..]);
+        multipliers.map(move |(j, &(choose_line, choose_bits))| {
+            let choice = hash.low.wrapping_mul(choose_line);
+            ItemLine {
+                line: (j as u64 * self.lines + self.chosen(choice)) as usize,
+                word: choice.wrapping_add(hash.high).wrapping_mul(choose_bits),
+            }
+        })
     }
 
     /// Limits each item to its first `count` lines.
@@ -359,7 +360,8 @@ impl LinePrefetcher {
 impl Prefetch for LinePrefetcher {
     #[inline(always)]
     fn prefetch(self, hash: ItemHash) {
-        for place in self.placement.from(0, hash) {
+        self.prefetch_first(hash);
+        for place in self.placement.others(hash) {
             prefetch_address(self.start.wrapping_add(place.line));
         }
     }
@@ -400,14 +402,19 @@ impl<K: Kernel> Prober<K> {
     /// Whether a line has all bits of the item set.
     #[inline(always)]
     fn covers(self, units: &[Line], place: ItemLine) -> bool {
-        let mask = self.kernel.mask(place.word, self.probes);
-        self.kernel.covers(&units[place.line], mask)
+        self.kernel.has(&units[place.line], place.word, self.probes)
     }
 
-    /// Whether the item's lines, beginning with line `first`, have all its bits set.
+    /// Whether all lines of the item have all its bits set.
     #[inline(always)]
-    pub(super) fn covers_from(self, first: usize, units: &[Line], hash: ItemHash) -> bool {
-        for place in self.placement.from(first, hash) {
+    fn covers_all(self, units: &[Line], hash: ItemHash) -> bool {
+        self.covers(units, self.placement.first(hash)) && self.covers_others(units, hash)
+    }
+
+    /// Whether the item's lines after the first one have all its bits set.
+    #[inline(always)]
+    pub(super) fn covers_others(self, units: &[Line], hash: ItemHash) -> bool {
+        for place in self.placement.others(hash) {
             if !self.covers(units, place) {
                 return false;
             }
@@ -420,7 +427,7 @@ impl<K: Kernel> Prober<K> {
     fn covered(self, units: &[Line], hashes: &Hashes, items: Subset) -> Subset {
         let mut covered = Subset::NONE;
         for at in items {
-            covered.put_if(at, self.covers_from(0, units, hashes[at]));
+            covered.put_if(at, self.covers_all(units, hashes[at]));
         }
         covered
     }
@@ -435,8 +442,8 @@ impl<K: Kernel> Prober<K> {
     /// Sets the item's bits in all its lines and returns how many were unset.
     #[inline(always)]
     fn set_all(self, units: &mut [Line], hash: ItemHash, spare: &mut Line) -> u32 {
-        let mut newly_set = 0;
-        for place in self.placement.from(0, hash) {
+        let mut newly_set = self.set(units, self.placement.first(hash), spare);
+        for place in self.placement.others(hash) {
             newly_set += self.set(units, place, spare);
         }
         newly_set

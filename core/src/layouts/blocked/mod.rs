@@ -208,8 +208,13 @@ impl Rules for Blocked {
 impl Hasher for Secret {
     #[inline(always)]
     fn hash(&self, item: Item<'_>) -> ItemHash {
-        let known = item.hash_under(self.seed());
+        let known = self.known(item);
         known.unwrap_or_else(|| HashKey::hash(self, item.bytes()))
+    }
+
+    #[inline(always)]
+    fn known(&self, item: Item<'_>) -> Option<ItemHash> {
+        item.hash_under(self.seed())
     }
 }
 

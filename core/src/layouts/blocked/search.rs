@@ -151,7 +151,7 @@ impl<'a, K: Kernel> Search<'a, K> {
         let (units, prober) = (layer.bits().units(), layer.prober(self.kernel));
         let mut found = Subset::NONE;
         for at in possible {
-            found.put_if(at, prober.covers_from(1, units, self.hashes[at]));
+            found.put_if(at, prober.covers_others(units, self.hashes[at]));
         }
         self.pending = self.pending.without(found);
     }

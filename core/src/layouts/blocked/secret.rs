@@ -48,7 +48,7 @@ impl HashKey {
     }
 
     /// The hash of `item` under this secret.
-    #[inline]
+    #[inline(always)]
     pub fn hash(&self, item: &[u8]) -> ItemHash {
         let hash = xxh3_128_with_secret(item, &self.bytes);
         ItemHash {

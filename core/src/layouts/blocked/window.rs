@@ -256,16 +256,14 @@ impl Windowed {
 
     /// See [`Filter::contains`](crate::Filter::contains).
     pub fn contains(&self, item: Item<'_>, now: Time) -> bool {
-        kernel::run(AnyContains {
-            layers: self.living_layers(now),
-            hash: self.rules.hasher().hash(item),
-        })
+        let hash = self.rules.hasher().hash(item);
+        kernel::run_on_one::<AnyContains, _, _>(self.living_layers(now), hash)
     }
 
     /// See [`Filter::contains_blocks`](crate::Filter::contains_blocks).
-    pub fn contains_blocks<'a>(
+    pub fn contains_blocks(
         &self,
-        mut items: impl Iterator<Item = &'a [u8]>,
+        mut items: impl Iterator<Item: AsRef<[u8]>>,
         now: Time,
         mut found: impl FnMut(Subset, &Block),
     ) {
@@ -289,9 +287,9 @@ impl Windowed {
     }
 
     /// See [`Filter::add_blocks`](crate::Filter::add_blocks).
-    pub fn add_blocks<'a>(
+    pub fn add_blocks(
         &mut self,
-        items: impl Iterator<Item = &'a [u8]>,
+        items: impl Iterator<Item: AsRef<[u8]>>,
         now: Time,
         allowance: Allowance<'_>,
         added: impl FnMut(BlockOutcome, &Block),
@@ -721,9 +719,9 @@ struct AddMany<'w, 'l, I, F> {
     added: F,
 }
 
-impl<'a, I, F> Work for AddMany<'_, '_, I, F>
+impl<I, F> Work for AddMany<'_, '_, I, F>
 where
-    I: Iterator<Item = &'a [u8]>,
+    I: Iterator<Item: AsRef<[u8]>>,
     F: FnMut(BlockOutcome, &Block),
 {
     type Output = Result<(), Error>;

@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 use crate::bits::array::{BitArray, OutOfRange};
 use crate::bits::kernel::{Kernel, Portable, prefetch_address};
 use crate::bits::memory::{Allocation, Mover};
-use crate::chain::batch::{self, Hashes, Layer as _, Prefetch, Prefetched, Subset};
+use crate::chain::batch::{self, Hasher, Hashes, Layer as _, Prefetch, Prefetched, Subset};
 use crate::chain::compound;
 use crate::error::Error;
 use crate::item::ItemHash;
@@ -255,7 +255,8 @@ impl<S: Scattered> batch::Layer for Layer<S> {
         has_first(self, u16::MAX, hash)
     }
 
-    fn contains_in_only_layer(&self, hash: ItemHash) -> Option<bool> {
+    fn contains_in_only_layer(&self, hasher: &impl Hasher, item: &[u8]) -> Option<bool> {
+        let hash = hasher.hash(item.into());
         // An item has so many probes that prefetching pays off even for one item.
         self.prefetch_first(hash);
         Some(self.contains(Portable, hash))
@@ -337,7 +338,8 @@ impl<S: Scattered> batch::Layer for Layer<S> {
         newly_set > 0
     }
 
-    fn insert_into_only_layer(&mut self, hash: ItemHash) -> Option<bool> {
+    fn insert_into_only_layer(&mut self, hasher: &impl Hasher, item: &[u8]) -> Option<bool> {
+        let hash = hasher.hash(item.into());
         self.prefetcher().prefetch(hash);
         Some(self.insert(Portable, hash))
     }

@@ -5,11 +5,34 @@ use bytemuck::Zeroable;
 use super::super::search;
 use super::{Layer, Placement, Shape, Start};
 use crate::bits::array::{BitArray, OutOfRange};
-use crate::bits::kernel::{Kernel, LINE_BYTES, Line};
+use crate::bits::kernel::{Kernel, LINE_BYTES, Line, WorkOnOne};
 use crate::bits::memory::{Allocation, Mover};
-use crate::chain::batch::{self, Hashes, Prefetch, Prefetched, Subset};
+use crate::chain::batch::{self, Hasher, Hashes, Prefetch, Prefetched, Subset};
 use crate::error::Error;
 use crate::item::ItemHash;
+
+/// Looks up or adds an item that has one line, of which half of the hash is enough.
+struct InLine;
+
+impl WorkOnOne<&Layer, u64> for InLine {
+    #[inline(always)]
+    fn run<K: Kernel>(kernel: K, layer: &Layer, low: u64) -> bool {
+        let (units, prober) = (layer.bits.units(), layer.prober(kernel));
+        let place = Placement::in_one_line(units, low);
+        kernel.has(&units[place.line], place.word, prober.probes)
+    }
+}
+
+impl WorkOnOne<&mut Layer, u64> for InLine {
+    #[inline(always)]
+    fn run<K: Kernel>(kernel: K, layer: &mut Layer, low: u64) -> bool {
+        let prober = layer.prober(kernel);
+        let units = layer.bits.units_mut();
+        let place = Placement::in_one_line(units, low);
+        let newly_set = kernel.set_one(&mut units[place.line], place.word, prober.probes);
+        layer.count(newly_set)
+    }
+}
 
 impl batch::Layer for Layer {
     type Shape = Shape;
@@ -97,20 +120,13 @@ impl batch::Layer for Layer {
 
     #[inline(always)]
     fn contains<K: Kernel>(&self, kernel: K, hash: ItemHash) -> bool {
-        let (units, prober) = (self.bits.units(), self.prober(kernel));
-        if prober.placement.lines_per_item == 1 {
-            prober.covers(units, prober.placement.first(hash))
-        } else {
-            prober.covers_from(0, units, hash)
-        }
+        self.prober(kernel).covers_all(self.bits.units(), hash)
     }
 
     #[inline(always)]
-    fn contains_in_only_layer(&self, hash: ItemHash) -> Option<bool> {
+    fn contains_in_only_layer(&self, hasher: &impl Hasher, item: &[u8]) -> Option<bool> {
         let kernel = self.for_one_line?;
-        let units = self.bits.units();
-        let place = Placement::of_one_line(units).first(hash);
-        Some(kernel.covers_one(&units[place.line], place.word, self.per_item.probes_and_lines()))
+        Some(kernel.run_on_one::<InLine, _, _>(self, hasher.hash(item.into()).low))
     }
 
     #[inline(always)]
@@ -144,7 +160,7 @@ impl batch::Layer for Layer {
             }
             let (units, prober) = (layer.bits.units(), layer.prober(kernel));
             let place = prober.placement.first(hash);
-            if kernel.covers(&units[place.line], mask) && prober.covers_from(1, units, hash) {
+            if kernel.covers(&units[place.line], mask) && prober.covers_others(units, hash) {
                 return true;
             }
         }
@@ -166,8 +182,8 @@ impl batch::Layer for Layer {
     fn insert<K: Kernel>(&mut self, kernel: K, hash: ItemHash) -> bool {
         let prober = self.prober(kernel);
         let units = self.bits.units_mut();
-        // A branch, as in `kernel::set`.
-        let newly_set = if prober.covers_from(0, units, hash) {
+        // A branch, as where an item has one line.
+        let newly_set = if prober.covers_all(units, hash) {
             0
         } else {
             prober.set_all(units, hash, &mut Line::zeroed())
@@ -176,13 +192,9 @@ impl batch::Layer for Layer {
     }
 
     #[inline(always)]
-    fn insert_into_only_layer(&mut self, hash: ItemHash) -> Option<bool> {
+    fn insert_into_only_layer(&mut self, hasher: &impl Hasher, item: &[u8]) -> Option<bool> {
         let kernel = self.for_one_line?;
-        let probes = self.per_item.probes_and_lines();
-        let units = self.bits.units_mut();
-        let place = Placement::of_one_line(units).first(hash);
-        let newly_set = kernel.set_one(&mut units[place.line], place.word, probes);
-        Some(self.count(newly_set))
+        Some(kernel.run_on_one::<InLine, _, _>(self, hasher.hash(item.into()).low))
     }
 
     #[inline(always)]
