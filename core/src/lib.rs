@@ -75,7 +75,7 @@
 //! | [`packed`] | many items in one run of bytes, many answers in one bitmap |
 //! | [`plan`], [`ahead`] | what a filter will take; a guess where the next item goes |
 //! | [`codec`] | filters as bytes, and back: a file for the formats of each layout, and the pieces of a dump |
-//! | [`saving`], [`mod@file`], [`mapped`] | a file that is replaced as a whole; a filter as a file, `.bloom`, read or mapped |
+//! | [`saving`], [`mod@file`], [`mapped`] | a file that is replaced as a whole; a filter as a file, `.bloom`, that is read or mapped |
 //! | [`builder`] | what programs without a server call |
 //! | `checks` | what only tests and fuzzing call; with the feature of that name |
 //!

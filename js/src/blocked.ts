@@ -11,8 +11,6 @@ const MULTIPLIERS = Int32Array.from(
 
 /** The number of bits of the last item that was hashed that are not set, which are set if `isAdded`; if not, 1 stands for any. */
 export function unsetBits({ bits, lines, linesPerItem, probes }: Layer, isAdded: boolean): number {
-  const bl = hash[2];
-  const bh = hash[3];
   let unset = 0;
   for (let j = 0; j < linesPerItem; j += 1) {
     multiplyLow(hash[0], hash[1], MULTIPLIERS[4 * j], MULTIPLIERS[4 * j + 1]);
@@ -21,14 +19,18 @@ export function unsetBits({ bits, lines, linesPerItem, probes }: Layer, isAdded:
     const below = high(cl, lines);
     const index = (high(ch, lines) + carry((Math.imul(ch, lines) + below) | 0, below)) >>> 0;
     const line = 64 * (j * lines + index);
+    // The first line's bits need no high half.
+    const bl = j === 0 ? 0 : hash[2];
     const sum = (cl + bl) | 0;
-    multiplyLow(sum, (ch + bh + carry(sum, bl)) | 0, MULTIPLIERS[4 * j + 2], MULTIPLIERS[4 * j + 3]);
+    const sumHigh = j === 0 ? ch : (ch + hash[3] + carry(sum, bl)) | 0;
+    multiplyLow(sum, sumHigh, MULTIPLIERS[4 * j + 2], MULTIPLIERS[4 * j + 3]);
     const wl = product[0];
     const wh = product[1];
     for (let t = 0; t < probes; t += 1) {
-      const by = 55 - 6 * t;
+      const word = ((wh >>> 29) + t) & 7;
+      const by = 55 - 6 * word;
       const bit = by >= 32 ? wh >>> (by - 32) : (wl >>> by) | (wh << (32 - by));
-      const at = line + 8 * (((wh >>> 29) + t) & 7) + ((bit >>> 3) & 7);
+      const at = line + 8 * word + ((bit >>> 3) & 7);
       const mask = 1 << (bit & 7);
       if ((bits[at] & mask) !== 0) continue;
       if (!isAdded) return 1;
@@ -39,19 +41,14 @@ export function unsetBits({ bits, lines, linesPerItem, probes }: Layer, isAdded:
   return unset;
 }
 
-export function splitMix64(index: bigint): bigint {
+function splitMix64(index: bigint): bigint {
   const state = BigInt.asUintN(64, index * 0x9e3779b97f4a7c15n);
   const first = BigInt.asUintN(64, (state ^ (state >> 30n)) * 0xbf58476d1ce4e5b9n);
   const second = BigInt.asUintN(64, (first ^ (first >> 27n)) * 0x94d049bb133111ebn);
   return second ^ (second >> 31n);
 }
 
-/** The secret of a seed, under which XXH3 hashes the items. */
-export function secretOf(seedLow: number, seedHigh: number): DataView {
-  return keyStream([seedLow, seedHigh, 0, 0, 0, 0, 0, 0], 3);
-}
-
-/** So many blocks of ChaCha20's key stream (RFC 8439), with nonce 0 and from counter 0. */
+/** So many blocks of ChaCha20's key stream (RFC 8439), with nonce 0 and from counter 0: the hash's secret is one. */
 export function keyStream(key: number[], blocks: number): DataView {
   const stream = new DataView(new ArrayBuffer(64 * blocks));
   const start = new Int32Array(16);
@@ -66,12 +63,7 @@ export function keyStream(key: number[], blocks: number): DataView {
     };
     for (let turn = 0; turn < 80; turn += 1) {
       // Four columns, then four diagonals.
-      const column = turn & 3;
-      const diagonal = (turn >> 2) & 1;
-      const a = column;
-      const b = 4 + ((column + diagonal) & 3);
-      const c = 8 + ((column + 2 * diagonal) & 3);
-      const d = 12 + ((column + 3 * diagonal) & 3);
+      const [a, b, c, d] = [0, 1, 2, 3].map((row) => 4 * row + ((turn + row * ((turn >> 2) & 1)) & 3));
       step(a, b, d, 16);
       step(c, d, b, 12);
       step(a, b, d, 8);

@@ -12,12 +12,8 @@ export const IN_MEMORY = "a Uint8Array, a DataView or an ArrayBuffer";
 /** A stream of bytes: the web's, or one of Node.js. */
 export type Stream = AsyncIterable<Bytes> | { getReader(): { read(): Promise<{ done: boolean; value?: Bytes }> } };
 
-/** What a file is read from: its bytes, a stream of them, or what has such a stream, as a Blob and a Response do. */
-export type Source =
-  | Bytes
-  | Stream
-  | { stream(): Stream }
-  | { ok: boolean; status: number; url: string; headers: { get(name: string): string | null }; body: Stream | null };
+/** What a file is read from. */
+export type Source = Bytes | Blob | Response | Stream;
 
 /** Throws a TypeError that says what is taken, and what came. */
 export function refuse(taken: string, value: unknown): never {
@@ -57,8 +53,8 @@ export async function readAll(
 ): Promise<Uint8Array> {
   const from: any = await source;
   const isResponse = typeof from?.headers?.get === "function";
-  const empty = (): Stream => new Blob([]).stream();
-  const reader = readerOf(isResponse ? (from.body ?? empty()) : typeof from?.stream === "function" ? from.stream() : from);
+  const body = isResponse ? (from.body ?? new Blob([]).stream()) : from;
+  const reader = readerOf(typeof body?.stream === "function" ? body.stream() : body);
   const limit = (length: number, says: string): void => {
     if (!(length <= atMost)) throw new FormatError(`the file has ${says}`);
   };

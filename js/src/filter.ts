@@ -1,6 +1,6 @@
 import { unsetBits } from "./blocked.js";
 import { listOf, readAll, type Source } from "./bytes.js";
-import { assemble, beginsAsFile, type Chunk, chunksOf, fileOf, MAGIC_BYTES, ownBits, parseFile } from "./file.js";
+import { assemble, beginsAsFile, type Chunk, chunksOf, fileOf, MAGIC, parseFile } from "./file.js";
 import { type BlockedSpec, type Contents, headerOf, isException, type Layer, layerOf, parseHeader } from "./format.js";
 import { bytes, encode, type Item, type Items } from "./item.js";
 import { CAPACITIES, ERROR_RATES, EXPANSIONS, nextShape, type Shape } from "./sizing.js";
@@ -35,8 +35,10 @@ export class Filter {
    */
   static create(options: CreateOptions): Filter {
     const spec = specOf(options);
-    const layers = [withoutItems(nextShape(spec, []))];
-    return new Filter({ ...parseHeader(headerOf(spec, layers)), layers });
+    const layer = withoutItems(nextShape(spec, []));
+    const contents = parseHeader(headerOf(spec, [layer]));
+    contents.layers[0] = layer;
+    return new Filter(contents);
   }
 
   /**
@@ -47,14 +49,10 @@ export class Filter {
    * @throws FormatError for anything but a whole file, and for an answer of a server that is none, such as 404
    */
   static async load(source: Source | PromiseLike<Source>, { atMost = Infinity }: LoadOptions = {}): Promise<Filter> {
-    return new Filter(parseFile(await readAll(source, atMost, MAGIC_BYTES, beginsAsFile)));
+    return new Filter(parseFile(await readAll(source, atMost, MAGIC.length, beginsAsFile)));
   }
 
-  /**
-   * Makes a filter of the chunks that BF.SCANDUMP replied, in their order. They are not copied.
-   *
-   * @throws FormatError for anything but a whole filter
-   */
+  /** Makes a filter of all chunks that BF.SCANDUMP replied. @throws FormatError for anything but a whole filter */
   static fromChunks(chunks: readonly Chunk[]): Filter {
     return new Filter(assemble(chunks));
   }
@@ -78,7 +76,7 @@ export class Filter {
       newest = withoutItems(nextShape(spec, layers));
       layers.push(newest);
     }
-    ownBits(newest);
+    if (!newest.isOwn) Object.assign(newest, { bits: newest.bits.slice(), isOwn: true });
     const set = unsetBits(newest, true);
     if (set === 0) return false;
     newest.items += 1;
@@ -115,8 +113,8 @@ export class Filter {
   }
 
   /** The filter as a file (`.bloom`). */
-  toBytes(): Uint8Array {
-    return fileOf(this.chunks());
+  toBytes(): Uint8Array<ArrayBuffer> {
+    return fileOf(this.contents);
   }
 
   /** The filter as BF.LOADCHUNK takes it, the header first. The bits are the filter's own. */
@@ -168,9 +166,8 @@ function sum(layers: Layer[], figure: "items" | "capacity" | "bytes"): number {
 
 /** A new layer, with memory for its bits. */
 function withoutItems(shape: Shape): Layer {
-  const layer = layerOf(64 * shape.lines * shape.linesPerItem, { ...shape, items: 0, ones: 0 });
-  ownBits(layer);
-  return layer;
+  const bytes = 64 * shape.lines * shape.linesPerItem;
+  return layerOf(bytes, { ...shape, ones: 0, bits: new Uint8Array(bytes), isOwn: true });
 }
 
 let usualSeed: bigint | undefined;
@@ -193,7 +190,7 @@ function specOf({ capacity, errorRate, seed, expansion = 2, fixed = false, growi
   };
 }
 
-function within(name: string, value: number, { least, most }: { least: number; most: number }): void {
+function within(name: string, value: number, { least, most }: typeof CAPACITIES): void {
   if (!(Number.isInteger(value) && value >= least && value <= most))
     throw new RangeError(`${name} is a whole number from ${least} to ${most}, not ${value}`);
 }

@@ -1,6 +1,6 @@
 /** The headers of filters: docs/design.md, "Stored bytes". Nothing else in this package knows what is in them. */
 
-import { secretOf, unsetBits } from "./blocked.js";
+import { keyStream, unsetBits } from "./blocked.js";
 import { FormatError, viewOf } from "./bytes.js";
 import { hashClassic, hasProbes, MOST_BITS } from "./scattered.js";
 import { firstTrue, GROWTHS, type Shape, type Spec } from "./sizing.js";
@@ -8,8 +8,7 @@ import { hash, xxh3 } from "./xxh3.js";
 
 /** What a filter is made of. */
 export interface Contents {
-  /** The header as it was read. */
-  header: Uint8Array;
+  header(): Uint8Array;
   errorRate: number;
   /** With a window: the items that are expected in it, and where the bits begin that its chunks count from. */
   window?: { capacity: number; begin: number };
@@ -19,9 +18,8 @@ export interface Contents {
   exceptions?: DataView;
   /** What further layers are made from. Without it, no items can be added. */
   spec?: BlockedSpec;
-  /** Hashes the first bytes of `item`, for `has`. */
+  /** Hashes the first bytes of `item`, for `has`, which says whether a layer has all bits of the item. */
   hash(length: number, item: DataView): void;
-  /** Whether all bits of the last item that was hashed are set in a layer. */
   has(layer: Layer): boolean;
 }
 
@@ -29,18 +27,16 @@ export type BlockedSpec = Spec & { seedLow: number; seedHigh: number };
 
 /** Places of bits are computed with the lines in the blocked layout, and with the modulus in the classic one. */
 export interface Layer extends Shape {
-  /** Length of the bit array. */
-  bytes: number;
   modulus: number;
+  bytes: number;
+  bits: Uint8Array;
+  /** Whether the bits may be changed: those of a file are not the filter's own. */
+  isOwn: boolean;
   items: number;
   /** Set bits, where the header has their number. */
   ones: number | undefined;
   /** With a window: when its items are forgotten, in milliseconds of the Unix clock. */
   expires: number | undefined;
-  /** The bit array, or nothing while no bit is set. */
-  bits: Uint8Array;
-  /** Whether the bits may be changed: those of a file are not the filter's own. */
-  isOwn: boolean;
 }
 
 /** The type and the range of a field. */
@@ -66,7 +62,6 @@ const CLASSIC_LN2 = 0.693147180559945;
 const CLASSIC_LN2_SQUARED = 0.480453013918201;
 /** The latest time that is stored. */
 const LATEST = 2n ** 63n - 1n;
-const NOTHING = new Uint8Array(0);
 
 /** Reads and checks a header. It takes no memory for the bits. */
 export function parseHeader(header: Uint8Array): Contents {
@@ -123,27 +118,26 @@ function blocked(header: Uint8Array, fields: Fields): Contents {
   }
   const rates = layers.reduce((sum, { rate }) => sum + rate, 0);
   inRange("sum of the layers' rates", rates, 0, errorRate * (1 + ROUNDING));
-  const secret = secretOf(seedLow, seedHigh);
-  const spec = { errorRate, capacity: 0, growth: GROWTHS[growth], expansion, seedLow, seedHigh };
+  const secret = keyStream([seedLow, seedHigh, 0, 0, 0, 0, 0, 0], 3);
+  const whole = { errorRate, capacity: 0, growth: GROWTHS[growth], expansion, seedLow, seedHigh };
+  const spec = window || exceptions > 0 ? undefined : whole;
   return {
-    header,
+    header: () => (spec ? headerOf(spec, layers) : header),
     errorRate,
     window,
     layers,
     exceptions: exceptions > 0 ? ascending(viewOf(fields.take(16 * exceptions))) : undefined,
-    spec: window || exceptions > 0 ? undefined : spec,
+    spec,
     hash: (length, item) => xxh3(item, 0, length, secret),
     has: (layer) => unsetBits(layer, false) === 0,
   };
 }
 
-/** A layer without bits. All have one form, or each query would ask which. */
-export function layerOf(
-  bytes: number,
-  figures: Partial<Layer> & Pick<Layer, "capacity" | "items" | "rate" | "probes">,
-): Layer {
-  const { capacity, items, rate, ones, expires, probes, lines = 0, linesPerItem = 0, modulus = 0 } = figures;
-  return { bytes, capacity, items, rate, ones, expires, probes, lines, linesPerItem, modulus, bits: NOTHING, isOwn: false };
+/** A layer, in the one form of all: with several, each query would ask which. */
+export function layerOf(bytes: number, figures: Partial<Layer> & Omit<Shape, "lines" | "linesPerItem">): Layer {
+  const { capacity, items = 0, rate, ones, expires, probes, lines = 0, linesPerItem = 0, modulus = 0 } = figures;
+  const { bits = new Uint8Array(0), isOwn = false } = figures;
+  return { bytes, capacity, items, rate, ones, expires, probes, lines, linesPerItem, modulus, bits, isOwn };
 }
 
 const WINDOW = { capacity: u64(1, 2 ** 40), slices: u8(2, 64), refresh: u8(0, 1), zero: u16(0, 0), stored: u32(0, 512) };
@@ -206,7 +200,7 @@ function classic(header: Uint8Array, fields: Fields): Contents {
   const sum = layers.reduce((all, layer) => all + layer.items, 0);
   inRange("items of all layers", sum, items, items);
   return {
-    header,
+    header: () => header,
     errorRate: isFixed ? layers[0].rate : 2 * layers[0].rate,
     layers,
     hash: (length, item) => hashClassic(item, length, isWide),

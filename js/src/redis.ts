@@ -49,7 +49,6 @@ function onKey<Args extends unknown[], Reply>(
 }
 
 const asItIs = (reply: any): any => reply;
-const booleans = (reply: Array<number | boolean>): boolean[] => reply.map(Boolean);
 
 /** `createClient({ modules: { bloom } })` gives `client.bloom.reserve` and the others. */
 export const bloom = {
@@ -75,23 +74,19 @@ export const bloom = {
   /** How many of the items are there. */
   existsPackedCount: onKey<[items: Packed], number>("BF.EXISTSPACKED", counted, asItIs, true),
   /** Adds all items of the sources to a filter, which is created if it is missing. */
-  merge: onKey<[sources: Word[], options?: { ERROR?: number; OVERRIDE?: boolean }], "OK">(
-    "BF.MERGE",
-    (_, sources, options) => [...keys(sources), ...words(options)],
-  ),
+  merge: onKey<[sources: Word[], options?: { ERROR?: number; OVERRIDE?: boolean }], "OK">("BF.MERGE", sourcesOf),
   /** Makes a filter of the items that are in all sources. */
-  intersect: onKey<[sources: Word[]], "OK">("BF.INTERSECT", (_, sources) => keys(sources)),
+  intersect: onKey<[sources: Word[]], "OK">("BF.INTERSECT", sourcesOf),
   /** Takes items out until they are added again; for each, whether it was there. */
-  except: onKey<[items: Items], boolean[]>("BF.EXCEPT", (_, items) => buffersOf(items), booleans),
+  except: onKey<[items: Items], boolean[]>("BF.EXCEPT", (_, items) => buffersOf(items), (reply) => reply.map(Boolean)),
   /** Empties a filter. */
   reset: onKey<[], "OK">("BF.RESET", () => []),
   /** Makes a filter as small as its items allow; the bytes that were given back. */
   shrink: onKey<[options?: { CAPACITY?: number }], number>("BF.SHRINK", (_, options) => words(options)),
 };
 
-function keys(sources: Word[]): unknown[] {
-  const list = [...listOf(sources)];
-  return [list.length, ...list];
+function sourcesOf(_: Parser, sources: Word[], options?: object): unknown[] {
+  return [[...listOf(sources)].length, ...sources, ...words(options)];
 }
 
 function counted(parser: Parser, items: Packed, options?: AddOptions): unknown[] {
@@ -138,12 +133,9 @@ function packed(parser: Parser, items: Packed, options?: AddOptions): unknown[] 
   }
   const each = buffersOf(items as Items);
   parser.preserve = each.length;
-  return [...words(options), "PREFIXED", Buffer.concat(each.flatMap((item) => [lengthOf(item), item]))];
-}
-
-/** An item's length, in four bytes, little-endian. */
-function lengthOf(item: Buffer): Buffer {
-  return Buffer.of(item.length, item.length >> 8, item.length >> 16, item.length >> 24);
+  // Each item after its length in four bytes, little-endian.
+  const prefixed = each.flatMap((item) => [Buffer.from([0, 8, 16, 24].map((by) => item.length >> by)), item]);
+  return [...words(options), "PREFIXED", Buffer.concat(prefixed)];
 }
 
 /** The answers of a bitmap to so many items. */

@@ -54,12 +54,8 @@ function hashTo8(data: DataView, at: number, length: number, secret: DataView): 
 function hashTo16(data: DataView, at: number, length: number, secret: DataView): void {
   const endL = word(data, at + length - 8);
   const endH = word(data, at + length - 4);
-  multiply(
-    word(data, at) ^ endL ^ word(secret, 32) ^ word(secret, 40),
-    word(data, at + 4) ^ endH ^ word(secret, 36) ^ word(secret, 44),
-    P1L,
-    P1H,
-  );
+  const bothL = word(data, at) ^ endL ^ word(secret, 32) ^ word(secret, 40);
+  multiply(bothL, word(data, at + 4) ^ endH ^ word(secret, 36) ^ word(secret, 44), P1L, P1H);
   hash.set(product);
   hash[1] += (length - 1) << 22;
   const keyedL = endL ^ word(secret, 48) ^ word(secret, 56);

@@ -20,7 +20,9 @@ for (const { name, path, ...expected } of whole) {
 
 for (const file of readdirSync(VECTORS)) {
   test(`the vector ${file}`, async () => {
-    const vector = JSON.parse(readFileSync(join(VECTORS, file), "utf8"));
+    // A seed of 64 bits is no exact number in JavaScript.
+    const text = readFileSync(join(VECTORS, file), "utf8").replace(/"seed": (\d+)/, '"seed": "$1"');
+    const vector = JSON.parse(text);
     if (vector.parameters.layout === "valkey") {
       return assert.rejects(Filter.load(Buffer.from(vector.file, "base64")), /^FormatError: .* is not read in JavaScript$/);
     }
@@ -37,6 +39,12 @@ for (const file of readdirSync(VECTORS)) {
     for (const wrong of [NaN, "1"])
       if (now !== undefined)
         assert.throws(() => filter.has("item", wrong as number), /^RangeError: now is not a number$/);
+    const { layout, window, capacity, error_rate: errorRate, seed, expansion, fixed, growing } = vector.parameters;
+    if (!layout && !window && vector.excepted.length === 0) {
+      const made = Filter.create({ capacity, errorRate, seed: BigInt(seed), expansion, fixed, growing });
+      made.addMany(items);
+      assert.equal(Buffer.from(made.toBytes()).toString("base64"), vector.file);
+    }
     for (const item of vector.excepted) assert.equal(filter.has(Buffer.from(item, "hex")), false);
   });
 }
@@ -50,15 +58,13 @@ test("damaged files are refused, or answer as in Python", async () => {
       filter = await Filter.load(Buffer.from(file, "base64"));
     } catch (wrong) {
       assert.ok(wrong instanceof FormatError, `${number}: ${(wrong as Error).stack}`);
-      const isCut = wrong.message.endsWith("a chunk is missing");
       // Above that, JavaScript's numbers are not exact.
       const isHuge = wrong.message.endsWith(` to ${Number.MAX_SAFE_INTEGER}`);
-      assert.ok(error !== undefined || large || isCut || isHuge, `${number} is whole in Python: ${wrong.message}`);
+      assert.ok(error !== undefined || large || isHuge, `${number} is whole in Python: ${wrong.message}`);
       counts.refused += 1;
       continue;
     }
     assert.equal(error, undefined, `${number} is refused in Python`);
-    // Python's limit is one of memory, of which a filter without set bits needs none here.
     if (!large) assert.deepEqual(answersOf(filter, expected.items!, expected.now), expected, `${number}`);
     counts.answered += 1;
   }

@@ -2,15 +2,17 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
+import { once } from "node:events";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import test from "node:test";
+import { createClient } from "redis";
 import { cases, HERE, PROJECT, programs, Server } from "./support.js";
 
 const FOLDER = join(HERE, "build/pages");
 mkdirSync(FOLDER, { recursive: true });
-const [worker, client] = programs(join(PROJECT, "docs/javascript.md"), "js");
+const [worker, collecting, receiving, client] = programs(join(PROJECT, "docs/javascript.md"), "js");
 const [query, server] = programs(join(HERE, "README.md"), "js");
 const file = readFileSync(cases().whole[2].path);
 
@@ -57,6 +59,28 @@ test("the Worker at the edge", async () => {
     assert.equal(await ask("item 7"), "gone");
     assert.equal(await ask("no item"), "the page");
   });
+});
+
+test("a page that collects items, and the server that asks", async () => {
+  const own = await new Server().start();
+  const asking = await createClient({ url: own.url }).connect();
+  const receiver = written("receiving.mjs", `${receiving.replace("redis://localhost:6379", own.url)}\nexport { client };`);
+  const { server, client } = await import(`${pathToFileURL(receiver)}`);
+  try {
+    await once(server.listen(0, "127.0.0.1"), "listening");
+    const at = `http://127.0.0.1:${server.address().port}/read`;
+    const page = written("collecting.mjs", collecting.replace("/read", at));
+    const { show, send } = await import(`${pathToFileURL(page)}`);
+    assert.deepEqual(["one", "two", "one"].map(show), [true, true, false]);
+    assert.equal((await send()).status, 204);
+    assert.deepEqual(await asking.bf.mExists("read:ann", ["one", "two", "three"]), [true, true, false]);
+    assert.equal((await fetch(at, { method: "POST", body: "no filter" })).status, 400);
+  } finally {
+    server.close();
+    client.destroy();
+    asking.destroy();
+    await own.stop();
+  }
 });
 
 test("the programs with a server", async () => {

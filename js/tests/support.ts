@@ -39,8 +39,6 @@ export interface Cases {
     half: number;
     paths: [string, string];
   }>;
-  /** A filter without a set bit, of so many lines of 64 bytes. */
-  empty: { file: string; lines: number };
 }
 
 export function cases(): Cases {

@@ -593,11 +593,7 @@ impl Filter {
 
     /// Locks two different filters for reading, in the order of their addresses, so that no two threads wait for each
     /// other.
-    fn read_both<'a>(
-        &'a self,
-        py: Python<'_>,
-        other: &'a Self,
-    ) -> [RwLockReadGuard<'a, Held>; 2] {
+    fn read_both<'a>(&'a self, py: Python<'_>, other: &'a Self) -> [RwLockReadGuard<'a, Held>; 2] {
         if std::ptr::from_ref(self) < std::ptr::from_ref(other) {
             [self.read(py), other.read(py)]
         } else {
@@ -611,10 +607,7 @@ impl Filter {
         &'a self,
         py: Python<'_>,
         other: &'a Self,
-    ) -> (
-        RwLockWriteGuard<'a, Held>,
-        RwLockReadGuard<'a, Held>,
-    ) {
+    ) -> (RwLockWriteGuard<'a, Held>, RwLockReadGuard<'a, Held>) {
         if std::ptr::from_ref(self) < std::ptr::from_ref(other) {
             (self.write(py), other.read(py))
         } else {
@@ -1257,10 +1250,11 @@ impl Filter {
             let written = py.detach(|| filter.write_to(&mut file).and_then(|()| file.sync()));
             return written.map_err(|error| of_io_error(error, &path));
         }
-        let saved =
-            py.detach(|| saving::replace(&path, |file| {
-            filter.write_to(saving::WithHoles::over(file, patient::Patient::over(file)?)?)
-        }));
+        let saved = py.detach(|| {
+            saving::replace(&path, |file| {
+                filter.write_to(saving::WithHoles::over(file, patient::Patient::over(file)?)?)
+            })
+        });
         saved.map_err(|error| of_io_error(error, &path))
     }
 

@@ -250,6 +250,78 @@ class ProgramTest(unittest.TestCase):
                 os.close(reading)
                 self.assertEqual(items, [b"a", b"b"])
 
+    def test_each_line_is_printed_once(self):
+        """A corpus would keep its duplicates, or lose documents."""
+        many = [b"line %d\n" % (number * number % 50_021) for number in range(60_000)]
+        whole = b"".join(many)
+        once = b"".join(dict.fromkeys(many))
+        (self.folder / "some.gz").write_bytes(gzip.compress(b"one\r\ntwo\none\n\nlast"))
+        (self.folder / "more").write_bytes(b"two\r\n\nthree\nlast\r")
+        for words, given, printed, code in [
+            (["some.gz", "more"], b"", b"one\r\ntwo\n\nlast\nthree\n", 0),
+            (["more", "-"], b"three\nfour", b"two\r\n\nthree\nlast\r\nfour\n", 0),
+            ([], b"", b"", 1),
+            (["--count"], b"a\na\nb", b"2\n", 0),
+            (["--null"], b"a\nb\0a\nb\0c\r\0c", b"a\nb\0c\r\0c\0", 0),
+            ([], whole, once, 0),
+            # It grows.
+            (["--capacity", "100", "--state", "grown"], whole, once, 0),
+            (["--state", "grown"], whole, b"", 1),
+            (["--state", "grown", "--count"], whole + b"new\n", b"1\n", 0),
+            (["--state", "grown"], b"new\nnewer\n", b"newer\n", 0),
+        ]:
+            with self.subTest(words):
+                done = subprocess.run([*PROGRAM, "uniq", *words], input=given, capture_output=True, cwd=self.folder)
+                self.assertEqual((done.returncode, done.stdout == printed, done.stderr), (code, True, b""), done.stdout[:200])
+        grown = Filter.load(self.folder / "grown")
+        self.assertEqual((grown.layers > 3, len(grown), grown.error_rate), (True, len(dict.fromkeys(many)) + 2, 1e-6))
+        # Lines that were not written count as new the next time.
+        before = (self.folder / "grown").read_bytes()
+        for words, said in [
+            ("--state grown >/dev/full", "No space left on device"),
+            ("--state grown missing", "missing: No such file or directory"),
+            ("--state missing/x", "missing/x: No such file or directory"),
+            ("--state grown grown", "grown is read, and the filter would replace it"),
+            ("--state more", "more: this is not a filter's file"),
+        ]:
+            with self.subTest(words):
+                line = f"printf 'lost\\n' | {shlex.join(PROGRAM)} uniq {words}"
+                done = subprocess.run(line, shell=True, capture_output=True, text=True, cwd=self.folder)
+                self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1))
+                self.assertIn(said, done.stderr)
+        self.assertEqual((self.folder / "grown").read_bytes(), before)
+        with subprocess.Popen([*PROGRAM, "uniq"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as uniq:
+            self.addCleanup(uniq.kill)
+            for asked, answer in [(b"one\n", b"one\n"), (b"one\ntwo\n", b"two\n")]:
+                uniq.stdin.write(asked)
+                uniq.stdin.flush()
+                self.assertTrue(select.select([uniq.stdout], [], [], PATIENCE)[0], f"no answer to {asked}")
+                self.assertEqual(os.read(uniq.stdout.fileno(), 100), answer)
+
+    def test_the_commands_of_the_page_of_duplicates_run(self):
+        """Who deduplicates a corpus by the page would be met by an error, or keep duplicates."""
+        page = (FIXTURES.parents[1] / "docs/deduplicate.md").read_text()
+        documents = [b'{"text": "document %d"}\n' % (number % 700) for number in range(2000)]
+        for name in ("pages.jsonl.gz", "crawl-1.gz", "crawl-2.gz", "shard-1.jsonl.gz", "shard-2.jsonl.gz"):
+            (self.folder / name).write_bytes(gzip.compress(b"".join(documents)))
+        programs = self.folder / "programs"
+        programs.mkdir()
+        (programs / "libbloom").write_text(f'#!/bin/sh\nexec {shlex.join(PROGRAM)} "$@"\n')
+        (programs / "libbloom").chmod(0o755)
+        environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+        for language, text in re.findall(r"^```(\w*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+            if "sys.stdin" in text:
+                (self.folder / "divide.py").write_text(text)
+                continue
+            words = [sys.executable, "-c", text] if language else ["bash", "-euc", text]
+            done = subprocess.run(words, capture_output=True, text=True, cwd=self.folder, env=environment, timeout=PATIENCE)
+            self.assertEqual((done.returncode, done.stderr, done.stdout), (0, "", "2\n" if language else ""), text)
+        once = sorted(dict.fromkeys(documents))
+        for pattern in ("once.jsonl", "new.gz", "once/shard-1*", "once-part-*"):
+            parts = [path.read_bytes() for path in self.folder.glob(pattern)]
+            found = b"".join(gzip.decompress(part) if part[:2] == b"\x1f\x8b" else part for part in parts)
+            self.assertEqual(sorted(found.splitlines(keepends=True)), once, pattern)
+
     def test_query_answers_as_items_come(self):
         """A program that asks for one item and waits for the answer would wait for ever."""
         made = Filter(100, 1e-9)
@@ -640,6 +712,8 @@ sys.exit(_program.main())
         (self.folder / "cut.rdb").write_bytes(one[:-20])
         (self.folder / "damaged.rdb").write_bytes(one[:-8] + b"12345678")
         (self.folder / "one.rdb.gz").write_bytes(gzip.compress(one))
+        (self.folder / "behind.rdb").write_bytes(one + b"\0")
+        (self.folder / "pre.aof").write_bytes(one + b"*3\r\n$6\r\nBF.ADD\r\n$3\r\none\r\n$1\r\nc\r\n")
         (self.folder / "enterprise.rdb").write_bytes(b"REDIS0011\x6b\x81" + one[9:])
         (self.folder / "none.rdb").write_bytes(b"REDIS0011\xff" + bytes(8))
         self.run_program("pull", "one.rdb", "-o", "one.bloom")
@@ -657,6 +731,8 @@ sys.exit(_program.main())
             (["none.rdb"], "none.rdb: there is no filter"),
             (["cut.rdb", "one"], "cut.rdb: the file or payload ends early"),
             (["damaged.rdb", "one"], "damaged.rdb: the checksum is wrong"),
+            (["behind.rdb", "one"], "behind.rdb: more bytes follow the end of the RDB file"),
+            (["pre.aof", "one"], "pre.aof: this is an append-only file: the commands that follow its RDB part are not read"),
             (["one.rdb.gz", "one"], "one.rdb.gz: this is no RDB file, and no payload of a filter (if it is compressed, decompress it"),
             (["enterprise.rdb", "one"], "enterprise.rdb: the type or section 107 is not known"),
             (["missing.rdb", "one"], "missing.rdb: No such file or directory"),

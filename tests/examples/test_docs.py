@@ -107,6 +107,9 @@ NOT_RUN = {
     "docs/migration.md: bf.bloom-fp-rate              bf.error-rate": LISTING,
     "docs/operations.md: prometheus-redis-exporter -redis.addr redis://localhost:6379 -script "
     "examples/prometheus/bf.lua": "tests/examples/test_prometheus.py runs one",
+    "docs/deduplicate.md: libbloom uniq pages.jsonl.gz > once.jsonl": "python/tests/test_program.py runs it",
+    "docs/deduplicate.md: mkdir -p once": "python/tests/test_program.py runs it",
+    "docs/deduplicate.md: zcat shard-*.jsonl.gz | python3 divide.py": "python/tests/test_program.py runs it",
     "docs/python.md: libbloom passwords load redis://127.0.0.1 leaked --error-rate 0.001 --capacity 1e9 "
     "--file hashes.txt --state load.state": "needs a list; python/tests/test_passwords.py runs such commands",
     "docs/python.md: libbloom pull dump.rdb seen -o seen.bloom":
@@ -256,6 +259,8 @@ class SessionTest(unittest.TestCase):
         for block in (block for page in RUN for block in blocks(page) if block.language == "python"):
             if "RedisCluster" in block.text:
                 continue  # python/tests/test_shard.py runs it, on a cluster.
+            if block.name.startswith("docs/deduplicate.md"):
+                continue  # python/tests/test_program.py runs it.
             if "confluent_kafka" in block.text:
                 continue  # test_kafka.py runs it, with a broker.
             with self.subTest(block.name):

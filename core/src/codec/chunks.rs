@@ -225,7 +225,8 @@ impl Assembly {
 
 /// Whether the filter has the bits that its header counts, or as many as its items need where it counts none.
 pub fn is_complete(filter: &Filter, header: &[u8]) -> bool {
-    let is_counted = || try_header(&filter.layers, filter.excepted()).is_ok_and(|counted| counted == header);
+    let counted = || try_header(&filter.layers, filter.excepted());
+    let is_counted = || counted().is_ok_and(|counted| counted == header);
     has_bits_of_items(filter) && (!header_counts_bits(filter) || is_counted())
 }
 
