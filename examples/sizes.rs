@@ -93,7 +93,10 @@ fn by_items() -> Option<String> {
         by_rates("1 billion in a `WINDOW`", |rate| {
             full_window(rate, BILLION, Window::USUAL_SLICES)
         })?,
-        by_rates("1 billion, reserved for 1 million", of(MILLION, reserved, BILLION))?,
+        by_rates(
+            "1 billion, reserved for 1 million",
+            of(MILLION, reserved, BILLION),
+        )?,
         by_rates("1 million, not reserved", of(default, growing, MILLION))?,
         by_rates("10 billion, not reserved", of(default, growing, 10 * BILLION))?,
     ];

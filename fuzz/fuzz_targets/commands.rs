@@ -45,7 +45,11 @@ fuzz_target!(|bytes: &[u8]| {
             answer(reserve(&words, &config).map(|made| makes(made, &words, &config)));
             for release in [Release::Two, Release::Eight] {
                 let obeyed = relayed(Verb::Reserve, &words, &config, release);
-                answer(obeyed.and_then(|request| created(&request, &config)).map(is_told_empty));
+                answer(
+                    obeyed
+                        .and_then(|request| created(&request, &config))
+                        .map(is_told_empty),
+                );
             }
         }
         1 => {
@@ -188,7 +192,11 @@ fn is_told_packed(made: Creation, items: Packed<'_>) {
         let request = request.expect("what a primary sends");
         let again = packed_items(&request);
         assert_eq!((again.form(), listed(again)), (items.form(), listed(items)));
-        assert_eq!(created(&request, &config), Ok(made), "a replica makes another one");
+        assert_eq!(
+            created(&request, &config),
+            Ok(made),
+            "a replica makes another one"
+        );
     }
 }
 
@@ -259,7 +267,11 @@ fn is_told_empty(made: Creation) {
         for release in [Release::Two, Release::Eight] {
             let request = relayed(verb, &told, &config, release).expect("what a primary sends");
             assert!(matches!(request.items, Items::None), "a replica adds items");
-            assert_eq!(created(&request, &config), Ok(made), "a replica makes another one");
+            assert_eq!(
+                created(&request, &config),
+                Ok(made),
+                "a replica makes another one"
+            );
         }
     }
 }
@@ -277,7 +289,11 @@ fn is_told(made: Creation) {
                 Some(&ITEMS.map(Word)[..]),
                 "a replica adds other items"
             );
-            assert_eq!(created(&request, &config), Ok(made), "a replica makes another one of items");
+            assert_eq!(
+                created(&request, &config),
+                Ok(made),
+                "a replica makes another one of items"
+            );
         }
     }
 }

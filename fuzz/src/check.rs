@@ -1,8 +1,8 @@
 //! What must hold for a filter, wherever it came from.
 
 use libbloom::chain::at_most;
-use libbloom::checks::MemoryStream;
 use libbloom::checks::Invalid;
+use libbloom::checks::MemoryStream;
 use libbloom::codec::{self, ENCODING_VERSION, chunks, valkey};
 use libbloom::params::Time;
 use libbloom::{Error, Filter};

@@ -18,10 +18,10 @@
 
 use libbloom::Filter;
 use libbloom::chain::at_most;
-use libbloom::layouts::classic::{Options, Shape};
-use libbloom::codec;
 use libbloom::checks::{MemoryStream, Value};
+use libbloom::codec;
 use libbloom::codec::stream::Sink as _;
+use libbloom::layouts::classic::{Options, Shape};
 use libbloom::params::{SipSeed, Tightening};
 use libbloom::spec::{Spec, ValkeySpec};
 
