@@ -41,7 +41,7 @@ pub struct Builder {
     expansion: Option<u32>,
     is_fixed: bool,
     is_growing: bool,
-    seed: Option<u64>,
+    seed: Option<Seed>,
     layout: StoredLayout,
     window: Option<Duration>,
     slices: Option<u8>,
@@ -342,7 +342,7 @@ impl Builder {
     /// # Ok::<(), libbloom::BuildError>(())
     /// ```
     pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = Some(seed);
+        self.seed = Some(Seed(seed));
         self
     }
 
@@ -487,7 +487,7 @@ impl Builder {
     fn spec(self) -> Result<Spec, BuildError> {
         self.check_conflicts()?;
         let expansion = Expansion::new(self.expansion.unwrap_or(Expansion::DEFAULT.factor()))?;
-        let seed = self.seed.unwrap_or(*SEED);
+        let seed = self.seed.unwrap_or(Seed(*SEED));
         let window = self.window.map(|duration| {
             let seconds = u32::try_from(duration.as_secs()).ok();
             let seconds = seconds.filter(|_| duration.subsec_nanos() == 0);
@@ -502,7 +502,7 @@ impl Builder {
                 (false, true) => Growth::Growing(expansion),
                 (false, false) => Growth::Reserved(expansion),
             },
-            seed: Seed(seed),
+            seed,
             window: window.transpose()?,
         };
         Ok(spec.in_layout(self.layout)?)

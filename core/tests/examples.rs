@@ -101,5 +101,5 @@ fn a_filter_is_kept_between_runs() {
     assert!(!save::open(&path).unwrap().insert("item").unwrap());
     std::fs::write(&path, b"something else").unwrap();
     let error = save::open(&path).unwrap_err().to_string();
-    assert_eq!(error, "the file ends early");
+    assert_eq!(error, "this is not a filter's file");
 }

@@ -21,8 +21,8 @@ fn a_file_that_is_refused_says_what_is_wrong_with_it() {
     for (at, byte, expected) in [
         (0, b'<', "this is not a filter's file"),
         (8, 2, "a later version wrote the file"),
-        (16, 2, "record 0: the header is missing"),
-        (middle, !whole[middle], "record 1 is damaged"),
+        (16, 2, "the file is damaged in its piece 0 of 16 MiB"),
+        (middle, !whole[middle], "the file is damaged in its piece 0 of 16 MiB"),
     ] {
         let mut damaged = whole.clone();
         damaged[at] = byte;
@@ -47,12 +47,13 @@ fn a_file_that_is_refused_says_what_is_wrong_with_it() {
 fn filters_that_cannot_be_combined_say_why() {
     let plain = of_one(|plain| plain).unwrap();
     let layout = |layout| of_one(move |_| Filter::builder(100, 0.01).layout(layout)).unwrap();
+    let never = "it has another module's layout or a window, and cannot be combined";
     for (other, why) in [
         (of_one(|plain| plain.seed(8)).unwrap(), "it has another seed"),
-        (layout(StoredLayout::Classic), "it has another layout"),
+        (layout(StoredLayout::Classic), never),
         (
             of_one(|plain| plain.window(Duration::from_secs(60))).unwrap(),
-            "it has a window",
+            never,
         ),
         (
             Filter::builder(1_000_000, 0.01).seed(7).build().unwrap(),
@@ -64,10 +65,7 @@ fn filters_that_cannot_be_combined_say_why() {
     }
     let [mut first, second] = [1, 2].map(|_| layout(StoredLayout::Valkey));
     let refused = first.union_with(&second).unwrap_err().to_string();
-    assert_eq!(
-        refused,
-        "the filter cannot be merged into: filters of valkey-bloom's layout are never combined"
-    );
+    assert_eq!(refused, format!("the filter cannot be merged into: {never}"));
 }
 
 /// One line of a program's log would tell the secret seed, and be as long as the filter: 656 kB for a million items.

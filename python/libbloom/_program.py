@@ -410,7 +410,7 @@ KEY = argument("key", metavar="KEY", type=os.fsencode, help="the filter")
 TARGET = argument("target", metavar="URL", help="a server, or any of a cluster: redis://:password@host:6379/0")
 URL = argument("--url", default=LOCAL, help="a server, or any of a cluster, as redis-py names it (default: %(default)s)")
 STATE = argument("--state", type=Path, metavar="FILE", help="remember there how far it is, and go on from there")
-RATE = argument("--error-rate", type=rate, default=0.01, metavar="RATE", help="wrong yeses (default: 0.01)")
+RATE = argument("--error-rate", type=rate, default=0.01, metavar="RATE", help="rate of false positives (default: 0.01)")
 SHAPE = [
     RATE,
     flag("--fixed", "never grow"),
@@ -434,7 +434,7 @@ ASKED = [
 LOADED = [
     TARGET,
     argument("key", metavar="KEY", type=os.fsencode, help="the filter to make and fill"),
-    argument("--error-rate", type=rate, metavar="RATE", help="wrong yeses, such as 0.01"),
+    argument("--error-rate", type=rate, metavar="RATE", help="rate of false positives, such as 0.01"),
     argument("--capacity", type=number, metavar="N", help="items to come (default: it is shrunk to those that came)"),
     argument("--expansion", type=number, metavar="N", help="how many times larger each layer is"),
     flag("--fixed", "never grow: refuse items when it is full"),
