@@ -22,7 +22,7 @@ ELSEWHERE = {
     "src/server/log.rs": None,  # The kinds of lines themselves: who calls them has the text.
 }
 # Where the reasons come from why the module is not loaded.
-LOADING = ["module.rs", "options/mod.rs", "commands/mod.rs", "datatype/mod.rs", "stats.rs", "server/mod.rs"]
+LOADING = ["module.rs", "options/mod.rs", "call/mod.rs", "datatype/mod.rs", "stats.rs", "server/mod.rs"]
 
 
 def code(path):
@@ -224,7 +224,7 @@ class PageTest(Case):
     def test_errors_are_those_of_the_module(self):
         """A text that is not answered is looked for in vain."""
         [section] = re.findall(r"^## In an emergency\n(.*)", PAGE, re.MULTILINE | re.DOTALL)
-        errors = code(SOURCE / "commands/error.rs")
+        errors = code(SOURCE / "call/error.rs")
         shown_errors = re.findall(r"`(ERR [^`]*|another seed)`", section)
         self.assertEqual(len(shown_errors), 4)
         [most] = re.findall(r"pub const MOST_LAYERS: usize = (\d+);", code(PROJECT / "core/src/chain/mod.rs"))
