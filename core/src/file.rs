@@ -536,9 +536,17 @@ impl<R: Read> Stream<R> {
 
     /// Reads the header.
     fn header(&mut self, head: &Head, most: u64) -> Result<Vec<u8>, FileError> {
-        // A header is never larger than its filter.
-        if head.header > most.min(MOST_HEADER) {
-            return Err(too_large(head.header));
+        // A header is never larger than its filter. Whether the file has so many bytes tells a filter that is too large
+        // from a length that is wrong; what is looked at for that is not kept.
+        let most = most.min(MOST_HEADER);
+        if head.header > most {
+            let there = io::copy(&mut self.inner.by_ref().take(most), &mut io::sink())?;
+            let is_there = there == most;
+            return Err(if is_there {
+                too_large(head.header)
+            } else {
+                FileError::Truncated
+            });
         }
         let (length, mut header) = (head.header as usize, Vec::new());
         while header.len() < length {
@@ -656,12 +664,7 @@ mod tests {
                     0..8 => matches!(read, Err(FileError::Magic)),
                     8..16 | 24..48 => matches!(read, Err(FileError::Version(_))),
                     // If a length is too long, the file has too few bytes.
-                    16..24 => matches!(
-                        read,
-                        Err(FileError::Checksum { piece: 0 }
-                            | FileError::Truncated
-                            | FileError::TooLarge { .. })
-                    ),
+                    16..24 => matches!(read, Err(FileError::Checksum { piece: 0 } | FileError::Truncated)),
                     _ if at >= end - 8 => matches!(read, Err(FileError::End)),
                     _ => matches!(read, Err(FileError::Checksum { piece: 0 })),
                 };
@@ -812,17 +815,27 @@ mod tests {
         struct Counted<R>(R, u64);
         impl<R: Read> Read for Counted<R> {
             fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-                self.1 += bytes.len() as u64;
-                self.0.read(bytes)
+                let read = self.0.read(bytes)?;
+                self.1 += read as u64;
+                Ok(read)
             }
         }
         let mut head = Head::before(b"").bytes;
         head[16..24].copy_from_slice(&(400_u64 << 20).to_le_bytes());
-        let mut reader = Counted(head.chain(io::repeat(0)), 0);
         let most = 1 << 20;
-        let refused = Filter::read_from(&mut reader, most);
-        assert!(matches!(refused, Err(FileError::TooLarge { bytes }) if bytes == 400 << 20));
-        assert!(reader.1 < most, "{} bytes were read", reader.1);
+        // As many bytes as the filter may have, and the head, are looked at, and none of them is kept.
+        for (there, is_large) in [(u64::MAX, true), (most, true), (most - 1, false), (0, false)] {
+            let mut reader = Counted(head.chain(io::repeat(0).take(there)), 0);
+            let refused = failing::above(1 << 14, || Filter::read_from(&mut reader, most)).map(drop);
+            match refused {
+                Err(FileError::TooLarge { bytes }) => assert!(is_large && bytes == 400 << 20, "{there}"),
+                _ => assert!(
+                    !is_large && matches!(refused, Err(FileError::Truncated)),
+                    "{refused:?}"
+                ),
+            }
+            assert!(reader.1 <= HEAD as u64 + most, "{} bytes were read", reader.1);
+        }
         // No block is larger than the filter's own, although its chunk is.
         let mut filter = Filter::builder(1_000_000, 0.01).build().unwrap();
         filter.insert("ann").unwrap();

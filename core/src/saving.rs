@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek as _, Write};
 #[cfg(unix)]
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use crate::bits::array::all_zero;
@@ -38,7 +38,7 @@ pub fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> 
     };
     let mut new = tempfile::Builder::new()
         .prefix(".libbloom-")
-        .tempfile_in(folder)?;
+        .make_in(folder, create)?;
     write(new.as_file_mut())?;
     if let Some(earlier) = earlier {
         keep_permissions(&earlier, new.as_file())?;
@@ -48,6 +48,15 @@ pub fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> 
     #[cfg(unix)]
     unless_unsupported(File::open(folder).and_then(|folder| folder.sync_all()))?;
     Ok(())
+}
+
+/// Makes a new file, for its owner only. The crate's own way would put the random name into the error, in place of the
+/// system's number.
+fn create(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    options.mode(0o600);
+    options.read(true).write(true).create_new(true).open(path)
 }
 
 /// Where the file is to which `path` and its links lead, whether there is one or not.
@@ -333,6 +342,12 @@ mod tests {
                 assert!(kinds.contains(&kind), "{missing}: {kind}");
             }
             assert_eq!(refused(PathBuf::new()), io::ErrorKind::NotFound);
+            // The error is the system's: it names no file that the caller does not know.
+            let missing = of("ann")
+                .save(folder.path().join("missing/seen.bloom"))
+                .unwrap_err();
+            let known = io::Error::from_raw_os_error(missing.raw_os_error().unwrap());
+            assert_eq!(missing.to_string(), known.to_string());
             assert!(names(folder.path()).is_empty());
             let loaded = Filter::load(folder.path());
             assert!(
