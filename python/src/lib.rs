@@ -27,11 +27,6 @@ use pyo3::types::{
     PyByteArray, PyBytes, PyDict, PyIterator, PyList, PyMemoryView, PyString, PyTuple, PyType,
 };
 
-/// The allocator of the package. It gives the system's zeroed pages for large arrays, so that a filter takes only the
-/// memory that was written to.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Items that are read before the interpreter's lock is let go: few enough to be in a near cache when they are hashed.
 const CHUNK: usize = 2048;
 /// Items that are read for several threads, which cost some microseconds to start.
