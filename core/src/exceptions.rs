@@ -5,7 +5,7 @@
 //! again removes it from the set. Filters with a window have no exceptions.
 //!
 //! Someone who knows a filter's seed can choose the hashes of items, and a crafted dump can contain any hashes. So the
-//! place of a hash in the set also depends on a random [`Key`], which never leaves the process. The order of the set does
+//! place of a hash in the set also depends on a random `Key`, which never leaves the process. The order of the set does
 //! not show either, because hashes are sorted when they are stored.
 
 use std::hash::{BuildHasher, Hasher, RandomState};

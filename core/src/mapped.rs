@@ -15,7 +15,17 @@ use crate::codec::{DecodeError, blocked};
 use crate::file::{self, FileError, Head, Places};
 use crate::filter::Filter;
 
-/// A filter that [`Filter::open`] mapped. It can be asked and copied as a [`Filter`], and not be changed.
+/// A filter that [`Filter::open`] mapped. It can be queried and cloned like a [`Filter`], but not changed.
+///
+/// ```no_run
+/// use libbloom::{FileError, Filter, MappedFilter};
+///
+/// fn leaked() -> Result<MappedFilter, FileError> {
+///     Filter::open("leaked.bloom")
+/// }
+/// assert!(leaked()?.contains("password"));
+/// # Ok::<(), FileError>(())
+/// ```
 pub struct MappedFilter {
     // Dropped before the mapping that it lies in.
     filter: Filter,

@@ -1,7 +1,7 @@
 //! Filters as sets: unions and intersections of filters of the blocked layout, without a window and with one seed.
 //!
 //! Layers of one shape are united bit by bit if the items of the union fit into the capacity of one of them: certainly
-//! if their counts do, otherwise judged by the set bits of the union. Other layers stay side by side. The [`Plan`] says
+//! if their counts do, otherwise judged by the set bits of the union. Other layers stay side by side. The `Plan` says
 //! which; it is made before memory is requested and allocated, and only after that does anything change.
 //!
 //! What is planned is part of the protocol: replicas repeat BF.MERGE, and must find the same layers.
@@ -73,7 +73,7 @@ pub enum SetError {
         exceptions: u64,
     },
     /// Looking up all exceptions in all layers would take too long: the product of their numbers is above
-    /// [`MOST_ASKED`](crate::sets::MOST_ASKED).
+    /// [`MOST_ASKED`].
     TooManyToAsk {
         /// Exceptions of all filters.
         exceptions: u64,

@@ -22,7 +22,11 @@ fn a_file_that_is_refused_says_what_is_wrong_with_it() {
         (0, b'<', "this is not a filter's file"),
         (8, 2, "a later version wrote the file"),
         (16, 2, "the file is damaged in its piece 0 of 16 MiB"),
-        (middle, !whole[middle], "the file is damaged in its piece 0 of 16 MiB"),
+        (
+            middle,
+            !whole[middle],
+            "the file is damaged in its piece 0 of 16 MiB",
+        ),
     ] {
         let mut damaged = whole.clone();
         damaged[at] = byte;

@@ -21,13 +21,13 @@ use crate::layouts::valkey::Valkey;
 /// The layers of a filter.
 #[derive(Debug)]
 pub enum Layers {
-    /// Lines of 64 bytes; see [`blocked`](crate::layouts::blocked).
+    /// Lines of 64 bytes; see [`blocked`].
     Blocked(Chain<Blocked>),
     /// Lines of 64 bytes in slices that expire; see [`window`](crate::layouts::blocked::window).
     Windowed(Box<Windowed>),
-    /// valkey-bloom's bits; see [`valkey`](crate::layouts::valkey).
+    /// valkey-bloom's bits; see [`valkey`].
     Valkey(Box<Chain<Valkey>>),
-    /// RedisBloom's bits; see [`classic`](crate::layouts::classic).
+    /// RedisBloom's bits; see [`classic`].
     Classic(Chain<Classic>),
 }
 

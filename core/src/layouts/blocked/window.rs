@@ -228,7 +228,7 @@ impl Windowed {
     }
 
     /// The time of an addition for which a caller names `now`, which may be a mistake: the newest stamp if that is
-    /// later. Only a second time in a row for which that stamp is [wrong](Self::has_wrong_stamps) corrects it. So
+    /// later. Only a second time in a row for which that stamp is wrong (`has_wrong_stamps`) corrects it. So
     /// neither one late event makes the filter forget, nor one wrong time makes it remember for ever.
     pub fn named_time(&mut self, now: Time) -> Time {
         let is_wrong = self.has_wrong_stamps(now);

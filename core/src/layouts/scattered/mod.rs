@@ -38,7 +38,7 @@ pub trait Scattered: Copy + Debug {
     /// What defines a layer, apart from its items and bits.
     type Shape: Copy + PartialEq;
 
-    /// The number whose remainder by [`Layer::modulus`] is the bit of an item's probe.
+    /// The number whose remainder by the modulus of the layer is the bit of an item's probe.
     fn place(hash: ItemHash, probe: u64) -> u64;
     /// The shape that a layer was made from.
     fn shape_of(layer: &Layer<Self>) -> Self::Shape;
