@@ -491,7 +491,7 @@ class _Key(Caller):
             iterator = following
 
     async def _bits_set(self) -> Any:
-        """The set bits, as far as the server tells: a merge of classic filters may not show in their header."""
+        """The set bits, as far as the server tells: a classic filter that was made anew may have the old header."""
         call = self._call("BF.INFO", "FULL")
         await self._tried(call)
         return None if call.error is not None else _words.fields(call.reply).get("Bits set")

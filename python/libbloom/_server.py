@@ -324,7 +324,7 @@ class Server:
             try:
                 return State(header, self.full(key)["Bits set"])
             except (ResponseError, KeyError):
-                # A RedisBloom, which does not tell the set bits, and has no BF.MERGE.
+                # A RedisBloom, which does not tell the set bits.
                 return State(header, None)
         except ResponseError as error:
             if is_missing(error):

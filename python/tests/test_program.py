@@ -257,6 +257,8 @@ class ProgramTest(unittest.TestCase):
         once = b"".join(dict.fromkeys(many))
         (self.folder / "some.gz").write_bytes(gzip.compress(b"one\r\ntwo\none\n\nlast"))
         (self.folder / "more").write_bytes(b"two\r\n\nthree\nlast\r")
+        # With a random seed one of so many lines would be lost in one run of forty.
+        Filter(100, 1e-6, growing=True, seed=7).save(self.folder / "grown")
         for words, given, printed, code in [
             (["some.gz", "more"], b"", b"one\r\ntwo\n\nlast\nthree\n", 0),
             (["more", "-"], b"three\nfour", b"two\r\n\nthree\nlast\r\nfour\n", 0),
@@ -264,8 +266,9 @@ class ProgramTest(unittest.TestCase):
             (["--count"], b"a\na\nb", b"2\n", 0),
             (["--null"], b"a\nb\0a\nb\0c\r\0c", b"a\nb\0c\r\0c\0", 0),
             ([], whole, once, 0),
+            (["--capacity", "100", "--state", "made"], b"a\nb\na\n", b"a\nb\n", 0),
             # It grows.
-            (["--capacity", "100", "--state", "grown"], whole, once, 0),
+            (["--state", "grown"], whole, once, 0),
             (["--state", "grown"], whole, b"", 1),
             (["--state", "grown", "--count"], whole + b"new\n", b"1\n", 0),
             (["--state", "grown"], b"new\nnewer\n", b"newer\n", 0),
@@ -273,7 +276,8 @@ class ProgramTest(unittest.TestCase):
             with self.subTest(words):
                 done = subprocess.run([*PROGRAM, "uniq", *words], input=given, capture_output=True, cwd=self.folder)
                 self.assertEqual((done.returncode, done.stdout == printed, done.stderr), (code, True, b""), done.stdout[:200])
-        grown = Filter.load(self.folder / "grown")
+        made, grown = Filter.load(self.folder / "made"), Filter.load(self.folder / "grown")
+        self.assertEqual((made.growing, made.capacity, len(made), made.error_rate), (True, 100, 2, 1e-6))
         self.assertEqual((grown.layers > 3, len(grown), grown.error_rate), (True, len(dict.fromkeys(many)) + 2, 1e-6))
         # Lines that were not written count as new the next time.
         before = (self.folder / "grown").read_bytes()
@@ -353,11 +357,13 @@ class ProgramTest(unittest.TestCase):
         """A small file that unpacks to gigabytes would take the memory of the machine."""
         line = b"x" * 999 + b"\n"
         (self.folder / "lines.gz").write_bytes(gzip.compress(line * 1000) * 300)
-        (self.folder / "bomb.gz").write_bytes(gzip.compress(bytes(10**6)) * 300)
+        for name, byte in [("zeros.gz", b"\0"), ("bomb.gz", b"x")]:
+            (self.folder / name).write_bytes(gzip.compress(byte * 10**6) * 300)
         script = "import resource; from libbloom import _program, _terminal; _terminal.LONGEST = 50 << 20; "
         script += "code = _program.main(); print(code, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
         for name, expected, said in [
             ("lines.gz", 0, ""),
+            ("zeros.gz", 2, "libbloom: zeros.gz is no list of an item a line: its byte 1 is NUL, which no text has (UTF-16 has, and archives and databases); --null is for items that end with NUL\n"),
             ("bomb.gz", 2, "libbloom: bomb.gz: an item has more than 50 MiB: this is no list of an item a line\n"),
         ]:
             words = [sys.executable, "-c", script, "build", name, "--capacity", "9", "-o", "x"]
