@@ -626,7 +626,7 @@ sys.exit(_program.main())
             "libbloom: the standard input: this xz data cannot be unpacked here: Memory usage limit exceeded; "
             "`xz -dc` may unpack it, or say more",
         )
-        line = f"ulimit -v 300000; OPENBLAS_NUM_THREADS=1 {shlex.join(PROGRAM)} build list -o x"
+        line = f"ulimit -v 250000; OPENBLAS_NUM_THREADS=1 {shlex.join(PROGRAM)} build list -o x"
         (self.folder / "list").write_bytes(b"one\n")
         done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=self.folder)
         self.assertEqual((done.returncode, done.stdout), (2, ""))
