@@ -19,7 +19,7 @@ use bloom::rivals::redisbloom::Release;
 use bloom::work::{packed, propagation};
 use bloom_fuzz::commands;
 use bloom_fuzz::tape::Tape;
-use libbloom::chain::at_most;
+use libbloom::chain::{Rules as _, at_most};
 use libbloom::packed::Packed;
 use libbloom::params::Seed;
 use libbloom::spec::Spec;

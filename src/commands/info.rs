@@ -28,22 +28,33 @@ pub struct Info;
 
 /// A figure that clients of RedisBloom or valkey-bloom know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Field {
+pub enum Field {
+    /// `Capacity`
     Capacity,
+    /// `Size`
     Size,
+    /// `Number of filters`
     Filters,
+    /// `Number of items inserted`
     Items,
+    /// `Expansion rate`
     Expansion,
+    /// `Error rate`
     ErrorRate,
+    /// `Tightening ratio`
     Tightening,
+    /// `Max scaled capacity`
     MaxScaledCapacity,
 }
 
 /// Which figures the reply has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Selection {
+pub enum Selection {
+    /// Those that clients know.
     Usual,
+    /// One of them.
     One(Field),
+    /// All.
     Full,
 }
 
