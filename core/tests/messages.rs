@@ -83,7 +83,7 @@ fn what_is_shown_of_a_filter_is_one_short_line_without_its_seed() {
     const SEED: u64 = 0x1234_5678_9abc;
     let options: [fn(Builder) -> Builder; 4] = [
         |plain| plain,
-        |plain| plain.layout(StoredLayout::Classic),
+        |_| Filter::builder(10_000, 0.01).layout(StoredLayout::Classic),
         |plain| plain.layout(StoredLayout::Valkey),
         |plain| plain.window(Duration::from_secs(60)),
     ];
