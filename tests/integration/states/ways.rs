@@ -193,7 +193,7 @@ pub const WAYS: &[Way] = &[
         }
         client.answers(&[("CONFIG SET maxmemory 0", ok())]);
     }),
-    way(SLOTS, || nodes().into(), |world| {
+    way(SLOTS, like_first, |world| {
         // The other node waits.
         world.left.extend(world.servers.drain(1..));
         let [mut from, mut to] = [&world.servers[0], &world.left[0]].map(Server::client);
@@ -282,6 +282,18 @@ fn first() -> Setup {
     Server::with()
         .module_args(LIKE_FIRST)
         .config("repl-backlog-size", "64mb")
+}
+
+/// Two nodes of a cluster, of which the first has all slots.
+fn like_first() -> Vec<Server> {
+    let nodes = nodes();
+    set_like_first(&mut nodes[0].client());
+    for node in &nodes {
+        // A node without slots stays a primary.
+        let stay = "CONFIG SET cluster-allow-replica-migration no";
+        node.client().answers(&[(stay, ok())]);
+    }
+    nodes.into()
 }
 
 /// Sets another server's options to those of the first.
