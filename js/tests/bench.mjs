@@ -101,7 +101,7 @@ await row(
 );
 
 console.log(
-  `| ${ITEMS} items at ${RATE} | has, present | has, absent | hasMany, absent | add | wrong | bytes of bits | code, compressed |`,
+  `| ${ITEMS} items at ${RATE} | has, present | has, absent | hasMany, absent | add | false positives | bytes of bits | code, compressed |`,
 );
 console.log(`|---|---|---|---|---|---|---|---|`);
 for (const cells of rows) console.log(`| ${cells.join(" | ")} |`);
