@@ -46,12 +46,11 @@ enum Figure {
     ClassicLoads,
     ValkeyLoads,
     FailedLoads,
+    /// Filters in other layouts than RedisBloom's, which INFO does not show.
+    NotClassic,
 }
 
-/// The number of filters in other layouts than RedisBloom's.
-static NOT_CLASSIC: AtomicU64 = AtomicU64::new(0);
-
-static FIGURES: [AtomicU64; 15] = [const { AtomicU64::new(0) }; 15];
+static FIGURES: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
 
 /// The first figures, up to [`Figure::OtherItems`], of the filters that an asynchronous load has brought. Until it
 /// ends, clients see the filters that the server had before, and these are hidden.
@@ -103,7 +102,7 @@ impl Counted {
     pub fn new(filter: Filter) -> Box<Self> {
         Figure::Filters.add(1);
         Figure::Windows.add(filter.window().is_some().into());
-        NOT_CLASSIC.fetch_add((!is_classic(&filter)).into(), Relaxed);
+        Figure::NotClassic.add((!is_classic(&filter)).into());
         count(NOTHING, filter.account());
         Box::new(Self(filter))
     }
@@ -201,7 +200,7 @@ impl Drop for Counted {
     fn drop(&mut self) {
         Figure::Filters.subtract(1);
         Figure::Windows.subtract(self.window().is_some().into());
-        NOT_CLASSIC.fetch_sub((!is_classic(&self.0)).into(), Relaxed);
+        Figure::NotClassic.subtract((!is_classic(&self.0)).into());
         count(self.account(), NOTHING);
     }
 }
@@ -249,7 +248,7 @@ fn is_classic(filter: &Filter) -> bool {
 
 /// Whether any filter exists in another layout than RedisBloom's.
 pub fn has_other_layouts_than_classic() -> bool {
-    NOT_CLASSIC.load(Relaxed) > 0
+    Figure::NotClassic.value() > 0
 }
 
 impl Deref for Counted {
@@ -369,7 +368,7 @@ unsafe extern "C" fn write_section(info: *mut raw::RedisModuleInfoCtx, _for_cras
             ))
         };
         let items = Figure::OtherItems.live().wrapping_add(Figure::ItemsAdded.value());
-        let lines: [(&CStr, u64); FIGURES.len()] = [
+        let lines: [(&CStr, u64); 15] = [
             (c"filters", Figure::Filters.live()),
             (c"windows", Figure::Windows.live()),
             (c"layers", Figure::Layers.live()),

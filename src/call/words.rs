@@ -1,68 +1,123 @@
 //! The words of a command that is propagated.
 
+use std::ffi::CStr;
 use std::fmt::{self, Write};
+use std::sync::OnceLock;
 
-/// The most bytes of all words together: a rate in full has 345 digits, and the words of valkey-bloom have two.
-const MOST_BYTES: usize = 1024;
+use crate::server::{Arg, OwnedString};
+
+/// The most bytes of all words that are no constants: the two shares of valkey-bloom have up to 345 each.
+const MOST_BYTES: usize = 768;
 
 /// The most words: those of valkey-bloom.
-pub const MOST_WORDS: usize = 12;
+const MOST_WORDS: usize = 12;
+/// The most of them that are no constants.
+pub const MOST_WRITTEN: usize = 5;
 
-/// Words of a command that is propagated, end to end. They take no memory of the server: most commands that make a
-/// filter are so short that each allocation shows.
+/// A word that is the same in each command. The server's string for it is made once, since each allocation shows in a
+/// command as short as most that make a filter.
+#[derive(Debug)]
+pub struct Constant(&'static str, OnceLock<OwnedString>);
+
+impl Constant {
+    /// The word, without a string yet.
+    pub const fn new(word: &'static str) -> Self {
+        Self(word, OnceLock::new())
+    }
+
+    /// The server's string.
+    pub fn arg(&'static self) -> Arg<'static> {
+        self.1.get_or_init(|| OwnedString::new(self.0.as_bytes())).arg()
+    }
+}
+
+/// A [`Constant`].
+macro_rules! constant {
+    ($word:literal) => {{
+        static WORD: $crate::call::words::Constant = $crate::call::words::Constant::new($word);
+        &WORD
+    }};
+}
+pub(crate) use constant;
+
+/// A word of a command.
+#[derive(Clone, Copy, Debug)]
+pub enum Word<'a> {
+    /// One that is the same in each command.
+    Constant(&'static Constant),
+    /// One that was written for this command.
+    Written(&'a [u8]),
+}
+
+impl<'a> Word<'a> {
+    /// The bytes of the word.
+    pub fn bytes(self) -> &'a [u8] {
+        match self {
+            Self::Constant(constant) => constant.0.as_bytes(),
+            Self::Written(bytes) => bytes,
+        }
+    }
+}
+
+/// A command that is propagated, with the words between its key and its items.
 #[derive(Clone, Debug)]
 pub struct Words {
+    /// The name of the command.
+    pub command: &'static CStr,
+    /// The words that are no constants, end to end.
     text: [u8; MOST_BYTES],
     /// Bytes of the text that are used.
     length: usize,
-    /// Where each word begins.
-    starts: [usize; MOST_WORDS],
+    /// For each word the constant that it is, or where in the text it begins.
+    list: [(Option<&'static Constant>, usize); MOST_WORDS],
     count: usize,
 }
 
 impl Words {
-    /// No words.
-    pub const NONE: Self = Self {
-        text: [0; MOST_BYTES],
-        length: 0,
-        starts: [0; MOST_WORDS],
-        count: 0,
-    };
+    /// No words yet.
+    pub fn of(command: &'static CStr) -> Self {
+        Self {
+            command,
+            text: [0; MOST_BYTES],
+            length: 0,
+            list: [(None, 0); MOST_WORDS],
+            count: 0,
+        }
+    }
 
-    /// Appends a word.
-    pub fn with(&mut self, word: impl AsRef<[u8]>) -> &mut Self {
-        self.begin().put(word.as_ref());
-        self
+    /// Appends a constant.
+    pub fn with(&mut self, word: &'static Constant) -> &mut Self {
+        self.begin(Some(word))
+    }
+
+    /// Appends a word of any bytes.
+    pub fn with_bytes(&mut self, word: &[u8]) -> &mut Self {
+        self.begin(None).put(word)
     }
 
     /// Appends a whole number.
     pub fn with_number(&mut self, number: u64) -> &mut Self {
-        self.begin().put_number(number, false);
-        self
+        self.begin(None).put_number(number)
     }
 
     /// Appends an error rate in the fewest digits that mean exactly this rate.
     pub fn with_rate(&mut self, rate: f64) -> &mut Self {
-        self.begin().put_shown(format_args!("{rate:e}"));
-        self
+        self.begin(None).put_rate(rate)
     }
 
     /// Appends a share of 1 as valkey-bloom writes it.
     pub fn with_share(&mut self, share: f64) -> &mut Self {
-        self.begin().put_shown(format_args!("{share}"));
-        self
+        self.begin(None).put_shown(format_args!("{share}"))
     }
 
     /// Appends a colon and a whole number to the last word.
     pub fn and_number(&mut self, number: u64) -> &mut Self {
-        self.put_number(number, true);
-        self
+        self.put(b":").put_number(number)
     }
 
     /// Appends a colon and a double, in the fewest digits that mean it, to the last word.
     pub fn and_rate(&mut self, rate: f64) -> &mut Self {
-        self.put_shown(format_args!(":{rate:e}"));
-        self
+        self.put(b":").put_rate(rate)
     }
 
     /// Appends a colon and bytes, two hexadecimal digits each, to the last word.
@@ -74,22 +129,43 @@ impl Words {
         self
     }
 
-    fn begin(&mut self) -> &mut Self {
-        if let Some(start) = self.starts.get_mut(self.count) {
-            *start = self.length;
+    #[inline]
+    fn begin(&mut self, word: Option<&'static Constant>) -> &mut Self {
+        if let Some(place) = self.list.get_mut(self.count) {
+            *place = (word, self.length);
             self.count += 1;
         }
         self
     }
 
-    fn put_shown(&mut self, shown: fmt::Arguments<'_>) {
+    fn put_shown(&mut self, shown: fmt::Arguments<'_>) -> &mut Self {
         // Writing here never fails.
         let _ = self.write_fmt(shown);
+        self
+    }
+
+    /// The standard library's formatting takes several times as long for the rates that people choose, which have one
+    /// digit.
+    fn put_rate(&mut self, rate: f64) -> &mut Self {
+        let mut power = 1.0;
+        for exponent in 1..=22 {
+            power *= 10.0;
+            let digit = rate * power;
+            if digit < 1.0 {
+                continue;
+            }
+            // Digit and power are exact, so that their quotient is what the text means.
+            if digit < 10.0 && digit.fract() == 0.0 && digit / power == rate {
+                return self.put_number(digit as u64).put(b"e-").put_number(exponent);
+            }
+            break;
+        }
+        self.put_shown(format_args!("{rate:e}"))
     }
 
     /// The standard library's formatting takes several times as long.
-    fn put_number(&mut self, mut number: u64, after_colon: bool) {
-        let mut digits = [0; 21];
+    fn put_number(&mut self, mut number: u64) -> &mut Self {
+        let mut digits = [0; 20];
         let mut first = digits.len();
         loop {
             first -= 1;
@@ -99,30 +175,27 @@ impl Words {
                 break;
             }
         }
-        if after_colon {
-            first -= 1;
-            digits[first] = b':';
-        }
-        self.put(&digits[first..]);
+        self.put(&digits[first..])
     }
 
     #[inline]
-    fn put(&mut self, bytes: &[u8]) {
+    fn put(&mut self, bytes: &[u8]) -> &mut Self {
         let end = self.length + bytes.len();
         if let Some(place) = self.text.get_mut(self.length..end) {
             place.copy_from_slice(bytes);
             self.length = end;
         }
+        self
     }
 
     /// The words.
-    pub fn list(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = &self.starts[..self.count];
-        let ends = starts.iter().skip(1).chain(std::iter::once(&self.length));
-        starts
-            .iter()
-            .zip(ends)
-            .map(|(&start, &end)| &self.text[start..end])
+    pub fn list(&self) -> impl Iterator<Item = Word<'_>> {
+        let list = &self.list[..self.count];
+        let ends = list.iter().skip(1).map(|&(_, start)| start);
+        let ends = ends.chain([self.length]);
+        list.iter().zip(ends).map(|(&(constant, start), end)| {
+            constant.map_or_else(|| Word::Written(&self.text[start..end]), Word::Constant)
+        })
     }
 }
 
@@ -131,5 +204,30 @@ impl Write for Words {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.put(text.as_bytes());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A rate has one text, the shortest, whatever wrote it.
+    #[test]
+    fn rates_have_the_digits_of_the_standard_library() {
+        let rate = prop_oneof![
+            0.0..1.0,
+            (1..=9_u32, 1..330_u32).prop_map(|(digit, exponent)| format!("{digit}e-{exponent}").parse().unwrap()),
+            (1..=9_u32, 1..30_i32, -1..=1_i64).prop_map(|(digit, exponent, off)| {
+                let rate: f64 = format!("{digit}e-{exponent}").parse().unwrap();
+                f64::from_bits(rate.to_bits().wrapping_add_signed(off))
+            }),
+        ];
+        proptest!(|(rate in rate)| {
+            let mut words = Words::of(c"");
+            words.with_rate(rate);
+            let expected = format!("{rate:e}");
+            prop_assert_eq!(words.list().next().map(Word::bytes), Some(expected.as_bytes()));
+        });
     }
 }

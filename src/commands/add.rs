@@ -39,7 +39,7 @@ impl Command for Add {
             has_no_options: true,
             at: None,
         };
-        let (new, _) = addition.apply_one(item, || creation::by_default(ctx))?;
+        let (new, _) = addition.apply_one(item, |origin| creation::by_default(ctx, origin))?;
         Reply(ctx).boolean(new?);
         Ok(())
     }

@@ -74,7 +74,7 @@ impl Command for AddPacked {
             has_no_options: given == no_options,
             at: given.at,
         };
-        let added = addition.apply(|| creation::now(ctx, &given))?;
+        let added = addition.apply(|_| creation::now(ctx, &given))?;
         let used = added.created.map(|created| created.filter.error_rate());
         creation::log_rate(ctx, key, given.rate, used);
         match added.stopped {

@@ -11,7 +11,7 @@ use crate::limits::{self, CommandMemory};
 use crate::server::{Arg, Ctx};
 use crate::work::adding::ListRoom;
 use crate::work::creation;
-use crate::{keyspace, stats};
+use crate::{keyspace, options, stats};
 use libbloom::exceptions::ExceptError;
 use libbloom::packed::Answers;
 
@@ -84,7 +84,7 @@ impl Command for Except {
                 reply.array(excepted.count());
                 excepted.iter().for_each(|is_excepted| reply.boolean(is_excepted));
             }
-            Err(CommandError::NotFound) if !keyspace::missing_is_error(ctx) => {
+            Err(CommandError::NotFound) if !keyspace::missing_is_error(ctx, &options::config()) => {
                 reply.array(items.len());
                 items.iter().for_each(|_| reply.boolean(false));
                 // The reply is complete. With the error a relayed command that found no key is logged.

@@ -98,7 +98,7 @@ impl Command for Insert {
             has_no_options: false,
             at: given.at,
         };
-        let added = addition.apply(|| creation::now(ctx, &given))?;
+        let added = addition.apply(|_| creation::now(ctx, &given))?;
         let used = added.created.map(|created| created.filter.error_rate());
         creation::log_rate(ctx, key, given.rate, used);
         added.reply(Reply(ctx))

@@ -37,6 +37,6 @@ impl Command for MAdd {
             has_no_options: true,
             at: None,
         };
-        addition.apply(|| creation::by_default(ctx))?.reply(Reply(ctx))
+        addition.apply(|origin| creation::by_default(ctx, origin))?.reply(Reply(ctx))
     }
 }

@@ -21,7 +21,7 @@ use std::sync::OnceLock;
 use crate::call::args::{Argument, Cursor, integer};
 use crate::call::given::{Given, RequestedRate};
 use crate::call::request::{Items, Request};
-use crate::call::words::Words;
+use crate::call::words::{Words, constant};
 use crate::options::values::Config;
 use crate::server::Ctx;
 use libbloom::params::ErrorRate;
@@ -153,7 +153,7 @@ impl Said {
     }
 }
 
-/// The words that create this filter: after the key of a BF.RESERVE or, with items, up to those of a BF.INSERT.
+/// The command that creates this filter: a BF.RESERVE or, with items, a BF.INSERT.
 pub fn words(spec: ClassicSpec, has_items: bool) -> Words {
     let (rate, capacity, rules) = (spec.error_rate(), spec.capacity(), spec.rules());
     let is_fixed = !rules.scales() && rules.expansion() > 0;
@@ -165,26 +165,23 @@ pub fn words(spec: ClassicSpec, has_items: bool) -> Words {
         0
     };
     let factor = cut + u64::from(rules.expansion());
-    let mut words = Words::NONE;
+    let mut words = Words::of(if has_items { c"BF.INSERT" } else { c"BF.RESERVE" });
     if has_items {
-        words
-            .with("ERROR")
-            .with_rate(rate)
-            .with("CAPACITY")
-            .with_number(capacity);
-        words.with("EXPANSION").with_number(factor);
+        words.with(constant!("ERROR")).with_rate(rate);
+        words.with(constant!("CAPACITY")).with_number(capacity);
+        words.with(constant!("EXPANSION")).with_number(factor);
     } else {
         words.with_rate(rate).with_number(capacity);
         // RedisBloom's BF.RESERVE accepts no expansion together with NONSCALING, and stores the usual one.
         if !is_fixed {
-            words.with("EXPANSION").with_number(factor);
+            words.with(constant!("EXPANSION")).with_number(factor);
         }
     }
     if is_fixed {
-        words.with("NONSCALING");
+        words.with(constant!("NONSCALING"));
     }
     if has_items {
-        words.with("ITEMS");
+        words.with(constant!("ITEMS"));
     }
     words
 }

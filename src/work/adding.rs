@@ -8,6 +8,7 @@ use crate::call::reply::Reply;
 use crate::call::target::{Creation, Target};
 use crate::keyspace::{self, KeyMut};
 use crate::limits::{self, CommandMemory};
+use crate::server::origin::Origin;
 use crate::server::{Arg, Ctx, log, note};
 use crate::stats::{self, Counted};
 use crate::work::{changing, creation, propagation, window};
@@ -90,7 +91,7 @@ impl<'a> Batch<'a> for &[Arg<'a>] {
                 created: None,
                 at: None,
             } => ctx.replicate(c"BF.MADD", key, [], items),
-            to => propagation::send(ctx, key, to, items),
+            to => propagation::propagate(ctx, key, &propagation::command(to, true), items),
         });
     }
 }
@@ -243,7 +244,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
     /// The key has another type, or the filter could not be created. Nothing changed.
     pub fn apply(
         self,
-        creation: impl FnOnce() -> Result<Creation, CommandError>,
+        creation: impl FnOnce(Origin) -> Result<Creation, CommandError>,
     ) -> Result<Outcome, CommandError> {
         if let (Some(item), None) = (self.items.only(), self.at) {
             let (one, created) = self.apply_one(item, creation)?;
@@ -252,11 +253,12 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
         // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
         let mut key = unsafe { keyspace::write(self.ctx, self.key) }?;
         let Some(filter) = key.filter() else {
-            let creation = creation()?;
+            let origin = self.ctx.origin();
+            let creation = creation(origin)?;
             if self.items.count() == 0 {
                 return Ok(Outcome::default());
             }
-            return self.create(key, creation);
+            return self.create(key, creation, origin);
         };
         limits::check_lookups(self.ctx, filter, self.items.count())?;
         let done = self.add_to(filter, &self.memory())?;
@@ -281,17 +283,18 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
     pub fn apply_one(
         self,
         item: Arg<'_>,
-        creation: impl FnOnce() -> Result<Creation, CommandError>,
+        creation: impl FnOnce(Origin) -> Result<Creation, CommandError>,
     ) -> Result<(One, Option<Creation>), CommandError> {
         let (sent, item) = (item, ahead::item(item.bytes()));
         // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
         let mut key = unsafe { keyspace::write(self.ctx, self.key) }?;
         let Some(filter) = key.filter() else {
-            let creation = creation()?;
+            let origin = self.ctx.origin();
+            let creation = creation(origin)?;
             return if creation.filter.has_window() {
-                Ok(self.create(key, creation)?.into_one())
+                Ok(self.create(key, creation, origin)?.into_one())
             } else {
-                self.create_with_one(key, creation, sent, item)
+                self.create_with_one(key, creation, origin, sent, item)
             };
         };
         ahead::follow(Some(filter));
@@ -323,8 +326,8 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
         Ok((Ok(new), None))
     }
 
-    fn create(self, key: KeyMut<'_>, creation: Creation) -> Result<Outcome, CommandError> {
-        let memory = self.memory_of_creation();
+    fn create(self, key: KeyMut<'_>, creation: Creation, origin: Origin) -> Result<Outcome, CommandError> {
+        let memory = self.memory_of_creation(origin);
         let mut filter = creation::make(self.ctx, self.key, creation, &memory)?;
         let Done {
             mut added, room, at, ..
@@ -369,10 +372,11 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
         self,
         key: KeyMut<'_>,
         creation: Creation,
+        origin: Origin,
         sent: Arg<'_>,
         item: Item<'_>,
     ) -> Result<(One, Option<Creation>), CommandError> {
-        let memory = self.memory_of_creation();
+        let memory = self.memory_of_creation(origin);
         let mut filter = creation::make(self.ctx, self.key, creation, &memory)?;
         let new = filter
             .begin_addition()
@@ -380,14 +384,14 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
         let new = new.map_err(|error| self.refused(&filter, error))?;
         stats::added(new.into(), (!new).into());
         self.publish_new(key, filter, creation, &memory, || {
-            propagation::send(self.ctx, self.key, creation.into(), &[sent]);
+            let words = propagation::command(creation.into(), true);
+            propagation::propagate(self.ctx, self.key, &words, &[sent]);
         });
         Ok((Ok(new), Some(creation)))
     }
 
     /// The memory that a creation may use. Logs one that a primary's addition without options causes.
-    fn memory_of_creation(self) -> CommandMemory<'a> {
-        let origin = self.ctx.origin();
+    fn memory_of_creation(self, origin: Origin) -> CommandMemory<'a> {
         if origin.is_primary() && self.has_no_options {
             self.log_missing_key();
         }

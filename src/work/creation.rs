@@ -6,6 +6,7 @@ use crate::call::target::Creation;
 use crate::keyspace::{self, KeyMut};
 use crate::limits::CommandMemory;
 use crate::rivals::redisbloom::{Release, Said};
+use crate::server::origin::Origin;
 use crate::server::{self, Arg, Ctx, log};
 use crate::stats::{self, Counted};
 use crate::work::propagation;
@@ -19,10 +20,11 @@ use libbloom::{Error, Filter};
 /// The command has NOCREATE, or options that the configuration excludes. If [`keyspace::missing_is_error`], also a
 /// command without a capacity.
 pub fn now(ctx: Ctx<'_>, given: &Given) -> Result<Creation, CommandError> {
-    if given.capacity.is_none() && given.told.is_none() && keyspace::missing_is_error(ctx) {
+    let config = options::config();
+    if given.capacity.is_none() && given.told.is_none() && keyspace::missing_is_error(ctx, &config) {
         return Err(CommandError::NotFound);
     }
-    given.creation(&options::config(), server::milliseconds)
+    given.creation(&config, server::milliseconds)
 }
 
 /// Checks that the filter can grow to VALIDATESCALETO, whether or not the key is missing. A primary has checked what it
@@ -72,11 +74,11 @@ pub fn log_layer_limit(ctx: Ctx<'_>, key: Arg<'_>, filter: Spec) {
 ///
 /// # Errors
 /// [`CommandError::NotFound`] if [`keyspace::missing_is_error`].
-pub fn by_default(ctx: Ctx<'_>) -> Result<Creation, CommandError> {
+pub fn by_default(ctx: Ctx<'_>, origin: Origin) -> Result<Creation, CommandError> {
     let config = options::config();
-    let given = if ctx.origin().is_relayed() {
+    let given = if origin.is_relayed() {
         Said::default().given(&config, Release::of_server(ctx))
-    } else if keyspace::missing_is_error(ctx) {
+    } else if keyspace::missing_is_error(ctx, &config) {
         None
     } else {
         Some(Given::default())
@@ -122,7 +124,8 @@ pub fn create_empty(
     if memory.origin().has_no_readers() {
         ctx.replicate_verbatim();
     } else {
-        propagation::send(ctx, name, creation.into(), &[]);
+        let words = propagation::command(creation.into(), false);
+        propagation::propagate(ctx, name, &words, &[]);
     }
     Ok(())
 }

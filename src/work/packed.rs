@@ -1,7 +1,9 @@
 //! Adding packed items: many in one argument.
 
+use std::ffi::CStr;
+
 use crate::call::target::{self, Target};
-use crate::call::words::Words;
+use crate::call::words::{Words, constant};
 use crate::server::{Arg, Ctx, OwnedString};
 use crate::work::adding::Batch;
 use crate::work::propagation;
@@ -48,7 +50,7 @@ impl<'a> Batch<'a> for PackedItems<'a> {
 
     fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, (): ()) {
         let words = words(to, self.items.form());
-        let send = |data| propagation::propagate(ctx, c"BF.ADDPACKED", key, &words, &[data]);
+        let send = |data| propagation::propagate(ctx, key, &words, &[data]);
         let part = self.items.to_repeat(changed);
         match part {
             None => send(self.data),
@@ -57,20 +59,20 @@ impl<'a> Batch<'a> for PackedItems<'a> {
     }
 }
 
-/// The words between the key and the data of a BF.ADDPACKED with items in this form; they create the filter too if
-/// `to` says so.
+/// A BF.ADDPACKED of items in this form; it creates the filter too if `to` says so.
 pub fn words(to: Target, form: Form) -> Words {
+    const ADD: &CStr = c"BF.ADDPACKED";
     let mut words = match to {
         Target {
             created: Some(created),
             at,
-        } => target::spec(created, at),
-        Target { created: None, at } => propagation::words_at(at),
+        } => target::spec(ADD, created, at),
+        Target { created: None, at } => propagation::at(ADD, at),
     };
     match form {
-        Form::Lines => words.with("LINES"),
-        Form::Width(width) => words.with("WIDTH").with_number(width.get() as u64),
-        Form::Prefixed => words.with("PREFIXED"),
+        Form::Lines => words.with(constant!("LINES")),
+        Form::Width(width) => words.with(constant!("WIDTH")).with_number(width.get() as u64),
+        Form::Prefixed => words.with(constant!("PREFIXED")),
     };
     words
 }

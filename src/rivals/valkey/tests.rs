@@ -49,9 +49,10 @@ fn what_valkey_bloom_gets_is_in_its_own_words() {
     let seed = SEEDS[3];
     let said = |rate, expansion, expires| {
         let filter = valkey(rate, 100, expansion, 0.5, *seed).unwrap();
-        let (command, words) = propagation::command(Creation { filter, expires }.into(), false);
-        assert_eq!(command, c"BF.INSERT");
-        let words: Vec<_> = words.list().map(|word| str::from_utf8(word).unwrap()).collect();
+        let said = propagation::command(Creation { filter, expires }.into(), false);
+        assert_eq!(said.command, c"BF.INSERT");
+        let words = said.list().map(|word| str::from_utf8(word.bytes()).unwrap());
+        let words: Vec<_> = words.collect();
         words.join(" ").replace(str::from_utf8(seed).unwrap(), "(seed)")
     };
     assert_eq!(
