@@ -45,7 +45,7 @@ pub fn read<'a>(ctx: Ctx<'a>, name: Arg<'a>) -> Result<Key<'a>, Unopened> {
 /// refused: it would make a replica differ from its primary, or a server from its file.
 #[cold]
 pub fn missing_is_error(ctx: Ctx<'_>, config: &Config) -> bool {
-    config.missing_key() == MissingKey::Error && !ctx.must_obey()
+    config.missing_key == MissingKey::Error && !ctx.must_obey()
 }
 
 /// Opens `name` to change its filter, or to create one.

@@ -25,7 +25,7 @@ const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_V
 
 /// A figure of the module's section of INFO. The first ones describe the filters that exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Figure {
+pub(crate) enum Figure {
     Filters,
     /// Filters that have a window.
     Windows,
@@ -68,7 +68,7 @@ impl Figure {
         &FIGURES[self as usize]
     }
 
-    fn add(self, by: u64) {
+    pub(crate) fn add(self, by: u64) {
         // Atomic additions take long, and most figures of a new filter are 0.
         if by > 0 {
             self.cell().fetch_add(by, Relaxed);
@@ -146,7 +146,7 @@ impl Counted {
             ..NOTHING
         };
         count(account(before), account(self.layers()));
-        grown(self.layers() - before);
+        Figure::LayersGrown.add((self.layers() - before) as u64);
     }
 }
 
@@ -266,26 +266,6 @@ pub fn added(new: u64, duplicates: u64) {
     Figure::Duplicates.add_by_command(duplicates);
 }
 
-/// Counts the layers by which a command made a filter grow.
-pub fn grown(layers: usize) {
-    Figure::LayersGrown.add(layers as u64);
-}
-
-/// Counts the layers that a window dropped.
-pub fn dropped(layers: u64) {
-    Figure::LayersDropped.add(layers);
-}
-
-/// Counts a new filter that was refused for lack of memory.
-pub fn refused_creation() {
-    Figure::RefusedCreations.add(1);
-}
-
-/// Counts a layer that was refused for lack of memory.
-pub fn refused_growth() {
-    Figure::RefusedGrowths.add(1);
-}
-
 /// Counts a filter that came from a file, a payload or a header.
 pub fn loaded(filter: &Filter) {
     match filter.layout() {
@@ -299,7 +279,7 @@ pub fn loaded(filter: &Filter) {
 /// is bad.
 pub fn not_loaded(error: &DecodeError) {
     match error {
-        DecodeError::OutOfMemory { .. } => refused_creation(),
+        DecodeError::OutOfMemory { .. } => Figure::RefusedCreations.add(1),
         DecodeError::Truncated | DecodeError::Version(_) | DecodeError::Field(_) => {
             Figure::FailedLoads.add(1)
         }

@@ -345,6 +345,6 @@ fn set(before: &Config, name: &[u8], value: &[u8]) {
             "CONFIG REWRITE writes what is refused"
         );
         assert_eq!(again, config);
-        let _ = (config.error_rate(), config.expansion(), config.max_filter_bytes());
+        let _ = (config.error_rate(), config.max_filter_bytes());
     }
 }

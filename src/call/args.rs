@@ -1,8 +1,11 @@
 //! The arguments of a command, read one by one.
 
+use std::ops::RangeInclusive;
+
 use crate::call::error::CommandError;
 use crate::number;
 use crate::server::Arg;
+use libbloom::params::Capacity;
 
 /// An argument of a command: any bytes.
 pub trait Argument<'a>: Copy {
@@ -140,14 +143,36 @@ pub fn flag(option: &mut bool, name: &'static str) -> Result<(), CommandError> {
 }
 
 /// Parses an iterator or a time in decimal form. For RedisBloom and SET a number beyond 64 bits is no number.
-pub fn iterator(bytes: &[u8]) -> Option<i64> {
+pub fn whole(bytes: &[u8]) -> Option<i64> {
     i64::try_from(number::whole(bytes)?).ok()
 }
 
-/// Parses an integer in the form of [`number::whole`]. One beyond 64 bits is replaced by the nearest that fits, which
-/// is outside of every range that a command accepts.
-pub fn integer(bytes: &[u8]) -> Option<i64> {
-    number::whole(bytes).map(|value| value.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+/// Parses a whole number.
+///
+/// # Errors
+/// The argument is none, or is not in `range`.
+pub fn number<'a, T: TryFrom<i128> + Into<u64> + PartialOrd + Copy>(
+    value: impl Argument<'a>,
+    what: &'static str,
+    range: RangeInclusive<T>,
+) -> Result<T, CommandError> {
+    let number = T::try_from(number::whole(value.bytes()).ok_or(CommandError::Bad(what))?).ok();
+    let number = number.filter(|number| range.contains(number));
+    let (least, most) = (*range.start(), *range.end());
+    number.ok_or_else(|| CommandError::Range {
+        what,
+        least: least.into(),
+        most: most.into(),
+    })
+}
+
+/// Parses a capacity.
+///
+/// # Errors
+/// As [`number`] has them.
+pub fn capacity_of<'a>(value: impl Argument<'a>) -> Result<Capacity, CommandError> {
+    let items = number(value, "capacity", 1..=Capacity::MAX)?;
+    Capacity::new(items).map_err(|_| CommandError::Bad("capacity"))
 }
 
 /// The length of the longest word of any command, VALIDATESCALETO.

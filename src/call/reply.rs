@@ -45,7 +45,7 @@ impl Reply<'_> {
     /// array is short, even after a panic between two elements.
     pub fn end(self, outcome: &Result<(), CommandError>) {
         if OWED.get() > 0 {
-            self.error(outcome.as_ref().err().unwrap_or(&CommandError::Internal));
+            self.error(outcome.as_ref().err().unwrap_or(&CommandError::INTERNAL));
         }
         while OWED.get() > 0 {
             self.null();

@@ -49,7 +49,7 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
         };
         let given = match cursor.rest() {
             [token, words @ ..] if is_spec(token.bytes()) && verb != Verb::Reserve => {
-                let target = of_spec(token.bytes()).ok_or(CommandError::BadSpec)?;
+                let target = of_spec(token.bytes()).ok_or(CommandError::BAD_SPEC)?;
                 let packing = match data {
                     Some(_) => Packing::parse(words)?,
                     None => Packing::default(),

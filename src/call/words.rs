@@ -217,7 +217,8 @@ mod tests {
     fn rates_have_the_digits_of_the_standard_library() {
         let rate = prop_oneof![
             0.0..1.0,
-            (1..=9_u32, 1..330_u32).prop_map(|(digit, exponent)| format!("{digit}e-{exponent}").parse().unwrap()),
+            (1..=9_u32, 1..330_u32)
+                .prop_map(|(digit, exponent)| format!("{digit}e-{exponent}").parse().unwrap()),
             (1..=9_u32, 1..30_i32, -1..=1_i64).prop_map(|(digit, exponent, off)| {
                 let rate: f64 = format!("{digit}e-{exponent}").parse().unwrap();
                 f64::from_bits(rate.to_bits().wrapping_add_signed(off))

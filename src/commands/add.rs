@@ -16,7 +16,6 @@ pub struct Add;
 impl Command for Add {
     const NAME: &'static CStr = c"bf.add";
     const FLAGS: &'static CStr = c"write deny-oom";
-    const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
         summary: c"Adds an item to a Bloom Filter",
         complexity: O_OF_LAYERS,

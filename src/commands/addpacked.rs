@@ -26,7 +26,6 @@ const VERB: Verb = Verb::AddPacked;
 impl Command for AddPacked {
     const NAME: &'static CStr = c"bf.addpacked";
     const FLAGS: &'static CStr = c"write deny-oom";
-    const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
         summary: c"Adds the items that are packed in one argument to a Bloom Filter. A filter will be created if it does not exist",
         complexity: O_OF_PACKED,

@@ -17,7 +17,6 @@ pub struct Card;
 impl Command for Card {
     const NAME: &'static CStr = c"bf.card";
     const FLAGS: &'static CStr = c"readonly";
-    const CATEGORIES: &'static CStr = c"read";
     const DOCS: Docs = Docs {
         summary: c"Returns the cardinality of a Bloom filter",
         complexity: O_OF_LAYERS,

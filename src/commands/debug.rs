@@ -18,7 +18,6 @@ pub struct Debug;
 impl Command for Debug {
     const NAME: &'static CStr = c"bf.debug";
     const FLAGS: &'static CStr = c"readonly";
-    const CATEGORIES: &'static CStr = c"read";
     const DOCS: Docs = Docs {
         summary: c"Returns a line of figures for a Bloom Filter, and one for each of its layers",
         complexity: O_OF_LAYERS,
@@ -32,7 +31,7 @@ impl Command for Debug {
         let key = cursor.take()?;
         cursor.finish()?;
         let key = keyspace::read(ctx, key)?;
-        let filter = key.filter().ok_or(CommandError::NotFound)?;
+        let filter = key.filter().ok_or(CommandError::NOT_FOUND)?;
         let reply = Reply(ctx);
         reply.array(1 + filter.layers());
         // For a window this includes layers that have expired, while they still exist.

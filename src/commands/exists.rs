@@ -17,7 +17,6 @@ pub struct Exists;
 impl Command for Exists {
     const NAME: &'static CStr = c"bf.exists";
     const FLAGS: &'static CStr = c"readonly";
-    const CATEGORIES: &'static CStr = c"read";
     const DOCS: Docs = Docs {
         summary: c"Checks whether an item exists in a Bloom Filter",
         complexity: O_OF_LAYERS,

@@ -47,7 +47,6 @@ impl<'a, A: Argument<'a>> PackedQuery<'a, A> {
 impl Command for ExistsPacked {
     const NAME: &'static CStr = c"bf.existspacked";
     const FLAGS: &'static CStr = c"readonly";
-    const CATEGORIES: &'static CStr = c"read";
     const DOCS: Docs = Docs {
         summary: c"Checks whether the items that are packed in one argument exist in a Bloom Filter",
         complexity: O_OF_PACKED,
@@ -71,7 +70,7 @@ impl Command for ExistsPacked {
             Some(filter) => filter.contains_packed(items, window::now(filter)),
             None => Answers::none_of(items.count()),
         };
-        let answers = answers.map_err(|_| CommandError::NoMemoryToAnswer)?;
+        let answers = answers.map_err(|_| CommandError::NO_MEMORY_TO_ANSWER)?;
         let bitmap = answers.into_bitmap();
         reply.bulk(bitmap.bytes());
         Ok(())

@@ -152,13 +152,13 @@ impl Selection {
         let field = Field::VALKEY
             .into_iter()
             .find(|field| word.eq_ignore_ascii_case(field.word()));
-        field.map(Self::One).ok_or(CommandError::Information)
+        field.map(Self::One).ok_or(CommandError::INFORMATION)
     }
 
     /// Checks that the filter has the selected field.
     fn check(self, filter: &Filter) -> Result<(), CommandError> {
         match self {
-            Self::One(field) if !Field::of(filter).contains(&field) => Err(CommandError::Information),
+            Self::One(field) if !Field::of(filter).contains(&field) => Err(CommandError::INFORMATION),
             Self::One(_) | Self::Usual | Self::Full => Ok(()),
         }
     }
@@ -167,7 +167,6 @@ impl Selection {
 impl Command for Info {
     const NAME: &'static CStr = c"bf.info";
     const FLAGS: &'static CStr = c"readonly";
-    const CATEGORIES: &'static CStr = c"read";
     const DOCS: Docs = Docs {
         summary: c"Returns information about a Bloom Filter",
         complexity: O_OF_LAYERS,
@@ -202,7 +201,7 @@ impl Command for Info {
             Selection::parse(Argument::bytes(word))
         })?;
         let key = keyspace::read(ctx, key)?;
-        let filter = key.filter().ok_or(CommandError::NotFound)?;
+        let filter = key.filter().ok_or(CommandError::NOT_FOUND)?;
         selection.check(filter)?;
         let now = window::now(filter);
         let (reply, totals) = (Reply(ctx), filter.totals_at(now));

@@ -43,7 +43,7 @@ fn create(ctx: Ctx<'_>, name: Arg<'_>, given: &Given) -> Result<(), CommandError
     let mut key = key?;
     if key.filter().is_some() {
         // What a primary created is no filter that was here before.
-        return given.told.map_or(Ok(()), |_| Err(CommandError::Exists));
+        return given.told.map_or(Ok(()), |_| Err(CommandError::EXISTS));
     }
     let creation = creation::now(ctx, given)?;
     creation::create_empty(ctx, name, &mut key, creation)?;
@@ -55,7 +55,6 @@ fn create(ctx: Ctx<'_>, name: Arg<'_>, given: &Given) -> Result<(), CommandError
 impl Command for Insert {
     const NAME: &'static CStr = c"bf.insert";
     const FLAGS: &'static CStr = c"write deny-oom";
-    const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
         summary: c"Adds one or more items to a Bloom Filter. A filter will be created if it does not exist",
         complexity: O_OF_MANY,

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use crate::call::args::{Argument, Cursor};
 use crate::call::combination::{Combination, NUMKEYS, SOURCES};
-use crate::call::docs::{Docs, KEY_TO_OVERWRITE, SINCE_OWN};
+use crate::call::docs::{Docs, KeyUse, Parameter, SINCE_OWN};
 use crate::call::error::CommandError;
 use crate::call::reply::Reply;
 use crate::call::{Call, Command};
@@ -46,12 +46,11 @@ fn apply(ctx: Ctx<'_>, keys: Combination<'_, Arg<'_>>) -> Result<(), CommandErro
 impl Command for Intersect {
     const NAME: &'static CStr = c"bf.intersect";
     const FLAGS: &'static CStr = c"write deny-oom";
-    const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
         summary: c"Intersects Bloom Filters: the items that all sources have are found in the destination, which is created or replaced",
         complexity: O_OF_SOURCES,
         since: SINCE_OWN,
-        parameters: &[KEY_TO_OVERWRITE, NUMKEYS, SOURCES],
+        parameters: &[Parameter::key(c"destination", KeyUse::Overwrite), NUMKEYS, SOURCES],
         cacheable: true,
     };
 

@@ -20,7 +20,6 @@ pub struct Load;
 impl Command for Load {
     const NAME: &'static CStr = c"bf.load";
     const FLAGS: &'static CStr = c"write deny-oom";
-    const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
         summary: c"Creates a Bloom Filter from what an append-only file has of one in valkey-bloom's layout",
         complexity: c"O(n), where n is the number of bytes of the data",
@@ -44,14 +43,14 @@ fn load(ctx: Ctx<'_>, name: Arg<'_>, data: &[u8]) -> Result<(), CommandError> {
     // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
     let mut key = unsafe { keyspace::write(ctx, name) }?;
     if key.filter().is_some() {
-        return Err(CommandError::Busy);
+        return Err(CommandError::BUSY);
     }
     let memory = CommandMemory::of_command(ctx, name);
     let chain = valkey::decode(data, &|demand| memory.allow(demand));
     let chain = chain
         .inspect_err(stats::not_loaded)
         .map_err(|error| match error {
-            DecodeError::OutOfMemory { .. } => CommandError::NoMemoryToCreate,
+            DecodeError::OutOfMemory { .. } => CommandError::NO_MEMORY_TO_CREATE,
             DecodeError::Truncated | DecodeError::Version(_) | DecodeError::Field(_) => {
                 CommandError::BadData(error)
             }

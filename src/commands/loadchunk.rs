@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use crate::call::args::{self, Cursor};
-use crate::call::docs::{Docs, KEY_TO_FILL, Kind, O_OF_PIECE, Parameter};
+use crate::call::docs::{Docs, KeyUse, Kind, O_OF_PIECE, Parameter};
 use crate::call::error::CommandError;
 use crate::call::reply::Reply;
 use crate::call::{Call, Command};
@@ -19,13 +19,12 @@ pub struct LoadChunk;
 impl Command for LoadChunk {
     const NAME: &'static CStr = c"bf.loadchunk";
     const FLAGS: &'static CStr = c"write deny-oom";
-    const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
         summary: c"Restores a filter previously saved using SCANDUMP",
         complexity: O_OF_PIECE,
         since: c"1.0.0",
         parameters: &[
-            KEY_TO_FILL,
+            Parameter::key(c"key", KeyUse::Fill),
             Parameter::new(c"iterator", Kind::Integer),
             Parameter::new(c"data", Kind::Text),
         ],
@@ -36,7 +35,7 @@ impl Command for LoadChunk {
         let mut cursor = Cursor::new(arguments);
         let (name, iterator, data) = (cursor.take()?, cursor.take()?, cursor.take()?.bytes());
         cursor.finish()?;
-        let iterator = args::iterator(iterator.bytes()).ok_or(CommandError::LoadIterator)?;
+        let iterator = args::whole(iterator.bytes()).ok_or(CommandError::LOAD_ITERATOR)?;
         // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
         let mut key = unsafe { keyspace::write(ctx, name) }?;
         match key.filter() {
@@ -53,7 +52,7 @@ impl Command for LoadChunk {
                 stats::loaded(&filter);
                 key.set(Counted::new(filter), None);
             }
-            None => return Err(CommandError::NotFound),
+            None => return Err(CommandError::NOT_FOUND),
         }
         ctx.replicate_verbatim();
         key.changed(&[LoadChunk::NAME]);
@@ -65,8 +64,8 @@ impl Command for LoadChunk {
 impl From<DecodeError> for CommandError {
     fn from(error: DecodeError) -> Self {
         match error {
-            DecodeError::OutOfMemory { .. } => Self::NoMemoryToCreate,
-            DecodeError::Truncated | DecodeError::Version(_) | DecodeError::Field(_) => Self::BadHeader,
+            DecodeError::OutOfMemory { .. } => Self::NO_MEMORY_TO_CREATE,
+            DecodeError::Truncated | DecodeError::Version(_) | DecodeError::Field(_) => Self::BAD_HEADER,
         }
     }
 }
@@ -74,9 +73,9 @@ impl From<DecodeError> for CommandError {
 impl From<ChunkError> for CommandError {
     fn from(error: ChunkError) -> Self {
         match error {
-            ChunkError::NoPlace => Self::BadHeader,
-            ChunkError::NoLayer => Self::ChunkOffset,
-            ChunkError::TooLong { .. } => Self::ChunkLength,
+            ChunkError::NoPlace => Self::BAD_HEADER,
+            ChunkError::NoLayer => Self::CHUNK_OFFSET,
+            ChunkError::TooLong { .. } => Self::CHUNK_LENGTH,
         }
     }
 }

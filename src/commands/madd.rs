@@ -16,7 +16,6 @@ pub struct MAdd;
 impl Command for MAdd {
     const NAME: &'static CStr = c"bf.madd";
     const FLAGS: &'static CStr = c"write deny-oom";
-    const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
         summary: c"Adds one or more items to a Bloom Filter. A filter will be created if it does not exist",
         complexity: O_OF_MANY,
@@ -37,6 +36,8 @@ impl Command for MAdd {
             has_no_options: true,
             at: None,
         };
-        addition.apply(|origin| creation::by_default(ctx, origin))?.reply(Reply(ctx))
+        addition
+            .apply(|origin| creation::by_default(ctx, origin))?
+            .reply(Reply(ctx))
     }
 }

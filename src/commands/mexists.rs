@@ -17,7 +17,6 @@ pub struct MExists;
 impl Command for MExists {
     const NAME: &'static CStr = c"bf.mexists";
     const FLAGS: &'static CStr = c"readonly";
-    const CATEGORIES: &'static CStr = c"read";
     const DOCS: Docs = Docs {
         summary: c"Checks whether one or more items exist in a Bloom Filter",
         complexity: O_OF_MANY,

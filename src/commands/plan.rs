@@ -31,7 +31,6 @@ const MOST_LAYERS: usize = 16;
 impl Command for Plan {
     const NAME: &'static CStr = c"bf.plan";
     const FLAGS: &'static CStr = c"readonly";
-    const CATEGORIES: &'static CStr = c"read";
     const DOCS: Docs = Docs {
         summary: c"Returns what a Bloom Filter takes that BF.RESERVE would create, and once it has grown",
         complexity: c"O(1)",

@@ -57,7 +57,7 @@ impl Command for Reserve {
         let mut key = unsafe { keyspace::write(ctx, name) }?;
         if key.filter().is_some() {
             if !given.only_new {
-                return Err(CommandError::Exists);
+                return Err(CommandError::EXISTS);
             }
             Reply(ctx).null();
             return Ok(());

@@ -17,7 +17,6 @@ pub struct ScanDump;
 impl Command for ScanDump {
     const NAME: &'static CStr = c"bf.scandump";
     const FLAGS: &'static CStr = c"readonly";
-    const CATEGORIES: &'static CStr = c"read";
     const DOCS: Docs = Docs {
         summary: c"Begins an incremental save of the bloom filter",
         complexity: O_OF_PIECE,
@@ -30,10 +29,10 @@ impl Command for ScanDump {
         let mut cursor = Cursor::new(arguments);
         let (key, iterator) = (cursor.take()?, cursor.take()?);
         cursor.finish()?;
-        let iterator = args::iterator(iterator.bytes()).ok_or(CommandError::ScanIterator)?;
+        let iterator = args::whole(iterator.bytes()).ok_or(CommandError::SCAN_ITERATOR)?;
         let key = keyspace::read(ctx, key)?;
-        let filter = key.filter().ok_or(CommandError::NotFound)?;
-        let chunk = chunks::dump(filter, iterator).map_err(|_| CommandError::NoMemoryToAnswer)?;
+        let filter = key.filter().ok_or(CommandError::NOT_FOUND)?;
+        let chunk = chunks::dump(filter, iterator).map_err(|_| CommandError::NO_MEMORY_TO_ANSWER)?;
         let reply = Reply(ctx);
         reply.array(2);
         match chunk {

@@ -22,7 +22,7 @@ use libbloom::spec::{Spec, ValkeySpec};
 pub fn insert<'a, A: Argument<'a>>(arguments: &'a [A], config: &Config) -> Option<Request<'a, A>> {
     let mut cursor = Cursor::new(arguments);
     let key = cursor.take_if_any()?;
-    let (mut rate, mut capacity) = (config.requested_error_rate(), config.initial_size().items());
+    let (mut rate, mut capacity) = (config.requested_error_rate, config.initial_size.items());
     let (mut expansion, mut seed) = (None, config.seed().into());
     let (mut tightening, mut no_create) = (Tightening::DEFAULT, false);
     let (mut has_goal, mut items) = (false, Items::None);
@@ -56,7 +56,7 @@ pub fn insert<'a, A: Argument<'a>>(arguments: &'a [A], config: &Config) -> Optio
     if has_goal && expansion == Some(0) {
         return None;
     }
-    let expansion = expansion.unwrap_or(config.expansion_factor());
+    let expansion = expansion.unwrap_or(config.expansion_factor);
     let filter = ValkeySpec::new(rate, capacity, expansion, tightening, seed).ok()?;
     let given = Given {
         no_create,

@@ -10,7 +10,7 @@ use crate::keyspace::{self, KeyMut};
 use crate::limits::{self, CommandMemory};
 use crate::server::origin::Origin;
 use crate::server::{Arg, Ctx, log, note};
-use crate::stats::{self, Counted};
+use crate::stats::{self, Counted, Figure};
 use crate::work::{changing, creation, propagation, window};
 use libbloom::chain::batch::{BlockOutcome, Subset};
 use libbloom::chain::demand::reserved;
@@ -334,7 +334,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
         } = self.add_to(&mut filter, &memory)?;
         if added.changed().ones() == 0 {
             // A window has no layer before its first item, and there was no memory for its first layer.
-            return Err(CommandError::NoMemoryToCreate);
+            return Err(CommandError::NO_MEMORY_TO_CREATE);
         }
         // Something changed: the first item of an empty filter is always new.
         self.publish_new(key, filter, creation, &memory, || {
@@ -439,7 +439,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
         let refreshes = filter.window().is_some_and(Window::refresh);
         let added = Outcome::with_room_for(self.items.count(), refreshes);
         let (Some(mut added), Some(room)) = (added, self.items.room()) else {
-            return Err(CommandError::NoMemoryToAnswer);
+            return Err(CommandError::NO_MEMORY_TO_ANSWER);
         };
         let (before, has_more) = (filter.layers(), filter.has_window_or_exceptions());
         let allowance = &|demand| memory.allow(demand);
@@ -478,12 +478,12 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
             creation::log_shortage(self.ctx, self.key, error);
         }
         if !matches!(error, Error::Full { .. }) {
-            stats::refused_growth();
+            Figure::RefusedGrowths.add(1);
         }
         // RedisBloom keeps only the lower 32 bits of an expansion: of 2^32 it keeps 0, and the filter cannot grow.
         let grows = filter.expansion().is_some_and(|factor| factor > 0);
         match error {
-            Error::Full { .. } if grows => CommandError::FullForGood,
+            Error::Full { .. } if grows => CommandError::FULL_FOR_GOOD,
             error => CommandError::of_add(error),
         }
     }

@@ -8,7 +8,7 @@ use crate::limits::CommandMemory;
 use crate::rivals::redisbloom::{Release, Said};
 use crate::server::origin::Origin;
 use crate::server::{self, Arg, Ctx, log};
-use crate::stats::{self, Counted};
+use crate::stats::{Counted, Figure};
 use crate::work::propagation;
 use crate::{number, options};
 use libbloom::spec::Spec;
@@ -22,7 +22,7 @@ use libbloom::{Error, Filter};
 pub fn now(ctx: Ctx<'_>, given: &Given) -> Result<Creation, CommandError> {
     let config = options::config();
     if given.capacity.is_none() && given.told.is_none() && keyspace::missing_is_error(ctx, &config) {
-        return Err(CommandError::NotFound);
+        return Err(CommandError::NOT_FOUND);
     }
     given.creation(&config, server::milliseconds)
 }
@@ -73,7 +73,7 @@ pub fn log_layer_limit(ctx: Ctx<'_>, key: Arg<'_>, filter: Spec) {
 /// that RedisBloom makes by default.
 ///
 /// # Errors
-/// [`CommandError::NotFound`] if [`keyspace::missing_is_error`].
+/// [`CommandError::NOT_FOUND`] if [`keyspace::missing_is_error`].
 pub fn by_default(ctx: Ctx<'_>, origin: Origin) -> Result<Creation, CommandError> {
     let config = options::config();
     let given = if origin.is_relayed() {
@@ -84,14 +84,14 @@ pub fn by_default(ctx: Ctx<'_>, origin: Origin) -> Result<Creation, CommandError
         Some(Given::default())
     };
     given
-        .ok_or(CommandError::NotFound)?
+        .ok_or(CommandError::NOT_FOUND)?
         .creation(&config, server::milliseconds)
 }
 
 /// Makes a filter within the command's allowance.
 ///
 /// # Errors
-/// [`CommandError::NoMemoryToCreate`]; nothing is left behind.
+/// [`CommandError::NO_MEMORY_TO_CREATE`]; nothing is left behind.
 pub fn make(
     ctx: Ctx<'_>,
     key: Arg<'_>,
@@ -104,7 +104,7 @@ pub fn make(
 
 /// The error for a filter that could not be made; it is counted and logged.
 pub fn refused(ctx: Ctx<'_>, key: Arg<'_>, error: Error) -> CommandError {
-    stats::refused_creation();
+    Figure::RefusedCreations.add(1);
     log_shortage(ctx, key, error);
     CommandError::of_creation(error)
 }
@@ -112,7 +112,7 @@ pub fn refused(ctx: Ctx<'_>, key: Arg<'_>, error: Error) -> CommandError {
 /// Creates an empty filter in a missing key, and propagates the creation.
 ///
 /// # Errors
-/// [`CommandError::NoMemoryToCreate`]; nothing is left behind.
+/// [`CommandError::NO_MEMORY_TO_CREATE`]; nothing is left behind.
 pub fn create_empty(
     ctx: Ctx<'_>,
     name: Arg<'_>,

@@ -8,7 +8,7 @@ use crate::keyspace::{self, KeyMut};
 use crate::limits::CommandMemory;
 use crate::server::shown::shown;
 use crate::server::{Arg, Ctx};
-use crate::stats;
+use crate::stats::Figure;
 use crate::work::{changing, creation};
 use libbloom::chain::demand::reserved;
 use libbloom::sets::{Mismatch, SetError};
@@ -37,7 +37,7 @@ impl<'a> Sources<'a> {
         keys: Combination<'a, Arg<'a>>,
         left_out: Option<&KeyMut<'_>>,
     ) -> Result<Self, CommandError> {
-        let room = |_| CommandError::NoMemoryToAnswer;
+        let room = |_| CommandError::NO_MEMORY_TO_ANSWER;
         let mut names = reserved(keys.sources.len()).map_err(room)?;
         let mut filters = reserved(keys.sources.len()).map_err(room)?;
         for &name in keys.sources {
@@ -94,7 +94,7 @@ impl<'a> Sources<'a> {
     /// The error for a combination that should have made a new filter.
     pub fn refused_creation(&self, error: SetError) -> CommandError {
         self.refused(error, |error| {
-            stats::refused_creation();
+            Figure::RefusedCreations.add(1);
             CommandError::of_creation(error)
         })
     }
