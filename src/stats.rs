@@ -288,9 +288,6 @@ pub fn not_loaded(error: &DecodeError) {
 
 /// Registers the section, then the listener for loads. In this order, because Redis 7.0 forgets the section of a
 /// module that it refuses, but not the listener.
-///
-/// # Errors
-/// A line for the log.
 pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     let ok = raw::REDISMODULE_OK as c_int;
     // SAFETY: the context is that of the module's loading.

@@ -69,17 +69,11 @@ impl<'a, A: Argument<'a>> Cursor<'a, A> {
     }
 
     /// The next argument.
-    ///
-    /// # Errors
-    /// [`CommandError::Arity`] when there is none.
     pub fn take(&mut self) -> Result<A, CommandError> {
         self.take_if_any().ok_or(CommandError::Arity)
     }
 
     /// Takes the last of the arguments that were not read yet.
-    ///
-    /// # Errors
-    /// [`CommandError::Arity`] when there is none.
     pub fn take_last(&mut self) -> Result<A, CommandError> {
         let (last, rest) = self.rest.split_last().ok_or(CommandError::Arity)?;
         self.rest = rest;
@@ -94,9 +88,6 @@ impl<'a, A: Argument<'a>> Cursor<'a, A> {
     }
 
     /// All remaining arguments.
-    ///
-    /// # Errors
-    /// [`CommandError::Arity`] when there are none.
     pub fn at_least_one(self) -> Result<&'a [A], CommandError> {
         if self.rest.is_empty() {
             Err(CommandError::Arity)
@@ -104,24 +95,14 @@ impl<'a, A: Argument<'a>> Cursor<'a, A> {
             Ok(self.rest)
         }
     }
+}
 
-    /// Checks that no argument is left over.
-    ///
-    /// # Errors
-    /// [`CommandError::Arity`] when something is.
-    pub fn finish(self) -> Result<(), CommandError> {
-        if self.rest.is_empty() {
-            Ok(())
-        } else {
-            Err(CommandError::Arity)
-        }
-    }
+/// The arguments of a command that has as many.
+pub fn exactly<A: Copy, const N: usize>(arguments: &[A]) -> Result<[A; N], CommandError> {
+    arguments.try_into().map_err(|_| CommandError::Arity)
 }
 
 /// Sets an option's value.
-///
-/// # Errors
-/// [`CommandError::Twice`] if it was set before.
 pub fn once<T>(option: &mut Option<T>, value: T, name: &'static str) -> Result<(), CommandError> {
     if option.replace(value).is_some() {
         Err(CommandError::Twice(name))
@@ -131,9 +112,6 @@ pub fn once<T>(option: &mut Option<T>, value: T, name: &'static str) -> Result<(
 }
 
 /// Sets an option that has no value.
-///
-/// # Errors
-/// [`CommandError::Twice`] if it was set before.
 pub fn flag(option: &mut bool, name: &'static str) -> Result<(), CommandError> {
     if std::mem::replace(option, true) {
         Err(CommandError::Twice(name))
@@ -148,9 +126,6 @@ pub fn whole(bytes: &[u8]) -> Option<i64> {
 }
 
 /// Parses a whole number.
-///
-/// # Errors
-/// The argument is none, or is not in `range`.
 pub fn number<'a, T: TryFrom<i128> + Into<u64> + PartialOrd + Copy>(
     value: impl Argument<'a>,
     what: &'static str,
@@ -167,9 +142,6 @@ pub fn number<'a, T: TryFrom<i128> + Into<u64> + PartialOrd + Copy>(
 }
 
 /// Parses a capacity.
-///
-/// # Errors
-/// As [`number`] has them.
 pub fn capacity_of<'a>(value: impl Argument<'a>) -> Result<Capacity, CommandError> {
     let items = number(value, "capacity", 1..=Capacity::MAX)?;
     Capacity::new(items).map_err(|_| CommandError::Bad("capacity"))

@@ -22,9 +22,6 @@ pub struct Combination<'a, A> {
 
 impl<'a, A: Argument<'a>> Combination<'a, A> {
     /// Reads `destination numkeys source [source ...]`, with which a command begins.
-    ///
-    /// # Errors
-    /// What is wrong with these arguments.
     pub fn take(cursor: &mut Cursor<'a, A>) -> Result<Self, CommandError> {
         let (destination, numkeys) = (cursor.take()?, cursor.take()?);
         let count = number::whole(numkeys.bytes()).ok_or(CommandError::Bad("numkeys"))?;

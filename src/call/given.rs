@@ -105,9 +105,6 @@ pub struct Given {
 
 impl Given {
     /// Reads the error rate and capacity of a command that begins with them, and then all options, up to ITEMS.
-    ///
-    /// # Errors
-    /// The first argument that is wrong, or options that exclude each other.
     pub fn parse<'a, A: Argument<'a>>(verb: Verb, cursor: &mut Cursor<'a, A>) -> Result<Self, CommandError> {
         let mut given = Self::default();
         let adds = verb.adds();
@@ -283,9 +280,6 @@ impl Given {
     }
 
     /// The described filter, with the configuration for what the options leave open.
-    ///
-    /// # Errors
-    /// Options that the configuration excludes.
     pub fn filter(&self, config: &Config) -> Result<Spec, CommandError> {
         let layout = self.layout(config);
         if self.given_layout().is_none() {
@@ -370,9 +364,6 @@ impl Given {
     }
 
     /// Checks that the described filter can grow to VALIDATESCALETO.
-    ///
-    /// # Errors
-    /// The reason why it cannot.
     pub fn check_goal(&self, filter: Spec, config: &Config) -> Result<(), CommandError> {
         let (Some(goal), Spec::Valkey(spec)) = (self.goal, filter) else {
             return Ok(());
@@ -403,9 +394,6 @@ pub struct RequestedRate {
 
 impl RequestedRate {
     /// Parses an error rate.
-    ///
-    /// # Errors
-    /// It is no number, or out of its range.
     pub fn read<'a>(value: impl Argument<'a>) -> Result<Self, CommandError> {
         let requested = double(value).ok_or(CommandError::Bad("error rate"))?;
         let used = ErrorRate::new(requested).map_err(|_| CommandError::ERROR_RATE_RANGE)?;

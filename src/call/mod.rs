@@ -16,11 +16,11 @@ use std::ffi::{CStr, CString, c_int};
 
 use redis_module::raw;
 
-use self::args::Cursor;
+pub use self::args::Cursor;
 use self::combination::Combination;
 use self::docs::Docs;
-use self::error::CommandError;
-use self::reply::Reply;
+pub use self::error::CommandError;
+pub use self::reply::Reply;
 use crate::server::{Arg, Ctx, few, guarded, log, name_conflict};
 
 /// A call of a command.
@@ -52,9 +52,6 @@ pub trait Command {
 }
 
 /// Registers a command, and describes it to the server.
-///
-/// # Errors
-/// A line for the log.
 pub fn register_command<C: Command>(ctx: Ctx<'_>, category: Option<&CStr>) -> Result<(), String> {
     let name = C::NAME.to_string_lossy().to_uppercase();
     // The key specifications below serve ACL rules. For the nodes of a cluster, and before Redis 7.0 for everything,

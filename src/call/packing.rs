@@ -32,9 +32,6 @@ pub struct Packing {
 
 impl Packing {
     /// Reads `word`, and its value from `cursor`, if it is one of the words for packing.
-    ///
-    /// # Errors
-    /// What is wrong with the word or its value.
     pub fn take<'a, A: Argument<'a>>(
         &mut self,
         word: &[u8],
@@ -61,9 +58,6 @@ impl Packing {
     }
 
     /// Reads all of `words`, each of which is one for packing.
-    ///
-    /// # Errors
-    /// The first that is not, or what is wrong with it.
     pub fn parse<'a, A: Argument<'a>>(words: &'a [A]) -> Result<Self, CommandError> {
         let (mut packing, mut cursor) = (Self::default(), Cursor::new(words));
         while let Some(word) = cursor.take_if_any() {
@@ -76,9 +70,6 @@ impl Packing {
     }
 
     /// The items in `data`.
-    ///
-    /// # Errors
-    /// No form was given, or `data` does not have that form.
     pub fn unpack(self, data: &[u8]) -> Result<Packed<'_>, CommandError> {
         let form = self.form.ok_or(CommandError::ONE_FORM)?;
         Packed::new(data, form).map_err(CommandError::Malformed)

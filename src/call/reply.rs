@@ -117,6 +117,12 @@ impl Reply<'_> {
         sends(0);
     }
 
+    /// Sends the name of a field, whose value must follow.
+    pub fn field(self, name: &str) -> Self {
+        self.bulk(name.as_bytes());
+        self
+    }
+
     /// Sends null.
     pub fn null(self) {
         // SAFETY: the context is that of a command.

@@ -37,9 +37,6 @@ pub enum Items<'a, A> {
 impl<'a, A: Argument<'a>> Request<'a, A> {
     /// Reads the arguments after the command's name: options, or [a server's token](super::target::spec) directly after
     /// the key.
-    ///
-    /// # Errors
-    /// The first thing that is wrong with them.
     pub fn parse(verb: Verb, arguments: &'a [A]) -> Result<Self, CommandError> {
         let mut cursor = Cursor::new(arguments);
         let key = cursor.take()?;

@@ -191,11 +191,15 @@ impl Words {
     /// The words.
     pub fn list(&self) -> impl Iterator<Item = Word<'_>> {
         let list = &self.list[..self.count];
-        let ends = list.iter().skip(1).map(|&(_, start)| start);
-        let ends = ends.chain([self.length]);
-        list.iter().zip(ends).map(|(&(constant, start), end)| {
-            constant.map_or_else(|| Word::Written(&self.text[start..end]), Word::Constant)
-        })
+        list.iter()
+            .enumerate()
+            .map(|(at, &(constant, start))| match constant {
+                Some(constant) => Word::Constant(constant),
+                None => {
+                    let end = list.get(at + 1).map_or(self.length, |&(_, next)| next);
+                    Word::Written(&self.text[start..end])
+                }
+            })
     }
 }
 

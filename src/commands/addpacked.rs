@@ -7,12 +7,10 @@ use crate::call::docs::{
     AT, CAPACITY, Docs, ERROR, EXPANSION, EXPIRY, GROWING, KEY_TO_ADD_TO, LAYOUT, NOCREATE, NONSCALING,
     REFRESH, SEED, SINCE_OWN, SLICES, TIGHTENING, VALIDATESCALETO, WINDOW,
 };
-use crate::call::error::CommandError;
 use crate::call::given::{Given, Verb};
 use crate::call::packing::{COUNT, DATA, FORM, O_OF_PACKED};
-use crate::call::reply::Reply;
 use crate::call::request::{Items, Request};
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::work::adding::Addition;
 use crate::work::creation;
 use crate::work::packed::PackedItems;

@@ -2,11 +2,9 @@
 
 use std::ffi::CStr;
 
-use crate::call::args::Cursor;
+use crate::call::args::exactly;
 use crate::call::docs::{Docs, KEY, O_OF_LAYERS};
-use crate::call::error::CommandError;
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::keyspace;
 use libbloom::Filter;
 use libbloom::filter::LayerStats;
@@ -27,9 +25,7 @@ impl Command for Debug {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let mut cursor = Cursor::new(arguments);
-        let key = cursor.take()?;
-        cursor.finish()?;
+        let [key] = exactly(arguments)?;
         let key = keyspace::read(ctx, key)?;
         let filter = key.filter().ok_or(CommandError::NOT_FOUND)?;
         let reply = Reply(ctx);

@@ -2,11 +2,8 @@
 
 use std::ffi::CStr;
 
-use crate::call::args::Cursor;
 use crate::call::docs::{Docs, ITEM, KeyUse, Parameter, SINCE_OWN};
-use crate::call::error::CommandError;
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Cursor, Reply};
 use crate::limits::{self, CommandMemory};
 use crate::server::{Arg, Ctx};
 use crate::stats::Figure;

@@ -4,10 +4,8 @@ use std::ffi::CStr;
 
 use crate::call::args::Argument;
 use crate::call::docs::{Docs, KEY, SINCE_OWN};
-use crate::call::error::CommandError;
 use crate::call::packing::{COUNT, DATA, FORM, O_OF_PACKED, Packing};
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::work::window;
 use crate::{keyspace, limits};
 use libbloom::packed::{Answers, Packed};
@@ -27,9 +25,6 @@ pub struct PackedQuery<'a, A> {
 
 impl<'a, A: Argument<'a>> PackedQuery<'a, A> {
     /// Reads the arguments after the command's name.
-    ///
-    /// # Errors
-    /// The first thing that is wrong with them.
     pub fn parse(arguments: &'a [A]) -> Result<Self, CommandError> {
         let [key, words @ .., data] = arguments else {
             return Err(CommandError::Arity);

@@ -9,11 +9,9 @@ use crate::call::docs::{
     AT, CAPACITY, Docs, ERROR, EXPANSION, EXPIRY, GROWING, KEY_TO_ADD_TO, Kind, LAYOUT, NOCREATE, NONSCALING,
     O_OF_MANY, Parameter, REFRESH, SEED, SLICES, TIGHTENING, VALIDATESCALETO, WINDOW,
 };
-use crate::call::error::CommandError;
 use crate::call::given::{Given, Verb};
-use crate::call::reply::Reply;
 use crate::call::request::{Items, Request};
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::keyspace::{self, KeyMut};
 use crate::server::{Arg, Ctx};
 use crate::work::adding::Addition;

@@ -5,9 +5,7 @@ use std::ffi::CStr;
 use crate::call::args::{Argument, Cursor};
 use crate::call::combination::{Combination, NUMKEYS, SOURCES};
 use crate::call::docs::{Docs, KeyUse, Parameter, SINCE_OWN};
-use crate::call::error::CommandError;
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::keyspace;
 use crate::server::{Arg, Ctx};
 use crate::work::sources::{O_OF_SOURCES, Sources};
@@ -17,9 +15,6 @@ use libbloom::Filter;
 pub struct Intersect;
 
 /// Reads the arguments after the command's name.
-///
-/// # Errors
-/// The first thing that is wrong with them.
 pub fn parse<'a, A: Argument<'a>>(arguments: &'a [A]) -> Result<Combination<'a, A>, CommandError> {
     let mut cursor = Cursor::new(arguments);
     let keys = Combination::take(&mut cursor)?;

@@ -2,11 +2,9 @@
 
 use std::ffi::CStr;
 
-use crate::call::args::Cursor;
+use crate::call::args::exactly;
 use crate::call::docs::{Docs, KEY_TO_CREATE, Kind, Parameter, SINCE_OWN};
-use crate::call::error::CommandError;
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::keyspace;
 use crate::limits::CommandMemory;
 use crate::server::{Arg, Ctx};
@@ -29,10 +27,8 @@ impl Command for Load {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let mut cursor = Cursor::new(arguments);
-        let (name, data) = (cursor.take()?, cursor.take()?.bytes());
-        cursor.finish()?;
-        load(ctx, name, data)?;
+        let [name, data] = exactly(arguments)?;
+        load(ctx, name, data.bytes())?;
         Reply(ctx).ok();
         Ok(())
     }

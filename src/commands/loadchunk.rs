@@ -2,11 +2,9 @@
 
 use std::ffi::CStr;
 
-use crate::call::args::{self, Cursor};
+use crate::call::args::{exactly, whole};
 use crate::call::docs::{Docs, KeyUse, Kind, O_OF_PIECE, Parameter};
-use crate::call::error::CommandError;
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::keyspace;
 use crate::limits::CommandMemory;
 use crate::stats::{self, Counted};
@@ -32,10 +30,9 @@ impl Command for LoadChunk {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let mut cursor = Cursor::new(arguments);
-        let (name, iterator, data) = (cursor.take()?, cursor.take()?, cursor.take()?.bytes());
-        cursor.finish()?;
-        let iterator = args::whole(iterator.bytes()).ok_or(CommandError::LOAD_ITERATOR)?;
+        let [name, iterator, data] = exactly(arguments)?;
+        let data = data.bytes();
+        let iterator = whole(iterator.bytes()).ok_or(CommandError::LOAD_ITERATOR)?;
         // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
         let mut key = unsafe { keyspace::write(ctx, name) }?;
         match key.filter() {

@@ -5,10 +5,8 @@ use std::ffi::CStr;
 use crate::call::args::{Argument, Cursor, flag, once};
 use crate::call::combination::{Combination, NUMKEYS, SOURCES};
 use crate::call::docs::{Docs, ERROR, KeyUse, Kind, Parameter, SINCE_OWN};
-use crate::call::error::CommandError;
 use crate::call::given::RequestedRate;
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::keyspace;
 use crate::server::{Arg, Ctx};
 use crate::stats::{Counted, Figure};
@@ -34,9 +32,6 @@ pub struct MergeRequest<'a, A> {
 
 impl<'a, A: Argument<'a>> MergeRequest<'a, A> {
     /// Reads the arguments after the command's name.
-    ///
-    /// # Errors
-    /// The first thing that is wrong with them.
     pub fn parse(arguments: &'a [A]) -> Result<Self, CommandError> {
         let mut cursor = Cursor::new(arguments);
         let keys = Combination::take(&mut cursor)?;

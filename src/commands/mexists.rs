@@ -2,11 +2,8 @@
 
 use std::ffi::CStr;
 
-use crate::call::args::Cursor;
 use crate::call::docs::{Docs, ITEM, KEY, O_OF_MANY};
-use crate::call::error::CommandError;
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Cursor, Reply};
 use crate::work::window;
 use crate::{keyspace, limits};
 

@@ -6,11 +6,9 @@ use crate::call::docs::{
     Docs, EXPANSION, EXPIRY, GROWING, KEY_TO_CREATE, Kind, LAYOUT, NONSCALING, Parameter, RATE, REFRESH,
     SEED, SINCE_OWN, SIZE, SLICES, TIGHTENING, VALIDATESCALETO, WINDOW,
 };
-use crate::call::error::CommandError;
 use crate::call::given::Verb;
-use crate::call::reply::Reply;
 use crate::call::request::Request;
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::work::creation;
 use crate::{keyspace, rivals};
 

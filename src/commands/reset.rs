@@ -2,11 +2,9 @@
 
 use std::ffi::CStr;
 
-use crate::call::args::Cursor;
+use crate::call::args::exactly;
 use crate::call::docs::{Docs, KeyUse, O_OF_LAYERS, Parameter, SINCE_OWN};
-use crate::call::error::CommandError;
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::keyspace;
 use crate::limits::CommandMemory;
 use crate::server::{Arg, Ctx};
@@ -41,9 +39,7 @@ impl Command for Reset {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let mut cursor = Cursor::new(arguments);
-        let key = cursor.take()?;
-        cursor.finish()?;
+        let [key] = exactly(arguments)?;
         apply(ctx, key)?;
         Reply(ctx).ok();
         Ok(())

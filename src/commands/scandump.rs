@@ -2,11 +2,9 @@
 
 use std::ffi::CStr;
 
-use crate::call::args::{self, Cursor};
+use crate::call::args::{exactly, whole};
 use crate::call::docs::{Docs, KEY, Kind, O_OF_PIECE, Parameter};
-use crate::call::error::CommandError;
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::keyspace;
 use libbloom::codec::chunks;
 
@@ -26,10 +24,8 @@ impl Command for ScanDump {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let mut cursor = Cursor::new(arguments);
-        let (key, iterator) = (cursor.take()?, cursor.take()?);
-        cursor.finish()?;
-        let iterator = args::whole(iterator.bytes()).ok_or(CommandError::SCAN_ITERATOR)?;
+        let [key, iterator] = exactly(arguments)?;
+        let iterator = whole(iterator.bytes()).ok_or(CommandError::SCAN_ITERATOR)?;
         let key = keyspace::read(ctx, key)?;
         let filter = key.filter().ok_or(CommandError::NOT_FOUND)?;
         let chunk = chunks::dump(filter, iterator).map_err(|_| CommandError::NO_MEMORY_TO_ANSWER)?;

@@ -4,9 +4,7 @@ use std::ffi::CStr;
 
 use crate::call::args::{Argument, Cursor, capacity_of, once};
 use crate::call::docs::{Docs, KeyUse, Kind, Parameter};
-use crate::call::error::CommandError;
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::keyspace;
 use crate::limits::CommandMemory;
 use crate::server::{Arg, Ctx};

@@ -57,9 +57,6 @@ const fn methods(rdb_load: loading::Load) -> raw::RedisModuleTypeMethods {
 }
 
 /// Registers the types.
-///
-/// # Errors
-/// A line for the log.
 pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     for (kind, name) in [(&FILTER, NAME), (&VALKEY_FILTER, VALKEY_NAME)] {
         kind.create_data_type(ctx.raw())

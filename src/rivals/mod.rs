@@ -14,9 +14,6 @@ use crate::server::{Arg, Ctx};
 use redisbloom::Release;
 
 /// Reads the arguments of a command that was called.
-///
-/// # Errors
-/// The first thing that is wrong with them.
 pub fn read_call<'a>(
     verb: Verb,
     ctx: Ctx<'_>,
@@ -33,9 +30,6 @@ pub fn read_call<'a>(
 /// token they are this module's, as those of BF.ADDPACKED are. Others are RedisBloom's if it accepts them; then
 /// valkey-bloom's, whose creations it refuses; then this module's, in a client's words. `receiver` gives what others leave
 /// to whoever receives it.
-///
-/// # Errors
-/// The first thing that is wrong with the arguments as this module's.
 pub fn read_relayed<'a, A: Argument<'a>>(
     verb: Verb,
     arguments: &'a [A],

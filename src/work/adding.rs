@@ -277,9 +277,6 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
 
     /// [`Self::apply`] for a single item without a time, on a shorter path. Also returns the key that was created for
     /// it.
-    ///
-    /// # Errors
-    /// As for [`Self::apply`].
     pub fn apply_one(
         self,
         item: Arg<'_>,
