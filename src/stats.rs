@@ -289,41 +289,35 @@ pub fn not_loaded(error: &DecodeError) {
 /// Registers the section, then the listener for loads. In this order, because Redis 7.0 forgets the section of a
 /// module that it refuses, but not the listener.
 pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
-    let ok = raw::REDISMODULE_OK as c_int;
     // SAFETY: the context is that of the module's loading.
-    if unsafe { call!(RedisModule_RegisterInfoFunc(ctx.raw(), Some(write_section))) } != ok {
+    let status = unsafe { call!(RedisModule_RegisterInfoFunc(ctx.raw(), Some(write_section))) };
+    if status != raw::REDISMODULE_OK as c_int {
         return Err("the server takes no section for INFO".to_owned());
     }
-    let loading = raw::RedisModuleEvent {
-        id: raw::REDISMODULE_EVENT_LOADING,
-        dataver: 1,
-    };
-    // SAFETY: the context is that of the module's loading; the server copies the event.
-    let events = unsafe {
-        call!(RedisModule_SubscribeToServerEvent(
-            ctx.raw(),
-            loading,
-            Some(on_loading)
-        ))
-    };
-    let async_loads = raw::RedisModuleEvent {
-        id: raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD,
-        dataver: 1,
-    };
-    // Servers before 7.0 have no such loads, and refuse.
-    // SAFETY: the context is that of the module's loading; the server copies the event.
-    unsafe {
-        call!(RedisModule_SubscribeToServerEvent(
-            ctx.raw(),
-            async_loads,
-            Some(on_async_load)
-        ))
-    };
-    if events == ok {
+    // Servers before 7.0 have no asynchronous loads, and refuse.
+    subscribe(ctx, raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD, on_async_load);
+    if subscribe(ctx, raw::REDISMODULE_EVENT_LOADING, on_loading) {
         Ok(())
     } else {
         Err("the server does not tell of its loads".to_owned())
     }
+}
+
+/// A listener to an event of the server.
+type Listener = unsafe extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);
+
+/// Subscribes to an event; false if the server does not have it.
+fn subscribe(ctx: Ctx<'_>, id: u64, listener: Listener) -> bool {
+    let event = raw::RedisModuleEvent { id, dataver: 1 };
+    // SAFETY: the context is that of the module's loading; the server copies the event.
+    let status = unsafe {
+        call!(RedisModule_SubscribeToServerEvent(
+            ctx.raw(),
+            event,
+            Some(listener)
+        ))
+    };
+    status == raw::REDISMODULE_OK as c_int
 }
 
 /// Writes the section. The server calls it for INFO, and for its crash report.
@@ -369,45 +363,11 @@ unsafe extern "C" fn write_section(info: *mut raw::RedisModuleInfoCtx, _for_cras
     });
 }
 
-/// The filters of another module's layout that are loaded, with the log line about them.
-struct Foreign {
-    /// The module whose layout it is.
-    module: &'static str,
-    loads: Figure,
-    /// The value of `loads` when the running load began.
-    before: AtomicU64,
-}
-
-static FOREIGN: [Foreign; 2] = [
-    Foreign::new("RedisBloom", Figure::ClassicLoads),
-    Foreign::new("valkey-bloom", Figure::ValkeyLoads),
+/// The other modules, the figure of their loaded filters, and its value when the running load began.
+static FOREIGN: [(&str, Figure, AtomicU64); 2] = [
+    ("RedisBloom", Figure::ClassicLoads, AtomicU64::new(0)),
+    ("valkey-bloom", Figure::ValkeyLoads, AtomicU64::new(0)),
 ];
-
-impl Foreign {
-    const fn new(module: &'static str, loads: Figure) -> Self {
-        Self {
-            module,
-            loads,
-            before: AtomicU64::new(0),
-        }
-    }
-
-    fn begin(&self) {
-        self.before.store(self.loads.value(), Relaxed);
-    }
-
-    /// The line for the log at the end of a load, if any such filter came in.
-    fn end(&self) -> Option<String> {
-        let loads = self.loads.value() - self.before.load(Relaxed);
-        (loads > 0).then(|| {
-            format!(
-                "Bloom filters of {}'s layout that were loaded: {loads}; they keep it, grow by its rules, and can go \
-                 back",
-                self.module
-            )
-        })
-    }
-}
 
 /// Counts the filters of an asynchronous load once it has ended: they are served now, or thrown away.
 unsafe extern "C" fn on_async_load(
@@ -433,12 +393,24 @@ unsafe extern "C" fn on_loading(
     guarded("counting what was loaded", || match subevent {
         raw::REDISMODULE_SUBEVENT_LOADING_RDB_START
         | raw::REDISMODULE_SUBEVENT_LOADING_AOF_START
-        | raw::REDISMODULE_SUBEVENT_LOADING_REPL_START => FOREIGN.iter().for_each(Foreign::begin),
+        | raw::REDISMODULE_SUBEVENT_LOADING_REPL_START => {
+            for (_, loads, before) in &FOREIGN {
+                before.store(loads.value(), Relaxed);
+            }
+        }
         raw::REDISMODULE_SUBEVENT_LOADING_ENDED => {
             // SAFETY: the server lends the context for the time of this callback.
             let ctx = unsafe { Ctx::of_callback(ctx) };
-            let lines = FOREIGN.iter().filter_map(Foreign::end);
-            lines.for_each(|line| note(ctx, &line));
+            for (module, loads, before) in &FOREIGN {
+                let loads = loads.value() - before.load(Relaxed);
+                if loads > 0 {
+                    let line = format!(
+                        "Bloom filters of {module}'s layout that were loaded: {loads}; they keep it, grow by its \
+                         rules, and can go back"
+                    );
+                    note(ctx, &line);
+                }
+            }
         }
         _ => {}
     });

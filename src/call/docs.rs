@@ -208,13 +208,7 @@ impl Parameter {
         match self.kind {
             _ if self.optional => 0,
             Kind::Word => 1,
-            Kind::Key(_)
-            | Kind::Keys(_)
-            | Kind::Text
-            | Kind::Integer
-            | Kind::Double
-            | Kind::UnixTime
-            | Kind::OneOf(_) => 1 + usize::from(self.token.is_some()),
+            _ => 1 + usize::from(self.token.is_some()),
         }
     }
 
@@ -245,11 +239,6 @@ impl Docs {
             rest = others;
         }
         false
-    }
-
-    /// The tips for clients and proxies about its replies, if there are any.
-    fn tips(&self) -> Option<&'static CStr> {
-        (!self.cacheable).then_some(c"dont_cache")
     }
 
     /// The number of words of the command, with its name; negative if that is a minimum.
@@ -291,7 +280,11 @@ pub fn describe(ctx: Ctx<'_>, command: &CStr, docs: &Docs) -> bool {
         complexity: docs.complexity.as_ptr(),
         since: docs.since.as_ptr(),
         history: std::ptr::null_mut(),
-        tips: docs.tips().map_or(std::ptr::null(), CStr::as_ptr),
+        tips: if docs.cacheable {
+            std::ptr::null()
+        } else {
+            c"dont_cache".as_ptr()
+        },
         arity: docs.arity(),
         key_specs: keys.as_mut_ptr(),
         args: parameters.list.as_mut_ptr(),

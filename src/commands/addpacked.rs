@@ -19,8 +19,6 @@ use crate::work::packed::PackedItems;
 /// if the key is missing.
 pub struct AddPacked;
 
-const VERB: Verb = Verb::AddPacked;
-
 impl Command for AddPacked {
     const NAME: &'static CStr = c"bf.addpacked";
     const FLAGS: &'static CStr = c"write deny-oom";
@@ -53,7 +51,7 @@ impl Command for AddPacked {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let Request { key, given, items } = Request::parse(VERB, arguments)?;
+        let Request { key, given, items } = Request::parse(Verb::AddPacked, arguments)?;
         let Items::Packed { items, data } = items else {
             return Err(CommandError::Arity);
         };

@@ -25,22 +25,15 @@ pub struct Info;
 
 /// A figure that clients of RedisBloom or valkey-bloom know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "`texts` has their names")]
 pub enum Field {
-    /// `Capacity`
     Capacity,
-    /// `Size`
     Size,
-    /// `Number of filters`
     Filters,
-    /// `Number of items inserted`
     Items,
-    /// `Expansion rate`
     Expansion,
-    /// `Error rate`
     ErrorRate,
-    /// `Tightening ratio`
     Tightening,
-    /// `Max scaled capacity`
     MaxScaledCapacity,
 }
 

@@ -21,7 +21,6 @@ use crate::{options, rivals};
 /// The command BF.INSERT: adds items, and creates the filter from the options if the key is missing.
 pub struct Insert;
 
-const VERB: Verb = Verb::Insert;
 /// The parameter for ITEMS and the items. RedisBloom documents the word separately, because its BF.INSERT always has
 /// it. Here ITEMS and the items may be left out together.
 const ITEMS: Parameter = Parameter::option(c"item", c"ITEMS", Kind::Text).multiple();
@@ -80,7 +79,7 @@ impl Command for Insert {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let Request { key, given, items } = rivals::read_call(VERB, ctx, arguments)?;
+        let Request { key, given, items } = rivals::read_call(Verb::Insert, ctx, arguments)?;
         let Items::List(items) = items else {
             create(ctx, key, &given)?;
             Reply(ctx).array(0);

@@ -17,8 +17,6 @@ use libbloom::spec::Spec;
 /// after it has grown.
 pub struct Plan;
 
-const VERB: Verb = Verb::Plan;
-
 /// The stages of the reply, in multiples of the filter's capacity.
 const GROWTHS: [u64; 3] = [1, 10, 1000];
 /// The most layers of a stage in the reply. Sizing more would stop the server, and nobody should have such a filter.
@@ -50,7 +48,7 @@ impl Command for Plan {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let given = Given::parse(VERB, &mut Cursor::new(arguments))?;
+        let given = Given::parse(Verb::Plan, &mut Cursor::new(arguments))?;
         let config = options::config();
         let spec = given.filter(&config)?;
         given.check_goal(spec, &config)?;

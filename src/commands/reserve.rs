@@ -15,7 +15,6 @@ use crate::{keyspace, rivals};
 /// The command BF.RESERVE: creates an empty filter.
 pub struct Reserve;
 
-const VERB: Verb = Verb::Reserve;
 /// The option `NX`.
 const NX: Parameter = Parameter::option(c"nx", c"NX", Kind::Word).since(SINCE_OWN);
 
@@ -48,7 +47,7 @@ impl Command for Reserve {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let Request { key: name, given, .. } = rivals::read_call(VERB, ctx, arguments)?;
+        let Request { key: name, given, .. } = rivals::read_call(Verb::Reserve, ctx, arguments)?;
         creation::check_goal(ctx, &given)?;
         let creation = creation::now(ctx, &given)?;
         // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.

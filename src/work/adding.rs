@@ -26,17 +26,14 @@ pub trait Batch<'a>: Copy {
     /// Whether RedisBloom and valkey-bloom have such batches. They propagate them even if no item was new.
     const FOREIGN_PRIMARIES_SEND_IT: bool;
 
-    /// Memory that is reserved before anything changes, and used by [`Self::replicate`].
-    type Room;
-
     /// The number of items.
     fn count(self) -> usize;
 
     /// The item, if it is the only one and an argument of its own.
     fn only(self) -> Option<Arg<'a>>;
 
-    /// Reserves memory; `None` if there is none.
-    fn room(self) -> Option<Self::Room>;
+    /// Memory that is reserved before anything changes, and used by [`Self::replicate`]; `None` if there is none.
+    fn room(self) -> Option<ListRoom<'a>>;
 
     /// Adds the items to `filter` at `now`, and reports each block of them to `added`.
     ///
@@ -52,13 +49,11 @@ pub trait Batch<'a>: Copy {
     ) -> Result<(), Error>;
 
     /// Propagates the items that changed the filter, and the filter too if `to` says that it was created.
-    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, room: Self::Room);
+    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, room: ListRoom<'a>);
 }
 
 impl<'a> Batch<'a> for &[Arg<'a>] {
     const FOREIGN_PRIMARIES_SEND_IT: bool = true;
-
-    type Room = ListRoom<'a>;
 
     fn count(self) -> usize {
         self.len()
@@ -230,9 +225,9 @@ impl Outcome {
 }
 
 /// An addition that is done, but not yet propagated.
-struct Done<'a, B: Batch<'a>> {
+struct Done<'a> {
     added: Outcome,
-    room: B::Room,
+    room: ListRoom<'a>,
     /// The time of the addition, if the filter has a window.
     at: Option<Time>,
 }
@@ -266,7 +261,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
     }
 
     /// Propagates an addition to an existing filter, and signals the change.
-    fn publish(self, key: KeyMut<'_>, done: Done<'a, B>) -> Outcome {
+    fn publish(self, key: KeyMut<'_>, done: Done<'a>) -> Outcome {
         let Done { added, room, at } = done;
         if added.changed().ones() > 0 {
             self.propagate(&added, room, at);
@@ -430,7 +425,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
             && matches!(error, Error::Full { .. })
     }
 
-    fn add_to(self, filter: &mut Counted, memory: &CommandMemory<'_>) -> Result<Done<'a, B>, CommandError> {
+    fn add_to(self, filter: &mut Counted, memory: &CommandMemory<'_>) -> Result<Done<'a>, CommandError> {
         let now = window::time(self.ctx, filter, self.at);
         let at = filter.stamp(now);
         let refreshes = filter.window().is_some_and(Window::refresh);
@@ -486,7 +481,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
     }
 
     /// Propagates the items that changed an existing filter: the command unchanged if all items did.
-    fn propagate(self, added: &Outcome, room: B::Room, at: Option<Time>) {
+    fn propagate(self, added: &Outcome, room: ListRoom<'a>, at: Option<Time>) {
         let all_new = added.new.ones() == self.items.count() as u64;
         if self.has_no_options && all_new && at.is_none() {
             drop(room);

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use crate::call::target::{self, Target};
 use crate::call::words::{Words, constant};
 use crate::server::{Arg, Ctx, OwnedString};
-use crate::work::adding::Batch;
+use crate::work::adding::{Batch, ListRoom};
 use crate::work::propagation;
 use libbloom::chain::batch::BlockOutcome;
 use libbloom::packed::{Answers, Form, Packed};
@@ -23,9 +23,6 @@ pub struct PackedItems<'a> {
 impl<'a> Batch<'a> for PackedItems<'a> {
     const FOREIGN_PRIMARIES_SEND_IT: bool = false;
 
-    /// The data of what changed is copied into a string of the server.
-    type Room = ();
-
     fn count(self) -> usize {
         self.items.count()
     }
@@ -34,8 +31,9 @@ impl<'a> Batch<'a> for PackedItems<'a> {
         None
     }
 
-    fn room(self) -> Option<()> {
-        Some(())
+    /// The data of what changed is copied into a string of the server.
+    fn room(self) -> Option<ListRoom<'a>> {
+        ListRoom::of(0)
     }
 
     fn add_to(
@@ -48,7 +46,7 @@ impl<'a> Batch<'a> for PackedItems<'a> {
         filter.add_packed(self.items, now, allowance, added)
     }
 
-    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, (): ()) {
+    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, _: ListRoom<'a>) {
         let words = words(to, self.items.form());
         let send = |data| propagation::propagate(ctx, key, &words, &[data]);
         let part = self.items.to_repeat(changed);
