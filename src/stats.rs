@@ -10,12 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use redis_module::raw;
 
 use crate::server::{Ctx, call, guarded, note};
-use libbloom::Filter;
-use libbloom::StoredLayout;
 use libbloom::codec::DecodeError;
 use libbloom::codec::chunks::{self, ChunkError};
 use libbloom::filter::Account;
 use libbloom::layouts::blocked::window::Slice;
+use libbloom::{Filter, StoredLayout};
 
 /// The module's version.
 const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {

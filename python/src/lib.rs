@@ -223,15 +223,9 @@ impl Read for FileObject {
                 );
             };
             let bytes = bytes.as_bytes();
-            match buffer.get_mut(..bytes.len()) {
-                Some(room) => room.copy_from_slice(bytes),
-                None => {
-                    return Err(PyValueError::new_err(
-                        "read() of the file gave more bytes than were asked for",
-                    )
-                    .into());
-                }
-            }
+            let more = || PyValueError::new_err("read() of the file gave more bytes than were asked for");
+            let room = buffer.get_mut(..bytes.len()).ok_or_else(more)?;
+            room.copy_from_slice(bytes);
             Ok(bytes.len())
         })
     }
@@ -439,17 +433,12 @@ impl Chunk<'_> {
                 if error.is_none() {
                     return take(&slices);
                 }
-                let mut copies = Vec::with_capacity(items.len());
                 let mut error = None;
-                for item in items {
-                    match as_it_is(item.to_owned()) {
-                        Ok(copy) => copies.push(copy),
-                        Err(raised) => {
-                            error = Some(raised);
-                            break;
-                        }
-                    }
-                }
+                let copied = |item: &Borrowed<'_, '_, PyAny>| {
+                    let copy = as_it_is(item.to_owned());
+                    copy.map_err(|raised| error = Some(raised)).ok()
+                };
+                let copies: Vec<_> = items.iter().map_while(copied).collect();
                 let (slices, raised) = slices_of(copies.iter());
                 let taken = take(&slices)?;
                 let position = begin + slices.len();

@@ -7,15 +7,13 @@ use crate::keyspace::Unopened;
 use crate::limits::{MOST_LOOKUPS, TooManyLookups};
 use crate::number;
 use crate::server::shown::shown;
-use libbloom::Error;
-use libbloom::StoredLayout;
 use libbloom::chain::{MOST_ITEMS, MOST_LAYERS};
 use libbloom::codec::DecodeError;
 use libbloom::exceptions::MOST_EXCEPTIONS;
 use libbloom::packed::Malformed;
 use libbloom::params::ErrorRate;
-use libbloom::sets::MOST_ASKED;
-use libbloom::sets::Mismatch;
+use libbloom::sets::{MOST_ASKED, Mismatch};
+use libbloom::{Error, StoredLayout};
 
 /// An error that a command replies.
 #[derive(Clone, Debug, PartialEq)]

@@ -79,26 +79,32 @@ pub fn spec(command: &'static CStr, created: Creation, at: Option<Time>) -> Word
         Spec::Classic(spec) => spec.rules().expansion(),
         filter => filter.expansion().unwrap_or(0),
     };
-    words.with_bytes(kind).and_rate(filter.error_rate());
-    words.and_number(filter.capacity()).and_number(expansion.into());
+    words.word().bytes(kind).bytes(b":").rate(filter.error_rate());
+    words
+        .bytes(b":")
+        .number(filter.capacity())
+        .bytes(b":")
+        .number(expansion.into());
     match filter {
-        Spec::Blocked(spec) => words.and_number(spec.seed.0),
-        Spec::Classic(_) => words.and_number(0),
-        Spec::Valkey(spec) => words.and_bytes(&spec.rules().seed().0),
+        Spec::Blocked(spec) => words.bytes(b":").number(spec.seed.0),
+        Spec::Classic(_) => words.bytes(b":").number(0),
+        Spec::Valkey(spec) => words.bytes(b":").hex(&spec.rules().seed().0),
     };
-    words.and_number(expires.map_or(0, i64::cast_unsigned));
+    words.bytes(b":").number(expires.map_or(0, i64::cast_unsigned));
     match filter {
         Spec::Blocked(BlockedSpec {
             window: Some(window), ..
         }) => {
             words
-                .and_number(window.seconds().into())
-                .and_number(window.slices().into());
-            words.and_number(window.refresh().into());
-            at.map(|at| words.and_number(at));
+                .bytes(b":")
+                .number(window.seconds().into())
+                .bytes(b":")
+                .number(window.slices().into());
+            words.bytes(b":").number(window.refresh().into());
+            at.map(|at| words.bytes(b":").number(at));
         }
         Spec::Blocked(_) | Spec::Classic(_) => {}
-        Spec::Valkey(spec) => _ = words.and_rate(spec.rules().tightening().value()),
+        Spec::Valkey(spec) => _ = words.bytes(b":").rate(spec.rules().tightening().value()),
     }
     words
 }

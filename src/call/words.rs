@@ -85,48 +85,14 @@ impl Words {
         }
     }
 
-    /// Appends a constant.
+    /// Begins a word that is a constant.
     pub fn with(&mut self, word: &'static Constant) -> &mut Self {
         self.begin(Some(word))
     }
 
-    /// Appends a word of any bytes.
-    pub fn with_bytes(&mut self, word: &[u8]) -> &mut Self {
-        self.begin(None).put(word)
-    }
-
-    /// Appends a whole number.
-    pub fn with_number(&mut self, number: u64) -> &mut Self {
-        self.begin(None).put_number(number)
-    }
-
-    /// Appends an error rate in the fewest digits that mean exactly this rate.
-    pub fn with_rate(&mut self, rate: f64) -> &mut Self {
-        self.begin(None).put_rate(rate)
-    }
-
-    /// Appends a share of 1 as valkey-bloom writes it.
-    pub fn with_share(&mut self, share: f64) -> &mut Self {
-        self.begin(None).put_shown(format_args!("{share}"))
-    }
-
-    /// Appends a colon and a whole number to the last word.
-    pub fn and_number(&mut self, number: u64) -> &mut Self {
-        self.put(b":").put_number(number)
-    }
-
-    /// Appends a colon and a double, in the fewest digits that mean it, to the last word.
-    pub fn and_rate(&mut self, rate: f64) -> &mut Self {
-        self.put(b":").put_rate(rate)
-    }
-
-    /// Appends a colon and bytes, two hexadecimal digits each, to the last word.
-    pub fn and_bytes(&mut self, bytes: &[u8]) -> &mut Self {
-        self.put(b":");
-        for byte in bytes {
-            self.put_shown(format_args!("{byte:02x}"));
-        }
-        self
+    /// Begins a word, to which the other functions append.
+    pub fn word(&mut self) -> &mut Self {
+        self.begin(None)
     }
 
     #[inline]
@@ -138,15 +104,28 @@ impl Words {
         self
     }
 
+    /// Appends a share of 1 as valkey-bloom writes it.
+    pub fn share(&mut self, share: f64) -> &mut Self {
+        self.put_shown(format_args!("{share}"))
+    }
+
+    /// Appends bytes, two hexadecimal digits each.
+    pub fn hex(&mut self, bytes: &[u8]) -> &mut Self {
+        for byte in bytes {
+            self.put_shown(format_args!("{byte:02x}"));
+        }
+        self
+    }
+
     fn put_shown(&mut self, shown: fmt::Arguments<'_>) -> &mut Self {
         // Writing here never fails.
         let _ = self.write_fmt(shown);
         self
     }
 
-    /// The standard library's formatting takes several times as long for the rates that people choose, which have one
-    /// digit.
-    fn put_rate(&mut self, rate: f64) -> &mut Self {
+    /// Appends an error rate in the fewest digits that mean exactly this rate. The standard library's formatting takes
+    /// several times as long for the rates that people choose, which have one digit.
+    pub fn rate(&mut self, rate: f64) -> &mut Self {
         let mut power = 1.0;
         for exponent in 1..=22 {
             power *= 10.0;
@@ -156,15 +135,15 @@ impl Words {
             }
             // Digit and power are exact, so that their quotient is what the text means.
             if digit < 10.0 && digit.fract() == 0.0 && digit / power == rate {
-                return self.put_number(digit as u64).put(b"e-").put_number(exponent);
+                return self.number(digit as u64).bytes(b"e-").number(exponent);
             }
             break;
         }
         self.put_shown(format_args!("{rate:e}"))
     }
 
-    /// The standard library's formatting takes several times as long.
-    fn put_number(&mut self, mut number: u64) -> &mut Self {
+    /// Appends a whole number. The standard library's formatting takes several times as long.
+    pub fn number(&mut self, mut number: u64) -> &mut Self {
         let mut digits = [0; 20];
         let mut first = digits.len();
         loop {
@@ -175,11 +154,12 @@ impl Words {
                 break;
             }
         }
-        self.put(&digits[first..])
+        self.bytes(&digits[first..])
     }
 
+    /// Appends bytes.
     #[inline]
-    fn put(&mut self, bytes: &[u8]) -> &mut Self {
+    pub fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         let end = self.length + bytes.len();
         if let Some(place) = self.text.get_mut(self.length..end) {
             place.copy_from_slice(bytes);
@@ -206,7 +186,7 @@ impl Words {
 impl Write for Words {
     /// Appends to the last word.
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.put(text.as_bytes());
+        self.bytes(text.as_bytes());
         Ok(())
     }
 }
@@ -230,7 +210,7 @@ mod tests {
         ];
         proptest!(|(rate in rate)| {
             let mut words = Words::of(c"");
-            words.with_rate(rate);
+            words.word().rate(rate);
             let expected = format!("{rate:e}");
             prop_assert_eq!(words.list().next().map(Word::bytes), Some(expected.as_bytes()));
         });

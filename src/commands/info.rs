@@ -10,11 +10,10 @@ use crate::call::{Call, Command, CommandError, Reply};
 use crate::commands::debug::slices_of_layers;
 use crate::work::window;
 use crate::{keyspace, options};
-use libbloom::Filter;
-use libbloom::StoredLayout;
 use libbloom::filter::{LayerStats, Totals};
 use libbloom::layouts::blocked::window::Slice;
 use libbloom::params::Time;
+use libbloom::{Filter, StoredLayout};
 
 /// How many layers, the newest ones, are described one by one. Only filters of expansion 1 have more, and stored ones
 /// up to a quarter of a million; listing these would take a second. BF.DEBUG lists them all.

@@ -11,8 +11,7 @@ use redis_module::native_types::RedisType;
 use redis_module::raw;
 
 use crate::server::{Ctx, name_conflict};
-use libbloom::Filter;
-use libbloom::codec;
+use libbloom::{Filter, codec};
 
 const NAME: &str = "MBbloom--";
 const VALKEY_NAME: &str = "bloomfltr";

@@ -87,7 +87,7 @@ fn set(option: ConfigOption, value: &str) -> Result<(), String> {
     let drawn = (option == ConfigOption::Seed && is_new && values::draws_seed(value, current.starting))
         .then(|| values::drawn(random_seed()));
     let value = drawn.as_deref().unwrap_or(value);
-    current.config.set(option, value).map_err(|invalid| invalid.0)?;
+    current.config.set(option, value)?;
     let tells = is_new && matches!(option, ConfigOption::ErrorRate | ConfigOption::Layout);
     if tells && !current.starting {
         current.log_rate();

@@ -88,15 +88,15 @@ macro_rules! table {
             /// another.
             ///
             /// # Errors
-            /// [`Invalid`] with the values that the option accepts; the configuration is unchanged.
-            pub fn set(&mut self, option: ConfigOption, value: &str) -> Result<(), Invalid> {
+            /// A sentence for the user with the values that the option accepts; the configuration is unchanged.
+            pub fn set(&mut self, option: ConfigOption, value: &str) -> Result<(), String> {
                 let set = match option {
                     $(ConfigOption::$option => {
                         let read = |$value: &str, $earlier: $type| -> Result<$type, String> { $read };
                         read(value, self.$field).map(|read| self.$field = read)
                     })*
                 };
-                set.map_err(|accepted| Invalid(format!("{} must be {accepted}", option.name())))
+                set.map_err(|accepted| format!("{} must be {accepted}", option.name()))
             }
         }
     };
@@ -175,10 +175,6 @@ pub fn is_cuckoo_option(name: &str) -> bool {
     name.strip_prefix("cf-")
         .is_some_and(|name| CUCKOO_OPTIONS.contains(&name))
 }
-
-/// A value that an option cannot have, as a sentence for the user.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Invalid(pub String);
 
 impl ConfigOption {
     /// The option that `name` names: in upper or lower case, with `_` for `-`, with or without `bf-` or `bf.`.
@@ -431,7 +427,7 @@ mod tests {
         ];
         let refused = |option, value: &str| {
             let mut config = before.clone();
-            let refused = config.set(option, value).map_err(|invalid| invalid.0);
+            let refused = config.set(option, value);
             assert_eq!(config, before, "{option:?} {value:?}");
             refused.expect_err(value)
         };

@@ -173,14 +173,14 @@ pub fn words(spec: ClassicSpec, has_items: bool) -> Words {
     let factor = cut + u64::from(rules.expansion());
     let mut words = Words::of(if has_items { c"BF.INSERT" } else { c"BF.RESERVE" });
     if has_items {
-        words.with(constant!("ERROR")).with_rate(rate);
-        words.with(constant!("CAPACITY")).with_number(capacity);
-        words.with(constant!("EXPANSION")).with_number(factor);
+        words.with(constant!("ERROR")).word().rate(rate);
+        words.with(constant!("CAPACITY")).word().number(capacity);
+        words.with(constant!("EXPANSION")).word().number(factor);
     } else {
-        words.with_rate(rate).with_number(capacity);
+        words.word().rate(rate).word().number(capacity);
         // RedisBloom's BF.RESERVE accepts no expansion together with NONSCALING, and stores the usual one.
         if !is_fixed {
-            words.with(constant!("EXPANSION")).with_number(factor);
+            words.with(constant!("EXPANSION")).word().number(factor);
         }
     }
     if is_fixed {

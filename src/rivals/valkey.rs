@@ -70,15 +70,16 @@ pub fn insert<'a, A: Argument<'a>>(arguments: &'a [A], config: &Config) -> Optio
 pub fn words(spec: ValkeySpec, has_items: bool) -> Words {
     let rules = spec.rules();
     let mut words = Words::of(c"BF.INSERT");
-    words.with(constant!("CAPACITY")).with_number(spec.capacity());
-    words.with(constant!("ERROR")).with_share(rules.error_rate());
+    words.with(constant!("CAPACITY")).word().number(spec.capacity());
+    words.with(constant!("ERROR")).word().share(rules.error_rate());
     words
         .with(constant!("TIGHTENING"))
-        .with_share(rules.tightening().value());
-    words.with(constant!("SEED")).with_bytes(&rules.seed().0);
+        .word()
+        .share(rules.tightening().value());
+    words.with(constant!("SEED")).word().bytes(&rules.seed().0);
     match rules.expansion() {
         0 => words.with(constant!("NONSCALING")),
-        factor => words.with(constant!("EXPANSION")).with_number(factor.into()),
+        factor => words.with(constant!("EXPANSION")).word().number(factor.into()),
     };
     if has_items {
         words.with(constant!("ITEMS"));

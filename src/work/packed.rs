@@ -69,7 +69,7 @@ pub fn words(to: Target, form: Form) -> Words {
     };
     match form {
         Form::Lines => words.with(constant!("LINES")),
-        Form::Width(width) => words.with(constant!("WIDTH")).with_number(width.get() as u64),
+        Form::Width(width) => words.with(constant!("WIDTH")).word().number(width.get() as u64),
         Form::Prefixed => words.with(constant!("PREFIXED")),
     };
     words

@@ -47,7 +47,8 @@ pub fn at(command: &'static CStr, at: Option<Time>) -> Words {
         words
             .with(constant!("NOCREATE"))
             .with(constant!("AT"))
-            .with_number(at);
+            .word()
+            .number(at);
     }
     words
 }
