@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use redis_module::raw;
 
-use crate::options::values::MissingKey;
+use crate::options::values::{Config, MissingKey};
 use crate::server::{Arg, Ctx, call, milliseconds};
 use crate::stats::Counted;
 use crate::{datatype, options};
@@ -44,8 +44,8 @@ pub fn read<'a>(ctx: Ctx<'a>, name: Arg<'a>) -> Result<Key<'a>, Unopened> {
 /// Whether the module's option makes a missing key an error for the running command. What must be obeyed is not
 /// refused: it would make a replica differ from its primary, or a server from its file.
 #[cold]
-pub fn missing_is_error(ctx: Ctx<'_>) -> bool {
-    options::config().missing_key() == MissingKey::Error && !ctx.must_obey()
+pub fn missing_is_error(ctx: Ctx<'_>, config: &Config) -> bool {
+    config.missing_key == MissingKey::Error && !ctx.must_obey()
 }
 
 /// Opens `name` to change its filter, or to create one.
@@ -108,7 +108,7 @@ impl<'a> Key<'a> {
     #[inline]
     pub fn filter_or_empty(&self) -> Result<Option<&Filter>, Unopened> {
         match self.filter() {
-            None if missing_is_error(self.ctx) => Err(Unopened::Missing),
+            None if missing_is_error(self.ctx, &options::config()) => Err(Unopened::Missing),
             filter => Ok(filter),
         }
     }

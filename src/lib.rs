@@ -35,4 +35,4 @@ pub mod work;
 
 mod module;
 #[cfg(test)]
-mod trying;
+mod tests;

@@ -48,9 +48,6 @@ pub struct TooManyLookups {
 
 /// Checks that a client's command does not look up too many items in a filter with more layers than clients make. A
 /// client can bring such a filter by a payload or a chunk.
-///
-/// # Errors
-/// [`TooManyLookups`]
 pub fn check_lookups(ctx: Ctx<'_>, filter: &Filter, items: usize) -> Result<(), TooManyLookups> {
     let layers = filter.layers();
     if layers <= MOST_LAYERS || items.saturating_mul(layers) <= MOST_LOOKUPS || ctx.must_obey() {
@@ -109,9 +106,6 @@ impl<'a> CommandMemory<'a> {
     }
 
     /// Decides on a demand. Each refusal is logged.
-    ///
-    /// # Errors
-    /// The limit that forbids it.
     pub fn allow(&self, demand: Demand) -> Result<(), Limit> {
         if self.origin.is_primary_or_file() {
             return Ok(());

@@ -114,9 +114,6 @@ fn name_is_taken() -> String {
 }
 
 /// Reads the load arguments, then registers the data types, the commands, the options and, last, the section of INFO.
-///
-/// # Errors
-/// A line for the log.
 fn load(ctx: Ctx<'_>, arguments: &[Arg<'_>]) -> Result<(), String> {
     let allocator = ctx.info_text(c"memory", c"mem_allocator");
     alloc::detect(allocator.is_some_and(|name| name.starts_with("jemalloc")));

@@ -10,12 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use redis_module::raw;
 
 use crate::server::{Ctx, call, guarded, note};
-use libbloom::Filter;
-use libbloom::StoredLayout;
 use libbloom::codec::DecodeError;
 use libbloom::codec::chunks::{self, ChunkError};
 use libbloom::filter::Account;
 use libbloom::layouts::blocked::window::Slice;
+use libbloom::{Filter, StoredLayout};
 
 /// The module's version.
 const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
@@ -25,7 +24,7 @@ const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_V
 
 /// A figure of the module's section of INFO. The first ones describe the filters that exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Figure {
+pub(crate) enum Figure {
     Filters,
     /// Filters that have a window.
     Windows,
@@ -46,12 +45,11 @@ enum Figure {
     ClassicLoads,
     ValkeyLoads,
     FailedLoads,
+    /// Filters in other layouts than RedisBloom's, which INFO does not show.
+    NotClassic,
 }
 
-/// The number of filters in other layouts than RedisBloom's.
-static NOT_CLASSIC: AtomicU64 = AtomicU64::new(0);
-
-static FIGURES: [AtomicU64; 15] = [const { AtomicU64::new(0) }; 15];
+static FIGURES: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
 
 /// The first figures, up to [`Figure::OtherItems`], of the filters that an asynchronous load has brought. Until it
 /// ends, clients see the filters that the server had before, and these are hidden.
@@ -69,7 +67,7 @@ impl Figure {
         &FIGURES[self as usize]
     }
 
-    fn add(self, by: u64) {
+    pub(crate) fn add(self, by: u64) {
         // Atomic additions take long, and most figures of a new filter are 0.
         if by > 0 {
             self.cell().fetch_add(by, Relaxed);
@@ -103,7 +101,7 @@ impl Counted {
     pub fn new(filter: Filter) -> Box<Self> {
         Figure::Filters.add(1);
         Figure::Windows.add(filter.window().is_some().into());
-        NOT_CLASSIC.fetch_add((!is_classic(&filter)).into(), Relaxed);
+        Figure::NotClassic.add((!is_classic(&filter)).into());
         count(NOTHING, filter.account());
         Box::new(Self(filter))
     }
@@ -147,7 +145,7 @@ impl Counted {
             ..NOTHING
         };
         count(account(before), account(self.layers()));
-        grown(self.layers() - before);
+        Figure::LayersGrown.add((self.layers() - before) as u64);
     }
 }
 
@@ -201,7 +199,7 @@ impl Drop for Counted {
     fn drop(&mut self) {
         Figure::Filters.subtract(1);
         Figure::Windows.subtract(self.window().is_some().into());
-        NOT_CLASSIC.fetch_sub((!is_classic(&self.0)).into(), Relaxed);
+        Figure::NotClassic.subtract((!is_classic(&self.0)).into());
         count(self.account(), NOTHING);
     }
 }
@@ -249,7 +247,7 @@ fn is_classic(filter: &Filter) -> bool {
 
 /// Whether any filter exists in another layout than RedisBloom's.
 pub fn has_other_layouts_than_classic() -> bool {
-    NOT_CLASSIC.load(Relaxed) > 0
+    Figure::NotClassic.value() > 0
 }
 
 impl Deref for Counted {
@@ -267,26 +265,6 @@ pub fn added(new: u64, duplicates: u64) {
     Figure::Duplicates.add_by_command(duplicates);
 }
 
-/// Counts the layers by which a command made a filter grow.
-pub fn grown(layers: usize) {
-    Figure::LayersGrown.add(layers as u64);
-}
-
-/// Counts the layers that a window dropped.
-pub fn dropped(layers: u64) {
-    Figure::LayersDropped.add(layers);
-}
-
-/// Counts a new filter that was refused for lack of memory.
-pub fn refused_creation() {
-    Figure::RefusedCreations.add(1);
-}
-
-/// Counts a layer that was refused for lack of memory.
-pub fn refused_growth() {
-    Figure::RefusedGrowths.add(1);
-}
-
 /// Counts a filter that came from a file, a payload or a header.
 pub fn loaded(filter: &Filter) {
     match filter.layout() {
@@ -300,7 +278,7 @@ pub fn loaded(filter: &Filter) {
 /// is bad.
 pub fn not_loaded(error: &DecodeError) {
     match error {
-        DecodeError::OutOfMemory { .. } => refused_creation(),
+        DecodeError::OutOfMemory { .. } => Figure::RefusedCreations.add(1),
         DecodeError::Truncated | DecodeError::Version(_) | DecodeError::Field(_) => {
             Figure::FailedLoads.add(1)
         }
@@ -309,45 +287,36 @@ pub fn not_loaded(error: &DecodeError) {
 
 /// Registers the section, then the listener for loads. In this order, because Redis 7.0 forgets the section of a
 /// module that it refuses, but not the listener.
-///
-/// # Errors
-/// A line for the log.
 pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
-    let ok = raw::REDISMODULE_OK as c_int;
     // SAFETY: the context is that of the module's loading.
-    if unsafe { call!(RedisModule_RegisterInfoFunc(ctx.raw(), Some(write_section))) } != ok {
+    let status = unsafe { call!(RedisModule_RegisterInfoFunc(ctx.raw(), Some(write_section))) };
+    if status != raw::REDISMODULE_OK as c_int {
         return Err("the server takes no section for INFO".to_owned());
     }
-    let loading = raw::RedisModuleEvent {
-        id: raw::REDISMODULE_EVENT_LOADING,
-        dataver: 1,
-    };
-    // SAFETY: the context is that of the module's loading; the server copies the event.
-    let events = unsafe {
-        call!(RedisModule_SubscribeToServerEvent(
-            ctx.raw(),
-            loading,
-            Some(on_loading)
-        ))
-    };
-    let async_loads = raw::RedisModuleEvent {
-        id: raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD,
-        dataver: 1,
-    };
-    // Servers before 7.0 have no such loads, and refuse.
-    // SAFETY: the context is that of the module's loading; the server copies the event.
-    unsafe {
-        call!(RedisModule_SubscribeToServerEvent(
-            ctx.raw(),
-            async_loads,
-            Some(on_async_load)
-        ))
-    };
-    if events == ok {
+    // Servers before 7.0 have no asynchronous loads, and refuse.
+    subscribe(ctx, raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD, on_async_load);
+    if subscribe(ctx, raw::REDISMODULE_EVENT_LOADING, on_loading) {
         Ok(())
     } else {
         Err("the server does not tell of its loads".to_owned())
     }
+}
+
+/// A listener to an event of the server.
+type Listener = unsafe extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);
+
+/// Subscribes to an event; false if the server does not have it.
+fn subscribe(ctx: Ctx<'_>, id: u64, listener: Listener) -> bool {
+    let event = raw::RedisModuleEvent { id, dataver: 1 };
+    // SAFETY: the context is that of the module's loading; the server copies the event.
+    let status = unsafe {
+        call!(RedisModule_SubscribeToServerEvent(
+            ctx.raw(),
+            event,
+            Some(listener)
+        ))
+    };
+    status == raw::REDISMODULE_OK as c_int
 }
 
 /// Writes the section. The server calls it for INFO, and for its crash report.
@@ -369,7 +338,7 @@ unsafe extern "C" fn write_section(info: *mut raw::RedisModuleInfoCtx, _for_cras
             ))
         };
         let items = Figure::OtherItems.live().wrapping_add(Figure::ItemsAdded.value());
-        let lines: [(&CStr, u64); FIGURES.len()] = [
+        let lines: [(&CStr, u64); 15] = [
             (c"filters", Figure::Filters.live()),
             (c"windows", Figure::Windows.live()),
             (c"layers", Figure::Layers.live()),
@@ -393,45 +362,11 @@ unsafe extern "C" fn write_section(info: *mut raw::RedisModuleInfoCtx, _for_cras
     });
 }
 
-/// The filters of another module's layout that are loaded, with the log line about them.
-struct Foreign {
-    /// The module whose layout it is.
-    module: &'static str,
-    loads: Figure,
-    /// The value of `loads` when the running load began.
-    before: AtomicU64,
-}
-
-static FOREIGN: [Foreign; 2] = [
-    Foreign::new("RedisBloom", Figure::ClassicLoads),
-    Foreign::new("valkey-bloom", Figure::ValkeyLoads),
+/// The other modules, the figure of their loaded filters, and its value when the running load began.
+static FOREIGN: [(&str, Figure, AtomicU64); 2] = [
+    ("RedisBloom", Figure::ClassicLoads, AtomicU64::new(0)),
+    ("valkey-bloom", Figure::ValkeyLoads, AtomicU64::new(0)),
 ];
-
-impl Foreign {
-    const fn new(module: &'static str, loads: Figure) -> Self {
-        Self {
-            module,
-            loads,
-            before: AtomicU64::new(0),
-        }
-    }
-
-    fn begin(&self) {
-        self.before.store(self.loads.value(), Relaxed);
-    }
-
-    /// The line for the log at the end of a load, if any such filter came in.
-    fn end(&self) -> Option<String> {
-        let loads = self.loads.value() - self.before.load(Relaxed);
-        (loads > 0).then(|| {
-            format!(
-                "Bloom filters of {}'s layout that were loaded: {loads}; they keep it, grow by its rules, and can go \
-                 back",
-                self.module
-            )
-        })
-    }
-}
 
 /// Counts the filters of an asynchronous load once it has ended: they are served now, or thrown away.
 unsafe extern "C" fn on_async_load(
@@ -457,12 +392,24 @@ unsafe extern "C" fn on_loading(
     guarded("counting what was loaded", || match subevent {
         raw::REDISMODULE_SUBEVENT_LOADING_RDB_START
         | raw::REDISMODULE_SUBEVENT_LOADING_AOF_START
-        | raw::REDISMODULE_SUBEVENT_LOADING_REPL_START => FOREIGN.iter().for_each(Foreign::begin),
+        | raw::REDISMODULE_SUBEVENT_LOADING_REPL_START => {
+            for (_, loads, before) in &FOREIGN {
+                before.store(loads.value(), Relaxed);
+            }
+        }
         raw::REDISMODULE_SUBEVENT_LOADING_ENDED => {
             // SAFETY: the server lends the context for the time of this callback.
             let ctx = unsafe { Ctx::of_callback(ctx) };
-            let lines = FOREIGN.iter().filter_map(Foreign::end);
-            lines.for_each(|line| note(ctx, &line));
+            for (module, loads, before) in &FOREIGN {
+                let loads = loads.value() - before.load(Relaxed);
+                if loads > 0 {
+                    let line = format!(
+                        "Bloom filters of {module}'s layout that were loaded: {loads}; they keep it, grow by its \
+                         rules, and can go back"
+                    );
+                    note(ctx, &line);
+                }
+            }
         }
         _ => {}
     });

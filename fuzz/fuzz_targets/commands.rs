@@ -248,15 +248,15 @@ fn makes(made: Creation, words: &[Word<'_>], config: &Config) {
 /// What a primary sends after the name of a command.
 fn line<'a>(words: &'a Words, items: &[&'a [u8]]) -> Vec<Word<'a>> {
     let line = std::iter::once(&b"key"[..])
-        .chain(words.list())
+        .chain(words.list().map(|word| word.bytes()))
         .chain(items.iter().copied());
     line.map(Word).collect()
 }
 
 /// A replica makes this filter, and no other, when it is told of it without items.
 fn is_told_empty(made: Creation) {
-    let (command, words) = propagation::command(made.into(), false);
-    let verb = if command == c"BF.RESERVE" {
+    let words = propagation::command(made.into(), false);
+    let verb = if words.command == c"BF.RESERVE" {
         Verb::Reserve
     } else {
         Verb::Insert
@@ -278,7 +278,7 @@ fn is_told_empty(made: Creation) {
 
 /// A replica makes this filter, and no other, when it is told of it with items.
 fn is_told(made: Creation) {
-    let (_, words) = propagation::command(made.into(), true);
+    let words = propagation::command(made.into(), true);
     let told = line(&words, &ITEMS);
     for byte in 0..CONFIGURATIONS {
         let config = configuration(byte);
@@ -345,6 +345,6 @@ fn set(before: &Config, name: &[u8], value: &[u8]) {
             "CONFIG REWRITE writes what is refused"
         );
         assert_eq!(again, config);
-        let _ = (config.error_rate(), config.expansion(), config.max_filter_bytes());
+        let _ = (config.error_rate(), config.max_filter_bytes());
     }
 }

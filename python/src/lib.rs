@@ -4,9 +4,10 @@
 //! chunks of [`CHUNK`] and more, and let go of it while they hash and probe. No code of Python's runs, and no file is
 //! waited for, under the filter's lock: a save writes the filter as it was, and who changes it meanwhile copies it first.
 
+use std::fmt::Display;
 use std::io::{self, BufReader, Read, Write};
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,7 +18,6 @@ use libbloom::params::{ErrorRate, Growth};
 use libbloom::sets::Mismatch;
 use libbloom::{BuildError, DecodeError, Error, FileError, SetError, ShrinkError, StoredLayout, UNLIMITED};
 use libbloom::{file, saving};
-use libbloom_rdb::RdbError;
 use pyo3::exceptions::{
     PyMemoryError, PyOSError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError,
 };
@@ -108,33 +108,27 @@ fn of_except_error(error: ExceptError) -> PyErr {
     }
 }
 
-fn of_file_error(error: FileError) -> PyErr {
-    match error {
-        FileError::Io(error) => PyErr::from(error),
-        FileError::TooLarge { .. } => PyMemoryError::new_err(error.to_string()),
-        error => FormatError::new_err(error.to_string()),
+/// The error for bytes that are no filter, or for the file at `path`.
+fn of_file_error(error: FileError, path: Option<&Path>) -> PyErr {
+    let text = named(&error, path);
+    match (error, path) {
+        (FileError::Io(error), Some(path)) => of_io_error(error, path),
+        (FileError::Io(error), None) => PyErr::from(error),
+        (FileError::TooLarge { .. }, _) => PyMemoryError::new_err(text),
+        _ => FormatError::new_err(text),
     }
 }
 
-/// The error for the file at `path`.
-fn of_file_error_at(error: FileError, path: &std::path::Path) -> PyErr {
-    let named = format!("{}: {error}", path.display());
-    match error {
-        FileError::Io(error) => of_io_error(error, path),
-        FileError::TooLarge { .. } => PyMemoryError::new_err(named),
-        _ => FormatError::new_err(named),
-    }
-}
-
-fn of_rdb_error(error: RdbError) -> PyErr {
-    match error {
-        RdbError::Filter(DecodeError::OutOfMemory { .. }) => PyMemoryError::new_err(error.to_string()),
-        error => FormatError::new_err(error.to_string()),
-    }
+/// The text of an error, with the name of the file if there is one.
+fn named(error: &impl Display, path: Option<&Path>) -> String {
+    path.map_or_else(
+        || error.to_string(),
+        |path| format!("{}: {error}", path.display()),
+    )
 }
 
 /// An error of the system, with the name of the file.
-fn of_io_error(error: io::Error, path: &std::path::Path) -> PyErr {
+fn of_io_error(error: io::Error, path: &Path) -> PyErr {
     let Some(code) = error.raw_os_error() else {
         return PyErr::from(error);
     };
@@ -229,15 +223,9 @@ impl Read for FileObject {
                 );
             };
             let bytes = bytes.as_bytes();
-            match buffer.get_mut(..bytes.len()) {
-                Some(room) => room.copy_from_slice(bytes),
-                None => {
-                    return Err(PyValueError::new_err(
-                        "read() of the file gave more bytes than were asked for",
-                    )
-                    .into());
-                }
-            }
+            let more = || PyValueError::new_err("read() of the file gave more bytes than were asked for");
+            let room = buffer.get_mut(..bytes.len()).ok_or_else(more)?;
+            room.copy_from_slice(bytes);
             Ok(bytes.len())
         })
     }
@@ -445,17 +433,12 @@ impl Chunk<'_> {
                 if error.is_none() {
                     return take(&slices);
                 }
-                let mut copies = Vec::with_capacity(items.len());
                 let mut error = None;
-                for item in items {
-                    match as_it_is(item.to_owned()) {
-                        Ok(copy) => copies.push(copy),
-                        Err(raised) => {
-                            error = Some(raised);
-                            break;
-                        }
-                    }
-                }
+                let copied = |item: &Borrowed<'_, '_, PyAny>| {
+                    let copy = as_it_is(item.to_owned());
+                    copy.map_err(|raised| error = Some(raised)).ok()
+                };
+                let copies: Vec<_> = items.iter().map_while(copied).collect();
                 let (slices, raised) = slices_of(copies.iter());
                 let taken = take(&slices)?;
                 let position = begin + slices.len();
@@ -466,7 +449,7 @@ impl Chunk<'_> {
             Self::Array { data, width, is_text } => {
                 let items = data.as_bytes().chunks_exact(*width);
                 let slices: Vec<_> = if *is_text {
-                    items.map(|item| item.trim_ascii_end_zeros()).collect()
+                    items.map(without_zeros).collect()
                 } else {
                     items.collect()
                 };
@@ -491,19 +474,10 @@ fn slices_of<'a, 'py: 'a>(
     (slices, None)
 }
 
-/// Removes the zeros at the end of a fixed string, as numpy does.
-trait TrimZeros {
-    fn trim_ascii_end_zeros(&self) -> &Self;
-}
-
-impl TrimZeros for [u8] {
-    fn trim_ascii_end_zeros(&self) -> &Self {
-        let end = self
-            .iter()
-            .rposition(|&byte| byte != 0)
-            .map_or(0, |last| last + 1);
-        &self[..end]
-    }
+/// A fixed string without the zeros at its end, as numpy gives it.
+fn without_zeros(item: &[u8]) -> &[u8] {
+    let last = item.iter().rposition(|&byte| byte != 0);
+    &item[..last.map_or(0, |last| last + 1)]
 }
 
 /// A Bloom filter: a set of str or bytes that says "not there" for certain, and "there" with a small chance of
@@ -570,7 +544,7 @@ impl Filter {
         }
     }
 
-    /// The filter as it is now, whatever is added later.
+    /// The filter as it is now, whatever is added later. No thread holds the locks of two filters.
     fn as_it_stands(&self, py: Python<'_>) -> Held {
         self.read(py).clone()
     }
@@ -583,31 +557,6 @@ impl Filter {
                 Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
                 Err(TryLockError::WouldBlock) => py.detach(|| drop(self.filter.read())),
             }
-        }
-    }
-
-    /// Locks two different filters for reading, in the order of their addresses, so that no two threads wait for each
-    /// other.
-    fn read_both<'a>(&'a self, py: Python<'_>, other: &'a Self) -> [RwLockReadGuard<'a, Held>; 2] {
-        if std::ptr::from_ref(self) < std::ptr::from_ref(other) {
-            [self.read(py), other.read(py)]
-        } else {
-            let other = other.read(py);
-            [self.read(py), other]
-        }
-    }
-
-    /// Locks this filter for a change and another one for reading, in the order of [`Self::read_both`].
-    fn write_and_read<'a>(
-        &'a self,
-        py: Python<'_>,
-        other: &'a Self,
-    ) -> (RwLockWriteGuard<'a, Held>, RwLockReadGuard<'a, Held>) {
-        if std::ptr::from_ref(self) < std::ptr::from_ref(other) {
-            (self.write(py), other.read(py))
-        } else {
-            let other = other.read(py);
-            (self.write(py), other)
         }
     }
 
@@ -746,27 +695,14 @@ impl Packed {
     }
 }
 
-/// The options of `Filter` and `plan`.
-struct Options<'a> {
+/// The builder for these options.
+fn builder(
+    capacity: u64,
+    error_rate: f64,
+    layout: &str,
     fixed: bool,
     growing: bool,
-    expansion: Option<u32>,
-    layout: &'a str,
-    /// In seconds.
-    window: Option<u64>,
-    slices: Option<u8>,
-}
-
-/// The builder for these options.
-fn builder(capacity: u64, error_rate: f64, options: &Options<'_>) -> PyResult<libbloom::Builder> {
-    let Options {
-        fixed,
-        growing,
-        expansion,
-        layout,
-        window,
-        slices,
-    } = *options;
+) -> PyResult<libbloom::Builder> {
     let mut builder = libbloom::Filter::builder(capacity, error_rate);
     let stored = StoredLayout::ALL.iter().find(|stored| stored.name() == layout);
     let unknown = || PyValueError::new_err("layout must be 'blocked', 'classic' or 'valkey'");
@@ -777,6 +713,16 @@ fn builder(capacity: u64, error_rate: f64, options: &Options<'_>) -> PyResult<li
     if growing {
         builder = builder.growing();
     }
+    Ok(builder)
+}
+
+/// The builder with these options too; the window is in seconds.
+fn with_options(
+    mut builder: libbloom::Builder,
+    expansion: Option<u32>,
+    window: Option<u64>,
+    slices: Option<u8>,
+) -> libbloom::Builder {
     if let Some(expansion) = expansion {
         builder = builder.expansion(expansion);
     }
@@ -786,7 +732,7 @@ fn builder(capacity: u64, error_rate: f64, options: &Options<'_>) -> PyResult<li
     if let Some(slices) = slices {
         builder = builder.slices(slices);
     }
-    Ok(builder)
+    builder
 }
 
 /// The size of a filter that counts `items` (default: its capacity), without making it: its bytes, its layers,
@@ -806,15 +752,8 @@ fn plan(
     #[pyo3(from_py_with = number)] window: Option<u64>,
     #[pyo3(from_py_with = number)] slices: Option<u8>,
 ) -> PyResult<Option<(u64, usize, f64)>> {
-    let options = Options {
-        fixed,
-        growing,
-        expansion,
-        layout,
-        window,
-        slices,
-    };
-    let builder = builder(capacity, error_rate, &options)?;
+    let builder = builder(capacity, error_rate, layout, fixed, growing)?;
+    let builder = with_options(builder, expansion, window, slices);
     let items = items.unwrap_or(capacity);
     let plan = builder.plan(items).map_err(of_build_error)?;
     // No machine has the memory for more, and sums that are too large stop at the largest number.
@@ -832,15 +771,7 @@ fn capacity_for(
     growing: bool,
     layout: &str,
 ) -> PyResult<u64> {
-    let options = Options {
-        fixed,
-        growing,
-        expansion: None,
-        layout,
-        window: None,
-        slices: None,
-    };
-    let builder = builder(1, error_rate, &options)?;
+    let builder = builder(1, error_rate, layout, fixed, growing)?;
     builder.capacity_for(bytes).map_err(of_build_error)
 }
 
@@ -924,15 +855,8 @@ impl Filter {
         #[pyo3(from_py_with = number)] slices: Option<u8>,
         refresh: bool,
     ) -> PyResult<Self> {
-        let options = Options {
-            fixed,
-            growing,
-            expansion,
-            layout,
-            window,
-            slices,
-        };
-        let mut builder = builder(capacity, error_rate, &options)?;
+        let builder = builder(capacity, error_rate, layout, fixed, growing)?;
+        let mut builder = with_options(builder, expansion, window, slices);
         if let Some(seed) = seed {
             builder = builder.seed(seed);
         }
@@ -1101,8 +1025,7 @@ impl Filter {
             if std::ptr::eq(other.get(), self) {
                 continue;
             }
-            let (mut own, other) = self.write_and_read(py, other.get());
-            let (own, other) = (&mut *own, &*other);
+            let (other, own) = (&*other.get().as_it_stands(py), &mut *self.write(py));
             let united = py.detach(|| {
                 let own = changed(own)?;
                 PyResult::Ok(match rate {
@@ -1126,14 +1049,8 @@ impl Filter {
     }
 
     fn __and__(&self, py: Python<'_>, other: Bound<'_, Self>) -> PyResult<Self> {
-        let common = if std::ptr::eq(other.get(), self) {
-            let own = &*self.read(py);
-            py.detach(|| own.intersection_with(own))
-        } else {
-            let [own, other] = &self.read_both(py, other.get());
-            let (own, other) = (&**own, &**other);
-            py.detach(|| own.intersection_with(other))
-        };
+        let (own, other) = (self.as_it_stands(py), other.get().as_it_stands(py));
+        let common = py.detach(|| own.intersection_with(&other));
         common.map(Self::of).map_err(of_set_error)
     }
 
@@ -1144,9 +1061,8 @@ impl Filter {
         if std::ptr::eq(other.get(), self) {
             return Ok(true);
         }
-        let [own, other] = &self.read_both(py, other.get());
-        let (own, other): (&libbloom::Filter, &libbloom::Filter) = (own, other);
-        Ok(py.detach(|| own == other))
+        let (own, other) = (self.as_it_stands(py), other.get().as_it_stands(py));
+        Ok(py.detach(|| *own == *other))
     }
 
     /// Items that the layers are made for; of a window, the items that are expected in it.
@@ -1267,13 +1183,13 @@ impl Filter {
         if let Some(file) = FileObject::of(path, "read")? {
             let file = BufReader::with_capacity(BUFFER, file);
             let read = py.detach(|| libbloom::Filter::read_from(file, most));
-            return read.map(Self::of).map_err(of_file_error);
+            return read.map(Self::of).map_err(|error| of_file_error(error, None));
         }
         let path = path_of(path)?;
         let file = BufReader::with_capacity(BUFFER, patient::opened_to_read(py, &path)?);
         match py.detach(|| libbloom::Filter::read_from(file, most)) {
             Ok(filter) => Ok(Self::of(filter)),
-            Err(error) => Err(of_file_error_at(error, &path)),
+            Err(error) => Err(of_file_error(error, Some(&path))),
         }
     }
 
@@ -1287,7 +1203,7 @@ impl Filter {
             Ok(filter) => Ok(Self {
                 filter: RwLock::new(Held::Mapped(Arc::new(filter))),
             }),
-            Err(error) => Err(of_file_error_at(error, &path)),
+            Err(error) => Err(of_file_error(error, Some(&path))),
         }
     }
 
@@ -1313,10 +1229,10 @@ impl Filter {
         // What DUMP gives begins with its type, which no file begins with, or with what modules attached to the key.
         if let Some(7 | 243) = data.first() {
             let read = py.detach(|| libbloom_rdb::read_payload(data, most));
-            return read.map(Self::of).map_err(of_rdb_error);
+            return read.map(Self::of).map_err(|error| rdb::of_error(error, None));
         }
         let read = py.detach(|| libbloom::Filter::read_from(data, most));
-        read.map(Self::of).map_err(of_file_error)
+        read.map(Self::of).map_err(|error| of_file_error(error, None))
     }
 
     /// The filter of a key of an RDB file, which SAVE wrote, or a cloud as a backup. Without `key` and `db` it must be the
@@ -1367,7 +1283,7 @@ impl Filter {
         let slices = slices.map(|(iterator, bytes)| (*iterator, bytes.as_bytes()));
         let slices: Vec<_> = slices.collect();
         let read = py.detach(|| libbloom::Filter::of_chunks(slices));
-        read.map(Self::of).map_err(of_file_error)
+        read.map(Self::of).map_err(|error| of_file_error(error, None))
     }
 
     fn __reduce__<'py>(

@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyLookupError, PyMemoryError};
 use pyo3::{PyErr, PyResult};
 
 use crate::errors::FormatError;
-use crate::of_io_error;
+use crate::{named, of_io_error};
 
 /// Reads the filter with this key in this database; `None` stands for any. Only that filter takes memory. `path` is that
 /// of the file, for messages.
@@ -30,11 +30,11 @@ pub fn filter(
     let mut found = None;
     // To the end, where the checksum is.
     for entry in libbloom_rdb::filters(file, most).only(wants) {
-        found = Some(entry.map_err(|error| of_rdb_error(error, path))?.filter);
+        found = Some(entry.map_err(|error| of_error(error, Some(path)))?.filter);
     }
     match found {
         Some(filter) if meant.count == 1 => {
-            filter.map_err(|error| of_rdb_error(RdbError::Filter(error), path))
+            filter.map_err(|error| of_error(RdbError::Filter(error), Some(path)))
         }
         Some(_) => Err(no_filter(
             path,
@@ -52,11 +52,12 @@ fn no_filter(path: &Path, why: std::fmt::Arguments<'_>) -> PyErr {
     PyLookupError::new_err(format!("{}: {why}", path.display()))
 }
 
-fn of_rdb_error(error: RdbError, path: &Path) -> PyErr {
-    let text = format!("{}: {error}", path.display());
-    match error {
-        RdbError::Io(error) => of_io_error(error, path),
-        RdbError::Filter(DecodeError::OutOfMemory { .. }) => PyMemoryError::new_err(text),
+/// The error for a payload, or for the file at `path`.
+pub fn of_error(error: RdbError, path: Option<&Path>) -> PyErr {
+    let text = named(&error, path);
+    match (error, path) {
+        (RdbError::Io(error), Some(path)) => of_io_error(error, path),
+        (RdbError::Filter(DecodeError::OutOfMemory { .. }), _) => PyMemoryError::new_err(text),
         _ => FormatError::new_err(text),
     }
 }

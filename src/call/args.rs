@@ -1,8 +1,11 @@
 //! The arguments of a command, read one by one.
 
+use std::ops::RangeInclusive;
+
 use crate::call::error::CommandError;
 use crate::number;
 use crate::server::Arg;
+use libbloom::params::Capacity;
 
 /// An argument of a command: any bytes.
 pub trait Argument<'a>: Copy {
@@ -66,17 +69,11 @@ impl<'a, A: Argument<'a>> Cursor<'a, A> {
     }
 
     /// The next argument.
-    ///
-    /// # Errors
-    /// [`CommandError::Arity`] when there is none.
     pub fn take(&mut self) -> Result<A, CommandError> {
         self.take_if_any().ok_or(CommandError::Arity)
     }
 
     /// Takes the last of the arguments that were not read yet.
-    ///
-    /// # Errors
-    /// [`CommandError::Arity`] when there is none.
     pub fn take_last(&mut self) -> Result<A, CommandError> {
         let (last, rest) = self.rest.split_last().ok_or(CommandError::Arity)?;
         self.rest = rest;
@@ -91,9 +88,6 @@ impl<'a, A: Argument<'a>> Cursor<'a, A> {
     }
 
     /// All remaining arguments.
-    ///
-    /// # Errors
-    /// [`CommandError::Arity`] when there are none.
     pub fn at_least_one(self) -> Result<&'a [A], CommandError> {
         if self.rest.is_empty() {
             Err(CommandError::Arity)
@@ -101,24 +95,14 @@ impl<'a, A: Argument<'a>> Cursor<'a, A> {
             Ok(self.rest)
         }
     }
+}
 
-    /// Checks that no argument is left over.
-    ///
-    /// # Errors
-    /// [`CommandError::Arity`] when something is.
-    pub fn finish(self) -> Result<(), CommandError> {
-        if self.rest.is_empty() {
-            Ok(())
-        } else {
-            Err(CommandError::Arity)
-        }
-    }
+/// The arguments of a command that has as many.
+pub fn exactly<A: Copy, const N: usize>(arguments: &[A]) -> Result<[A; N], CommandError> {
+    arguments.try_into().map_err(|_| CommandError::Arity)
 }
 
 /// Sets an option's value.
-///
-/// # Errors
-/// [`CommandError::Twice`] if it was set before.
 pub fn once<T>(option: &mut Option<T>, value: T, name: &'static str) -> Result<(), CommandError> {
     if option.replace(value).is_some() {
         Err(CommandError::Twice(name))
@@ -128,9 +112,6 @@ pub fn once<T>(option: &mut Option<T>, value: T, name: &'static str) -> Result<(
 }
 
 /// Sets an option that has no value.
-///
-/// # Errors
-/// [`CommandError::Twice`] if it was set before.
 pub fn flag(option: &mut bool, name: &'static str) -> Result<(), CommandError> {
     if std::mem::replace(option, true) {
         Err(CommandError::Twice(name))
@@ -140,14 +121,30 @@ pub fn flag(option: &mut bool, name: &'static str) -> Result<(), CommandError> {
 }
 
 /// Parses an iterator or a time in decimal form. For RedisBloom and SET a number beyond 64 bits is no number.
-pub fn iterator(bytes: &[u8]) -> Option<i64> {
+pub fn whole(bytes: &[u8]) -> Option<i64> {
     i64::try_from(number::whole(bytes)?).ok()
 }
 
-/// Parses an integer in the form of [`number::whole`]. One beyond 64 bits is replaced by the nearest that fits, which
-/// is outside of every range that a command accepts.
-pub fn integer(bytes: &[u8]) -> Option<i64> {
-    number::whole(bytes).map(|value| value.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+/// Parses a whole number.
+pub fn number<'a, T: TryFrom<i128> + Into<u64> + PartialOrd + Copy>(
+    value: impl Argument<'a>,
+    what: &'static str,
+    range: RangeInclusive<T>,
+) -> Result<T, CommandError> {
+    let number = T::try_from(number::whole(value.bytes()).ok_or(CommandError::Bad(what))?).ok();
+    let number = number.filter(|number| range.contains(number));
+    let (least, most) = (*range.start(), *range.end());
+    number.ok_or_else(|| CommandError::Range {
+        what,
+        least: least.into(),
+        most: most.into(),
+    })
+}
+
+/// Parses a capacity.
+pub fn capacity_of<'a>(value: impl Argument<'a>) -> Result<Capacity, CommandError> {
+    let items = number(value, "capacity", 1..=Capacity::MAX)?;
+    Capacity::new(items).map_err(|_| CommandError::Bad("capacity"))
 }
 
 /// The length of the longest word of any command, VALIDATESCALETO.

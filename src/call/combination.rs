@@ -8,10 +8,8 @@ use crate::call::docs::{KeyUse, Kind, Parameter};
 use crate::call::error::CommandError;
 use crate::number;
 
-/// The parameter for the number of sources.
-pub const NUMKEYS: Parameter = Parameter::new(c"numkeys", Kind::Integer);
-/// The parameter for the sources.
-pub const SOURCES: Parameter = Parameter::new(c"source", Kind::Keys(KeyUse::Read)).multiple();
+pub(crate) const NUMKEYS: Parameter = Parameter::new(c"numkeys", Kind::Integer);
+pub(crate) const SOURCES: Parameter = Parameter::new(c"source", Kind::Keys(KeyUse::Read)).multiple();
 
 /// The keys of a command that combines filters.
 #[derive(Clone, Copy, Debug)]
@@ -24,20 +22,17 @@ pub struct Combination<'a, A> {
 
 impl<'a, A: Argument<'a>> Combination<'a, A> {
     /// Reads `destination numkeys source [source ...]`, with which a command begins.
-    ///
-    /// # Errors
-    /// What is wrong with these arguments.
     pub fn take(cursor: &mut Cursor<'a, A>) -> Result<Self, CommandError> {
         let (destination, numkeys) = (cursor.take()?, cursor.take()?);
-        let count = number::whole(numkeys.bytes()).ok_or(CommandError::BadNumkeys)?;
+        let count = number::whole(numkeys.bytes()).ok_or(CommandError::Bad("numkeys"))?;
         if count <= 0 {
-            return Err(CommandError::NumkeysRange);
+            return Err(CommandError::NUMKEYS_RANGE);
         }
         let count = usize::try_from(count).ok();
         let sources = count.and_then(|count| cursor.take_many(count));
         Ok(Self {
             destination,
-            sources: sources.ok_or(CommandError::FewerSources)?,
+            sources: sources.ok_or(CommandError::FEWER_SOURCES)?,
         })
     }
 

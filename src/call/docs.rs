@@ -99,67 +99,35 @@ pub const O_OF_PIECE: &CStr =
 /// The first version of this module.
 pub const SINCE_OWN: &CStr = c"0.3.0";
 
-/// The key of a command that only reads it.
-pub const KEY: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Read));
-/// The key of a command that creates it.
-pub const KEY_TO_CREATE: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Create));
-/// The key of a command that loads data into it.
-pub const KEY_TO_FILL: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Fill));
-/// The key of a command that adds items to it.
-pub const KEY_TO_ADD_TO: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Add));
-/// The key of a command that removes data from it.
-pub const KEY_TO_DROP_FROM: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Drop));
-/// The key of a command that stores it in another form.
-pub const KEY_TO_SHRINK: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Change));
-/// The key of a command that removes items from it.
-pub const KEY_TO_EXCEPT_FROM: Parameter = Parameter::new(c"key", Kind::Key(KeyUse::Remove));
-/// The key of a command that merges other keys into it.
-pub const KEY_TO_MERGE_INTO: Parameter = Parameter::new(c"destination", Kind::Key(KeyUse::Merge));
-/// The key of a command that overwrites it with a combination of other keys.
-pub const KEY_TO_OVERWRITE: Parameter = Parameter::new(c"destination", Kind::Key(KeyUse::Overwrite));
-/// The parameter for an item.
-pub const ITEM: Parameter = Parameter::new(c"item", Kind::Text);
-/// The error rate of a filter, where it is always given.
-pub const RATE: Parameter = Parameter::new(c"error_rate", Kind::Double);
-/// The capacity of a filter, where it is always given.
-pub const SIZE: Parameter = Parameter::new(c"capacity", Kind::Integer);
-/// The option `ERROR e`.
-pub const ERROR: Parameter = Parameter::option(c"error", c"ERROR", Kind::Double);
-/// The option `CAPACITY n`.
-pub const CAPACITY: Parameter = Parameter::option(c"capacity", c"CAPACITY", Kind::Integer);
-/// The option `EXPANSION n`.
-pub const EXPANSION: Parameter = Parameter::option(c"expansion", c"EXPANSION", Kind::Integer);
-/// The option `NOCREATE`.
-pub const NOCREATE: Parameter = Parameter::option(c"nocreate", c"NOCREATE", Kind::Word);
-/// The option `NONSCALING`.
-pub const NONSCALING: Parameter = Parameter::option(c"nonscaling", c"NONSCALING", Kind::Word);
-/// The option `GROWING`.
-pub const GROWING: Parameter = Parameter::option(c"growing", c"GROWING", Kind::Word).since(SINCE_OWN);
-/// The option `SEED s`.
-pub const SEED: Parameter = Parameter::option(c"seed", c"SEED", Kind::Integer).since(SINCE_OWN);
-/// The option `LAYOUT l`.
-pub const LAYOUT: Parameter = Parameter::option(c"layout", c"LAYOUT", Kind::OneOf(LAYOUTS)).since(SINCE_OWN);
+pub(crate) const KEY: Parameter = Parameter::key(c"key", KeyUse::Read);
+pub(crate) const KEY_TO_CREATE: Parameter = Parameter::key(c"key", KeyUse::Create);
+pub(crate) const KEY_TO_ADD_TO: Parameter = Parameter::key(c"key", KeyUse::Add);
+pub(crate) const ITEM: Parameter = Parameter::new(c"item", Kind::Text);
+pub(crate) const RATE: Parameter = Parameter::new(c"error_rate", Kind::Double);
+pub(crate) const SIZE: Parameter = Parameter::new(c"capacity", Kind::Integer);
+pub(crate) const ERROR: Parameter = Parameter::option(c"error", c"ERROR", Kind::Double);
+pub(crate) const CAPACITY: Parameter = Parameter::option(c"capacity", c"CAPACITY", Kind::Integer);
+pub(crate) const EXPANSION: Parameter = Parameter::option(c"expansion", c"EXPANSION", Kind::Integer);
+pub(crate) const NOCREATE: Parameter = Parameter::option(c"nocreate", c"NOCREATE", Kind::Word);
+pub(crate) const NONSCALING: Parameter = Parameter::option(c"nonscaling", c"NONSCALING", Kind::Word);
+pub(crate) const GROWING: Parameter = Parameter::option(c"growing", c"GROWING", Kind::Word).since(SINCE_OWN);
+pub(crate) const SEED: Parameter = Parameter::option(c"seed", c"SEED", Kind::Integer).since(SINCE_OWN);
+pub(crate) const LAYOUT: Parameter =
+    Parameter::option(c"layout", c"LAYOUT", Kind::OneOf(LAYOUTS)).since(SINCE_OWN);
 const LAYOUTS: &[Parameter] = &[
     Parameter::word(c"blocked", c"BLOCKED"),
     Parameter::word(c"classic", c"CLASSIC"),
     Parameter::word(c"valkey", c"VALKEY"),
 ];
-/// The option `TIGHTENING r`.
-pub const TIGHTENING: Parameter =
+pub(crate) const TIGHTENING: Parameter =
     Parameter::option(c"tightening", c"TIGHTENING", Kind::Double).since(SINCE_OWN);
-/// The option `VALIDATESCALETO n`.
-pub const VALIDATESCALETO: Parameter =
+pub(crate) const VALIDATESCALETO: Parameter =
     Parameter::option(c"validatescaleto", c"VALIDATESCALETO", Kind::Integer).since(SINCE_OWN);
-/// The option `WINDOW seconds`.
-pub const WINDOW: Parameter = Parameter::option(c"window", c"WINDOW", Kind::Integer).since(SINCE_OWN);
-/// The option `SLICES n`.
-pub const SLICES: Parameter = Parameter::option(c"slices", c"SLICES", Kind::Integer).since(SINCE_OWN);
-/// The option `REFRESH`.
-pub const REFRESH: Parameter = Parameter::option(c"refresh", c"REFRESH", Kind::Word).since(SINCE_OWN);
-/// The option `AT ms`.
-pub const AT: Parameter = Parameter::option(c"at", c"AT", Kind::Integer).since(SINCE_OWN);
-/// The options `EX`, `PX`, `EXAT` and `PXAT`, which exclude each other.
-pub const EXPIRY: Parameter = Parameter::new(c"expiration", Kind::OneOf(EXPIRIES)).optional();
+pub(crate) const WINDOW: Parameter = Parameter::option(c"window", c"WINDOW", Kind::Integer).since(SINCE_OWN);
+pub(crate) const SLICES: Parameter = Parameter::option(c"slices", c"SLICES", Kind::Integer).since(SINCE_OWN);
+pub(crate) const REFRESH: Parameter = Parameter::option(c"refresh", c"REFRESH", Kind::Word).since(SINCE_OWN);
+pub(crate) const AT: Parameter = Parameter::option(c"at", c"AT", Kind::Integer).since(SINCE_OWN);
+pub(crate) const EXPIRY: Parameter = Parameter::new(c"expiration", Kind::OneOf(EXPIRIES)).optional();
 const EXPIRIES: &[Parameter] = &[
     Parameter::new(c"seconds", Kind::Integer)
         .after(c"EX")
@@ -186,6 +154,11 @@ impl Parameter {
             multiple: false,
             since: None,
         }
+    }
+
+    /// The command's key.
+    pub const fn key(name: &'static CStr, key_use: KeyUse) -> Self {
+        Self::new(name, Kind::Key(key_use))
     }
 
     /// A word that stands for itself.
@@ -235,13 +208,7 @@ impl Parameter {
         match self.kind {
             _ if self.optional => 0,
             Kind::Word => 1,
-            Kind::Key(_)
-            | Kind::Keys(_)
-            | Kind::Text
-            | Kind::Integer
-            | Kind::Double
-            | Kind::UnixTime
-            | Kind::OneOf(_) => 1 + usize::from(self.token.is_some()),
+            _ => 1 + usize::from(self.token.is_some()),
         }
     }
 
@@ -272,11 +239,6 @@ impl Docs {
             rest = others;
         }
         false
-    }
-
-    /// The tips for clients and proxies about its replies, if there are any.
-    fn tips(&self) -> Option<&'static CStr> {
-        (!self.cacheable).then_some(c"dont_cache")
     }
 
     /// The number of words of the command, with its name; negative if that is a minimum.
@@ -318,7 +280,11 @@ pub fn describe(ctx: Ctx<'_>, command: &CStr, docs: &Docs) -> bool {
         complexity: docs.complexity.as_ptr(),
         since: docs.since.as_ptr(),
         history: std::ptr::null_mut(),
-        tips: docs.tips().map_or(std::ptr::null(), CStr::as_ptr),
+        tips: if docs.cacheable {
+            std::ptr::null()
+        } else {
+            c"dont_cache".as_ptr()
+        },
         arity: docs.arity(),
         key_specs: keys.as_mut_ptr(),
         args: parameters.list.as_mut_ptr(),

@@ -8,13 +8,11 @@
 mod tests;
 
 use std::ffi::CStr;
-use std::ops::RangeInclusive;
 
-use super::args::{Argument, Capitals, Cursor, flag, once};
+use super::args::{Argument, Capitals, Cursor, capacity_of, flag, number, once, whole};
 use super::error::CommandError;
 use super::packing::Packing;
 use super::target::Creation;
-use crate::number;
 use crate::options::values::Config;
 use libbloom::StoredLayout;
 use libbloom::layouts::valkey::Unreached;
@@ -56,7 +54,7 @@ impl Verb {
     fn no_value(self, word: &'static str) -> CommandError {
         match (self, word) {
             (Self::Insert, "CAPACITY" | "ERROR" | "EXPANSION") => CommandError::Arity,
-            (Self::Reserve | Self::Plan, "EXPANSION") => CommandError::NoExpansion,
+            (Self::Reserve | Self::Plan, "EXPANSION") => CommandError::NO_EXPANSION,
             _ => CommandError::NoValue(word),
         }
     }
@@ -107,26 +105,13 @@ pub struct Given {
 
 impl Given {
     /// Reads the error rate and capacity of a command that begins with them, and then all options, up to ITEMS.
-    ///
-    /// # Errors
-    /// The first argument that is wrong, or options that exclude each other.
     pub fn parse<'a, A: Argument<'a>>(verb: Verb, cursor: &mut Cursor<'a, A>) -> Result<Self, CommandError> {
         let mut given = Self::default();
         let adds = verb.adds();
         if !adds {
             let (rate, capacity) = (cursor.take()?, cursor.take()?);
-            given.rate = Some(RequestedRate::read(
-                rate,
-                CommandError::BadErrorRate,
-                CommandError::ErrorRateRange,
-            )?);
-            let items = number(
-                capacity,
-                1..=Capacity::MAX,
-                CommandError::BadCapacity,
-                CommandError::CapacityRange,
-            )?;
-            given.capacity = Capacity::new(items).ok();
+            given.rate = Some(RequestedRate::read(rate)?);
+            given.capacity = Some(capacity_of(capacity)?);
         }
         while let Some(word) = cursor.take_if_any() {
             let word = word.bytes();
@@ -140,27 +125,25 @@ impl Given {
                     break;
                 }
                 b"CAPACITY" if adds => {
-                    let bad = || CommandError::BadInsertCapacity;
-                    let items = number(value("CAPACITY")?, 1..=Capacity::MAX, bad(), bad())?;
-                    let capacity = Capacity::new(items).map_err(|_| bad())?;
+                    let capacity = capacity_of(value("CAPACITY")?);
+                    let capacity = capacity.map_err(|_| CommandError::BAD_INSERT_CAPACITY)?;
                     once(&mut given.capacity, capacity, "CAPACITY")?;
                 }
                 b"ERROR" if adds => {
-                    let bad = || CommandError::BadInsertErrorRate;
-                    once(
-                        &mut given.rate,
-                        RequestedRate::read(value("ERROR")?, bad(), bad())?,
-                        "ERROR",
-                    )?;
+                    let rate = RequestedRate::read(value("ERROR")?);
+                    let rate = rate.map_err(|_| CommandError::BAD_INSERT_ERROR_RATE)?;
+                    once(&mut given.rate, rate, "ERROR")?;
                 }
                 b"EXPANSION" => {
-                    let (bad, outside) = if adds {
-                        (CommandError::BadInsertExpansion, CommandError::BadInsertExpansion)
-                    } else {
-                        (CommandError::BadExpansion, CommandError::ExpansionRange)
+                    let factor = number(value("EXPANSION")?, "expansion", 0..=Expansion::MAX);
+                    let refused = |error| {
+                        if adds {
+                            CommandError::BAD_INSERT_EXPANSION
+                        } else {
+                            error
+                        }
                     };
-                    let factor = number(value("EXPANSION")?, 0..=Expansion::MAX, bad, outside)?;
-                    once(&mut given.expansion, factor, "EXPANSION")?;
+                    once(&mut given.expansion, factor.map_err(refused)?, "EXPANSION")?;
                 }
                 b"NOCREATE" if adds => flag(&mut given.no_create, "NOCREATE")?,
                 b"NONSCALING" => flag(&mut given.nonscaling, "NONSCALING")?,
@@ -170,44 +153,29 @@ impl Given {
                     let layout = StoredLayout::named(value("LAYOUT")?.bytes());
                     once(
                         &mut given.layout,
-                        layout.ok_or(CommandError::BadLayout)?,
+                        layout.ok_or(CommandError::BAD_LAYOUT)?,
                         "LAYOUT",
                     )?;
                 }
                 b"TIGHTENING" => {
-                    let ratio = double(value("TIGHTENING")?).ok_or(CommandError::BadTightening)?;
-                    let ratio = Tightening::new(ratio).map_err(|_| CommandError::TighteningRange)?;
+                    let ratio = double(value("TIGHTENING")?).ok_or(CommandError::Bad("tightening ratio"))?;
+                    let ratio = Tightening::new(ratio).map_err(|_| CommandError::TIGHTENING_RANGE)?;
                     once(&mut given.tightening, ratio, "TIGHTENING")?;
                 }
                 b"VALIDATESCALETO" => {
-                    let (bad, outside) = (CommandError::BadGoal, CommandError::GoalRange);
-                    let goal = number(
-                        value("VALIDATESCALETO")?,
-                        1..=i64::MAX.cast_unsigned(),
-                        bad,
-                        outside,
-                    )?;
-                    once(&mut given.goal, goal, "VALIDATESCALETO")?;
+                    let (name, most) = ("VALIDATESCALETO", i64::MAX.cast_unsigned());
+                    once(&mut given.goal, number(value(name)?, name, 1..=most)?, name)?;
                 }
                 b"WINDOW" => {
-                    let (bad, outside) = (CommandError::BadWindow, CommandError::WindowRange);
-                    let seconds = number(value("WINDOW")?, 1..=Window::MAX_SECONDS, bad, outside)?;
+                    let seconds = number(value("WINDOW")?, "window", 1..=Window::MAX_SECONDS)?;
                     once(&mut given.window, seconds, "WINDOW")?;
                 }
                 b"SLICES" => {
-                    let (bad, outside) = (CommandError::BadSlices, CommandError::SlicesRange);
-                    let slices = number(value("SLICES")?, Window::SLICES, bad, outside)?;
+                    let slices = number(value("SLICES")?, "slices", Window::SLICES)?;
                     once(&mut given.slices, slices, "SLICES")?;
                 }
                 b"REFRESH" => flag(&mut given.refresh, "REFRESH")?,
-                b"AT" if adds => {
-                    let (bad, outside) = (CommandError::BadTime, CommandError::TimeRange);
-                    once(
-                        &mut given.at,
-                        number(value("AT")?, 0..=LATEST, bad, outside)?,
-                        "AT",
-                    )?;
-                }
+                b"AT" if adds => once(&mut given.at, number(value("AT")?, "time", 0..=LATEST)?, "AT")?,
                 b"NX" if verb == Verb::Reserve => flag(&mut given.only_new, "NX")?,
                 b"EX" if verb != Verb::Plan => given.expire(Expiry::read("EX", value("EX")?, verb)?)?,
                 b"PX" if verb != Verb::Plan => given.expire(Expiry::read("PX", value("PX")?, verb)?)?,
@@ -232,7 +200,7 @@ impl Given {
     fn check(&self, adds: bool) -> Result<(), CommandError> {
         let fixed = match self.expansion {
             // In RedisBloom's BF.INSERT, NONSCALING overrides EXPANSION.
-            Some(1..) if self.nonscaling && !adds => return Err(CommandError::NonScalingExpansion),
+            Some(1..) if self.nonscaling && !adds => return Err(CommandError::NON_SCALING_EXPANSION),
             _ if self.nonscaling => Some("NONSCALING"),
             Some(0) => Some("EXPANSION 0"),
             _ => None,
@@ -271,7 +239,7 @@ impl Given {
 
     /// The layout of the filter to create.
     fn layout(&self, config: &Config) -> StoredLayout {
-        self.given_layout().unwrap_or(config.layout())
+        self.given_layout().unwrap_or(config.layout)
     }
 
     /// Whether a BF.INSERT may lack ITEMS, unless the key holds a filter: valkey-bloom's may, as may a server's.
@@ -312,9 +280,6 @@ impl Given {
     }
 
     /// The described filter, with the configuration for what the options leave open.
-    ///
-    /// # Errors
-    /// Options that the configuration excludes.
     pub fn filter(&self, config: &Config) -> Result<Spec, CommandError> {
         let layout = self.layout(config);
         if self.given_layout().is_none() {
@@ -322,17 +287,17 @@ impl Given {
         }
         let factor = match self.expansion {
             _ if self.nonscaling => 0,
-            factor => factor.unwrap_or(config.expansion_factor()),
+            factor => factor.unwrap_or(config.expansion_factor),
         };
         let expansion = Expansion::new(factor).ok();
         if let (None, Some(option)) = (expansion, self.needs_growth()) {
             return Err(CommandError::FixedByOption(option));
         }
         let rate = self.rate.unwrap_or_else(|| RequestedRate {
-            requested: config.requested_error_rate(),
+            requested: config.requested_error_rate,
             used: config.error_rate(),
         });
-        let capacity = self.capacity.unwrap_or(config.initial_size());
+        let capacity = self.capacity.unwrap_or(config.initial_size);
         match layout {
             StoredLayout::Classic => {
                 // One that does not grow has the expansion that RedisBloom would store and not use.
@@ -380,7 +345,7 @@ impl Given {
             }
         }
         // All values were checked when they were read.
-        .map_err(|_| CommandError::ErrorRateRange)
+        .map_err(|_| CommandError::ERROR_RATE_RANGE)
     }
 
     /// The key to create if it is missing; `now` gives the milliseconds of the Unix clock.
@@ -389,7 +354,7 @@ impl Given {
     /// The command has NOCREATE, or options that the configuration excludes.
     pub fn creation(&self, config: &Config, now: impl FnOnce() -> i64) -> Result<Creation, CommandError> {
         match self.told {
-            _ if self.no_create => Err(CommandError::NotFound),
+            _ if self.no_create => Err(CommandError::NOT_FOUND),
             Some(told) => Ok(told),
             None => Ok(Creation {
                 filter: self.filter(config)?,
@@ -399,9 +364,6 @@ impl Given {
     }
 
     /// Checks that the described filter can grow to VALIDATESCALETO.
-    ///
-    /// # Errors
-    /// The reason why it cannot.
     pub fn check_goal(&self, filter: Spec, config: &Config) -> Result<(), CommandError> {
         let (Some(goal), Spec::Valkey(spec)) = (self.goal, filter) else {
             return Ok(());
@@ -409,23 +371,12 @@ impl Given {
         let limit = config.max_filter_bytes();
         let reached = spec.rules().scaled_capacity(spec.capacity(), goal, limit);
         reached.map(drop).map_err(|unreached| match unreached {
-            Unreached::Bytes { .. } => CommandError::GoalBytes,
-            Unreached::Rate { .. } => CommandError::GoalRate,
+            Unreached::Bytes { .. } => CommandError::GOAL_BYTES,
+            Unreached::Rate { .. } => CommandError::GOAL_RATE,
             Unreached::Layers { .. } => CommandError::GoalLayers,
             Unreached::Items { .. } => CommandError::GoalItems,
         })
     }
-}
-
-/// Parses a whole number. The error is `bad` if it is none, and `outside` if it is not in `range`.
-fn number<'a, T: TryFrom<i128> + PartialOrd>(
-    value: impl Argument<'a>,
-    range: RangeInclusive<T>,
-    bad: CommandError,
-    outside: CommandError,
-) -> Result<T, CommandError> {
-    let number = T::try_from(number::whole(value.bytes()).ok_or(bad)?).ok();
-    number.filter(|number| range.contains(number)).ok_or(outside)
 }
 
 fn double<'a>(value: impl Argument<'a>) -> Option<f64> {
@@ -443,16 +394,9 @@ pub struct RequestedRate {
 
 impl RequestedRate {
     /// Parses an error rate.
-    ///
-    /// # Errors
-    /// `bad` if it is no number, `outside` if it is out of its range.
-    pub fn read<'a>(
-        value: impl Argument<'a>,
-        bad: CommandError,
-        outside: CommandError,
-    ) -> Result<Self, CommandError> {
-        let requested = double(value).ok_or(bad)?;
-        let used = ErrorRate::new(requested).map_err(|_| outside)?;
+    pub fn read<'a>(value: impl Argument<'a>) -> Result<Self, CommandError> {
+        let requested = double(value).ok_or(CommandError::Bad("error rate"))?;
+        let used = ErrorRate::new(requested).map_err(|_| CommandError::ERROR_RATE_RANGE)?;
         Ok(Self { requested, used })
     }
 }
@@ -472,12 +416,7 @@ impl GivenSeed {
         if let Ok(bytes) = value.bytes().try_into() {
             return Ok(Self::Bytes(SipSeed(bytes)));
         }
-        let seed = number(
-            value,
-            0..=u64::MAX,
-            CommandError::BadSeed,
-            CommandError::SeedRange,
-        )?;
+        let seed = number(value, "seed", 0..=u64::MAX)?;
         Ok(Self::Number(Seed(seed)))
     }
 }
@@ -500,8 +439,9 @@ impl Expiry {
     fn read<'a>(word: &'static str, value: impl Argument<'a>, verb: Verb) -> Result<Self, CommandError> {
         let from_now = matches!(word, "EX" | "PX");
         let unit = if matches!(word, "EX" | "EXAT") { 1000 } else { 1 };
-        let none = || CommandError::NoInteger;
-        let time = number(value, i64::MIN..=i64::MAX, none(), none())?.checked_mul(unit);
+        let time = whole(value.bytes())
+            .ok_or(CommandError::NO_INTEGER)?
+            .checked_mul(unit);
         let farthest = i64::MAX - if from_now { LAST_DAY } else { 0 };
         let time = time.filter(|time| (1..=farthest).contains(time));
         Ok(Self {

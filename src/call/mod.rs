@@ -16,11 +16,11 @@ use std::ffi::{CStr, CString, c_int};
 
 use redis_module::raw;
 
-use self::args::Cursor;
+pub use self::args::Cursor;
 use self::combination::Combination;
 use self::docs::Docs;
-use self::error::CommandError;
-use self::reply::Reply;
+pub use self::error::CommandError;
+pub use self::reply::Reply;
 use crate::server::{Arg, Ctx, few, guarded, log, name_conflict};
 
 /// A call of a command.
@@ -39,7 +39,7 @@ pub trait Command {
     /// The command's flags in the server's command table.
     const FLAGS: &'static CStr;
     /// The command's ACL categories besides the module's own.
-    const CATEGORIES: &'static CStr;
+    const CATEGORIES: &'static CStr = if may_write(Self::FLAGS) { c"write" } else { c"read" };
     /// The command's documentation and arguments.
     const DOCS: Docs;
 
@@ -52,9 +52,6 @@ pub trait Command {
 }
 
 /// Registers a command, and describes it to the server.
-///
-/// # Errors
-/// A line for the log.
 pub fn register_command<C: Command>(ctx: Ctx<'_>, category: Option<&CStr>) -> Result<(), String> {
     let name = C::NAME.to_string_lossy().to_uppercase();
     // The key specifications below serve ACL rules. For the nodes of a cluster, and before Redis 7.0 for everything,
@@ -107,9 +104,9 @@ unsafe extern "C" fn entry<C: Command>(
         [_name, arguments @ ..] => C::run(Call { ctx, arguments }),
         [] => Err(CommandError::Arity),
     });
-    let outcome = outcome.unwrap_or(Err(CommandError::Internal));
+    let outcome = outcome.unwrap_or(Err(CommandError::INTERNAL));
     guarded("replying an error", || {
-        if let (Err(error), [_, key, ..], true) = (&outcome, arguments, changes::<C>()) {
+        if let (Err(error), [_, key, ..], true) = (&outcome, arguments, may_write(C::FLAGS)) {
             log_divergence(ctx, key.bytes(), C::NAME, error);
         }
         Reply(ctx).end(&outcome);
@@ -130,9 +127,9 @@ fn log_divergence(ctx: Ctx<'_>, key: &[u8], command: &CStr, error: &CommandError
     }
 }
 
-/// Whether the command may change a key.
-fn changes<C: Command>() -> bool {
-    C::FLAGS.to_bytes().starts_with(b"write")
+/// Whether a command with these flags may change a key.
+const fn may_write(flags: &CStr) -> bool {
+    matches!(flags.to_bytes(), [b'w', ..])
 }
 
 /// Tells the server where the keys of a command with a number of sources are.

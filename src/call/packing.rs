@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::num::NonZeroUsize;
 
-use super::args::{Argument, Cursor, flag, integer};
+use super::args::{Argument, Cursor, flag, number};
 use super::docs::{Kind, Parameter};
 use super::error::CommandError;
 use libbloom::packed::{Form, Packed};
@@ -12,8 +12,7 @@ use libbloom::packed::{Form, Packed};
 pub const O_OF_PACKED: &CStr =
     c"O(b + n * m), where b is the number of bytes of the data, n is the number of items in it and m is the number of layers";
 
-/// The parameter for the form of the items.
-pub const FORM: Parameter = Parameter::new(
+pub(crate) const FORM: Parameter = Parameter::new(
     c"form",
     Kind::OneOf(&[
         Parameter::word(c"lines", c"LINES"),
@@ -21,10 +20,8 @@ pub const FORM: Parameter = Parameter::new(
         Parameter::word(c"prefixed", c"PREFIXED"),
     ]),
 );
-/// The parameter `COUNT`.
-pub const COUNT: Parameter = Parameter::option(c"count", c"COUNT", Kind::Word);
-/// The packed items.
-pub const DATA: Parameter = Parameter::new(c"data", Kind::Text);
+pub(crate) const COUNT: Parameter = Parameter::option(c"count", c"COUNT", Kind::Word);
+pub(crate) const DATA: Parameter = Parameter::new(c"data", Kind::Text);
 
 /// How a command's items are packed, and whether it counts instead of listing its answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -35,9 +32,6 @@ pub struct Packing {
 
 impl Packing {
     /// Reads `word`, and its value from `cursor`, if it is one of the words for packing.
-    ///
-    /// # Errors
-    /// What is wrong with the word or its value.
     pub fn take<'a, A: Argument<'a>>(
         &mut self,
         word: &[u8],
@@ -49,9 +43,8 @@ impl Packing {
             Form::Prefixed
         } else if word.eq_ignore_ascii_case(b"WIDTH") {
             let value = cursor.take_if_any().ok_or(CommandError::NoValue("WIDTH"))?;
-            let width = integer(value.bytes()).ok_or(CommandError::BadWidth)?;
-            let width = u32::try_from(width).map_err(|_| CommandError::WidthRange)?;
-            Form::Width(NonZeroUsize::new(width as usize).ok_or(CommandError::WidthRange)?)
+            let width = number(value, "width", 1..=u32::MAX)? as usize;
+            Form::Width(NonZeroUsize::new(width).ok_or(CommandError::Bad("width"))?)
         } else if word.eq_ignore_ascii_case(b"COUNT") {
             flag(&mut self.count, "COUNT")?;
             return Ok(true);
@@ -59,15 +52,12 @@ impl Packing {
             return Ok(false);
         };
         if self.form.replace(form).is_some() {
-            return Err(CommandError::OneForm);
+            return Err(CommandError::ONE_FORM);
         }
         Ok(true)
     }
 
     /// Reads all of `words`, each of which is one for packing.
-    ///
-    /// # Errors
-    /// The first that is not, or what is wrong with it.
     pub fn parse<'a, A: Argument<'a>>(words: &'a [A]) -> Result<Self, CommandError> {
         let (mut packing, mut cursor) = (Self::default(), Cursor::new(words));
         while let Some(word) = cursor.take_if_any() {
@@ -80,11 +70,8 @@ impl Packing {
     }
 
     /// The items in `data`.
-    ///
-    /// # Errors
-    /// No form was given, or `data` does not have that form.
     pub fn unpack(self, data: &[u8]) -> Result<Packed<'_>, CommandError> {
-        let form = self.form.ok_or(CommandError::OneForm)?;
+        let form = self.form.ok_or(CommandError::ONE_FORM)?;
         Packed::new(data, form).map_err(CommandError::Malformed)
     }
 

@@ -45,7 +45,7 @@ impl Reply<'_> {
     /// array is short, even after a panic between two elements.
     pub fn end(self, outcome: &Result<(), CommandError>) {
         if OWED.get() > 0 {
-            self.error(outcome.as_ref().err().unwrap_or(&CommandError::Internal));
+            self.error(outcome.as_ref().err().unwrap_or(&CommandError::INTERNAL));
         }
         while OWED.get() > 0 {
             self.null();
@@ -115,6 +115,12 @@ impl Reply<'_> {
             ))
         };
         sends(0);
+    }
+
+    /// Sends the name of a field, whose value must follow.
+    pub fn field(self, name: &str) -> Self {
+        self.bulk(name.as_bytes());
+        self
     }
 
     /// Sends null.

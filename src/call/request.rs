@@ -37,9 +37,6 @@ pub enum Items<'a, A> {
 impl<'a, A: Argument<'a>> Request<'a, A> {
     /// Reads the arguments after the command's name: options, or [a server's token](super::target::spec) directly after
     /// the key.
-    ///
-    /// # Errors
-    /// The first thing that is wrong with them.
     pub fn parse(verb: Verb, arguments: &'a [A]) -> Result<Self, CommandError> {
         let mut cursor = Cursor::new(arguments);
         let key = cursor.take()?;
@@ -49,7 +46,7 @@ impl<'a, A: Argument<'a>> Request<'a, A> {
         };
         let given = match cursor.rest() {
             [token, words @ ..] if is_spec(token.bytes()) && verb != Verb::Reserve => {
-                let target = of_spec(token.bytes()).ok_or(CommandError::BadSpec)?;
+                let target = of_spec(token.bytes()).ok_or(CommandError::BAD_SPEC)?;
                 let packing = match data {
                     Some(_) => Packing::parse(words)?,
                     None => Packing::default(),

@@ -1,6 +1,7 @@
 //! What a command creates, with every option resolved, and the token in which a server says it to its replicas and to its
 //! file.
 
+use std::ffi::CStr;
 use std::str::{FromStr, Split};
 
 use super::words::Words;
@@ -51,7 +52,7 @@ pub fn is_spec(word: &[u8]) -> bool {
     word.starts_with(b"SPEC")
 }
 
-/// The token for a filter that was created: kind, error rate, capacity, expansion, seed and expiry (0 without one), with
+/// The command with the token for a filter that was created: kind, error rate, capacity, expansion, seed and expiry (0 without one), with
 /// colons between them. After these a window has its seconds, its slices, 1 if it refreshes or 0, and the time of the
 /// first items; a filter of valkey-bloom's layout has its tightening ratio.
 ///
@@ -60,44 +61,50 @@ pub fn is_spec(word: &[u8]) -> bool {
 /// c classic  n classic that does not grow
 /// v in valkey-bloom's layout
 /// ```
-pub fn spec(created: Creation, at: Option<Time>) -> Words {
+pub fn spec(command: &'static CStr, created: Creation, at: Option<Time>) -> Words {
     let Creation { filter, expires } = created;
-    let mut words = Words::NONE;
+    let mut words = Words::of(command);
     let kind = match filter {
-        Spec::Blocked(BlockedSpec { window: Some(_), .. }) => "SPEC1:w",
+        Spec::Blocked(BlockedSpec { window: Some(_), .. }) => b"SPEC1:w",
         Spec::Blocked(BlockedSpec { growth, .. }) => match growth {
-            Growth::Fixed => "SPEC1:f",
-            Growth::Reserved(_) => "SPEC1:r",
-            Growth::Growing(_) => "SPEC1:g",
+            Growth::Fixed => b"SPEC1:f",
+            Growth::Reserved(_) => b"SPEC1:r",
+            Growth::Growing(_) => b"SPEC1:g",
         },
-        Spec::Classic(spec) if spec.rules().scales() => "SPEC1:c",
-        Spec::Classic(_) => "SPEC1:n",
-        Spec::Valkey(_) => "SPEC1:v",
+        Spec::Classic(spec) if spec.rules().scales() => b"SPEC1:c",
+        Spec::Classic(_) => b"SPEC1:n",
+        Spec::Valkey(_) => b"SPEC1:v",
     };
     let expansion = match filter {
         Spec::Classic(spec) => spec.rules().expansion(),
         filter => filter.expansion().unwrap_or(0),
     };
-    words.with(kind).and_rate(filter.error_rate());
-    words.and_number(filter.capacity()).and_number(expansion.into());
+    words.word().bytes(kind).bytes(b":").rate(filter.error_rate());
+    words
+        .bytes(b":")
+        .number(filter.capacity())
+        .bytes(b":")
+        .number(expansion.into());
     match filter {
-        Spec::Blocked(spec) => words.and_number(spec.seed.0),
-        Spec::Classic(_) => words.and_number(0),
-        Spec::Valkey(spec) => words.and_bytes(&spec.rules().seed().0),
+        Spec::Blocked(spec) => words.bytes(b":").number(spec.seed.0),
+        Spec::Classic(_) => words.bytes(b":").number(0),
+        Spec::Valkey(spec) => words.bytes(b":").hex(&spec.rules().seed().0),
     };
-    words.and_number(expires.map_or(0, i64::cast_unsigned));
+    words.bytes(b":").number(expires.map_or(0, i64::cast_unsigned));
     match filter {
         Spec::Blocked(BlockedSpec {
             window: Some(window), ..
         }) => {
             words
-                .and_number(window.seconds().into())
-                .and_number(window.slices().into());
-            words.and_number(window.refresh().into());
-            at.map(|at| words.and_number(at));
+                .bytes(b":")
+                .number(window.seconds().into())
+                .bytes(b":")
+                .number(window.slices().into());
+            words.bytes(b":").number(window.refresh().into());
+            at.map(|at| words.bytes(b":").number(at));
         }
         Spec::Blocked(_) | Spec::Classic(_) => {}
-        Spec::Valkey(spec) => _ = words.and_rate(spec.rules().tightening().value()),
+        Spec::Valkey(spec) => _ = words.bytes(b":").rate(spec.rules().tightening().value()),
     }
     words
 }
@@ -245,10 +252,10 @@ mod tests {
     }
 
     fn token(target: Target) -> Vec<u8> {
-        let words = spec(target.created.unwrap(), target.at);
+        let words = spec(c"BF.INSERT", target.created.unwrap(), target.at);
         let mut list = words.list();
-        let token = list.next().unwrap().to_vec();
-        assert_eq!(list.next(), None, "more than one word");
+        let token = list.next().unwrap().bytes().to_vec();
+        assert!(list.next().is_none(), "more than one word");
         token
     }
 
@@ -266,8 +273,8 @@ mod tests {
             let at = at.index(token.len());
             token[at] = byte;
             if let Some(read) = of_spec(&token) {
-                let again = spec(read.created.unwrap(), read.at);
-                prop_assert_eq!(again.list().next().and_then(of_spec), Some(read));
+                let again = spec(c"BF.INSERT", read.created.unwrap(), read.at);
+                prop_assert_eq!(again.list().next().and_then(|word| of_spec(word.bytes())), Some(read));
             }
         }
     }

@@ -2,11 +2,9 @@
 
 use std::ffi::CStr;
 
-use crate::call::args::Cursor;
+use crate::call::args::exactly;
 use crate::call::docs::{Docs, ITEM, KEY_TO_ADD_TO, O_OF_LAYERS};
-use crate::call::error::CommandError;
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::work::adding::Addition;
 use crate::work::creation;
 
@@ -16,7 +14,6 @@ pub struct Add;
 impl Command for Add {
     const NAME: &'static CStr = c"bf.add";
     const FLAGS: &'static CStr = c"write deny-oom";
-    const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
         summary: c"Adds an item to a Bloom Filter",
         complexity: O_OF_LAYERS,
@@ -26,20 +23,16 @@ impl Command for Add {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let mut cursor = Cursor::new(arguments);
-        let key = cursor.take()?;
-        let items = cursor.at_least_one()?;
-        let item = cursor.take()?;
-        cursor.finish()?;
+        let [key, item] = exactly(arguments)?;
         let addition = Addition {
             ctx,
             key,
-            items,
+            items: &arguments[1..],
             event: c"bf.add",
             has_no_options: true,
             at: None,
         };
-        let (new, _) = addition.apply_one(item, || creation::by_default(ctx))?;
+        let (new, _) = addition.apply_one(item, |origin| creation::by_default(ctx, origin))?;
         Reply(ctx).boolean(new?);
         Ok(())
     }

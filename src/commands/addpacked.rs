@@ -7,12 +7,10 @@ use crate::call::docs::{
     AT, CAPACITY, Docs, ERROR, EXPANSION, EXPIRY, GROWING, KEY_TO_ADD_TO, LAYOUT, NOCREATE, NONSCALING,
     REFRESH, SEED, SINCE_OWN, SLICES, TIGHTENING, VALIDATESCALETO, WINDOW,
 };
-use crate::call::error::CommandError;
 use crate::call::given::{Given, Verb};
 use crate::call::packing::{COUNT, DATA, FORM, O_OF_PACKED};
-use crate::call::reply::Reply;
 use crate::call::request::{Items, Request};
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::work::adding::Addition;
 use crate::work::creation;
 use crate::work::packed::PackedItems;
@@ -21,12 +19,9 @@ use crate::work::packed::PackedItems;
 /// if the key is missing.
 pub struct AddPacked;
 
-const VERB: Verb = Verb::AddPacked;
-
 impl Command for AddPacked {
     const NAME: &'static CStr = c"bf.addpacked";
     const FLAGS: &'static CStr = c"write deny-oom";
-    const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
         summary: c"Adds the items that are packed in one argument to a Bloom Filter. A filter will be created if it does not exist",
         complexity: O_OF_PACKED,
@@ -56,7 +51,7 @@ impl Command for AddPacked {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let Request { key, given, items } = Request::parse(VERB, arguments)?;
+        let Request { key, given, items } = Request::parse(Verb::AddPacked, arguments)?;
         let Items::Packed { items, data } = items else {
             return Err(CommandError::Arity);
         };
@@ -74,7 +69,7 @@ impl Command for AddPacked {
             has_no_options: given == no_options,
             at: given.at,
         };
-        let added = addition.apply(|| creation::now(ctx, &given))?;
+        let added = addition.apply(|_| creation::now(ctx, &given))?;
         let used = added.created.map(|created| created.filter.error_rate());
         creation::log_rate(ctx, key, given.rate, used);
         match added.stopped {

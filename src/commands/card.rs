@@ -2,11 +2,9 @@
 
 use std::ffi::CStr;
 
-use crate::call::args::Cursor;
+use crate::call::args::exactly;
 use crate::call::docs::{Docs, KEY, O_OF_LAYERS};
-use crate::call::error::CommandError;
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::keyspace;
 use crate::work::window;
 
@@ -17,7 +15,6 @@ pub struct Card;
 impl Command for Card {
     const NAME: &'static CStr = c"bf.card";
     const FLAGS: &'static CStr = c"readonly";
-    const CATEGORIES: &'static CStr = c"read";
     const DOCS: Docs = Docs {
         summary: c"Returns the cardinality of a Bloom filter",
         complexity: O_OF_LAYERS,
@@ -27,9 +24,7 @@ impl Command for Card {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let mut cursor = Cursor::new(arguments);
-        let key = cursor.take()?;
-        cursor.finish()?;
+        let [key] = exactly(arguments)?;
         let key = keyspace::read(ctx, key)?;
         let filter = key.filter_or_empty()?;
         Reply(ctx).integer(filter.map_or(0, |filter| filter.items_at(window::now(filter))));

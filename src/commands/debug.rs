@@ -2,11 +2,9 @@
 
 use std::ffi::CStr;
 
-use crate::call::args::Cursor;
+use crate::call::args::exactly;
 use crate::call::docs::{Docs, KEY, O_OF_LAYERS};
-use crate::call::error::CommandError;
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::keyspace;
 use libbloom::Filter;
 use libbloom::filter::LayerStats;
@@ -18,7 +16,6 @@ pub struct Debug;
 impl Command for Debug {
     const NAME: &'static CStr = c"bf.debug";
     const FLAGS: &'static CStr = c"readonly";
-    const CATEGORIES: &'static CStr = c"read";
     const DOCS: Docs = Docs {
         summary: c"Returns a line of figures for a Bloom Filter, and one for each of its layers",
         complexity: O_OF_LAYERS,
@@ -28,11 +25,9 @@ impl Command for Debug {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let mut cursor = Cursor::new(arguments);
-        let key = cursor.take()?;
-        cursor.finish()?;
+        let [key] = exactly(arguments)?;
         let key = keyspace::read(ctx, key)?;
-        let filter = key.filter().ok_or(CommandError::NotFound)?;
+        let filter = key.filter().ok_or(CommandError::NOT_FOUND)?;
         let reply = Reply(ctx);
         reply.array(1 + filter.layers());
         // For a window this includes layers that have expired, while they still exist.

@@ -2,16 +2,14 @@
 
 use std::ffi::CStr;
 
-use crate::call::args::Cursor;
-use crate::call::docs::{Docs, ITEM, KEY_TO_EXCEPT_FROM, SINCE_OWN};
-use crate::call::error::CommandError;
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::docs::{Docs, ITEM, KeyUse, Parameter, SINCE_OWN};
+use crate::call::{Call, Command, CommandError, Cursor, Reply};
 use crate::limits::{self, CommandMemory};
 use crate::server::{Arg, Ctx};
+use crate::stats::Figure;
 use crate::work::adding::ListRoom;
 use crate::work::creation;
-use crate::{keyspace, stats};
+use crate::{keyspace, options};
 use libbloom::exceptions::ExceptError;
 use libbloom::packed::Answers;
 
@@ -23,10 +21,10 @@ pub struct Except;
 fn apply(ctx: Ctx<'_>, name: Arg<'_>, items: &[Arg<'_>]) -> Result<Answers, CommandError> {
     // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
     let mut key = unsafe { keyspace::write(ctx, name) }?;
-    let filter = key.filter().ok_or(CommandError::NotFound)?;
+    let filter = key.filter().ok_or(CommandError::NOT_FOUND)?;
     limits::check_lookups(ctx, filter, items.len())?;
-    let room = ListRoom::of(items.len()).ok_or(CommandError::NoMemoryToAnswer)?;
-    let mut excepted = Answers::with_room_for(items.len()).map_err(|_| CommandError::NoMemoryToAnswer)?;
+    let room = ListRoom::of(items.len()).ok_or(CommandError::NO_MEMORY_TO_ANSWER)?;
+    let mut excepted = Answers::with_room_for(items.len()).map_err(|_| CommandError::NO_MEMORY_TO_ANSWER)?;
     let memory = CommandMemory::of_command(ctx, name);
     let allowance = &|demand| memory.allow(demand);
     let bytes = items.iter().map(|item| item.bytes());
@@ -49,13 +47,13 @@ fn apply(ctx: Ctx<'_>, name: Arg<'_>, items: &[Arg<'_>]) -> Result<Answers, Comm
 
 fn refused(ctx: Ctx<'_>, name: Arg<'_>, error: ExceptError) -> CommandError {
     match error {
-        ExceptError::Foreign => CommandError::ExceptionsOfForeign,
-        ExceptError::Window => CommandError::ExceptionsOfWindow,
+        ExceptError::Foreign => CommandError::EXCEPTIONS_OF_FOREIGN,
+        ExceptError::Window => CommandError::EXCEPTIONS_OF_WINDOW,
         ExceptError::TooMany { exceptions } => CommandError::TooManyExceptions(exceptions),
         ExceptError::Memory(error) => {
-            stats::refused_growth();
+            Figure::RefusedGrowths.add(1);
             creation::log_shortage(ctx, name, error);
-            CommandError::NoMemoryToExcept
+            CommandError::NO_MEMORY_TO_EXCEPT
         }
     }
 }
@@ -63,14 +61,13 @@ fn refused(ctx: Ctx<'_>, name: Arg<'_>, error: ExceptError) -> CommandError {
 impl Command for Except {
     const NAME: &'static CStr = c"bf.except";
     const FLAGS: &'static CStr = c"write deny-oom";
-    const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
         summary: c"Excepts one or more items from a Bloom Filter, until they are added again",
         complexity:
             c"O(n * m + e), where n is the number of items, m is the number of layers and e is the number of \
                       exceptions, all of which are moved when their table grows",
         since: SINCE_OWN,
-        parameters: &[KEY_TO_EXCEPT_FROM, ITEM.multiple()],
+        parameters: &[Parameter::key(c"key", KeyUse::Remove), ITEM.multiple()],
         cacheable: true,
     };
 
@@ -84,11 +81,11 @@ impl Command for Except {
                 reply.array(excepted.count());
                 excepted.iter().for_each(|is_excepted| reply.boolean(is_excepted));
             }
-            Err(CommandError::NotFound) if !keyspace::missing_is_error(ctx) => {
+            Err(CommandError::NOT_FOUND) if !keyspace::missing_is_error(ctx, &options::config()) => {
                 reply.array(items.len());
                 items.iter().for_each(|_| reply.boolean(false));
                 // The reply is complete. With the error a relayed command that found no key is logged.
-                return Err(CommandError::NotFound);
+                return Err(CommandError::NOT_FOUND);
             }
             Err(error) => return Err(error),
         }

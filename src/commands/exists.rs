@@ -2,11 +2,9 @@
 
 use std::ffi::CStr;
 
-use crate::call::args::Cursor;
+use crate::call::args::exactly;
 use crate::call::docs::{Docs, ITEM, KEY, O_OF_LAYERS};
-use crate::call::error::CommandError;
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::keyspace;
 use crate::work::window;
 use libbloom::ahead;
@@ -17,7 +15,6 @@ pub struct Exists;
 impl Command for Exists {
     const NAME: &'static CStr = c"bf.exists";
     const FLAGS: &'static CStr = c"readonly";
-    const CATEGORIES: &'static CStr = c"read";
     const DOCS: Docs = Docs {
         summary: c"Checks whether an item exists in a Bloom Filter",
         complexity: O_OF_LAYERS,
@@ -27,9 +24,7 @@ impl Command for Exists {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let mut cursor = Cursor::new(arguments);
-        let (key, item) = (cursor.take()?, cursor.take()?);
-        cursor.finish()?;
+        let [key, item] = exactly(arguments)?;
         let item = ahead::item(item.bytes());
         let key = keyspace::read(ctx, key)?;
         let filter = key.filter_or_empty()?;

@@ -4,10 +4,8 @@ use std::ffi::CStr;
 
 use crate::call::args::Argument;
 use crate::call::docs::{Docs, KEY, SINCE_OWN};
-use crate::call::error::CommandError;
 use crate::call::packing::{COUNT, DATA, FORM, O_OF_PACKED, Packing};
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::work::window;
 use crate::{keyspace, limits};
 use libbloom::packed::{Answers, Packed};
@@ -27,9 +25,6 @@ pub struct PackedQuery<'a, A> {
 
 impl<'a, A: Argument<'a>> PackedQuery<'a, A> {
     /// Reads the arguments after the command's name.
-    ///
-    /// # Errors
-    /// The first thing that is wrong with them.
     pub fn parse(arguments: &'a [A]) -> Result<Self, CommandError> {
         let [key, words @ .., data] = arguments else {
             return Err(CommandError::Arity);
@@ -47,7 +42,6 @@ impl<'a, A: Argument<'a>> PackedQuery<'a, A> {
 impl Command for ExistsPacked {
     const NAME: &'static CStr = c"bf.existspacked";
     const FLAGS: &'static CStr = c"readonly";
-    const CATEGORIES: &'static CStr = c"read";
     const DOCS: Docs = Docs {
         summary: c"Checks whether the items that are packed in one argument exist in a Bloom Filter",
         complexity: O_OF_PACKED,
@@ -71,7 +65,7 @@ impl Command for ExistsPacked {
             Some(filter) => filter.contains_packed(items, window::now(filter)),
             None => Answers::none_of(items.count()),
         };
-        let answers = answers.map_err(|_| CommandError::NoMemoryToAnswer)?;
+        let answers = answers.map_err(|_| CommandError::NO_MEMORY_TO_ANSWER)?;
         let bitmap = answers.into_bitmap();
         reply.bulk(bitmap.bytes());
         Ok(())

@@ -5,19 +5,15 @@
 use crate::server::few;
 use std::ffi::CStr;
 
-use crate::call::args::{Argument, Cursor};
 use crate::call::docs::{Docs, KEY, Kind, O_OF_LAYERS, Parameter, SINCE_OWN};
-use crate::call::error::CommandError;
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::commands::debug::slices_of_layers;
 use crate::work::window;
 use crate::{keyspace, options};
-use libbloom::Filter;
-use libbloom::StoredLayout;
 use libbloom::filter::{LayerStats, Totals};
 use libbloom::layouts::blocked::window::Slice;
 use libbloom::params::Time;
+use libbloom::{Filter, StoredLayout};
 
 /// How many layers, the newest ones, are described one by one. Only filters of expansion 1 have more, and stored ones
 /// up to a quarter of a million; listing these would take a second. BF.DEBUG lists them all.
@@ -28,22 +24,15 @@ pub struct Info;
 
 /// A figure that clients of RedisBloom or valkey-bloom know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "`texts` has their names")]
 pub enum Field {
-    /// `Capacity`
     Capacity,
-    /// `Size`
     Size,
-    /// `Number of filters`
     Filters,
-    /// `Number of items inserted`
     Items,
-    /// `Expansion rate`
     Expansion,
-    /// `Error rate`
     ErrorRate,
-    /// `Tightening ratio`
     Tightening,
-    /// `Max scaled capacity`
     MaxScaledCapacity,
 }
 
@@ -89,29 +78,17 @@ impl Field {
         }
     }
 
-    fn word(self) -> &'static [u8] {
+    /// The word that selects the field, and the field's name.
+    fn texts(self) -> (&'static [u8], &'static CStr) {
         match self {
-            Self::Capacity => b"CAPACITY",
-            Self::Size => b"SIZE",
-            Self::Filters => b"FILTERS",
-            Self::Items => b"ITEMS",
-            Self::Expansion => b"EXPANSION",
-            Self::ErrorRate => b"ERROR",
-            Self::Tightening => b"TIGHTENING",
-            Self::MaxScaledCapacity => b"MAXSCALEDCAPACITY",
-        }
-    }
-
-    fn name(self) -> &'static CStr {
-        match self {
-            Self::Capacity => c"Capacity",
-            Self::Size => c"Size",
-            Self::Filters => c"Number of filters",
-            Self::Items => c"Number of items inserted",
-            Self::Expansion => c"Expansion rate",
-            Self::ErrorRate => c"Error rate",
-            Self::Tightening => c"Tightening ratio",
-            Self::MaxScaledCapacity => c"Max scaled capacity",
+            Self::Capacity => (b"CAPACITY", c"Capacity"),
+            Self::Size => (b"SIZE", c"Size"),
+            Self::Filters => (b"FILTERS", c"Number of filters"),
+            Self::Items => (b"ITEMS", c"Number of items inserted"),
+            Self::Expansion => (b"EXPANSION", c"Expansion rate"),
+            Self::ErrorRate => (b"ERROR", c"Error rate"),
+            Self::Tightening => (b"TIGHTENING", c"Tightening ratio"),
+            Self::MaxScaledCapacity => (b"MAXSCALEDCAPACITY", c"Max scaled capacity"),
         }
     }
 
@@ -135,30 +112,27 @@ impl Field {
     }
 
     fn reply_pair(self, reply: Reply<'_>, filter: &Filter, totals: &Totals) {
-        reply.bulk(self.name().to_bytes());
+        reply.bulk(self.texts().1.to_bytes());
         self.reply_value(reply, filter, totals);
     }
 }
 
 impl Selection {
     /// What this word selects.
-    ///
-    /// # Errors
-    /// It is no field.
     pub fn parse(word: &[u8]) -> Result<Self, CommandError> {
         if word.eq_ignore_ascii_case(b"FULL") {
             return Ok(Self::Full);
         }
         let field = Field::VALKEY
             .into_iter()
-            .find(|field| word.eq_ignore_ascii_case(field.word()));
-        field.map(Self::One).ok_or(CommandError::Information)
+            .find(|field| word.eq_ignore_ascii_case(field.texts().0));
+        field.map(Self::One).ok_or(CommandError::INFORMATION)
     }
 
     /// Checks that the filter has the selected field.
     fn check(self, filter: &Filter) -> Result<(), CommandError> {
         match self {
-            Self::One(field) if !Field::of(filter).contains(&field) => Err(CommandError::Information),
+            Self::One(field) if !Field::of(filter).contains(&field) => Err(CommandError::INFORMATION),
             Self::One(_) | Self::Usual | Self::Full => Ok(()),
         }
     }
@@ -167,7 +141,6 @@ impl Selection {
 impl Command for Info {
     const NAME: &'static CStr = c"bf.info";
     const FLAGS: &'static CStr = c"readonly";
-    const CATEGORIES: &'static CStr = c"read";
     const DOCS: Docs = Docs {
         summary: c"Returns information about a Bloom Filter",
         complexity: O_OF_LAYERS,
@@ -194,15 +167,13 @@ impl Command for Info {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let mut cursor = Cursor::new(arguments);
-        let key = cursor.take()?;
-        let word = cursor.take_if_any();
-        cursor.finish()?;
-        let selection = word.map_or(Ok(Selection::Usual), |word| {
-            Selection::parse(Argument::bytes(word))
-        })?;
-        let key = keyspace::read(ctx, key)?;
-        let filter = key.filter().ok_or(CommandError::NotFound)?;
+        let (key, selection) = match arguments {
+            [key] => (key, Selection::Usual),
+            [key, word] => (key, Selection::parse(word.bytes())?),
+            _ => return Err(CommandError::Arity),
+        };
+        let key = keyspace::read(ctx, *key)?;
+        let filter = key.filter().ok_or(CommandError::NOT_FOUND)?;
         selection.check(filter)?;
         let now = window::now(filter);
         let (reply, totals) = (Reply(ctx), filter.totals_at(now));
@@ -214,7 +185,7 @@ impl Command for Info {
                 let fields = Field::of(filter);
                 reply.array(2 * fields.len());
                 for field in fields {
-                    reply.simple(field.name());
+                    reply.simple(field.texts().1);
                     field.reply_value(reply, filter, &totals);
                 }
             }
@@ -250,8 +221,7 @@ fn full(reply: Reply<'_>, filter: &Filter, now: Time, totals: &Totals) {
         .for_each(|field| field.reply_pair(reply, filter, totals));
     Field::ErrorRate.reply_pair(reply, filter, totals);
     let layout = filter.layout();
-    reply.bulk(b"Layout");
-    reply.bulk(layout.name().as_bytes());
+    reply.field("Layout").bulk(layout.name().as_bytes());
     reply.bulk(b"Seed");
     match (filter.seed(), rules) {
         (Some(seed), _) => reply.bulk(seed.0.to_string().as_bytes()),
@@ -265,21 +235,16 @@ fn full(reply: Reply<'_>, filter: &Filter, now: Time, totals: &Totals) {
     if rules.is_some() {
         Field::Tightening.reply_pair(reply, filter, totals);
     }
-    reply.bulk(b"Bits set");
-    reply.integer(totals.bits_set);
-    reply.bulk(b"Fill ratio");
-    reply.double(totals.fill_ratio());
-    reply.bulk(b"Estimated error rate");
-    reply.double(filter.estimated_error_rate_at(now));
-    reply.bulk(b"Exceptions");
-    reply.integer(filter.exceptions());
+    reply.field("Bits set").integer(totals.bits_set);
+    reply.field("Fill ratio").double(totals.fill_ratio());
+    reply
+        .field("Estimated error rate")
+        .double(filter.estimated_error_rate_at(now));
+    reply.field("Exceptions").integer(filter.exceptions());
     if let Some(window) = window {
-        reply.bulk(b"Window");
-        reply.integer(window.seconds().into());
-        reply.bulk(b"Slices");
-        reply.integer(window.slices().into());
-        reply.bulk(b"Refresh");
-        reply.boolean(window.refresh());
+        reply.field("Window").integer(window.seconds().into());
+        reply.field("Slices").integer(window.slices().into());
+        reply.field("Refresh").boolean(window.refresh());
     }
     reply.bulk(b"Layers");
     let newest = totals.layers.min(LISTED_LAYERS);
@@ -293,8 +258,7 @@ fn full(reply: Reply<'_>, filter: &Filter, now: Time, totals: &Totals) {
 
 fn full_layer(reply: Reply<'_>, layout: StoredLayout, layer: &LayerStats, slice: Option<&Slice>) {
     reply.map(if slice.is_some() { 10 } else { 8 });
-    reply.bulk(b"Layout");
-    reply.bulk(layout.name().as_bytes());
+    reply.field("Layout").bulk(layout.name().as_bytes());
     let integers = [
         ("Capacity", layer.capacity()),
         ("Items", layer.items),
@@ -303,18 +267,13 @@ fn full_layer(reply: Reply<'_>, layout: StoredLayout, layer: &LayerStats, slice:
         ("Probes", layer.shape.probes),
     ];
     for (name, value) in integers {
-        reply.bulk(name.as_bytes());
-        reply.integer(value);
+        reply.field(name).integer(value);
     }
     // Only layers of the blocked layout have lines.
-    reply.bulk(b"Lines");
-    reply.integer_if_any(layer.shape.lines_per_item);
-    reply.bulk(b"Error rate");
-    reply.double(layer.error_rate());
+    reply.field("Lines").integer_if_any(layer.shape.lines_per_item);
+    reply.field("Error rate").double(layer.error_rate());
     if let Some(slice) = slice {
-        reply.bulk(b"Opens");
-        reply.integer(slice.opens());
-        reply.bulk(b"Closes");
-        reply.integer(slice.closes());
+        reply.field("Opens").integer(slice.opens());
+        reply.field("Closes").integer(slice.closes());
     }
 }

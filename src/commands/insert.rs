@@ -9,11 +9,9 @@ use crate::call::docs::{
     AT, CAPACITY, Docs, ERROR, EXPANSION, EXPIRY, GROWING, KEY_TO_ADD_TO, Kind, LAYOUT, NOCREATE, NONSCALING,
     O_OF_MANY, Parameter, REFRESH, SEED, SLICES, TIGHTENING, VALIDATESCALETO, WINDOW,
 };
-use crate::call::error::CommandError;
 use crate::call::given::{Given, Verb};
-use crate::call::reply::Reply;
 use crate::call::request::{Items, Request};
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::keyspace::{self, KeyMut};
 use crate::server::{Arg, Ctx};
 use crate::work::adding::Addition;
@@ -23,7 +21,6 @@ use crate::{options, rivals};
 /// The command BF.INSERT: adds items, and creates the filter from the options if the key is missing.
 pub struct Insert;
 
-const VERB: Verb = Verb::Insert;
 /// The parameter for ITEMS and the items. RedisBloom documents the word separately, because its BF.INSERT always has
 /// it. Here ITEMS and the items may be left out together.
 const ITEMS: Parameter = Parameter::option(c"item", c"ITEMS", Kind::Text).multiple();
@@ -43,7 +40,7 @@ fn create(ctx: Ctx<'_>, name: Arg<'_>, given: &Given) -> Result<(), CommandError
     let mut key = key?;
     if key.filter().is_some() {
         // What a primary created is no filter that was here before.
-        return given.told.map_or(Ok(()), |_| Err(CommandError::Exists));
+        return given.told.map_or(Ok(()), |_| Err(CommandError::EXISTS));
     }
     let creation = creation::now(ctx, given)?;
     creation::create_empty(ctx, name, &mut key, creation)?;
@@ -55,7 +52,6 @@ fn create(ctx: Ctx<'_>, name: Arg<'_>, given: &Given) -> Result<(), CommandError
 impl Command for Insert {
     const NAME: &'static CStr = c"bf.insert";
     const FLAGS: &'static CStr = c"write deny-oom";
-    const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
         summary: c"Adds one or more items to a Bloom Filter. A filter will be created if it does not exist",
         complexity: O_OF_MANY,
@@ -83,7 +79,7 @@ impl Command for Insert {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let Request { key, given, items } = rivals::read_call(VERB, ctx, arguments)?;
+        let Request { key, given, items } = rivals::read_call(Verb::Insert, ctx, arguments)?;
         let Items::List(items) = items else {
             create(ctx, key, &given)?;
             Reply(ctx).array(0);
@@ -98,7 +94,7 @@ impl Command for Insert {
             has_no_options: false,
             at: given.at,
         };
-        let added = addition.apply(|| creation::now(ctx, &given))?;
+        let added = addition.apply(|_| creation::now(ctx, &given))?;
         let used = added.created.map(|created| created.filter.error_rate());
         creation::log_rate(ctx, key, given.rate, used);
         added.reply(Reply(ctx))

@@ -4,10 +4,8 @@ use std::ffi::CStr;
 
 use crate::call::args::{Argument, Cursor};
 use crate::call::combination::{Combination, NUMKEYS, SOURCES};
-use crate::call::docs::{Docs, KEY_TO_OVERWRITE, SINCE_OWN};
-use crate::call::error::CommandError;
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::docs::{Docs, KeyUse, Parameter, SINCE_OWN};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::keyspace;
 use crate::server::{Arg, Ctx};
 use crate::work::sources::{O_OF_SOURCES, Sources};
@@ -17,9 +15,6 @@ use libbloom::Filter;
 pub struct Intersect;
 
 /// Reads the arguments after the command's name.
-///
-/// # Errors
-/// The first thing that is wrong with them.
 pub fn parse<'a, A: Argument<'a>>(arguments: &'a [A]) -> Result<Combination<'a, A>, CommandError> {
     let mut cursor = Cursor::new(arguments);
     let keys = Combination::take(&mut cursor)?;
@@ -46,12 +41,11 @@ fn apply(ctx: Ctx<'_>, keys: Combination<'_, Arg<'_>>) -> Result<(), CommandErro
 impl Command for Intersect {
     const NAME: &'static CStr = c"bf.intersect";
     const FLAGS: &'static CStr = c"write deny-oom";
-    const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
         summary: c"Intersects Bloom Filters: the items that all sources have are found in the destination, which is created or replaced",
         complexity: O_OF_SOURCES,
         since: SINCE_OWN,
-        parameters: &[KEY_TO_OVERWRITE, NUMKEYS, SOURCES],
+        parameters: &[Parameter::key(c"destination", KeyUse::Overwrite), NUMKEYS, SOURCES],
         cacheable: true,
     };
 

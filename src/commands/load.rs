@@ -2,11 +2,9 @@
 
 use std::ffi::CStr;
 
-use crate::call::args::Cursor;
+use crate::call::args::exactly;
 use crate::call::docs::{Docs, KEY_TO_CREATE, Kind, Parameter, SINCE_OWN};
-use crate::call::error::CommandError;
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::keyspace;
 use crate::limits::CommandMemory;
 use crate::server::{Arg, Ctx};
@@ -20,7 +18,6 @@ pub struct Load;
 impl Command for Load {
     const NAME: &'static CStr = c"bf.load";
     const FLAGS: &'static CStr = c"write deny-oom";
-    const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
         summary: c"Creates a Bloom Filter from what an append-only file has of one in valkey-bloom's layout",
         complexity: c"O(n), where n is the number of bytes of the data",
@@ -30,10 +27,8 @@ impl Command for Load {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let mut cursor = Cursor::new(arguments);
-        let (name, data) = (cursor.take()?, cursor.take()?.bytes());
-        cursor.finish()?;
-        load(ctx, name, data)?;
+        let [name, data] = exactly(arguments)?;
+        load(ctx, name, data.bytes())?;
         Reply(ctx).ok();
         Ok(())
     }
@@ -44,14 +39,14 @@ fn load(ctx: Ctx<'_>, name: Arg<'_>, data: &[u8]) -> Result<(), CommandError> {
     // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
     let mut key = unsafe { keyspace::write(ctx, name) }?;
     if key.filter().is_some() {
-        return Err(CommandError::Busy);
+        return Err(CommandError::BUSY);
     }
     let memory = CommandMemory::of_command(ctx, name);
     let chain = valkey::decode(data, &|demand| memory.allow(demand));
     let chain = chain
         .inspect_err(stats::not_loaded)
         .map_err(|error| match error {
-            DecodeError::OutOfMemory { .. } => CommandError::NoMemoryToCreate,
+            DecodeError::OutOfMemory { .. } => CommandError::NO_MEMORY_TO_CREATE,
             DecodeError::Truncated | DecodeError::Version(_) | DecodeError::Field(_) => {
                 CommandError::BadData(error)
             }

@@ -2,11 +2,9 @@
 
 use std::ffi::CStr;
 
-use crate::call::args::{self, Cursor};
-use crate::call::docs::{Docs, KEY_TO_FILL, Kind, O_OF_PIECE, Parameter};
-use crate::call::error::CommandError;
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::args::{exactly, whole};
+use crate::call::docs::{Docs, KeyUse, Kind, O_OF_PIECE, Parameter};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::keyspace;
 use crate::limits::CommandMemory;
 use crate::stats::{self, Counted};
@@ -19,13 +17,12 @@ pub struct LoadChunk;
 impl Command for LoadChunk {
     const NAME: &'static CStr = c"bf.loadchunk";
     const FLAGS: &'static CStr = c"write deny-oom";
-    const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
         summary: c"Restores a filter previously saved using SCANDUMP",
         complexity: O_OF_PIECE,
         since: c"1.0.0",
         parameters: &[
-            KEY_TO_FILL,
+            Parameter::key(c"key", KeyUse::Fill),
             Parameter::new(c"iterator", Kind::Integer),
             Parameter::new(c"data", Kind::Text),
         ],
@@ -33,10 +30,9 @@ impl Command for LoadChunk {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let mut cursor = Cursor::new(arguments);
-        let (name, iterator, data) = (cursor.take()?, cursor.take()?, cursor.take()?.bytes());
-        cursor.finish()?;
-        let iterator = args::iterator(iterator.bytes()).ok_or(CommandError::LoadIterator)?;
+        let [name, iterator, data] = exactly(arguments)?;
+        let data = data.bytes();
+        let iterator = whole(iterator.bytes()).ok_or(CommandError::LOAD_ITERATOR)?;
         // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
         let mut key = unsafe { keyspace::write(ctx, name) }?;
         match key.filter() {
@@ -53,7 +49,7 @@ impl Command for LoadChunk {
                 stats::loaded(&filter);
                 key.set(Counted::new(filter), None);
             }
-            None => return Err(CommandError::NotFound),
+            None => return Err(CommandError::NOT_FOUND),
         }
         ctx.replicate_verbatim();
         key.changed(&[LoadChunk::NAME]);
@@ -65,8 +61,8 @@ impl Command for LoadChunk {
 impl From<DecodeError> for CommandError {
     fn from(error: DecodeError) -> Self {
         match error {
-            DecodeError::OutOfMemory { .. } => Self::NoMemoryToCreate,
-            DecodeError::Truncated | DecodeError::Version(_) | DecodeError::Field(_) => Self::BadHeader,
+            DecodeError::OutOfMemory { .. } => Self::NO_MEMORY_TO_CREATE,
+            DecodeError::Truncated | DecodeError::Version(_) | DecodeError::Field(_) => Self::BAD_HEADER,
         }
     }
 }
@@ -74,9 +70,9 @@ impl From<DecodeError> for CommandError {
 impl From<ChunkError> for CommandError {
     fn from(error: ChunkError) -> Self {
         match error {
-            ChunkError::NoPlace => Self::BadHeader,
-            ChunkError::NoLayer => Self::ChunkOffset,
-            ChunkError::TooLong { .. } => Self::ChunkLength,
+            ChunkError::NoPlace => Self::BAD_HEADER,
+            ChunkError::NoLayer => Self::CHUNK_OFFSET,
+            ChunkError::TooLong { .. } => Self::CHUNK_LENGTH,
         }
     }
 }

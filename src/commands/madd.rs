@@ -2,11 +2,8 @@
 
 use std::ffi::CStr;
 
-use crate::call::args::Cursor;
 use crate::call::docs::{Docs, ITEM, KEY_TO_ADD_TO, O_OF_MANY};
-use crate::call::error::CommandError;
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Cursor, Reply};
 use crate::work::adding::Addition;
 use crate::work::creation;
 
@@ -16,7 +13,6 @@ pub struct MAdd;
 impl Command for MAdd {
     const NAME: &'static CStr = c"bf.madd";
     const FLAGS: &'static CStr = c"write deny-oom";
-    const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
         summary: c"Adds one or more items to a Bloom Filter. A filter will be created if it does not exist",
         complexity: O_OF_MANY,
@@ -37,6 +33,8 @@ impl Command for MAdd {
             has_no_options: true,
             at: None,
         };
-        addition.apply(|| creation::by_default(ctx))?.reply(Reply(ctx))
+        addition
+            .apply(|origin| creation::by_default(ctx, origin))?
+            .reply(Reply(ctx))
     }
 }

@@ -4,14 +4,12 @@ use std::ffi::CStr;
 
 use crate::call::args::{Argument, Cursor, flag, once};
 use crate::call::combination::{Combination, NUMKEYS, SOURCES};
-use crate::call::docs::{Docs, ERROR, KEY_TO_MERGE_INTO, Kind, Parameter, SINCE_OWN};
-use crate::call::error::CommandError;
+use crate::call::docs::{Docs, ERROR, KeyUse, Kind, Parameter, SINCE_OWN};
 use crate::call::given::RequestedRate;
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::keyspace;
 use crate::server::{Arg, Ctx};
-use crate::stats::{self, Counted};
+use crate::stats::{Counted, Figure};
 use crate::work::adding::log_growth;
 use crate::work::creation::log_rate;
 use crate::work::sources::{O_OF_SOURCES, Sources};
@@ -34,9 +32,6 @@ pub struct MergeRequest<'a, A> {
 
 impl<'a, A: Argument<'a>> MergeRequest<'a, A> {
     /// Reads the arguments after the command's name.
-    ///
-    /// # Errors
-    /// The first thing that is wrong with them.
     pub fn parse(arguments: &'a [A]) -> Result<Self, CommandError> {
         let mut cursor = Cursor::new(arguments);
         let keys = Combination::take(&mut cursor)?;
@@ -44,9 +39,9 @@ impl<'a, A: Argument<'a>> MergeRequest<'a, A> {
         while let Some(word) = cursor.take_if_any() {
             let word = word.bytes();
             if word.eq_ignore_ascii_case(b"ERROR") {
-                let bad = CommandError::BadInsertErrorRate;
                 let value = cursor.take_if_any().ok_or(CommandError::NoValue("ERROR"))?;
-                once(&mut rate, RequestedRate::read(value, bad.clone(), bad)?, "ERROR")?;
+                let value = RequestedRate::read(value).map_err(|_| CommandError::BAD_INSERT_ERROR_RATE)?;
+                once(&mut rate, value, "ERROR")?;
             } else if word.eq_ignore_ascii_case(b"OVERRIDE") {
                 flag(&mut overrides, "OVERRIDE")?;
             } else {
@@ -115,7 +110,7 @@ impl MergeRequest<'_, Arg<'_>> {
             .absorb(sources.filters(), self.used_rate(), allowance);
         let changed = absorbed.map_err(|error| {
             sources.refused(error, |error| {
-                stats::refused_growth();
+                Figure::RefusedGrowths.add(1);
                 CommandError::of_add(error)
             })
         })?;
@@ -127,13 +122,12 @@ impl MergeRequest<'_, Arg<'_>> {
 impl Command for Merge {
     const NAME: &'static CStr = c"bf.merge";
     const FLAGS: &'static CStr = c"write deny-oom";
-    const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
         summary: c"Merges Bloom Filters: all items of the sources are found in the destination, which is created if it does not exist",
         complexity: O_OF_SOURCES,
         since: SINCE_OWN,
         parameters: &[
-            KEY_TO_MERGE_INTO,
+            Parameter::key(c"destination", KeyUse::Merge),
             NUMKEYS,
             SOURCES,
             ERROR,

@@ -2,11 +2,8 @@
 
 use std::ffi::CStr;
 
-use crate::call::args::Cursor;
 use crate::call::docs::{Docs, ITEM, KEY, O_OF_MANY};
-use crate::call::error::CommandError;
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Cursor, Reply};
 use crate::work::window;
 use crate::{keyspace, limits};
 
@@ -17,7 +14,6 @@ pub struct MExists;
 impl Command for MExists {
     const NAME: &'static CStr = c"bf.mexists";
     const FLAGS: &'static CStr = c"readonly";
-    const CATEGORIES: &'static CStr = c"read";
     const DOCS: Docs = Docs {
         summary: c"Checks whether one or more items exist in a Bloom Filter",
         complexity: O_OF_MANY,

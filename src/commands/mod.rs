@@ -35,9 +35,6 @@ use crate::server::{Ctx, warn};
 const CATEGORY: &CStr = c"bloom";
 
 /// Registers every command.
-///
-/// # Errors
-/// A line for the log.
 pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     let category = acl_category(ctx);
     register_command::<reserve::Reserve>(ctx, category)?;

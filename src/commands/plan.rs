@@ -2,15 +2,12 @@
 
 use std::ffi::CStr;
 
-use crate::call::args::Cursor;
 use crate::call::docs::{
     Docs, EXPANSION, GROWING, LAYOUT, NONSCALING, RATE, REFRESH, SEED, SINCE_OWN, SIZE, SLICES, TIGHTENING,
     VALIDATESCALETO, WINDOW,
 };
-use crate::call::error::CommandError;
 use crate::call::given::{Given, Verb};
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Cursor, Reply};
 use crate::options;
 use crate::server::few;
 use libbloom::plan::{self, Stage};
@@ -19,8 +16,6 @@ use libbloom::spec::Spec;
 /// The command BF.PLAN: replies the size of the filter that BF.RESERVE would create from these arguments, at once and
 /// after it has grown.
 pub struct Plan;
-
-const VERB: Verb = Verb::Plan;
 
 /// The stages of the reply, in multiples of the filter's capacity.
 const GROWTHS: [u64; 3] = [1, 10, 1000];
@@ -31,7 +26,6 @@ const MOST_LAYERS: usize = 16;
 impl Command for Plan {
     const NAME: &'static CStr = c"bf.plan";
     const FLAGS: &'static CStr = c"readonly";
-    const CATEGORIES: &'static CStr = c"read";
     const DOCS: Docs = Docs {
         summary: c"Returns what a Bloom Filter takes that BF.RESERVE would create, and once it has grown",
         complexity: c"O(1)",
@@ -54,7 +48,7 @@ impl Command for Plan {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let given = Given::parse(VERB, &mut Cursor::new(arguments))?;
+        let given = Given::parse(Verb::Plan, &mut Cursor::new(arguments))?;
         let config = options::config();
         let spec = given.filter(&config)?;
         given.check_goal(spec, &config)?;
@@ -69,34 +63,29 @@ impl Command for Plan {
 fn reply_plan(reply: Reply<'_>, spec: Spec, plan: &plan::Plan, stages: &[Stage]) {
     let first = plan.layers().first();
     reply.map(8);
-    reply.bulk(b"Capacity");
-    reply.integer(spec.capacity());
-    reply.bulk(b"Error rate");
-    reply.double(spec.error_rate());
-    reply.bulk(b"Expansion rate");
-    reply.integer_if_any(spec.expansion().map(u64::from));
-    reply.bulk(b"Layout");
-    reply.bulk(spec.layout().name().as_bytes());
-    reply.bulk(b"Lines");
-    reply.integer_if_any(first.and_then(|layer| layer.lines_per_item));
-    reply.bulk(b"Probes");
-    reply.integer_if_any(first.map(|layer| layer.probes));
-    reply.bulk(b"Most items");
+    reply.field("Capacity").integer(spec.capacity());
+    reply.field("Error rate").double(spec.error_rate());
+    reply
+        .field("Expansion rate")
+        .integer_if_any(spec.expansion().map(u64::from));
+    reply.field("Layout").bulk(spec.layout().name().as_bytes());
+    reply
+        .field("Lines")
+        .integer_if_any(first.and_then(|layer| layer.lines_per_item));
+    reply
+        .field("Probes")
+        .integer_if_any(first.map(|layer| layer.probes));
     // A window drops layers, and has no such number.
-    reply.integer_if_any((!spec.has_window()).then(|| spec.most_items()));
-    reply.bulk(b"Stages");
-    reply.array(stages.len());
+    reply
+        .field("Most items")
+        .integer_if_any((!spec.has_window()).then(|| spec.most_items()));
+    reply.field("Stages").array(stages.len());
     for stage in stages {
         reply.map(5);
-        reply.bulk(b"Items");
-        reply.integer(stage.items);
-        reply.bulk(b"Size");
-        reply.integer(stage.bytes);
-        reply.bulk(b"Number of filters");
-        reply.integer(stage.layers as u64);
-        reply.bulk(b"Bits per item");
-        reply.double(stage.bits_per_item());
-        reply.bulk(b"Error rate");
-        reply.double(stage.error_rate);
+        reply.field("Items").integer(stage.items);
+        reply.field("Size").integer(stage.bytes);
+        reply.field("Number of filters").integer(stage.layers as u64);
+        reply.field("Bits per item").double(stage.bits_per_item());
+        reply.field("Error rate").double(stage.error_rate);
     }
 }

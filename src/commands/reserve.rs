@@ -6,18 +6,15 @@ use crate::call::docs::{
     Docs, EXPANSION, EXPIRY, GROWING, KEY_TO_CREATE, Kind, LAYOUT, NONSCALING, Parameter, RATE, REFRESH,
     SEED, SINCE_OWN, SIZE, SLICES, TIGHTENING, VALIDATESCALETO, WINDOW,
 };
-use crate::call::error::CommandError;
 use crate::call::given::Verb;
-use crate::call::reply::Reply;
 use crate::call::request::Request;
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::work::creation;
 use crate::{keyspace, rivals};
 
 /// The command BF.RESERVE: creates an empty filter.
 pub struct Reserve;
 
-const VERB: Verb = Verb::Reserve;
 /// The option `NX`.
 const NX: Parameter = Parameter::option(c"nx", c"NX", Kind::Word).since(SINCE_OWN);
 
@@ -50,14 +47,14 @@ impl Command for Reserve {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let Request { key: name, given, .. } = rivals::read_call(VERB, ctx, arguments)?;
+        let Request { key: name, given, .. } = rivals::read_call(Verb::Reserve, ctx, arguments)?;
         creation::check_goal(ctx, &given)?;
         let creation = creation::now(ctx, &given)?;
         // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
         let mut key = unsafe { keyspace::write(ctx, name) }?;
         if key.filter().is_some() {
             if !given.only_new {
-                return Err(CommandError::Exists);
+                return Err(CommandError::EXISTS);
             }
             Reply(ctx).null();
             return Ok(());

@@ -2,11 +2,9 @@
 
 use std::ffi::CStr;
 
-use crate::call::args::Cursor;
-use crate::call::docs::{Docs, KEY_TO_DROP_FROM, O_OF_LAYERS, SINCE_OWN};
-use crate::call::error::CommandError;
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::args::exactly;
+use crate::call::docs::{Docs, KeyUse, O_OF_LAYERS, Parameter, SINCE_OWN};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::keyspace;
 use crate::limits::CommandMemory;
 use crate::server::{Arg, Ctx};
@@ -18,7 +16,7 @@ pub struct Reset;
 fn apply(ctx: Ctx<'_>, name: Arg<'_>) -> Result<(), CommandError> {
     // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
     let mut key = unsafe { keyspace::write(ctx, name) }?;
-    let filter = key.filter().ok_or(CommandError::NotFound)?;
+    let filter = key.filter().ok_or(CommandError::NOT_FOUND)?;
     let memory = CommandMemory::of_command(ctx, name);
     let emptied = filter.emptied(&|demand| memory.allow(demand));
     if let Some(emptied) = emptied.map_err(|error| creation::refused(ctx, name, error))? {
@@ -32,19 +30,16 @@ fn apply(ctx: Ctx<'_>, name: Arg<'_>) -> Result<(), CommandError> {
 impl Command for Reset {
     const NAME: &'static CStr = c"bf.reset";
     const FLAGS: &'static CStr = c"write";
-    const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
         summary: c"Makes a Bloom Filter empty again, like a new one with its parameters",
         complexity: O_OF_LAYERS,
         since: SINCE_OWN,
-        parameters: &[KEY_TO_DROP_FROM],
+        parameters: &[Parameter::key(c"key", KeyUse::Drop)],
         cacheable: true,
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let mut cursor = Cursor::new(arguments);
-        let key = cursor.take()?;
-        cursor.finish()?;
+        let [key] = exactly(arguments)?;
         apply(ctx, key)?;
         Reply(ctx).ok();
         Ok(())

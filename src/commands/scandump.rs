@@ -2,11 +2,9 @@
 
 use std::ffi::CStr;
 
-use crate::call::args::{self, Cursor};
+use crate::call::args::{exactly, whole};
 use crate::call::docs::{Docs, KEY, Kind, O_OF_PIECE, Parameter};
-use crate::call::error::CommandError;
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, CommandError, Reply};
 use crate::keyspace;
 use libbloom::codec::chunks;
 
@@ -17,7 +15,6 @@ pub struct ScanDump;
 impl Command for ScanDump {
     const NAME: &'static CStr = c"bf.scandump";
     const FLAGS: &'static CStr = c"readonly";
-    const CATEGORIES: &'static CStr = c"read";
     const DOCS: Docs = Docs {
         summary: c"Begins an incremental save of the bloom filter",
         complexity: O_OF_PIECE,
@@ -27,13 +24,11 @@ impl Command for ScanDump {
     };
 
     fn run(Call { ctx, arguments }: Call<'_>) -> Result<(), CommandError> {
-        let mut cursor = Cursor::new(arguments);
-        let (key, iterator) = (cursor.take()?, cursor.take()?);
-        cursor.finish()?;
-        let iterator = args::iterator(iterator.bytes()).ok_or(CommandError::ScanIterator)?;
+        let [key, iterator] = exactly(arguments)?;
+        let iterator = whole(iterator.bytes()).ok_or(CommandError::SCAN_ITERATOR)?;
         let key = keyspace::read(ctx, key)?;
-        let filter = key.filter().ok_or(CommandError::NotFound)?;
-        let chunk = chunks::dump(filter, iterator).map_err(|_| CommandError::NoMemoryToAnswer)?;
+        let filter = key.filter().ok_or(CommandError::NOT_FOUND)?;
+        let chunk = chunks::dump(filter, iterator).map_err(|_| CommandError::NO_MEMORY_TO_ANSWER)?;
         let reply = Reply(ctx);
         reply.array(2);
         match chunk {

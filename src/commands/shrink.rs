@@ -2,15 +2,14 @@
 
 use std::ffi::CStr;
 
-use crate::call::args::{Argument, Cursor, integer, once};
-use crate::call::docs::{Docs, KEY_TO_SHRINK, Kind, Parameter};
-use crate::call::error::CommandError;
-use crate::call::reply::Reply;
-use crate::call::{Call, Command};
+use crate::call::args::{Argument, Cursor, capacity_of, once};
+use crate::call::docs::{Docs, KeyUse, Kind, Parameter};
+use crate::call::{Call, Command, CommandError, Reply};
+use crate::keyspace;
 use crate::limits::CommandMemory;
 use crate::server::{Arg, Ctx};
+use crate::stats::Figure;
 use crate::work::creation;
-use crate::{keyspace, stats};
 use libbloom::ShrinkError;
 use libbloom::params::Capacity;
 
@@ -26,30 +25,27 @@ fn room<'a, A: Argument<'a>>(cursor: &mut Cursor<'a, A>) -> Result<u64, CommandE
             return Err(CommandError::unknown(word));
         }
         let value = cursor.take_if_any().ok_or(CommandError::NoValue("CAPACITY"))?;
-        let value = integer(value.bytes()).ok_or(CommandError::BadCapacity)?;
-        let value = u64::try_from(value).map_err(|_| CommandError::CapacityRange)?;
-        let value = Capacity::new(value).map_err(|_| CommandError::CapacityRange)?;
-        once(&mut capacity, value.items(), "CAPACITY")?;
+        once(&mut capacity, capacity_of(value)?, "CAPACITY")?;
     }
-    Ok(capacity.unwrap_or(0))
+    Ok(capacity.map_or(0, Capacity::items))
 }
 
 /// Shrinks the filter, and propagates the command if it changed something. Returns the bytes that it gave back.
 fn apply(ctx: Ctx<'_>, name: Arg<'_>, capacity: u64) -> Result<u64, CommandError> {
     // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
     let mut key = unsafe { keyspace::write(ctx, name) }?;
-    let filter = key.filter().ok_or(CommandError::NotFound)?;
+    let filter = key.filter().ok_or(CommandError::NOT_FOUND)?;
     let memory = CommandMemory::of_command(ctx, name);
     let shrunk = filter
         .begin_change()
         .shrink(capacity, &|demand| memory.allow(demand));
     let freed = shrunk.map_err(|error| match error {
-        ShrinkError::Window => CommandError::ShrinkingWindow,
-        ShrinkError::Layout => CommandError::ShrinkingValkey,
+        ShrinkError::Window => CommandError::SHRINKING_WINDOW,
+        ShrinkError::Layout => CommandError::SHRINKING_VALKEY,
         ShrinkError::Memory(error) => {
-            stats::refused_creation();
+            Figure::RefusedCreations.add(1);
             creation::log_shortage(ctx, name, error);
-            CommandError::NoMemoryToShrink
+            CommandError::NO_MEMORY_TO_SHRINK
         }
     })?;
     if freed > 0 {
@@ -62,13 +58,12 @@ fn apply(ctx: Ctx<'_>, name: Arg<'_>, capacity: u64) -> Result<u64, CommandError
 impl Command for Shrink {
     const NAME: &'static CStr = c"bf.shrink";
     const FLAGS: &'static CStr = c"write";
-    const CATEGORIES: &'static CStr = c"write";
     const DOCS: Docs = Docs {
         summary: c"Shrinks a Bloom Filter to the size that its items need",
         complexity: c"O(n + m), where n is the number of bytes and m is the number of layers",
         since: c"0.4.0",
         parameters: &[
-            KEY_TO_SHRINK,
+            Parameter::key(c"key", KeyUse::Change),
             Parameter::option(c"capacity", c"CAPACITY", Kind::Integer),
         ],
         cacheable: true,

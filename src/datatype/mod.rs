@@ -11,8 +11,7 @@ use redis_module::native_types::RedisType;
 use redis_module::raw;
 
 use crate::server::{Ctx, name_conflict};
-use libbloom::Filter;
-use libbloom::codec;
+use libbloom::{Filter, codec};
 
 const NAME: &str = "MBbloom--";
 const VALKEY_NAME: &str = "bloomfltr";
@@ -57,9 +56,6 @@ const fn methods(rdb_load: loading::Load) -> raw::RedisModuleTypeMethods {
 }
 
 /// Registers the types.
-///
-/// # Errors
-/// A line for the log.
 pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     for (kind, name) in [(&FILTER, NAME), (&VALKEY_FILTER, VALKEY_NAME)] {
         kind.create_data_type(ctx.raw())

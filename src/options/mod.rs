@@ -87,7 +87,7 @@ fn set(option: ConfigOption, value: &str) -> Result<(), String> {
     let drawn = (option == ConfigOption::Seed && is_new && values::draws_seed(value, current.starting))
         .then(|| values::drawn(random_seed()));
     let value = drawn.as_deref().unwrap_or(value);
-    current.config.set(option, value).map_err(|invalid| invalid.0)?;
+    current.config.set(option, value)?;
     let tells = is_new && matches!(option, ConfigOption::ErrorRate | ConfigOption::Layout);
     if tells && !current.starting {
         current.log_rate();
@@ -108,9 +108,6 @@ fn random_seed() -> Seed {
 
 /// Reads the module's load arguments: pairs of a name, in any of its forms, and a value. Arguments that only
 /// RedisBloom has are ignored, with a line in the log; so is a single empty argument.
-///
-/// # Errors
-/// A line for the log.
 pub fn load_arguments(arguments: &[Arg<'_>]) -> Result<(), String> {
     if let [only] = arguments
         && only.bytes().is_empty()
@@ -148,9 +145,6 @@ pub fn load_arguments(arguments: &[Arg<'_>]) -> Result<(), String> {
 
 /// Registers the options with the server, if it supports options of modules (7.0 and later), and reads their values
 /// from its configuration file. Load arguments become the defaults.
-///
-/// # Errors
-/// A line for the log.
 pub fn register(ctx: Ctx<'_>) -> Result<(), String> {
     // SAFETY: the table is filled once, before any callback of the module runs.
     if unsafe { raw::RedisModule_RegisterStringConfig }.is_none() {

@@ -6,7 +6,7 @@ use libbloom::params::{Capacity, ErrorRate, Expansion, Seed};
 
 /// The configured seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SeedValue {
+pub(crate) enum SeedValue {
     /// A number.
     Chosen(Seed),
     /// `random:` and a number: a seed that was drawn at random, for this run of the server only.
@@ -54,7 +54,7 @@ macro_rules! table {
         /// The values of all options.
         #[derive(Clone, Debug, PartialEq)]
         pub struct Config {
-            $($field: $type,)*
+            $($(#[$doc])* pub(crate) $field: $type,)*
         }
 
         impl ConfigOption {
@@ -88,15 +88,15 @@ macro_rules! table {
             /// another.
             ///
             /// # Errors
-            /// [`Invalid`] with the values that the option accepts; the configuration is unchanged.
-            pub fn set(&mut self, option: ConfigOption, value: &str) -> Result<(), Invalid> {
+            /// A sentence for the user with the values that the option accepts; the configuration is unchanged.
+            pub fn set(&mut self, option: ConfigOption, value: &str) -> Result<(), String> {
                 let set = match option {
                     $(ConfigOption::$option => {
                         let read = |$value: &str, $earlier: $type| -> Result<$type, String> { $read };
                         read(value, self.$field).map(|read| self.$field = read)
                     })*
                 };
-                set.map_err(|accepted| Invalid(format!("{} must be {accepted}", option.name())))
+                set.map_err(|accepted| format!("{} must be {accepted}", option.name()))
             }
         }
     };
@@ -106,7 +106,7 @@ macro_rules! table {
 // as an error follows "must be".
 table! {
     /// The error rate of filters that are made without one, as it was given; [`ErrorRate`] limits how it is used.
-    ErrorRate "error-rate", error_rate: f64 = ErrorRate::DEFAULT.value();
+    ErrorRate "error-rate", requested_error_rate: f64 = ErrorRate::DEFAULT.value();
     show |rate| number::short(rate);
     read |value, _| {
         let rate: f64 = value.parse().map_err(|_| "a number in the range (0, 1)")?;
@@ -176,10 +176,6 @@ pub fn is_cuckoo_option(name: &str) -> bool {
         .is_some_and(|name| CUCKOO_OPTIONS.contains(&name))
 }
 
-/// A value that an option cannot have, as a sentence for the user.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Invalid(pub String);
-
 impl ConfigOption {
     /// The option that `name` names: in upper or lower case, with `_` for `-`, with or without `bf-` or `bf.`.
     /// RedisBloom's `EXPANSION` counts too.
@@ -209,37 +205,12 @@ impl Config {
 
     /// The error rate of filters that are made without one.
     pub fn error_rate(&self) -> ErrorRate {
-        ErrorRate::new(self.error_rate).unwrap_or(ErrorRate::DEFAULT)
-    }
-
-    /// The configured error rate as it was given, which may be above the highest that is used.
-    pub fn requested_error_rate(&self) -> f64 {
-        self.error_rate
+        ErrorRate::new(self.requested_error_rate).unwrap_or(ErrorRate::DEFAULT)
     }
 
     /// Whether filters that are made without a rate get a lower one than was configured.
     pub fn error_rate_is_limited(&self) -> bool {
-        self.layout != StoredLayout::Valkey && self.error_rate != self.error_rate().value()
-    }
-
-    /// The capacity of filters that are made without one.
-    pub fn initial_size(&self) -> Capacity {
-        self.initial_size
-    }
-
-    /// The expansion of filters that are made without one; `None` where they do not grow.
-    pub fn expansion(&self) -> Option<Expansion> {
-        Expansion::new(self.expansion_factor).ok()
-    }
-
-    /// The configured expansion as it was given: 0 for filters that do not grow.
-    pub fn expansion_factor(&self) -> u32 {
-        self.expansion_factor
-    }
-
-    /// The layout of filters that are made without one.
-    pub fn layout(&self) -> StoredLayout {
-        self.layout
+        self.layout != StoredLayout::Valkey && self.requested_error_rate != self.error_rate().value()
     }
 
     /// The seed of filters that are made without one.
@@ -250,11 +221,6 @@ impl Config {
     /// The most bytes that a client's command may make a filter use; `None` if the option sets no limit.
     pub fn max_filter_bytes(&self) -> Option<u64> {
         (self.max_filter_bytes > 0).then_some(self.max_filter_bytes)
-    }
-
-    /// What a client's command makes of a missing key.
-    pub fn missing_key(&self) -> MissingKey {
-        self.missing_key
     }
 }
 
@@ -393,9 +359,9 @@ mod tests {
             assert_eq!(config.set(option, value), Ok(()));
             assert_eq!(config.get(option), value);
         }
-        assert_eq!(config.expansion(), None);
+        assert_eq!(config.expansion_factor, 0);
         assert_eq!(config.max_filter_bytes(), Some(4096));
-        assert_eq!(config.missing_key(), MissingKey::Error);
+        assert_eq!(config.missing_key, MissingKey::Error);
     }
 
     /// A user who is told the range of a number looks for a wrong number, not for a typing error.
@@ -461,7 +427,7 @@ mod tests {
         ];
         let refused = |option, value: &str| {
             let mut config = before.clone();
-            let refused = config.set(option, value).map_err(|invalid| invalid.0);
+            let refused = config.set(option, value);
             assert_eq!(config, before, "{option:?} {value:?}");
             refused.expect_err(value)
         };

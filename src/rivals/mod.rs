@@ -14,9 +14,6 @@ use crate::server::{Arg, Ctx};
 use redisbloom::Release;
 
 /// Reads the arguments of a command that was called.
-///
-/// # Errors
-/// The first thing that is wrong with them.
 pub fn read_call<'a>(
     verb: Verb,
     ctx: Ctx<'_>,
@@ -30,12 +27,9 @@ pub fn read_call<'a>(
 }
 
 /// Reads the arguments of a command that comes from a primary or a file, whose words may be another module's. With a
-/// token they are this module's, as those of BF.ADDPACKED are. A BF.INSERT without one is valkey-bloom's if RedisBloom
-/// could not accept the words. Otherwise it is RedisBloom's; then this module's, in a client's words; then
-/// valkey-bloom's again, for numbers that only it accepts. `receiver` gives what others leave to whoever receives it.
-///
-/// # Errors
-/// The first thing that is wrong with the arguments as this module's.
+/// token they are this module's, as those of BF.ADDPACKED are. Others are RedisBloom's if it accepts them; then
+/// valkey-bloom's, whose creations it refuses; then this module's, in a client's words. `receiver` gives what others leave
+/// to whoever receives it.
 pub fn read_relayed<'a, A: Argument<'a>>(
     verb: Verb,
     arguments: &'a [A],
@@ -45,14 +39,9 @@ pub fn read_relayed<'a, A: Argument<'a>>(
     match verb {
         Verb::Insert if !arguments.get(1).is_some_and(|word| is_spec(word.bytes())) => {
             let (config, release) = receiver();
-            let of_valkey = valkey::insert(arguments, &config);
-            if let Some(insert) = of_valkey
-                && insert.is_unmistakable
-            {
-                return Ok(insert.request);
-            }
-            let of_valkey = |error| of_valkey.map(|insert| insert.request).ok_or(error);
-            redisbloom::insert(arguments, &config, release).map_or_else(|| own().or_else(of_valkey), Ok)
+            redisbloom::insert(arguments, &config, release)
+                .or_else(|| valkey::insert(arguments, &config))
+                .map_or_else(own, Ok)
         }
         Verb::Reserve => {
             let (config, release) = receiver();

@@ -18,10 +18,11 @@ mod tests;
 
 use std::sync::OnceLock;
 
-use crate::call::args::{Argument, Cursor, integer};
+use crate::call::args::{Argument, Cursor};
 use crate::call::given::{Given, RequestedRate};
 use crate::call::request::{Items, Request};
-use crate::call::words::Words;
+use crate::call::words::{Words, constant};
+use crate::number;
 use crate::options::values::Config;
 use crate::server::Ctx;
 use libbloom::params::ErrorRate;
@@ -123,22 +124,27 @@ pub fn insert<'a, A: Argument<'a>>(
     Some(Request { key, given, items })
 }
 
+/// Parses an integer. One beyond 64 bits is replaced by the nearest that fits, which is outside of every range.
+fn integer(bytes: &[u8]) -> Option<i64> {
+    number::whole(bytes).map(|value| value.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+}
+
 impl Said {
     /// The filter, with the configuration for the open fields; `None` if RedisBloom refuses it too.
     pub fn given(self, config: &Config, release: Release) -> Option<Given> {
-        let requested = self.rate.unwrap_or(config.requested_error_rate());
+        let requested = self.rate.unwrap_or(config.requested_error_rate);
         let rate = match release {
             Release::Two => requested,
             Release::Eight => requested.min(ErrorRate::HIGHEST_USED),
         };
         let capacity = match self.capacity {
             Some(capacity) => u64::try_from(capacity).ok()?,
-            None => config.initial_size().items(),
+            None => config.initial_size.items(),
         };
         let open = if self.nonscaling {
             ClassicSpec::UNUSED_EXPANSION
         } else {
-            config.expansion_factor()
+            config.expansion_factor
         };
         let factor = u64::try_from(self.expansion.unwrap_or(open.into())).ok()?;
         let scales = !self.nonscaling && factor != 0;
@@ -153,7 +159,7 @@ impl Said {
     }
 }
 
-/// The words that create this filter: after the key of a BF.RESERVE or, with items, up to those of a BF.INSERT.
+/// The command that creates this filter: a BF.RESERVE or, with items, a BF.INSERT.
 pub fn words(spec: ClassicSpec, has_items: bool) -> Words {
     let (rate, capacity, rules) = (spec.error_rate(), spec.capacity(), spec.rules());
     let is_fixed = !rules.scales() && rules.expansion() > 0;
@@ -165,26 +171,23 @@ pub fn words(spec: ClassicSpec, has_items: bool) -> Words {
         0
     };
     let factor = cut + u64::from(rules.expansion());
-    let mut words = Words::NONE;
+    let mut words = Words::of(if has_items { c"BF.INSERT" } else { c"BF.RESERVE" });
     if has_items {
-        words
-            .with("ERROR")
-            .with_rate(rate)
-            .with("CAPACITY")
-            .with_number(capacity);
-        words.with("EXPANSION").with_number(factor);
+        words.with(constant!("ERROR")).word().rate(rate);
+        words.with(constant!("CAPACITY")).word().number(capacity);
+        words.with(constant!("EXPANSION")).word().number(factor);
     } else {
-        words.with_rate(rate).with_number(capacity);
+        words.word().rate(rate).word().number(capacity);
         // RedisBloom's BF.RESERVE accepts no expansion together with NONSCALING, and stores the usual one.
         if !is_fixed {
-            words.with("EXPANSION").with_number(factor);
+            words.with(constant!("EXPANSION")).word().number(factor);
         }
     }
     if is_fixed {
-        words.with("NONSCALING");
+        words.with(constant!("NONSCALING"));
     }
     if has_items {
-        words.with("ITEMS");
+        words.with(constant!("ITEMS"));
     }
     words
 }

@@ -12,29 +12,20 @@ mod tests;
 use crate::call::args::{Argument, Capitals, Cursor};
 use crate::call::given::Given;
 use crate::call::request::{Items, Request};
-use crate::call::words::Words;
+use crate::call::words::{Words, constant};
 use crate::options::values::Config;
 use libbloom::params::{SipSeed, Tightening};
 use libbloom::spec::{Spec, ValkeySpec};
 
-/// A BF.INSERT in valkey-bloom's words.
-#[derive(Clone, Copy, Debug)]
-pub struct Insert<'a, A> {
-    /// The command.
-    pub request: Request<'a, A>,
-    /// Whether the command cannot be RedisBloom's: it has words that RedisBloom does not know, or no items.
-    pub is_unmistakable: bool,
-}
-
 /// Reads the arguments of a BF.INSERT, with the configuration for what they leave open; `None` if valkey-bloom refuses
 /// them too.
-pub fn insert<'a, A: Argument<'a>>(arguments: &'a [A], config: &Config) -> Option<Insert<'a, A>> {
+pub fn insert<'a, A: Argument<'a>>(arguments: &'a [A], config: &Config) -> Option<Request<'a, A>> {
     let mut cursor = Cursor::new(arguments);
     let key = cursor.take_if_any()?;
-    let (mut rate, mut capacity) = (config.requested_error_rate(), config.initial_size().items());
+    let (mut rate, mut capacity) = (config.requested_error_rate, config.initial_size.items());
     let (mut expansion, mut seed) = (None, config.seed().into());
     let (mut tightening, mut no_create) = (Tightening::DEFAULT, false);
-    let (mut is_own, mut has_goal, mut items) = (false, false, Items::None);
+    let (mut has_goal, mut items) = (false, Items::None);
     while let Some(word) = cursor.take_if_any() {
         match Capitals::of(word.bytes()).word() {
             b"CAPACITY" => capacity = items_of(cursor.take_if_any()?)?,
@@ -46,16 +37,14 @@ pub fn insert<'a, A: Argument<'a>>(arguments: &'a [A], config: &Config) -> Optio
             b"NOCREATE" => no_create = true,
             b"TIGHTENING" => {
                 tightening = Tightening::new(share_of(cursor.take_if_any()?)?).ok()?;
-                is_own = true;
             }
             b"SEED" => {
                 seed = SipSeed(cursor.take_if_any()?.bytes().try_into().ok()?);
-                is_own = true;
             }
             b"VALIDATESCALETO" => {
                 // The primary has checked it.
                 items_of(cursor.take_if_any()?)?;
-                (is_own, has_goal) = (true, true);
+                has_goal = true;
             }
             b"ITEMS" => {
                 items = Items::List(cursor.at_least_one().ok()?);
@@ -67,33 +56,33 @@ pub fn insert<'a, A: Argument<'a>>(arguments: &'a [A], config: &Config) -> Optio
     if has_goal && expansion == Some(0) {
         return None;
     }
-    let expansion = expansion.unwrap_or(config.expansion_factor());
+    let expansion = expansion.unwrap_or(config.expansion_factor);
     let filter = ValkeySpec::new(rate, capacity, expansion, tightening, seed).ok()?;
     let given = Given {
         no_create,
         told: Some(Spec::Valkey(filter).into()),
         ..Given::default()
     };
-    Some(Insert {
-        request: Request { key, given, items },
-        is_unmistakable: is_own || matches!(items, Items::None),
-    })
+    Some(Request { key, given, items })
 }
 
 /// The words with which valkey-bloom propagates this filter, to the letter.
 pub fn words(spec: ValkeySpec, has_items: bool) -> Words {
     let rules = spec.rules();
-    let mut words = Words::NONE;
-    words.with("CAPACITY").with_number(spec.capacity());
-    words.with("ERROR").with_share(rules.error_rate());
-    words.with("TIGHTENING").with_share(rules.tightening().value());
-    words.with("SEED").with(rules.seed().0);
+    let mut words = Words::of(c"BF.INSERT");
+    words.with(constant!("CAPACITY")).word().number(spec.capacity());
+    words.with(constant!("ERROR")).word().share(rules.error_rate());
+    words
+        .with(constant!("TIGHTENING"))
+        .word()
+        .share(rules.tightening().value());
+    words.with(constant!("SEED")).word().bytes(&rules.seed().0);
     match rules.expansion() {
-        0 => words.with("NONSCALING"),
-        factor => words.with("EXPANSION").with_number(factor.into()),
+        0 => words.with(constant!("NONSCALING")),
+        factor => words.with(constant!("EXPANSION")).word().number(factor.into()),
     };
     if has_items {
-        words.with("ITEMS");
+        words.with(constant!("ITEMS"));
     }
     words
 }

@@ -155,6 +155,9 @@ impl Drop for OwnedString {
 // SAFETY: the string is this value's alone; the server's strings have no tie to a thread.
 unsafe impl Send for OwnedString {}
 
+// SAFETY: its bytes never change; the server counts references to it on the main thread, where a `Ctx` is.
+unsafe impl Sync for OwnedString {}
+
 /// A context for callbacks that get none. It belongs to no client.
 #[derive(Debug)]
 pub struct OwnedCtx(NonNull<raw::RedisModuleCtx>);

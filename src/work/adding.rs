@@ -8,8 +8,9 @@ use crate::call::reply::Reply;
 use crate::call::target::{Creation, Target};
 use crate::keyspace::{self, KeyMut};
 use crate::limits::{self, CommandMemory};
+use crate::server::origin::Origin;
 use crate::server::{Arg, Ctx, log, note};
-use crate::stats::{self, Counted};
+use crate::stats::{self, Counted, Figure};
 use crate::work::{changing, creation, propagation, window};
 use libbloom::chain::batch::{BlockOutcome, Subset};
 use libbloom::chain::demand::reserved;
@@ -25,17 +26,14 @@ pub trait Batch<'a>: Copy {
     /// Whether RedisBloom and valkey-bloom have such batches. They propagate them even if no item was new.
     const FOREIGN_PRIMARIES_SEND_IT: bool;
 
-    /// Memory that is reserved before anything changes, and used by [`Self::replicate`].
-    type Room;
-
     /// The number of items.
     fn count(self) -> usize;
 
     /// The item, if it is the only one and an argument of its own.
     fn only(self) -> Option<Arg<'a>>;
 
-    /// Reserves memory; `None` if there is none.
-    fn room(self) -> Option<Self::Room>;
+    /// Memory that is reserved before anything changes, and used by [`Self::replicate`]; `None` if there is none.
+    fn room(self) -> Option<ListRoom<'a>>;
 
     /// Adds the items to `filter` at `now`, and reports each block of them to `added`.
     ///
@@ -51,13 +49,11 @@ pub trait Batch<'a>: Copy {
     ) -> Result<(), Error>;
 
     /// Propagates the items that changed the filter, and the filter too if `to` says that it was created.
-    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, room: Self::Room);
+    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, room: ListRoom<'a>);
 }
 
 impl<'a> Batch<'a> for &[Arg<'a>] {
     const FOREIGN_PRIMARIES_SEND_IT: bool = true;
-
-    type Room = ListRoom<'a>;
 
     fn count(self) -> usize {
         self.len()
@@ -90,7 +86,7 @@ impl<'a> Batch<'a> for &[Arg<'a>] {
                 created: None,
                 at: None,
             } => ctx.replicate(c"BF.MADD", key, [], items),
-            to => propagation::send(ctx, key, to, items),
+            to => propagation::propagate(ctx, key, &propagation::command(to, true), items),
         });
     }
 }
@@ -229,9 +225,9 @@ impl Outcome {
 }
 
 /// An addition that is done, but not yet propagated.
-struct Done<'a, B: Batch<'a>> {
+struct Done<'a> {
     added: Outcome,
-    room: B::Room,
+    room: ListRoom<'a>,
     /// The time of the addition, if the filter has a window.
     at: Option<Time>,
 }
@@ -243,7 +239,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
     /// The key has another type, or the filter could not be created. Nothing changed.
     pub fn apply(
         self,
-        creation: impl FnOnce() -> Result<Creation, CommandError>,
+        creation: impl FnOnce(Origin) -> Result<Creation, CommandError>,
     ) -> Result<Outcome, CommandError> {
         if let (Some(item), None) = (self.items.only(), self.at) {
             let (one, created) = self.apply_one(item, creation)?;
@@ -252,11 +248,12 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
         // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
         let mut key = unsafe { keyspace::write(self.ctx, self.key) }?;
         let Some(filter) = key.filter() else {
-            let creation = creation()?;
+            let origin = self.ctx.origin();
+            let creation = creation(origin)?;
             if self.items.count() == 0 {
                 return Ok(Outcome::default());
             }
-            return self.create(key, creation);
+            return self.create(key, creation, origin);
         };
         limits::check_lookups(self.ctx, filter, self.items.count())?;
         let done = self.add_to(filter, &self.memory())?;
@@ -264,7 +261,7 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
     }
 
     /// Propagates an addition to an existing filter, and signals the change.
-    fn publish(self, key: KeyMut<'_>, done: Done<'a, B>) -> Outcome {
+    fn publish(self, key: KeyMut<'_>, done: Done<'a>) -> Outcome {
         let Done { added, room, at } = done;
         if added.changed().ones() > 0 {
             self.propagate(&added, room, at);
@@ -275,23 +272,21 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
 
     /// [`Self::apply`] for a single item without a time, on a shorter path. Also returns the key that was created for
     /// it.
-    ///
-    /// # Errors
-    /// As for [`Self::apply`].
     pub fn apply_one(
         self,
         item: Arg<'_>,
-        creation: impl FnOnce() -> Result<Creation, CommandError>,
+        creation: impl FnOnce(Origin) -> Result<Creation, CommandError>,
     ) -> Result<(One, Option<Creation>), CommandError> {
         let (sent, item) = (item, ahead::item(item.bytes()));
         // SAFETY: the command opens no other key to change it, and drops what it borrows of this one first.
         let mut key = unsafe { keyspace::write(self.ctx, self.key) }?;
         let Some(filter) = key.filter() else {
-            let creation = creation()?;
+            let origin = self.ctx.origin();
+            let creation = creation(origin)?;
             return if creation.filter.has_window() {
-                Ok(self.create(key, creation)?.into_one())
+                Ok(self.create(key, creation, origin)?.into_one())
             } else {
-                self.create_with_one(key, creation, sent, item)
+                self.create_with_one(key, creation, origin, sent, item)
             };
         };
         ahead::follow(Some(filter));
@@ -323,15 +318,15 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
         Ok((Ok(new), None))
     }
 
-    fn create(self, key: KeyMut<'_>, creation: Creation) -> Result<Outcome, CommandError> {
-        let memory = self.memory_of_creation();
+    fn create(self, key: KeyMut<'_>, creation: Creation, origin: Origin) -> Result<Outcome, CommandError> {
+        let memory = self.memory_of_creation(origin);
         let mut filter = creation::make(self.ctx, self.key, creation, &memory)?;
         let Done {
             mut added, room, at, ..
         } = self.add_to(&mut filter, &memory)?;
         if added.changed().ones() == 0 {
             // A window has no layer before its first item, and there was no memory for its first layer.
-            return Err(CommandError::NoMemoryToCreate);
+            return Err(CommandError::NO_MEMORY_TO_CREATE);
         }
         // Something changed: the first item of an empty filter is always new.
         self.publish_new(key, filter, creation, &memory, || {
@@ -369,10 +364,11 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
         self,
         key: KeyMut<'_>,
         creation: Creation,
+        origin: Origin,
         sent: Arg<'_>,
         item: Item<'_>,
     ) -> Result<(One, Option<Creation>), CommandError> {
-        let memory = self.memory_of_creation();
+        let memory = self.memory_of_creation(origin);
         let mut filter = creation::make(self.ctx, self.key, creation, &memory)?;
         let new = filter
             .begin_addition()
@@ -380,14 +376,14 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
         let new = new.map_err(|error| self.refused(&filter, error))?;
         stats::added(new.into(), (!new).into());
         self.publish_new(key, filter, creation, &memory, || {
-            propagation::send(self.ctx, self.key, creation.into(), &[sent]);
+            let words = propagation::command(creation.into(), true);
+            propagation::propagate(self.ctx, self.key, &words, &[sent]);
         });
         Ok((Ok(new), Some(creation)))
     }
 
     /// The memory that a creation may use. Logs one that a primary's addition without options causes.
-    fn memory_of_creation(self) -> CommandMemory<'a> {
-        let origin = self.ctx.origin();
+    fn memory_of_creation(self, origin: Origin) -> CommandMemory<'a> {
         if origin.is_primary() && self.has_no_options {
             self.log_missing_key();
         }
@@ -429,13 +425,13 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
             && matches!(error, Error::Full { .. })
     }
 
-    fn add_to(self, filter: &mut Counted, memory: &CommandMemory<'_>) -> Result<Done<'a, B>, CommandError> {
+    fn add_to(self, filter: &mut Counted, memory: &CommandMemory<'_>) -> Result<Done<'a>, CommandError> {
         let now = window::time(self.ctx, filter, self.at);
         let at = filter.stamp(now);
         let refreshes = filter.window().is_some_and(Window::refresh);
         let added = Outcome::with_room_for(self.items.count(), refreshes);
         let (Some(mut added), Some(room)) = (added, self.items.room()) else {
-            return Err(CommandError::NoMemoryToAnswer);
+            return Err(CommandError::NO_MEMORY_TO_ANSWER);
         };
         let (before, has_more) = (filter.layers(), filter.has_window_or_exceptions());
         let allowance = &|demand| memory.allow(demand);
@@ -474,18 +470,18 @@ impl<'a, B: Batch<'a>> Addition<'a, B> {
             creation::log_shortage(self.ctx, self.key, error);
         }
         if !matches!(error, Error::Full { .. }) {
-            stats::refused_growth();
+            Figure::RefusedGrowths.add(1);
         }
         // RedisBloom keeps only the lower 32 bits of an expansion: of 2^32 it keeps 0, and the filter cannot grow.
         let grows = filter.expansion().is_some_and(|factor| factor > 0);
         match error {
-            Error::Full { .. } if grows => CommandError::FullForGood,
+            Error::Full { .. } if grows => CommandError::FULL_FOR_GOOD,
             error => CommandError::of_add(error),
         }
     }
 
     /// Propagates the items that changed an existing filter: the command unchanged if all items did.
-    fn propagate(self, added: &Outcome, room: B::Room, at: Option<Time>) {
+    fn propagate(self, added: &Outcome, room: ListRoom<'a>, at: Option<Time>) {
         let all_new = added.new.ones() == self.items.count() as u64;
         if self.has_no_options && all_new && at.is_none() {
             drop(room);

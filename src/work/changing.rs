@@ -3,7 +3,7 @@
 use crate::keyspace::KeyMut;
 use crate::limits;
 use crate::server::{Ctx, background};
-use crate::stats::{self, Counted};
+use crate::stats::{Counted, Figure};
 use libbloom::Filter;
 use libbloom::layouts::blocked::window::Slice;
 
@@ -12,8 +12,9 @@ use libbloom::layouts::blocked::window::Slice;
 pub fn free_dropped(ctx: Ctx<'_>, filter: &mut Counted, before: usize) {
     let (slices, dropped) = filter.take_dropped();
     // A long batch may make layers and drop them again.
-    stats::grown((filter.layers() + dropped as usize).saturating_sub(before));
-    stats::dropped(dropped);
+    let grown = filter.layers() as u64 + dropped;
+    Figure::LayersGrown.add(grown.saturating_sub(before as u64));
+    Figure::LayersDropped.add(dropped);
     let bytes = slices.iter().map(Slice::array_bytes).sum();
     free(ctx, slices, bytes);
 }

@@ -6,8 +6,9 @@ use crate::call::target::Creation;
 use crate::keyspace::{self, KeyMut};
 use crate::limits::CommandMemory;
 use crate::rivals::redisbloom::{Release, Said};
+use crate::server::origin::Origin;
 use crate::server::{self, Arg, Ctx, log};
-use crate::stats::{self, Counted};
+use crate::stats::{Counted, Figure};
 use crate::work::propagation;
 use crate::{number, options};
 use libbloom::spec::Spec;
@@ -19,10 +20,11 @@ use libbloom::{Error, Filter};
 /// The command has NOCREATE, or options that the configuration excludes. If [`keyspace::missing_is_error`], also a
 /// command without a capacity.
 pub fn now(ctx: Ctx<'_>, given: &Given) -> Result<Creation, CommandError> {
-    if given.capacity.is_none() && given.told.is_none() && keyspace::missing_is_error(ctx) {
-        return Err(CommandError::NotFound);
+    let config = options::config();
+    if given.capacity.is_none() && given.told.is_none() && keyspace::missing_is_error(ctx, &config) {
+        return Err(CommandError::NOT_FOUND);
     }
-    given.creation(&options::config(), server::milliseconds)
+    given.creation(&config, server::milliseconds)
 }
 
 /// Checks that the filter can grow to VALIDATESCALETO, whether or not the key is missing. A primary has checked what it
@@ -71,25 +73,25 @@ pub fn log_layer_limit(ctx: Ctx<'_>, key: Arg<'_>, filter: Spec) {
 /// that RedisBloom makes by default.
 ///
 /// # Errors
-/// [`CommandError::NotFound`] if [`keyspace::missing_is_error`].
-pub fn by_default(ctx: Ctx<'_>) -> Result<Creation, CommandError> {
+/// [`CommandError::NOT_FOUND`] if [`keyspace::missing_is_error`].
+pub fn by_default(ctx: Ctx<'_>, origin: Origin) -> Result<Creation, CommandError> {
     let config = options::config();
-    let given = if ctx.origin().is_relayed() {
+    let given = if origin.is_relayed() {
         Said::default().given(&config, Release::of_server(ctx))
-    } else if keyspace::missing_is_error(ctx) {
+    } else if keyspace::missing_is_error(ctx, &config) {
         None
     } else {
         Some(Given::default())
     };
     given
-        .ok_or(CommandError::NotFound)?
+        .ok_or(CommandError::NOT_FOUND)?
         .creation(&config, server::milliseconds)
 }
 
 /// Makes a filter within the command's allowance.
 ///
 /// # Errors
-/// [`CommandError::NoMemoryToCreate`]; nothing is left behind.
+/// [`CommandError::NO_MEMORY_TO_CREATE`]; nothing is left behind.
 pub fn make(
     ctx: Ctx<'_>,
     key: Arg<'_>,
@@ -102,7 +104,7 @@ pub fn make(
 
 /// The error for a filter that could not be made; it is counted and logged.
 pub fn refused(ctx: Ctx<'_>, key: Arg<'_>, error: Error) -> CommandError {
-    stats::refused_creation();
+    Figure::RefusedCreations.add(1);
     log_shortage(ctx, key, error);
     CommandError::of_creation(error)
 }
@@ -110,7 +112,7 @@ pub fn refused(ctx: Ctx<'_>, key: Arg<'_>, error: Error) -> CommandError {
 /// Creates an empty filter in a missing key, and propagates the creation.
 ///
 /// # Errors
-/// [`CommandError::NoMemoryToCreate`]; nothing is left behind.
+/// [`CommandError::NO_MEMORY_TO_CREATE`]; nothing is left behind.
 pub fn create_empty(
     ctx: Ctx<'_>,
     name: Arg<'_>,
@@ -122,7 +124,8 @@ pub fn create_empty(
     if memory.origin().has_no_readers() {
         ctx.replicate_verbatim();
     } else {
-        propagation::send(ctx, name, creation.into(), &[]);
+        let words = propagation::command(creation.into(), false);
+        propagation::propagate(ctx, name, &words, &[]);
     }
     Ok(())
 }

@@ -1,9 +1,11 @@
 //! Adding packed items: many in one argument.
 
+use std::ffi::CStr;
+
 use crate::call::target::{self, Target};
-use crate::call::words::Words;
+use crate::call::words::{Words, constant};
 use crate::server::{Arg, Ctx, OwnedString};
-use crate::work::adding::Batch;
+use crate::work::adding::{Batch, ListRoom};
 use crate::work::propagation;
 use libbloom::chain::batch::BlockOutcome;
 use libbloom::packed::{Answers, Form, Packed};
@@ -21,9 +23,6 @@ pub struct PackedItems<'a> {
 impl<'a> Batch<'a> for PackedItems<'a> {
     const FOREIGN_PRIMARIES_SEND_IT: bool = false;
 
-    /// The data of what changed is copied into a string of the server.
-    type Room = ();
-
     fn count(self) -> usize {
         self.items.count()
     }
@@ -32,8 +31,9 @@ impl<'a> Batch<'a> for PackedItems<'a> {
         None
     }
 
-    fn room(self) -> Option<()> {
-        Some(())
+    /// The data of what changed is copied into a string of the server.
+    fn room(self) -> Option<ListRoom<'a>> {
+        ListRoom::of(0)
     }
 
     fn add_to(
@@ -46,9 +46,9 @@ impl<'a> Batch<'a> for PackedItems<'a> {
         filter.add_packed(self.items, now, allowance, added)
     }
 
-    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, (): ()) {
+    fn replicate(self, ctx: Ctx<'_>, key: Arg<'_>, to: Target, changed: &Answers, _: ListRoom<'a>) {
         let words = words(to, self.items.form());
-        let send = |data| propagation::propagate(ctx, c"BF.ADDPACKED", key, &words, &[data]);
+        let send = |data| propagation::propagate(ctx, key, &words, &[data]);
         let part = self.items.to_repeat(changed);
         match part {
             None => send(self.data),
@@ -57,20 +57,20 @@ impl<'a> Batch<'a> for PackedItems<'a> {
     }
 }
 
-/// The words between the key and the data of a BF.ADDPACKED with items in this form; they create the filter too if
-/// `to` says so.
+/// A BF.ADDPACKED of items in this form; it creates the filter too if `to` says so.
 pub fn words(to: Target, form: Form) -> Words {
+    const ADD: &CStr = c"BF.ADDPACKED";
     let mut words = match to {
         Target {
             created: Some(created),
             at,
-        } => target::spec(created, at),
-        Target { created: None, at } => propagation::words_at(at),
+        } => target::spec(ADD, created, at),
+        Target { created: None, at } => propagation::at(ADD, at),
     };
     match form {
-        Form::Lines => words.with("LINES"),
-        Form::Width(width) => words.with("WIDTH").with_number(width.get() as u64),
-        Form::Prefixed => words.with("PREFIXED"),
+        Form::Lines => words.with(constant!("LINES")),
+        Form::Width(width) => words.with(constant!("WIDTH")).word().number(width.get() as u64),
+        Form::Prefixed => words.with(constant!("PREFIXED")),
     };
     words
 }

@@ -8,10 +8,10 @@ use crate::keyspace::{self, KeyMut};
 use crate::limits::CommandMemory;
 use crate::server::shown::shown;
 use crate::server::{Arg, Ctx};
-use crate::stats;
+use crate::stats::Figure;
 use crate::work::{changing, creation};
 use libbloom::chain::demand::reserved;
-use libbloom::sets::{Mismatch, SetError};
+use libbloom::sets::SetError;
 use libbloom::{Error, Filter};
 
 /// The complexity of commands that combine whole filters.
@@ -37,7 +37,7 @@ impl<'a> Sources<'a> {
         keys: Combination<'a, Arg<'a>>,
         left_out: Option<&KeyMut<'_>>,
     ) -> Result<Self, CommandError> {
-        let room = |_| CommandError::NoMemoryToAnswer;
+        let room = |_| CommandError::NO_MEMORY_TO_ANSWER;
         let mut names = reserved(keys.sources.len()).map_err(room)?;
         let mut filters = reserved(keys.sources.len()).map_err(room)?;
         for &name in keys.sources {
@@ -71,14 +71,17 @@ impl<'a> Sources<'a> {
 
     /// The error for filters that cannot be combined. `of_memory` maps a lack of memory.
     pub fn refused(&self, error: SetError, of_memory: impl FnOnce(Error) -> CommandError) -> CommandError {
+        let mismatch = |role, key, why| CommandError::Mismatch {
+            role,
+            key: shown(key),
+            why,
+        };
         match error {
             SetError::Source { index, why } => {
                 let name = self.names.get(index).map_or(&b""[..], |name| name.bytes());
-                CommandError::mismatch("source", name, why)
+                mismatch("source", name, why)
             }
-            SetError::Destination { why } => {
-                CommandError::mismatch("destination", self.destination.bytes(), why)
-            }
+            SetError::Destination { why } => mismatch("destination", self.destination.bytes(), why),
             SetError::TooManyExceptions { exceptions } => CommandError::TooManyExceptions(exceptions),
             SetError::TooManyToAsk { exceptions, layers } => {
                 CommandError::TooManyToAsk { exceptions, layers }
@@ -94,7 +97,7 @@ impl<'a> Sources<'a> {
     /// The error for a combination that should have made a new filter.
     pub fn refused_creation(&self, error: SetError) -> CommandError {
         self.refused(error, |error| {
-            stats::refused_creation();
+            Figure::RefusedCreations.add(1);
             CommandError::of_creation(error)
         })
     }
@@ -106,16 +109,5 @@ impl<'a> Sources<'a> {
         drop(self);
         changing::replace(ctx, destination, filter);
         destination.persist();
-    }
-}
-
-impl CommandError {
-    /// The error for a filter, a source or the destination, that cannot be combined with the others.
-    pub fn mismatch(role: &'static str, key: &[u8], why: Mismatch) -> Self {
-        Self::Mismatch {
-            role,
-            key: shown(key),
-            why,
-        }
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::commands::intersect::parse as intersect;
 use crate::commands::merge::MergeRequest;
-use crate::trying::words;
+use crate::tests::words;
 use libbloom::params::ErrorRate;
 
 /// No other keys are read or written: a misread number turns an option into a key, or a key into an option.
@@ -46,8 +46,8 @@ fn sources_are_as_many_as_their_number_says() {
 /// A user learns where the mistake is, and a huge number costs no memory.
 #[test]
 fn numbers_of_sources_and_words_that_are_wrong_are_named() {
-    let range = CommandError::NumkeysRange;
-    let (few, bad) = (CommandError::FewerSources, CommandError::BadNumkeys);
+    let range = CommandError::NUMKEYS_RANGE;
+    let (few, bad) = (CommandError::FEWER_SOURCES, CommandError::Bad("numkeys"));
     for (line, error) in [
         ("to", CommandError::Arity),
         ("to 0 a", range.clone()),
@@ -81,12 +81,12 @@ fn numbers_of_sources_and_words_that_are_wrong_are_named() {
     let unknown = |word: &str| CommandError::Unknown(word.to_owned());
     for (line, error) in [
         ("to 1 a ERROR", CommandError::NoValue("ERROR")),
-        ("to 1 a ERROR low", CommandError::BadInsertErrorRate),
-        ("to 1 a ERROR 0", CommandError::BadInsertErrorRate),
-        ("to 1 a ERROR 1", CommandError::BadInsertErrorRate),
-        ("to 1 a ERROR 1e-400", CommandError::BadInsertErrorRate),
-        ("to 1 a ERROR nan", CommandError::BadInsertErrorRate),
-        ("to 1 a ERROR OVERRIDE", CommandError::BadInsertErrorRate),
+        ("to 1 a ERROR low", CommandError::BAD_INSERT_ERROR_RATE),
+        ("to 1 a ERROR 0", CommandError::BAD_INSERT_ERROR_RATE),
+        ("to 1 a ERROR 1", CommandError::BAD_INSERT_ERROR_RATE),
+        ("to 1 a ERROR 1e-400", CommandError::BAD_INSERT_ERROR_RATE),
+        ("to 1 a ERROR nan", CommandError::BAD_INSERT_ERROR_RATE),
+        ("to 1 a ERROR OVERRIDE", CommandError::BAD_INSERT_ERROR_RATE),
         ("to 1 a ERROR 0.1 ERROR 0.1", CommandError::Twice("ERROR")),
         ("to 1 a OVERRIDE OVERRIDE", CommandError::Twice("OVERRIDE")),
         ("to 1 a OVERRIDE b", unknown("b")),

@@ -1,7 +1,7 @@
 use super::*;
 use crate::call::args::Word;
 use crate::rivals::redisbloom::Release;
-use crate::trying::{NOW, asked, elsewhere, is_propagated, obeyed, relayed, words};
+use crate::tests::{NOW, asked, elsewhere, is_propagated, obeyed, relayed, words};
 use proptest::prelude::*;
 
 /// An option of a filter with its value, if it has one.
@@ -124,11 +124,11 @@ fn a_token_that_this_version_does_not_know_is_refused() {
         ] {
             assert_eq!(
                 asked(verb, &words(&line), &config),
-                Err(CommandError::BadSpec),
+                Err(CommandError::BAD_SPEC),
                 "{line}"
             );
             let obeyed = obeyed(verb, &words(&line), &config, Release::Eight);
-            assert_eq!(obeyed, Err(CommandError::BadSpec), "{line}");
+            assert_eq!(obeyed, Err(CommandError::BAD_SPEC), "{line}");
         }
     }
 }
@@ -157,7 +157,7 @@ fn a_token_stands_alone() {
         (
             Verb::Reserve,
             format!("key {token} 100"),
-            Err(CommandError::BadErrorRate),
+            Err(CommandError::Bad("error rate")),
         ),
         (Verb::Reserve, format!("key 0.01 100 {token}"), unknown(token)),
     ] {
@@ -166,7 +166,7 @@ fn a_token_stands_alone() {
     let line = format!("key {token} CAPACITY 5 ITEMS {token}");
     let arguments = words(&line);
     let request = relayed(Verb::Insert, &arguments, &config, Release::Two).unwrap();
-    assert_eq!(crate::trying::listed(&request), Some(&arguments[2..]));
+    assert_eq!(crate::tests::listed(&request), Some(&arguments[2..]));
     let reserved = [
         Word(b"key"),
         Word(b"0.01"),

@@ -8,10 +8,9 @@ use std::ptr::NonNull;
 use super::{DefragCalls, step};
 use crate::server::alloc::{self, ModuleAllocator};
 use libbloom::checks::MemoryStream;
-use libbloom::codec;
 use libbloom::params::{Capacity, ErrorRate, Expansion, Growth, Seed, StoredLayout, Window};
 use libbloom::spec::BlockedSpec;
-use libbloom::{Filter, UNLIMITED};
+use libbloom::{Filter, UNLIMITED, codec};
 
 /// What the simulated server does with a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,9 +7,7 @@ use crate::call::given::Verb;
 use crate::call::target::Creation;
 use crate::commands::debug;
 use crate::options::values::ConfigOption;
-use crate::trying::{
-    NOW, elsewhere, is_propagated, is_propagated_with_items, listed, obeyed, relayed, words,
-};
+use crate::tests::{NOW, elsewhere, is_propagated, is_propagated_with_items, listed, obeyed, relayed, words};
 use libbloom::params::Seed;
 use libbloom::{Filter, UNLIMITED};
 
@@ -86,7 +84,7 @@ fn what_redisbloom_made_of_a_command_is_made_of_it_here() {
             let items = listed(&request.unwrap());
             assert_eq!(described(creation.unwrap(), items), made, "{version}: {line}");
         } else if made["error"] == "ERR not found" {
-            assert_eq!(creation, Err(CommandError::NotFound), "{version}: {line}");
+            assert_eq!(creation, Err(CommandError::NOT_FOUND), "{version}: {line}");
         }
     }
     assert_eq!(made_of, 196, "the recording is another one");

@@ -5,7 +5,7 @@ use crate::call::given::Verb;
 use crate::call::target::Creation;
 use crate::options::values::ConfigOption;
 use crate::rivals::redisbloom::Release;
-use crate::trying::{
+use crate::tests::{
     SEEDS, asked, elsewhere, is_propagated, listed, obeyed, relayed, valkey, words as line_of,
 };
 use crate::work::propagation;
@@ -49,9 +49,10 @@ fn what_valkey_bloom_gets_is_in_its_own_words() {
     let seed = SEEDS[3];
     let said = |rate, expansion, expires| {
         let filter = valkey(rate, 100, expansion, 0.5, *seed).unwrap();
-        let (command, words) = propagation::command(Creation { filter, expires }.into(), false);
-        assert_eq!(command, c"BF.INSERT");
-        let words: Vec<_> = words.list().map(|word| str::from_utf8(word).unwrap()).collect();
+        let said = propagation::command(Creation { filter, expires }.into(), false);
+        assert_eq!(said.command, c"BF.INSERT");
+        let words = said.list().map(|word| str::from_utf8(word.bytes()).unwrap());
+        let words: Vec<_> = words.collect();
         words.join(" ").replace(str::from_utf8(seed).unwrap(), "(seed)")
     };
     assert_eq!(
@@ -219,7 +220,7 @@ fn a_primary_s_words_are_taken_for_those_of_who_may_have_said_them() {
             "{line}"
         );
     }
-    let not_found = Err(CommandError::NotFound);
+    let not_found = Err(CommandError::NOT_FOUND);
     assert_eq!(made_of("key NOCREATE"), Ok((None, not_found.clone())));
     assert_eq!(
         made_of("key NOCREATE TIGHTENING 0.5 ITEMS a"),
@@ -227,14 +228,14 @@ fn a_primary_s_words_are_taken_for_those_of_who_may_have_said_them() {
     );
     for (line, error) in [
         ("key LAYOUT VALKEY ITEMS", CommandError::Arity),
-        ("key ERROR 1 TIGHTENING 0.5", CommandError::BadInsertErrorRate),
-        ("key TIGHTENING 1", CommandError::TighteningRange),
-        ("key CAPACITY 0 TIGHTENING 0.5", CommandError::BadInsertCapacity),
+        ("key ERROR 1 TIGHTENING 0.5", CommandError::BAD_INSERT_ERROR_RATE),
+        ("key TIGHTENING 1", CommandError::TIGHTENING_RANGE),
+        ("key CAPACITY 0 TIGHTENING 0.5", CommandError::BAD_INSERT_CAPACITY),
         (
             "key EXPANSION 4294967296 LAYOUT VALKEY",
-            CommandError::BadInsertExpansion,
+            CommandError::BAD_INSERT_EXPANSION,
         ),
-        ("key CAPACITY +0 ITEMS a", CommandError::BadInsertCapacity),
+        ("key CAPACITY +0 ITEMS a", CommandError::BAD_INSERT_CAPACITY),
         (
             "key TIGHTENING 0.5 PXAT 0",
             CommandError::ExpireTime(c"bf.insert"),

@@ -72,8 +72,8 @@ pub fn elsewhere() -> Config {
 /// ones.
 #[track_caller]
 pub fn is_propagated(key: &str, made: Creation, there: &Config) {
-    let (command, said) = propagation::command(made.into(), false);
-    let verb = if command == c"BF.RESERVE" {
+    let said = propagation::command(made.into(), false);
+    let verb = if said.command == c"BF.RESERVE" {
         Verb::Reserve
     } else {
         Verb::Insert
@@ -87,8 +87,8 @@ pub fn is_propagated(key: &str, made: Creation, there: &Config) {
 /// Asserts that a receiver of the creation with items makes the same filter.
 #[track_caller]
 pub fn is_propagated_with_items(key: &str, made: Creation, there: &Config) {
-    let (command, said) = propagation::command(made.into(), true);
-    assert_eq!(command, c"BF.INSERT");
+    let said = propagation::command(made.into(), true);
+    assert_eq!(said.command, c"BF.INSERT");
     is_made(
         Verb::Insert,
         key,
@@ -102,7 +102,7 @@ pub fn is_propagated_with_items(key: &str, made: Creation, there: &Config) {
 #[track_caller]
 fn is_made(verb: Verb, key: &str, said: &Words, items: &[Word<'_>], made: Creation, there: &Config) {
     let key = Word(key.as_bytes());
-    let arguments = std::iter::once(key).chain(said.list().map(Word));
+    let arguments = std::iter::once(key).chain(said.list().map(|word| Word(word.bytes())));
     let arguments: Vec<_> = arguments.chain(items.iter().copied()).collect();
     for release in [Release::Two, Release::Eight] {
         let request = relayed(verb, &arguments, there, release).unwrap();
