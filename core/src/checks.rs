@@ -11,7 +11,7 @@ use crate::chain::demand::reserved;
 use crate::codec::DecodeError;
 use crate::codec::stream::{Array, Sink, Source};
 use crate::exceptions::{Exceptions, MOST_EXCEPTIONS};
-use crate::layouts::Layers;
+use crate::layers::Layers;
 use crate::layouts::blocked::sizing::PROBES;
 use crate::layouts::blocked::window::Windowed;
 use crate::layouts::blocked::{self, Blocked};
@@ -82,7 +82,7 @@ impl Filter {
     /// # Errors
     /// The first [`Invalid`] found.
     pub fn validate(&self) -> Result<(), Invalid> {
-        if let Layers::Blocked(chain) = &self.layers {
+        if let Layers::Blocked(chain, _) = &self.layers {
             check_growth(chain)?;
         }
         self.validate_composed()
@@ -99,7 +99,7 @@ impl Filter {
             return Err(Invalid::NoLayer);
         }
         match &self.layers {
-            Layers::Blocked(chain) => {
+            Layers::Blocked(chain, _) => {
                 let layers = || chain.layers().iter();
                 check_each(layers())?;
                 check_rate(layers(), chain.rules())?;

@@ -97,7 +97,7 @@ impl Plan {
     fn of_window(rules: Blocked, capacity: Capacity, window: Window) -> Self {
         let layers = window::planned(&rules, capacity, window, capacity.items()).into_iter();
         Self {
-            bytes: |layers, arrays| Windowed::bytes_of(layers, layers, arrays),
+            bytes: |layers, arrays| Windowed::bytes_of(layers, 0, arrays),
             layers: layers.map(|shape| rules.described(shape)).collect(),
             window: Some((rules, capacity, window)),
         }

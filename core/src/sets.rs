@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::exceptions::{self, Exceptions, MOST_EXCEPTIONS};
 use crate::filter::Filter;
 use crate::item::ItemHash;
-use crate::layouts::Layers;
+use crate::layers::Layers;
 use crate::layouts::blocked::{Blocked, Layer, Shape};
 use crate::params::{ErrorRate, Growth, ROUNDING};
 
@@ -206,7 +206,7 @@ impl Filter {
         }
         let Plan { parts: plan, .. } = plan;
         let mut arrays = reserved(groups(&plan).map(<[PartOf]>::len).max().unwrap_or(0))?;
-        let Layers::Blocked(own) = &mut self.layers else {
+        let Layers::Blocked(own, _) = &mut self.layers else {
             return Ok(false);
         };
         own.reserve(made.len())?;
@@ -229,7 +229,7 @@ impl Filter {
                 changed |= items != target.items();
                 target.set_items(items);
             }
-            layers.append(&mut made);
+            layers.append(made);
             // Items may have been added since the layers were sorted; only a propagated command may change the order.
             if changed {
                 order(rules, layers);
@@ -299,7 +299,7 @@ impl Filter {
             return Ok(None);
         }
         Ok(Some(match &self.layers {
-            Layers::Blocked(chain) => chain.emptied(allowance)?.into(),
+            Layers::Blocked(chain, _) => chain.emptied(allowance)?.into(),
             Layers::Windowed(windowed) => windowed.emptied().into(),
             Layers::Valkey(chain) => chain.emptied(allowance)?.into(),
             Layers::Classic(chain) => chain.emptied(allowance)?.into(),
@@ -310,7 +310,7 @@ impl Filter {
 /// The layers of a filter that can be combined with others.
 fn combinable(filter: &Filter) -> Result<&Chain<Blocked>, Mismatch> {
     match &filter.layers {
-        Layers::Blocked(chain) => Ok(chain),
+        Layers::Blocked(chain, _) => Ok(chain),
         Layers::Windowed(_) | Layers::Valkey(_) | Layers::Classic(_) => Err(Mismatch::Layout),
     }
 }

@@ -22,7 +22,7 @@ use crate::chain::{Allowance, Chain, Rules, ShapeOf, UNLIMITED, sum};
 use crate::error::Error;
 use crate::exceptions;
 use crate::filter::Filter;
-use crate::layouts::Layers;
+use crate::layers::Layers;
 use crate::layouts::blocked;
 use crate::layouts::blocked::sizing::{Geometry, POISSON_FROM};
 use crate::layouts::classic::{self, Classic};
@@ -135,7 +135,7 @@ impl Filter {
     pub fn shrink(&mut self, capacity: u64, allowance: Allowance<'_>) -> Result<u64, ShrinkError> {
         let allowance = &exceptions::beside(self.exceptions() as usize, allowance);
         match &mut self.layers {
-            Layers::Blocked(chain) => shrink(
+            Layers::Blocked(chain, _) => shrink(
                 chain,
                 capacity,
                 allowance,

@@ -6,6 +6,7 @@
 
 use std::fmt::Debug;
 
+use super::list::List;
 use crate::bits::array::OutOfRange;
 use crate::bits::kernel::{Kernel, Work, WorkOnOne};
 use crate::bits::memory::{Allocation, Mover};
@@ -326,14 +327,14 @@ where
 /// Adds one item to a chain; true if it is new.
 pub struct AddOne<'a, L, G> {
     /// All layers, oldest first; never empty.
-    pub layers: &'a mut Vec<L>,
+    pub layers: &'a mut List<L>,
     /// The item's hash.
     pub hash: ItemHash,
     /// Appends a layer.
     pub grow: G,
 }
 
-impl<L: Layer, G: FnMut(&mut Vec<L>) -> Result<(), Error>> Work for AddOne<'_, L, G> {
+impl<L: Layer, G: FnMut(&mut List<L>) -> Result<(), Error>> Work for AddOne<'_, L, G> {
     type Output = Result<bool, Error>;
 
     #[inline(always)]
@@ -349,7 +350,7 @@ impl<L: Layer, G: FnMut(&mut Vec<L>) -> Result<(), Error>> Work for AddOne<'_, L
 /// which the chain has no room and cannot grow; the items before it have been added.
 pub struct AddMany<'a, L, H, I, F, G> {
     /// All layers, oldest first; never empty.
-    pub layers: &'a mut Vec<L>,
+    pub layers: &'a mut List<L>,
     /// The chain's hash function.
     pub hasher: &'a H,
     /// The items to add.
@@ -366,7 +367,7 @@ where
     H: Hasher,
     I: Iterator<Item: AsRef<[u8]>>,
     F: FnMut(BlockOutcome, &Block),
-    G: FnMut(&mut Vec<L>) -> Result<(), Error>,
+    G: FnMut(&mut List<L>) -> Result<(), Error>,
 {
     type Output = Result<(), Error>;
 
@@ -448,10 +449,10 @@ impl Block {
 #[inline(always)]
 pub fn insert_unknown<K: Kernel, L: Layer>(
     kernel: K,
-    layers: &mut Vec<L>,
+    layers: &mut List<L>,
     hashes: &Hashes,
     unknown: Subset,
-    grow: &mut impl FnMut(&mut Vec<L>) -> Result<(), Error>,
+    grow: &mut impl FnMut(&mut List<L>) -> Result<(), Error>,
 ) -> (Subset, Result<(), (usize, Error)>) {
     let older = layers.len() - 1;
     let newest = &mut layers[older];
@@ -473,10 +474,10 @@ pub fn insert_unknown<K: Kernel, L: Layer>(
 #[inline(always)]
 fn add_one<K: Kernel, L: Layer>(
     kernel: K,
-    layers: &mut Vec<L>,
+    layers: &mut List<L>,
     searched: usize,
     hash: ItemHash,
-    grow: &mut impl FnMut(&mut Vec<L>) -> Result<(), Error>,
+    grow: &mut impl FnMut(&mut List<L>) -> Result<(), Error>,
 ) -> Result<bool, Error> {
     let older = layers.len() - 1;
     if L::any_contains(layers[searched..older].iter().rev(), kernel, hash) {

@@ -6,7 +6,7 @@ use crate::error::Error;
 const EXACT_LAYERS: usize = 16;
 
 /// Bytes of a filter's own struct. It is defined here because the struct is in a module above this one.
-pub const FILTER_BYTES: u64 = 56;
+pub const FILTER_BYTES: u64 = 96;
 
 /// The memory that a filter requests, in bytes as [`Filter::bytes`](crate::Filter::bytes) counts them. What an
 /// allocator adds to a block is not in it.

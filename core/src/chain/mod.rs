@@ -6,6 +6,7 @@
 pub mod batch;
 pub mod demand;
 pub mod layered;
+pub mod list;
 
 use std::fmt::{self, Debug};
 
@@ -16,7 +17,8 @@ use crate::item::{Item, ItemHash};
 use crate::params::StoredLayout;
 use batch::{AddMany, AddOne, AnyContains, Block, BlockOutcome, ContainsMany, Hasher, Layer, Subset};
 pub use demand::{Allowance, Demand, Limit, UNLIMITED, at_most};
-use demand::{FILTER_BYTES, ask, reserve, reserve_one};
+use demand::{FILTER_BYTES, ask};
+use list::List;
 
 /// The largest capacity of all layers of a filter together: it fits into a reply, and sums do not overflow.
 pub const MOST_ITEMS: u64 = i64::MAX as u64;
@@ -85,7 +87,7 @@ pub trait Rules: Clone + Debug {
     /// Bytes that are reported for a filter with this number of layers, without their bits. Spare room in the list of
     /// layers is not counted: a replica's list may have grown in other steps, and its filter must be as large.
     fn own_bytes(layers: usize) -> u64 {
-        FILTER_BYTES + (layers * size_of::<Self::Layer>()) as u64
+        FILTER_BYTES + (List::<Self::Layer>::listed(layers) * size_of::<Self::Layer>()) as u64
     }
 
     /// Bytes that are reported for a filter with this number of layers, whose bit arrays have `arrays` bytes.
@@ -123,7 +125,7 @@ pub struct LayerShape {
 
 /// A Bloom filter of one layout. It has at least one layer.
 pub struct Chain<R: Rules> {
-    layers: Vec<R::Layer>,
+    layers: List<R::Layer>,
     rules: R,
 }
 
@@ -140,7 +142,7 @@ impl<R: Rules> Chain<R> {
     /// [`Error::Full`], [`Error::OverLimit`], [`Error::TooManyLayers`] or [`Error::OutOfMemory`]; nothing is left
     /// behind.
     pub fn new((rules, first): (R, ShapeOf<R>), allowance: Allowance<'_>) -> Result<Self, Error> {
-        let mut layers = Vec::new();
+        let mut layers = List::default();
         append(&rules, &mut layers, first, allowance)?;
         Ok(Self { layers, rules })
     }
@@ -159,6 +161,7 @@ impl<R: Rules> Chain<R> {
 
     /// Makes a stored filter. The caller has checked that there is a layer, and that the layers fit the rules.
     pub(super) fn of_layers(rules: R, layers: Vec<R::Layer>) -> Self {
+        let layers = layers.into();
         let mut chain = Self { layers, rules };
         R::Layer::start_all_at(&mut chain.layers, 0);
         chain
@@ -169,11 +172,11 @@ impl<R: Rules> Chain<R> {
     /// # Errors
     /// [`Error::OutOfMemory`]; nothing changed.
     pub(super) fn reserve(&mut self, more: usize) -> Result<(), Error> {
-        reserve(&mut self.layers, more)
+        self.layers.reserve(more)
     }
 
     /// Replaces the rules, and lets `change` rebuild the layers.
-    pub(super) fn rebuild(&mut self, rules: R, change: impl FnOnce(&R, &mut Vec<R::Layer>)) {
+    pub(super) fn rebuild(&mut self, rules: R, change: impl FnOnce(&R, &mut List<R::Layer>)) {
         self.rules = rules;
         change(&self.rules, &mut self.layers);
         R::Layer::start_all_at(&mut self.layers, 0);
@@ -191,7 +194,7 @@ impl<R: Rules> Chain<R> {
 
     /// The layers, to be changed and added to, and the rules.
     #[inline(always)]
-    pub(super) fn parts_mut(&mut self) -> (&mut Vec<R::Layer>, &R) {
+    pub(super) fn parts_mut(&mut self) -> (&mut List<R::Layer>, &R) {
         (&mut self.layers, &self.rules)
     }
 
@@ -207,7 +210,7 @@ impl<R: Rules> Chain<R> {
 
     /// Passes every block of memory to `visit`, as [`Filter::each_allocation`](crate::Filter::each_allocation) does.
     pub fn each_allocation(&self, visit: impl FnMut(Allocation)) {
-        let list = Allocation::of_list(&self.layers);
+        let list = self.layers.allocation();
         let arrays = self.layers.iter().filter_map(Layer::allocation);
         list.into_iter().chain(arrays).for_each(visit);
     }
@@ -216,8 +219,8 @@ impl<R: Rules> Chain<R> {
     #[inline(always)]
     pub fn contains<'a>(&self, item: impl Into<Item<'a>>) -> bool {
         let (item, hasher) = (item.into(), self.rules.hasher());
-        let only = match &self.layers[..] {
-            [layer] => Some(layer),
+        let only = match &self.layers {
+            List::One(layer) => Some(layer),
             _ => None,
         };
         match hasher.known(item) {
@@ -260,8 +263,8 @@ impl<R: Rules> Chain<R> {
     #[inline(always)]
     pub fn add<'a>(&mut self, item: impl Into<Item<'a>>, allowance: Allowance<'_>) -> Result<bool, Error> {
         let (item, hasher) = (item.into(), self.rules.hasher());
-        let only = match &mut self.layers[..] {
-            [layer] if layer.items() < layer.capacity() => Some(layer),
+        let only = match &mut self.layers {
+            List::One(layer) if layer.items() < layer.capacity() => Some(layer),
             _ => None,
         };
         let (known, item) = (hasher.known(item), item.bytes());
@@ -285,7 +288,7 @@ impl<R: Rules> Chain<R> {
     #[inline(never)]
     fn add_or_grow(&mut self, hash: ItemHash, allowance: Allowance<'_>) -> Result<bool, Error> {
         let Self { layers, rules } = self;
-        let grow = |layers: &mut Vec<R::Layer>| grow(layers, rules, allowance);
+        let grow = |layers: &mut List<R::Layer>| grow(layers, rules, allowance);
         kernel::run(AddOne { layers, hash, grow })
     }
 
@@ -297,7 +300,7 @@ impl<R: Rules> Chain<R> {
         added: impl FnMut(BlockOutcome, &Block),
     ) -> Result<(), Error> {
         let Self { layers, rules } = self;
-        let grow = |layers: &mut Vec<R::Layer>| grow(layers, rules, allowance);
+        let grow = |layers: &mut List<R::Layer>| grow(layers, rules, allowance);
         kernel::run(AddMany {
             layers,
             hasher: rules.hasher(),
@@ -310,7 +313,7 @@ impl<R: Rules> Chain<R> {
     /// See [`Filter::relocate`](crate::Filter::relocate).
     pub fn relocate(&mut self, first: usize, mover: &mut impl Mover) -> Option<usize> {
         if first == 0 {
-            self.layers = mover.list(std::mem::take(&mut self.layers));
+            self.layers.relocate(mover);
         }
         for (index, layer) in self.layers.iter_mut().enumerate().skip(first) {
             if index > first && mover.must_pause() {
@@ -324,7 +327,7 @@ impl<R: Rules> Chain<R> {
 
 /// Appends the next layer. On an error the layers are unchanged.
 #[cold]
-fn grow<R: Rules>(layers: &mut Vec<R::Layer>, rules: &R, allowance: Allowance<'_>) -> Result<(), Error> {
+fn grow<R: Rules>(layers: &mut List<R::Layer>, rules: &R, allowance: Allowance<'_>) -> Result<(), Error> {
     let next = rules.next(layers.iter().map(Layer::shape))?;
     append(rules, layers, next, allowance)
 }
@@ -335,7 +338,7 @@ fn grow<R: Rules>(layers: &mut Vec<R::Layer>, rules: &R, allowance: Allowance<'_
 /// [`Error::Full`], [`Error::OverLimit`], [`Error::TooManyLayers`] or [`Error::OutOfMemory`]; nothing changed.
 pub(super) fn append<R: Rules>(
     rules: &R,
-    layers: &mut Vec<R::Layer>,
+    layers: &mut List<R::Layer>,
     new: ShapeOf<R>,
     allowance: Allowance<'_>,
 ) -> Result<(), Error> {
@@ -349,9 +352,7 @@ pub(super) fn append<R: Rules>(
     ask(R::held(held, arrays), total, Some(count), allowance)?;
     let mut layer = R::Layer::make(new)?;
     layer.start_at(arrays);
-    reserve_one(layers)?;
-    layers.push(layer);
-    Ok(())
+    layers.push(layer)
 }
 
 /// The sum of the layers' capacities.

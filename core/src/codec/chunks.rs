@@ -17,7 +17,7 @@ use crate::codec::fields::or_abort;
 use crate::error::Error;
 use crate::exceptions::{self, Exceptions};
 use crate::filter::Filter;
-use crate::layouts::Layers;
+use crate::layers::Layers;
 use crate::params::StoredLayout;
 
 /// The most bytes of a chunk, other than a header.
@@ -306,7 +306,7 @@ pub fn header(filter: &Filter) -> Vec<u8> {
 /// [`Error::OutOfMemory`].
 fn try_header(layers: &Layers, exceptions: Option<&Exceptions>) -> Result<Vec<u8>, Error> {
     match layers {
-        Layers::Blocked(chain) => blocked::header(chain, exceptions),
+        Layers::Blocked(chain, _) => blocked::header(chain, exceptions),
         Layers::Windowed(windowed) => blocked::layers::header_of_windowed(windowed),
         Layers::Valkey(chain) => valkey::header(chain),
         Layers::Classic(chain) => classic::header(chain),

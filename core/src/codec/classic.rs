@@ -251,7 +251,7 @@ mod tests {
     use crate::checks::{MemoryStream, Value};
     use crate::codec::{self, chunks};
     use crate::filter::Filter;
-    use crate::layouts::Layers;
+    use crate::layers::Layers;
     use crate::params::{Capacity, ErrorRate, Expansion, Growth, Seed, StoredLayout};
     use crate::spec::BlockedSpec;
     use crate::tests::stored::{self, Stored, naive_array};

@@ -9,7 +9,7 @@ pub mod valkey;
 
 use crate::chain::Allowance;
 use crate::filter::Filter;
-use crate::layouts::Layers;
+use crate::layers::Layers;
 pub use fields::DecodeError;
 use stream::{Sink, Source};
 
@@ -19,7 +19,7 @@ pub const ENCODING_VERSION: i32 = 4;
 /// Writes `filter` to an RDB stream of its type.
 pub fn save(filter: &Filter, sink: &mut dyn Sink) {
     match &filter.layers {
-        Layers::Blocked(chain) => blocked::save(chain, filter.excepted(), sink),
+        Layers::Blocked(chain, exceptions) => blocked::save(chain, exceptions.as_deref(), sink),
         Layers::Windowed(windowed) => blocked::layers::save_windowed(windowed, sink),
         Layers::Valkey(chain) => valkey::save(chain, sink),
         Layers::Classic(chain) => classic::save(chain, sink),

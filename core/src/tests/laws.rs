@@ -9,6 +9,7 @@ use proptest::sample::select;
 use super::oracle::*;
 use crate::bits::kernel::{Kernel, Portable, Work, WorkOnOne as _};
 use crate::chain::batch::{AddMany, AddOne, AnyContains, Block, ContainsMany, Layer as _, Subset};
+use crate::chain::list::List;
 use crate::chain::{Demand, Rules as _, UNLIMITED};
 use crate::layouts::blocked::Layer;
 use crate::params::{Growth, StoredLayout};
@@ -81,14 +82,12 @@ fn histories() -> impl Strategy<Value = (BlockedSpec, Vec<Step>)> {
 }
 
 /// The layers that a given kernel makes from a history, whatever the fastest kernel is.
-fn layers_by<K: Kernel>(kernel: K, spec: BlockedSpec, steps: &[Step]) -> Vec<Layer> {
+fn layers_by<K: Kernel>(kernel: K, spec: BlockedSpec, steps: &[Step]) -> List<Layer> {
     let rules = spec.rules();
-    let mut layers = vec![Layer::make(rules.first(spec.capacity.items())).unwrap()];
+    let mut layers = List::from(vec![Layer::make(rules.first(spec.capacity.items())).unwrap()]);
     use crate::chain::batch::Layer as _;
-    let mut grow = |layers: &mut Vec<Layer>| {
-        layers.push(Layer::make(rules.next(layers.iter().map(Layer::shape))?)?);
-        Ok(())
-    };
+    let mut grow =
+        |layers: &mut List<Layer>| layers.push(Layer::make(rules.next(layers.iter().map(Layer::shape))?)?);
     for step in steps {
         let items = step.items();
         let _may_be_full = match step {

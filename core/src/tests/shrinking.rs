@@ -8,7 +8,7 @@ use crate::bits::kernel::Portable;
 use crate::chain::batch::Layer as _;
 use crate::chain::{Rules as _, at_most};
 use crate::codec::chunks;
-use crate::layouts::Layers;
+use crate::layers::Layers;
 use crate::layouts::blocked::secret::Secret;
 use crate::layouts::blocked::{Layer, Shape};
 use crate::layouts::classic::Classic;

@@ -7,11 +7,12 @@ use crate::bits::array::{ArrayLoader, BitArray, OutOfRange, all_zero};
 use crate::bits::kernel::{LINE_BYTES, Line};
 use crate::chain::batch::Layer as _;
 use crate::chain::demand::{ask, reserved};
+use crate::chain::list::List;
 use crate::chain::{Allowance, Chain, MOST_ITEMS, MOST_LAYERS, Rules as _, sum};
 use crate::codec::fields::{DecodeError, Fields, or_abort};
 use crate::codec::stream::{Sink, Source};
 use crate::error::Error;
-use crate::layouts::Layers;
+use crate::layers::Layers;
 use crate::layouts::blocked::sizing::{Geometry, MAX_LINES_PER_ITEM, PROBES};
 use crate::layouts::blocked::window::{MOST_DROPPED_BYTES, MOST_SLICES, Slice, Windowed};
 use crate::layouts::blocked::{Blocked, Layer, Shape};
@@ -314,7 +315,13 @@ impl Header {
         }
         let bytes = match &self.window {
             None => Blocked::bytes(self.layers.len(), arrays),
-            Some(window) => Windowed::bytes_of(window.slices.len(), self.layers.len(), arrays),
+            Some(window) => {
+                let listed = window
+                    .slices
+                    .iter()
+                    .map(|slice| List::<Layer>::listed(slice.layers));
+                Windowed::bytes_of(window.slices.len(), listed.sum(), arrays)
+            }
         };
         ask(0, bytes, None, allowance)?;
         let mut chain = |rules: Blocked, stored: &[StoredLayer]| {
@@ -326,7 +333,7 @@ impl Header {
         };
         let rules = Blocked::new(self.error_rate, self.growth, self.seed);
         let Some(window) = self.window else {
-            return chain(rules, &self.layers).map(Layers::Blocked);
+            return chain(rules, &self.layers).map(Layers::from);
         };
         let (mut slices, mut layers) = (reserved(window.slices.len())?, &self.layers[..]);
         for slice in &window.slices {

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::exceptions::{Exceptions, MOST_EXCEPTIONS, ask_for};
 use crate::filter::Filter;
 use crate::item::ItemHash;
-use crate::layouts::Layers;
+use crate::layers::Layers;
 use crate::layouts::blocked::Blocked;
 pub use layers::{MAGIC, VERSION};
 

@@ -14,8 +14,9 @@ use crate::bits::memory::{Allocation, Mover};
 use crate::chain::batch::{
     self, AnyContains, BLOCK, Block, BlockOutcome, ContainsMany, Hasher as _, Layer as _, Prefetched, Subset,
 };
-use crate::chain::demand::{ask, reserve_one, reserved};
+use crate::chain::demand::{FILTER_BYTES, ask, reserve_one, reserved};
 use crate::chain::layered::{LayerStats, Layered};
+use crate::chain::list::List;
 use crate::chain::{Allowance, Chain, Demand, MOST_ITEMS, Rules as _, UNLIMITED, append, sum};
 use crate::error::Error;
 use crate::item::Item;
@@ -108,7 +109,7 @@ impl Windowed {
         allowance: Allowance<'_>,
     ) -> Result<Self, Error> {
         let layers = planned(&rules, capacity, window, capacity.items());
-        let bytes = Self::bytes_of(layers.len(), layers.len(), sum(layers.iter().map(Shape::bytes)));
+        let bytes = Self::bytes_of(layers.len(), 0, sum(layers.iter().map(Shape::bytes)));
         ask(0, bytes, Some(layers.len()), allowance)?;
         Ok(Self::empty(rules, window, capacity))
     }
@@ -132,10 +133,11 @@ impl Windowed {
         }
     }
 
-    /// Bytes of a filter with these numbers of slices and layers, whose bit arrays have `arrays` bytes.
-    pub fn bytes_of(slices: usize, layers: usize, arrays: u64) -> u64 {
-        let besides = size_of::<Self>() + slices * size_of::<Slice>();
-        Blocked::bytes(layers, arrays).saturating_add(besides as u64)
+    /// Bytes of a filter with this number of slices, which have `listed` layers in [lists](List::listed), and whose bit
+    /// arrays have `arrays` bytes.
+    pub fn bytes_of(slices: usize, listed: usize, arrays: u64) -> u64 {
+        let own = size_of::<Self>() + slices * size_of::<Slice>() + listed * size_of::<Layer>();
+        (FILTER_BYTES + own as u64).saturating_add(arrays)
     }
 
     /// The seed, the growth and the rate of the whole filter.
@@ -381,8 +383,12 @@ impl Windowed {
         };
         let first = Shape::sized(self.next_capacity(alive)?, rate);
         let (count, arrays) = (NewestFirst::of(alive).count(), arrays_of(alive));
-        let before = Self::bytes_of(alive.len(), count, arrays);
-        let after = Self::bytes_of(alive.len() + 1, count + 1, arrays.saturating_add(first.bytes()));
+        let before = Self::bytes_of(alive.len(), listed(alive), arrays);
+        let after = Self::bytes_of(
+            alive.len() + 1,
+            listed(alive),
+            arrays.saturating_add(first.bytes()),
+        );
         check_capacity(NewestFirst::of(alive), first)?;
         ask(before, after, Some(count + 1), allowance)?;
         let chain = Chain::new((self.rules.clone(), first), UNLIMITED)?;
@@ -438,19 +444,17 @@ impl Windowed {
         let older = &older[expired..];
         let (newest_stamp, closes, window) = (&mut self.newest_stamp, newest.closes, self.window);
         let (layers, rules) = newest.chain.parts_mut();
-        batch::insert_unknown(kernel, layers, &block.hashes, items, &mut |own: &mut Vec<
-            Layer,
-        >| {
+        let mut grow = |own: &mut List<Layer>| {
             let (elapsed, left) = (time.saturating_sub(*newest_stamp), closes.saturating_sub(time));
             let capacity = further_capacity(own, rules, elapsed, left);
             // The rates of usual slices that are still to be opened are kept for them.
             let to_open = usize::from(window.slices()).saturating_sub(older.len());
-            let left = rate_left(rules, NewestFirst::of(older).chain(&*own))
+            let left = rate_left(rules, NewestFirst::of(older).chain(own.iter()))
                 - to_open as f64 * usual_rate(rules, window);
             let next = Shape::sized(capacity, left.max(0.0) * FURTHER_PART);
             check_capacity(NewestFirst::of(older), next)?;
             let others: usize = older.iter().map(|slice| slice.layers().len()).sum();
-            let besides = Self::bytes_of(older.len() + 1, others, arrays_of(older)) - Blocked::bytes(0, 0);
+            let besides = Self::bytes_of(older.len() + 1, listed(older), arrays_of(older)) - FILTER_BYTES;
             let allowance = |demand: Demand| {
                 allowance(Demand {
                     total: demand.total.saturating_add(besides),
@@ -461,7 +465,8 @@ impl Windowed {
             append(rules, own, next, &allowance)?;
             *newest_stamp = time;
             Ok(())
-        })
+        };
+        batch::insert_unknown(kernel, layers, &block.hashes, items, &mut grow)
     }
 
     /// Returns the slices that were dropped last, which may take long to free, and how many layers were dropped since
@@ -556,16 +561,17 @@ impl Layered for Windowed {
     }
 
     fn bytes(&self, layers: usize) -> u64 {
-        let (mut slices, mut counted, mut arrays) = (0, 0, 0);
+        let (mut slices, mut counted, mut in_lists, mut arrays) = (0, 0, 0, 0);
         for slice in &self.slices {
             if counted >= layers {
                 break;
             }
             let own = slice.layers().len().min(layers - counted);
             (slices, counted) = (slices + 1, counted + own);
+            in_lists += List::<Layer>::listed(own);
             arrays += slice.chain.array_bytes(own);
         }
-        Self::bytes_of(slices, counted, arrays)
+        Self::bytes_of(slices, in_lists, arrays)
     }
 
     fn array(&self, layer: usize) -> &[u8] {
@@ -648,6 +654,12 @@ impl<'a> Iterator for NewestFirst<'a> {
             (self.slices, self.layers) = (older, slice.layers());
         }
     }
+}
+
+/// The number of layers of these slices that are in lists.
+fn listed(slices: &[Slice]) -> usize {
+    let layers = slices.iter().map(|slice| slice.layers().len());
+    layers.map(List::<Layer>::listed).sum()
 }
 
 /// Bytes of the bit arrays of these slices.
