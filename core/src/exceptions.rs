@@ -12,8 +12,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use hashbrown::HashSet;
 
-use crate::bits::kernel;
-use crate::chain::batch::{AnyContains, BlockOutcome, Hasher as _, Hashes, Subset};
+use crate::chain::batch::{self, BlockOutcome, Hasher as _, Hashes, Subset};
 use crate::chain::demand::{Allowance, Demand, Limit, ask, reserved};
 use crate::chain::layered::Layered as _;
 use crate::chain::{Chain, Rules as _};
@@ -405,7 +404,7 @@ fn each_new<'a>(
 pub(super) fn any_layer_contains(layers: &[Layer], hash: ItemHash) -> bool {
     #[cfg(test)]
     crate::tests::work::add(crate::tests::work::Work::LayersAsked, layers.len());
-    kernel::run_on_one::<AnyContains, _, _>(layers.iter().rev(), hash)
+    batch::any_contains(layers.iter().rev(), hash)
 }
 
 #[cfg(test)]

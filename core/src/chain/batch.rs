@@ -8,7 +8,7 @@ use std::fmt::Debug;
 
 use super::list::List;
 use crate::bits::array::OutOfRange;
-use crate::bits::kernel::{Kernel, Work, WorkOnOne};
+use crate::bits::kernel::{self, Kernel, Portable, Vector, Work};
 use crate::bits::memory::{Allocation, Mover};
 use crate::error::Error;
 use crate::item::{Item, ItemHash};
@@ -271,14 +271,15 @@ impl Hasher for ItemHash {
     }
 }
 
-/// Tests whether any of several layers, newest first, contains one item.
-pub struct AnyContains;
-
-impl<'a, L: Layer + 'a, I: Iterator<Item = &'a L> + Clone> WorkOnOne<I, ItemHash> for AnyContains {
-    #[inline(always)]
-    fn run<K: Kernel>(kernel: K, layers: I, hash: ItemHash) -> bool {
-        L::any_contains(layers, kernel, hash)
-    }
+/// Whether any of `layers`, newest first, contains the item.
+#[inline]
+pub fn any_contains<'a, L: Layer + 'a>(layers: impl Iterator<Item = &'a L> + Clone, hash: ItemHash) -> bool {
+    kernel::run_on_one(
+        L::any_contains::<Vector>,
+        L::any_contains::<Portable>,
+        layers,
+        hash,
+    )
 }
 
 /// Tests which of `items` any of several layers contains, and reports the answers block by block.

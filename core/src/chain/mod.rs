@@ -15,7 +15,7 @@ use crate::bits::memory::{Allocation, Mover};
 use crate::error::Error;
 use crate::item::{Item, ItemHash};
 use crate::params::StoredLayout;
-use batch::{AddMany, AddOne, AnyContains, Block, BlockOutcome, ContainsMany, Hasher, Layer, Subset};
+use batch::{AddMany, AddOne, Block, BlockOutcome, ContainsMany, Hasher, Layer, Subset};
 pub use demand::{Allowance, Demand, Limit, UNLIMITED, at_most};
 use demand::{FILTER_BYTES, ask};
 use list::List;
@@ -226,7 +226,7 @@ impl<R: Rules> Chain<R> {
         match hasher.known(item) {
             Some(hash) => only
                 .and_then(|layer| layer.contains_in_only_layer(&hash, &[]))
-                .unwrap_or_else(|| self.any_contains(hash)),
+                .unwrap_or_else(|| batch::any_contains(self.layers.iter().rev(), hash)),
             None => only
                 .and_then(|layer| layer.contains_in_only_layer(hasher, item.bytes()))
                 .unwrap_or_else(|| self.hashed_is_contained(item.bytes())),
@@ -237,12 +237,8 @@ impl<R: Rules> Chain<R> {
     /// not compute the half of the hash that only this needs.
     #[inline(never)]
     fn hashed_is_contained(&self, item: &[u8]) -> bool {
-        self.any_contains(self.rules.hasher().hash(item.into()))
-    }
-
-    #[inline]
-    fn any_contains(&self, hash: ItemHash) -> bool {
-        kernel::run_on_one::<AnyContains, _, _>(self.layers.iter().rev(), hash)
+        let hash = self.rules.hasher().hash(item.into());
+        batch::any_contains(self.layers.iter().rev(), hash)
     }
 
     /// Queries items in blocks, as [`Filter::contains_blocks`](crate::Filter::contains_blocks) does.

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::oracle::*;
-use crate::bits::kernel::{Kernel, Portable, Work, WorkOnOne as _};
-use crate::chain::batch::{AddMany, AddOne, AnyContains, Block, ContainsMany, Layer as _, Subset};
+use crate::bits::kernel::{Kernel, Portable, Work};
+use crate::chain::batch::{AddMany, AddOne, Block, ContainsMany, Layer as _, Subset};
 use crate::chain::list::List;
 use crate::chain::{Demand, Rules as _, UNLIMITED};
 use crate::layouts::blocked::Layer;
@@ -133,7 +133,7 @@ fn found_by<K: Kernel>(kernel: K, filter: &Filter, items: &[Vec<u8>]) -> Vec<boo
     .run(kernel);
     for (item, &answer) in items.iter().zip(&answers) {
         let hash = hasher.hash(item);
-        assert_eq!(AnyContains::run(kernel, layers.iter().rev(), hash), answer);
+        assert_eq!(Layer::any_contains(layers.iter().rev(), kernel, hash), answer);
         let mut each = layers.iter().map(|layer| layer.contains(kernel, hash));
         assert_eq!(each.any(|found| found), answer);
     }

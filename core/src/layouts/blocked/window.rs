@@ -12,7 +12,7 @@ use crate::bits::array::OutOfRange;
 use crate::bits::kernel::{self, Kernel, Work};
 use crate::bits::memory::{Allocation, Mover};
 use crate::chain::batch::{
-    self, AnyContains, BLOCK, Block, BlockOutcome, ContainsMany, Hasher as _, Layer as _, Prefetched, Subset,
+    self, BLOCK, Block, BlockOutcome, ContainsMany, Hasher as _, Layer as _, Prefetched, Subset,
 };
 use crate::chain::demand::{FILTER_BYTES, ask, reserve_one, reserved};
 use crate::chain::layered::{LayerStats, Layered};
@@ -259,7 +259,7 @@ impl Windowed {
     /// See [`Filter::contains`](crate::Filter::contains).
     pub fn contains(&self, item: Item<'_>, now: Time) -> bool {
         let hash = self.rules.hasher().hash(item);
-        kernel::run_on_one::<AnyContains, _, _>(self.living_layers(now), hash)
+        batch::any_contains(self.living_layers(now), hash)
     }
 
     /// See [`Filter::contains_blocks`](crate::Filter::contains_blocks).
