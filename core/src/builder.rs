@@ -512,37 +512,24 @@ impl Builder {
     fn check_conflicts(&self) -> Result<(), BuildError> {
         let has_window = self.window.is_some();
         let is_own = self.layout == StoredLayout::Blocked;
-        let conflicts = [
-            (
-                self.is_fixed && self.expansion.is_some(),
-                "a fixed filter has no expansion",
-            ),
-            (
-                self.is_fixed && self.is_growing,
-                "fixed and growing exclude each other",
-            ),
-            (self.is_fixed && has_window, "a fixed filter has no window"),
-            (
-                self.is_growing && has_window,
-                "a filter with a window cannot be growing",
-            ),
-            (
-                !has_window && (self.slices.is_some() || self.refresh),
-                "slices and refresh need a window",
-            ),
-            (
-                !is_own && (has_window || self.is_growing),
-                "window and growing need the blocked layout",
-            ),
-            (
-                self.layout == StoredLayout::Classic && self.seed.is_some(),
-                "the classic layout has no seed",
-            ),
-        ];
-        match conflicts.iter().find(|(is_one, _)| *is_one) {
-            Some((_, what)) => Err(BuildError::Conflict(what)),
-            None => Ok(()),
-        }
+        let conflict = if self.is_fixed && self.expansion.is_some() {
+            "a fixed filter has no expansion"
+        } else if self.is_fixed && self.is_growing {
+            "fixed and growing exclude each other"
+        } else if self.is_fixed && has_window {
+            "a fixed filter has no window"
+        } else if self.is_growing && has_window {
+            "a filter with a window cannot be growing"
+        } else if !has_window && (self.slices.is_some() || self.refresh) {
+            "slices and refresh need a window"
+        } else if !is_own && (has_window || self.is_growing) {
+            "window and growing need the blocked layout"
+        } else if self.layout == StoredLayout::Classic && self.seed.is_some() {
+            "the classic layout has no seed"
+        } else {
+            return Ok(());
+        };
+        Err(BuildError::Conflict(conflict))
     }
 }
 

@@ -286,13 +286,13 @@ impl Filter {
         };
         for layer in self.layer_stats().skip(self.expired_layers(now)) {
             totals.layers += 1;
-            totals.capacity = totals.capacity.saturating_add(layer.capacity());
+            totals.capacity = totals.capacity.saturating_add(layer.shape.capacity);
             totals.items = totals.items.saturating_add(layer.items);
-            totals.bits = totals.bits.saturating_add(layer.bits());
+            totals.bits = totals.bits.saturating_add(layer.shape.bits);
             totals.bits_set += layer.bits_set;
         }
         if let Some(windowed) = self.windowed() {
-            totals.capacity = windowed.capacity().items();
+            totals.capacity = windowed.capacity.items();
         }
         totals
     }
@@ -662,7 +662,7 @@ impl Filter {
     /// The time when a window's newest layer was made; 0 without a window.
     #[inline]
     pub fn newest_stamp(&self) -> Time {
-        self.windowed().map_or(0, Windowed::newest_stamp)
+        self.windowed().map_or(0, |windowed| windowed.newest_stamp)
     }
 
     /// The time that a change at `now` is stamped with, in a filter with a window: never before its
@@ -764,12 +764,12 @@ impl Filter {
 
     /// The window, if the filter has one.
     pub fn window(&self) -> Option<Window> {
-        self.windowed().map(Windowed::window)
+        self.windowed().map(|windowed| windowed.window)
     }
 
     /// The slices of a window, oldest first, including expired ones; empty without a window.
     pub fn slices(&self) -> &[Slice] {
-        self.windowed().map_or(&[], Windowed::slices)
+        self.windowed().map_or(&[], |windowed| &windowed.slices)
     }
 
     /// The layout.
@@ -806,7 +806,7 @@ impl Filter {
     pub(super) fn as_blocked(&self) -> Option<(&Arc<Secret>, &[blocked::Layer])> {
         let layers = match &self.layers {
             Layers::Blocked(chain, _) => chain.layers(),
-            Layers::Windowed(windowed) => windowed.slices().last().map_or(&[][..], Slice::layers),
+            Layers::Windowed(windowed) => windowed.slices.last().map_or(&[][..], Slice::layers),
             _ => return None,
         };
         Some((self.layers.blocked()?.secret(), layers))

@@ -116,7 +116,7 @@ impl Layers {
     pub fn blocked(&self) -> Option<&Blocked> {
         match self {
             Self::Blocked(chain, _) => Some(chain.rules()),
-            Self::Windowed(windowed) => Some(windowed.rules()),
+            Self::Windowed(windowed) => Some(&windowed.rules),
             _ => None,
         }
     }

@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::error::ParamError;
+use crate::error::{ParamError, require};
 
 /// The relative amount by which rounding may raise a sum of layers' rates above the rate that they share.
 pub(crate) const ROUNDING: f64 = 1e-9;
@@ -40,11 +40,8 @@ impl ErrorRate {
     /// # Errors
     /// [`ParamError::ErrorRate`] unless `0 < rate < 1`; NaN is refused.
     pub fn new(rate: f64) -> Result<Self, ParamError> {
-        if rate > 0.0 && rate < 1.0 {
-            Ok(Self(rate.clamp(Self::LOWEST_USED, Self::HIGHEST_USED)))
-        } else {
-            Err(ParamError::ErrorRate)
-        }
+        require(rate > 0.0 && rate < 1.0, ParamError::ErrorRate)?;
+        Ok(Self(rate.clamp(Self::LOWEST_USED, Self::HIGHEST_USED)))
     }
 
     /// The rate, in `LOWEST_USED..=HIGHEST_USED`.
@@ -73,11 +70,8 @@ impl Capacity {
     /// # Errors
     /// [`ParamError::Capacity`] unless `1 <= items <= MAX`.
     pub fn new(items: u64) -> Result<Self, ParamError> {
-        if (1..=Self::MAX).contains(&items) {
-            Ok(Self(items))
-        } else {
-            Err(ParamError::Capacity)
-        }
+        require((1..=Self::MAX).contains(&items), ParamError::Capacity)?;
+        Ok(Self(items))
     }
 
     /// The number of items.
@@ -101,11 +95,8 @@ impl Expansion {
     /// # Errors
     /// [`ParamError::Expansion`] unless `1 <= factor <= MAX`.
     pub fn new(factor: u32) -> Result<Self, ParamError> {
-        if (1..=Self::MAX).contains(&factor) {
-            Ok(Self(factor))
-        } else {
-            Err(ParamError::Expansion)
-        }
+        require((1..=Self::MAX).contains(&factor), ParamError::Expansion)?;
+        Ok(Self(factor))
     }
 
     /// The factor.
@@ -180,12 +171,8 @@ impl Window {
     /// [`ParamError::Window`] if `seconds` is 0, and [`ParamError::Slices`] unless `slices` is within
     /// [`Self::SLICES`].
     pub fn new(seconds: u32, slices: u8, refresh: bool) -> Result<Self, ParamError> {
-        if seconds == 0 {
-            return Err(ParamError::Window);
-        }
-        if !Self::SLICES.contains(&slices) {
-            return Err(ParamError::Slices);
-        }
+        require(seconds > 0, ParamError::Window)?;
+        require(Self::SLICES.contains(&slices), ParamError::Slices)?;
         Ok(Self {
             seconds,
             slices,
@@ -349,11 +336,8 @@ impl Tightening {
     /// # Errors
     /// [`ParamError::Tightening`] unless `0 < ratio < 1`; NaN is refused.
     pub fn new(ratio: f64) -> Result<Self, ParamError> {
-        if ratio > 0.0 && ratio < 1.0 {
-            Ok(Self(ratio))
-        } else {
-            Err(ParamError::Tightening)
-        }
+        require(ratio > 0.0 && ratio < 1.0, ParamError::Tightening)?;
+        Ok(Self(ratio))
     }
 
     /// The ratio.

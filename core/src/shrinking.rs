@@ -197,7 +197,7 @@ fn shrink<R: Rules>(
     let new = sum(smaller.iter().map(|&(_, shape)| rules.described(shape).bytes));
     let before = R::bytes(layers.len(), chain.array_bytes(layers.len()));
     let total = before.saturating_sub(freed).saturating_add(new);
-    ask(total.saturating_sub(new), total, None, allowance).map_err(Error::from)?;
+    ask(total.saturating_sub(new), total, None, allowance)?;
     let mut made: Vec<(usize, R::Layer)> = reserved(smaller.len())?;
     for &(index, shape) in &smaller {
         let mut layer = fold(&layers[index], shape)?;

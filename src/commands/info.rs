@@ -296,9 +296,9 @@ fn full_layer(reply: Reply<'_>, layout: StoredLayout, layer: &LayerStats, slice:
     reply.bulk(b"Layout");
     reply.bulk(layout.name().as_bytes());
     let integers = [
-        ("Capacity", layer.capacity()),
+        ("Capacity", layer.shape.capacity),
         ("Items", layer.items),
-        ("Bytes", layer.bytes()),
+        ("Bytes", layer.shape.bytes),
         ("Bits set", layer.bits_set),
         ("Probes", layer.shape.probes),
     ];
@@ -310,11 +310,11 @@ fn full_layer(reply: Reply<'_>, layout: StoredLayout, layer: &LayerStats, slice:
     reply.bulk(b"Lines");
     reply.integer_if_any(layer.shape.lines_per_item);
     reply.bulk(b"Error rate");
-    reply.double(layer.error_rate());
+    reply.double(layer.shape.error_rate);
     if let Some(slice) = slice {
         reply.bulk(b"Opens");
-        reply.integer(slice.opens());
+        reply.integer(slice.opens);
         reply.bulk(b"Closes");
-        reply.integer(slice.closes());
+        reply.integer(slice.closes);
     }
 }

@@ -63,8 +63,6 @@ pub trait Layer: Sized + Debug {
     fn relocate(&mut self, mover: &mut impl Mover);
     /// A prefetcher for all the memory that [`Self::contains`] and [`Self::insert`] read.
     fn prefetcher(&self) -> impl Prefetch;
-    /// Prefetches the memory that [`Self::contains`] reads first.
-    fn prefetch_first(&self, hash: ItemHash);
     /// A prefetcher for looking up a block. If the layer `is_only`, the lookup is [`Self::contains_block`];
     /// if it is the newest of several, [`Self::any_contains_block`] with [`Prefetched::Yes`].
     fn lookup_prefetcher(&self, is_only: bool) -> impl Prefetch;
@@ -376,13 +374,15 @@ where
     fn run<K: Kernel>(mut self, kernel: K) -> Result<(), Error> {
         let mut block = Block::new();
         loop {
-            let older = self.layers.len() - 1;
-            if !block.fill(self.hasher, &mut self.items, self.layers[older].prefetcher()) {
+            let Some((newest, older)) = self.layers.split_last() else {
+                return Ok(());
+            };
+            if !block.fill(self.hasher, &mut self.items, newest.prefetcher()) {
                 return Ok(());
             }
             // Only the newest layer changes, so the whole block can be looked up in the older layers first.
             let (hashes, items) = (&block.hashes, block.items());
-            let known = match &self.layers[..older] {
+            let known = match older {
                 [] => Subset::NONE,
                 layers => L::any_contains_block(layers.iter().rev(), kernel, hashes, items, Prefetched::No),
             };

@@ -21,28 +21,6 @@ pub struct LayerStats {
     pub bits_set: u64,
 }
 
-impl LayerStats {
-    /// Items that the layer is made for.
-    pub fn capacity(&self) -> u64 {
-        self.shape.capacity
-    }
-
-    /// Bytes of the layer's bit array.
-    pub fn bytes(&self) -> u64 {
-        self.shape.bytes
-    }
-
-    /// Bits of the layer's bit array.
-    pub fn bits(&self) -> u64 {
-        self.shape.bits
-    }
-
-    /// The rate that the layer is made for.
-    pub fn error_rate(&self) -> f64 {
-        self.shape.error_rate
-    }
-}
-
 /// The layers of a filter in any layout. Layers are numbered from 0, the oldest. A number that is passed must be that
 /// of a layer.
 pub trait Layered: Debug {

@@ -3,7 +3,7 @@
 use std::mem;
 use std::ops::{Deref, DerefMut};
 
-use super::demand::{reserve, reserve_one, reserved};
+use super::demand::{push, reserve, reserved};
 use crate::bits::memory::{Allocation, Mover};
 use crate::error::Error;
 
@@ -75,8 +75,7 @@ impl<L> List<L> {
             self.reserve(1)?;
         }
         if let Self::Several(layers) = self {
-            reserve_one(layers)?;
-            layers.push(layer);
+            push(layers, layer)?;
         }
         Ok(())
     }

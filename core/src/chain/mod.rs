@@ -12,7 +12,7 @@ use std::fmt::{self, Debug};
 
 use crate::bits::kernel;
 use crate::bits::memory::{Allocation, Mover};
-use crate::error::Error;
+use crate::error::{Error, require};
 use crate::item::{Item, ItemHash};
 use crate::params::StoredLayout;
 use batch::{AddMany, AddOne, Block, BlockOutcome, ContainsMany, Hasher, Layer, Subset};
@@ -339,16 +339,26 @@ pub(super) fn append<R: Rules>(
     allowance: Allowance<'_>,
 ) -> Result<(), Error> {
     let (capacity, described) = (capacity(layers), rules.described(new));
-    if capacity.saturating_add(described.capacity) > MOST_ITEMS {
-        return Err(Error::Full { capacity });
-    }
+    let all = capacity.saturating_add(described.capacity);
+    require(all <= MOST_ITEMS, Error::Full { capacity })?;
     let arrays = R::Layer::bytes_of_all(layers);
-    let (held, count) = (layers.len(), layers.len() + 1);
-    let total = R::bytes(count, arrays.saturating_add(described.bytes));
-    ask(R::held(held, arrays), total, Some(count), allowance)?;
+    let grows_to = Some(layers.len() + 1);
+    ask_for_next::<R>(layers.len(), arrays, described.bytes, grows_to, allowance)?;
     let mut layer = R::Layer::make(new)?;
     layer.start_at(arrays);
     layers.push(layer)
+}
+
+/// Requests memory for a bit array of `array` bytes, beside `layers` layers whose arrays have `arrays` bytes.
+pub(super) fn ask_for_next<R: Rules>(
+    layers: usize,
+    arrays: u64,
+    array: u64,
+    grows_to: Option<usize>,
+    allowance: Allowance<'_>,
+) -> Result<(), Error> {
+    let total = R::bytes(layers + 1, arrays.saturating_add(array));
+    ask(R::held(layers, arrays), total, grows_to, allowance)
 }
 
 /// The sum of the layers' capacities.

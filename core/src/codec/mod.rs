@@ -8,6 +8,7 @@ pub mod stream;
 pub mod valkey;
 
 use crate::chain::Allowance;
+use crate::error::require;
 use crate::filter::Filter;
 use crate::layers::Layers;
 pub use fields::DecodeError;
@@ -46,9 +47,7 @@ pub fn load(
 ) -> Result<Filter, DecodeError> {
     let unknown = DecodeError::Version(u64::from(encoding_version.unsigned_abs()));
     let encoding_version = u8::try_from(encoding_version).map_err(|_| unknown)?;
-    if encoding_version > ENCODING_VERSION as u8 {
-        return Err(unknown);
-    }
+    require(encoding_version <= ENCODING_VERSION as u8, unknown)?;
     let first = source.unsigned()?;
     match source.unsigned()? {
         0 if i32::from(encoding_version) == ENCODING_VERSION => match first {

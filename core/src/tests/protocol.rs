@@ -28,8 +28,8 @@ fn filled(
 /// Each layer, oldest first: capacity, items, set bits, bytes, and the bits of its rate.
 fn layers(filter: &Filter) -> String {
     let of_layer = |layer: crate::filter::LayerStats| {
-        let (capacity, bytes) = (layer.capacity(), layer.bytes());
-        let rate = layer.error_rate().to_bits();
+        let (capacity, bytes) = (layer.shape.capacity, layer.shape.bytes);
+        let rate = layer.shape.error_rate.to_bits();
         format!(" {capacity}/{}/{}/{bytes}/{rate:x}", layer.items, layer.bits_set)
     };
     filter.layer_stats().map(of_layer).collect()

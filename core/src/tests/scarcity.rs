@@ -123,7 +123,7 @@ fn a_filter_is_made_whole_or_not_at_all() {
         // A server also has the secret before it has any filter.
         let _keeps_the_secret = Filter::new(spec, UNLIMITED).unwrap();
         let make = |good| failing::after(good, shortage, || Filter::new(spec, UNLIMITED));
-        let filter = until_it_succeeds(2, make, no_memory);
+        let filter = until_it_succeeds(1, make, no_memory);
         assert_eq!(filter.validate(), Ok(()));
         assert_eq!(filter.items(), 0);
     }

@@ -57,7 +57,7 @@ fn found(filter: &Filter, ids: impl IntoIterator<Item = u32>) -> bool {
 }
 
 fn rates(filter: &Filter) -> f64 {
-    filter.layer_stats().map(|layer| layer.error_rate()).sum()
+    filter.layer_stats().map(|layer| layer.shape.error_rate).sum()
 }
 
 fn union(sources: &[&Filter]) -> Result<Filter, SetError> {
@@ -424,7 +424,7 @@ fn layers_that_do_not_follow_are_stored() {
     for growth in [reserved(2), Growth::Fixed] {
         let parts = [of(350, 0.01, growth, 40..90), of(100, 0.01, growth, 0..50)];
         let merged = Filter::union(&[&parts[0], &parts[1]], Some(rate), UNLIMITED).unwrap();
-        let capacities: Vec<_> = merged.layer_stats().map(|layer| layer.capacity()).collect();
+        let capacities: Vec<_> = merged.layer_stats().map(|layer| layer.shape.capacity).collect();
         assert_eq!(capacities, [100, 350]);
         let loaded = load(&stored(&merged)).unwrap();
         assert!(found(&loaded, 0..90));
@@ -502,7 +502,7 @@ fn a_union_is_whole_or_nothing() {
     let bytes = 2 * size_of::<usize>() as u64;
     assert_eq!(refused, Err(SetError::Memory(Error::OutOfMemory { bytes })));
     // The plan takes small blocks; the layer is the large one.
-    let layer = b.layer_stats().next().unwrap().bytes() as usize;
+    let layer = b.layer_stats().next().unwrap().shape.bytes as usize;
     let mut target = chunks::copy(&a, UNLIMITED).unwrap();
     let refused = failing::above(layer - 1, || target.absorb(&[&b], rate, UNLIMITED));
     assert!(

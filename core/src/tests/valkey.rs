@@ -157,7 +157,10 @@ proptest! {
 fn a_filter_s_figures_are_valkey_bloom_s() {
     let mut filter = Filter::new(Spec::Valkey(valkey(100, 0.01, 2, 0.5)), UNLIMITED).unwrap();
     let stats = filter.layer_stats().next().unwrap();
-    assert_eq!((stats.bytes(), stats.shape.probes, stats.bits_set), (120, 7, 0));
+    assert_eq!(
+        (stats.shape.bytes, stats.shape.probes, stats.bits_set),
+        (120, 7, 0)
+    );
     assert_eq!(filter.bytes(), 48 + 8 + 208 + 120);
     for number in 0..101 {
         filter.add(&item(number), 0, UNLIMITED).unwrap();
@@ -166,7 +169,7 @@ fn a_filter_s_figures_are_valkey_bloom_s() {
     assert_eq!((totals.layers, totals.capacity), (2, 300));
     assert_eq!(filter.bytes(), 48 + 4 * 8 + 2 * 208 + 120 + 276);
     assert_eq!((filter.error_rate(), filter.expansion()), (0.01, Some(2)));
-    let rates: Vec<_> = filter.layer_stats().map(|layer| layer.error_rate()).collect();
+    let rates: Vec<_> = filter.layer_stats().map(|layer| layer.shape.error_rate).collect();
     assert_eq!(rates, [0.01, 0.005]);
     // A limit that is lower than what the filter has already.
     assert_eq!(filter.scaled_capacity(Some(1)), Some(300));

@@ -18,7 +18,7 @@ use crate::chain::demand::{FILTER_BYTES, ask, reserve_one, reserved};
 use crate::chain::layered::{LayerStats, Layered};
 use crate::chain::list::List;
 use crate::chain::{Allowance, Chain, Demand, MOST_ITEMS, Rules as _, UNLIMITED, append, sum};
-use crate::error::Error;
+use crate::error::{Error, require};
 use crate::item::Item;
 use crate::params::{Capacity, LATEST, StoredLayout, Time, Window};
 
@@ -40,23 +40,13 @@ pub const MOST_DROPPED_BYTES: u64 = 1 << 52;
 #[derive(Debug)]
 pub struct Slice {
     /// The time of the first item.
-    pub(crate) opens: Time,
+    pub opens: Time,
     /// From this time on the slice takes no item.
-    pub(crate) closes: Time,
+    pub closes: Time,
     pub(crate) chain: Chain<Blocked>,
 }
 
 impl Slice {
-    /// The time of the first item.
-    pub fn opens(&self) -> Time {
-        self.opens
-    }
-
-    /// From this time on the slice takes no item.
-    pub fn closes(&self) -> Time {
-        self.closes
-    }
-
     /// The layers, oldest first.
     pub fn layers(&self) -> &[Layer] {
         self.chain.layers()
@@ -74,6 +64,7 @@ impl Slice {
 
 /// A filter with a window.
 pub struct Windowed {
+    /// The seed, the growth and the rate of the whole filter.
     pub(crate) rules: Blocked,
     pub(crate) window: Window,
     /// The number of items that is expected in a window.
@@ -140,26 +131,6 @@ impl Windowed {
         (FILTER_BYTES + own as u64).saturating_add(arrays)
     }
 
-    /// The seed, the growth and the rate of the whole filter.
-    pub fn rules(&self) -> &Blocked {
-        &self.rules
-    }
-
-    /// The window.
-    pub fn window(&self) -> Window {
-        self.window
-    }
-
-    /// The number of items that is expected in a window.
-    pub fn capacity(&self) -> Capacity {
-        self.capacity
-    }
-
-    /// All slices, oldest first, including expired ones.
-    pub fn slices(&self) -> &[Slice] {
-        &self.slices
-    }
-
     /// The layers of all slices, oldest first, including expired ones.
     pub fn layers(&self) -> impl Iterator<Item = &Layer> {
         self.slices.iter().flat_map(Slice::layers)
@@ -205,11 +176,6 @@ impl Windowed {
     /// The number of layers of the slices that have expired at `now`.
     pub fn expired_layers(&self, now: Time) -> usize {
         self.layers_of(self.expired(now))
-    }
-
-    /// See [`Filter::newest_stamp`](crate::Filter::newest_stamp).
-    pub fn newest_stamp(&self) -> Time {
-        self.newest_stamp
     }
 
     /// The stamp of a change at `now`: that time, or the newest stamp if the clock went back; at most [`LATEST`], so
@@ -536,7 +502,7 @@ impl Layered for Windowed {
     }
 
     fn error_rate(&self) -> f64 {
-        self.rules().error_rate().value()
+        self.rules.error_rate().value()
     }
 
     fn expansion(&self) -> Option<u32> {
@@ -670,10 +636,8 @@ fn arrays_of(slices: &[Slice]) -> u64 {
 /// Checks that a new layer beside these leaves capacities that can be summed.
 fn check_capacity<'a>(layers: impl Iterator<Item = &'a Layer>, new: Shape) -> Result<(), Error> {
     let capacity = sum(layers.map(Layer::capacity));
-    if capacity.saturating_add(new.capacity) > MOST_ITEMS {
-        return Err(Error::Full { capacity });
-    }
-    Ok(())
+    let all = capacity.saturating_add(new.capacity);
+    require(all <= MOST_ITEMS, Error::Full { capacity })
 }
 
 /// The rate of the first layer of a usual slice. One more of them than the window has slices can be alive.

@@ -15,7 +15,7 @@ pub mod shape;
 
 use crate::chain::batch::{Hasher, Layer as _};
 use crate::chain::{LayerShape, Rules};
-use crate::error::{Error, ParamError};
+use crate::error::{Error, ParamError, require};
 use crate::item::{Item, ItemHash};
 use crate::layouts::scattered;
 use crate::params::StoredLayout;
@@ -136,12 +136,9 @@ impl ClassicSpec {
             error_rate,
             capacity,
         };
-        if !(spec.first_rate() > 0.0 && error_rate < 1.0) {
-            return Err(ParamError::ErrorRate);
-        }
-        if capacity == 0 {
-            return Err(ParamError::Capacity);
-        }
+        let has_rate = spec.first_rate() > 0.0 && error_rate < 1.0;
+        require(has_rate, ParamError::ErrorRate)?;
+        require(capacity > 0, ParamError::Capacity)?;
         Ok(spec)
     }
 

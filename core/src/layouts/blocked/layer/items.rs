@@ -109,11 +109,6 @@ impl batch::Layer for Layer {
     }
 
     #[inline(always)]
-    fn prefetch_first(&self, hash: ItemHash) {
-        self.line_prefetcher().prefetch_first(hash);
-    }
-
-    #[inline(always)]
     fn contains<K: Kernel>(&self, kernel: K, hash: ItemHash) -> bool {
         self.prober(kernel).covers_all(self.bits.units(), hash)
     }
