@@ -11,7 +11,7 @@ use redis_module::raw;
 
 use crate::server::{Ctx, call, guarded, note};
 use libbloom::Filter;
-use libbloom::StoredLayout;
+use libbloom::Layout;
 use libbloom::codec::DecodeError;
 use libbloom::codec::chunks::{self, ChunkError};
 use libbloom::filter::Account;
@@ -244,7 +244,7 @@ fn count(before: Account, after: Account) {
 
 /// Whether the filter has RedisBloom's layout.
 fn is_classic(filter: &Filter) -> bool {
-    filter.layout() == StoredLayout::Classic
+    filter.layout() == Layout::Classic
 }
 
 /// Whether any filter exists in another layout than RedisBloom's.
@@ -290,8 +290,8 @@ pub fn refused_growth() {
 /// Counts a filter that came from a file, a payload or a header.
 pub fn loaded(filter: &Filter) {
     match filter.layout() {
-        StoredLayout::Classic => Figure::ClassicLoads.add(1),
-        StoredLayout::Valkey => Figure::ValkeyLoads.add(1),
+        Layout::Classic => Figure::ClassicLoads.add(1),
+        Layout::Valkey => Figure::ValkeyLoads.add(1),
         _ => {}
     }
 }

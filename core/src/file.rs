@@ -565,7 +565,7 @@ mod tests {
     use super::*;
     use crate::tests::failing;
     use crate::tests::oracle::{item, stored};
-    use crate::{Builder, MappedFilter, StoredLayout};
+    use crate::{Builder, Layout, MappedFilter};
 
     /// Filters of every kind, each with items, and some with many layers.
     fn filters() -> Vec<(&'static str, Filter)> {
@@ -598,9 +598,9 @@ mod tests {
             ("exceptions", excepted),
             (
                 "classic",
-                filled(Filter::builder(100, 0.01).layout(StoredLayout::Classic)),
+                filled(Filter::builder(100, 0.01).layout(Layout::Classic)),
             ),
-            ("valkey", filled(builder().layout(StoredLayout::Valkey))),
+            ("valkey", filled(builder().layout(Layout::Valkey))),
         ]
     }
 
@@ -685,7 +685,7 @@ mod tests {
     }
 
     fn is_own(filter: &Filter) -> bool {
-        filter.layout() == StoredLayout::Blocked
+        filter.layout() == Layout::Blocked
     }
 
     /// A worker that maps a list would answer otherwise than one that loads it.
@@ -759,7 +759,7 @@ mod tests {
             filter
         };
         let mut all = filters();
-        all.extend(StoredLayout::ALL.iter().map(|layout| ("sparse", sparse(*layout))));
+        all.extend(Layout::ALL.iter().map(|layout| ("sparse", sparse(*layout))));
         for (name, filter) in all {
             let name = format!("{name}, {:?}", filter.layout());
             let dumped: Vec<_> = chunks::chunks_to_check(&filter)
@@ -791,7 +791,7 @@ mod tests {
                 foreign[at].1.iter_mut().for_each(|byte| *byte = 0);
                 foreign[at].1[0] = 1;
                 // Fewer bits than items are never those of the items; only our own headers count the bits.
-                let is_noticed = !name.starts_with("sparse") || filter.layout() == StoredLayout::Blocked;
+                let is_noticed = !name.starts_with("sparse") || filter.layout() == Layout::Blocked;
                 let read = Filter::of_chunks(foreign.iter().map(|(iterator, bytes)| (*iterator, &bytes[..])));
                 assert_eq!(read.is_err(), is_noticed, "{name}");
             }

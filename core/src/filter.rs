@@ -19,7 +19,7 @@ use crate::layouts::blocked::secret::Secret;
 use crate::layouts::blocked::window::{Slice, Windowed};
 use crate::layouts::blocked::{self, Blocked};
 use crate::layouts::valkey::{Unreached, Valkey};
-use crate::params::{Growth, Seed, StoredLayout, Time, Window};
+use crate::params::{Growth, Layout, Seed, Time, Window};
 use crate::spec::Spec;
 
 /// The items of a call, in the crate's own tests: each call with another type would be compiled anew for all layouts
@@ -773,7 +773,7 @@ impl Filter {
     }
 
     /// The layout.
-    pub fn layout(&self) -> StoredLayout {
+    pub fn layout(&self) -> Layout {
         self.layers.as_layered().layout()
     }
 

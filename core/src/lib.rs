@@ -155,7 +155,7 @@ pub use filter::{Filter, Totals};
 pub use item::Item;
 pub use mapped::MappedFilter;
 #[doc(inline)]
-pub use params::{ErrorRate, Seed, StoredLayout, Time};
+pub use params::{ErrorRate, Layout, Seed, Time};
 #[doc(inline)]
 pub use plan::{Plan, Stage};
 #[doc(inline)]

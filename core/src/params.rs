@@ -232,15 +232,15 @@ impl std::fmt::Debug for Seed {
 /// The layout of a filter, which decides the servers and modules that can load it.
 ///
 /// ```
-/// use libbloom::{Filter, StoredLayout};
+/// use libbloom::{Filter, Layout};
 ///
-/// let filter = Filter::builder(1000, 0.01).layout(StoredLayout::Valkey).build()?;
+/// let filter = Filter::builder(1000, 0.01).layout(Layout::Valkey).build()?;
 /// assert!(filter.seed().is_none()); // its seed has 32 bytes
 /// # Ok::<(), libbloom::BuildError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum StoredLayout {
+pub enum Layout {
     /// This project's own layout: the fastest, and the smallest that grows.
     Blocked,
     /// RedisBloom's layout.
@@ -249,20 +249,20 @@ pub enum StoredLayout {
     Valkey,
 }
 
-impl StoredLayout {
+impl Layout {
     /// All layouts.
     ///
     /// ```
-    /// # use libbloom::StoredLayout;
-    /// assert!(StoredLayout::ALL.contains(&StoredLayout::Classic));
+    /// # use libbloom::Layout;
+    /// assert!(Layout::ALL.contains(&Layout::Classic));
     /// ```
     pub const ALL: &[Self] = &[Self::Blocked, Self::Classic, Self::Valkey];
 
     /// The layout's name, in small letters.
     ///
     /// ```
-    /// # use libbloom::StoredLayout;
-    /// assert_eq!(StoredLayout::Classic.name(), "classic");
+    /// # use libbloom::Layout;
+    /// assert_eq!(Layout::Classic.name(), "classic");
     /// ```
     pub const fn name(self) -> &'static str {
         match self {
@@ -275,9 +275,9 @@ impl StoredLayout {
     /// The layout with this name, in upper or lower case.
     ///
     /// ```
-    /// # use libbloom::StoredLayout;
-    /// assert_eq!(StoredLayout::named("CLASSIC"), Some(StoredLayout::Classic));
-    /// assert_eq!(StoredLayout::named("quotient"), None);
+    /// # use libbloom::Layout;
+    /// assert_eq!(Layout::named("CLASSIC"), Some(Layout::Classic));
+    /// assert_eq!(Layout::named("quotient"), None);
     /// ```
     pub fn named(name: impl AsRef<[u8]>) -> Option<Self> {
         let is_named = |layout: &&Self| name.as_ref().eq_ignore_ascii_case(layout.name().as_bytes());

@@ -93,9 +93,9 @@ impl From<Error> for SetError {
 /// Why a source cannot be combined with the first filter.
 ///
 /// ```
-/// # use libbloom::{Filter, Mismatch, SetError, StoredLayout};
+/// # use libbloom::{Filter, Mismatch, SetError, Layout};
 /// let mut own = Filter::builder(1000, 0.01).build()?;
-/// let classic = Filter::builder(1000, 0.01).layout(StoredLayout::Classic).build()?;
+/// let classic = Filter::builder(1000, 0.01).layout(Layout::Classic).build()?;
 /// let refused = own.union_with(&classic);
 /// assert_eq!(refused, Err(SetError::Source { index: 0, why: Mismatch::Layout }));
 /// # Ok::<(), libbloom::BuildError>(())

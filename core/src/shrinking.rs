@@ -51,8 +51,8 @@ const TRIED_AT_ONCE: u64 = 64;
 /// Why a filter cannot be shrunk. Nothing changed.
 ///
 /// ```
-/// # use libbloom::{Filter, ShrinkError, StoredLayout};
-/// let mut filter = Filter::builder(1000, 0.01).layout(StoredLayout::Valkey).build()?;
+/// # use libbloom::{Filter, ShrinkError, Layout};
+/// let mut filter = Filter::builder(1000, 0.01).layout(Layout::Valkey).build()?;
 /// assert_eq!(filter.shrink_to_fit(), Err(ShrinkError::Layout));
 /// # Ok::<(), libbloom::BuildError>(())
 /// ```

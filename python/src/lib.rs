@@ -15,7 +15,7 @@ use libbloom::codec::chunks;
 use libbloom::exceptions::ExceptError;
 use libbloom::params::{ErrorRate, Growth};
 use libbloom::sets::Mismatch;
-use libbloom::{BuildError, DecodeError, Error, FileError, SetError, ShrinkError, StoredLayout, UNLIMITED};
+use libbloom::{BuildError, DecodeError, Error, FileError, SetError, ShrinkError, Layout, UNLIMITED};
 use libbloom::{file, saving};
 use libbloom_rdb::RdbError;
 use pyo3::exceptions::{
@@ -768,7 +768,7 @@ fn builder(capacity: u64, error_rate: f64, options: &Options<'_>) -> PyResult<li
         slices,
     } = *options;
     let mut builder = libbloom::Filter::builder(capacity, error_rate);
-    let stored = StoredLayout::ALL.iter().find(|stored| stored.name() == layout);
+    let stored = Layout::ALL.iter().find(|stored| stored.name() == layout);
     let unknown = || PyValueError::new_err("layout must be 'blocked', 'classic' or 'valkey'");
     builder = builder.layout(*stored.ok_or_else(unknown)?);
     if fixed {

@@ -8,7 +8,7 @@ use crate::limits::{MOST_LOOKUPS, TooManyLookups};
 use crate::number;
 use crate::server::shown::shown;
 use libbloom::Error;
-use libbloom::StoredLayout;
+use libbloom::Layout;
 use libbloom::chain::{MOST_ITEMS, MOST_LAYERS};
 use libbloom::codec::DecodeError;
 use libbloom::exceptions::MOST_EXCEPTIONS;
@@ -63,7 +63,7 @@ pub enum CommandError {
         /// The layouts.
         layouts: &'static str,
         /// The layout of the filter if it is not the command that says it, but the module's option.
-        configured: Option<StoredLayout>,
+        configured: Option<Layout>,
     },
     /// The token of a server is malformed, or of a later version.
     BadSpec,

@@ -14,7 +14,7 @@ use crate::commands::debug::slices_of_layers;
 use crate::work::window;
 use crate::{keyspace, options};
 use libbloom::Filter;
-use libbloom::StoredLayout;
+use libbloom::Layout;
 use libbloom::filter::{LayerStats, Totals};
 use libbloom::layouts::blocked::window::Slice;
 use libbloom::params::Time;
@@ -291,7 +291,7 @@ fn full(reply: Reply<'_>, filter: &Filter, now: Time, totals: &Totals) {
     }
 }
 
-fn full_layer(reply: Reply<'_>, layout: StoredLayout, layer: &LayerStats, slice: Option<&Slice>) {
+fn full_layer(reply: Reply<'_>, layout: Layout, layer: &LayerStats, slice: Option<&Slice>) {
     reply.map(if slice.is_some() { 10 } else { 8 });
     reply.bulk(b"Layout");
     reply.bulk(layout.name().as_bytes());

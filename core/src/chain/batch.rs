@@ -374,15 +374,13 @@ where
     fn run<K: Kernel>(mut self, kernel: K) -> Result<(), Error> {
         let mut block = Block::new();
         loop {
-            let Some((newest, older)) = self.layers.split_last() else {
-                return Ok(());
-            };
-            if !block.fill(self.hasher, &mut self.items, newest.prefetcher()) {
+            let older = self.layers.len() - 1;
+            if !block.fill(self.hasher, &mut self.items, self.layers[older].prefetcher()) {
                 return Ok(());
             }
             // Only the newest layer changes, so the whole block can be looked up in the older layers first.
             let (hashes, items) = (&block.hashes, block.items());
-            let known = match older {
+            let known = match &self.layers[..older] {
                 [] => Subset::NONE,
                 layers => L::any_contains_block(layers.iter().rev(), kernel, hashes, items, Prefetched::No),
             };
@@ -455,13 +453,14 @@ pub fn insert_unknown<K: Kernel, L: Layer>(
     unknown: Subset,
     grow: &mut impl FnMut(&mut List<L>) -> Result<(), Error>,
 ) -> (Subset, Result<(), (usize, Error)>) {
-    let older = layers.len() - 1;
-    let newest = &mut layers[older];
+    let Some(newest) = layers.last_mut() else {
+        return (Subset::NONE, Ok(()));
+    };
     let room = newest.capacity().saturating_sub(newest.items());
     if unknown.count_ones() <= room {
         return (newest.insert_block(kernel, hashes, unknown), Ok(()));
     }
-    let mut new = Subset::NONE;
+    let (mut new, older) = (Subset::NONE, layers.len() - 1);
     for at in unknown {
         match add_one(kernel, layers, older, hashes[at], grow) {
             Ok(is_new) => new.put_if(at, is_new),

@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use crate::bits::array::OutOfRange;
 use crate::chain::batch::Layer as _;
 use crate::chain::{Chain, LayerShape, Rules, sum};
-use crate::params::{StoredLayout, Time};
+use crate::params::{Layout, Time};
 
 /// What one layer holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,7 +25,7 @@ pub struct LayerStats {
 /// of a layer.
 pub trait Layered: Debug {
     /// The layout.
-    fn layout(&self) -> StoredLayout;
+    fn layout(&self) -> Layout;
 
     /// The false positive rate that the filter was made for.
     fn error_rate(&self) -> f64;
@@ -73,7 +73,7 @@ pub trait Layered: Debug {
 }
 
 impl<R: Rules> Layered for Chain<R> {
-    fn layout(&self) -> StoredLayout {
+    fn layout(&self) -> Layout {
         R::LAYOUT
     }
 

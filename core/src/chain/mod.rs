@@ -14,7 +14,7 @@ use crate::bits::kernel;
 use crate::bits::memory::{Allocation, Mover};
 use crate::error::{Error, require};
 use crate::item::{Item, ItemHash};
-use crate::params::StoredLayout;
+use crate::params::Layout;
 use batch::{AddMany, AddOne, Block, BlockOutcome, ContainsMany, Hasher, Layer, Subset};
 pub use demand::{Allowance, Demand, Limit, UNLIMITED, at_most};
 use demand::{FILTER_BYTES, ask};
@@ -35,7 +35,7 @@ pub type ShapeOf<R> = <<R as Rules>::Layer as Layer>::Shape;
 /// How the filters of a layout hash and grow.
 pub trait Rules: Clone + Debug {
     /// The layout.
-    const LAYOUT: StoredLayout;
+    const LAYOUT: Layout;
     /// A layer.
     type Layer: Layer;
     /// The hash function.

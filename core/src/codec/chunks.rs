@@ -18,7 +18,7 @@ use crate::error::{Error, require};
 use crate::exceptions::{self, Exceptions};
 use crate::filter::Filter;
 use crate::layers::Layers;
-use crate::params::StoredLayout;
+use crate::params::Layout;
 
 /// The most bytes of a chunk, other than a header.
 pub const CHUNK_BYTES: usize = 16 << 20;
@@ -127,7 +127,7 @@ fn chunks_without_zeros(filter: &Filter, leaves_out_zeros: bool) -> impl Iterato
 
 /// Whether the header of a filter has the number of set bits of each layer.
 fn header_counts_bits(filter: &Filter) -> bool {
-    filter.layout() == StoredLayout::Blocked
+    filter.layout() == Layout::Blocked
 }
 
 /// A filter whose chunks come one after another, in ascending order.
@@ -341,7 +341,7 @@ mod tests {
     use crate::tests::oracle::reloaded;
     use crate::tests::stored;
 
-    fn filter(layout: StoredLayout, capacity: u64, items: u32) -> Filter {
+    fn filter(layout: Layout, capacity: u64, items: u32) -> Filter {
         let spec = BlockedSpec {
             error_rate: ErrorRate::new(0.01).unwrap(),
             capacity: Capacity::new(capacity).unwrap(),
@@ -403,7 +403,7 @@ mod tests {
     /// A filter that is copied, or rewritten to the append-only file, would lose items, in any layout.
     #[test]
     fn chunks_give_the_same_filter_back() {
-        for &layout in StoredLayout::ALL {
+        for &layout in Layout::ALL {
             for (capacity, items) in [(1, 0), (1, 1), (100, 60), (10, 5000)] {
                 let filter = filter(layout, capacity, items);
                 let chunks = dumped(&filter);
@@ -418,7 +418,7 @@ mod tests {
     /// Chunks above 16 MiB would not fit where RedisBloom and its tools expect them.
     #[test]
     fn large_layers_are_cut_and_zeros_left_out() {
-        for &layout in StoredLayout::ALL {
+        for &layout in Layout::ALL {
             let mut filter = filter(layout, 40_000_000, 0);
             assert_eq!(chunks(&filter).count(), 1, "an empty filter is its header");
             filter.add(b"one item", 0, UNLIMITED).unwrap();
@@ -438,7 +438,7 @@ mod tests {
             let checked: Vec<_> = chunks_to_check(&filter).collect();
             assert!(
                 checked
-                    == if layout == StoredLayout::Blocked {
+                    == if layout == Layout::Blocked {
                         written.clone()
                     } else {
                         all.clone()
@@ -452,7 +452,7 @@ mod tests {
     /// layers: where a layer starts is known, however the filter came to be.
     #[test]
     fn long_chains_know_where_their_layers_start() {
-        for &layout in StoredLayout::ALL {
+        for &layout in Layout::ALL {
             let spec = BlockedSpec {
                 error_rate: ErrorRate::new(0.01).unwrap(),
                 capacity: Capacity::new(1).unwrap(),
@@ -481,10 +481,10 @@ mod tests {
                     let before = filter.bytes_with(layer + 1) - filter.bytes_with(layer);
                     // The struct of such a layer has 64 bytes; that of the first goes into a list with the second.
                     let own = match layer {
-                        0 | 1 if layout == StoredLayout::Blocked => 128 * layer as u64,
+                        0 | 1 if layout == Layout::Blocked => 128 * layer as u64,
                         _ => 64,
                     };
-                    assert!(layout == StoredLayout::Valkey || before == stats.shape.bytes + own);
+                    assert!(layout == Layout::Valkey || before == stats.shape.bytes + own);
                 }
                 assert!(Place::of(&filter, start).is_none());
             }
@@ -494,7 +494,7 @@ mod tests {
     /// A client could crash the server with an iterator of any number.
     #[test]
     fn any_iterator_is_safe() {
-        for &layout in StoredLayout::ALL {
+        for &layout in Layout::ALL {
             let filter = filter(layout, 10, 100);
             let arrays: Vec<u8> = (0..filter.totals().layers)
                 .flat_map(|layer| filter.layers.as_layered().array(layer).to_vec())
@@ -524,7 +524,7 @@ mod tests {
     /// iterator says, or refused with nothing changed.
     #[test]
     fn chunks_are_loaded_whole_or_refused() {
-        for &layout in StoredLayout::ALL {
+        for &layout in Layout::ALL {
             let source = filter(layout, 10, 100);
             let lengths: Vec<_> = source
                 .layer_stats()
@@ -582,7 +582,7 @@ mod tests {
     /// that does not load would keep the server from starting.
     #[test]
     fn half_loaded_filters_take_items_and_are_saved() {
-        for &layout in StoredLayout::ALL {
+        for &layout in Layout::ALL {
             let source = filter(layout, 10, 1000);
             let chunks = dumped(&source);
             for count in 1..=chunks.len() {
@@ -603,7 +603,7 @@ mod tests {
     /// number of layers, and wants 20 bytes and 53 for each.
     #[test]
     fn blocked_headers_are_none_of_redisbloom_s() {
-        let header = header(&filter(StoredLayout::Blocked, 10, 100));
+        let header = header(&filter(Layout::Blocked, 10, 100));
         assert_eq!(header[8..12], [0; 4]);
         assert_ne!(header.len(), 20);
         assert!(classic::load_header(&header, UNLIMITED).is_err());

@@ -239,7 +239,7 @@ mod tests {
     use crate::codec::{self, chunks};
     use crate::filter::Filter;
     use crate::layers::Layers;
-    use crate::params::{Capacity, ErrorRate, Expansion, Growth, Seed, StoredLayout};
+    use crate::params::{Capacity, ErrorRate, Expansion, Growth, Layout, Seed};
     use crate::spec::BlockedSpec;
     use crate::tests::stored::{self, Stored, naive_array};
 
@@ -268,7 +268,7 @@ mod tests {
             seed: Seed(0),
             window: None,
         };
-        Filter::new(spec.in_layout(StoredLayout::Classic).unwrap(), UNLIMITED).unwrap()
+        Filter::new(spec.in_layout(Layout::Classic).unwrap(), UNLIMITED).unwrap()
     }
 
     fn add_all(filter: &mut Filter, items: &[Vec<u8>]) {

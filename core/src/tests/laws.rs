@@ -12,7 +12,7 @@ use crate::chain::batch::{AddMany, AddOne, Block, ContainsMany, Layer as _, Subs
 use crate::chain::list::List;
 use crate::chain::{Demand, Rules as _, UNLIMITED};
 use crate::layouts::blocked::Layer;
-use crate::params::{Growth, StoredLayout};
+use crate::params::{Growth, Layout};
 use crate::spec::BlockedSpec;
 use crate::{Error, Filter};
 
@@ -454,9 +454,9 @@ fn the_rates_of_sixty_layers_never_exceed_the_promise() {
 fn the_estimated_rate_follows_the_items() {
     // Half full blocks vary more than the bits of a whole layer.
     let layouts = [
-        (StoredLayout::Blocked, 0.005),
-        (StoredLayout::Classic, 0.002),
-        (StoredLayout::Valkey, 0.002),
+        (Layout::Blocked, 0.005),
+        (Layout::Classic, 0.002),
+        (Layout::Valkey, 0.002),
     ];
     for (layout, half_full) in layouts {
         let mut filter = filter(spec(1000, 0.02, Growth::Fixed, 7).in_layout(layout).unwrap());

@@ -4,7 +4,7 @@ use super::oracle;
 use crate::checks::MemoryStream;
 use crate::codec::{self, DecodeError, chunks};
 use crate::packed::{Answers, Form, Packed};
-use crate::params::{Expansion, Growth, StoredLayout, Window};
+use crate::params::{Expansion, Growth, Layout, Window};
 use crate::sets::SetError;
 use crate::spec::{BlockedSpec, Spec};
 use crate::tests::failing::{self, Shortage};
@@ -16,7 +16,7 @@ const ENOUGH: u32 = 100;
 /// Filters that fill a layer every few items, each with both kinds of shortage.
 fn cases() -> impl Iterator<Item = (Spec, Shortage)> {
     let growing = Growth::Growing(Expansion::new(1).unwrap());
-    let layouts = [StoredLayout::Blocked, StoredLayout::Classic];
+    let layouts = [Layout::Blocked, Layout::Classic];
     layouts.into_iter().flat_map(move |layout| {
         let spec = oracle::spec(20, 0.01, growing, 5).in_layout(layout).unwrap();
         [Shortage::Lasting, Shortage::Passing].map(|shortage| (spec, shortage))

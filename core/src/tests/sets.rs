@@ -7,7 +7,7 @@ use super::oracle::{self, add_batch, contains_batch, growing, item, load, reserv
 use crate::chain::{MOST_ITEMS, MOST_LAYERS, at_most};
 use crate::codec::chunks;
 use crate::exceptions;
-use crate::params::{ErrorRate, Growth, StoredLayout, Window};
+use crate::params::{ErrorRate, Growth, Layout, Window};
 use crate::sets::{Mismatch, SetError};
 use crate::spec::{BlockedSpec, ClassicSpec, Spec};
 use crate::tests::failing::{self, Shortage};
@@ -341,7 +341,7 @@ fn what_does_not_go_together_is_refused_by_name() {
     let larger = of(200, 0.01, reserved(2), 0..50);
     let grown = of(100, 0.01, reserved(2), 0..150);
     let redis_blooms = classic(100, true, 0..50);
-    let valkey = oracle::spec(100, 0.01, reserved(2), 7).in_layout(StoredLayout::Valkey);
+    let valkey = oracle::spec(100, 0.01, reserved(2), 7).in_layout(Layout::Valkey);
     let valkey_blooms = with(Filter::new(valkey.unwrap(), UNLIMITED).unwrap(), 0..50);
     let window = Window::new(60, 8, false).unwrap();
     let windowed = oracle::filter(BlockedSpec {

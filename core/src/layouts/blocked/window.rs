@@ -20,7 +20,7 @@ use crate::chain::list::List;
 use crate::chain::{Allowance, Chain, Demand, MOST_ITEMS, Rules as _, UNLIMITED, append, sum};
 use crate::error::{Error, require};
 use crate::item::Item;
-use crate::params::{Capacity, LATEST, StoredLayout, Time, Window};
+use crate::params::{Capacity, LATEST, Layout, Time, Window};
 
 /// The most slices of a window. Only a clock that often goes far back makes more of them than [`Window::slices`] and
 /// one.
@@ -497,8 +497,8 @@ impl Windowed {
 }
 
 impl Layered for Windowed {
-    fn layout(&self) -> StoredLayout {
-        StoredLayout::Blocked
+    fn layout(&self) -> Layout {
+        Layout::Blocked
     }
 
     fn error_rate(&self) -> f64 {

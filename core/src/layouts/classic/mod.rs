@@ -18,7 +18,7 @@ use crate::chain::{LayerShape, Rules};
 use crate::error::{Error, ParamError, require};
 use crate::item::{Item, ItemHash};
 use crate::layouts::scattered;
-use crate::params::StoredLayout;
+use crate::params::Layout;
 pub use shape::{Layer, Shape};
 
 /// The ratio of a layer's rate to that of the layer before it.
@@ -175,7 +175,7 @@ const OWN_BYTES: u64 = 32;
 const LAYER_BYTES: u64 = 64;
 
 impl Rules for Classic {
-    const LAYOUT: StoredLayout = StoredLayout::Classic;
+    const LAYOUT: Layout = Layout::Classic;
     type Layer = Layer;
     type Hasher = Options;
 

@@ -18,7 +18,7 @@ use crate::error::{Error, ParamError, require};
 use crate::item::{Item, ItemHash};
 use crate::layouts::power::power;
 use crate::layouts::scattered;
-use crate::params::{SipSeed, StoredLayout, Tightening};
+use crate::params::{Layout, SipSeed, Tightening};
 pub use shape::{HEAD_BYTES, Layer, Shape};
 
 /// Bytes that valkey-bloom reports for a filter without its layers.
@@ -219,7 +219,7 @@ impl Unreached {
 }
 
 impl Rules for Valkey {
-    const LAYOUT: StoredLayout = StoredLayout::Valkey;
+    const LAYOUT: Layout = Layout::Valkey;
     type Layer = Layer;
     type Hasher = SipSeed;
 
