@@ -17,7 +17,7 @@ use crate::spec::Spec;
 /// use libbloom::Filter;
 ///
 /// let plan = Filter::builder(1_000_000, 0.001).plan(1_000_000)?;
-/// assert_eq!(plan.at(1_000_000).map(|stage| stage.bytes), Some(1_894_008));
+/// assert_eq!(plan.at(1_000_000).map(|stage| stage.bytes), Some(1_893_984));
 /// # Ok::<(), libbloom::BuildError>(())
 /// ```
 #[derive(Debug)]

@@ -19,8 +19,8 @@ export const USUAL_SLICES = 8;
 
 const MOST_LAYERS = 16;
 const LINE_BYTES = 64;
-// Bytes of a filter besides its bits, and of one with a window.
-// A single layer is part of its filter or slice; several are in a list.
+// Bytes of a filter besides its bits, and of one with a window. A single layer is part of its filter or slice; several
+// are in a list.
 const FILTER_BYTES = 96n;
 const LAYER_BYTES = 64n;
 const WINDOW_BYTES = 120n;

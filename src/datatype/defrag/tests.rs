@@ -1,6 +1,6 @@
 //! Defragmentation by a simulated server, which does block by block what a real one with jemalloc does.
 
-use std::alloc::{self, GlobalAlloc};
+use std::alloc::{GlobalAlloc, Layout as BlockLayout};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -34,7 +34,7 @@ struct Memory {
     calls_again: bool,
     cursor: usize,
     /// The blocks of the filter when a step begins. A real server gets only an address, and knows the rest.
-    blocks: BTreeMap<usize, alloc::Layout>,
+    blocks: BTreeMap<usize, BlockLayout>,
     asked: Vec<usize>,
     moved: usize,
 }
@@ -123,8 +123,8 @@ impl Key {
     }
 
     /// The blocks of the filter that could be moved by their addresses.
-    fn blocks(&mut self) -> BTreeMap<usize, alloc::Layout> {
-        let mut blocks = BTreeMap::from([(self.value.addr(), alloc::Layout::new::<Filter>())]);
+    fn blocks(&mut self) -> BTreeMap<usize, BlockLayout> {
+        let mut blocks = BTreeMap::from([(self.value.addr(), BlockLayout::new::<Filter>())]);
         self.filter().each_allocation(|allocation| {
             blocks.insert(allocation.address.addr(), allocation.layout);
         });
